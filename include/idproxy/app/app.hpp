@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+namespace idproxy::app {
+
+/// Exit codes: those of sysexits.h, which systemd and scripts know.
+enum class ExitCode : int {
+  ok = 0,
+  usage = 64,          ///< the command line
+  unavailable = 69,    ///< a listener cannot be opened
+  internal = 70,       ///< our own fault
+  no_permission = 77,  ///< the configuration cannot be read, or a port is not permitted
+  config = 78,         ///< the configuration has errors
+};
+
+/// Serves as the file says, until SIGTERM or SIGINT.
+[[nodiscard]] ExitCode serve(const std::string& file);
+
+/// Prints every finding of the file to standard output; touches no network.
+[[nodiscard]] ExitCode check_config(const std::string& file);
+
+}  // namespace idproxy::app

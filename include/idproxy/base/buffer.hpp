@@ -1,0 +1,73 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "idproxy/base/bytes.hpp"
+
+namespace idproxy {
+
+/// A growing byte buffer whose new bytes are not cleared: messages are large and written whole.
+/// Growing or moving from it invalidates every view of it.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    Buffer(std::move(other)).swap(*this);
+    return *this;
+  }
+
+  void swap(Buffer& other) noexcept {
+    std::swap(bytes_, other.bytes_);
+    std::swap(size_, other.size_);
+    std::swap(capacity_, other.capacity_);
+  }
+
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] std::size_t capacity() const { return capacity_; }
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  [[nodiscard]] std::uint8_t* data() { return bytes_.get(); }
+  [[nodiscard]] const std::uint8_t* data() const { return bytes_.get(); }
+  [[nodiscard]] Bytes view() const { return {bytes_.get(), size_}; }
+
+  void clear() { size_ = 0; }
+
+  void reserve(std::size_t capacity) {
+    if (capacity <= capacity_) return;
+    auto grown = std::make_unique_for_overwrite<std::uint8_t[]>(capacity);
+    if (size_ > 0) std::memcpy(grown.get(), bytes_.get(), size_);
+    bytes_ = std::move(grown);
+    capacity_ = capacity;
+  }
+
+  /// Adds `n` bytes with any content and returns where they start.
+  std::uint8_t* extend(std::size_t n) {
+    if (n > capacity_ - size_) reserve(std::max(capacity_ * 2, size_ + n));
+    std::uint8_t* at = bytes_.get() + size_;
+    size_ += n;
+    return at;
+  }
+
+  void append(Bytes bytes) {
+    if (!bytes.empty()) std::memcpy(extend(bytes.size()), bytes.data(), bytes.size());
+  }
+
+  void truncate(std::size_t size) { size_ = std::min(size, size_); }
+
+  void drop_front(std::size_t n) {
+    if (n == 0) return;
+    size_ -= n;
+    std::memmove(bytes_.get(), bytes_.get() + n, size_);
+  }
+
+ private:
+  std::unique_ptr<std::uint8_t[]> bytes_;
+  std::size_t size_ = 0;
+  std::size_t capacity_ = 0;
+};
+
+}  // namespace idproxy

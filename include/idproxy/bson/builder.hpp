@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string_view>
+
+#include "idproxy/base/buffer.hpp"
+#include "idproxy/bson/elements.hpp"
+
+namespace idproxy::bson {
+
+/// Appends the head of an element: type, key, NUL. The value's bytes follow.
+void append_head(Buffer& out, Type type, std::string_view key);
+void append_int32(Buffer& out, std::string_view key, std::int32_t value);
+void append_double(Buffer& out, std::string_view key, double value);
+void append_string(Buffer& out, std::string_view key, std::string_view value);
+/// Appends an element as it stands in another document.
+void append_copy(Buffer& out, const Element& element);
+
+/// Writes the length and the final 00 of a document or array around what is appended meanwhile.
+///
+///   Scope document(out);             // or: append_head(out, Type::array, "writeErrors"); Scope ...
+///   append_int32(out, "n", 1);
+///   document.close();
+class Scope {
+ public:
+  explicit Scope(Buffer& out) : out_(out), start_(out.size()) { out.extend(4); }
+  void close();
+
+ private:
+  Buffer& out_;
+  std::size_t start_;
+};
+
+}  // namespace idproxy::bson

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "idproxy/base/bytes.hpp"
+
+/// Bounds-checked reading of BSON (bsonspec.org, version 1.1).
+///
+///   document ::= int32 total  element*  00          total counts itself and the 00
+///   element  ::= uint8 type   key 00    value       value's size follows from type and its head
+///
+/// Example, {a: 1}:  0C000000  10 61 00  01000000  00
+///
+/// Nothing here recurses or allocates: embedded documents are skipped by their length and looked
+/// into only when asked for.
+namespace idproxy::bson {
+
+enum class Type : std::uint8_t {
+  number_double = 0x01,
+  string = 0x02,
+  document = 0x03,
+  array = 0x04,
+  binary = 0x05,
+  undefined = 0x06,
+  object_id = 0x07,
+  boolean = 0x08,
+  date = 0x09,
+  null = 0x0a,
+  regex = 0x0b,
+  db_pointer = 0x0c,
+  code = 0x0d,
+  symbol = 0x0e,
+  code_with_scope = 0x0f,
+  int32 = 0x10,
+  timestamp = 0x11,
+  int64 = 0x12,
+  decimal128 = 0x13,
+  max_key = 0x7f,
+  min_key = 0xff,
+};
+
+/// Sizes that MongoDB allows (observed on 6.0.5).
+inline constexpr std::int64_t kMaxUserDocument = 16 * 1024 * 1024;
+inline constexpr std::int64_t kMaxInternalDocument = kMaxUserDocument + 16 * 1024;
+inline constexpr std::size_t kMinDocument = 5;
+
+/// One element of a document. Views into the document's buffer.
+struct Element {
+  Type type{};
+  std::string_view key;
+  Bytes value;                           ///< behind the key's NUL, in the size its type demands
+  const std::uint8_t* begin = nullptr;   ///< its type byte
+  [[nodiscard]] const std::uint8_t* end() const { return value.data() + value.size(); }
+
+  /// Text of a string or symbol, without its length and final NUL (inner NULs are possible).
+  [[nodiscard]] std::string_view text() const { return as_text(value.subspan(4, value.size() - 5)); }
+  /// int32, int64, an integral double or a boolean as a number; nothing for all else.
+  [[nodiscard]] std::optional<std::int64_t> as_integer() const;
+  /// How MongoDB reads a flag: booleans and numbers, everything that is not zero is true.
+  [[nodiscard]] bool truthy() const;
+};
+
+/// The document at the front of `bytes`: checks that 5 <= length <= bytes.size() and that its last
+/// byte is 00, and returns exactly its bytes; nothing if that does not hold.
+[[nodiscard]] std::optional<Bytes> document_at(Bytes bytes);
+
+/// Walks the elements of one document in order.
+///
+///   Elements elements(document);
+///   while (auto element = elements.next()) ...
+///   if (elements.malformed()) ...
+class Elements {
+ public:
+  /// `document` is whole, as document_at() returns it; it must outlive the walk.
+  explicit Elements(Bytes document)
+      : at_(document.data() + 4), end_(document.data() + document.size() - 1) {}
+
+  /// The next element; nothing at the end, or as soon as something is malformed: an unknown type,
+  /// a key or value that leaves the document, a string without its NUL, a terminator too early.
+  [[nodiscard]] std::optional<Element> next();
+  [[nodiscard]] bool malformed() const { return malformed_; }
+
+ private:
+  std::optional<Element> fail() {
+    malformed_ = true;
+    return std::nullopt;
+  }
+
+  const std::uint8_t* at_;
+  const std::uint8_t* end_;  // the document's final 00
+  bool malformed_ = false;
+};
+
+/// The first element of that name; nothing if there is none or the document is malformed before it.
+[[nodiscard]] std::optional<Element> find(Bytes document, std::string_view key);
+
+}  // namespace idproxy::bson

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "idproxy/base/buffer.hpp"
+#include "idproxy/bson/elements.hpp"
+
+namespace idproxy::ids {
+
+/// Generated BSON values: one type, and for each value its bytes as they stand behind the key in an
+/// element. Reused from request to request: clear() keeps the memory.
+class Values {
+ public:
+  [[nodiscard]] bson::Type type() const { return type_; }
+  [[nodiscard]] std::size_t size() const { return ends_.size(); }
+  /// Valid until the next add() or clear().
+  [[nodiscard]] Bytes operator[](std::size_t i) const {
+    const std::size_t begin = i == 0 ? 0 : ends_[i - 1];
+    return bytes_.view().subspan(begin, ends_[i] - begin);
+  }
+
+  /// Room for one more value of `size` bytes, to be written by the caller at once.
+  std::uint8_t* add(bson::Type type, std::size_t size) {
+    type_ = type;
+    std::uint8_t* at = bytes_.extend(size);
+    ends_.push_back(bytes_.size());
+    return at;
+  }
+  /// A BSON string of `size` bytes: int32 length with its NUL, text, NUL. Room for the text, to be
+  /// written by the caller at once.
+  std::uint8_t* add_string(std::size_t size) {
+    std::uint8_t* at = add(bson::Type::string, 4 + size + 1);
+    store_i32(at, static_cast<std::int32_t>(size + 1));
+    at[4 + size] = 0;
+    return at + 4;
+  }
+  void add_string(std::string_view text);
+
+  void clear() {
+    bytes_.clear();
+    ends_.clear();
+  }
+
+ private:
+  bson::Type type_ = bson::Type::null;
+  Buffer bytes_;
+  std::vector<std::size_t> ends_;
+};
+
+}  // namespace idproxy::ids

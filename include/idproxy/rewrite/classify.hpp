@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string_view>
+
+#include "idproxy/rewrite/rules.hpp"
+#include "idproxy/wire/msg_header.hpp"
+
+namespace idproxy::rewrite {
+
+/// What becomes of a client's message, told from its first bytes.
+struct Decision {
+  enum class Kind {
+    relay,      ///< its bytes go on as they come
+    need_more,  ///< undecided until `bytes` of it are there
+    collect,    ///< an Exchange wants it whole
+    close,      ///< the connection ends
+  };
+  Kind kind;
+  std::size_t bytes = 0;
+};
+
+/// `front` is what is there of the message, from its header on; `header.message_length` has been
+/// checked. A message that mongod will refuse anyway is relayed, so that the error is mongod's own.
+[[nodiscard]] Decision classify(const wire::MsgHeader& header, Bytes front, Namespaces& namespaces);
+
+/// True if mongod answers the message. `front` as for classify(), once that has decided.
+[[nodiscard]] bool expects_reply(const wire::MsgHeader& header, Bytes front);
+
+/// "hello", "isMaster" or "ismaster": the names that mongod knows it by.
+[[nodiscard]] bool is_hello(std::string_view command);
+
+}  // namespace idproxy::rewrite

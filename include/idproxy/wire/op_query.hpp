@@ -1,0 +1,22 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "idproxy/wire/msg_header.hpp"
+
+namespace idproxy::wire {
+
+/// OP_QUERY, which servers since 5.1 take for hello and isMaster only:
+///
+///   header  int32 flags  cstring fullCollectionName  int32 numberToSkip  int32 numberToReturn
+///   document query  [document returnFieldsSelector]
+struct OpQueryView {
+  std::string_view full_collection_name;
+  Bytes query;
+
+  /// Of one whole message; nothing if it is malformed.
+  [[nodiscard]] static std::optional<OpQueryView> parse(Bytes message);
+};
+
+}  // namespace idproxy::wire

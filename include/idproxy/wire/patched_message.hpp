@@ -1,0 +1,62 @@
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "idproxy/base/buffer.hpp"
+#include "idproxy/wire/msg_header.hpp"
+
+namespace idproxy::wire {
+
+/// A message as slices of another one with new bytes in between, so that rewriting copies what is
+/// new and not what stays. Holds positions, no pointers: the original may move in memory meanwhile.
+///
+///   patched.start(original);
+///   const auto length = patched.add_i32();     // a place to fill in once it is known
+///   patched.keep(4, 120);
+///   std::memcpy(patched.add(17), element, 17);
+///   patched.keep(120, original.size());
+///   patched.set_i32(length, patched.size());
+class PatchedMessage {
+ public:
+  /// Forgets everything, keeps the memory up to kKeptMemory.
+  void start(Bytes original);
+
+  /// Appends original bytes [from, to); `from` is not before the end of what was kept earlier.
+  void keep(std::size_t from, std::size_t to);
+  /// Appends `n` new bytes, to be written at once: the pointer is valid until the next call.
+  std::uint8_t* add(std::size_t n);
+  void add(Bytes bytes);
+  /// Appends four bytes and returns the place to give to set_i32().
+  std::size_t add_i32() { return static_cast<std::size_t>(add(4) - added_.data()); }
+  void set_i32(std::size_t place, std::int64_t value) {
+    store_i32(added_.data() + place, static_cast<std::int32_t>(value));
+  }
+  /// Appends the CRC-32C of all bytes so far.
+  void add_checksum();
+
+  [[nodiscard]] std::size_t size() const { return size_; }
+
+  /// Fills `out` with the slices from byte `position` on, as many as fit; returns how many.
+  std::size_t gather(Bytes original, std::size_t position, std::span<iovec> out) const;
+  /// Bytes from `position` on, in one piece.
+  void copy(Bytes original, std::size_t position, Buffer& out) const;
+
+ private:
+  struct Piece {
+    std::uint32_t from;  // in the original or in added_
+    std::uint32_t length;
+    bool original;
+  };
+  void append(bool original, std::size_t from, std::size_t length);
+  [[nodiscard]] Bytes bytes(const Piece& piece, Bytes original) const;
+
+  std::vector<Piece> pieces_;
+  Buffer added_;
+  std::size_t size_ = 0;
+  Bytes original_;  // while it is being built
+};
+
+}  // namespace idproxy::wire

@@ -1,0 +1,209 @@
+"""The part of scripts/quickstart that starts the servers and inserts through the proxy."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import uuid
+from typing import Any
+
+import bson
+import pymongo
+from bson.objectid import ObjectId
+from bson.raw_bson import RawBSONDocument
+
+from support.mongod import Mongod
+from support.proxy import Proxy
+
+CONFIG = pathlib.Path(__file__).resolve().parents[1] / "config" / "quickstart.yaml"
+PORT = 27117
+
+_COLOURS = {"bold": "1", "dim": "2", "green": "32", "cyan": "36"}
+
+
+def paint(colour: str, text: str) -> str:
+    if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
+        return text
+    return f"\033[{_COLOURS[colour]}m{text}\033[0m"
+
+
+def shown(document: dict[str, Any], made: str | None = None) -> str:
+    """The document as mongosh prints one; the field that the proxy made stands out."""
+    def value(of: Any) -> str:
+        if isinstance(of, uuid.UUID):
+            return f"UUID('{of}')"
+        return repr(of)
+    fields = [
+        paint("green", f"{k}: {value(v)}") if k == made else f"{k}: {value(v)}"
+        for k, v in document.items()]
+    return "{ " + ", ".join(fields) + " }"
+
+
+def show(label: str, lines: list[str]) -> None:
+    for line in lines:
+        print(f"   {paint('dim', label.ljust(8))} {line}")
+        label = ""
+
+
+class Unexpected(Exception):
+    """What is stored is not what the rules promise."""
+
+
+def expect(holds: bool, what: str) -> None:
+    if not holds:
+        raise Unexpected(what)
+
+
+def present(number: int, title: str, call: str, sent: list[dict[str, Any]],
+            stored: list[dict[str, Any]], made: str) -> None:
+    print(f"\n{paint('bold', f'{number}. {title}')}")
+    show("call", [paint("cyan", call)])
+    show("sent", [shown(d) for d in sent])
+    show("stored", [shown(d, made) for d in stored])
+    expect(len(stored) == len(sent), f"{len(sent)} documents sent, {len(stored)} stored")
+    values = [d.get(made) for d in stored]
+    expect(len(set(values)) == len(values), f"{made} is not distinct: {values}")
+    for before, after in zip(sent, stored):
+        kept = {k: v for k, v in after.items() if k != made}
+        expect(kept == {k: v for k, v in before.items() if k != made} and after != before,
+               f"sent {before}, stored {after}")
+
+
+def events(through: pymongo.MongoClient, direct: pymongo.MongoClient) -> None:
+    sent = [{"type": "page_view", "path": "/"}, {"type": "sign_up", "plan": "basic"}]
+    through.shop.events.insert_many([RawBSONDocument(bson.encode(d)) for d in sent])
+    stored = list(direct.shop.events.find().sort("_id"))
+    present(1, "shop.events: a UUID version 7 as _id",
+            "shop.events.insert_many([RawBSONDocument(...), ...])   # PyMongo adds no _id to these",
+            sent, stored, "_id")
+    for document in stored:
+        made = document["_id"]
+        expect(isinstance(made, uuid.UUID) and made.version == 7, f"_id is {made!r}")
+
+
+def carts(through: pymongo.MongoClient, direct: pymongo.MongoClient) -> None:
+    sent = [{"customer": "ann", "items": 3}]
+    through.shop.command("insert", "carts", documents=sent)
+    stored = list(direct.shop.carts.find())
+    present(2, "shop.carts: an ObjectId that the proxy made",
+            'shop.command("insert", "carts", documents=[...])   # a command is sent as it is',
+            sent, stored, "_id")
+    expect(isinstance(stored[0]["_id"], ObjectId), f"_id is {stored[0]['_id']!r}")
+
+
+def accounts(through: pymongo.MongoClient, direct: pymongo.MongoClient) -> None:
+    direct.bank.accounts.create_index("account_number", unique=True)
+    sent: list[dict[str, Any]] = [{"owner": "ann"}, {"owner": "bob"}]
+    through.bank.accounts.insert_one(sent[0])
+    through.bank.accounts.insert_many(sent[1:])
+    for document in sent:  # PyMongo has put its own _id into these by now
+        expect(isinstance(document.get("_id"), ObjectId), f"the driver made no _id: {document}")
+    by_id = {d["_id"]: d for d in direct.bank.accounts.find()}
+    expect(set(by_id) == {d["_id"] for d in sent}, f"other _ids are stored: {list(by_id)}")
+    stored = [by_id[d["_id"]] for d in sent]
+    present(3, "bank.accounts: a 12-digit account_number beside the _id that the driver made",
+            'accounts.insert_one({"owner": "ann"})   # everyday code, unchanged',
+            [{"_id": d["_id"], "owner": d["owner"]} for d in sent], stored, "account_number")
+    for document in stored:
+        number = document["account_number"]
+        expect(isinstance(number, int) and len(str(number)) == 12, f"account_number is {number!r}")
+
+
+def busy(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False
+
+
+def next_steps(proxy: Proxy) -> None:
+    uri = f"mongodb://{proxy.address}/?directConnection=true"
+    insert = 'c.shop.command("insert", "events", documents=[{"type": "mine"}])'
+    program = (f'import pymongo; c = pymongo.MongoClient("{uri}"); {insert}; '
+               'print(*c.shop.events.find(), sep="\\n")')
+    print(f"""
+{paint('bold', f'mongo-idproxy listens on {proxy.address}.')} Try it from another terminal:
+
+   mongosh "{uri}"
+     use shop
+     db.runCommand({{insert: "events", documents: [{{type: "mine"}}]}})
+     db.events.find()
+
+   {sys.executable} -c {shlex.quote(program)}
+
+The rules are in config/quickstart.yaml. {paint('bold', 'Ctrl-C stops everything.')}""")
+
+
+def serve(proxy: Proxy) -> None:
+    """Until a signal comes; the proxy ending by itself is an error."""
+    while True:
+        try:
+            status = proxy.process.wait(1)
+        except subprocess.TimeoutExpired:
+            continue
+        raise Unexpected(f"the proxy ended with status {status}:\n{proxy.log()[-4000:]}")
+
+
+def run(once: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="idproxy-quickstart-") as directory:
+        config = CONFIG
+        if busy(PORT):
+            config = pathlib.Path(directory) / "quickstart.yaml"
+            text = CONFIG.read_text()
+            config.write_text(text.replace(f"port: {PORT}", "port: 0"))
+            print(f"port {PORT} is in use: taking a free one")
+        with Mongod("rs0") as mongod:
+            upstream = {"QUICKSTART_MONGOD_URI": f"mongodb://{mongod.address}"}
+            with Proxy(config, upstream) as proxy:
+                print(f"mongod {mongod.client.server_info()['version']} on {mongod.address} "
+                      "(a replica set of one member; its data is thrown away at the end)")
+                print(f"mongo-idproxy on {proxy.address}, with config/quickstart.yaml")
+                print(f"PyMongo {pymongo.version} inserts through the proxy; what is stored is "
+                      "read past it, straight from mongod.")
+                with proxy.client() as through, pymongo.MongoClient(
+                        mongod.uri, uuidrepresentation="standard") as direct:
+                    events(through, direct)
+                    carts(through, direct)
+                    accounts(through, direct)
+                if once:
+                    return
+                next_steps(proxy)
+                sys.stdout.flush()
+                try:
+                    serve(proxy)
+                except KeyboardInterrupt:
+                    print("\nstopping")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/quickstart")
+    parser.add_argument("--once", action="store_true", help="end after the demonstration")
+    options = parser.parse_args()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
+    try:
+        run(options.once)
+    except KeyboardInterrupt:
+        pass
+    except Exception as error:  # whatever it is, the user is to see what failed
+        print(f"quickstart failed: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,216 @@
+#include "idproxy/config/config.hpp"
+
+#include <algorithm>
+#include <set>
+#include <thread>
+
+#include "config/connection_string.hpp"
+#include "config/endpoints.hpp"
+#include "config/environment.hpp"
+#include "config/names.hpp"
+#include "config/reader.hpp"
+#include "config/rules.hpp"
+#include "config/scalars.hpp"
+#include "config/secret_file.hpp"
+#include "config/words.hpp"
+
+namespace idproxy::config {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::int64_t kMiB = 1024 * 1024;
+constexpr unsigned kCoresPerThread = 4;
+
+/// TLS that is asked for and not there would send passwords in the clear.
+void read_tls(Reader& tls) {
+  if (tls.choice("mode", {"off", "require"}) != 0) {
+    tls.error("mode", "TLS towards clients is not in this release; only off is");
+  }
+  tls.no_effect_yet("certificate_key_file",
+                    read_named_file("certificate_key_file", Access::secret, tls).has_value());
+  tls.no_effect_yet("ca_file", read_named_file("ca_file", Access::any, tls).has_value());
+  tls.no_effect_yet("client_certificate",
+                    tls.choice("client_certificate", {"none", "optional", "require"}) != 0);
+}
+
+/// "db2.internal:27017" or "[::1]:27017".
+bool is_server(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) return false;
+  const auto port = read_integer(std::string_view(text).substr(colon + 1));
+  const bool has_blank = text.find_first_of(" \t\r\n/@") != std::string::npos;
+  return !has_blank && port.reading == Reading::ok && port.value >= 1 && port.value <= 65535;
+}
+
+void read_members(Reader& listen) {
+  Reader& members = listen.section("members");
+  std::set<std::int64_t> ports;
+  const auto servers = members.keys();
+  for (const std::string& server : servers) {
+    const std::int64_t port = members.integer(server, 1, 65535, 0);
+    if (!is_server(server)) members.error(server, "must name a server as host:port");
+    if (port != 0 && !ports.insert(port).second) {
+      members.error(server, "port " + std::to_string(port) + " is pinned twice");
+    }
+  }
+  listen.no_effect_yet("members", !servers.empty());
+}
+
+void read_advertise(Reader& listen) {
+  const auto name = listen.optional_text("advertise");
+  if (name && name->find_first_of(" \t\r\n/@,[]") != std::string::npos) {
+    listen.error("advertise", "must be a host name or an IP address, is '" + shown(*name) + "'");
+    return;
+  }
+  listen.no_effect_yet("advertise", name.has_value());
+}
+
+std::uint32_t read_threads(Reader& file) {
+  const auto threads = file.integer_unless("threads", "auto", 1, 256);
+  if (threads) return static_cast<std::uint32_t>(*threads);
+  return std::max(1U, std::thread::hardware_concurrency() / kCoresPerThread);
+}
+
+net::Options read_net(Reader& file) {
+  Reader& listen = file.section("listen");
+  Reader& upstream = file.section("upstream");
+  net::Options options;
+  options.routes = read_routes(listen, upstream);
+  options.max_connections =
+      static_cast<std::uint32_t>(listen.integer("max_connections", 1, 1'000'000, 10000));
+  options.connect_timeout = upstream.duration("connect_timeout", 1ms, 10min, 5s);
+  options.threads = read_threads(file);
+  read_advertise(listen);
+  read_members(listen);
+  read_tls(listen.section("tls"));
+  return options;
+}
+
+/// The key that holds the store's connection string is the one that its faults are shown at.
+void read_store_uri(const std::vector<net::Route>& routes, Reader& store) {
+  const auto in_file = read_named_file("uri_file", Access::secret, store);
+  const auto here = store.optional_text("uri");
+  if (here && store.optional_text("uri_file")) {
+    store.error("uri_file", "cannot be set beside uri: only one of them");
+    return;
+  }
+  const std::string_view key = here ? "uri" : "uri_file";
+  const auto& text = here ? here : in_file;
+  if (!text) return;
+  const auto uri = parse_connection_string(*text, key, store);
+  if (uri) refuse_own_listeners(routes, uri->hosts, key, store);
+  if (uri) store.no_effect_yet(key, true);
+}
+
+void read_write_concern(Reader& store) {
+  constexpr std::string_view kDefault = "majority";
+  const std::string text = store.text("write_concern", kDefault);
+  if (text.empty()) store.error("write_concern", "must not be empty");
+  if (text == "0") store.error("write_concern", "must be acknowledged: majority is the safe one");
+  store.no_effect_yet("write_concern", text != kDefault);
+}
+
+std::string read_id_store(const std::vector<net::Route>& routes, Reader& store) {
+  read_store_uri(routes, store);
+  read_write_concern(store);
+  store.no_effect_yet("wtimeout", store.duration("wtimeout", 1ms, 1h, 5s) != 5s);
+  std::string db = store.text("db", Config().id_store_db);
+  std::string fault = fault_of_database(db);
+  if (db == "admin" || db == "config" || db == "local") {
+    fault = "must not be '" + db + "', which belongs to the server";
+  }
+  if (fault.empty()) return db;
+  store.error("db", fault);
+  return Config().id_store_db;
+}
+
+void read_admin(Reader& admin) {
+  constexpr std::string_view kDefault = "127.0.0.1:9216";
+  const auto listen = admin.optional_text("listen");
+  if (!listen || *listen == kDefault) return;
+  if (!parse_address_and_port(*listen)) {
+    admin.error("listen",
+                "must be an IP address and a port, as in 127.0.0.1:9216 or [::1]:9216, "
+                "or null, is '" +
+                    shown(*listen) + "'");
+    return;
+  }
+  admin.no_effect_yet("listen", true);
+}
+
+void read_limits(Reader& limits) {
+  const std::int64_t buffered = 256 * kMiB;
+  limits.no_effect_yet("buffered_messages", limits.size("buffered_messages", kMiB,
+                                                        1024 * 1024 * kMiB, buffered) != buffered);
+  const auto wait = [&](std::string_view key, std::chrono::milliseconds fallback) {
+    limits.no_effect_yet(key, limits.duration(key, 100ms, 1h, fallback) != fallback);
+  };
+  wait("first_byte", 10s);
+  wait("tls_handshake", 10s);
+  wait("message", 30s);
+  limits.no_effect_yet("drain", limits.duration("drain", 0ms, 1h, 25s) != 25s);
+}
+
+log::Options read_log(Reader& reader) {
+  using log::Format;
+  using log::Level;
+  constexpr Level kLevels[] = {Level::info, Level::debug, Level::warning, Level::error};
+  constexpr Format kFormats[] = {Format::automatic, Format::text, Format::json};
+  log::Options options;
+  options.level = kLevels[reader.choice("level", {"info", "debug", "warning", "error"})];
+  options.format = kFormats[reader.choice("format", {"auto", "text", "json"})];
+  return options;
+}
+
+Config read_file(Reader& file, ids::Sources sources) {
+  Config config;
+  config.net = read_net(file);
+  config.id_store_db = read_id_store(config.net.routes, file.section("id_store"));
+  read_admin(file.section("admin"));
+  read_limits(file.section("limits"));
+  config.log = read_log(file.section("log"));
+  config.rules = read_rules(file, config.id_store_db, sources);
+  file.finish();
+  return config;
+}
+
+bool is_usable_root(const Node& root, Findings& findings) {
+  if (root.kind == Node::Kind::null || root.kind == Node::Kind::mapping) return true;
+  if (root.kind == Node::Kind::refused) return false;
+  findings.error(root.place, "the file must be a mapping of keys to values");
+  return false;
+}
+
+}  // namespace
+
+bool Loaded::ok() const {
+  return std::none_of(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.severity == Finding::Severity::error;
+  });
+}
+
+Loaded parse(const std::string& text, ids::Sources sources) {
+  Findings findings;
+  Loaded loaded;
+  auto root = parse_tree(text, findings);
+  if (root && is_usable_root(*root, findings)) {
+    substitute_environment(*root, findings);
+    const bool empty = root->kind == Node::Kind::null;
+    Reader file(empty ? nullptr : &*root, "", {}, findings);
+    loaded.config = read_file(file, sources);
+  }
+  loaded.findings = std::move(findings).in_file_order();
+  return loaded;
+}
+
+std::string format(const std::string& file, const Finding& finding) {
+  const bool is_error = finding.severity == Finding::Severity::error;
+  std::string text = file;
+  if (finding.line > 0) {
+    text += ":" + std::to_string(finding.line) + ":" + std::to_string(finding.column);
+  }
+  return text + (is_error ? ": error: " : ": warning: ") + finding.message;
+}
+
+}  // namespace idproxy::config

@@ -1,0 +1,212 @@
+#include "config/connection_string.hpp"
+
+#include <mongoc/mongoc.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <mutex>
+
+#include "config/words.hpp"
+
+namespace idproxy::config {
+namespace {
+
+constexpr std::string_view kScheme = "mongodb://";
+constexpr std::string_view kSrvScheme = "mongodb+srv://";
+
+// Of the connection string's specification and of libmongoc; their case does not matter.
+constexpr auto kOptions = std::to_array<std::string_view>({
+    "appName",
+    "authMechanism",
+    "authMechanismProperties",
+    "authSource",
+    "canonicalizeHostname",
+    "compressors",
+    "connectTimeoutMS",
+    "directConnection",
+    "gssapiServiceName",
+    "heartbeatFrequencyMS",
+    "journal",
+    "loadBalanced",
+    "localThresholdMS",
+    "maxConnecting",
+    "maxIdleTimeMS",
+    "maxPoolSize",
+    "maxStalenessSeconds",
+    "minPoolSize",
+    "proxyHost",
+    "proxyPassword",
+    "proxyPort",
+    "proxyUsername",
+    "readConcernLevel",
+    "readPreference",
+    "readPreferenceTags",
+    "replicaSet",
+    "retryReads",
+    "retryWrites",
+    "serverMonitoringMode",
+    "serverSelectionTimeoutMS",
+    "serverSelectionTryOnce",
+    "socketCheckIntervalMS",
+    "socketTimeoutMS",
+    "srvMaxHosts",
+    "srvServiceName",
+    "ssl",
+    "timeoutMS",
+    "tls",
+    "tlsAllowInvalidCertificates",
+    "tlsAllowInvalidHostnames",
+    "tlsCAFile",
+    "tlsCertificateKeyFile",
+    "tlsCertificateKeyFilePassword",
+    "tlsDisableCertificateRevocationCheck",
+    "tlsDisableOCSPEndpointCheck",
+    "tlsInsecure",
+    "uuidRepresentation",
+    "w",
+    "waitQueueMultiple",
+    "waitQueueTimeoutMS",
+    "wTimeoutMS",
+    "zlibCompressionLevel",
+    "zstdCompressionLevel",
+});
+
+struct DestroyUri {
+  void operator()(mongoc_uri_t* uri) const { mongoc_uri_destroy(uri); }
+};
+using Uri = std::unique_ptr<mongoc_uri_t, DestroyUri>;
+
+/// libmongoc prints what it finds odd in a connection string, passwords included, unless told not
+/// to.
+void silence_libmongoc() {
+  static std::once_flag once;
+  std::call_once(once, [] { mongoc_log_set_handler(nullptr, nullptr); });
+}
+
+/// The parts of a connection string in which a wrong character could show a password.
+struct Parts {
+  std::string_view user_info;  ///< "user:password", without '@'
+  std::string_view hosts;
+  std::string_view options;  ///< behind '?'
+};
+
+Parts split(std::string_view uri) {
+  uri.remove_prefix(uri.starts_with(kSrvScheme) ? kSrvScheme.size() : kScheme.size());
+  Parts parts;
+  if (const std::size_t query = uri.find('?'); query != std::string_view::npos) {
+    parts.options = uri.substr(query + 1);
+    uri = uri.substr(0, query);
+  }
+  if (const std::size_t at = uri.rfind('@'); at != std::string_view::npos) {
+    parts.user_info = uri.substr(0, at);
+    uri.remove_prefix(at + 1);
+  }
+  parts.hosts = uri.substr(0, uri.find('/'));
+  return parts;
+}
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return result;
+}
+
+/// Calls `use(name, value)` for each option.
+template <class Use>
+void for_each_option(std::string_view options, Use use) {
+  while (!options.empty()) {
+    const std::size_t end = std::min(options.find_first_of("&;"), options.size());
+    const std::string_view option = options.substr(0, end);
+    const std::size_t equals = std::min(option.find('='), option.size());
+    use(option.substr(0, equals), option.substr(std::min(equals + 1, option.size())));
+    options.remove_prefix(std::min(end + 1, options.size()));
+  }
+}
+
+/// What is wrong with it before libmongoc looks at it, or "". libmongoc would take the wrong '@'
+/// for the end of a password, and the rest of the password for a host.
+std::string fault_of(std::string_view uri) {
+  if (!uri.starts_with(kScheme) && !uri.starts_with(kSrvScheme)) {
+    return "must be a connection string that begins with mongodb://";
+  }
+  const Parts parts = split(uri);
+  const auto colons = std::count(parts.user_info.begin(), parts.user_info.end(), ':');
+  if (parts.user_info.find_first_of("@/") != std::string_view::npos || colons > 1) {
+    return "the characters : / ? # [ ] @ % of user and password must be written as %3A, %2F, %3F, "
+           "%23, %5B, %5D, %40, %25";
+  }
+  const auto is_blank = [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == 0x7f; };
+  if (std::any_of(parts.hosts.begin(), parts.hosts.end(), is_blank)) {
+    return "must not contain blanks between its hosts";
+  }
+  return {};
+}
+
+/// libmongoc's message, unless it shows a part of the string that may be secret.
+std::string public_message(std::string_view message, std::string_view uri) {
+  const Parts parts = split(uri);
+  const auto shows = [message](std::string_view secret) {
+    return !secret.empty() && message.find(secret) != std::string_view::npos;
+  };
+  bool is_public = !shows(parts.user_info);
+  const std::size_t colon = parts.user_info.find(':');
+  if (colon != std::string_view::npos) {
+    is_public = is_public && !shows(parts.user_info.substr(colon + 1));
+  }
+  for_each_option(parts.options, [&](std::string_view, std::string_view value) {
+    is_public = is_public && !shows(value);
+  });
+  if (!is_public) return "is not a valid connection string";
+  return "is not a valid connection string: " + shown(message);
+}
+
+void warn_of_unknown_options(std::string_view uri, std::string_view key, Reader& reader) {
+  for_each_option(split(uri).options, [&](std::string_view name, std::string_view) {
+    const auto is_this = [&](std::string_view known) { return lower(known) == lower(name); };
+    if (std::any_of(kOptions.begin(), kOptions.end(), is_this)) return;
+    reader.warning(key, "unknown option '" + shown(name) + "'" + suggestion(name, kOptions));
+  });
+}
+
+net::Endpoint endpoint_of(const mongoc_host_list_t& host) {
+  net::Endpoint endpoint;
+  if (host.family == AF_UNIX) {
+    endpoint.unix_path = host.host;
+  } else {
+    endpoint.host = host.host;
+    endpoint.port = host.port;
+  }
+  return endpoint;
+}
+
+}  // namespace
+
+std::optional<ConnectionString> parse_connection_string(const std::string& uri,
+                                                        std::string_view key, Reader& reader) {
+  silence_libmongoc();
+  if (const std::string fault = fault_of(uri); !fault.empty()) {
+    reader.error(key, fault);
+    return std::nullopt;
+  }
+  bson_error_t fault{};
+  const Uri parsed(mongoc_uri_new_with_error(uri.c_str(), &fault));
+  if (!parsed) {
+    reader.error(key, public_message(static_cast<const char*>(fault.message), uri));
+    return std::nullopt;
+  }
+  warn_of_unknown_options(uri, key, reader);
+  ConnectionString result;
+  for (const auto* host = mongoc_uri_get_hosts(parsed.get()); host != nullptr; host = host->next) {
+    result.hosts.push_back(endpoint_of(*host));
+  }
+  result.srv = uri.starts_with(kSrvScheme);
+  result.tls = mongoc_uri_get_tls(parsed.get());
+  result.direct = mongoc_uri_get_option_as_bool(parsed.get(), MONGOC_URI_DIRECTCONNECTION, false);
+  result.has_user = mongoc_uri_get_username(parsed.get()) != nullptr;
+  return result;
+}
+
+}  // namespace idproxy::config

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/reader.hpp"
+#include "idproxy/net/options.hpp"
+
+namespace idproxy::config {
+
+/// What a MongoDB connection string says about servers
+/// (https://www.mongodb.com/docs/manual/reference/connection-string/).
+struct ConnectionString {
+  std::vector<net::Endpoint> hosts;  ///< in its order, without repetitions; names in lower case
+  bool srv = false;                  ///< mongodb+srv: the hosts are in the DNS
+  bool tls = false;                  ///< asked for by any of its options
+  bool direct = false;               ///< directConnection=true
+  bool has_user = false;
+};
+
+/// Reads `uri`, the value of `key`. Faults and unknown options are reported there, never with any
+/// of the string's user, password or values of options. Nothing if it cannot be used.
+[[nodiscard]] std::optional<ConnectionString> parse_connection_string(const std::string& uri,
+                                                                      std::string_view key,
+                                                                      Reader& reader);
+
+}  // namespace idproxy::config

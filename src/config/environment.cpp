@@ -1,0 +1,69 @@
+#include "config/environment.hpp"
+
+#include <bson/bson.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "config/words.hpp"
+
+namespace idproxy::config {
+namespace {
+
+constexpr std::string_view kLetters =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+
+bool is_name(std::string_view text) {
+  return !text.empty() && (text[0] < '0' || text[0] > '9') &&
+         text.find_first_not_of(kLetters) == std::string_view::npos;
+}
+
+/// Appends what `name` stands for; returns what is wrong with it, or nothing.
+std::string append_variable(std::string_view name, std::string& out) {
+  const std::string zero_terminated(name);
+  // Read while starting and, later, while reloading: no thread of ours ever sets a variable.
+  const char* value = std::getenv(zero_terminated.c_str());  // NOLINT(concurrency-mt-unsafe)
+  const std::string variable = "environment variable '" + shown(name) + "' is ";
+  if (value == nullptr) return variable + "not defined";
+  const std::string_view text(value);
+  if (!bson_utf8_validate(text.data(), text.size(), false)) return variable + "not UTF-8 text";
+  out += text;
+  return {};
+}
+
+std::string expand(std::string_view text, std::string& out) {
+  for (;;) {
+    const std::size_t start = text.find("${");
+    out += text.substr(0, start);
+    if (start == std::string_view::npos) return {};
+    const std::size_t end = text.find('}', start);
+    if (end == std::string_view::npos || !is_name(text.substr(start + 2, end - start - 2))) {
+      return "'${' must begin the name of an environment variable, as in ${NAME}";
+    }
+    if (auto fault = append_variable(text.substr(start + 2, end - start - 2), out); !fault.empty())
+      return fault;
+    text.remove_prefix(end + 1);
+  }
+}
+
+void substitute_scalar(Node& node, Findings& findings) {
+  if (node.text.find("${") == std::string::npos) return;
+  std::string value;
+  if (auto fault = expand(node.text, value); !fault.empty()) {
+    findings.error(node.place, std::move(fault));
+    node.kind = Node::Kind::refused;
+    return;
+  }
+  node.written = std::move(node.text);
+  node.text = std::move(value);
+}
+
+}  // namespace
+
+// The tree is at most kMaxDepth deep.
+void substitute_environment(Node& node, Findings& findings) {
+  if (node.kind == Node::Kind::scalar) substitute_scalar(node, findings);
+  for (Node& child : node.children) substitute_environment(child, findings);
+}
+
+}  // namespace idproxy::config

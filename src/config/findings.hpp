@@ -1,0 +1,50 @@
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "idproxy/config/config.hpp"
+
+namespace idproxy::config {
+
+/// Where something stands in the file; both count from 1. {0, 0}: the file as a whole.
+struct Place {
+  int line = 0;
+  int column = 0;
+};
+
+/// Collects what is wrong or worth a thought, so that one run names all of it.
+class Findings {
+ public:
+  void error(Place place, std::string message) {
+    ++errors_;
+    add(Finding::Severity::error, place, std::move(message));
+  }
+  void warning(Place place, std::string message) {
+    add(Finding::Severity::warning, place, std::move(message));
+  }
+
+  /// How many errors so far. A check that needs a sound value compares it before and after.
+  [[nodiscard]] std::size_t errors() const { return errors_; }
+
+  /// All of them in the order of the file; what was found first stays first within one place.
+  [[nodiscard]] std::vector<Finding> in_file_order() && {
+    std::stable_sort(all_.begin(), all_.end(), [](const Finding& a, const Finding& b) {
+      return std::tie(a.line, a.column) < std::tie(b.line, b.column);
+    });
+    return std::move(all_);
+  }
+
+ private:
+  void add(Finding::Severity severity, Place place, std::string message) {
+    all_.push_back({severity, place.line, place.column, std::move(message)});
+  }
+
+  std::vector<Finding> all_;
+  std::size_t errors_ = 0;
+};
+
+}  // namespace idproxy::config

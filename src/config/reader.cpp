@@ -1,0 +1,298 @@
+#include "config/reader.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "config/scalars.hpp"
+#include "config/words.hpp"
+
+namespace idproxy::config {
+namespace {
+
+/// What a value looks like to people: "text 'twelve'", "19", "true", "null", "a list".
+std::string description(const Node& node) {
+  if (node.kind == Node::Kind::null) return "null";
+  if (node.kind == Node::Kind::sequence) return "a list";
+  if (node.kind == Node::Kind::mapping) return "a mapping";
+  // The value of a variable may be a secret: messages show its name.
+  if (!node.written.empty()) return "text '" + shown(node.written) + "' with its variable replaced";
+  const bool is_boolean = node.text == "true" || node.text == "false";
+  const bool bare = is_boolean || read_number(node.text).reading != Reading::malformed ||
+                    read_duration(node.text).reading == Reading::ok ||
+                    read_size(node.text).reading == Reading::ok;
+  if (bare && !node.quoted) return shown(node.text);
+  return "text '" + shown(node.text) + "'";
+}
+
+std::string range_of_integers(std::int64_t min, std::int64_t max) {
+  using Limits = std::numeric_limits<std::int64_t>;
+  if (min == Limits::min() && max == Limits::max()) return "an integer";
+  return "an integer " + std::to_string(min) + " to " + std::to_string(max);
+}
+
+}  // namespace
+
+Reader::Reader(const Node* node, std::string path, Place place, Findings& findings)
+    : node_(node), path_(std::move(path)), place_(place), findings_(findings) {}
+
+std::int64_t Reader::integer(std::string_view key, std::int64_t min, std::int64_t max,
+                             std::int64_t fallback) {
+  const std::string expected = range_of_integers(min, max);
+  const Node* node = scalar(key, expected);
+  if (node == nullptr) return fallback;
+  const auto read = read_integer(node->text);
+  const bool fits = read.reading == Reading::ok && read.value >= min && read.value <= max;
+  if (fits && !node->quoted) return read.value;
+  const bool too_large = read.reading == Reading::too_large;
+  mismatch(key, expected + (too_large ? " (of 64 bits)" : ""), *node);
+  return fallback;
+}
+
+double Reader::number(std::string_view key, double min, double max, double fallback) {
+  const std::string expected = "a number " + number_text(min) + " to " + number_text(max);
+  const Node* node = scalar(key, expected);
+  if (node == nullptr) return fallback;
+  const auto read = read_number(node->text);
+  const bool fits = read.reading == Reading::ok && read.value >= min && read.value <= max;
+  if (fits && !node->quoted) return read.value;
+  mismatch(key, expected, *node);
+  return fallback;
+}
+
+bool Reader::boolean(std::string_view key, bool fallback) {
+  constexpr std::string_view kExpected = "true or false";
+  const Node* node = scalar(key, kExpected);
+  if (node == nullptr) return fallback;
+  if (!node->quoted && node->text == "true") return true;
+  if (!node->quoted && node->text == "false") return false;
+  mismatch(key, kExpected, *node);
+  return fallback;
+}
+
+std::string Reader::text(std::string_view key, std::string_view fallback) {
+  const Node* node = scalar(key, "text");
+  return node == nullptr ? std::string(fallback) : node->text;
+}
+
+std::size_t Reader::choice(std::string_view key, std::initializer_list<std::string_view> allowed) {
+  const std::span<const std::string_view> words(allowed.begin(), allowed.size());
+  const std::string expected = (words.size() > 1 ? "one of " : "") + listed(words);
+  const Node* given_node = find(key);
+  const bool is_null = given_node != nullptr && given_node->kind == Node::Kind::null;
+  const auto null_word = std::find(words.begin(), words.end(), "null");
+  const bool means_word = is_null && null_word != words.end();  // enum values need no quotes
+  const Node* node = means_word ? given_node : scalar(key, expected);
+  known_.emplace(key);
+  if (node == nullptr) return 0;
+  const auto at = means_word ? null_word : std::find(words.begin(), words.end(), node->text);
+  if (at != words.end()) return static_cast<std::size_t>(at - words.begin());
+  error(key, "must be " + expected + ", is " + description(*node) + suggestion(node->text, words));
+  return 0;
+}
+
+std::chrono::milliseconds Reader::duration(std::string_view key, std::chrono::milliseconds min,
+                                           std::chrono::milliseconds max,
+                                           std::chrono::milliseconds fallback) {
+  const std::string expected = "a duration of " + duration_text(min) + " to " + duration_text(max);
+  const Node* node = scalar(key, expected);
+  if (node == nullptr) return fallback;
+  const auto read = read_duration(node->text);
+  if (read.reading == Reading::ok && read.value >= min && read.value <= max) return read.value;
+  const bool no_unit = read.reading == Reading::no_unit;
+  mismatch(key, expected + (no_unit ? " with its unit (ms, s, m or h)" : ""), *node);
+  return fallback;
+}
+
+std::int64_t Reader::size(std::string_view key, std::int64_t min, std::int64_t max,
+                          std::int64_t fallback) {
+  const std::string expected = "a size of " + size_text(min) + " to " + size_text(max);
+  const Node* node = scalar(key, expected);
+  if (node == nullptr) return fallback;
+  const auto read = read_size(node->text);
+  if (read.reading == Reading::ok && read.value >= min && read.value <= max) return read.value;
+  const bool no_unit = read.reading == Reading::no_unit;
+  mismatch(key, expected + (no_unit ? " with its unit (B, KiB, MiB or GiB)" : ""), *node);
+  return fallback;
+}
+
+std::string Reader::required_text(std::string_view key) {
+  if (!given(key)) {
+    known_.emplace(key);
+    error(key, "is missing");
+    return {};
+  }
+  const Node* node = scalar(key, "text");
+  if (node != nullptr && node->text.empty()) error(key, "must not be empty");
+  return node == nullptr ? std::string() : node->text;
+}
+
+std::optional<std::string> Reader::optional_text(std::string_view key) {
+  const Node* node = find(key);
+  known_.emplace(key);
+  if (node == nullptr || node->kind == Node::Kind::null) return std::nullopt;
+  node = scalar(key, "text or null");
+  if (node == nullptr) return std::nullopt;
+  if (!node->text.empty()) return node->text;
+  error(key, "must not be empty; null stands for none");
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> Reader::integer_unless(std::string_view key, std::string_view word,
+                                                   std::int64_t min, std::int64_t max) {
+  const std::string expected = std::string(word) + " or " + range_of_integers(min, max);
+  const Node* node = scalar(key, expected);
+  if (node == nullptr || node->text == word) return std::nullopt;
+  const auto read = read_integer(node->text);
+  const bool fits = read.reading == Reading::ok && read.value >= min && read.value <= max;
+  if (fits && !node->quoted) return read.value;
+  mismatch(key, expected, *node);
+  return std::nullopt;
+}
+
+Reader& Reader::section(std::string_view key) {
+  if (const auto known = sections_.find(key); known != sections_.end()) return *known->second;
+  known_.emplace(key);
+  const Node* node = find(key);
+  if (node != nullptr && node->kind != Node::Kind::mapping) {
+    mismatch(key, "a mapping of keys to values", *node);
+    node = nullptr;
+  }
+  Reader& child = add_child(node, name_of(key), place_of(key));
+  sections_.emplace(key, &child);
+  return child;
+}
+
+Reader* Reader::optional_section(std::string_view key) {
+  const Node* node = find(key);
+  known_.emplace(key);
+  if (node == nullptr || node->kind == Node::Kind::null) return nullptr;
+  return &section(key);
+}
+
+std::optional<std::vector<Reader*>> Reader::list(std::string_view key) {
+  const Node* node = find(key);
+  known_.emplace(key);
+  if (node == nullptr || node->kind == Node::Kind::null) return std::vector<Reader*>();
+  if (node->kind != Node::Kind::sequence) {
+    mismatch(key, "a list", *node);
+    return std::nullopt;
+  }
+  std::vector<Reader*> items;
+  for (const Node& item : node->children) {
+    const std::string path = name_of(key) + "[" + std::to_string(items.size()) + "]";
+    const bool usable = item.kind == Node::Kind::mapping;
+    if (!usable && item.kind != Node::Kind::refused) {
+      findings_.error(item.place,
+                      path + ": must be a mapping of keys to values, is " + description(item));
+    }
+    items.push_back(&add_child(usable ? &item : nullptr, path, item.place));
+  }
+  return items;
+}
+
+std::vector<std::string> Reader::texts(std::string_view key) {
+  const Node* node = find(key);
+  known_.emplace(key);
+  if (node == nullptr) return {};
+  if (node->kind != Node::Kind::sequence) {
+    mismatch(key, "a list of texts", *node);
+    return {};
+  }
+  std::vector<std::string> items;
+  for (const Node& item : node->children) {
+    if (item.kind == Node::Kind::scalar) {
+      items.push_back(item.text);
+    } else {
+      mismatch(key, "a list of texts; one of them", item);
+    }
+  }
+  return items;
+}
+
+bool Reader::given(std::string_view key) const {
+  return find(key) != nullptr;
+}
+
+void Reader::error(std::string_view key, std::string_view reason) {
+  findings_.error(place_of(key), message(key, reason));
+}
+
+void Reader::warning(std::string_view key, std::string_view reason) {
+  findings_.warning(place_of(key), message(key, reason));
+}
+
+void Reader::no_effect_yet(std::string_view key, bool changed) {
+  if (changed) warning(key, "has no effect in this release");
+}
+
+std::vector<std::string> Reader::keys() const {
+  std::vector<std::string> names;
+  if (node_ == nullptr) return names;
+  for (const Node& child : node_->children) names.push_back(child.key);
+  return names;
+}
+
+void Reader::finish() {
+  for (const auto& child : children_) child->finish();
+  if (node_ == nullptr || accepts_all_) return;
+  for (const Node& child : node_->children) {
+    if (!known_.contains(child.key)) report_unknown(child);
+  }
+}
+
+void Reader::report_unknown(const Node& child) {
+  const std::vector<std::string_view> known(known_.begin(), known_.end());
+  std::string message = "unknown key '" + shown(child.key) + "'";
+  const std::string meant = suggestion(child.key, known);
+  message += meant.empty() ? "; known here: " + listed(known, ", ") : meant;
+  findings_.error(child.key_place, path_.empty() ? message : path_ + ": " + message);
+}
+
+const Node* Reader::find(std::string_view key) const {
+  if (node_ == nullptr) return nullptr;
+  for (const Node& child : node_->children) {
+    if (child.key == key) return &child;
+  }
+  return nullptr;
+}
+
+const Node* Reader::scalar(std::string_view key, std::string_view expected) {
+  known_.emplace(key);
+  const Node* node = find(key);
+  if (node == nullptr || node->kind == Node::Kind::scalar) return node;
+  mismatch(key, expected, *node);
+  return nullptr;
+}
+
+void Reader::mismatch(std::string_view key, std::string_view expected, const Node& found) {
+  if (found.kind == Node::Kind::refused) return;
+  error(key, "must be " + std::string(expected) + ", is " + description(found));
+}
+
+std::string Reader::message(std::string_view key, std::string_view reason) const {
+  std::string text(reason);
+  const Node* node = find(key);
+  if (node != nullptr && !node->written.empty()) {
+    const std::string value = "'" + shown(node->text) + "'";
+    const std::size_t at = text.find(value);
+    if (at != std::string::npos) text.replace(at, value.size(), "'" + shown(node->written) + "'");
+  }
+  return name_of(key) + ": " + text;
+}
+
+std::string Reader::name_of(std::string_view key) const {
+  return path_.empty() ? std::string(key) : path_ + "." + std::string(key);
+}
+
+Place Reader::place_of(std::string_view key) const {
+  const Node* node = find(key);
+  return node == nullptr ? place_ : node->key_place;
+}
+
+Reader& Reader::add_child(const Node* node, std::string path, Place place) {
+  children_.push_back(std::make_unique<Reader>(node, std::move(path), place, findings_));
+  return *children_.back();
+}
+
+}  // namespace idproxy::config

@@ -1,0 +1,252 @@
+#include "config/rules.hpp"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "config/later_strategies.hpp"
+#include "config/names.hpp"
+#include "config/scalars.hpp"
+#include "config/words.hpp"
+#include "idproxy/ids/registry.hpp"
+
+namespace idproxy::config {
+namespace {
+
+using namespace std::chrono_literals;
+using rewrite::Assign;
+
+// Rules are compared with one another.
+constexpr std::size_t kMaxRules = 1000;
+
+/// A rule and where it was read. An `ns` or `field` that is not valid is left empty.
+struct Draft {
+  rewrite::Rule rule;
+  Reader* reader;
+};
+
+std::vector<std::string_view> names_of_kinds() {
+  std::vector<std::string_view> names;
+  for (const ids::Kind& kind : ids::kinds()) names.push_back(kind.name);
+  return names;
+}
+
+void read_retry(Reader& retry) {
+  retry.no_effect_yet("attempts", retry.integer("attempts", 0, 100, 8) != 8);
+  retry.no_effect_yet("backoff", retry.duration("backoff", 0ms, 1min, 0ms) != 0ms);
+  retry.no_effect_yet("backoff_max", retry.duration("backoff_max", 0ms, 1min, 50ms) != 50ms);
+  retry.no_effect_yet("deadline", retry.duration("deadline", 0ms, 1h, 2s) != 2s);
+}
+
+/// Uniqueness across shards hangs on it: ignoring it would be a promise broken.
+void refuse_reserve(Reader& rule) {
+  Reader* reserve = rule.optional_section("reserve");
+  if (reserve == nullptr) return;
+  if (reserve->given("db")) {
+    const auto fault = fault_of_database(reserve->text("db", ""));
+    if (!fault.empty()) reserve->error("db", fault);
+  }
+  reserve->required_text("collection");
+  reserve->duration("orphan_after", 10min, 24h * 365, 24h);
+  rule.error("reserve", "is not in this release, and values could repeat without it");
+}
+
+void refuse_unique_index(Reader& rule) {
+  if (rule.choice("unique_index", {"warn", "require", "create"}) == 0) return;
+  rule.error("unique_index", "only warn is in this release: create the index yourself");
+}
+
+/// The common keys that this release reads, but does not obey yet.
+void read_later_keys(Reader& rule) {
+  read_retry(rule.section("retry"));
+  rule.no_effect_yet("in_transaction",
+                     rule.choice("in_transaction", {"transient", "surface"}) != 0);
+  rule.no_effect_yet("report", rule.boolean("report", false));
+  rule.choice("upserts", {"assign", "forward"});  // whatever it says, they are forwarded
+  refuse_reserve(rule);
+  refuse_unique_index(rule);
+}
+
+std::string read_ns(Reader& rule, const std::string& store_db) {
+  std::string ns = rule.required_text("ns");
+  if (ns.empty()) return ns;
+  const auto fault = fault_of_ns(ns, store_db);
+  if (fault.empty()) return ns;
+  rule.error("ns", fault);
+  return {};
+}
+
+std::string read_field(Reader& rule) {
+  std::string field = rule.required_text("field");
+  if (field.empty()) return field;
+  const auto fault = fault_of_field(field);
+  if (fault.empty()) return field;
+  rule.error("field", fault);
+  return {};
+}
+
+std::chrono::seconds read_driver_window(Reader& rule) {
+  const auto window = rule.duration("driver_window", 1s, 24h, 300s);
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(window);
+  if (seconds != window) {
+    rule.error("driver_window", "must be whole seconds, is " + duration_text(window));
+  }
+  return seconds;
+}
+
+bool replaces_driver_ids(const rewrite::Rule& rule) {
+  return rule.field == "_id" && (rule.assign == Assign::driver || rule.assign == Assign::always);
+}
+
+void read_keep_driver_id(rewrite::Rule& rule, Reader& reader) {
+  const auto field = reader.optional_text("keep_driver_id");
+  if (!field) return;
+  if (const auto fault = fault_of_plain_field(*field); !fault.empty()) {
+    reader.error("keep_driver_id", fault);
+    return;
+  }
+  if (!rule.field.empty() && !replaces_driver_ids(rule)) {
+    reader.error("keep_driver_id", "needs field: _id and assign: driver or always");
+    return;
+  }
+  rule.keep_driver_id = *field;
+}
+
+void warn_of_replaced_ids(const rewrite::Rule& rule, Reader& reader) {
+  if (!replaces_driver_ids(rule)) return;
+  const std::string way_out = rule.keep_driver_id.empty() ? "keep_driver_id: FIELD would keep it"
+                                                          : "the application finds it in '" +
+                                                                shown(rule.keep_driver_id) + "'";
+  reader.warning("assign",
+                 "drivers report the ObjectId that they made as insertedId, and it is not stored "
+                 "as _id; " +
+                     way_out);
+}
+
+void refuse_strategy(const std::string& name, Reader& rule) {
+  std::vector<std::string_view> all = names_of_kinds();
+  const auto later = LaterStrategies::names();
+  all.insert(all.end(), later.begin(), later.end());
+  rule.error("strategy", "must be one of " + listed(all) + ", is '" + shown(name) + "'" +
+                             suggestion(name, all));
+  rule.accept_all();  // which keys it would have is not known
+}
+
+bool is_later(std::string_view name) {
+  const auto names = LaterStrategies::names();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+void read_strategy(rewrite::Rule& rule, Reader& reader, LaterStrategies& later,
+                   ids::Sources sources) {
+  rule.strategy_name = reader.required_text("strategy");
+  if (rule.strategy_name.empty()) return reader.accept_all();
+  for (const ids::Kind& kind : ids::kinds()) {
+    if (kind.name != rule.strategy_name) continue;
+    rule.strategy = kind.make(reader, sources);
+    return;
+  }
+  if (!is_later(rule.strategy_name)) return refuse_strategy(rule.strategy_name, reader);
+  later.read(rule.strategy_name, rule.ns, rule.field, reader);
+  const auto names = names_of_kinds();
+  reader.error("strategy",
+               rule.strategy_name + " is not in this release (" + listed(names, " and ") + " are)");
+}
+
+rewrite::Rule read_rule(Reader& reader, const std::string& store_db, LaterStrategies& later,
+                        ids::Sources sources) {
+  rewrite::Rule rule;
+  rule.ns = read_ns(reader, store_db);
+  rule.field = read_field(reader);
+  rule.assign = static_cast<Assign>(
+      reader.choice("assign", {"missing", "missing-or-null", "driver", "always"}));
+  rule.driver_window = read_driver_window(reader);
+  read_keep_driver_id(rule, reader);
+  warn_of_replaced_ids(rule, reader);
+  read_later_keys(reader);
+  read_strategy(rule, reader, later, sources);
+  return rule;
+}
+
+bool is_literal(std::string_view ns) {
+  return ns.find_first_of("*?") == std::string_view::npos;
+}
+
+bool nested(std::string_view a, std::string_view b) {
+  return is_prefix(a, b) || is_prefix(b, a);
+}
+
+/// Why `later` can never be reached behind `earlier`, or "".
+std::string why_unreachable(const Draft& earlier, const Draft& later) {
+  if (earlier.rule.field != later.rule.field) return {};
+  const std::string first = "never reached: " + earlier.reader->path();
+  if (earlier.rule.ns == later.rule.ns) return first + " has the same ns and field";
+  const bool covered =
+      is_literal(later.rule.ns) && rewrite::glob_matches(earlier.rule.ns, later.rule.ns);
+  if (!covered) return {};
+  return first + " ('" + shown(earlier.rule.ns) + "') matches first; the narrower rule comes first";
+}
+
+/// Returns true if an error was reported.
+bool check_fields(const Draft& earlier, const Draft& later) {
+  if (earlier.rule.field == later.rule.field || !nested(earlier.rule.field, later.rule.field)) {
+    return false;
+  }
+  later.reader->error(
+      "field", "'" + shown(later.rule.field) + "' and '" + shown(earlier.rule.field) + "' of " +
+                   earlier.reader->path() +
+                   " cannot both be assigned in one document: one contains the other");
+  return true;
+}
+
+void check_kept(const Draft& keeping, const Draft& other) {
+  const std::string& field = keeping.rule.keep_driver_id;
+  if (field.empty() || !nested(field, other.rule.field)) return;
+  keeping.reader->error("keep_driver_id", "'" + shown(field) + "' is assigned by " +
+                                              other.reader->path() + " (field " +
+                                              shown(other.rule.field) + ")");
+}
+
+void check_pair(const Draft& earlier, const Draft& later) {
+  const auto unnamed = [](const Draft& d) { return d.rule.ns.empty() || d.rule.field.empty(); };
+  if (unnamed(earlier) || unnamed(later)) return;
+  if (const auto reason = why_unreachable(earlier, later); !reason.empty()) {
+    later.reader->error("ns", reason);
+    return;
+  }
+  if (!rewrite::globs_overlap(earlier.rule.ns, later.rule.ns)) return;
+  if (check_fields(earlier, later)) return;
+  check_kept(earlier, later);
+  check_kept(later, earlier);
+}
+
+void check_pairs(std::span<const Draft> drafts) {
+  for (std::size_t i = 0; i < drafts.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) check_pair(drafts[j], drafts[i]);
+  }
+}
+
+}  // namespace
+
+std::vector<rewrite::Rule> read_rules(Reader& file, const std::string& store_db,
+                                      ids::Sources sources) {
+  const auto readers = file.list("rules");
+  if (!readers) return {};
+  if (readers->empty()) file.warning("rules", "there are none: everything is relayed unchanged");
+  if (readers->size() > kMaxRules) {
+    file.error("rules", "must be at most " + std::to_string(kMaxRules));
+    for (Reader* reader : *readers) reader->accept_all();
+    return {};
+  }
+  LaterStrategies later(store_db);
+  std::vector<Draft> drafts;
+  for (Reader* reader : *readers) {
+    if (reader->usable()) drafts.push_back({read_rule(*reader, store_db, later, sources), reader});
+  }
+  check_pairs(drafts);
+  std::vector<rewrite::Rule> rules;
+  for (Draft& draft : drafts) rules.push_back(std::move(draft.rule));
+  return rules;
+}
+
+}  // namespace idproxy::config

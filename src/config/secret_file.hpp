@@ -1,0 +1,22 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "config/reader.hpp"
+
+namespace idproxy::config {
+
+/// Who may read the file that a `*_file` key names.
+enum class Access {
+  secret,  ///< a file that every user of the host can read or write is refused
+  any,
+};
+
+/// The content of the file that `key` names, without one newline at its end. Nothing if the key is
+/// absent or null, or if something is wrong, which is then reported.
+[[nodiscard]] std::optional<std::string> read_named_file(std::string_view key, Access access,
+                                                         Reader& reader);
+
+}  // namespace idproxy::config

@@ -1,0 +1,220 @@
+#include "config/tree.hpp"
+
+#include <bson/bson.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <map>
+#include <sstream>
+#include <string_view>
+
+#include "config/words.hpp"
+
+namespace idproxy::config {
+namespace {
+
+Place place_of(const YAML::Mark& mark) {
+  if (mark.is_null()) return {};
+  return {mark.line + 1, mark.column + 1};
+}
+
+/// Builds the tree from the parser's events. Faults of content are collected, and reading goes on;
+/// what makes going on pointless is thrown as the parser's own exception.
+class Builder : public YAML::EventHandler {
+ public:
+  explicit Builder(Findings& findings) : findings_(findings) {}
+
+  [[nodiscard]] Node take_root() { return std::move(root_); }
+
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+
+  void OnAnchor(const YAML::Mark& mark, const std::string& name) override {
+    findings_.error(place_of(mark),
+                    "anchors are not allowed (&" + shown(name) + "): write the value out");
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
+    findings_.error(place_of(mark), "aliases are not allowed: write the value out");
+    add(make(Node::Kind::refused, mark));
+  }
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override {
+    add(make(Node::Kind::null, mark));
+  }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                const std::string& value) override {
+    // "?" is a plain scalar without a tag, "!" one in quotes.
+    Node node = make(Node::Kind::scalar, mark);
+    node.quoted = tag == "!";
+    node.text = value;
+    if (!node.quoted) refuse_tag(node, tag);
+    if (value.find('\0') != std::string::npos) refuse(node, "text must not contain a NUL");
+    add(std::move(node));
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {
+    open(Node::Kind::sequence, mark, tag);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {
+    open(Node::Kind::mapping, mark, tag);
+  }
+  void OnMapEnd() override { close(); }
+
+ private:
+  /// A collection whose end has not been seen.
+  struct Open {
+    Node node;
+    std::optional<Node> key;  // mapping: seen, its value not yet
+    std::map<std::string, Place> keys;
+  };
+
+  static Node make(Node::Kind kind, const YAML::Mark& mark) {
+    Node node;
+    node.kind = kind;
+    node.place = place_of(mark);
+    return node;
+  }
+
+  void refuse(Node& node, std::string reason) {
+    findings_.error(node.place, std::move(reason));
+    node.kind = Node::Kind::refused;
+  }
+
+  void refuse_tag(Node& node, const std::string& tag) {
+    if (tag == "?" || tag.empty()) return;
+    refuse(node, "tags are not allowed ('" + shown(tag) + "'): the key decides the type");
+  }
+
+  void open(Node::Kind kind, const YAML::Mark& mark, const std::string& tag) {
+    if (open_.size() == kMaxDepth) {
+      throw YAML::ParserException(mark,
+                                  "nested deeper than " + std::to_string(kMaxDepth) + " levels");
+    }
+    Node node = make(kind, mark);
+    refuse_tag(node, tag);
+    node.kind = kind;  // its content is still read: it may hold more to report
+    open_.push_back({std::move(node), std::nullopt, {}});
+  }
+
+  void close() {
+    Node node = std::move(open_.back().node);
+    open_.pop_back();
+    add(std::move(node));
+  }
+
+  void add(Node node) {
+    if (open_.empty()) {
+      root_ = std::move(node);
+      return;
+    }
+    Open& in = open_.back();
+    if (in.node.kind == Node::Kind::sequence) {
+      in.node.children.push_back(std::move(node));
+    } else if (!in.key) {
+      in.key = std::move(node);
+    } else {
+      add_value(in, std::move(node));
+    }
+  }
+
+  void add_value(Open& mapping, Node value) {
+    const Node key = std::move(*mapping.key);
+    mapping.key.reset();
+    if (key.kind == Node::Kind::refused) return;
+    if (key.kind != Node::Kind::scalar) {
+      findings_.error(key.place, "a key must be text");
+      return;
+    }
+    const auto [first, is_new] = mapping.keys.emplace(key.text, key.place);
+    if (!is_new) {
+      findings_.error(key.place, "repeated key '" + shown(key.text) + "', first in line " +
+                                     std::to_string(first->second.line));
+      return;
+    }
+    value.key = key.text;
+    value.key_place = key.place;
+    mapping.node.children.push_back(std::move(value));
+  }
+
+  Findings& findings_;
+  std::vector<Open> open_;
+  Node root_;
+};
+
+/// Ends the reading at the first event: only whether there is one matters.
+class Nothing : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    throw YAML::ParserException(mark, "a second document starts here: there must be one only");
+  }
+  void OnDocumentEnd() override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+};
+
+bool is_control(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return (byte < 0x20 && c != '\t' && c != '\n' && c != '\r') || byte == 0x7f;
+}
+
+/// yaml-cpp takes byte 04 for the end of the file and guesses at encodings: neither gets that far.
+bool check_line(std::string_view line, int number, Findings& findings) {
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (!is_control(line[i])) continue;
+    findings.error({number, static_cast<int>(i) + 1}, "control characters are not allowed");
+    return false;
+  }
+  if (bson_utf8_validate(line.data(), line.size(), false)) return true;
+  findings.error({number, 1}, "this line is not UTF-8 text");
+  return false;
+}
+
+bool check_bytes(std::string_view text, Findings& findings) {
+  if (text.size() > kMaxFileBytes) {
+    findings.error({}, "the file is larger than 1 MiB");
+    return false;
+  }
+  for (int number = 1; !text.empty(); ++number) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    if (!check_line(text.substr(0, end), number, findings)) return false;
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<Node> parse_tree(const std::string& text, Findings& findings) {
+  if (!check_bytes(text, findings)) return std::nullopt;
+  Builder builder(findings);
+  try {
+    std::istringstream stream(text);
+    YAML::Parser parser(stream);
+    parser.HandleNextDocument(builder);
+    Nothing nothing;
+    parser.HandleNextDocument(nothing);
+  } catch (const YAML::Exception& fault) {
+    findings.error(place_of(fault.mark), "not valid YAML: " + fault.msg);
+    return std::nullopt;
+  } catch (const std::exception& fault) {
+    findings.error({}, std::string("not valid YAML: ") + fault.what());
+    return std::nullopt;
+  }
+  return builder.take_root();
+}
+
+}  // namespace idproxy::config

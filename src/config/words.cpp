@@ -1,0 +1,92 @@
+#include "config/words.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace idproxy::config {
+namespace {
+
+constexpr std::size_t kMaxShown = 80;
+constexpr std::size_t kMaxTypingErrors = 2;
+
+/// "mongodb://user:password@host/?option=secret" -> "mongodb://***@host/".
+std::string without_credentials(std::string_view text) {
+  const std::size_t scheme = text.find("://");
+  if (scheme == std::string_view::npos) return std::string(text);
+  const std::size_t at = text.rfind('@');
+  const bool has_user = at != std::string_view::npos && at > scheme;
+  const std::string start(text.substr(0, scheme + 3));
+  const std::string_view rest = text.substr(has_user ? at : scheme + 3);
+  return start + (has_user ? "***" : "") + std::string(rest.substr(0, rest.find('?')));
+}
+
+/// Cut before `limit`, but never inside a UTF-8 character.
+void cut(std::string& text, std::size_t limit) {
+  if (text.size() <= limit) return;
+  while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xc0) == 0x80) --limit;
+  text.resize(limit);
+  text += "...";
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+std::size_t typing_errors(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before_last(b.size() + 1), last(b.size() + 1), now(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) now[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    before_last.swap(last);
+    last.swap(now);
+    now[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      now[j] = std::min({last[j] + 1, now[j - 1] + 1, replaced});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) now[j] = std::min(now[j], before_last[j - 2] + 1);
+    }
+  }
+  return now[b.size()];
+}
+
+bool similar_length(std::string_view a, std::string_view b) {
+  return std::max(a.size(), b.size()) - std::min(a.size(), b.size()) <= kMaxTypingErrors;
+}
+
+}  // namespace
+
+std::string shown(std::string_view text) {
+  std::string result = without_credentials(text);
+  cut(result, kMaxShown);
+  for (char& c : result) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return result;
+}
+
+std::string listed(std::span<const std::string_view> words, std::string_view last) {
+  std::string result;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) result += i + 1 == words.size() ? last : ", ";
+    result += words[i];
+  }
+  return result;
+}
+
+std::optional<std::string_view> closest(std::string_view word,
+                                        std::span<const std::string_view> words) {
+  std::optional<std::string_view> best;
+  std::size_t best_errors = kMaxTypingErrors + 1;
+  for (const std::string_view candidate : words) {
+    if (!similar_length(word, candidate)) continue;
+    const std::size_t errors = typing_errors(word, candidate);
+    if (errors >= best_errors || 2 * errors >= candidate.size()) continue;
+    best = candidate;
+    best_errors = errors;
+  }
+  return best;
+}
+
+std::string suggestion(std::string_view word, std::span<const std::string_view> words) {
+  const auto meant = closest(word, words);
+  return meant ? ", did you mean '" + std::string(*meant) + "'?" : std::string();
+}
+
+}  // namespace idproxy::config

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+/// How messages name things.
+namespace idproxy::config {
+
+/// Text from a file as a message shows it: without user, password and options of a connection
+/// string, without control characters, cut at 80 bytes.
+[[nodiscard]] std::string shown(std::string_view text);
+
+/// "a, b or c".
+[[nodiscard]] std::string listed(std::span<const std::string_view> words,
+                                 std::string_view last = " or ");
+
+/// The word that was probably meant: the nearest one, at most 2 typing errors away and less than
+/// half of its length. Nothing if there is none.
+[[nodiscard]] std::optional<std::string_view> closest(std::string_view word,
+                                                      std::span<const std::string_view> words);
+
+/// ", did you mean 'digits'?", or nothing.
+[[nodiscard]] std::string suggestion(std::string_view word,
+                                     std::span<const std::string_view> words);
+
+}  // namespace idproxy::config

@@ -1,0 +1,237 @@
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ids/factories.hpp"
+#include "ids/uniform_numbers.hpp"
+
+namespace idproxy::ids {
+namespace {
+
+enum class Output { int64, int32, string };
+
+/// Above 19 digits the numbers, and what they are drawn from, need 128 bits.
+constexpr std::int64_t kMostDigits64 = 19;
+
+template <class Number>
+constexpr Number power_of_ten(std::int64_t exponent) {
+  Number power = 1;
+  while (exponent-- > 0) power *= 10;
+  return power;
+}
+
+struct Format {
+  Output output;
+  std::size_t digits;  // of a string
+};
+
+/// Decimal, with zeros in front; as many digits as there is room.
+void write_digits(std::uint64_t value, MutableBytes text) {
+  for (std::size_t i = text.size(); i-- > 0; value /= 10) {
+    text[i] = static_cast<std::uint8_t>('0' + value % 10);
+  }
+}
+
+/// In two halves: dividing 128 bits for every digit is three times as slow.
+void write_digits(Uint128 value, MutableBytes text) {
+  constexpr std::size_t kLow = 17;
+  constexpr auto kSplit = power_of_ten<std::uint64_t>(kLow);
+  write_digits(static_cast<std::uint64_t>(value / kSplit), text.first(text.size() - kLow));
+  write_digits(static_cast<std::uint64_t>(value % kSplit), text.last(kLow));
+}
+
+template <class Number>
+void append_number(Number value, Format format, Values& out) {
+  switch (format.output) {
+    case Output::int64:
+      return store_i64(out.add(bson::Type::int64, 8), static_cast<std::int64_t>(value));
+    case Output::int32:
+      return store_i32(out.add(bson::Type::int32, 4), static_cast<std::int32_t>(value));
+    case Output::string:
+      return write_digits(value, {out.add_string(format.digits), format.digits});
+  }
+}
+
+/// What append_number() wrote.
+template <class Number>
+Number read_number(Bytes value, Format format) {
+  switch (format.output) {
+    case Output::int64:
+      return static_cast<Number>(load_i64(value.data()));
+    case Output::int32:
+      return static_cast<Number>(load_i32(value.data()));
+    case Output::string:
+      break;
+  }
+  Number number = 0;
+  for (const std::uint8_t digit : value.subspan(4, format.digits)) {
+    number = number * 10 + static_cast<Number>(digit - '0');
+  }
+  return number;
+}
+
+/// The numbers of one request, in a hash table of at least twice their count. Numbers are uniform,
+/// so their low bits are hash enough.
+template <class Number>
+class NumberSet {
+ public:
+  explicit NumberSet(std::size_t most) : slots_(std::bit_ceil(2 * most + 1), kFree) {}
+
+  /// False if it is there already.
+  bool insert(Number number) {
+    std::size_t at = static_cast<std::size_t>(number) & (slots_.size() - 1);
+    while (slots_[at] != kFree) {
+      if (slots_[at] == number) return false;
+      at = (at + 1) & (slots_.size() - 1);
+    }
+    slots_[at] = number;
+    return true;
+  }
+
+ private:
+  static constexpr Number kFree = static_cast<Number>(~Number{0});  // beyond all powers of ten
+  std::vector<Number> slots_;
+};
+
+/// Uniform numbers in [lowest, lowest + count). No state: a number given to an earlier request may
+/// come again, and the collection's unique index decides.
+template <class Number>
+class RandomDigits final : public Strategy {
+ public:
+  RandomDigits(Number lowest, Number count, Format format, RandomSource& random)
+      : lowest_(lowest), count_(count), format_(format), random_(random) {}
+
+  Result<void> next(std::size_t n, Values& out) override {
+    const std::size_t given = out.size();
+    if (count_ < given || n > count_ - given) return exhausted(n + given);
+    // A request for much of the space: most draws would hit what is taken. Up to a quarter, they
+    // are 4/3 per number at the worst.
+    if (n + given > count_ / 4) {
+      shuffle(n, out);
+    } else {
+      draw(n, out);
+    }
+    return {};
+  }
+
+ private:
+  Error exhausted(std::size_t needed) const {
+    return {Errc::exhausted, "there are only " +
+                                 std::to_string(static_cast<std::uint64_t>(count_)) +
+                                 " possible values, the request needs " + std::to_string(needed)};
+  }
+
+  void draw(std::size_t n, Values& out) const {
+    NumberSet<Number> taken(n + out.size());
+    for (std::size_t i = 0; i < out.size(); ++i) taken.insert(read_number<Number>(out[i], format_));
+    UniformNumbers<Number> numbers(random_, count_, n);
+    while (n > 0) {
+      const Number number = lowest_ + numbers.next();
+      if (!taken.insert(number)) continue;
+      append_number(number, format_, out);
+      --n;
+    }
+  }
+
+  /// Fisher-Yates over all that is not taken, as far as needed; at most 4 * (n + given) numbers.
+  void shuffle(std::size_t n, Values& out) const {
+    std::vector<Number> left = not_in(out);
+    for (std::size_t i = 0; i < n; ++i) {
+      std::swap(left[i], left[i + uniform(random_, left.size() - i)]);
+      append_number(left[i], format_, out);
+    }
+  }
+
+  std::vector<Number> not_in(const Values& out) const {
+    std::vector<bool> taken(static_cast<std::size_t>(count_));
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const Number at = read_number<Number>(out[i], format_) - lowest_;
+      if (at < count_) taken[static_cast<std::size_t>(at)] = true;
+    }
+    std::vector<Number> left;
+    left.reserve(taken.size() - out.size());
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+      if (!taken[i]) left.push_back(lowest_ + i);
+    }
+    return left;
+  }
+
+  const Number lowest_;
+  const Number count_;
+  const Format format_;
+  RandomSource& random_;
+};
+
+template <class Number>
+std::unique_ptr<Strategy> make(std::int64_t digits, bool leading_zeros, Format format,
+                               RandomSource& random) {
+  const Number end = power_of_ten<Number>(digits);
+  const Number lowest = leading_zeros ? Number{0} : end / 10;
+  return std::make_unique<RandomDigits<Number>>(lowest, end - lowest, format, random);
+}
+
+struct Range {
+  std::string_view output;
+  std::int64_t most_digits;  // so that all numbers fit the type; 34 as decimal128 has
+};
+
+constexpr Range range_of(Output output) {
+  switch (output) {
+    case Output::int64:
+      return {"int64", 18};
+    case Output::int32:
+      return {"int32", 9};
+    case Output::string:
+      break;
+  }
+  return {"string", 34};
+}
+
+/// The number of digits; 0 after a fault.
+std::int64_t read_digits(Parameters& parameters, Output output) {
+  constexpr std::int64_t kDefault = 12;
+  using Limits = std::numeric_limits<std::int64_t>;
+  const auto digits = parameters.integer("digits", Limits::min(), Limits::max(), kDefault);
+  const Range range = range_of(output);
+  if (digits < 1 || digits > range.most_digits) {
+    parameters.error("digits", "must be 1 to " + std::to_string(range.most_digits) +
+                                   " with output " + std::string(range.output) +
+                                   (parameters.given("digits") ? "" : "; the default is 12"));
+    return 0;
+  }
+  if (output == Output::int64 && digits > 15) {
+    parameters.warning("digits",
+                       "numbers above 2^53 are not exact in JavaScript; output string keeps them");
+  }
+  return digits;
+}
+
+/// Fill is judged where documents are counted; here the limits are only checked.
+bool read_fill(Parameters& parameters) {
+  const double warn = parameters.number("warn_fill", 0, 1, 0.1);
+  const double most = parameters.number("max_fill", 0, 0.99, 0.9);
+  if (warn <= most) return true;
+  parameters.error("warn_fill", "must not be above max_fill");
+  return false;
+}
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_random_digits(Parameters& parameters, Sources sources) {
+  const auto output =
+      static_cast<Output>(parameters.choice("output", {"int64", "int32", "string"}));
+  const std::int64_t digits = read_digits(parameters, output);
+  const bool leading_zeros = parameters.boolean("leading_zeros", true);
+  if (!read_fill(parameters) || digits == 0) return nullptr;
+  const Format format{output, static_cast<std::size_t>(digits)};
+  return digits <= kMostDigits64
+             ? make<std::uint64_t>(digits, leading_zeros, format, sources.random)
+             : make<Uint128>(digits, leading_zeros, format, sources.random);
+}
+
+}  // namespace idproxy::ids

@@ -1,0 +1,303 @@
+#include "ids/uuid.hpp"
+
+#include <algorithm>
+#include <boost/endian/conversion.hpp>
+#include <chrono>
+#include <limits>
+#include <mutex>
+#include <optional>
+
+#include "ids/factories.hpp"
+#include "ids/hex.hpp"
+#include "ids/random_chunk.hpp"
+
+namespace idproxy::ids {
+namespace {
+
+using boost::endian::load_big_u16;
+using boost::endian::load_big_u32;
+using boost::endian::load_big_u64;
+using boost::endian::store_big_u16;
+using boost::endian::store_big_u32;
+using boost::endian::store_big_u64;
+
+constexpr std::uint16_t kRandA = 0x0FFF;
+constexpr std::uint64_t kRandB = 0x3FFF'FFFF'FFFF'FFFF;
+constexpr std::uint16_t kClockSeq = 0x3FFF;
+
+void set_version_and_variant(Uuid& uuid, unsigned version) {
+  uuid[6] = static_cast<std::uint8_t>((uuid[6] & 0x0F) | version << 4);
+  uuid[8] = static_cast<std::uint8_t>((uuid[8] & 0x3F) | 0x80);
+}
+
+/// Position in the UUID of each stored byte.
+constexpr Uuid kAsItIs{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+constexpr Uuid kJava{7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8};
+constexpr Uuid kCsharp{3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15};
+
+/// BSON binary: int32 size, subtype, bytes.
+void append_binary(const Uuid& uuid, std::uint8_t subtype, const Uuid& order, Values& out) {
+  std::uint8_t* at = out.add(bson::Type::binary, 4 + 1 + kUuidSize);
+  store_i32(at, kUuidSize);
+  at[4] = subtype;
+  for (std::size_t i = 0; i < kUuidSize; ++i) at[5 + i] = uuid[order[i]];
+}
+
+void append_text(const Uuid& uuid, Values& out) {
+  std::uint8_t* at = out.add_string(36);
+  std::size_t from = 0;
+  for (const std::size_t size : {4U, 2U, 2U, 2U, 6U}) {
+    if (from > 0) *at++ = '-';
+    at = write_hex(Bytes(uuid).subspan(from, size), at);
+    from += size;
+  }
+}
+
+std::uint64_t milliseconds_of(const Clock& clock) {
+  const auto now = std::chrono::floor<std::chrono::milliseconds>(clock.wall()).count();
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(now, 0));
+}
+
+/// Version 1. Never repeats a pair of time and clock_seq, whatever the clock does. A mutex guards
+/// the state.
+class TimeBasedUuid final : public Strategy {
+ public:
+  TimeBasedUuid(Representation representation, Sources sources)
+      : representation_(representation), sources_(sources) {
+    seed();
+  }
+
+  Result<void> next(std::size_t n, Values& out) override {
+    const std::lock_guard lock(mutex_);
+    if (generation_ != sources_.random.generation()) seed();
+    follow_clock();
+    for (std::size_t i = 0; i < n; ++i) {
+      append_uuid(layout_v1(next_ticks_++, clock_seq_, node_), representation_, out);
+    }
+    return {};
+  }
+
+ private:
+  void seed() {
+    std::array<std::uint8_t, 8> bytes;
+    generation_ = sources_.random.generation();
+    sources_.random.fill(bytes);
+    clock_seq_ = load_big_u16(bytes.data()) & kClockSeq;
+    std::copy_n(bytes.begin() + 2, node_.size(), node_.begin());
+    // The multicast bit marks a node that is no network address (RFC 9562 6.10); the host's own
+    // address would tell where the id was made.
+    node_[0] |= 1;
+    steps_back_ = 0;
+  }
+
+  /// A call may find the clock before next_ticks_ without a step back: the last one made more ids
+  /// than ticks went by. So the clock is compared with what it said last, not with what was used.
+  void follow_clock() {
+    using Ticks = std::chrono::duration<std::int64_t, std::ratio<1, 10'000'000>>;
+    const auto now =
+        static_cast<std::uint64_t>(std::chrono::floor<Ticks>(sources_.clock.wall()).count()) +
+        kGregorianOffset;
+    if (now < last_clock_) {
+      step_back();
+      next_ticks_ = now;
+    }
+    last_clock_ = now;
+    next_ticks_ = std::max(next_ticks_, now);
+  }
+
+  void step_back() {
+    clock_seq_ = (clock_seq_ + 1) & kClockSeq;
+    // All values of clock_seq were used with this node: another node.
+    if (++steps_back_ > kClockSeq) seed();
+  }
+
+  const Representation representation_;
+  const Sources sources_;
+  std::mutex mutex_;
+  std::uint64_t generation_ = 0;
+  std::uint64_t last_clock_ = 0;
+  std::uint64_t next_ticks_ = 0;
+  std::uint16_t clock_seq_ = 0;
+  std::uint32_t steps_back_ = 0;  // since seed()
+  std::array<std::uint8_t, 6> node_{};
+};
+
+/// Version 4. No state. That no two are equal is a matter of 122 random bits.
+class RandomUuid final : public Strategy {
+ public:
+  RandomUuid(Representation representation, Sources sources)
+      : representation_(representation), random_(sources.random) {}
+
+  Result<void> next(std::size_t n, Values& out) override {
+    RandomChunk<kUuidSize> bytes(random_, n);
+    for (std::size_t i = 0; i < n; ++i) append_uuid(layout_v4(bytes.next()), representation_, out);
+    return {};
+  }
+
+ private:
+  const Representation representation_;
+  RandomSource& random_;
+};
+
+/// Version 7 without order inside a millisecond: 74 fresh bits for each. No state.
+class UnorderedUuid final : public Strategy {
+ public:
+  UnorderedUuid(Representation representation, Sources sources)
+      : representation_(representation), sources_(sources) {}
+
+  Result<void> next(std::size_t n, Values& out) override {
+    const std::uint64_t now = milliseconds_of(sources_.clock);
+    RandomChunk<10> bytes(sources_.random, n);
+    for (std::size_t i = 0; i < n; ++i) {
+      append_uuid(layout_v7(now, Random74::from(bytes.next())), representation_, out);
+    }
+    return {};
+  }
+
+ private:
+  const Representation representation_;
+  const Sources sources_;
+};
+
+/// Version 7, each id above the one before. A mutex guards the position.
+class OrderedUuid final : public Strategy {
+ public:
+  OrderedUuid(Representation representation, Sources sources)
+      : representation_(representation), sources_(sources) {}
+
+  Result<void> next(std::size_t n, Values& out) override {
+    if (n == 0) return {};
+    const std::lock_guard lock(mutex_);
+    const bool moved = follow_clock();
+    if (moved) append(out);
+    n -= moved ? 1 : 0;
+    RandomChunk<4> steps(sources_.random, n);
+    for (std::size_t i = 0; i < n; ++i) {
+      position_ = behind(position_, load_big_u32(steps.next()), sources_.random);
+      append(out);
+    }
+    return {};
+  }
+
+ private:
+  /// A clock set back by more than this is believed: what it said before was wrong, and ids that
+  /// stayed there would be out of order with those of all other processes. Order is lost once;
+  /// uniqueness is not, as the bits are drawn anew.
+  static constexpr std::uint64_t kLongestStepBack = 10'000;
+
+  /// True if position_ is a new one, not handed out yet.
+  bool follow_clock() {
+    const std::uint64_t now = milliseconds_of(sources_.clock);
+    const std::uint64_t generation = sources_.random.generation();
+    // In a child of fork() the same bits are the parent's too: 32 bits would tell them apart.
+    const bool seeded = generation_ == generation;
+    const std::uint64_t last = position_.milliseconds;
+    if (seeded && now <= last && last - now <= kLongestStepBack) return false;
+    generation_ = generation;
+    position_ = first_in(now, sources_.random);
+    return true;
+  }
+
+  void append(Values& out) const {
+    append_uuid(layout_v7(position_.milliseconds, position_.random), representation_, out);
+  }
+
+  const Representation representation_;
+  const Sources sources_;
+  std::mutex mutex_;
+  std::optional<std::uint64_t> generation_;  // nothing: not seeded yet
+  Uuid7Position position_;                   // of the last id
+};
+
+}  // namespace
+
+Uuid layout_v1(std::uint64_t ticks, std::uint16_t clock_seq,
+               const std::array<std::uint8_t, 6>& node) {
+  Uuid uuid;
+  store_big_u32(uuid.data(), static_cast<std::uint32_t>(ticks));
+  store_big_u16(uuid.data() + 4, static_cast<std::uint16_t>(ticks >> 32));
+  store_big_u16(uuid.data() + 6, static_cast<std::uint16_t>(ticks >> 48));
+  store_big_u16(uuid.data() + 8, clock_seq);
+  std::copy_n(node.begin(), node.size(), uuid.begin() + 10);
+  set_version_and_variant(uuid, 1);
+  return uuid;
+}
+
+Uuid layout_v4(const std::uint8_t* random16) {
+  Uuid uuid;
+  std::copy_n(random16, kUuidSize, uuid.begin());
+  set_version_and_variant(uuid, 4);
+  return uuid;
+}
+
+Random74 Random74::from(const std::uint8_t* bytes10) {
+  return {static_cast<std::uint16_t>(load_big_u16(bytes10) & kRandA),
+          load_big_u64(bytes10 + 2) & kRandB};
+}
+
+bool Random74::raise(std::uint64_t amount) {
+  rand_b += amount;  // below 2^63: no wrap
+  rand_a = static_cast<std::uint16_t>(rand_a + (rand_b >> 62));
+  rand_b &= kRandB;
+  return rand_a <= kRandA;
+}
+
+Uuid layout_v7(std::uint64_t milliseconds, const Random74& random) {
+  Uuid uuid;
+  store_big_u64(uuid.data(), milliseconds << 16 | random.rand_a);
+  store_big_u64(uuid.data() + 8, random.rand_b);
+  set_version_and_variant(uuid, 7);
+  return uuid;
+}
+
+Uuid7Position first_in(std::uint64_t milliseconds, RandomSource& random) {
+  std::array<std::uint8_t, 10> bytes;
+  random.fill(bytes);
+  bytes[0] &= 0x07;
+  return {milliseconds, Random74::from(bytes.data())};
+}
+
+Uuid7Position behind(const Uuid7Position& last, std::uint32_t step, RandomSource& random) {
+  Uuid7Position position = last;
+  if (position.random.raise(std::uint64_t{step} + 1)) return position;
+  return first_in(last.milliseconds + 1, random);
+}
+
+void append_uuid(const Uuid& uuid, Representation representation, Values& out) {
+  switch (representation) {
+    case Representation::standard:
+      return append_binary(uuid, 4, kAsItIs, out);
+    case Representation::java_legacy:
+      return append_binary(uuid, 3, kJava, out);
+    case Representation::csharp_legacy:
+      return append_binary(uuid, 3, kCsharp, out);
+    case Representation::python_legacy:
+      return append_binary(uuid, 3, kAsItIs, out);
+    case Representation::string:
+      return append_text(uuid, out);
+  }
+}
+
+std::unique_ptr<Strategy> make_uuid(Parameters& parameters, Sources sources) {
+  using Limits = std::numeric_limits<std::int64_t>;
+  const auto version = parameters.integer("version", Limits::min(), Limits::max(), 7);
+  const auto representation = static_cast<Representation>(parameters.choice(
+      "representation", {"standard", "java-legacy", "csharp-legacy", "python-legacy", "string"}));
+  const bool ordered = parameters.choice("monotonic", {"process", "none"}) == 0;
+
+  if (version == 1) return std::make_unique<TimeBasedUuid>(representation, sources);
+  if (version == 4) return std::make_unique<RandomUuid>(representation, sources);
+  if (version != 7) {
+    parameters.error("version", "must be 1, 4 or 7");
+    return nullptr;
+  }
+  if (representation == Representation::java_legacy ||
+      representation == Representation::csharp_legacy) {
+    parameters.warning("representation",
+                       "stores the bytes of version 7 in another order: ids are not in time order");
+  }
+  if (ordered) return std::make_unique<OrderedUuid>(representation, sources);
+  return std::make_unique<UnorderedUuid>(representation, sources);
+}
+
+}  // namespace idproxy::ids

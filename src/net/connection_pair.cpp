@@ -1,0 +1,497 @@
+#include "connection_pair.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <boost/asio/ip/basic_resolver.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <cerrno>
+
+#include "idproxy/observability/log.hpp"
+#include "idproxy/rewrite/classify.hpp"
+#include "idproxy/rewrite/hello.hpp"
+#include "tcp.hpp"
+
+namespace idproxy::net {
+namespace {
+
+using tcp = asio::ip::tcp;
+using Timer = asio::basic_waitable_timer<std::chrono::steady_clock,
+                                         asio::wait_traits<std::chrono::steady_clock>,
+                                         asio::io_context::executor_type>;
+using Resolver = asio::ip::basic_resolver<tcp, asio::io_context::executor_type>;
+
+// One direction of one connection is read at most this often before the others have a turn.
+constexpr int kReadsPerTurn = 4;
+// While a message is collected, reads ask for at least and at most this much.
+constexpr std::size_t kSmallestRead = 16 * 1024;
+constexpr std::size_t kFirstGrowth = 64 * 1024;
+// A reply to hello has about 1 KB; what is larger is relayed without being looked at.
+constexpr std::int32_t kLargestHello = 64 * 1024;
+
+}  // namespace
+
+/// Lives until the server connection stands.
+struct ConnectionPair::Connecting {
+  explicit Connecting(asio::io_context& io) : deadline(io), resolver(io) {}
+  Timer deadline;
+  Resolver resolver;
+  std::vector<Protocol::endpoint> endpoints;
+  std::size_t next = 0;
+  error_code last_error;
+};
+
+void ConnectionPair::start(IoThread& thread, Socket downstream, const Route& route) {
+  const auto pair = std::make_shared<ConnectionPair>(thread, std::move(downstream), route);
+  pair->connect();
+}
+
+ConnectionPair::ConnectionPair(IoThread& thread, Socket downstream, const Route& route)
+    : thread_(thread),
+      route_(route),
+      downstream_(std::move(downstream)),
+      upstream_(thread.io),
+      id_(++thread.shared.last_connection_id) {
+  thread_.pairs.insert(this);
+}
+
+ConnectionPair::~ConnectionPair() { close(); }
+
+void ConnectionPair::close() {
+  if (closed_) return;
+  closed_ = true;
+  error_code ignored;
+  downstream_.close(ignored);
+  upstream_.close(ignored);
+  connecting_.reset();
+  thread_.pairs.erase(this);
+  --thread_.shared.open_connections;
+}
+
+// ---- the server connection -------------------------------------------------------------------
+
+void ConnectionPair::connect() {
+  connecting_ = std::make_unique<Connecting>(thread_.io);
+  connecting_->deadline.expires_after(thread_.shared.options.connect_timeout);
+  connecting_->deadline.async_wait([self = shared_from_this()](error_code error) {
+    if (!error && !self->closed_ && self->connecting_) {
+      self->connect_failed("no answer within upstream.connect_timeout");
+    }
+  });
+  const Endpoint& server = route_.upstream;
+  if (!server.unix_path.empty()) {
+    connecting_->endpoints = {asio::local::stream_protocol::endpoint(server.unix_path)};
+    return connect_next();
+  }
+  error_code not_literal;
+  const auto address = asio::ip::make_address(server.host, not_literal);
+  if (!not_literal) {
+    connecting_->endpoints = {tcp::endpoint(address, server.port)};
+    return connect_next();
+  }
+  // Asked each time: the name may lead elsewhere after a failover.
+  connecting_->resolver.async_resolve(
+      server.host, std::to_string(server.port),
+      [self = shared_from_this()](error_code error, const Resolver::results_type& found) {
+        if (self->closed_ || !self->connecting_) return;
+        if (error) return self->connect_failed(error.message());
+        for (const auto& entry : found) self->connecting_->endpoints.push_back(entry.endpoint());
+        self->connect_next();
+      });
+}
+
+void ConnectionPair::connect_next() {
+  Connecting& state = *connecting_;
+  if (state.next == state.endpoints.size()) return connect_failed(state.last_error.message());
+  const Protocol::endpoint& endpoint = state.endpoints[state.next++];
+  error_code ignored;
+  upstream_.close(ignored);
+  upstream_.async_connect(endpoint, [self = shared_from_this()](error_code error) {
+    if (self->closed_ || !self->connecting_) return;
+    if (!error) return self->connected();
+    self->connecting_->last_error = error;
+    self->connect_next();
+  });
+}
+
+void ConnectionPair::connect_failed(std::string_view reason) {
+  log::event(log::Level::warning, "upstream_unreachable",
+             "cannot reach the server; the client's connection is closed",
+             {{"connection", id_}, {"server", route_.upstream.text()}, {"reason", reason}});
+  close();
+}
+
+void ConnectionPair::connected() {
+  connecting_.reset();
+  set_tcp_options(upstream_.native_handle());
+  log::event(log::Level::debug, "connection_opened", "client connected",
+             {{"connection", id_}, {"server", route_.upstream.text()}});
+  wait_readable(downstream_, requests_);
+  wait_readable(upstream_, replies_);
+}
+
+// ---- both directions -------------------------------------------------------------------------
+
+bool ConnectionPair::blocked(const Direction& direction) const {
+  if (closed_ || !direction.out.empty()) return true;
+  return &direction == &requests_ && (exchange_ || local_reply_);
+}
+
+void ConnectionPair::wait_readable(Socket& source, Direction& direction) {
+  if (direction.waiting || closed_) return;
+  direction.waiting = true;
+  source.async_wait(Socket::wait_read, [self = shared_from_this(), &source,
+                                        &direction](error_code error) {
+    direction.waiting = false;
+    if (!error && !self->closed_) self->on_readable(source, direction);
+  });
+}
+
+void ConnectionPair::on_readable(Socket& source, Direction& direction) {
+  if (!blocked(direction)) return read(source, direction);
+  if (direction.out.empty()) watch_for_close(direction);
+}
+
+/// While a client's next request has to wait, so that its leaving is noticed at once.
+void ConnectionPair::watch_for_close(Direction& direction) {
+  std::uint8_t byte;
+  const ssize_t n = ::recv(downstream_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (n > 0) return;  // a pipelined request: resume() reads it
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return wait_readable(downstream_, direction);
+  close();
+}
+
+void ConnectionPair::read(Socket& source, Direction& direction) {
+  for (int turn = 0; turn < kReadsPerTurn; ++turn) {
+    std::size_t room = 0;
+    const ssize_t n = read_some(source, direction, room);
+    if (n == 0) return source_ended(direction);
+    if (n < 0) {
+      if (errno != EAGAIN && errno != EINTR) return close();
+      break;
+    }
+    if (direction.held.empty()) {
+      process(direction, {thread_.read_buffer.get(), static_cast<std::size_t>(n)});
+    } else if (direction.held.size() >= direction.wanted) {
+      process(direction, direction.held.view());
+    }
+    if (blocked(direction)) break;
+    if (static_cast<std::size_t>(n) < room) break;
+  }
+  // With unsent bytes, on_writable() goes on.
+  if (direction.out.empty()) wait_readable(source, direction);
+}
+
+/// Into the thread's buffer, or behind what is held. `room` is how much was asked for.
+ssize_t ConnectionPair::read_some(Socket& source, Direction& direction, std::size_t& room) {
+  const int fd = source.native_handle();
+  Buffer& held = direction.held;
+  if (held.empty()) {
+    room = IoThread::kReadSize;
+    return ::recv(fd, thread_.read_buffer.get(), room, MSG_DONTWAIT);
+  }
+  // Grows with what has come, not with what is announced.
+  const std::size_t size = held.size();
+  const std::size_t missing = direction.wanted > size ? direction.wanted - size : 0;
+  room = std::clamp(missing, kSmallestRead, std::max(size, kFirstGrowth));
+  room = std::max(room, std::min(held.capacity() - size, IoThread::kReadSize));
+  const ssize_t n = ::recv(fd, held.extend(room), room, MSG_DONTWAIT);
+  held.truncate(size + static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+  return n;
+}
+
+void ConnectionPair::source_ended(Direction& direction) {
+  direction.source_ended = true;
+  if (&direction == &requests_) report_bypass();
+  // What was read before the end still goes where it belongs; on_writable() closes then.
+  if (direction.out.empty()) close();
+}
+
+void ConnectionPair::process(Direction& direction, Bytes input) {
+  direction.wanted = 0;
+  const std::size_t consumed =
+      &direction == &requests_ ? process_requests(input) : process_replies(input);
+  settle(direction, input, consumed);
+}
+
+/// Keeps what was not consumed of `input`, which is the thread's buffer, or what is held, or was
+/// held until an OutQueue took the memory over.
+void ConnectionPair::settle(Direction& direction, Bytes input, std::size_t consumed) {
+  Buffer& held = direction.held;
+  if (held.empty()) {
+    if (consumed == input.size()) return;
+    if (held.capacity() == 0) held = thread_.take_buffer();
+    held.append(input.subspan(consumed));
+    return;
+  }
+  held.drop_front(consumed);
+  if (!held.empty()) return;
+  thread_.give_back(std::move(held));
+}
+
+void ConnectionPair::relay(Direction& direction, Bytes bytes) {
+  Socket& sink = &direction == &requests_ ? upstream_ : downstream_;
+  queued(direction, direction.out.send(sink.native_handle(), bytes));
+}
+
+void ConnectionPair::queued(Direction& direction, OutQueue::Status status) {
+  if (status == OutQueue::Status::failed) return close();
+  if (status == OutQueue::Status::blocked) {
+    wait_writable(&direction == &requests_ ? upstream_ : downstream_, direction);
+  }
+}
+
+void ConnectionPair::wait_writable(Socket& sink, Direction& direction) {
+  sink.async_wait(Socket::wait_write,
+                  [self = shared_from_this(), &sink, &direction](error_code error) {
+                    if (!error && !self->closed_) self->on_writable(sink, direction);
+                  });
+}
+
+void ConnectionPair::on_writable(Socket& sink, Direction& direction) {
+  const OutQueue::Status status = direction.out.flush(sink.native_handle());
+  if (status != OutQueue::Status::done) return queued(direction, status);
+  if (direction.source_ended) return close();
+  resume(direction);
+  if (&direction == &replies_ && local_reply_) {
+    deliver_local_reply();
+    resume(requests_);
+  }
+}
+
+/// Goes on after whatever blocked the direction is gone, first with what is held. Does not read:
+/// the thread's buffer may be in use by the caller.
+void ConnectionPair::resume(Direction& direction) {
+  if (blocked(direction)) return;
+  if (!direction.held.empty() && direction.held.size() >= direction.wanted) {
+    process(direction, direction.held.view());
+  }
+  if (closed_ || !direction.out.empty()) return;
+  wait_readable(&direction == &requests_ ? downstream_ : upstream_, direction);
+}
+
+void ConnectionPair::protocol_error(std::string_view event, std::string_view what) {
+  log::event(log::Level::warning, event, what,
+             {{"connection", id_}, {"server", route_.upstream.text()}});
+  close();
+}
+
+// ---- requests --------------------------------------------------------------------------------
+
+std::size_t ConnectionPair::process_requests(Bytes input) {
+  std::size_t at = 0;
+  Bytes pending;  // relayed, not sent yet: a run of messages goes out in one write
+  const auto pass_on = [&] {
+    if (!pending.empty()) relay(requests_, std::exchange(pending, {}));
+  };
+  while (at < input.size() && !blocked(requests_)) {
+    const Bytes rest = input.subspan(at);
+    const auto front = requests_.frames.look(rest);
+    std::size_t taken = 0;
+    if (front.kind == wire::FrameReader::Kind::malformed) {
+      protocol_error("bad_message_length", "a client's message length is not between 16 and 48000000");
+      break;
+    }
+    if (front.kind == wire::FrameReader::Kind::need_more) {
+      requests_.wanted = wire::kHeaderSize;
+      break;
+    }
+    if (front.kind == wire::FrameReader::Kind::begin) {
+      const auto length = static_cast<std::size_t>(front.header.message_length);
+      const Bytes message = rest.first(std::min(length, rest.size()));
+      const auto decision =
+          rewrite::classify(front.header, message, thread_.workspace.namespaces);
+      using Kind = rewrite::Decision::Kind;
+      if (decision.kind == Kind::close) {
+        protocol_error("compressed_message", "a client sent OP_COMPRESSED, which was not negotiated");
+        break;
+      }
+      if (decision.kind == Kind::need_more || (decision.kind == Kind::collect && message.size() < length)) {
+        requests_.wanted = decision.kind == Kind::collect ? length : decision.bytes;
+        break;
+      }
+      if (decision.kind == Kind::collect) {
+        pass_on();
+        if (blocked(requests_)) break;
+        exchange(message);
+        at += length;
+        continue;
+      }
+      forwarded(rewrite::expects_reply(front.header, message));
+      requests_.frames.pass(front.header);
+      taken = message.size();
+    } else {
+      taken = front.bytes;
+    }
+    requests_.frames.took(taken);
+    pending = {pending.empty() ? rest.data() : pending.data(), pending.size() + taken};
+    at += taken;
+  }
+  if (!closed_) pass_on();
+  return at;
+}
+
+void ConnectionPair::forwarded(bool reply_expected) {
+  if (++requests_seen_ == 2) thread_.shared.last_stayed = std::chrono::steady_clock::now();
+  if (reply_expected) ++outstanding_;
+}
+
+void ConnectionPair::exchange(Bytes message) {
+  rewrite::Workspace& workspace = thread_.workspace;
+  rewrite::Exchange exchange;
+  const rewrite::Action action = exchange.request(message, workspace);
+  report(exchange);
+  if (action == rewrite::Action::reply) {
+    ++thread_.shared.counters.commands_failed;
+    if (workspace.reply.empty()) return;  // w:0: nobody waits for an answer
+    local_reply_.emplace();
+    local_reply_->append(workspace.reply.view());
+    return deliver_local_reply();
+  }
+  forwarded(rewrite::expects_reply(wire::read_header(message), message));
+  if (exchange.is_hello()) hello_ = exchange.request_id();
+  if (action == rewrite::Action::relay) return relay(requests_, message);
+  const bool held = !requests_.held.empty();
+  const auto status = requests_.out.send(upstream_.native_handle(), workspace.patched, message,
+                                         held ? &requests_.held : nullptr);
+  if (exchange.awaits_reply()) exchange_ = std::move(exchange);
+  queued(requests_, status);
+}
+
+/// What was answered here goes out when everything before it has been answered.
+void ConnectionPair::deliver_local_reply() {
+  if (!local_reply_ || outstanding_ > 0 || !replies_.out.empty()) return;
+  const Buffer reply = std::move(*local_reply_);
+  local_reply_.reset();
+  relay(replies_, reply.view());
+}
+
+void ConnectionPair::report(const rewrite::Exchange& exchange) {
+  Shared& shared = thread_.shared;
+  if (exchange.assigned() > 0) {
+    ++shared.counters.inserts_assigned;
+    shared.counters.values_assigned += exchange.assigned();
+    shared.counters.documents_refused += exchange.refused();
+  }
+  const rewrite::Assignment* rule = exchange.driver_made();
+  if (rule == nullptr || shared.driver_ids_reported[rule->rule_index].exchange(true)) return;
+  log::event(log::Level::warning, "driver_made_ids",
+             "all documents of an insert brought an _id that their driver made, so the rule had "
+             "nothing to assign: make the driver leave _id out (README, \"Drivers\"), or set "
+             "assign: driver, and then the insertedId that the driver reports is not the stored one",
+             {{"rule", rule->rule_index}, {"ns", rule->rule->ns}, {"field", rule->rule->field}});
+}
+
+// ---- replies ---------------------------------------------------------------------------------
+
+std::size_t ConnectionPair::process_replies(Bytes input) {
+  std::size_t at = 0;
+  Bytes pending;
+  const auto pass_on = [&] {
+    if (!pending.empty()) relay(replies_, std::exchange(pending, {}));
+  };
+  while (at < input.size() && !blocked(replies_)) {
+    const Bytes rest = input.subspan(at);
+    const auto front = replies_.frames.look(rest);
+    std::size_t taken = front.bytes;
+    if (front.kind == wire::FrameReader::Kind::malformed) {
+      protocol_error("bad_reply", "a server's message length is not between 16 and 48000000");
+      break;
+    }
+    if (front.kind == wire::FrameReader::Kind::need_more) {
+      replies_.wanted = wire::kHeaderSize;
+      break;
+    }
+    if (front.kind == wire::FrameReader::Kind::begin) {
+      const std::size_t needed = reply_bytes_needed(front.header);
+      if (rest.size() < needed) {
+        replies_.wanted = needed;
+        break;
+      }
+      const auto length = static_cast<std::size_t>(front.header.message_length);
+      const Bytes message = rest.first(std::min(length, rest.size()));
+      if (!begin_reply(front.header, message)) break;
+      replies_.frames.pass(front.header);
+      taken = message.size();
+      if (exchange_ && exchange_->wants_reply() && outstanding_ == 1 &&
+          exchange_->reply(message, thread_.workspace) == rewrite::Action::reply) {
+        pass_on();
+        relay(replies_, thread_.workspace.reply.view());
+        at += taken;
+        replies_.frames.took(taken);
+        if (!closed_ && reply_ends_) reply_ended();
+        continue;
+      }
+    }
+    const bool ended = replies_.frames.took(taken);
+    pending = {pending.empty() ? rest.data() : pending.data(), pending.size() + taken};
+    at += taken;
+    if (!ended || !reply_ends_) continue;
+    // Only an exchange or a local reply waits for the end of a reply; other replies of one read
+    // go out together.
+    if (exchange_ || local_reply_) pass_on();
+    if (!closed_) reply_ended();
+  }
+  if (!closed_) pass_on();
+  return at;
+}
+
+/// How much of a reply must be there before it can be passed on: flags to tell whether more replies
+/// follow, and all of it where it is looked into.
+std::size_t ConnectionPair::reply_bytes_needed(const wire::MsgHeader& header) const {
+  const auto length = static_cast<std::size_t>(header.message_length);
+  const bool inspected = (exchange_ && exchange_->wants_reply() && outstanding_ == 1) ||
+                         (hello_ == header.response_to && header.message_length <= kLargestHello);
+  if (inspected) return length;
+  return header.op_code == wire::OpCode::msg ? std::min(length, wire::kSectionsOffset)
+                                             : wire::kHeaderSize;
+}
+
+/// False if the reply cannot be what the client is owed.
+bool ConnectionPair::begin_reply(const wire::MsgHeader& header, Bytes front) {
+  const bool msg = header.op_code == wire::OpCode::msg && front.size() >= wire::kSectionsOffset;
+  const bool more =
+      msg && (load_u32(front.data() + wire::kFlagsOffset) & wire::flag::kMoreToCome) != 0;
+  reply_ends_ = !more;
+  if (exchange_ && outstanding_ == 1 && header.response_to != exchange_->request_id()) {
+    protocol_error("bad_reply", "a server's reply belongs to no request of this connection");
+    return false;
+  }
+  if (hello_ == header.response_to && front.size() == static_cast<std::size_t>(header.message_length)) {
+    hello_.reset();
+    const auto hello = rewrite::read_hello_reply(front);
+    if (hello && !hello->set_name.empty() && hello->me != route_.listen.text()) {
+      set_member_seen_ = std::chrono::steady_clock::now();
+    }
+  }
+  return true;
+}
+
+void ConnectionPair::reply_ended() {
+  if (outstanding_ > 0) --outstanding_;
+  if (outstanding_ > 0) return;
+  if (local_reply_) deliver_local_reply();
+  exchange_.reset();
+  resume(requests_);
+}
+
+/// A driver without directConnection=true asks one hello, follows the member's host list, which does
+/// not name us, and leaves at once: its writes pass us by. A driver that stays opens connections too
+/// that carry one hello only, but just after another one of it has sent its second request.
+void ConnectionPair::report_bypass() {
+  constexpr std::chrono::seconds kAtOnce{1};
+  if (requests_seen_ != 1 || !set_member_seen_) return;
+  if (std::chrono::steady_clock::now() - *set_member_seen_ > kAtOnce) return;
+  if (thread_.shared.last_stayed.load() > opened_ - kAtOnce) return;
+  if (thread_.shared.bypass_reported.exchange(true)) return;
+  log::event(log::Level::warning, "replica_set_bypass",
+             "a client asked the replica-set member behind this listener who its members are, and "
+             "left to talk to them directly: IT GETS NO IDS. Put directConnection=true into its "
+             "connection string",
+             {{"connection", id_},
+              {"listener", route_.listen.text()},
+              {"server", route_.upstream.text()}});
+}
+
+}  // namespace idproxy::net

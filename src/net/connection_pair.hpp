@@ -1,0 +1,105 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "asio.hpp"
+#include "idproxy/wire/frame_reader.hpp"
+#include "io_thread.hpp"
+#include "out_queue.hpp"
+
+namespace idproxy::net {
+
+/// One client connection and the one server connection behind it: they share identity, order and
+/// fate. Lives on one io thread.
+///
+/// Both directions run independently, each: wait until its source can be read (holding no buffer),
+/// read into the thread's buffer, pass on what is only relayed, keep what is not yet a decision,
+/// stop reading while the other side does not take more.
+///
+/// Shared ownership because the handlers of up to four waits may be under way when it is closed;
+/// the last one to be cancelled frees it.
+class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
+ public:
+  /// `downstream` belongs to `thread.io`; `route` outlives the pair. Call on that thread.
+  static void start(IoThread& thread, Socket downstream, const Route& route);
+  ~ConnectionPair();
+  ConnectionPair(const ConnectionPair&) = delete;
+  ConnectionPair& operator=(const ConnectionPair&) = delete;
+
+  ConnectionPair(IoThread& thread, Socket downstream, const Route& route);
+
+  /// Closes both connections at once. Idempotent.
+  void close();
+
+ private:
+  /// One way of the two.
+  struct Direction {
+    wire::FrameReader frames;
+    Buffer held;             // read, not decided or not allowed on yet
+    std::size_t wanted = 0;  // size of `held` below which nothing can be decided
+    OutQueue out;            // decided, not taken by the other side yet
+    bool waiting = false;    // for its source to be readable
+    bool source_ended = false;
+  };
+  struct Connecting;
+
+  void connect();
+  void connect_next();
+  void connected();
+  void connect_failed(std::string_view reason);
+
+  void wait_readable(Socket& source, Direction& direction);
+  void on_readable(Socket& source, Direction& direction);
+  void read(Socket& source, Direction& direction);
+  [[nodiscard]] ssize_t read_some(Socket& source, Direction& direction, std::size_t& room);
+  void watch_for_close(Direction& direction);
+  void source_ended(Direction& direction);
+  void wait_writable(Socket& sink, Direction& direction);
+  void on_writable(Socket& sink, Direction& direction);
+  void resume(Direction& direction);
+
+  [[nodiscard]] bool blocked(const Direction& direction) const;
+  void process(Direction& direction, Bytes input);
+  void settle(Direction& direction, Bytes input, std::size_t consumed);
+  void queued(Direction& direction, OutQueue::Status status);
+  void relay(Direction& direction, Bytes bytes);
+
+  [[nodiscard]] std::size_t process_requests(Bytes input);
+  void exchange(Bytes message);
+  void forwarded(bool reply_expected);
+  void report(const rewrite::Exchange& exchange);
+  void deliver_local_reply();
+
+  [[nodiscard]] std::size_t process_replies(Bytes input);
+  [[nodiscard]] bool begin_reply(const wire::MsgHeader& header, Bytes front);
+  [[nodiscard]] std::size_t reply_bytes_needed(const wire::MsgHeader& header) const;
+  void reply_ended();
+
+  void protocol_error(std::string_view event, std::string_view what);
+  void report_bypass();
+
+  IoThread& thread_;
+  const Route& route_;
+  Socket downstream_;
+  Socket upstream_;
+  std::uint64_t id_;
+  Direction requests_;
+  Direction replies_;
+  std::unique_ptr<Connecting> connecting_;
+  bool closed_ = false;
+
+  std::uint64_t outstanding_ = 0;   // requests forwarded whose reply has not ended
+  bool reply_ends_ = false;         // the reply being relayed is its request's last
+  std::optional<rewrite::Exchange> exchange_;  // the newest of them, if later ones must wait for it
+  std::optional<Buffer> local_reply_;          // to be sent when nothing is outstanding
+  std::optional<std::int32_t> hello_;          // request id of a hello whose reply is awaited
+  std::uint64_t requests_seen_ = 0;
+  // When hello was answered for a replica set that does not name us.
+  std::optional<std::chrono::steady_clock::time_point> set_member_seen_;
+  std::chrono::steady_clock::time_point opened_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace idproxy::net

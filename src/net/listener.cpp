@@ -1,0 +1,111 @@
+#include "listener.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
+
+#include "connection_pair.hpp"
+#include "idproxy/observability/log.hpp"
+#include "tcp.hpp"
+
+namespace idproxy::net {
+namespace {
+
+// Without it, a process that is out of file descriptors would accept, fail and accept in a loop.
+constexpr std::chrono::milliseconds kAcceptPause{100};
+
+/// A socket file that a dead process left behind would be "in use" for ever; a live one answers.
+void remove_stale_socket(const std::string& path, asio::io_context& io) {
+  struct stat status{};
+  if (::lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
+  Socket probe(io);
+  error_code error;
+  const asio::local::stream_protocol::endpoint endpoint(path);
+  probe.open(endpoint.protocol(), error);
+  probe.connect(endpoint, error);
+  if (error == asio::error::connection_refused) ::unlink(path.c_str());
+}
+
+}  // namespace
+
+Listener::Listener(std::span<const std::unique_ptr<IoThread>> threads, Route route)
+    : threads_(threads),
+      route_(std::move(route)),
+      acceptor_(threads[0]->io),
+      pause_(threads[0]->io) {}
+
+std::string Listener::open() {
+  Endpoint& listen = route_.listen;
+  const bool local = !listen.unix_path.empty();
+  error_code error;
+  Protocol::endpoint endpoint;
+  if (local) {
+    remove_stale_socket(listen.unix_path, threads_[0]->io);
+    endpoint = asio::local::stream_protocol::endpoint(listen.unix_path);
+  } else {
+    const auto address = asio::ip::make_address(listen.host, error);
+    endpoint = asio::ip::tcp::endpoint(address, listen.port);
+  }
+  if (!error) acceptor_.open(endpoint.protocol(), error);
+  if (!error && !local) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+  if (!error) acceptor_.bind(endpoint, error);
+  if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+  if (error) return "cannot listen on " + listen.text() + ": " + error.message();
+  if (!local) {
+    const auto bound = acceptor_.local_endpoint();
+    asio::ip::tcp::endpoint tcp_endpoint;
+    tcp_endpoint.resize(bound.size());
+    std::memcpy(tcp_endpoint.data(), bound.data(), bound.size());
+    listen.port = tcp_endpoint.port();
+  }
+  return {};
+}
+
+void Listener::stop() {
+  error_code ignored;
+  acceptor_.close(ignored);
+  pause_.cancel();
+  if (!route_.listen.unix_path.empty()) ::unlink(route_.listen.unix_path.c_str());
+}
+
+void Listener::accept() {
+  IoThread& thread = *threads_[next_thread_++ % threads_.size()];
+  acceptor_.async_accept(thread.io, [this, &thread](error_code error, Socket socket) {
+    accepted(thread, error, std::move(socket));
+  });
+}
+
+void Listener::accepted(IoThread& thread, error_code error, Socket socket) {
+  if (!acceptor_.is_open()) return;
+  if (error && error != asio::error::connection_aborted) return pause(error);
+  Shared& shared = thread.shared;
+  if (!error) {
+    ++shared.counters.connections;
+    if (++shared.open_connections > shared.options.max_connections) {
+      --shared.open_connections;
+      log::event(log::Level::warning, "too_many_connections",
+                 "a client was turned away: listen.max_connections are open",
+                 {{"max_connections", shared.options.max_connections}});
+    } else {
+      set_tcp_options(socket.native_handle());
+      asio::post(thread.io, [this, &thread, client = std::move(socket)]() mutable {
+        ConnectionPair::start(thread, std::move(client), route_);
+      });
+    }
+  }
+  accept();
+}
+
+void Listener::pause(const error_code& error) {
+  log::event(log::Level::error, "accept_failed", "cannot accept clients; trying again shortly",
+             {{"reason", error.message()}});
+  pause_.expires_after(kAcceptPause);
+  pause_.async_wait([this](error_code cancelled) {
+    if (!cancelled && acceptor_.is_open()) accept();
+  });
+}
+
+}  // namespace idproxy::net

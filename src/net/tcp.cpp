@@ -1,0 +1,22 @@
+#include "tcp.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+namespace idproxy::net {
+
+void set_tcp_options(int fd) {
+  const auto set = [fd](int level, int name, int value) {
+    // Fails on a Unix socket, where it has no meaning.
+    static_cast<void>(::setsockopt(fd, level, name, &value, sizeof value));
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 30);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 30'000);
+}
+
+}  // namespace idproxy::net

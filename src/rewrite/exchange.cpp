@@ -1,0 +1,61 @@
+#include "idproxy/rewrite/exchange.hpp"
+
+#include "idproxy/rewrite/classify.hpp"
+#include "idproxy/rewrite/hello.hpp"
+
+namespace idproxy::rewrite {
+
+Action Exchange::request(Bytes message, Workspace& workspace) {
+  request_id_ = wire::read_header(message).request_id;
+  if (wire::read_header(message).op_code == wire::OpCode::msg) {
+    const auto view = wire::OpMsgView::parse(message);
+    if (!view) return Action::relay;  // mongod says what is wrong with it
+    const auto command = bson::Elements(view->body()).next();
+    if (!command) return Action::relay;
+    if (command->key == "insert") return insert(*view, workspace);
+  }
+  const HelloRequest hello = patch_hello_request(message, workspace.patched);
+  is_hello_ = hello != HelloRequest::other;
+  return hello == HelloRequest::patched ? Action::send : Action::relay;
+}
+
+Action Exchange::insert(const wire::OpMsgView& message, Workspace& workspace) {
+  // What classify() saw of the body it read the same way, so both are there.
+  const auto collection = bson::find(message.body(), "insert");
+  const auto db = bson::find(message.body(), "$db");
+  if (!collection || !db || db->type != bson::Type::string) return Action::relay;
+  if (collection->type != bson::Type::string && collection->type != bson::Type::symbol) {
+    return Action::relay;
+  }
+  const Plan* plan = workspace.namespaces.plan(db->text(), collection->text());
+  if (plan == nullptr) return Action::relay;
+
+  const auto now = std::chrono::duration_cast<std::chrono::seconds>(workspace.clock.wall());
+  InsertResult result = workspace.insert.rewrite(message, *plan, now, workspace.patched);
+  driver_made_ = result.driver_made;
+  const bool acknowledged = !message.has(wire::flag::kMoreToCome);
+  switch (result.kind) {
+    case InsertResult::Kind::unchanged:
+      return Action::relay;
+    case InsertResult::Kind::patched:
+      assigned_ = result.assigned;
+      awaits_reply_ = acknowledged;
+      refused_ = std::move(result.refused);
+      return Action::send;
+    case InsertResult::Kind::failed:
+      workspace.reply.clear();
+      if (acknowledged) {
+        append_error_reply(message, workspace.next_request_id++, result.error, workspace.reply);
+      }
+      return Action::reply;
+  }
+  return Action::relay;
+}
+
+Action Exchange::reply(Bytes message, Workspace& workspace) {
+  workspace.reply.clear();
+  return append_reply_with_refusals(message, refused_, workspace.reply) ? Action::reply
+                                                                        : Action::relay;
+}
+
+}  // namespace idproxy::rewrite

@@ -1,0 +1,90 @@
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "idproxy/rewrite/rule.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+/// Bytes of the UTF-8 character at the front of `text`, which is not empty; 1 if it is none. What
+/// '?' stands for, and the step in which '*' grows.
+std::size_t character(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  const std::size_t size = first < 0xc0 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  if (size > text.size()) return 1;
+  for (std::size_t i = 1; i < size; ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 1;
+  }
+  return size;
+}
+
+std::vector<std::string_view> characters(std::string_view text) {
+  std::vector<std::string_view> all;
+  while (!text.empty()) {
+    all.push_back(text.substr(0, character(text)));
+    text.remove_prefix(all.back().size());
+  }
+  return all;
+}
+
+}  // namespace
+
+// Only the last '*' is ever tried again with one character more: whatever an earlier one could
+// still take, the last one can take as well.
+bool glob_matches(std::string_view pattern, std::string_view text) {
+  std::size_t p = 0;
+  std::size_t t = 0;
+  std::size_t after_star = std::string_view::npos;
+  std::size_t star_end = 0;  // of the text that the last '*' stands for
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      after_star = ++p;
+      star_end = t;
+    } else if (p < pattern.size() && pattern[p] == '?') {
+      ++p;
+      t += character(text.substr(t));
+    } else if (p < pattern.size() && pattern[p] == text[t]) {
+      ++p;
+      ++t;
+    } else if (after_star != std::string_view::npos) {
+      star_end += character(text.substr(star_end));
+      p = after_star;
+      t = star_end;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+// overlap[j]: the rest of `a` from i on and the rest of `b` from j on match a common text. Filled
+// from the ends, one row per character of `a`.
+bool globs_overlap(std::string_view a, std::string_view b) {
+  const auto left = characters(a);
+  const auto right = characters(b);
+  std::vector<char> overlap(right.size() + 1), below(right.size() + 1);
+  for (std::size_t i = left.size() + 1; i-- > 0;) {
+    overlap.swap(below);
+    for (std::size_t j = right.size() + 1; j-- > 0;) {
+      const bool star_left = i < left.size() && left[i] == "*";
+      const bool star_right = j < right.size() && right[j] == "*";
+      if (i == left.size() && j == right.size()) {
+        overlap[j] = 1;
+      } else if (star_left || star_right) {
+        // The '*' ends here, or takes the character on the other side: both are one of these steps.
+        const bool skip_left = i < left.size() && below[j] != 0;
+        const bool skip_right = j < right.size() && overlap[j + 1] != 0;
+        overlap[j] = skip_left || skip_right ? 1 : 0;
+      } else if (i < left.size() && j < right.size()) {
+        const bool same = left[i] == right[j] || left[i] == "?" || right[j] == "?";
+        overlap[j] = same && below[j + 1] != 0 ? 1 : 0;
+      } else {
+        overlap[j] = 0;
+      }
+    }
+  }
+  return overlap[0] != 0;
+}
+
+}  // namespace idproxy::rewrite

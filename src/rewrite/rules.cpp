@@ -1,0 +1,76 @@
+#include "idproxy/rewrite/rules.hpp"
+
+#include <algorithm>
+
+namespace idproxy::rewrite {
+namespace {
+
+// A client may name any number of namespaces; what it makes us remember is bounded.
+constexpr std::size_t kRemembered = 4096;
+
+std::vector<std::string> segments(std::string_view field) {
+  std::vector<std::string> path;
+  for (std::size_t dot = 0; (dot = field.find('.')) != std::string_view::npos;) {
+    path.emplace_back(field.substr(0, dot));
+    field.remove_prefix(dot + 1);
+  }
+  path.emplace_back(field);
+  return path;
+}
+
+bool starts_with(const std::vector<std::string>& path, const std::vector<std::string>& prefix) {
+  return path.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), path.begin());
+}
+
+}  // namespace
+
+RuleSet::RuleSet(std::vector<Rule> rules, std::string store_db)
+    : rules_(std::move(rules)), store_db_(std::move(store_db)) {}
+
+Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
+  Plan plan;
+  if (db.empty() || db == "admin" || db == "local" || db == "config" || db == store_db_) return plan;
+  if (collection.empty() || collection.starts_with("system.") || collection.starts_with("$")) {
+    return plan;
+  }
+  std::string ns(db);
+  ns.append(".").append(collection);
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    if (!glob_matches(rules_[i].ns, ns)) continue;
+    auto path = segments(rules_[i].field);
+    const bool taken = std::any_of(plan.begin(), plan.end(), [&](const Assignment& earlier) {
+      return starts_with(path, earlier.path) || starts_with(earlier.path, path);
+    });
+    if (!taken) plan.push_back({&rules_[i], i, std::move(path)});
+  }
+  return plan;
+}
+
+bool RuleSet::possible(std::string_view collection) const {
+  // A '*' or '?' in the collection's own name only makes this say yes too often.
+  const std::string any_db = "*." + std::string(collection);
+  return std::any_of(rules_.begin(), rules_.end(),
+                     [&](const Rule& rule) { return globs_overlap(rule.ns, any_db); });
+}
+
+const Plan* Namespaces::plan(std::string_view db, std::string_view collection) {
+  key_.assign(db).append(".").append(collection);
+  auto found = plans_.find(key_);
+  if (found == plans_.end()) {
+    if (plans_.size() >= kRemembered) plans_.clear();
+    found = plans_.emplace(key_, rules_->plan(db, collection)).first;
+  }
+  return found->second.empty() ? nullptr : &found->second;
+}
+
+bool Namespaces::possible(std::string_view collection) {
+  key_.assign(collection);
+  auto found = collections_.find(key_);
+  if (found == collections_.end()) {
+    if (collections_.size() >= kRemembered) collections_.clear();
+    found = collections_.emplace(key_, rules_->possible(collection)).first;
+  }
+  return found->second;
+}
+
+}  // namespace idproxy::rewrite

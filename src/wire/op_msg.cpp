@@ -1,0 +1,82 @@
+#include "idproxy/wire/op_msg.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "idproxy/bson/elements.hpp"
+#include "idproxy/wire/checksum.hpp"
+
+namespace idproxy::wire {
+namespace {
+
+constexpr std::size_t kChecksumSize = 4;
+constexpr std::uint32_t kKnownFlags =
+    flag::kChecksumPresent | flag::kMoreToCome | flag::kExhaustAllowed;
+
+bool checksum_fits(Bytes message) {
+  const Bytes covered = message.first(message.size() - kChecksumSize);
+  Checksum checksum;
+  checksum.add(covered);
+  return checksum.value() == load_u32(covered.data() + covered.size());
+}
+
+}  // namespace
+
+Result<OpMsgView> OpMsgView::parse(Bytes message) {
+  OpMsgView view;
+  view.message_ = message;
+  if (message.size() < kSectionsOffset + 1 + bson::kMinDocument) return Errc::too_short;
+  view.header_ = read_header(message);
+  view.flag_bits_ = load_u32(message.data() + kFlagsOffset);
+  if ((view.flag_bits_ & flag::kRequiredBits & ~kKnownFlags) != 0) return Errc::unknown_flag;
+  Bytes rest = message.subspan(kSectionsOffset);
+  if (view.has(flag::kChecksumPresent)) {
+    if (!checksum_fits(message)) return Errc::bad_checksum;
+    rest = rest.first(rest.size() - kChecksumSize);
+  }
+  while (!rest.empty()) {
+    if (auto added = view.add_section(rest); !added) return added.error();
+  }
+  if (view.body_.empty()) return Errc::no_body;
+  return view;
+}
+
+Result<void> OpMsgView::add_section(Bytes& rest) {
+  if (rest[0] == 0) {
+    const auto document = bson::document_at(rest.subspan(1));
+    if (!document) return Errc::bad_size;
+    if (!body_.empty()) return Errc::two_bodies;
+    body_ = *document;
+    rest = rest.subspan(1 + document->size());
+    return {};
+  }
+  if (rest[0] != 1) return Errc::unknown_kind;
+  if (rest.size() < 5) return Errc::bad_size;
+  const std::int64_t size = load_i32(rest.data() + 1);
+  if (size < 5 || size > static_cast<std::int64_t>(rest.size()) - 1) return Errc::bad_size;
+  const auto whole = static_cast<std::size_t>(size) + 1;
+  if (auto added = add_sequence(rest.first(whole)); !added) return added;
+  rest = rest.subspan(whole);
+  return {};
+}
+
+Result<void> OpMsgView::add_sequence(Bytes section) {
+  const Bytes content = section.subspan(5);
+  const auto* nul = static_cast<const std::uint8_t*>(std::memchr(content.data(), 0, content.size()));
+  if (nul == nullptr) return Errc::bad_size;
+  const auto length = static_cast<std::size_t>(nul - content.data());
+  const std::string_view identifier = as_text(content.first(length));
+  if (sequence(identifier) != nullptr) return Errc::two_sequences;
+  if (sequence_count_ == sequences_.size()) return Errc::too_many_sequences;
+  sequences_[sequence_count_++] = {identifier, section, content.subspan(length + 1)};
+  return {};
+}
+
+const DocumentSequence* OpMsgView::sequence(std::string_view identifier) const {
+  const auto end = sequences_.begin() + static_cast<std::ptrdiff_t>(sequence_count_);
+  const auto found = std::find_if(sequences_.begin(), end,
+                                  [&](const auto& s) { return s.identifier == identifier; });
+  return found == end ? nullptr : &*found;
+}
+
+}  // namespace idproxy::wire

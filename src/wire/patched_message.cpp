@@ -1,0 +1,90 @@
+#include "idproxy/wire/patched_message.hpp"
+
+#include <cassert>
+
+#include "idproxy/wire/checksum.hpp"
+
+namespace idproxy::wire {
+namespace {
+
+// The kernel takes about as long for one more slice as for copying this much in cache.
+constexpr std::size_t kCopiedBelow = 1024;
+constexpr std::size_t kKeptMemory = 512 * 1024;
+
+}  // namespace
+
+void PatchedMessage::start(Bytes original) {
+  pieces_.clear();
+  if (added_.capacity() > kKeptMemory) added_ = Buffer();
+  added_.clear();
+  size_ = 0;
+  original_ = original;
+}
+
+void PatchedMessage::append(bool original, std::size_t from, std::size_t length) {
+  size_ += length;
+  if (!pieces_.empty()) {
+    Piece& last = pieces_.back();
+    if (last.original == original && last.from + last.length == from) {
+      last.length += static_cast<std::uint32_t>(length);
+      return;
+    }
+  }
+  pieces_.push_back({static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(length), original});
+}
+
+void PatchedMessage::keep(std::size_t from, std::size_t to) {
+  assert(from <= to && to <= original_.size());
+  if (from == to) return;
+  if (to - from < kCopiedBelow) return add(original_.subspan(from, to - from));
+  append(true, from, to - from);
+}
+
+std::uint8_t* PatchedMessage::add(std::size_t n) {
+  const std::size_t from = added_.size();
+  std::uint8_t* at = added_.extend(n);
+  append(false, from, n);
+  return at;
+}
+
+void PatchedMessage::add(Bytes bytes) { std::memcpy(add(bytes.size()), bytes.data(), bytes.size()); }
+
+void PatchedMessage::add_checksum() {
+  Checksum checksum;
+  for (const Piece& piece : pieces_) checksum.add(bytes(piece, original_));
+  store_u32(add(4), checksum.value());
+}
+
+Bytes PatchedMessage::bytes(const Piece& piece, Bytes original) const {
+  return (piece.original ? original : added_.view()).subspan(piece.from, piece.length);
+}
+
+std::size_t PatchedMessage::gather(Bytes original, std::size_t position,
+                                   std::span<iovec> out) const {
+  std::size_t filled = 0;
+  for (const Piece& piece : pieces_) {
+    if (position >= piece.length) {
+      position -= piece.length;
+      continue;
+    }
+    if (filled == out.size()) break;
+    const Bytes slice = bytes(piece, original).subspan(position);
+    position = 0;
+    // iovec is not const-correct; the kernel only reads.
+    out[filled++] = {const_cast<std::uint8_t*>(slice.data()), slice.size()};
+  }
+  return filled;
+}
+
+void PatchedMessage::copy(Bytes original, std::size_t position, Buffer& out) const {
+  for (const Piece& piece : pieces_) {
+    if (position >= piece.length) {
+      position -= piece.length;
+      continue;
+    }
+    out.append(bytes(piece, original).subspan(position));
+    position = 0;
+  }
+}
+
+}  // namespace idproxy::wire

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace idproxy::bench {
+
+/// Owns a file descriptor; -1 means none.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int value) : value_(value) {}
+  Fd(Fd&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+  ~Fd() {
+    if (value_ >= 0) ::close(value_);
+  }
+
+  int get() const { return value_; }
+
+ private:
+  int value_ = -1;
+};
+
+}  // namespace idproxy::bench

@@ -1,0 +1,269 @@
+// Measures mongo-idproxy beside haproxy and a bare relay, in one run, against a stub server.
+// `usage` below says how; scripts/bench builds and starts everything. Timing never fails a run:
+// only a wrong id, a wrong or lost reply, or a program that ends does.
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <new>
+#include <optional>
+#include <stdexcept>
+
+#include "client.hpp"
+#include "measurements.hpp"
+#include "report.hpp"
+#include "stub_server.hpp"
+
+namespace idproxy::bench {
+namespace {
+
+using std::chrono_literals::operator""ms;
+
+constexpr std::string_view kUsage =
+    "usage: idproxy_bench [--haproxy PROGRAM] [--relay PROGRAM] [--idproxy PROGRAM]\n"
+    "                     [--quick] [--only WORK] [--json FILE]\n"
+    "A program that is not named is not measured. --quick takes a minute. --only measures only "
+    "the\n"
+    "CPU of works whose name contains WORK.\n";
+
+constexpr int kExitBroken = 1;
+constexpr int kExitUsage = 64;
+
+constexpr Effort kFullEffort{30, 250ms, 1000};
+constexpr Effort kQuickEffort{5, 150ms, 500};
+constexpr std::size_t kIdleConnections = 1000;
+constexpr int kCheckedRepeats = 20;
+
+struct CpuLimit {
+  std::string_view work;
+  double must;
+  double aim;
+};
+
+/// Ratios to haproxy, in the order of make_works().
+constexpr std::array kCpuLimits{
+    CpuLimit{"ping", 1.0, 0.9},           CpuLimit{"find, reply of 1 KB", 1.0, 0.9},
+    CpuLimit{"insert of 1", 1.05, 0.9},   CpuLimit{"insert of 100", 0.95, 0.8},
+    CpuLimit{"insert of 1000", 1.0, 0.8}, CpuLimit{"reply of 1 MB", 0.85, 0.7}};
+
+/// The aims are +14 and +30 us where haproxy adds 23 and 46.
+constexpr Limit kP50Limit{Measure::ratio, 1.0, 14.0 / 23};
+constexpr Limit kP99Limit{Measure::ratio, 1.0, 30.0 / 46};
+constexpr Limit kIdleLimit{Measure::value, 3.3, 1.5};     // KiB
+constexpr Limit kStartLimit{Measure::value, 16.0, 12.0};  // MB
+
+struct Options {
+  Programs programs;
+  Effort effort = kFullEffort;
+  std::string only;
+  std::string json;
+};
+
+std::optional<Options> parse(const std::vector<std::string>& words) {
+  Options options;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--quick") {
+      options.effort = kQuickEffort;
+      continue;
+    }
+    if (i + 1 == words.size()) return std::nullopt;
+    const std::string& value = words[i + 1];
+    if (words[i] == "--haproxy") {
+      options.programs[column_of(TargetKind::haproxy)] = value;
+    } else if (words[i] == "--relay") {
+      options.programs[column_of(TargetKind::relay)] = value;
+    } else if (words[i] == "--idproxy") {
+      options.programs[column_of(TargetKind::idproxy)] = value;
+    } else if (words[i] == "--only") {
+      options.only = value;
+    } else if (words[i] == "--json") {
+      options.json = value;
+    } else {
+      return std::nullopt;
+    }
+    ++i;
+  }
+  return options;
+}
+
+/// A thousand idle connections need two descriptors each in a proxy; children inherit the limit.
+void raise_open_file_limit() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/// Memory that a forked child shares; kept until the program ends.
+Findings& shared_findings() {
+  void* memory =
+      ::mmap(nullptr, sizeof(Findings), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw_errno("mmap");
+  return *new (memory) Findings;
+}
+
+/// The whole run. The stub server is a process of its own where a client waits for each reply, and
+/// part of the load generator's thread where CPU is measured.
+class Bench {
+ public:
+  explicit Bench(Options options) : options_(std::move(options)) {}
+
+  void run() {
+    pin_process(0, cores_.load);
+    describe();
+    run_with_stub_in_thread();
+    run_with_stub_process();
+    report();
+    require_clean_findings();
+  }
+
+ private:
+  void run_with_stub_in_thread() {
+    StubServer stub(works_, findings_);
+    const Launcher launcher(options_.programs, stub.ports(), cores_.proxy);
+    const std::vector<Target> targets = launcher.start_all();
+    for (std::size_t i = 0; i < works_.size(); ++i) {
+      if (works_[i].name.find(options_.only) == std::string::npos) continue;
+      const CpuCost cost = measure_cpu(targets, stub, works_[i], options_.effort);
+      const Limit limit{Measure::ratio, kCpuLimits[i].must, kCpuLimits[i].aim};
+      const std::string section = "CPU of the proxy, us per operation";
+      rows_.push_back(make_row(section, works_[i].name, cost.target_us, limit));
+      note_load(works_[i], cost);
+    }
+  }
+
+  void run_with_stub_process() {
+    const auto [stub, ports] = start_stub();
+    const Launcher launcher(options_.programs, ports, cores_.proxy);
+    const std::vector<Target> targets = launcher.start_all();
+    check_ids(targets);
+    if (!options_.only.empty()) return;
+    measure_all_latency(targets, ports.relayed);
+    measure_all_memory(launcher);
+  }
+
+  std::pair<Child, StubPorts> start_stub() {
+    StubServer server(works_, findings_);
+    return {Child::fork_into([&] {
+              while (true) server.serve(-1);
+            }),
+            server.ports()};
+  }
+
+  void describe() const {
+    std::cout << "load generator and stub server on core " << cores_.load << ", proxies on core "
+              << cores_.proxy << "; " << options_.effort.rounds << " rounds in turn, "
+              << options_.effort.slice.count() << " ms each\n";
+    if (cores_.load == cores_.proxy) std::cout << "only one core: proxies share it with the load\n";
+    double load = 0;
+    if (::getloadavg(&load, 1) == 1) std::cout << "load average before: " << load << '\n';
+    std::cout << std::flush;
+  }
+
+  void measure_all_memory(const Launcher& launcher) {
+    Rounds start, idle, after;
+    for (const auto kind : {TargetKind::haproxy, TargetKind::relay, TargetKind::idproxy}) {
+      if (!launcher.has(kind)) continue;
+      const Target target = launcher.start(kind);
+      const MemoryUse use = measure_memory(target, works_, kIdleConnections);
+      start[column_of(kind)] = {use.at_start_mb};
+      idle[column_of(kind)] = {use.per_idle_kib};
+      after[column_of(kind)] = {use.after_work_kib};
+    }
+    rows_.push_back(make_row("memory", "idle connection, KiB", idle, kIdleLimit));
+    rows_.push_back(make_row("memory", "same, after large messages", after, kIdleLimit));
+    rows_.push_back(make_row("memory", "at start, MB resident", start, kStartLimit));
+  }
+
+  /// Each document of each insert, with its value compared to all others.
+  void check_ids(const std::vector<Target>& targets) {
+    std::uint64_t expected = 0;
+    findings_.compare_ids = true;
+    for (const Target& target : targets) {
+      if (target.kind != TargetKind::idproxy) continue;
+      Client client(target.port);
+      for (const Work& work : works_) {
+        for (int i = 0; i < kCheckedRepeats; ++i) client.exchange(work);
+        expected += work.documents * kCheckedRepeats;
+      }
+    }
+    findings_.compare_ids = false;
+    if (findings_.compared_ids != expected) throw std::runtime_error("documents without an id");
+  }
+
+  void note_load(const Work& work, const CpuCost& cost) {
+    std::array<char, 160> text{};
+    for (const auto kind : {TargetKind::haproxy, TargetKind::relay, TargetKind::idproxy}) {
+      const std::size_t column = column_of(kind);
+      if (cost.target_us[column].empty()) continue;
+      const double rate = median(cost.per_second[column]);
+      const double busy_percent = rate * median(cost.target_us[column]) / 1e4;
+      std::snprintf(text.data(), text.size(), "  %-20s %-8s %9.0f/s, proxy %3.0f %% busy\n",
+                    work.name.c_str(), name_of(kind).data(), rate, busy_percent);
+      notes_ += text.data();
+    }
+  }
+
+  void measure_all_latency(const std::vector<Target>& targets, std::uint16_t stub_port) {
+    for (const Target& target : targets) target.process.pin_to(cores_.load);
+    for (const std::string_view name : {"ping", "insert of 1"}) {
+      const auto work = std::find_if(works_.begin(), works_.end(),
+                                     [&](const Work& each) { return each.name == name; });
+      const AddedLatency added = measure_latency(targets, stub_port, *work, options_.effort);
+      const std::string section = "added latency, us, one connection, all on one core";
+      rows_.push_back(make_row(section, work->name + ", p50", added.p50_us, kP50Limit));
+      rows_.push_back(make_row(section, work->name + ", p99", added.p99_us, kP99Limit));
+    }
+  }
+
+  void report() const {
+    print_table(std::cout, rows_);
+    std::cout << "load during the CPU measurement\n" << notes_;
+    if (options_.json.empty()) return;
+    std::ofstream file(options_.json);
+    print_json(file, rows_);
+    if (!file) throw std::runtime_error("cannot write " + options_.json);
+  }
+
+  void require_clean_findings() const {
+    std::cout << "documents checked for their id: " << findings_.checked << ", of these "
+              << findings_.compared_ids << " compared with each other; wrong "
+              << findings_.wrong_ids << ", repeated " << findings_.repeated_ids
+              << ", otherwise changed " << findings_.changed << "; malformed messages "
+              << findings_.malformed << '\n';
+    const bool clean = findings_.wrong_ids == 0 && findings_.repeated_ids == 0 &&
+                       findings_.changed == 0 && findings_.malformed == 0;
+    if (!clean) throw std::runtime_error("the stub server did not get what it should have");
+  }
+
+  Options options_;
+  std::vector<Work> works_ = make_works();
+  Findings& findings_ = shared_findings();
+  Cores cores_ = choose_cores();
+  std::vector<Row> rows_;
+  std::string notes_;
+};
+
+}  // namespace
+}  // namespace idproxy::bench
+
+int main(int argc, char** argv) {
+  using namespace idproxy::bench;
+  const auto options = parse({argv + 1, argv + argc});
+  if (!options) {
+    std::cerr << kUsage;
+    return kExitUsage;
+  }
+  try {
+    raise_open_file_limit();
+    Bench(*options).run();
+    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << "idproxy_bench: " << error.what() << '\n';
+    return kExitBroken;
+  }
+}

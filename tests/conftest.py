@@ -1,0 +1,82 @@
+"""Servers and proxies for the tests that need real ones."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from support.mongod import Mongod
+from support.proxy import Proxy, binary
+
+TOPOLOGIES = ["standalone", "replica_set"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get("IDPROXY_FULL") == "1":
+        return
+    for item in items:
+        if item.get_closest_marker("full"):
+            item.add_marker(pytest.mark.skipif(True, reason="only in scripts/test full"))
+
+
+def pytest_report_header() -> str:
+    return f"mongo-idproxy: {binary()}"
+
+
+@pytest.fixture(scope="session")
+def standalone() -> Iterator[Mongod]:
+    with Mongod() as mongod:
+        yield mongod
+
+
+@pytest.fixture(scope="session")
+def replica_set() -> Iterator[Mongod]:
+    with Mongod("rs0") as mongod:
+        yield mongod
+
+
+@pytest.fixture(scope="session", params=TOPOLOGIES)
+def server(request: pytest.FixtureRequest) -> Mongod:
+    """Each test that asks for it runs against a standalone and a one-member replica set."""
+    return request.getfixturevalue(request.param)
+
+
+def proxy_config(mongod: Mongod, rules: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"upstream": {"uri": f"mongodb://{mongod.address}"}, "rules": rules}
+
+
+@pytest.fixture(scope="module")
+def proxy(request: pytest.FixtureRequest, server: Mongod) -> Iterator[Proxy]:
+    """One proxy for the module, with the module's RULES, in front of `server`."""
+    with Proxy(proxy_config(server, getattr(request.module, "RULES", []))) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def replica_proxy(request: pytest.FixtureRequest, replica_set: Mongod) -> Iterator[Proxy]:
+    """As proxy, only in front of the replica set."""
+    with Proxy(proxy_config(replica_set, getattr(request.module, "RULES", []))) as running:
+        yield running
+
+
+@pytest.fixture
+def start_proxy() -> Iterator[Callable[..., Proxy]]:
+    """Starts proxies of the test's own; each must end cleanly when the test is over."""
+    running: list[Proxy] = []
+
+    def start(*args: Any, **options: Any) -> Proxy:
+        running.append(Proxy(*args, **options))
+        return running[-1]
+
+    yield start
+    failures = []
+    for each in running:
+        try:
+            each.stop()
+        except AssertionError as failure:
+            failures.append(failure)
+    if failures:
+        raise failures[0]

@@ -1,0 +1,78 @@
+"""mongosh: runCommand sends documents as they are; its helpers make an _id as all drivers do."""
+
+import uuid
+
+import pytest
+
+from stored import COUNTS, RULES, check_fields, check_ids  # noqa: F401 (RULES are for the fixture `proxy`)
+
+
+@pytest.fixture
+def coll() -> str:
+    return f"mongosh-{uuid.uuid4().hex}"
+
+
+def documents(count: int) -> str:
+    return f"Array.from({{length: {count}}}, (_, k) => ({{k: NumberInt(k), text: `text ${{k}}`}}))"
+
+
+@pytest.mark.parametrize("ordered", ["true", "false"])
+@pytest.mark.parametrize("count", COUNTS)
+def test_run_command(proxy, server, mongosh, coll, count, ordered):
+    printed = mongosh(proxy.uri, f"""
+        const reply = db.getSiblingDB('ids').runCommand(
+            {{insert: '{coll}', documents: {documents(count)}, ordered: {ordered}}});
+        print(reply.ok, reply.n);""")
+    assert printed.split() == ["1", str(count)]
+    check_ids(server, coll, count)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_insert_many(proxy, server, mongosh, coll, count):
+    printed = mongosh(proxy.uri, f"""
+        const result = db.getSiblingDB('fields').getCollection('{coll}')
+            .insertMany({documents(count)});
+        print(Object.keys(result.insertedIds).length);""")
+    assert printed.split() == [str(count)]
+    check_fields(server, coll, count)
+
+
+ORDINARY = """
+const assert = require('assert');
+const d = db.getSiblingDB('ordinary_mongosh');
+d.dropDatabase();
+d.people.insertMany(Array.from({length: 1000}, (_, i) => ({_id: i, age: i % 100})));
+assert.equal(d.people.countDocuments({age: {$lt: 50}}), 500);
+assert.equal(d.people.updateMany({age: 1}, {$set: {x: 1}}).modifiedCount, 10);
+assert.equal(d.people.findOneAndUpdate({_id: 1}, {$inc: {age: 1}}, {returnNewDocument: true}).age,
+             2);
+assert.equal(d.people.deleteMany({age: {$gte: 90}}).deletedCount, 100);
+assert.equal(d.people.find().sort({_id: 1}).batchSize(7).limit(100).toArray().length, 100);
+assert.equal(d.people.aggregate([{$group: {_id: null, n: {$sum: 1}}}]).toArray()[0].n, 900);
+assert.equal(d.people.createIndex({age: 1}), 'age_1');
+let refused = null;
+try { d.people.insertOne({_id: 1}); } catch (error) { refused = error; }
+assert.equal(refused.code, 11000);
+"""
+
+REPLICA_SET = """
+const stream = d.watched.watch();
+d.watched.insertOne({_id: 1});
+let event = null;
+while ((event = stream.tryNext()) === null) {}
+assert.equal(event.operationType, 'insert');
+stream.close();
+d.accounts.insertMany([{_id: 'a', sum: 10}, {_id: 'b', sum: 0}]);
+const session = db.getMongo().startSession();
+const accounts = session.getDatabase('ordinary_mongosh').accounts;
+session.startTransaction();
+accounts.updateOne({_id: 'a'}, {$inc: {sum: -5}});
+accounts.updateOne({_id: 'b'}, {$inc: {sum: 5}});
+session.commitTransaction();
+assert.deepEqual(d.accounts.find().sort({_id: 1}).toArray().map((x) => x.sum), [5, 5]);
+"""
+
+
+def test_ordinary_work(proxy, server, mongosh):
+    script = ORDINARY + (REPLICA_SET if server.replica_set else "") + "d.dropDatabase();\n"
+    assert mongosh(proxy.uri, script + "print('done');").strip() == "done"

@@ -1,0 +1,60 @@
+// A client's byte stream, cut anywhere: framing and the decision about each message must come out
+// the same as for the stream in one piece.
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "idproxy/rewrite/classify.hpp"
+#include "idproxy/wire/frame_reader.hpp"
+#include "support/rule_set.hpp"
+
+namespace {
+
+using namespace idproxy;
+
+/// One letter per decision, with the position it was made at.
+std::string decisions(Bytes stream, std::size_t piece) {
+  wire::FrameReader frames;
+  rewrite::Namespaces namespaces(test::rule_set());
+  std::string log;
+  std::size_t at = 0;
+  for (std::size_t there = std::min(piece, stream.size());;) {
+    const Bytes front = stream.subspan(at, there - at);
+    const auto look = frames.look(front);
+    bool more = look.kind == wire::FrameReader::Kind::need_more;
+    if (look.kind == wire::FrameReader::Kind::malformed) return log + "!" + std::to_string(at);
+    if (look.kind == wire::FrameReader::Kind::inside) {
+      if (look.bytes > front.size()) std::abort();
+      frames.took(look.bytes);
+      at += look.bytes;
+      more = look.bytes == 0;
+    }
+    if (look.kind == wire::FrameReader::Kind::begin) {
+      const auto length = static_cast<std::size_t>(look.header.message_length);
+      const Bytes message = front.first(std::min(length, front.size()));
+      const auto decision = rewrite::classify(look.header, message, namespaces);
+      if (decision.kind == rewrite::Decision::Kind::need_more) {
+        if (decision.bytes <= message.size() || decision.bytes > length) std::abort();
+        more = true;
+      } else {
+        log += std::to_string(static_cast<int>(decision.kind)) + "@" + std::to_string(at) + " ";
+        frames.pass(look.header);
+      }
+    }
+    if (!more) continue;
+    if (there == stream.size()) return log;
+    there = std::min(there + piece, stream.size());
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size < 1 || size > 1 << 16) return 0;
+  const Bytes stream(data + 1, size - 1);
+  const std::string whole = decisions(stream, std::max<std::size_t>(stream.size(), 1));
+  if (decisions(stream, 1 + data[0] % 64U) != whole) std::abort();
+  return 0;
+}

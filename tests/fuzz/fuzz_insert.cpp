@@ -1,0 +1,48 @@
+// Whatever an insert looks like: either it stays as it is, or the patched message is well-formed,
+// its lengths are right, and every document without `_id` has got one.
+
+#include <cstdlib>
+
+#include "idproxy/rewrite/exchange.hpp"
+#include "support/fake_clock.hpp"
+#include "support/rule_set.hpp"
+
+namespace {
+
+using namespace idproxy;
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+/// A patched message is patched again: nothing may be left to do but what a rule always does.
+void check(Bytes message, rewrite::Workspace& workspace) {
+  Buffer out;
+  workspace.patched.copy(message, 0, out);
+  require(out.size() == workspace.patched.size());
+  require(load_i32(out.data()) == static_cast<std::int32_t>(out.size()));
+  const auto view = wire::OpMsgView::parse(out.view());
+  require(static_cast<bool>(view));
+  rewrite::Exchange again;
+  require(again.request(out.view(), workspace) == rewrite::Action::relay);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size < wire::kHeaderSize) return 0;
+  static const test::FakeClock clock;
+  static rewrite::Workspace workspace(test::rule_set(), clock);
+  Buffer message;
+  message.append({data, size});
+  store_i32(message.data(), static_cast<std::int32_t>(size));
+  rewrite::Exchange exchange;
+  const auto action = exchange.request(message.view(), workspace);
+  if (action == rewrite::Action::send && !exchange.is_hello() && exchange.refused() == 0) {
+    check(message.view(), workspace);
+  }
+  if (action == rewrite::Action::send && exchange.wants_reply()) {
+    static_cast<void>(exchange.reply(message.view(), workspace));
+  }
+  return 0;
+}

@@ -1,0 +1,53 @@
+// OP_MSG, OP_QUERY, hello and replies: views stay inside the message, patching hello keeps every
+// other byte.
+
+#include <cstdlib>
+#include <cstring>
+
+#include "idproxy/rewrite/hello.hpp"
+#include "idproxy/rewrite/reply.hpp"
+#include "idproxy/wire/op_query.hpp"
+
+namespace {
+
+using namespace idproxy;
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+void check_patched_hello(Bytes message, const wire::PatchedMessage& patched) {
+  Buffer out;
+  patched.copy(message, 0, out);
+  require(out.size() == patched.size() && out.size() < message.size());
+  require(load_i32(out.data()) == static_cast<std::int32_t>(out.size()));
+  require(std::memcmp(out.data() + 4, message.data() + 4, 12) == 0);
+  wire::PatchedMessage again;
+  require(rewrite::patch_hello_request(out.view(), again) == rewrite::HelloRequest::as_it_is);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size < wire::kHeaderSize) return 0;
+  Buffer message;
+  message.append({data, size});
+  store_i32(message.data(), static_cast<std::int32_t>(size));
+
+  if (const auto view = wire::OpMsgView::parse(message.view())) {
+    require(view->body().data() >= message.data());
+    require(view->body().data() + view->body().size() <= message.data() + message.size());
+  }
+  wire::PatchedMessage patched;
+  if (rewrite::patch_hello_request(message.view(), patched) == rewrite::HelloRequest::patched) {
+    check_patched_hello(message.view(), patched);
+  }
+  static_cast<void>(wire::OpQueryView::parse(message.view()));
+  static_cast<void>(rewrite::read_hello_reply(message.view()));
+  const rewrite::RefusedDocument refused[] = {{0, rewrite::ErrorCode::path_not_viable, "refused"}};
+  Buffer out;
+  if (rewrite::append_reply_with_refusals(message.view(), refused, out)) {
+    require(static_cast<bool>(wire::OpMsgView::parse(out.view())));
+  }
+  return 0;
+}

@@ -1,0 +1,199 @@
+"""The command line: what is printed, and the status the program ends with."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import socket
+import subprocess
+
+import pytest
+
+from support.process import free_port
+from support.proxy import Proxy, binary
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+GOOD = """\
+listen: {address: 127.0.0.1, port: 0}
+upstream: {uri: "mongodb://127.0.0.1:27017"}
+rules:
+  - ns: shop.orders
+    field: _id
+    strategy: uuid
+"""
+
+
+def run(*arguments: str | pathlib.Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([binary(), *map(str, arguments)], capture_output=True, text=True,
+                          timeout=30, env={**os.environ, **environment})
+
+
+@pytest.fixture
+def config(tmp_path):
+    def write(text: str) -> pathlib.Path:
+        path = tmp_path / "config.yaml"
+        path.write_text(text)
+        return path
+    return write
+
+
+def test_help():
+    result = run("--help")
+    assert result.returncode == 0 and not result.stderr
+    for option in ("--config", "--check-config", "--version", "--help"):
+        assert option in result.stdout
+
+
+def test_version():
+    result = run("--version")
+    assert result.returncode == 0
+    assert re.search(r"\d+\.\d+\.\d+", result.stdout)
+
+
+class TestUsage:
+    @pytest.mark.parametrize("arguments", [
+        [], ["--config"], ["--nonsense"], ["--confg", "x"], ["extra"], ["--check-config"],
+        ["--config", "a", "--config", "b"]], ids=" ".join)
+    def test_it_is_an_error(self, arguments):
+        result = run(*arguments)
+        assert result.returncode == 64
+        assert result.stderr
+
+
+class TestCheckConfig:
+    def test_good(self, config):
+        result = run("--config", config(GOOD), "--check-config")
+        assert result.returncode == 0, result.stderr
+
+    @pytest.mark.parametrize("name", ["mongo-idproxy.yaml", "quickstart.yaml"])
+    def test_the_files_of_this_project(self, name):
+        result = run("--check-config", "--config", ROOT / "config" / name,
+                     QUICKSTART_MONGOD_URI="mongodb://127.0.0.1:27017")
+        assert result.returncode == 0, result.stderr
+
+    def test_all_errors_at_once_with_their_places(self, config):
+        path = config("""\
+listen: {address: 127.0.0.1, prot: 27117}
+upstream: {uri: "mongodb://127.0.0.1:27017", connect_timeout: 5}
+rules:
+  - ns: shop.orders
+    field: _id
+    strategy: uuid
+    version: 2
+  - ns: shop.orders
+    feild: _id
+    strategy: uuid
+  - ns: shop.carts
+    field: _id
+    strategy: random-digit
+""")
+        result = run("--check-config", "--config", path)
+        output = result.stdout + result.stderr
+        assert result.returncode == 78
+        for line in (1, 2, 7, 9, 13):
+            assert re.search(rf"config\.yaml:{line}:\d+: ", output), f"line {line} in\n{output}"
+        for suggestion in ("port", "field", "random-digits"):
+            assert suggestion in output
+        assert "config.yaml:1:30: " in output
+
+    @pytest.mark.parametrize("text", [
+        "", "rules: []\nrules: []\n", "a: &x 1\nb: *x\n", "{", "- 1\n", "\t",
+        GOOD + "    strategy: uuid\n", GOOD.replace("uuid", "{}"),
+        GOOD.replace("uri:", "ur\u00ed:"), GOOD.replace("27017", "${IDPROXY_UNDEFINED}"),
+        GOOD.replace("127.0.0.1, port", "nonsense, port"), GOOD.replace("port: 0", "port: 65536"),
+        GOOD.replace("port: 0", "port: x"), GOOD.replace("mongodb://", "http://"),
+    ], ids=range(14))
+    def test_bad(self, config, text):
+        path = config(text)
+        for arguments in (["--check-config"], []):
+            result = run("--config", path, *arguments)
+            assert result.returncode == 78, result.stdout + result.stderr
+            assert "config.yaml" in result.stdout + result.stderr
+
+    def test_an_environment_variable(self, config):
+        path = config(GOOD.replace("mongodb://127.0.0.1:27017", "${IDPROXY_TEST_URI}"))
+        good = run("--check-config", "--config", path,
+                   IDPROXY_TEST_URI="mongodb://127.0.0.1:27017")
+        assert good.returncode == 0, good.stderr
+        assert run("--check-config", "--config", path,
+                   IDPROXY_TEST_URI="http://x").returncode == 78
+
+    @pytest.mark.parametrize("strategy", ["counter", "counter-ranges", "gapless"])
+    def test_a_strategy_that_is_yet_to_come(self, config, strategy):
+        result = run("--check-config", "--config", config(GOOD.replace("uuid", strategy)))
+        assert result.returncode == 78
+        assert strategy in result.stdout + result.stderr
+
+
+class TestFiles:
+    def test_missing(self, tmp_path):
+        result = run("--config", tmp_path / "none.yaml")
+        assert result.returncode == 77
+        assert "none.yaml" in result.stderr
+
+    def test_a_directory(self, tmp_path):
+        assert run("--config", tmp_path).returncode == 77
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+    def test_not_permitted(self, config):
+        path = config(GOOD)
+        path.chmod(0)
+        assert run("--config", path).returncode == 77
+
+
+class TestListening:
+    def test_a_busy_port(self, config):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            result = run("--config", config(GOOD.replace("port: 0", f"port: {port}")))
+        assert result.returncode == 69
+        assert str(port) in result.stderr
+
+    def test_an_address_of_another_machine(self, config):
+        result = run("--config", config(GOOD.replace("address: 127.0.0.1", "address: 192.0.2.1")))
+        assert result.returncode == 69
+
+    def test_a_port_for_each_server_of_the_uri(self, start_proxy):
+        ports = [free_port(), free_port()]
+        proxy = start_proxy({"upstream": {
+            "uri": "mongodb://" + ",".join(f"127.0.0.1:{p}" for p in ports)}, "rules": []})
+        assert [server for _, server in proxy.listeners] == [f"127.0.0.1:{p}" for p in ports]
+        assert len({address for address, _ in proxy.listeners}) == 2
+
+    def test_ipv6(self, standalone, start_proxy):
+        if not _has_ipv6():
+            return
+        proxy = start_proxy({"listen": {"address": "::1", "port": 0},
+                             "upstream": {"uri": f"mongodb://{standalone.address}"}, "rules": []})
+        with socket.create_connection(("::1", proxy.port), 5):
+            pass
+
+    def test_unix_socket(self, standalone, start_proxy, tmp_path):
+        path = tmp_path / "proxy.sock"
+        start_proxy({"listen": {"address": f"unix:{path}"},
+                     "upstream": {"uri": f"mongodb://{standalone.address}"}, "rules": []})
+        import pymongo
+        uri = f"mongodb://{str(path).replace('/', '%2F')}/?directConnection=true"
+        with pymongo.MongoClient(uri) as client:
+            assert client.admin.command("ping")["ok"] == 1
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+class TestLog:
+    def test_json_lines(self, standalone):
+        proxy = Proxy({"upstream": {"uri": f"mongodb://{standalone.address}"}, "rules": []})
+        proxy.stop()
+        assert proxy.events and len(proxy.events) == len(proxy.lines)
+        for event in proxy.events:
+            assert {"time", "level", "event"} <= set(event)
+            assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", event["time"]), event
+        assert [e["event"] for e in proxy.events][-1] == "stopped"

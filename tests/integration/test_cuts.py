@@ -1,0 +1,146 @@
+"""A small exchange, cut at every byte: both peers are closed at once and nothing is left.
+
+The exchange (hello, an insert with a rule, a find) runs client - relay - proxy - relay - mongod.
+Each run cuts it somewhere else: at the relay on either side of the proxy, in either direction,
+after each byte, with FIN or with RST. The normal run takes each byte once, FIN and RST in turn;
+the full run takes each byte both ways.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from support import wire
+from support.elements import int32
+from support.mongod import Mongod
+from support.process import eventually
+from support.proxy import Proxy
+from support.relay import Cut, Direction, Relay
+
+RULES = [{"ns": "cuts.c", "field": "_id", "strategy": "uuid"}]
+
+# Both peers must be closed this long after the cut.
+LIMIT_SECONDS = 1.0
+
+
+@dataclass
+class Chain:
+    server: Mongod
+    upstream: Relay
+    proxy: Proxy
+    downstream: Relay
+    descriptors: int  # of the proxy when no client is connected
+    runs: int = 0
+
+    def exchange(self) -> int:
+        """Runs the exchange as far as it goes; returns how many replies came."""
+        self.runs += 1
+        replies = 0
+        try:
+            with wire.WireClient(self.downstream.address, timeout=5) as client:
+                for command in (
+                        {"hello": 1, "$db": "admin"},
+                        {"insert": "c", "documents": [{"run": self.runs}], "$db": "cuts"},
+                        {"find": "c", "filter": {"run": self.runs}, "$db": "cuts"}):
+                    assert client.call(command)["ok"] == 1
+                    replies += 1
+        except (wire.Closed, BrokenPipeError):
+            pass
+        return replies
+
+
+@pytest.fixture(scope="module")
+def chain(standalone: Mongod) -> Iterator[Chain]:
+    standalone.client["cuts"]["c"].drop()
+    standalone.client["cuts"]["c"].create_index("run")
+    with Relay(standalone.address) as upstream:
+        config = {"upstream": {"uri": f"mongodb://{upstream.address}"}, "rules": RULES}
+        with Proxy(config) as proxy:
+            with Relay(proxy.address) as downstream:
+                chain = Chain(standalone, upstream, proxy, downstream, proxy.descriptors())
+                assert chain.exchange() == 3
+                eventually(lambda: upstream.last().over)
+                proxy.await_descriptors(chain.descriptors)
+                yield chain
+
+
+def message_ends(data: bytes) -> list[int]:
+    """Where each whole message in data ends."""
+    ends, at = [], 0
+    while at + 16 <= len(data):
+        at += struct.unpack_from("<i", data, at)[0]
+        if at <= len(data):
+            ends.append(at)
+    return ends
+
+
+@pytest.mark.tsan
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("direction", ["to_server", "to_client"])
+@pytest.mark.parametrize("side", ["downstream", "upstream"])
+def test_every_byte(chain: Chain, side: Literal["downstream", "upstream"], direction: Direction):
+    relay = getattr(chain, side)
+    assert chain.exchange() == 3
+    eventually(lambda: relay.last().over)
+    chain.proxy.await_descriptors(chain.descriptors)
+    whole = bytes(relay.last().passed[direction])
+    sent_whole = message_ends(bytes(chain.upstream.last().passed["to_server"]))
+    stored = {chain.runs: True}
+    first_run = chain.runs
+
+    both = os.environ.get("IDPROXY_FULL") == "1"
+    for after in range(len(whole) + 1):
+        for how in ["fin", "rst"] if both else [["fin", "rst"][after % 2]]:
+            upstream_before = len(chain.upstream.connections)
+            cut = Cut(direction, after, how)
+            relay.next_cut = cut
+            replies = chain.exchange()
+            where = f"{side} {cut}, {replies} replies"
+            connection = relay.last()
+            assert connection.cut is cut and connection.cut_at is not None, where
+
+            chain.proxy.await_descriptors(chain.descriptors, timeout=LIMIT_SECONDS)
+            eventually(lambda: relay.last().over and chain.downstream.last().over,
+                       LIMIT_SECONDS, f"both peers are closed: {where}")
+            assert chain.downstream.last().client_closed_at - connection.cut_at < LIMIT_SECONDS
+            assert chain.proxy.alive(), where
+
+            # The insert is stored if it reached the server as a whole, and else not at all.
+            reached = b""
+            if len(chain.upstream.connections) > upstream_before:
+                reached = bytes(chain.upstream.last().passed["to_server"])
+            ends = message_ends(reached)
+            assert ends == sent_whole[:len(ends)], where
+            stored[chain.runs] = len(ends) >= 2
+            # More replies than the messages that the server got would be made up.
+            assert replies <= len(ends), where
+
+    runs = [d["run"] for d in chain.server.client["cuts"]["c"].find(
+        {"run": {"$gte": first_run}}).sort("run")]
+    assert runs == [run for run, is_stored in stored.items() if is_stored]
+    # A connection that nobody cuts still works.
+    assert chain.exchange() == 3
+
+
+def test_the_relay_itself(standalone: Mongod):
+    """Without a proxy: exactly the asked number of bytes passes, and both ends learn of it."""
+    for how in ("fin", "rst"):
+        for after in (0, 1, 15, 40):
+            with Relay(standalone.address) as relay:
+                cut = Cut("to_server", after, how)
+                relay.next_cut = cut
+                with wire.WireClient(relay.address) as client:
+                    with pytest.raises(wire.Closed):
+                        client.call({"ping": 1, "$db": "admin", "padding": int32("x", 1).raw})
+                connection = relay.last()
+                eventually(lambda: connection.over)
+                assert len(connection.passed["to_server"]) == after
+                assert connection.passed["to_client"] == b""
+                assert time.monotonic() - connection.cut_at < 5

@@ -1,0 +1,52 @@
+"""Child processes and conditions with deadlines."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def start(args: list[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Starts a child that is killed when the thread that starts it ends, whatever way it ends.
+
+    Call it from the main thread: the kernel ties the child to the calling thread. The child is
+    the leader of a session of its own, so that a Ctrl-C on the terminal reaches only the parent.
+    """
+    return subprocess.Popen(
+        args, stdin=subprocess.DEVNULL, start_new_session=True,
+        preexec_fn=_die_with_parent, **options)
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nothing listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def eventually(condition: Callable[[], T], timeout: float = 10.0, what: str = "") -> T:
+    """Calls condition until it returns something true, and returns that."""
+    deadline = time.monotonic() + timeout
+    pause = 0.0005
+    while True:
+        result = condition()
+        if result:
+            return result
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {timeout} s: {what or condition}")
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.05)

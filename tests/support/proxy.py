@@ -1,0 +1,193 @@
+"""A running mongo-idproxy."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from typing import Any
+
+import pymongo
+
+from .process import eventually, start
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# What AddressSanitizer, LeakSanitizer, ThreadSanitizer and UBSan write when they found something.
+_SANITIZER = re.compile(r"(ERROR|WARNING): \w+Sanitizer|runtime error:")
+
+_SANITIZER_OPTIONS = {
+    "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    "TSAN_OPTIONS": "second_deadlock_stack=1",
+}
+
+
+def binary() -> str:
+    """$IDPROXY_BINARY, or the one built with sanitizers."""
+    default = _ROOT / "build" / "dev" / "bin" / "mongo-idproxy"
+    return os.environ.get("IDPROXY_BINARY", str(default))
+
+
+class ProxyFailure(AssertionError):
+    """The proxy did not start, did not stop, or a sanitizer reported something."""
+
+
+class Proxy:
+    """Serves from construction until stop(). Sees to it that the proxy behaves as a process.
+
+    config: the configuration as a dict (JSON is YAML); without `listen` any free port is taken,
+    without `log` the log is JSON at level info.
+    """
+
+    def __init__(self, config: dict[str, Any] | pathlib.Path, environment: dict[str, str] = {},
+                 ready_timeout: float = 30.0):
+        self.lines: list[str] = []
+        self.events: list[dict[str, Any]] = []
+        self._changed = threading.Condition()
+        self._own_config: pathlib.Path | None = None
+        if isinstance(config, dict):
+            config = self._write(config)
+        self.process = start(
+            [binary(), "--config", str(config)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            env={**_SANITIZER_OPTIONS, **os.environ, **environment})
+        self._reader = threading.Thread(target=self._read_log, daemon=True)
+        self._reader.start()
+        try:
+            self.wait_event("ready", timeout=ready_timeout)
+        except TimeoutError:
+            self.kill()
+            raise ProxyFailure(f"the proxy is not ready; its log:\n{self.log()}") from None
+        self.listeners = [
+            (event["address"], event.get("server")) for event in self.find_events("listening")]
+        host, _, port = self.listeners[0][0].rpartition(":")
+        self.host, self.port = host, int(port)
+
+    def _write(self, config: dict[str, Any]) -> pathlib.Path:
+        config = {"listen": {"address": "127.0.0.1", "port": 0}, "admin": {"listen": None},
+                  "log": {"level": "info", "format": "json"}, **config}
+        descriptor, name = tempfile.mkstemp(prefix="idproxy-", suffix=".yaml")
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(config, file, indent=1)
+        self._own_config = pathlib.Path(name)
+        return self._own_config
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def uri(self) -> str:
+        return f"mongodb://{self.address}/?directConnection=true"
+
+    def client(self, **options: Any) -> pymongo.MongoClient:
+        """A PyMongo client whose connections go through this proxy."""
+        return pymongo.MongoClient(
+            self.uri, **{"serverSelectionTimeoutMS": 20_000, **options})
+
+    # The log.
+
+    def _read_log(self) -> None:
+        assert self.process.stderr
+        for raw in self.process.stderr:
+            line = raw.decode(errors="replace").rstrip("\n")
+            try:
+                event = json.loads(line)
+            except ValueError:
+                event = None
+            with self._changed:
+                self.lines.append(line)
+                if isinstance(event, dict):
+                    self.events.append(event)
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+
+    def log(self) -> str:
+        with self._changed:
+            return "\n".join(self.lines)
+
+    def find_events(self, event: str) -> list[dict[str, Any]]:
+        with self._changed:
+            return [e for e in self.events if e.get("event") == event]
+
+    def wait_event(self, event: str, timeout: float = 10.0) -> dict[str, Any]:
+        """The first log line with this event, which may have come before the call."""
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            while True:
+                for found in self.events:
+                    if found.get("event") == event:
+                        return found
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._reader.is_alive():
+                    raise TimeoutError(f"no event {event!r} in the log")
+                self._changed.wait(min(left, 0.2))
+
+    # The process.
+
+    def descriptors(self) -> int:
+        """How many file descriptors it holds."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def await_descriptors(self, count: int, timeout: float = 5.0) -> None:
+        """Waits until no more than count descriptors are open."""
+        eventually(lambda: self.descriptors() <= count, timeout,
+                   f"the proxy holds no more than {count} descriptors")
+
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def complaints(self) -> list[str]:
+        """What a sanitizer reported."""
+        return [line for line in self.log().splitlines() if _SANITIZER.search(line)]
+
+    def stop(self, number: int = signal.SIGTERM, timeout: float = 60.0) -> None:
+        """Ends the proxy and insists on a clean end: status 0 and no sanitizer report."""
+        try:
+            if self.process.poll() is None:
+                self.process.send_signal(number)
+            try:
+                status = self.process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise ProxyFailure(
+                    f"the proxy does not stop; the end of its log:\n{self.log()[-8000:]}") from None
+            self._reader.join(10)
+            if status != 0 or self.complaints():
+                raise ProxyFailure(
+                    f"the proxy ended with status {status}; the end of its log:\n"
+                    f"{self.log()[-16000:]}")
+        finally:
+            self._remove_config()
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self._reader.join(10)
+        self._remove_config()
+
+    def _remove_config(self) -> None:
+        if self._own_config:
+            self._own_config.unlink(missing_ok=True)
+
+    def __enter__(self) -> Proxy:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.stop()
+        else:
+            self.kill()

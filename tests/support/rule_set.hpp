@@ -1,0 +1,54 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "idproxy/rewrite/rules.hpp"
+
+namespace idproxy::test {
+
+/// 1, 2, 3 … as int64; `limit` of them.
+class CountingStrategy final : public ids::Strategy {
+ public:
+  explicit CountingStrategy(std::int64_t limit = std::int64_t{1} << 62) : limit_(limit) {}
+  ids::Result<void> next(std::size_t n, ids::Values& out) override {
+    for (; n > 0; --n) {
+      if (last_ == limit_) return ids::Error{ids::Errc::exhausted, "the test's numbers are used up"};
+      store_i64(out.add(bson::Type::int64, 8), ++last_);
+    }
+    return {};
+  }
+
+ private:
+  std::int64_t limit_;
+  std::atomic<std::int64_t> last_ = 0;
+};
+
+inline rewrite::Rule rule(std::string ns, std::string field,
+                          rewrite::Assign assign = rewrite::Assign::missing,
+                          std::int64_t limit = std::int64_t{1} << 62) {
+  rewrite::Rule rule;
+  rule.ns = std::move(ns);
+  rule.field = std::move(field);
+  rule.assign = assign;
+  rule.strategy_name = "counting";
+  rule.strategy = std::make_unique<CountingStrategy>(limit);
+  return rule;
+}
+
+template <class... Rules>
+std::shared_ptr<const rewrite::RuleSet> rule_set_of(Rules&&... rules) {
+  std::vector<rewrite::Rule> all;
+  (all.push_back(std::forward<Rules>(rules)), ...);
+  return std::make_shared<const rewrite::RuleSet>(std::move(all), "idproxy");
+}
+
+/// Rules that change only what is missing: a message patched by them needs no second patch.
+inline std::shared_ptr<const rewrite::RuleSet> rule_set() {
+  return rule_set_of(rule("shop.*", "_id"), rule("shop.o*", "number"), rule("shop.o*", "a.b.c"),
+                     rule("shop.o*", "a.b.d"), rule("shop.o*", "a.e"));
+}
+
+}  // namespace idproxy::test

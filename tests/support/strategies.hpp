@@ -1,0 +1,66 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "idproxy/ids/registry.hpp"
+#include "support/fake_parameters.hpp"
+#include "support/hex.hpp"
+
+namespace idproxy::test {
+
+/// A strategy as a rule with these keys gets it; null if the rule is faulty or the name unknown.
+inline std::unique_ptr<ids::Strategy> make_strategy(std::string_view name,
+                                                    FakeParameters& parameters,
+                                                    ids::Sources sources) {
+  for (const ids::Kind& kind : ids::kinds()) {
+    if (kind.name == name) return kind.make(parameters, sources);
+  }
+  return nullptr;
+}
+inline std::unique_ptr<ids::Strategy> make_strategy(std::string_view name,
+                                                    const FakeParameters::Table& table,
+                                                    ids::Sources sources) {
+  FakeParameters parameters(table);
+  return make_strategy(name, parameters, sources);
+}
+
+/// The next values, as lower-case hex of their BSON bytes.
+inline std::vector<std::string> next_hex(ids::Strategy& strategy, std::size_t n) {
+  ids::Values values;
+  std::vector<std::string> hex;
+  if (!strategy.next(n, values)) return hex;
+  for (std::size_t i = 0; i < values.size(); ++i) hex.push_back(to_hex(values[i]));
+  return hex;
+}
+
+/// A value in a form that sorts fast: its last 16 bytes, which hold all of an ObjectId, a UUID or a
+/// number, in the same order.
+__extension__ using Id = unsigned __int128;
+
+inline Id id_of(Bytes value) {
+  Id id = 0;
+  for (const std::uint8_t byte : value.last(std::min(value.size(), sizeof(Id)))) {
+    id = id << 8 | byte;
+  }
+  return id;
+}
+
+/// Adds the next `n` values to `ids`; false on an error.
+inline bool collect(ids::Strategy& strategy, std::size_t n, std::vector<Id>& ids) {
+  ids::Values values;
+  if (!strategy.next(n, values) || values.size() != n) return false;
+  for (std::size_t i = 0; i < n; ++i) ids.push_back(id_of(values[i]));
+  return true;
+}
+
+inline bool all_distinct(std::vector<Id> ids) {
+  std::sort(ids.begin(), ids.end());
+  return std::adjacent_find(ids.begin(), ids.end()) == ids.end();
+}
+
+}  // namespace idproxy::test

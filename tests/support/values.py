@@ -1,0 +1,120 @@
+"""What each strategy promises of the value that it puts into a document."""
+
+from __future__ import annotations
+
+import re
+import struct
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .elements import Element
+
+Check = Callable[[Element], None]
+
+# How far a time inside an id may be from the clock of the test.
+_CLOCK_TOLERANCE_SECONDS = 120
+
+
+def _is_now(seconds: float) -> None:
+    assert abs(seconds - time.time()) < _CLOCK_TOLERANCE_SECONDS, f"made at {seconds}"
+
+
+def text(value: Element) -> str:
+    assert value.type == 0x02, f"type {value.type:#x} instead of a string"
+    (length,) = struct.unpack_from("<i", value.value)
+    assert length == len(value.value) - 4
+    return value.value[4:-1].decode("ascii")
+
+
+def objectid(value: Element) -> None:
+    assert value.type == 0x07, f"type {value.type:#x} instead of an ObjectId"
+    _is_now(struct.unpack_from(">I", value.value)[0])
+
+
+def objectid_string(value: Element) -> None:
+    assert re.fullmatch("[0-9a-f]{24}", text(value)), text(value)
+    _is_now(int(text(value)[:8], 16))
+
+
+# Stored bytes of a UUID back to the order in which RFC 9562 has them.
+_REPRESENTATIONS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
+    "standard": (4, lambda b: b),
+    "python-legacy": (3, lambda b: b),
+    "java-legacy": (3, lambda b: b[7::-1] + b[:7:-1]),
+    "csharp-legacy": (3, lambda b: uuid.UUID(bytes_le=b).bytes),
+}
+
+
+def to_uuid(value: Element, representation: str) -> uuid.UUID:
+    if representation == "string":
+        assert re.fullmatch("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", text(value)), text(value)
+        return uuid.UUID(text(value))
+    subtype, order = _REPRESENTATIONS[representation]
+    assert value.type == 0x05, f"type {value.type:#x} instead of binary"
+    assert struct.unpack_from("<iB", value.value) == (16, subtype)
+    return uuid.UUID(bytes=order(value.value[5:]))
+
+
+def uuid_of(version: int, representation: str) -> Check:
+    def check(value: Element) -> None:
+        made = to_uuid(value, representation)
+        assert made.variant == uuid.RFC_4122 and made.version == version, str(made)
+        if version == 7:
+            _is_now((made.int >> 80) / 1000)
+        if version == 1:
+            _is_now((made.time - 0x01B21DD213814000) / 1e7)
+            assert made.node >> 40 & 1, "a node without the multicast bit is a real address"
+    return check
+
+
+def digits_of(digits: int, output: str, leading_zeros: bool) -> Check:
+    low = 0 if leading_zeros else 10 ** (digits - 1)
+
+    def check(value: Element) -> None:
+        if output == "string":
+            assert re.fullmatch(f"[0-9]{{{digits}}}", text(value)), text(value)
+            number = int(text(value))
+        else:
+            kind, layout = {"int32": (0x10, "<i"), "int64": (0x12, "<q")}[output]
+            assert value.type == kind, f"type {value.type:#x} instead of {output}"
+            (number,) = struct.unpack(layout, value.value)
+        assert low <= number < 10**digits, f"{number} does not have {digits} digits"
+    return check
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A strategy with its parameters, and what its values must look like."""
+
+    name: str
+    rule: dict[str, Any]
+    check: Check
+    ascending: bool = False  # in the order of the documents, as bytes
+
+
+VARIANTS = [
+    Variant("objectid", {"strategy": "objectid"}, objectid),
+    Variant("objectid-string", {"strategy": "objectid", "output": "string"}, objectid_string),
+    *(Variant(f"uuid{version}-{representation}",
+              {"strategy": "uuid", "version": version, "representation": representation},
+              uuid_of(version, representation),
+              ascending=version == 7 and representation in ("standard", "string", "python-legacy"))
+      for version in (1, 4, 7)
+      for representation in ("standard", "java-legacy", "csharp-legacy", "python-legacy",
+                             "string")),
+    *(Variant(f"digits{digits}-{output}{'' if zeros else '-full'}",
+              {"strategy": "random-digits", "digits": digits, "output": output,
+               "leading_zeros": zeros},
+              digits_of(digits, output, zeros))
+      for digits, output, zeros in [
+          (9, "int32", True), (9, "int32", False), (12, "int64", True), (12, "int64", False),
+          (18, "int64", True), (18, "int64", False), (12, "string", True), (12, "string", False),
+          (34, "string", True), (34, "string", False)]),
+]
+DEFAULTS = [
+    Variant("uuid", {"strategy": "uuid"}, uuid_of(7, "standard"), ascending=True),
+    Variant("random-digits", {"strategy": "random-digits"}, digits_of(12, "int64", True)),
+]

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "config/findings.hpp"
+#include "config/reader.hpp"
+#include "config/tree.hpp"
+#include "idproxy/config/config.hpp"
+
+namespace idproxy::config {
+
+class StoppedClock : public Clock {
+ public:
+  [[nodiscard]] std::chrono::nanoseconds wall() const override {
+    return std::chrono::seconds(1'700'000'000);
+  }
+};
+
+/// parse() with sources that strategies can be made of.
+inline Loaded load(const std::string& text) {
+  static const StoppedClock clock;
+  return parse(text, {clock, system_random()});
+}
+
+/// Each as "LINE:COLUMN error: MESSAGE".
+inline std::vector<std::string> texts_of(const std::vector<Finding>& findings) {
+  std::vector<std::string> texts;
+  for (const Finding& finding : findings) texts.push_back(format("", finding).substr(1));
+  return texts;
+}
+
+inline std::vector<std::string> findings_of(const std::string& text) {
+  return texts_of(load(text).findings);
+}
+
+/// What a configuration says about its keys, without the warning that it has no rules.
+inline std::vector<std::string> findings_without_rules(const std::string& text) {
+  return findings_of(text + "\nrules: [{ns: a.b, field: c, strategy: objectid}]\n");
+}
+
+inline std::string content_of(const std::string& path) {
+  std::ostringstream content;
+  content << std::ifstream(path).rdbuf();
+  return content.str();
+}
+
+/// A mapping to be read, and what was found meanwhile.
+class Mapping {
+ public:
+  explicit Mapping(const std::string& text)
+      : root_(parse_tree(text, findings_)), reader(root_ ? &*root_ : nullptr, "", {}, findings_) {}
+
+  [[nodiscard]] std::vector<std::string> found() {
+    return texts_of(std::move(findings_).in_file_order());
+  }
+
+ private:
+  Findings findings_;
+  std::optional<Node> root_;
+
+ public:
+  Reader reader;
+};
+
+}  // namespace idproxy::config

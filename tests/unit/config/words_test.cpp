@@ -1,0 +1,44 @@
+#include "config/words.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace idproxy::config {
+namespace {
+
+constexpr std::array<std::string_view, 4> kWords{"digits", "leading_zeros", "ns", "max_fill"};
+
+TEST(Words, FindsWhatWasProbablyMeant) {
+  EXPECT_EQ(closest("digts", kWords), "digits");
+  EXPECT_EQ(closest("diigts", kWords), "digits");
+  EXPECT_EQ(closest("leadingzeros", kWords), "leading_zeros");
+  EXPECT_EQ(closest("maxfill", kWords), "max_fill");
+  EXPECT_EQ(closest("version", kWords), std::nullopt);
+  EXPECT_EQ(closest("dgt", kWords), std::nullopt) << "three errors";
+  EXPECT_EQ(closest("x", kWords), std::nullopt) << "as many errors as letters";
+  EXPECT_EQ(closest("", kWords), std::nullopt);
+  EXPECT_EQ(closest("digits", {}), std::nullopt);
+}
+
+TEST(Words, Lists) {
+  EXPECT_EQ(listed(kWords), "digits, leading_zeros, ns or max_fill");
+  EXPECT_EQ(listed(std::span(kWords).first(1)), "digits");
+  EXPECT_EQ(listed({}), "");
+}
+
+TEST(Words, ShowsNoCredentials) {
+  EXPECT_EQ(shown("mongodb://bob:secret@host/db"), "mongodb://***@host/db");
+  EXPECT_EQ(shown("mongodb://bob:s@cr/t@host"), "mongodb://***@host");
+  EXPECT_EQ(shown("mongodb://host/?tlsCertificateKeyFilePassword=secret"), "mongodb://host/");
+  EXPECT_EQ(shown("bob@example.org"), "bob@example.org");
+}
+
+TEST(Words, ShowsOneShortLine) {
+  EXPECT_EQ(shown("a\nb\x1b[1m"), "a b [1m");
+  EXPECT_EQ(shown(std::string(100, 'x')), std::string(80, 'x') + "...");
+  EXPECT_EQ(shown(std::string(79, 'x') + "\xc3\xa9"), std::string(79, 'x') + "...");
+}
+
+}  // namespace
+}  // namespace idproxy::config

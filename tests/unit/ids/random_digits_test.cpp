@@ -1,0 +1,367 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <numeric>
+#include <ostream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ids/uniform_numbers.hpp"
+#include "support/fake_clock.hpp"
+#include "support/scripted_random.hpp"
+#include "support/strategies.hpp"
+
+namespace idproxy::ids {
+namespace {
+
+using Table = test::FakeParameters::Table;
+using Texts = std::vector<std::string>;
+
+std::unique_ptr<Strategy> make(RandomSource& random, const Table& table) {
+  static const test::FakeClock clock;
+  return test::make_strategy("random-digits", table, {clock, random});
+}
+
+/// A value as a user reads it.
+std::string text_of(const Values& values, std::size_t i) {
+  const Bytes value = values[i];
+  if (values.type() == bson::Type::int64) return std::to_string(load_i64(value.data()));
+  if (values.type() == bson::Type::int32) return std::to_string(load_i32(value.data()));
+  return std::string(as_text(value.subspan(4, value.size() - 5)));
+}
+
+Texts texts_of(const Values& values) {
+  Texts texts;
+  for (std::size_t i = 0; i < values.size(); ++i) texts.push_back(text_of(values, i));
+  return texts;
+}
+
+Texts next_texts(Strategy& strategy, std::size_t n) {
+  Values values;
+  if (!strategy.next(n, values)) return {};
+  return texts_of(values);
+}
+
+bool all_distinct(Texts texts) {
+  std::sort(texts.begin(), texts.end());
+  return std::adjacent_find(texts.begin(), texts.end()) == texts.end();
+}
+
+// --- id-strategies 1.8 ---
+
+TEST(RejectionLimit, SucceedsWithTheVectors) {
+  EXPECT_EQ(rejection_limit<std::uint64_t>(1'000'000'000'000), 18446744000000000000U);
+  EXPECT_EQ(rejection_limit<std::uint64_t>(900'000'000'000), 18446743800000000000U);
+  EXPECT_EQ(rejection_limit<std::uint64_t>(10'000'000'000'000'000'000U),
+            10'000'000'000'000'000'000U);
+  EXPECT_EQ(rejection_limit<std::uint64_t>(1U << 20), 0U);  // 2^64
+}
+
+struct DrawCase {
+  const char* name;
+  Table table;
+  const char* drawn;  // hex; all of it is used
+  Texts values;
+};
+void PrintTo(const DrawCase& row, std::ostream* out) {
+  *out << row.name;
+}
+
+class RandomDigitsDraw : public ::testing::TestWithParam<DrawCase> {};
+
+TEST_P(RandomDigitsDraw, SucceedsWithTheseBytes) {
+  test::ScriptedRandom random(GetParam().drawn);
+  const auto strategy = make(random, GetParam().table);
+  EXPECT_EQ(next_texts(*strategy, GetParam().values.size()), GetParam().values);
+  EXPECT_EQ(random.left(), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Vectors, RandomDigitsDraw,
+    ::testing::Values(
+        DrawCase{"Default", {}, "000000e8d4a51001", {"1"}},
+        DrawCase{"LastBelowLimit", {}, "ffffffeed6917fff", {"999999999999"}},
+        DrawCase{"LimitIsRejected", {}, "ffffffeed6918000 000000e8d4a51001", {"1"}},
+        DrawCase{"RejectedInABatch",
+                 {},
+                 "0000000000000005 ffffffeed6918000 0000000000000006 ffffffffffffffff "
+                 "0000000000000007",
+                 {"5", "6", "7"}},
+        DrawCase{"RepeatedIsDrawnAgain",
+                 {},
+                 "0000000000000005 000000e8d4a51005 0000000000000006",
+                 {"5", "6"}},
+        DrawCase{"WithoutLeadingZeros",
+                 {{"leading_zeros", "false"}},
+                 "ffffffc045a3afff 0000000000000000",
+                 {"999999999999", "100000000000"}},
+        DrawCase{"WithoutLeadingZerosLimitIsRejected",
+                 {{"leading_zeros", "false"}},
+                 "ffffffc045a3b000 0000000000000001",
+                 {"100000000001"}},
+        DrawCase{"Int32",
+                 {{"output", "int32"}, {"digits", "9"}},
+                 "000000003b9ac9ff 000000003b9aca01",
+                 {"999999999", "1"}},
+        DrawCase{"StringIsPadded", {{"output", "string"}}, "000000e8d4a51001", {"000000000001"}},
+        DrawCase{"String19Draws64Bits",
+                 {{"output", "string"}, {"digits", "19"}},
+                 "8ac7230489e7ffff 8ac7230489e80000 0000000000000001",
+                 {"9999999999999999999", "0000000000000000001"}},
+        DrawCase{"String20Draws128Bits",
+                 {{"output", "string"}, {"digits", "20"}},
+                 "0000000000000000000000000000000c",
+                 {"00000000000000000012"}},
+        DrawCase{"String34LastBelowLimit",
+                 {{"output", "string"}, {"digits", "34"}},
+                 "ffff8b4d41f841d833ead42fffffffff",
+                 {"9999999999999999999999999999999999"}},
+        DrawCase{"String34LimitIsRejected",
+                 {{"output", "string"}, {"digits", "34"}},
+                 "ffff8b4d41f841d833ead43000000000 00000000000000000000000000000000",
+                 {"0000000000000000000000000000000000"}},
+        DrawCase{"String34WithoutLeadingZeros",
+                 {{"output", "string"}, {"digits", "34"}, {"leading_zeros", "false"}},
+                 "00000000000000000000000000000007",
+                 {"1000000000000000000000000000000007"}}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(RandomDigits, SucceedsWithTheBytesOfBson) {
+  test::ScriptedRandom random("0000000000000102 0000000000000102 000000000000000f");
+  EXPECT_EQ(test::next_hex(*make(random, {}), 1), Texts{"0201000000000000"});
+  EXPECT_EQ(test::next_hex(*make(random, {{"output", "int32"}, {"digits", "9"}}), 1),
+            Texts{"02010000"});
+  EXPECT_EQ(test::next_hex(*make(random, {{"output", "string"}, {"digits", "3"}}), 1),
+            Texts{"0400000030313500"});
+}
+
+// --- Distinct values, small spaces ---
+
+struct SpaceCase {
+  const char* name;
+  Table table;
+  std::size_t count;
+  std::string least;
+  std::string greatest;
+};
+void PrintTo(const SpaceCase& row, std::ostream* out) {
+  *out << row.name;
+}
+
+class RandomDigitsSpace : public ::testing::TestWithParam<SpaceCase> {
+ protected:
+  /// All values of the space, in order.
+  Texts all() const {
+    test::SeededRandom random;
+    Texts texts = next_texts(*make(random, GetParam().table), GetParam().count);
+    std::sort(texts.begin(), texts.end());
+    return texts;
+  }
+};
+
+TEST_P(RandomDigitsSpace, SucceedsWithAllValuesInOneRequest) {
+  const Texts texts = all();
+  ASSERT_EQ(texts.size(), GetParam().count);
+  EXPECT_TRUE(all_distinct(texts));
+  EXPECT_EQ(texts.front(), GetParam().least);
+  EXPECT_EQ(texts.back(), GetParam().greatest);
+}
+
+TEST_P(RandomDigitsSpace, SucceedsWithAllValuesInManySteps) {
+  test::SeededRandom random;
+  const auto strategy = make(random, GetParam().table);
+  Values values;
+  for (std::size_t n = 1; values.size() < GetParam().count; n *= 3) {
+    ASSERT_TRUE(strategy->next(std::min(n, GetParam().count - values.size()), values));
+  }
+  Texts texts = texts_of(values);
+  std::sort(texts.begin(), texts.end());
+  EXPECT_EQ(texts, all());
+}
+
+TEST_P(RandomDigitsSpace, FailsIfMoreIsNeededThanThereIs) {
+  test::SeededRandom random;
+  const auto strategy = make(random, GetParam().table);
+  const std::string number = std::to_string(GetParam().count);
+  const std::string reason = "there are only " + number + " possible values, the request needs ";
+  Values values;
+  auto result = strategy->next(GetParam().count + 1, values);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, Errc::exhausted);
+  EXPECT_EQ(result.error().reason, reason + std::to_string(GetParam().count + 1));
+
+  values.clear();
+  ASSERT_TRUE(strategy->next(GetParam().count - 1, values));
+  ASSERT_TRUE(strategy->next(1, values));
+  ASSERT_TRUE(strategy->next(0, values));
+  result = strategy->next(1, values);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, Errc::exhausted);
+  EXPECT_EQ(values.size(), GetParam().count);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Tables, RandomDigitsSpace,
+    ::testing::Values(
+        SpaceCase{"One", {{"digits", "1"}}, 10, "0", "9"},
+        SpaceCase{"OneWithoutZero", {{"digits", "1"}, {"leading_zeros", "false"}}, 9, "1", "9"},
+        SpaceCase{"ThreeString", {{"digits", "3"}, {"output", "string"}}, 1000, "000", "999"},
+        SpaceCase{"ThreeInt32",
+                  {{"digits", "3"}, {"output", "int32"}, {"leading_zeros", "false"}},
+                  900,
+                  "100",
+                  "999"},
+        SpaceCase{"FourString", {{"digits", "4"}, {"output", "string"}}, 10'000, "0000", "9999"}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(RandomDigits, FailsIfTheNumberOfValuesWouldOverflow) {
+  test::SeededRandom random;
+  Values values;
+  const auto strategy = make(random, {{"digits", "1"}});
+  ASSERT_TRUE(strategy->next(5, values));
+  EXPECT_FALSE(strategy->next(SIZE_MAX, values));
+}
+
+TEST(RandomDigits, SucceedsWithDistinctValuesOnBothSidesOfAQuarter) {
+  test::SeededRandom random;
+  const auto strategy = make(random, {{"digits", "4"}});
+  for (const std::size_t n : {2499U, 2500U, 2501U}) {
+    const Texts texts = next_texts(*strategy, n);
+    EXPECT_EQ(texts.size(), n);
+    EXPECT_TRUE(all_distinct(texts));
+  }
+}
+
+TEST(RandomDigits, SucceedsWithOneDrawPerValueWhenTheSpaceIsUsedUp) {
+  std::string zeros;
+  for (int i = 0; i < 10; ++i) zeros += "0000000000000000 ";
+  test::ScriptedRandom random(zeros);
+  EXPECT_EQ(next_texts(*make(random, {{"digits", "1"}}), 10),
+            (Texts{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}));
+}
+
+TEST(RandomDigits, SucceedsWithValuesNotGivenBefore) {
+  test::ScriptedRandom random("0000000000000005 0000000000000006");
+  const auto strategy = make(random, {});
+  Values values;
+  ASSERT_TRUE(strategy->next(2, values));
+  random.add("0000000000000006 0000000000000005 0000000000000008");
+  ASSERT_TRUE(strategy->next(1, values));
+  EXPECT_EQ(texts_of(values), (Texts{"5", "6", "8"}));
+}
+
+// --- Uniformity, with a fixed seed: the result is the same in every run ---
+
+/// Sum of (observed - expected)^2 / expected.
+double chi_square(const std::vector<int>& observed) {
+  const double expected =
+      std::accumulate(observed.begin(), observed.end(), 0.0) / static_cast<double>(observed.size());
+  double sum = 0;
+  for (const int count : observed) sum += (count - expected) * (count - expected) / expected;
+  return sum;
+}
+
+// 9 degrees of freedom: 33.7 is exceeded once in 10,000 seeds.
+constexpr double kChiSquare9 = 33.7;
+
+TEST(RandomDigits, SucceedsWithUniformFirstAndLastDigits) {
+  test::SeededRandom random;
+  const auto strategy = make(random, {{"digits", "12"}, {"output", "string"}});
+  std::vector<int> first(10);
+  std::vector<int> last(10);
+  for (const std::string& text : next_texts(*strategy, 100'000)) {
+    ++first[static_cast<std::size_t>(text.front() - '0')];
+    ++last[static_cast<std::size_t>(text.back() - '0')];
+  }
+  EXPECT_LT(chi_square(first), kChiSquare9);
+  EXPECT_LT(chi_square(last), kChiSquare9);
+}
+
+TEST(RandomDigits, SucceedsWithUniformPlacesInAShuffle) {
+  test::SeededRandom random;
+  const auto strategy = make(random, {{"digits", "1"}});
+  std::array<std::vector<int>, 6> places;
+  places.fill(std::vector<int>(10));
+  for (int i = 0; i < 10'000; ++i) {
+    const Texts texts = next_texts(*strategy, places.size());
+    for (std::size_t place = 0; place < places.size(); ++place) {
+      ++places[place][static_cast<std::size_t>(texts[place].front() - '0')];
+    }
+  }
+  for (const auto& place : places) EXPECT_LT(chi_square(place), kChiSquare9);
+}
+
+// --- Parameters ---
+
+struct ParameterCase {
+  const char* name;
+  Table table;
+  Texts errors;
+  Texts warnings;
+};
+void PrintTo(const ParameterCase& row, std::ostream* out) {
+  *out << row.name;
+}
+
+class RandomDigitsParameters : public ::testing::TestWithParam<ParameterCase> {};
+
+TEST_P(RandomDigitsParameters, SucceedsWithTheseFindings) {
+  test::SeededRandom random;
+  const test::FakeClock clock;
+  test::FakeParameters parameters(GetParam().table);
+  const auto strategy = test::make_strategy("random-digits", parameters, {clock, random});
+  EXPECT_EQ(parameters.errors(), GetParam().errors);
+  EXPECT_EQ(parameters.warnings(), GetParam().warnings);
+  EXPECT_TRUE(parameters.unknown().empty());
+  EXPECT_TRUE(strategy || !GetParam().errors.empty());
+}
+
+const Texts kBadInt64{"digits: must be 1 to 18 with output int64"};
+const Texts kInexact{
+    "digits: numbers above 2^53 are not exact in JavaScript; output string keeps them"};
+
+INSTANTIATE_TEST_SUITE_P(
+    Tables, RandomDigitsParameters,
+    ::testing::Values(
+        ParameterCase{"Defaults", {}, {}, {}},
+        ParameterCase{"Digits0", {{"digits", "0"}}, kBadInt64, {}},
+        ParameterCase{"DigitsNegative", {{"digits", "-1"}}, kBadInt64, {}},
+        ParameterCase{"Digits15", {{"digits", "15"}}, {}, {}},
+        ParameterCase{"Digits16", {{"digits", "16"}}, {}, kInexact},
+        ParameterCase{"Digits18", {{"digits", "18"}}, {}, kInexact},
+        ParameterCase{"Digits19", {{"digits", "19"}}, kBadInt64, {}},
+        ParameterCase{"Int32Digits9", {{"digits", "9"}, {"output", "int32"}}, {}, {}},
+        ParameterCase{"Int32Digits10",
+                      {{"digits", "10"}, {"output", "int32"}},
+                      {"digits: must be 1 to 9 with output int32"},
+                      {}},
+        ParameterCase{"Int32Default",
+                      {{"output", "int32"}},
+                      {"digits: must be 1 to 9 with output int32; the default is 12"},
+                      {}},
+        ParameterCase{"StringDigits18", {{"digits", "18"}, {"output", "string"}}, {}, {}},
+        ParameterCase{"StringDigits34", {{"digits", "34"}, {"output", "string"}}, {}, {}},
+        ParameterCase{"StringDigits35",
+                      {{"digits", "35"}, {"output", "string"}},
+                      {"digits: must be 1 to 34 with output string"},
+                      {}},
+        ParameterCase{"WarnFillAboveMaxFill",
+                      {{"warn_fill", "0.6"}, {"max_fill", "0.5"}},
+                      {"warn_fill: must not be above max_fill"},
+                      {}},
+        ParameterCase{"WarnFillEqual", {{"warn_fill", "0.5"}, {"max_fill", "0.5"}}, {}, {}},
+        ParameterCase{"MaxFillLargest", {{"max_fill", "0.99"}}, {}, {}},
+        ParameterCase{"MaxFillTooLarge", {{"max_fill", "0.995"}}, {"max_fill: out of range"}, {}},
+        ParameterCase{"WarnFillNegative", {{"warn_fill", "-0.1"}}, {"warn_fill: out of range"}, {}},
+        ParameterCase{"AllAtOnce",
+                      {{"output", "int128"}, {"digits", "0"}, {"max_fill", "0.05"}},
+                      {"output: must be one of the choices", kBadInt64.front(),
+                       "warn_fill: must not be above max_fill"},
+                      {}}),
+    [](const auto& row) { return row.param.name; });
+
+}  // namespace
+}  // namespace idproxy::ids

@@ -1,0 +1,34 @@
+#include "idproxy/ids/values.hpp"
+
+#include <gtest/gtest.h>
+
+#include "support/hex.hpp"
+
+namespace idproxy::ids {
+namespace {
+
+using test::to_hex;
+
+TEST(Values, SucceedsWithValuesOfDifferentSizes) {
+  Values values;
+  values.add_string("ab");
+  values.add_string("");
+  ASSERT_EQ(values.size(), 2U);
+  EXPECT_EQ(values.type(), bson::Type::string);
+  EXPECT_EQ(to_hex(values[0]), "03000000616200");
+  EXPECT_EQ(to_hex(values[1]), "0100000000");
+}
+
+TEST(Values, SucceedsWithReuseAfterClear) {
+  Values values;
+  values.add_string("old");
+  values.clear();
+  EXPECT_EQ(values.size(), 0U);
+  store_i64(values.add(bson::Type::int64, 8), 258);
+  ASSERT_EQ(values.size(), 1U);
+  EXPECT_EQ(values.type(), bson::Type::int64);
+  EXPECT_EQ(to_hex(values[0]), "0201000000000000");
+}
+
+}  // namespace
+}  // namespace idproxy::ids

@@ -99,15 +99,18 @@ void read_store_uri(const std::vector<net::Route>& routes, Reader& store) {
   const auto& text = here ? here : in_file;
   if (!text) return;
   const auto uri = parse_connection_string(*text, key, store);
-  if (uri) refuse_own_listeners(routes, uri->hosts, key, store);
-  if (uri) store.no_effect_yet(key, true);
+  if (!uri) return;
+  const bool refused = refuse_own_listeners(routes, uri->hosts, key, store);
+  store.no_effect_yet(key, !refused);
 }
 
 void read_write_concern(Reader& store) {
   constexpr std::string_view kDefault = "majority";
   const std::string text = store.text("write_concern", kDefault);
-  if (text.empty()) store.error("write_concern", "must not be empty");
-  if (text == "0") store.error("write_concern", "must be acknowledged: majority is the safe one");
+  if (text.empty() || text == "0") {
+    store.error("write_concern", "must be an acknowledged one; majority is the safe one");
+    return;
+  }
   store.no_effect_yet("write_concern", text != kDefault);
 }
 

@@ -84,25 +84,27 @@ void silence_libmongoc() {
   std::call_once(once, [] { mongoc_log_set_handler(nullptr, nullptr); });
 }
 
-/// The parts of a connection string in which a wrong character could show a password.
+/// scheme://user_info@hosts/path?options, split as libmongoc does it.
 struct Parts {
   std::string_view user_info;  ///< "user:password", without '@'
   std::string_view hosts;
-  std::string_view options;  ///< behind '?'
+  std::string_view path;
+  std::string_view options;
 };
 
 Parts split(std::string_view uri) {
   uri.remove_prefix(uri.starts_with(kSrvScheme) ? kSrvScheme.size() : kScheme.size());
   Parts parts;
-  if (const std::size_t query = uri.find('?'); query != std::string_view::npos) {
-    parts.options = uri.substr(query + 1);
-    uri = uri.substr(0, query);
-  }
-  if (const std::size_t at = uri.rfind('@'); at != std::string_view::npos) {
-    parts.user_info = uri.substr(0, at);
-    uri.remove_prefix(at + 1);
-  }
   parts.hosts = uri.substr(0, uri.find('/'));
+  parts.path = uri.substr(parts.hosts.size());
+  if (const std::size_t query = parts.path.find('?'); query != std::string_view::npos) {
+    parts.options = parts.path.substr(query + 1);
+    parts.path = parts.path.substr(0, query);
+  }
+  if (const std::size_t at = parts.hosts.rfind('@'); at != std::string_view::npos) {
+    parts.user_info = parts.hosts.substr(0, at);
+    parts.hosts.remove_prefix(at + 1);
+  }
   return parts;
 }
 
@@ -126,15 +128,21 @@ void for_each_option(std::string_view options, Use use) {
   }
 }
 
-/// What is wrong with it before libmongoc looks at it, or "". libmongoc would take the wrong '@'
-/// for the end of a password, and the rest of the password for a host.
+/// A character of a user or a password that should have been written as %XX: it would be taken for
+/// the end of the password, and the rest of it for a host or an option.
+bool has_bare_character(const Parts& parts) {
+  const auto colons = std::count(parts.user_info.begin(), parts.user_info.end(), ':');
+  return colons > 1 || parts.user_info.find_first_of("@?#[]") != std::string_view::npos ||
+         parts.path.find('@') != std::string_view::npos;
+}
+
+/// What is wrong with it before libmongoc looks at it, or "".
 std::string fault_of(std::string_view uri) {
   if (!uri.starts_with(kScheme) && !uri.starts_with(kSrvScheme)) {
     return "must be a connection string that begins with mongodb://";
   }
   const Parts parts = split(uri);
-  const auto colons = std::count(parts.user_info.begin(), parts.user_info.end(), ':');
-  if (parts.user_info.find_first_of("@/") != std::string_view::npos || colons > 1) {
+  if (has_bare_character(parts)) {
     return "the characters : / ? # [ ] @ % of user and password must be written as %3A, %2F, %3F, "
            "%23, %5B, %5D, %40, %25";
   }
@@ -142,6 +150,7 @@ std::string fault_of(std::string_view uri) {
   if (std::any_of(parts.hosts.begin(), parts.hosts.end(), is_blank)) {
     return "must not contain blanks between its hosts";
   }
+  if (parts.hosts.find('?') != std::string_view::npos) return "must have a / before its options";
   return {};
 }
 

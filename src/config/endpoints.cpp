@@ -143,16 +143,19 @@ std::vector<net::Route> read_routes(Reader& listen, Reader& upstream) {
   return routes;
 }
 
-void refuse_own_listeners(const std::vector<net::Route>& routes,
+bool refuse_own_listeners(const std::vector<net::Route>& routes,
                           const std::vector<net::Endpoint>& hosts, std::string_view key,
                           Reader& reader) {
+  bool refused = false;
   for (const net::Endpoint& host : hosts) {
     const auto is_listener = [&](const net::Route& route) {
       return same_place(route.listen, host);
     };
     if (!std::any_of(routes.begin(), routes.end(), is_listener)) continue;
     reader.error(key, "would connect to itself: " + host.text() + " is a listener of this proxy");
+    refused = true;
   }
+  return refused;
 }
 
 std::optional<net::Endpoint> parse_address_and_port(const std::string& text) {

@@ -10,8 +10,8 @@ namespace idproxy::config {
 /// Reads `listen` and `upstream` and pairs them: one listener per server, in the order of the URI.
 [[nodiscard]] std::vector<net::Route> read_routes(Reader& listen, Reader& upstream);
 
-/// Reports hosts, the value of `key`, that are one of our own listeners.
-void refuse_own_listeners(const std::vector<net::Route>& routes,
+/// Reports hosts, the value of `key`, that are one of our own listeners; false if there are none.
+bool refuse_own_listeners(const std::vector<net::Route>& routes,
                           const std::vector<net::Endpoint>& hosts, std::string_view key,
                           Reader& reader);
 

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <algorithm>
+#include <map>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -32,18 +31,19 @@ class Findings {
 
   /// All of them in the order of the file; what was found first stays first within one place.
   [[nodiscard]] std::vector<Finding> in_file_order() && {
-    std::stable_sort(all_.begin(), all_.end(), [](const Finding& a, const Finding& b) {
-      return std::tie(a.line, a.column) < std::tie(b.line, b.column);
-    });
-    return std::move(all_);
+    std::vector<Finding> findings;
+    for (auto& [position, finding] : all_) findings.push_back(std::move(finding));
+    all_.clear();
+    return findings;
   }
 
  private:
   void add(Finding::Severity severity, Place place, std::string message) {
-    all_.push_back({severity, place.line, place.column, std::move(message)});
+    all_.emplace(std::pair(place.line, place.column),
+                 Finding{severity, place.line, place.column, std::move(message)});
   }
 
-  std::vector<Finding> all_;
+  std::multimap<std::pair<int, int>, Finding> all_;  // by line and column
   std::size_t errors_ = 0;
 };
 

@@ -68,7 +68,7 @@ std::string fault_of_database(std::string_view name) {
 std::string fault_of_ns(std::string_view ns, std::string_view store_db) {
   if (ns.size() > kMaxNamespaceBytes) return "must have at most 255 bytes";
   // What is matched has a name, a dot and a name.
-  if (ns.starts_with('.') || !rewrite::globs_overlap(ns, "?*.?*")) {
+  if (ns.starts_with('.') || ns.ends_with('.') || !rewrite::globs_overlap(ns, "?*.?*")) {
     return "must name a database and a collection, as in shop.orders or \"shop.*\", is '" +
            shown(ns) + "'";
   }

@@ -77,7 +77,7 @@ std::optional<std::string_view> closest(std::string_view word,
   for (const std::string_view candidate : words) {
     if (!similar_length(word, candidate)) continue;
     const std::size_t errors = typing_errors(word, candidate);
-    if (errors >= best_errors || 2 * errors >= candidate.size()) continue;
+    if (errors >= best_errors || 2 * errors > candidate.size()) continue;
     best = candidate;
     best_errors = errors;
   }

@@ -200,8 +200,9 @@ std::int64_t read_digits(Parameters& parameters, Output output) {
   const Range range = range_of(output);
   if (digits < 1 || digits > range.most_digits) {
     parameters.error("digits", "must be 1 to " + std::to_string(range.most_digits) +
-                                   " with output " + std::string(range.output) +
-                                   (parameters.given("digits") ? "" : "; the default is 12"));
+                                   " with output " + std::string(range.output) + ", is " +
+                                   std::to_string(digits) +
+                                   (parameters.given("digits") ? "" : " by default"));
     return 0;
   }
   if (output == Output::int64 && digits > 15) {

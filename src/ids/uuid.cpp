@@ -6,6 +6,7 @@
 #include <limits>
 #include <mutex>
 #include <optional>
+#include <string>
 
 #include "ids/factories.hpp"
 #include "ids/hex.hpp"
@@ -288,7 +289,7 @@ std::unique_ptr<Strategy> make_uuid(Parameters& parameters, Sources sources) {
   if (version == 1) return std::make_unique<TimeBasedUuid>(representation, sources);
   if (version == 4) return std::make_unique<RandomUuid>(representation, sources);
   if (version != 7) {
-    parameters.error("version", "must be 1, 4 or 7");
+    parameters.error("version", "must be 1, 4 or 7, is " + std::to_string(version));
     return nullptr;
   }
   if (representation == Representation::java_legacy ||

@@ -62,4 +62,4 @@ def check_fields(server: Mongod, coll: str, count: int) -> None:
 def _raw(server: Mongod, db: str, coll: str) -> Iterator[bytes]:
     options = CodecOptions(document_class=RawBSONDocument)
     for document in server.client[db].get_collection(coll, codec_options=options).find().sort("k"):
-        yield document.raw
+        yield bytes(document.raw)

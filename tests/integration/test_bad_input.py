@@ -555,8 +555,12 @@ MESSAGES: dict[str, Callable[[str], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("coll", COLLECTIONS)
-@pytest.mark.parametrize("name", MESSAGES)
+# A scalar where the path of a rule leads is an error of the proxy alone (see test_insert.py).
+CASES = [(name, coll) for name in MESSAGES for coll in COLLECTIONS
+         if (name, coll) != ("made_twice", "path")]
+
+
+@pytest.mark.parametrize("name, coll", CASES)
 def test_as_the_server(pair: Pair, name: str, coll: str):
     data = MESSAGES[name](coll)
     direct, proxied = pair.outcomes(data)
@@ -568,10 +572,9 @@ def test_as_the_server(pair: Pair, name: str, coll: str):
 
 
 def test_afterwards_both_servers_hold_the_same(pair: Pair):
-    for name, message in MESSAGES.items():
+    for name, coll in CASES:
         if not name.startswith("1000"):
-            for coll in COLLECTIONS:
-                pair.outcomes(message(coll))
+            pair.outcomes(MESSAGES[name](coll))
     direct, behind = pair.contents()
     assert direct, "some of the messages are good"
     assert not direct - behind and not behind - direct
@@ -603,12 +606,13 @@ INTERESTING = [0, 1, 2, 3, 4, 5, 8, 16, 127, 128, 255, 2**15, 2**31 - 1, -1, -(2
 def originals(coll: str) -> list[bytes]:
     rich = document(int32("k", 1), *el.every_type())
     body = head(coll, array("documents", [rich, DOC]))
+    made = embedded("made", K) if coll != "path" else embedded("else", K)
     return [
         sections(SEQ)(coll), insert(coll, rich, DOC, rich), wire.command(body),
         wire.op_msg(wire.sequence("documents", [DOC, DOC]), wire.body(head(coll))),
         wire.op_msg(wire.sequence("documents", [document(int32("_id", 1), K)] * 2),
                     wire.body(head(coll, boolean("ordered", False)))),
-        checksummed(coll), insert(coll, document(embedded("made", K), K)),
+        checksummed(coll), insert(coll, document(made, K)),
     ]
 
 

@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 
+import pymongo
 import pytest
 
 from support.process import free_port
@@ -99,12 +100,12 @@ rules:
         assert "config.yaml:1:30: " in output
 
     @pytest.mark.parametrize("text", [
-        "", "rules: []\nrules: []\n", "a: &x 1\nb: *x\n", "{", "- 1\n", "\t",
+        "rules: []\nrules: []\n", "a: &x 1\nb: *x\n", "{", "- 1\n",
         GOOD + "    strategy: uuid\n", GOOD.replace("uuid", "{}"),
         GOOD.replace("uri:", "ur\u00ed:"), GOOD.replace("27017", "${IDPROXY_UNDEFINED}"),
         GOOD.replace("127.0.0.1, port", "nonsense, port"), GOOD.replace("port: 0", "port: 65536"),
         GOOD.replace("port: 0", "port: x"), GOOD.replace("mongodb://", "http://"),
-    ], ids=range(14))
+    ], ids=range(12))
     def test_bad(self, config, text):
         path = config(text)
         for arguments in (["--check-config"], []):
@@ -136,11 +137,11 @@ class TestFiles:
     def test_a_directory(self, tmp_path):
         assert run("--config", tmp_path).returncode == 77
 
-    @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-    def test_not_permitted(self, config):
-        path = config(GOOD)
-        path.chmod(0)
-        assert run("--config", path).returncode == 77
+    if os.geteuid() != 0:  # root may read everything
+        def test_not_permitted(self, config):
+            path = config(GOOD)
+            path.chmod(0)
+            assert run("--config", path).returncode == 77
 
 
 class TestListening:
@@ -167,14 +168,13 @@ class TestListening:
             return
         proxy = start_proxy({"listen": {"address": "::1", "port": 0},
                              "upstream": {"uri": f"mongodb://{standalone.address}"}, "rules": []})
-        with socket.create_connection(("::1", proxy.port), 5):
+        with socket.create_connection(("::1", int(proxy.address.rpartition(":")[2])), 5):
             pass
 
     def test_unix_socket(self, standalone, start_proxy, tmp_path):
         path = tmp_path / "proxy.sock"
         start_proxy({"listen": {"address": f"unix:{path}"},
                      "upstream": {"uri": f"mongodb://{standalone.address}"}, "rules": []})
-        import pymongo
         uri = f"mongodb://{str(path).replace('/', '%2F')}/?directConnection=true"
         with pymongo.MongoClient(uri) as client:
             assert client.admin.command("ping")["ok"] == 1

@@ -52,6 +52,15 @@ def padded_to(size: int, command: dict, identifier: str) -> bytes:
     return message
 
 
+def pings(proxy: Proxy) -> bool:
+    """A new client is served."""
+    with wire.WireClient(proxy.address) as client:
+        try:
+            return client.call(PING)["ok"] == 1
+        except wire.Closed:
+            return False
+
+
 class TestSizes:
     def test_the_largest_message_passes(self, proxy, through):
         """ping ignores a sequence that it does not know."""
@@ -84,7 +93,7 @@ class TestSizes:
     def test_an_impossible_length_closes(self, proxy, through, length):
         through.send(wire.message(wire.OP_MSG, b"", length=length))
         assert through.closed_by_peer()
-        assert proxy.client().admin.command("ping")["ok"] == 1
+        assert pings(proxy)
 
     def test_a_large_reply_passes(self, server, proxy):
         collection = server.client["plain"]["replies"]
@@ -204,7 +213,7 @@ class TestOtherOpcodes:
     def test_what_the_server_closes_on_is_closed(self, proxy, through, op_code):
         through.send(wire.message(op_code, bytes(32)))
         assert through.closed_by_peer()
-        assert proxy.client().admin.command("ping")["ok"] == 1
+        assert pings(proxy)
 
 
 class TestCompression:
@@ -239,7 +248,7 @@ class TestCompression:
     def test_a_compressed_message_closes(self, proxy, through, compressor):
         through.send(wire.op_compressed(wire.command(PING), compressor))
         assert through.closed_by_peer()
-        assert proxy.client().admin.command("ping")["ok"] == 1
+        assert pings(proxy)
 
     def test_pymongo_asks_for_it_and_works_without(self, server, proxy):
         server.client["ruled"].drop_collection("zlib")
@@ -282,14 +291,14 @@ class TestUpstream:
         port = free_port()
         with Mongod(port=port) as mongod:
             proxy = start_proxy(upstream(mongod.address))
-            client = proxy.client()
+            client = proxy.client(serverSelectionTimeoutMS=2000)
             client.admin.command("ping")
         with Mongod(port=port):
-            assert eventually(lambda: _pings(client), 20)
-        client.close()
+            assert eventually(lambda: _reaches(client), 20)
+            client.close()
 
 
-def _pings(client: pymongo.MongoClient) -> bool:
+def _reaches(client: pymongo.MongoClient) -> bool:
     try:
         return client.admin.command("ping")["ok"] == 1
     except pymongo.errors.PyMongoError:
@@ -301,25 +310,28 @@ class TestEnds:
 
     @pytest.mark.tsan
     @pytest.mark.parametrize("how", ["close", "reset", "half_close"])
-    def test_a_client_that_leaves_frees_the_server(self, server, proxy, how):
-        connections, descriptors = server.connections(), proxy.descriptors()
-        clients = [wire.WireClient(proxy.address) for _ in range(20)]
-        for client in clients:
-            assert client.call(PING)["ok"] == 1
-        assert server.connections() == connections + 20
-        for client in clients:
-            if how == "close":
-                client.close()
-            elif how == "reset":
-                client.reset()
-            else:
-                client.finish()
-        eventually(lambda: server.connections() <= connections, 5, "the server is rid of them")
-        if how == "half_close":
-            assert all(client.closed_by_peer() for client in clients)
+    def test_a_client_that_leaves_frees_the_server(self, server, start_proxy, how):
+        with Relay(server.address) as relay:
+            proxy = start_proxy(upstream(relay.address))
+            connections, descriptors = server.connections(), proxy.descriptors()
+            clients = [wire.WireClient(proxy.address) for _ in range(20)]
+            for client in clients:
+                assert client.call(PING)["ok"] == 1
+            assert len(relay.connections) == 20
+            for client in clients:
+                if how == "close":
+                    client.close()
+                elif how == "reset":
+                    client.reset()
+                else:
+                    client.finish()
+            eventually(lambda: all(c.over for c in relay.connections), 5, "upstream is closed")
+            eventually(lambda: server.connections() <= connections, 5, "the server is rid of them")
+            assert how != "half_close" or all(client.closed_by_peer() for client in clients)
+            proxy.await_descriptors(descriptors)
             for client in clients:
                 client.close()
-        proxy.await_descriptors(descriptors)
+            proxy.stop()
 
     def test_a_client_that_leaves_before_its_reply(self, server, proxy):
         connections = server.connections()
@@ -370,17 +382,9 @@ class TestLimits:
         with wire.WireClient(proxy.address) as third:
             assert third.closed_by_peer()
         first.close()
-        eventually(lambda: _one_more(proxy), 5, "the freed place is given away")
+        eventually(lambda: pings(proxy), 5, "the freed place is given away")
         assert second.call(PING)["ok"] == 1
         second.close()
-
-
-def _one_more(proxy: Proxy) -> bool:
-    with wire.WireClient(proxy.address) as client:
-        try:
-            return client.call(PING)["ok"] == 1
-        except wire.Closed:
-            return False
 
 
 class TestStop:

@@ -97,12 +97,12 @@ class Mongod:
 
     def kill(self) -> None:
         """As a crash: the process is gone on return, its data stays until close()."""
+        if client := getattr(self, "client", None):
+            client.close()
         self.process.kill()
         self.process.wait()
 
     def close(self) -> None:
-        if client := getattr(self, "client", None):
-            client.close()
         if getattr(self, "process", None):
             self.kill()
         shutil.rmtree(self._directory, ignore_errors=True)

@@ -67,8 +67,7 @@ class Proxy:
             raise ProxyFailure(f"the proxy is not ready; its log:\n{self.log()}") from None
         self.listeners = [
             (event["address"], event.get("server")) for event in self.find_events("listening")]
-        host, _, port = self.listeners[0][0].rpartition(":")
-        self.host, self.port = host, int(port)
+        self.address = self.listeners[0][0]  # host:port, or unix:/path
 
     def _write(self, config: dict[str, Any]) -> pathlib.Path:
         config = {"listen": {"address": "127.0.0.1", "port": 0}, "admin": {"listen": None},
@@ -82,10 +81,6 @@ class Proxy:
     @property
     def pid(self) -> int:
         return self.process.pid
-
-    @property
-    def address(self) -> str:
-        return f"{self.host}:{self.port}"
 
     @property
     def uri(self) -> str:

@@ -16,7 +16,7 @@ namespace idproxy::wire {
 ///            |  01 int32 size  cstring identifier  document*         kind 1: size counts itself
 ///
 /// Example, {ping: 1, $db: "a"}:
-///   2D000000 01000000 00000000 DD070000  00000000  00  18000000 10 70696E6700 01000000
+///   2F000000 01000000 00000000 DD070000  00000000  00  1A000000 10 70696E6700 01000000
 ///   02 24646200 02000000 6100 00
 namespace flag {
 inline constexpr std::uint32_t kChecksumPresent = 1U << 0;

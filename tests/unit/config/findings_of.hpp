@@ -29,10 +29,12 @@ inline Loaded load(const std::string& text) {
   return parse(text, {clock, system_random()});
 }
 
-/// Each as "LINE:COLUMN error: MESSAGE".
+/// Each as "LINE:COLUMN: error: MESSAGE"; "error: MESSAGE" for what concerns the file as a whole.
 inline std::vector<std::string> texts_of(const std::vector<Finding>& findings) {
   std::vector<std::string> texts;
-  for (const Finding& finding : findings) texts.push_back(format("", finding).substr(1));
+  for (const Finding& finding : findings) {
+    texts.push_back(format("", finding).substr(finding.line == 0 ? 2 : 1));
+  }
   return texts;
 }
 

@@ -16,6 +16,7 @@ TEST(Words, FindsWhatWasProbablyMeant) {
   EXPECT_EQ(closest("maxfill", kWords), "max_fill");
   EXPECT_EQ(closest("version", kWords), std::nullopt);
   EXPECT_EQ(closest("dgt", kWords), std::nullopt) << "three errors";
+  EXPECT_EQ(closest("nz", kWords), "ns");
   EXPECT_EQ(closest("x", kWords), std::nullopt) << "as many errors as letters";
   EXPECT_EQ(closest("", kWords), std::nullopt);
   EXPECT_EQ(closest("digits", {}), std::nullopt);

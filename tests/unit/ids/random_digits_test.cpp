@@ -319,7 +319,6 @@ TEST_P(RandomDigitsParameters, SucceedsWithTheseFindings) {
   EXPECT_TRUE(strategy || !GetParam().errors.empty());
 }
 
-const Texts kBadInt64{"digits: must be 1 to 18 with output int64"};
 const Texts kInexact{
     "digits: numbers above 2^53 are not exact in JavaScript; output string keeps them"};
 
@@ -327,26 +326,33 @@ INSTANTIATE_TEST_SUITE_P(
     Tables, RandomDigitsParameters,
     ::testing::Values(
         ParameterCase{"Defaults", {}, {}, {}},
-        ParameterCase{"Digits0", {{"digits", "0"}}, kBadInt64, {}},
-        ParameterCase{"DigitsNegative", {{"digits", "-1"}}, kBadInt64, {}},
+        ParameterCase{
+            "Digits0", {{"digits", "0"}}, {"digits: must be 1 to 18 with output int64, is 0"}, {}},
+        ParameterCase{"DigitsNegative",
+                      {{"digits", "-1"}},
+                      {"digits: must be 1 to 18 with output int64, is -1"},
+                      {}},
         ParameterCase{"Digits15", {{"digits", "15"}}, {}, {}},
         ParameterCase{"Digits16", {{"digits", "16"}}, {}, kInexact},
         ParameterCase{"Digits18", {{"digits", "18"}}, {}, kInexact},
-        ParameterCase{"Digits19", {{"digits", "19"}}, kBadInt64, {}},
+        ParameterCase{"Digits19",
+                      {{"digits", "19"}},
+                      {"digits: must be 1 to 18 with output int64, is 19"},
+                      {}},
         ParameterCase{"Int32Digits9", {{"digits", "9"}, {"output", "int32"}}, {}, {}},
         ParameterCase{"Int32Digits10",
                       {{"digits", "10"}, {"output", "int32"}},
-                      {"digits: must be 1 to 9 with output int32"},
+                      {"digits: must be 1 to 9 with output int32, is 10"},
                       {}},
         ParameterCase{"Int32Default",
                       {{"output", "int32"}},
-                      {"digits: must be 1 to 9 with output int32; the default is 12"},
+                      {"digits: must be 1 to 9 with output int32, is 12 by default"},
                       {}},
         ParameterCase{"StringDigits18", {{"digits", "18"}, {"output", "string"}}, {}, {}},
         ParameterCase{"StringDigits34", {{"digits", "34"}, {"output", "string"}}, {}, {}},
         ParameterCase{"StringDigits35",
                       {{"digits", "35"}, {"output", "string"}},
-                      {"digits: must be 1 to 34 with output string"},
+                      {"digits: must be 1 to 34 with output string, is 35"},
                       {}},
         ParameterCase{"WarnFillAboveMaxFill",
                       {{"warn_fill", "0.6"}, {"max_fill", "0.5"}},
@@ -358,7 +364,8 @@ INSTANTIATE_TEST_SUITE_P(
         ParameterCase{"WarnFillNegative", {{"warn_fill", "-0.1"}}, {"warn_fill: out of range"}, {}},
         ParameterCase{"AllAtOnce",
                       {{"output", "int128"}, {"digits", "0"}, {"max_fill", "0.05"}},
-                      {"output: must be one of the choices", kBadInt64.front(),
+                      {"output: must be one of the choices",
+                       "digits: must be 1 to 18 with output int64, is 0",
                        "warn_fill: must not be above max_fill"},
                       {}}),
     [](const auto& row) { return row.param.name; });

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cstring>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "idproxy/bson/builder.hpp"
+#include "idproxy/wire/checksum.hpp"
+#include "idproxy/wire/op_msg.hpp"
+
+/// A vocabulary for messages, right and wrong ones. Everything is a std::string of bytes, so that
+/// parts are joined with + and damaged with replace().
+namespace idproxy::test {
+
+inline std::string text_of(Bytes bytes) { return std::string(as_text(bytes)); }
+
+inline std::string i32(std::int64_t value) {
+  std::uint8_t bytes[4];
+  store_i32(bytes, static_cast<std::int32_t>(value));
+  return text_of(bytes);
+}
+
+/// An element with any value bytes.
+inline std::string element(bson::Type type, std::string_view key, std::string_view value) {
+  std::string bytes(1, static_cast<char>(type));
+  return bytes.append(key).append(1, '\0').append(value);
+}
+inline std::string int_field(std::string_view key, std::int32_t value) {
+  return element(bson::Type::int32, key, i32(value));
+}
+inline std::string long_field(std::string_view key, std::int64_t value) {
+  std::uint8_t bytes[8];
+  store_i64(bytes, value);
+  return element(bson::Type::int64, key, text_of(bytes));
+}
+inline std::string string_field(std::string_view key, std::string_view value,
+                                bson::Type type = bson::Type::string) {
+  const std::string bytes = i32(static_cast<std::int64_t>(value.size()) + 1) + std::string(value);
+  return element(type, key, bytes + '\0');
+}
+
+/// A document of elements.
+inline std::string doc(std::string_view elements = {}) {
+  return i32(static_cast<std::int64_t>(elements.size()) + 5).append(elements) + '\0';
+}
+inline std::string doc_field(std::string_view key, std::string_view elements) {
+  return element(bson::Type::document, key, doc(elements));
+}
+inline std::string array_field(std::string_view key, std::initializer_list<std::string> documents) {
+  std::string elements;
+  int i = 0;
+  for (const auto& document : documents) {
+    elements += element(bson::Type::document, std::to_string(i++), document);
+  }
+  return element(bson::Type::array, key, doc(elements));
+}
+
+inline std::string body(std::string_view document) { return '\0' + std::string(document); }
+inline std::string sequence(std::string_view identifier,
+                            std::initializer_list<std::string> documents) {
+  std::string content = std::string(identifier) + '\0';
+  for (const auto& document : documents) content += document;
+  return '\1' + i32(static_cast<std::int64_t>(content.size()) + 4) + content;
+}
+
+inline std::string message(std::int32_t op_code, std::string_view rest, std::int32_t request_id = 7,
+                           std::int32_t response_to = 0) {
+  return i32(static_cast<std::int64_t>(rest.size()) + 16) + i32(request_id) + i32(response_to) +
+         i32(op_code) + std::string(rest);
+}
+/// With the right checksum behind it if the flag says so.
+inline std::string op_msg(std::string_view sections, std::uint32_t flags = 0,
+                          std::int32_t response_to = 0) {
+  const bool checksum = (flags & wire::flag::kChecksumPresent) != 0;
+  std::string bytes = message(2013, i32(flags) + std::string(sections), 7, response_to);
+  if (!checksum) return bytes;
+  bytes.replace(0, 4, i32(static_cast<std::int64_t>(bytes.size()) + 4));
+  wire::Checksum crc;
+  crc.add(as_bytes(bytes));
+  return bytes + i32(crc.value());
+}
+
+/// insert's body without documents.
+inline std::string insert_fields(std::string_view collection = "orders",
+                                 std::string_view db = "shop") {
+  return string_field("insert", collection) + string_field("$db", db);
+}
+inline std::string insert_sequence(std::initializer_list<std::string> documents,
+                                   std::uint32_t flags = 0) {
+  return op_msg(body(doc(insert_fields())) + sequence("documents", documents), flags);
+}
+inline std::string insert_array(std::initializer_list<std::string> documents,
+                                std::uint32_t flags = 0) {
+  return op_msg(body(doc(string_field("insert", "orders") + array_field("documents", documents) +
+                         string_field("$db", "shop"))),
+                flags);
+}
+
+/// The same bytes in an allocation of exactly their size: a sanitizer sees one byte too far.
+class Exact {
+ public:
+  explicit Exact(std::string_view bytes)
+      : size_(bytes.size()), bytes_(std::make_unique<std::uint8_t[]>(bytes.size())) {
+    std::memcpy(bytes_.get(), bytes.data(), bytes.size());
+  }
+  [[nodiscard]] Bytes view() const { return {bytes_.get(), size_}; }
+
+ private:
+  std::size_t size_;
+  std::unique_ptr<std::uint8_t[]> bytes_;
+};
+
+}  // namespace idproxy::test

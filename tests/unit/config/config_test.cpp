@@ -1,0 +1,270 @@
+#include "idproxy/config/config.hpp"
+
+#include "findings_of.hpp"
+
+namespace idproxy::config {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr const char* kNoRules = "warning: rules: there are none: everything is relayed unchanged";
+
+TEST(Config, AnEmptyFileIsTheDefaults) {
+  const Loaded loaded = load("");
+  EXPECT_TRUE(loaded.ok());
+  EXPECT_THAT(texts_of(loaded.findings), ElementsAre(kNoRules));
+  const Config& config = loaded.config;
+  ASSERT_EQ(config.net.routes.size(), 1U);
+  EXPECT_EQ(config.net.routes[0].listen.text(), "127.0.0.1:27117");
+  EXPECT_EQ(config.net.routes[0].upstream.text(), "127.0.0.1:27017");
+  EXPECT_EQ(config.net.max_connections, 10000U);
+  EXPECT_EQ(config.net.connect_timeout, 5s);
+  EXPECT_GE(config.net.threads, 1U);
+  EXPECT_EQ(config.log.level, log::Level::info);
+  EXPECT_EQ(config.log.format, log::Format::automatic);
+  EXPECT_EQ(config.id_store_db, "idproxy");
+  EXPECT_TRUE(config.rules.empty());
+}
+
+TEST(Config, ReadsWhatHasAnEffect) {
+  const Loaded loaded = load(
+      "listen: {address: 10.0.0.1, port: 5000, max_connections: 7}\n"
+      "upstream: {uri: 'mongodb://h', connect_timeout: 250ms}\n"
+      "log: {level: debug, format: json}\n"
+      "threads: 3\n"
+      "id_store: {db: ids}\n"
+      "rules: [{ns: a.b, field: c, strategy: objectid}]\n");
+  EXPECT_THAT(texts_of(loaded.findings), IsEmpty());
+  const Config& config = loaded.config;
+  EXPECT_EQ(config.net.routes.at(0).listen.text(), "10.0.0.1:5000");
+  EXPECT_EQ(config.net.max_connections, 7U);
+  EXPECT_EQ(config.net.connect_timeout, 250ms);
+  EXPECT_EQ(config.net.threads, 3U);
+  EXPECT_EQ(config.log.level, log::Level::debug);
+  EXPECT_EQ(config.log.format, log::Format::json);
+  EXPECT_EQ(config.id_store_db, "ids");
+  EXPECT_EQ(config.rules.size(), 1U);
+}
+
+/// Section 2 of the contract with users, word for word.
+constexpr const char* kContract = R"(
+listen:
+  address: 127.0.0.1            # IP address or unix:/path (then only the first server is served)
+  port: 27117                   # first port; the other servers behind the URI take the next ones
+  advertise: null               # host name written into hello replies; default: the address
+  members: {}                   # pins a server to a port: {"db2.internal:27017": 27121}
+  max_connections: 10000        # in all
+  tls: {mode: off, certificate_key_file: null, ca_file: null, client_certificate: none}
+upstream:
+  uri: mongodb://127.0.0.1:27017    # standard connection string
+  connect_timeout: 5s
+id_store: {uri: null, uri_file: null, db: idproxy, write_concern: majority, wtimeout: 5s}
+admin: {listen: "127.0.0.1:9216"}   # null: none; in use: exit 69
+limits: {buffered_messages: 256MiB, first_byte: 10s, tls_handshake: 10s, message: 30s, drain: 25s}
+log: {level: info, format: auto}    # auto: text on a terminal, JSON lines elsewhere
+threads: auto                       # one per four cores, at least one
+rules:
+  - ns: shop.orders
+    field: _id
+    strategy: counter
+    start: 1000
+  - ns: "shop.*"
+    field: _id
+    strategy: uuid
+    version: 7
+  - ns: bank.accounts
+    field: account_number       # any field, dotted paths too
+    strategy: random-digits
+    digits: 12
+)";
+
+TEST(Config, TakesTheContractExceptForItsCounter) {
+  EXPECT_THAT(findings_of(kContract),
+              ElementsAre("20:5: error: rules[0].strategy: counter is not in this release "
+                          "(objectid, uuid and random-digits are)"));
+}
+
+std::string shipped() {
+  return content_of(IDPROXY_SOURCE_DIR "/config/mongo-idproxy.yaml");
+}
+
+TEST(Config, TheShippedFileIsTheDefaults) {
+  const Loaded loaded = load(shipped());
+  EXPECT_TRUE(loaded.ok());
+  EXPECT_THAT(texts_of(loaded.findings), ElementsAre(HasSubstr(kNoRules)));
+  const Config defaults = load("").config;
+  EXPECT_EQ(loaded.config.net.routes.at(0).listen.text(), defaults.net.routes.at(0).listen.text());
+  EXPECT_EQ(loaded.config.net.max_connections, defaults.net.max_connections);
+  EXPECT_EQ(loaded.config.net.connect_timeout, defaults.net.connect_timeout);
+  EXPECT_EQ(loaded.config.net.threads, defaults.net.threads);
+}
+
+/// The shipped file as its comment says: the "#" in front of the examples taken off.
+std::string shipped_with_examples() {
+  std::istringstream lines(shipped());
+  std::string text;
+  bool in_examples = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("# To use these examples")) {
+      in_examples = true;
+      text += "rules:\n";
+    } else if (in_examples && line.starts_with("#  ")) {
+      text += line.substr(1) + "\n";
+    } else if (line != "rules: []") {
+      text += line + "\n";
+    }
+  }
+  return text;
+}
+
+TEST(Config, TheExamplesInTheShippedFileAreValid) {
+  const Loaded loaded = load(shipped_with_examples());
+  EXPECT_THAT(texts_of(loaded.findings),
+              ElementsAre(HasSubstr("warning: rules[0].assign: drivers report")));
+  EXPECT_EQ(loaded.config.rules.size(), 3U);
+}
+
+struct Case {
+  const char* name;
+  const char* text;
+  const char* finding;
+};
+
+TEST(Config, ReportsEachKeyThatIsWrongOrHasNoEffect) {
+  constexpr Case kCases[] = {
+      {"section", "lisen: {}", "1:1: error: unknown key 'lisen', did you mean 'listen'?"},
+      {"unknown_section", "metrics: {}",
+       "1:1: error: unknown key 'metrics'; known here: admin, id_store, limits, listen, log, "
+       "rules, "
+       "threads, upstream"},
+      {"case_matters", "Listen: {}", "1:1: error: unknown key 'Listen', did you mean 'listen'?"},
+      {"section_is_list", "limits: [1]",
+       "1:1: error: limits: must be a mapping of keys to values, is a list"},
+      {"section_is_null", "admin: null",
+       "1:1: error: admin: must be a mapping of keys to values, is null"},
+      {"max_connections", "listen: {max_connections: 0}",
+       "1:10: error: listen.max_connections: must be an integer 1 to 1000000, is 0"},
+      {"advertise", "listen: {advertise: db.example.org}",
+       "1:10: warning: listen.advertise: has no effect in this release"},
+      {"advertise_bad", "listen: {advertise: 'a, b'}",
+       "1:10: error: listen.advertise: must be a host name or an IP address, is 'a, b'"},
+      {"members", "listen: {members: {'db2:27017': 27121}}",
+       "1:10: warning: listen.members: has no effect in this release"},
+      {"tls", "listen: {tls: {mode: require}}",
+       "1:16: error: listen.tls.mode: TLS towards clients is not in this release; only off is"},
+      {"tls_quoted", "listen: {tls: {mode: 'of'}}",
+       "1:16: error: listen.tls.mode: must be one of off or require, is text 'of', did you mean "
+       "'off'?"},
+      {"tls_certificate", "listen: {tls: {certificate_key_file: /nowhere/x.pem}}",
+       "1:16: error: listen.tls.certificate_key_file: cannot use '/nowhere/x.pem': No such file or "
+       "directory"},
+      {"tls_client", "listen: {tls: {client_certificate: optional}}",
+       "1:16: warning: listen.tls.client_certificate: has no effect in this release"},
+      {"connect_timeout", "upstream: {connect_timeout: 5}",
+       "1:12: error: upstream.connect_timeout: must be a duration of 1ms to 10m with its unit (ms, "
+       "s, m or h), is 5"},
+      {"store_uri", "id_store: {uri: 'mongodb://bob:x@h/?tls=true'}",
+       "1:12: warning: id_store.uri: has no effect in this release"},
+      {"store_uri_bad", "id_store: {uri: h}",
+       "1:12: error: id_store.uri: must be a connection string that begins with mongodb://"},
+      {"store_is_listener", "id_store: {uri: 'mongodb://localhost:27117'}",
+       "1:12: error: id_store.uri: would connect to itself: localhost:27117 is a listener"},
+      {"store_db", "id_store: {db: a.b}",
+       "1:12: error: id_store.db: 'a.b' is no name of a database: none of"},
+      {"store_db_of_server", "id_store: {db: admin}",
+       "1:12: error: id_store.db: must not be 'admin', which belongs to the server"},
+      {"write_concern", "id_store: {write_concern: 2}",
+       "1:12: warning: id_store.write_concern: has no effect in this release"},
+      {"write_concern_none", "id_store: {write_concern: 0, wtimeout: 5s}",
+       "must be an acknowledged one"},
+      {"wtimeout", "id_store: {wtimeout: 6s}",
+       "1:12: warning: id_store.wtimeout: has no effect in this release"},
+      {"admin", "admin: {listen: '[::1]:9216'}",
+       "1:9: warning: admin.listen: has no effect in this release"},
+      {"admin_bad", "admin: {listen: 9216}",
+       "1:9: error: admin.listen: must be an IP address and a "
+       "port, as in 127.0.0.1:9216 or [::1]:9216, or null, "
+       "is '9216'"},
+      {"buffered", "limits: {buffered_messages: 1GiB}",
+       "1:10: warning: limits.buffered_messages: has no effect in this release"},
+      {"buffered_unit", "limits: {buffered_messages: 256}",
+       "1:10: error: limits.buffered_messages: must be a size of 1MiB to 1024GiB with its unit"},
+      {"first_byte", "limits: {first_byte: 9s}",
+       "limits.first_byte: has no effect in this release"},
+      {"tls_handshake", "limits: {tls_handshake: 9s}", "limits.tls_handshake: has no effect"},
+      {"message", "limits: {message: 29s}", "limits.message: has no effect in this release"},
+      {"drain", "limits: {drain: 0ms}", "limits.drain: has no effect in this release"},
+      {"log_level", "log: {level: warn}",
+       "1:7: error: log.level: must be one of info, debug, warning or error, is text 'warn'"},
+      {"log_format", "log: {format: logfmt}",
+       "1:7: error: log.format: must be one of auto, text or json, is text 'logfmt'"},
+      {"threads", "threads: 257",
+       "1:1: error: threads: must be auto or an integer 1 to 256, is 257"},
+  };
+  for (const Case& c : kCases) {
+    EXPECT_THAT(findings_without_rules(c.text), ElementsAre(HasSubstr(c.finding))) << c.name;
+  }
+}
+
+TEST(Config, AcceptsNullWhereItMeansNone) {
+  EXPECT_THAT(findings_without_rules("admin: {listen: null}\nid_store: {uri: ~, uri_file: null}\n"
+                                     "listen: {advertise: null, tls: {mode: \"off\", ca_file: ~}}"),
+              IsEmpty());
+}
+
+TEST(Config, ChecksPinnedMembers) {
+  EXPECT_THAT(
+      findings_without_rules("listen:\n  members:\n    db1: 1\n    'db2:1': 70000\n"
+                             "    'db3:1': 5\n    'db4:1': 5\n"),
+      ElementsAre("2:3: warning: listen.members: has no effect in this release",
+                  "3:5: error: listen.members.db1: must name a server as host:port",
+                  "4:5: error: listen.members.db2:1: must be an integer 1 to 65535, is 70000",
+                  "6:5: error: listen.members.db4:1: port 5 is pinned twice"));
+}
+
+TEST(Config, MustBeAMapping) {
+  EXPECT_THAT(findings_of("- a\n"),
+              ElementsAre("1:1: error: the file must be a mapping of keys to values"));
+  EXPECT_THAT(findings_of("hello\n"),
+              ElementsAre("1:1: error: the file must be a mapping of keys to values"));
+}
+
+TEST(Config, ReportsAllFaultsInOneGoInOrderOfTheirLines) {
+  EXPECT_THAT(
+      findings_of("rules:\n"
+                  "  - ns: shop\n"
+                  "    field: x\n"
+                  "    strategy: random-digits\n"
+                  "    digits: [12]\n"
+                  "    digits: 12\n"
+                  "threads: 0\n"
+                  "log: {level: \"${IDPROXY_NOWHERE}\", levle: info}\n"
+                  "limits: {drain: 5}\n"
+                  "listen:\n"
+                  "  port: &p 1\n"
+                  "  address: *p\n"
+                  "  max_connections: -1\n"),
+      ElementsAre(HasSubstr("2:5: error: rules[0].ns: must name a database"),
+                  HasSubstr("5:5: error: rules[0].digits: must be an integer, is a list"),
+                  HasSubstr("6:5: error: repeated key 'digits', first in line 5"),
+                  HasSubstr("7:1: error: threads: must be auto"),
+                  HasSubstr("8:14: error: environment variable 'IDPROXY_NOWHERE' is not defined"),
+                  HasSubstr("8:36: error: log: unknown key 'levle', did you mean 'level'?"),
+                  HasSubstr("9:10: error: limits.drain: must be a duration"),
+                  HasSubstr("11:9: error: anchors are not allowed"),
+                  HasSubstr("12:12: error: aliases are not allowed"),
+                  HasSubstr("13:3: error: listen.max_connections: must be an integer")));
+}
+
+TEST(Finding, IsFormattedAsCompilersDo) {
+  EXPECT_EQ(format("/etc/x.yaml", {Finding::Severity::error, 3, 5, "threads: is wrong"}),
+            "/etc/x.yaml:3:5: error: threads: is wrong");
+  EXPECT_EQ(format("x.yaml", {Finding::Severity::warning, 0, 0, "rules: there are none"}),
+            "x.yaml: warning: rules: there are none");
+}
+
+}  // namespace
+}  // namespace idproxy::config

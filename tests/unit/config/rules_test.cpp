@@ -1,0 +1,251 @@
+#include "config/rules.hpp"
+
+#include "findings_of.hpp"
+
+namespace idproxy::config {
+namespace {
+
+using namespace std::chrono_literals;
+using rewrite::Assign;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(Rules, AreReadInFileOrder) {
+  const Loaded loaded = load(
+      "rules:\n"
+      "  - {ns: shop.orders, field: _id, strategy: uuid, version: 7, assign: missing-or-null}\n"
+      "  - {ns: 'shop.*', field: _id, strategy: objectid, output: string}\n"
+      "  - {ns: bank.accounts, field: owner.number, strategy: random-digits, digits: 12,"
+      " assign: driver, driver_window: 1h}\n");
+  EXPECT_THAT(texts_of(loaded.findings), IsEmpty());
+  const auto& rules = loaded.config.rules;
+  ASSERT_EQ(rules.size(), 3U);
+  EXPECT_EQ(rules[0].ns, "shop.orders");
+  EXPECT_EQ(rules[0].assign, Assign::missing_or_null);
+  EXPECT_EQ(rules[0].strategy_name, "uuid");
+  EXPECT_EQ(rules[0].driver_window, 300s);
+  EXPECT_EQ(rules[1].assign, Assign::missing);
+  EXPECT_EQ(rules[2].field, "owner.number");
+  EXPECT_EQ(rules[2].assign, Assign::driver);
+  EXPECT_EQ(rules[2].driver_window, 1h);
+  for (const rewrite::Rule& rule : rules) {
+    ASSERT_NE(rule.strategy, nullptr);
+    ids::Values values;
+    EXPECT_TRUE(rule.strategy->next(2, values));
+    EXPECT_EQ(values.size(), 2U);
+  }
+}
+
+TEST(Rules, TakesTheDefaultsOfAllCommonKeysWithoutAWord) {
+  EXPECT_THAT(
+      findings_of("rules:\n"
+                  "  - ns: shop.orders\n"
+                  "    field: number\n"
+                  "    strategy: random-digits\n"
+                  "    assign: missing\n"
+                  "    driver_window: 300s\n"
+                  "    output: int64\n"
+                  "    retry: {attempts: 8, backoff: 0ms, backoff_max: 50ms, deadline: 2s}\n"
+                  "    in_transaction: transient\n"
+                  "    reserve: null\n"
+                  "    keep_driver_id: null\n"
+                  "    upserts: assign\n"
+                  "    unique_index: warn\n"
+                  "    report: false\n"
+                  "    digits: 12\n"
+                  "    leading_zeros: true\n"
+                  "    warn_fill: 0.1\n"
+                  "    max_fill: 0.9\n"
+                  "  - {ns: a.b, field: c, strategy: uuid, version: 7,"
+                  " representation: standard, monotonic: process, upserts: forward}\n"),
+      IsEmpty());
+}
+
+struct Case {
+  const char* name;
+  const char* rule;
+  const char* finding;
+};
+
+TEST(Rules, ReportsWhatIsWrongWithOne) {
+  constexpr Case kCases[] = {
+      {"no_ns", "field: x, strategy: uuid", "2:5: error: rules[0].ns: is missing"},
+      {"no_field", "ns: a.b, strategy: uuid", "2:5: error: rules[0].field: is missing"},
+      {"no_strategy", "ns: a.b, field: x", "2:5: error: rules[0].strategy: is missing"},
+      {"ns_without_dot", "ns: shop, field: x, strategy: uuid",
+       "2:6: error: rules[0].ns: must name a database and a collection, as in shop.orders or "
+       "\"shop.*\", is 'shop'"},
+      {"ns_of_the_server", "ns: admin.x, field: x, strategy: uuid",
+       "2:6: error: rules[0].ns: 'admin.x' is never touched: the databases admin, config and local "
+       "belong to the server"},
+      {"ns_of_the_store", "ns: idproxy.x, field: x, strategy: uuid",
+       "2:6: error: rules[0].ns: 'idproxy.x' is never touched: 'idproxy' is id_store.db, the "
+       "proxy's own database"},
+      {"field_with_operator", "ns: a.b, field: $x, strategy: uuid",
+       "2:15: error: rules[0].field: must not have a part that begins with '$'"},
+      {"field_in_array", "ns: a.b, field: x.0, strategy: uuid",
+       "2:15: error: rules[0].field: must not have a number as a part ('0'): a path makes "
+       "sub-documents, never elements of arrays"},
+      {"field_in_id", "ns: a.b, field: _id.x, strategy: uuid",
+       "2:15: error: rules[0].field: must be _id itself or a field outside of it: parts of _id "
+       "cannot be assigned"},
+      {"unknown_strategy", "ns: a.b, field: x, strategy: uid, what: ever",
+       "2:25: error: rules[0].strategy: must be one of objectid, uuid, random-digits, counter, "
+       "counter-ranges or gapless, is 'uid', did you mean 'uuid'?"},
+      {"unknown_key", "ns: a.b, field: x, strategy: random-digits, digts: 5",
+       "2:50: error: rules[0]: unknown key 'digts', did you mean 'digits'?"},
+      {"key_of_another_strategy", "ns: a.b, field: x, strategy: random-digits, version: 7",
+       "2:50: error: rules[0]: unknown key 'version'; known here: assign, digits, "},
+      {"digits_is_text", "ns: a.b, field: x, strategy: random-digits, digits: twelve",
+       "2:50: error: rules[0].digits: must be an integer, is text 'twelve'"},
+      {"too_many_digits", "ns: a.b, field: x, strategy: random-digits, digits: 19",
+       "2:50: error: rules[0].digits: must be 1 to 18 with output int64"},
+      {"unknown_version", "ns: a.b, field: x, strategy: uuid, version: 2",
+       "2:41: error: rules[0].version: must be "},
+      {"unknown_representation", "ns: a.b, field: x, strategy: uuid, representation: java",
+       "2:41: error: rules[0].representation: must be one of "},
+      {"assign", "ns: a.b, field: x, strategy: uuid, assign: drivr",
+       "2:41: error: rules[0].assign: must be one of missing, missing-or-null, driver or always, "
+       "is "
+       "text 'drivr', did you mean 'driver'?"},
+      {"driver_window_short", "ns: a.b, field: x, strategy: uuid, driver_window: 999ms",
+       "2:41: error: rules[0].driver_window: must be a duration of 1s to 24h, is 999ms"},
+      {"driver_window_long", "ns: a.b, field: x, strategy: uuid, driver_window: 25h",
+       "2:41: error: rules[0].driver_window: must be a duration of 1s to 24h, is 25h"},
+      {"driver_window_broken", "ns: a.b, field: x, strategy: uuid, driver_window: 1500ms",
+       "2:41: error: rules[0].driver_window: must be whole seconds, is 1500ms"},
+      {"keep_without_id", "ns: a.b, field: x, strategy: uuid, keep_driver_id: old",
+       "2:41: error: rules[0].keep_driver_id: needs field: _id and assign: driver or always"},
+      {"keep_without_driver", "ns: a.b, field: _id, strategy: uuid, keep_driver_id: old",
+       "2:43: error: rules[0].keep_driver_id: needs field: _id and assign: driver or always"},
+      {"keep_in_id", "ns: a.b, field: x, strategy: uuid, keep_driver_id: _id",
+       "2:41: error: rules[0].keep_driver_id: must be a field of the document itself other than "
+       "_id"},
+      {"keep_in_path", "ns: a.b, field: x, strategy: uuid, keep_driver_id: a.b",
+       "2:41: error: rules[0].keep_driver_id: must be a field of the document itself other than "
+       "_id"},
+      {"attempts", "ns: a.b, field: x, strategy: uuid, retry: {attempts: 101}",
+       "2:49: error: rules[0].retry.attempts: must be an integer 0 to 100, is 101"},
+      {"retry_changed", "ns: a.b, field: x, strategy: uuid, retry: {deadline: 3s}",
+       "2:49: warning: rules[0].retry.deadline: has no effect in this release"},
+      {"in_transaction", "ns: a.b, field: x, strategy: uuid, in_transaction: surface",
+       "2:41: warning: rules[0].in_transaction: has no effect in this release"},
+      {"report", "ns: a.b, field: x, strategy: uuid, report: true",
+       "2:41: warning: rules[0].report: has no effect in this release"},
+      {"upserts", "ns: a.b, field: x, strategy: uuid, upserts: never",
+       "2:41: error: rules[0].upserts: must be one of assign or forward, is text 'never'"},
+      {"unique_index", "ns: a.b, field: x, strategy: uuid, unique_index: require",
+       "2:41: error: rules[0].unique_index: only warn is in this release: create the index "
+       "yourself"},
+      {"reserve", "ns: a.b, field: x, strategy: uuid, reserve: {collection: c}",
+       "2:41: error: rules[0].reserve: is not in this release, and values could repeat without "
+       "it"},
+      {"driver_on_id", "ns: a.b, field: _id, strategy: uuid, assign: driver",
+       "2:43: warning: rules[0].assign: drivers report the ObjectId that they made as insertedId, "
+       "and it is not stored as _id; keep_driver_id: FIELD would keep it"},
+      {"always_on_id_kept",
+       "ns: a.b, field: _id, strategy: uuid, assign: always, keep_driver_id: old",
+       "2:43: warning: rules[0].assign: drivers report the ObjectId that they made as insertedId, "
+       "and it is not stored as _id; the application finds it in 'old'"},
+  };
+  for (const Case& c : kCases) {
+    EXPECT_THAT(findings_of(std::string("rules:\n  - {") + c.rule + "}\n"),
+                ElementsAre(HasSubstr(c.finding)))
+        << c.name;
+  }
+}
+
+TEST(Rules, ChecksReserveAlthoughItIsRefused) {
+  EXPECT_THAT(findings_of("rules:\n  - {ns: a.b, field: x, strategy: uuid,\n"
+                          "     reserve: {db: a/b, orphan_after: 5m}}\n"),
+              ElementsAre("3:6: error: rules[0].reserve.collection: is missing",
+                          HasSubstr("3:6: error: rules[0].reserve: is not in this release"),
+                          HasSubstr("3:16: error: rules[0].reserve.db: 'a/b' is no name"),
+                          "3:25: error: rules[0].reserve.orphan_after: must be a duration of 10m "
+                          "to 8760h, is 5m"));
+}
+
+struct PairCase {
+  const char* name;
+  const char* first;
+  const char* second;
+  const char* finding;  // null: none
+};
+
+TEST(Rules, ReportsWhatTwoOfThemDoToOneAnother) {
+  constexpr PairCase kCases[] = {
+      {"the_same_twice", "ns: a.b, field: x", "ns: a.b, field: x",
+       "3:6: error: rules[1].ns: never reached: rules[0] has the same ns and field"},
+      {"the_same_glob_twice", "ns: 'a.*', field: x", "ns: 'a.*', field: x",
+       "3:6: error: rules[1].ns: never reached: rules[0] has the same ns and field"},
+      {"behind_a_glob", "ns: 'a.*', field: x", "ns: a.b, field: x",
+       "3:6: error: rules[1].ns: never reached: rules[0] ('a.*') matches first; the narrower rule "
+       "comes first"},
+      {"before_a_glob", "ns: a.b, field: x", "ns: 'a.*', field: x", nullptr},
+      {"overlapping_globs", "ns: 'a.*', field: x", "ns: '*.b', field: x", nullptr},
+      {"other_field", "ns: a.b, field: x", "ns: a.b, field: y", nullptr},
+      {"inside", "ns: a.b, field: x", "ns: a.b, field: x.y",
+       "3:15: error: rules[1].field: 'x.y' and 'x' of rules[0] cannot both be assigned in one "
+       "document: one contains the other"},
+      {"around_by_globs", "ns: 'a.*', field: x.y.z", "ns: '*.b', field: x",
+       "3:17: error: rules[1].field: 'x' and 'x.y.z' of rules[0] cannot both be assigned in one "
+       "document: one contains the other"},
+      {"inside_elsewhere", "ns: a.b, field: x", "ns: a.c, field: x.y", nullptr},
+      {"beginning_alike", "ns: a.b, field: x", "ns: a.b, field: xy", nullptr},
+  };
+  for (const PairCase& c : kCases) {
+    const auto found =
+        findings_of(std::string("rules:\n  - {") + c.first + ", strategy: objectid}\n  - {" +
+                    c.second + ", strategy: objectid}\n");
+    if (c.finding == nullptr) {
+      EXPECT_THAT(found, IsEmpty()) << c.name;
+    } else {
+      EXPECT_THAT(found, ElementsAre(c.finding)) << c.name;
+    }
+  }
+}
+
+TEST(Rules, KeepDriverIdIsNoFieldOfAnotherRule) {
+  const std::string keeping =
+      "  - {ns: 'a.*', field: _id, strategy: objectid, assign: always,\n"
+      "     keep_driver_id: old}\n";
+  const auto errors_with = [&](const std::string& before, const std::string& behind) {
+    std::vector<std::string> errors;
+    for (auto& text : findings_of("rules:\n" + before + keeping + behind)) {
+      if (text.find("error") != std::string::npos) errors.push_back(text);
+    }
+    return errors;
+  };
+  const std::string inside = "  - {ns: a.b, field: old.x, strategy: objectid}\n";
+  EXPECT_THAT(errors_with("", inside),
+              ElementsAre("3:6: error: rules[0].keep_driver_id: 'old' is assigned by rules[1] "
+                          "(field old.x)"));
+  EXPECT_THAT(errors_with(inside, ""),
+              ElementsAre("4:6: error: rules[1].keep_driver_id: 'old' is assigned by rules[0] "
+                          "(field old.x)"));
+  EXPECT_THAT(errors_with("", "  - {ns: b.b, field: old, strategy: objectid}\n"), IsEmpty());
+  EXPECT_THAT(errors_with("", "  - {ns: a.b, field: older, strategy: objectid}\n"), IsEmpty());
+}
+
+TEST(Rules, MustBeAListOfMappings) {
+  EXPECT_THAT(findings_of("rules:\n"),
+              ElementsAre("1:1: warning: rules: there are none: everything is relayed unchanged"));
+  EXPECT_THAT(findings_of("rules: {}\n"),
+              ElementsAre("1:1: error: rules: must be a list, is a mapping"));
+  EXPECT_THAT(findings_of("rules:\n  - shop.orders\n  - ~\n"),
+              ElementsAre("2:5: error: rules[0]: must be a mapping of keys to values, is text "
+                          "'shop.orders'",
+                          "3:5: error: rules[1]: must be a mapping of keys to values, is null"));
+}
+
+TEST(Rules, AreBounded) {
+  std::string text = "rules:\n";
+  for (int i = 0; i < 1001; ++i) {
+    text += "- {ns: a.c" + std::to_string(i) + ", field: x, strategy: objectid}\n";
+  }
+  EXPECT_THAT(findings_of(text), ElementsAre("1:1: error: rules: must be at most 1000"));
+}
+
+}  // namespace
+}  // namespace idproxy::config

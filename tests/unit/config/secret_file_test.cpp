@@ -1,0 +1,87 @@
+#include "config/secret_file.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "findings_of.hpp"
+
+namespace idproxy::config {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class SecretFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "idproxy-secret-XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    directory_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  std::string write(const std::string& content, mode_t mode) {
+    const std::string path = directory_ + "/secret";
+    std::ofstream(path) << content;
+    ::chmod(path.c_str(), mode);
+    return path;
+  }
+
+  std::optional<std::string> read(const std::string& path, Access access = Access::secret) {
+    Mapping m("uri_file: '" + path + "'");
+    auto content = read_named_file("uri_file", access, m.reader);
+    found_ = m.found();
+    return content;
+  }
+
+  std::string directory_;
+  std::vector<std::string> found_;
+};
+
+TEST_F(SecretFile, IsReadWithoutItsLastNewline) {
+  EXPECT_EQ(read(write("mongodb://bob:secret@h\n", 0600)), "mongodb://bob:secret@h");
+  EXPECT_EQ(read(write("two\n\n", 0640)), "two\n");
+  EXPECT_EQ(read(write("none", 0400)), "none");
+  EXPECT_THAT(found_, IsEmpty());
+}
+
+TEST_F(SecretFile, FailsIfEverybodyCanReadOrWriteIt) {
+  for (const mode_t mode : {0644U, 0604U, 0602U, 0666U}) {
+    EXPECT_EQ(read(write("x", mode)), std::nullopt);
+    EXPECT_THAT(found_, ElementsAre(HasSubstr("1:1: error: uri_file: cannot use '")));
+    EXPECT_THAT(found_, ElementsAre(HasSubstr("is open to every user of this host: take that away "
+                                              "with chmod o-rwx")));
+  }
+  EXPECT_EQ(read(write("x", 0644), Access::any), "x");
+}
+
+TEST_F(SecretFile, FailsIfItCannotBeRead) {
+  EXPECT_EQ(read(directory_ + "/nowhere"), std::nullopt);
+  EXPECT_THAT(found_, ElementsAre(HasSubstr("No such file or directory")));
+  EXPECT_EQ(read(directory_), std::nullopt);
+  EXPECT_THAT(found_, ElementsAre(HasSubstr("is not a regular file")));
+  const std::string pipe = directory_ + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(read(pipe), std::nullopt);
+  EXPECT_THAT(found_, ElementsAre(HasSubstr("is not a regular file")));
+  EXPECT_EQ(read(write(std::string(1024 * 1024 + 1, 'x'), 0600)), std::nullopt);
+  EXPECT_THAT(found_, ElementsAre(HasSubstr("is larger than 1 MiB")));
+}
+
+TEST_F(SecretFile, HoldsTheConnectionStringOfTheStore) {
+  const std::string path = write("mongodb://bob:secret@h\n", 0600);
+  EXPECT_THAT(findings_without_rules("id_store:\n  uri_file: " + path),
+              ElementsAre("2:3: warning: id_store.uri_file: has no effect in this release"));
+  EXPECT_THAT(findings_without_rules("id_store:\n  uri_file: " + path + "\n  uri: mongodb://h\n"),
+              ElementsAre("2:3: error: id_store.uri_file: cannot be set beside uri: only one of "
+                          "them"));
+  write("mongodb://bob:s@secret@h\n", 0600);
+  EXPECT_THAT(findings_without_rules("id_store:\n  uri_file: " + path),
+              ElementsAre(HasSubstr("2:3: error: id_store.uri_file: the characters")));
+}
+
+}  // namespace
+}  // namespace idproxy::config

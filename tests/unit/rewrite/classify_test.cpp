@@ -1,0 +1,117 @@
+#include "idproxy/rewrite/classify.hpp"
+
+#include <gtest/gtest.h>
+
+#include "support/messages.hpp"
+#include "support/rule_set.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+using namespace test;
+using Kind = Decision::Kind;
+
+Decision decide(std::string_view bytes, std::size_t there) {
+  Namespaces namespaces(rule_set());
+  const Exact exact(bytes.substr(0, there));
+  return classify(wire::read_header(as_bytes(bytes)), exact.view(), namespaces);
+}
+
+/// The decision on a message that arrives byte by byte; checks that what it asks for is needed.
+Kind decide_slowly(std::string_view bytes) {
+  for (std::size_t there = wire::kHeaderSize; there <= bytes.size(); ++there) {
+    const Decision decision = decide(bytes, there);
+    if (decision.kind != Kind::need_more) return decision.kind;
+    EXPECT_GT(decision.bytes, there);
+    EXPECT_LE(decision.bytes, bytes.size());
+    if (decision.bytes <= there) break;
+  }
+  ADD_FAILURE() << "undecided at its end";
+  return Kind::need_more;
+}
+
+std::string op_query(std::string_view collection, std::string_view query) {
+  return message(2004, i32(0) + std::string(collection) + '\0' + i32(0) + i32(-1) +
+                           std::string(query));
+}
+
+struct Row {
+  const char* name;
+  std::string bytes;
+  Kind kind;
+};
+
+TEST(Classify, DecidesOnWhatMongodWouldRead) {
+  const std::string documents = sequence("documents", {doc(int_field("a", 1))});
+  const auto insert = [](std::string_view collection, std::string_view db) {
+    return body(doc(insert_fields(collection, db)));
+  };
+  const std::string hello = doc(int_field("hello", 1) + string_field("$db", "admin"));
+  const Row rows[] = {
+      {"insert with a rule", op_msg(insert("orders", "shop") + documents), Kind::collect},
+      {"sections the other way round", op_msg(documents + insert("orders", "shop")), Kind::collect},
+      {"array form", insert_array({doc()}), Kind::collect},
+      {"name as a symbol",
+       op_msg(body(doc(string_field("insert", "orders", bson::Type::symbol) +
+                       string_field("$db", "shop"))) + documents), Kind::collect},
+      {"$db before other fields",
+       op_msg(body(doc(string_field("insert", "orders") + string_field("$db", "shop") +
+                       int_field("ordered", 0))) + documents), Kind::collect},
+      {"other database", op_msg(insert("orders", "bank") + documents), Kind::relay},
+      {"system collection", op_msg(insert("system.users", "shop") + documents), Kind::relay},
+      {"store's database", op_msg(insert("orders", "idproxy") + documents), Kind::relay},
+      {"name that is no text", op_msg(body(doc(int_field("insert", 1) + string_field("$db", "shop")))), Kind::relay},
+      {"no $db", op_msg(body(doc(string_field("insert", "orders")))), Kind::relay},
+      {"insert not first", op_msg(body(doc(string_field("$db", "shop") + string_field("insert", "orders")))), Kind::relay},
+      {"Insert in other case", op_msg(body(doc(string_field("Insert", "orders") + string_field("$db", "shop")))), Kind::relay},
+      {"longer command", op_msg(body(doc(string_field("inserted", "orders") + string_field("$db", "shop")))), Kind::relay},
+      {"find", op_msg(body(doc(string_field("find", "orders") + string_field("$db", "shop")))), Kind::relay},
+      {"empty body", op_msg(body(doc())), Kind::relay},
+      {"hello", op_msg(body(hello)), Kind::collect},
+      {"isMaster", op_msg(body(doc(int_field("isMaster", 1) + string_field("$db", "admin")))), Kind::collect},
+      {"hello behind a sequence", op_msg(sequence("x", {doc()}) + body(hello)), Kind::collect},
+      {"kind 2", op_msg("\2" + doc()), Kind::relay},
+      {"name longer than the body",
+       op_msg(body(doc(element(bson::Type::string, "insert", i32(900) + "orders")))), Kind::relay},
+      {"no room for sections", message(2013, i32(0)), Kind::relay},
+      {"header only", message(2013, ""), Kind::relay},
+      {"OP_QUERY isMaster", op_query("admin.$cmd", doc(int_field("isMaster", 1))), Kind::collect},
+      {"OP_QUERY with $query", op_query("admin.$cmd", doc(doc_field("$query", int_field("ismaster", 1)))), Kind::collect},
+      {"OP_QUERY find", op_query("shop.orders", doc()), Kind::relay},
+      {"OP_QUERY other command", op_query("admin.$cmd", doc(int_field("ping", 1))), Kind::relay},
+      {"OP_QUERY without a name's end", message(2004, i32(0) + "admin"), Kind::relay},
+      {"OP_QUERY cut", message(2004, i32(0) + std::string("admin.$cmd\0ab", 13)), Kind::relay},
+      {"OP_COMPRESSED", message(2012, "anything"), Kind::close},
+      {"OP_INSERT", message(2002, "anything"), Kind::relay},
+      {"unknown opcode", message(4711, "anything"), Kind::relay},
+  };
+  for (const Row& row : rows) {
+    EXPECT_EQ(static_cast<int>(decide(row.bytes, row.bytes.size()).kind), static_cast<int>(row.kind)) << row.name;
+    EXPECT_EQ(static_cast<int>(decide_slowly(row.bytes)), static_cast<int>(row.kind)) << row.name;
+  }
+}
+
+TEST(Classify, RelaysByTheFirstBytesWhereNoRuleCanApply) {
+  Namespaces namespaces(rule_set_of(rule("shop.orders", "_id")));
+  const std::string other =
+      op_msg(body(doc(string_field("insert", "other") +
+                      array_field("documents", {doc(string_field("x", std::string(5000, 'x')))}) +
+                      string_field("$db", "shop"))));
+  const auto decision = classify(wire::read_header(as_bytes(other)),
+                                 as_bytes(other).first(60), namespaces);
+  EXPECT_EQ(decision.kind, Kind::relay);
+}
+
+TEST(ExpectsReply, KnowsWhatMongodAnswers) {
+  const auto expects = [](std::string_view bytes) {
+    return expects_reply(wire::read_header(as_bytes(bytes)), as_bytes(bytes));
+  };
+  EXPECT_TRUE(expects(op_msg(body(doc()))));
+  EXPECT_FALSE(expects(op_msg(body(doc()), wire::flag::kMoreToCome)));
+  EXPECT_TRUE(expects(message(2004, "")));
+  EXPECT_TRUE(expects(message(2005, "")));
+  EXPECT_FALSE(expects(message(2002, "")));
+}
+
+}  // namespace
+}  // namespace idproxy::rewrite

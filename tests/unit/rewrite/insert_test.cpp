@@ -1,0 +1,291 @@
+#include <gtest/gtest.h>
+
+#include "idproxy/rewrite/exchange.hpp"
+#include "support/fake_clock.hpp"
+#include "support/messages.hpp"
+#include "support/rule_set.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+using namespace test;
+
+/// What one request does: the action, and the bytes that go upstream or back.
+struct Outcome {
+  Action action;
+  std::string bytes;
+  Exchange exchange;
+};
+
+class Insert : public ::testing::Test {
+ protected:
+  template <class... Rules>
+  void rules(Rules&&... all) {
+    workspace_.emplace(rule_set_of(std::forward<Rules>(all)...), clock_);
+  }
+  Outcome request(std::string_view bytes) {
+    const Exact exact(bytes);
+    Outcome outcome{};
+    outcome.action = outcome.exchange.request(exact.view(), *workspace_);
+    Buffer out;
+    if (outcome.action == Action::send) workspace_->patched.copy(exact.view(), 0, out);
+    if (outcome.action == Action::reply) out.append(workspace_->reply.view());
+    outcome.bytes = text_of(out.view());
+    return outcome;
+  }
+  /// Of an insert with these documents, in both forms.
+  void expect(std::initializer_list<std::string> sent, std::initializer_list<std::string> stored) {
+    EXPECT_EQ(request(insert_array(sent)).bytes, insert_array(stored));
+  }
+  std::string object_id(std::chrono::seconds made) {
+    std::string bytes(12, 'o');
+    boost::endian::store_big_u32(reinterpret_cast<std::uint8_t*>(bytes.data()),
+                                 static_cast<std::uint32_t>(made.count()));
+    return bytes;
+  }
+
+  FakeClock clock_;
+  std::optional<Workspace> workspace_;
+};
+
+std::string id(std::int64_t value) { return long_field("_id", value); }
+const std::string kX = int_field("x", 5);
+
+TEST_F(Insert, PutsIdFirstInEveryForm) {
+  for (const std::uint32_t flags : {0U, wire::flag::kChecksumPresent, wire::flag::kMoreToCome}) {
+    rules(rule("shop.orders", "_id"));
+    EXPECT_EQ(request(insert_sequence({doc(kX), doc(), doc(kX + id(77))}, flags)).bytes,
+              insert_sequence({doc(id(1) + kX), doc(id(2)), doc(kX + id(77))}, flags));
+    EXPECT_EQ(request(insert_array({doc(kX), doc()}, flags)).bytes,
+              insert_array({doc(id(3) + kX), doc(id(4))}, flags));
+    const std::string documents = sequence("documents", {doc(kX)});
+    const std::string fields = body(doc(insert_fields()));
+    EXPECT_EQ(request(op_msg(documents + fields, flags)).bytes,
+              op_msg(sequence("documents", {doc(id(5) + kX)}) + fields, flags));
+  }
+}
+
+TEST_F(Insert, PutsOtherFieldsLastInFileOrder) {
+  rules(rule("shop.*", "number"), rule("shop.*", "_id"), rule("shop.*", "zip"));
+  expect({doc(kX), doc()},
+         {doc(id(1) + kX + long_field("number", 1) + long_field("zip", 1)),
+          doc(id(2) + long_field("number", 2) + long_field("zip", 2))});
+}
+
+TEST_F(Insert, FollowsDottedPaths) {
+  rules(rule("shop.*", "a.b.c"), rule("shop.*", "x"), rule("shop.*", "a.b.d"), rule("shop.*", "a.e"));
+  const std::string y = int_field("y", 1);
+  // Nothing there: one new tree, its parts in file order.
+  expect({doc(kX)},
+         {doc(kX + doc_field("a", doc_field("b", long_field("c", 1) + long_field("d", 1)) +
+                                      long_field("e", 1)))});
+  // `a` there, `b` not.
+  expect({doc(doc_field("a", y) + kX)},
+         {doc(doc_field("a", y + doc_field("b", long_field("c", 2) + long_field("d", 2)) +
+                                 long_field("e", 2)) + kX)});
+  // Both there, with a value that stays.
+  expect({doc(doc_field("a", doc_field("b", int_field("c", 9)) + y) + kX + y)},
+         {doc(doc_field("a", doc_field("b", int_field("c", 9) + long_field("d", 3)) + y +
+                                 long_field("e", 3)) + kX + y)});
+}
+
+TEST_F(Insert, LeavesAMessageInWhichNothingIsAssigned) {
+  rules(rule("shop.*", "_id"));
+  EXPECT_EQ(request(insert_array({doc(id(1)), doc(kX + id(2))})).action, Action::relay);
+  EXPECT_EQ(request(insert_array({doc(element(bson::Type::null, "_id", ""))})).action, Action::relay);
+}
+
+TEST_F(Insert, ReplacesWhatTheModeSays) {
+  const std::string null = element(bson::Type::null, "_id", "");
+  const std::string fresh = element(bson::Type::object_id, "_id", object_id(FakeClock::kStart));
+  const std::string early = element(bson::Type::object_id, "_id",
+                                    object_id(FakeClock::kStart - std::chrono::seconds(300)));
+  const std::string old = element(bson::Type::object_id, "_id",
+                                  object_id(FakeClock::kStart - std::chrono::seconds(301)));
+  const std::string text = string_field("_id", "mine");
+  struct Row {
+    Assign assign;
+    std::vector<std::string> replaced, kept;
+  };
+  const Row rows[] = {
+      {Assign::missing, {""}, {null, fresh, early, old, text}},
+      {Assign::missing_or_null, {"", null}, {fresh, early, old, text}},
+      {Assign::driver, {"", null, fresh, early}, {old, text}},
+      {Assign::always, {"", null, fresh, early, old, text}, {}},
+  };
+  for (const Row& row : rows) {
+    rules(rule("shop.*", "_id", row.assign));
+    std::int64_t next = 1;
+    for (const auto& value : row.replaced) {
+      // Where it stands; a missing one goes to the front.
+      const std::string stored = value.empty() ? id(next) + kX : kX + id(next);
+      expect({doc(kX + value)}, {doc(stored)});
+      ++next;
+    }
+    for (const auto& value : row.kept) {
+      EXPECT_EQ(request(insert_array({doc(kX + value)})).action, Action::relay);
+    }
+  }
+}
+
+TEST_F(Insert, KeepsTheDriversIdWhereTold) {
+  auto replaced = rule("shop.*", "_id", Assign::always);
+  replaced.keep_driver_id = "driver_id";
+  rules(std::move(replaced), rule("shop.*", "n"));
+  const std::string made = object_id(FakeClock::kStart);
+  const auto oid = [&](std::string_view key) { return element(bson::Type::object_id, key, made); };
+  expect({doc(oid("_id") + kX), doc(string_field("_id", "s")), doc(oid("_id") + oid("driver_id"))},
+         {doc(id(1) + kX + long_field("n", 1) + oid("driver_id")), doc(id(2) + long_field("n", 2)),
+          doc(id(3) + oid("driver_id") + long_field("n", 3))});
+}
+
+TEST_F(Insert, MakesMongodRefuseADocumentThatCannotTakeItsValue) {
+  rules(rule("shop.*", "_id"), rule("shop.*", "a.b"));
+  const std::string refused = text_of(refused_document());
+  const std::string array = element(bson::Type::array, "a", doc(doc_field("0", kX)));
+  const auto outcome = request(insert_array(
+      {doc(int_field("a", 1)), doc(kX), doc(array), doc(doc_field("a", "") + doc_field("a", ""))}));
+  EXPECT_EQ(outcome.bytes,
+            insert_array({refused, doc(id(1) + kX + doc_field("a", long_field("b", 1))), refused,
+                          refused}));
+  EXPECT_TRUE(outcome.exchange.wants_reply());
+  EXPECT_EQ(outcome.exchange.refused(), 3U);
+}
+
+TEST_F(Insert, ReplacesTheErrorsOfRefusedDocuments) {
+  rules(rule("shop.*", "a.b"));
+  auto outcome = request(insert_array({doc(int_field("a", 1)), doc(kX), doc(kX)}));
+  const auto error = [](std::int32_t index, std::int32_t code, std::string_view text) {
+    return doc(int_field("index", index) + int_field("code", code) + string_field("errmsg", text));
+  };
+  const auto reply = [&](const std::string& first) {
+    return op_msg(body(doc(int_field("n", 1) +
+                           array_field("writeErrors", {first, error(2, 53, "the client's own")}) +
+                           int_field("ok", 1))),
+                  0, 7);
+  };
+  const std::string theirs = reply(error(0, 53, "The '_id' value cannot be of type array"));
+  EXPECT_EQ(outcome.exchange.reply(as_bytes(theirs), *workspace_), Action::reply);
+  EXPECT_EQ(text_of(workspace_->reply.view()),
+            reply(error(0, 28, "mongo-idproxy: cannot create field 'a.b': 'a' is of type number, not object")));
+  for (const std::string& other :
+       {op_msg(body(doc(int_field("ok", 0)))), std::string("nonsense that is long enough"),
+        reply(error(0, 11000, "E11000")), op_msg(body(doc(int_field("writeErrors", 1))))}) {
+    EXPECT_EQ(outcome.exchange.reply(as_bytes(other), *workspace_), Action::relay);
+  }
+}
+
+TEST_F(Insert, SendsNothingWithoutAllValues) {
+  rules(rule("shop.*", "_id", Assign::missing, 2));
+  const auto outcome = request(insert_array({doc(), doc(), doc()}));
+  EXPECT_EQ(outcome.action, Action::reply);
+  const auto reply = wire::OpMsgView::parse(as_bytes(outcome.bytes));
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->header().response_to, 7);
+  EXPECT_EQ(bson::find(reply->body(), "code")->as_integer(), 96);
+  EXPECT_EQ(bson::find(reply->body(), "codeName")->text(), "OperationFailed");
+  EXPECT_FALSE(bson::find(reply->body(), "ok")->truthy());
+  EXPECT_NE(bson::find(reply->body(), "errmsg")->text().find("'_id'"), std::string::npos);
+  // Nobody waits for an answer to an unacknowledged one.
+  EXPECT_EQ(request(insert_array({doc(), doc()}, wire::flag::kMoreToCome)).bytes, "");
+}
+
+TEST_F(Insert, LeavesToMongodWhatItRefuses) {
+  rules(rule("shop.*", "_id"), rule("shop.*", "a.b"));
+  const std::string documents = sequence("documents", {doc(kX)});
+  const std::string fields = doc(insert_fields());
+  const std::string bad = element(bson::Type::string, "s", i32(-1) + std::string(6, '\0'));
+  const struct {
+    const char* name;
+    std::string bytes;
+  } rows[] = {
+      {"documents twice", op_msg(body(doc(insert_fields() + array_field("documents", {doc()}))) + documents)},
+      {"documents nowhere", op_msg(body(fields))},
+      {"documents twice in the body",
+       op_msg(body(doc(insert_fields() + array_field("documents", {doc()}) + array_field("documents", {doc()}))))},
+      {"insert twice", op_msg(body(doc(insert_fields() + string_field("insert", "other"))) + documents)},
+      {"$db twice", op_msg(body(doc(insert_fields() + string_field("$db", "other"))) + documents)},
+      {"documents no array", op_msg(body(doc(insert_fields() + int_field("documents", 1))))},
+      {"an element that is no document",
+       op_msg(body(doc(insert_fields() + element(bson::Type::array, "documents", doc(int_field("0", 1))))))},
+      {"another sequence", op_msg(body(fields) + documents + sequence("other", {doc()}))},
+      {"bad BSON in a document", insert_array({doc(kX), doc(bad)})},
+      {"bad BSON in a document on the path", insert_sequence({doc(doc_field("a", bad))})},
+      {"a document past its sequence", op_msg(body(fields) + sequence("documents", {i32(99) + doc().substr(4)}))},
+      {"bytes behind the last document", op_msg(body(fields) + sequence("documents", {doc(), "ab"}))},
+      {"no documents", op_msg(body(fields) + sequence("documents", {}))},
+      {"wrong checksum", op_msg(body(fields) + documents, wire::flag::kChecksumPresent).replace(30, 1, "?")},
+  };
+  for (const auto& row : rows) EXPECT_EQ(request(row.bytes).action, Action::relay) << row.name;
+}
+
+TEST_F(Insert, SurvivesBeingCutAtAnyByte) {
+  rules(rule("shop.*", "_id"), rule("shop.*", "a.b"));
+  for (const auto& whole : {insert_array({doc(doc_field("a", kX) + kX)}),
+                            insert_sequence({doc(kX), doc(doc_field("a", kX))})}) {
+    for (std::size_t cut = 21; cut < whole.size(); ++cut) {
+      std::string bytes = whole.substr(0, cut);
+      request(bytes.replace(0, 4, i32(static_cast<std::int64_t>(cut))));
+    }
+  }
+}
+
+TEST_F(Insert, MovesDocumentsToASequenceWhenTheBodyOutgrowsItsLimit) {
+  rules(rule("shop.*", "_id"));
+  const std::string empty = doc(string_field("big", ""));
+  const std::size_t room = 16'793'600 - (insert_array({empty, empty}).size() - 21);
+  const std::string big(room / 2, 'b');  // the body is at its limit, or one byte below
+  const std::string large = doc(string_field("big", big));
+  for (const std::uint32_t flags : {0U, wire::flag::kChecksumPresent}) {
+    const std::int64_t first = flags == 0 ? 1 : 3;
+    const std::string sent = insert_array({large, large}, flags);
+    const auto outcome = request(sent);
+    ASSERT_EQ(outcome.action, Action::send);
+    const std::string big_field = string_field("big", big);
+    EXPECT_TRUE(outcome.bytes ==
+                op_msg(body(doc(insert_fields())) +
+                           sequence("documents", {doc(id(first) + big_field), doc(id(first + 1) + big_field)}),
+                       flags));
+  }
+}
+
+TEST_F(Insert, RefusesAMessageThatOutgrowsTheProtocol) {
+  rules(rule("shop.*", "_id"));
+  const std::string empty = doc(string_field("big", ""));
+  const std::size_t room = 48'000'000 - insert_sequence({empty, empty, empty}).size();
+  const std::string large = doc(string_field("big", std::string(room / 3, 'b')));
+  const auto outcome = request(insert_sequence({large, large, large}));
+  ASSERT_EQ(outcome.action, Action::reply);
+  const auto reply = wire::OpMsgView::parse(as_bytes(outcome.bytes));
+  EXPECT_EQ(bson::find(reply->body(), "code")->as_integer(), 10334);
+}
+
+TEST_F(Insert, LeavesDocumentsAloneThatAreTooLargeAnyway) {
+  rules(rule("shop.*", "_id"));
+  const std::string over = doc(string_field("big", std::string(16 * 1024 * 1024 - 14, 'b')));
+  ASSERT_EQ(over.size(), 16U * 1024 * 1024 + 1);
+  EXPECT_EQ(request(insert_sequence({over})).action, Action::relay);
+  const std::string just = doc(string_field("big", std::string(16 * 1024 * 1024 - 15, 'b')));
+  EXPECT_EQ(request(insert_sequence({just})).action, Action::send);
+}
+
+TEST_F(Insert, SaysWhenAllIdsWereTheDrivers) {
+  rules(rule("shop.*", "_id"));
+  const std::string made =
+      doc(element(bson::Type::object_id, "_id", object_id(FakeClock::kStart)));
+  EXPECT_NE(request(insert_array({made, made})).exchange.driver_made(), nullptr);
+  EXPECT_EQ(request(insert_array({made, doc()})).exchange.driver_made(), nullptr);
+  EXPECT_EQ(request(insert_array({doc(id(1))})).exchange.driver_made(), nullptr);
+}
+
+TEST_F(Insert, HoldsLaterMessagesUntilItsReply) {
+  rules(rule("shop.*", "_id"));
+  const auto acknowledged = request(insert_array({doc()}));
+  EXPECT_TRUE(acknowledged.exchange.awaits_reply());
+  EXPECT_FALSE(acknowledged.exchange.wants_reply());
+  EXPECT_EQ(acknowledged.exchange.request_id(), 7);
+  EXPECT_FALSE(request(insert_array({doc()}, wire::flag::kMoreToCome)).exchange.awaits_reply());
+}
+
+}  // namespace
+}  // namespace idproxy::rewrite

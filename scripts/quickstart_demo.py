@@ -129,7 +129,8 @@ def busy(port: int) -> bool:
 def next_steps(proxy: Proxy) -> None:
     uri = f"mongodb://{proxy.address}/?directConnection=true"
     insert = 'c.shop.command("insert", "events", documents=[{"type": "mine"}])'
-    program = (f'import pymongo; c = pymongo.MongoClient("{uri}"); {insert}; '
+    program = (f'import pymongo; c = pymongo.MongoClient("{uri}&uuidRepresentation=standard"); '
+               f'{insert}; '
                'print(*c.shop.events.find(), sep="\\n")')
     print(f"""
 {paint('bold', f'mongo-idproxy listens on {proxy.address}.')} Try it from another terminal:

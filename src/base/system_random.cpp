@@ -49,7 +49,9 @@ struct Pool {
 
 class SystemRandom final : public RandomSource {
  public:
-  SystemRandom() { ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); }); }
+  SystemRandom() {
+    ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
+  }
   void fill(MutableBytes out) override {
     thread_local Pool pool;
     pool.fill(out);

@@ -85,7 +85,8 @@ std::optional<std::int64_t> Element::as_integer() const {
       return value[0] != 0 ? 1 : 0;
     case Type::number_double: {
       const auto number = std::bit_cast<double>(load_i64(value.data()));
-      if (std::abs(number) > 9007199254740992.0 || std::trunc(number) != number) return std::nullopt;
+      if (std::abs(number) > 9007199254740992.0 || std::trunc(number) != number)
+        return std::nullopt;
       return static_cast<std::int64_t>(number);
     }
     default:

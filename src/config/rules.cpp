@@ -187,42 +187,51 @@ std::string why_unreachable(const Draft& earlier, const Draft& later) {
   return first + " ('" + shown(earlier.rule.ns) + "') matches first; the narrower rule comes first";
 }
 
-/// Returns true if an error was reported.
+bool overlap(const Draft& a, const Draft& b) {
+  return rewrite::globs_overlap(a.rule.ns, b.rule.ns);
+}
+
+// Each check returns true if it has reported an error.
+
+bool check_reachable(const Draft& earlier, const Draft& later) {
+  const std::string reason = why_unreachable(earlier, later);
+  if (!reason.empty()) later.reader->error("ns", reason);
+  return !reason.empty();
+}
+
 bool check_fields(const Draft& earlier, const Draft& later) {
-  if (earlier.rule.field == later.rule.field || !nested(earlier.rule.field, later.rule.field)) {
-    return false;
-  }
-  later.reader->error(
-      "field", "'" + shown(later.rule.field) + "' and '" + shown(earlier.rule.field) + "' of " +
-                   earlier.reader->path() +
-                   " cannot both be assigned in one document: one contains the other");
+  const std::string& a = earlier.rule.field;
+  const std::string& b = later.rule.field;
+  if (a == b || !nested(a, b) || !overlap(earlier, later)) return false;
+  later.reader->error("field", "'" + shown(b) + "' and '" + shown(a) + "' of " +
+                                   earlier.reader->path() +
+                                   " cannot both be assigned in one document: one contains the "
+                                   "other");
   return true;
 }
 
-void check_kept(const Draft& keeping, const Draft& other) {
+bool check_kept(const Draft& keeping, const Draft& other) {
   const std::string& field = keeping.rule.keep_driver_id;
-  if (field.empty() || !nested(field, other.rule.field)) return;
+  if (field.empty() || !nested(field, other.rule.field) || !overlap(keeping, other)) return false;
   keeping.reader->error("keep_driver_id", "'" + shown(field) + "' is assigned by " +
                                               other.reader->path() + " (field " +
                                               shown(other.rule.field) + ")");
+  return true;
 }
 
-void check_pair(const Draft& earlier, const Draft& later) {
+bool check_pair(const Draft& earlier, const Draft& later) {
   const auto unnamed = [](const Draft& d) { return d.rule.ns.empty() || d.rule.field.empty(); };
-  if (unnamed(earlier) || unnamed(later)) return;
-  if (const auto reason = why_unreachable(earlier, later); !reason.empty()) {
-    later.reader->error("ns", reason);
-    return;
-  }
-  if (!rewrite::globs_overlap(earlier.rule.ns, later.rule.ns)) return;
-  if (check_fields(earlier, later)) return;
-  check_kept(earlier, later);
-  check_kept(later, earlier);
+  if (unnamed(earlier) || unnamed(later)) return false;
+  return check_reachable(earlier, later) || check_fields(earlier, later) ||
+         check_kept(earlier, later) || check_kept(later, earlier);
 }
 
+/// One error per rule is enough: a rule that disagrees with many is the one to change.
 void check_pairs(std::span<const Draft> drafts) {
   for (std::size_t i = 0; i < drafts.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j) check_pair(drafts[j], drafts[i]);
+    const auto before = drafts.first(i);
+    (void)std::any_of(before.begin(), before.end(),
+                      [&](const Draft& earlier) { return check_pair(earlier, drafts[i]); });
   }
 }
 

@@ -56,7 +56,9 @@ ConnectionPair::ConnectionPair(IoThread& thread, Socket downstream, const Route&
   thread_.pairs.insert(this);
 }
 
-ConnectionPair::~ConnectionPair() { close(); }
+ConnectionPair::~ConnectionPair() {
+  close();
+}
 
 void ConnectionPair::close() {
   if (closed_) return;
@@ -141,11 +143,11 @@ bool ConnectionPair::blocked(const Direction& direction) const {
 void ConnectionPair::wait_readable(Socket& source, Direction& direction) {
   if (direction.waiting || closed_) return;
   direction.waiting = true;
-  source.async_wait(Socket::wait_read, [self = shared_from_this(), &source,
-                                        &direction](error_code error) {
-    direction.waiting = false;
-    if (!error && !self->closed_) self->on_readable(source, direction);
-  });
+  source.async_wait(Socket::wait_read,
+                    [self = shared_from_this(), &source, &direction](error_code error) {
+                      direction.waiting = false;
+                      if (!error && !self->closed_) self->on_readable(source, direction);
+                    });
 }
 
 void ConnectionPair::on_readable(Socket& source, Direction& direction) {
@@ -290,7 +292,8 @@ std::size_t ConnectionPair::process_requests(Bytes input) {
     const auto front = requests_.frames.look(rest);
     std::size_t taken = 0;
     if (front.kind == wire::FrameReader::Kind::malformed) {
-      protocol_error("bad_message_length", "a client's message length is not between 16 and 48000000");
+      protocol_error("bad_message_length",
+                     "a client's message length is not between 16 and 48000000");
       break;
     }
     if (front.kind == wire::FrameReader::Kind::need_more) {
@@ -300,14 +303,15 @@ std::size_t ConnectionPair::process_requests(Bytes input) {
     if (front.kind == wire::FrameReader::Kind::begin) {
       const auto length = static_cast<std::size_t>(front.header.message_length);
       const Bytes message = rest.first(std::min(length, rest.size()));
-      const auto decision =
-          rewrite::classify(front.header, message, thread_.workspace.namespaces);
+      const auto decision = rewrite::classify(front.header, message, thread_.workspace.namespaces);
       using Kind = rewrite::Decision::Kind;
       if (decision.kind == Kind::close) {
-        protocol_error("compressed_message", "a client sent OP_COMPRESSED, which was not negotiated");
+        protocol_error("compressed_message",
+                       "a client sent OP_COMPRESSED, which was not negotiated");
         break;
       }
-      if (decision.kind == Kind::need_more || (decision.kind == Kind::collect && message.size() < length)) {
+      if (decision.kind == Kind::need_more ||
+          (decision.kind == Kind::collect && message.size() < length)) {
         requests_.wanted = decision.kind == Kind::collect ? length : decision.bytes;
         break;
       }
@@ -376,11 +380,12 @@ void ConnectionPair::report(const rewrite::Exchange& exchange) {
   }
   const rewrite::Assignment* rule = exchange.driver_made();
   if (rule == nullptr || shared.driver_ids_reported[rule->rule_index].exchange(true)) return;
-  log::event(log::Level::warning, "driver_made_ids",
-             "all documents of an insert brought an _id that their driver made, so the rule had "
-             "nothing to assign: make the driver leave _id out (README, \"Drivers\"), or set "
-             "assign: driver, and then the insertedId that the driver reports is not the stored one",
-             {{"rule", rule->rule_index}, {"ns", rule->rule->ns}, {"field", rule->rule->field}});
+  log::event(
+      log::Level::warning, "driver_made_ids",
+      "all documents of an insert brought an _id that their driver made, so the rule had "
+      "nothing to assign: make the driver leave _id out (README, \"Drivers\"), or set "
+      "assign: driver, and then the insertedId that the driver reports is not the stored one",
+      {{"rule", rule->rule_index}, {"ns", rule->rule->ns}, {"field", rule->rule->field}});
 }
 
 // ---- replies ---------------------------------------------------------------------------------
@@ -458,7 +463,8 @@ bool ConnectionPair::begin_reply(const wire::MsgHeader& header, Bytes front) {
     protocol_error("bad_reply", "a server's reply belongs to no request of this connection");
     return false;
   }
-  if (hello_ == header.response_to && front.size() == static_cast<std::size_t>(header.message_length)) {
+  if (hello_ == header.response_to &&
+      front.size() == static_cast<std::size_t>(header.message_length)) {
     hello_.reset();
     const auto hello = rewrite::read_hello_reply(front);
     if (hello && !hello->set_name.empty() && hello->me != route_.listen.text()) {
@@ -476,9 +482,10 @@ void ConnectionPair::reply_ended() {
   resume(requests_);
 }
 
-/// A driver without directConnection=true asks one hello, follows the member's host list, which does
-/// not name us, and leaves at once: its writes pass us by. A driver that stays opens connections too
-/// that carry one hello only, but just after another one of it has sent its second request.
+/// A driver without directConnection=true asks one hello, follows the member's host list, which
+/// does not name us, and leaves at once: its writes pass us by. A driver that stays opens
+/// connections too that carry one hello only, but just after another one of it has sent its second
+/// request.
 void ConnectionPair::report_bypass() {
   constexpr std::chrono::seconds kAtOnce{1};
   if (requests_seen_ != 1 || !set_member_seen_) return;

@@ -91,8 +91,8 @@ class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
   std::unique_ptr<Connecting> connecting_;
   bool closed_ = false;
 
-  std::uint64_t outstanding_ = 0;   // requests forwarded whose reply has not ended
-  bool reply_ends_ = false;         // the reply being relayed is its request's last
+  std::uint64_t outstanding_ = 0;              // requests forwarded whose reply has not ended
+  bool reply_ends_ = false;                    // the reply being relayed is its request's last
   std::optional<rewrite::Exchange> exchange_;  // the newest of them, if later ones must wait for it
   std::optional<Buffer> local_reply_;          // to be sent when nothing is outstanding
   std::optional<std::int32_t> hello_;          // request id of a hello whose reply is awaited

@@ -61,8 +61,8 @@ OutQueue::Status OutQueue::send(int fd, wire::PatchedMessage& message, Bytes ori
     return status;
   }
   const auto at = static_cast<std::size_t>(original.data() - owner->data());
-  patch_ = std::make_unique<Patch>(
-      Patch{std::move(message), std::move(*owner), at, original.size()});
+  patch_ =
+      std::make_unique<Patch>(Patch{std::move(message), std::move(*owner), at, original.size()});
   return status;
 }
 
@@ -83,7 +83,8 @@ OutQueue::Status OutQueue::send_patched(int fd, const wire::PatchedMessage& mess
 
 OutQueue::Status OutQueue::flush(int fd) {
   if (patch_ != nullptr) {
-    const Bytes original = patch_->buffer.view().subspan(patch_->original_at, patch_->original_size);
+    const Bytes original =
+        patch_->buffer.view().subspan(patch_->original_at, patch_->original_size);
     const Status status = send_patched(fd, patch_->message, original);
     if (status != Status::done) return status;
     patch_.reset();

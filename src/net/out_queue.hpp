@@ -38,7 +38,7 @@ class OutQueue {
 
   std::unique_ptr<Patch> patch_;  // goes first
   Buffer bytes_;
-  std::size_t sent_ = 0;          // of the patched message, then of bytes_
+  std::size_t sent_ = 0;  // of the patched message, then of bytes_
 };
 
 }  // namespace idproxy::net

@@ -77,6 +77,8 @@ void Server::run() {
   impl.threads[0]->io.run();
 }
 
-const Counters& Server::counters() const { return impl_->shared.counters; }
+const Counters& Server::counters() const {
+  return impl_->shared.counters;
+}
 
 }  // namespace idproxy::net

@@ -59,8 +59,8 @@ class Limiter {
   std::map<std::string_view, Count> counts_;
 };
 
-/// JSON text of anything: what is not printable ASCII is escaped byte by byte, so that a name chosen
-/// by a peer can neither end the line nor be invalid UTF-8.
+/// JSON text of anything: what is not printable ASCII is escaped byte by byte, so that a name
+/// chosen by a peer can neither end the line nor be invalid UTF-8.
 void append_json(std::string& out, std::string_view text) {
   out += '"';
   for (const char c : text) {
@@ -109,9 +109,11 @@ std::string text_line(std::string_view message, const std::vector<Field>& fields
       line += std::to_string(*number);
     } else {
       const auto text = std::get<std::string_view>(field.value);
-      const bool quoted = text.empty() || text.find_first_not_of(
-          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:_-/[]*") !=
-          std::string_view::npos;
+      const bool quoted =
+          text.empty() ||
+          text.find_first_not_of(
+              "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:_-/[]*") !=
+              std::string_view::npos;
       quoted ? append_json(line, text) : static_cast<void>(line.append(text));
     }
     separator = " ";
@@ -142,7 +144,9 @@ void start(const Options& options) {
   state.logger->set_pattern(state.json ? "%v" : "%H:%M:%S.%e %^%-7l%$ %v");
 }
 
-bool enabled(Level level) { return state.logger != nullptr && level >= state.level; }
+bool enabled(Level level) {
+  return state.logger != nullptr && level >= state.level;
+}
 
 void event(Level level, std::string_view name, std::string_view message,
            std::initializer_list<Field> fields) {
@@ -152,8 +156,8 @@ void event(Level level, std::string_view name, std::string_view message,
   if (!suppressed) return;
   std::vector<Field> all(fields);
   if (*suppressed > 0) all.emplace_back("suppressed", *suppressed);
-  const std::string line = state.json ? json_line(utc_now(), level, name, message, all)
-                                      : text_line(message, all);
+  const std::string line =
+      state.json ? json_line(utc_now(), level, name, message, all) : text_line(message, all);
   state.logger->log(kLevels[static_cast<std::size_t>(level)], "{}", line);
 }
 

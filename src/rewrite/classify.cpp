@@ -13,8 +13,8 @@ using Kind = Decision::Kind;
 
 constexpr Decision kRelay{Kind::relay};
 constexpr Decision kCollect{Kind::collect};
-constexpr std::size_t kLongestCommand = 8;   // "isMaster", the longest that we look for
-constexpr std::size_t kLongestName = 4096;   // of a collection; mongod's limit is 255
+constexpr std::size_t kLongestCommand = 8;  // "isMaster", the longest that we look for
+constexpr std::size_t kLongestName = 4096;  // of a collection; mongod's limit is 255
 
 /// The head of a document inside a message of which only the front is there.
 struct DocumentHead {
@@ -40,12 +40,13 @@ std::optional<DocumentHead> read_head(Bytes front, std::size_t at, std::size_t m
   const std::int64_t length = load_i32(front.data() + at);
   if (length < static_cast<std::int64_t>(bson::kMinDocument)) return std::nullopt;
   if (length > static_cast<std::int64_t>(message_length - at)) return std::nullopt;
-  DocumentHead head{at, static_cast<std::size_t>(length), static_cast<bson::Type>(front[at + 4]), {}};
+  DocumentHead head{
+      at, static_cast<std::size_t>(length), static_cast<bson::Type>(front[at + 4]), {}};
   const Bytes key = front.subspan(at + 5, wanted - at - 5);
   const auto* nul = std::memchr(key.data(), 0, key.size());
-  const auto size = nul == nullptr ? key.size()
-                                   : static_cast<std::size_t>(
-                                         static_cast<const std::uint8_t*>(nul) - key.data());
+  const auto size =
+      nul == nullptr ? key.size()
+                     : static_cast<std::size_t>(static_cast<const std::uint8_t*>(nul) - key.data());
   head.first_key = as_text(key.first(size));
   return head;
 }

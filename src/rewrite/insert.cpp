@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -14,7 +14,9 @@ namespace {
 constexpr std::size_t kMaxBatch = 100'000;  // maxWriteBatchSize
 constexpr std::string_view kDocuments = "documents";
 
-std::uint32_t narrow(std::size_t offset) { return static_cast<std::uint32_t>(offset); }
+std::uint32_t narrow(std::size_t offset) {
+  return static_cast<std::uint32_t>(offset);
+}
 
 std::string_view type_name(bson::Type type) {
   switch (type) {
@@ -397,54 +399,48 @@ void InsertRewriter::emit_edits(wire::PatchedMessage& out, std::size_t& next, st
   }
 }
 
-/// New elements at one position. Those whose paths share a document that does not exist yet share
-/// the new one too.
+/// New elements at one position, then the ids that are kept.
 void InsertRewriter::emit_elements(std::span<const Edit> edits, wire::PatchedMessage& out) {
   element_.clear();
-  std::vector<const Edit*> group;
-  for (std::size_t i = 0; i < edits.size(); ++i) {
-    const Edit& edit = edits[i];
+  std::vector<const Edit*> elements;
+  for (const Edit& edit : edits) {
     const Assignment& target = (*plan_)[edit.assignment];
     if (edit.kind == EditKind::driver_id) {
       bson::append_head(element_, bson::Type::object_id, target.rule->keep_driver_id);
       element_.append(insert_->message().subspan(edit.from, 12));
-    } else if (edit.depth + 1U == target.path.size()) {
+    } else if (edits.size() == 1 && edit.depth + 1U == target.path.size()) {
       emit_value(edit, element_);
     } else {
-      const auto shares = [&](const Edit& other) {
-        return other.kind == EditKind::element &&
-               (*plan_)[other.assignment].path[edit.depth] == target.path[edit.depth];
-      };
-      if (std::any_of(edits.begin(), edits.begin() + static_cast<std::ptrdiff_t>(i), shares)) {
-        continue;  // went with the first of its group
-      }
-      group.clear();
-      for (const Edit& other : edits.subspan(i)) {
-        if (shares(other)) group.push_back(&other);
-      }
-      emit_group(group, edit.depth, element_);
+      elements.push_back(&edit);
+      const bool last = &edit == &edits.back() || (&edit + 1)->kind == EditKind::driver_id;
+      if (last) emit_level(elements, edit.depth, element_);
     }
   }
   out.add(element_.view());
 }
 
-/// Elements whose paths agree up to and including segment `depth`. Recurses as deep as the
-/// configured paths, not the documents.
-void InsertRewriter::emit_group(std::span<const Edit* const> group, std::size_t depth,
+/// Elements of one document. Those whose paths share a document that does not exist yet share the
+/// new one too. Recurses as deep as the configured paths, not the documents.
+void InsertRewriter::emit_level(std::span<const Edit* const> edits, std::size_t depth,
                                 Buffer& out) {
-  const auto path = [&](const Edit* edit) -> const auto& { return (*plan_)[edit->assignment].path; };
-  if (depth + 1 == path(group[0]).size()) return emit_value(*group[0], out);
-  bson::append_head(out, bson::Type::document, path(group[0])[depth]);
-  bson::Scope document(out);
-  std::vector<const Edit*> rest(group.begin(), group.end());
-  while (!rest.empty()) {
-    const std::string& name = path(rest[0])[depth + 1];
-    const auto others = std::stable_partition(
-        rest.begin(), rest.end(), [&](const Edit* edit) { return path(edit)[depth + 1] == name; });
-    emit_group({rest.data(), static_cast<std::size_t>(others - rest.begin())}, depth + 1, out);
-    rest.erase(rest.begin(), others);
+  const auto path = [&](const Edit* edit) -> const auto& {
+    return (*plan_)[edit->assignment].path;
+  };
+  for (std::size_t i = 0; i < edits.size(); ++i) {
+    const std::string& name = path(edits[i])[depth];
+    const auto shares = [&](const Edit* other) { return path(other)[depth] == name; };
+    if (std::ranges::any_of(edits.first(i), shares)) continue;  // went with the first of them
+    if (depth + 1 == path(edits[i]).size()) {
+      emit_value(*edits[i], out);
+      continue;
+    }
+    std::vector<const Edit*> below;
+    std::ranges::copy_if(edits.subspan(i), std::back_inserter(below), shares);
+    bson::append_head(out, bson::Type::document, name);
+    bson::Scope document(out);
+    emit_level(below, depth + 1, out);
+    document.close();
   }
-  document.close();
 }
 
 void InsertRewriter::emit_value(const Edit& edit, Buffer& out) {

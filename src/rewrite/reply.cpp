@@ -73,7 +73,8 @@ void append_write_errors(const bson::Element& errors, std::span<const RefusedDoc
 bool holds_refusal(Bytes errors, std::span<const RefusedDocument> refused) {
   bson::Elements entries(errors);
   bool found = false;
-  while (const auto entry = entries.next()) found = found || find_refusal(*entry, refused) != nullptr;
+  while (const auto entry = entries.next())
+    found = found || find_refusal(*entry, refused) != nullptr;
   return found && !entries.malformed();
 }
 
@@ -112,7 +113,8 @@ void append_error_reply(const wire::OpMsgView& request, std::int32_t request_id,
   frame.close();
 }
 
-bool append_reply_with_refusals(Bytes reply, std::span<const RefusedDocument> refused, Buffer& out) {
+bool append_reply_with_refusals(Bytes reply, std::span<const RefusedDocument> refused,
+                                Buffer& out) {
   const auto view = wire::OpMsgView::parse(reply);
   if (!view) return false;
   const auto errors = bson::find(view->body(), "writeErrors");

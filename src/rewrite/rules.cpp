@@ -29,7 +29,8 @@ RuleSet::RuleSet(std::vector<Rule> rules, std::string store_db)
 
 Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
   Plan plan;
-  if (db.empty() || db == "admin" || db == "local" || db == "config" || db == store_db_) return plan;
+  if (db.empty() || db == "admin" || db == "local" || db == "config" || db == store_db_)
+    return plan;
   if (collection.empty() || collection.starts_with("system.") || collection.starts_with("$")) {
     return plan;
   }

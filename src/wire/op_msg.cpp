@@ -62,7 +62,8 @@ Result<void> OpMsgView::add_section(Bytes& rest) {
 
 Result<void> OpMsgView::add_sequence(Bytes section) {
   const Bytes content = section.subspan(5);
-  const auto* nul = static_cast<const std::uint8_t*>(std::memchr(content.data(), 0, content.size()));
+  const auto* nul =
+      static_cast<const std::uint8_t*>(std::memchr(content.data(), 0, content.size()));
   if (nul == nullptr) return Errc::bad_size;
   const auto length = static_cast<std::size_t>(nul - content.data());
   const std::string_view identifier = as_text(content.first(length));

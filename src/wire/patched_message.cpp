@@ -30,7 +30,8 @@ void PatchedMessage::append(bool original, std::size_t from, std::size_t length)
       return;
     }
   }
-  pieces_.push_back({static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(length), original});
+  pieces_.push_back(
+      {static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(length), original});
 }
 
 void PatchedMessage::keep(std::size_t from, std::size_t to) {
@@ -47,7 +48,9 @@ std::uint8_t* PatchedMessage::add(std::size_t n) {
   return at;
 }
 
-void PatchedMessage::add(Bytes bytes) { std::memcpy(add(bytes.size()), bytes.data(), bytes.size()); }
+void PatchedMessage::add(Bytes bytes) {
+  std::memcpy(add(bytes.size()), bytes.data(), bytes.size());
+}
 
 void PatchedMessage::add_checksum() {
   Checksum checksum;

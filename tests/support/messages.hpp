@@ -15,7 +15,9 @@
 /// parts are joined with + and damaged with replace().
 namespace idproxy::test {
 
-inline std::string text_of(Bytes bytes) { return std::string(as_text(bytes)); }
+inline std::string text_of(Bytes bytes) {
+  return std::string(as_text(bytes));
+}
 
 inline std::string i32(std::int64_t value) {
   std::uint8_t bytes[4];
@@ -58,7 +60,9 @@ inline std::string array_field(std::string_view key, std::initializer_list<std::
   return element(bson::Type::array, key, doc(elements));
 }
 
-inline std::string body(std::string_view document) { return '\0' + std::string(document); }
+inline std::string body(std::string_view document) {
+  return '\0' + std::string(document);
+}
 inline std::string sequence(std::string_view identifier,
                             std::initializer_list<std::string> documents) {
   std::string content = std::string(identifier) + '\0';

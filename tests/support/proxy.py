@@ -54,10 +54,14 @@ class Proxy:
         self._own_config: pathlib.Path | None = None
         if isinstance(config, dict):
             config = self._write(config)
-        self.process = start(
-            [binary(), "--config", str(config)],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            env={**_SANITIZER_OPTIONS, **os.environ, **environment})
+        try:
+            self.process = start(
+                [binary(), "--config", str(config)],
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                env={**_SANITIZER_OPTIONS, **os.environ, **environment})
+        except OSError:
+            self._remove_config()
+            raise
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
         try:

@@ -15,7 +15,8 @@ class CountingStrategy final : public ids::Strategy {
   explicit CountingStrategy(std::int64_t limit = std::int64_t{1} << 62) : limit_(limit) {}
   ids::Result<void> next(std::size_t n, ids::Values& out) override {
     for (; n > 0; --n) {
-      if (last_ == limit_) return ids::Error{ids::Errc::exhausted, "the test's numbers are used up"};
+      if (last_ == limit_)
+        return ids::Error{ids::Errc::exhausted, "the test's numbers are used up"};
       store_i64(out.add(bson::Type::int64, 8), ++last_);
     }
     return {};

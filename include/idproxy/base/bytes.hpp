@@ -13,12 +13,24 @@ using MutableBytes = std::span<std::uint8_t>;
 
 /// Little-endian loads and stores, as BSON and the wire protocol use them. The caller has checked
 /// that the bytes are there.
-inline std::int32_t load_i32(const std::uint8_t* p) { return boost::endian::load_little_s32(p); }
-inline std::uint32_t load_u32(const std::uint8_t* p) { return boost::endian::load_little_u32(p); }
-inline std::int64_t load_i64(const std::uint8_t* p) { return boost::endian::load_little_s64(p); }
-inline void store_i32(std::uint8_t* p, std::int32_t v) { boost::endian::store_little_s32(p, v); }
-inline void store_u32(std::uint8_t* p, std::uint32_t v) { boost::endian::store_little_u32(p, v); }
-inline void store_i64(std::uint8_t* p, std::int64_t v) { boost::endian::store_little_s64(p, v); }
+inline std::int32_t load_i32(const std::uint8_t* p) {
+  return boost::endian::load_little_s32(p);
+}
+inline std::uint32_t load_u32(const std::uint8_t* p) {
+  return boost::endian::load_little_u32(p);
+}
+inline std::int64_t load_i64(const std::uint8_t* p) {
+  return boost::endian::load_little_s64(p);
+}
+inline void store_i32(std::uint8_t* p, std::int32_t v) {
+  boost::endian::store_little_s32(p, v);
+}
+inline void store_u32(std::uint8_t* p, std::uint32_t v) {
+  boost::endian::store_little_u32(p, v);
+}
+inline void store_i64(std::uint8_t* p, std::int64_t v) {
+  boost::endian::store_little_s64(p, v);
+}
 
 inline Bytes as_bytes(std::string_view text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};

@@ -17,9 +17,8 @@ void append_copy(Buffer& out, const Element& element);
 
 /// Writes the length and the final 00 of a document or array around what is appended meanwhile.
 ///
-///   Scope document(out);             // or: append_head(out, Type::array, "writeErrors"); Scope ...
-///   append_int32(out, "n", 1);
-///   document.close();
+///   Scope document(out);             // or: append_head(out, Type::array, "writeErrors"); Scope
+///   ... append_int32(out, "n", 1); document.close();
 class Scope {
  public:
   explicit Scope(Buffer& out) : out_(out), start_(out.size()) { out.extend(4); }

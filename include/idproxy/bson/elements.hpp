@@ -50,12 +50,14 @@ inline constexpr std::size_t kMinDocument = 5;
 struct Element {
   Type type{};
   std::string_view key;
-  Bytes value;                           ///< behind the key's NUL, in the size its type demands
-  const std::uint8_t* begin = nullptr;   ///< its type byte
+  Bytes value;                          ///< behind the key's NUL, in the size its type demands
+  const std::uint8_t* begin = nullptr;  ///< its type byte
   [[nodiscard]] const std::uint8_t* end() const { return value.data() + value.size(); }
 
   /// Text of a string or symbol, without its length and final NUL (inner NULs are possible).
-  [[nodiscard]] std::string_view text() const { return as_text(value.subspan(4, value.size() - 5)); }
+  [[nodiscard]] std::string_view text() const {
+    return as_text(value.subspan(4, value.size() - 5));
+  }
   /// int32, int64, an integral double or a boolean as a number; nothing for all else.
   [[nodiscard]] std::optional<std::int64_t> as_integer() const;
   /// How MongoDB reads a flag: booleans and numbers, everything that is not zero is true.

@@ -8,9 +8,9 @@
 
 namespace idproxy::ids {
 
-/// The keys of a rule, as its strategy reads and checks them. Asking for a key makes it known; a key
-/// that nobody asks for is reported as unknown. Faults are collected with the place of the key, and
-/// the fallback is returned, so that one run finds all of them.
+/// The keys of a rule, as its strategy reads and checks them. Asking for a key makes it known; a
+/// key that nobody asks for is reported as unknown. Faults are collected with the place of the key,
+/// and the fallback is returned, so that one run finds all of them.
 class Parameters {
  public:
   virtual ~Parameters() = default;

@@ -19,7 +19,7 @@ struct Endpoint {
 
 /// One listener and the one server that it stands for.
 struct Route {
-  Endpoint listen;    ///< port 0: any free port
+  Endpoint listen;  ///< port 0: any free port
   Endpoint upstream;
 };
 

@@ -1,13 +1,13 @@
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 #include <variant>
-#include <cstdint>
 
-/// One line per event on standard error: text for people on a terminal, else JSON. Never a document,
-/// a credential or a command's payload. Thread-safe.
+/// One line per event on standard error: text for people on a terminal, else JSON. Never a
+/// document, a credential or a command's payload. Thread-safe.
 namespace idproxy::log {
 
 enum class Level { debug, info, warning, error };

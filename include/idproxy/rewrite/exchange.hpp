@@ -29,15 +29,16 @@ struct Workspace {
 enum class Action {
   relay,  ///< the message goes on as it came
   send,   ///< Workspace::patched goes upstream in its place
-  reply,  ///< Workspace::reply goes downstream: in place of the reply; or, in answer to the request,
-          ///< once everything that the client sent before has been answered
+  reply,  ///< Workspace::reply goes downstream: in place of the reply; or, in answer to the
+          ///< request, once everything that the client sent before has been answered
 };
 
 /// One request that classify() wanted whole, up to its reply. A state machine: events go in, the
 /// Action that follows comes out; no sockets, no time.
 ///
 ///   request(message) -> relay | reply              it is over
-///                    -> send                       hello: over. insert: if awaits_reply(), no later
+///                    -> send                       hello: over. insert: if awaits_reply(), no
+///                    later
 ///                                                  message of this connection is forwarded until
 ///   reply(message)   -> relay | reply              its reply is queued; then it is over
 class Exchange {
@@ -48,9 +49,7 @@ class Exchange {
   Action reply(Bytes message, Workspace& workspace);
 
   [[nodiscard]] bool awaits_reply() const { return awaits_reply_; }
-  [[nodiscard]] bool wants_reply() const {
-    return awaits_reply_ && !refused_.empty();
-  }
+  [[nodiscard]] bool wants_reply() const { return awaits_reply_ && !refused_.empty(); }
   [[nodiscard]] std::int32_t request_id() const { return request_id_; }
   [[nodiscard]] bool is_hello() const { return is_hello_; }
 

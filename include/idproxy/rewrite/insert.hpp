@@ -20,8 +20,8 @@ struct InsertResult {
   };
   Kind kind = Kind::unchanged;
   CommandError error;
-  std::size_t assigned = 0;               ///< values given
-  std::vector<RefusedDocument> refused;   ///< documents that mongod is made to refuse
+  std::size_t assigned = 0;                 ///< values given
+  std::vector<RefusedDocument> refused;     ///< documents that mongod is made to refuse
   const Assignment* driver_made = nullptr;  ///< an `_id` rule that found only driver-made ObjectIds
 };
 
@@ -41,9 +41,9 @@ class InsertRewriter {
 
  private:
   struct Documents {
-    Bytes list;                 // the array's value, or the documents of the sequence
-    bool array = false;         // in the body
-    Bytes array_element;        // type byte to end, if in the body
+    Bytes list;           // the array's value, or the documents of the sequence
+    bool array = false;   // in the body
+    Bytes array_element;  // type byte to end, if in the body
     const wire::DocumentSequence* sequence = nullptr;
   };
   enum class EditKind : std::uint8_t { length, element, replacement, driver_id, refusal };
@@ -53,13 +53,13 @@ class InsertRewriter {
     std::uint32_t remove;  // bytes of the original that it stands for
     std::uint32_t from;    // length: end of that document; driver_id: the old value's position
     std::uint16_t assignment;
-    std::uint8_t depth;    // element: segments of the path that exist already
+    std::uint8_t depth;  // element: segments of the path that exist already
     EditKind kind;
   };
   struct OpenLength {
     std::size_t place;  // in the patched message
     std::int64_t value;
-    std::size_t end;    // in the original
+    std::size_t end;  // in the original
   };
   /// Where the path of an assignment leads in one document.
   struct Site {
@@ -91,10 +91,9 @@ class InsertRewriter {
 
   void emit(const Documents& documents, wire::PatchedMessage& out);
   void emit_as_sequence(const Documents& documents, wire::PatchedMessage& out);
-  void emit_edits(wire::PatchedMessage& out, std::size_t& next, std::size_t& at,
-                  std::size_t end);
+  void emit_edits(wire::PatchedMessage& out, std::size_t& next, std::size_t& at, std::size_t end);
   void emit_elements(std::span<const Edit> edits, wire::PatchedMessage& out);
-  void emit_group(std::span<const Edit* const> group, std::size_t depth, Buffer& out);
+  void emit_level(std::span<const Edit* const> edits, std::size_t depth, Buffer& out);
   void emit_value(const Edit& edit, Buffer& out);
   void open_length(std::size_t at, std::size_t end, wire::PatchedMessage& out);
   void close_lengths(std::size_t at, wire::PatchedMessage& out);

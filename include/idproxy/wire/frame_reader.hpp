@@ -8,7 +8,8 @@
 namespace idproxy::wire {
 
 /// Finds the messages in one direction of a connection without owning a byte. The caller looks at
-/// the front of the stream, decides what a message needs, and takes bytes off in pieces of any size:
+/// the front of the stream, decides what a message needs, and takes bytes off in pieces of any
+/// size:
 ///
 ///   Front front = frames.look(bytes);
 ///   begin:     a message starts; pass(front.header) makes it the current one, or it is collected
@@ -21,8 +22,8 @@ class FrameReader {
   enum class Kind { need_more, begin, inside, malformed };
   struct Front {
     Kind kind;
-    MsgHeader header{};      ///< of `begin` and `malformed`
-    std::size_t bytes = 0;   ///< of `inside`; never more than was looked at
+    MsgHeader header{};     ///< of `begin` and `malformed`
+    std::size_t bytes = 0;  ///< of `inside`; never more than was looked at
   };
 
   [[nodiscard]] Front look(Bytes bytes) const;

@@ -30,15 +30,15 @@ inline constexpr std::size_t kFlagsOffset = kHeaderSize;
 inline constexpr std::size_t kSectionsOffset = kHeaderSize + 4;
 
 enum class Errc {
-  too_short = 1,        ///< no room for flags and the smallest body
-  unknown_flag,         ///< a required bit that nobody defined
-  unknown_kind,         ///< a section that is neither 0 nor 1
-  bad_size,             ///< a section or its document leaves the message
-  no_body,              ///< no section of kind 0
-  two_bodies,           ///< more than one
-  two_sequences,        ///< two of kind 1 with one identifier
-  too_many_sequences,   ///< more than any command takes
-  bad_checksum,         ///< it does not fit the bytes before it
+  too_short = 1,       ///< no room for flags and the smallest body
+  unknown_flag,        ///< a required bit that nobody defined
+  unknown_kind,        ///< a section that is neither 0 nor 1
+  bad_size,            ///< a section or its document leaves the message
+  no_body,             ///< no section of kind 0
+  two_bodies,          ///< more than one
+  two_sequences,       ///< two of kind 1 with one identifier
+  too_many_sequences,  ///< more than any command takes
+  bad_checksum,        ///< it does not fit the bytes before it
 };
 
 template <class T>

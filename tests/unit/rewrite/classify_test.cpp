@@ -31,8 +31,8 @@ Kind decide_slowly(std::string_view bytes) {
 }
 
 std::string op_query(std::string_view collection, std::string_view query) {
-  return message(2004, i32(0) + std::string(collection) + '\0' + i32(0) + i32(-1) +
-                           std::string(query));
+  return message(2004,
+                 i32(0) + std::string(collection) + '\0' + i32(0) + i32(-1) + std::string(query));
 }
 
 struct Row {
@@ -53,22 +53,35 @@ TEST(Classify, DecidesOnWhatMongodWouldRead) {
       {"array form", insert_array({doc()}), Kind::collect},
       {"name as a symbol",
        op_msg(body(doc(string_field("insert", "orders", bson::Type::symbol) +
-                       string_field("$db", "shop"))) + documents), Kind::collect},
+                       string_field("$db", "shop"))) +
+              documents),
+       Kind::collect},
       {"$db before other fields",
        op_msg(body(doc(string_field("insert", "orders") + string_field("$db", "shop") +
-                       int_field("ordered", 0))) + documents), Kind::collect},
+                       int_field("ordered", 0))) +
+              documents),
+       Kind::collect},
       {"other database", op_msg(insert("orders", "bank") + documents), Kind::relay},
       {"system collection", op_msg(insert("system.users", "shop") + documents), Kind::relay},
       {"store's database", op_msg(insert("orders", "idproxy") + documents), Kind::relay},
-      {"name that is no text", op_msg(body(doc(int_field("insert", 1) + string_field("$db", "shop")))), Kind::relay},
+      {"name that is no text",
+       op_msg(body(doc(int_field("insert", 1) + string_field("$db", "shop")))), Kind::relay},
       {"no $db", op_msg(body(doc(string_field("insert", "orders")))), Kind::relay},
-      {"insert not first", op_msg(body(doc(string_field("$db", "shop") + string_field("insert", "orders")))), Kind::relay},
-      {"Insert in other case", op_msg(body(doc(string_field("Insert", "orders") + string_field("$db", "shop")))), Kind::relay},
-      {"longer command", op_msg(body(doc(string_field("inserted", "orders") + string_field("$db", "shop")))), Kind::relay},
-      {"find", op_msg(body(doc(string_field("find", "orders") + string_field("$db", "shop")))), Kind::relay},
+      {"insert not first",
+       op_msg(body(doc(string_field("$db", "shop") + string_field("insert", "orders")))),
+       Kind::relay},
+      {"Insert in other case",
+       op_msg(body(doc(string_field("Insert", "orders") + string_field("$db", "shop")))),
+       Kind::relay},
+      {"longer command",
+       op_msg(body(doc(string_field("inserted", "orders") + string_field("$db", "shop")))),
+       Kind::relay},
+      {"find", op_msg(body(doc(string_field("find", "orders") + string_field("$db", "shop")))),
+       Kind::relay},
       {"empty body", op_msg(body(doc())), Kind::relay},
       {"hello", op_msg(body(hello)), Kind::collect},
-      {"isMaster", op_msg(body(doc(int_field("isMaster", 1) + string_field("$db", "admin")))), Kind::collect},
+      {"isMaster", op_msg(body(doc(int_field("isMaster", 1) + string_field("$db", "admin")))),
+       Kind::collect},
       {"hello behind a sequence", op_msg(sequence("x", {doc()}) + body(hello)), Kind::collect},
       {"kind 2", op_msg("\2" + doc()), Kind::relay},
       {"name longer than the body",
@@ -76,7 +89,8 @@ TEST(Classify, DecidesOnWhatMongodWouldRead) {
       {"no room for sections", message(2013, i32(0)), Kind::relay},
       {"header only", message(2013, ""), Kind::relay},
       {"OP_QUERY isMaster", op_query("admin.$cmd", doc(int_field("isMaster", 1))), Kind::collect},
-      {"OP_QUERY with $query", op_query("admin.$cmd", doc(doc_field("$query", int_field("ismaster", 1)))), Kind::collect},
+      {"OP_QUERY with $query",
+       op_query("admin.$cmd", doc(doc_field("$query", int_field("ismaster", 1)))), Kind::collect},
       {"OP_QUERY find", op_query("shop.orders", doc()), Kind::relay},
       {"OP_QUERY other command", op_query("admin.$cmd", doc(int_field("ping", 1))), Kind::relay},
       {"OP_QUERY without a name's end", message(2004, i32(0) + "admin"), Kind::relay},
@@ -86,7 +100,9 @@ TEST(Classify, DecidesOnWhatMongodWouldRead) {
       {"unknown opcode", message(4711, "anything"), Kind::relay},
   };
   for (const Row& row : rows) {
-    EXPECT_EQ(static_cast<int>(decide(row.bytes, row.bytes.size()).kind), static_cast<int>(row.kind)) << row.name;
+    EXPECT_EQ(static_cast<int>(decide(row.bytes, row.bytes.size()).kind),
+              static_cast<int>(row.kind))
+        << row.name;
     EXPECT_EQ(static_cast<int>(decide_slowly(row.bytes)), static_cast<int>(row.kind)) << row.name;
   }
 }
@@ -97,8 +113,8 @@ TEST(Classify, RelaysByTheFirstBytesWhereNoRuleCanApply) {
       op_msg(body(doc(string_field("insert", "other") +
                       array_field("documents", {doc(string_field("x", std::string(5000, 'x')))}) +
                       string_field("$db", "shop"))));
-  const auto decision = classify(wire::read_header(as_bytes(other)),
-                                 as_bytes(other).first(60), namespaces);
+  const auto decision =
+      classify(wire::read_header(as_bytes(other)), as_bytes(other).first(60), namespaces);
   EXPECT_EQ(decision.kind, Kind::relay);
 }
 

@@ -32,14 +32,16 @@ const std::string kHello = int_field("hello", 1);
 const std::string kRest = string_field("$db", "admin");
 
 TEST(PatchHelloRequest, TakesCompressionOut) {
-  for (const std::uint32_t flags : {0U, wire::flag::kChecksumPresent, wire::flag::kExhaustAllowed}) {
+  for (const std::uint32_t flags :
+       {0U, wire::flag::kChecksumPresent, wire::flag::kExhaustAllowed}) {
     EXPECT_EQ(patched(op_msg(body(doc(kHello + kCompression + kRest)), flags)),
               op_msg(body(doc(kHello + kRest)), flags));
   }
   EXPECT_EQ(patched(op_msg(body(doc(kHello + kCompression + kRest + kCompression)))),
             op_msg(body(doc(kHello + kRest))));
-  EXPECT_EQ(patched(op_msg(sequence("x", {}) + body(doc(kHello + kCompression)) + sequence("y", {}))),
-            op_msg(sequence("x", {}) + body(doc(kHello)) + sequence("y", {})));
+  EXPECT_EQ(
+      patched(op_msg(sequence("x", {}) + body(doc(kHello + kCompression)) + sequence("y", {}))),
+      op_msg(sequence("x", {}) + body(doc(kHello)) + sequence("y", {})));
 }
 
 TEST(PatchHelloRequest, LeavesAllElse) {
@@ -51,8 +53,8 @@ TEST(PatchHelloRequest, LeavesAllElse) {
 
 TEST(PatchHelloRequest, ReadsTheLegacyForms) {
   const auto query = [](std::string_view document) {
-    return message(2004, i32(4) + std::string("admin.$cmd\0", 11) + i32(0) + i32(-1) +
-                             std::string(document));
+    return message(
+        2004, i32(4) + std::string("admin.$cmd\0", 11) + i32(0) + i32(-1) + std::string(document));
   };
   const std::string is_master = int_field("isMaster", 1);
   EXPECT_EQ(patched(query(doc(is_master + kCompression))), query(doc(is_master)));

@@ -48,7 +48,9 @@ class Insert : public ::testing::Test {
   std::optional<Workspace> workspace_;
 };
 
-std::string id(std::int64_t value) { return long_field("_id", value); }
+std::string id(std::int64_t value) {
+  return long_field("_id", value);
+}
 const std::string kX = int_field("x", 5);
 
 TEST_F(Insert, PutsIdFirstInEveryForm) {
@@ -67,13 +69,13 @@ TEST_F(Insert, PutsIdFirstInEveryForm) {
 
 TEST_F(Insert, PutsOtherFieldsLastInFileOrder) {
   rules(rule("shop.*", "number"), rule("shop.*", "_id"), rule("shop.*", "zip"));
-  expect({doc(kX), doc()},
-         {doc(id(1) + kX + long_field("number", 1) + long_field("zip", 1)),
-          doc(id(2) + long_field("number", 2) + long_field("zip", 2))});
+  expect({doc(kX), doc()}, {doc(id(1) + kX + long_field("number", 1) + long_field("zip", 1)),
+                            doc(id(2) + long_field("number", 2) + long_field("zip", 2))});
 }
 
 TEST_F(Insert, FollowsDottedPaths) {
-  rules(rule("shop.*", "a.b.c"), rule("shop.*", "x"), rule("shop.*", "a.b.d"), rule("shop.*", "a.e"));
+  rules(rule("shop.*", "a.b.c"), rule("shop.*", "x"), rule("shop.*", "a.b.d"),
+        rule("shop.*", "a.e"));
   const std::string y = int_field("y", 1);
   // Nothing there: one new tree, its parts in file order.
   expect({doc(kX)},
@@ -82,17 +84,20 @@ TEST_F(Insert, FollowsDottedPaths) {
   // `a` there, `b` not.
   expect({doc(doc_field("a", y) + kX)},
          {doc(doc_field("a", y + doc_field("b", long_field("c", 2) + long_field("d", 2)) +
-                                 long_field("e", 2)) + kX)});
+                                 long_field("e", 2)) +
+              kX)});
   // Both there, with a value that stays.
   expect({doc(doc_field("a", doc_field("b", int_field("c", 9)) + y) + kX + y)},
          {doc(doc_field("a", doc_field("b", int_field("c", 9) + long_field("d", 3)) + y +
-                                 long_field("e", 3)) + kX + y)});
+                                 long_field("e", 3)) +
+              kX + y)});
 }
 
 TEST_F(Insert, LeavesAMessageInWhichNothingIsAssigned) {
   rules(rule("shop.*", "_id"));
   EXPECT_EQ(request(insert_array({doc(id(1)), doc(kX + id(2))})).action, Action::relay);
-  EXPECT_EQ(request(insert_array({doc(element(bson::Type::null, "_id", ""))})).action, Action::relay);
+  EXPECT_EQ(request(insert_array({doc(element(bson::Type::null, "_id", ""))})).action,
+            Action::relay);
 }
 
 TEST_F(Insert, ReplacesWhatTheModeSays) {
@@ -146,8 +151,8 @@ TEST_F(Insert, MakesMongodRefuseADocumentThatCannotTakeItsValue) {
   const auto outcome = request(insert_array(
       {doc(int_field("a", 1)), doc(kX), doc(array), doc(doc_field("a", "") + doc_field("a", ""))}));
   EXPECT_EQ(outcome.bytes,
-            insert_array({refused, doc(id(1) + kX + doc_field("a", long_field("b", 1))), refused,
-                          refused}));
+            insert_array(
+                {refused, doc(id(1) + kX + doc_field("a", long_field("b", 1))), refused, refused}));
   EXPECT_TRUE(outcome.exchange.wants_reply());
   EXPECT_EQ(outcome.exchange.refused(), 3U);
 }
@@ -166,8 +171,10 @@ TEST_F(Insert, ReplacesTheErrorsOfRefusedDocuments) {
   };
   const std::string theirs = reply(error(0, 53, "The '_id' value cannot be of type array"));
   EXPECT_EQ(outcome.exchange.reply(as_bytes(theirs), *workspace_), Action::reply);
-  EXPECT_EQ(text_of(workspace_->reply.view()),
-            reply(error(0, 28, "mongo-idproxy: cannot create field 'a.b': 'a' is of type number, not object")));
+  EXPECT_EQ(
+      text_of(workspace_->reply.view()),
+      reply(error(0, 28,
+                  "mongo-idproxy: cannot create field 'a.b': 'a' is of type number, not object")));
   for (const std::string& other :
        {op_msg(body(doc(int_field("ok", 0)))), std::string("nonsense that is long enough"),
         reply(error(0, 11000, "E11000")), op_msg(body(doc(int_field("writeErrors", 1))))}) {
@@ -199,22 +206,29 @@ TEST_F(Insert, LeavesToMongodWhatItRefuses) {
     const char* name;
     std::string bytes;
   } rows[] = {
-      {"documents twice", op_msg(body(doc(insert_fields() + array_field("documents", {doc()}))) + documents)},
+      {"documents twice",
+       op_msg(body(doc(insert_fields() + array_field("documents", {doc()}))) + documents)},
       {"documents nowhere", op_msg(body(fields))},
       {"documents twice in the body",
-       op_msg(body(doc(insert_fields() + array_field("documents", {doc()}) + array_field("documents", {doc()}))))},
-      {"insert twice", op_msg(body(doc(insert_fields() + string_field("insert", "other"))) + documents)},
+       op_msg(body(doc(insert_fields() + array_field("documents", {doc()}) +
+                       array_field("documents", {doc()}))))},
+      {"insert twice",
+       op_msg(body(doc(insert_fields() + string_field("insert", "other"))) + documents)},
       {"$db twice", op_msg(body(doc(insert_fields() + string_field("$db", "other"))) + documents)},
       {"documents no array", op_msg(body(doc(insert_fields() + int_field("documents", 1))))},
       {"an element that is no document",
-       op_msg(body(doc(insert_fields() + element(bson::Type::array, "documents", doc(int_field("0", 1))))))},
+       op_msg(body(doc(insert_fields() +
+                       element(bson::Type::array, "documents", doc(int_field("0", 1))))))},
       {"another sequence", op_msg(body(fields) + documents + sequence("other", {doc()}))},
       {"bad BSON in a document", insert_array({doc(kX), doc(bad)})},
       {"bad BSON in a document on the path", insert_sequence({doc(doc_field("a", bad))})},
-      {"a document past its sequence", op_msg(body(fields) + sequence("documents", {i32(99) + doc().substr(4)}))},
-      {"bytes behind the last document", op_msg(body(fields) + sequence("documents", {doc(), "ab"}))},
+      {"a document past its sequence",
+       op_msg(body(fields) + sequence("documents", {i32(99) + doc().substr(4)}))},
+      {"bytes behind the last document",
+       op_msg(body(fields) + sequence("documents", {doc(), "ab"}))},
       {"no documents", op_msg(body(fields) + sequence("documents", {}))},
-      {"wrong checksum", op_msg(body(fields) + documents, wire::flag::kChecksumPresent).replace(30, 1, "?")},
+      {"wrong checksum",
+       op_msg(body(fields) + documents, wire::flag::kChecksumPresent).replace(30, 1, "?")},
   };
   for (const auto& row : rows) EXPECT_EQ(request(row.bytes).action, Action::relay) << row.name;
 }
@@ -242,10 +256,10 @@ TEST_F(Insert, MovesDocumentsToASequenceWhenTheBodyOutgrowsItsLimit) {
     const auto outcome = request(sent);
     ASSERT_EQ(outcome.action, Action::send);
     const std::string big_field = string_field("big", big);
-    EXPECT_TRUE(outcome.bytes ==
-                op_msg(body(doc(insert_fields())) +
-                           sequence("documents", {doc(id(first) + big_field), doc(id(first + 1) + big_field)}),
-                       flags));
+    EXPECT_TRUE(outcome.bytes == op_msg(body(doc(insert_fields())) +
+                                            sequence("documents", {doc(id(first) + big_field),
+                                                                   doc(id(first + 1) + big_field)}),
+                                        flags));
   }
 }
 
@@ -271,8 +285,7 @@ TEST_F(Insert, LeavesDocumentsAloneThatAreTooLargeAnyway) {
 
 TEST_F(Insert, SaysWhenAllIdsWereTheDrivers) {
   rules(rule("shop.*", "_id"));
-  const std::string made =
-      doc(element(bson::Type::object_id, "_id", object_id(FakeClock::kStart)));
+  const std::string made = doc(element(bson::Type::object_id, "_id", object_id(FakeClock::kStart)));
   EXPECT_NE(request(insert_array({made, made})).exchange.driver_made(), nullptr);
   EXPECT_EQ(request(insert_array({made, doc()})).exchange.driver_made(), nullptr);
   EXPECT_EQ(request(insert_array({doc(id(1))})).exchange.driver_made(), nullptr);

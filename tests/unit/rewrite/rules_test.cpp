@@ -28,9 +28,15 @@ TEST(RuleSet, TakesTheFirstRuleOfEachField) {
 
 TEST(RuleSet, NeverTouchesWhatIsTheServersOrOurs) {
   const auto rules = rule_set_of(rule("*", "_id"));
-  for (const auto& [db, collection] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"admin", "x"}, {"local", "x"}, {"config", "x"}, {"idproxy", "counters"},
-           {"shop", "system.users"}, {"shop", "$cmd"}, {"shop", ""}, {"", "x"}}) {
+  for (const auto& [db, collection] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"admin", "x"},
+                                                                  {"local", "x"},
+                                                                  {"config", "x"},
+                                                                  {"idproxy", "counters"},
+                                                                  {"shop", "system.users"},
+                                                                  {"shop", "$cmd"},
+                                                                  {"shop", ""},
+                                                                  {"", "x"}}) {
     EXPECT_TRUE(rules->plan(db, collection).empty()) << db << "." << collection;
   }
   EXPECT_FALSE(rules->plan("shop", "systems").empty());

@@ -21,8 +21,21 @@ int errc_of(std::string_view bytes) {
 
 TEST(OpMsg, SucceedsWithTheExampleOfTheHeader) {
   EXPECT_EQ(to_hex(as_bytes(op_msg(body(kPing)))),
-            "2f000000" "07000000" "00000000" "dd070000" "00000000" "00"
-            "1a000000" "10" "70696e6700" "01000000" "02" "24646200" "02000000" "6100" "00");
+            "2f000000"
+            "07000000"
+            "00000000"
+            "dd070000"
+            "00000000"
+            "00"
+            "1a000000"
+            "10"
+            "70696e6700"
+            "01000000"
+            "02"
+            "24646200"
+            "02000000"
+            "6100"
+            "00");
 }
 
 TEST(OpMsg, SucceedsWithSectionsInAnyOrder) {

@@ -37,8 +37,8 @@ TEST(PatchedMessage, IsTheSameHoweverItIsTaken) {
   patched.add(as_bytes("[more]"));
   patched.keep(6000, original.size());
   patched.set_i32(place, 0x64636261);
-  const std::string expected = "abcd" + std::string(2996, 'a') + "[new]" + std::string(2999, 'b') +
-                               "[more]short";
+  const std::string expected =
+      "abcd" + std::string(2996, 'a') + "[new]" + std::string(2999, 'b') + "[more]short";
   ASSERT_EQ(patched.size(), expected.size());
   // The original may have moved in memory since.
   const std::string moved = original;

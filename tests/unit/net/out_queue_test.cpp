@@ -1,0 +1,103 @@
+#include "out_queue.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+
+#include "support/messages.hpp"
+
+namespace idproxy::net {
+namespace {
+
+using Status = OutQueue::Status;
+
+/// Two connected sockets; what is sent into one is read from the other when the test says so.
+class OutQueueTest : public ::testing::Test {
+ protected:
+  OutQueueTest() {
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds_.data()), 0);
+  }
+  ~OutQueueTest() override {
+    ::close(fds_[0]);
+    if (fds_[1] >= 0) ::close(fds_[1]);
+  }
+  [[nodiscard]] int sink() const { return fds_[0]; }
+  void close_reader() {
+    ::close(fds_[1]);
+    fds_[1] = -1;
+  }
+  void read() {
+    std::array<char, 100'000> bytes;
+    ssize_t n = 0;
+    while ((n = ::read(fds_[1], bytes.data(), bytes.size())) > 0) {
+      received_.append(bytes.data(), static_cast<std::size_t>(n));
+    }
+  }
+  void flush() {
+    Status status = Status::blocked;
+    while (status == Status::blocked) {
+      read();
+      status = queue_.flush(sink());
+    }
+    EXPECT_EQ(status, Status::done);
+    EXPECT_TRUE(queue_.empty());
+    read();
+  }
+
+  OutQueue queue_;
+  std::string received_;
+
+ private:
+  std::array<int, 2> fds_{};
+};
+
+std::string pattern(std::size_t size) {
+  std::string text;
+  for (std::size_t i = 0; text.size() < size; ++i) text += std::to_string(i) + ",";
+  return text;
+}
+
+TEST_F(OutQueueTest, KeepsOnlyWhatTheSocketDoesNotTake) {
+  EXPECT_EQ(queue_.send(sink(), as_bytes("small")), Status::done);
+  EXPECT_TRUE(queue_.empty());
+  const std::string large = pattern(3'000'000);
+  EXPECT_EQ(queue_.send(sink(), as_bytes(large)), Status::blocked);
+  EXPECT_EQ(queue_.send(sink(), as_bytes("behind")), Status::blocked);
+  flush();
+  EXPECT_TRUE(received_ == "small" + large + "behind");
+}
+
+TEST_F(OutQueueTest, TakesALargePatchedMessageOver) {
+  const std::string original = pattern(3'000'000);
+  for (const bool owned : {false, true}) {
+    received_.clear();
+    Buffer buffer;
+    buffer.append(as_bytes("before" + original));
+    wire::PatchedMessage patched;
+    const Bytes message = buffer.view().subspan(6);
+    patched.start(message);
+    patched.keep(0, 1'000'000);
+    patched.add(as_bytes("[new]"));
+    patched.keep(1'500'000, original.size());
+    EXPECT_EQ(queue_.send(sink(), patched, message, owned ? &buffer : nullptr), Status::blocked);
+    EXPECT_EQ(buffer.empty(), owned);
+    buffer = Buffer();
+    patched.start({});
+    queue_.add(as_bytes("behind"));
+    flush();
+    EXPECT_TRUE(received_ ==
+                original.substr(0, 1'000'000) + "[new]" + original.substr(1'500'000) + "behind");
+  }
+}
+
+TEST_F(OutQueueTest, FailsIfThePeerIsGone) {
+  close_reader();
+  EXPECT_EQ(queue_.send(sink(), as_bytes("x")), Status::failed);
+}
+
+}  // namespace
+}  // namespace idproxy::net

@@ -1,8 +1,8 @@
 """Adds up what scripts/test ran: the last line is "N passed, N failed, N skipped".
 
-Reads in the directory given: *.xml (JUnit, of ctest and pytest), *.checks (a line for each single
-check), and PART.failed (a part that failed, with or without a test saying so). Fails if nothing
-passed, if anything failed, and under CI=true if anything was skipped.
+Reads below the directory given: *.xml (JUnit, of ctest, GoogleTest and pytest), *.checks (a line
+for each single check), and PART.failed (a part that failed, with or without a test saying so).
+Fails if nothing passed, if anything failed, and under CI=true if anything was skipped.
 """
 
 import os
@@ -14,13 +14,15 @@ results = pathlib.Path(sys.argv[1])
 passed = failed = skipped = 0
 failed_parts = {path.stem for path in results.glob("*.failed")}
 
-for path in sorted(results.glob("*.xml")):
+for path in sorted(results.rglob("*.xml")):
     for case in ET.parse(path).iter("testcase"):
         kinds = {child.tag for child in case}
         name = f"{case.get('classname')}.{case.get('name')}"
+        if not kinds & {"failure", "error"} and case.get("name", "").startswith("unit."):
+            continue  # a program of unit tests: its own file lists them
         if kinds & {"failure", "error"}:
             failed += 1
-            failed_parts.discard(path.name.split(".")[0])
+            failed_parts.discard(path.relative_to(results).parts[0].split(".")[0])
         elif "skipped" in kinds:
             skipped += 1
             print(f"skipped: {name}: {case.find('skipped').get('message', '')}")

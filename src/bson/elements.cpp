@@ -1,5 +1,6 @@
 #include "idproxy/bson/elements.hpp"
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -48,30 +49,30 @@ std::optional<std::int64_t> variable_size(Type type, Bytes rest) {
   }
 }
 
-std::optional<std::int64_t> value_size(Type type, Bytes rest) {
-  switch (type) {
-    case Type::undefined:
-    case Type::null:
-    case Type::min_key:
-    case Type::max_key:
-      return 0;
-    case Type::boolean:
-      return 1;
-    case Type::int32:
-      return 4;
-    case Type::number_double:
-    case Type::date:
-    case Type::timestamp:
-    case Type::int64:
-      return 8;
-    case Type::object_id:
-      return 12;
-    case Type::decimal128:
-      return 16;
-    default:
-      return variable_size(type, rest);
+constexpr std::int8_t kVariable = -1;
+constexpr std::int8_t kUnknown = -2;
+
+/// Size of a value by its type byte.
+constexpr std::array<std::int8_t, 256> kFixedSizes = [] {
+  std::array<std::int8_t, 256> sizes{};
+  sizes.fill(kUnknown);
+  const auto set = [&](Type type, std::int8_t size) {
+    sizes[static_cast<std::uint8_t>(type)] = size;
+  };
+  for (const Type type : {Type::undefined, Type::null, Type::min_key, Type::max_key}) set(type, 0);
+  set(Type::boolean, 1);
+  set(Type::int32, 4);
+  for (const Type type : {Type::number_double, Type::date, Type::timestamp, Type::int64}) {
+    set(type, 8);
   }
-}
+  set(Type::object_id, 12);
+  set(Type::decimal128, 16);
+  for (const Type type : {Type::string, Type::document, Type::array, Type::binary, Type::regex,
+                          Type::db_pointer, Type::code, Type::symbol, Type::code_with_scope}) {
+    set(type, kVariable);
+  }
+  return sizes;
+}();
 
 }  // namespace
 
@@ -94,11 +95,6 @@ std::optional<std::int64_t> Element::as_integer() const {
   }
 }
 
-bool Element::truthy() const {
-  if (type == Type::number_double) return std::bit_cast<double>(load_i64(value.data())) != 0;
-  return as_integer().value_or(0) != 0;
-}
-
 std::optional<Bytes> document_at(Bytes bytes) {
   if (bytes.size() < kMinDocument) return std::nullopt;
   const std::int64_t length = load_i32(bytes.data());
@@ -113,16 +109,17 @@ std::optional<Element> Elements::next() {
   Element element;
   element.begin = at_;
   element.type = static_cast<Type>(*at_);
-  if (*at_ == 0) return fail();
   const auto* key = at_ + 1;
-  const auto* nul =
-      static_cast<const std::uint8_t*>(std::memchr(key, 0, static_cast<std::size_t>(end_ - key)));
-  if (nul == nullptr) return fail();
+  // Keys are short: a loop is done before memchr() has started. The document's final 00 ends it.
+  const auto* nul = key;
+  while (nul < end_ && *nul != 0) ++nul;
+  if (nul >= end_) return fail();
   element.key = {reinterpret_cast<const char*>(key), static_cast<std::size_t>(nul - key)};
   const Bytes rest(nul + 1, end_);
-  const auto size = value_size(element.type, rest);
-  if (!size || *size > static_cast<std::int64_t>(rest.size())) return fail();
-  element.value = rest.first(static_cast<std::size_t>(*size));
+  std::int64_t size = kFixedSizes[static_cast<std::uint8_t>(element.type)];
+  if (size == kVariable) size = variable_size(element.type, rest).value_or(kUnknown);
+  if (size < 0 || size > static_cast<std::int64_t>(rest.size())) return fail();
+  element.value = rest.first(static_cast<std::size_t>(size));
   at_ = element.end();
   return element;
 }

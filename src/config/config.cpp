@@ -19,7 +19,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::int64_t kMiB = 1024 * 1024;
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+constexpr std::int64_t kTiB = std::int64_t{1} << 40;
 constexpr unsigned kCoresPerThread = 4;
 
 /// TLS that is asked for and not there would send passwords in the clear.
@@ -144,8 +145,8 @@ void read_admin(Reader& admin) {
 
 void read_limits(Reader& limits) {
   const std::int64_t buffered = 256 * kMiB;
-  limits.no_effect_yet("buffered_messages", limits.size("buffered_messages", kMiB,
-                                                        1024 * 1024 * kMiB, buffered) != buffered);
+  limits.no_effect_yet("buffered_messages",
+                       limits.size("buffered_messages", kMiB, kTiB, buffered) != buffered);
   const auto wait = [&](std::string_view key, std::chrono::milliseconds fallback) {
     limits.no_effect_yet(key, limits.duration(key, 100ms, 1h, fallback) != fallback);
   };
@@ -178,9 +179,9 @@ Config read_file(Reader& file, ids::Sources sources) {
   return config;
 }
 
-bool is_usable_root(const Node& root, Findings& findings) {
-  if (root.kind == Node::Kind::null || root.kind == Node::Kind::mapping) return true;
-  if (root.kind == Node::Kind::refused) return false;
+bool is_usable_root(const TreeNode& root, Findings& findings) {
+  if (root.kind == TreeNode::Kind::null || root.kind == TreeNode::Kind::mapping) return true;
+  if (root.kind == TreeNode::Kind::refused) return false;
   findings.error(root.place, "the file must be a mapping of keys to values");
   return false;
 }
@@ -199,7 +200,7 @@ Loaded parse(const std::string& text, ids::Sources sources) {
   auto root = parse_tree(text, findings);
   if (root && is_usable_root(*root, findings)) {
     substitute_environment(*root, findings);
-    const bool empty = root->kind == Node::Kind::null;
+    const bool empty = root->kind == TreeNode::Kind::null;
     Reader file(empty ? nullptr : &*root, "", {}, findings);
     loaded.config = read_file(file, sources);
   }

@@ -46,12 +46,12 @@ std::string expand(std::string_view text, std::string& out) {
   }
 }
 
-void substitute_scalar(Node& node, Findings& findings) {
+void substitute_scalar(TreeNode& node, Findings& findings) {
   if (node.text.find("${") == std::string::npos) return;
   std::string value;
   if (auto fault = expand(node.text, value); !fault.empty()) {
     findings.error(node.place, std::move(fault));
-    node.kind = Node::Kind::refused;
+    node.kind = TreeNode::Kind::refused;
     return;
   }
   node.written = std::move(node.text);
@@ -61,9 +61,9 @@ void substitute_scalar(Node& node, Findings& findings) {
 }  // namespace
 
 // The tree is at most kMaxDepth deep.
-void substitute_environment(Node& node, Findings& findings) {
-  if (node.kind == Node::Kind::scalar) substitute_scalar(node, findings);
-  for (Node& child : node.children) substitute_environment(child, findings);
+void substitute_environment(TreeNode& node, Findings& findings) {
+  if (node.kind == TreeNode::Kind::scalar) substitute_scalar(node, findings);
+  for (TreeNode& child : node.children) substitute_environment(child, findings);
 }
 
 }  // namespace idproxy::config

@@ -8,6 +8,6 @@ namespace idproxy::config {
 /// a variable holds is not looked into. Keys stay as they are. A variable that is not defined, and
 /// a
 /// "${" that does not begin ${NAME}, are errors.
-void substitute_environment(Node& node, Findings& findings);
+void substitute_environment(TreeNode& node, Findings& findings);
 
 }  // namespace idproxy::config

@@ -11,10 +11,10 @@ namespace idproxy::config {
 namespace {
 
 /// What a value looks like to people: "text 'twelve'", "19", "true", "null", "a list".
-std::string description(const Node& node) {
-  if (node.kind == Node::Kind::null) return "null";
-  if (node.kind == Node::Kind::sequence) return "a list";
-  if (node.kind == Node::Kind::mapping) return "a mapping";
+std::string description(const TreeNode& node) {
+  if (node.kind == TreeNode::Kind::null) return "null";
+  if (node.kind == TreeNode::Kind::sequence) return "a list";
+  if (node.kind == TreeNode::Kind::mapping) return "a mapping";
   // The value of a variable may be a secret: messages show its name.
   if (!node.written.empty()) return "text '" + shown(node.written) + "' with its variable replaced";
   const bool is_boolean = node.text == "true" || node.text == "false";
@@ -33,13 +33,13 @@ std::string range_of_integers(std::int64_t min, std::int64_t max) {
 
 }  // namespace
 
-Reader::Reader(const Node* node, std::string path, Place place, Findings& findings)
+Reader::Reader(const TreeNode* node, std::string path, Place place, Findings& findings)
     : node_(node), path_(std::move(path)), place_(place), findings_(findings) {}
 
 std::int64_t Reader::integer(std::string_view key, std::int64_t min, std::int64_t max,
                              std::int64_t fallback) {
   const std::string expected = range_of_integers(min, max);
-  const Node* node = scalar(key, expected);
+  const TreeNode* node = scalar(key, expected);
   if (node == nullptr) return fallback;
   const auto read = read_integer(node->text);
   const bool fits = read.reading == Reading::ok && read.value >= min && read.value <= max;
@@ -51,7 +51,7 @@ std::int64_t Reader::integer(std::string_view key, std::int64_t min, std::int64_
 
 double Reader::number(std::string_view key, double min, double max, double fallback) {
   const std::string expected = "a number " + number_text(min) + " to " + number_text(max);
-  const Node* node = scalar(key, expected);
+  const TreeNode* node = scalar(key, expected);
   if (node == nullptr) return fallback;
   const auto read = read_number(node->text);
   const bool fits = read.reading == Reading::ok && read.value >= min && read.value <= max;
@@ -62,7 +62,7 @@ double Reader::number(std::string_view key, double min, double max, double fallb
 
 bool Reader::boolean(std::string_view key, bool fallback) {
   constexpr std::string_view kExpected = "true or false";
-  const Node* node = scalar(key, kExpected);
+  const TreeNode* node = scalar(key, kExpected);
   if (node == nullptr) return fallback;
   if (!node->quoted && node->text == "true") return true;
   if (!node->quoted && node->text == "false") return false;
@@ -71,21 +71,21 @@ bool Reader::boolean(std::string_view key, bool fallback) {
 }
 
 std::string Reader::text(std::string_view key, std::string_view fallback) {
-  const Node* node = scalar(key, "text");
+  const TreeNode* node = scalar(key, "text");
   return node == nullptr ? std::string(fallback) : node->text;
 }
 
 std::size_t Reader::choice(std::string_view key, std::initializer_list<std::string_view> allowed) {
   const std::span<const std::string_view> words(allowed.begin(), allowed.size());
   const std::string expected = (words.size() > 1 ? "one of " : "") + listed(words);
-  const Node* given_node = find(key);
-  const bool is_null = given_node != nullptr && given_node->kind == Node::Kind::null;
-  const auto null_word = std::find(words.begin(), words.end(), "null");
-  const bool means_word = is_null && null_word != words.end();  // enum values need no quotes
-  const Node* node = means_word ? given_node : scalar(key, expected);
+  const TreeNode* node = find(key);
+  // Words need no quotes: an unquoted null is one, where that is a choice.
+  const bool says_null = node != nullptr && node->kind == TreeNode::Kind::null &&
+                         std::find(words.begin(), words.end(), "null") != words.end();
+  if (!says_null) node = scalar(key, expected);
   known_.emplace(key);
   if (node == nullptr) return 0;
-  const auto at = means_word ? null_word : std::find(words.begin(), words.end(), node->text);
+  const auto at = std::find(words.begin(), words.end(), says_null ? "null" : node->text);
   if (at != words.end()) return static_cast<std::size_t>(at - words.begin());
   error(key, "must be " + expected + ", is " + description(*node) + suggestion(node->text, words));
   return 0;
@@ -95,7 +95,7 @@ std::chrono::milliseconds Reader::duration(std::string_view key, std::chrono::mi
                                            std::chrono::milliseconds max,
                                            std::chrono::milliseconds fallback) {
   const std::string expected = "a duration of " + duration_text(min) + " to " + duration_text(max);
-  const Node* node = scalar(key, expected);
+  const TreeNode* node = scalar(key, expected);
   if (node == nullptr) return fallback;
   const auto read = read_duration(node->text);
   if (read.reading == Reading::ok && read.value >= min && read.value <= max) return read.value;
@@ -107,7 +107,7 @@ std::chrono::milliseconds Reader::duration(std::string_view key, std::chrono::mi
 std::int64_t Reader::size(std::string_view key, std::int64_t min, std::int64_t max,
                           std::int64_t fallback) {
   const std::string expected = "a size of " + size_text(min) + " to " + size_text(max);
-  const Node* node = scalar(key, expected);
+  const TreeNode* node = scalar(key, expected);
   if (node == nullptr) return fallback;
   const auto read = read_size(node->text);
   if (read.reading == Reading::ok && read.value >= min && read.value <= max) return read.value;
@@ -122,15 +122,15 @@ std::string Reader::required_text(std::string_view key) {
     error(key, "is missing");
     return {};
   }
-  const Node* node = scalar(key, "text");
+  const TreeNode* node = scalar(key, "text");
   if (node != nullptr && node->text.empty()) error(key, "must not be empty");
   return node == nullptr ? std::string() : node->text;
 }
 
 std::optional<std::string> Reader::optional_text(std::string_view key) {
-  const Node* node = find(key);
+  const TreeNode* node = find(key);
   known_.emplace(key);
-  if (node == nullptr || node->kind == Node::Kind::null) return std::nullopt;
+  if (node == nullptr || node->kind == TreeNode::Kind::null) return std::nullopt;
   node = scalar(key, "text or null");
   if (node == nullptr) return std::nullopt;
   if (!node->text.empty()) return node->text;
@@ -141,7 +141,7 @@ std::optional<std::string> Reader::optional_text(std::string_view key) {
 std::optional<std::int64_t> Reader::integer_unless(std::string_view key, std::string_view word,
                                                    std::int64_t min, std::int64_t max) {
   const std::string expected = std::string(word) + " or " + range_of_integers(min, max);
-  const Node* node = scalar(key, expected);
+  const TreeNode* node = scalar(key, expected);
   if (node == nullptr || node->text == word) return std::nullopt;
   const auto read = read_integer(node->text);
   const bool fits = read.reading == Reading::ok && read.value >= min && read.value <= max;
@@ -153,8 +153,8 @@ std::optional<std::int64_t> Reader::integer_unless(std::string_view key, std::st
 Reader& Reader::section(std::string_view key) {
   if (const auto known = sections_.find(key); known != sections_.end()) return *known->second;
   known_.emplace(key);
-  const Node* node = find(key);
-  if (node != nullptr && node->kind != Node::Kind::mapping) {
+  const TreeNode* node = find(key);
+  if (node != nullptr && node->kind != TreeNode::Kind::mapping) {
     mismatch(key, "a mapping of keys to values", *node);
     node = nullptr;
   }
@@ -164,25 +164,25 @@ Reader& Reader::section(std::string_view key) {
 }
 
 Reader* Reader::optional_section(std::string_view key) {
-  const Node* node = find(key);
+  const TreeNode* node = find(key);
   known_.emplace(key);
-  if (node == nullptr || node->kind == Node::Kind::null) return nullptr;
+  if (node == nullptr || node->kind == TreeNode::Kind::null) return nullptr;
   return &section(key);
 }
 
 std::optional<std::vector<Reader*>> Reader::list(std::string_view key) {
-  const Node* node = find(key);
+  const TreeNode* node = find(key);
   known_.emplace(key);
-  if (node == nullptr || node->kind == Node::Kind::null) return std::vector<Reader*>();
-  if (node->kind != Node::Kind::sequence) {
+  if (node == nullptr || node->kind == TreeNode::Kind::null) return std::vector<Reader*>();
+  if (node->kind != TreeNode::Kind::sequence) {
     mismatch(key, "a list", *node);
     return std::nullopt;
   }
   std::vector<Reader*> items;
-  for (const Node& item : node->children) {
+  for (const TreeNode& item : node->children) {
     const std::string path = name_of(key) + "[" + std::to_string(items.size()) + "]";
-    const bool usable = item.kind == Node::Kind::mapping;
-    if (!usable && item.kind != Node::Kind::refused) {
+    const bool usable = item.kind == TreeNode::Kind::mapping;
+    if (!usable && item.kind != TreeNode::Kind::refused) {
       findings_.error(item.place,
                       path + ": must be a mapping of keys to values, is " + description(item));
     }
@@ -192,16 +192,16 @@ std::optional<std::vector<Reader*>> Reader::list(std::string_view key) {
 }
 
 std::vector<std::string> Reader::texts(std::string_view key) {
-  const Node* node = find(key);
+  const TreeNode* node = find(key);
   known_.emplace(key);
   if (node == nullptr) return {};
-  if (node->kind != Node::Kind::sequence) {
+  if (node->kind != TreeNode::Kind::sequence) {
     mismatch(key, "a list of texts", *node);
     return {};
   }
   std::vector<std::string> items;
-  for (const Node& item : node->children) {
-    if (item.kind == Node::Kind::scalar) {
+  for (const TreeNode& item : node->children) {
+    if (item.kind == TreeNode::Kind::scalar) {
       items.push_back(item.text);
     } else {
       mismatch(key, "a list of texts; one of them", item);
@@ -229,19 +229,19 @@ void Reader::no_effect_yet(std::string_view key, bool changed) {
 std::vector<std::string> Reader::keys() const {
   std::vector<std::string> names;
   if (node_ == nullptr) return names;
-  for (const Node& child : node_->children) names.push_back(child.key);
+  for (const TreeNode& child : node_->children) names.push_back(child.key);
   return names;
 }
 
 void Reader::finish() {
   for (const auto& child : children_) child->finish();
   if (node_ == nullptr || accepts_all_) return;
-  for (const Node& child : node_->children) {
+  for (const TreeNode& child : node_->children) {
     if (!known_.contains(child.key)) report_unknown(child);
   }
 }
 
-void Reader::report_unknown(const Node& child) {
+void Reader::report_unknown(const TreeNode& child) {
   const std::vector<std::string_view> known(known_.begin(), known_.end());
   std::string message = "unknown key '" + shown(child.key) + "'";
   const std::string meant = suggestion(child.key, known);
@@ -249,30 +249,30 @@ void Reader::report_unknown(const Node& child) {
   findings_.error(child.key_place, path_.empty() ? message : path_ + ": " + message);
 }
 
-const Node* Reader::find(std::string_view key) const {
+const TreeNode* Reader::find(std::string_view key) const {
   if (node_ == nullptr) return nullptr;
-  for (const Node& child : node_->children) {
+  for (const TreeNode& child : node_->children) {
     if (child.key == key) return &child;
   }
   return nullptr;
 }
 
-const Node* Reader::scalar(std::string_view key, std::string_view expected) {
+const TreeNode* Reader::scalar(std::string_view key, std::string_view expected) {
   known_.emplace(key);
-  const Node* node = find(key);
-  if (node == nullptr || node->kind == Node::Kind::scalar) return node;
+  const TreeNode* node = find(key);
+  if (node == nullptr || node->kind == TreeNode::Kind::scalar) return node;
   mismatch(key, expected, *node);
   return nullptr;
 }
 
-void Reader::mismatch(std::string_view key, std::string_view expected, const Node& found) {
-  if (found.kind == Node::Kind::refused) return;
+void Reader::mismatch(std::string_view key, std::string_view expected, const TreeNode& found) {
+  if (found.kind == TreeNode::Kind::refused) return;
   error(key, "must be " + std::string(expected) + ", is " + description(found));
 }
 
 std::string Reader::message(std::string_view key, std::string_view reason) const {
   std::string text(reason);
-  const Node* node = find(key);
+  const TreeNode* node = find(key);
   if (node != nullptr && !node->written.empty()) {
     const std::string value = "'" + shown(node->text) + "'";
     const std::size_t at = text.find(value);
@@ -286,11 +286,11 @@ std::string Reader::name_of(std::string_view key) const {
 }
 
 Place Reader::place_of(std::string_view key) const {
-  const Node* node = find(key);
+  const TreeNode* node = find(key);
   return node == nullptr ? place_ : node->key_place;
 }
 
-Reader& Reader::add_child(const Node* node, std::string path, Place place) {
+Reader& Reader::add_child(const TreeNode* node, std::string path, Place place) {
   children_.push_back(std::make_unique<Reader>(node, std::move(path), place, findings_));
   return *children_.back();
 }

@@ -23,7 +23,7 @@ class Reader : public ids::Parameters {
   /// `node` is null for a mapping that the file does not have: then there are only fallbacks.
   /// `path` is "" for the file, else "listen.tls" or "rules[2]"; `place` is where faults of absent
   /// keys are shown. The node and the findings must outlive the reader.
-  Reader(const Node* node, std::string path, Place place, Findings& findings);
+  Reader(const TreeNode* node, std::string path, Place place, Findings& findings);
 
   std::int64_t integer(std::string_view key, std::int64_t min, std::int64_t max,
                        std::int64_t fallback) override;
@@ -74,19 +74,19 @@ class Reader : public ids::Parameters {
   [[nodiscard]] bool usable() const { return node_ != nullptr; }
 
  private:
-  [[nodiscard]] const Node* find(std::string_view key) const;
+  [[nodiscard]] const TreeNode* find(std::string_view key) const;
   /// The value of a key that must be a scalar; nothing if it is absent or something else, which is
   /// reported with `expected`.
-  const Node* scalar(std::string_view key, std::string_view expected);
-  void mismatch(std::string_view key, std::string_view expected, const Node& found);
+  const TreeNode* scalar(std::string_view key, std::string_view expected);
+  void mismatch(std::string_view key, std::string_view expected, const TreeNode& found);
   /// A value that came from a variable may be a secret: its ${NAME} is shown in its place.
   [[nodiscard]] std::string message(std::string_view key, std::string_view reason) const;
   [[nodiscard]] std::string name_of(std::string_view key) const;
   [[nodiscard]] Place place_of(std::string_view key) const;
-  Reader& add_child(const Node* node, std::string path, Place place);
-  void report_unknown(const Node& child);
+  Reader& add_child(const TreeNode* node, std::string path, Place place);
+  void report_unknown(const TreeNode& child);
 
-  const Node* node_;
+  const TreeNode* node_;
   std::string path_;
   Place place_;
   Findings& findings_;

@@ -254,6 +254,7 @@ std::vector<rewrite::Rule> read_rules(Reader& file, const std::string& store_db,
   }
   check_pairs(drafts);
   std::vector<rewrite::Rule> rules;
+  rules.reserve(drafts.size());
   for (Draft& draft : drafts) rules.push_back(std::move(draft.rule));
   return rules;
 }

@@ -15,8 +15,7 @@ struct Unit {
 };
 
 // Largest first, for the way back.
-constexpr std::array<Unit, 4> kTimes{
-    {{"h", 3600 * 1000}, {"m", 60 * 1000}, {"s", 1000}, {"ms", 1}}};
+constexpr std::array<Unit, 4> kTimes{{{"h", 3'600'000}, {"m", 60'000}, {"s", 1000}, {"ms", 1}}};
 constexpr std::array<Unit, 4> kSizes{
     {{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}};
 

@@ -14,7 +14,7 @@ namespace idproxy::config {
 namespace {
 
 // Certificates with their chain and key take a few KiB, connection strings less.
-constexpr std::size_t kMaxSecretBytes = 1024 * 1024;
+constexpr std::size_t kMaxSecretBytes = std::size_t{1} << 20;
 
 class File {
  public:

@@ -8,6 +8,7 @@
 #include <map>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "config/words.hpp"
 
@@ -25,7 +26,7 @@ class Builder : public YAML::EventHandler {
  public:
   explicit Builder(Findings& findings) : findings_(findings) {}
 
-  [[nodiscard]] Node take_root() { return std::move(root_); }
+  [[nodiscard]] TreeNode take_root() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
@@ -37,17 +38,17 @@ class Builder : public YAML::EventHandler {
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
     findings_.error(place_of(mark), "aliases are not allowed: write the value out");
-    add(make(Node::Kind::refused, mark));
+    add(make(TreeNode::Kind::refused, mark));
   }
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override {
-    add(make(Node::Kind::null, mark));
+    add(make(TreeNode::Kind::null, mark));
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                 const std::string& value) override {
     // "?" is a plain scalar without a tag, "!" one in quotes.
-    Node node = make(Node::Kind::scalar, mark);
+    TreeNode node = make(TreeNode::Kind::scalar, mark);
     node.quoted = tag == "!";
     node.text = value;
     if (!node.quoted) refuse_tag(node, tag);
@@ -57,77 +58,77 @@ class Builder : public YAML::EventHandler {
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                        YAML::EmitterStyle::value) override {
-    open(Node::Kind::sequence, mark, tag);
+    open(TreeNode::Kind::sequence, mark, tag);
   }
   void OnSequenceEnd() override { close(); }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                   YAML::EmitterStyle::value) override {
-    open(Node::Kind::mapping, mark, tag);
+    open(TreeNode::Kind::mapping, mark, tag);
   }
   void OnMapEnd() override { close(); }
 
  private:
   /// A collection whose end has not been seen.
   struct Open {
-    Node node;
-    std::optional<Node> key;  // mapping: seen, its value not yet
+    TreeNode node;
+    std::optional<TreeNode> key;  // mapping: seen, its value not yet
     std::map<std::string, Place> keys;
   };
 
-  static Node make(Node::Kind kind, const YAML::Mark& mark) {
-    Node node;
+  static TreeNode make(TreeNode::Kind kind, const YAML::Mark& mark) {
+    TreeNode node;
     node.kind = kind;
     node.place = place_of(mark);
     return node;
   }
 
-  void refuse(Node& node, std::string reason) {
+  void refuse(TreeNode& node, std::string reason) {
     findings_.error(node.place, std::move(reason));
-    node.kind = Node::Kind::refused;
+    node.kind = TreeNode::Kind::refused;
   }
 
-  void refuse_tag(Node& node, const std::string& tag) {
+  void refuse_tag(TreeNode& node, const std::string& tag) {
     if (tag == "?" || tag.empty()) return;
     refuse(node, "tags are not allowed ('" + shown(tag) + "'): the key decides the type");
   }
 
-  void open(Node::Kind kind, const YAML::Mark& mark, const std::string& tag) {
+  void open(TreeNode::Kind kind, const YAML::Mark& mark, const std::string& tag) {
     if (open_.size() == kMaxDepth) {
       throw YAML::ParserException(mark,
                                   "nested deeper than " + std::to_string(kMaxDepth) + " levels");
     }
-    Node node = make(kind, mark);
+    TreeNode node = make(kind, mark);
     refuse_tag(node, tag);
     node.kind = kind;  // its content is still read: it may hold more to report
     open_.push_back({std::move(node), std::nullopt, {}});
   }
 
   void close() {
-    Node node = std::move(open_.back().node);
+    TreeNode node = std::move(open_.back().node);
     open_.pop_back();
     add(std::move(node));
   }
 
-  void add(Node node) {
+  void add(TreeNode node) {
     if (open_.empty()) {
       root_ = std::move(node);
       return;
     }
     Open& in = open_.back();
-    if (in.node.kind == Node::Kind::sequence) {
+    if (in.node.kind == TreeNode::Kind::sequence) {
       in.node.children.push_back(std::move(node));
-    } else if (!in.key) {
-      in.key = std::move(node);
+    } else if (in.key) {
+      const TreeNode key = std::move(*in.key);
+      in.key.reset();
+      add_value(in, key, std::move(node));
     } else {
-      add_value(in, std::move(node));
+      in.key = std::move(node);
     }
   }
 
-  void add_value(Open& mapping, Node value) {
-    const Node key = std::move(*mapping.key);
-    mapping.key.reset();
-    if (key.kind == Node::Kind::refused) return;
-    if (key.kind != Node::Kind::scalar) {
+  void add_value(Open& mapping, const TreeNode& key, TreeNode value) {
+    if (key.kind == TreeNode::Kind::refused) return;
+    if (key.kind != TreeNode::Kind::scalar) {
       findings_.error(key.place, "a key must be text");
       return;
     }
@@ -144,7 +145,7 @@ class Builder : public YAML::EventHandler {
 
   Findings& findings_;
   std::vector<Open> open_;
-  Node root_;
+  TreeNode root_;
 };
 
 /// Ends the reading at the first event: only whether there is one matters.
@@ -198,7 +199,7 @@ bool check_bytes(std::string_view text, Findings& findings) {
 
 }  // namespace
 
-std::optional<Node> parse_tree(const std::string& text, Findings& findings) {
+std::optional<TreeNode> parse_tree(const std::string& text, Findings& findings) {
   if (!check_bytes(text, findings)) return std::nullopt;
   Builder builder(findings);
   try {

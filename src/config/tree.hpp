@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,7 +11,7 @@ namespace idproxy::config {
 
 /// A YAML value as it was written: scalars are not typed, the key that is read decides what they
 /// must be.
-struct Node {
+struct TreeNode {
   enum class Kind {
     null,  ///< nothing, `~` or `null`, not quoted
     scalar,
@@ -26,17 +27,17 @@ struct Node {
   std::string written;  ///< scalar: as in the file, if ${NAME} was replaced in it; else empty
   std::string key;      ///< child of a mapping
   Place key_place;
-  std::vector<Node> children;  ///< sequence: its items; mapping: its values, in file order
+  std::vector<TreeNode> children;  ///< sequence: its items; mapping: its values, in file order
 };
 
 /// Nesting of mappings and lists; the deepest key that we know lies at 5.
 inline constexpr std::size_t kMaxDepth = 16;
-inline constexpr std::size_t kMaxFileBytes = 1024 * 1024;
+inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 20;
 
 /// Reads one YAML document. What this program has no use for, and what readers of YAML understand
 /// differently, is an error: anchors and aliases, tags, repeated keys, keys that are not text, a
 /// second document, control characters, bytes that are not UTF-8. An empty file is a null node.
 /// Returns nothing when the text is not YAML; then what follows the fault has not been read.
-[[nodiscard]] std::optional<Node> parse_tree(const std::string& text, Findings& findings);
+[[nodiscard]] std::optional<TreeNode> parse_tree(const std::string& text, Findings& findings);
 
 }  // namespace idproxy::config

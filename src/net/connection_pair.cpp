@@ -3,10 +3,13 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <boost/asio/buffer.hpp>
 #include <boost/asio/ip/basic_resolver.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <cerrno>
+#include <cstring>
+#include <utility>
 
 #include "idproxy/observability/log.hpp"
 #include "idproxy/rewrite/classify.hpp"
@@ -141,18 +144,25 @@ bool ConnectionPair::blocked(const Direction& direction) const {
 }
 
 void ConnectionPair::wait_readable(Socket& source, Direction& direction) {
-  if (direction.waiting || closed_) return;
+  if (direction.waiting || direction.early_size > 0 || closed_) return;
   direction.waiting = true;
-  source.async_wait(Socket::wait_read,
-                    [self = shared_from_this(), &source, &direction](error_code error) {
-                      direction.waiting = false;
-                      if (!error && !self->closed_) self->on_readable(source, direction);
-                    });
+  const auto readable = [self = shared_from_this(), &source, &direction](error_code error,
+                                                                         std::size_t received = 0) {
+    direction.waiting = false;
+    if (self->closed_) return;
+    if (error == asio::error::eof) return self->source_ended(direction);
+    if (error) return self->close();
+    direction.early_size = received;
+    self->on_readable(source, direction);
+  };
+  if (direction.bulk) return source.async_wait(Socket::wait_read, readable);
+  source.async_receive(asio::buffer(direction.early), readable);
 }
 
 void ConnectionPair::on_readable(Socket& source, Direction& direction) {
   if (!blocked(direction)) return read(source, direction);
-  if (direction.out.empty()) watch_for_close(direction);
+  // What was received early waits for resume().
+  if (direction.early_size == 0 && direction.out.empty()) watch_for_close(direction);
 }
 
 /// While a client's next request has to wait, so that its leaving is noticed at once.
@@ -168,6 +178,7 @@ void ConnectionPair::read(Socket& source, Direction& direction) {
   for (int turn = 0; turn < kReadsPerTurn; ++turn) {
     std::size_t room = 0;
     const ssize_t n = read_some(source, direction, room);
+    direction.bulk = n > static_cast<ssize_t>(direction.early.size());
     if (n == 0) return source_ended(direction);
     if (n < 0) {
       if (errno != EAGAIN && errno != EINTR) return close();
@@ -191,7 +202,14 @@ ssize_t ConnectionPair::read_some(Socket& source, Direction& direction, std::siz
   Buffer& held = direction.held;
   if (held.empty()) {
     room = IoThread::kReadSize;
+    if (direction.early_size > 0) return read_early(source, direction);
     return ::recv(fd, thread_.read_buffer.get(), room, MSG_DONTWAIT);
+  }
+  if (direction.early_size > 0) {
+    room = direction.early.size();
+    const auto early = static_cast<ssize_t>(direction.early_size);
+    hold_early(direction);
+    return early;
   }
   // Grows with what has come, not with what is announced.
   const std::size_t size = held.size();
@@ -201,6 +219,25 @@ ssize_t ConnectionPair::read_some(Socket& source, Direction& direction, std::siz
   const ssize_t n = ::recv(fd, held.extend(room), room, MSG_DONTWAIT);
   held.truncate(size + static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
   return n;
+}
+
+/// What was received early goes to the front of the thread's buffer; there is more to read only if
+/// it filled its place.
+ssize_t ConnectionPair::read_early(Socket& source, Direction& direction) {
+  const std::size_t size = std::exchange(direction.early_size, 0);
+  std::uint8_t* buffer = thread_.read_buffer.get();
+  std::memcpy(buffer, direction.early.data(), size);
+  if (size < direction.early.size()) return static_cast<ssize_t>(size);
+  const ssize_t more =
+      ::recv(source.native_handle(), buffer + size, IoThread::kReadSize - size, MSG_DONTWAIT);
+  // An end or an error is met again by the next read.
+  return static_cast<ssize_t>(size) + std::max<ssize_t>(more, 0);
+}
+
+void ConnectionPair::hold_early(Direction& direction) {
+  if (direction.early_size == 0) return;
+  if (direction.held.capacity() == 0) direction.held = thread_.take_buffer();
+  direction.held.append(Bytes(direction.early).first(std::exchange(direction.early_size, 0)));
 }
 
 void ConnectionPair::source_ended(Direction& direction) {
@@ -266,6 +303,7 @@ void ConnectionPair::on_writable(Socket& sink, Direction& direction) {
 /// the thread's buffer may be in use by the caller.
 void ConnectionPair::resume(Direction& direction) {
   if (blocked(direction)) return;
+  hold_early(direction);
   if (!direction.held.empty() && direction.held.size() >= direction.wanted) {
     process(direction, direction.held.view());
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -15,7 +16,7 @@ namespace idproxy::net {
 /// One client connection and the one server connection behind it: they share identity, order and
 /// fate. Lives on one io thread.
 ///
-/// Both directions run independently, each: wait until its source can be read (holding no buffer),
+/// Both directions run independently, each: wait until its source can be read (holding 512 bytes),
 /// read into the thread's buffer, pass on what is only relayed, keep what is not yet a decision,
 /// stop reading while the other side does not take more.
 ///
@@ -42,6 +43,11 @@ class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
     std::size_t wanted = 0;  // size of `held` below which nothing can be decided
     OutQueue out;            // decided, not taken by the other side yet
     bool waiting = false;    // for its source to be readable
+    // While small messages come and go, the first bytes are received by the wait itself: that is a
+    // system call less per message than waiting for readability (which costs an epoll_ctl).
+    std::array<std::uint8_t, 512> early;
+    std::size_t early_size = 0;  // received into `early`, not looked at yet
+    bool bulk = false;           // the last read was larger: wait without receiving
     bool source_ended = false;
   };
   struct Connecting;
@@ -56,6 +62,8 @@ class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
   void read(Socket& source, Direction& direction);
   [[nodiscard]] ssize_t read_some(Socket& source, Direction& direction, std::size_t& room);
   void watch_for_close(Direction& direction);
+  [[nodiscard]] ssize_t read_early(Socket& source, Direction& direction);
+  void hold_early(Direction& direction);
   void source_ended(Direction& direction);
   void wait_writable(Socket& sink, Direction& direction);
   void on_writable(Socket& sink, Direction& direction);

@@ -20,18 +20,13 @@ Action Exchange::request(Bytes message, Workspace& workspace) {
 }
 
 Action Exchange::insert(const wire::OpMsgView& message, Workspace& workspace) {
-  // What classify() saw of the body it read the same way, so both are there.
-  const auto collection = bson::find(message.body(), "insert");
-  const auto db = bson::find(message.body(), "$db");
-  if (!collection || !db || db->type != bson::Type::string) return Action::relay;
-  if (collection->type != bson::Type::string && collection->type != bson::Type::symbol) {
-    return Action::relay;
-  }
-  const Plan* plan = workspace.namespaces.plan(db->text(), collection->text());
+  const auto command = InsertCommand::read(message);
+  if (!command) return Action::relay;
+  const Plan* plan = workspace.namespaces.plan(command->db, command->collection);
   if (plan == nullptr) return Action::relay;
 
   const auto now = std::chrono::duration_cast<std::chrono::seconds>(workspace.clock.wall());
-  InsertResult result = workspace.insert.rewrite(message, *plan, now, workspace.patched);
+  InsertResult result = workspace.insert.rewrite(message, *command, *plan, now, workspace.patched);
   driver_made_ = result.driver_made;
   const bool acknowledged = !message.has(wire::flag::kMoreToCome);
   switch (result.kind) {

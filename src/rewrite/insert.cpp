@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -13,6 +14,36 @@ namespace {
 
 constexpr std::size_t kMaxBatch = 100'000;  // maxWriteBatchSize
 constexpr std::string_view kDocuments = "documents";
+// Larger ones are worth a slice of their own instead of a copy.
+constexpr std::size_t kPlainDocument = 1024;
+// Of an `_id` element: its type byte, to be filled in, and its name.
+constexpr std::string_view kIdHead("\0_id\0", 5);
+
+/// False if no document of the list has an element `_id`, at any depth. It would stand behind its
+/// type byte, and no type is a printable character: "customer_id" is not mistaken for it. True says
+/// only that the bytes of one may be there, perhaps in a string.
+bool may_hold_id(Bytes documents) {
+  const auto is_id = [](const std::uint8_t* p) {
+    return std::memcmp(p, "_id", 4) == 0 && (p[-1] < 0x20 || p[-1] >= 0x7f);
+  };
+  // Blocks, whose inner loop the compiler turns into vector instructions.
+  constexpr std::ptrdiff_t kBlock = 256;
+  const std::uint8_t* p = documents.data() + 1;
+  const std::uint8_t* const end = documents.data() + documents.size();
+  for (; end - p >= kBlock + 4; p += kBlock) {
+    std::uint8_t hit = 0;
+    for (std::ptrdiff_t i = 0; i < kBlock; ++i) {
+      hit |= static_cast<std::uint8_t>((p[i] == '_') & (p[i + 1] == 'i'));
+    }
+    for (std::ptrdiff_t i = 0; hit != 0 && i < kBlock; ++i) {
+      if (is_id(p + i)) return true;
+    }
+  }
+  for (; end - p >= 4; ++p) {
+    if (is_id(p)) return true;
+  }
+  return false;
+}
 
 std::uint32_t narrow(std::size_t offset) {
   return static_cast<std::uint32_t>(offset);
@@ -46,73 +77,132 @@ std::string_view type_name(bson::Type type) {
 
 }  // namespace
 
-InsertResult InsertRewriter::rewrite(const wire::OpMsgView& insert, const Plan& plan,
-                                     std::chrono::seconds now, wire::PatchedMessage& out) {
+std::optional<InsertCommand> InsertCommand::read(const wire::OpMsgView& insert) {
+  InsertCommand command;
+  std::size_t inserts = 0;
+  std::size_t dbs = 0;
+  std::size_t arrays = 0;
+  bson::Elements fields(insert.body());
+  while (const auto field = fields.next()) {
+    if (field->key == "insert") {
+      // mongod takes the deprecated symbol type too.
+      if (field->type != bson::Type::string && field->type != bson::Type::symbol) return {};
+      command.collection = field->text();
+      ++inserts;
+    } else if (field->key == "$db") {
+      if (field->type != bson::Type::string) return {};
+      command.db = field->text();
+      ++dbs;
+    } else if (field->key == kDocuments) {
+      if (field->type != bson::Type::array) return {};
+      command.documents = field->value;
+      command.array_element = {field->begin, field->end()};
+      ++arrays;
+    }
+  }
+  if (fields.malformed() || inserts != 1 || dbs != 1 || arrays > 1) return {};
+  if (arrays + insert.sequence_count() != 1) return {};
+  if (arrays == 1) return command;
+  command.sequence = insert.sequence(kDocuments);
+  if (command.sequence == nullptr) return {};
+  command.documents = command.sequence->documents;
+  return command;
+}
+
+InsertResult InsertRewriter::rewrite(const wire::OpMsgView& insert, const InsertCommand& command,
+                                     const Plan& plan, std::chrono::seconds now,
+                                     wire::PatchedMessage& out) {
   insert_ = &insert;
+  command_ = &command;
   plan_ = &plan;
   now_ = now;
-  edits_.clear();
-  driver_made_.assign(plan.size(), 0);
+  if (values_.size() < plan.size()) values_.resize(plan.size());
   InsertResult result;
-  Documents documents;
-  if (!find_documents(documents) || !scan_documents(documents, result)) return {};
-  if (edits_.empty()) return result;
-  if (!draw_values(result)) return result;
-
-  emit(documents, out);
+  if (!rewrite_plain(result, out)) {
+    edits_.clear();
+    driver_made_.assign(plan.size(), 0);
+    if (!scan_documents(result)) return {};
+    if (edits_.empty() || !draw_values(result)) return result;
+    emit(out);
+    result.kind = InsertResult::Kind::patched;
+  }
   const auto limit = static_cast<std::size_t>(wire::kMaxMessageSize);
-  if (out.size() > limit) {
+  if (result.kind == InsertResult::Kind::patched && out.size() > limit) {
     result.kind = InsertResult::Kind::failed;
     result.error = {ErrorCode::bson_object_too_large,
                     "mongo-idproxy: with its ids the message would have " +
                         std::to_string(out.size()) + " bytes, more than " + std::to_string(limit) +
                         "; send fewer documents at once"};
-    return result;
   }
-  result.kind = InsertResult::Kind::patched;
   return result;
+}
+
+// ---- the plain case --------------------------------------------------------------------------
+
+/// Most inserts: one rule, for `_id`, and a sequence of small documents none of which has one. Then
+/// no document need be walked. False, and nothing done, if the insert is another one.
+bool InsertRewriter::rewrite_plain(InsertResult& result, wire::PatchedMessage& out) {
+  if (plan_->size() != 1 || !plan_->front().is_id() || command_->in_body()) return false;
+  if (insert_->has(wire::flag::kChecksumPresent)) return false;
+  std::size_t count = 0;
+  for (Bytes rest = command_->documents; !rest.empty(); ++count) {
+    const auto document = bson::document_at(rest);
+    if (!document || document->size() > kPlainDocument) return false;
+    rest = rest.subspan(document->size());
+  }
+  if (count == 0 || count > kMaxBatch || may_hold_id(command_->documents)) return false;
+  if (!draw(0, count, result)) return true;
+  emit_plain(count, out);
+  result.kind = InsertResult::Kind::patched;
+  result.assigned = count;
+  return true;
+}
+
+void InsertRewriter::emit_plain(std::size_t count, wire::PatchedMessage& out) {
+  const Bytes list = command_->documents;
+  const ids::Values& values = values_[0];
+  const std::size_t growth = count * kIdHead.size() + values.bytes();
+  const Bytes sized = command_->sequence->whole.subspan(1);  // from its size on
+  const std::size_t message_size = insert_->message().size();
+  out.start(insert_->message());
+  out.set_i32(out.add_i32(), static_cast<std::int64_t>(message_size + growth));
+  out.keep(4, offset(sized.data()));
+  out.set_i32(out.add_i32(), static_cast<std::int64_t>(sized.size() + growth));
+  out.keep(offset(sized.data()) + 4, offset(list.data()));
+  std::uint8_t* to = out.add(list.size() + growth);
+  const std::uint8_t* from = list.data();
+  for (std::size_t i = 0; i < count; ++i) {
+    const Bytes value = values[i];
+    const auto size = static_cast<std::size_t>(load_i32(from));
+    store_i32(to, static_cast<std::int32_t>(size + kIdHead.size() + value.size()));
+    std::memcpy(to + 4, kIdHead.data(), kIdHead.size());
+    to[4] = static_cast<std::uint8_t>(values.type());
+    to += 4 + kIdHead.size();
+    std::memcpy(to, value.data(), value.size());
+    to += value.size();
+    std::memcpy(to, from + 4, size - 4);
+    to += size - 4;
+    from += size;
+  }
+  out.keep(offset(list.data()) + list.size(), message_size);
 }
 
 // ---- reading ---------------------------------------------------------------------------------
 
-/// False if mongod will refuse the command: repeated fields, documents twice or nowhere, a section
-/// that insert does not have.
-bool InsertRewriter::find_documents(Documents& documents) const {
-  std::size_t inserts = 0;
-  std::size_t dbs = 0;
-  std::size_t arrays = 0;
-  bson::Elements fields(insert_->body());
-  while (const auto field = fields.next()) {
-    inserts += field->key == "insert" ? 1U : 0U;
-    dbs += field->key == "$db" ? 1U : 0U;
-    if (field->key != kDocuments) continue;
-    if (field->type != bson::Type::array) return false;
-    ++arrays;
-    documents.list = field->value;
-    documents.array_element = {field->begin, field->end()};
-  }
-  if (fields.malformed() || inserts != 1 || dbs != 1) return false;
-  documents.array = arrays == 1;
-  if (documents.array) return insert_->sequence_count() == 0;
-  documents.sequence = insert_->sequence(kDocuments);
-  if (arrays != 0 || documents.sequence == nullptr || insert_->sequence_count() != 1) return false;
-  documents.list = documents.sequence->documents;
-  return true;
-}
-
-bool InsertRewriter::scan_documents(const Documents& documents, InsertResult& result) {
+/// False if the documents are malformed.
+bool InsertRewriter::scan_documents(InsertResult& result) {
   std::size_t count = 0;
   const auto scan = [&](Bytes document) {
     return count < kMaxBatch && scan_document(document, static_cast<std::int32_t>(count++), result);
   };
-  if (documents.array) {
-    bson::Elements elements(documents.list);
+  if (command_->in_body()) {
+    bson::Elements elements(command_->documents);
     while (const auto element = elements.next()) {
       if (element->type != bson::Type::document || !scan(element->value)) return false;
     }
     if (elements.malformed()) return false;
   } else {
-    for (Bytes rest = documents.list; !rest.empty();) {
+    for (Bytes rest = command_->documents; !rest.empty();) {
       const auto document = bson::document_at(rest);
       if (!document || !scan(*document)) return false;
       rest = rest.subspan(document->size());
@@ -275,34 +365,36 @@ void InsertRewriter::refuse(Bytes document, std::int32_t index, const Site& site
       {narrow(offset(document.data())), narrow(document.size()), 0, 0, 0, EditKind::refusal});
 }
 
+/// False, with the error in `result`, if the strategy has not that many.
+bool InsertRewriter::draw(std::size_t assignment, std::size_t count, InsertResult& result) {
+  const Rule& rule = *(*plan_)[assignment].rule;
+  values_[assignment].clear();
+  const auto drawn = rule.strategy->next(count, values_[assignment]);
+  if (drawn) return true;
+  result.kind = InsertResult::Kind::failed;
+  result.error = {ErrorCode::operation_failed,
+                  "mongo-idproxy: no value for field '" + rule.field + "' (strategy " +
+                      rule.strategy_name + " of rule " + rule.ns + "): " + drawn.error().reason};
+  return false;
+}
+
 bool InsertRewriter::draw_values(InsertResult& result) {
   needed_.assign(plan_->size(), 0);
   used_.assign(plan_->size(), 0);
-  if (values_.size() < plan_->size()) values_.resize(plan_->size());
   for (const Edit& edit : edits_) {
     if (edit.kind != EditKind::element && edit.kind != EditKind::replacement) continue;
     ++needed_[edit.assignment];
     ++result.assigned;
   }
   for (std::size_t i = 0; i < plan_->size(); ++i) {
-    values_[i].clear();
-    if (needed_[i] == 0) continue;
-    const Rule& rule = *(*plan_)[i].rule;
-    if (const auto drawn = rule.strategy->next(needed_[i], values_[i]); !drawn) {
-      result.kind = InsertResult::Kind::failed;
-      result.error = {ErrorCode::operation_failed, "mongo-idproxy: no value for field '" +
-                                                       rule.field + "' (strategy " +
-                                                       rule.strategy_name + " of rule " + rule.ns +
-                                                       "): " + drawn.error().reason};
-      return false;
-    }
+    if (needed_[i] > 0 && !draw(i, needed_[i], result)) return false;
   }
   return true;
 }
 
 // ---- writing ---------------------------------------------------------------------------------
 
-void InsertRewriter::emit(const Documents& documents, wire::PatchedMessage& out) {
+void InsertRewriter::emit(wire::PatchedMessage& out) {
   const std::size_t end = insert_->message().size();
   out.start(insert_->message());
   lengths_.clear();
@@ -314,36 +406,36 @@ void InsertRewriter::emit(const Documents& documents, wire::PatchedMessage& out)
     open_length(length, length + enclosing.size(), out);
     at = length + 4;
   };
-  if (documents.array) {
+  if (command_->in_body()) {
     open_at(insert_->body());
-    open_at(documents.list);
+    open_at(command_->documents);
   } else {
-    open_at(documents.sequence->whole.subspan(1));
+    open_at(command_->sequence->whole.subspan(1));
   }
   std::size_t next = 0;
   emit_edits(out, next, at, end);
-  const std::int64_t body = documents.array ? lengths_[1].value : 0;
+  const std::int64_t body = command_->in_body() ? lengths_[1].value : 0;
   if (body > bson::kMaxInternalDocument &&
       static_cast<std::int64_t>(insert_->body().size()) <= bson::kMaxInternalDocument) {
-    return emit_as_sequence(documents, out);
+    return emit_as_sequence(out);
   }
   finish(at, out);
 }
 
 /// A body may have 16 MiB + 16 KiB, a sequence fills the message: documents that outgrow the one
 /// move to the other.
-void InsertRewriter::emit_as_sequence(const Documents& documents, wire::PatchedMessage& out) {
+void InsertRewriter::emit_as_sequence(wire::PatchedMessage& out) {
   const Bytes body = insert_->body();
   const std::size_t body_at = offset(body.data());
-  const std::size_t array_at = offset(documents.array_element.data());
-  const std::size_t array_end = array_at + documents.array_element.size();
+  const std::size_t array_at = offset(command_->array_element.data());
+  const std::size_t array_end = array_at + command_->array_element.size();
   used_.assign(plan_->size(), 0);
   lengths_.clear();
   out.start(insert_->message());
   const std::size_t message_size = out.add_i32();
   out.keep(4, body_at);
   out.set_i32(out.add_i32(),
-              static_cast<std::int64_t>(body.size() - documents.array_element.size()));
+              static_cast<std::int64_t>(body.size() - command_->array_element.size()));
   out.keep(body_at + 4, array_at);
   out.keep(array_end, body_at + body.size());
   *out.add(1) = 1;
@@ -351,7 +443,7 @@ void InsertRewriter::emit_as_sequence(const Documents& documents, wire::PatchedM
   const std::size_t section_size = out.add_i32();
   out.add(as_bytes(std::string_view("documents\0", 10)));
   std::size_t next = 0;
-  bson::Elements elements(documents.list);
+  bson::Elements elements(command_->documents);
   while (const auto element = elements.next()) {
     std::size_t at = offset(element->value.data());
     const std::size_t end = at + element->value.size();

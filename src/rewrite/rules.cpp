@@ -55,13 +55,17 @@ bool RuleSet::possible(std::string_view collection) const {
 }
 
 const Plan* Namespaces::plan(std::string_view db, std::string_view collection) {
+  if (!last_db_.empty() && db == last_db_ && collection == last_collection_) return last_;
   key_.assign(db).append(".").append(collection);
   auto found = plans_.find(key_);
   if (found == plans_.end()) {
     if (plans_.size() >= kRemembered) plans_.clear();
     found = plans_.emplace(key_, rules_->plan(db, collection)).first;
   }
-  return found->second.empty() ? nullptr : &found->second;
+  last_db_ = db;
+  last_collection_ = collection;
+  last_ = found->second.empty() ? nullptr : &found->second;
+  return last_;
 }
 
 bool Namespaces::possible(std::string_view collection) {

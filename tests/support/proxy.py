@@ -43,7 +43,8 @@ class Proxy:
     """Serves from construction until stop(). Sees to it that the proxy behaves as a process.
 
     config: the configuration as a dict (JSON is YAML); without `listen` any free port is taken,
-    without `log` the log is JSON at level info.
+    without `log` the log is JSON at level info, without `threads` there are two, so that what
+    threads share is shared.
     """
 
     def __init__(self, config: dict[str, Any] | pathlib.Path, environment: dict[str, str] = {},
@@ -75,7 +76,7 @@ class Proxy:
 
     def _write(self, config: dict[str, Any]) -> pathlib.Path:
         config = {"listen": {"address": "127.0.0.1", "port": 0}, "admin": {"listen": None},
-                  "log": {"level": "info", "format": "json"}, **config}
+                  "log": {"level": "info", "format": "json"}, "threads": 2, **config}
         descriptor, name = tempfile.mkstemp(prefix="idproxy-", suffix=".yaml")
         with os.fdopen(descriptor, "w") as file:
             json.dump(config, file, indent=1)

@@ -60,8 +60,6 @@ struct Element {
   }
   /// int32, int64, an integral double or a boolean as a number; nothing for all else.
   [[nodiscard]] std::optional<std::int64_t> as_integer() const;
-  /// How MongoDB reads a flag: booleans and numbers, everything that is not zero is true.
-  [[nodiscard]] bool truthy() const;
 };
 
 /// The document at the front of `bytes`: checks that 5 <= length <= bytes.size() and that its last

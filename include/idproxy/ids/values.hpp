@@ -39,6 +39,14 @@ class Values {
   }
   void add_string(std::string_view text);
 
+  /// Of all values together.
+  [[nodiscard]] std::size_t bytes() const { return bytes_.size(); }
+  /// Memory for `n` more values of `size` bytes.
+  void reserve(std::size_t n, std::size_t size) {
+    bytes_.reserve(bytes_.size() + n * size);
+    ends_.reserve(ends_.size() + n);
+  }
+
   void clear() {
     bytes_.clear();
     ends_.clear();

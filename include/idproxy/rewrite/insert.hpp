@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "idproxy/rewrite/reply.hpp"
@@ -10,6 +12,20 @@
 #include "idproxy/wire/patched_message.hpp"
 
 namespace idproxy::rewrite {
+
+/// What matters of an insert command. Views into its message.
+struct InsertCommand {
+  std::string_view collection;
+  std::string_view db;
+  Bytes documents;      ///< the array's value, or the documents of the sequence
+  Bytes array_element;  ///< with documents in the body: their element, type byte to end
+  const wire::DocumentSequence* sequence = nullptr;  ///< with documents in a section of kind 1
+
+  [[nodiscard]] bool in_body() const { return sequence == nullptr; }
+  /// `insert` must outlive the result. Nothing if mongod will refuse the command: a name that is no
+  /// text, repeated fields, documents twice or nowhere, a section that insert does not have.
+  [[nodiscard]] static std::optional<InsertCommand> read(const wire::OpMsgView& insert);
+};
 
 /// What became of one insert.
 struct InsertResult {
@@ -34,18 +50,12 @@ struct InsertResult {
 /// place that it always refuses, and the error in its reply is replaced (see reply.hpp).
 class InsertRewriter {
  public:
-  /// `insert` is the whole message of an insert command for which `plan` was made. `now`: since the
-  /// Unix epoch. `out` is filled for `patched` and holds positions in the insert's message.
-  InsertResult rewrite(const wire::OpMsgView& insert, const Plan& plan, std::chrono::seconds now,
-                       wire::PatchedMessage& out);
+  /// `command` was read from `insert`, and `plan` made for its namespace. `now`: since the Unix
+  /// epoch. `out` is filled for `patched` and holds positions in the insert's message.
+  InsertResult rewrite(const wire::OpMsgView& insert, const InsertCommand& command,
+                       const Plan& plan, std::chrono::seconds now, wire::PatchedMessage& out);
 
  private:
-  struct Documents {
-    Bytes list;           // the array's value, or the documents of the sequence
-    bool array = false;   // in the body
-    Bytes array_element;  // type byte to end, if in the body
-    const wire::DocumentSequence* sequence = nullptr;
-  };
   enum class EditKind : std::uint8_t { length, element, replacement, driver_id, refusal };
   /// One change of the message. Those of a document stand in the order of their positions.
   struct Edit {
@@ -75,8 +85,9 @@ class InsertRewriter {
     [[nodiscard]] std::size_t depth() const { return parents.size() - 1; }
   };
 
-  [[nodiscard]] bool find_documents(Documents& documents) const;
-  [[nodiscard]] bool scan_documents(const Documents& documents, InsertResult& result);
+  [[nodiscard]] bool rewrite_plain(InsertResult& result, wire::PatchedMessage& out);
+  void emit_plain(std::size_t count, wire::PatchedMessage& out);
+  [[nodiscard]] bool scan_documents(InsertResult& result);
   [[nodiscard]] bool scan_document(Bytes document, std::int32_t index, InsertResult& result);
   [[nodiscard]] bool locate(Bytes document, std::size_t assignment, Site& site) const;
   void plan_edit(const Site& site, std::size_t assignment);
@@ -87,10 +98,11 @@ class InsertRewriter {
               InsertResult& result);
   void sort_edits(std::size_t first_edit);
   void add_lengths(const Site& site, std::size_t first_edit);
+  [[nodiscard]] bool draw(std::size_t assignment, std::size_t count, InsertResult& result);
   [[nodiscard]] bool draw_values(InsertResult& result);
 
-  void emit(const Documents& documents, wire::PatchedMessage& out);
-  void emit_as_sequence(const Documents& documents, wire::PatchedMessage& out);
+  void emit(wire::PatchedMessage& out);
+  void emit_as_sequence(wire::PatchedMessage& out);
   void emit_edits(wire::PatchedMessage& out, std::size_t& next, std::size_t& at, std::size_t end);
   void emit_elements(std::span<const Edit> edits, wire::PatchedMessage& out);
   void emit_level(std::span<const Edit* const> edits, std::size_t depth, Buffer& out);
@@ -104,6 +116,7 @@ class InsertRewriter {
 
   // Of the message at hand.
   const wire::OpMsgView* insert_ = nullptr;
+  const InsertCommand* command_ = nullptr;
   const Plan* plan_ = nullptr;
   std::chrono::seconds now_{};
   Site site_;

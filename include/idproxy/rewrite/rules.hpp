@@ -53,6 +53,10 @@ class Namespaces {
   std::unordered_map<std::string, Plan> plans_;
   std::unordered_map<std::string, bool> collections_;
   std::string key_;
+  // The last answer: classify() and the Exchange ask the same, and so does the next insert.
+  std::string last_db_;
+  std::string last_collection_;
+  const Plan* last_ = nullptr;
 };
 
 }  // namespace idproxy::rewrite

@@ -49,8 +49,8 @@ TEST(Config, ReadsWhatHasAnEffect) {
   EXPECT_EQ(config.rules.size(), 1U);
 }
 
-/// Section 2 of the contract with users, word for word.
-constexpr const char* kContract = R"(
+/// Every key with its default, and three rules, as users are promised them.
+constexpr const char* kPromised = R"(
 listen:
   address: 127.0.0.1            # IP address or unix:/path (then only the first server is served)
   port: 27117                   # first port; the other servers behind the URI take the next ones
@@ -81,8 +81,8 @@ rules:
     digits: 12
 )";
 
-TEST(Config, TakesTheContractExceptForItsCounter) {
-  EXPECT_THAT(findings_of(kContract),
+TEST(Config, TakesWhatIsPromisedExceptForItsCounter) {
+  EXPECT_THAT(findings_of(kPromised),
               ElementsAre("20:5: error: rules[0].strategy: counter is not in this release "
                           "(objectid, uuid and random-digits are)"));
 }

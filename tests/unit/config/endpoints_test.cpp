@@ -14,6 +14,7 @@ std::vector<std::string> routes_of(const std::string& text) {
   const Loaded loaded = load(text + "\nrules: [{ns: a.b, field: c, strategy: objectid}]\n");
   EXPECT_THAT(texts_of(loaded.findings), IsEmpty()) << text;
   std::vector<std::string> routes;
+  routes.reserve(loaded.config.net.routes.size());
   for (const net::Route& route : loaded.config.net.routes) {
     routes.push_back(route.listen.text() + " -> " + route.upstream.text());
   }

@@ -32,6 +32,7 @@ inline Loaded load(const std::string& text) {
 /// Each as "LINE:COLUMN: error: MESSAGE"; "error: MESSAGE" for what concerns the file as a whole.
 inline std::vector<std::string> texts_of(const std::vector<Finding>& findings) {
   std::vector<std::string> texts;
+  texts.reserve(findings.size());
   for (const Finding& finding : findings) {
     texts.push_back(format("", finding).substr(finding.line == 0 ? 2 : 1));
   }
@@ -65,7 +66,7 @@ class Mapping {
 
  private:
   Findings findings_;
-  std::optional<Node> root_;
+  std::optional<TreeNode> root_;
 
  public:
   Reader reader;

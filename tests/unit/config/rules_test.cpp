@@ -212,7 +212,9 @@ TEST(Rules, KeepDriverIdIsNoFieldOfAnotherRule) {
       "     keep_driver_id: old}\n";
   const auto errors_with = [&](const std::string& before, const std::string& behind) {
     std::vector<std::string> errors;
-    for (auto& text : findings_of("rules:\n" + before + keeping + behind)) {
+    std::string file = "rules:\n";
+    file.append(before).append(keeping).append(behind);
+    for (auto& text : findings_of(file)) {
       if (text.find("error") != std::string::npos) errors.push_back(text);
     }
     return errors;

@@ -46,9 +46,9 @@ TEST(Scalars, ReadsDurations) {
 
 TEST(Scalars, ReadsSizes) {
   EXPECT_EQ(read_size("512B").value, 512);
-  EXPECT_EQ(read_size("64KiB").value, 64 * 1024);
-  EXPECT_EQ(read_size("256MiB").value, 256 * 1024 * 1024);
-  EXPECT_EQ(read_size("1GiB").value, 1024 * 1024 * 1024);
+  EXPECT_EQ(read_size("64KiB").value, 64 << 10);
+  EXPECT_EQ(read_size("256MiB").value, 256 << 20);
+  EXPECT_EQ(read_size("1GiB").value, 1 << 30);
   EXPECT_EQ(read_size("256").reading, Reading::no_unit);
   EXPECT_EQ(read_size("9223372036854775807GiB").reading, Reading::too_large);
   for (const char* text : {"", "MiB", "256MB", "256M", "256 MiB", "256mib", "-1B"}) {
@@ -63,7 +63,7 @@ TEST(Scalars, WritesTheLargestUnitWithoutARest) {
   EXPECT_EQ(duration_text(60s), "1m");
   EXPECT_EQ(duration_text(24h), "24h");
   EXPECT_EQ(size_text(0), "0B");
-  EXPECT_EQ(size_text(1024 * 1024), "1MiB");
+  EXPECT_EQ(size_text(1 << 20), "1MiB");
   EXPECT_EQ(size_text(1025), "1025B");
   EXPECT_EQ(number_text(0.95), "0.95");
 }

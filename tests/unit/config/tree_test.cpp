@@ -19,19 +19,19 @@ TEST(Tree, KeepsOrderPlacesAndQuotes) {
   const auto root = parse_tree("b: 'x'\na:\n  - y\n  - {c: ~}\n", findings);
   ASSERT_TRUE(root);
   EXPECT_EQ(findings.errors(), 0U);
-  ASSERT_EQ(root->kind, Node::Kind::mapping);
+  ASSERT_EQ(root->kind, TreeNode::Kind::mapping);
   ASSERT_EQ(root->children.size(), 2U);
-  const Node& b = root->children[0];
+  const TreeNode& b = root->children[0];
   EXPECT_EQ(b.key, "b");
   EXPECT_EQ(b.text, "x");
   EXPECT_TRUE(b.quoted);
   EXPECT_EQ(b.place.column, 4);
   EXPECT_EQ(b.key_place.column, 1);
-  const Node& a = root->children[1];
+  const TreeNode& a = root->children[1];
   ASSERT_EQ(a.children.size(), 2U);
   EXPECT_FALSE(a.children[0].quoted);
   EXPECT_EQ(a.children[0].place.line, 3);
-  EXPECT_EQ(a.children[1].children[0].kind, Node::Kind::null);
+  EXPECT_EQ(a.children[1].children[0].kind, TreeNode::Kind::null);
 }
 
 TEST(Tree, AnEmptyFileIsNull) {
@@ -39,7 +39,7 @@ TEST(Tree, AnEmptyFileIsNull) {
     Findings findings;
     const auto root = parse_tree(text, findings);
     ASSERT_TRUE(root) << text;
-    EXPECT_EQ(root->kind, Node::Kind::null) << text;
+    EXPECT_EQ(root->kind, TreeNode::Kind::null) << text;
     EXPECT_EQ(findings.errors(), 0U) << text;
   }
 }

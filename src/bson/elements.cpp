@@ -49,14 +49,14 @@ std::optional<std::int64_t> variable_size(Type type, Bytes rest) {
   }
 }
 
-constexpr std::int8_t kVariable = -1;
-constexpr std::int8_t kUnknown = -2;
+constexpr std::int64_t kVariable = -1;
+constexpr std::int64_t kUnknown = -2;
 
 /// Size of a value by its type byte.
-constexpr std::array<std::int8_t, 256> kFixedSizes = [] {
-  std::array<std::int8_t, 256> sizes{};
+constexpr std::array<std::int64_t, 256> kFixedSizes = [] {
+  std::array<std::int64_t, 256> sizes{};
   sizes.fill(kUnknown);
-  const auto set = [&](Type type, std::int8_t size) {
+  const auto set = [&](Type type, std::int64_t size) {
     sizes[static_cast<std::uint8_t>(type)] = size;
   };
   for (const Type type : {Type::undefined, Type::null, Type::min_key, Type::max_key}) set(type, 0);

@@ -69,6 +69,8 @@ class Reader : public ids::Parameters {
   /// Reports keys that nobody asked for, here and in all sections.
   void finish();
 
+  /// Of the whole file so far.
+  [[nodiscard]] std::size_t errors() const { return findings_.errors(); }
   [[nodiscard]] const std::string& path() const { return path_; }
   /// False if there is no mapping to read, only fallbacks.
   [[nodiscard]] bool usable() const { return node_ != nullptr; }

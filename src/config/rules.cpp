@@ -132,6 +132,14 @@ void refuse_strategy(const std::string& name, Reader& rule) {
   rule.accept_all();  // which keys it would have is not known
 }
 
+/// random-digits checks its limits of fill, but nothing counts documents yet.
+void warn_of_fill(Reader& rule) {
+  constexpr double kWarn = 0.1;
+  constexpr double kMax = 0.9;
+  rule.no_effect_yet("warn_fill", rule.number("warn_fill", 0, 1, kWarn) != kWarn);
+  rule.no_effect_yet("max_fill", rule.number("max_fill", 0, 1, kMax) != kMax);
+}
+
 bool is_later(std::string_view name) {
   const auto names = LaterStrategies::names();
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -143,7 +151,9 @@ void read_strategy(rewrite::Rule& rule, Reader& reader, LaterStrategies& later,
   if (rule.strategy_name.empty()) return reader.accept_all();
   for (const ids::Kind& kind : ids::kinds()) {
     if (kind.name != rule.strategy_name) continue;
+    const std::size_t errors = reader.errors();
     rule.strategy = kind.make(reader, sources);
+    if (kind.name == "random-digits" && reader.errors() == errors) warn_of_fill(reader);
     return;
   }
   if (!is_later(rule.strategy_name)) return refuse_strategy(rule.strategy_name, reader);

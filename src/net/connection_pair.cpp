@@ -28,8 +28,8 @@ using Resolver = asio::ip::basic_resolver<tcp, asio::io_context::executor_type>;
 // One direction of one connection is read at most this often before the others have a turn.
 constexpr int kReadsPerTurn = 4;
 // While a message is collected, reads ask for at least and at most this much.
-constexpr std::size_t kSmallestRead = 16 * 1024;
-constexpr std::size_t kFirstGrowth = 64 * 1024;
+constexpr std::size_t kSmallestRead = std::size_t{16} * 1024;
+constexpr std::size_t kFirstGrowth = std::size_t{64} * 1024;
 // A reply to hello has about 1 KB; what is larger is relayed without being looked at.
 constexpr std::int32_t kLargestHello = 64 * 1024;
 

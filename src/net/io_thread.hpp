@@ -40,7 +40,7 @@ struct Shared {
 /// One thread's event loop and what its connections share, none of which any other thread touches.
 class IoThread {
  public:
-  static constexpr std::size_t kReadSize = 256 * 1024;
+  static constexpr std::size_t kReadSize = std::size_t{256} * 1024;
 
   explicit IoThread(Shared& shared_state)
       : shared(shared_state),
@@ -57,7 +57,7 @@ class IoThread {
   }
   void give_back(Buffer buffer) {
     constexpr std::size_t kSpareBuffers = 8;
-    constexpr std::size_t kSpareSize = 512 * 1024;
+    constexpr std::size_t kSpareSize = std::size_t{512} * 1024;
     if (buffer.capacity() == 0 || buffer.capacity() > kSpareSize) return;
     buffer.clear();
     if (spare_.size() < kSpareBuffers) spare_.push_back(std::move(buffer));

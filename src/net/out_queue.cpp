@@ -10,7 +10,7 @@ namespace idproxy::net {
 namespace {
 
 // Larger rests keep the message that they are part of instead of copying it.
-constexpr std::size_t kCopiedRest = 256 * 1024;
+constexpr std::size_t kCopiedRest = std::size_t{256} * 1024;
 constexpr std::size_t kSlices = 64;
 
 /// Bytes taken by the socket; -1 with errno for an error other than "not now".

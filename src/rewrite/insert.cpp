@@ -193,7 +193,9 @@ void InsertRewriter::emit_plain(std::size_t count, wire::PatchedMessage& out) {
 bool InsertRewriter::scan_documents(InsertResult& result) {
   std::size_t count = 0;
   const auto scan = [&](Bytes document) {
-    return count < kMaxBatch && scan_document(document, static_cast<std::int32_t>(count++), result);
+    if (count == kMaxBatch) return false;
+    ++count;
+    return scan_document(document, static_cast<std::int32_t>(count - 1), result);
   };
   if (command_->in_body()) {
     bson::Elements elements(command_->documents);
@@ -373,8 +375,9 @@ bool InsertRewriter::draw(std::size_t assignment, std::size_t count, InsertResul
   if (drawn) return true;
   result.kind = InsertResult::Kind::failed;
   result.error = {ErrorCode::operation_failed,
-                  "mongo-idproxy: no value for field '" + rule.field + "' (strategy " +
-                      rule.strategy_name + " of rule " + rule.ns + "): " + drawn.error().reason};
+                  "mongo-idproxy: no value for field '" + rule.field + "' of " +
+                      std::string(command_->db) + "." + std::string(command_->collection) +
+                      " (strategy " + rule.strategy_name + "): " + drawn.error().reason};
   return false;
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 // The kernel takes about as long for one more slice as for copying this much in cache.
 constexpr std::size_t kCopiedBelow = 1024;
-constexpr std::size_t kKeptMemory = 512 * 1024;
+constexpr std::size_t kKeptMemory = std::size_t{512} * 1024;
 
 }  // namespace
 

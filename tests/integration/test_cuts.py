@@ -64,7 +64,8 @@ def chain(standalone: Mongod) -> Iterator[Chain]:
         config = {"upstream": {"uri": f"mongodb://{upstream.address}"}, "rules": RULES}
         with Proxy(config) as proxy:
             with Relay(proxy.address) as downstream:
-                chain = Chain(standalone, upstream, proxy, downstream, proxy.descriptors())
+                chain = Chain(
+                    standalone, upstream, proxy, downstream, proxy.descriptors_at_rest())
                 assert chain.exchange() == 3
                 eventually(lambda: upstream.last().over)
                 proxy.await_descriptors(chain.descriptors)

@@ -16,6 +16,7 @@ from typing import Any
 import pymongo
 
 from .process import eventually, start
+from .wire import WireClient
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -140,6 +141,28 @@ class Proxy:
     def descriptors(self) -> int:
         """How many file descriptors it holds."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def _sockets(self) -> int:
+        count = 0
+        for name in os.listdir(f"/proc/{self.pid}/fd"):
+            try:
+                count += os.readlink(f"/proc/{self.pid}/fd/{name}").startswith("socket:")
+            except FileNotFoundError:
+                pass  # closed meanwhile
+        return count
+
+    def descriptors_at_rest(self) -> int:
+        """How many it holds without clients, once each of its threads has served one.
+
+        Call it while no client is connected: a thread makes its epoll and timer descriptors for
+        the first one.
+        """
+        sockets = self._sockets()
+        for _ in range(4):
+            with WireClient(self.address) as client:
+                client.call({"ping": 1, "$db": "admin"})
+        eventually(lambda: self._sockets() <= sockets, 5, "the proxy is at rest")
+        return self.descriptors()
 
     def await_descriptors(self, count: int, timeout: float = 5.0) -> None:
         """Waits until no more than count descriptors are open."""

@@ -42,8 +42,8 @@ enum class Type : std::uint8_t {
 };
 
 /// Sizes that MongoDB allows (observed on 6.0.5).
-inline constexpr std::int64_t kMaxUserDocument = 16 * 1024 * 1024;
-inline constexpr std::int64_t kMaxInternalDocument = kMaxUserDocument + 16 * 1024;
+inline constexpr std::int64_t kMaxUserDocument = std::int64_t{16} * 1024 * 1024;
+inline constexpr std::int64_t kMaxInternalDocument = kMaxUserDocument + std::int64_t{16} * 1024;
 inline constexpr std::size_t kMinDocument = 5;
 
 /// One element of a document. Views into the document's buffer.

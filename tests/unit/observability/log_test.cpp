@@ -26,15 +26,15 @@ TEST_F(Log, WritesOneLineOfJson) {
     event(Level::warning, "some_event", "a sentence", {{"text", "value"}, {"number", 42}});
   });
   EXPECT_TRUE(line.starts_with("{\"time\":\"20"));
-  EXPECT_TRUE(line.ends_with("\"level\":\"warning\",\"event\":\"some_event\",\"text\":\"value\","
-                             "\"number\":42,\"message\":\"a sentence\"}\n"))
+  EXPECT_TRUE(
+      line.ends_with("\"level\":\"warning\",\"event\":\"some_event\",\"text\":\"value\","
+                     "\"number\":42,\"message\":\"a sentence\"}\n"))
       << line;
 }
 
 TEST_F(Log, EscapesWhatAPeerMayHaveChosen) {
-  const std::string line = written([] {
-    event(Level::info, "escaped", "", {{"ns", std::string("a\"\\\n\0\xff{}", 8)}});
-  });
+  const std::string line = written(
+      [] { event(Level::info, "escaped", "", {{"ns", std::string("a\"\\\n\0\xff{}", 8)}}); });
   EXPECT_NE(line.find("\"ns\":\"a\\\"\\\\\\u000a\\u0000\\u00ff{}\""), std::string::npos) << line;
   EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
 }

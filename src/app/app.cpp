@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <optional>
@@ -30,10 +31,12 @@ std::optional<std::string> read_file(const std::string& file) {
   errno = 0;
   std::ifstream in(file, std::ios::binary);
   std::ostringstream text;
-  if (in) text << in.rdbuf();
-  if (in && !text.bad()) return text.str();
-  std::cerr << "mongo-idproxy: cannot read " << file << ": "
-            << std::strerror(errno != 0 ? errno : EIO) << '\n';
+  std::error_code ignored;
+  const bool directory = std::filesystem::is_directory(file, ignored);  // opens, but has no bytes
+  if (in && !directory) text << in.rdbuf();
+  if (in && !directory && !text.bad()) return text.str();
+  const int cause = directory ? EISDIR : errno != 0 ? errno : EIO;
+  std::cerr << "mongo-idproxy: cannot read " << file << ": " << std::strerror(cause) << '\n';
   return std::nullopt;
 }
 

@@ -4,6 +4,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <csignal>
+#include <optional>
 #include <thread>
 #include <unordered_set>
 
@@ -19,6 +20,11 @@ struct Server::Impl {
     for (std::uint32_t i = 0; i < shared.options.threads; ++i) {
       threads.push_back(std::make_unique<IoThread>(shared));
     }
+    // From here on: who is told that we are ready may stop us at once.
+    signals.emplace(threads[0]->io, SIGTERM, SIGINT);
+    signals->async_wait([this](error_code error, int) {
+      if (!error) stop();
+    });
     for (const Route& route : shared.options.routes) {
       listeners.push_back(std::make_unique<Listener>(threads, route));
     }
@@ -39,6 +45,7 @@ struct Server::Impl {
   Shared shared;
   std::vector<std::unique_ptr<IoThread>> threads;
   std::vector<std::unique_ptr<Listener>> listeners;
+  std::optional<asio::signal_set> signals;
   std::vector<asio::executor_work_guard<asio::io_context::executor_type>> guards;
 };
 
@@ -62,10 +69,6 @@ std::vector<Endpoint> Server::listening() const {
 
 void Server::run() {
   Impl& impl = *impl_;
-  asio::signal_set signals(impl.threads[0]->io, SIGTERM, SIGINT);
-  signals.async_wait([&impl](error_code error, int) {
-    if (!error) impl.stop();
-  });
   for (const auto& thread : impl.threads) {
     impl.guards.emplace_back(thread->io.get_executor());
   }

@@ -36,6 +36,16 @@ std::optional<Command> find_command(Bytes message) {
   return command;
 }
 
+/// An array of strings: what mongod accepts as `compression`.
+bool names_compressors(const bson::Element& element) {
+  if (element.type != bson::Type::array) return false;
+  bson::Elements names(element.value);
+  while (const auto name = names.next()) {
+    if (name->type != bson::Type::string) return false;
+  }
+  return !names.malformed();
+}
+
 }  // namespace
 
 HelloRequest patch_hello_request(Bytes message, wire::PatchedMessage& out) {
@@ -43,13 +53,13 @@ HelloRequest patch_hello_request(Bytes message, wire::PatchedMessage& out) {
   if (!command) return HelloRequest::other;
   const Bytes document = command->documents.back();
   bson::Elements elements(document);
-  std::vector<Bytes> removed;
-  std::size_t removed_bytes = 0;
+  Bytes removed;
   for (bool first = true; auto element = elements.next(); first = false) {
     if (first && !is_hello(element->key)) return HelloRequest::other;
     if (element->key != "compression") continue;
-    removed.emplace_back(element->begin, element->end());
-    removed_bytes += removed.back().size();
+    // mongod refuses it in any other form, and twice.
+    if (!removed.empty() || !names_compressors(*element)) return HelloRequest::other;
+    removed = {element->begin, element->end()};
   }
   if (elements.malformed() || document.size() == bson::kMinDocument) return HelloRequest::other;
   if (removed.empty()) return HelloRequest::as_it_is;
@@ -58,7 +68,7 @@ HelloRequest patch_hello_request(Bytes message, wire::PatchedMessage& out) {
     return static_cast<std::size_t>(at - message.data());
   };
   const auto shrink = [&](std::size_t old_size) {
-    out.set_i32(out.add_i32(), static_cast<std::int64_t>(old_size - removed_bytes));
+    out.set_i32(out.add_i32(), static_cast<std::int64_t>(old_size - removed.size()));
   };
   out.start(message);
   shrink(message.size());
@@ -68,11 +78,9 @@ HelloRequest patch_hello_request(Bytes message, wire::PatchedMessage& out) {
     shrink(enclosing.size());
     position = offset(enclosing.data()) + 4;
   }
-  for (const Bytes element : removed) {
-    out.keep(position, offset(element.data()));
-    position = offset(element.data()) + element.size();
-  }
-  out.keep(position, message.size() - (command->has_checksum ? 4 : 0));
+  out.keep(position, offset(removed.data()));
+  out.keep(offset(removed.data()) + removed.size(),
+           message.size() - (command->has_checksum ? 4 : 0));
   if (command->has_checksum) out.add_checksum();
   return HelloRequest::patched;
 }

@@ -19,8 +19,8 @@ struct Config {
   std::vector<rewrite::Rule> rules;     ///< in file order
 };
 
-/// What was found in a file, in the order of its lines. `line` and `column` count from 1; 0 when the
-/// finding belongs to the file as a whole.
+/// What was found in a file, in the order of its lines. `line` and `column` count from 1; 0 when
+/// the finding belongs to the file as a whole.
 struct Finding {
   enum class Severity { warning, error };
   Severity severity;

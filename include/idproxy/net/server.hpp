@@ -25,7 +25,8 @@ struct Counters {
 /// The proxy at work: a listener per route and the threads that serve its clients.
 class Server {
  public:
-  /// Opens all listeners; the error says which one cannot be opened and why. `clock` outlives it.
+  /// Opens all listeners and takes SIGTERM and SIGINT over; the error says which listener cannot be
+  /// opened and why. `clock` outlives the server.
   [[nodiscard]] static boost::system::result<std::unique_ptr<Server>, std::string> open(
       Options options, std::shared_ptr<const rewrite::RuleSet> rules, const Clock& clock);
   ~Server();

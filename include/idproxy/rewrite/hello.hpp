@@ -15,7 +15,7 @@ enum class HelloRequest {
 };
 
 /// Takes `compression` out of a hello or isMaster (OP_MSG or OP_QUERY), so that nothing is
-/// negotiated that we cannot read.
+/// negotiated that we cannot read. A `compression` that mongod would refuse stays.
 [[nodiscard]] HelloRequest patch_hello_request(Bytes message, wire::PatchedMessage& out);
 
 /// What a reply to hello says of the server (OP_MSG or OP_REPLY).

@@ -5,7 +5,8 @@
 #include <chrono>
 #include <mutex>
 
-#include "ids/factories.hpp"
+#include "idproxy/ids/parameters.hpp"
+#include "idproxy/ids/strategy.hpp"
 #include "ids/hex.hpp"
 
 namespace idproxy::ids {
@@ -70,6 +71,7 @@ void write_objectid(const ObjectIdPosition& position, const ObjectIdRandom& rand
   boost::endian::store_big_u24(at + 9, position.counter);
 }
 
+/// Keys: output (objectid, string).
 std::unique_ptr<Strategy> make_objectid(Parameters& parameters, Sources sources) {
   const auto output = static_cast<Output>(parameters.choice("output", {"objectid", "string"}));
   return std::make_unique<ObjectId>(output, sources);

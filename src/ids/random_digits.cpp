@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "ids/factories.hpp"
+#include "idproxy/ids/parameters.hpp"
+#include "idproxy/ids/strategy.hpp"
 #include "ids/uniform_numbers.hpp"
 
 namespace idproxy::ids {
@@ -223,6 +224,7 @@ bool read_fill(Parameters& parameters) {
 
 }  // namespace
 
+/// Keys: output (int64, int32, string), digits, leading_zeros, warn_fill, max_fill.
 std::unique_ptr<Strategy> make_random_digits(Parameters& parameters, Sources sources) {
   const auto output =
       static_cast<Output>(parameters.choice("output", {"int64", "int32", "string"}));

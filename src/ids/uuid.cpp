@@ -8,7 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "ids/factories.hpp"
+#include "idproxy/ids/parameters.hpp"
+#include "idproxy/ids/strategy.hpp"
 #include "ids/hex.hpp"
 #include "ids/random_chunk.hpp"
 
@@ -282,6 +283,8 @@ void append_uuid(const Uuid& uuid, Representation representation, Values& out) {
   }
 }
 
+/// Keys: version (7, 1, 4), representation (standard, java-legacy, csharp-legacy, python-legacy,
+/// string), monotonic (process, none; it concerns version 7).
 std::unique_ptr<Strategy> make_uuid(Parameters& parameters, Sources sources) {
   using Limits = std::numeric_limits<std::int64_t>;
   const auto version = parameters.integer("version", Limits::min(), Limits::max(), 7);

@@ -33,8 +33,10 @@ def node_modules() -> pathlib.Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (directory / "ready").exists():
             (directory / "package.json").write_bytes(manifest)
+            # Without scripts: one of mongosh's packages would build a native part of its own, for
+            # which Debian's node lacks the headers, and mongosh does without it.
             done = subprocess.run(
-                ["npm", "install", "--omit=optional", "--no-audit", "--no-fund",
+                ["npm", "install", "--omit=optional", "--ignore-scripts", "--no-audit", "--no-fund",
                  "--no-package-lock", "--loglevel=error"],
                 cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True)
             if done.returncode:

@@ -14,7 +14,7 @@ using Kind = Decision::Kind;
 constexpr Decision kRelay{Kind::relay};
 constexpr Decision kCollect{Kind::collect};
 constexpr std::size_t kLongestCommand = 8;  // "isMaster", the longest that we look for
-constexpr std::size_t kLongestName = 4096;  // of a collection; mongod's limit is 255
+constexpr std::size_t kLongestName = 256;   // of a collection with its NUL; mongod's limit is 255
 
 /// The head of a document inside a message of which only the front is there.
 struct DocumentHead {

@@ -24,6 +24,10 @@ Action Exchange::insert(const wire::OpMsgView& message, Workspace& workspace) {
   if (!command) return Action::relay;
   const Plan* plan = workspace.namespaces.plan(command->db, command->collection);
   if (plan == nullptr) return Action::relay;
+  if (command->repeats_stmt_id()) {
+    return fail(message, {ErrorCode::invalid_options, "mongo-idproxy: stmtIds must be distinct"},
+                workspace);
+  }
 
   const auto now = std::chrono::duration_cast<std::chrono::seconds>(workspace.clock.wall());
   InsertResult result = workspace.insert.rewrite(message, *command, *plan, now, workspace.patched);
@@ -38,13 +42,20 @@ Action Exchange::insert(const wire::OpMsgView& message, Workspace& workspace) {
       refused_ = std::move(result.refused);
       return Action::send;
     case InsertResult::Kind::failed:
-      workspace.reply.clear();
-      if (acknowledged) {
-        append_error_reply(message, workspace.next_request_id++, result.error, workspace.reply);
-      }
-      return Action::reply;
+      return fail(message, result.error, workspace);
   }
   return Action::relay;
+}
+
+/// The whole command fails here. Nobody waits for an answer to an unacknowledged one.
+Action Exchange::fail(const wire::OpMsgView& message, const CommandError& error,
+                      Workspace& workspace) {
+  workspace.reply.clear();
+  if (!message.has(wire::flag::kMoreToCome)) {
+    const auto id = static_cast<std::int32_t>(workspace.next_request_id++);
+    append_error_reply(message, id, error, workspace.reply);
+  }
+  return Action::reply;
 }
 
 Action Exchange::reply(Bytes message, Workspace& workspace) {

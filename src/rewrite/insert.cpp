@@ -1,6 +1,8 @@
 #include "idproxy/rewrite/insert.hpp"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -18,6 +20,12 @@ constexpr std::string_view kDocuments = "documents";
 constexpr std::size_t kPlainDocument = 1024;
 // Of an `_id` element: its type byte, to be filled in, and its name.
 constexpr std::string_view kIdHead("\0_id\0", 5);
+
+bool is_index(std::string_view key, std::size_t number) {
+  std::array<char, 20> text;
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), number).ptr;
+  return key == std::string_view(text.data(), end);
+}
 
 /// False if no document of the list has an element `_id`, at any depth. It would stand behind its
 /// type byte, and no type is a printable character: "customer_id" is not mistaken for it. True says
@@ -98,6 +106,8 @@ std::optional<InsertCommand> InsertCommand::read(const wire::OpMsgView& insert) 
       command.documents = field->value;
       command.array_element = {field->begin, field->end()};
       ++arrays;
+    } else if (field->key == "stmtIds" && field->type == bson::Type::array) {
+      command.stmt_ids = field->value;
     }
   }
   if (fields.malformed() || inserts != 1 || dbs != 1 || arrays > 1) return {};
@@ -107,6 +117,18 @@ std::optional<InsertCommand> InsertCommand::read(const wire::OpMsgView& insert) 
   if (command.sequence == nullptr) return {};
   command.documents = command.sequence->documents;
   return command;
+}
+
+bool InsertCommand::repeats_stmt_id() const {
+  if (stmt_ids.empty()) return false;
+  std::vector<std::int64_t> numbers;
+  bson::Elements elements(stmt_ids);
+  while (const auto element = elements.next()) {
+    // mongod refuses all but int32.
+    if (element->type == bson::Type::int32) numbers.push_back(load_i32(element->value.data()));
+  }
+  std::ranges::sort(numbers);
+  return std::ranges::adjacent_find(numbers) != numbers.end();
 }
 
 InsertResult InsertRewriter::rewrite(const wire::OpMsgView& insert, const InsertCommand& command,
@@ -126,15 +148,19 @@ InsertResult InsertRewriter::rewrite(const wire::OpMsgView& insert, const Insert
     emit(out);
     result.kind = InsertResult::Kind::patched;
   }
-  const auto limit = static_cast<std::size_t>(wire::kMaxMessageSize);
-  if (result.kind == InsertResult::Kind::patched && out.size() > limit) {
-    result.kind = InsertResult::Kind::failed;
-    result.error = {ErrorCode::bson_object_too_large,
-                    "mongo-idproxy: with its ids the message would have " +
-                        std::to_string(out.size()) + " bytes, more than " + std::to_string(limit) +
-                        "; send fewer documents at once"};
-  }
+  if (result.kind == InsertResult::Kind::patched) check_size(out.size(), result);
   return result;
+}
+
+/// False, with the error in `result`, if a message of that size cannot be sent.
+bool InsertRewriter::check_size(std::size_t size, InsertResult& result) {
+  const auto limit = static_cast<std::size_t>(wire::kMaxMessageSize);
+  if (size <= limit) return true;
+  result.kind = InsertResult::Kind::failed;
+  result.error = {ErrorCode::bson_object_too_large,
+                  "mongo-idproxy: with its ids the message would have more than " +
+                      std::to_string(limit) + " bytes; send fewer documents at once"};
+  return false;
 }
 
 // ---- the plain case --------------------------------------------------------------------------
@@ -200,7 +226,9 @@ bool InsertRewriter::scan_documents(InsertResult& result) {
   if (command_->in_body()) {
     bson::Elements elements(command_->documents);
     while (const auto element = elements.next()) {
-      if (element->type != bson::Type::document || !scan(element->value)) return false;
+      // mongod refuses other keys than "0", "1" …, and a sequence would hide them from it.
+      if (element->type != bson::Type::document || !is_index(element->key, count)) return false;
+      if (!scan(element->value)) return false;
     }
     if (elements.malformed()) return false;
   } else {
@@ -389,8 +417,13 @@ bool InsertRewriter::draw_values(InsertResult& result) {
     ++needed_[edit.assignment];
     ++result.assigned;
   }
+  std::size_t size = insert_->message().size();
+  for (const Edit& edit : edits_) size -= edit.kind == EditKind::length ? 0 : edit.remove;
   for (std::size_t i = 0; i < plan_->size(); ++i) {
     if (needed_[i] > 0 && !draw(i, needed_[i], result)) return false;
+    size += needed_[i] > 0 ? values_[i].bytes() : 0;
+    // Many rules on many documents: known before any of it is written.
+    if (!check_size(size, result)) return false;
   }
   return true;
 }

@@ -10,6 +10,8 @@ namespace idproxy::rewrite {
 namespace {
 
 constexpr std::int64_t kInvalidIdField = 53;
+// Of one reply; further errors go without text, so that the reply stays below 16 MiB.
+constexpr std::size_t kErrorTexts = std::size_t{1} * 1024 * 1024;
 
 /// Writes header and flags, and what must be known at the end around the body between them.
 class ReplyFrame {
@@ -43,16 +45,18 @@ const RefusedDocument* find_refusal(const bson::Element& entry,
   const auto index = bson::find(entry.value, "index");
   const auto code = bson::find(entry.value, "code");
   if (!index || !code || code->as_integer() != kInvalidIdField) return nullptr;
-  const auto found = std::find_if(refused.begin(), refused.end(), [&](const auto& document) {
-    return index->as_integer() == document.index;
-  });
-  return found == refused.end() ? nullptr : &*found;
+  // They ascend, as the documents do: there may be 100,000 of both.
+  const auto found = std::ranges::lower_bound(refused, index->as_integer().value_or(-1), {},
+                                              &RefusedDocument::index);
+  const bool ours = found != refused.end() && index->as_integer() == found->index;
+  return ours ? &*found : nullptr;
 }
 
 void append_write_errors(const bson::Element& errors, std::span<const RefusedDocument> refused,
                          Buffer& out) {
   bson::append_head(out, bson::Type::array, errors.key);
   bson::Scope array(out);
+  std::size_t texts = 0;
   bson::Elements entries(errors.value);
   while (const auto entry = entries.next()) {
     const RefusedDocument* refusal = find_refusal(*entry, refused);
@@ -64,7 +68,8 @@ void append_write_errors(const bson::Element& errors, std::span<const RefusedDoc
     bson::Scope document(out);
     bson::append_int32(out, "index", refusal->index);
     bson::append_int32(out, "code", static_cast<std::int32_t>(refusal->code));
-    bson::append_string(out, "errmsg", refusal->message);
+    texts += refusal->message.size();
+    bson::append_string(out, "errmsg", texts > kErrorTexts ? "" : refusal->message);
     document.close();
   }
   array.close();
@@ -86,6 +91,8 @@ std::string_view code_name(ErrorCode code) {
       return "BadValue";
     case ErrorCode::path_not_viable:
       return "PathNotViable";
+    case ErrorCode::invalid_options:
+      return "InvalidOptions";
     case ErrorCode::operation_failed:
       return "OperationFailed";
     case ErrorCode::bson_object_too_large:

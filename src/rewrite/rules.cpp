@@ -56,7 +56,8 @@ bool RuleSet::possible(std::string_view collection) const {
 
 const Plan* Namespaces::plan(std::string_view db, std::string_view collection) {
   if (!last_db_.empty() && db == last_db_ && collection == last_collection_) return last_;
-  key_.assign(db).append(".").append(collection);
+  // A NUL stands in no name: "a.b" "c" and "a" "b.c" are not to share an answer.
+  key_.assign(db).append(1, '\0').append(collection);
   auto found = plans_.find(key_);
   if (found == plans_.end()) {
     if (plans_.size() >= kRemembered) plans_.clear();

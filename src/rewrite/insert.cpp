@@ -218,6 +218,7 @@ void InsertRewriter::emit_plain(std::size_t count, wire::PatchedMessage& out) {
 /// False if the documents are malformed.
 bool InsertRewriter::scan_documents(InsertResult& result) {
   std::size_t count = 0;
+  plain_keys_ = true;
   const auto scan = [&](Bytes document) {
     if (count == kMaxBatch) return false;
     ++count;
@@ -226,9 +227,8 @@ bool InsertRewriter::scan_documents(InsertResult& result) {
   if (command_->in_body()) {
     bson::Elements elements(command_->documents);
     while (const auto element = elements.next()) {
-      // mongod refuses other keys than "0", "1" …, and a sequence would hide them from it.
-      if (element->type != bson::Type::document || !is_index(element->key, count)) return false;
-      if (!scan(element->value)) return false;
+      plain_keys_ = plain_keys_ && is_index(element->key, count);
+      if (element->type != bson::Type::document || !scan(element->value)) return false;
     }
     if (elements.malformed()) return false;
   } else {
@@ -451,7 +451,9 @@ void InsertRewriter::emit(wire::PatchedMessage& out) {
   std::size_t next = 0;
   emit_edits(out, next, at, end);
   const std::int64_t body = command_->in_body() ? lengths_[1].value : 0;
-  if (body > bson::kMaxInternalDocument &&
+  // Whether mongod takes other keys than "0", "1" … is for mongod to say (it takes "00"): they are
+  // never hidden from it in a sequence.
+  if (plain_keys_ && body > bson::kMaxInternalDocument &&
       static_cast<std::int64_t>(insert_->body().size()) <= bson::kMaxInternalDocument) {
     return emit_as_sequence(out);
   }

@@ -10,10 +10,12 @@ from __future__ import annotations
 import random
 import struct
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import bson
 import pytest
 
 from support import elements as el
@@ -121,6 +123,14 @@ class Pair:
 
     def contents(self) -> tuple[Counter, Counter]:
         return _contents(self.direct), _contents(self.behind)
+
+    def without_their_value(self) -> dict[str, int]:
+        """How many documents behind the proxy slipped past their rule."""
+        bad = self.behind.client["bad"]
+        wanted = {"id": {"_id": {"$not": {"$type": "objectId"}}}, "field": {"made": {"$exists": True}},
+                  "path": {"made.there": {"$exists": True}}}
+        return {name: count for name, having in wanted.items()
+                if (count := bad[name].count_documents({"$nor": [having]}))}
 
     def clean(self) -> None:
         for mongod in (self.direct, self.behind):
@@ -578,6 +588,17 @@ def test_afterwards_both_servers_hold_the_same(pair: Pair):
     direct, behind = pair.contents()
     assert direct, "some of the messages are good"
     assert not direct - behind and not behind - direct
+    assert not pair.without_their_value()
+
+
+def test_equal_stmt_ids_are_refused(replica_set: Mongod):
+    """They would make the primary abort."""
+    config = {"upstream": {"uri": f"mongodb://{replica_set.address}"}, "rules": RULES}
+    insert = {"insert": "id", "documents": [{"k": 1}, {"k": 2}], "txnNumber": bson.Int64(1),
+              "lsid": {"id": bson.Binary(uuid.uuid4().bytes, 4)}, "$db": "bad"}
+    with Proxy(config) as proxy, wire.WireClient(proxy.address) as client:
+        assert client.call({**insert, "stmtIds": [7, 7]})["code"] == 72
+        assert client.call({**insert, "stmtIds": [7, 8]})["n"] == 2
 
 
 @pytest.mark.tsan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 import time
 
@@ -59,6 +60,43 @@ def pings(proxy: Proxy) -> bool:
             return client.call(PING)["ok"] == 1
         except wire.Closed:
             return False
+
+
+class SilentServer:
+    """Takes everything and answers nothing but hello and ping; knows when its client leaves."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self._listener.getsockname()[1]
+        self.received = 0
+        self.ended = threading.Event()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        connection, _ = self._listener.accept()
+        with connection:
+            try:
+                while data := connection.recv(1 << 20):
+                    self.received += len(data)
+            except ConnectionError:
+                pass
+        self.ended.set()
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+@pytest.mark.parametrize("size", [100, 30_000_000])
+def test_a_client_that_leaves_while_its_insert_is_out_is_noticed(size):
+    server = SilentServer()
+    insert = wire.op_msg(wire.body({"insert": "c", "$db": "ruled"}),
+                         wire.sequence("documents", [{"s": "x" * (size // 2)}] * 2))
+    with Proxy(upstream(server.address)) as proxy:
+        with wire.WireClient(proxy.address) as client:
+            client.send(insert)
+            eventually(lambda: server.received > len(insert))
+        assert server.ended.wait(5), "the server's connection is still open"
+    server.close()
 
 
 class TestSizes:

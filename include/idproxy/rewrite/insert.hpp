@@ -129,6 +129,7 @@ class InsertRewriter {
   std::vector<std::size_t> needed_;       // values, per assignment
   std::vector<std::size_t> used_;         // values emitted so far, per assignment
   std::vector<std::size_t> driver_made_;  // documents, per assignment
+  bool plain_keys_ = true;                // of the array in the body: "0", "1", …
   std::vector<OpenLength> lengths_;       // documents that are being emitted, outermost first
   Buffer element_;
 };

@@ -26,6 +26,9 @@ inline constexpr std::uint32_t kExhaustAllowed = 1U << 16;
 inline constexpr std::uint32_t kRequiredBits = 0xFFFF;
 }  // namespace flag
 
+/// Sections of kind 1: bulkWrite has two, every other command at most one.
+inline constexpr std::size_t kMaxSequences = 4;
+
 inline constexpr std::size_t kFlagsOffset = kHeaderSize;
 inline constexpr std::size_t kSectionsOffset = kHeaderSize + 4;
 
@@ -75,7 +78,7 @@ class OpMsgView {
   MsgHeader header_{};
   std::uint32_t flag_bits_ = 0;
   Bytes body_;
-  std::array<DocumentSequence, 4> sequences_;  // bulkWrite has two, every other command at most one
+  std::array<DocumentSequence, kMaxSequences> sequences_;
   std::size_t sequence_count_ = 0;
 };
 

@@ -83,6 +83,10 @@ TEST(Classify, DecidesOnWhatMongodWouldRead) {
       {"isMaster", op_msg(body(doc(int_field("isMaster", 1) + string_field("$db", "admin")))),
        Kind::collect},
       {"hello behind a sequence", op_msg(sequence("x", {doc()}) + body(hello)), Kind::collect},
+      {"more sequences than any command has",
+       op_msg(sequence("a", {}) + sequence("b", {}) + sequence("c", {}) + sequence("d", {}) +
+              sequence("e", {}) + insert("orders", "shop")),
+       Kind::relay},
       {"kind 2", op_msg("\2" + doc()), Kind::relay},
       {"name longer than the body",
        op_msg(body(doc(element(bson::Type::string, "insert", i32(900) + "orders")))), Kind::relay},

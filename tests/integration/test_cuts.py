@@ -51,7 +51,7 @@ class Chain:
                         {"find": "c", "filter": {"run": self.runs}, "$db": "cuts"}):
                     assert client.call(command)["ok"] == 1
                     replies += 1
-        except (wire.Closed, BrokenPipeError):
+        except (wire.Closed, ConnectionError):  # also while it is being opened
             pass
         return replies
 

@@ -512,6 +512,8 @@ def test_the_bytes_are_the_clients_own(standalone, start_proxy):
                 client.send(message)
                 received.append(client.receive().raw)
         connection = relay.last()
+        # The relay notes what it has passed on just after the receiver has got it.
+        eventually(lambda: len(connection.passed["to_client"]) >= len(b"".join(received)))
         assert bytes(connection.passed["to_server"]) == b"".join(sent)
         assert bytes(connection.passed["to_client"]) == b"".join(received)
         proxy.stop()

@@ -19,7 +19,7 @@ struct Counters {
   std::atomic<std::uint64_t> inserts_assigned{0};  ///< commands in which values were put
   std::atomic<std::uint64_t> values_assigned{0};
   std::atomic<std::uint64_t> documents_refused{0};  ///< that could not take their value
-  std::atomic<std::uint64_t> commands_failed{0};    ///< answered here, for want of a value
+  std::atomic<std::uint64_t> commands_failed{0};    ///< inserts answered, or dropped, here
 };
 
 /// The proxy at work: a listener per route and the threads that serve its clients.

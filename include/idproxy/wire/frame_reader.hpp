@@ -35,7 +35,6 @@ class FrameReader {
     left_ -= static_cast<std::int64_t>(n);
     return left_ == 0;
   }
-  [[nodiscard]] bool between_messages() const { return left_ == 0; }
 
  private:
   std::int64_t left_ = 0;  // of the current message

@@ -24,6 +24,9 @@ class SystemClock final : public Clock {
   std::chrono::nanoseconds wall() const override {
     return std::chrono::system_clock::now().time_since_epoch();
   }
+  std::chrono::nanoseconds monotonic() const override {
+    return std::chrono::steady_clock::now().time_since_epoch();
+  }
 };
 const SystemClock kClock;
 
@@ -57,13 +60,25 @@ ExitCode exit_code_for(const std::string& error) {
                                                               : ExitCode::unavailable;
 }
 
-void log_stopped(const net::Counters& counters) {
+void log_stopped(const net::Server& server) {
+  using rewrite::RuleOutcomes;
+  const net::Counters& counters = server.counters();
+  const auto sum = [&](RuleOutcomes::Counter RuleOutcomes::* counter) {
+    return server.outcomes().sum(counter);
+  };
   log::event(log::Level::info, "stopped", "stopped",
              {{"connections", counters.connections.load()},
               {"inserts_assigned", counters.inserts_assigned.load()},
-              {"values_assigned", counters.values_assigned.load()},
+              {"values_assigned", sum(&RuleOutcomes::assigned)},
               {"documents_refused", counters.documents_refused.load()},
-              {"commands_failed", counters.commands_failed.load()}});
+              {"commands_failed", counters.commands_failed.load()},
+              {"duplicates_resent", sum(&RuleOutcomes::resent)},
+              {"duplicates_cured", sum(&RuleOutcomes::cured)},
+              {"duplicates_given_up", sum(&RuleOutcomes::given_up)},
+              {"duplicates_foreign", sum(&RuleOutcomes::foreign)},
+              {"transactions_transient", sum(&RuleOutcomes::transient)},
+              {"transactions_surfaced", sum(&RuleOutcomes::surfaced)},
+              {"unacknowledged", sum(&RuleOutcomes::unacknowledged)}});
 }
 
 }  // namespace
@@ -105,7 +120,7 @@ ExitCode serve(const std::string& file) {
   ::sd_notify(0, "READY=1");
   (*server)->run();
   ::sd_notify(0, "STOPPING=1");
-  log_stopped((*server)->counters());
+  log_stopped(**server);
   return ExitCode::ok;
 }
 

@@ -15,6 +15,11 @@ void append_int32(Buffer& out, std::string_view key, std::int32_t value) {
   store_i32(out.extend(4), value);
 }
 
+void append_int64(Buffer& out, std::string_view key, std::int64_t value) {
+  append_head(out, Type::int64, key);
+  store_i64(out.extend(8), value);
+}
+
 void append_double(Buffer& out, std::string_view key, double value) {
   append_head(out, Type::number_double, key);
   store_i64(out.extend(8), std::bit_cast<std::int64_t>(value));

@@ -15,6 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using rewrite::Assign;
+using rewrite::InTransaction;
 
 // Rules are compared with one another.
 constexpr std::size_t kMaxRules = 1000;
@@ -31,11 +32,32 @@ std::vector<std::string_view> names_of_kinds() {
   return names;
 }
 
-void read_retry(Reader& retry) {
-  retry.no_effect_yet("attempts", retry.integer("attempts", 0, 100, 8) != 8);
-  retry.no_effect_yet("backoff", retry.duration("backoff", 0ms, 1min, 0ms) != 0ms);
-  retry.no_effect_yet("backoff_max", retry.duration("backoff_max", 0ms, 1min, 50ms) != 50ms);
-  retry.no_effect_yet("deadline", retry.duration("deadline", 0ms, 1h, 2s) != 2s);
+/// A pause that the keys beside it do not allow is reported at the key that was written.
+void check_backoff(const rewrite::Retry& retry, Reader& reader) {
+  if (retry.backoff_max < retry.backoff) {
+    reader.error("backoff_max", "must not be below backoff (" + duration_text(retry.backoff) + ")");
+  }
+  if (retry.deadline > retry.backoff) return;
+  if (reader.given("deadline")) {
+    reader.error("deadline", "must be above backoff (" + duration_text(retry.backoff) +
+                                 "): nothing would ever be sent again");
+  } else {
+    reader.error("backoff", "must be below deadline (" + duration_text(retry.deadline) +
+                                "): nothing would ever be sent again");
+  }
+}
+
+rewrite::Retry read_retry(Reader& reader) {
+  const std::size_t errors = reader.errors();
+  rewrite::Retry retry;
+  retry.attempts = static_cast<std::uint32_t>(reader.integer("attempts", 0, 100, retry.attempts));
+  retry.backoff = reader.duration("backoff", 0ms, 1min, retry.backoff);
+  // A first pause that is longer than the usual longest one needs no second key.
+  retry.backoff_max =
+      reader.duration("backoff_max", 0ms, 1min, std::max(retry.backoff_max, retry.backoff));
+  retry.deadline = reader.duration("deadline", 1ms, 1h, retry.deadline);
+  if (reader.errors() == errors) check_backoff(retry, reader);
+  return retry;
 }
 
 /// Uniqueness across shards hangs on it: ignoring it would be a promise broken.
@@ -58,10 +80,6 @@ void refuse_unique_index(Reader& rule) {
 
 /// The common keys that this release reads, but does not obey yet.
 void read_later_keys(Reader& rule) {
-  read_retry(rule.section("retry"));
-  rule.no_effect_yet("in_transaction",
-                     rule.choice("in_transaction", {"transient", "surface"}) != 0);
-  rule.no_effect_yet("report", rule.boolean("report", false));
   rule.choice("upserts", {"assign", "forward"});  // whatever it says, they are forwarded
   refuse_reserve(rule);
   refuse_unique_index(rule);
@@ -173,6 +191,10 @@ rewrite::Rule read_rule(Reader& reader, const std::string& store_db, LaterStrate
   rule.driver_window = read_driver_window(reader);
   read_keep_driver_id(rule, reader);
   warn_of_replaced_ids(rule, reader);
+  rule.retry = read_retry(reader.section("retry"));
+  rule.in_transaction =
+      static_cast<InTransaction>(reader.choice("in_transaction", {"transient", "surface"}));
+  rule.report = reader.boolean("report", false);
   read_later_keys(reader);
   read_strategy(rule, reader, later, sources);
   return rule;

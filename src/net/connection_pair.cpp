@@ -46,6 +46,12 @@ struct ConnectionPair::Connecting {
   error_code last_error;
 };
 
+/// Until an exchange may go on.
+struct ConnectionPair::Waiting {
+  explicit Waiting(asio::io_context& io) : timer(io) {}
+  Timer timer;
+};
+
 void ConnectionPair::start(IoThread& thread, Socket downstream, const Route& route) {
   std::shared_ptr<ConnectionPair> pair;
   try {
@@ -77,6 +83,7 @@ void ConnectionPair::close() {
   downstream_.close(ignored);
   upstream_.close(ignored);
   connecting_.reset();
+  waiting_.reset();
   thread_.pairs.erase(this);
   --thread_.shared.open_connections;
 }
@@ -316,6 +323,7 @@ void ConnectionPair::on_writable(Socket& sink, Direction& direction) {
   const OutQueue::Status status = direction.out.flush(sink.native_handle());
   if (status != OutQueue::Status::done) return queued(direction, status);
   if (direction.source_ended) return close();
+  if (&direction == &requests_ && exchange_ && !exchange_->awaits_reply()) exchange_ended();
   resume(direction);
   if (&direction == &replies_ && local_reply_) {
     deliver_local_reply();
@@ -391,7 +399,7 @@ std::size_t ConnectionPair::process_requests(Bytes input) {
         at += length;
         continue;
       }
-      forwarded(rewrite::expects_reply(front.header, message));
+      forwarded(front.header, message);
       requests_.frames.pass(front.header);
       taken = message.size();
     } else {
@@ -405,31 +413,59 @@ std::size_t ConnectionPair::process_requests(Bytes input) {
   return at;
 }
 
-void ConnectionPair::forwarded(bool reply_expected) {
+void ConnectionPair::forwarded(const wire::MsgHeader& header, Bytes front) {
   if (++requests_seen_ == 2) thread_.shared.last_stayed = std::chrono::steady_clock::now();
-  if (reply_expected) ++outstanding_;
+  if (!rewrite::expects_reply(header, front)) return;
+  ++outstanding_;
+  answers_ = header.request_id;
+  legacy_exhaust_ = legacy_exhaust_ || rewrite::is_legacy_exhaust(header, front);
 }
 
 void ConnectionPair::exchange(Bytes message) {
   rewrite::Workspace& workspace = thread_.workspace;
-  rewrite::Exchange exchange;
-  const rewrite::Action action = exchange.request(message, workspace);
-  report(exchange);
+  Buffer& held = requests_.held;
+  const bool owns = held.data() == message.data() && held.size() == message.size();
+  auto exchange = std::make_unique<rewrite::Exchange>();
+  const rewrite::Action action = exchange->request(message, owns ? &held : nullptr, workspace);
+  report(*exchange);
   if (action == rewrite::Action::reply) {
     ++thread_.shared.counters.commands_failed;
+    thread_.give_back(exchange->release(workspace));
     if (workspace.reply.empty()) return;  // w:0: nobody waits for an answer
     local_reply_.emplace();
     local_reply_->append(workspace.reply.view());
     return deliver_local_reply();
   }
-  forwarded(rewrite::expects_reply(wire::read_header(message), message));
-  if (exchange.is_hello()) hello_ = exchange.request_id();
-  if (action == rewrite::Action::relay) return relay(requests_, message);
-  const bool held = !requests_.held.empty();
-  const auto status = requests_.out.send(upstream_.native_handle(), workspace.patched, message,
-                                         held ? &requests_.held : nullptr);
-  if (exchange.awaits_reply()) exchange_ = std::move(exchange);
+  forwarded(wire::read_header(message), message);
+  if (exchange->is_hello()) hello_ = exchange->request_id();
+  if (action == rewrite::Action::relay) {
+    thread_.give_back(exchange->release(workspace));
+    return relay(requests_, message);
+  }
+  exchange_ = std::move(exchange);
+  send_exchange();
+}
+
+void ConnectionPair::send_exchange() {
+  const auto status =
+      requests_.out.send(upstream_.native_handle(), exchange_->message(), exchange_->original());
+  if (status == OutQueue::Status::done && !exchange_->awaits_reply()) exchange_ended();
   queued(requests_, status);
+}
+
+void ConnectionPair::exchange_ended() {
+  if (const auto given_up = exchange_->given_up()) {
+    log::event(log::Level::warning, "duplicates_given_up",
+               "generated values stayed duplicates within the bounds of the rule's retry; the "
+               "client got mongod's error",
+               {{"connection", id_},
+                {"ns", given_up->ns},
+                {"field", given_up->rule->field},
+                {"attempts", given_up->rule->retry.attempts}});
+  }
+  thread_.give_back(exchange_->release(thread_.workspace));
+  exchange_.reset();
+  waiting_.reset();
 }
 
 /// What was answered here goes out when everything before it has been answered.
@@ -444,7 +480,6 @@ void ConnectionPair::report(const rewrite::Exchange& exchange) {
   Shared& shared = thread_.shared;
   if (exchange.assigned() > 0) {
     ++shared.counters.inserts_assigned;
-    shared.counters.values_assigned += exchange.assigned();
     shared.counters.documents_refused += exchange.refused();
   }
   const rewrite::Assignment* rule = exchange.driver_made();
@@ -485,18 +520,21 @@ std::size_t ConnectionPair::process_replies(Bytes input) {
       }
       const auto length = static_cast<std::size_t>(front.header.message_length);
       const Bytes message = rest.first(std::min(length, rest.size()));
-      if (!begin_reply(front.header, message)) break;
-      replies_.frames.pass(front.header);
-      taken = message.size();
-      if (exchange_ && exchange_->wants_reply() && outstanding_ == 1 &&
-          exchange_->reply(message, thread_.workspace) == rewrite::Action::reply) {
+      if (const auto fault = fault_of(front.header); !fault.empty()) {
+        protocol_error("bad_reply", fault);
+        break;
+      }
+      if (answers_exchange()) {
         pass_on();
-        relay(replies_, thread_.workspace.reply.view());
-        at += taken;
-        replies_.frames.took(taken);
-        if (!closed_ && reply_ends_) reply_ended();
+        if (blocked(replies_)) break;
+        at += length;
+        --outstanding_;
+        act(exchange_->reply(message, thread_.workspace), message);
         continue;
       }
+      begin_reply(front.header, message);
+      replies_.frames.pass(front.header);
+      taken = message.size();
     }
     const bool ended = replies_.frames.took(taken);
     pending = {pending.empty() ? rest.data() : pending.data(), pending.size() + taken};
@@ -515,23 +553,38 @@ std::size_t ConnectionPair::process_replies(Bytes input) {
 /// follow, and all of it where it is looked into.
 std::size_t ConnectionPair::reply_bytes_needed(const wire::MsgHeader& header) const {
   const auto length = static_cast<std::size_t>(header.message_length);
-  const bool inspected = (exchange_ && exchange_->wants_reply() && outstanding_ == 1) ||
+  const bool inspected = answers_exchange() ||
                          (hello_ == header.response_to && header.message_length <= kLargestHello);
   if (inspected) return length;
   return header.op_code == wire::OpCode::msg ? std::min(length, wire::kSectionsOffset)
                                              : wire::kHeaderSize;
 }
 
-/// False if the reply cannot be what the client is owed.
-bool ConnectionPair::begin_reply(const wire::MsgHeader& header, Bytes front) {
+/// The next reply is the one that the exchange waits for.
+bool ConnectionPair::answers_exchange() const {
+  return exchange_ && exchange_->awaits_reply() && outstanding_ == 1;
+}
+
+/// Why the reply cannot be what the client is owed, or "".
+std::string_view ConnectionPair::fault_of(const wire::MsgHeader& header) const {
+  if (legacy_exhaust_) return {};
+  if (outstanding_ == 0) return "the server sent a reply that nobody had asked for";
+  if (outstanding_ == 1 && header.response_to != answers_) {
+    return "a server's reply belongs to no request of this connection";
+  }
+  if (answers_exchange() && !requests_.out.empty()) {
+    return "the server replied to a request that had not been sent whole";
+  }
+  return {};
+}
+
+void ConnectionPair::begin_reply(const wire::MsgHeader& header, Bytes front) {
   const bool msg = header.op_code == wire::OpCode::msg && front.size() >= wire::kSectionsOffset;
   const bool more =
       msg && (load_u32(front.data() + wire::kFlagsOffset) & wire::flag::kMoreToCome) != 0;
   reply_ends_ = !more;
-  if (exchange_ && outstanding_ == 1 && header.response_to != exchange_->request_id()) {
-    protocol_error("bad_reply", "a server's reply belongs to no request of this connection");
-    return false;
-  }
+  // The next reply of a stream names the one before it (OP_MSG specification, "exhaustAllowed").
+  if (more && outstanding_ == 1) answers_ = header.request_id;
   if (hello_ == header.response_to &&
       front.size() == static_cast<std::size_t>(header.message_length)) {
     hello_.reset();
@@ -540,14 +593,39 @@ bool ConnectionPair::begin_reply(const wire::MsgHeader& header, Bytes front) {
       set_member_seen_ = std::chrono::steady_clock::now();
     }
   }
-  return true;
+}
+
+/// `reply`: the message that led to the action, if one did.
+void ConnectionPair::act(rewrite::Action action, Bytes reply) {
+  using rewrite::Action;
+  if (action == Action::close) {
+    return protocol_error("bad_reply", "a server's reply to an insert cannot be understood");
+  }
+  if (action == Action::wait) return wait_to_resume(exchange_->delay());
+  if (action == Action::send) {
+    ++outstanding_;
+    answers_ = exchange_->request_id();
+    return send_exchange();
+  }
+  relay(replies_, action == Action::relay ? reply : thread_.workspace.reply.view());
+  if (closed_) return;
+  exchange_ended();
+  resume(requests_);
+}
+
+void ConnectionPair::wait_to_resume(std::chrono::nanoseconds delay) {
+  waiting_ = std::make_unique<Waiting>(thread_.io);
+  waiting_->timer.expires_after(delay);
+  waiting_->timer.async_wait([self = shared_from_this()](error_code error) {
+    if (error || self->closed_) return;
+    self->guarded([&] { self->act(self->exchange_->resume(self->thread_.workspace), {}); });
+  });
 }
 
 void ConnectionPair::reply_ended() {
   if (outstanding_ > 0) --outstanding_;
   if (outstanding_ > 0) return;
   if (local_reply_) deliver_local_reply();
-  exchange_.reset();
   resume(requests_);
 }
 

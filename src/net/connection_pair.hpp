@@ -52,6 +52,7 @@ class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
     bool source_ended = false;
   };
   struct Connecting;
+  struct Waiting;
 
   void connect();
   void connect_next();
@@ -81,13 +82,19 @@ class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
 
   [[nodiscard]] std::size_t process_requests(Bytes input);
   void exchange(Bytes message);
-  void forwarded(bool reply_expected);
+  void send_exchange();
+  void forwarded(const wire::MsgHeader& header, Bytes front);
   void report(const rewrite::Exchange& exchange);
   void deliver_local_reply();
 
   [[nodiscard]] std::size_t process_replies(Bytes input);
-  [[nodiscard]] bool begin_reply(const wire::MsgHeader& header, Bytes front);
+  void begin_reply(const wire::MsgHeader& header, Bytes front);
+  [[nodiscard]] bool answers_exchange() const;
   [[nodiscard]] std::size_t reply_bytes_needed(const wire::MsgHeader& header) const;
+  [[nodiscard]] std::string_view fault_of(const wire::MsgHeader& header) const;
+  void act(rewrite::Action action, Bytes reply);
+  void wait_to_resume(std::chrono::nanoseconds delay);
+  void exchange_ended();
   void reply_ended();
 
   void protocol_error(std::string_view event, std::string_view what);
@@ -103,11 +110,15 @@ class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
   std::unique_ptr<Connecting> connecting_;
   bool closed_ = false;
 
-  std::uint64_t outstanding_ = 0;              // requests forwarded whose reply has not ended
-  bool reply_ends_ = false;                    // the reply being relayed is its request's last
-  std::optional<rewrite::Exchange> exchange_;  // the newest of them, if later ones must wait for it
-  std::optional<Buffer> local_reply_;          // to be sent when nothing is outstanding
-  std::optional<std::int32_t> hello_;          // request id of a hello whose reply is awaited
+  std::uint64_t outstanding_ = 0;  // requests forwarded whose reply has not ended
+  bool reply_ends_ = false;        // the reply being relayed is its request's last
+  // The newest of them, if later ones must wait for it; or what requests_.out still sends from.
+  std::unique_ptr<rewrite::Exchange> exchange_;
+  std::unique_ptr<Waiting> waiting_;   // for its next re-send
+  std::int32_t answers_ = 0;           // responseTo of the newest request's next reply
+  bool legacy_exhaust_ = false;        // replies may come that no request tells of
+  std::optional<Buffer> local_reply_;  // to be sent when nothing is outstanding
+  std::optional<std::int32_t> hello_;  // request id of a hello whose reply is awaited
   std::uint64_t requests_seen_ = 0;
   // When hello was answered for a replica set that does not name us.
   std::optional<std::chrono::steady_clock::time_point> set_member_seen_;

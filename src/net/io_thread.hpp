@@ -23,12 +23,14 @@ struct Shared {
       : options(std::move(server_options)),
         rules(std::move(rule_set)),
         clock(wall_clock),
+        outcomes(rules->rules().size()),
         driver_ids_reported(rules->rules().size()) {}
 
   const Options options;
   const std::shared_ptr<const rewrite::RuleSet> rules;
   const Clock& clock;
   Counters counters;
+  rewrite::Outcomes outcomes;
   std::atomic<std::uint32_t> open_connections{0};
   std::atomic<std::uint64_t> last_connection_id{0};
   std::atomic<bool> bypass_reported{false};
@@ -46,7 +48,7 @@ class IoThread {
       : shared(shared_state),
         io(1),
         read_buffer(std::make_unique_for_overwrite<std::uint8_t[]>(kReadSize)),
-        workspace(shared_state.rules, shared_state.clock) {}
+        workspace(shared_state.rules, shared_state.clock, system_random(), shared_state.outcomes) {}
 
   /// A buffer to collect a message in; most often one that served before.
   Buffer take_buffer() {

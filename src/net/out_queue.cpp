@@ -4,12 +4,11 @@
 
 #include <array>
 #include <cerrno>
-#include <utility>
 
 namespace idproxy::net {
 namespace {
 
-// Larger rests keep the message that they are part of instead of copying it.
+// Larger rests stay where they are instead of being copied.
 constexpr std::size_t kCopiedRest = std::size_t{256} * 1024;
 constexpr std::size_t kSlices = 64;
 
@@ -47,22 +46,16 @@ OutQueue::Status OutQueue::send(int fd, Bytes bytes) {
   return Status::blocked;
 }
 
-OutQueue::Status OutQueue::send(int fd, wire::PatchedMessage& message, Bytes original,
-                                Buffer* owner) {
+OutQueue::Status OutQueue::send(int fd, const wire::PatchedMessage& message, Bytes original) {
   sent_ = 0;
   const Status status = send_patched(fd, message, original);
-  if (status != Status::blocked) {
-    sent_ = 0;
+  if (status == Status::blocked && message.size() - sent_ > kCopiedRest) {
+    message_ = &message;
+    original_ = original;
     return status;
   }
-  if (owner == nullptr || message.size() - sent_ <= kCopiedRest) {
-    message.copy(original, sent_, bytes_);
-    sent_ = 0;
-    return status;
-  }
-  const auto at = static_cast<std::size_t>(original.data() - owner->data());
-  patch_ =
-      std::make_unique<Patch>(Patch{std::move(message), std::move(*owner), at, original.size()});
+  if (status == Status::blocked) message.copy(original, sent_, bytes_);
+  sent_ = 0;
   return status;
 }
 
@@ -82,12 +75,10 @@ OutQueue::Status OutQueue::send_patched(int fd, const wire::PatchedMessage& mess
 }
 
 OutQueue::Status OutQueue::flush(int fd) {
-  if (patch_ != nullptr) {
-    const Bytes original =
-        patch_->buffer.view().subspan(patch_->original_at, patch_->original_size);
-    const Status status = send_patched(fd, patch_->message, original);
+  if (message_ != nullptr) {
+    const Status status = send_patched(fd, *message_, original_);
     if (status != Status::done) return status;
-    patch_.reset();
+    message_ = nullptr;
     sent_ = 0;
   }
   while (sent_ < bytes_.size()) {

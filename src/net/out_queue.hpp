@@ -1,7 +1,5 @@
 #pragma once
 
-#include <memory>
-
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/wire/patched_message.hpp"
 
@@ -13,30 +11,24 @@ class OutQueue {
  public:
   enum class Status { done, blocked, failed };
 
-  [[nodiscard]] bool empty() const { return bytes_.empty() && patch_ == nullptr; }
+  [[nodiscard]] bool empty() const { return bytes_.empty() && message_ == nullptr; }
 
   /// Sends as much as the socket takes and keeps the rest.
   Status send(int fd, Bytes bytes);
-  /// Sends `message`, which patches `original`. What the socket does not take is kept: a small rest
-  /// as a copy; of a large one `message` and, if it is the buffer around `original`, `owner` are
-  /// taken over. Only on an empty queue.
-  Status send(int fd, wire::PatchedMessage& message, Bytes original, Buffer* owner);
+  /// Sends `message`, which patches `original`. Of what the socket does not take a small rest is
+  /// copied; a large one is borrowed: then both must stay as they are until the queue is empty.
+  /// Only on an empty queue.
+  Status send(int fd, const wire::PatchedMessage& message, Bytes original);
   /// Adds bytes behind what is there, without trying to send them.
   void add(Bytes bytes) { bytes_.append(bytes); }
   /// Sends as much of the rest as the socket takes.
   Status flush(int fd);
 
  private:
-  /// A large patched message and the buffer that it patches.
-  struct Patch {
-    wire::PatchedMessage message;
-    Buffer buffer;
-    std::size_t original_at;
-    std::size_t original_size;
-  };
   Status send_patched(int fd, const wire::PatchedMessage& message, Bytes original);
 
-  std::unique_ptr<Patch> patch_;  // goes first
+  const wire::PatchedMessage* message_ = nullptr;  // goes first
+  Bytes original_;                                 // of message_
   Buffer bytes_;
   std::size_t sent_ = 0;  // of the patched message, then of bytes_
 };

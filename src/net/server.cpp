@@ -84,4 +84,8 @@ const Counters& Server::counters() const {
   return impl_->shared.counters;
 }
 
+const rewrite::Outcomes& Server::outcomes() const {
+  return impl_->shared.outcomes;
+}
+
 }  // namespace idproxy::net

@@ -149,4 +149,10 @@ bool expects_reply(const wire::MsgHeader& header, Bytes front) {
   }
 }
 
+bool is_legacy_exhaust(const wire::MsgHeader& header, Bytes front) {
+  constexpr std::uint32_t kExhaust = 1U << 6;
+  return header.op_code == wire::OpCode::query && front.size() >= wire::kHeaderSize + 4 &&
+         (load_u32(front.data() + wire::kHeaderSize) & kExhaust) != 0;
+}
+
 }  // namespace idproxy::rewrite

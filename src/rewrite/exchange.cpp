@@ -1,67 +1,235 @@
 #include "idproxy/rewrite/exchange.hpp"
 
+#include <algorithm>
+
 #include "idproxy/rewrite/classify.hpp"
 #include "idproxy/rewrite/hello.hpp"
+#include "idproxy/rewrite/plain_insert.hpp"
+#include "insert_batch.hpp"
 
 namespace idproxy::rewrite {
+namespace {
 
-Action Exchange::request(Bytes message, Workspace& workspace) {
+constexpr auto kLimit = static_cast<std::size_t>(wire::kMaxMessageSize);
+
+}  // namespace
+
+Exchange::Exchange() = default;
+Exchange::~Exchange() = default;
+
+// ---- the request -----------------------------------------------------------------------------
+
+Action Exchange::request(Bytes message, Buffer* owner, Workspace& workspace) {
   request_id_ = wire::read_header(message).request_id;
   if (wire::read_header(message).op_code == wire::OpCode::msg) {
     const auto view = wire::OpMsgView::parse(message);
     if (!view) return Action::relay;  // mongod says what is wrong with it
     const auto command = bson::Elements(view->body()).next();
     if (!command) return Action::relay;
-    if (command->key == "insert") return insert(*view, workspace);
+    if (command->key == "insert") return insert(*view, owner, workspace);
   }
-  const HelloRequest hello = patch_hello_request(message, workspace.patched);
+  message_ = workspace.take_message();
+  const HelloRequest hello = patch_hello_request(message, message_);
   is_hello_ = hello != HelloRequest::other;
-  return hello == HelloRequest::patched ? Action::send : Action::relay;
+  if (hello != HelloRequest::patched) return Action::relay;
+  if (message_.borrows()) keep_original(message, owner);
+  return Action::send;
 }
 
-Action Exchange::insert(const wire::OpMsgView& message, Workspace& workspace) {
+Action Exchange::insert(const wire::OpMsgView& message, Buffer* owner, Workspace& workspace) {
   const auto command = InsertCommand::read(message);
   if (!command) return Action::relay;
-  const Plan* plan = workspace.namespaces.plan(command->db, command->collection);
-  if (plan == nullptr) return Action::relay;
+  plan_ = workspace.namespaces.plan(command->db, command->collection);
+  if (plan_ == nullptr) return Action::relay;
+  acknowledged_ = !message.has(wire::flag::kMoreToCome);
   if (command->repeats_stmt_id()) {
     return fail(message, {ErrorCode::invalid_options, "mongo-idproxy: stmtIds must be distinct"},
                 workspace);
   }
-
-  const auto now = std::chrono::duration_cast<std::chrono::seconds>(workspace.clock.wall());
-  InsertResult result = workspace.insert.rewrite(message, *command, *plan, now, workspace.patched);
-  driver_made_ = result.driver_made;
-  const bool acknowledged = !message.has(wire::flag::kMoreToCome);
-  switch (result.kind) {
-    case InsertResult::Kind::unchanged:
-      return Action::relay;
-    case InsertResult::Kind::patched:
-      assigned_ = result.assigned;
-      awaits_reply_ = acknowledged;
-      refused_ = std::move(result.refused);
-      return Action::send;
-    case InsertResult::Kind::failed:
-      return fail(message, result.error, workspace);
+  message_ = workspace.take_message();
+  if (plan_->size() == 1 && plan_->front().is_id()) {
+    const auto plain = PlainInsert::recognise(message, *command);
+    if (plain && plain->documents() <= kPartStatements) {
+      return insert_plain({message, *command, *plan_, now_}, *plain, owner, workspace);
+    }
   }
-  return Action::relay;
+  now_ = std::chrono::duration_cast<std::chrono::seconds>(workspace.clock.wall());
+  return insert_any({message, *command, *plan_, now_}, owner, workspace);
+}
+
+Action Exchange::insert_plain(const InsertRequest& insert, const PlainInsert& plain, Buffer* owner,
+                              Workspace& workspace) {
+  documents_ = plain.documents();
+  workspace.values.clear();
+  if (auto error = draw(*plan_->front().rule, insert.command, documents_, workspace.values)) {
+    return fail(insert.message, *error, workspace);
+  }
+  plain.patch(workspace.values, message_);
+  assigned_ = documents_;
+  const bool fits = message_.size() <= kLimit;
+  if (!fits || message_.borrows()) {
+    given_.values.push_back(std::exchange(workspace.values, {}));
+    give_each_document();
+    keep_original(insert.message.message(), owner);
+  }
+  return fits ? send(workspace) : send_in_parts(insert.message, workspace);
+}
+
+/// Of a plain insert: document i has value i of the only rule.
+void Exchange::give_each_document() {
+  given_.given.reserve(documents_);
+  for (std::size_t i = 0; i < documents_; ++i) {
+    given_.given.push_back({static_cast<std::int32_t>(i), 0, static_cast<std::uint32_t>(i)});
+  }
+}
+
+Action Exchange::insert_any(const InsertRequest& insert, Buffer* owner, Workspace& workspace) {
+  InsertResult result = workspace.insert.assign(insert, given_);
+  driver_made_ = result.driver_made;
+  if (result.kind == InsertResult::Kind::unchanged) return Action::relay;
+  if (result.kind == InsertResult::Kind::failed) {
+    return fail(insert.message, result.error, workspace);
+  }
+  documents_ = result.documents;
+  refused_ = std::move(result.refused);
+  refused_documents_ = refused_.size();
+  assigned_ = given_.given.size();
+  keep_original(insert.message.message(), owner);
+  if (documents_ > kPartStatements && acknowledged_ && assigned_ > 0) {
+    const auto options = InsertBatch::divisible(insert.message, documents_);
+    if (options && !options->ordered && !options->in_transaction) {
+      return send_in_parts(insert.message, workspace);
+    }
+  }
+  workspace.insert.emit(insert, given_, message_);
+  return message_.size() <= kLimit ? send(workspace) : send_in_parts(insert.message, workspace);
+}
+
+/// In one command: most often there is no other.
+Action Exchange::send(Workspace& workspace) {
+  count_assigned(workspace);
+  awaits_reply_ = acknowledged_;
+  if (acknowledged_) started_ = workspace.clock.monotonic();
+  return Action::send;
+}
+
+/// In more than one, if that is possible; else it fails.
+Action Exchange::send_in_parts(const wire::OpMsgView& message, Workspace& workspace) {
+  if (!acknowledged_ || !InsertBatch::divisible(message, documents_)) {
+    return fail(message, too_large(), workspace);
+  }
+  count_assigned(workspace);
+  awaits_reply_ = true;
+  started_ = workspace.clock.monotonic();
+  open_batch(Sent::nothing);
+  return batch_->send(workspace, message_);
+}
+
+void Exchange::count_assigned(Workspace& workspace) const {
+  for (std::size_t i = 0; i < plan_->size(); ++i) {
+    RuleOutcomes& outcomes = workspace.outcomes.of((*plan_)[i].rule_index);
+    const std::size_t values = given_.values.empty() ? assigned_ : given_.values[i].size();
+    outcomes.assigned += values;
+    if (!acknowledged_) outcomes.unacknowledged += values;
+  }
+}
+
+/// For as long as the exchange lasts: to send from, and to send again.
+void Exchange::keep_original(Bytes message, Buffer* owner) {
+  if (owner != nullptr) {
+    original_ = std::move(*owner);
+  } else {
+    original_.append(message);
+  }
 }
 
 /// The whole command fails here. Nobody waits for an answer to an unacknowledged one.
 Action Exchange::fail(const wire::OpMsgView& message, const CommandError& error,
                       Workspace& workspace) {
   workspace.reply.clear();
-  if (!message.has(wire::flag::kMoreToCome)) {
+  if (acknowledged_) {
     const auto id = static_cast<std::int32_t>(workspace.next_request_id++);
     append_error_reply(message, id, error, workspace.reply);
   }
   return Action::reply;
 }
 
+// ---- replies ---------------------------------------------------------------------------------
+
+namespace {
+
+enum class Look { at_nothing, at_all, malformed };
+
+/// Whether a reply holds anything that concerns us: nearly none does.
+Look look(Bytes body) {
+  Look result = Look::at_nothing;
+  bson::Elements fields(body);
+  while (const auto field = fields.next()) {
+    const bool duplicate = field->key == "code" && field->as_integer() == kDuplicateKey;
+    if (duplicate || field->key == "writeErrors") result = Look::at_all;
+  }
+  return fields.malformed() ? Look::malformed : result;
+}
+
+}  // namespace
+
 Action Exchange::reply(Bytes message, Workspace& workspace) {
-  workspace.reply.clear();
-  return append_reply_with_refusals(message, refused_, workspace.reply) ? Action::reply
-                                                                        : Action::relay;
+  const auto view = wire::OpMsgView::parse(message);
+  if (!view || view->has(wire::flag::kMoreToCome) || view->sequence_count() > 0) {
+    return Action::close;
+  }
+  if (batch_ == nullptr) {
+    const Look needed = look(view->body());
+    if (needed == Look::malformed) return Action::close;
+    if (needed == Look::at_nothing && !wants_every_reply(workspace)) return Action::relay;
+    open_batch(Sent::whole);
+  }
+  return batch_->reply(*view, workspace, message_);
+}
+
+/// A clean one too: to report what was assigned, or to end a row of aborted transactions.
+bool Exchange::wants_every_reply(Workspace& workspace) const {
+  return std::ranges::any_of(*plan_, [&](const Assignment& assignment) {
+    return assignment.rule->report || workspace.outcomes.of(assignment.rule_index).in_a_row();
+  });
+}
+
+void Exchange::open_batch(Sent sent) {
+  if (original_.empty()) {  // a plain insert
+    Buffer patched;
+    message_.copy({}, 0, patched);
+    PlainInsert::restore(patched.view(), original_, given_.values.emplace_back());
+    give_each_document();
+  }
+  batch_ = std::make_unique<InsertBatch>(
+      InsertBatch::Contents{std::move(original_), plan_, now_, started_, std::move(given_),
+                            std::move(refused_), documents_},
+      sent);
+}
+
+Action Exchange::resume(Workspace& workspace) {
+  return batch_->send(workspace, message_);
+}
+
+Buffer Exchange::release(Workspace& workspace) {
+  workspace.give_back(std::move(message_));
+  return batch_ == nullptr ? std::move(original_) : batch_->release();
+}
+
+Bytes Exchange::original() const {
+  return batch_ == nullptr ? original_.view() : batch_->original();
+}
+
+std::int32_t Exchange::request_id() const {
+  return batch_ == nullptr ? request_id_ : batch_->request_id();
+}
+
+std::chrono::nanoseconds Exchange::delay() const {
+  return batch_->delay();
+}
+
+std::optional<GivenUp> Exchange::given_up() const {
+  return batch_ == nullptr ? std::nullopt : batch_->given_up();
 }
 
 }  // namespace idproxy::rewrite

@@ -54,18 +54,21 @@ bool RuleSet::possible(std::string_view collection) const {
                      [&](const Rule& rule) { return globs_overlap(rule.ns, any_db); });
 }
 
-const Plan* Namespaces::plan(std::string_view db, std::string_view collection) {
+const std::shared_ptr<const Plan>& Namespaces::plan(std::string_view db,
+                                                    std::string_view collection) {
   if (!last_db_.empty() && db == last_db_ && collection == last_collection_) return last_;
   // A NUL stands in no name: "a.b" "c" and "a" "b.c" are not to share an answer.
   key_.assign(db).append(1, '\0').append(collection);
   auto found = plans_.find(key_);
   if (found == plans_.end()) {
     if (plans_.size() >= kRemembered) plans_.clear();
-    found = plans_.emplace(key_, rules_->plan(db, collection)).first;
+    auto plan = std::make_shared<const Plan>(rules_->plan(db, collection));
+    if (plan->empty()) plan.reset();
+    found = plans_.emplace(key_, std::move(plan)).first;
   }
   last_db_ = db;
   last_collection_ = collection;
-  last_ = found->second.empty() ? nullptr : &found->second;
+  last_ = found->second;
   return last_;
 }
 

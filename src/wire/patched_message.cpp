@@ -1,5 +1,6 @@
 #include "idproxy/wire/patched_message.hpp"
 
+#include <algorithm>
 #include <cassert>
 
 #include "idproxy/wire/checksum.hpp"
@@ -9,14 +10,13 @@ namespace {
 
 // The kernel takes about as long for one more slice as for copying this much in cache.
 constexpr std::size_t kCopiedBelow = 1024;
-constexpr std::size_t kKeptMemory = std::size_t{512} * 1024;
 
 }  // namespace
 
-void PatchedMessage::start(Bytes original) {
+void PatchedMessage::start(Bytes original, std::size_t expected) {
   pieces_.clear();
-  if (added_.capacity() > kKeptMemory) added_ = Buffer();
   added_.clear();
+  added_.reserve(expected);
   size_ = 0;
   original_ = original;
 }
@@ -60,6 +60,10 @@ void PatchedMessage::add_checksum() {
 
 Bytes PatchedMessage::bytes(const Piece& piece, Bytes original) const {
   return (piece.original ? original : added_.view()).subspan(piece.from, piece.length);
+}
+
+bool PatchedMessage::borrows() const {
+  return std::ranges::any_of(pieces_, [](const Piece& piece) { return piece.original; });
 }
 
 std::size_t PatchedMessage::gather(Bytes original, std::size_t position,

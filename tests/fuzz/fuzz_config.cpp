@@ -12,6 +12,7 @@ namespace {
 
 class StoppedClock : public idproxy::Clock {
  public:
+  [[nodiscard]] std::chrono::nanoseconds monotonic() const override { return {}; }
   [[nodiscard]] std::chrono::nanoseconds wall() const override {
     return std::chrono::seconds(1'700'000'000);
   }

@@ -16,15 +16,15 @@ void require(bool condition) {
 }
 
 /// A patched message is patched again: nothing may be left to do but what a rule always does.
-void check(Bytes message, rewrite::Workspace& workspace) {
+void check(const rewrite::Exchange& exchange, rewrite::Workspace& workspace) {
   Buffer out;
-  workspace.patched.copy(message, 0, out);
-  require(out.size() == workspace.patched.size());
+  exchange.message().copy(exchange.original(), 0, out);
+  require(out.size() == exchange.message().size());
   require(load_i32(out.data()) == static_cast<std::int32_t>(out.size()));
   const auto view = wire::OpMsgView::parse(out.view());
   require(static_cast<bool>(view));
   rewrite::Exchange again;
-  require(again.request(out.view(), workspace) == rewrite::Action::relay);
+  require(again.request(out.view(), nullptr, workspace) == rewrite::Action::relay);
 }
 
 }  // namespace
@@ -32,17 +32,15 @@ void check(Bytes message, rewrite::Workspace& workspace) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < wire::kHeaderSize) return 0;
   static const test::FakeClock clock;
-  static rewrite::Workspace workspace(test::rule_set(), clock);
+  static rewrite::Outcomes outcomes(test::rule_set()->rules().size());
+  static rewrite::Workspace workspace(test::rule_set(), clock, system_random(), outcomes);
   Buffer message;
   message.append({data, size});
   store_i32(message.data(), static_cast<std::int32_t>(size));
   rewrite::Exchange exchange;
-  const auto action = exchange.request(message.view(), workspace);
+  const auto action = exchange.request(message.view(), nullptr, workspace);
   if (action == rewrite::Action::send && !exchange.is_hello() && exchange.refused() == 0) {
-    check(message.view(), workspace);
-  }
-  if (action == rewrite::Action::send && exchange.wants_reply()) {
-    static_cast<void>(exchange.reply(message.view(), workspace));
+    check(exchange, workspace);
   }
   return 0;
 }

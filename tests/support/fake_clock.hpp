@@ -15,15 +15,23 @@ class FakeClock final : public Clock {
   [[nodiscard]] std::chrono::nanoseconds wall() const override {
     return std::chrono::nanoseconds(wall_.load());
   }
+  /// Moves with advance(), not with set().
+  [[nodiscard]] std::chrono::nanoseconds monotonic() const override {
+    return std::chrono::nanoseconds(monotonic_.load());
+  }
   void set(std::chrono::nanoseconds wall) { wall_ = wall.count(); }
-  /// Backwards if negative.
-  void advance(std::chrono::nanoseconds step) { wall_ += step.count(); }
+  /// Backwards if negative: then the wall clock alone.
+  void advance(std::chrono::nanoseconds step) {
+    wall_ += step.count();
+    if (step.count() > 0) monotonic_ += step.count();
+  }
 
   /// 2022-02-22T19:22:22Z, the time of the vectors in RFC 9562 appendix A.
   static constexpr std::chrono::seconds kStart{1645557742};
 
  private:
   std::atomic<std::int64_t> wall_;
+  std::atomic<std::int64_t> monotonic_{1};
 };
 
 }  // namespace idproxy::test

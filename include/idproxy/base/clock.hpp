@@ -10,6 +10,8 @@ class Clock {
   virtual ~Clock() = default;
   /// Wall clock, since the Unix epoch. May jump, also backwards. Thread-safe.
   [[nodiscard]] virtual std::chrono::nanoseconds wall() const = 0;
+  /// Since some moment in the past; never goes back. Thread-safe.
+  [[nodiscard]] virtual std::chrono::nanoseconds monotonic() const = 0;
 };
 
 }  // namespace idproxy

@@ -10,6 +10,7 @@ namespace idproxy::bson {
 /// Appends the head of an element: type, key, NUL. The value's bytes follow.
 void append_head(Buffer& out, Type type, std::string_view key);
 void append_int32(Buffer& out, std::string_view key, std::int32_t value);
+void append_int64(Buffer& out, std::string_view key, std::int64_t value);
 void append_double(Buffer& out, std::string_view key, double value);
 void append_string(Buffer& out, std::string_view key, std::string_view value);
 /// Appends an element as it stands in another document.

@@ -9,15 +9,15 @@
 
 #include "idproxy/base/clock.hpp"
 #include "idproxy/net/options.hpp"
+#include "idproxy/rewrite/outcomes.hpp"
 #include "idproxy/rewrite/rules.hpp"
 
 namespace idproxy::net {
 
 /// What happened since the start. Thread-safe; each is exact, together they are no snapshot.
 struct Counters {
-  std::atomic<std::uint64_t> connections{0};       ///< of clients, accepted
-  std::atomic<std::uint64_t> inserts_assigned{0};  ///< commands in which values were put
-  std::atomic<std::uint64_t> values_assigned{0};
+  std::atomic<std::uint64_t> connections{0};        ///< of clients, accepted
+  std::atomic<std::uint64_t> inserts_assigned{0};   ///< commands in which values were put
   std::atomic<std::uint64_t> documents_refused{0};  ///< that could not take their value
   std::atomic<std::uint64_t> commands_failed{0};    ///< inserts answered, or dropped, here
 };
@@ -39,6 +39,7 @@ class Server {
   void run();
 
   [[nodiscard]] const Counters& counters() const;
+  [[nodiscard]] const rewrite::Outcomes& outcomes() const;
 
  private:
   struct Impl;

@@ -26,6 +26,10 @@ struct Decision {
 /// True if mongod answers the message. `front` as for classify(), once that has decided.
 [[nodiscard]] bool expects_reply(const wire::MsgHeader& header, Bytes front);
 
+/// True for an OP_QUERY whose answer may be any number of OP_REPLYs without a further request (flag
+/// Exhaust; servers before 5.1).
+[[nodiscard]] bool is_legacy_exhaust(const wire::MsgHeader& header, Bytes front);
+
 /// "hello", "isMaster" or "ismaster": the names that mongod knows it by.
 [[nodiscard]] bool is_hello(std::string_view command);
 

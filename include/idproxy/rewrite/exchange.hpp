@@ -1,74 +1,115 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
-#include <vector>
+#include <optional>
+#include <string>
 
-#include "idproxy/base/clock.hpp"
-#include "idproxy/rewrite/insert.hpp"
-#include "idproxy/rewrite/reply.hpp"
-#include "idproxy/rewrite/rules.hpp"
-#include "idproxy/wire/patched_message.hpp"
+#include "idproxy/rewrite/workspace.hpp"
 
 namespace idproxy::rewrite {
 
-/// What exchanges of one io thread share: memory that lives from message to message. Not
-/// thread-safe.
-struct Workspace {
-  Workspace(std::shared_ptr<const RuleSet> rules, const Clock& wall_clock)
-      : namespaces(std::move(rules)), clock(wall_clock) {}
+class InsertBatch;
+class PlainInsert;
 
-  Namespaces namespaces;
-  const Clock& clock;
-  InsertRewriter insert;
-  wire::PatchedMessage patched;       ///< of Action::send
-  Buffer reply;                       ///< of Action::reply
-  std::uint32_t next_request_id = 1;  ///< of our own messages; wraps
+/// What has been sent of a batch when it becomes an InsertBatch.
+enum class Sent { nothing, whole };
+
+/// A duplicate of ours that stays one.
+struct GivenUp {
+  std::string ns;  ///< "db.collection"
+  const Rule* rule;
 };
 
 /// What net does next.
 enum class Action {
-  relay,  ///< the message goes on as it came
-  send,   ///< Workspace::patched goes upstream in its place
-  reply,  ///< Workspace::reply goes downstream: in place of the reply; or, in answer to the
-          ///< request, once everything that the client sent before has been answered
+  relay,  ///< the message at hand, request or reply, goes on as it came
+  send,   ///< Exchange::message() goes upstream
+  wait,   ///< for Exchange::delay(); then resume()
+  reply,  ///< Workspace::reply goes downstream; in answer to the request, once everything that the
+          ///< client sent before has been answered
+  close,  ///< both connections end: what the server said cannot be
 };
 
-/// One request that classify() wanted whole, up to its reply. A state machine: events go in, the
-/// Action that follows comes out; no sockets, no time.
+/// One request that classify() wanted whole, up to its last reply, all re-sends included. A state
+/// machine: events go in, the Action that follows comes out; no sockets, no time of its own.
 ///
-///   request(message) -> relay | reply              it is over
-///                    -> send                       hello: over. insert: if awaits_reply(), no
-///                    later
-///                                                  message of this connection is forwarded until
-///   reply(message)   -> relay | reply              its reply is queued; then it is over
+///   request(message) -> relay | reply          it is over
+///                    -> send                   hello, w: 0: over once the message has been taken.
+///                                              insert (awaits_reply()): no later message of this
+///                                              connection is forwarded until its last reply is
+///                                              queued
+///   reply(message)   -> relay | reply | close  it is over
+///                    -> send                   another reply follows, to request_id()
+///                    -> wait                   until resume() -> send; a reply meanwhile is a lie
+///
+/// Whoever loses the server connection meanwhile closes the client's: what has been stored is not
+/// known, and nothing is sent again.
 class Exchange {
  public:
-  /// Event: the request, whole.
-  Action request(Bytes message, Workspace& workspace);
-  /// Event: its reply. Called only if wants_reply(); else the reply is relayed unseen.
+  Exchange();
+  ~Exchange();
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  /// Event: the request, whole. `owner`: the buffer that holds it and nothing else, or null; may be
+  /// moved from.
+  Action request(Bytes message, Buffer* owner, Workspace& workspace);
+  /// Event: a reply to request_id(), whole. Only while awaits_reply().
   Action reply(Bytes message, Workspace& workspace);
+  /// Event: the delay is over.
+  Action resume(Workspace& workspace);
+  /// Gives memory back, and the buffer that `owner` had given. Nothing may be called afterwards.
+  Buffer release(Workspace& workspace);
+
+  /// Of Action::send: patches original(). Both stay where they are, unchanged, until the next
+  /// event.
+  [[nodiscard]] const wire::PatchedMessage& message() const { return message_; }
+  [[nodiscard]] Bytes original() const;
+  [[nodiscard]] std::chrono::nanoseconds delay() const;
 
   [[nodiscard]] bool awaits_reply() const { return awaits_reply_; }
-  [[nodiscard]] bool wants_reply() const { return awaits_reply_ && !refused_.empty(); }
-  [[nodiscard]] std::int32_t request_id() const { return request_id_; }
+  /// Of the message that is out.
+  [[nodiscard]] std::int32_t request_id() const;
   [[nodiscard]] bool is_hello() const { return is_hello_; }
 
-  /// For counters and the log; of the request event.
+  /// For the log and counters; of the request event.
   [[nodiscard]] std::size_t assigned() const { return assigned_; }
-  [[nodiscard]] std::size_t refused() const { return refused_.size(); }
+  [[nodiscard]] std::size_t refused() const { return refused_documents_; }
   [[nodiscard]] const Assignment* driver_made() const { return driver_made_; }
+  /// For the log: a duplicate that was not cured. After the last event.
+  [[nodiscard]] std::optional<GivenUp> given_up() const;
 
  private:
-  Action insert(const wire::OpMsgView& message, Workspace& workspace);
-  static Action fail(const wire::OpMsgView& message, const CommandError& error,
-                     Workspace& workspace);
+  Action insert(const wire::OpMsgView& message, Buffer* owner, Workspace& workspace);
+  Action insert_plain(const InsertRequest& insert, const PlainInsert& plain, Buffer* owner,
+                      Workspace& workspace);
+  Action insert_any(const InsertRequest& insert, Buffer* owner, Workspace& workspace);
+  Action send(Workspace& workspace);
+  Action send_in_parts(const wire::OpMsgView& message, Workspace& workspace);
+  Action fail(const wire::OpMsgView& message, const CommandError& error, Workspace& workspace);
+  void give_each_document();
+  void keep_original(Bytes message, Buffer* owner);
+  void count_assigned(Workspace& workspace) const;
+  [[nodiscard]] bool wants_every_reply(Workspace& workspace) const;
+  void open_batch(Sent sent);
 
   std::int32_t request_id_ = 0;
   bool awaits_reply_ = false;
   bool is_hello_ = false;
+  bool acknowledged_ = true;
+  wire::PatchedMessage message_;
+  Buffer original_;  // empty if it can be restored from message_
+  std::shared_ptr<const Plan> plan_;
+  std::chrono::seconds now_{};
+  std::chrono::nanoseconds started_{};
+  GivenValues given_;
+  std::size_t documents_ = 0;
   std::size_t assigned_ = 0;
-  const Assignment* driver_made_ = nullptr;
+  std::size_t refused_documents_ = 0;
   std::vector<RefusedDocument> refused_;
+  const Assignment* driver_made_ = nullptr;
+  std::unique_ptr<InsertBatch> batch_;  // once a reply, or its size, makes more of it
 };
 
 }  // namespace idproxy::rewrite

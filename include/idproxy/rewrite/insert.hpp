@@ -1,48 +1,69 @@
 #pragma once
 
 #include <chrono>
-#include <optional>
+#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "idproxy/rewrite/insert_command.hpp"
 #include "idproxy/rewrite/reply.hpp"
 #include "idproxy/rewrite/rules.hpp"
-#include "idproxy/wire/op_msg.hpp"
 #include "idproxy/wire/patched_message.hpp"
 
 namespace idproxy::rewrite {
 
-/// What matters of an insert command. Views into its message.
-struct InsertCommand {
-  std::string_view collection;
-  std::string_view db;
-  Bytes documents;      ///< the array's value, or the documents of the sequence
-  Bytes array_element;  ///< with documents in the body: their element, type byte to end
-  const wire::DocumentSequence* sequence = nullptr;  ///< with documents in a section of kind 1
-  Bytes stmt_ids;  ///< the array's value; empty if the client sent none
+/// A document that has a value of ours.
+struct Given {
+  std::int32_t document;     ///< its index in the client's batch
+  std::uint16_t assignment;  ///< in the plan
+  std::uint32_t value;       ///< in GivenValues::values[assignment]
+};
 
-  [[nodiscard]] bool in_body() const { return sequence == nullptr; }
-  /// Two equal numbers make a primary abort (observed, 6.0.5: fassert 40526).
-  [[nodiscard]] bool repeats_stmt_id() const;
-  /// `insert` must outlive the result. Nothing if mongod will refuse the command: a name that is no
-  /// text, repeated fields, documents twice or nowhere, a section that insert does not have.
-  [[nodiscard]] static std::optional<InsertCommand> read(const wire::OpMsgView& insert);
+/// What the documents of one insert have been given.
+struct GivenValues {
+  std::vector<ids::Values>
+      values;                ///< by assignment: all that were drawn, also those that collided
+  std::vector<Given> given;  ///< by document, then in file order
 };
 
 /// What became of one insert.
 struct InsertResult {
   enum class Kind {
     unchanged,  ///< nothing is assigned, or mongod will refuse it: the bytes as they came
-    patched,    ///< the PatchedMessage is to be sent instead
+    assigned,   ///< values are drawn; emit() or emit_part() follows
     failed,     ///< nothing may be sent; `error` is the reply
   };
   Kind kind = Kind::unchanged;
   CommandError error;
-  std::size_t assigned = 0;                 ///< values given
+  std::size_t documents = 0;
   std::vector<RefusedDocument> refused;     ///< documents that mongod is made to refuse
   const Assignment* driver_made = nullptr;  ///< an `_id` rule that found only driver-made ObjectIds
 };
+
+/// A command of its own that carries some documents of a client's batch.
+struct InsertPart {
+  std::span<const std::int32_t> documents;  ///< indexes in the client's batch; they ascend
+  const InsertOptions* options;  ///< of the client's command; null: all its fields stay as they are
+  bool first;  ///< of this batch: what begins a transaction stands in the first command alone
+  std::optional<std::int64_t> max_time_ms;  ///< what is left of it
+  std::int32_t request_id;
+};
+
+/// One insert of a client, with all that its documents are to be given. Everything is borrowed.
+struct InsertRequest {
+  const wire::OpMsgView& message;
+  const InsertCommand& command;  ///< read from `message`
+  const Plan& plan;              ///< of its namespace
+  std::chrono::seconds now;      ///< since the Unix epoch, at its first sending
+};
+
+/// Appends `count` values of a rule; the error of the whole insert if it has not that many.
+[[nodiscard]] std::optional<CommandError> draw(const Rule& rule, const InsertCommand& command,
+                                               std::size_t count, ids::Values& out);
+/// The error of an insert that no message can carry any more.
+[[nodiscard]] CommandError too_large();
+/// What documents and ids may come to: beyond, the ids are more than what they are for.
+inline constexpr std::size_t kMostWithIds = 2 * static_cast<std::size_t>(wire::kMaxMessageSize);
 
 /// Puts the values of a plan into the documents of an insert. One per io thread: its memory is
 /// reused from message to message. Not thread-safe.
@@ -50,13 +71,21 @@ struct InsertResult {
 /// A document that cannot take its value (a scalar or an array on the dotted path) must become that
 /// document's own write error, in mongod's order of effects: earlier documents stored, later ones
 /// stored or not as `ordered` says, a transaction aborted. So mongod is given a document in its
-/// place that it always refuses, and the error in its reply is replaced (see reply.hpp).
+/// place that it always refuses, and the error in its reply is replaced (see reply_merge.hpp).
 class InsertRewriter {
  public:
-  /// `command` was read from `insert`, and `plan` made for its namespace. `now`: since the Unix
-  /// epoch. `out` is filled for `patched` and holds positions in the insert's message.
-  InsertResult rewrite(const wire::OpMsgView& insert, const InsertCommand& command,
-                       const Plan& plan, std::chrono::seconds now, wire::PatchedMessage& out);
+  /// Reads the documents, and draws into `given`, which is empty, what they are to be given.
+  InsertResult assign(const InsertRequest& insert, GivenValues& given);
+  /// The whole message, with these values. Only after assign() for the same insert.
+  void emit(const InsertRequest& insert, const GivenValues& given, wire::PatchedMessage& out);
+
+  /// How many of the documents fit into one message of at most kMaxMessageSize; one at least.
+  [[nodiscard]] static std::size_t fitting(const InsertRequest& insert, const GivenValues& given,
+                                           std::span<const std::int32_t> documents);
+  /// A command with these documents: header, then the client's body without `documents`, and a
+  /// section of kind 1. With a txnNumber it names the documents' statements in `stmtIds`.
+  void emit_part(const InsertRequest& insert, const GivenValues& given, const InsertPart& part,
+                 wire::PatchedMessage& out);
 
  private:
   enum class EditKind : std::uint8_t { length, element, replacement, driver_id, refusal };
@@ -68,6 +97,9 @@ class InsertRewriter {
     std::uint16_t assignment;
     std::uint8_t depth;  // element: segments of the path that exist already
     EditKind kind;
+    [[nodiscard]] bool has_value() const {
+      return kind == EditKind::element || kind == EditKind::replacement;
+    }
   };
   struct OpenLength {
     std::size_t place;  // in the patched message
@@ -88,25 +120,24 @@ class InsertRewriter {
     [[nodiscard]] std::size_t depth() const { return parents.size() - 1; }
   };
 
-  [[nodiscard]] bool rewrite_plain(InsertResult& result, wire::PatchedMessage& out);
-  void emit_plain(std::size_t count, wire::PatchedMessage& out);
-  [[nodiscard]] bool scan_documents(InsertResult& result);
-  [[nodiscard]] bool scan_document(Bytes document, std::int32_t index, InsertResult& result);
+  // insert.cpp: reading
+  void begin(const InsertRequest& insert);
+  [[nodiscard]] bool scan_documents(InsertResult& result, std::vector<Given>& given);
+  [[nodiscard]] bool scan_document(Bytes document);
   [[nodiscard]] bool locate(Bytes document, std::size_t assignment, Site& site) const;
   void plan_edit(const Site& site, std::size_t assignment);
   void keep_driver_id(Bytes document, const Site& site, std::size_t assignment);
   [[nodiscard]] bool replaces(const Site& site, std::size_t assignment);
   [[nodiscard]] bool driver_made(const bson::Element& element, const Rule& rule) const;
-  void refuse(Bytes document, std::int32_t index, const Site& site, std::size_t assignment,
-              InsertResult& result);
+  void refuse(Bytes document, const Site& site, std::size_t assignment);
   void sort_edits(std::size_t first_edit);
   void add_lengths(const Site& site, std::size_t first_edit);
-  [[nodiscard]] bool draw(std::size_t assignment, std::size_t count, InsertResult& result);
-  static bool check_size(std::size_t size, InsertResult& result);
-  [[nodiscard]] bool draw_values(InsertResult& result);
+  [[nodiscard]] bool draw_values(GivenValues& given, InsertResult& result);
 
-  void emit(wire::PatchedMessage& out);
-  void emit_as_sequence(wire::PatchedMessage& out);
+  // insert_emit.cpp: writing
+  void emit_as_sequence(const InsertRequest& insert, const GivenValues& given,
+                        wire::PatchedMessage& out);
+  void emit_body(const InsertPart& part, wire::PatchedMessage& out);
   void emit_edits(wire::PatchedMessage& out, std::size_t& next, std::size_t& at, std::size_t end);
   void emit_elements(std::span<const Edit> edits, wire::PatchedMessage& out);
   void emit_level(std::span<const Edit* const> edits, std::size_t depth, Buffer& out);
@@ -115,22 +146,19 @@ class InsertRewriter {
   void close_lengths(std::size_t at, wire::PatchedMessage& out);
   void finish(std::size_t at, wire::PatchedMessage& out);
   [[nodiscard]] std::size_t offset(const std::uint8_t* at) const {
-    return static_cast<std::size_t>(at - insert_->message().data());
+    return static_cast<std::size_t>(at - insert_->message.message().data());
   }
 
   // Of the message at hand.
-  const wire::OpMsgView* insert_ = nullptr;
-  const InsertCommand* command_ = nullptr;
-  const Plan* plan_ = nullptr;
-  std::chrono::seconds now_{};
+  const InsertRequest* insert_ = nullptr;
+  const std::vector<ids::Values>* values_ = nullptr;  // one per assignment
   Site site_;
   std::vector<Edit> edits_;
-  std::vector<ids::Values> values_;       // one per assignment
-  std::vector<std::size_t> needed_;       // values, per assignment
-  std::vector<std::size_t> used_;         // values emitted so far, per assignment
-  std::vector<std::size_t> driver_made_;  // documents, per assignment
-  bool plain_keys_ = true;                // of the array in the body: "0", "1", …
-  std::vector<OpenLength> lengths_;       // documents that are being emitted, outermost first
+  std::optional<RefusedDocument> refusal_;  // of the document scanned last
+  std::vector<std::size_t> used_;           // of values_: the next, per assignment
+  std::vector<std::size_t> driver_made_;    // documents, per assignment
+  bool plain_keys_ = true;                  // of the array in the body: "0", "1", …
+  std::vector<OpenLength> lengths_;         // documents that are being emitted, outermost first
   Buffer element_;
 };
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,8 +13,10 @@ namespace idproxy::rewrite {
 enum class ErrorCode : std::int32_t {
   bad_value = 2,
   path_not_viable = 28,
+  max_time_ms_expired = 50,
   invalid_options = 72,
   operation_failed = 96,
+  write_conflict = 112,
   bson_object_too_large = 10334,
 };
 [[nodiscard]] std::string_view code_name(ErrorCode code);
@@ -41,10 +42,13 @@ struct RefusedDocument {
 void append_error_reply(const wire::OpMsgView& request, std::int32_t request_id,
                         const CommandError& error, Buffer& out);
 
-/// Appends `reply` (a whole OP_MSG) with the write errors of refused documents, which ascend by
-/// index, replaced by ours.
-/// False, and nothing appended, if it holds none of them: then the reply is as good as it is.
-[[nodiscard]] bool append_reply_with_refusals(Bytes reply, std::span<const RefusedDocument> refused,
-                                              Buffer& out);
+/// Appends `reply`, whose insert the server has undone with its transaction, as a top-level error
+/// with the label TransientTransactionError, which makes a driver's withTransaction begin anew. It
+/// is the top-level label that does (observed: beside ok: 1 it does not). Times are kept.
+void append_transient_reply(const wire::OpMsgView& reply, std::int32_t response_to,
+                            const CommandError& error, Buffer& out);
+
+/// Appends `reply` as it is, in answer to another request.
+void append_readdressed(const wire::OpMsgView& reply, std::int32_t response_to, Buffer& out);
 
 }  // namespace idproxy::rewrite

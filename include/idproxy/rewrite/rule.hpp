@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -16,6 +17,20 @@ enum class Assign {
   always,           ///< whatever is there
 };
 
+/// How a generated value that is taken already is answered with a fresh one.
+struct Retry {
+  std::uint32_t attempts = 8;                 ///< re-sends of one document after the first send
+  std::chrono::milliseconds backoff{0};       ///< before the first re-send; doubles with each
+  std::chrono::milliseconds backoff_max{50};  ///< which it does not pass
+  std::chrono::milliseconds deadline{2000};   ///< for all of them, from the first duplicate on
+};
+
+/// What becomes of a duplicate of ours inside a transaction, which the server has aborted with it.
+enum class InTransaction {
+  transient,  ///< a TransientTransactionError: the driver's withTransaction begins anew
+  surface,    ///< passed on as it is
+};
+
 /// One rule of the configuration. Immutable once in a RuleSet.
 struct Rule {
   std::string ns;     ///< glob over "db.collection": '*' any run of characters, '?' one
@@ -23,7 +38,10 @@ struct Rule {
   Assign assign = Assign::missing;
   std::chrono::seconds driver_window{300};
   std::string keep_driver_id;  ///< field that gets a replaced ObjectId; empty: none
-  std::string strategy_name;   ///< as configured, for errors and logs
+  Retry retry;
+  InTransaction in_transaction = InTransaction::transient;
+  bool report = false;        ///< insert replies carry the values that were assigned
+  std::string strategy_name;  ///< as configured, for errors and logs
   std::unique_ptr<ids::Strategy> strategy;
 };
 

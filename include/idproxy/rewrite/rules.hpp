@@ -44,19 +44,21 @@ class Namespaces {
  public:
   explicit Namespaces(std::shared_ptr<const RuleSet> rules) : rules_(std::move(rules)) {}
 
-  /// Null where no rule applies. Valid until the next call.
-  [[nodiscard]] const Plan* plan(std::string_view db, std::string_view collection);
+  /// Null where no rule applies. Shared, because exchanges outlive what is remembered here; the
+  /// reference is valid until the next call.
+  [[nodiscard]] const std::shared_ptr<const Plan>& plan(std::string_view db,
+                                                        std::string_view collection);
   [[nodiscard]] bool possible(std::string_view collection);
 
  private:
   std::shared_ptr<const RuleSet> rules_;
-  std::unordered_map<std::string, Plan> plans_;
+  std::unordered_map<std::string, std::shared_ptr<const Plan>> plans_;
   std::unordered_map<std::string, bool> collections_;
   std::string key_;
   // The last answer: classify() and the Exchange ask the same, and so does the next insert.
   std::string last_db_;
   std::string last_collection_;
-  const Plan* last_ = nullptr;
+  std::shared_ptr<const Plan> last_;
 };
 
 }  // namespace idproxy::rewrite

@@ -21,8 +21,8 @@ namespace idproxy::wire {
 ///   patched.set_i32(length, patched.size());
 class PatchedMessage {
  public:
-  /// Forgets everything, keeps the memory up to kKeptMemory.
-  void start(Bytes original);
+  /// Forgets everything, keeps the memory. `expected`: bytes that will be added or copied.
+  void start(Bytes original, std::size_t expected = 0);
 
   /// Appends original bytes [from, to); `from` is not before the end of what was kept earlier.
   void keep(std::size_t from, std::size_t to);
@@ -38,6 +38,10 @@ class PatchedMessage {
   void add_checksum();
 
   [[nodiscard]] std::size_t size() const { return size_; }
+  /// False if all of it has been copied: then the original is not needed any more.
+  [[nodiscard]] bool borrows() const;
+  /// The memory that it holds.
+  [[nodiscard]] std::size_t capacity() const { return added_.capacity(); }
 
   /// Fills `out` with the slices from byte `position` on, as many as fit; returns how many.
   std::size_t gather(Bytes original, std::size_t position, std::span<iovec> out) const;

@@ -18,6 +18,7 @@ namespace idproxy::config {
 
 class StoppedClock : public Clock {
  public:
+  [[nodiscard]] std::chrono::nanoseconds monotonic() const override { return {}; }
   [[nodiscard]] std::chrono::nanoseconds wall() const override {
     return std::chrono::seconds(1'700'000'000);
   }

@@ -7,6 +7,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using rewrite::Assign;
+using rewrite::InTransaction;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -60,6 +61,64 @@ TEST(Rules, TakesTheDefaultsOfAllCommonKeysWithoutAWord) {
                   "  - {ns: a.b, field: c, strategy: uuid, version: 7,"
                   " representation: standard, monotonic: process, upserts: forward}\n"),
       IsEmpty());
+}
+
+TEST(Rules, RetryAsTheyAreTold) {
+  const Loaded loaded = load(
+      "rules:\n"
+      "  - ns: a.defaults\n"
+      "    field: x\n"
+      "    strategy: random-digits\n"
+      "  - ns: a.all\n"
+      "    field: x\n"
+      "    strategy: random-digits\n"
+      "    retry: {attempts: 100, backoff: 1s, backoff_max: 1m, deadline: 1h}\n"
+      "    in_transaction: surface\n"
+      "    report: true\n"
+      "  - ns: a.least\n"
+      "    field: x\n"
+      "    strategy: random-digits\n"
+      "    retry: {attempts: 0, backoff: 0ms, backoff_max: 0ms, deadline: 1ms}\n"
+      "    in_transaction: transient\n"
+      "    report: false\n"
+      "  - ns: a.close\n"
+      "    field: x\n"
+      "    strategy: random-digits\n"
+      "    retry: {backoff: 70ms, backoff_max: 70ms, deadline: 71ms}\n");
+  EXPECT_THAT(texts_of(loaded.findings), IsEmpty());
+  struct Expected {
+    const char* ns;
+    std::uint32_t attempts;
+    std::chrono::milliseconds backoff, backoff_max, deadline;
+    InTransaction in_transaction;
+    bool report;
+  };
+  constexpr Expected kExpected[] = {
+      {"a.defaults", 8, 0ms, 50ms, 2s, InTransaction::transient, false},
+      {"a.all", 100, 1s, 1min, 1h, InTransaction::surface, true},
+      {"a.least", 0, 0ms, 0ms, 1ms, InTransaction::transient, false},
+      {"a.close", 8, 70ms, 70ms, 71ms, InTransaction::transient, false},
+  };
+  ASSERT_EQ(loaded.config.rules.size(), std::size(kExpected));
+  for (std::size_t i = 0; i < std::size(kExpected); ++i) {
+    const rewrite::Rule& rule = loaded.config.rules[i];
+    const Expected& expected = kExpected[i];
+    EXPECT_EQ(rule.ns, expected.ns);
+    EXPECT_EQ(rule.retry.attempts, expected.attempts) << expected.ns;
+    EXPECT_EQ(rule.retry.backoff, expected.backoff) << expected.ns;
+    EXPECT_EQ(rule.retry.backoff_max, expected.backoff_max) << expected.ns;
+    EXPECT_EQ(rule.retry.deadline, expected.deadline) << expected.ns;
+    EXPECT_EQ(rule.in_transaction, expected.in_transaction) << expected.ns;
+    EXPECT_EQ(rule.report, expected.report) << expected.ns;
+  }
+}
+
+TEST(Rules, ALongBackoffLiftsTheLongestOne) {
+  const Loaded loaded =
+      load("rules: [{ns: a.b, field: x, strategy: objectid, retry: {backoff: 200ms}}]\n");
+  EXPECT_THAT(texts_of(loaded.findings), IsEmpty());
+  ASSERT_EQ(loaded.config.rules.size(), 1U);
+  EXPECT_EQ(loaded.config.rules[0].retry.backoff_max, 200ms);
 }
 
 struct Case {
@@ -131,12 +190,40 @@ TEST(Rules, ReportsWhatIsWrongWithOne) {
        "_id"},
       {"attempts", "ns: a.b, field: x, strategy: uuid, retry: {attempts: 101}",
        "2:49: error: rules[0].retry.attempts: must be an integer 0 to 100, is 101"},
-      {"retry_changed", "ns: a.b, field: x, strategy: uuid, retry: {deadline: 3s}",
-       "2:49: warning: rules[0].retry.deadline: has no effect in this release"},
-      {"in_transaction", "ns: a.b, field: x, strategy: uuid, in_transaction: surface",
-       "2:41: warning: rules[0].in_transaction: has no effect in this release"},
-      {"report", "ns: a.b, field: x, strategy: uuid, report: true",
-       "2:41: warning: rules[0].report: has no effect in this release"},
+      {"attempts_negative", "ns: a.b, field: x, strategy: uuid, retry: {attempts: -1}",
+       "2:49: error: rules[0].retry.attempts: must be an integer 0 to 100, is -1"},
+      {"attempts_text", "ns: a.b, field: x, strategy: uuid, retry: {attempts: '8'}",
+       "2:49: error: rules[0].retry.attempts: must be an integer 0 to 100, is text '8'"},
+      {"backoff_without_unit", "ns: a.b, field: x, strategy: uuid, retry: {backoff: 10}",
+       "2:49: error: rules[0].retry.backoff: must be a duration of 0ms to 1m with its unit (ms, s, "
+       "m or h), is 10"},
+      {"backoff_long", "ns: a.b, field: x, strategy: uuid, retry: {backoff: 61s}",
+       "2:49: error: rules[0].retry.backoff: must be a duration of 0ms to 1m, is 61s"},
+      {"backoff_max_long", "ns: a.b, field: x, strategy: uuid, retry: {backoff_max: 61s}",
+       "2:49: error: rules[0].retry.backoff_max: must be a duration of 0ms to 1m, is 61s"},
+      {"backoff_max_below",
+       "ns: a.b, field: x, strategy: uuid, retry: {backoff: 80ms, backoff_max: 79ms}",
+       "2:64: error: rules[0].retry.backoff_max: must not be below backoff (80ms)"},
+      {"deadline_none", "ns: a.b, field: x, strategy: uuid, retry: {deadline: 0ms}",
+       "2:49: error: rules[0].retry.deadline: must be a duration of 1ms to 1h, is 0ms"},
+      {"deadline_long", "ns: a.b, field: x, strategy: uuid, retry: {deadline: 61m}",
+       "2:49: error: rules[0].retry.deadline: must be a duration of 1ms to 1h, is 61m"},
+      {"deadline_like_backoff",
+       "ns: a.b, field: x, strategy: uuid, retry: {backoff: 50ms, deadline: 50ms}",
+       "2:64: error: rules[0].retry.deadline: must be above backoff (50ms): nothing would ever "
+       "be sent again"},
+      {"backoff_like_deadline", "ns: a.b, field: x, strategy: uuid, retry: {backoff: 2s}",
+       "2:49: error: rules[0].retry.backoff: must be below deadline (2s): nothing would ever "
+       "be sent again"},
+      {"retry_key", "ns: a.b, field: x, strategy: uuid, retry: {atempts: 3}",
+       "2:49: error: rules[0].retry: unknown key 'atempts', did you mean 'attempts'?"},
+      {"retry_number", "ns: a.b, field: x, strategy: uuid, retry: 3",
+       "2:41: error: rules[0].retry: must be a mapping of keys to values, is 3"},
+      {"in_transaction", "ns: a.b, field: x, strategy: uuid, in_transaction: surfac",
+       "2:41: error: rules[0].in_transaction: must be one of transient or surface, is text "
+       "'surfac', did you mean 'surface'?"},
+      {"report", "ns: a.b, field: x, strategy: uuid, report: yes",
+       "2:41: error: rules[0].report: must be true or false, is text 'yes'"},
       {"upserts", "ns: a.b, field: x, strategy: uuid, upserts: never",
        "2:41: error: rules[0].upserts: must be one of assign or forward, is text 'never'"},
       {"unique_index", "ns: a.b, field: x, strategy: uuid, unique_index: require",

@@ -4,6 +4,7 @@
 #include "support/fake_clock.hpp"
 #include "support/messages.hpp"
 #include "support/rule_set.hpp"
+#include "support/scripted_random.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -14,21 +15,27 @@ using namespace test;
 struct Outcome {
   Action action;
   std::string bytes;
-  Exchange exchange;
+  std::unique_ptr<Exchange> exchange = std::make_unique<Exchange>();
 };
 
 class Insert : public ::testing::Test {
  protected:
   template <class... Rules>
   void rules(Rules&&... all) {
-    workspace_.emplace(rule_set_of(std::forward<Rules>(all)...), clock_);
+    const auto set = rule_set_of(std::forward<Rules>(all)...);
+    outcomes_ = std::make_unique<Outcomes>(set->rules().size());
+    workspace_.emplace(set, clock_, random_, *outcomes_);
   }
   Outcome request(std::string_view bytes) {
-    const Exact exact(bytes);
     Outcome outcome{};
-    outcome.action = outcome.exchange.request(exact.view(), *workspace_);
+    {
+      const Exact exact(bytes);
+      outcome.action = outcome.exchange->request(exact.view(), nullptr, *workspace_);
+    }
     Buffer out;
-    if (outcome.action == Action::send) workspace_->patched.copy(exact.view(), 0, out);
+    if (outcome.action == Action::send) {
+      outcome.exchange->message().copy(outcome.exchange->original(), 0, out);
+    }
     if (outcome.action == Action::reply) out.append(workspace_->reply.view());
     outcome.bytes = text_of(out.view());
     return outcome;
@@ -45,6 +52,8 @@ class Insert : public ::testing::Test {
   }
 
   FakeClock clock_;
+  ScriptedRandom random_;
+  std::unique_ptr<Outcomes> outcomes_;
   std::optional<Workspace> workspace_;
 };
 
@@ -153,13 +162,17 @@ TEST_F(Insert, MakesMongodRefuseADocumentThatCannotTakeItsValue) {
   EXPECT_EQ(outcome.bytes,
             insert_array(
                 {refused, doc(id(1) + kX + doc_field("a", long_field("b", 1))), refused, refused}));
-  EXPECT_TRUE(outcome.exchange.wants_reply());
-  EXPECT_EQ(outcome.exchange.refused(), 3U);
+  EXPECT_EQ(outcome.exchange->refused(), 3U);
 }
 
 TEST_F(Insert, ReplacesTheErrorsOfRefusedDocuments) {
   rules(rule("shop.*", "a.b"));
-  auto outcome = request(insert_array({doc(int_field("a", 1)), doc(kX), doc(kX)}));
+  const auto unordered = [&] {
+    return request(
+        op_msg(body(doc(insert_fields() + element(bson::Type::boolean, "ordered", {"\0", 1}))) +
+               sequence("documents", {doc(int_field("a", 1)), doc(kX), doc(kX)})));
+  };
+  auto outcome = unordered();
   const auto error = [](std::int32_t index, std::int32_t code, std::string_view text) {
     return doc(int_field("index", index) + int_field("code", code) + string_field("errmsg", text));
   };
@@ -170,15 +183,17 @@ TEST_F(Insert, ReplacesTheErrorsOfRefusedDocuments) {
                   0, 7);
   };
   const std::string theirs = reply(error(0, 53, "The '_id' value cannot be of type array"));
-  EXPECT_EQ(outcome.exchange.reply(as_bytes(theirs), *workspace_), Action::reply);
+  EXPECT_EQ(outcome.exchange->reply(as_bytes(theirs), *workspace_), Action::reply);
   EXPECT_EQ(
       text_of(workspace_->reply.view()),
       reply(error(0, 28,
                   "mongo-idproxy: cannot create field 'a.b': 'a' is of type number, not object")));
-  for (const std::string& other :
-       {op_msg(body(doc(int_field("ok", 0)))), std::string("nonsense that is long enough"),
-        reply(error(0, 11000, "E11000")), op_msg(body(doc(int_field("writeErrors", 1))))}) {
-    EXPECT_EQ(outcome.exchange.reply(as_bytes(other), *workspace_), Action::relay);
+  const std::string others[] = {op_msg(body(doc(int_field("ok", 0))), 0, 7),
+                                reply(error(0, 11000, "E11000")),
+                                op_msg(body(doc(int_field("writeErrors", 1))), 0, 7)};
+  for (const std::string& other : others) {
+    auto again = unordered();
+    EXPECT_EQ(again.exchange->reply(as_bytes(other), *workspace_), Action::relay);
   }
 }
 
@@ -261,9 +276,9 @@ TEST_F(Insert, LeavesOtherArrayKeysToMongod) {
 }
 
 TEST_F(Insert, BoundsTheErrorTextsOfAReply) {
-  const std::string field = std::string(200, 'f') + ".b";
+  const std::string field = std::string(1000, 'f') + ".b";
   rules(rule("shop.*", field));
-  const std::string blocked = doc(int_field(std::string(200, 'f'), 1));
+  const std::string blocked = doc(int_field(std::string(1000, 'f'), 1));
   std::string documents;
   std::string errors;
   for (int i = 0; i < 10'000; ++i) {
@@ -271,12 +286,16 @@ TEST_F(Insert, BoundsTheErrorTextsOfAReply) {
     errors += element(bson::Type::document, std::to_string(i),
                       doc(int_field("index", i) + int_field("code", 53)));
   }
-  auto outcome = request(op_msg(body(doc(insert_fields())) + sequence("documents", {documents})));
-  ASSERT_EQ(outcome.exchange.refused(), 10'000U);
+  const std::string unordered = element(bson::Type::boolean, "ordered", {"\0", 1});
+  auto outcome =
+      request(op_msg(body(doc(insert_fields() + unordered)) + sequence("documents", {documents})));
+  ASSERT_EQ(outcome.exchange->refused(), 10'000U);
   const std::string reply =
-      op_msg(body(doc(element(bson::Type::array, "writeErrors", doc(errors)))), 0, 7);
-  ASSERT_EQ(outcome.exchange.reply(as_bytes(reply), *workspace_), Action::reply);
-  EXPECT_LT(workspace_->reply.size(), 2'000'000U);
+      op_msg(body(doc(int_field("n", 0) + element(bson::Type::array, "writeErrors", doc(errors)) +
+                      int_field("ok", 1))),
+             0, 7);
+  ASSERT_EQ(outcome.exchange->reply(as_bytes(reply), *workspace_), Action::reply);
+  EXPECT_LT(workspace_->reply.size(), 10'000'000U);
   EXPECT_TRUE(wire::OpMsgView::parse(workspace_->reply.view()));
 }
 
@@ -310,15 +329,34 @@ TEST_F(Insert, MovesDocumentsToASequenceWhenTheBodyOutgrowsItsLimit) {
   }
 }
 
-TEST_F(Insert, RefusesAMessageThatOutgrowsTheProtocol) {
+TEST_F(Insert, SplitsAMessageThatOutgrowsTheProtocol) {
+  rules(rule("shop.*", "_id"));
+  const std::string empty = doc(string_field("big", ""));
+  const std::size_t room = 48'000'000 - insert_sequence({empty, empty, empty}).size();
+  const std::string big = string_field("big", std::string(room / 3, 'b'));
+  auto outcome = request(insert_sequence({doc(big), doc(big), doc(big)}));
+  ASSERT_EQ(outcome.action, Action::send);
+  EXPECT_TRUE(outcome.bytes == insert_sequence({doc(id(1) + big), doc(id(2) + big)}));
+  const std::string first = op_msg(body(doc(int_field("n", 2) + int_field("ok", 1))), 0, 7);
+  ASSERT_EQ(outcome.exchange->reply(as_bytes(first), *workspace_), Action::send);
+  Buffer second;
+  outcome.exchange->message().copy(outcome.exchange->original(), 0, second);
+  EXPECT_TRUE(text_of(second.view()).substr(8) == insert_sequence({doc(id(3) + big)}).substr(8));
+  const std::string last =
+      op_msg(body(doc(int_field("n", 1) + int_field("ok", 1))), 0, outcome.exchange->request_id());
+  ASSERT_EQ(outcome.exchange->reply(as_bytes(last), *workspace_), Action::reply);
+  EXPECT_EQ(text_of(workspace_->reply.view()),
+            op_msg(body(doc(int_field("n", 3) + int_field("ok", 1))), 0, 7));
+}
+
+TEST_F(Insert, DropsAnUnacknowledgedMessageThatOutgrowsTheProtocol) {
   rules(rule("shop.*", "_id"));
   const std::string empty = doc(string_field("big", ""));
   const std::size_t room = 48'000'000 - insert_sequence({empty, empty, empty}).size();
   const std::string large = doc(string_field("big", std::string(room / 3, 'b')));
-  const auto outcome = request(insert_sequence({large, large, large}));
-  ASSERT_EQ(outcome.action, Action::reply);
-  const auto reply = wire::OpMsgView::parse(as_bytes(outcome.bytes));
-  EXPECT_EQ(bson::find(reply->body(), "code")->as_integer(), 10334);
+  const auto outcome = request(insert_sequence({large, large, large}, wire::flag::kMoreToCome));
+  EXPECT_EQ(outcome.action, Action::reply);
+  EXPECT_EQ(outcome.bytes, "");
 }
 
 TEST_F(Insert, LeavesDocumentsAloneThatAreTooLargeAnyway) {
@@ -333,18 +371,17 @@ TEST_F(Insert, LeavesDocumentsAloneThatAreTooLargeAnyway) {
 TEST_F(Insert, SaysWhenAllIdsWereTheDrivers) {
   rules(rule("shop.*", "_id"));
   const std::string made = doc(element(bson::Type::object_id, "_id", object_id(FakeClock::kStart)));
-  EXPECT_NE(request(insert_array({made, made})).exchange.driver_made(), nullptr);
-  EXPECT_EQ(request(insert_array({made, doc()})).exchange.driver_made(), nullptr);
-  EXPECT_EQ(request(insert_array({doc(id(1))})).exchange.driver_made(), nullptr);
+  EXPECT_NE(request(insert_array({made, made})).exchange->driver_made(), nullptr);
+  EXPECT_EQ(request(insert_array({made, doc()})).exchange->driver_made(), nullptr);
+  EXPECT_EQ(request(insert_array({doc(id(1))})).exchange->driver_made(), nullptr);
 }
 
 TEST_F(Insert, HoldsLaterMessagesUntilItsReply) {
   rules(rule("shop.*", "_id"));
   const auto acknowledged = request(insert_array({doc()}));
-  EXPECT_TRUE(acknowledged.exchange.awaits_reply());
-  EXPECT_FALSE(acknowledged.exchange.wants_reply());
-  EXPECT_EQ(acknowledged.exchange.request_id(), 7);
-  EXPECT_FALSE(request(insert_array({doc()}, wire::flag::kMoreToCome)).exchange.awaits_reply());
+  EXPECT_TRUE(acknowledged.exchange->awaits_reply());
+  EXPECT_EQ(acknowledged.exchange->request_id(), 7);
+  EXPECT_FALSE(request(insert_array({doc()}, wire::flag::kMoreToCome)).exchange->awaits_reply());
 }
 
 }  // namespace

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "idproxy/base/clock.hpp"
+#include "idproxy/base/random.hpp"
+#include "idproxy/rewrite/insert.hpp"
+#include "idproxy/rewrite/outcomes.hpp"
+#include "idproxy/rewrite/rules.hpp"
+#include "idproxy/wire/patched_message.hpp"
+
+namespace idproxy::rewrite {
+
+/// What exchanges of one io thread share: memory that serves one message after the other. Not
+/// thread-safe, but for `outcomes`, which all threads share.
+struct Workspace {
+  Workspace(std::shared_ptr<const RuleSet> rules, const Clock& time, RandomSource& bytes,
+            Outcomes& all_outcomes)
+      : namespaces(std::move(rules)), clock(time), random(bytes), outcomes(all_outcomes) {}
+
+  Namespaces namespaces;
+  const Clock& clock;
+  RandomSource& random;  ///< for jitter
+  Outcomes& outcomes;
+  InsertRewriter insert;
+  ids::Values values;                 ///< of a plain insert
+  Buffer reply;                       ///< of Action::reply
+  std::uint32_t next_request_id = 1;  ///< of our own messages; wraps
+
+  /// A message to fill; most often with the memory of one that was given back.
+  wire::PatchedMessage take_message() {
+    if (spare_.empty()) return {};
+    wire::PatchedMessage message = std::move(spare_.back());
+    spare_.pop_back();
+    return message;
+  }
+  void give_back(wire::PatchedMessage message) {
+    constexpr std::size_t kSpareMessages = 16;
+    constexpr std::size_t kSpareSize = std::size_t{64} * 1024;
+    if (message.capacity() == 0 || message.capacity() > kSpareSize) return;
+    if (spare_.size() < kSpareMessages) spare_.push_back(std::move(message));
+  }
+
+ private:
+  std::vector<wire::PatchedMessage> spare_;
+};
+
+}  // namespace idproxy::rewrite

@@ -1,0 +1,408 @@
+#include "insert_batch.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "idproxy/rewrite/duplicate_key.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+/// Before the re-send that follows `resent` others.
+milliseconds backoff(const Retry& retry, std::uint32_t resent) {
+  milliseconds wait = retry.backoff;
+  for (; resent > 0 && wait < retry.backoff_max; --resent) wait *= 2;
+  return std::min(wait, retry.backoff_max);
+}
+
+/// Half of it at least, so that those who collided together do not meet again.
+nanoseconds jittered(nanoseconds wait, RandomSource& random) {
+  if (wait.count() == 0) return wait;
+  const nanoseconds half = wait / 2;
+  const auto rest = static_cast<std::uint64_t>((wait - half).count());
+  return half + nanoseconds(uniform(random, rest + 1));
+}
+
+/// True if the server did not understand the field by which re-sent documents are told apart.
+bool rejects_stmt_ids(const wire::OpMsgView& message, std::int64_t code) {
+  constexpr std::int64_t kBadValue = 2;
+  constexpr std::int64_t kFailedToParse = 9;
+  constexpr std::int64_t kTypeMismatch = 14;
+  constexpr std::int64_t kInvalidOptions = 72;
+  constexpr std::int64_t kApiStrict = 323;
+  constexpr std::int64_t kUnknownField = 40415;
+  if (code != kBadValue && code != kFailedToParse && code != kTypeMismatch &&
+      code != kInvalidOptions && code != kApiStrict && code != kUnknownField) {
+    return false;
+  }
+  const auto errmsg = bson::find(message.body(), "errmsg");
+  if (!errmsg || errmsg->type != bson::Type::string) return false;
+  return errmsg->text().find("stmtIds") != std::string_view::npos;
+}
+
+}  // namespace
+
+InsertBatch::InsertBatch(Contents contents, Sent sent)
+    : contents_(std::move(contents)),
+      message_(*wire::OpMsgView::parse(original())),
+      command_(*InsertCommand::read(message_)),
+      options_(divisible(message_, contents_.documents)),
+      ns_(std::string(command_.db) + "." + std::string(command_.collection)),
+      request_id_(message_.header().request_id) {
+  std::vector<std::int32_t> all(contents_.documents);
+  std::iota(all.begin(), all.end(), 0);
+  if (sent == Sent::whole) {
+    sent_ = std::move(all);
+    commands_ = 1;
+  } else {
+    todo_ = std::move(all);
+  }
+}
+
+std::optional<InsertOptions> InsertBatch::divisible(const wire::OpMsgView& insert,
+                                                    std::size_t documents) {
+  auto options = InsertOptions::read(insert.body());
+  if (!options) return std::nullopt;
+  const bool numbered = options->has_txn_number && !options->in_transaction;
+  if (numbered && !options->numbers(documents)) return std::nullopt;
+  return options;
+}
+
+// ---- sending ---------------------------------------------------------------------------------
+
+Action InsertBatch::send(Workspace& workspace, wire::PatchedMessage& out) {
+  const InsertRequest insert{message_, command_, *contents_.plan, contents_.now};
+  const auto left = time_left(workspace.clock.monotonic());
+  if (left && *left <= 0) return expired(workspace);
+  std::size_t count = InsertRewriter::fitting(insert, contents_.given, todo_);
+  if (!options_->ordered && !options_->in_transaction) count = std::min(count, kPartStatements);
+  sent_.assign(todo_.begin(), todo_.begin() + static_cast<std::ptrdiff_t>(count));
+  todo_.erase(todo_.begin(), todo_.begin() + static_cast<std::ptrdiff_t>(count));
+  if (commands_ > 0) request_id_ = static_cast<std::int32_t>(workspace.next_request_id++);
+  workspace.insert.emit_part(insert, contents_.given,
+                             {sent_, &*options_, commands_ == 0, left, request_id_}, out);
+  ++commands_;
+  return Action::send;
+}
+
+/// Of maxTimeMS; nothing if the client has set no limit.
+std::optional<std::int64_t> InsertBatch::time_left(nanoseconds now) const {
+  if (!options_->max_time_ms) return std::nullopt;
+  const auto spent = std::chrono::duration_cast<milliseconds>(now - contents_.started);
+  return *options_->max_time_ms - spent.count();
+}
+
+/// The client's time is up before the next command. What collided keeps its error; what has never
+/// been sent can only be answered as mongod answers then.
+Action InsertBatch::expired(Workspace& workspace) {
+  if (tries_.contains(todo_.front())) {
+    abandon(todo_, workspace);
+    return finish(workspace);
+  }
+  workspace.reply.clear();
+  const auto id = static_cast<std::int32_t>(workspace.next_request_id++);
+  append_error_reply(message_, id,
+                     {ErrorCode::max_time_ms_expired, "operation exceeded time limit"},
+                     workspace.reply);
+  return Action::reply;
+}
+
+// ---- what a reply says -----------------------------------------------------------------------
+
+Action InsertBatch::reply(const wire::OpMsgView& message, Workspace& workspace,
+                          wire::PatchedMessage& out) {
+  // What cannot be understood is not acted on: the client may have it if that is all there is.
+  const Action otherwise = only_command() ? Action::relay : Action::close;
+  if (!options_) return otherwise;
+  const auto reply = InsertReply::read(message.body());
+  if (!reply) return otherwise;
+  if (!reply->ok) return failed(message, *reply, workspace, out);
+  const auto errors = read_write_errors(reply->write_errors, sent_.size());
+  if (!errors || !adds_up(*reply, *errors)) return otherwise;
+  return answered(message, *reply, *errors, workspace, out);
+}
+
+/// Every document is accounted for.
+bool InsertBatch::adds_up(const InsertReply& reply, std::span<const WriteError> errors) const {
+  const auto sent = static_cast<std::int64_t>(sent_.size());
+  const auto failed = static_cast<std::int64_t>(errors.size());
+  if (!reply.n) return errors.empty();  // writeConcern {w: 0} without moreToCome
+  // A transaction stops at the first error even if unordered (observed, 6.0.5).
+  const bool stops = options_->ordered || options_->in_transaction;
+  if (!stops) return *reply.n + failed == sent;
+  return failed == 0 ? *reply.n == sent : failed == 1 && *reply.n == errors.front().index;
+}
+
+/// The command has failed as a whole.
+Action InsertBatch::failed(const wire::OpMsgView& message, const InsertReply& reply,
+                           Workspace& workspace, wire::PatchedMessage& out) {
+  const bool only = only_command();
+  if (reply.code == kDuplicateKey && sent_.size() == 1) {
+    Collision collision = collision_of(sent_.front(), message.body(), workspace);
+    if (!collision.given.empty()) {
+      if (options_->in_transaction) {
+        if (aborted(message, collision, workspace) == Action::reply) return Action::reply;
+      } else {
+        decide({&collision, 1}, workspace);
+        if (collision.again) return go_again({collision.document}, workspace, out);
+      }
+    }
+  }
+  if (rejects_stmt_ids(message, reply.code) && options_->has_txn_number) {
+    if (commands_ == 1 && !only) return send_whole(workspace, out);
+    if (commands_ > 1 && tries_.contains(sent_.front())) {
+      abandon(sent_, workspace);
+      return finish(workspace);
+    }
+  }
+  if (only) return Action::relay;
+  workspace.reply.clear();
+  append_readdressed(message, message_.header().request_id, workspace.reply);
+  return Action::reply;
+}
+
+/// As one command, as the client sent it: the server knows no other way.
+Action InsertBatch::send_whole(Workspace& workspace, wire::PatchedMessage& out) {
+  sent_.insert(sent_.end(), todo_.begin(), todo_.end());
+  todo_.clear();
+  options_.reset();
+  const InsertRequest insert{message_, command_, *contents_.plan, contents_.now};
+  workspace.insert.emit_part(insert, contents_.given,
+                             {sent_, nullptr, true, std::nullopt, request_id_}, out);
+  return Action::send;
+}
+
+Action InsertBatch::answered(const wire::OpMsgView& message, const InsertReply& reply,
+                             std::span<const WriteError> errors, Workspace& workspace,
+                             wire::PatchedMessage& out) {
+  std::vector<Collision> collisions = collisions_in(errors, workspace);
+  if (options_->in_transaction && !collisions.empty() &&
+      aborted(message, collisions.front(), workspace) == Action::reply) {
+    return Action::reply;
+  }
+  const bool only = only_command();
+  merge_.add(message, reply, errors, sent_);
+  replaces_errors_ = replaces_errors_ || refuses(errors);
+  if (options_->in_transaction) {
+    if (errors.empty()) went_well(workspace);
+    if (errors.empty() && !todo_.empty()) return send(workspace, out);
+    return finish_or_relay(only, workspace);
+  }
+  decide(collisions, workspace);
+  if (options_->ordered && !errors.empty()) {
+    if (collisions.empty() || !collisions.front().again) return finish_or_relay(only, workspace);
+    std::vector<std::int32_t> tail(sent_.begin() + errors.front().index, sent_.end());
+    return go_again(std::move(tail), workspace, out);
+  }
+  for (const Collision& collision : collisions) {
+    if (collision.again) again_.push_back(collision.document);
+  }
+  if (!todo_.empty()) return send(workspace, out);
+  if (!again_.empty()) return go_again(std::exchange(again_, {}), workspace, out);
+  return finish_or_relay(only, workspace);
+}
+
+/// These go first, after the backoff.
+Action InsertBatch::go_again(std::vector<std::int32_t> documents, Workspace& workspace,
+                             wire::PatchedMessage& out) {
+  todo_.insert(todo_.begin(), documents.begin(), documents.end());
+  delay_ = jittered(std::exchange(wait_, {}), workspace.random);
+  return delay_.count() > 0 ? Action::wait : send(workspace, out);
+}
+
+/// A duplicate of ours has aborted the client's transaction. Action::reply if the client is told to
+/// run it again; else it gets the server's answer.
+Action InsertBatch::aborted(const wire::OpMsgView& message, const Collision& collision,
+                            Workspace& workspace) {
+  const Assignment& target = assignment(collision.given.front());
+  RuleOutcomes& outcomes = workspace.outcomes.of(target.rule_index);
+  const bool transient =
+      target.rule->in_transaction == InTransaction::transient &&
+      outcomes.may_run_again(workspace.clock.monotonic(), target.rule->retry.attempts);
+  if (!transient) {
+    ++outcomes.surfaced;
+    return Action::relay;
+  }
+  ++outcomes.transient;
+  workspace.reply.clear();
+  append_transient_reply(message, message_.header().request_id,
+                         {ErrorCode::write_conflict,
+                          "mongo-idproxy: the value generated for field '" + target.rule->field +
+                              "' of " + ns_ + " is taken; run the transaction again"},
+                         workspace.reply);
+  return Action::reply;
+}
+
+void InsertBatch::went_well(Workspace& workspace) const {
+  for (std::size_t i = 0; i < contents_.plan->size(); ++i) {
+    if (contents_.given.values[i].size() > 0) {
+      workspace.outcomes.of((*contents_.plan)[i].rule_index).went_well();
+    }
+  }
+}
+
+// ---- duplicates ------------------------------------------------------------------------------
+
+std::span<const Given> InsertBatch::given_to(std::int32_t document) const {
+  const auto found =
+      std::ranges::equal_range(contents_.given.given, document, {}, &Given::document);
+  return {found.begin(), found.end()};
+}
+
+/// Its `given` stays empty if the duplicate is not ours.
+InsertBatch::Collision InsertBatch::collision_of(std::int32_t document, Bytes error,
+                                                 Workspace& workspace) const {
+  Collision collision{document, {}};
+  const auto given = given_to(document);
+  if (given.empty()) return collision;
+  const auto helped = curable(error, ns_, *contents_.plan);
+  for (const Given& each : given) {
+    if (std::ranges::find(helped, each.assignment) == helped.end()) continue;
+    collision.given.push_back(static_cast<std::size_t>(&each - contents_.given.given.data()));
+  }
+  if (collision.given.empty()) {
+    ++workspace.outcomes.of((*contents_.plan)[given.front().assignment].rule_index).foreign;
+  }
+  return collision;
+}
+
+std::vector<InsertBatch::Collision> InsertBatch::collisions_in(std::span<const WriteError> errors,
+                                                               Workspace& workspace) const {
+  std::vector<Collision> collisions;
+  for (const WriteError& error : errors) {
+    if (error.code != kDuplicateKey) continue;
+    const std::int32_t document = sent_[static_cast<std::size_t>(error.index)];
+    Collision collision = collision_of(document, error.document, workspace);
+    if (!collision.given.empty()) collisions.push_back(std::move(collision));
+  }
+  return collisions;
+}
+
+/// Which of them go again, with fresh values.
+void InsertBatch::decide(std::span<Collision> collisions, Workspace& workspace) {
+  if (collisions.empty()) return;
+  const auto now = workspace.clock.monotonic();
+  if (!first_duplicate_) first_duplicate_ = now;
+  for (Collision& collision : collisions) collision.again = may_go_again(collision, now);
+  renew(collisions);
+  for (const Collision& collision : collisions) {
+    const Assignment& target = assignment(collision.given.front());
+    RuleOutcomes& outcomes = workspace.outcomes.of(target.rule_index);
+    if (collision.again) {
+      Tries& tries = tries_[collision.document];
+      ++tries.resent;
+      tries.rule_index = target.rule_index;
+      ++outcomes.resent;
+    } else {
+      ++outcomes.given_up;
+      given_up_ = target.rule;
+    }
+  }
+}
+
+/// Within the bounds of each rule that it collided on.
+bool InsertBatch::may_go_again(const Collision& collision, nanoseconds now) {
+  const auto tries = tries_.find(collision.document);
+  const std::uint32_t resent = tries == tries_.end() ? 0 : tries->second.resent;
+  nanoseconds wait = wait_;
+  for (const std::size_t given : collision.given) {
+    const Retry& retry = assignment(given).rule->retry;
+    if (resent >= retry.attempts) return false;
+    wait = std::max<nanoseconds>(wait, backoff(retry, resent));
+    if (now - *first_duplicate_ + wait >= retry.deadline) return false;
+  }
+  const auto left = time_left(now + wait);
+  if (left && *left <= 0) return false;
+  wait_ = wait;
+  return true;
+}
+
+/// Duplicates that were to go again keep their error after all.
+void InsertBatch::abandon(std::span<const std::int32_t> documents, Workspace& workspace) {
+  for (const std::int32_t document : documents) {
+    const auto tries = tries_.find(document);
+    if (tries == tries_.end()) continue;
+    ++workspace.outcomes.of(tries->second.rule_index).given_up;
+  }
+}
+
+/// Draws fresh values for those that go again. Where there are not enough, the last ones stay
+/// behind.
+void InsertBatch::renew(std::span<Collision> collisions) {
+  for (std::size_t i = 0; i < contents_.plan->size(); ++i) {
+    std::vector<std::pair<Collision*, Given*>> wanted;
+    for (Collision& collision : collisions) {
+      if (!collision.again) continue;
+      for (const std::size_t at : collision.given) {
+        Given& given = contents_.given.given[at];
+        if (given.assignment == i) wanted.emplace_back(&collision, &given);
+      }
+    }
+    ids::Strategy& strategy = *(*contents_.plan)[i].rule->strategy;
+    ids::Values& values = contents_.given.values[i];
+    std::size_t done = 0;
+    for (std::size_t count = wanted.size(); count > 0;) {
+      const std::size_t first = values.size();
+      if (!strategy.next(count, values)) {
+        count /= 2;
+        continue;
+      }
+      for (std::size_t j = 0; j < count; ++j, ++done) {
+        wanted[done].second->value = static_cast<std::uint32_t>(first + j);
+      }
+      count = std::min(count, wanted.size() - done);
+    }
+    for (; done < wanted.size(); ++done) wanted[done].first->again = false;
+  }
+}
+
+// ---- the end ---------------------------------------------------------------------------------
+
+/// Whether an error in the reply must be replaced.
+bool InsertBatch::refuses(std::span<const WriteError> errors) const {
+  return std::ranges::any_of(errors, [&](const WriteError& error) {
+    return error.code == kInvalidIdField &&
+           std::ranges::binary_search(contents_.refused,
+                                      sent_[static_cast<std::size_t>(error.index)], {},
+                                      &RefusedDocument::index);
+  });
+}
+
+/// The values that are stored now: not those of documents that failed, were not reached, or had
+/// been stored with other values by an earlier command of this statement.
+std::vector<Assigned> InsertBatch::report() const {
+  std::vector<Assigned> report;
+  const auto& errors = merge_.errors();
+  if (options_->in_transaction && !errors.empty()) return report;
+  const bool stops = options_->ordered && !errors.empty();
+  for (const Given& given : contents_.given.given) {
+    const Rule& rule = *(*contents_.plan)[given.assignment].rule;
+    if (!rule.report || errors.contains(given.document)) continue;
+    if (stops && given.document > errors.begin()->first) break;
+    if (options_->has_txn_number && merge_.retried(options_->number_of(given.document))) continue;
+    const ids::Values& values = contents_.given.values[given.assignment];
+    report.push_back({given.document, rule.field, values.type(), values[given.value]});
+  }
+  return report;
+}
+
+/// A reply that needs no change keeps its bytes.
+Action InsertBatch::finish_or_relay(bool only, Workspace& workspace) {
+  const auto reported = report();
+  if (only && !replaces_errors_ && reported.empty()) return Action::relay;
+  return finish(workspace);
+}
+
+Action InsertBatch::finish(Workspace& workspace) {
+  for (const auto& [document, tries] : tries_) {
+    if (!merge_.errors().contains(document)) ++workspace.outcomes.of(tries.rule_index).cured;
+  }
+  workspace.reply.clear();
+  merge_.append(message_.header().request_id, contents_.refused, report(), workspace.reply);
+  return Action::reply;
+}
+
+}  // namespace idproxy::rewrite

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "idproxy/rewrite/exchange.hpp"
+#include "idproxy/rewrite/reply_merge.hpp"
+
+namespace idproxy::rewrite {
+
+/// Larger unordered batches go in several commands, so that a storm of collisions never makes a
+/// reply that mongod cannot send (it closes the connection then; observed at 100,000).
+inline constexpr std::size_t kPartStatements = 20'000;
+
+/// A client's insert that takes, or may take, more than one command: which of its documents are
+/// out, which are still to be sent or to be sent again, and what has been answered. How a document
+/// may be sent again without being lost or stored twice is product.md section 4's; with a txnNumber
+/// each command names the documents' statements, which for the server are the client's own.
+class InsertBatch {
+ public:
+  struct Contents {
+    Buffer original;  ///< the client's message, a well-formed insert
+    std::shared_ptr<const Plan> plan;
+    std::chrono::seconds now;          ///< of its rewriting, since the Unix epoch
+    std::chrono::nanoseconds started;  ///< its first sending, monotonic
+    GivenValues given;
+    std::vector<RefusedDocument> refused;
+    std::size_t documents;
+  };
+  InsertBatch(Contents contents, Sent sent);
+  InsertBatch(const InsertBatch&) = delete;  // command_ points into message_
+  InsertBatch& operator=(const InsertBatch&) = delete;
+
+  [[nodiscard]] Bytes original() const { return contents_.original.view(); }
+  /// The options of an insert whose documents may go in several commands, else nothing.
+  [[nodiscard]] static std::optional<InsertOptions> divisible(const wire::OpMsgView& insert,
+                                                              std::size_t documents);
+
+  /// Fills `out` with the next command.
+  Action send(Workspace& workspace, wire::PatchedMessage& out);
+  /// `message` answers the command that is out.
+  Action reply(const wire::OpMsgView& message, Workspace& workspace, wire::PatchedMessage& out);
+
+  [[nodiscard]] std::int32_t request_id() const { return request_id_; }
+  [[nodiscard]] std::chrono::nanoseconds delay() const { return delay_; }
+  [[nodiscard]] std::optional<GivenUp> given_up() const {
+    if (given_up_ == nullptr) return std::nullopt;
+    return GivenUp{ns_, given_up_};
+  }
+  Buffer release() { return std::move(contents_.original); }
+
+ private:
+  /// A document whose value is taken, and its values that a fresh one may help.
+  struct Collision {
+    std::int32_t document;
+    std::vector<std::size_t> given;  // in contents_.given.given
+    bool again = false;
+  };
+  struct Tries {
+    std::uint32_t resent = 0;
+    std::size_t rule_index;  // of the first of its values that collided
+  };
+
+  Action failed(const wire::OpMsgView& message, const InsertReply& reply, Workspace& workspace,
+                wire::PatchedMessage& out);
+  Action answered(const wire::OpMsgView& message, const InsertReply& reply,
+                  std::span<const WriteError> errors, Workspace& workspace,
+                  wire::PatchedMessage& out);
+  Action aborted(const wire::OpMsgView& message, const Collision& collision, Workspace& workspace);
+  Action go_again(std::vector<std::int32_t> documents, Workspace& workspace,
+                  wire::PatchedMessage& out);
+  Action send_whole(Workspace& workspace, wire::PatchedMessage& out);
+  Action finish_or_relay(bool only, Workspace& workspace);
+  Action finish(Workspace& workspace);
+  Action expired(Workspace& workspace);
+
+  [[nodiscard]] bool adds_up(const InsertReply& reply, std::span<const WriteError> errors) const;
+  [[nodiscard]] bool refuses(std::span<const WriteError> errors) const;
+  [[nodiscard]] std::vector<Collision> collisions_in(std::span<const WriteError> errors,
+                                                     Workspace& workspace) const;
+  [[nodiscard]] Collision collision_of(std::int32_t document, Bytes error,
+                                       Workspace& workspace) const;
+  [[nodiscard]] std::span<const Given> given_to(std::int32_t document) const;
+  void decide(std::span<Collision> collisions, Workspace& workspace);
+  [[nodiscard]] bool may_go_again(const Collision& collision, std::chrono::nanoseconds now);
+  void abandon(std::span<const std::int32_t> documents, Workspace& workspace);
+  void renew(std::span<Collision> collisions);
+  void went_well(Workspace& workspace) const;
+  [[nodiscard]] std::optional<std::int64_t> time_left(std::chrono::nanoseconds now) const;
+  [[nodiscard]] std::vector<Assigned> report() const;
+  [[nodiscard]] const Assignment& assignment(std::size_t given) const {
+    return (*contents_.plan)[contents_.given.given[given].assignment];
+  }
+  [[nodiscard]] bool only_command() const { return commands_ == 1 && todo_.empty(); }
+
+  Contents contents_;
+  wire::OpMsgView message_;
+  InsertCommand command_;
+  std::optional<InsertOptions> options_;  // nothing: sent once, as it is
+  std::string ns_;
+
+  std::vector<std::int32_t> sent_;   // in the command that is out
+  std::vector<std::int32_t> todo_;   // to be sent after it
+  std::vector<std::int32_t> again_;  // unordered: collided, to be sent after those
+  std::size_t commands_ = 0;         // sent so far
+  std::int32_t request_id_;
+  std::unordered_map<std::int32_t, Tries> tries_;  // by document
+  std::optional<std::chrono::nanoseconds> first_duplicate_;
+  std::chrono::nanoseconds wait_{};   // before those in again_, or the tail, go
+  std::chrono::nanoseconds delay_{};  // of Action::wait
+  ReplyMerge merge_;
+  bool replaces_errors_ = false;  // of refused documents
+  const Rule* given_up_ = nullptr;
+};
+
+}  // namespace idproxy::rewrite

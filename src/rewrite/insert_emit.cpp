@@ -1,0 +1,277 @@
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "idproxy/bson/builder.hpp"
+#include "idproxy/rewrite/insert.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+/// An upper bound of what an assignment adds to a document.
+std::size_t most_added(const Assignment& assignment, std::size_t value) {
+  constexpr std::size_t kAround = 1 + 1 + 5;  // type, NUL; of a new document its length and 00
+  std::size_t size = value;
+  for (const std::string& name : assignment.path) size += name.size() + kAround;
+  const std::string& kept = assignment.rule->keep_driver_id;
+  return size + (kept.empty() ? 0 : kept.size() + 2 + 12);
+}
+
+bool begins_transaction(std::string_view field) {
+  return field == "startTransaction" || field == "readConcern";
+}
+
+}  // namespace
+
+void InsertRewriter::emit(const InsertRequest& insert, const GivenValues& given,
+                          wire::PatchedMessage& out) {
+  values_ = &given.values;
+  used_.assign(insert.plan.size(), 0);
+  const wire::OpMsgView& message = insert.message;
+  const std::size_t end = message.message().size();
+  out.start(message.message());
+  lengths_.clear();
+  open_length(0, end, out);
+  std::size_t at = 4;
+  const auto open_at = [&](Bytes enclosing) {
+    const std::size_t length = offset(enclosing.data());
+    out.keep(at, length);
+    open_length(length, length + enclosing.size(), out);
+    at = length + 4;
+  };
+  if (insert.command.in_body()) {
+    open_at(message.body());
+    open_at(insert.command.documents);
+  } else {
+    open_at(insert.command.sequence->whole.subspan(1));
+  }
+  std::size_t next = 0;
+  emit_edits(out, next, at, end);
+  const std::int64_t body = insert.command.in_body() ? lengths_[1].value : 0;
+  // Whether mongod takes other keys than "0", "1" … is for mongod to say (it takes "00"): they are
+  // never hidden from it in a sequence.
+  if (plain_keys_ && body > bson::kMaxInternalDocument &&
+      static_cast<std::int64_t>(message.body().size()) <= bson::kMaxInternalDocument) {
+    return emit_as_sequence(insert, given, out);
+  }
+  finish(at, out);
+}
+
+/// A body may have 16 MiB + 16 KiB, a sequence fills the message: documents that outgrow the one
+/// move to the other.
+void InsertRewriter::emit_as_sequence(const InsertRequest& insert, const GivenValues& given,
+                                      wire::PatchedMessage& out) {
+  std::vector<std::int32_t> all;
+  InsertDocuments walk(insert.command);
+  while (walk.next()) all.push_back(static_cast<std::int32_t>(all.size()));
+  const std::int32_t request_id = insert.message.header().request_id;
+  emit_part(insert, given, {all, nullptr, true, std::nullopt, request_id}, out);
+}
+
+std::size_t InsertRewriter::fitting(const InsertRequest& insert, const GivenValues& given,
+                                    std::span<const std::int32_t> documents) {
+  constexpr std::size_t kStatement = 12;  // of one element of stmtIds
+  std::size_t size = insert.message.message().size() - insert.command.documents.size();
+  auto value = given.given.begin();
+  InsertDocuments walk(insert.command);
+  std::size_t fit = 0;
+  for (std::int32_t index = 0; fit < documents.size(); ++index) {
+    const auto document = walk.next();
+    if (!document) break;
+    std::size_t added = kStatement;
+    for (; value != given.given.end() && value->document == index; ++value) {
+      added += most_added(insert.plan[value->assignment],
+                          given.values[value->assignment][value->value].size());
+    }
+    if (documents[fit] != index) continue;
+    size += document->size() + added;
+    if (fit > 0 && size > static_cast<std::size_t>(wire::kMaxMessageSize)) break;
+    ++fit;
+  }
+  return fit;
+}
+
+void InsertRewriter::emit_part(const InsertRequest& insert, const GivenValues& given,
+                               const InsertPart& part, wire::PatchedMessage& out) {
+  begin(insert);
+  values_ = &given.values;
+  used_.assign(insert.plan.size(), 0);
+  lengths_.clear();
+  out.start(insert.message.message());
+  const std::size_t message_size = out.add_i32();
+  out.set_i32(out.add_i32(), part.request_id);
+  out.keep(8, wire::kSectionsOffset);
+  emit_body(part, out);
+  *out.add(1) = 1;
+  const std::size_t section_start = out.size();
+  const std::size_t section_size = out.add_i32();
+  out.add(as_bytes(std::string_view("documents\0", 10)));
+  InsertDocuments walk(insert.command);
+  auto value = given.given.begin();
+  auto wanted = part.documents.begin();
+  for (std::int32_t index = 0; wanted != part.documents.end(); ++index) {
+    const auto document = walk.next();
+    if (!document) break;
+    for (; value != given.given.end() && value->document == index; ++value) {
+      used_[value->assignment] = value->value;
+    }
+    if (*wanted != index) continue;
+    ++wanted;
+    edits_.clear();
+    // Was read once already, with the same result.
+    if (!scan_document(*document)) break;
+    refusal_.reset();
+    std::size_t at = offset(document->data());
+    const std::size_t end = at + document->size();
+    std::size_t next = 0;
+    emit_edits(out, next, at, end);
+    out.keep(at, end);
+    close_lengths(end, out);
+  }
+  out.set_i32(section_size, static_cast<std::int64_t>(out.size() - section_start));
+  const bool checksum = insert.message.has(wire::flag::kChecksumPresent);
+  out.set_i32(message_size, static_cast<std::int64_t>(out.size() + (checksum ? 4 : 0)));
+  if (checksum) out.add_checksum();
+}
+
+/// The section of kind 0: every field as it is, but for those that say which documents these are.
+void InsertRewriter::emit_body(const InsertPart& part, wire::PatchedMessage& out) {
+  const Bytes body = insert_->message.body();
+  const std::size_t end = offset(body.data()) + body.size() - 1;
+  *out.add(1) = 0;
+  const std::size_t start = out.size();
+  const std::size_t size = out.add_i32();
+  std::size_t at = offset(body.data()) + 4;
+  bson::Elements fields(body);
+  while (const auto field = fields.next()) {
+    const bool time = part.options != nullptr && field->key == "maxTimeMS";
+    const bool numbers =
+        part.options != nullptr && (field->key == "stmtId" || field->key == "stmtIds");
+    const bool begins =
+        !part.first && part.options->in_transaction && begins_transaction(field->key);
+    if (field->key != "documents" && !time && !numbers && !begins) continue;
+    out.keep(at, offset(field->begin));
+    at = offset(field->end());
+    if (!time || !part.max_time_ms) continue;
+    element_.clear();
+    bson::append_int64(element_, field->key, *part.max_time_ms);
+    out.add(element_.view());
+  }
+  out.keep(at, end);
+  if (part.options != nullptr && part.options->has_txn_number && !part.options->in_transaction) {
+    element_.clear();
+    bson::append_head(element_, bson::Type::array, "stmtIds");
+    bson::Scope array(element_);
+    for (std::size_t i = 0; i < part.documents.size(); ++i) {
+      bson::append_int32(element_, std::to_string(i), part.options->number_of(part.documents[i]));
+    }
+    array.close();
+    out.add(element_.view());
+  }
+  *out.add(1) = 0;
+  out.set_i32(size, static_cast<std::int64_t>(out.size() - start));
+}
+
+/// The edits before `end`, from `at` on, with what stays between them.
+void InsertRewriter::emit_edits(wire::PatchedMessage& out, std::size_t& next, std::size_t& at,
+                                std::size_t end) {
+  while (next < edits_.size() && edits_[next].at < end) {
+    const Edit& edit = edits_[next];
+    close_lengths(edit.at, out);
+    out.keep(at, edit.at);
+    at = edit.at + edit.remove;
+    if (edit.kind == EditKind::length) {
+      open_length(edit.at, edit.from, out);
+      ++next;
+      continue;
+    }
+    const std::size_t before = out.size();
+    std::size_t run = 1;
+    if (edit.kind == EditKind::refusal) {
+      out.add(refused_document());
+    } else if (edit.kind == EditKind::replacement) {
+      element_.clear();
+      emit_value(edit, element_);
+      out.add(element_.view());
+    } else {
+      while (next + run < edits_.size() && edits_[next + run].at == edit.at &&
+             edits_[next + run].remove == 0) {
+        ++run;
+      }
+      emit_elements({&edit, run}, out);
+    }
+    const auto grown = static_cast<std::int64_t>(out.size() - before) - edit.remove;
+    for (OpenLength& length : lengths_) length.value += grown;
+    next += run;
+  }
+}
+
+/// New elements at one position, then the ids that are kept.
+void InsertRewriter::emit_elements(std::span<const Edit> edits, wire::PatchedMessage& out) {
+  element_.clear();
+  std::vector<const Edit*> elements;
+  for (const Edit& edit : edits) {
+    const Assignment& target = insert_->plan[edit.assignment];
+    if (edit.kind == EditKind::driver_id) {
+      bson::append_head(element_, bson::Type::object_id, target.rule->keep_driver_id);
+      element_.append(insert_->message.message().subspan(edit.from, 12));
+    } else if (edits.size() == 1 && edit.depth + 1U == target.path.size()) {
+      emit_value(edit, element_);
+    } else {
+      elements.push_back(&edit);
+      const bool last = &edit == &edits.back() || (&edit + 1)->kind == EditKind::driver_id;
+      if (last) emit_level(elements, edit.depth, element_);
+    }
+  }
+  out.add(element_.view());
+}
+
+/// Elements of one document. Those whose paths share a document that does not exist yet share the
+/// new one too. Recurses as deep as the configured paths, not the documents.
+void InsertRewriter::emit_level(std::span<const Edit* const> edits, std::size_t depth,
+                                Buffer& out) {
+  const auto path = [&](const Edit* edit) -> const auto& {
+    return insert_->plan[edit->assignment].path;
+  };
+  for (std::size_t i = 0; i < edits.size(); ++i) {
+    const std::string& name = path(edits[i])[depth];
+    const auto shares = [&](const Edit* other) { return path(other)[depth] == name; };
+    if (std::ranges::any_of(edits.first(i), shares)) continue;  // went with the first of them
+    if (depth + 1 == path(edits[i]).size()) {
+      emit_value(*edits[i], out);
+      continue;
+    }
+    std::vector<const Edit*> below;
+    std::ranges::copy_if(edits.subspan(i), std::back_inserter(below), shares);
+    bson::append_head(out, bson::Type::document, name);
+    bson::Scope document(out);
+    emit_level(below, depth + 1, out);
+    document.close();
+  }
+}
+
+void InsertRewriter::emit_value(const Edit& edit, Buffer& out) {
+  const ids::Values& values = (*values_)[edit.assignment];
+  bson::append_head(out, values.type(), insert_->plan[edit.assignment].path.back());
+  out.append(values[used_[edit.assignment]++]);
+}
+
+void InsertRewriter::open_length(std::size_t at, std::size_t end, wire::PatchedMessage& out) {
+  lengths_.push_back({out.add_i32(), load_i32(insert_->message.message().data() + at), end});
+}
+
+void InsertRewriter::close_lengths(std::size_t at, wire::PatchedMessage& out) {
+  while (!lengths_.empty() && lengths_.back().end <= at) {
+    out.set_i32(lengths_.back().place, lengths_.back().value);
+    lengths_.pop_back();
+  }
+}
+
+void InsertRewriter::finish(std::size_t at, wire::PatchedMessage& out) {
+  const bool checksum = insert_->message.has(wire::flag::kChecksumPresent);
+  out.keep(at, insert_->message.message().size() - (checksum ? 4 : 0));
+  close_lengths(std::numeric_limits<std::size_t>::max(), out);
+  if (checksum) out.add_checksum();
+}
+
+}  // namespace idproxy::rewrite

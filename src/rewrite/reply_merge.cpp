@@ -1,0 +1,224 @@
+#include "idproxy/rewrite/reply_merge.hpp"
+
+#include <algorithm>
+
+#include "idproxy/bson/builder.hpp"
+#include "reply_frame.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+using Time = std::pair<std::int64_t, std::uint64_t>;
+
+// A reply holds at most 16 MiB + 16 KiB. Errors beyond this much go without text, and what is
+// reported of assigned values ends; 100,000 bare errors and statement numbers fit into the rest.
+constexpr std::size_t kErrorTexts = std::size_t{8} * 1024 * 1024;
+constexpr std::size_t kMostReported = std::size_t{12} * 1024 * 1024;
+
+std::uint64_t timestamp(const std::optional<bson::Element>& element) {
+  if (!element || element->type != bson::Type::timestamp) return 0;
+  return static_cast<std::uint64_t>(load_i64(element->value.data()));
+}
+
+/// opTime is {ts: Timestamp, t: <term>}; of a transaction's failed first statement a bare Timestamp
+/// (observed, 6.0.5).
+Time op_time(const bson::Element& field) {
+  if (field.type != bson::Type::document) return {-1, timestamp(field)};
+  const auto term = bson::find(field.value, "t");
+  return {term ? term->as_integer().value_or(-1) : -1, timestamp(bson::find(field.value, "ts"))};
+}
+
+Time cluster_time(const bson::Element& field) {
+  if (field.type != bson::Type::document) return {0, 0};
+  return {0, timestamp(bson::find(field.value, "clusterTime"))};
+}
+
+template <class Each>
+void for_each(const bson::Element& array, Each each) {
+  if (array.type != bson::Type::array) return;
+  bson::Elements elements(array.value);
+  while (const auto element = elements.next()) each(*element);
+}
+
+}  // namespace
+
+void ReplyMerge::Latest::see(const bson::Element& field, Time its_time) {
+  if (!element.empty() && its_time < time) return;
+  time = its_time;
+  element.clear();
+  bson::append_copy(element, field);
+}
+
+void ReplyMerge::add(const wire::OpMsgView& message, const InsertReply& reply,
+                     std::span<const WriteError> errors, std::span<const std::int32_t> documents) {
+  if (reply.n) n_ = n_.value_or(0) + *reply.n;
+  add_errors(errors, documents);
+  bson::Elements fields(message.body());
+  while (const auto field = fields.next()) add_field(*field);
+  last_.clear();
+  last_.append(message.message());
+}
+
+void ReplyMerge::add_errors(std::span<const WriteError> errors,
+                            std::span<const std::int32_t> documents) {
+  if (!errors_.empty()) {
+    for (const std::int32_t document : documents) errors_.erase(document);
+  }
+  for (const WriteError& error : errors) {
+    Buffer entry;
+    entry.append(error.document);
+    errors_.emplace(documents[static_cast<std::size_t>(error.index)], std::move(entry));
+  }
+}
+
+void ReplyMerge::add_field(const bson::Element& field) {
+  if (field.key == "opTime") {
+    op_time_.see(field, op_time(field));
+  } else if (field.key == "operationTime") {
+    operation_time_.see(field, {0, timestamp(field)});
+  } else if (field.key == "$clusterTime") {
+    cluster_time_.see(field, cluster_time(field));
+  } else if (field.key == "retriedStmtIds") {
+    for_each(field, [&](const bson::Element& number) {
+      const auto statement = static_cast<std::int32_t>(number.as_integer().value_or(0));
+      if (retried_.insert(statement).second) retried_in_order_.push_back(statement);
+    });
+  } else if (field.key == "errorLabels") {
+    for_each(field, [&](const bson::Element& label) {
+      if (label.type != bson::Type::string) return;
+      const std::string text(label.text());
+      if (std::ranges::find(labels_, text) == labels_.end()) labels_.push_back(text);
+    });
+  }
+}
+
+/// Writes the merged reply in the order of the last one. What that lacks goes where mongod has it:
+/// writeErrors and retriedStmtIds before writeConcernError and ok, errorLabels behind ok.
+class ReplyMerge::Writer {
+ public:
+  Writer(const ReplyMerge& merge, std::span<const RefusedDocument> refused, Buffer& out)
+      : merge_(merge), refused_(refused), out_(out) {}
+
+  void field(const bson::Element& field) {
+    if (field.key == "n") {
+      bson::append_int32(out_, "n", static_cast<std::int32_t>(merge_.n_.value_or(0)));
+    } else if (field.key == "opTime") {
+      out_.append(merge_.op_time_.element.view());
+    } else if (field.key == "operationTime") {
+      out_.append(merge_.operation_time_.element.view());
+    } else if (field.key == "$clusterTime") {
+      out_.append(merge_.cluster_time_.element.view());
+    } else if (field.key == "writeErrors" || field.key == "retriedStmtIds") {
+      before_ok();
+    } else if (field.key == "errorLabels") {
+      labels();
+    } else {
+      if (field.key == "writeConcernError" || field.key == "ok") before_ok();
+      bson::append_copy(out_, field);
+      if (field.key == "ok") labels();
+    }
+  }
+
+  void assigned(std::span<const Assigned> values) {
+    if (values.empty()) return;
+    bson::append_head(out_, bson::Type::document, "idproxy");
+    bson::Scope report(out_);
+    bson::append_head(out_, bson::Type::array, "assigned");
+    bson::Scope array(out_);
+    std::size_t i = 0;
+    for (; i < values.size() && out_.size() < kMostReported; ++i) {
+      bson::append_head(out_, bson::Type::document, std::to_string(i));
+      bson::Scope entry(out_);
+      bson::append_int32(out_, "index", values[i].document);
+      bson::append_string(out_, "field", values[i].field);
+      bson::append_head(out_, values[i].type, "value");
+      out_.append(values[i].value);
+      entry.close();
+    }
+    array.close();
+    if (i < values.size()) {
+      bson::append_head(out_, bson::Type::boolean, "truncated");
+      *out_.extend(1) = 1;
+    }
+    report.close();
+  }
+
+ private:
+  void before_ok() {
+    if (std::exchange(before_ok_done_, true)) return;
+    if (!merge_.errors_.empty()) write_errors();
+    if (merge_.retried_in_order_.empty()) return;
+    bson::append_head(out_, bson::Type::array, "retriedStmtIds");
+    bson::Scope array(out_);
+    for (std::size_t i = 0; i < merge_.retried_in_order_.size(); ++i) {
+      bson::append_int32(out_, std::to_string(i), merge_.retried_in_order_[i]);
+    }
+    array.close();
+  }
+
+  void write_errors() {
+    bson::append_head(out_, bson::Type::array, "writeErrors");
+    bson::Scope array(out_);
+    std::size_t i = 0;
+    for (const auto& [index, entry] : merge_.errors_) {
+      bson::append_head(out_, bson::Type::document, std::to_string(i++));
+      bson::Scope document(out_);
+      write_error(index, entry.view());
+      document.close();
+    }
+    array.close();
+  }
+
+  void write_error(std::int32_t index, Bytes entry) {
+    bson::append_int32(out_, "index", index);
+    const auto code = bson::find(entry, "code");
+    const auto refusal = std::ranges::lower_bound(refused_, index, {}, &RefusedDocument::index);
+    if (refusal != refused_.end() && refusal->index == index &&
+        code->as_integer() == kInvalidIdField) {
+      bson::append_int32(out_, "code", static_cast<std::int32_t>(refusal->code));
+      return bson::append_string(out_, "errmsg", with_text() ? refusal->message : "");
+    }
+    if (!with_text()) {
+      bson::append_copy(out_, *code);
+      return bson::append_string(out_, "errmsg", "");
+    }
+    bson::Elements fields(entry);
+    while (const auto field = fields.next()) {
+      if (field->key != "index") bson::append_copy(out_, *field);
+    }
+  }
+
+  [[nodiscard]] bool with_text() const { return out_.size() < kErrorTexts; }
+
+  void labels() {
+    if (std::exchange(labels_done_, true) || merge_.labels_.empty()) return;
+    bson::append_head(out_, bson::Type::array, "errorLabels");
+    bson::Scope array(out_);
+    for (std::size_t i = 0; i < merge_.labels_.size(); ++i) {
+      bson::append_string(out_, std::to_string(i), merge_.labels_[i]);
+    }
+    array.close();
+  }
+
+  const ReplyMerge& merge_;
+  std::span<const RefusedDocument> refused_;
+  Buffer& out_;
+  bool before_ok_done_ = false;
+  bool labels_done_ = false;
+};
+
+void ReplyMerge::append(std::int32_t response_to, std::span<const RefusedDocument> refused,
+                        std::span<const Assigned> assigned, Buffer& out) const {
+  const auto last = wire::OpMsgView::parse(last_.view());
+  ReplyFrame frame(out, last->header().request_id, response_to,
+                   last->has(wire::flag::kChecksumPresent));
+  bson::Scope document(out);
+  Writer writer(*this, refused, out);
+  bson::Elements fields(last->body());
+  while (const auto field = fields.next()) writer.field(*field);
+  writer.assigned(assigned);
+  document.close();
+  frame.close();
+}
+
+}  // namespace idproxy::rewrite

@@ -464,6 +464,7 @@ void ConnectionPair::exchange_ended() {
                 {"attempts", given_up->rule->retry.attempts}});
   }
   thread_.give_back(exchange_->release(thread_.workspace));
+  thread_.workspace.trim();
   exchange_.reset();
   waiting_.reset();
 }

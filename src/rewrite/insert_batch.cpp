@@ -147,6 +147,8 @@ Action InsertBatch::failed(const wire::OpMsgView& message, const InsertReply& re
         if (aborted(message, collision, workspace) == Action::reply) return Action::reply;
       } else {
         decide({&collision, 1}, workspace);
+        failure_.clear();
+        failure_.append(message.message());
         if (collision.again) return go_again({collision.document}, workspace, out);
       }
     }
@@ -401,7 +403,12 @@ Action InsertBatch::finish(Workspace& workspace) {
     if (!merge_.errors().contains(document)) ++workspace.outcomes.of(tries.rule_index).cured;
   }
   workspace.reply.clear();
-  merge_.append(message_.header().request_id, contents_.refused, report(), workspace.reply);
+  const std::int32_t request_id = message_.header().request_id;
+  if (merge_.empty()) {
+    append_readdressed(*wire::OpMsgView::parse(failure_.view()), request_id, workspace.reply);
+  } else {
+    merge_.append(request_id, contents_.refused, report(), workspace.reply);
+  }
   return Action::reply;
 }
 

@@ -111,6 +111,7 @@ class InsertBatch {
   std::chrono::nanoseconds wait_{};   // before those in again_, or the tail, go
   std::chrono::nanoseconds delay_{};  // of Action::wait
   ReplyMerge merge_;
+  Buffer failure_;                // the last reply that was a duplicate as a whole
   bool replaces_errors_ = false;  // of refused documents
   const Rule* given_up_ = nullptr;
 };

@@ -41,6 +41,10 @@ class Values {
 
   /// Of all values together.
   [[nodiscard]] std::size_t bytes() const { return bytes_.size(); }
+  /// The memory that it holds.
+  [[nodiscard]] std::size_t capacity() const {
+    return bytes_.capacity() + ends_.capacity() * sizeof(std::size_t);
+  }
   /// Memory for `n` more values of `size` bytes.
   void reserve(std::size_t n, std::size_t size) {
     bytes_.reserve(bytes_.size() + n * size);

@@ -87,6 +87,11 @@ class InsertRewriter {
   void emit_part(const InsertRequest& insert, const GivenValues& given, const InsertPart& part,
                  wire::PatchedMessage& out);
 
+  /// The memory that it holds, but for small parts.
+  [[nodiscard]] std::size_t capacity() const {
+    return edits_.capacity() * sizeof(Edit) + element_.capacity();
+  }
+
  private:
   enum class EditKind : std::uint8_t { length, element, replacement, driver_id, refusal };
   /// One change of the message. Those of a document stand in the order of their positions.

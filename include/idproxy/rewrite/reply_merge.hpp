@@ -39,6 +39,8 @@ class ReplyMerge {
   void add(const wire::OpMsgView& message, const InsertReply& reply,
            std::span<const WriteError> errors, std::span<const std::int32_t> documents);
 
+  /// Nothing has been added.
+  [[nodiscard]] bool empty() const { return last_.empty(); }
   /// Documents with an error, ascending, and the entry as mongod wrote it.
   [[nodiscard]] const std::map<std::int32_t, Buffer>& errors() const { return errors_; }
   /// True if mongod says that this statement had been executed by an earlier command.

@@ -42,6 +42,13 @@ struct Workspace {
     if (message.capacity() == 0 || message.capacity() > kSpareSize) return;
     if (spare_.size() < kSpareMessages) spare_.push_back(std::move(message));
   }
+  /// Gives up what a large message has left behind.
+  void trim() {
+    constexpr std::size_t kKept = std::size_t{256} * 1024;
+    if (reply.capacity() > kKept) reply = Buffer();
+    if (values.capacity() > kKept) values = ids::Values();
+    if (insert.capacity() > kKept) insert = InsertRewriter();
+  }
 
  private:
   std::vector<wire::PatchedMessage> spare_;

@@ -24,7 +24,12 @@ from support.process import eventually
 from support.proxy import Proxy
 from support.relay import Cut, Direction, Relay
 
-RULES = [{"ns": "cuts.c", "field": "_id", "strategy": "uuid"}]
+RULES = [
+    {"ns": "cuts.c", "field": "_id", "strategy": "uuid"},
+    # Nine of its ten values are taken: nearly every insert is sent again, some nine times.
+    {"ns": "cuts.full", "field": "n", "strategy": "random-digits", "digits": 1,
+     "retry": {"attempts": 100}},
+]
 
 # Both peers must be closed this long after the cut.
 LIMIT_SECONDS = 1.0
@@ -56,10 +61,26 @@ class Chain:
         return replies
 
 
+    def retried_insert(self) -> bool:
+        """Inserts one document that most likely collides; whether an answer came."""
+        self.runs += 1
+        try:
+            with wire.WireClient(self.downstream.address, timeout=5) as client:
+                reply = client.call({
+                    "insert": "full", "documents": [{"run": self.runs}], "$db": "cuts"})
+                assert reply["n"] == 1 and "writeErrors" not in reply, reply
+                return True
+        except (wire.Closed, ConnectionError):
+            return False
+
+
 @pytest.fixture(scope="module")
 def chain(standalone: Mongod) -> Iterator[Chain]:
     standalone.client["cuts"]["c"].drop()
     standalone.client["cuts"]["c"].create_index("run")
+    standalone.client["cuts"]["full"].drop()
+    standalone.client["cuts"]["full"].create_index("n", unique=True)
+    standalone.client["cuts"]["full"].insert_many([{"n": n} for n in range(9)])
     with Relay(standalone.address) as upstream:
         config = {"upstream": {"uri": f"mongodb://{upstream.address}"}, "rules": RULES}
         with Proxy(config) as proxy:
@@ -128,3 +149,48 @@ def test_every_byte(chain: Chain, side: Literal["downstream", "upstream"], direc
             inserted.append(run_of_insert(reached[ends[0]:ends[1]]))
     stored = chain.server.client["cuts"]["c"].find({"run": {"$gte": first_run}}).sort("run")
     assert [d["run"] for d in stored] == sorted(inserted), "stored if, and only if, it arrived whole"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("direction", ["to_server", "to_client"])
+@pytest.mark.parametrize("side", ["downstream", "upstream"])
+def test_every_byte_of_a_retried_insert(chain: Chain, side: Literal["downstream", "upstream"],
+                                        direction: Direction):
+    """Whatever part of the retries is cut, the document is stored once if it was acknowledged, and
+    at most once if not; nobody goes on for a client that has gone."""
+    relay = getattr(chain, side)
+    full = chain.server.client["cuts"]["full"]
+
+    def at_rest() -> None:
+        """The server may work on for a connection that is cut."""
+        eventually(lambda: not chain.server.client.admin.command(
+            {"currentOp": True, "ns": "cuts.full"})["inprog"])
+
+    def cleared() -> None:
+        eventually(lambda: chain.upstream.last().over and chain.downstream.last().over)
+        full.delete_many({"run": {"$exists": True}})
+
+    longest = 0
+    for _ in range(5):
+        assert chain.retried_insert()
+        longest = max(longest, len(relay.last().passed[direction]))
+        cleared()
+    cuts = 0
+    # The normal run ends within the second re-send.
+    most = longest if os.environ.get("IDPROXY_FULL") == "1" else min(longest, 450)
+    for after in range(most + 1):
+        cut = Cut(direction, after, ["fin", "rst"][after % 2])
+        relay.next_cut = cut
+        answered = chain.retried_insert()
+        # A run with few collisions may be over before the cut.
+        chain.proxy.await_descriptors(chain.descriptors, timeout=LIMIT_SECONDS)
+        eventually(lambda: relay.last().over and chain.downstream.last().over,
+                   LIMIT_SECONDS, f"both peers are closed after {cut}")
+        at_rest()
+        cuts += relay.last().cut_at is not None
+        stored = full.count_documents({"run": chain.runs})
+        assert stored == 1 if answered else stored <= 1, str(cut)
+        assert full.count_documents({}) == 9 + stored
+        cleared()
+        assert chain.proxy.alive()
+    assert cuts > 40

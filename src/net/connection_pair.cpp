@@ -416,8 +416,7 @@ std::size_t ConnectionPair::process_requests(Bytes input) {
 void ConnectionPair::forwarded(const wire::MsgHeader& header, Bytes front) {
   if (++requests_seen_ == 2) thread_.shared.last_stayed = std::chrono::steady_clock::now();
   if (!rewrite::expects_reply(header, front)) return;
-  ++outstanding_;
-  answers_ = header.request_id;
+  expect_reply_to(header.request_id);
   legacy_exhaust_ = legacy_exhaust_ || rewrite::is_legacy_exhaust(header, front);
 }
 
@@ -566,11 +565,21 @@ bool ConnectionPair::answers_exchange() const {
   return exchange_ && exchange_->awaits_reply() && outstanding_ == 1;
 }
 
+/// A server answers in the order of the requests.
+void ConnectionPair::expect_reply_to(std::int32_t request_id) {
+  if (outstanding_++ > 0) earlier_.push_back(newest_);
+  newest_ = request_id;
+}
+
+std::int32_t& ConnectionPair::next_response_to() {
+  return earlier_at_ < earlier_.size() ? earlier_[earlier_at_] : newest_;
+}
+
 /// Why the reply cannot be what the client is owed, or "".
-std::string_view ConnectionPair::fault_of(const wire::MsgHeader& header) const {
-  if (legacy_exhaust_) return {};
+std::string_view ConnectionPair::fault_of(const wire::MsgHeader& header) {
+  if (legacy_exhaust_ && !answers_exchange()) return {};
   if (outstanding_ == 0) return "the server sent a reply that nobody had asked for";
-  if (outstanding_ == 1 && header.response_to != answers_) {
+  if (header.response_to != next_response_to()) {
     return "a server's reply belongs to no request of this connection";
   }
   if (answers_exchange() && !requests_.out.empty()) {
@@ -585,7 +594,7 @@ void ConnectionPair::begin_reply(const wire::MsgHeader& header, Bytes front) {
       msg && (load_u32(front.data() + wire::kFlagsOffset) & wire::flag::kMoreToCome) != 0;
   reply_ends_ = !more;
   // The next reply of a stream names the one before it (OP_MSG specification, "exhaustAllowed").
-  if (more && outstanding_ == 1) answers_ = header.request_id;
+  if (more && outstanding_ > 0) next_response_to() = header.request_id;
   if (hello_ == header.response_to &&
       front.size() == static_cast<std::size_t>(header.message_length)) {
     hello_.reset();
@@ -604,8 +613,7 @@ void ConnectionPair::act(rewrite::Action action, Bytes reply) {
   }
   if (action == Action::wait) return wait_to_resume(exchange_->delay());
   if (action == Action::send) {
-    ++outstanding_;
-    answers_ = exchange_->request_id();
+    expect_reply_to(exchange_->request_id());
     return send_exchange();
   }
   relay(replies_, action == Action::relay ? reply : thread_.workspace.reply.view());
@@ -624,6 +632,10 @@ void ConnectionPair::wait_to_resume(std::chrono::nanoseconds delay) {
 }
 
 void ConnectionPair::reply_ended() {
+  if (earlier_at_ < earlier_.size() && ++earlier_at_ == earlier_.size()) {
+    earlier_.clear();
+    earlier_at_ = 0;
+  }
   if (outstanding_ > 0) --outstanding_;
   if (outstanding_ > 0) return;
   if (local_reply_) deliver_local_reply();

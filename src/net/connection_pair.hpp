@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "asio.hpp"
 #include "idproxy/wire/frame_reader.hpp"
@@ -91,7 +92,9 @@ class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
   void begin_reply(const wire::MsgHeader& header, Bytes front);
   [[nodiscard]] bool answers_exchange() const;
   [[nodiscard]] std::size_t reply_bytes_needed(const wire::MsgHeader& header) const;
-  [[nodiscard]] std::string_view fault_of(const wire::MsgHeader& header) const;
+  void expect_reply_to(std::int32_t request_id);
+  [[nodiscard]] std::int32_t& next_response_to();
+  [[nodiscard]] std::string_view fault_of(const wire::MsgHeader& header);
   void act(rewrite::Action action, Bytes reply);
   void wait_to_resume(std::chrono::nanoseconds delay);
   void exchange_ended();
@@ -114,8 +117,11 @@ class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
   bool reply_ends_ = false;        // the reply being relayed is its request's last
   // The newest of them, if later ones must wait for it; or what requests_.out still sends from.
   std::unique_ptr<rewrite::Exchange> exchange_;
-  std::unique_ptr<Waiting> waiting_;   // for its next re-send
-  std::int32_t answers_ = 0;           // responseTo of the newest request's next reply
+  std::unique_ptr<Waiting> waiting_;  // for its next re-send
+  // Which request each of the next replies must name: the newest, and those before it.
+  std::int32_t newest_ = 0;
+  std::vector<std::int32_t> earlier_;
+  std::size_t earlier_at_ = 0;         // of earlier_: the next
   bool legacy_exhaust_ = false;        // replies may come that no request tells of
   std::optional<Buffer> local_reply_;  // to be sent when nothing is outstanding
   std::optional<std::int32_t> hello_;  // request id of a hello whose reply is awaited

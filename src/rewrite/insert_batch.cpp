@@ -129,7 +129,9 @@ Action InsertBatch::reply(const wire::OpMsgView& message, Workspace& workspace,
 bool InsertBatch::adds_up(const InsertReply& reply, std::span<const WriteError> errors) const {
   const auto sent = static_cast<std::int64_t>(sent_.size());
   const auto failed = static_cast<std::int64_t>(errors.size());
-  if (!reply.n) return errors.empty();  // writeConcern {w: 0} without moreToCome
+  if (!reply.n) return false;
+  // Whoever asks for no acknowledgement, but for a reply, gets {n: 0, ok: 1} (observed, 6.0.5).
+  if (!options_->acknowledged) return errors.empty() && *reply.n == 0;
   // A transaction stops at the first error even if unordered (observed, 6.0.5).
   const bool stops = options_->ordered || options_->in_transaction;
   if (!stops) return *reply.n + failed == sent;
@@ -378,7 +380,7 @@ bool InsertBatch::refuses(std::span<const WriteError> errors) const {
 std::vector<Assigned> InsertBatch::report() const {
   std::vector<Assigned> report;
   const auto& errors = merge_.errors();
-  if (options_->in_transaction && !errors.empty()) return report;
+  if (!options_->acknowledged || (options_->in_transaction && !errors.empty())) return report;
   const bool stops = options_->ordered && !errors.empty();
   for (const Given& given : contents_.given.given) {
     const Rule& rule = *(*contents_.plan)[given.assignment].rule;

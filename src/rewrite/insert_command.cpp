@@ -99,7 +99,16 @@ std::optional<Bytes> InsertDocuments::next() {
 }
 
 std::optional<InsertOptions> InsertOptions::read(Bytes body) {
-  enum : unsigned { kOrdered, kAutocommit, kTxnNumber, kMaxTime, kStmtId, kStmtIds, kFields };
+  enum : unsigned {
+    kWriteConcern,
+    kOrdered,
+    kAutocommit,
+    kTxnNumber,
+    kMaxTime,
+    kStmtId,
+    kStmtIds,
+    kFields
+  };
   std::array<bool, kFields> seen{};
   const auto once = [&](unsigned field) { return !std::exchange(seen[field], true); };
   InsertOptions options;
@@ -112,6 +121,10 @@ std::optional<InsertOptions> InsertOptions::read(Bytes body) {
     } else if (field->key == "autocommit") {
       if (!once(kAutocommit) || number != 0) return {};
       options.in_transaction = true;
+    } else if (field->key == "writeConcern") {
+      if (!once(kWriteConcern) || field->type != bson::Type::document) return {};
+      const auto w = bson::find(field->value, "w");
+      options.acknowledged = !w || w->as_integer() != 0;
     } else if (field->key == "txnNumber") {
       if (!once(kTxnNumber) || field->type != bson::Type::int64) return {};
       options.has_txn_number = true;

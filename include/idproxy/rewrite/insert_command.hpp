@@ -53,6 +53,7 @@ struct InsertOptions {
   bool ordered = true;
   bool in_transaction = false;
   bool has_txn_number = false;
+  bool acknowledged = true;                 ///< not writeConcern {w: 0}: its reply says {n: 0}
   std::optional<std::int64_t> max_time_ms;  ///< of the command in all; nothing: no limit
   std::int32_t stmt_id = 0;                 ///< of the first document
   std::vector<std::int32_t> stmt_ids;       ///< of each document, if the client sent them

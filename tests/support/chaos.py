@@ -1,0 +1,248 @@
+"""Faults at random, and the book in which each document's fate is written.
+
+StepRelay   a relay that closes connections at the boundaries of messages
+Ledger      what was sent and how it was answered, and whether the server holds just that
+CrashNode   a mongod that is killed and comes back with its data
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import socket
+import struct
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pymongo
+
+from .elements import Element, document, elements
+from .fake_server import Request, read_message
+from .mongod import Mongod
+from .process import eventually
+from .relay import Direction
+
+Fate = Literal["pass", "drop_before", "drop_after"]
+
+
+class Dropping:
+    """Decides over the steps of one connection: the same ones for the same seed.
+
+    A step is one message in one direction, be it an insert or the reply to one: before the first
+    insert of a connection there is nothing that could be lost.
+    """
+
+    def __init__(self, share: float, seed: str):
+        self._share = share
+        self._random = random.Random(seed)
+
+    def fate(self) -> Fate:
+        if self._random.random() >= self._share:
+            return "pass"
+        return "drop_before" if self._random.random() < 0.5 else "drop_after"
+
+
+def insert_in(message: bytes) -> Request | None:
+    """An insert that is whole and well-formed as far as a relay has to look."""
+    try:
+        request = Request.read(message)
+        return request if request.command == "insert" else None
+    except (struct.error, ValueError, IndexError):
+        return None
+
+
+class StepRelay:
+    """Relays to `target` message by message and drops a share of the steps of inserts.
+
+    To drop is to close both ends, before or after the message was passed on. `before` is called
+    with each insert before it is passed on, or dropped. Two threads per connection; `steps` and
+    `dropped` count, and are read once the connections are over.
+    """
+
+    def __init__(self, target: str, share: float = 0, seed: str = "",
+                 before: Callable[[Request], None] = lambda insert: None):
+        host, _, port = target.rpartition(":")
+        self._target = (host, int(port))
+        self._share, self._seed, self._before = share, seed, before
+        self.steps = 0
+        self.dropped: Counter[tuple[Direction, Fate]] = Counter()
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._connections = 0
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.address = "127.0.0.1:%d" % self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def at_rest(self) -> bool:
+        """No connection is open."""
+        with self._lock:
+            return not self._open
+
+    def close(self) -> None:
+        self._listener.close()
+        with self._lock:
+            for each in self._open:
+                _end(each)
+
+    def __enter__(self) -> StepRelay:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # The relay's threads.
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                server = socket.create_connection(self._target, 5)
+            except OSError:
+                client.close()
+                continue
+            for each in (client, server):
+                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                each.settimeout(None)
+            with self._lock:
+                self._open |= {client, server}
+            self._connections += 1
+            threading.Thread(target=self._serve, daemon=True, args=(
+                client, server, Dropping(self._share, f"{self._seed}/{self._connections}"))).start()
+
+    def _serve(self, client: socket.socket, server: socket.socket, dropping: Dropping) -> None:
+        inserts: set[int] = set()  # ids of those that were not answered yet
+
+        def relevant(direction: Direction, message: bytes) -> bool:
+            if direction == "to_client":
+                return struct.unpack_from("<i", message, 8)[0] in inserts
+            if insert := insert_in(message):
+                inserts.add(insert.request_id)
+                self._before(insert)
+            return insert is not None
+
+        def move(source: socket.socket, sink: socket.socket, direction: Direction) -> None:
+            try:
+                while (message := read_message(source)) is not None:
+                    fate: Fate = "pass"
+                    if relevant(direction, message):
+                        fate = dropping.fate()
+                        with self._lock:
+                            self.steps += 1
+                            self.dropped[direction, fate] += fate != "pass"
+                    if fate != "drop_before":
+                        sink.sendall(message)
+                    if fate != "pass":
+                        break
+            except OSError:
+                pass
+            _end(source)
+            _end(sink)
+
+        back = threading.Thread(target=move, args=(server, client, "to_client"), daemon=True)
+        back.start()
+        move(client, server, "to_server")
+        back.join()
+        client.close()
+        server.close()
+        with self._lock:
+            self._open -= {client, server}
+
+
+def _end(each: socket.socket) -> None:
+    try:
+        each.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+
+
+Outcome = Literal["ok", "refused", "unknown"]
+
+
+@dataclass
+class Sent:
+    """One document that was handed to a driver. unknown until something else is said."""
+
+    document: bytes
+    digest: str
+    outcome: Outcome = "unknown"
+
+
+@dataclass
+class Ledger:
+    """One test writer's documents, by their key k, an int32 of each document.
+
+    assigned: the field that the proxy fills. shape: raises AssertionError for a value that the
+    rule cannot have made.
+    """
+
+    assigned: str
+    shape: Callable[[Element], None] | None = None
+    sent: dict[int, Sent] = field(default_factory=dict)
+
+    def add(self, k: int, raw: bytes) -> None:
+        self.sent[k] = Sent(raw, digest(raw))
+
+    def outcomes(self) -> Counter[Outcome]:
+        return Counter(s.outcome for s in self.sent.values())
+
+    def violations(self, stored: Iterable[bytes]) -> list[str]:
+        """What is wrong with the server's documents; empty if all is as it was acknowledged."""
+        found: Counter[int] = Counter()
+        ids: dict[bytes, int] = {}
+        wrong: list[str] = []
+        for raw in stored:
+            k, value, rest = self._taken_apart(raw)
+            if k not in self.sent:
+                wrong.append(f"k={k}: nobody sent it")
+                continue
+            found[k] += 1
+            if digest(rest) != self.sent[k].digest:
+                wrong.append(f"k={k}: not what was sent")
+            if value is None:
+                wrong.append(f"k={k}: without a value")
+                continue
+            if value.raw in ids:
+                wrong.append(f"k={k}: has the value of k={ids[value.raw]}")
+            ids.setdefault(value.raw, k)
+            try:
+                if self.shape:
+                    self.shape(value)
+            except AssertionError as failure:
+                wrong.append(f"k={k}: of the wrong shape: {failure}")
+        for k, sent in self.sent.items():
+            if found[k] > 1:
+                wrong.append(f"k={k}: {sent.outcome}, stored {found[k]} times")
+            elif sent.outcome == "ok" and not found[k]:
+                wrong.append(f"k={k}: ok, missing")
+            elif sent.outcome == "refused" and found[k]:
+                wrong.append(f"k={k}: refused, stored")
+        return wrong
+
+    def _taken_apart(self, raw: bytes) -> tuple[int | None, Element | None, bytes]:
+        """Key, assigned value, and the document without it and without the server's own _id."""
+        parts = elements(raw)
+        value = next((e for e in parts if e.name == self.assigned.encode()), None)
+        kept = [e for e in parts if e.name not in (b"_id", self.assigned.encode())]
+        k = next((struct.unpack("<i", e.value)[0] for e in kept if e.name == b"k"), None)
+        return k, value, document(*kept)
+
+
+def digest(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
+
+
+class CrashNode(Mongod):
+    """A one-member replica set that survives kill(): restart() brings it back with its data."""
+
+    def restart(self) -> None:
+        """On the same port; returns once it takes writes."""
+        (self._directory / "mongod.log").unlink(missing_ok=True)
+        self._start(self.port)
+        self.client = pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=60_000)
+        eventually(self._is_writable, 60, "mongod is writable again")

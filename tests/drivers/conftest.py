@@ -8,7 +8,11 @@ import json
 import os
 import pathlib
 import shutil
+import ssl
+import struct
 import subprocess
+import urllib.parse
+import urllib.request
 from collections.abc import Callable
 
 import pytest
@@ -16,33 +20,60 @@ import pytest
 from stored import run
 
 HERE = pathlib.Path(__file__).resolve().parent
-CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache",
+                     "mongo-idproxy")
+
+# driver(task, uri=…, …): has a driver's program do a task; returns what it prints.
+Driver = Callable[..., dict]
+
+
+def need(*programs: str) -> None:
+    if missing := [each for each in programs if not shutil.which(each)]:
+        pytest.skip(f"{' and '.join(missing)} missing: run scripts/setup drivers")
+
+
+def attempt(arguments: list[str | os.PathLike], what: str, **options) -> None:
+    """Skips the test if a command that needs the outside world fails."""
+    done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          **options)
+    if done.returncode:
+        pytest.skip(f"{what}: {(done.stderr + done.stdout).strip()[-500:]}")
+
+
+def cached(name: str, fill: Callable[[pathlib.Path], None], *parts: str | bytes) -> pathlib.Path:
+    """A directory of the cache that fill fills once for these parts. Safe to call concurrently."""
+    key = hashlib.sha256(b"".join(p.encode() if isinstance(p, str) else p for p in parts))
+    directory = CACHE / f"{name}-{key.hexdigest()[:12]}"
+    directory.mkdir(parents=True, exist_ok=True)
+    with open(directory / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (directory / "ready").exists():
+            fill(directory)
+            (directory / "ready").touch()
+    return directory
+
+
+def driver_of(command: list[str | os.PathLike], **options) -> Driver:
+    def start(task: str, **argument) -> dict:
+        return json.loads(run([*command, json.dumps({"task": task, **argument})], **options))
+    return start
 
 
 @pytest.fixture(scope="session")
 def node_modules() -> pathlib.Path:
     """The packages of package.json, in the cache."""
-    if not shutil.which("node") or not shutil.which("npm"):
-        pytest.skip("node and npm are missing: run scripts/setup drivers")
-    manifest = (HERE / "package.json").read_bytes()
-    version = run(["node", "--version"])
-    key = hashlib.sha256(manifest + version.encode()).hexdigest()[:12]
-    directory = CACHE / "mongo-idproxy" / f"node-{key}"
-    directory.mkdir(parents=True, exist_ok=True)
-    with open(directory / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (directory / "ready").exists():
-            (directory / "package.json").write_bytes(manifest)
-            # Without scripts: one of mongosh's packages would build a native part of its own, for
-            # which Debian's node lacks the headers, and mongosh does without it.
-            done = subprocess.run(
-                ["npm", "install", "--omit=optional", "--ignore-scripts", "--no-audit", "--no-fund",
+    need("node", "npm")
+    manifest = (HERE / "node" / "package.json").read_bytes()
+
+    def fill(directory: pathlib.Path) -> None:
+        (directory / "package.json").write_bytes(manifest)
+        # Without scripts: one of mongosh's packages would build a native part of its own, for
+        # which Debian's node lacks the headers, and mongosh does without it.
+        attempt(["npm", "install", "--omit=optional", "--ignore-scripts", "--no-audit", "--no-fund",
                  "--no-package-lock", "--loglevel=error"],
-                cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-            if done.returncode:
-                pytest.skip(f"npm cannot install package.json: {done.stderr.strip()[-500:]}")
-            (directory / "ready").touch()
-    return directory / "node_modules"
+                "npm cannot install package.json", cwd=directory)
+
+    return cached("node", fill, manifest, run(["node", "--version"])) / "node_modules"
 
 
 @pytest.fixture(scope="session")
@@ -53,12 +84,101 @@ def node_binary(node_modules) -> str:
 
 
 @pytest.fixture(scope="session")
-def node(node_modules, node_binary) -> Callable[..., dict]:
-    """Runs a script of this directory with an object as argument; returns what it prints."""
-    def start(script: str, argument: dict) -> dict:
-        return json.loads(run([node_binary, HERE / script, json.dumps(argument)],
-                              env={**os.environ, "NODE_PATH": str(node_modules)}))
-    return start
+def node(node_modules, node_binary) -> Driver:
+    """node/, with the driver of package.json."""
+    return driver_of([node_binary, HERE / "node" / "driver.js"],
+                     env={**os.environ, "NODE_PATH": str(node_modules)})
+
+
+@pytest.fixture(scope="session")
+def go(tmp_path_factory) -> Driver:
+    """go/, built with the modules of go.mod, which are in the cache, compiled too."""
+    need("go")
+
+    def environment(directory: pathlib.Path) -> dict[str, str]:
+        return {**os.environ, "GOFLAGS": "-modcacherw", "GOTOOLCHAIN": "local",
+                "GOMODCACHE": str(directory / "modules"), "GOCACHE": str(directory / "compiled")}
+
+    def fill(directory: pathlib.Path) -> None:
+        attempt(["go", "mod", "download"], "go cannot download the modules of go.mod",
+                cwd=HERE / "go", env=environment(directory))
+
+    manifests = [(HERE / "go" / name).read_bytes() for name in ("go.mod", "go.sum")]
+    cache = cached("go", fill, *manifests, run(["go", "version"]))
+    program = tmp_path_factory.mktemp("go") / "driver"
+    run(["go", "build", "-o", program, "."], cwd=HERE / "go", env=environment(cache), timeout=600)
+    return driver_of([program])
+
+
+def truststore(bundle: pathlib.Path, to: pathlib.Path) -> list[str]:
+    """Writes a Java keystore (JKS, version 2) of a PEM bundle; returns Java's options for it.
+
+    Java trusts what Debian's packages installed, and has no eye for $SSL_CERT_FILE.
+    """
+    end = "-----END CERTIFICATE-----"
+    certificates = [ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERT"):] + end)
+                    for text in bundle.read_text().split(end)[:-1]]
+    data = struct.pack(">III", 0xFEEDFEED, 2, len(certificates))
+    for number, der in enumerate(certificates):
+        alias = str(number).encode()
+        data += struct.pack(">IH", 2, len(alias)) + alias + struct.pack(">qH", 0, 5) + b"X.509"
+        data += struct.pack(">I", len(der)) + der
+    password = "changeit"
+    salted = password.encode("utf-16-be") + b"Mighty Aphrodite" + data
+    to.write_bytes(data + hashlib.sha1(salted).digest())
+    return [f"-Djavax.net.ssl.trustStore={to}", "-Djavax.net.ssl.trustStoreType=JKS",
+            f"-Djavax.net.ssl.trustStorePassword={password}"]
+
+
+@pytest.fixture(scope="session")
+def java(tmp_path_factory) -> Driver:
+    """java/, compiled with the jars of pom.xml, which are in the cache."""
+    need("mvn", "javac", "java")
+    pom, sums = HERE / "java" / "pom.xml", HERE / "java" / "jars.sha256"
+    # Maven has no eye for the variable that all others look at.
+    proxy = urllib.parse.urlsplit(urllib.request.getproxies().get("https", ""))
+    through = [f"-Dhttps.proxyHost={proxy.hostname}", f"-Dhttps.proxyPort={proxy.port}"]
+    bundle = os.environ.get("SSL_CERT_FILE")
+
+    def fill(directory: pathlib.Path) -> None:
+        jars = directory / "jars"
+        trust = truststore(pathlib.Path(bundle), directory / "trust.jks") if bundle else []
+        attempt(["mvn", "--quiet", "--batch-mode", "--strict-checksums", "--file", pom,
+                 f"-Dmaven.repo.local={directory / 'repository'}", f"-DoutputDirectory={jars}",
+                 *(through if proxy.hostname else []), "dependency:copy-dependencies"],
+                "mvn cannot fetch what pom.xml names", cwd=directory,
+                env={**os.environ, "MAVEN_OPTS": " ".join(
+                    [os.environ.get("MAVEN_OPTS", ""), *trust])})
+        shutil.rmtree(directory / "repository")
+        run(["sha256sum", "--check", "--strict", sums], cwd=jars)
+
+    jars = cached("java", fill, pom.read_bytes(), sums.read_bytes()) / "jars"
+    classes = tmp_path_factory.mktemp("java")
+    run(["javac", "-Xlint:all", "-Werror", "-cp", jars / "*", "-d", classes,
+         *(HERE / "java").glob("*.java")])
+    # For programs that live for seconds.
+    return driver_of(["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+                      "-cp", f"{classes}:{jars}/*", "Driver"])
+
+
+@pytest.fixture(scope="session")
+def libmongoc(tmp_path_factory) -> Driver:
+    """c/, built with the libmongoc of the system."""
+    need("cc", "pkg-config")
+    found = subprocess.run(["pkg-config", "--cflags", "--libs", "libmongoc-1.0"],
+                           capture_output=True, text=True)
+    if found.returncode:
+        pytest.skip("libmongoc is missing: run scripts/setup drivers")
+    program = tmp_path_factory.mktemp("c") / "driver"
+    run(["cc", "-Wall", "-Wextra", "-Werror", "-O1", "-o", program, HERE / "c" / "driver.c",
+         *found.stdout.split()])
+    return driver_of([program])
+
+
+@pytest.fixture
+def driver(request) -> Driver:
+    """The one that a test names by `@pytest.mark.parametrize("driver", […], indirect=True)`."""
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(scope="session")
@@ -72,19 +192,7 @@ def mongosh(node_modules, node_binary, tmp_path_factory) -> Callable[[str, str],
     def start(uri: str, script: str) -> str:
         path = home / "script.js"
         path.write_text(script)
-        return run([node_binary, node_modules / "mongosh" / "bin" / "mongosh.js", "--quiet", "--norc",
-                    uri, "--file", path], env={**os.environ, "HOME": str(home)})
+        return run([node_binary, node_modules / "mongosh" / "bin" / "mongosh.js",
+                    "--quiet", "--norc", uri, "--file", path],
+                   env={**os.environ, "HOME": str(home)})
     return start
-
-
-@pytest.fixture(scope="session")
-def libmongoc(tmp_path_factory) -> pathlib.Path:
-    """libmongoc.c, built with the libmongoc of the system."""
-    found = subprocess.run(["pkg-config", "--cflags", "--libs", "libmongoc-1.0"],
-                           capture_output=True, text=True)
-    if found.returncode:
-        pytest.skip("libmongoc is missing: run scripts/setup drivers")
-    program = tmp_path_factory.mktemp("libmongoc") / "libmongoc"
-    run(["cc", "-Wall", "-Werror", "-O1", "-o", program, HERE / "libmongoc.c",
-         *found.stdout.split()])
-    return program

@@ -6,6 +6,9 @@ import pytest
 
 from stored import COUNTS, RULES, check_fields, check_ids  # noqa: F401 (RULES are for the fixture `proxy`)
 
+# The first test of a driver may have to fetch its tool chain.
+pytestmark = pytest.mark.timeout(600)
+
 
 @pytest.fixture
 def coll() -> str:

@@ -1,8 +1,7 @@
 // Ordinary work with the Node driver through the proxy; fails loudly where something is amiss.
-// Argument: {uri, replicaSet}
 'use strict';
 const assert = require('node:assert/strict');
-const {GridFSBucket, MongoClient} = require('mongodb');
+const {GridFSBucket} = require('mongodb');
 
 async function crud(db) {
   const people = db.collection('people');
@@ -58,25 +57,15 @@ async function transaction(client, db) {
   assert.deepEqual((await accounts.find().sort({_id: 1}).toArray()).map((d) => d.sum), [5, 5]);
 }
 
-async function main({uri, replicaSet}) {
-  const client = new MongoClient(uri);
-  try {
-    const db = client.db('ordinary_node');
-    await db.dropDatabase();
-    await crud(db);
-    await gridfs(db);
-    if (replicaSet) {
-      await changeStream(db);
-      await transaction(client, db);
-    }
-    await db.dropDatabase();
-    console.log(JSON.stringify({done: true}));
-  } finally {
-    await client.close();
+module.exports = async (_, {replicaSet}, client) => {
+  const db = client.db('ordinary_node');
+  await db.dropDatabase();
+  await crud(db);
+  await gridfs(db);
+  if (replicaSet) {
+    await changeStream(db);
+    await transaction(client, db);
   }
-}
-
-main(JSON.parse(process.argv[2])).catch((error) => {
-  console.error(error);
-  process.exitCode = 1;
-});
+  await db.dropDatabase();
+  return {done: true};
+};

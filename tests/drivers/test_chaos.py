@@ -1,0 +1,168 @@
+"""Connections that break at any step of an insert, with ids that collide: nothing lost or doubled.
+
+Each driver writes with retryable writes, as it comes. What it said of each batch is held against
+what the server has in the end (support.chaos.Ledger): stored once if it was acknowledged, at most
+once if the driver gave up.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import bson
+import pytest
+from bson.codec_options import CodecOptions
+from bson.raw_bson import RawBSONDocument
+from pymongo.read_concern import ReadConcern
+
+from support.chaos import Ledger, StepRelay
+from support.elements import document, int32, string
+from support.mongod import Mongod
+from support.process import eventually
+from support.proxy import Proxy
+from support.values import digits_of
+
+# Patient enough for a space of which three quarters are taken, and for a machine that is busy.
+RETRY = {"attempts": 100, "deadline": "60s"}
+# assign: driver also fills in what is missing, so one rule serves drivers that leave the _id out
+# and drivers that cannot.
+RULES = [{"ns": f"{db}{digits}.*", "field": field, "strategy": "random-digits", "digits": digits,
+          "max_fill": 0.99, "assign": assign, "retry": RETRY}
+         for db, field, assign in [("id", "_id", "driver"), ("field", "number", "missing")]
+         for digits in (3, 4)]
+
+# Who makes an _id itself: a driver that cannot leave it out of a retryable write.
+OWN = {"node": False, "go": True, "java": False, "libmongoc": True}
+# How many programs share one collection's batches. libmongoc sleeps after each lost connection, for
+# half a second since it last looked for its server.
+PROGRAMS = {"node": 1, "go": 2, "java": 1, "libmongoc": 5}
+
+FULL = os.environ.get("IDPROXY_FULL") == "1"
+BATCHES, BATCH = 150, 5
+# In full, 10,000 batches of each driver.
+ROUNDS = 9 if FULL else 1
+DROPPED = 0.12
+
+pytestmark = pytest.mark.timeout(3600 if FULL else 600)
+
+_collections = (f"c{i}" for i in itertools.count())
+
+
+class Writer:
+    """Programs of a driver that fill a collection, half full if its numbers have four digits."""
+
+    def __init__(self, server: Mongod, name: str, driver, db: str, digits: int):
+        self.db, self._name, self._driver = f"{db}{digits}", name, driver
+        field = "_id" if db == "id" else "number"
+        self.collection = server.client[self.db].get_collection(
+            next(_collections), codec_options=CodecOptions(document_class=RawBSONDocument),
+            read_concern=ReadConcern("majority"))
+        self.collection.create_index("number", unique=True, sparse=True)
+        if digits == 4:
+            self.collection.insert_many({field: bson.Int64(i)} for i in range(0, 10_000, 2))
+        self.ledger = Ledger(field, digits_of(digits, "int64", True))
+        for k in range(BATCHES * BATCH):
+            self.ledger.add(k, document(int32("k", k), string("text", f"text {k}")))
+
+    def write(self, uri: str) -> None:
+        """Inserts all batches and writes down what became of each."""
+        count = BATCHES // PROGRAMS[self._name]
+
+        def part(first: int) -> None:
+            outcomes = self._driver(
+                "batches", uri=uri, db=self.db, coll=self.collection.name, first=first,
+                count=count, size=BATCH, own=OWN[self._name])["outcomes"]
+            assert len(outcomes) == count
+            for k in range(first * BATCH, (first + count) * BATCH):
+                self.ledger.sent[k].outcome = outcomes[k // BATCH - first]
+
+        with ThreadPoolExecutor(PROGRAMS[self._name]) as pool:
+            list(pool.map(part, range(0, BATCHES, count)))
+
+    def check(self) -> None:
+        told = self.ledger.outcomes()
+        assert {*told} <= {"ok", "unknown"} and told["ok"] > BATCHES * BATCH / 3, (self.db, told)
+        stored = [bytes(d.raw) for d in self.collection.find({"k": {"$exists": True}})]
+        assert (self.db, self.ledger.violations(stored)) == (self.db, [])
+
+
+class Chain:
+    """A proxy between two relays, of which one drops steps. In use until stop()."""
+
+    def __init__(self, server: Mongod, side: str, seed: str):
+        self.upstream = StepRelay(server.address, DROPPED * (side == "upstream"), f"{seed}/up")
+        self.proxy = Proxy({"upstream": {"uri": f"mongodb://{self.upstream.address}"},
+                            "rules": RULES})
+        self.downstream = StepRelay(self.proxy.address, DROPPED * (side == "downstream"),
+                                    f"{seed}/down")
+        self.dropping = getattr(self, side)
+        self.uri = f"mongodb://{self.downstream.address}/?directConnection=true&retryWrites=true"
+        self.writers: dict[str, list[Writer]] = {}
+
+    def stop(self) -> None:
+        for relay in (self.downstream, self.upstream):
+            eventually(relay.at_rest, what="the connections are gone")
+            relay.close()
+        self.proxy.stop()
+        self.stopped = self.proxy.wait_event("stopped")
+
+
+SIDES = ["downstream", "upstream"]
+
+
+@pytest.fixture(scope="module")
+def chains(request, replica_set) -> dict[str, list[Chain]]:
+    """For each side, what was written with faults there: by each driver on each side 150 batches of
+    5 into each of four collections. All at the same time, because most of it is waiting."""
+    drivers = {}
+    for name in OWN:
+        try:
+            drivers[name] = request.getfixturevalue(name)
+        except pytest.skip.Exception:
+            pass  # its tests say so
+    done: dict[str, list[Chain]] = {side: [] for side in SIDES}
+    for number in range(ROUNDS):
+        for side in SIDES:
+            done[side].append(chain := Chain(replica_set, side, f"{side}/{number}"))
+            request.addfinalizer(chain.proxy.kill)
+            for name, driver in drivers.items():
+                chain.writers[name] = [Writer(replica_set, name, driver, db, digits)
+                                       for db in ("id", "field") for digits in (3, 4)]
+        writers = [(writer, chains[-1].uri) for chains in done.values()
+                   for of_driver in chains[-1].writers.values() for writer in of_driver]
+        with ThreadPoolExecutor(len(writers)) as pool:
+            list(pool.map(lambda both: both[0].write(both[1]), writers))
+        for chains in done.values():
+            chains[-1].stop()
+    eventually(lambda: not inserting(replica_set), what="the server is done with what was cut off")
+    return done
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("driver", OWN)
+def test_nothing_is_lost_or_doubled(chains, driver, side, request):
+    request.getfixturevalue(driver)
+    for chain in chains[side]:
+        for writer in chain.writers[driver]:
+            writer.check()
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_there_were_faults_and_collisions(chains, side):
+    """What was to be tested did happen."""
+    for chain in chains[side]:
+        writers = 4 * len(chain.writers)
+        relay = chain.dropping
+        assert relay.steps > 2 * BATCHES * writers
+        assert 0.7 * DROPPED < sum(relay.dropped.values()) / relay.steps < 1.3 * DROPPED
+        assert all(relay.dropped[direction, fate] for direction in ("to_server", "to_client")
+                   for fate in ("drop_before", "drop_after"))
+        assert chain.stopped["duplicates_cured"] > BATCHES * BATCH / 10 * writers
+
+
+def inserting(server: Mongod) -> list[dict]:
+    """The inserts at work, of a client that is gone perhaps."""
+    return list(server.client.admin.aggregate(
+        [{"$currentOp": {}}, {"$match": {"active": True, "op": "insert"}}]))

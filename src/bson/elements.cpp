@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 namespace idproxy::bson {
 namespace {
@@ -122,6 +123,35 @@ std::optional<Element> Elements::next() {
   element.value = rest.first(static_cast<std::size_t>(size));
   at_ = element.end();
   return element;
+}
+
+bool well_formed(Bytes document, std::size_t levels) {
+  std::vector<Elements> open;  // no recursion: the input decides how deep it is
+  open.emplace_back(document);
+  while (!open.empty()) {
+    const auto element = open.back().next();
+    if (!element) {
+      if (open.back().malformed()) return false;
+      open.pop_back();
+      continue;
+    }
+    switch (element->type) {
+      case Type::document:
+      case Type::array:
+        if (open.size() == levels) return false;
+        open.emplace_back(element->value);
+        break;
+      case Type::boolean:
+        if (element->value[0] > 1) return false;
+        break;
+      case Type::db_pointer:
+      case Type::code_with_scope:
+        return false;
+      default:
+        break;
+    }
+  }
+  return true;
 }
 
 std::optional<Element> find(Bytes document, std::string_view key) {

@@ -76,6 +76,8 @@ Decision classify_insert(Bytes front, const DocumentHead& head, Namespaces& name
 
 Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces) {
   std::size_t at = wire::kSectionsOffset;
+  // Whatever follows: expects_reply() needs the flags.
+  if (front.size() < std::min(at, length)) return {Kind::need_more, std::min(at, length)};
   // No more sections than OpMsgView takes: walking thousands of them again for every piece that
   // arrives would be work that a client can order.
   for (std::size_t sequences = 0; sequences <= wire::kMaxSequences && at + 5 <= length;

@@ -72,7 +72,7 @@ Action Exchange::insert_plain(const InsertRequest& insert, const PlainInsert& pl
     give_each_document();
     keep_original(insert.message.message(), owner);
   }
-  return fits ? send(workspace) : send_in_parts(insert.message, workspace);
+  return fits ? send(workspace) : send_too_large(insert, workspace);
 }
 
 /// Of a plain insert: document i has value i of the only rule.
@@ -97,12 +97,13 @@ Action Exchange::insert_any(const InsertRequest& insert, Buffer* owner, Workspac
   keep_original(insert.message.message(), owner);
   if (documents_ > kPartStatements && acknowledged_ && assigned_ > 0) {
     const auto options = InsertBatch::divisible(insert.message, documents_);
-    if (options && !options->ordered && !options->in_transaction) {
-      return send_in_parts(insert.message, workspace);
+    if (options && !options->ordered && !options->in_transaction &&
+        InsertBatch::separable(insert.command)) {
+      return send_in_parts(workspace);
     }
   }
   workspace.insert.emit(insert, given_, message_);
-  return message_.size() <= kLimit ? send(workspace) : send_in_parts(insert.message, workspace);
+  return message_.size() <= kLimit ? send(workspace) : send_too_large(insert, workspace);
 }
 
 /// In one command: most often there is no other.
@@ -114,10 +115,13 @@ Action Exchange::send(Workspace& workspace) {
 }
 
 /// In more than one, if that is possible; else it fails.
-Action Exchange::send_in_parts(const wire::OpMsgView& message, Workspace& workspace) {
-  if (!acknowledged_ || !InsertBatch::divisible(message, documents_)) {
-    return fail(message, too_large(), workspace);
-  }
+Action Exchange::send_too_large(const InsertRequest& insert, Workspace& workspace) {
+  const bool possible = acknowledged_ && InsertBatch::divisible(insert.message, documents_) &&
+                        InsertBatch::separable(insert.command);
+  return possible ? send_in_parts(workspace) : fail(insert.message, too_large(), workspace);
+}
+
+Action Exchange::send_in_parts(Workspace& workspace) {
   count_assigned(workspace);
   awaits_reply_ = true;
   started_ = workspace.clock.monotonic();
@@ -174,6 +178,7 @@ Look look(Bytes body) {
 }  // namespace
 
 Action Exchange::reply(Bytes message, Workspace& workspace) {
+  if (wire::read_header(message).op_code != wire::OpCode::msg) return Action::close;
   const auto view = wire::OpMsgView::parse(message);
   if (!view || view->has(wire::flag::kMoreToCome) || view->sequence_count() > 0) {
     return Action::close;

@@ -65,7 +65,7 @@ InsertResult InsertRewriter::assign(const InsertRequest& insert, GivenValues& gi
   begin(insert);
   InsertResult result;
   if (!scan_documents(result, given.given)) return {};
-  if (edits_.empty()) return result;
+  if (edits_.empty() || result.kind == InsertResult::Kind::failed) return result;
   if (draw_values(given, result)) result.kind = InsertResult::Kind::assigned;
   return result;
 }
@@ -85,6 +85,11 @@ bool InsertRewriter::scan_documents(InsertResult& result, std::vector<Given>& gi
     for (std::size_t i = first_edit; i < edits_.size(); ++i) {
       if (!edits_[i].has_value()) continue;
       given.push_back({index, edits_[i].assignment, 0});
+    }
+    if (given.size() > kMostValues) {
+      result.kind = InsertResult::Kind::failed;
+      result.error = too_large();
+      return true;
     }
     ++index;
   }

@@ -11,6 +11,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
+// About as long in mongod's hands as another command is under way.
+constexpr std::size_t kSmallestTail = 100;
+
 /// Before the re-send that follows `resent` others.
 milliseconds backoff(const Retry& retry, std::uint32_t resent) {
   milliseconds wait = retry.backoff;
@@ -71,6 +74,16 @@ std::optional<InsertOptions> InsertBatch::divisible(const wire::OpMsgView& inser
   return options;
 }
 
+bool InsertBatch::separable(const InsertCommand& command) {
+  constexpr std::size_t kLevels = 100;  // mongod takes somewhat more
+  InsertDocuments documents(command);
+  while (const auto document = documents.next()) {
+    if (static_cast<std::int64_t>(document->size()) > bson::kMaxInternalDocument) return false;
+    if (!bson::well_formed(*document, kLevels)) return false;
+  }
+  return !documents.malformed() && documents.plain_keys();
+}
+
 // ---- sending ---------------------------------------------------------------------------------
 
 Action InsertBatch::send(Workspace& workspace, wire::PatchedMessage& out) {
@@ -79,6 +92,7 @@ Action InsertBatch::send(Workspace& workspace, wire::PatchedMessage& out) {
   if (left && *left <= 0) return expired(workspace);
   std::size_t count = InsertRewriter::fitting(insert, contents_.given, todo_);
   if (!options_->ordered && !options_->in_transaction) count = std::min(count, kPartStatements);
+  if (options_->ordered && tail_) count = std::min(count, *tail_);
   sent_.assign(todo_.begin(), todo_.begin() + static_cast<std::ptrdiff_t>(count));
   todo_.erase(todo_.begin(), todo_.begin() + static_cast<std::ptrdiff_t>(count));
   if (commands_ > 0) request_id_ = static_cast<std::int32_t>(workspace.next_request_id++);
@@ -102,11 +116,13 @@ Action InsertBatch::expired(Workspace& workspace) {
     abandon(todo_, workspace);
     return finish(workspace);
   }
+  return fail({ErrorCode::max_time_ms_expired, "operation exceeded time limit"}, workspace);
+}
+
+Action InsertBatch::fail(const CommandError& error, Workspace& workspace) const {
   workspace.reply.clear();
   const auto id = static_cast<std::int32_t>(workspace.next_request_id++);
-  append_error_reply(message_, id,
-                     {ErrorCode::max_time_ms_expired, "operation exceeded time limit"},
-                     workspace.reply);
+  append_error_reply(message_, id, error, workspace.reply);
   return Action::reply;
 }
 
@@ -116,12 +132,13 @@ Action InsertBatch::reply(const wire::OpMsgView& message, Workspace& workspace,
                           wire::PatchedMessage& out) {
   // What cannot be understood is not acted on: the client may have it if that is all there is.
   const Action otherwise = only_command() ? Action::relay : Action::close;
-  if (!options_) return otherwise;
   const auto reply = InsertReply::read(message.body());
   if (!reply) return otherwise;
-  if (!reply->ok) return failed(message, *reply, workspace, out);
+  if (!reply->ok) return options_ ? failed(message, *reply, workspace, out) : otherwise;
   const auto errors = read_write_errors(reply->write_errors, sent_.size());
-  if (!errors || !adds_up(*reply, *errors)) return otherwise;
+  if (!errors) return otherwise;
+  if (!options_) return answered_once(message, *reply, *errors, workspace);
+  if (!adds_up(*reply, *errors)) return otherwise;
   return answered(message, *reply, *errors, workspace, out);
 }
 
@@ -129,7 +146,7 @@ Action InsertBatch::reply(const wire::OpMsgView& message, Workspace& workspace,
 bool InsertBatch::adds_up(const InsertReply& reply, std::span<const WriteError> errors) const {
   const auto sent = static_cast<std::int64_t>(sent_.size());
   const auto failed = static_cast<std::int64_t>(errors.size());
-  if (!reply.n) return false;
+  if (!reply.n || reply.retried > contents_.documents) return false;
   // Whoever asks for no acknowledgement, but for a reply, gets {n: 0, ok: 1} (observed, 6.0.5).
   if (!options_->acknowledged) return errors.empty() && *reply.n == 0;
   // A transaction stops at the first error even if unordered (observed, 6.0.5).
@@ -176,6 +193,9 @@ Action InsertBatch::send_whole(Workspace& workspace, wire::PatchedMessage& out) 
   const InsertRequest insert{message_, command_, *contents_.plan, contents_.now};
   workspace.insert.emit_part(insert, contents_.given,
                              {sent_, nullptr, true, std::nullopt, request_id_}, out);
+  if (out.size() > static_cast<std::size_t>(wire::kMaxMessageSize)) {
+    return fail(too_large(), workspace);
+  }
   return Action::send;
 }
 
@@ -196,6 +216,7 @@ Action InsertBatch::answered(const wire::OpMsgView& message, const InsertReply& 
     return finish_or_relay(only, workspace);
   }
   decide(collisions, workspace);
+  if (options_->ordered) limit_tail(errors);
   if (options_->ordered && !errors.empty()) {
     if (collisions.empty() || !collisions.front().again) return finish_or_relay(only, workspace);
     std::vector<std::int32_t> tail(sent_.begin() + errors.front().index, sent_.end());
@@ -207,6 +228,26 @@ Action InsertBatch::answered(const wire::OpMsgView& message, const InsertReply& 
   if (!todo_.empty()) return send(workspace, out);
   if (!again_.empty()) return go_again(std::exchange(again_, {}), workspace, out);
   return finish_or_relay(only, workspace);
+}
+
+/// Of an ordered batch mongod stores nothing behind the first error, so that sending the whole tail
+/// for each of many collisions would cost the square of them. Its pieces become half as long with
+/// each, but twice what went well before it at least, and double where all goes well.
+void InsertBatch::limit_tail(std::span<const WriteError> errors) {
+  if (errors.empty()) {
+    if (tail_) *tail_ *= 2;
+    return;
+  }
+  const auto stored = static_cast<std::size_t>(errors.front().index);
+  tail_ = std::max({kSmallestTail, 2 * stored, tail_.value_or(sent_.size()) / 2});
+}
+
+/// A command whose options are not understood: nothing of it is sent again.
+Action InsertBatch::answered_once(const wire::OpMsgView& message, const InsertReply& reply,
+                                  std::span<const WriteError> errors, Workspace& workspace) {
+  if (!refuses(errors)) return Action::relay;
+  merge_.add(message, reply, errors, sent_);
+  return finish(workspace);
 }
 
 /// These go first, after the backoff.
@@ -380,7 +421,8 @@ bool InsertBatch::refuses(std::span<const WriteError> errors) const {
 std::vector<Assigned> InsertBatch::report() const {
   std::vector<Assigned> report;
   const auto& errors = merge_.errors();
-  if (!options_->acknowledged || (options_->in_transaction && !errors.empty())) return report;
+  if (!options_ || !options_->acknowledged || (options_->in_transaction && !errors.empty()))
+    return report;
   const bool stops = options_->ordered && !errors.empty();
   for (const Given& given : contents_.given.given) {
     const Rule& rule = *(*contents_.plan)[given.assignment].rule;

@@ -37,6 +37,9 @@ class InsertBatch {
   /// The options of an insert whose documents may go in several commands, else nothing.
   [[nodiscard]] static std::optional<InsertOptions> divisible(const wire::OpMsgView& insert,
                                                               std::size_t documents);
+  /// True if mongod will not refuse the command for one of its documents, but each of them by
+  /// itself: then the first part cannot be stored before a later one makes the whole fail.
+  [[nodiscard]] static bool separable(const InsertCommand& command);
 
   /// Fills `out` with the next command.
   Action send(Workspace& workspace, wire::PatchedMessage& out);
@@ -69,12 +72,16 @@ class InsertBatch {
                   std::span<const WriteError> errors, Workspace& workspace,
                   wire::PatchedMessage& out);
   Action aborted(const wire::OpMsgView& message, const Collision& collision, Workspace& workspace);
+  void limit_tail(std::span<const WriteError> errors);
   Action go_again(std::vector<std::int32_t> documents, Workspace& workspace,
                   wire::PatchedMessage& out);
   Action send_whole(Workspace& workspace, wire::PatchedMessage& out);
   Action finish_or_relay(bool only, Workspace& workspace);
   Action finish(Workspace& workspace);
   Action expired(Workspace& workspace);
+  Action fail(const CommandError& error, Workspace& workspace) const;
+  Action answered_once(const wire::OpMsgView& message, const InsertReply& reply,
+                       std::span<const WriteError> errors, Workspace& workspace);
 
   [[nodiscard]] bool adds_up(const InsertReply& reply, std::span<const WriteError> errors) const;
   [[nodiscard]] bool refuses(std::span<const WriteError> errors) const;
@@ -104,7 +111,9 @@ class InsertBatch {
   std::vector<std::int32_t> sent_;   // in the command that is out
   std::vector<std::int32_t> todo_;   // to be sent after it
   std::vector<std::int32_t> again_;  // unordered: collided, to be sent after those
-  std::size_t commands_ = 0;         // sent so far
+  std::optional<std::size_t>
+      tail_;                  // of an ordered batch that has collided: the next command's size
+  std::size_t commands_ = 0;  // sent so far
   std::int32_t request_id_;
   std::unordered_map<std::int32_t, Tries> tries_;  // by document
   std::optional<std::chrono::nanoseconds> first_duplicate_;

@@ -114,26 +114,29 @@ std::optional<InsertOptions> InsertOptions::read(Bytes body) {
   InsertOptions options;
   bson::Elements fields(body);
   while (const auto field = fields.next()) {
+    const bool null = field->type == bson::Type::null;  // is as good as absent, where it is allowed
     const auto number = field->as_integer();
     if (field->key == "ordered") {
-      if (!once(kOrdered) || !number) return {};
-      options.ordered = *number != 0;
+      if (!once(kOrdered) || (!number && !null)) return {};
+      options.ordered = number != 0;
     } else if (field->key == "autocommit") {
-      if (!once(kAutocommit) || number != 0) return {};
-      options.in_transaction = true;
+      const bool no = field->type == bson::Type::boolean && number == 0;
+      if (!once(kAutocommit) || (!no && !null)) return {};
+      options.in_transaction = no;
     } else if (field->key == "writeConcern") {
       if (!once(kWriteConcern) || field->type != bson::Type::document) return {};
       const auto w = bson::find(field->value, "w");
       options.acknowledged = !w || w->as_integer() != 0;
     } else if (field->key == "txnNumber") {
-      if (!once(kTxnNumber) || field->type != bson::Type::int64) return {};
-      options.has_txn_number = true;
+      if (!once(kTxnNumber) || (field->type != bson::Type::int64 && !null)) return {};
+      options.has_txn_number = !null;
     } else if (field->key == "maxTimeMS") {
       if (!once(kMaxTime) || !number || *number < 0) return {};
+      if (field->type == bson::Type::boolean) return {};
       if (*number > 0) options.max_time_ms = number;
     } else if (field->key == "stmtId") {
-      if (!once(kStmtId) || field->type != bson::Type::int32) return {};
-      options.stmt_id = load_i32(field->value.data());
+      if (!once(kStmtId) || (field->type != bson::Type::int32 && !null)) return {};
+      if (!null) options.stmt_id = load_i32(field->value.data());
     } else if (field->key == "stmtIds") {
       if (!once(kStmtIds) || !read_numbers(*field, options.stmt_ids)) return {};
     }

@@ -4,9 +4,27 @@
 #include <utility>
 
 namespace idproxy::rewrite {
+namespace {
+
+constexpr std::size_t kMostLabels = 16;  // servers know about ten
+
+/// How many elements the array has; nothing unless all are of that type.
+std::optional<std::size_t> count_of(const bson::Element& array, bson::Type type) {
+  if (array.type != bson::Type::array) return std::nullopt;
+  std::size_t count = 0;
+  bson::Elements elements(array.value);
+  while (const auto element = elements.next()) {
+    if (element->type != type) return std::nullopt;
+    ++count;
+  }
+  if (elements.malformed()) return std::nullopt;
+  return count;
+}
+
+}  // namespace
 
 std::optional<InsertReply> InsertReply::read(Bytes body) {
-  enum : unsigned { kOk, kCode, kN, kWriteErrors, kRetried, kFields };
+  enum : unsigned { kOk, kCode, kN, kWriteErrors, kRetried, kLabels, kFields };
   std::array<bool, kFields> seen{};
   const auto once = [&](unsigned field) { return !std::exchange(seen[field], true); };
   InsertReply reply;
@@ -23,8 +41,12 @@ std::optional<InsertReply> InsertReply::read(Bytes body) {
       if (!once(kWriteErrors) || field->type != bson::Type::array) return {};
       reply.write_errors = field->value;
     } else if (field->key == "retriedStmtIds") {
-      if (!once(kRetried) || field->type != bson::Type::array) return {};
-      reply.retried_stmt_ids = field->value;
+      const auto count = count_of(*field, bson::Type::int32);
+      if (!once(kRetried) || !count) return {};
+      reply.retried = *count;
+    } else if (field->key == "errorLabels") {
+      const auto count = count_of(*field, bson::Type::string);
+      if (!once(kLabels) || !count || *count > kMostLabels) return {};
     } else if (field->key == "code") {
       const auto code = field->as_integer();
       if (!once(kCode) || !code) return {};

@@ -10,10 +10,12 @@ namespace {
 
 using Time = std::pair<std::int64_t, std::uint64_t>;
 
-// A reply holds at most 16 MiB + 16 KiB. Errors beyond this much go without text, and what is
-// reported of assigned values ends; 100,000 bare errors and statement numbers fit into the rest.
-constexpr std::size_t kErrorTexts = std::size_t{8} * 1024 * 1024;
-constexpr std::size_t kMostReported = std::size_t{12} * 1024 * 1024;
+// A reply holds at most 16 MiB + 16 KiB. Where the whole would be more, errors go without text, and
+// the report of assigned values ends.
+constexpr auto kMostBytes = static_cast<std::size_t>(bson::kMaxInternalDocument);
+constexpr std::size_t kOtherFields = std::size_t{8} * 1024;
+constexpr std::size_t kBareError = 64;  // {index, code, errmsg: ""} and its key
+constexpr std::size_t kStatement = 12;  // of retriedStmtIds
 
 std::uint64_t timestamp(const std::optional<bson::Element>& element) {
   if (!element || element->type != bson::Type::timestamp) return 0;
@@ -31,6 +33,10 @@ Time op_time(const bson::Element& field) {
 Time cluster_time(const bson::Element& field) {
   if (field.type != bson::Type::document) return {0, 0};
   return {0, timestamp(bson::find(field.value, "clusterTime"))};
+}
+
+std::size_t most_bytes(const Assigned& assigned) {
+  return kBareError + assigned.field.size() + assigned.value.size();
 }
 
 template <class Each>
@@ -97,7 +103,11 @@ void ReplyMerge::add_field(const bson::Element& field) {
 class ReplyMerge::Writer {
  public:
   Writer(const ReplyMerge& merge, std::span<const RefusedDocument> refused, Buffer& out)
-      : merge_(merge), refused_(refused), out_(out) {}
+      : merge_(merge),
+        refused_(refused),
+        out_(out),
+        room_(kMostBytes - kOtherFields - kBareError * merge.errors_.size() -
+              kStatement * merge.retried_in_order_.size()) {}
 
   void field(const bson::Element& field) {
     if (field.key == "n") {
@@ -126,7 +136,8 @@ class ReplyMerge::Writer {
     bson::append_head(out_, bson::Type::array, "assigned");
     bson::Scope array(out_);
     std::size_t i = 0;
-    for (; i < values.size() && out_.size() < kMostReported; ++i) {
+    const std::size_t most = kMostBytes - kOtherFields;
+    for (; i < values.size() && out_.size() + most_bytes(values[i]) < most; ++i) {
       bson::append_head(out_, bson::Type::document, std::to_string(i));
       bson::Scope entry(out_);
       bson::append_int32(out_, "index", values[i].document);
@@ -176,9 +187,10 @@ class ReplyMerge::Writer {
     if (refusal != refused_.end() && refusal->index == index &&
         code->as_integer() == kInvalidIdField) {
       bson::append_int32(out_, "code", static_cast<std::int32_t>(refusal->code));
-      return bson::append_string(out_, "errmsg", with_text() ? refusal->message : "");
+      const bool fits = takes(refusal->message.size());
+      return bson::append_string(out_, "errmsg", fits ? refusal->message : "");
     }
-    if (!with_text()) {
+    if (!takes(entry.size())) {
       bson::append_copy(out_, *code);
       return bson::append_string(out_, "errmsg", "");
     }
@@ -188,7 +200,12 @@ class ReplyMerge::Writer {
     }
   }
 
-  [[nodiscard]] bool with_text() const { return out_.size() < kErrorTexts; }
+  /// Whether there is room for a text, which it has then.
+  bool takes(std::size_t size) {
+    if (size > room_) return false;
+    room_ -= size;
+    return true;
+  }
 
   void labels() {
     if (std::exchange(labels_done_, true) || merge_.labels_.empty()) return;
@@ -203,6 +220,7 @@ class ReplyMerge::Writer {
   const ReplyMerge& merge_;
   std::span<const RefusedDocument> refused_;
   Buffer& out_;
+  std::size_t room_;  // for texts
   bool before_ok_done_ = false;
   bool labels_done_ = false;
 };

@@ -7,6 +7,8 @@ namespace {
 
 // A client may name any number of namespaces; what it makes us remember is bounded.
 constexpr std::size_t kRemembered = 4096;
+// mongod refuses longer ones: a database has 63 bytes, a namespace 255.
+constexpr std::size_t kLongestNamespace = 512;
 
 std::vector<std::string> segments(std::string_view field) {
   std::vector<std::string> path;
@@ -56,6 +58,8 @@ bool RuleSet::possible(std::string_view collection) const {
 
 const std::shared_ptr<const Plan>& Namespaces::plan(std::string_view db,
                                                     std::string_view collection) {
+  static const std::shared_ptr<const Plan> kNone;
+  if (db.size() + collection.size() > kLongestNamespace) return kNone;
   if (!last_db_.empty() && db == last_db_ && collection == last_collection_) return last_;
   // A NUL stands in no name: "a.b" "c" and "a" "b.c" are not to share an answer.
   key_.assign(db).append(1, '\0').append(collection);

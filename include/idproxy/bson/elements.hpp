@@ -93,6 +93,11 @@ class Elements {
   bool malformed_ = false;
 };
 
+/// True if the document and all that it holds, to any depth, is BSON as mongod takes it (observed,
+/// 6.0.5), at most `levels` deep: beyond, and for what is deprecated, the answer is no. Looks at
+/// every byte.
+[[nodiscard]] bool well_formed(Bytes document, std::size_t levels);
+
 /// The first element of that name; nothing if there is none or the document is malformed before it.
 [[nodiscard]] std::optional<Element> find(Bytes document, std::string_view key);
 

@@ -86,7 +86,8 @@ class Exchange {
                       Workspace& workspace);
   Action insert_any(const InsertRequest& insert, Buffer* owner, Workspace& workspace);
   Action send(Workspace& workspace);
-  Action send_in_parts(const wire::OpMsgView& message, Workspace& workspace);
+  Action send_too_large(const InsertRequest& insert, Workspace& workspace);
+  Action send_in_parts(Workspace& workspace);
   Action fail(const wire::OpMsgView& message, const CommandError& error, Workspace& workspace);
   void give_each_document();
   void keep_original(Bytes message, Buffer* owner);

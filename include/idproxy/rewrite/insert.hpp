@@ -63,6 +63,7 @@ struct InsertRequest {
 /// The error of an insert that no message can carry any more.
 [[nodiscard]] CommandError too_large();
 /// What documents and ids may come to: beyond, the ids are more than what they are for.
+inline constexpr std::size_t kMostValues = 2'000'000;  // 20 for each of 100,000 documents
 inline constexpr std::size_t kMostWithIds = 2 * static_cast<std::size_t>(wire::kMaxMessageSize);
 
 /// Puts the values of a plan into the documents of an insert. One per io thread: its memory is

@@ -20,10 +20,10 @@ struct InsertReply {
   std::int64_t code = 0;          ///< of an error of the whole command
   std::optional<std::int64_t> n;  ///< documents stored now or, by this session, earlier
   Bytes write_errors;             ///< the array's value; empty if there is none
-  Bytes retried_stmt_ids;         ///< likewise: statements that had been executed earlier
+  std::size_t retried = 0;        ///< retriedStmtIds: statements that had been executed earlier
 
   /// `body` is the kind-0 document. Nothing if one of these fields stands twice or has another
-  /// type, or `ok` is missing or neither 0 nor 1.
+  /// type, `ok` is missing or neither 0 nor 1, or there are more errorLabels than exist.
   [[nodiscard]] static std::optional<InsertReply> read(Bytes body);
 };
 

@@ -683,13 +683,23 @@ def test_a_reply_to_what_wants_none_closes(server: FakeServer, proxy: Proxy):
         eventually(lambda: server.open == 0, 5)
 
 
-def test_a_reply_to_half_a_request_closes(server: FakeServer, proxy: Proxy):
-    """The server answers a large insert, and quite rightly, while it is still being sent."""
+@pytest.mark.parametrize("old_stream", [False, True], ids=["", "after_an_old_stream"])
+def test_a_reply_to_half_a_request_closes(server: FakeServer, proxy: Proxy, old_stream: bool):
+    """The server answers a large insert, and quite rightly, while it is still being sent.
+
+    A query of the old kind may have any number of replies: that excuses no other reply.
+    """
     server.expect()
     server.early = lambda request_id: reply_to(
         Request(struct.pack("<iiii", 16, request_id, 0, wire.OP_MSG)), {"n": 2, "ok": 1.0})
     large = [document(int32("k", i), el.string("s", "x" * 15_000_000)) for i in range(2)]
+    server.others["x"] = lambda request: wire.message(
+        wire.OP_REPLY, struct.pack("<IqII", 8, 0, 0, 1) + bson.encode({"ok": 1.0}), 80_000,
+        request.request_id)
     with wire.WireClient(proxy.address) as client:
+        if old_stream:
+            client.send(wire.op_query("unruled.c", {"x": 1}, flags=1 << 6))
+            assert client.receive().body["ok"] == 1
         with pytest.raises(wire.Closed):
             client.send(insert_message("number.c", large))
             client.receive()

@@ -147,5 +147,32 @@ TEST(Elements, NeverLooksDeeperThanItsOwnLevel) {
   EXPECT_EQ(walk(deep), " ");
 }
 
+TEST(WellFormed, LooksAtEveryLevel) {
+  const auto inside = [](const std::string& elements) {
+    return doc(int_field("a", 1) + doc_field("b", element(Type::array, "c", doc(elements))));
+  };
+  const struct {
+    const char* name;
+    std::string document;
+    bool good;
+  } rows[] = {
+      {"plain", inside(int_field("0", 1) + string_field("1", "x")), true},
+      {"true", inside(element(Type::boolean, "0", "\1")), true},
+      {"neither true nor false", inside(element(Type::boolean, "0", "\2")), false},
+      {"a string past its document", inside(element(Type::string, "0", i32(99) + "x")), false},
+      {"an unknown type", inside(element(static_cast<Type>(0x20), "0", "")), false},
+      {"deprecated", inside(element(Type::db_pointer, "0", i32(1) + std::string(13, '\0'))), false},
+  };
+  for (const auto& row : rows)
+    EXPECT_EQ(well_formed(as_bytes(row.document), 10), row.good) << row.name;
+}
+
+TEST(WellFormed, HasALimitOfLevels) {
+  std::string deep = doc();
+  for (int i = 1; i < 5'000; ++i) deep = doc(element(Type::document, "", deep));
+  EXPECT_FALSE(well_formed(as_bytes(deep), 4'999));
+  EXPECT_TRUE(well_formed(as_bytes(deep), 5'000));
+}
+
 }  // namespace
 }  // namespace idproxy::bson

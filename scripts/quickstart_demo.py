@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import pathlib
+import random
 import shlex
 import signal
 import socket
@@ -39,6 +40,10 @@ def shown(document: dict[str, Any], made: str | None = None) -> str:
     def value(of: Any) -> str:
         if isinstance(of, uuid.UUID):
             return f"UUID('{of}')"
+        if isinstance(of, dict):
+            return shown(of)
+        if isinstance(of, list):
+            return f"[{', '.join(map(value, of))}]"
         return repr(of)
     fields = [
         paint("green", f"{k}: {value(v)}") if k == made else f"{k}: {value(v)}"
@@ -116,6 +121,56 @@ def accounts(through: pymongo.MongoClient, direct: pymongo.MongoClient) -> None:
         expect(isinstance(number, int) and len(str(number)) == 12, f"account_number is {number!r}")
 
 
+class Counters:
+    """How often mongod has refused a document since this was made, by its own counters."""
+
+    def __init__(self, direct: pymongo.MongoClient):
+        self._admin = direct.admin
+        self._before = self._read()
+
+    def _read(self) -> int:
+        status = self._admin.command("serverStatus")
+        return status["opcounters"]["insert"] - status["metrics"]["document"]["inserted"]
+
+    def refused(self) -> int:
+        return self._read() - self._before
+
+
+def members(through: pymongo.MongoClient, direct: pymongo.MongoClient) -> None:
+    lockers = [f"{number:02}" for number in range(100)]
+    free = set(random.sample(lockers, 10))
+    direct.club.members.create_index("locker", unique=True)
+    direct.club.members.insert_many(
+        [{"name": "a member", "locker": locker} for locker in lockers if locker not in free])
+    counters = Counters(direct)
+    sent: list[dict[str, Any]] = [{"name": "ann"}, {"name": "bob"}, {"name": "cleo"}]
+    result = through.club.members.insert_many(sent)
+    refused = counters.refused()
+    by_id = {d["_id"]: d for d in direct.club.members.find({"_id": {"$in": result.inserted_ids}})}
+    stored = [by_id[d["_id"]] for d in sent if d["_id"] in by_id]
+    present(4, "club.members: lockers 00 to 99, of which 90 are taken (a unique index on locker)",
+            'members.insert_many([{"name": "ann"}, {"name": "bob"}, {"name": "cleo"}])',
+            [{"_id": d["_id"], "name": d["name"]} for d in sent], stored, "locker")
+    times = paint("bold", f"{refused} time" if refused == 1 else f"{refused} times")
+    show("refused", [f"{times} by mongod (error 11000: taken); each time the proxy drew another"])
+    show("reply", [f"{len(result.inserted_ids)} documents inserted, no error: "
+                   "the application saw nothing of it"])
+    for document in stored:
+        expect(document["locker"] in free, f"locker {document['locker']!r} was not free")
+
+
+def report(through: pymongo.MongoClient, direct: pymongo.MongoClient) -> None:
+    reply = through.club.command("insert", "members", documents=[{"name": "dora"}])
+    told = {key: reply[key] for key in ("n", "ok", "idproxy") if key in reply}
+    print(f"\n{paint('bold', '5. club.members: the reply says which locker it is (report: true)')}")
+    show("call", [paint("cyan", 'club.command("insert", "members", documents=[{"name": "dora"}])')])
+    show("reply", [shown(told, "idproxy")])
+    stored = list(direct.club.members.find({"name": "dora"}))
+    expect(len(stored) == 1, f"1 document sent, {len(stored)} stored")
+    assigned = [{"index": 0, "field": "locker", "value": stored[0]["locker"]}]
+    expect(told.get("idproxy") == {"assigned": assigned}, f"stored {stored[0]}, reported {told}")
+
+
 def busy(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -176,6 +231,8 @@ def run(once: bool) -> None:
                     events(through, direct)
                     carts(through, direct)
                     accounts(through, direct)
+                    members(through, direct)
+                    report(through, direct)
                 if once:
                     return
                 next_steps(proxy)

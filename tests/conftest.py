@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from support.mongod import Mongod
 from support.proxy import Proxy, binary
+from support.thief import Robbed, Thief
 
 TOPOLOGIES = ["standalone", "replica_set"]
 
@@ -44,7 +46,7 @@ def server(request: pytest.FixtureRequest) -> Mongod:
     return request.getfixturevalue(request.param)
 
 
-def proxy_config(mongod: Mongod, rules: list[dict[str, Any]]) -> dict[str, Any]:
+def proxy_config(mongod: Mongod | Thief, rules: list[dict[str, Any]]) -> dict[str, Any]:
     return {"upstream": {"uri": f"mongodb://{mongod.address}"}, "rules": rules}
 
 
@@ -80,3 +82,37 @@ def start_proxy() -> Iterator[Callable[..., Proxy]]:
             failures.append(failure)
     if failures:
         raise failures[0]
+
+
+@contextmanager
+def _robbed(mongod: Mongod, rules: list[dict[str, Any]]) -> Iterator[Robbed]:
+    with Thief(mongod) as thief, Proxy(proxy_config(thief, rules)) as running:
+        yield Robbed(mongod, thief, running)
+
+
+@pytest.fixture(scope="module")
+def robbed_standalone(request: pytest.FixtureRequest, standalone: Mongod) -> Iterator[Robbed]:
+    """One proxy for the module, with the module's RULES and a thief behind it."""
+    with _robbed(standalone, request.module.RULES) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def robbed_replica_set(request: pytest.FixtureRequest, replica_set: Mongod) -> Iterator[Robbed]:
+    """As robbed_standalone, in front of the replica set."""
+    with _robbed(replica_set, request.module.RULES) as running:
+        yield running
+
+
+@pytest.fixture
+def start_robbed(start_proxy: Callable[..., Proxy]) -> Iterator[Callable[..., Robbed]]:
+    """Starts proxies of the test's own, each with a thief behind it."""
+    thieves: list[Thief] = []
+
+    def start(mongod: Mongod, rules: list[dict[str, Any]]) -> Robbed:
+        thieves.append(Thief(mongod))
+        return Robbed(mongod, thieves[-1], start_proxy(proxy_config(thieves[-1], rules)))
+
+    yield start
+    for each in thieves:
+        each.close()

@@ -77,6 +77,7 @@ bool InsertRewriter::scan_documents(InsertResult& result, std::vector<Given>& gi
   while (const auto document = documents.next()) {
     if (static_cast<std::size_t>(index) == kMaxBatch) return false;
     const std::size_t first_edit = edits_.size();
+    const std::size_t first_given = given.size();
     if (!scan_document(*document)) return false;
     if (refusal_) {
       refusal_->index = index;
@@ -86,6 +87,9 @@ bool InsertRewriter::scan_documents(InsertResult& result, std::vector<Given>& gi
       if (!edits_[i].has_value()) continue;
       given.push_back({index, edits_[i].assignment, 0});
     }
+    // Edits stand by position.
+    std::ranges::sort(given.begin() + static_cast<std::ptrdiff_t>(first_given), given.end(), {},
+                      &Given::assignment);
     if (given.size() > kMostValues) {
       result.kind = InsertResult::Kind::failed;
       result.error = too_large();

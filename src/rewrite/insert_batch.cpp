@@ -96,9 +96,10 @@ Action InsertBatch::send(Workspace& workspace, wire::PatchedMessage& out) {
   sent_.assign(todo_.begin(), todo_.begin() + static_cast<std::ptrdiff_t>(count));
   todo_.erase(todo_.begin(), todo_.begin() + static_cast<std::ptrdiff_t>(count));
   if (commands_ > 0) request_id_ = static_cast<std::int32_t>(workspace.next_request_id++);
-  workspace.insert.emit_part(insert, contents_.given,
-                             {sent_, &*options_, commands_ == 0, left, request_id_}, out);
+  const InsertPart part{sent_, &*options_, commands_ == 0, left, request_id_};
+  if (!workspace.insert.emit_part(insert, contents_.given, part, out)) return Action::close;
   ++commands_;
+  count_resent(workspace);
   return Action::send;
 }
 
@@ -191,8 +192,8 @@ Action InsertBatch::send_whole(Workspace& workspace, wire::PatchedMessage& out) 
   todo_.clear();
   options_.reset();
   const InsertRequest insert{message_, command_, *contents_.plan, contents_.now};
-  workspace.insert.emit_part(insert, contents_.given,
-                             {sent_, nullptr, true, std::nullopt, request_id_}, out);
+  const InsertPart whole{sent_, nullptr, true, std::nullopt, request_id_};
+  if (!workspace.insert.emit_part(insert, contents_.given, whole, out)) return Action::close;
   if (out.size() > static_cast<std::size_t>(wire::kMaxMessageSize)) {
     return fail(too_large(), workspace);
   }
@@ -210,6 +211,8 @@ Action InsertBatch::answered(const wire::OpMsgView& message, const InsertReply& 
   const bool only = only_command();
   merge_.add(message, reply, errors, sent_);
   replaces_errors_ = replaces_errors_ || refuses(errors);
+  const bool stopped = options_->ordered && !errors.empty();
+  count_cured(stopped ? static_cast<std::size_t>(errors.front().index) : sent_.size(), workspace);
   if (options_->in_transaction) {
     if (errors.empty()) went_well(workspace);
     if (errors.empty() && !todo_.empty()) return send(workspace, out);
@@ -339,8 +342,8 @@ void InsertBatch::decide(std::span<Collision> collisions, Workspace& workspace) 
     if (collision.again) {
       Tries& tries = tries_[collision.document];
       ++tries.resent;
-      tries.rule_index = target.rule_index;
-      ++outcomes.resent;
+      tries.rule = &target;
+      tries.counted = false;
     } else {
       ++outcomes.given_up;
       given_up_ = target.rule;
@@ -370,7 +373,29 @@ void InsertBatch::abandon(std::span<const std::int32_t> documents, Workspace& wo
   for (const std::int32_t document : documents) {
     const auto tries = tries_.find(document);
     if (tries == tries_.end()) continue;
-    ++workspace.outcomes.of(tries->second.rule_index).given_up;
+    ++workspace.outcomes.of(tries->second.rule->rule_index).given_up;
+    given_up_ = tries->second.rule->rule;
+  }
+}
+
+void InsertBatch::count_resent(Workspace& workspace) {
+  if (tries_.empty()) return;
+  for (const std::int32_t document : sent_) {
+    const auto tries = tries_.find(document);
+    if (tries == tries_.end() || std::exchange(tries->second.counted, true)) continue;
+    ++workspace.outcomes.of(tries->second.rule->rule_index).resent;
+  }
+}
+
+/// What had collided, and is stored now. `reached`: how many of the command's documents mongod
+/// tried.
+void InsertBatch::count_cured(std::size_t reached, Workspace& workspace) {
+  if (tries_.empty()) return;
+  for (std::size_t i = 0; i < reached; ++i) {
+    const auto tries = tries_.find(sent_[i]);
+    if (tries == tries_.end() || merge_.errors().contains(sent_[i])) continue;
+    ++workspace.outcomes.of(tries->second.rule->rule_index).cured;
+    tries_.erase(tries);
   }
 }
 
@@ -443,9 +468,6 @@ Action InsertBatch::finish_or_relay(bool only, Workspace& workspace) {
 }
 
 Action InsertBatch::finish(Workspace& workspace) {
-  for (const auto& [document, tries] : tries_) {
-    if (!merge_.errors().contains(document)) ++workspace.outcomes.of(tries.rule_index).cured;
-  }
   workspace.reply.clear();
   const std::int32_t request_id = message_.header().request_id;
   if (merge_.empty()) {

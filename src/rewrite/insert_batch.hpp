@@ -63,7 +63,8 @@ class InsertBatch {
   };
   struct Tries {
     std::uint32_t resent = 0;
-    std::size_t rule_index;  // of the first of its values that collided
+    const Assignment* rule;  // of the first of its values that collided
+    bool counted;            // its last re-send
   };
 
   Action failed(const wire::OpMsgView& message, const InsertReply& reply, Workspace& workspace,
@@ -93,6 +94,8 @@ class InsertBatch {
   void decide(std::span<Collision> collisions, Workspace& workspace);
   [[nodiscard]] bool may_go_again(const Collision& collision, std::chrono::nanoseconds now);
   void abandon(std::span<const std::int32_t> documents, Workspace& workspace);
+  void count_resent(Workspace& workspace);
+  void count_cured(std::size_t reached, Workspace& workspace);
   void renew(std::span<Collision> collisions);
   void went_well(Workspace& workspace) const;
   [[nodiscard]] std::optional<std::int64_t> time_left(std::chrono::nanoseconds now) const;

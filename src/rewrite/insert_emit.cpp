@@ -65,7 +65,8 @@ void InsertRewriter::emit_as_sequence(const InsertRequest& insert, const GivenVa
   InsertDocuments walk(insert.command);
   while (walk.next()) all.push_back(static_cast<std::int32_t>(all.size()));
   const std::int32_t request_id = insert.message.header().request_id;
-  emit_part(insert, given, {all, nullptr, true, std::nullopt, request_id}, out);
+  // All of them have been read.
+  static_cast<void>(emit_part(insert, given, {all, nullptr, true, std::nullopt, request_id}, out));
 }
 
 std::size_t InsertRewriter::fitting(const InsertRequest& insert, const GivenValues& given,
@@ -91,7 +92,7 @@ std::size_t InsertRewriter::fitting(const InsertRequest& insert, const GivenValu
   return fit;
 }
 
-void InsertRewriter::emit_part(const InsertRequest& insert, const GivenValues& given,
+bool InsertRewriter::emit_part(const InsertRequest& insert, const GivenValues& given,
                                const InsertPart& part, wire::PatchedMessage& out) {
   begin(insert);
   values_ = &given.values;
@@ -111,15 +112,14 @@ void InsertRewriter::emit_part(const InsertRequest& insert, const GivenValues& g
   auto wanted = part.documents.begin();
   for (std::int32_t index = 0; wanted != part.documents.end(); ++index) {
     const auto document = walk.next();
-    if (!document) break;
+    if (!document) return false;
     for (; value != given.given.end() && value->document == index; ++value) {
       used_[value->assignment] = value->value;
     }
     if (*wanted != index) continue;
     ++wanted;
     edits_.clear();
-    // Was read once already, with the same result.
-    if (!scan_document(*document)) break;
+    if (!scan_document(*document)) return false;
     refusal_.reset();
     std::size_t at = offset(document->data());
     const std::size_t end = at + document->size();
@@ -132,6 +132,7 @@ void InsertRewriter::emit_part(const InsertRequest& insert, const GivenValues& g
   const bool checksum = insert.message.has(wire::flag::kChecksumPresent);
   out.set_i32(message_size, static_cast<std::int64_t>(out.size() + (checksum ? 4 : 0)));
   if (checksum) out.add_checksum();
+  return true;
 }
 
 /// The section of kind 0: every field as it is, but for those that say which documents these are.

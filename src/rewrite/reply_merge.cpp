@@ -15,7 +15,7 @@ using Time = std::pair<std::int64_t, std::uint64_t>;
 constexpr auto kMostBytes = static_cast<std::size_t>(bson::kMaxInternalDocument);
 constexpr std::size_t kOtherFields = std::size_t{8} * 1024;
 constexpr std::size_t kBareError = 64;  // {index, code, errmsg: ""} and its key
-constexpr std::size_t kStatement = 12;  // of retriedStmtIds
+constexpr std::size_t kStatement = 16;  // of retriedStmtIds
 
 std::uint64_t timestamp(const std::optional<bson::Element>& element) {
   if (!element || element->type != bson::Type::timestamp) return 0;
@@ -106,18 +106,18 @@ class ReplyMerge::Writer {
       : merge_(merge),
         refused_(refused),
         out_(out),
-        room_(kMostBytes - kOtherFields - kBareError * merge.errors_.size() -
-              kStatement * merge.retried_in_order_.size()) {}
+        room_(kMostBytes - std::min(kMostBytes, kOtherFields + kBareError * merge.errors_.size() +
+                                                    kStatement * merge.retried_.size())) {}
 
   void field(const bson::Element& field) {
     if (field.key == "n") {
       bson::append_int32(out_, "n", static_cast<std::int32_t>(merge_.n_.value_or(0)));
     } else if (field.key == "opTime") {
-      out_.append(merge_.op_time_.element.view());
+      time(merge_.op_time_, op_time_done_);
     } else if (field.key == "operationTime") {
-      out_.append(merge_.operation_time_.element.view());
+      time(merge_.operation_time_, operation_time_done_);
     } else if (field.key == "$clusterTime") {
-      out_.append(merge_.cluster_time_.element.view());
+      time(merge_.cluster_time_, cluster_time_done_);
     } else if (field.key == "writeErrors" || field.key == "retriedStmtIds") {
       before_ok();
     } else if (field.key == "errorLabels") {
@@ -127,6 +127,13 @@ class ReplyMerge::Writer {
       bson::append_copy(out_, field);
       if (field.key == "ok") labels();
     }
+  }
+
+  /// Those that the last reply does not have.
+  void other_times() {
+    time(merge_.op_time_, op_time_done_);
+    time(merge_.cluster_time_, cluster_time_done_);
+    time(merge_.operation_time_, operation_time_done_);
   }
 
   void assigned(std::span<const Assigned> values) {
@@ -155,6 +162,10 @@ class ReplyMerge::Writer {
   }
 
  private:
+  void time(const Latest& latest, bool& done) {
+    if (!std::exchange(done, true)) out_.append(latest.element.view());
+  }
+
   void before_ok() {
     if (std::exchange(before_ok_done_, true)) return;
     if (!merge_.errors_.empty()) write_errors();
@@ -223,6 +234,9 @@ class ReplyMerge::Writer {
   std::size_t room_;  // for texts
   bool before_ok_done_ = false;
   bool labels_done_ = false;
+  bool op_time_done_ = false;
+  bool operation_time_done_ = false;
+  bool cluster_time_done_ = false;
 };
 
 void ReplyMerge::append(std::int32_t response_to, std::span<const RefusedDocument> refused,
@@ -234,6 +248,7 @@ void ReplyMerge::append(std::int32_t response_to, std::span<const RefusedDocumen
   Writer writer(*this, refused, out);
   bson::Elements fields(last->body());
   while (const auto field = fields.next()) writer.field(*field);
+  writer.other_times();
   writer.assigned(assigned);
   document.close();
   frame.close();

@@ -1,49 +1,16 @@
 #include "targets.hpp"
 
-#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <iostream>
-#include <sstream>
-#include <stdexcept>
-#include <system_error>
-#include <thread>
 
 #include "sockets.hpp"
 
 namespace idproxy::bench {
 namespace {
 
-using std::chrono_literals::operator""ms;
-using std::chrono_literals::operator""s;
-
 constexpr std::array kNames{"haproxy", "relay", "idproxy"};
-constexpr std::size_t kLogBytesShown = 2000;
-
-std::filesystem::path make_directory() {
-  std::string path = std::filesystem::temp_directory_path() / "idproxy-bench-XXXXXX";
-  if (::mkdtemp(path.data()) == nullptr) throw_errno("mkdtemp");
-  return path;
-}
-
-bool accepts_connections(std::uint16_t port) {
-  try {
-    connect_to_loopback(port);
-    return true;
-  } catch (const std::system_error&) {
-    return false;
-  }
-}
-
-bool comes_up(Target& target) {
-  const auto end = std::chrono::steady_clock::now() + 10s;
-  while (target.process.alive() && std::chrono::steady_clock::now() < end) {
-    if (accepts_connections(target.port)) return true;
-    std::this_thread::sleep_for(10ms);
-  }
-  return false;
-}
 
 }  // namespace
 
@@ -52,21 +19,16 @@ std::string_view name_of(TargetKind kind) {
 }
 
 Launcher::Launcher(Programs programs, StubPorts stub, int core)
-    : programs_(std::move(programs)), stub_(stub), core_(core), directory_(make_directory()) {}
+    : programs_(std::move(programs)), stub_(stub), core_(core) {}
 
 Launcher::~Launcher() {
-  if (std::uncaught_exceptions() > 0) std::cerr << log_of(TargetKind::idproxy);
-  std::error_code ignored;  // a temporary file left behind is no failure of a measurement
-  std::filesystem::remove_all(directory_, ignored);
+  if (std::uncaught_exceptions() > 0) std::cerr << end_of(file(TargetKind::idproxy, ".log"));
 }
 
 Target Launcher::start(TargetKind kind) const {
   const std::uint16_t port = free_port();
-  Target target{kind, port, Child::run(command(kind, port), core_, file(kind, ".log"))};
-  if (!comes_up(target)) {
-    throw std::runtime_error(std::string(name_of(kind)) + " does not start\n" + log_of(kind));
-  }
-  return target;
+  Server server = start_server(port, command(kind, port), core_, file(kind, ".log"));
+  return {kind, port, std::move(server.process)};
 }
 
 std::vector<Target> Launcher::start_all() const {
@@ -75,13 +37,6 @@ std::vector<Target> Launcher::start_all() const {
     if (has(kind)) targets.push_back(start(kind));
   }
   return targets;
-}
-
-std::string Launcher::log_of(TargetKind kind) const {
-  std::ostringstream log;
-  log << std::ifstream(file(kind, ".log")).rdbuf();
-  const std::string text = log.str();
-  return text.size() <= kLogBytesShown ? text : text.substr(text.size() - kLogBytesShown);
 }
 
 std::vector<std::string> Launcher::command(TargetKind kind, std::uint16_t port) const {

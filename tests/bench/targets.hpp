@@ -2,12 +2,12 @@
 
 #include <array>
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "process.hpp"
+#include "server.hpp"
 #include "stub_server.hpp"
 
 namespace idproxy::bench {
@@ -47,7 +47,6 @@ class Launcher {
   std::vector<Target> start_all() const;
 
  private:
-  std::string log_of(TargetKind kind) const;
   std::vector<std::string> command(TargetKind kind, std::uint16_t port) const;
   std::string write_haproxy_config(std::uint16_t port) const;
   std::string write_idproxy_config(std::uint16_t port) const;
@@ -56,7 +55,7 @@ class Launcher {
   Programs programs_;
   StubPorts stub_;
   int core_;
-  std::filesystem::path directory_;
+  TemporaryDirectory directory_;
 };
 
 }  // namespace idproxy::bench

@@ -75,6 +75,118 @@ def messages() -> dict[str, bytes]:
     }
 
 
+def double(key: str, value: float) -> bytes:
+    return element(1, key, struct.pack("<d", value))
+
+
+def int64(key: str, value: int) -> bytes:
+    return element(0x12, key, struct.pack("<q", value))
+
+
+def timestamp(key: str, value: int) -> bytes:
+    return element(0x11, key, struct.pack("<Q", value))
+
+
+def duplicate(index: int, *keys: str) -> bytes:
+    about = "collection: shop.orders index: _id_ dup key"
+    errmsg = text("errmsg", "E11000 duplicate key error " + about)
+    pattern = [element(3, "keyPattern", doc(*(int32(key, 1) for key in keys)))] if keys else []
+    return doc(int32("index", index), int32("code", 11000), errmsg, *pattern)
+
+
+def numbers(key: str, *values: int) -> bytes:
+    return element(4, key, doc(*(int32(str(i), v) for i, v in enumerate(values))))
+
+
+def reply(n: int, *errors: bytes, more: bytes = b"") -> bytes:
+    """In mongod's order of fields."""
+    op_time = element(3, "opTime", doc(timestamp("ts", n + 5), int64("t", 1)))
+    failed = array("writeErrors", *errors) if errors else b""
+    signature = element(3, "signature", doc(element(5, "hash", b"\1\0\0\0\0h"), int64("keyId", n)))
+    cluster = element(3, "$clusterTime", doc(timestamp("clusterTime", n + 6), signature))
+    return op_msg(b"\0" + doc(int32("n", n), element(7, "electionId", bytes(12)), op_time, failed,
+                              more, double("ok", 1), cluster, timestamp("operationTime", n + 5)))
+
+
+def failure(code: int, errmsg: str, *labels: str) -> bytes:
+    named = [element(4, "errorLabels", doc(*(text(str(i), n) for i, n in enumerate(labels))))]
+    return op_msg(b"\0" + doc(double("ok", 0), text("errmsg", errmsg), int32("code", code),
+                              *(named if labels else [])))
+
+
+def pieces(*contents: bytes) -> bytes:
+    """Of fuzz_exchange: an event byte and the length before each message."""
+    return b"".join(b"\3" + struct.pack("<I", len(c))[:3] + c for c in contents)
+
+
+def exchanges() -> dict[str, bytes]:
+    unordered = element(8, "ordered", b"\0")
+    txn = int64("txnNumber", 5)
+    transaction = txn + element(8, "autocommit", b"\0")
+
+    def insert(options: bytes = b"", collection: str = "orders") -> bytes:
+        fields = doc(text("insert", collection), options, text("$db", "shop"))
+        documents = (doc(int32("x", i)) for i in range(4))
+        return op_msg(b"\0" + fields, sequence("documents", *documents))
+
+    blocked = op_msg(b"\0" + doc(text("insert", "orders"), txn, text("$db", "shop"), array(
+        "documents", doc(int32("x", 0)), doc(int32("a", 1), int32("x", 1)), doc(int32("x", 2)))))
+    label = element(4, "errorLabels", doc(text("0", "RetryableWriteError")))
+    concern = element(3, "writeConcernError", doc(int32("code", 64), text("errmsg", "late")))
+    invalid = doc(int32("index", 0), int32("code", 121), text("errmsg", "invalid"))
+    return {
+        "lucky": pieces(insert(), reply(4)),
+        "plain": pieces(insert(unordered, "plain"), reply(3, duplicate(2, "_id")), reply(1)),
+        "unordered": pieces(insert(unordered + txn),
+                            reply(2, duplicate(1, "_id"), duplicate(3, "a")),
+                            reply(1, duplicate(0, "a.b")), reply(1)),
+        "ordered": pieces(insert(txn), reply(1, duplicate(1, "_id")), reply(2, duplicate(2, "a.b")),
+                          reply(1, more=numbers("retriedStmtIds", 3))),
+        "given_up": pieces(insert(unordered), reply(3, duplicate(0, "_id")),
+                           *[reply(0, duplicate(0, "_id"))] * 4),
+        "foreign": pieces(insert(unordered), reply(1, invalid, duplicate(1, "mail"),
+                                                   duplicate(2, "_id")), reply(1, more=concern)),
+        "by_index_name": pieces(insert(), reply(0, duplicate(0)), reply(4)),
+        "client_numbers": pieces(insert(txn + numbers("stmtIds", 9, -1, 5, 7)),
+                                 reply(2, duplicate(2, "_id")), reply(2)),
+        "first_number": pieces(insert(txn + int32("stmtId", 40)), reply(2, duplicate(2, "_id")),
+                               reply(2)),
+        "time": pieces(insert(int32("maxTimeMS", 8)), *[reply(0, duplicate(0, "_id"))] * 3),
+        "transaction": pieces(insert(transaction), reply(1, duplicate(1, "_id"))),
+        "surface": pieces(insert(transaction, "out"), reply(1, duplicate(1, "code"))),
+        "exhausted": pieces(insert(unordered, "out"), *[reply(0, *(
+            duplicate(i, "code") for i in range(4)))] * 12),
+        "top_level": pieces(insert(), failure(10107, "not primary", "RetryableWriteError")),
+        "numbers_rejected": pieces(insert(unordered + txn), reply(3, duplicate(1, "_id")),
+                                   failure(40415, "BSON field 'insert.stmtIds' is unknown")),
+        "more_to_come": pieces(insert(), op_msg(b"\0" + doc(int32("n", 1), array(
+            "writeErrors", duplicate(1, "_id")), double("ok", 1)), flags=2)),
+        "w0": pieces(insert(unordered + element(3, "writeConcern", doc(int32("w", 0)))), reply(0)),
+        "refused": pieces(blocked, reply(0, duplicate(0, "_id")), reply(1, doc(
+            int32("index", 1), int32("code", 53), text("errmsg", "array")))),
+        "labels": pieces(insert(txn), reply(0, duplicate(0, "_id"), more=label),
+                         reply(4, more=label)),
+    }
+
+
+def merges() -> dict[str, bytes]:
+    """Of fuzz_reply_merge: replies to batches of a few documents."""
+    retried = numbers("retriedStmtIds", 0, 2)
+    label = element(4, "errorLabels", doc(text("0", "A"), text("1", "B")))
+    concern = element(3, "writeConcernError", doc(int32("code", 64)))
+    bare = op_msg(b"\0" + doc(double("ok", 1)))
+    in_transaction = op_msg(b"\0" + doc(int32("n", 0), timestamp("opTime", 0),
+                                        array("writeErrors", duplicate(0)), double("ok", 1)))
+    return {
+        "one": pieces(reply(3)),
+        "cured": pieces(reply(2, duplicate(1, "_id")), reply(1)),
+        "late_first": pieces(reply(3, more=retried + label), reply(0, duplicate(0), duplicate(2))),
+        "concern": pieces(reply(3, more=concern + label), reply(1, more=concern + retried)),
+        "bare": pieces(reply(1), bare, reply(3)),
+        "transaction": pieces(in_transaction),
+    }
+
+
 def main() -> None:
     all_messages = messages()
     for target in ("op_msg", "insert", "frame_reader"):
@@ -85,6 +197,11 @@ def main() -> None:
             (folder / name).write_bytes(piece + content)
     stream = b"".join(all_messages[n] for n in ("hello", "insert_array", "ping", "insert_sequence"))
     (ROOT / "frame_reader" / "stream").write_bytes(b"\x11" + stream)
+    for target, inputs in (("exchange", exchanges()), ("reply_merge", merges())):
+        folder = ROOT / target
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in inputs.items():
+            (folder / name).write_bytes(content)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,20 @@ inline std::string string_field(std::string_view key, std::string_view value,
   return element(type, key, bytes + '\0');
 }
 
+inline std::string double_field(std::string_view key, double value) {
+  std::uint8_t bytes[8];
+  std::memcpy(bytes, &value, sizeof bytes);
+  return element(bson::Type::number_double, key, text_of(bytes));
+}
+inline std::string bool_field(std::string_view key, bool value) {
+  return element(bson::Type::boolean, key, {value ? "\1" : "\0", 1});
+}
+inline std::string timestamp_field(std::string_view key, std::uint64_t value) {
+  std::uint8_t bytes[8];
+  store_i64(bytes, static_cast<std::int64_t>(value));
+  return element(bson::Type::timestamp, key, text_of(bytes));
+}
+
 /// A document of elements.
 inline std::string doc(std::string_view elements = {}) {
   return i32(static_cast<std::int64_t>(elements.size()) + 5).append(elements) + '\0';
@@ -51,7 +65,7 @@ inline std::string doc(std::string_view elements = {}) {
 inline std::string doc_field(std::string_view key, std::string_view elements) {
   return element(bson::Type::document, key, doc(elements));
 }
-inline std::string array_field(std::string_view key, std::initializer_list<std::string> documents) {
+inline std::string array_field(std::string_view key, const std::vector<std::string>& documents) {
   std::string elements;
   int i = 0;
   for (const auto& document : documents) {
@@ -59,12 +73,24 @@ inline std::string array_field(std::string_view key, std::initializer_list<std::
   }
   return element(bson::Type::array, key, doc(elements));
 }
+inline std::string numbers_field(std::string_view key, const std::vector<std::int32_t>& numbers) {
+  std::string elements;
+  int i = 0;
+  for (const auto number : numbers) elements += int_field(std::to_string(i++), number);
+  return element(bson::Type::array, key, doc(elements));
+}
+inline std::string texts_field(std::string_view key, const std::vector<std::string>& texts) {
+  std::string elements;
+  int i = 0;
+  for (const auto& text : texts) elements += string_field(std::to_string(i++), text);
+  return element(bson::Type::array, key, doc(elements));
+}
 
 inline std::string body(std::string_view document) {
   return '\0' + std::string(document);
 }
 inline std::string sequence(std::string_view identifier,
-                            std::initializer_list<std::string> documents) {
+                            const std::vector<std::string>& documents) {
   std::string content = std::string(identifier) + '\0';
   for (const auto& document : documents) content += document;
   return '\1' + i32(static_cast<std::int64_t>(content.size()) + 4) + content;
@@ -87,16 +113,26 @@ inline std::string op_msg(std::string_view sections, std::uint32_t flags = 0,
   return bytes + i32(crc.value());
 }
 
+/// The message under other ids; a checksum is renewed.
+inline std::string addressed(std::string bytes, std::int32_t request_id, std::int32_t response_to) {
+  bytes.replace(4, 8, i32(request_id) + i32(response_to));
+  const auto flags = load_u32(as_bytes(bytes).data() + wire::kFlagsOffset);
+  if ((flags & wire::flag::kChecksumPresent) == 0) return bytes;
+  wire::Checksum crc;
+  crc.add(as_bytes(bytes).first(bytes.size() - 4));
+  return bytes.replace(bytes.size() - 4, 4, i32(crc.value()));
+}
+
 /// insert's body without documents.
 inline std::string insert_fields(std::string_view collection = "orders",
                                  std::string_view db = "shop") {
   return string_field("insert", collection) + string_field("$db", db);
 }
-inline std::string insert_sequence(std::initializer_list<std::string> documents,
+inline std::string insert_sequence(const std::vector<std::string>& documents,
                                    std::uint32_t flags = 0) {
   return op_msg(body(doc(insert_fields())) + sequence("documents", documents), flags);
 }
-inline std::string insert_array(std::initializer_list<std::string> documents,
+inline std::string insert_array(const std::vector<std::string>& documents,
                                 std::uint32_t flags = 0) {
   return op_msg(body(doc(string_field("insert", "orders") + array_field("documents", documents) +
                          string_field("$db", "shop"))),

@@ -84,9 +84,11 @@ class InsertRewriter {
   [[nodiscard]] static std::size_t fitting(const InsertRequest& insert, const GivenValues& given,
                                            std::span<const std::int32_t> documents);
   /// A command with these documents: header, then the client's body without `documents`, and a
-  /// section of kind 1. With a txnNumber it names the documents' statements in `stmtIds`.
-  void emit_part(const InsertRequest& insert, const GivenValues& given, const InsertPart& part,
-                 wire::PatchedMessage& out);
+  /// section of kind 1. With a txnNumber it names the documents' statements in `stmtIds`. False if
+  /// a document is malformed, as may be in an insert that needed no walk: mongod has refused it,
+  /// and who says otherwise lies.
+  [[nodiscard]] bool emit_part(const InsertRequest& insert, const GivenValues& given,
+                               const InsertPart& part, wire::PatchedMessage& out);
 
   /// The memory that it holds, but for small parts.
   [[nodiscard]] std::size_t capacity() const {

@@ -1,0 +1,249 @@
+// A client's message and a server's replies, the exchange driven as net drives it. Input: pieces of
+// {uint8 event, uint24 length, bytes}: the first is the request, the others are replies; of these
+// the event byte is the time that passes before, in ms. Whatever the server says: what goes
+// upstream is a well-formed insert of documents that the client sent and that no reply said to be
+// stored, each no more often than its rule allows; statement numbers are the client's; what goes
+// downstream answers the client and accounts for every document; and it ends.
+
+#include <cstdlib>
+#include <set>
+
+#include "idproxy/rewrite/exchange.hpp"
+#include "idproxy/rewrite/insert_reply.hpp"
+#include "support/fake_clock.hpp"
+#include "support/replies.hpp"
+#include "support/rule_set.hpp"
+#include "support/scripted_random.hpp"
+
+namespace {
+
+using namespace idproxy;
+using rewrite::Action;
+
+constexpr std::uint32_t kAttempts = 3;
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+std::shared_ptr<const rewrite::RuleSet> rules() {
+  auto id = test::rule("shop.*", "_id");
+  auto other = test::rule("shop.o*", "a.b");
+  auto placed = test::rule("shop.out", "code", rewrite::Assign::always, 40);
+  id.retry.attempts = other.retry.attempts = placed.retry.attempts = kAttempts;
+  other.retry.backoff = std::chrono::milliseconds(1);
+  placed.in_transaction = rewrite::InTransaction::surface;
+  other.report = true;
+  return test::rule_set_of(std::move(id), std::move(other), std::move(placed));
+}
+
+/// One insert, the client's or ours.
+struct Sent {
+  std::vector<std::string> documents;  // without the fields that rules assign
+  std::vector<std::int32_t> numbers;   // of their statements, if that matters
+  bool well_formed = true;
+  bool stops_at_errors = true;
+  bool acknowledged = true;
+};
+
+/// The fields that no rule touches; none of a document that stands in for a refused one.
+std::string untouched(Bytes document, bool& well_formed) {
+  std::string kept;
+  bson::Elements elements(document);
+  while (const auto element = elements.next()) {
+    if (element->key == "_id" || element->key == "a" || element->key == "code") continue;
+    kept.append(as_text({element->begin, element->end()}));
+  }
+  well_formed = well_formed && !elements.malformed();
+  return kept;
+}
+
+Sent read(Bytes bytes) {
+  const auto view = wire::OpMsgView::parse(bytes);
+  require(view && load_i32(bytes.data()) == static_cast<std::int32_t>(bytes.size()));
+  const auto command = rewrite::InsertCommand::read(*view);
+  require(command.has_value());
+  Sent sent;
+  rewrite::InsertDocuments documents(*command);
+  while (const auto document = documents.next()) {
+    sent.documents.push_back(untouched(*document, sent.well_formed));
+  }
+  require(!documents.malformed());
+  const auto options = rewrite::InsertOptions::read(view->body());
+  if (!options) return sent;
+  sent.stops_at_errors = options->ordered || options->in_transaction;
+  sent.acknowledged = options->acknowledged;
+  if (options->in_transaction || !options->has_txn_number) return sent;
+  if (!options->numbers(sent.documents.size())) return sent;
+  for (std::size_t i = 0; i < sent.documents.size(); ++i) {
+    sent.numbers.push_back(options->number_of(static_cast<std::int32_t>(i)));
+  }
+  const std::set<std::int32_t> distinct(sent.numbers.begin(), sent.numbers.end());
+  require(distinct.size() == sent.numbers.size());
+  return sent;
+}
+
+/// What the client is owed, seen from outside.
+class Watch {
+ public:
+  explicit Watch(Sent whole)
+      : whole_(std::move(whole)),
+        open_(whole_.documents.size()),
+        failures_(whole_.documents.size()) {
+    for (std::size_t i = 0; i < open_.size(); ++i) open_[i] = i;
+  }
+
+  /// A command: its documents are some of the client's that are not stored, in their order.
+  void sent(const Sent& part) {
+    require(part.well_formed && part.numbers.empty() == whole_.numbers.empty());
+    out_.clear();
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < part.documents.size(); ++i, ++at) {
+      const auto fits = [&](std::size_t index) {
+        if (!part.numbers.empty() && whole_.numbers[index] != part.numbers[i]) return false;
+        // In place of a document that cannot take its value stands one that mongod refuses.
+        return part.documents[i].empty() || part.documents[i] == whole_.documents[index];
+      };
+      while (at < open_.size() && !fits(open_[at])) ++at;
+      require(at < open_.size());
+      out_.push_back(open_[at]);
+      require(failures_[open_[at]] <= kAttempts);
+    }
+    require(!out_.empty());
+  }
+
+  /// A reply that led to another command: those that it did not name as failed are stored. An
+  /// ordered batch, and a transaction, stop at the first error.
+  void answered(Bytes reply) {
+    const auto view = wire::OpMsgView::parse(reply);
+    const auto read = rewrite::InsertReply::read(view->body());
+    require(read.has_value());
+    if (!read->ok) {  // one document, and it is not stored
+      require(out_.size() == 1);
+      ++failures_[out_.front()];
+      return;
+    }
+    const auto errors = rewrite::read_write_errors(read->write_errors, out_.size());
+    require(errors.has_value());
+    std::set<std::size_t> failed;
+    for (const auto& error : *errors) failed.insert(static_cast<std::size_t>(error.index));
+    for (std::size_t i = 0; i < out_.size(); ++i) {
+      if (failed.contains(i)) {
+        ++failures_[out_[i]];
+        if (whole_.stops_at_errors) break;
+        continue;
+      }
+      std::erase(open_, out_[i]);
+    }
+  }
+
+ private:
+  Sent whole_;
+  std::vector<std::size_t> open_;  // documents that may be stored no more than once from now on
+  std::vector<std::size_t> out_;
+  std::vector<std::uint32_t> failures_;  // by document
+};
+
+std::optional<Bytes> piece(Bytes& input, std::uint8_t& event) {
+  if (input.size() < 4) return std::nullopt;
+  event = input[0];
+  const std::size_t length =
+      input[1] + (std::size_t{input[2]} << 8) + (std::size_t{input[3]} << 16);
+  const Bytes content = input.subspan(4).first(std::min(length, input.size() - 4));
+  input = input.subspan(4 + content.size());
+  return content;
+}
+
+/// As net would hand it over: in one piece, whole, addressed to the request that is out.
+Buffer framed(Bytes content, std::int32_t response_to) {
+  Buffer message;
+  message.append(content);
+  store_i32(message.data(), static_cast<std::int32_t>(content.size()));
+  store_i32(message.data() + 8, response_to);
+  return message;
+}
+
+/// What the client gets: one reply in which every document is stored, failed, or was not reached.
+void check_reply(Bytes bytes, std::int32_t request_id, const Sent& whole) {
+  const auto view = wire::OpMsgView::parse(bytes);
+  require(view && view->header().response_to == request_id);
+  require(view->header().message_length == static_cast<std::int32_t>(bytes.size()));
+  const auto reply = rewrite::InsertReply::read(view->body());
+  require(reply.has_value());
+  if (!reply->ok) return;
+  const auto documents = static_cast<std::int64_t>(whole.documents.size());
+  const auto errors = rewrite::read_write_errors(reply->write_errors, whole.documents.size());
+  require(errors && reply->n);
+  if (!whole.acknowledged) return require(errors->empty() && *reply->n == 0);
+  if (!whole.stops_at_errors) {
+    return require(*reply->n + static_cast<std::int64_t>(errors->size()) == documents);
+  }
+  require(errors->size() <= 1 &&
+          *reply->n == (errors->empty() ? documents : errors->front().index));
+}
+
+bool more_to_come(Bytes reply) {
+  const auto view = wire::OpMsgView::parse(reply);
+  return view && view->has(wire::flag::kMoreToCome);
+}
+
+void drive(Bytes input, rewrite::Workspace& workspace, test::FakeClock& clock) {
+  std::uint8_t event = 0;
+  auto content = piece(input, event);
+  if (!content || content->size() < wire::kHeaderSize) return;
+  const Buffer request = framed(*content, 0);
+  rewrite::Exchange exchange;
+  Action action = exchange.request(request.view(), nullptr, workspace);
+  if (action != Action::send || exchange.is_hello() || !exchange.awaits_reply()) return;
+  const std::int32_t id = wire::read_header(request.view()).request_id;
+  const Sent whole = read(request.view());
+  if (!whole.well_formed) return;  // every server refuses it
+  const std::size_t most = whole.documents.size() * kAttempts + 1;
+  Watch watch(whole);
+  std::set<std::int32_t> ids;
+  Buffer reply;
+  for (std::size_t steps = 0;; ++steps) {
+    require(steps <= most);
+    if (action == Action::send) {
+      Buffer out;
+      exchange.message().copy(exchange.original(), 0, out);
+      require(wire::read_header(out.view()).request_id == exchange.request_id());
+      // A client may number its messages as we number ours; there is one out at a time.
+      require(steps == 0 || ids.insert(exchange.request_id()).second);
+      watch.sent(read(out.view()));
+    }
+    content = piece(input, event);
+    if (!content || content->size() < wire::kHeaderSize) return;  // the server is gone
+    clock.advance(std::chrono::milliseconds(event));
+    reply = framed(*content, exchange.request_id());
+    action = exchange.reply(reply.view(), workspace);
+    require(action == Action::close || !more_to_come(reply.view()));
+    if (action == Action::wait) {
+      require(exchange.delay().count() > 0);
+      watch.answered(reply.view());
+      clock.advance(exchange.delay());
+      action = exchange.resume(workspace);
+    } else if (action == Action::send) {
+      watch.answered(reply.view());
+    }
+    if (action != Action::send) break;
+  }
+  if (action == Action::reply) check_reply(workspace.reply.view(), id, whole);
+  // Only what answers the client's own message passes as it came.
+  if (action == Action::relay) require(wire::read_header(reply.view()).response_to == id);
+  static_cast<void>(exchange.given_up());
+  workspace.reply.clear();
+  exchange.release(workspace);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto set = rules();
+  test::FakeClock clock;
+  test::SeededRandom random;
+  rewrite::Outcomes outcomes(set->rules().size());
+  rewrite::Workspace workspace(set, clock, random, outcomes);
+  drive({data, size}, workspace, clock);
+  return 0;
+}

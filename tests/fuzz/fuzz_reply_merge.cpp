@@ -1,0 +1,103 @@
+// Replies to commands that carried one batch, merged. Input: pieces of {uint8 documents, uint24
+// length, bytes}, each a reply to a command with some of the documents. The merged reply is
+// well-formed, its errors ascend, its number is the sum, and its times are those of one reply.
+
+#include <cstdlib>
+#include <set>
+
+#include "idproxy/rewrite/reply_merge.hpp"
+
+namespace {
+
+using namespace idproxy;
+
+constexpr std::int32_t kStored = 4711;
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+/// `event` names some of 64 documents, ascending.
+std::vector<std::int32_t> documents_of(std::uint8_t event) {
+  std::vector<std::int32_t> documents;
+  for (std::int32_t i = event >> 6; i < 64; i += 1 + (event & 7)) documents.push_back(i);
+  return documents;
+}
+
+/// What must be the same in the merged reply: elements as they stood in one of the replies.
+class Inputs {
+ public:
+  void see(const wire::OpMsgView& message, std::int64_t n, bool has_n) {
+    n_ += n;
+    has_n_ = has_n;
+    bson::Elements fields(message.body());
+    while (const auto field = fields.next()) elements_.insert(text(*field));
+  }
+  void check(const wire::OpMsgView& merged) const {
+    const auto reply = rewrite::InsertReply::read(merged.body());
+    require(reply && reply->ok);
+    require(reply->n.has_value() == has_n_ && (!has_n_ || *reply->n == n_));
+    require(rewrite::read_write_errors(reply->write_errors, 64).has_value());
+    bson::Elements fields(merged.body());
+    while (const auto field = fields.next()) {
+      const std::set<std::string_view> made = {"n", "writeErrors", "retriedStmtIds", "errorLabels",
+                                               "idproxy"};
+      require(made.contains(field->key) || elements_.contains(text(*field)));
+    }
+    require(!fields.malformed());
+  }
+
+ private:
+  static std::string text(const bson::Element& field) {
+    return std::string(as_text({field.begin, field.end()}));
+  }
+
+  std::int64_t n_ = 0;
+  bool has_n_ = false;  // of the last one
+  std::set<std::string> elements_;
+};
+
+/// A reply as InsertBatch takes it, or nothing.
+bool add(Bytes bytes, std::span<const std::int32_t> documents, rewrite::ReplyMerge& merge,
+         Inputs& inputs) {
+  const auto message = wire::OpMsgView::parse(bytes);
+  if (!message) return false;
+  const auto reply = rewrite::InsertReply::read(message->body());
+  if (!reply || !reply->ok || reply->n.value_or(0) < 0 || reply->n.value_or(0) > 100'000)
+    return false;
+  const auto errors = rewrite::read_write_errors(reply->write_errors, documents.size());
+  if (!errors) return false;
+  merge.add(*message, *reply, *errors, documents);
+  inputs.see(*message, reply->n.value_or(0), reply->n.has_value());
+  return true;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  rewrite::ReplyMerge merge;
+  Inputs inputs;
+  bool any = false;
+  for (Bytes rest(data, size); rest.size() >= 4 + wire::kHeaderSize;) {
+    const std::size_t length = rest[1] + (std::size_t{rest[2]} << 8) + (std::size_t{rest[3]} << 16);
+    Buffer message;
+    message.append(rest.subspan(4).first(std::min(length, rest.size() - 4)));
+    const auto documents = documents_of(rest[0]);
+    rest = rest.subspan(4 + message.size());
+    if (message.size() < wire::kHeaderSize) continue;
+    store_i32(message.data(), static_cast<std::int32_t>(message.size()));
+    any = add(message.view(), documents, merge, inputs) || any;
+  }
+  if (!any) return 0;
+  const std::vector<rewrite::RefusedDocument> refused = {
+      {1, rewrite::ErrorCode::path_not_viable, "refused"}, {5, rewrite::ErrorCode::bad_value, ""}};
+  const std::vector<rewrite::Assigned> assigned = {{0, "_id", bson::Type::int32, Bytes(data, 4)},
+                                                   {1, "_id", bson::Type::int32, Bytes(data, 4)}};
+  Buffer out;
+  merge.append(kStored, refused, assigned, out);
+  const auto merged = wire::OpMsgView::parse(out.view());
+  require(merged && merged->header().response_to == kStored);
+  require(merged->header().message_length == static_cast<std::int32_t>(out.size()));
+  inputs.check(*merged);
+  return 0;
+}

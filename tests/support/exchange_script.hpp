@@ -1,0 +1,366 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "idproxy/rewrite/exchange.hpp"
+#include "support/fake_clock.hpp"
+#include "support/replies.hpp"
+#include "support/rule_set.hpp"
+#include "support/scripted_random.hpp"
+
+/// Scripts of an exchange: expect this action and these bytes, feed that event.
+namespace idproxy::test {
+
+using rewrite::Action;
+
+/// Where a client puts its documents: what is plain in a sequence takes the general path in an
+/// array.
+enum class Form { sequence, array };
+
+/// A client's insert into shop.orders. `options`: more fields of the body.
+inline std::string client(Form form, const std::string& options,
+                          const std::vector<std::string>& documents, std::uint32_t flags = 0) {
+  if (form == Form::sequence) {
+    return op_msg(body(doc(insert_fields() + options)) + sequence("documents", documents), flags);
+  }
+  return op_msg(body(doc(string_field("insert", "orders") + array_field("documents", documents) +
+                         string_field("$db", "shop") + options)),
+                flags);
+}
+/// A command of our own with some of its documents, and their statement numbers if it needs them.
+inline std::string part(const std::string& options, const std::vector<std::string>& documents,
+                        const std::vector<std::int32_t>& numbers = {}, std::uint32_t flags = 0) {
+  const std::string stmt_ids = numbers.empty() ? "" : numbers_field("stmtIds", numbers);
+  return client(Form::sequence, options + stmt_ids, documents, flags);
+}
+inline const std::string kUnordered = bool_field("ordered", false);
+inline const std::string kTxnNumber = long_field("txnNumber", 5);
+inline const std::string kTransaction = kTxnNumber + bool_field("autocommit", false);
+
+/// Document i, with a value of ours as its `_id` or without.
+inline std::string nth(std::int32_t i) {
+  return doc(int_field("x", i));
+}
+inline std::string nth(std::int32_t i, std::int64_t id) {
+  return doc(long_field("_id", id) + int_field("x", i));
+}
+
+inline rewrite::Rule with(rewrite::Retry retry, rewrite::Rule rule) {
+  rule.retry = retry;
+  return rule;
+}
+
+/// What an exchange needs around it, and the exchange that runs.
+class ExchangeWorld {
+ public:
+  explicit ExchangeWorld(std::shared_ptr<const rewrite::RuleSet> rules,
+                         std::string_view random_hex = {})
+      : random(random_hex),
+        outcomes(rules->rules().size()),
+        workspace(rules, clock, random, outcomes),
+        rules_(std::move(rules)) {}
+
+  /// The bytes are gone when this returns, or belong to the exchange.
+  Action request(std::string_view bytes, bool owned = false) {
+    exchange = std::make_unique<rewrite::Exchange>();
+    const Exact exact(bytes);
+    Buffer owner;
+    if (owned) owner.append(exact.view());
+    return keep(exchange->request(owned ? owner.view() : exact.view(), owned ? &owner : nullptr,
+                                  workspace));
+  }
+  Action reply(std::string_view bytes) {
+    const Exact exact(bytes);
+    return keep(exchange->reply(exact.view(), workspace));
+  }
+  /// With these fields in its body, and the request id that is expected.
+  Action reply_with(std::string_view fields, std::uint32_t flags = 0) {
+    return reply(reply_message(fields, exchange->request_id(), flags));
+  }
+  Action resume() { return keep(exchange->resume(workspace)); }
+
+  /// What is sent or replied with the last action.
+  [[nodiscard]] const std::string& bytes() const { return bytes_; }
+  /// The body of the reply with the last action.
+  [[nodiscard]] std::string body() const {
+    const auto view = wire::OpMsgView::parse(as_bytes(bytes_));
+    return view ? text_of(view->body()) : "no OP_MSG";
+  }
+  /// Counters that are not 0, of all rules: "assigned=5 resent=2 cured=2".
+  [[nodiscard]] std::string counts() const {
+    using O = rewrite::RuleOutcomes;
+    std::string text;
+    const std::pair<const char*, rewrite::RuleOutcomes::Counter O::*> all[] = {
+        {"assigned", &O::assigned}, {"resent", &O::resent},
+        {"cured", &O::cured},       {"given_up", &O::given_up},
+        {"foreign", &O::foreign},   {"transient", &O::transient},
+        {"surfaced", &O::surfaced}, {"unacknowledged", &O::unacknowledged}};
+    for (const auto& [name, counter] : all) {
+      const auto sum = outcomes.sum(counter);
+      if (sum == 0) continue;
+      text += (text.empty() ? "" : " ") + std::string(name) + '=' + std::to_string(sum);
+    }
+    return text;
+  }
+
+  FakeClock clock;
+  ScriptedRandom random;
+  rewrite::Outcomes outcomes;
+  rewrite::Workspace workspace;
+  std::unique_ptr<rewrite::Exchange> exchange;
+
+ private:
+  Action keep(Action action) {
+    Buffer out;
+    if (action == Action::send) {
+      exchange->message().copy(exchange->original(), 0, out);
+      EXPECT_EQ(out.size(), exchange->message().size());
+    }
+    if (action == Action::reply) out.append(workspace.reply.view());
+    bytes_ = text_of(out.view());
+    return action;
+  }
+
+  std::shared_ptr<const rewrite::RuleSet> rules_;
+  std::string bytes_;
+};
+
+inline std::string name_of(Action action) {
+  constexpr const char* kNames[] = {"relay", "send", "wait", "reply", "close"};
+  return kNames[static_cast<int>(action)];
+}
+
+/// One script. Events and what they lead to are noted in turn; play() runs them, then once more for
+/// each reply and each fault: the fault in its stead.
+class ExchangeScript {
+ public:
+  using Rules = std::function<std::shared_ptr<const rewrite::RuleSet>()>;
+  explicit ExchangeScript(Rules rules, std::string random_hex = {})
+      : rules_(std::move(rules)), random_(std::move(random_hex)) {}
+
+  // Events.
+  ExchangeScript& request(std::string bytes) { return event(Event::request, std::move(bytes)); }
+  ExchangeScript& reply(std::string fields, std::uint32_t flags = 0) {
+    return event(Event::reply, reply_message(fields, 0, flags));
+  }
+  ExchangeScript& resume() { return event(Event::resume, {}); }
+  /// Before the next event.
+  ExchangeScript& pass(std::chrono::nanoseconds time) {
+    pass_ += time;
+    return *this;
+  }
+
+  // What the event before leads to.
+  /// `bytes` but for the request id: the client's first, then ids that are new.
+  ExchangeScript& sends(std::string bytes) { return expect(Action::send, std::move(bytes)); }
+  /// A command that was refused, in another form, with the client's own request id.
+  ExchangeScript& sends_as_the_client(std::string bytes) {
+    steps_.back().client_id = true;
+    return sends(std::move(bytes));
+  }
+  ExchangeScript& waits(std::chrono::nanoseconds delay) {
+    steps_.back().delay = delay;
+    return expect(Action::wait, {});
+  }
+  ExchangeScript& relays() { return expect(Action::relay, {}); }
+  ExchangeScript& closes() { return expect(Action::close, {}); }
+  /// In answer to the client's request id.
+  ExchangeScript& replies(std::string_view fields, std::uint32_t flags = 0) {
+    return expect(Action::reply, reply_message(fields, 7, flags));
+  }
+  /// At the end: see ExchangeWorld::counts(), and the field of a duplicate that was given up.
+  ExchangeScript& counts(std::string counts, std::optional<std::string> given_up = {}) {
+    counts_ = std::move(counts);
+    given_up_ = std::move(given_up);
+    return *this;
+  }
+  /// The first command carries a part of the batch: its reply is never all there is.
+  ExchangeScript& in_parts() {
+    in_parts_ = true;
+    return *this;
+  }
+
+  /// `stride`: of the faults, every so many only, others at each reply; for large messages.
+  void play(std::size_t stride = 1) const {
+    play_once(false);
+    if (stride == 1) play_once(true);
+    std::size_t replies = 0;
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      if (steps_[i].event != Event::reply) continue;
+      fail_at(i, replies == 0 && !in_parts_, stride == 1 ? 0 : replies * 7 + 6, stride);
+      ++replies;
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+  /// Without the faults.
+  void play_once(bool owned = false) const {
+    ExchangeWorld world(rules_(), random_);
+    std::set<std::int32_t> ids;
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      SCOPED_TRACE("step " + std::to_string(i));
+      const Action action = run(world, steps_[i], owned);
+      ASSERT_EQ(name_of(action), name_of(steps_[i].action));
+      check(world, steps_[i], ids);
+    }
+    EXPECT_EQ(world.counts(), counts_);
+    const auto given_up = world.exchange->given_up();
+    if (given_up_) {
+      EXPECT_EQ(given_up ? given_up->rule->field : "", *given_up_);
+    }
+    EXPECT_EQ(world.random.left(), 0U);
+    world.exchange->release(world.workspace);
+  }
+
+ private:
+  enum class Event { request, reply, resume };
+  struct Step {
+    Event event;
+    std::string bytes;
+    std::chrono::nanoseconds pass{};
+    Action action{};
+    std::string out;
+    std::chrono::nanoseconds delay{};
+    bool client_id = false;
+  };
+  /// Faults of three sorts: closes; a reply that cannot be understood passes if it is all there is,
+  /// else it closes; an error of the whole command passes.
+  enum class End { close, relay_or_close, pass };
+  struct Fault {
+    const char* name;
+    std::string bytes;
+    End end;
+  };
+
+  ExchangeScript& event(Event event, std::string bytes) {
+    steps_.push_back({event, std::move(bytes), std::exchange(pass_, {}), {}, {}, {}, {}});
+    return *this;
+  }
+  ExchangeScript& expect(Action action, std::string out) {
+    steps_.back().action = action;
+    steps_.back().out = std::move(out);
+    return *this;
+  }
+
+  static Action run(ExchangeWorld& world, const Step& step, bool owned) {
+    world.clock.advance(step.pass);
+    if (step.event == Event::request) return world.request(step.bytes, owned);
+    if (step.event == Event::resume) return world.resume();
+    return world.reply(addressed(step.bytes, 4711, world.exchange->request_id()));
+  }
+
+  static void check(const ExchangeWorld& world, const Step& step, std::set<std::int32_t>& ids) {
+    if (step.action == Action::wait) {
+      EXPECT_EQ(world.exchange->delay(), step.delay);
+    }
+    if (step.action == Action::send) {
+      const std::int32_t id = world.exchange->request_id();
+      const bool first = step.event == Event::request || step.client_id;
+      EXPECT_TRUE(first ? id == 7 : ids.insert(id).second && id != 7) << id;
+      if (step.out.size() > 5000) {  // not worth printing, nor copying
+        EXPECT_EQ(world.bytes().compare(8, std::string::npos, step.out, 8), 0);
+      } else {
+        EXPECT_EQ(world.bytes(), addressed(step.out, id, 0));
+      }
+    }
+    if (step.action != Action::reply || (step.out.empty() && world.bytes().empty())) return;
+    const auto reply = wire::OpMsgView::parse(as_bytes(world.bytes()));
+    ASSERT_TRUE(reply);
+    EXPECT_EQ(reply->header().message_length, static_cast<std::int32_t>(world.bytes().size()));
+    EXPECT_EQ(addressed(world.bytes(), 0, 7), addressed(step.out, 0, 7));
+    EXPECT_EQ(reply->header().response_to, 7);
+  }
+
+  void fail_at(std::size_t failing, bool only, std::size_t first, std::size_t stride) const {
+    const std::vector<Fault> all = faults(steps_[failing].bytes);
+    for (std::size_t next = first; next < all.size(); next += stride) {
+      const Fault& fault = all[next];
+      SCOPED_TRACE("step " + std::to_string(failing) + ": " + fault.name);
+      ExchangeWorld world(rules_(), random_);
+      for (std::size_t i = 0; i < failing; ++i) run(world, steps_[i], false);
+      world.clock.advance(steps_[failing].pass);
+      const std::string bytes = addressed(fault.bytes, 4711, world.exchange->request_id());
+      const Action action = world.reply(bytes);
+      const bool closes = fault.end == End::close || (fault.end == End::relay_or_close && !only);
+      const Action expected = closes ? Action::close : only ? Action::relay : Action::reply;
+      ASSERT_EQ(name_of(action), name_of(expected));
+      if (action == Action::reply) {
+        EXPECT_EQ(world.bytes(), addressed(bytes, 4711, 7));
+      }
+      world.exchange->release(world.workspace);
+    }
+  }
+
+  static std::vector<Fault> faults(const std::string& reply) {
+    const auto of = [](const std::string& fields) { return reply_message(fields, 0); };
+    const std::string int_array = element(bson::Type::array, "writeErrors", doc(int_field("0", 1)));
+    const std::string unknown_type = element(static_cast<bson::Type>(0x42), "n", "");
+    std::vector<Fault> faults = {
+        {"no sections", message(2013, i32(0) + "abc"), End::close},
+        {"two bodies", op_msg(body(doc(ok())) + body(doc(ok()))), End::close},
+        {"unknown flag", op_msg(body(doc(n(0) + ok())), 1U << 3), End::close},
+        {"a sequence", op_msg(body(doc(n(0) + ok())) + sequence("x", {doc()})), End::close},
+        {"bad BSON", of(unknown_type + ok()), End::close},
+        {"moreToCome", reply_message(n(0) + ok(), 0, wire::flag::kMoreToCome), End::close},
+        {"empty body", of(""), End::relay_or_close},
+        {"ok alone", of(ok()), End::relay_or_close},
+        {"no ok", of(n(1)), End::relay_or_close},
+        {"ok is 2", of(n(1) + ok(2)), End::relay_or_close},
+        {"ok is text", of(n(1) + string_field("ok", "1")), End::relay_or_close},
+        {"ok twice", of(n(1) + ok() + ok()), End::relay_or_close},
+        {"n too large", of(n(99'999) + ok()), End::relay_or_close},
+        {"n negative", of(n(-1) + ok()), End::relay_or_close},
+        {"n is text", of(string_field("n", "1") + ok()), End::relay_or_close},
+        {"writeErrors is a number", of(n(0) + int_field("writeErrors", 1) + ok()),
+         End::relay_or_close},
+        {"writeErrors of numbers", of(n(0) + int_array + ok()), End::relay_or_close},
+        {"writeErrors twice",
+         of(n(0) + write_errors({duplicate(0)}) + write_errors({duplicate(0)}) + ok()),
+         End::relay_or_close},
+        {"index out of range", of(n(0) + write_errors({duplicate(99'999)}) + ok()),
+         End::relay_or_close},
+        {"index negative", of(n(0) + write_errors({duplicate(-1)}) + ok()), End::relay_or_close},
+        {"indexes not ascending", of(n(0) + write_errors({duplicate(0), duplicate(0)}) + ok()),
+         End::relay_or_close},
+        {"no index",
+         of(n(0) + write_errors({doc(int_field("code", 11000) + duplicate_fields({"_id"}))}) +
+            ok()),
+         End::relay_or_close},
+        {"no code", of(n(0) + write_errors({doc(int_field("index", 0))}) + ok()),
+         End::relay_or_close},
+        {"n and errors are more than was sent", of(n(99'999) + write_errors({duplicate(0)}) + ok()),
+         End::relay_or_close},
+        {"an error of the whole", of(failure(13, "not authorized")), End::pass},
+        {"an error with a label", of(failure(10107, "not primary", {"RetryableWriteError"})),
+         End::pass},
+        {"an error of another 11000",
+         of(failure(11000, "E11000", {}) + doc_field("keyPattern", int_field("other", 1))),
+         End::pass},
+    };
+    faults.push_back({"no OP_MSG", std::string(reply).replace(12, 4, i32(1)), End::close});
+    for (std::size_t cut = wire::kHeaderSize; reply.size() < 2000 && cut < reply.size();
+         cut += 13) {
+      std::string bytes = reply.substr(0, cut);
+      if (cut >= wire::kSectionsOffset) {
+        faults.push_back({"cut", bytes.replace(0, 4, i32(static_cast<int>(cut))), End::close});
+      }
+    }
+    return faults;
+  }
+
+  Rules rules_;
+  std::string random_;
+  std::vector<Step> steps_;
+  std::chrono::nanoseconds pass_{};
+  std::string counts_;
+  std::optional<std::string> given_up_;
+  bool in_parts_ = false;
+};
+
+}  // namespace idproxy::test

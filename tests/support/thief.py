@@ -1,0 +1,435 @@
+"""A relay between the proxy and mongod that takes ids away, so that documents collide on demand.
+
+Before an insert passes, the thief stores documents of its own with the values that the proxy has
+just generated: the real mongod then answers with a real E11000, as often as the test wants it for
+each document, and never by chance. It also keeps every message that passed, both ways.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import bson
+import pymongo
+from bson.codec_options import CodecOptions
+from bson.raw_bson import RawBSONDocument
+from pymongo.errors import BulkWriteError
+
+from . import elements as el
+from . import wire
+from .elements import Element, elements
+from .mongod import Mongod
+from .proxy import Proxy
+from .relay import Direction
+
+_LENIENT = CodecOptions(unicode_decode_error_handler="replace")
+
+ALWAYS = 1 << 30
+"""How often a document collides that is never to be stored."""
+
+
+class Cut(Exception):
+    """Raised by a hook: the message does not pass, and both ends of the connection are closed."""
+
+
+@dataclass(eq=False)
+class Passed:
+    """One message that came by; taken apart when asked."""
+
+    raw: bytes
+    direction: Direction
+    connection: int  # which one, counted from 0
+    at: float  # time.monotonic()
+
+    def __post_init__(self) -> None:
+        _, self.request_id, self.response_to, self.op_code = struct.unpack_from("<iiii", self.raw)
+
+    @cached_property
+    def flags(self) -> int:
+        return struct.unpack_from("<I", self.raw, 16)[0]
+
+    @cached_property
+    def _sections(self) -> tuple[bytes, bytes | None]:
+        """The body, and the documents of the one sequence that an insert may have."""
+        end = len(self.raw) - (4 if self.flags & wire.CHECKSUM_PRESENT else 0)
+        if end < len(self.raw):
+            assert wire.crc32c(self.raw[:end]) == struct.unpack_from("<I", self.raw, end)[0]
+        found, documents, at = b"", None, 20
+        while at < end:
+            (size,) = struct.unpack_from("<i", self.raw, at + 1)
+            content = self.raw[at + 1:at + 1 + size]
+            if self.raw[at] == 0:
+                found = content
+            else:
+                documents = content[content.index(b"\0", 4) + 1:]
+            at += 1 + size
+        return found, documents
+
+    @property
+    def body_bytes(self) -> bytes:
+        return self._sections[0]
+
+    @cached_property
+    def head(self) -> list[Element]:
+        """The elements of the body, but for the documents of an insert."""
+        return [e for e in elements(self.body_bytes) if e.name != b"documents"]
+
+    @cached_property
+    def body(self) -> dict[str, Any]:
+        """The body, but for the documents of an insert."""
+        return bson.decode(el.document(*self.head), _LENIENT)
+
+    @cached_property
+    def raw_documents(self) -> list[bytes]:
+        """The documents of an insert, wherever they stand."""
+        sequence = self._sections[1]
+        if sequence is None:
+            (array,) = [e for e in elements(self.body_bytes) if e.name == b"documents"]
+            return [e.value for e in elements(array.value)]
+        found, at = [], 0
+        while at < len(sequence):
+            (size,) = struct.unpack_from("<i", sequence, at)
+            found.append(sequence[at:at + size])
+            at += size
+        return found
+
+    @cached_property
+    def documents(self) -> list[dict[str, Any]]:
+        return [bson.decode(d, _LENIENT) for d in self.raw_documents]
+
+    @cached_property
+    def command(self) -> str:
+        """The name of the command; of a reply it is just its first field."""
+        return self.head[0].name.decode() if self.op_code == wire.OP_MSG and self.head else ""
+
+    @cached_property
+    def ns(self) -> str:
+        """Of an insert, else empty."""
+        if self.direction != "to_server" or self.command != "insert":
+            return ""
+        return f"{self.body['$db']}.{self.body['insert']}"
+
+    def element(self, name: str) -> Element | None:
+        """The element of this name in the body."""
+        return next((e for e in self.head if e.name == name.encode()), None)
+
+
+Times = int | Mapping[Any, int] | Callable[[dict[str, Any]], int]
+
+
+@dataclass(eq=False)
+class Theft:
+    """What is stolen from one collection: the values of one field."""
+
+    field: str
+    times: Callable[[dict[str, Any]], int]
+    copy: tuple[str, ...]
+    values: dict[Any, list[bytes]] = field(default_factory=dict)  # by the document's key, in order
+
+    def loot(self, document: dict[str, Any], key: Any) -> dict[str, Any] | None:
+        """What the thief has to store so that this document collides; None if it need not."""
+        value = _get(document, self.field)
+        if value is None:
+            return None
+        taken = self.values.setdefault(key, [])
+        encoded = bson.encode({"": value})
+        if encoded in taken or len(taken) >= self.times(document):
+            return None
+        taken.append(encoded)
+        stolen: dict[str, Any] = {"stolen": True}
+        for path in (*self.copy, self.field):
+            _put(stolen, path, _get(document, path))
+        return stolen
+
+
+def _get(document: dict[str, Any], path: str) -> Any:
+    """The value at this path, or None."""
+    for name in path.split("."):
+        document = document.get(name, {})
+    return document if document != {} else None
+
+
+def _put(document: dict[str, Any], path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for name in parents:
+        document = document.setdefault(name, {})
+    document[last] = value
+
+
+Hook = Callable[[Passed], bytes]
+
+
+class Thief:
+    """Listens on a free port of 127.0.0.1 and relays to `mongod`, two threads per connection.
+
+    Thread-safety: tests call from theirs; messages come and hooks run in the connections' threads.
+    """
+
+    def __init__(self, mongod: Mongod):
+        self._target = ("127.0.0.1", mongod.port)
+        self._client: pymongo.MongoClient = pymongo.MongoClient(mongod.uri, retryWrites=False)
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.address = "127.0.0.1:%d" % self._listener.getsockname()[1]
+        self.messages: list[Passed] = []
+        self._thefts: dict[str, list[Theft]] = {}
+        self._hook: Hook | None = None
+        self._lock = threading.Lock()  # of what is stolen
+        self._connections: list[tuple[socket.socket, socket.socket]] = []
+        self.left: set[int] = set()  # the connections that the proxy has closed
+        self.failures: list[BaseException] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def steal(self, ns: str, field: str = "_id", times: Times = 1,
+              copy: tuple[str, ...] = ()) -> Theft:
+        """From now on documents inserted into `ns` collide by their `field`.
+
+        times: how often, for each document: a number, a function of the document, or a mapping
+        from its key, the field k, where those not named do not collide. copy: paths whose values
+        go into the stolen document as well, as compound and partial indexes need it.
+        """
+        def of(document: dict[str, Any]) -> int:
+            if isinstance(times, int):
+                return times
+            return times(document) if callable(times) else times.get(document.get("k"), 0)
+        theft = Theft(field, of, copy)
+        self._thefts.setdefault(ns, []).append(theft)
+        return theft
+
+    @contextmanager
+    def hook(self, hook: Hook) -> Iterator[None]:
+        """Meanwhile hook is asked what to pass on in place of each message, after the theft.
+
+        It returns the bytes (of the message, as a rule), may block to hold the message and what
+        comes behind it in this direction, and may raise Cut.
+        """
+        self._hook = hook
+        try:
+            yield
+        finally:
+            self._hook = None
+
+    def inserts(self, ns: str) -> list[Passed]:
+        """The inserts into `ns` that reached the server, in order."""
+        return [m for m in list(self.messages) if m.ns == ns]
+
+    def replies(self, ns: str) -> list[Passed]:
+        """The server's replies to them, in order."""
+        asked = {(m.connection, m.request_id) for m in self.inserts(ns)}
+        return [m for m in list(self.messages)
+                if m.direction == "to_client" and (m.connection, m.response_to) in asked]
+
+    def forget(self) -> None:
+        """Frees the messages kept so far and ends all thefts."""
+        self.messages.clear()
+        self._thefts.clear()
+
+    def cut(self, connection: int) -> None:
+        """Closes both ends of this connection, whatever passes there."""
+        self._end(*self._connections[connection])
+
+    def close(self) -> None:
+        self._end(self._listener)
+        self._listener.close()
+        for both in self._connections:
+            self._end(*both)
+            for each in both:
+                each.close()
+        self._client.close()
+        if self.failures:
+            raise self.failures[0]
+
+    def __enter__(self) -> Thief:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # The thief's threads.
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                server = socket.create_connection(self._target, 5)
+            except OSError:
+                client.close()
+                continue
+            number = len(self._connections)
+            self._connections.append((client, server))
+            for each in (client, server):
+                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                each.settimeout(None)
+            ways: list[tuple[socket.socket, socket.socket, Direction]] = [
+                (client, server, "to_server"), (server, client, "to_client")]
+            for way in ways:
+                threading.Thread(target=self._relay, args=(*way, number), daemon=True).start()
+
+    def _relay(self, source: socket.socket, sink: socket.socket, direction: Direction,
+               number: int) -> None:
+        try:
+            while raw := _receive(source):
+                sink.sendall(self._pass(Passed(raw, direction, number, time.monotonic())))
+            sink.shutdown(socket.SHUT_WR)
+        except (Cut, OSError):
+            self._end(source, sink)
+        except BaseException as failure:
+            self.failures.append(failure)
+            self._end(source, sink)
+        finally:
+            if direction == "to_server":
+                self.left.add(number)
+
+    @staticmethod
+    def _end(*both: socket.socket) -> None:
+        for each in both:
+            try:
+                each.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def _pass(self, message: Passed) -> bytes:
+        if thefts := self._thefts.get(message.ns):
+            with self._lock:
+                self._rob(message, thefts)
+        self.messages.append(message)
+        return self._hook(message) if self._hook else message.raw
+
+    def _rob(self, message: Passed, thefts: list[Theft]) -> None:
+        db, _, name = message.ns.partition(".")
+        collection = self._client[db][name]
+        for theft in thefts:
+            loot = [theft.loot(d, d.get("k")) for d in message.documents]
+            documents = [d for d in loot if d]
+            if not documents:
+                continue
+            try:
+                collection.insert_many(documents, ordered=False, bypass_document_validation=True)
+            except BulkWriteError as failure:
+                # Somebody has that very value already, then the document collides anyway.
+                for error in failure.details["writeErrors"]:
+                    value = _get(documents[error["index"]], theft.field)
+                    if not collection.count_documents({theft.field: value}, limit=1):
+                        raise
+
+
+def _receive(source: socket.socket) -> bytes:
+    """The next message, or nothing at the end."""
+    header = _read(source, 16)
+    if len(header) < 16:
+        return b""
+    (length,) = struct.unpack_from("<i", header)
+    rest = _read(source, length - 16)
+    return header + rest if len(rest) == length - 16 else b""
+
+
+def _read(source: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        more = source.recv(min(count - len(data), 1 << 20))
+        if not more:
+            break
+        data += more
+    return bytes(data)
+
+
+class Hold:
+    """A hook that holds the first message of which `which` says so until release()."""
+
+    def __init__(self, which: Callable[[Passed], bool]):
+        self._which = which
+        self._held, self._released = threading.Event(), threading.Event()
+
+    def __call__(self, message: Passed) -> bytes:
+        if not self._held.is_set() and self._which(message):
+            self._held.set()
+            assert self._released.wait(60), "nobody releases the message"
+        return message.raw
+
+    def await_held(self) -> None:
+        assert self._held.wait(20), "the message to be held does not come"
+
+    def release(self) -> None:
+        self._released.set()
+
+
+# Inserts through a proxy behind which a thief sits.
+
+
+def session(number: int = 1) -> dict[str, Any]:
+    """The fields of a retryable write in a session of its own."""
+    return {"lsid": {"id": bson.Binary(os.urandom(16), 4)}, "txnNumber": bson.Int64(number)}
+
+
+def insert_message(ns: str, documents: list[Any], ordered: bool = True, form: str = "sequence",
+                   more: Mapping[str, Any] | list[Element] = {}, **options: Any) -> bytes:
+    """form: sequence, sequence_first or body, where the documents stand; more: further fields."""
+    db, _, name = ns.partition(".")
+    extra = more if isinstance(more, list) else elements(bson.encode(more))
+    head = [el.string("insert", name), el.boolean("ordered", ordered), *extra,
+            el.string("$db", db)]
+    raw = [wire.encode(d) for d in documents]
+    if form == "body":
+        head.insert(1, el.array("documents", raw))
+        return wire.command(el.document(*head), **options)
+    sections = [wire.body(el.document(*head)), wire.sequence("documents", raw)]
+    if form == "sequence_first":
+        sections.reverse()
+    return wire.op_msg(*sections, **options)
+
+
+@dataclass
+class Robbed:
+    """A proxy, the server behind it, and the thief between them."""
+
+    server: Mongod
+    thief: Thief
+    proxy: Proxy
+
+    def call(self, message: bytes, timeout: float = 30.0) -> wire.Message:
+        """Sends a message over a connection of its own; the one reply, answering that message."""
+        with wire.WireClient(self.proxy.address, timeout) as client:
+            client.send(message)
+            reply = client.receive()
+            assert reply.response_to == struct.unpack_from("<i", message, 4)[0]
+            client.send(wire.command({"ping": 1, "$db": "admin"}, request_id=-7))
+            assert client.receive().response_to == -7, "one reply, and the connection in step"
+            return reply
+
+    def insert(self, ns: str, documents: list[Any], **options: Any) -> dict[str, Any]:
+        """The body of the reply."""
+        return self.call(insert_message(ns, documents, **options)).body
+
+    def collection(self, ns: str, **options: Any) -> Any:
+        """Past proxy and thief."""
+        db, _, name = ns.partition(".")
+        return self.server.client[db].get_collection(name, **options)
+
+    def stored(self, ns: str) -> list[dict[str, Any]]:
+        """The documents of the test, by their keys; not those of the thief."""
+        return list(self.collection(ns).find({"stolen": {"$exists": False}}).sort("k"))
+
+    def stored_raw(self, ns: str) -> list[bytes]:
+        options = CodecOptions(document_class=RawBSONDocument)
+        found = self.collection(ns, codec_options=options).find({"stolen": {"$exists": False}})
+        return [bytes(d.raw) for d in found.sort("k")]
+
+    def sent_keys(self, ns: str) -> list[list[Any]]:
+        """The keys of the documents in each insert that reached the server."""
+        return [[d.get("k") for d in m.documents] for m in self.thief.inserts(ns)]
+
+    def stopped(self) -> dict[str, Any]:
+        """Ends the proxy; its last event, with the counters."""
+        self.proxy.stop()
+        return self.proxy.wait_event("stopped")

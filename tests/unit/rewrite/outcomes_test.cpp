@@ -1,0 +1,47 @@
+#include "idproxy/rewrite/outcomes.hpp"
+
+#include <gtest/gtest.h>
+
+namespace idproxy::rewrite {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Outcomes, SumOverAllRules) {
+  Outcomes outcomes(3);
+  outcomes.of(0).cured += 2;
+  outcomes.of(2).cured += 3;
+  outcomes.of(1).resent += 7;
+  EXPECT_EQ(outcomes.sum(&RuleOutcomes::cured), 5U);
+  EXPECT_EQ(outcomes.sum(&RuleOutcomes::resent), 7U);
+  EXPECT_EQ(outcomes.sum(&RuleOutcomes::given_up), 0U);
+  EXPECT_EQ(Outcomes(0).sum(&RuleOutcomes::cured), 0U);
+}
+
+/// `now`, by steps; how many aborts in a row may run again.
+TEST(RuleOutcomes, LetATransactionRunAgainSoManyTimesInARow) {
+  RuleOutcomes rule;
+  EXPECT_FALSE(rule.in_a_row());
+  EXPECT_TRUE(rule.may_run_again(1s, 2));
+  EXPECT_TRUE(rule.in_a_row());
+  EXPECT_TRUE(rule.may_run_again(2s, 2));
+  EXPECT_FALSE(rule.may_run_again(3s, 2));
+  // Ten seconds from the first on, not from the last.
+  EXPECT_FALSE(rule.may_run_again(10s, 2));
+  EXPECT_TRUE(rule.may_run_again(11s + 1ms, 2));
+  EXPECT_TRUE(rule.may_run_again(12s, 2));
+  EXPECT_FALSE(rule.may_run_again(13s, 2));
+  rule.went_well();
+  EXPECT_FALSE(rule.in_a_row());
+  EXPECT_TRUE(rule.may_run_again(13s, 2));
+}
+
+TEST(RuleOutcomes, NeverLetATransactionRunAgainWithoutAttempts) {
+  RuleOutcomes rule;
+  EXPECT_FALSE(rule.may_run_again(1s, 0));
+  EXPECT_FALSE(rule.may_run_again(20s, 0));
+  EXPECT_FALSE(rule.in_a_row());
+}
+
+}  // namespace
+}  // namespace idproxy::rewrite

@@ -632,7 +632,8 @@ void ConnectionPair::wait_to_resume(std::chrono::nanoseconds delay) {
 }
 
 void ConnectionPair::reply_ended() {
-  if (earlier_at_ < earlier_.size() && ++earlier_at_ * 2 >= earlier_.size()) {
+  if (earlier_at_ < earlier_.size()) ++earlier_at_;
+  if (earlier_at_ * 2 > earlier_.size()) {
     earlier_.erase(earlier_.begin(), earlier_.begin() + static_cast<std::ptrdiff_t>(earlier_at_));
     earlier_at_ = 0;
   }

@@ -59,6 +59,8 @@ void ReplyMerge::add(const wire::OpMsgView& message, const InsertReply& reply,
                      std::span<const WriteError> errors, std::span<const std::int32_t> documents) {
   if (reply.n) n_ = n_.value_or(0) + *reply.n;
   add_errors(errors, documents);
+  // Beside ok: 1 labels are about the writeConcernError, and go with it.
+  if (!bson::find(message.body(), "writeConcernError")) labels_.clear();
   bson::Elements fields(message.body());
   while (const auto field = fields.next()) add_field(*field);
   last_.clear();

@@ -27,8 +27,9 @@ struct Assigned {
 ///
 ///   n                                 the sum
 ///   writeErrors                       the latest error of each document, at its index in the batch
-///   retriedStmtIds, errorLabels       all of them
+///   retriedStmtIds                    all of them
 ///   writeConcernError                 the last reply's: replication is in order
+///   errorLabels                       all, if there is a writeConcernError to which they belong
 ///   opTime, operationTime             the greatest
 ///   $clusterTime                      that of the greatest time, whole: it is signed
 ///   electionId and all else           the last reply's

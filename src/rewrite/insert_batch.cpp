@@ -92,6 +92,12 @@ Action InsertBatch::send(Workspace& workspace, wire::PatchedMessage& out) {
   if (left && *left <= 0) return expired(workspace);
   std::size_t count = InsertRewriter::fitting(insert, contents_.given, todo_);
   if (!options_->ordered && !options_->in_transaction) count = std::min(count, kPartStatements);
+  if (again_ > 0) {
+    count = std::min(count, again_);
+    again_ -= count;
+  } else if (!options_->ordered) {
+    first_duplicate_.reset();  // for the server, a part is a batch of its own
+  }
   if (options_->ordered && tail_) count = std::min(count, *tail_);
   sent_.assign(todo_.begin(), todo_.begin() + static_cast<std::ptrdiff_t>(count));
   todo_.erase(todo_.begin(), todo_.begin() + static_cast<std::ptrdiff_t>(count));
@@ -113,7 +119,7 @@ std::optional<std::int64_t> InsertBatch::time_left(nanoseconds now) const {
 /// The client's time is up before the next command. What collided keeps its error; what has never
 /// been sent can only be answered as mongod answers then.
 Action InsertBatch::expired(Workspace& workspace) {
-  if (tries_.contains(todo_.front())) {
+  if (only_resends(todo_)) {
     abandon(todo_, workspace);
     return finish(workspace);
   }
@@ -175,7 +181,7 @@ Action InsertBatch::failed(const wire::OpMsgView& message, const InsertReply& re
   }
   if (rejects_stmt_ids(message, reply.code) && options_->has_txn_number) {
     if (commands_ == 1 && !only) return send_whole(workspace, out);
-    if (commands_ > 1 && tries_.contains(sent_.front())) {
+    if (commands_ > 1 && only_resends(sent_)) {
       abandon(sent_, workspace);
       return finish(workspace);
     }
@@ -225,11 +231,12 @@ Action InsertBatch::answered(const wire::OpMsgView& message, const InsertReply& 
     std::vector<std::int32_t> tail(sent_.begin() + errors.front().index, sent_.end());
     return go_again(std::move(tail), workspace, out);
   }
+  std::vector<std::int32_t> again;
   for (const Collision& collision : collisions) {
-    if (collision.again) again_.push_back(collision.document);
+    if (collision.again) again.push_back(collision.document);
   }
+  if (!again.empty()) return go_again(std::move(again), workspace, out);
   if (!todo_.empty()) return send(workspace, out);
-  if (!again_.empty()) return go_again(std::exchange(again_, {}), workspace, out);
   return finish_or_relay(only, workspace);
 }
 
@@ -257,6 +264,7 @@ Action InsertBatch::answered_once(const wire::OpMsgView& message, const InsertRe
 Action InsertBatch::go_again(std::vector<std::int32_t> documents, Workspace& workspace,
                              wire::PatchedMessage& out) {
   todo_.insert(todo_.begin(), documents.begin(), documents.end());
+  if (!options_->ordered) again_ += documents.size();
   delay_ = jittered(std::exchange(wait_, {}), workspace.random);
   return delay_.count() > 0 ? Action::wait : send(workspace, out);
 }
@@ -366,6 +374,12 @@ bool InsertBatch::may_go_again(const Collision& collision, nanoseconds now) {
   if (left && *left <= 0) return false;
   wait_ = wait;
   return true;
+}
+
+/// Nothing is left of the batch but documents that have collided; of an ordered one, what is behind
+/// the first of them does not count.
+bool InsertBatch::only_resends(std::span<const std::int32_t> next) const {
+  return tries_.contains(next.front()) && (options_->ordered || again_ == todo_.size());
 }
 
 /// Duplicates that were to go again keep their error after all.

@@ -94,6 +94,7 @@ class InsertBatch {
   void decide(std::span<Collision> collisions, Workspace& workspace);
   [[nodiscard]] bool may_go_again(const Collision& collision, std::chrono::nanoseconds now);
   void abandon(std::span<const std::int32_t> documents, Workspace& workspace);
+  [[nodiscard]] bool only_resends(std::span<const std::int32_t> next) const;
   void count_resent(Workspace& workspace);
   void count_cured(std::size_t reached, Workspace& workspace);
   void renew(std::span<Collision> collisions);
@@ -111,16 +112,16 @@ class InsertBatch {
   std::optional<InsertOptions> options_;  // nothing: sent once, as it is
   std::string ns_;
 
-  std::vector<std::int32_t> sent_;   // in the command that is out
-  std::vector<std::int32_t> todo_;   // to be sent after it
-  std::vector<std::int32_t> again_;  // unordered: collided, to be sent after those
+  std::vector<std::int32_t> sent_;  // in the command that is out
+  std::vector<std::int32_t> todo_;  // to be sent after it
+  std::size_t again_ = 0;           // unordered: that many of todo_ have collided, and go first
   std::optional<std::size_t>
       tail_;                  // of an ordered batch that has collided: the next command's size
   std::size_t commands_ = 0;  // sent so far
   std::int32_t request_id_;
   std::unordered_map<std::int32_t, Tries> tries_;  // by document
   std::optional<std::chrono::nanoseconds> first_duplicate_;
-  std::chrono::nanoseconds wait_{};   // before those in again_, or the tail, go
+  std::chrono::nanoseconds wait_{};   // before what has collided goes again
   std::chrono::nanoseconds delay_{};  // of Action::wait
   ReplyMerge merge_;
   Buffer failure_;                // the last reply that was a duplicate as a whole

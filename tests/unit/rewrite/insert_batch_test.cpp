@@ -46,14 +46,16 @@ TEST(InsertBatch, SendsManyUnorderedDocumentsInParts) {
     script.request(client(form, options, many(0, 40'001)))
         .sends(part(options, many_stored(0, 20'000), statements(0, 20'000)))
         .reply(n(19'998) + write_errors({duplicate(0), duplicate(19'999)}) + ok())
+        // What has collided goes before the next part.
+        .sends(part(options, {nth(0, 40'002), nth(19'999, 40'003)},
+                    numbered ? std::vector<std::int32_t>{0, 19'999} : std::vector<std::int32_t>{}))
+        .reply(n(2) + ok())
         .sends(part(options, many_stored(20'000, 40'000), statements(20'000, 40'000)))
         .reply(n(19'999) + write_errors({duplicate(7, {"mail"})}) + ok())
         .sends(part(options, many_stored(40'000, 40'001), statements(40'000, 40'001)))
         .reply(n(0) + write_errors({duplicate(0)}) + ok())
-        .sends(part(
-            options, {nth(0, 40'002), nth(19'999, 40'003), nth(40'000, 40'004)},
-            numbered ? std::vector<std::int32_t>{0, 19'999, 40'000} : std::vector<std::int32_t>{}))
-        .reply(n(3) + ok())
+        .sends(part(options, {nth(40'000, 40'004)}, statements(40'000, 40'001)))
+        .reply(n(1) + ok())
         .replies(n(40'000) + write_errors({duplicate(20'007, {"mail"})}) + ok())
         .counts("assigned=40001 resent=3 cured=3 foreign=1")
         .in_parts();
@@ -126,6 +128,25 @@ TEST(InsertBatch, SendsOtherLargeBatchesWhole) {
 
 const std::string kUnknownField =
     failure(40415, "BSON field 'insert.stmtIds' is an unknown field.");
+
+/// For the server, and so for the deadline, each part is a batch of its own.
+TEST(InsertBatch, GivesEachPartItsOwnDeadline) {
+  ExchangeScript([] { return rule_set_of(with(Retry{}, rule("shop.*", "_id"))); })
+      .request(client(Form::sequence, kUnordered, many(0, 20'002)))
+      .sends(part(kUnordered, many_stored(0, 20'000)))
+      .reply(n(19'999) + write_errors({duplicate(0)}) + ok())
+      .sends(part(kUnordered, {nth(0, 20'003)}))
+      .pass(3s)
+      .reply(n(0) + write_errors({duplicate(0)}) + ok())
+      .sends(part(kUnordered, many_stored(20'000, 20'002)))
+      .reply(n(1) + write_errors({duplicate(1)}) + ok())
+      .sends(part(kUnordered, {nth(20'001, 20'004)}))
+      .reply(n(1) + ok())
+      .replies(n(20'001) + write_errors({duplicate(0)}) + ok())
+      .counts("assigned=20002 resent=2 cured=1 given_up=1", "_id")
+      .in_parts()
+      .play_once(true);
+}
 
 /// A server that does not know stmtIds gets the batch in one piece.
 TEST(InsertBatch, SendsAllAtOnceToAServerThatRejectsStatementNumbers) {

@@ -26,7 +26,7 @@ from support import wire
 from support.elements import Element, document, elements, int32
 from support.mongod import Mongod
 from support.process import eventually
-from support.thief import (ALWAYS, Cut, Hold, Passed, Robbed, insert_message, session)
+from support.thief import (ALWAYS, Cut, Hold, Passed, Robbed, fresh, insert_message, session)
 
 _DIGITS = {"strategy": "random-digits"}
 _TEXT = {"strategy": "random-digits", "output": "string"}
@@ -121,16 +121,6 @@ def ordered(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture
 def coll() -> str:
     return next(_collections)
-
-
-def fresh(place: Robbed, db: str, coll: str, *unique: str) -> str:
-    """The name of a collection with a unique index on each of these fields, for each document
-    that has the field."""
-    ns = f"{db}.{coll}"
-    for name in unique:
-        place.collection(ns).create_index(
-            name, unique=True, partialFilterExpression={name: {"$exists": True}})
-    return ns
 
 
 def numbered(count: int, **more: Any) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from bson.raw_bson import RawBSONDocument
 from support import elements as el
 from support import wire
 from support.elements import Element, document, elements, int32
-from support.thief import ALWAYS, Cut, Passed, Robbed, insert_message, session
+from support.thief import ALWAYS, Cut, Passed, Robbed, fresh, insert_message, session
 from support.values import DEFAULTS, VARIANTS
 
 _DIGITS = {"strategy": "random-digits"}
@@ -68,16 +68,6 @@ def ordered(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture
 def coll() -> str:
     return next(_collections)
-
-
-def fresh(robbed: Robbed, db: str, coll: str, *unique: str) -> str:
-    """The name of a collection with a unique index on each of these fields, for each document
-    that has the field."""
-    ns = f"{db}.{coll}"
-    for name in unique:
-        robbed.collection(ns).create_index(
-            name, unique=True, partialFilterExpression={name: {"$exists": True}})
-    return ns
 
 
 def numbered(count: int, **more: Any) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 from support import wire
 from support.elements import elements
 from support.process import eventually
-from support.thief import ALWAYS, Robbed, insert_message, session
+from support.thief import ALWAYS, Robbed, fresh, insert_message, session
 
 _DIGITS = {"strategy": "random-digits"}
 # Aborts in a row are bounded for each rule, and these rules serve many tests.
@@ -60,16 +60,6 @@ def client(robbed: Robbed) -> Iterator[pymongo.MongoClient]:
 @pytest.fixture
 def coll() -> str:
     return next(_collections)
-
-
-def fresh(robbed: Robbed, db: str, coll: str, *unique: str) -> str:
-    """A collection with a unique index on each of these fields, where a document has them."""
-    ns = f"{db}.{coll}"
-    robbed.server.client[db].create_collection(coll)
-    for name in unique:
-        robbed.collection(ns).create_index(
-            name, unique=True, partialFilterExpression={name: {"$exists": True}})
-    return ns
 
 
 def raw(**fields: Any) -> RawBSONDocument:

@@ -433,3 +433,13 @@ class Robbed:
         """Ends the proxy; its last event, with the counters."""
         self.proxy.stop()
         return self.proxy.wait_event("stopped")
+
+
+def fresh(robbed: Robbed, db: str, coll: str, *unique: str) -> str:
+    """The name of a collection with a unique index on each of these fields, for each document
+    that has the field."""
+    ns = f"{db}.{coll}"
+    for name in unique:
+        robbed.collection(ns).create_index(
+            name, unique=True, partialFilterExpression={name: {"$exists": True}})
+    return ns

@@ -71,6 +71,8 @@ std::optional<InsertOptions> InsertBatch::divisible(const wire::OpMsgView& inser
   if (!options) return std::nullopt;
   const bool numbered = options->has_txn_number && !options->in_transaction;
   if (numbered && !options->numbers(documents)) return std::nullopt;
+  // Its reply does not say where it stopped.
+  if (options->ordered && !options->acknowledged) return std::nullopt;
   return options;
 }
 

@@ -792,11 +792,11 @@ class TestParts:
 
     @pytest.mark.parametrize("more", [{}, session()], ids=["plain", "txn"])
     def test_an_honest_server(self, server: FakeServer, proxy: Proxy, more):
-        Case([honest(5, 7), honest(0), stored_all], all_stored(3, len(MANY)), documents=MANY,
-             more=more).run(server, proxy)
-        assert [len(r.documents) for r in server.inserts] == [20_000, 1, 3]
+        Case([honest(5, 7), stored_all, honest(0), stored_all], all_stored(4, len(MANY)),
+             documents=MANY, more=more).run(server, proxy)
+        assert [len(r.documents) for r in server.inserts] == [20_000, 2, 1, 1]
         assert [r.options.get("stmtIds") for r in server.inserts[1:]] == (
-            [[20_000], [5, 7, 20_000]] if more else [None, None])
+            [[5, 7], [20_000], [20_000]] if more else [None] * 3)
 
     @pytest.mark.parametrize("part", [1, 2])
     @pytest.mark.parametrize("name", [

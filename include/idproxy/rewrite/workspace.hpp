@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -34,13 +35,16 @@ struct Workspace {
     if (spare_.empty()) return {};
     wire::PatchedMessage message = std::move(spare_.back());
     spare_.pop_back();
+    spare_bytes_ -= message.capacity();
     return message;
   }
   void give_back(wire::PatchedMessage message) {
     constexpr std::size_t kSpareMessages = 16;
-    constexpr std::size_t kSpareSize = std::size_t{64} * 1024;
-    if (message.capacity() == 0 || message.capacity() > kSpareSize) return;
-    if (spare_.size() < kSpareMessages) spare_.push_back(std::move(message));
+    constexpr std::size_t kSpareBytes = std::size_t{1024} * 1024;
+    const std::size_t size = message.capacity();
+    if (size == 0 || spare_.size() == kSpareMessages || spare_bytes_ + size > kSpareBytes) return;
+    spare_bytes_ += size;
+    spare_.push_back(std::move(message));
   }
   /// Gives up what a large message has left behind.
   void trim() {
@@ -52,6 +56,7 @@ struct Workspace {
 
  private:
   std::vector<wire::PatchedMessage> spare_;
+  std::size_t spare_bytes_ = 0;  // of their memory
 };
 
 }  // namespace idproxy::rewrite

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -116,3 +117,17 @@ def start_robbed(start_proxy: Callable[..., Proxy]) -> Iterator[Callable[..., Ro
     yield start
     for each in thieves:
         each.close()
+
+
+_collections = itertools.count()
+
+
+@pytest.fixture
+def coll(request: pytest.FixtureRequest) -> str:
+    """A collection's name that no other test uses: modules share their servers."""
+    return f"{request.path.stem}{next(_collections)}"
+
+
+@pytest.fixture(params=[True, False], ids=["ordered", "unordered"])
+def ordered(request: pytest.FixtureRequest) -> bool:
+    return request.param

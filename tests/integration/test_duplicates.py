@@ -63,9 +63,6 @@ RULES = [
     {"ns": "patient.*", "field": "made", "retry": {"deadline": "60s"}, **_DIGITS},
 ]
 
-_collections = (f"duplicates{i}" for i in itertools.count())
-
-
 @dataclass
 class Place(Robbed):
     """A proxy and its server; numbered: inserts are retryable writes, with a txnNumber."""
@@ -111,16 +108,6 @@ def replica(robbed_replica_set: Robbed) -> Iterator[Place]:
     """The replica set, with txnNumber."""
     yield Place(**vars(robbed_replica_set), numbered=True)
     robbed_replica_set.thief.forget()
-
-
-@pytest.fixture(params=[True, False], ids=["ordered", "unordered"])
-def ordered(request: pytest.FixtureRequest) -> bool:
-    return request.param
-
-
-@pytest.fixture
-def coll() -> str:
-    return next(_collections)
 
 
 def numbered(count: int, **more: Any) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import struct
 import threading
 from collections.abc import Iterator
@@ -43,9 +42,6 @@ RULES = [
     {"ns": "surface.*", "field": "made", "in_transaction": "surface", **_DIGITS, **_REPORT},
 ]
 
-_collections = (f"report{i}" for i in itertools.count())
-
-
 @pytest.fixture(params=["standalone", "replica_set"])
 def robbed(request: pytest.FixtureRequest) -> Iterator[Robbed]:
     """Each test that asks for it runs on both kinds of server."""
@@ -58,16 +54,6 @@ def robbed(request: pytest.FixtureRequest) -> Iterator[Robbed]:
 def replica(robbed_replica_set: Robbed) -> Iterator[Robbed]:
     yield robbed_replica_set
     robbed_replica_set.thief.forget()
-
-
-@pytest.fixture(params=[True, False], ids=["ordered", "unordered"])
-def ordered(request: pytest.FixtureRequest) -> bool:
-    return request.param
-
-
-@pytest.fixture
-def coll() -> str:
-    return next(_collections)
 
 
 def numbered(count: int, **more: Any) -> list[dict[str, Any]]:

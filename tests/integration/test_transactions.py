@@ -8,7 +8,6 @@ make that one collide; for later ones half of a small space is taken beforehand.
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -42,9 +41,6 @@ RULES = [
 
 TRANSIENT = "TransientTransactionError"
 
-_collections = (f"transactions{i}" for i in itertools.count())
-
-
 @pytest.fixture
 def robbed(robbed_replica_set: Robbed) -> Iterator[Robbed]:
     yield robbed_replica_set
@@ -55,11 +51,6 @@ def robbed(robbed_replica_set: Robbed) -> Iterator[Robbed]:
 def client(robbed: Robbed) -> Iterator[pymongo.MongoClient]:
     with robbed.proxy.client() as connected:
         yield connected
-
-
-@pytest.fixture
-def coll() -> str:
-    return next(_collections)
 
 
 def raw(**fields: Any) -> RawBSONDocument:

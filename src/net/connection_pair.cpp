@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/ip/basic_resolver.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
 #include <cerrno>
 #include <cstring>
 #include <exception>
@@ -50,6 +52,27 @@ struct ConnectionPair::Connecting {
 struct ConnectionPair::Waiting {
   explicit Waiting(asio::io_context& io) : timer(io) {}
   Timer timer;
+  std::uint64_t question = 0;  // to the id store; 0: none
+  ids::Ticket ticket;
+};
+
+/// Brings the id store's answer to the pair's thread, whose loop does not end before.
+class ConnectionPair::StoreAnswer final : public ids::Asker {
+ public:
+  StoreAnswer(std::shared_ptr<ConnectionPair> pair, std::uint64_t question)
+      : loop_(pair->thread_.io.get_executor()), pair_(std::move(pair)), question_(question) {}
+
+  void answered(ids::Result<ids::Grant> grant) override {
+    asio::post(loop_.get_executor(), [pair = std::move(pair_), question = question_,
+                                      answer = std::move(grant)]() mutable {
+      pair->store_answered(question, std::move(answer));
+    });
+  }
+
+ private:
+  asio::executor_work_guard<asio::io_context::executor_type> loop_;
+  std::shared_ptr<ConnectionPair> pair_;  // which outlives what it waits for
+  std::uint64_t question_;
 };
 
 void ConnectionPair::start(IoThread& thread, Socket downstream, const Route& route) {
@@ -323,7 +346,8 @@ void ConnectionPair::on_writable(Socket& sink, Direction& direction) {
   const OutQueue::Status status = direction.out.flush(sink.native_handle());
   if (status != OutQueue::Status::done) return queued(direction, status);
   if (direction.source_ended) return close();
-  if (&direction == &requests_ && exchange_ && !exchange_->awaits_reply()) exchange_ended();
+  const bool written = &direction == &requests_ && exchange_ && !waiting_;
+  if (written && !exchange_->awaits_reply()) exchange_ended();
   resume(direction);
   if (&direction == &replies_ && local_reply_) {
     deliver_local_reply();
@@ -424,25 +448,57 @@ void ConnectionPair::exchange(Bytes message) {
   rewrite::Workspace& workspace = thread_.workspace;
   Buffer& held = requests_.held;
   const bool owns = held.data() == message.data() && held.size() == message.size();
-  auto exchange = std::make_unique<rewrite::Exchange>();
-  const rewrite::Action action = exchange->request(message, owns ? &held : nullptr, workspace);
-  report(*exchange);
-  if (action == rewrite::Action::reply) {
-    ++thread_.shared.counters.commands_failed;
-    thread_.give_back(exchange->release(workspace));
-    if (workspace.reply.empty()) return;  // w:0: nobody waits for an answer
-    local_reply_.emplace();
-    local_reply_->append(workspace.reply.view());
-    return deliver_local_reply();
-  }
+  exchange_ = std::make_unique<rewrite::Exchange>();
+  begin_exchange(exchange_->request(message, owns ? &held : nullptr, workspace), message);
+}
+
+/// It is decided what becomes of the exchange's request, which is `message`.
+void ConnectionPair::begin_exchange(rewrite::Action action, Bytes message) {
+  if (action == rewrite::Action::ask) return ask_store();
+  report(*exchange_);
+  if (action == rewrite::Action::reply) return answer_here();
   forwarded(wire::read_header(message), message);
-  if (exchange->is_hello()) hello_ = exchange->request_id();
-  if (action == rewrite::Action::relay) {
-    thread_.give_back(exchange->release(workspace));
-    return relay(requests_, message);
-  }
-  exchange_ = std::move(exchange);
-  send_exchange();
+  if (exchange_->is_hello()) hello_ = exchange_->request_id();
+  if (action == rewrite::Action::send) return send_exchange();
+  exchange_ended();
+  relay(requests_, message);
+}
+
+void ConnectionPair::answer_here() {
+  ++thread_.shared.counters.commands_failed;
+  const Bytes reply = thread_.workspace.reply.view();
+  if (!reply.empty()) local_reply_.emplace().append(reply);  // w:0: nobody waits for an answer
+  exchange_ended();
+  deliver_local_reply();
+}
+
+/// Until store_answered().
+void ConnectionPair::ask_store() {
+  const rewrite::Need need = exchange_->need();
+  const std::uint64_t question = ++questions_;
+  waiting_ = std::make_unique<Waiting>(thread_.io);
+  waiting_->question = question;
+  waiting_->timer.expires_after(need.patience);
+  waiting_->timer.async_wait([self = shared_from_this(), question](error_code error) {
+    if (error) return;
+    self->store_answered(
+        question, ids::Error{ids::Errc::unavailable, "the id store has not answered in time"});
+  });
+  waiting_->ticket =
+      need.strategy->ask(need.count, std::make_unique<StoreAnswer>(shared_from_this(), question));
+}
+
+void ConnectionPair::store_answered(std::uint64_t question, ids::Result<ids::Grant> grant) {
+  // An answer that comes too late goes back to the store with the grant.
+  if (closed_ || !waiting_ || waiting_->question != question) return;
+  waiting_.reset();
+  guarded([&] {
+    const bool sent = exchange_->awaits_reply();
+    const auto action = exchange_->answered(std::move(grant), thread_.workspace);
+    if (sent) return act(action, {});
+    begin_exchange(action, exchange_->original());
+    resume(requests_);
+  });
 }
 
 void ConnectionPair::send_exchange() {
@@ -612,6 +668,7 @@ void ConnectionPair::act(rewrite::Action action, Bytes reply) {
     return protocol_error("bad_reply", "a server's reply to an insert cannot be understood");
   }
   if (action == Action::wait) return wait_to_resume(exchange_->delay());
+  if (action == Action::ask) return ask_store();
   if (action == Action::send) {
     expect_reply_to(exchange_->request_id());
     return send_exchange();

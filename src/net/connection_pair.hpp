@@ -54,6 +54,7 @@ class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
   };
   struct Connecting;
   struct Waiting;
+  class StoreAnswer;
 
   void connect();
   void connect_next();
@@ -83,6 +84,10 @@ class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
 
   [[nodiscard]] std::size_t process_requests(Bytes input);
   void exchange(Bytes message);
+  void begin_exchange(rewrite::Action action, Bytes message);
+  void answer_here();
+  void ask_store();
+  void store_answered(std::uint64_t question, ids::Result<ids::Grant> grant);
   void send_exchange();
   void forwarded(const wire::MsgHeader& header, Bytes front);
   void report(const rewrite::Exchange& exchange);
@@ -117,7 +122,8 @@ class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
   bool reply_ends_ = false;        // the reply being relayed is its request's last
   // The newest of them, if later ones must wait for it; or what requests_.out still sends from.
   std::unique_ptr<rewrite::Exchange> exchange_;
-  std::unique_ptr<Waiting> waiting_;  // for its next re-send
+  std::unique_ptr<Waiting> waiting_;  // for its next re-send, or for the id store
+  std::uint64_t questions_ = 0;       // to the id store so far
   // Which request each of the next replies must name: the newest, and those before it.
   std::int32_t newest_ = 0;
   std::vector<std::int32_t> earlier_;

@@ -1,6 +1,7 @@
 #include "idproxy/rewrite/exchange.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "idproxy/rewrite/classify.hpp"
 #include "idproxy/rewrite/hello.hpp"
@@ -60,18 +61,22 @@ Action Exchange::insert(const wire::OpMsgView& message, Buffer* owner, Workspace
 Action Exchange::insert_plain(const InsertRequest& insert, const PlainInsert& plain, Buffer* owner,
                               Workspace& workspace) {
   documents_ = plain.documents();
-  workspace.values.clear();
-  if (auto error = draw(*plan_->front().rule, insert.command, documents_, workspace.values)) {
-    return fail(insert.message, *error, workspace);
-  }
-  plain.patch(workspace.values, message_);
   assigned_ = documents_;
-  const bool fits = message_.size() <= kLimit;
-  if (!fits || message_.borrows()) {
+  workspace.values.clear();
+  const auto drawn = draw(plan_->front(), documents_, workspace.values);
+  if (!drawn && drawn.error().code != ids::Errc::pending) {
+    return fail(insert.message, no_values(insert.message, plan_->front(), drawn.error()),
+                workspace);
+  }
+  if (drawn) plain.patch(workspace.values, message_);
+  const bool fits = !drawn || message_.size() <= kLimit;
+  if (!drawn || !fits || message_.borrows()) {
+    given_.wanted.push_back(documents_);
     given_.values.push_back(std::exchange(workspace.values, {}));
     give_each_document();
     keep_original(insert.message.message(), owner);
   }
+  if (!drawn) return Action::ask;
   return fits ? send(workspace) : send_too_large(insert, workspace);
 }
 
@@ -84,7 +89,7 @@ void Exchange::give_each_document() {
 }
 
 Action Exchange::insert_any(const InsertRequest& insert, Buffer* owner, Workspace& workspace) {
-  InsertResult result = workspace.insert.assign(insert, given_);
+  InsertResult result = workspace.insert.scan(insert, given_);
   driver_made_ = result.driver_made;
   if (result.kind == InsertResult::Kind::unchanged) return Action::relay;
   if (result.kind == InsertResult::Kind::failed) {
@@ -94,7 +99,58 @@ Action Exchange::insert_any(const InsertRequest& insert, Buffer* owner, Workspac
   refused_ = std::move(result.refused);
   refused_documents_ = refused_.size();
   assigned_ = given_.given.size();
+  size_ = result.size;
   keep_original(insert.message.message(), owner);
+  if (const auto otherwise = draw_values(insert.message, workspace)) return *otherwise;
+  return send_assigned(insert, workspace);
+}
+
+/// Rule by rule, from drawing_ on. Nothing once all values are there; else it ends, or the store is
+/// asked.
+std::optional<Action> Exchange::draw_values(const wire::OpMsgView& message, Workspace& workspace) {
+  for (; drawing_ < plan_->size(); ++drawing_) {
+    if (given_.wanted[drawing_] == 0) continue;
+    const Assignment& assignment = (*plan_)[drawing_];
+    const auto drawn = draw(assignment, given_.wanted[drawing_], given_.values[drawing_]);
+    if (!drawn && drawn.error().code == ids::Errc::pending) return Action::ask;
+    if (!drawn) {
+      given_.values[drawing_].clear();
+      return fail(message, no_values(message, assignment, drawn.error()), workspace);
+    }
+    // Many rules on many documents: known before any of it is written, and memory for it spent.
+    if (too_many_bytes()) return fail(message, too_large(), workspace);
+  }
+  return std::nullopt;
+}
+
+bool Exchange::too_many_bytes() const {
+  std::size_t size = size_;
+  for (const ids::Values& values : given_.values) size += values.bytes();
+  return size > kMostWithIds;
+}
+
+Need Exchange::need() const {
+  if (batch_ != nullptr) return batch_->need();
+  ids::Strategy* strategy = (*plan_)[drawing_].strategy;
+  return {strategy, given_.wanted[drawing_], strategy->patience()};
+}
+
+Action Exchange::answered(ids::Result<ids::Grant> grant, Workspace& workspace) {
+  if (batch_ != nullptr) return batch_->answered(std::move(grant), workspace, message_);
+  const auto message = *wire::OpMsgView::parse(original_.view());
+  const Assignment& assignment = (*plan_)[drawing_];
+  if (!grant) return fail(message, no_values(message, assignment, grant.error()), workspace);
+  assignment.strategy->accept(std::move(*grant), given_.values[drawing_++]);
+  if (too_many_bytes()) return fail(message, too_large(), workspace);
+  if (const auto otherwise = draw_values(message, workspace)) return *otherwise;
+  const InsertCommand command = *InsertCommand::read(message);
+  const InsertRequest insert{message, command, *plan_, now_};
+  GivenValues same;  // other messages have been read since
+  workspace.insert.scan(insert, same);
+  return send_assigned(insert, workspace);
+}
+
+Action Exchange::send_assigned(const InsertRequest& insert, Workspace& workspace) {
   if (documents_ > kPartStatements && acknowledged_ && assigned_ > 0) {
     const auto options = InsertBatch::divisible(insert.message, documents_);
     if (options && !options->ordered && !options->in_transaction &&
@@ -150,12 +206,26 @@ void Exchange::keep_original(Bytes message, Buffer* owner) {
 /// The whole command fails here. Nobody waits for an answer to an unacknowledged one.
 Action Exchange::fail(const wire::OpMsgView& message, const CommandError& error,
                       Workspace& workspace) {
+  take_back_all();
+  assigned_ = 0;
   workspace.reply.clear();
   if (acknowledged_) {
     const auto id = static_cast<std::int32_t>(workspace.next_request_id++);
     append_error_reply(message, id, error, workspace.reply);
   }
   return Action::reply;
+}
+
+/// Nothing has been sent with them.
+void Exchange::take_back_all() {
+  for (std::size_t i = 0; i < given_.values.size(); ++i) {
+    const ids::Values& values = given_.values[i];
+    ids::Strategy& strategy = *(*plan_)[i].strategy;
+    if (values.size() == 0 || !strategy.takes_back()) continue;
+    std::vector<std::uint32_t> all(values.size());
+    std::iota(all.begin(), all.end(), 0U);
+    strategy.take_back(values, all);
+  }
 }
 
 // ---- replies ---------------------------------------------------------------------------------
@@ -169,8 +239,7 @@ Look look(Bytes body) {
   Look result = Look::at_nothing;
   bson::Elements fields(body);
   while (const auto field = fields.next()) {
-    const bool duplicate = field->key == "code" && field->as_integer() == kDuplicateKey;
-    if (duplicate || field->key == "writeErrors") result = Look::at_all;
+    if (field->key == "code" || field->key == "writeErrors") result = Look::at_all;
   }
   return fields.malformed() ? Look::malformed : result;
 }
@@ -192,10 +261,12 @@ Action Exchange::reply(Bytes message, Workspace& workspace) {
   return batch_->reply(*view, workspace, message_);
 }
 
-/// A clean one too: to report what was assigned, or to end a row of aborted transactions.
+/// A clean one too: to report what was assigned, or to end a row of aborted transactions, or of
+/// duplicates.
 bool Exchange::wants_every_reply(Workspace& workspace) const {
   return std::ranges::any_of(*plan_, [&](const Assignment& assignment) {
-    return assignment.rule->report || workspace.outcomes.of(assignment.rule_index).in_a_row();
+    return assignment.rule->report || assignment.strategy->in_a_row() ||
+           workspace.outcomes.of(assignment.rule_index).in_a_row();
   });
 }
 

@@ -39,14 +39,32 @@ std::string_view type_name(bson::Type type) {
 
 }  // namespace
 
-std::optional<CommandError> draw(const Rule& rule, const InsertCommand& command, std::size_t count,
-                                 ids::Values& out) {
-  const auto drawn = rule.strategy->next(count, out);
-  if (drawn) return std::nullopt;
-  return CommandError{ErrorCode::operation_failed,
-                      "mongo-idproxy: no value for field '" + rule.field + "' of " +
-                          std::string(command.db) + "." + std::string(command.collection) +
-                          " (strategy " + rule.strategy_name + "): " + drawn.error().reason};
+ids::Result<void> draw(const Assignment& assignment, std::size_t count, ids::Values& out) {
+  if (assignment.not_ready) return *assignment.not_ready;
+  return assignment.strategy->next(count, out);
+}
+
+namespace {
+
+/// So that the driver tries again, in the way that it knows for such a command.
+std::string_view retry_label(const wire::OpMsgView& insert) {
+  const auto options = InsertOptions::read(insert.body());
+  if (!options) return {};
+  if (options->in_transaction) return kTransientTransactionError;
+  return options->has_txn_number ? kRetryableWriteError : std::string_view{};
+}
+
+}  // namespace
+
+CommandError no_values(const wire::OpMsgView& insert, const Assignment& assignment,
+                       const ids::Error& error) {
+  const auto command = InsertCommand::read(insert);
+  const bool passes = error.code == ids::Errc::unavailable;
+  return {passes ? ErrorCode::host_unreachable : ErrorCode::operation_failed,
+          "mongo-idproxy: no value for field '" + assignment.rule->field + "' of " +
+              std::string(command->db) + "." + std::string(command->collection) + " (strategy " +
+              assignment.rule->strategy_name + "): " + error.reason,
+          passes ? retry_label(insert) : std::string_view{}};
 }
 
 CommandError too_large() {
@@ -61,12 +79,15 @@ void InsertRewriter::begin(const InsertRequest& insert) {
   driver_made_.assign(insert.plan.size(), 0);
 }
 
-InsertResult InsertRewriter::assign(const InsertRequest& insert, GivenValues& given) {
+InsertResult InsertRewriter::scan(const InsertRequest& insert, GivenValues& given) {
   begin(insert);
   InsertResult result;
   if (!scan_documents(result, given.given)) return {};
   if (edits_.empty() || result.kind == InsertResult::Kind::failed) return result;
-  if (draw_values(given, result)) result.kind = InsertResult::Kind::assigned;
+  number_values(given);
+  result.size = insert.message.message().size();
+  for (const Edit& edit : edits_) result.size -= edit.kind == EditKind::length ? 0 : edit.remove;
+  result.kind = InsertResult::Kind::assigned;
   return result;
 }
 
@@ -255,29 +276,13 @@ void InsertRewriter::refuse(Bytes document, const Site& site, std::size_t assign
       {narrow(offset(document.data())), narrow(document.size()), 0, 0, 0, EditKind::refusal});
 }
 
-/// False, with the error in `result`, if a strategy has not that many.
-bool InsertRewriter::draw_values(GivenValues& given, InsertResult& result) {
-  const Plan& plan = insert_->plan;
-  given.values.resize(plan.size());
-  used_.assign(plan.size(), 0);
+/// The next value of its rule for each document, in their order.
+void InsertRewriter::number_values(GivenValues& given) const {
+  given.values.resize(insert_->plan.size());
+  given.wanted.assign(insert_->plan.size(), 0);
   for (Given& each : given.given) {
-    each.value = static_cast<std::uint32_t>(used_[each.assignment]++);
+    each.value = static_cast<std::uint32_t>(given.wanted[each.assignment]++);
   }
-  std::size_t size = insert_->message.message().size();
-  for (const Edit& edit : edits_) size -= edit.kind == EditKind::length ? 0 : edit.remove;
-  for (std::size_t i = 0; i < plan.size(); ++i) {
-    if (used_[i] == 0) continue;
-    if (auto error = draw(*plan[i].rule, insert_->command, used_[i], given.values[i])) {
-      result.error = std::move(*error);
-    }
-    size += given.values[i].bytes();
-    // Many rules on many documents: known before any of it is written, and memory for it spent.
-    if (result.error.message.empty() && size > kMostWithIds) result.error = too_large();
-    if (result.error.message.empty()) continue;
-    result.kind = InsertResult::Kind::failed;
-    return false;
-  }
-  return true;
 }
 
 }  // namespace idproxy::rewrite

@@ -29,6 +29,14 @@ nanoseconds jittered(nanoseconds wait, RandomSource& random) {
   return half + nanoseconds(uniform(random, rest + 1));
 }
 
+/// Errors of a whole insert that the server finds before it stores anything.
+bool stores_nothing(std::int64_t code) {
+  constexpr std::int64_t kUnauthorized = 13;
+  constexpr std::int64_t kInvalidNamespace = 73;
+  constexpr std::int64_t kCommandNotSupportedOnView = 166;
+  return code == kUnauthorized || code == kInvalidNamespace || code == kCommandNotSupportedOnView;
+}
+
 /// True if the server did not understand the field by which re-sent documents are told apart.
 bool rejects_stmt_ids(const wire::OpMsgView& message, std::int64_t code) {
   constexpr std::int64_t kBadValue = 2;
@@ -171,13 +179,17 @@ Action InsertBatch::failed(const wire::OpMsgView& message, const InsertReply& re
   if (reply.code == kDuplicateKey && sent_.size() == 1) {
     Collision collision = collision_of(sent_.front(), message.body(), workspace);
     if (!collision.given.empty()) {
+      only_ = only;
       if (options_->in_transaction) {
         if (aborted(message, collision, workspace) == Action::reply) return Action::reply;
       } else {
-        decide({&collision, 1}, workspace);
+        tell_strategies({&collision, 1}, ids::Taken::in_batch);
+        failed_whole_ = true;
         failure_.clear();
         failure_.append(message.message());
-        if (collision.again) return go_again({collision.document}, workspace, out);
+        std::vector<Collision> collisions;
+        collisions.push_back(std::move(collision));
+        return decide(std::move(collisions), workspace, out);
       }
     }
   }
@@ -188,6 +200,7 @@ Action InsertBatch::failed(const wire::OpMsgView& message, const InsertReply& re
       return finish(workspace);
     }
   }
+  if (only && stores_nothing(reply.code)) take_back_all();
   if (only) return Action::relay;
   workspace.reply.clear();
   append_readdressed(message, message_.header().request_id, workspace.reply);
@@ -216,21 +229,35 @@ Action InsertBatch::answered(const wire::OpMsgView& message, const InsertReply& 
       aborted(message, collisions.front(), workspace) == Action::reply) {
     return Action::reply;
   }
-  const bool only = only_command();
+  only_ = only_command();
+  failed_whole_ = false;
+  retried_ = retried_ || reply.retried > 0;
   merge_.add(message, reply, errors, sent_);
   replaces_errors_ = replaces_errors_ || refuses(errors);
-  const bool stopped = options_->ordered && !errors.empty();
-  count_cured(stopped ? static_cast<std::size_t>(errors.front().index) : sent_.size(), workspace);
+  stopped_.reset();
+  if (options_->ordered && !errors.empty()) stopped_ = errors.front().index;
+  count_cured(stopped_ ? static_cast<std::size_t>(*stopped_) : sent_.size(), workspace);
+  if (errors.empty()) went_well(workspace);
   if (options_->in_transaction) {
-    if (errors.empty()) went_well(workspace);
     if (errors.empty() && !todo_.empty()) return send(workspace, out);
-    return finish_or_relay(only, workspace);
+    return finish_or_relay(workspace);
   }
-  decide(collisions, workspace);
   if (options_->ordered) limit_tail(errors);
-  if (options_->ordered && !errors.empty()) {
-    if (collisions.empty() || !collisions.front().again) return finish_or_relay(only, workspace);
-    std::vector<std::int32_t> tail(sent_.begin() + errors.front().index, sent_.end());
+  tell_strategies(collisions, ids::Taken::in_batch);
+  return decide(std::move(collisions), workspace, out);
+}
+
+/// It is settled what goes again, and with which values.
+Action InsertBatch::decided(Workspace& workspace, wire::PatchedMessage& out) {
+  const std::vector<Collision> collisions = std::exchange(renewal_.collisions, {});
+  count_decided(collisions, workspace);
+  if (failed_whole_) {
+    if (collisions.front().again) return go_again({collisions.front().document}, workspace, out);
+    return relay_failure(workspace);
+  }
+  if (stopped_) {
+    if (collisions.empty() || !collisions.front().again) return finish_or_relay(workspace);
+    std::vector<std::int32_t> tail(sent_.begin() + *stopped_, sent_.end());
     return go_again(std::move(tail), workspace, out);
   }
   std::vector<std::int32_t> again;
@@ -239,7 +266,16 @@ Action InsertBatch::answered(const wire::OpMsgView& message, const InsertReply& 
   }
   if (!again.empty()) return go_again(std::move(again), workspace, out);
   if (!todo_.empty()) return send(workspace, out);
-  return finish_or_relay(only, workspace);
+  return finish_or_relay(workspace);
+}
+
+/// A single document's duplicate, which the server answered with as an error of the whole command.
+Action InsertBatch::relay_failure(Workspace& workspace) {
+  if (only_ && !asked_) return Action::relay;
+  workspace.reply.clear();
+  append_readdressed(*wire::OpMsgView::parse(failure_.view()), message_.header().request_id,
+                     workspace.reply);
+  return Action::reply;
 }
 
 /// Of an ordered batch mongod stores nothing behind the first error, so that sending the whole tail
@@ -275,6 +311,7 @@ Action InsertBatch::go_again(std::vector<std::int32_t> documents, Workspace& wor
 /// run it again; else it gets the server's answer.
 Action InsertBatch::aborted(const wire::OpMsgView& message, const Collision& collision,
                             Workspace& workspace) {
+  tell_strategies({&collision, 1}, ids::Taken::in_transaction);
   const Assignment& target = assignment(collision.given.front());
   RuleOutcomes& outcomes = workspace.outcomes.of(target.rule_index);
   const bool transient =
@@ -286,19 +323,21 @@ Action InsertBatch::aborted(const wire::OpMsgView& message, const Collision& col
   }
   ++outcomes.transient;
   workspace.reply.clear();
-  append_transient_reply(message, message_.header().request_id,
+  append_undone_reply(message, message_.header().request_id,
                          {ErrorCode::write_conflict,
-                          "mongo-idproxy: the value generated for field '" + target.rule->field +
-                              "' of " + ns_ + " is taken; run the transaction again"},
-                         workspace.reply);
+                       "mongo-idproxy: the value generated for field '" + target.rule->field +
+                           "' of " + ns_ + " is taken; run the transaction again",
+                       kTransientTransactionError},
+                      workspace.reply);
   return Action::reply;
 }
 
 void InsertBatch::went_well(Workspace& workspace) const {
   for (std::size_t i = 0; i < contents_.plan->size(); ++i) {
-    if (contents_.given.values[i].size() > 0) {
-      workspace.outcomes.of((*contents_.plan)[i].rule_index).went_well();
-    }
+    if (contents_.given.values[i].size() == 0) continue;
+    const Assignment& target = (*contents_.plan)[i];
+    if (options_->in_transaction) workspace.outcomes.of(target.rule_index).went_well();
+    if (target.strategy->in_a_row()) target.strategy->went_well();
   }
 }
 
@@ -339,23 +378,51 @@ std::vector<InsertBatch::Collision> InsertBatch::collisions_in(std::span<const W
   return collisions;
 }
 
-/// Which of them go again, with fresh values.
-void InsertBatch::decide(std::span<Collision> collisions, Workspace& workspace) {
+/// Their values are taken.
+void InsertBatch::tell_strategies(std::span<const Collision> collisions, ids::Taken where) {
   if (collisions.empty()) return;
-  const auto now = workspace.clock.monotonic();
-  if (!first_duplicate_) first_duplicate_ = now;
-  for (Collision& collision : collisions) collision.again = may_go_again(collision, now);
-  renew(collisions);
+  std::vector<std::vector<std::uint32_t>> values(contents_.plan->size());
+  collisions_.resize(contents_.plan->size());
+  for (const Collision& collision : collisions) {
+    for (const std::size_t at : collision.given) {
+      const Given& given = contents_.given.given[at];
+      values[given.assignment].push_back(given.value);
+      taken_.insert(at);
+    }
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i].empty()) continue;
+    std::ranges::sort(values[i]);
+    collisions_[i] += values[i].size();
+    (*contents_.plan)[i].strategy->collided(contents_.given.values[i], values[i], collisions_[i],
+                                            where);
+  }
+}
+
+/// Which of them go again, with fresh values.
+Action InsertBatch::decide(std::vector<Collision> collisions, Workspace& workspace,
+                           wire::PatchedMessage& out) {
+  asked_ = false;
+  if (!collisions.empty()) {
+    const auto now = workspace.clock.monotonic();
+    if (!first_duplicate_) first_duplicate_ = now;
+    for (Collision& collision : collisions) collision.again = may_go_again(collision, now);
+  }
+  renewal_ = {std::move(collisions), 0, {}, 0, 0};
+  want_next_rule();
+  return renew(workspace, out);
+}
+
+void InsertBatch::count_decided(std::span<const Collision> collisions, Workspace& workspace) {
   for (const Collision& collision : collisions) {
     const Assignment& target = assignment(collision.given.front());
-    RuleOutcomes& outcomes = workspace.outcomes.of(target.rule_index);
     if (collision.again) {
       Tries& tries = tries_[collision.document];
       ++tries.resent;
       tries.rule = &target;
       tries.counted = false;
     } else {
-      ++outcomes.given_up;
+      ++workspace.outcomes.of(target.rule_index).given_up;
       given_up_ = target.rule;
     }
   }
@@ -415,34 +482,86 @@ void InsertBatch::count_cured(std::size_t reached, Workspace& workspace) {
   }
 }
 
-/// Draws fresh values for those that go again. Where there are not enough, the last ones stay
-/// behind.
-void InsertBatch::renew(std::span<Collision> collisions) {
-  for (std::size_t i = 0; i < contents_.plan->size(); ++i) {
-    std::vector<std::pair<Collision*, Given*>> wanted;
-    for (Collision& collision : collisions) {
+/// From renewal_.assignment on, the next rule that has values to renew.
+void InsertBatch::want_next_rule() {
+  Renewal& renewal = renewal_;
+  renewal.wanted.clear();
+  for (; renewal.assignment < contents_.plan->size(); ++renewal.assignment) {
+    for (Collision& collision : renewal.collisions) {
       if (!collision.again) continue;
       for (const std::size_t at : collision.given) {
         Given& given = contents_.given.given[at];
-        if (given.assignment == i) wanted.emplace_back(&collision, &given);
+        if (given.assignment == renewal.assignment) renewal.wanted.emplace_back(&collision, &given);
       }
     }
-    ids::Strategy& strategy = *(*contents_.plan)[i].rule->strategy;
-    ids::Values& values = contents_.given.values[i];
-    std::size_t done = 0;
-    for (std::size_t count = wanted.size(); count > 0;) {
-      const std::size_t first = values.size();
-      if (!strategy.next(count, values)) {
-        count /= 2;
-        continue;
-      }
-      for (std::size_t j = 0; j < count; ++j, ++done) {
-        wanted[done].second->value = static_cast<std::uint32_t>(first + j);
-      }
-      count = std::min(count, wanted.size() - done);
-    }
-    for (; done < wanted.size(); ++done) wanted[done].first->again = false;
+    if (!renewal.wanted.empty()) break;
   }
+  renewal.done = 0;
+  renewal.count = renewal.wanted.size();
+}
+
+/// Draws fresh values for those that go again. Where there are not enough, the last ones stay
+/// behind. Action::ask where the store must be asked first.
+Action InsertBatch::renew(Workspace& workspace, wire::PatchedMessage& out) {
+  while (renewal_.assignment < contents_.plan->size()) {
+    const Assignment& target = (*contents_.plan)[renewal_.assignment];
+    ids::Values& values = contents_.given.values[renewal_.assignment];
+    while (renewal_.count > 0) {
+      const std::size_t first = values.size();
+      const auto drawn = target.strategy->next(renewal_.count, values);
+      if (drawn) {
+        renewed(first);
+      } else if (drawn.error().code == ids::Errc::pending) {
+        asked_ = true;
+        return Action::ask;
+      } else {
+        renewal_.count /= 2;
+      }
+    }
+    leave_behind();
+  }
+  return decided(workspace, out);
+}
+
+/// The values from `first` on are there.
+void InsertBatch::renewed(std::size_t first) {
+  Renewal& renewal = renewal_;
+  for (std::size_t i = 0; i < renewal.count; ++i, ++renewal.done) {
+    Given& given = *renewal.wanted[renewal.done].second;
+    given.value = static_cast<std::uint32_t>(first + i);
+    taken_.erase(static_cast<std::size_t>(&given - contents_.given.given.data()));
+  }
+  renewal.count = std::min(renewal.count, renewal.wanted.size() - renewal.done);
+}
+
+/// No more values of this rule: on to the next.
+void InsertBatch::leave_behind() {
+  for (std::size_t i = renewal_.done; i < renewal_.wanted.size(); ++i) {
+    renewal_.wanted[i].first->again = false;
+  }
+  ++renewal_.assignment;
+  want_next_rule();
+}
+
+Need InsertBatch::need() const {
+  const Assignment& target = (*contents_.plan)[renewal_.assignment];
+  return {target.strategy, renewal_.count,
+          std::min<nanoseconds>(target.strategy->patience(), target.rule->retry.deadline)};
+}
+
+Action InsertBatch::answered(ids::Result<ids::Grant> grant, Workspace& workspace,
+                             wire::PatchedMessage& out) {
+  ids::Values& values = contents_.given.values[renewal_.assignment];
+  const std::size_t first = values.size();
+  if (grant) {
+    (*contents_.plan)[renewal_.assignment].strategy->accept(std::move(*grant), values);
+    renewed(first);
+  } else if (grant.error().code == ids::Errc::unavailable) {
+    renewal_.count = 0;
+  } else {
+    renewal_.count /= 2;
+  }
+  return renew(workspace, out);
 }
 
 // ---- the end ---------------------------------------------------------------------------------
@@ -476,14 +595,56 @@ std::vector<Assigned> InsertBatch::report() const {
   return report;
 }
 
+/// Of an answer that accounts for every document: true if this value is in none that is stored.
+bool InsertBatch::is_unused(const Given& given) const {
+  const auto& errors = merge_.errors();
+  if (errors.empty()) return false;
+  if (options_->in_transaction || errors.contains(given.document)) return true;
+  return options_->ordered && given.document > errors.begin()->first;
+}
+
+/// Values of documents that are not stored serve others. After a driver's replay nobody can say
+/// which values an earlier execution has stored.
+void InsertBatch::take_back_unused() const {
+  if (!options_ || !options_->acknowledged || retried_ || merge_.errors().empty()) return;
+  std::vector<std::vector<std::uint32_t>> values(contents_.plan->size());
+  for (std::size_t at = 0; at < contents_.given.given.size(); ++at) {
+    const Given& given = contents_.given.given[at];
+    const bool wanted = (*contents_.plan)[given.assignment].strategy->takes_back();
+    if (!wanted || taken_.contains(at) || !is_unused(given)) continue;
+    values[given.assignment].push_back(given.value);
+  }
+  take_back(values);
+}
+
+void InsertBatch::take_back(std::vector<std::vector<std::uint32_t>>& values) const {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i].empty()) continue;
+    std::ranges::sort(values[i]);
+    (*contents_.plan)[i].strategy->take_back(contents_.given.values[i], values[i]);
+  }
+}
+
+/// Nothing of the only command has been stored.
+void InsertBatch::take_back_all() const {
+  std::vector<std::vector<std::uint32_t>> values(contents_.plan->size());
+  for (const Given& given : contents_.given.given) {
+    const bool wanted = (*contents_.plan)[given.assignment].strategy->takes_back();
+    if (wanted) values[given.assignment].push_back(given.value);
+  }
+  take_back(values);
+}
+
 /// A reply that needs no change keeps its bytes.
-Action InsertBatch::finish_or_relay(bool only, Workspace& workspace) {
+Action InsertBatch::finish_or_relay(Workspace& workspace) {
   const auto reported = report();
-  if (only && !replaces_errors_ && reported.empty()) return Action::relay;
-  return finish(workspace);
+  if (!only_ || asked_ || replaces_errors_ || !reported.empty()) return finish(workspace);
+  take_back_unused();
+  return Action::relay;
 }
 
 Action InsertBatch::finish(Workspace& workspace) {
+  take_back_unused();
   workspace.reply.clear();
   const std::int32_t request_id = message_.header().request_id;
   if (merge_.empty()) {

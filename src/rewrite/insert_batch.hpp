@@ -3,6 +3,8 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "idproxy/rewrite/exchange.hpp"
@@ -46,6 +48,10 @@ class InsertBatch {
   /// `message` answers the command that is out.
   Action reply(const wire::OpMsgView& message, Workspace& workspace, wire::PatchedMessage& out);
 
+  /// The store's answer to need(), or that nobody waits for it any more.
+  Action answered(ids::Result<ids::Grant> grant, Workspace& workspace, wire::PatchedMessage& out);
+
+  [[nodiscard]] Need need() const;
   [[nodiscard]] std::int32_t request_id() const { return request_id_; }
   [[nodiscard]] std::chrono::nanoseconds delay() const { return delay_; }
   [[nodiscard]] std::optional<GivenUp> given_up() const {
@@ -60,6 +66,14 @@ class InsertBatch {
     std::int32_t document;
     std::vector<std::size_t> given;  // in contents_.given.given
     bool again = false;
+  };
+  /// Drawing fresh values for the collisions of one reply, rule by rule.
+  struct Renewal {
+    std::vector<Collision> collisions;
+    std::size_t assignment = 0;  // whose values are drawn next
+    std::vector<std::pair<Collision*, Given*>> wanted;  // of it, in the order of the documents
+    std::size_t done = 0;                               // of wanted
+    std::size_t count = 0;                              // to be drawn at once
   };
   struct Tries {
     std::uint32_t resent = 0;
@@ -77,7 +91,8 @@ class InsertBatch {
   Action go_again(std::vector<std::int32_t> documents, Workspace& workspace,
                   wire::PatchedMessage& out);
   Action send_whole(Workspace& workspace, wire::PatchedMessage& out);
-  Action finish_or_relay(bool only, Workspace& workspace);
+  Action finish_or_relay(Workspace& workspace);
+  Action relay_failure(Workspace& workspace);
   Action finish(Workspace& workspace);
   Action expired(Workspace& workspace);
   Action fail(const CommandError& error, Workspace& workspace) const;
@@ -91,13 +106,23 @@ class InsertBatch {
   [[nodiscard]] Collision collision_of(std::int32_t document, Bytes error,
                                        Workspace& workspace) const;
   [[nodiscard]] std::span<const Given> given_to(std::int32_t document) const;
-  void decide(std::span<Collision> collisions, Workspace& workspace);
+  void tell_strategies(std::span<const Collision> collisions, ids::Taken where);
+  Action decide(std::vector<Collision> collisions, Workspace& workspace, wire::PatchedMessage& out);
   [[nodiscard]] bool may_go_again(const Collision& collision, std::chrono::nanoseconds now);
   void abandon(std::span<const std::int32_t> documents, Workspace& workspace);
   [[nodiscard]] bool only_resends(std::span<const std::int32_t> next) const;
   void count_resent(Workspace& workspace);
   void count_cured(std::size_t reached, Workspace& workspace);
-  void renew(std::span<Collision> collisions);
+  void count_decided(std::span<const Collision> collisions, Workspace& workspace);
+  Action renew(Workspace& workspace, wire::PatchedMessage& out);
+  void want_next_rule();
+  void renewed(std::size_t first);
+  void leave_behind();
+  Action decided(Workspace& workspace, wire::PatchedMessage& out);
+  void take_back_unused() const;
+  void take_back(std::vector<std::vector<std::uint32_t>>& values) const;
+  void take_back_all() const;
+  [[nodiscard]] bool is_unused(const Given& given) const;
   void went_well(Workspace& workspace) const;
   [[nodiscard]] std::optional<std::int64_t> time_left(std::chrono::nanoseconds now) const;
   [[nodiscard]] std::vector<Assigned> report() const;
@@ -123,6 +148,14 @@ class InsertBatch {
   std::optional<std::chrono::nanoseconds> first_duplicate_;
   std::chrono::nanoseconds wait_{};   // before what has collided goes again
   std::chrono::nanoseconds delay_{};  // of Action::wait
+  Renewal renewal_;
+  bool asked_ = false;                    // the store, since the last reply: it is gone
+  bool failed_whole_ = false;             // the last reply was a duplicate as a whole
+  std::optional<std::int32_t> stopped_;   // where the last command of an ordered batch did
+  bool only_ = false;                     // the last reply is all there is
+  std::vector<std::size_t> collisions_;   // of the whole batch, by assignment
+  std::unordered_set<std::size_t> taken_;  // of given: its present value has collided
+  bool retried_ = false;                  // the server had executed some statements earlier
   ReplyMerge merge_;
   Buffer failure_;                // the last reply that was a duplicate as a whole
   bool replaces_errors_ = false;  // of refused documents

@@ -15,6 +15,11 @@ void append_error(const CommandError& error, Buffer& out) {
   bson::append_string(out, "errmsg", error.message);
   bson::append_int32(out, "code", static_cast<std::int32_t>(error.code));
   bson::append_string(out, "codeName", code_name(error.code));
+  if (error.label.empty()) return;
+  bson::append_head(out, bson::Type::array, "errorLabels");
+  bson::Scope labels(out);
+  bson::append_string(out, "0", error.label);
+  labels.close();
 }
 
 }  // namespace
@@ -41,6 +46,8 @@ std::string_view code_name(ErrorCode code) {
   switch (code) {
     case ErrorCode::bad_value:
       return "BadValue";
+    case ErrorCode::host_unreachable:
+      return "HostUnreachable";
     case ErrorCode::path_not_viable:
       return "PathNotViable";
     case ErrorCode::max_time_ms_expired:
@@ -73,7 +80,7 @@ void append_error_reply(const wire::OpMsgView& request, std::int32_t request_id,
   frame.close();
 }
 
-void append_transient_reply(const wire::OpMsgView& reply, std::int32_t response_to,
+void append_undone_reply(const wire::OpMsgView& reply, std::int32_t response_to,
                             const CommandError& error, Buffer& out) {
   ReplyFrame frame(out, reply.header().request_id, response_to,
                    reply.has(wire::flag::kChecksumPresent));
@@ -86,10 +93,6 @@ void append_transient_reply(const wire::OpMsgView& reply, std::int32_t response_
   bson::Scope document(out);
   copy({"electionId", "opTime"});
   append_error(error, out);
-  bson::append_head(out, bson::Type::array, "errorLabels");
-  bson::Scope labels(out);
-  bson::append_string(out, "0", "TransientTransactionError");
-  labels.close();
   copy({"recoveryToken", "$clusterTime", "operationTime"});
   document.close();
   frame.close();

@@ -26,25 +26,44 @@ bool starts_with(const std::vector<std::string>& path, const std::vector<std::st
 
 }  // namespace
 
-RuleSet::RuleSet(std::vector<Rule> rules, std::string store_db)
-    : rules_(std::move(rules)), store_db_(std::move(store_db)) {}
+RuleSet::RuleSet(std::vector<Rule> rules, std::string store_db, ids::Store* store)
+    : rules_(std::move(rules)), store_db_(std::move(store_db)), store_(store) {
+  for (const Rule& rule : rules_) {
+    std::string ns = rule.strategy->store_namespace();
+    if (!ns.empty()) store_namespaces_.push_back(std::move(ns));
+  }
+}
+
+bool RuleSet::is_untouchable(std::string_view db, std::string_view collection,
+                             const std::string& ns) const {
+  return db.empty() || db == "admin" || db == "local" || db == "config" || db == store_db_ ||
+         collection.empty() || collection.starts_with("system.") || collection.starts_with("$") ||
+         std::ranges::find(store_namespaces_, ns) != store_namespaces_.end();
+}
 
 Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
   Plan plan;
-  if (db.empty() || db == "admin" || db == "local" || db == "config" || db == store_db_)
-    return plan;
-  if (collection.empty() || collection.starts_with("system.") || collection.starts_with("$")) {
-    return plan;
-  }
   std::string ns(db);
   ns.append(".").append(collection);
+  if (is_untouchable(db, collection, ns)) return plan;
   for (std::size_t i = 0; i < rules_.size(); ++i) {
     if (!glob_matches(rules_[i].ns, ns)) continue;
     auto path = segments(rules_[i].field);
     const bool taken = std::any_of(plan.begin(), plan.end(), [&](const Assignment& earlier) {
       return starts_with(path, earlier.path) || starts_with(earlier.path, path);
     });
-    if (!taken) plan.push_back({&rules_[i], i, std::move(path)});
+    if (taken) continue;
+    Assignment assignment{&rules_[i], i, std::move(path), rules_[i].strategy.get(), nullptr, {}};
+    if (store_ != nullptr) {
+      ids::Standing standing = store_->standing(i, db, collection);
+      if (standing.kind == ids::Standing::Kind::left_alone) return {};
+      if (standing.kind == ids::Standing::Kind::not_ready) {
+        assignment.not_ready = std::move(standing.error);
+      }
+      assignment.bound = rules_[i].strategy->bind(ns, *store_);
+      if (assignment.bound) assignment.strategy = assignment.bound.get();
+    }
+    plan.push_back(std::move(assignment));
   }
   return plan;
 }
@@ -60,6 +79,11 @@ const std::shared_ptr<const Plan>& Namespaces::plan(std::string_view db,
                                                     std::string_view collection) {
   static const std::shared_ptr<const Plan> kNone;
   if (db.size() + collection.size() > kLongestNamespace) return kNone;
+  if (const std::uint64_t now = rules_->version(); now != version_) {
+    version_ = now;
+    plans_.clear();
+    last_db_.clear();
+  }
   if (!last_db_.empty() && db == last_db_ && collection == last_collection_) return last_;
   // A NUL stands in no name: "a.b" "c" and "a" "b.c" are not to share an answer.
   key_.assign(db).append(1, '\0').append(collection);

@@ -1,9 +1,11 @@
 // A client's message and a server's replies, the exchange driven as net drives it. Input: pieces of
 // {uint8 event, uint24 length, bytes}: the first is the request, the others are replies; of these
-// the event byte is the time that passes before, in ms. Whatever the server says: what goes
+// the event byte is the time that passes before, in ms. One rule's values are at hand for the first
+// few documents only; then the store is asked, and has none every third time. Whatever the server says: what goes
 // upstream is a well-formed insert of documents that the client sent and that no reply said to be
 // stored, each no more often than its rule allows; statement numbers are the client's; what goes
-// downstream answers the client and accounts for every document; and it ends.
+// downstream answers the client and accounts for every document; no value is given back that may be
+// stored; and it ends.
 
 #include <cstdlib>
 #include <set>
@@ -11,6 +13,7 @@
 #include "idproxy/rewrite/exchange.hpp"
 #include "idproxy/rewrite/insert_reply.hpp"
 #include "support/fake_clock.hpp"
+#include "support/lending_strategy.hpp"
 #include "support/replies.hpp"
 #include "support/rule_set.hpp"
 #include "support/scripted_random.hpp"
@@ -26,8 +29,9 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-std::shared_ptr<const rewrite::RuleSet> rules() {
+std::shared_ptr<const rewrite::RuleSet> rules(std::shared_ptr<test::Lending> lending) {
   auto id = test::rule("shop.*", "_id");
+  id.strategy = std::make_unique<test::LendingStrategy>(std::move(lending));
   auto other = test::rule("shop.o*", "a.b");
   auto placed = test::rule("shop.out", "code", rewrite::Assign::always, 40);
   id.retry.attempts = other.retry.attempts = placed.retry.attempts = kAttempts;
@@ -44,6 +48,7 @@ struct Sent {
   bool well_formed = true;
   bool stops_at_errors = true;
   bool acknowledged = true;
+  bool in_transaction = false;
 };
 
 /// The fields that no rule touches; none of a document that stands in for a refused one.
@@ -73,6 +78,7 @@ Sent read(Bytes bytes) {
   if (!options) return sent;
   sent.stops_at_errors = options->ordered || options->in_transaction;
   sent.acknowledged = options->acknowledged;
+  sent.in_transaction = options->in_transaction;
   if (options->in_transaction || !options->has_txn_number) return sent;
   if (!options->numbers(sent.documents.size())) return sent;
   for (std::size_t i = 0; i < sent.documents.size(); ++i) {
@@ -144,6 +150,74 @@ class Watch {
   std::vector<std::uint32_t> failures_;  // by document
 };
 
+/// The values of `_id` that may be stored.
+class Values {
+ public:
+  void sent(Bytes bytes) {
+    const auto view = wire::OpMsgView::parse(bytes);
+    const auto command = rewrite::InsertCommand::read(*view);
+    out_.clear();
+    rewrite::InsertDocuments documents(*command);
+    while (const auto document = documents.next()) {
+      const auto id = bson::find(*document, "_id");
+      const bool ours = id && id->type == bson::Type::int64;
+      out_.push_back(ours ? load_i64(id->value.data()) : -1);
+    }
+    const Sent command_sent = read(bytes);
+    stops_at_errors_ = command_sent.stops_at_errors;
+    in_transaction_ = command_sent.in_transaction;
+  }
+  /// The server's word for it: everything that it does not clearly deny.
+  void answered(Bytes reply) {
+    std::set<std::size_t> denied;
+    const auto view = wire::OpMsgView::parse(reply);
+    const auto read = view ? rewrite::InsertReply::read(view->body()) : std::nullopt;
+    if (read && read->ok && read->retried == 0 && read->n) deny(*read, denied);
+    // Not authorized, an invalid namespace, a view, not understood: the whole command is refused.
+    static const std::set<std::int64_t> kRefused = {2, 9, 13, 14, 72, 73, 166, 323, 40415};
+    if (read && !read->ok && kRefused.contains(read->code)) return;
+    if (read && read->code == rewrite::kDuplicateKey && out_.size() == 1) return;
+    for (std::size_t i = 0; i < out_.size(); ++i) {
+      if (!denied.contains(i)) stored_.insert(out_[i]);
+    }
+  }
+  void check(const std::vector<std::int64_t>& back) const {
+    for (const std::int64_t value : back) require(!stored_.contains(value));
+  }
+
+ private:
+  void deny(const rewrite::InsertReply& reply, std::set<std::size_t>& denied) const {
+    const auto errors = rewrite::read_write_errors(reply.write_errors, out_.size());
+    if (!errors) return;
+    for (const auto& error : *errors) denied.insert(static_cast<std::size_t>(error.index));
+    if (in_transaction_ && !errors->empty()) denied.insert(0);  // and all behind it
+    if (!stops_at_errors_ || errors->empty()) return;
+    for (auto i = *denied.begin(); i < out_.size(); ++i) denied.insert(i);
+  }
+
+  std::vector<std::int64_t> out_;  // of the command that is out, by document
+  std::set<std::int64_t> stored_;
+  bool stops_at_errors_ = true;
+  bool in_transaction_ = false;
+};
+
+/// The store's answers.
+Action ask(Action action, rewrite::Exchange& exchange, rewrite::Workspace& workspace,
+           std::size_t& asked) {
+  static constexpr std::int64_t kFirst = 1'000'000;
+  while (action == Action::ask) {
+    const std::uint64_t count = exchange.need().count;
+    require(count > 0 && ++asked < 1000);
+    if (asked % 3 == 0) {
+      action = exchange.answered(ids::Error{ids::Errc::exhausted, "none"}, workspace);
+    } else {
+      const auto first = kFirst * static_cast<std::int64_t>(asked);
+      action = exchange.answered(ids::Grant(nullptr, {{first, count}}), workspace);
+    }
+  }
+  return action;
+}
+
 std::optional<Bytes> piece(Bytes& input, std::uint8_t& event) {
   if (input.size() < 4) return std::nullopt;
   event = input[0];
@@ -187,19 +261,23 @@ bool more_to_come(Bytes reply) {
   return view && view->has(wire::flag::kMoreToCome);
 }
 
-void drive(Bytes input, rewrite::Workspace& workspace, test::FakeClock& clock) {
+void drive(Bytes input, rewrite::Workspace& workspace, test::FakeClock& clock,
+           const test::Lending& lending) {
   std::uint8_t event = 0;
   auto content = piece(input, event);
   if (!content || content->size() < wire::kHeaderSize) return;
   const Buffer request = framed(*content, 0);
   rewrite::Exchange exchange;
-  Action action = exchange.request(request.view(), nullptr, workspace);
+  std::size_t asked = 0;
+  Action action =
+      ask(exchange.request(request.view(), nullptr, workspace), exchange, workspace, asked);
   if (action != Action::send || exchange.is_hello() || !exchange.awaits_reply()) return;
   const std::int32_t id = wire::read_header(request.view()).request_id;
   const Sent whole = read(request.view());
   if (!whole.well_formed) return;  // every server refuses it
   const std::size_t most = whole.documents.size() * kAttempts + 1;
   Watch watch(whole);
+  Values values;
   std::set<std::int32_t> ids;
   Buffer reply;
   for (std::size_t steps = 0;; ++steps) {
@@ -211,12 +289,15 @@ void drive(Bytes input, rewrite::Workspace& workspace, test::FakeClock& clock) {
       // A client may number its messages as we number ours; there is one out at a time.
       require(steps == 0 || ids.insert(exchange.request_id()).second);
       watch.sent(read(out.view()));
+      values.sent(out.view());
     }
     content = piece(input, event);
     if (!content || content->size() < wire::kHeaderSize) return;  // the server is gone
     clock.advance(std::chrono::milliseconds(event));
     reply = framed(*content, exchange.request_id());
-    action = exchange.reply(reply.view(), workspace);
+    values.answered(reply.view());
+    action = ask(exchange.reply(reply.view(), workspace), exchange, workspace, asked);
+    values.check(lending.back);
     require(action == Action::close || !more_to_come(reply.view()));
     if (action == Action::wait) {
       require(exchange.delay().count() > 0);
@@ -239,11 +320,13 @@ void drive(Bytes input, rewrite::Workspace& workspace, test::FakeClock& clock) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const auto set = rules();
+  const auto lending = std::make_shared<test::Lending>();
+  lending->at_hand = 7;
+  const auto set = rules(lending);
   test::FakeClock clock;
   test::SeededRandom random;
   rewrite::Outcomes outcomes(set->rules().size());
   rewrite::Workspace workspace(set, clock, random, outcomes);
-  drive({data, size}, workspace, clock);
+  drive({data, size}, workspace, clock, *lending);
   return 0;
 }

@@ -12,9 +12,10 @@ ALLOWED = {
     "ids": {"base", "bson"},
     "rewrite": {"base", "bson", "wire", "ids"},
     "observability": {"base"},
+    "id_store": {"base", "bson", "ids", "observability"},
     "net": {"base", "bson", "wire", "ids", "rewrite", "observability"},
-    "config": {"base", "bson", "ids", "rewrite", "observability", "net"},
-    "app": {"base", "bson", "wire", "ids", "rewrite", "observability", "net", "config"},
+    "config": {"base", "bson", "ids", "rewrite", "observability", "id_store", "net"},
+    "app": {"base", "bson", "wire", "ids", "rewrite", "observability", "id_store", "net", "config"},
 }
 CORE = ("base", "bson", "wire", "ids", "rewrite")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)

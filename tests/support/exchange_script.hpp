@@ -85,6 +85,9 @@ class ExchangeWorld {
     return reply(reply_message(fields, exchange->request_id(), flags));
   }
   Action resume() { return keep(exchange->resume(workspace)); }
+  Action answer(ids::Result<ids::Grant> grant) {
+    return keep(exchange->answered(std::move(grant), workspace));
+  }
 
   /// What is sent or replied with the last action.
   [[nodiscard]] const std::string& bytes() const { return bytes_; }
@@ -133,7 +136,7 @@ class ExchangeWorld {
 };
 
 inline std::string name_of(Action action) {
-  constexpr const char* kNames[] = {"relay", "send", "wait", "reply", "close"};
+  constexpr const char* kNames[] = {"relay", "send", "wait", "ask", "reply", "close"};
   return kNames[static_cast<int>(action)];
 }
 
@@ -151,6 +154,17 @@ class ExchangeScript {
     return event(Event::reply, reply_message(fields, 0, flags));
   }
   ExchangeScript& resume() { return event(Event::resume, {}); }
+  /// The store's numbers from `first` on, as many as were asked for.
+  ExchangeScript& granted(std::int64_t first) {
+    event(Event::answer, {});
+    steps_.back().granted = first;
+    return *this;
+  }
+  ExchangeScript& refused(ids::Errc code) {
+    event(Event::answer, {});
+    steps_.back().refused = code;
+    return *this;
+  }
   /// Before the next event.
   ExchangeScript& pass(std::chrono::nanoseconds time) {
     pass_ += time;
@@ -160,6 +174,11 @@ class ExchangeScript {
   // What the event before leads to.
   /// `bytes` but for the request id: the client's first, then ids that are new.
   ExchangeScript& sends(std::string bytes) { return expect(Action::send, std::move(bytes)); }
+  /// As the request, once its values had been asked for.
+  ExchangeScript& sends_first(std::string bytes) {
+    steps_.back().first_send = true;
+    return sends(std::move(bytes));
+  }
   /// A command that was refused, in another form, with the client's own request id.
   ExchangeScript& sends_as_the_client(std::string bytes) {
     steps_.back().client_id = true;
@@ -168,6 +187,10 @@ class ExchangeScript {
   ExchangeScript& waits(std::chrono::nanoseconds delay) {
     steps_.back().delay = delay;
     return expect(Action::wait, {});
+  }
+  ExchangeScript& asks(std::size_t count) {
+    steps_.back().count = count;
+    return expect(Action::ask, {});
   }
   ExchangeScript& relays() { return expect(Action::relay, {}); }
   ExchangeScript& closes() { return expect(Action::close, {}); }
@@ -219,7 +242,7 @@ class ExchangeScript {
   }
 
  private:
-  enum class Event { request, reply, resume };
+  enum class Event { request, reply, resume, answer };
   struct Step {
     Event event;
     std::string bytes;
@@ -228,6 +251,10 @@ class ExchangeScript {
     std::string out;
     std::chrono::nanoseconds delay{};
     bool client_id = false;
+    bool first_send = false;  // after an answer to the request
+    std::size_t count = 0;
+    std::int64_t granted = 0;
+    ids::Errc refused{};
   };
   /// Faults of three sorts: closes; a reply that cannot be understood passes if it is all there is,
   /// else it closes; an error of the whole command passes.
@@ -239,7 +266,10 @@ class ExchangeScript {
   };
 
   ExchangeScript& event(Event event, std::string bytes) {
-    steps_.push_back({event, std::move(bytes), std::exchange(pass_, {}), {}, {}, {}, {}});
+    steps_.push_back({});
+    steps_.back().event = event;
+    steps_.back().bytes = std::move(bytes);
+    steps_.back().pass = std::exchange(pass_, {});
     return *this;
   }
   ExchangeScript& expect(Action action, std::string out) {
@@ -252,6 +282,11 @@ class ExchangeScript {
     world.clock.advance(step.pass);
     if (step.event == Event::request) return world.request(step.bytes, owned);
     if (step.event == Event::resume) return world.resume();
+    if (step.event == Event::answer) {
+      if (step.refused != ids::Errc{}) return world.answer(ids::Error{step.refused, "the reason"});
+      const std::uint64_t count = world.exchange->need().count;
+      return world.answer(ids::Grant(nullptr, {{step.granted, count}}));
+    }
     return world.reply(addressed(step.bytes, 4711, world.exchange->request_id()));
   }
 
@@ -259,9 +294,12 @@ class ExchangeScript {
     if (step.action == Action::wait) {
       EXPECT_EQ(world.exchange->delay(), step.delay);
     }
+    if (step.action == Action::ask) {
+      EXPECT_EQ(world.exchange->need().count, step.count);
+    }
     if (step.action == Action::send) {
       const std::int32_t id = world.exchange->request_id();
-      const bool first = step.event == Event::request || step.client_id;
+      const bool first = step.event == Event::request || step.client_id || step.first_send;
       EXPECT_TRUE(first ? id == 7 : ids.insert(id).second && id != 7) << id;
       if (step.out.size() > 5000) {  // not worth printing, nor copying
         EXPECT_EQ(world.bytes().compare(8, std::string::npos, step.out, 8), 0);

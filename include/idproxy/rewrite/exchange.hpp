@@ -21,11 +21,19 @@ struct GivenUp {
   const Rule* rule;
 };
 
+/// What an exchange needs of the id store.
+struct Need {
+  ids::Strategy* strategy;
+  std::size_t count;
+  std::chrono::nanoseconds patience;  ///< then Errc::unavailable is the answer
+};
+
 /// What net does next.
 enum class Action {
   relay,  ///< the message at hand, request or reply, goes on as it came
   send,   ///< Exchange::message() goes upstream
   wait,   ///< for Exchange::delay(); then resume()
+  ask,    ///< the id store, for Exchange::need(); then answered()
   reply,  ///< Workspace::reply goes downstream; in answer to the request, once everything that the
           ///< client sent before has been answered
   close,  ///< both connections end: what the server said cannot be
@@ -35,6 +43,9 @@ enum class Action {
 /// machine: events go in, the Action that follows comes out; no sockets, no time of its own.
 ///
 ///   request(message) -> relay | reply          it is over
+///                    -> ask                    nothing has been sent yet; until answered(), with
+///                                              the same Actions as request() but relay. No later
+///                                              message of this connection is forwarded
 ///                    -> send                   hello, w: 0: over once the message has been taken.
 ///                                              insert (awaits_reply()): no later message of this
 ///                                              connection is forwarded until its last reply is
@@ -42,6 +53,7 @@ enum class Action {
 ///   reply(message)   -> relay | reply | close  it is over
 ///                    -> send                   another reply follows, to request_id()
 ///                    -> wait                   until resume() -> send; a reply meanwhile is a lie
+///                    -> ask                    until answered() -> send | wait | reply | ask
 ///
 /// Whoever loses the server connection meanwhile closes the client's: what has been stored is not
 /// known, and nothing is sent again.
@@ -59,6 +71,8 @@ class Exchange {
   Action reply(Bytes message, Workspace& workspace);
   /// Event: the delay is over.
   Action resume(Workspace& workspace);
+  /// Event: the store's answer to need(), or that nobody waits for it any more.
+  Action answered(ids::Result<ids::Grant> grant, Workspace& workspace);
   /// Gives memory back, and the buffer that `owner` had given. Nothing may be called afterwards.
   Buffer release(Workspace& workspace);
 
@@ -67,13 +81,15 @@ class Exchange {
   [[nodiscard]] const wire::PatchedMessage& message() const { return message_; }
   [[nodiscard]] Bytes original() const;
   [[nodiscard]] std::chrono::nanoseconds delay() const;
+  /// Of Action::ask. The strategy lives as long as the exchange.
+  [[nodiscard]] Need need() const;
 
   [[nodiscard]] bool awaits_reply() const { return awaits_reply_; }
   /// Of the message that is out.
   [[nodiscard]] std::int32_t request_id() const;
   [[nodiscard]] bool is_hello() const { return is_hello_; }
 
-  /// For the log and counters; of the request event.
+  /// For the log and counters; of the request event, or the answer that it had to wait for.
   [[nodiscard]] std::size_t assigned() const { return assigned_; }
   [[nodiscard]] std::size_t refused() const { return refused_documents_; }
   [[nodiscard]] const Assignment* driver_made() const { return driver_made_; }
@@ -85,6 +101,10 @@ class Exchange {
   Action insert_plain(const InsertRequest& insert, const PlainInsert& plain, Buffer* owner,
                       Workspace& workspace);
   Action insert_any(const InsertRequest& insert, Buffer* owner, Workspace& workspace);
+  std::optional<Action> draw_values(const wire::OpMsgView& message, Workspace& workspace);
+  [[nodiscard]] bool too_many_bytes() const;
+  void take_back_all();
+  Action send_assigned(const InsertRequest& insert, Workspace& workspace);
   Action send(Workspace& workspace);
   Action send_too_large(const InsertRequest& insert, Workspace& workspace);
   Action send_in_parts(Workspace& workspace);
@@ -105,6 +125,8 @@ class Exchange {
   std::chrono::seconds now_{};
   std::chrono::nanoseconds started_{};
   GivenValues given_;
+  std::size_t drawing_ = 0;  // the assignment whose values are drawn next, or asked for
+  std::size_t size_ = 0;     // of the message without its new values
   std::size_t documents_ = 0;
   std::size_t assigned_ = 0;
   std::size_t refused_documents_ = 0;

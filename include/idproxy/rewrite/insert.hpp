@@ -24,18 +24,20 @@ struct GivenValues {
   std::vector<ids::Values>
       values;                ///< by assignment: all that were drawn, also those that collided
   std::vector<Given> given;  ///< by document, then in file order
+  std::vector<std::size_t> wanted;  ///< by assignment: how many values the insert needs at first
 };
 
 /// What became of one insert.
 struct InsertResult {
   enum class Kind {
     unchanged,  ///< nothing is assigned, or mongod will refuse it: the bytes as they came
-    assigned,   ///< values are drawn; emit() or emit_part() follows
+    assigned,   ///< values are to be drawn; then emit() or emit_part() follows
     failed,     ///< nothing may be sent; `error` is the reply
   };
   Kind kind = Kind::unchanged;
   CommandError error;
   std::size_t documents = 0;
+  std::size_t size = 0;                     ///< of the message without the new values
   std::vector<RefusedDocument> refused;     ///< documents that mongod is made to refuse
   const Assignment* driver_made = nullptr;  ///< an `_id` rule that found only driver-made ObjectIds
 };
@@ -57,9 +59,12 @@ struct InsertRequest {
   std::chrono::seconds now;      ///< since the Unix epoch, at its first sending
 };
 
-/// Appends `count` values of a rule; the error of the whole insert if it has not that many.
-[[nodiscard]] std::optional<CommandError> draw(const Rule& rule, const InsertCommand& command,
-                                               std::size_t count, ids::Values& out);
+/// Appends `count` values for an assignment.
+[[nodiscard]] ids::Result<void> draw(const Assignment& assignment, std::size_t count,
+                                     ids::Values& out);
+/// The error of the whole insert if its values cannot be had. `insert` must be an insert command.
+[[nodiscard]] CommandError no_values(const wire::OpMsgView& insert, const Assignment& assignment,
+                                     const ids::Error& error);
 /// The error of an insert that no message can carry any more.
 [[nodiscard]] CommandError too_large();
 /// What documents and ids may come to: beyond, the ids are more than what they are for.
@@ -75,9 +80,10 @@ inline constexpr std::size_t kMostWithIds = 2 * static_cast<std::size_t>(wire::k
 /// place that it always refuses, and the error in its reply is replaced (see reply_merge.hpp).
 class InsertRewriter {
  public:
-  /// Reads the documents, and draws into `given`, which is empty, what they are to be given.
-  InsertResult assign(const InsertRequest& insert, GivenValues& given);
-  /// The whole message, with these values. Only after assign() for the same insert.
+  /// Reads the documents, and notes in `given`, which is empty, which of them are to be given
+  /// values. Those are then drawn into given.values, in the order of the documents.
+  InsertResult scan(const InsertRequest& insert, GivenValues& given);
+  /// The whole message, with these values. Only after scan() for the same insert.
   void emit(const InsertRequest& insert, const GivenValues& given, wire::PatchedMessage& out);
 
   /// How many of the documents fit into one message of at most kMaxMessageSize; one at least.
@@ -140,7 +146,7 @@ class InsertRewriter {
   void refuse(Bytes document, const Site& site, std::size_t assignment);
   void sort_edits(std::size_t first_edit);
   void add_lengths(const Site& site, std::size_t first_edit);
-  [[nodiscard]] bool draw_values(GivenValues& given, InsertResult& result);
+  void number_values(GivenValues& given) const;
 
   // insert_emit.cpp: writing
   void emit_as_sequence(const InsertRequest& insert, const GivenValues& given,

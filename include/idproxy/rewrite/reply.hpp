@@ -12,6 +12,7 @@ namespace idproxy::rewrite {
 /// Codes that we answer with; MongoDB's own numbers and names (src/mongo/base/error_codes.yml).
 enum class ErrorCode : std::int32_t {
   bad_value = 2,
+  host_unreachable = 6,
   path_not_viable = 28,
   max_time_ms_expired = 50,
   invalid_options = 72,
@@ -21,11 +22,14 @@ enum class ErrorCode : std::int32_t {
 };
 [[nodiscard]] std::string_view code_name(ErrorCode code);
 
-/// A command that fails as a whole: {ok: 0, errmsg, code, codeName}.
+/// A command that fails as a whole: {ok: 0, errmsg, code, codeName, errorLabels: [label]}.
 struct CommandError {
   ErrorCode code{};
   std::string message;
+  std::string_view label{};  ///< static; empty: none
 };
+inline constexpr std::string_view kTransientTransactionError = "TransientTransactionError";
+inline constexpr std::string_view kRetryableWriteError = "RetryableWriteError";
 
 /// A document in whose place mongod was given one that it always refuses.
 struct RefusedDocument {
@@ -43,9 +47,9 @@ void append_error_reply(const wire::OpMsgView& request, std::int32_t request_id,
                         const CommandError& error, Buffer& out);
 
 /// Appends `reply`, whose insert the server has undone with its transaction, as a top-level error
-/// with the label TransientTransactionError, which makes a driver's withTransaction begin anew. It
-/// is the top-level label that does (observed: beside ok: 1 it does not). Times are kept.
-void append_transient_reply(const wire::OpMsgView& reply, std::int32_t response_to,
+/// whose label TransientTransactionError makes a driver's withTransaction begin anew. It is the
+/// top-level label that does (observed: beside ok: 1 it does not). Times are kept.
+void append_undone_reply(const wire::OpMsgView& reply, std::int32_t response_to,
                             const CommandError& error, Buffer& out);
 
 /// Appends `reply` as it is, in answer to another request.

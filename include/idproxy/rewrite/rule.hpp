@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "idproxy/ids/store.hpp"
 #include "idproxy/ids/strategy.hpp"
 
 namespace idproxy::rewrite {
@@ -41,6 +42,7 @@ struct Rule {
   Retry retry;
   InTransaction in_transaction = InTransaction::transient;
   bool report = false;        ///< insert replies carry the values that were assigned
+  ids::UniqueIndex unique_index = ids::UniqueIndex::warn;
   std::string strategy_name;  ///< as configured, for errors and logs
   std::unique_ptr<ids::Strategy> strategy;
 };

@@ -374,8 +374,14 @@ struct AssignedInsert {
       : view(*wire::OpMsgView::parse(as_bytes(bytes))),
         command(*InsertCommand::read(view)),
         plan(rules.plan("shop", "orders")),
-        result(rewriter.assign(request, given)) {}
+        result(drawn(rewriter.scan(request, given))) {}
 
+  InsertResult drawn(InsertResult scanned) {
+    for (std::size_t i = 0; i < plan.size(); ++i) {
+      EXPECT_TRUE(draw(plan[i], given.wanted[i], given.values[i]));
+    }
+    return scanned;
+  }
   std::vector<std::string> part(std::span<const std::int32_t> documents,
                                 const InsertOptions* options = nullptr) {
     wire::PatchedMessage out;

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "idproxy/ids/error.hpp"
+
+namespace idproxy::ids {
+
+class BlockCache;
+class Fill;
+struct CounterSpec;
+struct CounterField;
+
+/// What a rule wants of the unique index that guards its field.
+enum class UniqueIndex {
+  warn,     ///< the log says that there is none
+  require,  ///< without one the rule is not ready
+  create,   ///< made where there is none
+};
+
+/// How a rule stands in one collection.
+struct Standing {
+  enum class Kind {
+    ready,
+    left_alone,  ///< a view or a time-series collection: no rule applies
+    not_ready,   ///< what needs a value is answered with `error`
+  };
+  Kind kind = Kind::ready;
+  Error error{};
+};
+
+/// What strategies and rules need of the id store, which is elsewhere and has threads of its own:
+/// nothing here waits for it. Thread-safe; outlives all that it hands out.
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  /// The values of one counter document that this process holds; one object for all who name that
+  /// document. `field` is one more field that is filled from it: what it holds counts when the
+  /// counter is created or healed.
+  virtual std::shared_ptr<BlockCache> counter(const CounterSpec& spec,
+                                              const CounterField& field) = 0;
+  /// How full the space of a rule of random numbers is in one collection. `ns`: "db.collection".
+  virtual std::shared_ptr<Fill> fill(std::string_view ns, std::string_view field) = 0;
+
+  /// As far as it is known at this moment. Asking makes the collection one that is looked at.
+  /// `rule_index`: in file order.
+  virtual Standing standing(std::size_t rule_index, std::string_view db,
+                            std::string_view collection) = 0;
+  /// Another number than before once an answer of standing() may have changed.
+  [[nodiscard]] virtual std::uint64_t version() const = 0;
+};
+
+}  // namespace idproxy::ids

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "idproxy/ids/strategy.hpp"
+
+namespace idproxy::test {
+
+/// What a LendingStrategy has at hand, and what it was told.
+struct Lending {
+  std::int64_t next = 1;           ///< the first number at hand
+  std::size_t at_hand = 0;         ///< that many
+  std::vector<ids::Error> errors;  ///< of the next calls of next(), instead of numbers
+  std::string told;                ///< "back 3 4; taken 5; well; …"
+  std::vector<std::int64_t> back;  ///< all that were given back
+};
+
+/// int64 numbers, of which some are at hand and others must be asked for. Not thread-safe.
+class LendingStrategy final : public ids::Strategy {
+ public:
+  explicit LendingStrategy(std::shared_ptr<Lending> lending) : lending_(std::move(lending)) {}
+
+  ids::Result<void> next(std::size_t n, ids::Values& out) override {
+    if (!lending_->errors.empty()) {
+      const ids::Error error = lending_->errors.front();
+      lending_->errors.erase(lending_->errors.begin());
+      return error;
+    }
+    if (n > lending_->at_hand) return ids::Error{ids::Errc::pending, ""};
+    lending_->at_hand -= n;
+    for (; n > 0; --n) add(lending_->next++, out);
+    return {};
+  }
+  void accept(ids::Grant grant, ids::Values& out) override {
+    for (const ids::Range& range : grant.take()) {
+      for (std::uint64_t i = 0; i < range.count; ++i) {
+        add(range.first + static_cast<std::int64_t>(i), out);
+      }
+    }
+  }
+  void take_back(const ids::Values& values, std::span<const std::uint32_t> which) override {
+    tell("back", values, which);
+    for (const std::uint32_t i : which) lending_->back.push_back(load_i64(values[i].data()));
+  }
+  bool takes_back() const override { return true; }
+  void collided(const ids::Values& values, std::span<const std::uint32_t> which,
+                std::size_t in_request, ids::Taken where) override {
+    in_a_row_ = true;
+    tell(where == ids::Taken::in_transaction ? "aborted by" : "taken", values, which);
+    lending_->told.insert(lending_->told.size() - 2, " of " + std::to_string(in_request));
+  }
+  void went_well() override {
+    in_a_row_ = false;
+    lending_->told += "well; ";
+  }
+
+ private:
+  static void add(std::int64_t number, ids::Values& out) {
+    store_i64(out.add(bson::Type::int64, 8), number);
+  }
+  void tell(const char* what, const ids::Values& values, std::span<const std::uint32_t> which) {
+    lending_->told += what;
+    for (const std::uint32_t i : which) {
+      lending_->told += ' ' + std::to_string(load_i64(values[i].data()));
+    }
+    lending_->told += "; ";
+  }
+
+  std::shared_ptr<Lending> lending_;
+};
+
+}  // namespace idproxy::test

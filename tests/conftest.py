@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from support.mongod import Mongod
-from support.proxy import Proxy, binary
-from support.thief import Robbed, Thief
+from support.proxy import Proxy, binary, configuration
+from support.thief import Robbed, Thief, robbing
 
 TOPOLOGIES = ["standalone", "replica_set"]
 
@@ -47,21 +46,17 @@ def server(request: pytest.FixtureRequest) -> Mongod:
     return request.getfixturevalue(request.param)
 
 
-def proxy_config(mongod: Mongod | Thief, rules: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"upstream": {"uri": f"mongodb://{mongod.address}"}, "rules": rules}
-
-
 @pytest.fixture(scope="module")
 def proxy(request: pytest.FixtureRequest, server: Mongod) -> Iterator[Proxy]:
     """One proxy for the module, with the module's RULES, in front of `server`."""
-    with Proxy(proxy_config(server, getattr(request.module, "RULES", []))) as running:
+    with Proxy(configuration(server, getattr(request.module, "RULES", []))) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def replica_proxy(request: pytest.FixtureRequest, replica_set: Mongod) -> Iterator[Proxy]:
     """As proxy, only in front of the replica set."""
-    with Proxy(proxy_config(replica_set, getattr(request.module, "RULES", []))) as running:
+    with Proxy(configuration(replica_set, getattr(request.module, "RULES", []))) as running:
         yield running
 
 
@@ -85,23 +80,17 @@ def start_proxy() -> Iterator[Callable[..., Proxy]]:
         raise failures[0]
 
 
-@contextmanager
-def _robbed(mongod: Mongod, rules: list[dict[str, Any]]) -> Iterator[Robbed]:
-    with Thief(mongod) as thief, Proxy(proxy_config(thief, rules)) as running:
-        yield Robbed(mongod, thief, running)
-
-
 @pytest.fixture(scope="module")
 def robbed_standalone(request: pytest.FixtureRequest, standalone: Mongod) -> Iterator[Robbed]:
     """One proxy for the module, with the module's RULES and a thief behind it."""
-    with _robbed(standalone, request.module.RULES) as running:
+    with robbing(standalone, request.module.RULES) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def robbed_replica_set(request: pytest.FixtureRequest, replica_set: Mongod) -> Iterator[Robbed]:
     """As robbed_standalone, in front of the replica set."""
-    with _robbed(replica_set, request.module.RULES) as running:
+    with robbing(replica_set, request.module.RULES) as running:
         yield running
 
 
@@ -112,11 +101,20 @@ def start_robbed(start_proxy: Callable[..., Proxy]) -> Iterator[Callable[..., Ro
 
     def start(mongod: Mongod, rules: list[dict[str, Any]]) -> Robbed:
         thieves.append(Thief(mongod))
-        return Robbed(mongod, thieves[-1], start_proxy(proxy_config(thieves[-1], rules)))
+        config = configuration(thieves[-1], rules, mongod)
+        return Robbed(mongod, thieves[-1], start_proxy(config))
 
     yield start
     for each in thieves:
         each.close()
+
+
+@pytest.fixture
+def record(record_testsuite_property: Callable[[str, object], None]) -> Callable[[str, float], None]:
+    """record(what, figure): a figure for the report, on which nothing depends."""
+    def write(what: str, figure: float) -> None:
+        record_testsuite_property(what, round(figure, 4))
+    return write
 
 
 _collections = itertools.count()

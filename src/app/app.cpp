@@ -5,14 +5,17 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <sstream>
 
 #include "idproxy/config/config.hpp"
+#include "idproxy/id_store/store.hpp"
 #include "idproxy/net/server.hpp"
 #include "idproxy/observability/log.hpp"
 
@@ -29,6 +32,10 @@ class SystemClock final : public Clock {
   }
 };
 const SystemClock kClock;
+
+// How long to wait for the id store: with the first client, and at the end.
+constexpr std::chrono::seconds kFirstLook{1};
+constexpr std::chrono::seconds kLastWords{2};
 
 std::optional<std::string> read_file(const std::string& file) {
   errno = 0;
@@ -60,7 +67,15 @@ ExitCode exit_code_for(const std::string& error) {
                                                               : ExitCode::unavailable;
 }
 
-void log_stopped(const net::Server& server) {
+std::vector<id_store::Watched> watched(const std::vector<rewrite::Rule>& rules) {
+  std::vector<id_store::Watched> result;
+  for (const rewrite::Rule& rule : rules) {
+    result.push_back({rule.ns, rule.field, rule.unique_index, rule.strategy->counts_documents()});
+  }
+  return result;
+}
+
+void log_stopped(const net::Server& server, const id_store::Counters& store) {
   using rewrite::RuleOutcomes;
   const net::Counters& counters = server.counters();
   const auto sum = [&](RuleOutcomes::Counter RuleOutcomes::* counter) {
@@ -78,7 +93,18 @@ void log_stopped(const net::Server& server) {
               {"duplicates_foreign", sum(&RuleOutcomes::foreign)},
               {"transactions_transient", sum(&RuleOutcomes::transient)},
               {"transactions_surfaced", sum(&RuleOutcomes::surfaced)},
-              {"unacknowledged", sum(&RuleOutcomes::unacknowledged)}});
+              {"unacknowledged", sum(&RuleOutcomes::unacknowledged)},
+              {"store_round_trips", store.round_trips.load()},
+              {"store_blocks", store.blocks.load()},
+              {"store_blocks_dropped", store.blocks_dropped.load()},
+              {"store_heals", store.heals.load()}});
+}
+
+/// Ends the process without waiting for a thread of the store, which waits for a server.
+[[noreturn]] void leave(ExitCode code) {
+  log::event(log::Level::warning, "store_hangs",
+             "the id store has not answered in time; numbers that it was to take back are lost");
+  std::_Exit(static_cast<int>(code));
 }
 
 }  // namespace
@@ -104,11 +130,16 @@ ExitCode serve(const std::string& file) {
   log::start(loaded.config.log);
   log_warnings(file, loaded);
   const auto routes = loaded.config.net.routes;
+  id_store::Options store_options = std::move(loaded.config.id_store);
+  store_options.rules = watched(loaded.config.rules);
+  const std::string store_db = store_options.db;
+  auto store = std::make_unique<id_store::Store>(std::move(store_options), kClock);
   const auto rules = std::make_shared<const rewrite::RuleSet>(std::move(loaded.config.rules),
-                                                              loaded.config.id_store_db);
+                                                              store_db, store.get());
   auto server = net::Server::open(std::move(loaded.config.net), rules, kClock);
   if (!server) {
     log::event(log::Level::error, "cannot_listen", server.error());
+    if (!store->stop(kLastWords)) leave(exit_code_for(server.error()));
     return exit_code_for(server.error());
   }
   const auto listening = (*server)->listening();
@@ -116,11 +147,15 @@ ExitCode serve(const std::string& file) {
     log::event(log::Level::info, "listening", "listening",
                {{"address", listening[i].text()}, {"server", routes[i].upstream.text()}});
   }
+  // Clients may connect by now, and wait: so that the first insert into a view is none of ours.
+  store->await_first_look(kFirstLook);
   log::event(log::Level::info, "ready", "ready", {{"rules", rules->rules().size()}});
   ::sd_notify(0, "READY=1");
   (*server)->run();
   ::sd_notify(0, "STOPPING=1");
-  log_stopped(**server);
+  const bool ended = store->stop(kLastWords);
+  log_stopped(**server, store->counters());
+  if (!ended) leave(ExitCode::ok);
   return ExitCode::ok;
 }
 

@@ -1,6 +1,7 @@
 #include "idproxy/config/config.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -73,11 +74,12 @@ std::uint32_t read_threads(Reader& file) {
   return std::max(1U, std::thread::hardware_concurrency() / kCoresPerThread);
 }
 
-net::Options read_net(Reader& file) {
+net::Options read_net(Reader& file, Servers& servers) {
   Reader& listen = file.section("listen");
   Reader& upstream = file.section("upstream");
   net::Options options;
-  options.routes = read_routes(listen, upstream);
+  servers = read_servers(listen, upstream);
+  options.routes = servers.routes;
   options.max_connections =
       static_cast<std::uint32_t>(listen.integer("max_connections", 1, 1'000'000, 10000));
   options.connect_timeout = upstream.duration("connect_timeout", 1ms, 10min, 5s);
@@ -88,45 +90,61 @@ net::Options read_net(Reader& file) {
   return options;
 }
 
-/// The key that holds the store's connection string is the one that its faults are shown at.
-void read_store_uri(const std::vector<net::Route>& routes, Reader& store) {
+/// The store's own connection string, or nothing. The key that holds it is the one that its faults
+/// are shown at.
+std::optional<std::string> read_store_uri(const std::vector<net::Route>& routes, Reader& store) {
   const auto in_file = read_named_file("uri_file", Access::secret, store);
   const auto here = store.optional_text("uri");
   if (here && store.optional_text("uri_file")) {
     store.error("uri_file", "cannot be set beside uri: only one of them");
-    return;
+    return std::nullopt;
   }
   const std::string_view key = here ? "uri" : "uri_file";
   const auto& text = here ? here : in_file;
-  if (!text) return;
+  if (!text) return std::nullopt;
   const auto uri = parse_connection_string(*text, key, store);
-  if (!uri) return;
-  const bool refused = refuse_own_listeners(routes, uri->hosts, key, store);
-  store.no_effect_yet(key, !refused);
+  if (!uri) return std::nullopt;
+  // Its hosts would be looked up at the start, which then waits for the DNS and can fail.
+  if (uri->srv) {
+    store.error(key, "mongodb+srv is not in this release: name the hosts in a mongodb:// string");
+  }
+  refuse_own_listeners(routes, uri->hosts, key, store);
+  return text;
 }
 
 void read_write_concern(Reader& store) {
-  constexpr std::string_view kDefault = "majority";
-  const std::string text = store.text("write_concern", kDefault);
-  if (text.empty() || text == "0") {
-    store.error("write_concern", "must be an acknowledged one; majority is the safe one");
-    return;
-  }
-  store.no_effect_yet("write_concern", text != kDefault);
+  constexpr std::string_view kMajority = "majority";
+  if (store.text("write_concern", kMajority) == kMajority) return;
+  store.error("write_concern",
+              "must be majority: what fewer servers have can be undone by a failover, and the same "
+              "ids would be given out again");
 }
 
-std::string read_id_store(const std::vector<net::Route>& routes, Reader& store) {
-  read_store_uri(routes, store);
-  read_write_concern(store);
-  store.no_effect_yet("wtimeout", store.duration("wtimeout", 1ms, 1h, 5s) != 5s);
-  std::string db = store.text("db", Config().id_store_db);
+std::string read_store_db(Reader& store) {
+  std::string fallback = id_store::Options().db;
+  std::string db = store.text("db", fallback);
   std::string fault = fault_of_database(db);
   if (db == "admin" || db == "config" || db == "local") {
     fault = "must not be '" + db + "', which belongs to the server";
   }
   if (fault.empty()) return db;
   store.error("db", fault);
-  return Config().id_store_db;
+  return fallback;
+}
+
+id_store::Options read_id_store(const Servers& servers, Reader& upstream, Reader& store) {
+  id_store::Options options;
+  const auto uri = read_store_uri(servers.routes, store);
+  if (uri && servers.has_user) {
+    upstream.warning("uri",
+                     "user and password are not used: clients authenticate themselves, and the id "
+                     "store has a connection string of its own");
+  }
+  options.uri = uri.value_or(servers.uri);
+  read_write_concern(store);
+  options.wtimeout = store.duration("wtimeout", 1ms, 1h, options.wtimeout);
+  options.db = read_store_db(store);
+  return options;
 }
 
 void read_admin(Reader& admin) {
@@ -169,12 +187,13 @@ log::Options read_log(Reader& reader) {
 
 Config read_file(Reader& file, ids::Sources sources) {
   Config config;
-  config.net = read_net(file);
-  config.id_store_db = read_id_store(config.net.routes, file.section("id_store"));
+  Servers servers;
+  config.net = read_net(file, servers);
+  config.id_store = read_id_store(servers, file.section("upstream"), file.section("id_store"));
   read_admin(file.section("admin"));
   read_limits(file.section("limits"));
   config.log = read_log(file.section("log"));
-  config.rules = read_rules(file, config.id_store_db, sources);
+  config.rules = read_rules(file, config.id_store.db, sources);
   file.finish();
   return config;
 }

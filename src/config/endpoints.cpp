@@ -88,15 +88,15 @@ void check_supported(const ConnectionString& uri, Reader& upstream) {
   } else if (uri.tls) {
     upstream.error("uri", "TLS towards the server is not in this release");
   }
-  if (uri.has_user) {
-    upstream.warning("uri", "user and password are not used: clients authenticate themselves");
-  }
 }
 
-std::vector<net::Endpoint> read_servers(Reader& upstream) {
-  const auto uri = parse_connection_string(upstream.text("uri", kDefaultUri), "uri", upstream);
+/// The hosts.
+std::vector<net::Endpoint> read_uri(Reader& upstream, Servers& servers) {
+  servers.uri = upstream.text("uri", kDefaultUri);
+  const auto uri = parse_connection_string(servers.uri, "uri", upstream);
   if (!uri) return {};
   check_supported(*uri, upstream);
+  servers.has_user = uri->has_user;
   return uri->hosts;
 }
 
@@ -133,14 +133,15 @@ std::vector<net::Route> pair_up(const net::Endpoint& first, std::vector<net::End
 
 }  // namespace
 
-std::vector<net::Route> read_routes(Reader& listen, Reader& upstream) {
+Servers read_servers(Reader& listen, Reader& upstream) {
+  Servers servers;
   net::Endpoint first = read_address(listen);
   const std::int64_t port = listen.integer("port", 0, kMaxPort, kDefaultPort);
   if (first.unix_path.empty()) first.port = static_cast<std::uint16_t>(port);
-  const auto servers = read_servers(upstream);
-  auto routes = pair_up(first, servers, listen);
-  refuse_own_listeners(routes, servers, "uri", upstream);
-  return routes;
+  const auto hosts = read_uri(upstream, servers);
+  servers.routes = pair_up(first, hosts, listen);
+  refuse_own_listeners(servers.routes, hosts, "uri", upstream);
+  return servers;
 }
 
 bool refuse_own_listeners(const std::vector<net::Route>& routes,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "config/reader.hpp"
@@ -7,8 +8,15 @@
 
 namespace idproxy::config {
 
-/// Reads `listen` and `upstream` and pairs them: one listener per server, in the order of the URI.
-[[nodiscard]] std::vector<net::Route> read_routes(Reader& listen, Reader& upstream);
+/// The servers, and where they are reached through us.
+struct Servers {
+  std::vector<net::Route> routes;  ///< one listener per server, in the order of the URI
+  std::string uri;                 ///< upstream.uri
+  bool has_user = false;           ///< in it
+};
+
+/// Reads `listen` and `upstream` and pairs them.
+[[nodiscard]] Servers read_servers(Reader& listen, Reader& upstream);
 
 /// Reports hosts, the value of `key`, that are one of our own listeners; false if there are none.
 bool refuse_own_listeners(const std::vector<net::Route>& routes,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -38,7 +39,13 @@ class Findings {
   }
 
  private:
+  /// A key that is read twice has its faults once.
   void add(Finding::Severity severity, Place place, std::string message) {
+    const auto [first, last] = all_.equal_range(std::pair(place.line, place.column));
+    const bool known = std::any_of(first, last, [&](const auto& item) {
+      return item.second.severity == severity && item.second.message == message;
+    });
+    if (known) return;
     all_.emplace(std::pair(place.line, place.column),
                  Finding{severity, place.line, place.column, std::move(message)});
   }

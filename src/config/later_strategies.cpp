@@ -15,12 +15,7 @@ using namespace std::chrono_literals;
 using Int64 = std::numeric_limits<std::int64_t>;
 using Int32 = std::numeric_limits<std::int32_t>;
 
-constexpr std::array<std::string_view, 3> kNames{"counter", "counter-ranges", "gapless"};
-
-// By layout, in the order in which read_store() names them.
-constexpr std::array<std::string_view, 5> kCollections{"uniqueIdentifierCounter", "counters",
-                                                       "counters", "ids", ""};
-constexpr std::size_t kCustomLayout = 4;
+constexpr std::array<std::string_view, 2> kNames{"counter-ranges", "gapless"};
 
 void read_block(Reader& block) {
   constexpr std::int64_t kMost = 1'000'000;
@@ -73,90 +68,15 @@ void read_scope(Reader& rule) {
   rule.integer("max_scopes", 1, 10'000'000, 10000);
 }
 
-/// A database and a collection of the store.
-std::pair<std::string, std::string> read_place(Reader& store, std::string_view default_db,
-                                               std::string_view default_collection) {
-  std::string db = store.text("db", default_db);
+void read_place(Reader& store, const std::string& store_db) {
+  const std::string db = store.text("db", store_db);
   if (const auto fault = fault_of_database(db); !fault.empty()) store.error("db", fault);
-  std::string collection = store.text("collection", default_collection);
-  if (collection.empty()) store.error("collection", "must name a collection");
-  return {std::move(db), std::move(collection)};
-}
-
-void read_custom_layout(Reader& store) {
-  store.required_text("key_field");
-  store.required_text("value_field");
-  store.choice("value_is", {"next", "last"});
-  if (!store.given("value_is")) store.error("value_is", "is missing; must be next or last");
-  store.section("filter").accept_all();
-}
-
-}  // namespace
-
-std::span<const std::string_view> LaterStrategies::names() {
-  return kNames;
-}
-
-void LaterStrategies::read(std::string_view name, const std::string& ns, const std::string& field,
-                           Reader& rule) {
-  if (name == "counter") {
-    read_counter(ns + "." + field, rule);
-  } else if (name == "counter-ranges") {
-    read_ranges(rule);
-  } else {
-    read_gapless(rule);
+  if (store.text("collection", "uniqueIdentifierCounter").empty()) {
+    store.error("collection", "must name a collection");
   }
 }
 
-void LaterStrategies::read_counter(const std::string& default_name, Reader& rule) {
-  Counter counter;
-  counter.rule = rule.path();
-  counter.output = static_cast<Output>(rule.choice("output", {"int64", "int32", "string"}));
-  const bool narrow = counter.output == Output::int32;
-  const std::int64_t lowest = narrow ? Int32::min() : Int64::min();
-  const std::int64_t highest = narrow ? Int32::max() : Int64::max();
-
-  counter.step = rule.integer("step", -65535, 65535, 1);
-  if (counter.step == 0) rule.error("step", "must not be 0");
-  const bool down = counter.step < 0;
-  const std::int64_t max = rule.integer("max", lowest, highest, down ? lowest : highest);
-  const std::int64_t start = rule.integer("start", lowest, highest, 1);
-  if (down ? start < max : start > max) {
-    rule.error("start", "must not be beyond max (" + std::to_string(max) + ")");
-  }
-  read_block(rule.section("block"));
-  read_store(counter, rule.text("name", default_name), rule.section("store"));
-  read_heal(rule.section("heal"));
-  read_on_store_down(rule.section("on_store_down"));
-  read_format(rule, counter.output == Output::string);
-  read_scope(rule);
-  check_shared(counter, rule);
-}
-
-void LaterStrategies::read_store(Counter& counter, const std::string& name, Reader& store) const {
-  counter.layout = store.choice(
-      "layout", {"unique-count", "counters-next", "counters-seq", "ids-index", "custom"});
-  std::tie(counter.db, counter.collection) =
-      read_place(store, store_db_, kCollections.at(counter.layout));
-  counter.key = store.optional_text("key").value_or(name);
-  if (counter.layout == kCustomLayout) read_custom_layout(store);
-}
-
-void LaterStrategies::check_shared(const Counter& counter, Reader& rule) {
-  for (const Counter& other : counters_) {
-    const bool same_document = std::tie(counter.db, counter.collection, counter.key) ==
-                               std::tie(other.db, other.collection, other.key);
-    const bool agree = std::tie(counter.layout, counter.step, counter.output) ==
-                       std::tie(other.layout, other.step, other.output);
-    if (!same_document || agree) continue;
-    rule.error("strategy", "uses the counter document '" + shown(counter.key) + "' of " +
-                               other.rule + ", but not with the same layout, step and output");
-    break;
-  }
-  counters_.push_back(counter);
-}
-
-void LaterStrategies::read_ranges(Reader& rule) {
+void read_ranges(const std::string& store_db, Reader& rule) {
   const bool is_string = rule.choice("output", {"int64", "string"}) == 1;
   Reader& ranges = rule.section("ranges");
   const std::int64_t count = ranges.integer("count", 1, 1'000'000, 1000);
@@ -170,13 +90,13 @@ void LaterStrategies::read_ranges(Reader& rule) {
   rule.integer("active", 1, 64, 4);
   rule.boolean("create", true);
   read_block(rule.section("block"));
-  read_place(rule.section("store"), store_db_, kCollections.front());
+  read_place(rule.section("store"), store_db);
   read_heal(rule.section("heal"));
   read_on_store_down(rule.section("on_store_down"));
   read_format(rule, is_string);
 }
 
-void LaterStrategies::read_gapless(Reader& rule) {
+void read_gapless(Reader& rule) {
   const std::size_t output = rule.choice("output", {"int64", "int32", "string"});
   const bool narrow = output == 1;
   rule.integer("start", narrow ? Int32::min() : Int64::min(), narrow ? Int32::max() : Int64::max(),
@@ -184,6 +104,17 @@ void LaterStrategies::read_gapless(Reader& rule) {
   rule.boolean("floor", true);
   read_format(rule, output == 2);
   read_scope(rule);
+}
+
+}  // namespace
+
+std::span<const std::string_view> later_strategies() {
+  return kNames;
+}
+
+void read_later_strategy(std::string_view name, const std::string& store_db, Reader& rule) {
+  if (name == "counter-ranges") return read_ranges(store_db, rule);
+  read_gapless(rule);
 }
 
 }  // namespace idproxy::config

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "config/words.hpp"
-#include "idproxy/rewrite/rule.hpp"
+#include "idproxy/base/glob.hpp"
 
 namespace idproxy::config {
 namespace {
@@ -18,14 +18,6 @@ constexpr std::string_view kWildcards = "*?";
 
 bool has_wildcard(std::string_view text) {
   return text.find_first_of(kWildcards) != std::string_view::npos;
-}
-
-std::string fault_of_collection(std::string_view name) {
-  if (name.starts_with('.') || name.ends_with('.') || name.find('$') != std::string_view::npos) {
-    return "'" + shown(name) +
-           "' is no name of a collection: no '.' at its ends, and no '$' is allowed";
-  }
-  return {};
 }
 
 /// Why no rule may touch what is in `db` (no wildcards in it), or "".
@@ -65,10 +57,18 @@ std::string fault_of_database(std::string_view name) {
   return {};
 }
 
+std::string fault_of_collection(std::string_view name) {
+  if (name.starts_with('.') || name.ends_with('.') || name.find('$') != std::string_view::npos) {
+    return "'" + shown(name) +
+           "' is no name of a collection: no '.' at its ends, and no '$' is allowed";
+  }
+  return {};
+}
+
 std::string fault_of_ns(std::string_view ns, std::string_view store_db) {
   if (ns.size() > kMaxNamespaceBytes) return "must have at most 255 bytes";
   // What is matched has a name, a dot and a name.
-  if (ns.starts_with('.') || ns.ends_with('.') || !rewrite::globs_overlap(ns, "?*.?*")) {
+  if (ns.starts_with('.') || ns.ends_with('.') || !globs_overlap(ns, "?*.?*")) {
     return "must name a database and a collection, as in shop.orders or \"shop.*\", is '" +
            shown(ns) + "'";
   }

@@ -8,6 +8,8 @@ namespace idproxy::config {
 
 [[nodiscard]] std::string fault_of_database(std::string_view name);
 
+[[nodiscard]] std::string fault_of_collection(std::string_view name);
+
 /// A rule's `ns`: must be able to match a namespace that rules may touch. `store_db` is the one
 /// whose collections are this program's own.
 [[nodiscard]] std::string fault_of_ns(std::string_view ns, std::string_view store_db);

@@ -6,6 +6,7 @@
 
 #include "config/scalars.hpp"
 #include "config/words.hpp"
+#include "idproxy/bson/builder.hpp"
 
 namespace idproxy::config {
 namespace {
@@ -208,6 +209,50 @@ std::vector<std::string> Reader::texts(std::string_view key) {
     }
   }
   return items;
+}
+
+std::string Reader::document(std::string_view key) {
+  known_.emplace(key);
+  const TreeNode* node = find(key);
+  if (node == nullptr || node->kind == TreeNode::Kind::null) return {};
+  if (node->kind != TreeNode::Kind::mapping) {
+    mismatch(key, "a mapping of names to values", *node);
+    return {};
+  }
+  if (node->children.empty()) return {};
+  Buffer out;
+  bson::Scope document(out);
+  for (const TreeNode& member : node->children) {
+    append_member(member, name_of(key) + "." + member.key, out);
+  }
+  document.close();
+  return std::string(as_text(out.view()));
+}
+
+/// YAML's own types: what is not quoted is null, true, false or an integer if it looks like one.
+void Reader::append_member(const TreeNode& member, const std::string& path, Buffer& out) {
+  constexpr std::string_view kExpected =
+      ": must be text, an integer of 64 bits, true, false or null";
+  const std::string& name = member.key;
+  if (name.empty() || name.starts_with('$') || name.find('.') != std::string::npos) {
+    findings_.error(member.key_place, path + ": is no name of a field of the document itself");
+  } else if (member.kind == TreeNode::Kind::null) {
+    bson::append_head(out, bson::Type::null, name);
+  } else if (member.kind != TreeNode::Kind::scalar) {
+    if (member.kind == TreeNode::Kind::refused) return;
+    findings_.error(member.key_place,
+                    path + std::string(kExpected) + ", is " + description(member));
+  } else if (member.quoted || read_number(member.text).reading == Reading::malformed) {
+    const bool boolean = !member.quoted && (member.text == "true" || member.text == "false");
+    if (!boolean) return bson::append_string(out, name, member.text);
+    bson::append_head(out, bson::Type::boolean, name);
+    *out.extend(1) = member.text == "true" ? 1 : 0;
+  } else if (const auto integer = read_integer(member.text); integer.reading == Reading::ok) {
+    bson::append_int64(out, name, integer.value);
+  } else {
+    findings_.error(member.key_place, path + std::string(kExpected) + ", is " +
+                                          description(member) + " (in quotes it is text)");
+  }
 }
 
 bool Reader::given(std::string_view key) const {

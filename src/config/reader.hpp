@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "config/tree.hpp"
+#include "idproxy/base/buffer.hpp"
 #include "idproxy/ids/parameters.hpp"
 
 namespace idproxy::config {
@@ -30,20 +31,20 @@ class Reader : public ids::Parameters {
   double number(std::string_view key, double min, double max, double fallback) override;
   bool boolean(std::string_view key, bool fallback) override;
   std::string text(std::string_view key, std::string_view fallback) override;
+  std::string required_text(std::string_view key) override;
+  std::optional<std::string> optional_text(std::string_view key) override;
+  std::vector<std::string> texts(std::string_view key) override;
   std::size_t choice(std::string_view key,
                      std::initializer_list<std::string_view> allowed) override;
   std::chrono::milliseconds duration(std::string_view key, std::chrono::milliseconds min,
                                      std::chrono::milliseconds max,
                                      std::chrono::milliseconds fallback) override;
+  std::string document(std::string_view key) override;
   Reader& section(std::string_view key) override;
   [[nodiscard]] bool given(std::string_view key) const override;
   void error(std::string_view key, std::string_view reason) override;
   void warning(std::string_view key, std::string_view reason) override;
 
-  /// Text that the file must have; a missing or empty one is reported and returned as "".
-  std::string required_text(std::string_view key);
-  /// Text, or nothing for an absent key and for null; an empty one is an error.
-  std::optional<std::string> optional_text(std::string_view key);
   /// Bytes.
   std::int64_t size(std::string_view key, std::int64_t min, std::int64_t max,
                     std::int64_t fallback);
@@ -55,8 +56,6 @@ class Reader : public ids::Parameters {
   /// The mappings of a list, as readers of "key[0]", "key[1]"...; an absent key and null are an
   /// empty list. Nothing if it is something else.
   std::optional<std::vector<Reader*>> list(std::string_view key);
-  /// A list of texts.
-  std::vector<std::string> texts(std::string_view key);
 
   /// For keys that are not ours to know, such as names of servers.
   [[nodiscard]] std::vector<std::string> keys() const;
@@ -87,6 +86,7 @@ class Reader : public ids::Parameters {
   [[nodiscard]] Place place_of(std::string_view key) const;
   Reader& add_child(const TreeNode* node, std::string path, Place place);
   void report_unknown(const TreeNode& child);
+  void append_member(const TreeNode& member, const std::string& path, Buffer& out);
 
   const TreeNode* node_;
   std::string path_;

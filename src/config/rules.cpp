@@ -4,10 +4,12 @@
 #include <span>
 #include <utility>
 
+#include "config/counters.hpp"
 #include "config/later_strategies.hpp"
 #include "config/names.hpp"
 #include "config/scalars.hpp"
 #include "config/words.hpp"
+#include "idproxy/base/glob.hpp"
 #include "idproxy/ids/registry.hpp"
 
 namespace idproxy::config {
@@ -50,7 +52,8 @@ void check_backoff(const rewrite::Retry& retry, Reader& reader) {
 rewrite::Retry read_retry(Reader& reader) {
   const std::size_t errors = reader.errors();
   rewrite::Retry retry;
-  retry.attempts = static_cast<std::uint32_t>(reader.integer("attempts", 0, 100, retry.attempts));
+  const auto attempts = static_cast<std::uint32_t>(reader.integer("attempts", 0, 100, 0));
+  if (reader.given("attempts")) retry.attempts = attempts;
   retry.backoff = reader.duration("backoff", 0ms, 1min, retry.backoff);
   // A first pause that is longer than the usual longest one needs no second key.
   retry.backoff_max =
@@ -73,16 +76,10 @@ void refuse_reserve(Reader& rule) {
   rule.error("reserve", "is not in this release, and values could repeat without it");
 }
 
-void refuse_unique_index(Reader& rule) {
-  if (rule.choice("unique_index", {"warn", "require", "create"}) == 0) return;
-  rule.error("unique_index", "only warn is in this release: create the index yourself");
-}
-
 /// The common keys that this release reads, but does not obey yet.
 void read_later_keys(Reader& rule) {
   rule.choice("upserts", {"assign", "forward"});  // whatever it says, they are forwarded
   refuse_reserve(rule);
-  refuse_unique_index(rule);
 }
 
 std::string read_ns(Reader& rule, const std::string& store_db) {
@@ -143,46 +140,37 @@ void warn_of_replaced_ids(const rewrite::Rule& rule, Reader& reader) {
 
 void refuse_strategy(const std::string& name, Reader& rule) {
   std::vector<std::string_view> all = names_of_kinds();
-  const auto later = LaterStrategies::names();
+  const auto later = later_strategies();
   all.insert(all.end(), later.begin(), later.end());
   rule.error("strategy", "must be one of " + listed(all) + ", is '" + shown(name) + "'" +
                              suggestion(name, all));
   rule.accept_all();  // which keys it would have is not known
 }
 
-/// random-digits checks its limits of fill, but nothing counts documents yet.
-void warn_of_fill(Reader& rule) {
-  constexpr double kWarn = 0.1;
-  constexpr double kMax = 0.9;
-  rule.no_effect_yet("warn_fill", rule.number("warn_fill", 0, 1, kWarn) != kWarn);
-  rule.no_effect_yet("max_fill", rule.number("max_fill", 0, 1, kMax) != kMax);
-}
-
 bool is_later(std::string_view name) {
-  const auto names = LaterStrategies::names();
+  const auto names = later_strategies();
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-void read_strategy(rewrite::Rule& rule, Reader& reader, LaterStrategies& later,
+void read_strategy(rewrite::Rule& rule, Reader& reader, const std::string& store_db,
                    ids::Sources sources) {
   rule.strategy_name = reader.required_text("strategy");
   if (rule.strategy_name.empty()) return reader.accept_all();
   for (const ids::Kind& kind : ids::kinds()) {
     if (kind.name != rule.strategy_name) continue;
     const std::size_t errors = reader.errors();
-    rule.strategy = kind.make(reader, sources);
-    if (kind.name == "random-digits" && reader.errors() == errors) warn_of_fill(reader);
-    return;
+    rule.strategy = kind.make(reader, sources, store_db);
+    if (reader.errors() != errors) rule.strategy.reset();
+    return check_counter(rule, reader);
   }
   if (!is_later(rule.strategy_name)) return refuse_strategy(rule.strategy_name, reader);
-  later.read(rule.strategy_name, rule.ns, rule.field, reader);
+  read_later_strategy(rule.strategy_name, store_db, reader);
   const auto names = names_of_kinds();
   reader.error("strategy",
                rule.strategy_name + " is not in this release (" + listed(names, " and ") + " are)");
 }
 
-rewrite::Rule read_rule(Reader& reader, const std::string& store_db, LaterStrategies& later,
-                        ids::Sources sources) {
+rewrite::Rule read_rule(Reader& reader, const std::string& store_db, ids::Sources sources) {
   rewrite::Rule rule;
   rule.ns = read_ns(reader, store_db);
   rule.field = read_field(reader);
@@ -195,8 +183,10 @@ rewrite::Rule read_rule(Reader& reader, const std::string& store_db, LaterStrate
   rule.in_transaction =
       static_cast<InTransaction>(reader.choice("in_transaction", {"transient", "surface"}));
   rule.report = reader.boolean("report", false);
+  rule.unique_index =
+      static_cast<ids::UniqueIndex>(reader.choice("unique_index", {"warn", "require", "create"}));
   read_later_keys(reader);
-  read_strategy(rule, reader, later, sources);
+  read_strategy(rule, reader, store_db, sources);
   return rule;
 }
 
@@ -214,13 +204,13 @@ std::string why_unreachable(const Draft& earlier, const Draft& later) {
   const std::string first = "never reached: " + earlier.reader->path();
   if (earlier.rule.ns == later.rule.ns) return first + " has the same ns and field";
   const bool covered =
-      is_literal(later.rule.ns) && rewrite::glob_matches(earlier.rule.ns, later.rule.ns);
+      is_literal(later.rule.ns) && glob_matches(earlier.rule.ns, later.rule.ns);
   if (!covered) return {};
   return first + " ('" + shown(earlier.rule.ns) + "') matches first; the narrower rule comes first";
 }
 
 bool overlap(const Draft& a, const Draft& b) {
-  return rewrite::globs_overlap(a.rule.ns, b.rule.ns);
+  return globs_overlap(a.rule.ns, b.rule.ns);
 }
 
 // Each check returns true if it has reported an error.
@@ -251,11 +241,18 @@ bool check_kept(const Draft& keeping, const Draft& other) {
   return true;
 }
 
+bool check_counters(const Draft& earlier, const Draft& later) {
+  const std::string& path = earlier.reader->path();
+  return check_shared_counter(earlier.rule, path, later.rule, *later.reader) ||
+         check_counter_collection(earlier.rule, path, later.rule, *later.reader) ||
+         check_counter_collection(later.rule, later.reader->path(), earlier.rule, *earlier.reader);
+}
+
 bool check_pair(const Draft& earlier, const Draft& later) {
   const auto unnamed = [](const Draft& d) { return d.rule.ns.empty() || d.rule.field.empty(); };
   if (unnamed(earlier) || unnamed(later)) return false;
   return check_reachable(earlier, later) || check_fields(earlier, later) ||
-         check_kept(earlier, later) || check_kept(later, earlier);
+         check_kept(earlier, later) || check_kept(later, earlier) || check_counters(earlier, later);
 }
 
 /// One error per rule is enough: a rule that disagrees with many is the one to change.
@@ -279,10 +276,9 @@ std::vector<rewrite::Rule> read_rules(Reader& file, const std::string& store_db,
     for (Reader* reader : *readers) reader->accept_all();
     return {};
   }
-  LaterStrategies later(store_db);
   std::vector<Draft> drafts;
   for (Reader* reader : *readers) {
-    if (reader->usable()) drafts.push_back({read_rule(*reader, store_db, later, sources), reader});
+    if (reader->usable()) drafts.push_back({read_rule(*reader, store_db, sources), reader});
   }
   check_pairs(drafts);
   std::vector<rewrite::Rule> rules;

@@ -1,13 +1,21 @@
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <limits>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "idproxy/ids/fill.hpp"
 #include "idproxy/ids/parameters.hpp"
+#include "idproxy/ids/store.hpp"
 #include "idproxy/ids/strategy.hpp"
 #include "ids/uniform_numbers.hpp"
 
@@ -99,17 +107,50 @@ class NumberSet {
   std::vector<Number> slots_;
 };
 
-/// Uniform numbers in [lowest, lowest + count). No state: a number given to an earlier request may
-/// come again, and the collection's unique index decides.
+/// What fill is judged by; the field tells the store which numbers are meant.
+struct FillRule {
+  std::string field;
+  double warn_fill;
+  double max_fill;
+};
+
+/// "12.5 %"
+std::string percent(double fraction) {
+  std::array<char, 32> text{};
+  const int size = std::snprintf(text.data(), text.size(), "%.4g %%", 100 * fraction);
+  return {text.data(), static_cast<std::size_t>(size)};
+}
+
+/// Uniform numbers in [lowest, lowest + count). A number given to an earlier request may come
+/// again, and the collection's unique index decides. What is known of a collection is in the
+/// store's Fill.
 template <class Number>
 class RandomDigits final : public Strategy {
  public:
-  RandomDigits(Number lowest, Number count, Format format, RandomSource& random)
-      : lowest_(lowest), count_(count), format_(format), random_(random) {}
+  RandomDigits(Number lowest, Number count, Format format, FillRule rule, RandomSource& random)
+      : lowest_(lowest), count_(count), format_(format), rule_(std::move(rule)), random_(random) {}
+
+  std::shared_ptr<Strategy> bind(std::string_view ns, Store& store) const override {
+    auto bound = std::make_shared<RandomDigits>(lowest_, count_, format_, rule_, random_);
+    bound->fill_ = store.fill(ns, rule_.field);
+    if (bound->fill_) {
+      bound->fill_->limit({static_cast<double>(count_), rule_.warn_fill, rule_.max_fill});
+    }
+    return bound;
+  }
+
+  bool counts_documents() const override { return true; }
+  std::uint32_t attempts() const override { return fill_ ? fill_->attempts() : kAttempts; }
+
+  void collided(const Values& /*values*/, std::span<const std::uint32_t> which,
+                std::size_t /*in_request*/, Taken /*where*/) override {
+    if (fill_) fill_->collided(which.size());
+  }
 
   Result<void> next(std::size_t n, Values& out) override {
     const std::size_t given = out.size();
     if (count_ < given || n > count_ - given) return exhausted(n + given);
+    if (fill_ && !fill_->draw(n)) return too_full();
     // A request for much of the space: most draws would hit what is taken. Up to a quarter, they
     // are 4/3 per number at the worst.
     if (n + given > count_ / 4) {
@@ -125,6 +166,12 @@ class RandomDigits final : public Strategy {
     return {Errc::exhausted, "there are only " +
                                  std::to_string(static_cast<std::uint64_t>(count_)) +
                                  " possible values, the request needs " + std::to_string(needed)};
+  }
+
+  Error too_full() const {
+    return {Errc::exhausted, "of the possible values " + percent(fill_->seen().fraction) +
+                                 " are in use, and max_fill is " + percent(rule_.max_fill) +
+                                 ": more digits make room"};
   }
 
   void draw(std::size_t n, Values& out) const {
@@ -165,15 +212,18 @@ class RandomDigits final : public Strategy {
   const Number lowest_;
   const Number count_;
   const Format format_;
+  const FillRule rule_;
   RandomSource& random_;
+  std::shared_ptr<Fill> fill_;  // null if it is not for one collection
 };
 
 template <class Number>
 std::unique_ptr<Strategy> make(std::int64_t digits, bool leading_zeros, Format format,
-                               RandomSource& random) {
+                               FillRule rule, RandomSource& random) {
   const Number end = power_of_ten<Number>(digits);
   const Number lowest = leading_zeros ? Number{0} : end / 10;
-  return std::make_unique<RandomDigits<Number>>(lowest, end - lowest, format, random);
+  return std::make_unique<RandomDigits<Number>>(lowest, end - lowest, format, std::move(rule),
+                                                random);
 }
 
 struct Range {
@@ -213,13 +263,13 @@ std::int64_t read_digits(Parameters& parameters, Output output) {
   return digits;
 }
 
-/// Fill is judged where documents are counted; here the limits are only checked.
-bool read_fill(Parameters& parameters) {
-  const double warn = parameters.number("warn_fill", 0, 1, 0.1);
-  const double most = parameters.number("max_fill", 0, 0.99, 0.9);
-  if (warn <= most) return true;
+/// Nothing after a fault.
+std::optional<FillRule> read_fill(Parameters& parameters) {
+  FillRule rule{parameters.text("field", ""), parameters.number("warn_fill", 0, 1, 0.1),
+                parameters.number("max_fill", 0, 0.99, 0.9)};
+  if (rule.warn_fill <= rule.max_fill) return rule;
   parameters.error("warn_fill", "must not be above max_fill");
-  return false;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -230,11 +280,12 @@ std::unique_ptr<Strategy> make_random_digits(Parameters& parameters, Sources sou
       static_cast<Output>(parameters.choice("output", {"int64", "int32", "string"}));
   const std::int64_t digits = read_digits(parameters, output);
   const bool leading_zeros = parameters.boolean("leading_zeros", true);
-  if (!read_fill(parameters) || digits == 0) return nullptr;
+  auto fill = read_fill(parameters);
+  if (!fill || digits == 0) return nullptr;
   const Format format{output, static_cast<std::size_t>(digits)};
   return digits <= kMostDigits64
-             ? make<std::uint64_t>(digits, leading_zeros, format, sources.random)
-             : make<Uint128>(digits, leading_zeros, format, sources.random);
+             ? make<std::uint64_t>(digits, leading_zeros, format, std::move(*fill), sources.random)
+             : make<Uint128>(digits, leading_zeros, format, std::move(*fill), sources.random);
 }
 
 }  // namespace idproxy::ids

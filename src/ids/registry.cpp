@@ -1,20 +1,37 @@
 #include "idproxy/ids/registry.hpp"
 
 #include <array>
+#include <type_traits>
 
-// One line per strategy: how rules name it, and the function that its file defines.
-#define IDPROXY_STRATEGIES(STRATEGY)  \
-  STRATEGY("objectid", make_objectid) \
-  STRATEGY("uuid", make_uuid)         \
-  STRATEGY("random-digits", make_random_digits)
+// One line per strategy: how rules name it, the function that its file defines, and what else than
+// the rule's keys that is made of.
+#define IDPROXY_STRATEGIES(STRATEGY)                  \
+  STRATEGY("objectid", make_objectid, Sources)        \
+  STRATEGY("uuid", make_uuid, Sources)                \
+  STRATEGY("counter", make_counter, std::string_view) \
+  STRATEGY("random-digits", make_random_digits, Sources)
 
 namespace idproxy::ids {
 
-#define IDPROXY_DECLARE(name, make) std::unique_ptr<Strategy> make(Parameters&, Sources);
+#define IDPROXY_DECLARE(name, make, Needs) std::unique_ptr<Strategy> make(Parameters&, Needs);
 IDPROXY_STRATEGIES(IDPROXY_DECLARE)
 
+namespace {
+
+/// Strategies draw from the sources or from the store.
+template <auto kMake>
+std::unique_ptr<Strategy> make(Parameters& parameters, Sources sources, std::string_view store_db) {
+  if constexpr (std::is_invocable_v<decltype(kMake), Parameters&, Sources>) {
+    return kMake(parameters, sources);
+  } else {
+    return kMake(parameters, store_db);
+  }
+}
+
+}  // namespace
+
 std::span<const Kind> kinds() {
-#define IDPROXY_KIND(name, make) Kind{name, make},
+#define IDPROXY_KIND(name, function, Needs) Kind{name, make<function>},
   static constexpr std::array kKinds{IDPROXY_STRATEGIES(IDPROXY_KIND)};
   return kKinds;
 }

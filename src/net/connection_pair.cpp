@@ -516,7 +516,7 @@ void ConnectionPair::exchange_ended() {
                {{"connection", id_},
                 {"ns", given_up->ns},
                 {"field", given_up->rule->field},
-                {"attempts", given_up->rule->retry.attempts}});
+                {"attempts", given_up->attempts}});
   }
   thread_.give_back(exchange_->release(thread_.workspace));
   thread_.workspace.trim();

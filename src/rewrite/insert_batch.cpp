@@ -1,6 +1,7 @@
 #include "insert_batch.hpp"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "idproxy/rewrite/duplicate_key.hpp"
@@ -35,6 +36,21 @@ bool stores_nothing(std::int64_t code) {
   constexpr std::int64_t kInvalidNamespace = 73;
   constexpr std::int64_t kCommandNotSupportedOnView = 166;
   return code == kUnauthorized || code == kInvalidNamespace || code == kCommandNotSupportedOnView;
+}
+
+/// True if an entry of writeErrors proves that its document is stored nowhere. A mongos answers
+/// with writeErrors too when it has lost a shard that may have stored everything. A duplicate that
+/// does not say of which keys may be about the value itself, which would then fail the next insert.
+bool denies(Bytes error) {
+  // BadValue, FailedToParse, Unauthorized, TypeMismatch, PathNotViable, DollarPrefixedFieldName,
+  // InvalidIdField, EmptyFieldName, DottedFieldName, DocumentValidationFailure,
+  // BSONObjectTooLarge, geo keys that cannot be extracted
+  static constexpr std::array<std::int64_t, 12> kRefusals = {2,  9,  13, 14,  28,    52,
+                                                             53, 56, 57, 121, 10334, 16755};
+  const auto code = bson::find(error, "code");
+  const auto number = code ? code->as_integer() : std::nullopt;
+  if (number == kDuplicateKey) return bson::find(error, "keyPattern").has_value();
+  return number && std::ranges::find(kRefusals, *number) != kRefusals.end();
 }
 
 /// True if the server did not understand the field by which re-sent documents are told apart.
@@ -314,9 +330,8 @@ Action InsertBatch::aborted(const wire::OpMsgView& message, const Collision& col
   tell_strategies({&collision, 1}, ids::Taken::in_transaction);
   const Assignment& target = assignment(collision.given.front());
   RuleOutcomes& outcomes = workspace.outcomes.of(target.rule_index);
-  const bool transient =
-      target.rule->in_transaction == InTransaction::transient &&
-      outcomes.may_run_again(workspace.clock.monotonic(), target.rule->retry.attempts);
+  const bool transient = target.rule->in_transaction == InTransaction::transient &&
+                         outcomes.may_run_again(workspace.clock.monotonic(), target.attempts());
   if (!transient) {
     ++outcomes.surfaced;
     return Action::relay;
@@ -324,7 +339,7 @@ Action InsertBatch::aborted(const wire::OpMsgView& message, const Collision& col
   ++outcomes.transient;
   workspace.reply.clear();
   append_undone_reply(message, message_.header().request_id,
-                         {ErrorCode::write_conflict,
+                      {ErrorCode::write_conflict,
                        "mongo-idproxy: the value generated for field '" + target.rule->field +
                            "' of " + ns_ + " is taken; run the transaction again",
                        kTransientTransactionError},
@@ -423,7 +438,7 @@ void InsertBatch::count_decided(std::span<const Collision> collisions, Workspace
       tries.counted = false;
     } else {
       ++workspace.outcomes.of(target.rule_index).given_up;
-      given_up_ = target.rule;
+      given_up_ = &target;
     }
   }
 }
@@ -435,7 +450,7 @@ bool InsertBatch::may_go_again(const Collision& collision, nanoseconds now) {
   nanoseconds wait = wait_;
   for (const std::size_t given : collision.given) {
     const Retry& retry = assignment(given).rule->retry;
-    if (resent >= retry.attempts) return false;
+    if (resent >= assignment(given).attempts()) return false;
     wait = std::max<nanoseconds>(wait, backoff(retry, resent));
     if (now - *first_duplicate_ + wait >= retry.deadline) return false;
   }
@@ -457,7 +472,7 @@ void InsertBatch::abandon(std::span<const std::int32_t> documents, Workspace& wo
     const auto tries = tries_.find(document);
     if (tries == tries_.end()) continue;
     ++workspace.outcomes.of(tries->second.rule->rule_index).given_up;
-    given_up_ = tries->second.rule->rule;
+    given_up_ = tries->second.rule;
   }
 }
 
@@ -604,9 +619,12 @@ bool InsertBatch::is_unused(const Given& given) const {
 }
 
 /// Values of documents that are not stored serve others. After a driver's replay nobody can say
-/// which values an earlier execution has stored.
+/// which values an earlier execution has stored, nor after an error that does not deny it.
 void InsertBatch::take_back_unused() const {
   if (!options_ || !options_->acknowledged || retried_ || merge_.errors().empty()) return;
+  const bool denied = std::ranges::all_of(
+      merge_.errors(), [](const auto& error) { return denies(error.second.view()); });
+  if (!denied) return;
   std::vector<std::vector<std::uint32_t>> values(contents_.plan->size());
   for (std::size_t at = 0; at < contents_.given.given.size(); ++at) {
     const Given& given = contents_.given.given[at];

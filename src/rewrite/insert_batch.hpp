@@ -56,7 +56,7 @@ class InsertBatch {
   [[nodiscard]] std::chrono::nanoseconds delay() const { return delay_; }
   [[nodiscard]] std::optional<GivenUp> given_up() const {
     if (given_up_ == nullptr) return std::nullopt;
-    return GivenUp{ns_, given_up_};
+    return GivenUp{ns_, given_up_->rule, given_up_->attempts()};
   }
   Buffer release() { return std::move(contents_.original); }
 
@@ -70,7 +70,7 @@ class InsertBatch {
   /// Drawing fresh values for the collisions of one reply, rule by rule.
   struct Renewal {
     std::vector<Collision> collisions;
-    std::size_t assignment = 0;  // whose values are drawn next
+    std::size_t assignment = 0;                         // whose values are drawn next
     std::vector<std::pair<Collision*, Given*>> wanted;  // of it, in the order of the documents
     std::size_t done = 0;                               // of wanted
     std::size_t count = 0;                              // to be drawn at once
@@ -149,17 +149,17 @@ class InsertBatch {
   std::chrono::nanoseconds wait_{};   // before what has collided goes again
   std::chrono::nanoseconds delay_{};  // of Action::wait
   Renewal renewal_;
-  bool asked_ = false;                    // the store, since the last reply: it is gone
-  bool failed_whole_ = false;             // the last reply was a duplicate as a whole
-  std::optional<std::int32_t> stopped_;   // where the last command of an ordered batch did
-  bool only_ = false;                     // the last reply is all there is
-  std::vector<std::size_t> collisions_;   // of the whole batch, by assignment
+  bool asked_ = false;                     // the store, since the last reply: it is gone
+  bool failed_whole_ = false;              // the last reply was a duplicate as a whole
+  std::optional<std::int32_t> stopped_;    // where the last command of an ordered batch did
+  bool only_ = false;                      // the last reply is all there is
+  std::vector<std::size_t> collisions_;    // of the whole batch, by assignment
   std::unordered_set<std::size_t> taken_;  // of given: its present value has collided
-  bool retried_ = false;                  // the server had executed some statements earlier
+  bool retried_ = false;                   // the server had executed some statements earlier
   ReplyMerge merge_;
   Buffer failure_;                // the last reply that was a duplicate as a whole
   bool replaces_errors_ = false;  // of refused documents
-  const Rule* given_up_ = nullptr;
+  const Assignment* given_up_ = nullptr;
 };
 
 }  // namespace idproxy::rewrite

@@ -81,7 +81,7 @@ void append_error_reply(const wire::OpMsgView& request, std::int32_t request_id,
 }
 
 void append_undone_reply(const wire::OpMsgView& reply, std::int32_t response_to,
-                            const CommandError& error, Buffer& out) {
+                         const CommandError& error, Buffer& out) {
   ReplyFrame frame(out, reply.header().request_id, response_to,
                    reply.has(wire::flag::kChecksumPresent));
   const auto copy = [&](std::initializer_list<std::string_view> keys) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "idproxy/base/glob.hpp"
+
 namespace idproxy::rewrite {
 namespace {
 
@@ -31,6 +33,7 @@ RuleSet::RuleSet(std::vector<Rule> rules, std::string store_db, ids::Store* stor
   for (const Rule& rule : rules_) {
     std::string ns = rule.strategy->store_namespace();
     if (!ns.empty()) store_namespaces_.push_back(std::move(ns));
+    if (store_ != nullptr) rule.strategy->announce(*store_);
   }
 }
 

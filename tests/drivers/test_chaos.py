@@ -21,7 +21,7 @@ from support.chaos import Ledger, StepRelay
 from support.elements import document, int32, string
 from support.mongod import Mongod
 from support.process import eventually
-from support.proxy import Proxy
+from support.proxy import Proxy, configuration
 from support.values import digits_of
 
 # Patient enough for a space of which three quarters are taken, and for a machine that is busy.
@@ -93,8 +93,7 @@ class Chain:
 
     def __init__(self, server: Mongod, side: str, seed: str):
         self.upstream = StepRelay(server.address, DROPPED * (side == "upstream"), f"{seed}/up")
-        self.proxy = Proxy({"upstream": {"uri": f"mongodb://{self.upstream.address}"},
-                            "rules": RULES})
+        self.proxy = Proxy(configuration(self.upstream, RULES, server))
         self.downstream = StepRelay(self.proxy.address, DROPPED * (side == "downstream"),
                                     f"{seed}/down")
         self.dropping = getattr(self, side)

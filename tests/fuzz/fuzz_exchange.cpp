@@ -1,11 +1,11 @@
 // A client's message and a server's replies, the exchange driven as net drives it. Input: pieces of
 // {uint8 event, uint24 length, bytes}: the first is the request, the others are replies; of these
 // the event byte is the time that passes before, in ms. One rule's values are at hand for the first
-// few documents only; then the store is asked, and has none every third time. Whatever the server says: what goes
-// upstream is a well-formed insert of documents that the client sent and that no reply said to be
-// stored, each no more often than its rule allows; statement numbers are the client's; what goes
-// downstream answers the client and accounts for every document; no value is given back that may be
-// stored; and it ends.
+// few documents only; then the store is asked, and has none every third time. Whatever the server
+// says: what goes upstream is a well-formed insert of documents that the client sent and that no
+// reply said to be stored, each no more often than its rule allows; statement numbers are the
+// client's; what goes downstream answers the client and accounts for every document; no value is
+// given back that may be stored; and it ends.
 
 #include <cstdlib>
 #include <set>
@@ -189,7 +189,12 @@ class Values {
   void deny(const rewrite::InsertReply& reply, std::set<std::size_t>& denied) const {
     const auto errors = rewrite::read_write_errors(reply.write_errors, out_.size());
     if (!errors) return;
-    for (const auto& error : *errors) denied.insert(static_cast<std::size_t>(error.index));
+    static const std::set<std::int64_t> kDenied = {2,  9,  13,  14,    28,    52,   53,
+                                                   56, 57, 121, 10334, 11000, 16755};
+    for (const auto& error : *errors) {
+      if (!kDenied.contains(error.code)) return denied.clear();
+      denied.insert(static_cast<std::size_t>(error.index));
+    }
     if (in_transaction_ && !errors->empty()) denied.insert(0);  // and all behind it
     if (!stops_at_errors_ || errors->empty()) return;
     for (auto i = *denied.begin(); i < out_.size(); ++i) denied.insert(i);

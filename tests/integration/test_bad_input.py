@@ -22,7 +22,7 @@ from support import elements as el
 from support import wire
 from support.elements import array, boolean, document, element, elements, embedded, int32, string
 from support.mongod import Mongod
-from support.proxy import Proxy
+from support.proxy import Proxy, configuration
 
 DB = "bad"
 RULES = [
@@ -192,8 +192,7 @@ def _contents(mongod: Mongod) -> Counter:
 @pytest.fixture(scope="module")
 def pair(standalone: Mongod) -> Iterator[Pair]:
     with Mongod() as behind:
-        config = {"upstream": {"uri": f"mongodb://{behind.address}"}, "rules": RULES}
-        with Proxy(config) as proxy:
+        with Proxy(configuration(behind, RULES)) as proxy:
             both = Pair(standalone, behind, proxy)
             both.clean()
             yield both
@@ -593,10 +592,10 @@ def test_afterwards_both_servers_hold_the_same(pair: Pair):
 
 def test_equal_stmt_ids_are_refused(replica_set: Mongod):
     """They would make the primary abort."""
-    config = {"upstream": {"uri": f"mongodb://{replica_set.address}"}, "rules": RULES}
     insert = {"insert": "id", "documents": [{"k": 1}, {"k": 2}], "txnNumber": bson.Int64(1),
               "lsid": {"id": bson.Binary(uuid.uuid4().bytes, 4)}, "$db": "bad"}
-    with Proxy(config) as proxy, wire.WireClient(proxy.address) as client:
+    with (Proxy(configuration(replica_set, RULES)) as proxy,
+          wire.WireClient(proxy.address) as client):
         assert client.call({**insert, "stmtIds": [7, 7]})["code"] == 72
         assert client.call({**insert, "stmtIds": [7, 8]})["n"] == 2
 

@@ -29,7 +29,7 @@ from support.chaos import CrashNode, Ledger, StepRelay
 from support.elements import document, int32
 from support.mongod import Mongod
 from support.process import eventually
-from support.proxy import Proxy
+from support.proxy import Proxy, configuration
 from support.thief import Cut, Passed, Thief, insert_message, session
 from support.values import digits_of
 
@@ -160,8 +160,7 @@ def run(server: Mongod, writers: list[Writer], dropped: dict[str, float], seed: 
     there = [w.prepare(server, name) for w, name in zip(writers, names)]
 
     with StepRelay(server.address, dropped["upstream"], seed + "/up") as upstream:
-        config = {"upstream": {"uri": f"mongodb://{upstream.address}"}, "rules": RULES}
-        with Proxy(config) as proxy:
+        with Proxy(configuration(upstream, RULES, server)) as proxy:
             with StepRelay(proxy.address, dropped["downstream"], seed + "/down") as downstream:
                 uri = f"mongodb://{downstream.address}/?directConnection=true"
 
@@ -314,16 +313,14 @@ class Between:
 @pytest.fixture(scope="module")
 def between(replica_set: Mongod) -> Iterator[Between]:
     with Thief(replica_set) as thief:
-        config = {"upstream": {"uri": f"mongodb://{thief.address}"}, "rules": RULES}
-        with Proxy(config) as proxy:
+        with Proxy(configuration(thief, RULES, replica_set)) as proxy:
             yield Between(replica_set, thief, proxy)
 
 
 @pytest.fixture(scope="module")
 def crashing() -> Iterator[Between]:
     with CrashNode("rs1") as node, Thief(node) as thief:
-        config = {"upstream": {"uri": f"mongodb://{thief.address}"}, "rules": RULES}
-        with Proxy(config) as proxy:
+        with Proxy(configuration(thief, RULES, node)) as proxy:
             yield Between(node, thief, proxy)
 
 

@@ -26,6 +26,9 @@ rules:
 """
 
 
+SECOND = "ns: shop.bills\n  field: _id\n  strategy: counter"
+
+
 def run(*arguments: str | pathlib.Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([binary(), *map(str, arguments)], capture_output=True, text=True,
                           timeout=30, env={**os.environ, **environment})
@@ -121,11 +124,79 @@ rules:
         assert run("--check-config", "--config", path,
                    IDPROXY_TEST_URI="http://x").returncode == 78
 
-    @pytest.mark.parametrize("strategy", ["counter", "counter-ranges", "gapless"])
+    @pytest.mark.parametrize("strategy", ["counter-ranges", "gapless"])
     def test_a_strategy_that_is_yet_to_come(self, config, strategy):
         result = run("--check-config", "--config", config(GOOD.replace("uuid", strategy)))
         assert result.returncode == 78
         assert strategy in result.stdout + result.stderr
+
+
+# A counter with a parameter that it cannot have, or two that do not go together.
+BAD_COUNTERS = {
+    "step_0": "step: 0",
+    "step_too_wide": "step: 65536",
+    "step_of_a_fraction": "step: 1.5",
+    "start_beyond_max": "max: 9\nstart: 10",
+    "start_below_the_lowest": "step: -1\nmax: 5\nstart: 4",
+    "start_of_text": "start: one",
+    "start_beyond_int64": "start: 9223372036854775808",
+    "min_above_max": "block: {size: 10,\nmin: 20, max: 10}",
+    "size_below_min": "block: {min: 20,\nsize: 10}",
+    "size_above_max": "block: {max: 20,\nsize: 21}",
+    "size_0": "block: {size: 0}",
+    "prefetch_negative": "block: {prefetch: -0.1}",
+    "prefetch_too_much": "block: {prefetch: 0.96}",
+    "unknown_key_of_block": "block: {sise: 10}",
+    "int32_with_a_large_max": "output: int32\nmax: 2147483648",
+    "int32_with_a_large_start": "output: int32\nstart: 2147483648",
+    "pad": "output: string\nformat: {pad: 35}",
+    "format_of_numbers": "format: {pad: 5}",
+    "output": "output: double",
+    "layout": "store: {layout: unique-counts}",
+    "custom_without_fields": "store: {layout: custom}",
+    "heal_mode": "heal: {mode: maximum}",
+    "heal_after": "heal: {after: 0}",
+    "on_store_down": "on_store_down: {action: hang}",
+    "wait_without_a_unit": "on_store_down: {wait: 1}",
+    "wait_longer_than_anybody": "on_store_down: {wait: 3s}",
+    "another_step": f"name: a\n- {SECOND}\n  name: a\n  step: 2",
+    "another_output": f"name: a\n- {SECOND}\n  name: a\n  output: string",
+    "another_layout": "name: a\nstore: {collection: c}\n"
+                      f"- {SECOND}\n  name: a\n  store: {{collection: c, layout: ids-index}}",
+}
+
+
+class TestCounters:
+    def config_of(self, parameters: str) -> str:
+        return GOOD.replace("uuid", "counter") + "".join(
+            f"  {line}\n" if line.startswith(("-", " ")) else f"    {line}\n"
+            for line in parameters.split("\n"))
+
+    @pytest.mark.parametrize("name", BAD_COUNTERS)
+    def test_bad(self, config, name):
+        """Said with file, line and column."""
+        text = self.config_of(BAD_COUNTERS[name])
+        result = run("--check-config", "--config", config(text))
+        output = result.stdout + result.stderr
+        assert result.returncode == 78, output
+        found = re.findall(r"config\.yaml:(\d+):\d+: error: rules\[", output)
+        lines = [int(line) for line in found]
+        assert lines and all(GOOD.count("\n") <= line <= text.count("\n") for line in lines), output
+
+    @pytest.mark.parametrize("parameters", [
+        "start: -5", "step: -1", "step: 65535", "step: -65535", "max: 5", "output: int32",
+        "output: string\nformat: {pad: 34, prefix: R-, suffix: /x}",
+        "block: {size: 1}", "block: {adaptive: true, min: 5, size: 5, max: 5, target: 1s}",
+        "block: {prefetch: 0.95, give_back: false, idle: 1s}", "name: orders",
+        "store: {layout: counters-seq, db: shop, collection: counters, key: orders}",
+        "store: {layout: custom, collection: c, key_field: id, value_field: seq, value_is: last}",
+        "heal: {mode: gap, after: 1, max_jump: 0, at_start: true}", "heal: {mode: off}",
+        "on_store_down: {action: wait, wait: 2s}",
+        f"name: a\n- {SECOND}\n  name: a",
+    ])
+    def test_good(self, config, parameters):
+        result = run("--check-config", "--config", config(self.config_of(parameters)))
+        assert result.returncode == 0, result.stdout + result.stderr
 
 
 class TestFiles:

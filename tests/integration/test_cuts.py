@@ -21,14 +21,14 @@ from support import wire
 from support.elements import int32
 from support.mongod import Mongod
 from support.process import eventually
-from support.proxy import Proxy
+from support.proxy import Proxy, configuration
 from support.relay import Cut, Direction, Relay
 
 RULES = [
     {"ns": "cuts.c", "field": "_id", "strategy": "uuid"},
     # Nine of its ten values are taken: nearly every insert is sent again, some nine times.
     {"ns": "cuts.full", "field": "n", "strategy": "random-digits", "digits": 1,
-     "retry": {"attempts": 100}},
+     "max_fill": 0.99, "retry": {"attempts": 100}},
 ]
 
 # Both peers must be closed this long after the cut.
@@ -82,8 +82,7 @@ def chain(standalone: Mongod) -> Iterator[Chain]:
     standalone.client["cuts"]["full"].create_index("n", unique=True)
     standalone.client["cuts"]["full"].insert_many([{"n": n} for n in range(9)])
     with Relay(standalone.address) as upstream:
-        config = {"upstream": {"uri": f"mongodb://{upstream.address}"}, "rules": RULES}
-        with Proxy(config) as proxy:
+        with Proxy(configuration(upstream, RULES, standalone)) as proxy:
             with Relay(proxy.address) as downstream:
                 chain = Chain(
                     standalone, upstream, proxy, downstream, proxy.descriptors_at_rest())

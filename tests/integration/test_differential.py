@@ -29,7 +29,7 @@ from support.chaos import StepRelay
 from support.elements import Element, document, elements, int32
 from support.fake_server import Request
 from support.mongod import Mongod
-from support.proxy import Proxy
+from support.proxy import Proxy, configuration
 
 FULL = os.environ.get("IDPROXY_FULL") == "1"
 COUNT = 20_000 if FULL else 2000
@@ -479,8 +479,7 @@ def test_the_same_as_without_collisions(collections: Mongod):
     tally: Counter[str] = Counter()
     direct = Way(server.address)
     with StepRelay(server.address, before=collider) as relay:
-        config = {"upstream": {"uri": f"mongodb://{relay.address}"}, "rules": RULES}
-        with Proxy(config) as proxy:
+        with Proxy(configuration(relay, RULES, server)) as proxy:
             proxied = Way(proxy.address)
             for number in range(COUNT):
                 insert = generator.insert()

@@ -26,9 +26,12 @@ from support import wire
 from support.elements import Element, document, elements, int32
 from support.mongod import Mongod
 from support.process import eventually
-from support.thief import (ALWAYS, Cut, Hold, Passed, Robbed, fresh, insert_message, session)
+from support.thief import (ALWAYS, Cut, Hold, Passed, Robbed, fresh, insert_message, robbing,
+                           session)
 
 _DIGITS = {"strategy": "random-digits"}
+# For small spaces that tests fill.
+_FILLED = {**_DIGITS, "max_fill": 0.99}
 _TEXT = {"strategy": "random-digits", "output": "string"}
 _MODES = ["driver", "always", "missing-or-null"]
 
@@ -53,13 +56,13 @@ RULES = [
         "attempts": 100, "backoff": "50ms", "backoff_max": "50ms", "deadline": "300ms"}},
     {"ns": "backoff.*", "field": "made", **_DIGITS, "retry": {
         "attempts": 100, "backoff": "30ms", "backoff_max": "30ms", "deadline": "60s"}},
-    {"ns": "tiny-1.*", "field": "made", "digits": 1, "retry": {"attempts": 100}, **_DIGITS},
-    {"ns": "tiny-1-default.*", "field": "made", "digits": 1, **_DIGITS},
+    {"ns": "tiny-1.*", "field": "made", "digits": 1, "retry": {"attempts": 100}, **_FILLED},
+    {"ns": "tiny-1-default.*", "field": "made", "digits": 1, **_FILLED},
     {"ns": "tiny-2.*", "field": "made", "digits": 2, "retry": {
-        "attempts": 100, "deadline": "60s"}, **_DIGITS},
-    {"ns": "four-digits.*", "field": "_id", "digits": 4, "retry": {"attempts": 100}, **_DIGITS},
+        "attempts": 100, "deadline": "60s"}, **_FILLED},
+    {"ns": "four-digits.*", "field": "_id", "digits": 4, "retry": {"attempts": 100}, **_FILLED},
     {"ns": "five-digits.*", "field": "made", "digits": 5, "output": "int32",
-     "retry": {"attempts": 1}, **_DIGITS},
+     "retry": {"attempts": 1}, **_FILLED},
     {"ns": "patient.*", "field": "made", "retry": {"deadline": "60s"}, **_DIGITS},
 ]
 
@@ -83,6 +86,20 @@ class Place(Robbed):
         """The answer to the same message past the proxy."""
         with wire.WireClient(self.server.address, 30) as client:
             return client.call(message)
+
+
+@pytest.fixture(scope="module")
+def robbed_standalone(standalone: Mongod, replica_set: Mongod) -> Iterator[Robbed]:
+    """Nobody counts the documents of full spaces: where they are counted, none are."""
+    with robbing(standalone, RULES, replica_set) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def robbed_replica_set(standalone: Mongod, replica_set: Mongod) -> Iterator[Robbed]:
+    """As robbed_standalone, in front of the replica set."""
+    with robbing(replica_set, RULES, standalone) as running:
+        yield running
 
 
 @pytest.fixture(params=["standalone", "replica_set", "txnNumber"])

@@ -23,7 +23,7 @@ from support.elements import document, elements, int32
 from support.fake_server import Answer, FakeServer, Last, Request, reply_of_sections, reply_to
 from support.mongod import Mongod
 from support.process import eventually
-from support.proxy import Proxy
+from support.proxy import Proxy, configuration
 from support.thief import insert_message, session
 
 _DIGITS = {"strategy": "random-digits", "digits": 12, "leading_zeros": False}
@@ -56,8 +56,8 @@ def server() -> Iterator[FakeServer]:
 
 
 @pytest.fixture(scope="module")
-def proxy(server: FakeServer) -> Iterator[Proxy]:
-    with Proxy({"upstream": {"uri": f"mongodb://{server.address}"}, "rules": RULES}) as running:
+def proxy(server: FakeServer, standalone: Mongod) -> Iterator[Proxy]:
+    with Proxy(configuration(server, RULES, standalone)) as running:
         yield running
 
 
@@ -954,8 +954,8 @@ class TestStreamsOfARealServer:
 
     @pytest.fixture
     def through(self, standalone: Mongod) -> Iterator[wire.WireClient]:
-        config = {"upstream": {"uri": f"mongodb://{standalone.address}"}, "rules": RULES}
-        with Proxy(config) as proxy, wire.WireClient(proxy.address) as client:
+        with (Proxy(configuration(standalone, RULES)) as proxy,
+              wire.WireClient(proxy.address) as client):
             yield client
 
     def test_hello(self, through: wire.WireClient):
@@ -1011,10 +1011,10 @@ LOGGED: dict[str, list[Answer]] = {
 
 
 @pytest.mark.parametrize("name", LOGGED)
-def test_it_is_logged(server: FakeServer, name: str):
+def test_it_is_logged(server: FakeServer, standalone: Mongod, name: str):
     server.expect(*LOGGED[name])
-    config = {"upstream": {"uri": f"mongodb://{server.address}"}, "rules": RULES}
-    with Proxy(config) as proxy, wire.WireClient(proxy.address) as client:
+    with (Proxy(configuration(server, RULES, standalone)) as proxy,
+          wire.WireClient(proxy.address) as client):
         client.send(insert_message("number.c", DOCUMENTS, ordered=False))
         assert client.closed_by_peer()
         assert proxy.wait_event("bad_reply")["level"] == "warning"

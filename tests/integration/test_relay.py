@@ -17,7 +17,7 @@ from support import wire
 from support.elements import document, int32
 from support.mongod import Mongod
 from support.process import eventually, free_port
-from support.proxy import Proxy
+from support.proxy import Proxy, configuration
 from support.relay import Relay
 
 RULES = [{"ns": "ruled.*", "field": "_id", "strategy": "uuid"}]
@@ -25,14 +25,22 @@ RULES = [{"ns": "ruled.*", "field": "_id", "strategy": "uuid"}]
 PING = {"ping": 1, "$db": "admin"}
 
 
+@pytest.fixture(scope="module")
+def elsewhere(server: Mongod, standalone: Mongod, replica_set: Mongod) -> Mongod:
+    """Where the proxy's own connections go: tests count those of its clients."""
+    return replica_set if server is standalone else standalone
+
+
+@pytest.fixture(scope="module")
+def proxy(server: Mongod, elsewhere: Mongod):
+    with Proxy(configuration(server, RULES, elsewhere)) as running:
+        yield running
+
+
 @pytest.fixture
 def through(proxy: Proxy):
     with wire.WireClient(proxy.address) as client:
         yield client
-
-
-def upstream(address: str) -> dict:
-    return {"upstream": {"uri": f"mongodb://{address}"}, "rules": RULES}
 
 
 def padded_to(size: int, command: dict, identifier: str) -> bytes:
@@ -87,11 +95,11 @@ class SilentServer:
 
 
 @pytest.mark.parametrize("size", [100, 30_000_000])
-def test_a_client_that_leaves_while_its_insert_is_out_is_noticed(size):
+def test_a_client_that_leaves_while_its_insert_is_out_is_noticed(standalone, size):
     server = SilentServer()
     insert = wire.op_msg(wire.body({"insert": "c", "$db": "ruled"}),
                          wire.sequence("documents", [{"s": "x" * (size // 2)}] * 2))
-    with Proxy(upstream(server.address)) as proxy:
+    with Proxy(configuration(server, RULES, standalone)) as proxy:
         with wire.WireClient(proxy.address) as client:
             client.send(insert)
             eventually(lambda: server.received > len(insert))
@@ -300,7 +308,8 @@ class TestUpstream:
 
     def test_the_server_comes_after_the_proxy(self, start_proxy):
         port = free_port()
-        proxy = start_proxy(upstream(f"127.0.0.1:{port}"))
+        proxy = start_proxy({
+            "upstream": {"uri": f"mongodb://127.0.0.1:{port}"}, "rules": RULES})
         with wire.WireClient(proxy.address) as client:
             assert client.closed_by_peer(), "no server: the client is to be told"
         with Mongod(port=port) as mongod:
@@ -308,9 +317,9 @@ class TestUpstream:
                 client["ruled"].command("insert", "late", documents=[{"k": 1}])
             assert isinstance(mongod.client["ruled"]["late"].find_one()["_id"], bytes)
 
-    def test_the_server_dies(self, start_proxy):
+    def test_the_server_dies(self, standalone, start_proxy):
         with Mongod() as mongod:
-            proxy = start_proxy(upstream(mongod.address))
+            proxy = start_proxy(configuration(mongod, RULES, standalone))
             start = proxy.descriptors_at_rest()
             idle, busy = (wire.WireClient(proxy.address) for _ in range(2))
             for client in (idle, busy):
@@ -328,7 +337,7 @@ class TestUpstream:
     def test_the_server_comes_back(self, start_proxy):
         port = free_port()
         with Mongod(port=port) as mongod:
-            proxy = start_proxy(upstream(mongod.address))
+            proxy = start_proxy(configuration(mongod, RULES))
             client = proxy.client(serverSelectionTimeoutMS=2000)
             client.admin.command("ping")
         with Mongod(port=port):
@@ -348,9 +357,9 @@ class TestEnds:
 
     @pytest.mark.tsan
     @pytest.mark.parametrize("how", ["close", "reset", "half_close"])
-    def test_a_client_that_leaves_frees_the_server(self, server, start_proxy, how):
+    def test_a_client_that_leaves_frees_the_server(self, server, elsewhere, start_proxy, how):
         with Relay(server.address) as relay:
-            proxy = start_proxy(upstream(relay.address))
+            proxy = start_proxy(configuration(relay, RULES, elsewhere))
             descriptors, served = proxy.descriptors_at_rest(), len(relay.connections)
             connections = server.connections()
             clients = [wire.WireClient(proxy.address) for _ in range(20)]
@@ -412,7 +421,7 @@ class TestEnds:
 
 class TestLimits:
     def test_max_connections(self, standalone, start_proxy):
-        config = upstream(standalone.address)
+        config = configuration(standalone, RULES)
         config["listen"] = {"address": "127.0.0.1", "port": 0, "max_connections": 2}
         proxy = start_proxy(config)
         first, second = (wire.WireClient(proxy.address) for _ in range(2))
@@ -430,7 +439,7 @@ class TestStop:
     @pytest.mark.tsan
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_a_signal_ends_it_with_status_0(self, standalone, number):
-        proxy = Proxy(upstream(standalone.address))
+        proxy = Proxy(configuration(standalone, RULES))
         with wire.WireClient(proxy.address) as client:
             assert client.call(PING)["ok"] == 1
             proxy.stop(number)
@@ -438,7 +447,7 @@ class TestStop:
         assert proxy.find_events("stopped")
 
     def test_under_load(self, standalone):
-        proxy = Proxy(upstream(standalone.address))
+        proxy = Proxy(configuration(standalone, RULES))
         standalone.client["ruled"].drop_collection("load")
         going, acknowledged, lock = threading.Event(), [], threading.Lock()
 
@@ -475,7 +484,7 @@ class TestReplicaSetBypass:
     """Without directConnection=true a driver learns the members and goes round the proxy."""
 
     def test_it_is_warned_of_once(self, replica_set, start_proxy):
-        proxy = start_proxy(upstream(replica_set.address))
+        proxy = start_proxy(configuration(replica_set, RULES))
         for _ in range(3):
             with pymongo.MongoClient(f"mongodb://{proxy.address}") as client:
                 client.admin.command("ping")
@@ -486,7 +495,7 @@ class TestReplicaSetBypass:
         assert "directConnection=true" in warning["message"]
 
     def test_a_standalone_gives_no_reason_for_it(self, standalone, start_proxy):
-        proxy = start_proxy(upstream(standalone.address))
+        proxy = start_proxy(configuration(standalone, RULES))
         with pymongo.MongoClient(f"mongodb://{proxy.address}") as client:
             client.admin.command("ping")
         proxy.stop()
@@ -497,7 +506,7 @@ class TestReplicaSetBypass:
 def test_the_bytes_are_the_clients_own(standalone, start_proxy):
     """What has no rule reaches the server bit by bit as it was sent, and replies the client."""
     with Relay(standalone.address) as relay:
-        proxy = start_proxy(upstream(relay.address))
+        proxy = start_proxy(configuration(relay, RULES, standalone))
         sent = [
             wire.command({"hello": 1, "$db": "admin"}),
             wire.command({"insert": "bytes", "documents": [{"_id": i} for i in range(100)],

@@ -18,6 +18,8 @@ from support.thief import ALWAYS, Cut, Passed, Robbed, fresh, insert_message, se
 from support.values import DEFAULTS, VARIANTS
 
 _DIGITS = {"strategy": "random-digits"}
+# For small spaces that tests fill.
+_FILLED = {**_DIGITS, "max_fill": 0.99}
 _REPORT = {"report": True}
 _MODES = ["driver", "always", "missing-or-null"]
 BY_NAME = {variant.name: variant for variant in VARIANTS + DEFAULTS}
@@ -38,7 +40,7 @@ RULES = [
      **_DIGITS, **_REPORT},
     {"ns": "silent.*", "field": "made", **_DIGITS},
     {"ns": "explicit.*", "field": "made", "report": False, **_DIGITS},
-    {"ns": "tiny.*", "field": "made", "digits": 1, **_DIGITS, **_REPORT},
+    {"ns": "tiny.*", "field": "made", "digits": 1, **_FILLED, **_REPORT},
     {"ns": "surface.*", "field": "made", "in_transaction": "surface", **_DIGITS, **_REPORT},
 ]
 

@@ -34,7 +34,7 @@ RULES = [
     {"ns": "tx-field.*", "field": "made", **_UNBOUNDED},
     {"ns": "tx-two.*", "field": "a", **_UNBOUNDED},
     {"ns": "tx-two.*", "field": "b", **_UNBOUNDED},
-    {"ns": "tx-few.*", "field": "made", "digits": 2, **_UNBOUNDED},
+    {"ns": "tx-few.*", "field": "made", "digits": 2, "max_fill": 0.99, **_UNBOUNDED},
     {"ns": "tx-surface.*", "field": "made", "in_transaction": "surface", **_DIGITS},
     {"ns": "tx-none.*", "field": "made", "retry": {"attempts": 0}, **_DIGITS},
 ]

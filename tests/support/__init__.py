@@ -2,11 +2,16 @@
 
 process.py  a child process that ends with its parent
 mongod.py   a throw-away mongod, standalone or a one-member replica set
+replica_set.py  three members, to be stepped down, killed, cut off and brought back
 proxy.py    a running mongo-idproxy and its log
 wire.py     raw messages: built, sent and read byte by byte
 elements.py BSON taken apart into elements, and put together wrongly on purpose
 relay.py    a TCP relay that cuts a connection at an exact byte
+gate.py     a way to a server that can be shut and opened again
 thief.py    a relay that takes generated values away before they arrive: real duplicates, on demand
 chaos.py    a relay that drops connections at random messages, and the ledger that judges the outcome
+counters.py inserts that proxies number, one by one or as a load from many clients
+audit.py    who ever had which value, as a change stream has it
+profiler.py the commands of the proxy's own connections, as mongod counts them
 fake_server.py  a scripted server, for replies that no mongod gives
 """

@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "idproxy/bson/builder.hpp"
 #include "idproxy/ids/parameters.hpp"
 
 namespace idproxy::test {
@@ -44,6 +47,34 @@ class FakeParameters final : public ids::Parameters {
   }
   std::string text(std::string_view key, std::string_view fallback) override {
     return ask(key).value_or(std::string(fallback));
+  }
+  std::string required_text(std::string_view key) override {
+    auto value = ask(key).value_or("");
+    if (value.empty()) error(key, "is missing");
+    return value;
+  }
+  std::optional<std::string> optional_text(std::string_view key) override {
+    auto value = ask(key);
+    if (value == "null") return std::nullopt;
+    return value;
+  }
+  /// Separated by blanks.
+  std::vector<std::string> texts(std::string_view key) override {
+    std::istringstream words(ask(key).value_or(""));
+    return {std::istream_iterator<std::string>(words), {}};
+  }
+  /// Texts: "filter.model" is the member "model" of "filter".
+  std::string document(std::string_view key) override {
+    const std::string start = prefix_ + std::string(key) + ".";
+    Buffer out;
+    bson::Scope members(out);
+    for (const auto& [path, value] : root_->table_) {
+      if (!path.starts_with(start)) continue;
+      root_->asked_.insert(path);
+      bson::append_string(out, path.substr(start.size()), value);
+    }
+    members.close();
+    return out.size() == bson::kMinDocument ? "" : std::string(as_text(out.view()));
   }
   std::size_t choice(std::string_view key,
                      std::initializer_list<std::string_view> allowed) override {

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from typing import Any
+from typing import Any, Protocol
 
 import pymongo
 
@@ -36,6 +36,22 @@ def binary() -> str:
     return os.environ.get("IDPROXY_BINARY", str(default))
 
 
+class Server(Protocol):
+    """What a client can connect to: a mongod, or a relay in front of one."""
+
+    address: str
+
+
+def configuration(upstream: Server, rules: list[dict[str, Any]], store: Server | None = None,
+                  **more: Any) -> dict[str, Any]:
+    """For a Proxy. store: the mongod that keeps the counters and is asked about collections, if
+    `upstream` is none: the proxy's own connections are to stay out of relays and scripts."""
+    config = {"upstream": {"uri": f"mongodb://{upstream.address}"}, "rules": rules, **more}
+    if store:
+        config["id_store"] = {"uri": f"mongodb://{store.address}", **more.get("id_store", {})}
+    return config
+
+
 class ProxyFailure(AssertionError):
     """The proxy did not start, did not stop, or a sanitizer reported something."""
 
@@ -54,7 +70,11 @@ class Proxy:
         self.events: list[dict[str, Any]] = []
         self._changed = threading.Condition()
         self._own_config: pathlib.Path | None = None
+        self._store_port = 0
         if isinstance(config, dict):
+            store = config.get("id_store", {}).get("uri", "")
+            if found := re.fullmatch(r"mongodb://[^/]*:(\d+)(/.*)?", store):
+                self._store_port = int(found[1])
             config = self._write(config)
         try:
             self.process = start(
@@ -139,17 +159,30 @@ class Proxy:
     # The process.
 
     def descriptors(self) -> int:
-        """How many file descriptors it holds."""
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+        """How many file descriptors it holds, but for connections to a store that is not its
+        clients' server: those come and go when they like."""
+        return len(self._descriptors())
 
     def _sockets(self) -> int:
-        count = 0
+        return sum(each.startswith("socket:") for each in self._descriptors())
+
+    def _descriptors(self) -> list[str]:
+        found = []
         for name in os.listdir(f"/proc/{self.pid}/fd"):
             try:
-                count += os.readlink(f"/proc/{self.pid}/fd/{name}").startswith("socket:")
+                found.append(os.readlink(f"/proc/{self.pid}/fd/{name}"))
             except FileNotFoundError:
                 pass  # closed meanwhile
-        return count
+        to_store = self._sockets_to_store()
+        return [each for each in found if each not in to_store]
+
+    def _sockets_to_store(self) -> set[str]:
+        if not self._store_port:
+            return set()
+        lines = pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
+        sockets = [line.split() for line in lines]
+        return {f"socket:[{fields[9]}]" for fields in sockets
+                if int(fields[2].rpartition(":")[2], 16) == self._store_port}
 
     def descriptors_at_rest(self) -> int:
         """How many it holds without clients, once each of its threads has served one.

@@ -28,7 +28,7 @@ from . import elements as el
 from . import wire
 from .elements import Element, elements
 from .mongod import Mongod
-from .proxy import Proxy
+from .proxy import Proxy, configuration
 from .relay import Direction
 
 _LENIENT = CodecOptions(unicode_decode_error_handler="replace")
@@ -433,6 +433,15 @@ class Robbed:
         """Ends the proxy; its last event, with the counters."""
         self.proxy.stop()
         return self.proxy.wait_event("stopped")
+
+
+@contextmanager
+def robbing(mongod: Mongod, rules: list[dict[str, Any]],
+            store: Mongod | None = None) -> Iterator[Robbed]:
+    """A proxy of these rules, the thief and mongod. store: who is asked about the collections in
+    place of mongod."""
+    with Thief(mongod) as thief, Proxy(configuration(thief, rules, store or mongod)) as proxy:
+        yield Robbed(mongod, thief, proxy)
 
 
 def fresh(robbed: Robbed, db: str, coll: str, *unique: str) -> str:

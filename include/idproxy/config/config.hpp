@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "idproxy/id_store/store.hpp"
 #include "idproxy/ids/strategy.hpp"
 #include "idproxy/net/options.hpp"
 #include "idproxy/observability/log.hpp"
@@ -15,8 +16,8 @@ namespace idproxy::config {
 struct Config {
   net::Options net;
   log::Options log;
-  std::string id_store_db = "idproxy";  ///< database whose collections no rule ever touches
-  std::vector<rewrite::Rule> rules;     ///< in file order
+  id_store::Options id_store;        ///< without its rules; no rule ever touches its database
+  std::vector<rewrite::Rule> rules;  ///< in file order
 };
 
 /// What was found in a file, in the order of its lines. `line` and `column` count from 1; 0 when

@@ -11,9 +11,18 @@ namespace idproxy::ids {
 
 /// A strategy as a rule names it.
 struct Kind {
+  using Make = std::unique_ptr<Strategy> (*)(Parameters& parameters, Sources sources,
+                                             std::string_view store_db);
+
   std::string_view name;
+  Make function;
+
   /// Reads and checks the rule's keys; faults go to `parameters`, and then the result is not used.
-  std::unique_ptr<Strategy> (*make)(Parameters& parameters, Sources sources);
+  /// `store_db`: the database of the id store, where counters lie unless their rule says otherwise.
+  [[nodiscard]] std::unique_ptr<Strategy> make(Parameters& parameters, Sources sources,
+                                               std::string_view store_db = "idproxy") const {
+    return function(parameters, sources, store_db);
+  }
 };
 
 /// All strategies, in the order in which messages list them.

@@ -32,13 +32,16 @@ enum class Taken {
   in_transaction,  ///< which has been aborted by it
 };
 
-/// Makes the values of one rule. No I/O, no clock of its own: values of the id store that are not at
-/// hand are asked for. Thread-safe: all io threads share one object, and take its lock, if it has
-/// one, once per call, that is once per insert command.
+/// Makes the values of one rule. No I/O, no clock of its own: values of the id store that are not
+/// at hand are asked for. Thread-safe: all io threads share one object, and take its lock, if it
+/// has one, once per call, that is once per insert command.
 class Strategy {
  public:
   virtual ~Strategy() = default;
 
+  /// Once, before anything is bound: what the store must know of this rule though none of its
+  /// collections has been used yet. `store` outlives this object.
+  virtual void announce(Store& /*store*/) {}
   /// What serves the collection `ns` ("db.collection"); null if this object serves all of them. May
   /// be called often; what must be remembered for a collection is the store's.
   [[nodiscard]] virtual std::shared_ptr<Strategy> bind(std::string_view /*ns*/,
@@ -69,6 +72,8 @@ class Strategy {
   /// Appends the values of an answer to `out`.
   virtual void accept(Grant /*grant*/, Values& /*out*/) {}
 
+  /// How often one document is sent again after a duplicate, unless its rule says so.
+  [[nodiscard]] virtual std::uint32_t attempts() const { return kAttempts; }
   /// These of `values` (by position, they ascend), drawn from this object, are stored nowhere, and
   /// the server has said so: they may be handed out again.
   virtual void take_back(const Values& /*values*/, std::span<const std::uint32_t> /*which*/) {}
@@ -86,6 +91,7 @@ class Strategy {
 
   /// No caller waits longer for ids (id-strategies 1.7).
   static constexpr std::chrono::seconds kPatience{2};
+  static constexpr std::uint32_t kAttempts = 8;
 
  protected:
   std::atomic<bool> in_a_row_{false};

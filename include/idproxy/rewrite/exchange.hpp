@@ -19,6 +19,7 @@ enum class Sent { nothing, whole };
 struct GivenUp {
   std::string ns;  ///< "db.collection"
   const Rule* rule;
+  std::uint32_t attempts;  ///< that its documents had, at most
 };
 
 /// What an exchange needs of the id store.

@@ -50,7 +50,7 @@ void append_error_reply(const wire::OpMsgView& request, std::int32_t request_id,
 /// whose label TransientTransactionError makes a driver's withTransaction begin anew. It is the
 /// top-level label that does (observed: beside ok: 1 it does not). Times are kept.
 void append_undone_reply(const wire::OpMsgView& reply, std::int32_t response_to,
-                            const CommandError& error, Buffer& out);
+                         const CommandError& error, Buffer& out);
 
 /// Appends `reply` as it is, in answer to another request.
 void append_readdressed(const wire::OpMsgView& reply, std::int32_t response_to, Buffer& out);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "idproxy/ids/store.hpp"
@@ -20,7 +21,8 @@ enum class Assign {
 
 /// How a generated value that is taken already is answered with a fresh one.
 struct Retry {
-  std::uint32_t attempts = 8;                 ///< re-sends of one document after the first send
+  /// Re-sends of one document after the first send; nothing: as its strategy says.
+  std::optional<std::uint32_t> attempts{};
   std::chrono::milliseconds backoff{0};       ///< before the first re-send; doubles with each
   std::chrono::milliseconds backoff_max{50};  ///< which it does not pass
   std::chrono::milliseconds deadline{2000};   ///< for all of them, from the first duplicate on
@@ -34,22 +36,17 @@ enum class InTransaction {
 
 /// One rule of the configuration. Immutable once in a RuleSet.
 struct Rule {
-  std::string ns;     ///< glob over "db.collection": '*' any run of characters, '?' one
+  std::string ns;     ///< glob (base/glob.hpp) over "db.collection"
   std::string field;  ///< dotted path
   Assign assign = Assign::missing;
   std::chrono::seconds driver_window{300};
   std::string keep_driver_id;  ///< field that gets a replaced ObjectId; empty: none
   Retry retry;
   InTransaction in_transaction = InTransaction::transient;
-  bool report = false;        ///< insert replies carry the values that were assigned
+  bool report = false;  ///< insert replies carry the values that were assigned
   ids::UniqueIndex unique_index = ids::UniqueIndex::warn;
   std::string strategy_name;  ///< as configured, for errors and logs
   std::unique_ptr<ids::Strategy> strategy;
 };
-
-/// True if `pattern` (see Rule::ns) matches all of `text`. Time is at most their product.
-[[nodiscard]] bool glob_matches(std::string_view pattern, std::string_view text);
-/// True if some text is matched by both patterns.
-[[nodiscard]] bool globs_overlap(std::string_view a, std::string_view b);
 
 }  // namespace idproxy::rewrite

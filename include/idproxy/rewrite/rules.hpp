@@ -20,6 +20,9 @@ struct Assignment {
   ids::Strategy* strategy;        ///< `bound`, or the rule's
   std::shared_ptr<ids::Strategy> bound;
   std::optional<ids::Error> not_ready;  ///< why no value can be had now
+  [[nodiscard]] std::uint32_t attempts() const {
+    return rule->retry.attempts.value_or(strategy->attempts());
+  }
   [[nodiscard]] bool is_id() const { return path.size() == 1 && path[0] == "_id"; }
 };
 

@@ -25,7 +25,10 @@ TEST(Config, AnEmptyFileIsTheDefaults) {
   EXPECT_GE(config.net.threads, 1U);
   EXPECT_EQ(config.log.level, log::Level::info);
   EXPECT_EQ(config.log.format, log::Format::automatic);
-  EXPECT_EQ(config.id_store_db, "idproxy");
+  EXPECT_EQ(config.id_store.db, "idproxy");
+  EXPECT_EQ(config.id_store.uri, "mongodb://127.0.0.1:27017");
+  EXPECT_EQ(config.id_store.wtimeout, 5s);
+  EXPECT_TRUE(config.id_store.rules.empty());
   EXPECT_TRUE(config.rules.empty());
 }
 
@@ -35,7 +38,7 @@ TEST(Config, ReadsWhatHasAnEffect) {
       "upstream: {uri: 'mongodb://h', connect_timeout: 250ms}\n"
       "log: {level: debug, format: json}\n"
       "threads: 3\n"
-      "id_store: {db: ids}\n"
+      "id_store: {db: ids, uri: 'mongodb://bob:x@s1,s2/?tls=true', wtimeout: 1500ms}\n"
       "rules: [{ns: a.b, field: c, strategy: objectid}]\n");
   EXPECT_THAT(texts_of(loaded.findings), IsEmpty());
   const Config& config = loaded.config;
@@ -45,7 +48,9 @@ TEST(Config, ReadsWhatHasAnEffect) {
   EXPECT_EQ(config.net.threads, 3U);
   EXPECT_EQ(config.log.level, log::Level::debug);
   EXPECT_EQ(config.log.format, log::Format::json);
-  EXPECT_EQ(config.id_store_db, "ids");
+  EXPECT_EQ(config.id_store.db, "ids");
+  EXPECT_EQ(config.id_store.uri, "mongodb://bob:x@s1,s2/?tls=true");
+  EXPECT_EQ(config.id_store.wtimeout, 1500ms);
   EXPECT_EQ(config.rules.size(), 1U);
 }
 
@@ -81,10 +86,8 @@ rules:
     digits: 12
 )";
 
-TEST(Config, TakesWhatIsPromisedExceptForItsCounter) {
-  EXPECT_THAT(findings_of(kPromised),
-              ElementsAre("20:5: error: rules[0].strategy: counter is not in this release "
-                          "(objectid, uuid and random-digits are)"));
+TEST(Config, TakesWhatIsPromised) {
+  EXPECT_THAT(findings_of(kPromised), IsEmpty());
 }
 
 std::string shipped() {
@@ -100,6 +103,9 @@ TEST(Config, TheShippedFileIsTheDefaults) {
   EXPECT_EQ(loaded.config.net.max_connections, defaults.net.max_connections);
   EXPECT_EQ(loaded.config.net.connect_timeout, defaults.net.connect_timeout);
   EXPECT_EQ(loaded.config.net.threads, defaults.net.threads);
+  EXPECT_EQ(loaded.config.id_store.uri, defaults.id_store.uri);
+  EXPECT_EQ(loaded.config.id_store.db, defaults.id_store.db);
+  EXPECT_EQ(loaded.config.id_store.wtimeout, defaults.id_store.wtimeout);
 }
 
 /// The shipped file as its comment says: the "#" in front of the examples taken off.
@@ -124,7 +130,7 @@ TEST(Config, TheExamplesInTheShippedFileAreValid) {
   const Loaded loaded = load(shipped_with_examples());
   EXPECT_THAT(texts_of(loaded.findings),
               ElementsAre(HasSubstr("warning: rules[0].assign: drivers report")));
-  EXPECT_EQ(loaded.config.rules.size(), 3U);
+  EXPECT_EQ(loaded.config.rules.size(), 4U);
 }
 
 struct Case {
@@ -166,8 +172,8 @@ TEST(Config, ReportsEachKeyThatIsWrongOrHasNoEffect) {
       {"connect_timeout", "upstream: {connect_timeout: 5}",
        "1:12: error: upstream.connect_timeout: must be a duration of 1ms to 10m with its unit (ms, "
        "s, m or h), is 5"},
-      {"store_uri", "id_store: {uri: 'mongodb://bob:x@h/?tls=true'}",
-       "1:12: warning: id_store.uri: has no effect in this release"},
+      {"store_uri_srv", "id_store: {uri: 'mongodb+srv://bob:x@h.example.org'}",
+       "1:12: error: id_store.uri: mongodb+srv is not in this release"},
       {"store_uri_bad", "id_store: {uri: h}",
        "1:12: error: id_store.uri: must be a connection string that begins with mongodb://"},
       {"store_is_listener", "id_store: {uri: 'mongodb://localhost:27117'}",
@@ -176,12 +182,11 @@ TEST(Config, ReportsEachKeyThatIsWrongOrHasNoEffect) {
        "1:12: error: id_store.db: 'a.b' is no name of a database: none of"},
       {"store_db_of_server", "id_store: {db: admin}",
        "1:12: error: id_store.db: must not be 'admin', which belongs to the server"},
-      {"write_concern", "id_store: {write_concern: 2}",
-       "1:12: warning: id_store.write_concern: has no effect in this release"},
-      {"write_concern_none", "id_store: {write_concern: 0, wtimeout: 5s}",
-       "must be an acknowledged one"},
-      {"wtimeout", "id_store: {wtimeout: 6s}",
-       "1:12: warning: id_store.wtimeout: has no effect in this release"},
+      {"write_concern", "id_store: {wtimeout: 5s, write_concern: 2}",
+       "1:26: error: id_store.write_concern: must be majority: what fewer servers have can be "
+       "undone by a failover, and the same ids would be given out again"},
+      {"wtimeout", "id_store: {wtimeout: 0s}",
+       "1:12: error: id_store.wtimeout: must be a duration of 1ms to 1h, is 0s"},
       {"admin", "admin: {listen: '[::1]:9216'}",
        "1:9: warning: admin.listen: has no effect in this release"},
       {"admin_bad", "admin: {listen: 9216}",
@@ -207,6 +212,30 @@ TEST(Config, ReportsEachKeyThatIsWrongOrHasNoEffect) {
   for (const Case& c : kCases) {
     EXPECT_THAT(findings_without_rules(c.text), ElementsAre(HasSubstr(c.finding))) << c.name;
   }
+}
+
+TEST(Config, TheStoreUsesTheUpstreamStringUnlessItHasItsOwn) {
+  const Loaded shared = load("upstream: {uri: 'mongodb://bob:x@h1,h2/?replicaSet=r'}");
+  EXPECT_THAT(texts_of(shared.findings), ElementsAre(kNoRules));
+  EXPECT_EQ(shared.config.id_store.uri, "mongodb://bob:x@h1,h2/?replicaSet=r");
+  const Loaded own = load("upstream: {uri: 'mongodb://bob:x@h1'}\nid_store: {uri: 'mongodb://s'}");
+  EXPECT_THAT(texts_of(own.findings),
+              ElementsAre(kNoRules,
+                          HasSubstr("1:12: warning: upstream.uri: user and password are not used: "
+                                    "clients authenticate themselves")));
+  EXPECT_EQ(own.config.id_store.uri, "mongodb://s");
+}
+
+TEST(Config, ReadsWhatUniqueIndexARuleWants) {
+  const Loaded loaded = load(
+      "rules:\n- {ns: a.b, field: x, strategy: uuid}\n"
+      "- {ns: a.b, field: y, strategy: uuid, unique_index: require}\n"
+      "- {ns: a.b, field: z, strategy: random-digits, unique_index: create, max_fill: 0.5}\n");
+  EXPECT_THAT(texts_of(loaded.findings), IsEmpty());
+  ASSERT_EQ(loaded.config.rules.size(), 3U);
+  EXPECT_EQ(loaded.config.rules[0].unique_index, ids::UniqueIndex::warn);
+  EXPECT_EQ(loaded.config.rules[1].unique_index, ids::UniqueIndex::require);
+  EXPECT_EQ(loaded.config.rules[2].unique_index, ids::UniqueIndex::create);
 }
 
 TEST(Config, AcceptsNullWhereItMeansNone) {

@@ -84,7 +84,7 @@ TEST(Endpoints, RefuseWhatCannotBeListenedOnOrReached) {
       {"tls", "upstream: {uri: 'mongodb://h/?tls=true'}",
        "1:12: error: upstream.uri: TLS towards the server is not in this release"},
       {"ssl", "upstream: {uri: 'mongodb://h/?ssl=true'}", "TLS towards the server is not in"},
-      {"user", "upstream: {uri: 'mongodb://bob:secret@h'}",
+      {"user", "upstream: {uri: 'mongodb://bob:secret@h'}\nid_store: {uri: 'mongodb://h'}",
        "1:12: warning: upstream.uri: user and password are not used"},
   };
   for (const Case& c : kCases) {

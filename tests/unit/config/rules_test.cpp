@@ -88,16 +88,16 @@ TEST(Rules, RetryAsTheyAreTold) {
   EXPECT_THAT(texts_of(loaded.findings), IsEmpty());
   struct Expected {
     const char* ns;
-    std::uint32_t attempts;
+    std::optional<std::uint32_t> attempts;
     std::chrono::milliseconds backoff, backoff_max, deadline;
     InTransaction in_transaction;
     bool report;
   };
   constexpr Expected kExpected[] = {
-      {"a.defaults", 8, 0ms, 50ms, 2s, InTransaction::transient, false},
+      {"a.defaults", {}, 0ms, 50ms, 2s, InTransaction::transient, false},
       {"a.all", 100, 1s, 1min, 1h, InTransaction::surface, true},
       {"a.least", 0, 0ms, 0ms, 1ms, InTransaction::transient, false},
-      {"a.close", 8, 70ms, 70ms, 71ms, InTransaction::transient, false},
+      {"a.close", {}, 70ms, 70ms, 71ms, InTransaction::transient, false},
   };
   ASSERT_EQ(loaded.config.rules.size(), std::size(kExpected));
   for (std::size_t i = 0; i < std::size(kExpected); ++i) {
@@ -150,7 +150,7 @@ TEST(Rules, ReportsWhatIsWrongWithOne) {
        "2:15: error: rules[0].field: must be _id itself or a field outside of it: parts of _id "
        "cannot be assigned"},
       {"unknown_strategy", "ns: a.b, field: x, strategy: uid, what: ever",
-       "2:25: error: rules[0].strategy: must be one of objectid, uuid, random-digits, counter, "
+       "2:25: error: rules[0].strategy: must be one of objectid, uuid, counter, random-digits, "
        "counter-ranges or gapless, is 'uid', did you mean 'uuid'?"},
       {"unknown_key", "ns: a.b, field: x, strategy: random-digits, digts: 5",
        "2:50: error: rules[0]: unknown key 'digts', did you mean 'digits'?"},
@@ -160,8 +160,10 @@ TEST(Rules, ReportsWhatIsWrongWithOne) {
        "2:50: error: rules[0].digits: must be an integer, is text 'twelve'"},
       {"too_many_digits", "ns: a.b, field: x, strategy: random-digits, digits: 19",
        "2:50: error: rules[0].digits: must be 1 to 18 with output int64"},
-      {"warn_fill", "ns: a.b, field: x, strategy: random-digits, warn_fill: 0.2",
-       "2:50: warning: rules[0].warn_fill: has no effect in this release"},
+      {"warn_fill", "ns: a.b, field: x, strategy: random-digits, warn_fill: 0.91",
+       "2:50: error: rules[0].warn_fill: must not be above max_fill"},
+      {"max_fill", "ns: a.b, field: x, strategy: random-digits, max_fill: 0.995",
+       "2:50: error: rules[0].max_fill: must be a number 0 to 0.99, is 0.995"},
       {"max_fill_text", "ns: a.b, field: x, strategy: random-digits, max_fill: full",
        "2:50: error: rules[0].max_fill: must be a number 0 to 0.99, is text 'full'"},
       {"unknown_version", "ns: a.b, field: x, strategy: uuid, version: 2",
@@ -226,9 +228,9 @@ TEST(Rules, ReportsWhatIsWrongWithOne) {
        "2:41: error: rules[0].report: must be true or false, is text 'yes'"},
       {"upserts", "ns: a.b, field: x, strategy: uuid, upserts: never",
        "2:41: error: rules[0].upserts: must be one of assign or forward, is text 'never'"},
-      {"unique_index", "ns: a.b, field: x, strategy: uuid, unique_index: require",
-       "2:41: error: rules[0].unique_index: only warn is in this release: create the index "
-       "yourself"},
+      {"unique_index", "ns: a.b, field: x, strategy: uuid, unique_index: required",
+       "2:41: error: rules[0].unique_index: must be one of warn, require or create, is text "
+       "'required', did you mean 'require'?"},
       {"reserve", "ns: a.b, field: x, strategy: uuid, reserve: {collection: c}",
        "2:41: error: rules[0].reserve: is not in this release, and values could repeat without "
        "it"},

@@ -73,14 +73,18 @@ TEST_F(SecretFile, FailsIfItCannotBeRead) {
 
 TEST_F(SecretFile, HoldsTheConnectionStringOfTheStore) {
   const std::string path = write("mongodb://bob:secret@h\n", 0600);
-  EXPECT_THAT(findings_without_rules("id_store:\n  uri_file: " + path),
-              ElementsAre("2:3: warning: id_store.uri_file: has no effect in this release"));
+  const Loaded loaded = load("id_store:\n  uri_file: " + path + "\nrules: []");
+  EXPECT_TRUE(loaded.ok());
+  EXPECT_EQ(loaded.config.id_store.uri, "mongodb://bob:secret@h");
   EXPECT_THAT(findings_without_rules("id_store:\n  uri_file: " + path + "\n  uri: mongodb://h\n"),
               ElementsAre("2:3: error: id_store.uri_file: cannot be set beside uri: only one of "
                           "them"));
   write("mongodb://bob:s@secret@h\n", 0600);
   EXPECT_THAT(findings_without_rules("id_store:\n  uri_file: " + path),
               ElementsAre(HasSubstr("2:3: error: id_store.uri_file: the characters")));
+  write("mongodb+srv://bob:secret@h.example.org", 0600);
+  EXPECT_THAT(findings_without_rules("id_store:\n  uri_file: " + path),
+              ElementsAre(HasSubstr("2:3: error: id_store.uri_file: mongodb+srv is not in this")));
 }
 
 }  // namespace

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <ostream>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "idproxy/ids/fill.hpp"
+#include "idproxy/ids/store.hpp"
 #include "ids/uniform_numbers.hpp"
 #include "support/fake_clock.hpp"
 #include "support/scripted_random.hpp"
@@ -251,6 +254,82 @@ TEST(RandomDigits, SucceedsWithValuesNotGivenBefore) {
   random.add("0000000000000006 0000000000000005 0000000000000008");
   ASSERT_TRUE(strategy->next(1, values));
   EXPECT_EQ(texts_of(values), (Texts{"5", "6", "8"}));
+}
+
+// --- Fill ---
+
+/// Knows one collection and one field of it.
+class FillStore final : public Store {
+ public:
+  std::shared_ptr<BlockCache> counter(const CounterSpec&, const CounterField&) override {
+    return nullptr;
+  }
+  std::shared_ptr<Fill> fill(std::string_view ns, std::string_view field) override {
+    EXPECT_EQ(ns, "bank.accounts");
+    EXPECT_EQ(field, "number");
+    return fill_;
+  }
+  Standing standing(std::size_t, std::string_view, std::string_view) override { return {}; }
+  [[nodiscard]] std::uint64_t version() const override { return 1; }
+
+  Fill& seen() { return *fill_; }
+
+ private:
+  std::shared_ptr<Fill> fill_ = std::make_shared<Fill>();
+};
+
+struct RandomDigitsFill : ::testing::Test {
+  std::shared_ptr<Strategy> bind(const Table& table) {
+    Table keys = table;
+    keys.emplace("field", "number");
+    const auto rule = make(random, keys);
+    EXPECT_TRUE(rule->counts_documents());
+    return rule->bind("bank.accounts", store);
+  }
+
+  test::SeededRandom random;
+  FillStore store;
+};
+
+TEST_F(RandomDigitsFill, KnowsItsSpaceAndLimits) {
+  bind({{"digits", "3"}, {"leading_zeros", "false"}, {"warn_fill", "0.2"}, {"max_fill", "0.4"}});
+  const auto limits = store.seen().seen().limits;
+  ASSERT_TRUE(limits);
+  EXPECT_EQ(limits->space, 900);
+  EXPECT_EQ(limits->warn_fill, 0.2);
+  EXPECT_EQ(limits->max_fill, 0.4);
+}
+
+TEST_F(RandomDigitsFill, FailsIfTooManyAreInUse) {
+  const auto strategy = bind({{"digits", "3"}});
+  Values values;
+  store.seen().counted(900);
+  EXPECT_TRUE(strategy->next(10, values));
+  store.seen().counted(950);
+  const auto result = strategy->next(1, values);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, Errc::exhausted);
+  EXPECT_EQ(result.error().reason,
+            "of the possible values 95 % are in use, and max_fill is 90 %: more digits make room");
+  EXPECT_EQ(values.size(), 10U);
+}
+
+TEST_F(RandomDigitsFill, FailsIfTooManyAreDuplicates) {
+  const auto strategy = bind({{"output", "string"}, {"digits", "34"}});
+  Values values;
+  const std::vector<std::uint32_t> taken(950);
+  ASSERT_TRUE(strategy->next(1000, values));
+  strategy->collided(values, taken, taken.size(), Taken::in_batch);
+  EXPECT_FALSE(strategy->next(1, values));
+}
+
+TEST_F(RandomDigitsFill, IsSharedByAllThatServeTheCollection) {
+  const auto strategy = bind({{"digits", "3"}});
+  const auto other = bind({{"digits", "3"}});
+  store.seen().counted(950);
+  Values values;
+  EXPECT_FALSE(strategy->next(1, values));
+  EXPECT_FALSE(other->next(1, values));
 }
 
 // --- Uniformity, with a fixed seed: the result is the same in every run ---

@@ -22,7 +22,7 @@ using test::Id;
 TEST(Registry, SucceedsWithTheNamesInTheOrderOfMessages) {
   std::vector<std::string_view> names;
   for (const Kind& kind : kinds()) names.push_back(kind.name);
-  EXPECT_EQ(names, (std::vector<std::string_view>{"objectid", "uuid", "random-digits"}));
+  EXPECT_EQ(names, (std::vector<std::string_view>{"objectid", "uuid", "counter", "random-digits"}));
 }
 
 struct Variant {

@@ -1,11 +1,11 @@
+#include "idproxy/base/glob.hpp"
+
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "idproxy/rewrite/rule.hpp"
-
-namespace idproxy::rewrite {
+namespace idproxy {
 namespace {
 
 struct MatchCase {
@@ -124,4 +124,4 @@ TEST(Glob, OverlapAgreesWithMatchingOnAllSmallPatterns) {
 }
 
 }  // namespace
-}  // namespace idproxy::rewrite
+}  // namespace idproxy

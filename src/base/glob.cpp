@@ -1,10 +1,9 @@
+#include "idproxy/base/glob.hpp"
+
 #include <algorithm>
-#include <string_view>
 #include <vector>
 
-#include "idproxy/rewrite/rule.hpp"
-
-namespace idproxy::rewrite {
+namespace idproxy {
 namespace {
 
 /// Bytes of the UTF-8 character at the front of `text`, which is not empty; 1 if it is none. What
@@ -87,4 +86,4 @@ bool globs_overlap(std::string_view a, std::string_view b) {
   return overlap[0] != 0;
 }
 
-}  // namespace idproxy::rewrite
+}  // namespace idproxy

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "idproxy/base/bytes.hpp"
+
+namespace idproxy::ids {
+
+/// How a number stands in a document.
+struct NumberFormat {
+  enum class Output { int64, int32, string };
+  Output output = Output::int64;
+  std::uint32_t pad = 0;  ///< string: digits at least, filled up with zeros
+  std::string prefix;     ///< string
+  std::string suffix;     ///< string
+  friend bool operator==(const NumberFormat&, const NumberFormat&) = default;
+};
+
+/// A field that is filled from a counter.
+struct CounterField {
+  std::string ns;     ///< glob over "db.collection"
+  std::string field;  ///< dotted path
+  NumberFormat format;
+  friend bool operator==(const CounterField&, const CounterField&) = default;
+};
+
+/// Where a counter lives and how its document reads (id-strategies 2.1):
+/// {key_field: key, <filter>, value_field: V}.
+struct CounterPlace {
+  enum class ValueIs {
+    next,  ///< V is the next number to hand out
+    last,  ///< V was handed out already
+  };
+  std::string db;
+  std::string collection;
+  std::string key_field = "_id";
+  std::string key;
+  std::string value_field;
+  ValueIs value_is = ValueIs::next;
+  std::string filter;  ///< BSON document: further fields that must be equal; empty: none
+  friend bool operator==(const CounterPlace&, const CounterPlace&) = default;
+};
+
+/// A counter as its rule describes it (id-strategies 2).
+struct CounterSpec {
+  CounterPlace place;
+  std::int64_t start = 1;
+  std::int64_t step = 1;                                        ///< -65535..65535, not 0
+  std::int64_t max = std::numeric_limits<std::int64_t>::max();  ///< step < 0: the lowest number
+  struct Block {
+    std::uint32_t size = 100;
+    bool adaptive = false;
+    std::uint32_t min = 1;
+    std::uint32_t max = 10'000;
+    std::chrono::milliseconds target{10'000};
+    double prefetch = 0.5;
+    bool give_back = true;
+    std::chrono::milliseconds idle{60'000};
+    friend bool operator==(const Block&, const Block&) = default;
+  } block;
+  struct Heal {
+    enum class Mode { max, gap, off };
+    Mode mode = Mode::max;
+    std::uint32_t after = 2;
+    std::int64_t max_jump = 1'000'000'000;
+    bool at_start = false;
+    friend bool operator==(const Heal&, const Heal&) = default;
+  } heal;
+  struct OnStoreDown {
+    enum class Action { fail, wait };
+    Action action = Action::fail;
+    std::chrono::milliseconds wait{1000};
+    friend bool operator==(const OnStoreDown&, const OnStoreDown&) = default;
+  } on_store_down;
+  friend bool operator==(const CounterSpec&, const CounterSpec&) = default;
+};
+
+/// A rule's counter, and what the rule fills from it.
+struct CounterUse {
+  CounterSpec spec;
+  CounterField field;
+  /// Each collection has a counter of its own, with "<db>.<collection>.<field>" as its key; of the
+  /// spec's key and the field's ns, "<db>.<collection>" is the rule's glob then. Else they name one
+  /// counter for all.
+  bool per_namespace = false;
+};
+
+}  // namespace idproxy::ids

@@ -1,0 +1,82 @@
+#include "config/counters.hpp"
+
+#include <tuple>
+
+#include "config/names.hpp"
+#include "config/words.hpp"
+#include "idproxy/ids/counter_spec.hpp"
+
+namespace idproxy::config {
+namespace {
+
+const ids::CounterUse* use_of(const rewrite::Rule& rule) {
+  return rule.strategy ? rule.strategy->counter_use() : nullptr;
+}
+
+std::string fault_of_counter_db(const std::string& db) {
+  if (db == "admin" || db == "config" || db == "local") {
+    return "must not be '" + db + "', which belongs to the server";
+  }
+  return fault_of_database(db);
+}
+
+std::string fault_of_counter_collection(const std::string& collection) {
+  if (collection.starts_with("system."))
+    return "must not begin with system., as the server's own do";
+  return fault_of_collection(collection);
+}
+
+/// Of one collection, documents with one key are told apart by other fields, if at all.
+bool same_document(const ids::CounterPlace& a, const ids::CounterPlace& b) {
+  const bool told_apart = a.key_field == b.key_field && a.filter != b.filter;
+  return std::tie(a.db, a.collection, a.key) == std::tie(b.db, b.collection, b.key) && !told_apart;
+}
+
+bool agree(const ids::CounterUse& a, const ids::CounterUse& b) {
+  return a.spec.place == b.spec.place && a.spec.step == b.spec.step &&
+         a.field.format.output == b.field.format.output;
+}
+
+}  // namespace
+
+void check_counter(const rewrite::Rule& rule, Reader& reader) {
+  const ids::CounterUse* use = use_of(rule);
+  if (use == nullptr) return;
+  const ids::CounterPlace& place = use->spec.place;
+  Reader& store = reader.section("store");
+  if (const auto fault = fault_of_counter_db(place.db); !fault.empty()) store.error("db", fault);
+  if (const auto fault = fault_of_counter_collection(place.collection); !fault.empty()) {
+    store.error("collection", fault);
+  }
+  check_counter_collection(rule, "this rule", rule, reader);
+}
+
+bool check_shared_counter(const rewrite::Rule& earlier, const std::string& path,
+                          const rewrite::Rule& later, Reader& reader) {
+  const ids::CounterUse* a = use_of(earlier);
+  const ids::CounterUse* b = use_of(later);
+  if (a == nullptr || b == nullptr || !same_document(a->spec.place, b->spec.place)) return false;
+  const std::string document = "the counter document '" + shown(b->spec.place.key) + "' of " + path;
+  if (!agree(*a, *b)) {
+    reader.error("strategy",
+                 "uses " + document + ", but not with the same layout, step and output");
+    return true;
+  }
+  if (a->spec == b->spec) return false;
+  reader.warning("strategy",
+                 "shares " + document +
+                     ", but not its start, max, block, heal and on_store_down: those of the rule "
+                     "that is used first apply to both");
+  return false;
+}
+
+bool check_counter_collection(const rewrite::Rule& counting, const std::string& path,
+                              const rewrite::Rule& rule, Reader& reader) {
+  if (!counting.strategy || rule.ns.empty()) return false;
+  if (counting.strategy->store_namespace() != rule.ns) return false;
+  reader.error("ns",
+               "'" + shown(rule.ns) + "' is never touched: " + path + " keeps its counters there");
+  return true;
+}
+
+}  // namespace idproxy::config

@@ -1,0 +1,43 @@
+#include "id_store/counter_commands.hpp"
+
+#include "idproxy/bson/elements.hpp"
+
+namespace idproxy::id_store {
+
+using mongo::Array;
+using mongo::Document;
+using mongo::Reply;
+
+Document identity_of(const ids::CounterPlace& place) {
+  Document identity;
+  identity.add(place.key_field, place.key);
+  if (!place.filter.empty()) identity.append(Document(as_bytes(place.filter)));
+  return identity;
+}
+
+std::optional<Bytes> value_of(const Reply& reply) {
+  const auto value = bson::find(reply.document.bytes(), "value");
+  if (!value || value->type != bson::Type::document) return std::nullopt;
+  return value->value;
+}
+
+std::string code_name(const Reply& reply) {
+  const auto name = bson::find(reply.document.bytes(), "codeName");
+  const bool has_name = name && name->type == bson::Type::string;
+  return std::to_string(reply.code) + (has_name ? " " + std::string(name->text()) : "");
+}
+
+Document set_value(const std::string& field, std::int64_t value) {
+  return Document().add("$set", Document().add(field, value));
+}
+
+Array set_sum(const std::string& field, const Document& base, std::int64_t increment) {
+  const Document sum = Document().add("$add", Array().push(base).push(increment));
+  return Array().push(Document().add("$set", Document().add(field, sum)));
+}
+
+Document to_long(const std::string& field) {
+  return Document().add("$toLong", "$" + field);
+}
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "id_store/mongo.hpp"
+#include "idproxy/ids/counter_spec.hpp"
+
+/// Parts of the commands of one counter, and of their replies.
+namespace idproxy::id_store {
+
+/// {key_field: key, …filter}
+[[nodiscard]] mongo::Document identity_of(const ids::CounterPlace& place);
+
+/// {$set: {V: value}}
+[[nodiscard]] mongo::Document set_value(const std::string& field, std::int64_t value);
+
+/// [{$set: {V: {$add: [base, increment]}}}]
+[[nodiscard]] mongo::Array set_sum(const std::string& field, const mongo::Document& base,
+                                   std::int64_t increment);
+
+/// {$toLong: "$V"}
+[[nodiscard]] mongo::Document to_long(const std::string& field);
+
+/// {…, value: {…}} of a findAndModify; nothing if no document matched. A view into the reply.
+[[nodiscard]] std::optional<Bytes> value_of(const mongo::Reply& reply);
+
+/// "13 Unauthorized": what may be shown of an error.
+[[nodiscard]] std::string code_name(const mongo::Reply& reply);
+
+}  // namespace idproxy::id_store

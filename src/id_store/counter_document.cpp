@@ -1,0 +1,222 @@
+#include "id_store/counter_document.hpp"
+
+#include <limits>
+#include <utility>
+
+#include "id_store/counter_commands.hpp"
+
+namespace idproxy::id_store {
+namespace {
+
+using ids::CounterJob;
+using ids::CounterReply;
+using mongo::Array;
+using mongo::Document;
+using mongo::Reply;
+
+// Others may move the counter between two steps of ours; so often in a row only if something is
+// wrong.
+constexpr int kMostAttempts = 16;
+// What did not go well is tried again at once as long as nobody has waited for it yet.
+constexpr std::chrono::milliseconds kQuick{500};
+constexpr const char* kNoAnswer = "the id store does not answer";
+
+}  // namespace
+
+CounterDocument::CounterDocument(ids::CounterSpec spec, Counters& counters)
+    : spec_(std::move(spec)),
+      numbers_(spec_),
+      identity_(identity_of(spec_.place)),
+      counters_(counters),
+      events_(spec_) {}
+
+CounterReply CounterDocument::run(mongo::Client& client, const CounterJob& job,
+                                  std::span<const ids::CounterField> fields) {
+  Run run{client, job, fields, job.count, std::chrono::steady_clock::now(), true};
+  const bool heals = job.kind == CounterJob::Kind::heal;
+  CounterReply reply =
+      job.kind == CounterJob::Kind::give_back
+          ? give_back(run)
+          : repeat(run, heals ? &CounterDocument::heal : &CounterDocument::allocate);
+  reached_ = run.reached;
+  if (reply.kind == CounterReply::Kind::exhausted) {
+    heals ? events_.not_healed(reply.reason) : events_.exhausted(reply.reason);
+  }
+  return reply;
+}
+
+CounterReply CounterDocument::repeat(Run& run, Attempt (CounterDocument::*attempt)(Run&)) {
+  for (int i = 0; i < kMostAttempts; ++i) {
+    if (Attempt done = (this->*attempt)(run)) return *std::move(done);
+  }
+  return failed("counter " + events_.counter() + " changes all the time");
+}
+
+// ---- allocate
+
+CounterDocument::Attempt CounterDocument::allocate(Run& run) {
+  const auto increment = numbers_.increment(run.count);
+  if (!increment) return exhausted("more numbers were asked for than there are");
+  Document command = find_and_modify(query(bound(converts_ ? *increment : 0)));
+  if (converts_) {
+    command.add("update",
+                set_sum(spec_.place.value_field, to_long(spec_.place.value_field), *increment));
+  } else {
+    command.add("update",
+                Document().add("$inc", Document().add(spec_.place.value_field, *increment)));
+  }
+  const Reply reply = run.client.write(spec_.place.db, command);
+  if (reply.refused(mongo::kBadValue)) return allocate_what_fits(run);
+  if (!reply.ok()) return after_failure(run, reply, true);
+  if (const auto pre_image = value_of(reply)) return use(run, *pre_image);
+  return explain_no_match(run);
+}
+
+CounterDocument::Attempt CounterDocument::use(Run& run, Bytes pre_image) {
+  const StoredValue value = stored_value(pre_image, spec_.place.value_field);
+  if (!value.is_number()) return not_an_integer();
+  const auto first = numbers_.first_at(value.number);
+  const auto last = numbers_.after(value.number, run.count);
+  if (!first || !last) return at_max();
+  const bool is_double = value.kind == StoredValue::Kind::integral_double;
+  if (is_double && Numbers::distance(*last, 0) > static_cast<std::uint64_t>(kMostInDouble)) {
+    return not_an_integer();
+  }
+  converts_ = is_double;
+  return allocated(run, *first, run.count);
+}
+
+CounterDocument::Attempt CounterDocument::allocated(Run& run, std::int64_t first,
+                                                    std::uint64_t count) {
+  events_.went_well(first, numbers_.after(first, count - 1).value_or(first), run.fields);
+  return CounterReply{CounterReply::Kind::allocated, {first, count}, {}};
+}
+
+CounterDocument::Attempt CounterDocument::explain_no_match(Run& run) {
+  const auto found = read(run);
+  if (!found) return found.error();
+  if (!found->exists || found->value.kind == StoredValue::Kind::missing) {
+    return create(run, found->exists);
+  }
+  if (!found->value.is_number()) return not_an_integer();
+  const auto first = numbers_.first_at(found->value.number);
+  if (!first || numbers_.is_beyond_max(*first)) return at_max();
+  if (converts_ && !numbers_.after(found->value.number, run.count)) return allocate_what_fits(run);
+  return std::nullopt;  // somebody has changed it meanwhile
+}
+
+/// $inc would leave int64. The numbers up to there can still be given out.
+CounterDocument::Attempt CounterDocument::allocate_what_fits(Run& run) {
+  const auto found = read(run);
+  if (!found) return found.error();
+  if (!found->value.is_number()) return not_an_integer();
+  const std::uint64_t fits = numbers_.room_behind(found->value.number);
+  if (fits == 0 || fits >= run.count) return at_max();
+  run.count = fits;
+  return std::nullopt;
+}
+
+// ---- give back
+
+/// When it is not known whether the counter has been set back, the numbers are nobody's.
+CounterReply CounterDocument::give_back(Run& run) {
+  const ids::Range& unused = run.job.unused;
+  const auto end = numbers_.after(unused.first, unused.count);
+  const auto from = end ? numbers_.value_before(*end) : std::nullopt;
+  const auto to = numbers_.value_before(unused.first);
+  if (!from || !to) return {CounterReply::Kind::kept, {}, {}};
+  const Reply reply =
+      run.client.write(spec_.place.db, find_and_modify(query(Document().add("$eq", *from)))
+                                           .add("update", set_value(spec_.place.value_field, *to)));
+  run.reached = reply.kind != Reply::Kind::unreachable;
+  const bool not_sent = !run.reached && reply.code == mongo::kNoServer;
+  const bool no_match = reply.ok() && !value_of(reply);
+  const bool is_kept = not_sent || no_match || reply.kind == Reply::Kind::refused;
+  return {is_kept ? CounterReply::Kind::kept : CounterReply::Kind::given_back, {}, {}};
+}
+
+// ---- common
+
+Outcome<CounterDocument::Found> CounterDocument::read(Run& run) const {
+  Found found;
+  const Document projection = Document().add(spec_.place.value_field, 1);
+  const Reply reply = run.client.read_all(spec_.place.db,
+                                          Document()
+                                              .add("find", spec_.place.collection)
+                                              .add("filter", identity_)
+                                              .add("projection", projection)
+                                              .add("limit", 1),
+                                          [&](Bytes document) {
+                                            found.exists = true;
+                                            found.value =
+                                                stored_value(document, spec_.place.value_field);
+                                            return false;
+                                          });
+  if (!reply.ok()) return answer_to(run, reply);
+  run.reached = true;
+  return found;
+}
+
+/// How a job ends after such a reply.
+CounterReply CounterDocument::answer_to(Run& run, const Reply& reply) const {
+  run.reached = reply.kind != Reply::Kind::unreachable;
+  if (!run.reached) return failed(kNoAnswer);
+  if (reply.kind == Reply::Kind::not_majority) {
+    return failed("the id store does not reach a majority of its members");
+  }
+  switch (reply.code) {
+    case mongo::kTypeMismatch:
+    case mongo::kConversionFailure:
+      return not_an_integer();
+    case mongo::kUnauthorized:
+      return exhausted("the id store's user needs readWrite on " + spec_.place.db);
+    default:
+      return failed("the id store answered with error " + code_name(reply));
+  }
+}
+
+CounterDocument::Attempt CounterDocument::after_failure(Run& run, const Reply& reply,
+                                                        bool gives_numbers) {
+  if (reply.kind == Reply::Kind::refused) return answer_to(run, reply);
+  const bool was_sent = reply.kind != Reply::Kind::unreachable || reply.code != mongo::kNoServer;
+  if (gives_numbers && was_sent) {
+    counters_.blocks_dropped.fetch_add(1, std::memory_order_relaxed);
+    events_.block_dropped(reply.message);
+  }
+  if (was_sent && std::chrono::steady_clock::now() - run.begun < kQuick) return std::nullopt;
+  return answer_to(run, reply);
+}
+
+Document CounterDocument::query(const Document& value) const {
+  return Document(identity_).add(spec_.place.value_field, value);
+}
+
+Document CounterDocument::find_and_modify(const Document& query) const {
+  return Document()
+      .add("findAndModify", spec_.place.collection)
+      .add("query", query)
+      .add("fields", Document().add(spec_.place.value_field, 1));
+}
+
+/// An integer or a double that still has a number to give out, and to which `increment` can be
+/// added. What does not match is left as it is: $inc would give a document without V one, and a
+/// pipeline's $add turns into a double where int64 ends.
+Document CounterDocument::bound(std::int64_t increment) const {
+  const std::int64_t end = numbers_.upwards() ? INT64_MAX : INT64_MIN;
+  std::int64_t most = numbers_.value_before(numbers_.max()).value_or(numbers_.max());
+  const std::int64_t fits = end - increment;
+  most = numbers_.is_ahead(most, fits) ? fits : most;
+  return Document()
+      .add("$type", Array().push("int").push("long").push("double"))
+      .add(numbers_.upwards() ? "$lte" : "$gte", most);
+}
+
+CounterReply CounterDocument::not_an_integer() const {
+  return exhausted("the value of counter " + events_.counter() + " is not an integer");
+}
+
+CounterReply CounterDocument::at_max() const {
+  return exhausted("counter " + events_.counter() + " has given out its last number");
+}
+
+}  // namespace idproxy::id_store

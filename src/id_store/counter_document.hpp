@@ -1,0 +1,99 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "id_store/counter_events.hpp"
+#include "id_store/field_numbers.hpp"
+#include "id_store/mongo.hpp"
+#include "id_store/numbers.hpp"
+#include "id_store/outcome.hpp"
+#include "id_store/stored_value.hpp"
+#include "idproxy/id_store/store.hpp"
+
+namespace idproxy::id_store {
+
+/// Carries out the jobs of one counter (id-strategies 2.2 to 2.5):
+///
+///   allocate   findAndModify {query: {_id: key, V: {$type: numbers, $lte: max}},
+///                             update: {$inc: {V: step * n}}, new: false, w: majority}
+///   create     insert {_id: key, V: first}, then allocate
+///   heal       findAndModify {…, update: [{$set: {V: {$add: [{$max: [{$toLong: V}, M]}, …]}}}],
+///                             new: true}
+///   gap        findAndModify {query: {_id: key, V: v}, update: {$set: {V: behind the free ones}}}
+///   give back  findAndModify {query: {_id: key, V: end}, update: {$set: {V: first unused}}}
+///
+/// One thread at a time.
+class CounterDocument {
+ public:
+  /// `counters` outlives it.
+  CounterDocument(ids::CounterSpec spec, Counters& counters);
+
+  /// `fields`: all that are filled from this counter.
+  [[nodiscard]] ids::CounterReply run(mongo::Client& client, const ids::CounterJob& job,
+                                      std::span<const ids::CounterField> fields);
+  /// False if the last job came to nothing for want of a server.
+  [[nodiscard]] bool reached() const { return reached_; }
+  [[nodiscard]] const CounterEvents& events() const { return events_; }
+
+ private:
+  /// A job under way.
+  struct Run {
+    mongo::Client& client;
+    const ids::CounterJob& job;
+    std::span<const ids::CounterField> fields;
+    std::uint64_t count;  ///< still wished; less than the job's where int64 ends
+    std::chrono::steady_clock::time_point begun;
+    bool reached;  ///< the last reply came from a server
+  };
+  /// How an attempt ends the job; nothing: try again.
+  using Attempt = std::optional<ids::CounterReply>;
+  struct Found {
+    bool exists = false;
+    StoredValue value;
+  };
+
+  ids::CounterReply repeat(Run& run, Attempt (CounterDocument::*attempt)(Run&));
+  Attempt allocate(Run& run);
+  Attempt use(Run& run, Bytes pre_image);
+  Attempt explain_no_match(Run& run);
+  Attempt allocate_what_fits(Run& run);
+  Attempt create(Run& run, bool exists);
+  Attempt heal(Run& run);
+  struct HealTarget {
+    std::int64_t first;  ///< the lowest number to give out
+    bool by_gap;         ///< that is free; else all from there on are
+  };
+  Outcome<HealTarget> heal_target(Run& run, std::int64_t from);
+  Attempt raise(Run& run, std::int64_t from);
+  Attempt fill_gap(Run& run, std::int64_t value, std::int64_t from);
+  ids::CounterReply give_back(Run& run);
+
+  [[nodiscard]] Outcome<Found> read(Run& run) const;
+  [[nodiscard]] Outcome<std::int64_t> first_of_new(Run& run);
+  [[nodiscard]] std::uint64_t skipped(const FieldNumbers::Most& most, bool lost) const;
+  [[nodiscard]] Attempt allocated(Run& run, std::int64_t first, std::uint64_t count);
+  /// After a write that did not go well: again if that was quick, else the job fails.
+  [[nodiscard]] Attempt after_failure(Run& run, const mongo::Reply& reply, bool gives_numbers);
+
+  [[nodiscard]] ids::CounterReply answer_to(Run& run, const mongo::Reply& reply) const;
+
+  [[nodiscard]] mongo::Document query(const mongo::Document& value) const;
+  [[nodiscard]] mongo::Document find_and_modify(const mongo::Document& query) const;
+  [[nodiscard]] mongo::Document bound(std::int64_t increment) const;
+  [[nodiscard]] ids::CounterReply not_an_integer() const;
+  [[nodiscard]] ids::CounterReply at_max() const;
+
+  const ids::CounterSpec spec_;
+  const Numbers numbers_;
+  mongo::Document identity_;  // {key_field: key, …filter}
+  Counters& counters_;
+  CounterEvents events_;
+  bool converts_ = false;  // the last value was a double: the next allocation makes it int64
+  bool reached_ = true;
+};
+
+}  // namespace idproxy::id_store

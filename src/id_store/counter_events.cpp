@@ -1,0 +1,96 @@
+#include "id_store/counter_events.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "idproxy/observability/log.hpp"
+
+namespace idproxy::id_store {
+namespace {
+
+using log::Level;
+
+// Number.MAX_SAFE_INTEGER
+constexpr std::int64_t kMostInJavaScript = 9007199254740991;
+
+bool is_beyond_javascript(std::int64_t number) {
+  return number > kMostInJavaScript || number < -kMostInJavaScript;
+}
+
+}  // namespace
+
+CounterEvents::CounterEvents(const ids::CounterSpec& spec)
+    : counter_(spec.place.db + "." + spec.place.collection + " " + spec.place.key),
+      start_(spec.start),
+      step_(spec.step) {}
+
+void CounterEvents::created(std::int64_t first) const {
+  log::event(Level::info, "counter_created", "the counter was not there and has been created",
+             {{"counter", counter_}, {"first", first}});
+}
+
+void CounterEvents::healed(std::int64_t first, std::string_view how) const {
+  log::event(Level::warning, "counter_healed",
+             "the counter stood behind what is stored, and has been set past it",
+             {{"counter", counter_}, {"first", first}, {"how", how}});
+}
+
+void CounterEvents::went_backwards() const {
+  log::event(Level::warning, "counter_backwards",
+             "the counter has gone back, as it does when an older copy of it is restored: restart "
+             "every proxy that uses it",
+             {{"counter", counter_}});
+}
+
+void CounterEvents::block_dropped(std::string_view reason) const {
+  log::event(Level::warning, "block_dropped",
+             "numbers were allocated, perhaps, and will not be used",
+             {{"counter", counter_}, {"reason", reason}});
+}
+
+void CounterEvents::jump_too_large(std::int64_t from, std::int64_t most) const {
+  log::event(
+      Level::warning, "heal_refused",
+      "the largest number stored is further away than heal.max_jump: free numbers on the way "
+      "there are looked for instead",
+      {{"counter", counter_}, {"from", from}, {"most", most}});
+}
+
+bool CounterEvents::is_news(const std::string& reason) {
+  return std::exchange(reason_, reason) != reason;
+}
+
+void CounterEvents::exhausted(const std::string& reason) {
+  if (!is_news(reason)) return;
+  log::event(Level::error, "counter_exhausted", "the counter gives no more numbers",
+             {{"counter", counter_}, {"reason", reason}});
+}
+
+void CounterEvents::not_healed(const std::string& reason) {
+  if (!is_news(reason)) return;
+  log::event(Level::error, "heal_refused",
+             "the counter gives no more numbers, for it cannot be set past what is stored",
+             {{"counter", counter_}, {"reason", reason}});
+}
+
+void CounterEvents::went_well(std::int64_t first, std::int64_t last,
+                              std::span<const ids::CounterField> fields) {
+  reason_.clear();
+  const bool is_behind = step_ > 0 ? first < start_ : first > start_;
+  if (!is_known_ && is_behind) {
+    log::event(Level::warning, "counter_behind_start",
+               "the counter was there already and stands before `start`, which is not used",
+               {{"counter", counter_}, {"next", first}, {"start", start_}});
+  }
+  is_known_ = true;
+  const bool has_int64 = std::any_of(fields.begin(), fields.end(), [](const auto& field) {
+    return field.format.output == ids::NumberFormat::Output::int64;
+  });
+  if (is_beyond_javascript_ || !has_int64 || !is_beyond_javascript(last)) return;
+  is_beyond_javascript_ = true;
+  log::event(Level::warning, "counter_beyond_javascript",
+             "numbers are beyond 9007199254740991 now, which JavaScript rounds",
+             {{"counter", counter_}, {"number", last}});
+}
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "idproxy/ids/counter_spec.hpp"
+
+namespace idproxy::id_store {
+
+/// What the log is told of one counter: what changes once, not at each attempt. Never a document's
+/// value but the counter's numbers. One thread at a time.
+class CounterEvents {
+ public:
+  explicit CounterEvents(const ids::CounterSpec& spec);
+
+  /// "db.collection key"
+  [[nodiscard]] const std::string& counter() const { return counter_; }
+
+  void created(std::int64_t first) const;
+  void healed(std::int64_t first, std::string_view how) const;
+  void went_backwards() const;
+  void block_dropped(std::string_view reason) const;
+  void jump_too_large(std::int64_t from, std::int64_t most) const;
+  void exhausted(const std::string& reason);
+  void not_healed(const std::string& reason);
+  /// Numbers have been allocated.
+  void went_well(std::int64_t first, std::int64_t last, std::span<const ids::CounterField> fields);
+
+ private:
+  [[nodiscard]] bool is_news(const std::string& reason);
+
+  std::string counter_;
+  std::int64_t start_;
+  std::int64_t step_;
+  std::string reason_;  // why it was exhausted the last time; empty: it went well
+  bool is_known_ = false;
+  bool is_beyond_javascript_ = false;
+};
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,204 @@
+#include "id_store/counter_workers.hpp"
+
+#include <algorithm>
+
+#include "idproxy/observability/log.hpp"
+
+namespace idproxy::id_store {
+namespace {
+
+// So many counters may ask at once. More of them would not make one counter faster.
+constexpr std::size_t kThreads = 4;
+// Fewer counters than this are not worth a look at what can be forgotten.
+constexpr std::size_t kSweepAt = 1024;
+
+/// Two specs with the same name share one document.
+std::string name_of(const ids::CounterPlace& place) {
+  std::string name;
+  for (const std::string* part :
+       {&place.db, &place.collection, &place.key_field, &place.key, &place.filter}) {
+    name += std::to_string(part->size()) + ":" + *part;
+  }
+  return name;
+}
+
+}  // namespace
+
+CounterWorkers::CounterWorkers(const mongo::Pool& pool, const Clock& clock, Counters& counters)
+    : pool_(pool), clock_(clock), counters_(counters), sweep_at_(kSweepAt) {}
+
+CounterWorkers::~CounterWorkers() {
+  (void)stop(std::chrono::milliseconds(0));
+  for (std::thread& thread : threads_) thread.join();
+}
+
+std::shared_ptr<ids::BlockCache> CounterWorkers::counter(const ids::CounterSpec& spec,
+                                                         const ids::CounterField& field) {
+  const std::scoped_lock lock(mutex_);
+  Shared& counter = all_[name_of(spec.place)];
+  if (!counter) {
+    counter = std::make_shared<Counter>(spec, counters_);
+    counter->cache = std::make_shared<ids::BlockCache>(
+        spec, clock_, [this, weak = std::weak_ptr(counter)] { wake(weak); });
+    if (stopping_) counter->cache->stop();
+    start_threads();
+  }
+  std::vector<ids::CounterField>& fields = counter->fields;
+  if (std::find(fields.begin(), fields.end(), field) == fields.end()) fields.push_back(field);
+  auto cache = counter->cache;  // in use now: not swept
+  if (all_.size() >= sweep_at_) sweep();
+  return cache;
+}
+
+void CounterWorkers::start_threads() {
+  if (!threads_.empty() || stopping_) return;
+  running_ = kThreads;
+  for (std::size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { run(); });
+}
+
+/// Clients can invent names of collections; a counter that never gave a number to anybody and that
+/// nobody uses any more leaves nothing behind.
+void CounterWorkers::sweep() {
+  std::erase_if(all_, [this](const auto& item) {
+    const Shared& counter = item.second;
+    const bool is_idle = !counter->queued && !counter->running;
+    if (!is_idle || counter->cache.use_count() > 1 || !counter->cache->forgettable()) return false;
+    set_due(counter, std::nullopt);
+    return true;
+  });
+  sweep_at_ = std::max(kSweepAt, 2 * all_.size());
+}
+
+void CounterWorkers::wake(const std::weak_ptr<Counter>& weak) {
+  const Shared counter = weak.lock();
+  if (!counter) return;
+  const std::scoped_lock lock(mutex_);
+  enqueue(counter);
+}
+
+void CounterWorkers::enqueue(const Shared& counter) {
+  if (counter->running) {
+    counter->woken_meanwhile = true;
+  } else if (!counter->queued) {
+    counter->queued = true;
+    queue_.push_back(counter);
+    changed_.notify_one();
+  }
+}
+
+void CounterWorkers::set_due(const Shared& counter, std::optional<Time> due) {
+  if (counter->due) due_.erase({*counter->due, counter});
+  counter->due = due;
+  if (!due) return;
+  due_.emplace(*due, counter);
+  // Whoever waits does so for what was due first until now.
+  if (due_.begin()->second == counter) changed_.notify_one();
+}
+
+void CounterWorkers::enqueue_due() {
+  const Time now = clock_.monotonic();
+  while (!due_.empty() && due_.begin()->first <= now) {
+    const Shared counter = due_.begin()->second;
+    set_due(counter, std::nullopt);
+    enqueue(counter);
+  }
+}
+
+/// Null when the threads are to end.
+CounterWorkers::Shared CounterWorkers::next(std::unique_lock<std::mutex>& lock) {
+  while (true) {
+    if (!stopping_) enqueue_due();
+    if (!queue_.empty() && !giving_up_) break;
+    if (stopping_) return nullptr;
+    if (due_.empty()) {
+      changed_.wait(lock);
+    } else {
+      changed_.wait_for(lock, due_.begin()->first - clock_.monotonic());
+    }
+  }
+  Shared counter = std::move(queue_.front());
+  queue_.pop_front();
+  counter->queued = false;
+  counter->running = true;
+  return counter;
+}
+
+void CounterWorkers::run() {
+  std::unique_lock lock(mutex_);
+  while (const Shared counter = next(lock)) {
+    const std::vector<ids::CounterField> fields = counter->fields;
+    lock.unlock();
+    const bool done = do_job(*counter, fields);
+    const auto due = counter->cache->due();
+    lock.lock();
+    counter->running = false;
+    set_due(counter, due);
+    const bool woken = std::exchange(counter->woken_meanwhile, false);
+    if (woken || (stopping_ && done)) enqueue(counter);  // stop() makes the cache wake nobody
+  }
+  --running_;
+  changed_.notify_all();
+}
+
+bool CounterWorkers::do_job(Counter& counter, const std::vector<ids::CounterField>& fields) {
+  const auto job = counter.cache->begin();
+  if (!job) return false;
+  mongo::Client client = pool_.client(&counters_.round_trips);
+  ids::CounterReply reply = counter.document.run(client, *job, fields);
+  note_reached(counter.document.reached());
+  const ids::Outcome outcome = counter.cache->finish(reply);
+  count(counter, *job, reply, outcome);
+  return true;
+}
+
+void CounterWorkers::count(Counter& counter, const ids::CounterJob& job,
+                           const ids::CounterReply& reply, ids::Outcome outcome) {
+  using Kind = ids::CounterReply::Kind;
+  if (reply.kind == Kind::given_back) counters_.numbers_returned += job.unused.count;
+  if (reply.kind != Kind::allocated) return;
+  if (job.kind == ids::CounterJob::Kind::heal) ++counters_.heals;
+  if (outcome == ids::Outcome::used) {
+    ++counters_.blocks;
+    counters_.numbers_allocated += reply.range.count;
+    return;
+  }
+  ++counters_.blocks_dropped;
+  if (outcome == ids::Outcome::went_back) {
+    counter.document.events().went_backwards();
+  } else {
+    counter.document.events().block_dropped("the counter is healed first");
+  }
+}
+
+void CounterWorkers::note_reached(bool reached) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (stopping_ && !reached) giving_up_ = true;
+    if (std::exchange(down_, !reached) == !reached) return;
+  }
+  if (reached) {
+    log::event(log::Level::info, "store_up", "the id store answers again: counters go on");
+  } else {
+    log::event(log::Level::error, "store_down",
+               "the id store does not answer: counters give out what they hold, and then nothing");
+  }
+}
+
+bool CounterWorkers::stop(std::chrono::milliseconds limit) {
+  std::vector<Shared> all;
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+    giving_up_ = down_;
+    for (const auto& [name, counter] : all_) all.push_back(counter);
+  }
+  for (const Shared& counter : all) counter->cache->stop();
+  std::unique_lock lock(mutex_);
+  for (const Shared& counter : all) enqueue(counter);
+  changed_.notify_all();
+  const bool ended = changed_.wait_for(lock, limit, [this] { return running_ == 0; });
+  giving_up_ = true;
+  return ended;
+}
+
+}  // namespace idproxy::id_store

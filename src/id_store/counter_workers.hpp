@@ -1,0 +1,90 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "id_store/counter_document.hpp"
+#include "id_store/mongo.hpp"
+#include "idproxy/base/clock.hpp"
+#include "idproxy/id_store/store.hpp"
+#include "idproxy/ids/block_cache.hpp"
+
+namespace idproxy::id_store {
+
+/// The counters of this process and the threads that do their jobs: caches that were woken, or that
+/// are due, stand in a queue; one job of a cache at a time. Thread-safe.
+class CounterWorkers {
+ public:
+  /// All outlive it. The threads start with the first counter.
+  CounterWorkers(const mongo::Pool& pool, const Clock& clock, Counters& counters);
+  CounterWorkers(const CounterWorkers&) = delete;
+  CounterWorkers& operator=(const CounterWorkers&) = delete;
+  /// Waits for the threads, as long as it takes.
+  ~CounterWorkers();
+
+  [[nodiscard]] std::shared_ptr<ids::BlockCache> counter(const ids::CounterSpec& spec,
+                                                         const ids::CounterField& field);
+
+  /// Gives back what is unused and ends the threads. False if one is still at it after `limit`.
+  [[nodiscard]] bool stop(std::chrono::milliseconds limit);
+
+ private:
+  using Time = std::chrono::nanoseconds;  // of the clock, monotonic
+  struct Counter {
+    Counter(const ids::CounterSpec& spec, Counters& counters) : document(spec, counters) {}
+    CounterDocument document;  // of the thread that has set `running`
+    std::shared_ptr<ids::BlockCache> cache;
+    // Under the lock.
+    std::vector<ids::CounterField> fields;
+    bool queued = false;
+    bool running = false;
+    bool woken_meanwhile = false;
+    std::optional<Time> due;
+  };
+  using Shared = std::shared_ptr<Counter>;
+
+  void wake(const std::weak_ptr<Counter>& counter);
+  void run();
+  /// False if there was none.
+  bool do_job(Counter& counter, const std::vector<ids::CounterField>& fields);
+  void count(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply,
+             ids::Outcome outcome);
+  void note_reached(bool reached);
+
+  // Under the lock.
+  void start_threads();
+  void enqueue(const Shared& counter);
+  void set_due(const Shared& counter, std::optional<Time> due);
+  void enqueue_due();
+  [[nodiscard]] Shared next(std::unique_lock<std::mutex>& lock);
+  void sweep();
+
+  const mongo::Pool& pool_;
+  const Clock& clock_;
+  Counters& counters_;
+
+  std::mutex mutex_;  // guards all that follows
+  std::condition_variable changed_;
+  std::map<std::string, Shared, std::less<>> all_;
+  std::size_t sweep_at_;
+  std::deque<Shared> queue_;
+  std::set<std::pair<Time, Shared>> due_;
+  std::vector<std::thread> threads_;
+  std::size_t running_ = 0;
+  bool stopping_ = false;
+  bool giving_up_ = false;  // no server, or no time: what is left is not given back
+  bool down_ = false;
+};
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,291 @@
+#include "id_store/inspector_collections.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+namespace idproxy::id_store {
+namespace {
+
+using namespace std::chrono_literals;
+using ids::Standing;
+using ids::UniqueIndex;
+
+// How often the log looks at how full spaces are.
+constexpr auto kFillRound = 5s;
+constexpr auto kWarnAgain = 1h;
+
+bool has_wildcard(std::string_view text) {
+  return text.find_first_of("*?") != std::string_view::npos;
+}
+
+/// A database's name has no dot, a collection's may.
+std::pair<std::string_view, std::string_view> split(std::string_view ns) {
+  const std::size_t dot = std::min(ns.find('.'), ns.size());
+  return {ns.substr(0, dot), ns.substr(std::min(dot + 1, ns.size()))};
+}
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
+std::string percent(double fraction) {
+  char text[32];
+  const int size = std::snprintf(text, sizeof text, "%.3g %%", 100 * fraction);
+  return {text, static_cast<std::size_t>(size)};
+}
+
+std::string whole(double number) {
+  char text[64];
+  const int size = std::snprintf(text, sizeof text, "%.0f", number);
+  return {text, static_cast<std::size_t>(size)};
+}
+
+Standing not_ready(ids::Errc code, std::string reason) {
+  return {Standing::Kind::not_ready, {code, std::move(reason)}};
+}
+
+}  // namespace
+
+std::string create_index_command(std::string_view db, std::string_view collection,
+                                 std::string_view field) {
+  return "db.getSiblingDB(" + quoted(db) + ").getCollection(" + quoted(collection) +
+         ").createIndex({" + quoted(field) + ": 1}, {unique: true})";
+}
+
+Collections::Collections(std::vector<Watched> rules, Time now) : rules_(std::move(rules)) {
+  for (std::size_t rule = 0; rule < rules_.size(); ++rule) pin(rule, now);
+}
+
+void Collections::pin(std::size_t rule, Time now) {
+  const auto [db, name] = split(rules_[rule].ns);
+  if (has_wildcard(db) || name.empty()) return;
+  database(db).pinned = true;
+  if (has_wildcard(name)) return;
+  Collection& known = collection(db, name);
+  known.pinned = true;
+  if (rules_[rule].field != "_id") guard(known, rule, now);
+  if (rules_[rule].counts_documents) numbers(known, rules_[rule].field, now);
+}
+
+Standing Collections::standing(std::size_t rule_index, std::string_view db, std::string_view name,
+                               Time now) {
+  Database& in = database(db);
+  if (in.left_alone.contains(name)) return {Standing::Kind::left_alone};
+  if (rules_[rule_index].field == "_id") return {};  // whose unique index is always there
+  const Guard& guards = guard(collection(db, name), rule_index, now);
+  switch (guards.state) {
+    case Guard::State::ready:
+      return {};
+    case Guard::State::failed:
+      return not_ready(ids::Errc::exhausted, guards.reason);
+    case Guard::State::unchecked:
+      break;
+  }
+  return not_ready(ids::Errc::unavailable, guards.reason);
+}
+
+std::shared_ptr<ids::Fill> Collections::fill(std::string_view ns, std::string_view field,
+                                             Time now) {
+  const auto [db, name] = split(ns);
+  return numbers(collection(db, name), field, now).fill;
+}
+
+template <class Item>
+Item& Collections::recall(std::map<std::string, Item, std::less<>>& items, std::string_view name,
+                          std::size_t most) {
+  auto found = items.find(name);
+  if (found == items.end()) {
+    if (items.size() >= most) {
+      const auto oldest = std::min_element(items.begin(), items.end(), [](auto& a, auto& b) {
+        return std::pair(a.second.pinned, a.second.asked) <
+               std::pair(b.second.pinned, b.second.asked);
+      });
+      if (!oldest->second.pinned) items.erase(oldest);
+    }
+    found = items.emplace(name, Item{}).first;
+  }
+  found->second.asked = ++asked_;
+  return found->second;
+}
+
+Collections::Database& Collections::database(std::string_view db) {
+  Database& known = recall(databases_, db, kMostDatabases);
+  news_ = news_ || known.open;
+  return known;
+}
+
+Collections::Collection& Collections::collection(std::string_view db, std::string_view name) {
+  Collection& known =
+      recall(collections_, std::string(db) + "." + std::string(name), kMostCollections);
+  if (known.db.empty()) {
+    known.db = db;
+    known.name = name;
+  }
+  return known;
+}
+
+Collections::Guard& Collections::guard(Collection& collection, std::size_t rule, Time now) {
+  const auto found = std::find_if(collection.guards.begin(), collection.guards.end(),
+                                  [&](const Guard& known) { return known.rule == rule; });
+  if (found != collection.guards.end()) return *found;
+  Guard& added = collection.guards.emplace_back();
+  added.rule = rule;
+  if (rules_[rule].unique_index == UniqueIndex::warn) {
+    added.state = Guard::State::ready;
+  } else {
+    added.reason = down_ ? std::string(kCannotCheck) + kNoAnswer
+                         : "whether a unique index guards the field has not been checked yet";
+  }
+  collection.indexes_due = now;
+  collection.indexes_open = true;
+  news_ = true;
+  return added;
+}
+
+Collections::Numbers& Collections::numbers(Collection& collection, std::string_view field,
+                                           Time now) {
+  const auto found = std::find_if(collection.numbers.begin(), collection.numbers.end(),
+                                  [&](const Numbers& known) { return known.field == field; });
+  if (found != collection.numbers.end()) return *found;
+  Numbers& added = collection.numbers.emplace_back();
+  added.field = field;
+  added.fill = std::make_shared<ids::Fill>();
+  added.age_due = now + kRound;
+  collection.documents_due = now;
+  collection.documents_open = true;
+  news_ = true;
+  fills_due_ = std::min(fills_due_, now + 1s);
+  return added;
+}
+
+bool Collections::is_left_alone(const Collection& collection) const {
+  const auto in = databases_.find(collection.db);
+  return in != databases_.end() && in->second.left_alone.contains(collection.name);
+}
+
+std::optional<Question> Collections::next(Asks asks, Time now) {
+  if (now < not_before_) return std::nullopt;
+  return asks == Asks::looks ? next_look(now) : next_index(now);
+}
+
+/// Databases first: of a view, nothing else is asked.
+std::optional<Question> Collections::next_look(Time now) {
+  for (auto& [name, database] : databases_) {
+    if (database.due > now) continue;
+    database.due = kNever;
+    return Question{Question::Kind::left_alone, name, {}, {}};
+  }
+  for (auto& [ns, collection] : collections_) {
+    if (is_left_alone(collection)) {
+      leave_alone(collection, now);
+    } else if (collection.indexes_due <= now) {
+      collection.indexes_due = kNever;
+      return Question{Question::Kind::indexes, collection.db, collection.name, {}};
+    } else if (collection.documents_due <= now) {
+      collection.documents_due = kNever;
+      return Question{Question::Kind::documents, collection.db, collection.name, {}};
+    }
+  }
+  return std::nullopt;
+}
+
+/// It may become an ordinary collection one day.
+void Collections::leave_alone(Collection& collection, Time now) {
+  if (collection.indexes_due <= now) collection.indexes_due = now + kRound;
+  if (collection.documents_due <= now) collection.documents_due = now + kRound;
+  collection.indexes_open = collection.documents_open = false;
+}
+
+std::optional<Question> Collections::next_index(Time now) {
+  for (auto& [ns, collection] : collections_) {
+    for (Guard& guard : collection.guards) {
+      if (guard.make_due > now) continue;
+      guard.make_due = kNever;
+      guard.making = true;
+      guard.make_begun = now;
+      return Question{Question::Kind::make_index, collection.db, collection.name,
+                      rules_[guard.rule].field};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Collections::Time> Collections::due(Asks asks) const {
+  Time first = kNever;
+  for (const auto& [name, database] : databases_) {
+    if (asks == Asks::looks) first = std::min(first, database.due);
+  }
+  for (const auto& [ns, collection] : collections_) {
+    if (asks == Asks::looks) {
+      first = std::min({first, collection.indexes_due, collection.documents_due});
+    } else {
+      for (const Guard& guard : collection.guards) first = std::min(first, guard.make_due);
+    }
+  }
+  first = std::max(first, not_before_);
+  if (asks == Asks::looks) first = std::min(first, fills_due_);
+  if (first == kNever) return std::nullopt;
+  return first;
+}
+
+bool Collections::Collection::looked() const {
+  const auto is_open = [](const Guard& guard) {
+    return guard.state == Guard::State::unchecked && (guard.making || guard.make_due != kNever);
+  };
+  return !indexes_open && !documents_open && std::none_of(guards.begin(), guards.end(), is_open);
+}
+
+bool Collections::looked() const {
+  const auto done = [](const auto& item) { return !item.second.pinned || item.second.looked(); };
+  return was_down_ || (std::all_of(databases_.begin(), databases_.end(), done) &&
+                       std::all_of(collections_.begin(), collections_.end(), done));
+}
+
+std::vector<Remark> Collections::remarks(Time now) {
+  if (now >= fills_due_) {
+    fills_due_ = now + kFillRound;
+    for (auto& [ns, collection] : collections_) {
+      for (Numbers& numbers : collection.numbers) judge_fill(collection, numbers, now);
+    }
+  }
+  return std::exchange(remarks_, {});
+}
+
+void Collections::judge_fill(const Collection& collection, Numbers& numbers, Time now) {
+  if (now >= numbers.age_due) {
+    numbers.fill->age();
+    numbers.age_due = now + kRound;
+  }
+  const ids::Fill::Seen seen = numbers.fill->seen();
+  if (!seen.limits) return;
+  const std::string used = percent(seen.fraction) + " of the possible numbers are in use";
+  const auto remark = [&](log::Level level, std::string_view event, std::string message) {
+    remarks_.push_back({level,
+                        event,
+                        std::move(message),
+                        {{"ns", collection.ns()},
+                         {"field", numbers.field},
+                         {"documents", std::to_string(seen.documents)}}});
+  };
+  const bool full = seen.fraction > seen.limits->max_fill;
+  if (full && !numbers.full) {
+    remark(log::Level::error, "numbers_used_up",
+           used + ", more than max_fill (" + percent(seen.limits->max_fill) +
+               "): no more are given out");
+  }
+  numbers.full = full;
+  if (full || seen.fraction <= seen.limits->warn_fill || now < numbers.warn_due) return;
+  numbers.warn_due = now + kWarnAgain;
+  remark(log::Level::warning, "numbers_run_out",
+         used + ", and at max_fill (" + percent(seen.limits->max_fill) + "), that is with " +
+             whole(seen.limits->space * seen.limits->max_fill) +
+             " documents, no more will be given out");
+}
+
+}  // namespace idproxy::id_store

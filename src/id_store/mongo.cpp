@@ -1,0 +1,265 @@
+#include "id_store/mongo.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include "idproxy/bson/elements.hpp"
+
+#ifdef __SANITIZE_THREAD__
+/// ThreadSanitizer does not see how the libraries, which are not built with it, guard their memory.
+extern "C" const char* __tsan_default_suppressions();   // NOLINT(bugprone-reserved-identifier)
+extern "C" const char* __tsan_default_suppressions() {  // NOLINT(bugprone-reserved-identifier)
+  return "race:libmongoc-1.0.so\nrace:libbson-1.0.so\n";
+}
+#endif
+
+namespace idproxy::id_store::mongo {
+namespace {
+
+// After a connection broke, libmongoc takes a second to find the same server again: only if a retry
+// waits longer does it have a chance. No caller waits longer than 2 s (id-strategies 1.7).
+constexpr std::int32_t kServerSelectionMs = 1500;
+constexpr std::int32_t kConnectMs = 1000;
+// How long a server that has answered "not primary" or "shutting down" is not asked again, unless
+// it reports a change itself; libmongoc's least.
+constexpr std::int32_t kHeartbeatMs = 500;
+constexpr std::int32_t kBeyondWtimeoutMs = 1000;  // for an answer that says that wtimeout is over
+constexpr std::uint32_t kMostConnections = 100;
+
+// That the server cannot serve now, and another, or the same a moment later, may. Codes of the
+// drivers' specification of retryable writes.
+constexpr auto kTransient = std::to_array<std::int32_t>(
+    {6, 7, 89, 91, 134, 189, 262, 9001, 10058, 10107, 11600, 11602, 13435, 13436});
+
+/// libmongoc wants to be initialised once, and cleaned up when nothing of it is in use any more.
+class Library {
+ public:
+  Library() {
+    mongoc_log_set_handler(nullptr, nullptr);  // it would print what may be secret
+    mongoc_init();
+  }
+  ~Library() { mongoc_cleanup(); }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+};
+
+void open_library() {
+  static const Library library;
+}
+
+template <auto kDestroy>
+struct Destroyer {
+  void operator()(auto* object) const { kDestroy(object); }
+};
+template <class T, auto kDestroy>
+using Owned = std::unique_ptr<T, Destroyer<kDestroy>>;
+using Uri = Owned<mongoc_uri_t, mongoc_uri_destroy>;
+
+void set_default(mongoc_uri_t* uri, const char* option, std::int32_t value) {
+  if (!mongoc_uri_has_option(uri, option)) mongoc_uri_set_option_as_int32(uri, option, value);
+}
+
+/// Nobody waits for a socket when a server is only slow to get a majority.
+void set_socket_timeout(mongoc_uri_t* uri, std::chrono::milliseconds wtimeout) {
+  const auto least = static_cast<std::int32_t>(wtimeout.count()) + kBeyondWtimeoutMs;
+  const std::int32_t given = mongoc_uri_get_option_as_int32(uri, MONGOC_URI_SOCKETTIMEOUTMS, 0);
+  mongoc_uri_set_option_as_int32(uri, MONGOC_URI_SOCKETTIMEOUTMS, std::max(least, given));
+}
+
+/// Of the application, whose connection string it is; the store has its own.
+void drop_concerns(mongoc_uri_t* uri) {
+  const Owned<mongoc_write_concern_t, mongoc_write_concern_destroy> write(
+      mongoc_write_concern_new());
+  const Owned<mongoc_read_concern_t, mongoc_read_concern_destroy> read(mongoc_read_concern_new());
+  const Owned<mongoc_read_prefs_t, mongoc_read_prefs_destroy> primary(
+      mongoc_read_prefs_new(MONGOC_READ_PRIMARY));
+  mongoc_uri_set_write_concern(uri, write.get());
+  mongoc_uri_set_read_concern(uri, read.get());
+  mongoc_uri_set_read_prefs_t(uri, primary.get());
+}
+
+Uri uri_of(const std::string& text, std::chrono::milliseconds wtimeout) {
+  Uri uri(mongoc_uri_new(text.c_str()));
+  if (!uri) std::abort();  // checked by config
+  set_default(uri.get(), MONGOC_URI_SERVERSELECTIONTIMEOUTMS, kServerSelectionMs);
+  set_default(uri.get(), MONGOC_URI_CONNECTTIMEOUTMS, kConnectMs);
+  set_default(uri.get(), MONGOC_URI_HEARTBEATFREQUENCYMS, kHeartbeatMs);
+  set_socket_timeout(uri.get(), wtimeout);
+  drop_concerns(uri.get());
+  mongoc_uri_set_option_as_bool(uri.get(), MONGOC_URI_RETRYWRITES, true);
+  mongoc_uri_set_option_as_bool(uri.get(), MONGOC_URI_RETRYREADS, true);
+  if (!mongoc_uri_get_option_as_bool(uri.get(), MONGOC_URI_DIRECTCONNECTION, false)) {
+    mongoc_uri_set_option_as_bool(uri.get(), MONGOC_URI_DIRECTCONNECTION, false);
+  }
+  return uri;
+}
+
+Reply::Kind kind_of(const bson_error_t& error) {
+  if (error.domain != MONGOC_ERROR_SERVER) return Reply::Kind::unreachable;
+  const auto code = static_cast<std::int32_t>(error.code);
+  return std::find(kTransient.begin(), kTransient.end(), code) == kTransient.end()
+             ? Reply::Kind::refused
+             : Reply::Kind::unreachable;
+}
+
+Reply failure(const bson_error_t& error) {
+  Reply reply;
+  reply.kind = kind_of(error);
+  reply.code = static_cast<std::int32_t>(error.code);
+  reply.message = static_cast<const char*>(error.message);
+  return reply;
+}
+
+/// {ok: 1, writeConcernError: {code, errmsg}}: the command has been carried out here.
+void read_write_concern_error(Reply& reply) {
+  const auto error = bson::find(reply.document.bytes(), "writeConcernError");
+  if (!error || error->type != bson::Type::document) return;
+  reply.kind = Reply::Kind::not_majority;
+  if (const auto code = bson::find(error->value, "code")) {
+    reply.code = static_cast<std::int32_t>(code->as_integer().value_or(0));
+  }
+  if (const auto text = bson::find(error->value, "errmsg");
+      text && text->type == bson::Type::string) {
+    reply.message = text->text();
+  }
+}
+
+/// {ok: 1, writeErrors: [{code, errmsg}]}: of an insert or an update.
+void read_write_errors(Reply& reply) {
+  const auto errors = bson::find(reply.document.bytes(), "writeErrors");
+  if (!errors || errors->type != bson::Type::array) return;
+  const auto first = bson::find(errors->value, "0");
+  if (!first || first->type != bson::Type::document) return;
+  reply.kind = Reply::Kind::refused;
+  if (const auto code = bson::find(first->value, "code")) {
+    reply.code = static_cast<std::int32_t>(code->as_integer().value_or(0));
+  }
+  if (const auto text = bson::find(first->value, "errmsg");
+      text && text->type == bson::Type::string) {
+    reply.message = text->text();
+  }
+}
+
+/// The part of a cursor's reply that stands under "cursor".
+struct Batch {
+  std::int64_t id = 0;
+  std::string_view ns;
+  Bytes documents;
+};
+
+std::optional<Batch> batch_of(const Reply& reply) {
+  const auto cursor = bson::find(reply.document.bytes(), "cursor");
+  if (!cursor || cursor->type != bson::Type::document) return std::nullopt;
+  Batch batch;
+  bson::Elements elements(cursor->value);
+  while (const auto element = elements.next()) {
+    if (element->key == "id") batch.id = element->as_integer().value_or(0);
+    if (element->key == "ns") batch.ns = element->text();
+    if (element->type == bson::Type::array) batch.documents = element->value;
+  }
+  return batch;
+}
+
+/// False if `use` wants no more.
+bool use_all(Bytes documents, const std::function<bool(Bytes)>& use) {
+  if (documents.empty()) return true;
+  bson::Elements elements(documents);
+  while (const auto element = elements.next()) {
+    if (element->type == bson::Type::document && !use(element->value)) return false;
+  }
+  return true;
+}
+
+Document get_more(const Batch& batch) {
+  Document command;
+  command.add("getMore", batch.id);
+  command.add("collection", batch.ns.substr(batch.ns.find('.') + 1));
+  return command;
+}
+
+Document kill_cursors(const Batch& batch) {
+  Document command;
+  command.add("killCursors", batch.ns.substr(batch.ns.find('.') + 1));
+  command.add("cursors", Array().push(batch.id));
+  return command;
+}
+
+}  // namespace
+
+Client::Client(mongoc_client_pool_t* pool, std::chrono::milliseconds wtimeout,
+               std::atomic<std::uint64_t>* sent)
+    : client_(mongoc_client_pool_pop(pool), Release{pool}), wtimeout_(wtimeout), sent_(sent) {}
+
+Reply Client::send(const Send& send) {
+  bson_error_t error{};
+  // A cursor belongs to the session that opened it. libmongoc's implicit sessions come from a stack
+  // that all threads share: a getMore would sometimes get another one.
+  if (!session_) {
+    const Owned<mongoc_session_opt_t, mongoc_session_opts_destroy> options(
+        mongoc_session_opts_new());
+    mongoc_session_opts_set_causal_consistency(options.get(), false);
+    session_.reset(mongoc_client_start_session(client_.get(), options.get(), &error));
+    if (!session_) return failure(error);
+  }
+  Document options;
+  mongoc_client_session_append(session_.get(), options.get(), nullptr);
+  if (sent_ != nullptr) sent_->fetch_add(1, std::memory_order_relaxed);
+  bson_t raw;
+  const bool ok = send({options.get(), &raw, &error});
+  Document document(Bytes(bson_get_data(&raw), raw.len));
+  bson_destroy(&raw);
+  Reply reply = ok || error.domain == MONGOC_ERROR_WRITE_CONCERN ? Reply{} : failure(error);
+  reply.document = std::move(document);
+  return reply;
+}
+
+Reply Client::read(const std::string& db, const Document& command) {
+  return send([&](const Call& call) {
+    return mongoc_client_read_command_with_opts(client_.get(), db.c_str(), command.get(), nullptr,
+                                                call.options, call.reply, call.error);
+  });
+}
+
+Reply Client::write(const std::string& db, const Document& command) {
+  const Document concern =
+      Document().add("w", "majority").add("wtimeout", std::int64_t{wtimeout_.count()});
+  const Document whole = Document(command).add("writeConcern", concern);
+  Reply reply = send([&](const Call& call) {
+    return mongoc_client_write_command_with_opts(client_.get(), db.c_str(), whole.get(),
+                                                 call.options, call.reply, call.error);
+  });
+  if (reply.ok()) read_write_concern_error(reply);
+  if (reply.kind != Reply::Kind::unreachable) read_write_errors(reply);
+  return reply;
+}
+
+Reply Client::read_all(const std::string& db, const Document& command,
+                       const std::function<bool(Bytes)>& use) {
+  Reply reply = read(db, command);
+  while (reply.ok()) {
+    const auto batch = batch_of(reply);
+    const bool goes_on = batch && use_all(batch->documents, use);
+    if (!batch || batch->id == 0) break;
+    if (!goes_on) {
+      (void)read(db, kill_cursors(*batch));
+      break;
+    }
+    reply = read(db, get_more(*batch));
+  }
+  return reply;
+}
+
+Pool::Pool(const std::string& uri, std::chrono::milliseconds wtimeout) : wtimeout_(wtimeout) {
+  open_library();
+  const Uri parsed = uri_of(uri, wtimeout);
+  pool_.reset(mongoc_client_pool_new(parsed.get()));
+  if (!pool_) std::abort();  // checked by config
+  mongoc_client_pool_set_error_api(pool_.get(), MONGOC_ERROR_API_VERSION_2);
+  mongoc_client_pool_set_appname(pool_.get(), "mongo-idproxy");
+  mongoc_client_pool_max_size(pool_.get(), kMostConnections);
+}
+
+}  // namespace idproxy::id_store::mongo

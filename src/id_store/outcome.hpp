@@ -1,0 +1,22 @@
+#pragma once
+
+#include <boost/system/result.hpp>
+#include <string>
+#include <utility>
+
+#include "idproxy/ids/block_cache.hpp"
+
+namespace idproxy::id_store {
+
+/// A step of a job: what the next step needs, or how the job ends.
+template <class T>
+using Outcome = boost::system::result<T, ids::CounterReply>;
+
+[[nodiscard]] inline ids::CounterReply exhausted(std::string reason) {
+  return {ids::CounterReply::Kind::exhausted, {}, std::move(reason)};
+}
+[[nodiscard]] inline ids::CounterReply failed(std::string reason) {
+  return {ids::CounterReply::Kind::failed, {}, std::move(reason)};
+}
+
+}  // namespace idproxy::id_store

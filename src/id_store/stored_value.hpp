@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "idproxy/bson/elements.hpp"
+
+namespace idproxy::id_store {
+
+/// The element at a dotted path; arrays are not entered.
+[[nodiscard]] std::optional<bson::Element> find_path(Bytes document, std::string_view path);
+
+/// What stands in a counter's document (id-strategies 2.3).
+struct StoredValue {
+  enum class Kind {
+    missing,
+    integer,          ///< int32 or int64
+    integral_double,  ///< as legacy shells write it; within ±2^53
+    not_an_integer,   ///< a fraction, NaN, a double beyond 2^53, a string, null …
+  };
+  Kind kind = Kind::missing;
+  std::int64_t number = 0;
+
+  [[nodiscard]] bool is_number() const {
+    return kind == Kind::integer || kind == Kind::integral_double;
+  }
+};
+
+[[nodiscard]] StoredValue stored_value(Bytes document, std::string_view path);
+
+/// Doubles know all integers up to here: beyond, adding 1 changes nothing.
+inline constexpr std::int64_t kMostInDouble = std::int64_t{1} << 53;
+
+/// The greatest integer that is not above the number of any type, decimal128 included, as far as
+/// int64 reaches; nothing for NaN and for what is no number.
+[[nodiscard]] std::optional<std::int64_t> floor_of(const bson::Element& element);
+
+}  // namespace idproxy::id_store

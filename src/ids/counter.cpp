@@ -1,0 +1,145 @@
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "idproxy/ids/block_cache.hpp"
+#include "idproxy/ids/number_format.hpp"
+#include "idproxy/ids/store.hpp"
+#include "idproxy/ids/strategy.hpp"
+#include "ids/counter_parameters.hpp"
+
+namespace idproxy::ids {
+namespace {
+
+/// Draws for one collection. The state is the cache's, which other collections may share.
+class BoundCounter final : public Strategy {
+ public:
+  BoundCounter(std::shared_ptr<BlockCache> cache, NumberFormat format,
+               const CounterSpec::OnStoreDown& on_store_down)
+      : cache_(std::move(cache)),
+        format_(std::move(format)),
+        patience_(patience_of(on_store_down)) {}
+
+  Result<void> next(std::size_t n, Values& out) override {
+    // Kept from call to call: allocating would take longer than all the rest.
+    static thread_local std::vector<Range> ranges;
+    ranges.clear();
+    auto taken = cache_->take(n, ranges);
+    if (taken) append(ranges, out);
+    return taken;
+  }
+
+  Ticket ask(std::size_t n, std::unique_ptr<Asker> asker) override {
+    return cache_->ask(n, std::move(asker));
+  }
+  [[nodiscard]] std::chrono::nanoseconds patience() const override { return patience_; }
+  void accept(Grant grant, Values& out) override { append(grant.take(), out); }
+
+  void take_back(const Values& values, std::span<const std::uint32_t> which) override {
+    std::vector<Range> ranges;
+    for (const std::int64_t number : numbers(values, which)) {
+      const bool touches =
+          !ranges.empty() && Steps(step()).end(ranges.back()) == static_cast<Int128>(number);
+      if (touches) {
+        ++ranges.back().count;
+      } else {
+        ranges.push_back({number, 1});
+      }
+    }
+    cache_->take_back(ranges);
+  }
+  [[nodiscard]] bool takes_back() const override { return true; }
+
+  void collided(const Values& values, std::span<const std::uint32_t> which, std::size_t in_request,
+                Taken where) override {
+    in_a_row_.store(true, std::memory_order_relaxed);
+    const bool at_once = where == Taken::in_transaction || in_request >= cache_->spec().heal.after;
+    cache_->collided(numbers(values, which), at_once);
+  }
+  void went_well() override {
+    in_a_row_.store(false, std::memory_order_relaxed);
+    cache_->went_well();
+  }
+
+ private:
+  static std::chrono::nanoseconds patience_of(const CounterSpec::OnStoreDown& on_store_down) {
+    if (on_store_down.action == CounterSpec::OnStoreDown::Action::fail) return kPatience;
+    return std::min<std::chrono::nanoseconds>(on_store_down.wait, kPatience);
+  }
+
+  [[nodiscard]] std::int64_t step() const { return cache_->spec().step; }
+
+  void append(const std::vector<Range>& ranges, Values& out) const {
+    for (const Range& range : ranges) {
+      // The number behind the last one may lie outside of 64 bits, and is not computed.
+      std::int64_t number = range.first;
+      append_number(number, format_, out);
+      for (std::uint64_t i = 1; i < range.count; ++i) {
+        number += step();
+        append_number(number, format_, out);
+      }
+    }
+  }
+
+  [[nodiscard]] std::vector<std::int64_t> numbers(const Values& values,
+                                                  std::span<const std::uint32_t> which) const {
+    std::vector<std::int64_t> numbers;
+    numbers.reserve(which.size());
+    for (const std::uint32_t i : which) {
+      if (const auto number = read_number(values.type(), values[i], format_)) {
+        numbers.push_back(*number);
+      }
+    }
+    return numbers;
+  }
+
+  const std::shared_ptr<BlockCache> cache_;
+  const NumberFormat format_;
+  const std::chrono::nanoseconds patience_;
+};
+
+/// What a rule says; each of its collections gets an object of its own.
+class Counter final : public Strategy {
+ public:
+  explicit Counter(CounterUse use) : use_(std::move(use)) {}
+
+  void announce(Store& store) override {
+    if (!use_.per_namespace) shared_ = store.counter(use_.spec, use_.field);
+  }
+  [[nodiscard]] std::shared_ptr<Strategy> bind(std::string_view ns, Store& store) const override {
+    CounterSpec spec = use_.spec;
+    CounterField field = use_.field;
+    if (use_.per_namespace) {
+      field.ns = ns;
+      spec.place.key = field.ns + "." + field.field;
+    }
+    return std::make_shared<BoundCounter>(store.counter(spec, field), field.format,
+                                          spec.on_store_down);
+  }
+
+  [[nodiscard]] std::string store_namespace() const override {
+    return use_.spec.place.db + "." + use_.spec.place.collection;
+  }
+  [[nodiscard]] const CounterUse* counter_use() const override { return &use_; }
+
+  Result<void> next(std::size_t /*n*/, Values& /*out*/) override {
+    return Error{Errc::unavailable, "there is no id store"};
+  }
+
+ private:
+  const CounterUse use_;
+  // Of a counter that others may share: what this rule's field holds counts for it from the start,
+  // and is not forgotten.
+  std::shared_ptr<BlockCache> shared_;
+};
+
+}  // namespace
+
+/// Keys: counter_parameters.cpp.
+std::unique_ptr<Strategy> make_counter(Parameters& parameters, std::string_view store_db) {
+  return std::make_unique<Counter>(read_counter(parameters, store_db));
+}
+
+}  // namespace idproxy::ids

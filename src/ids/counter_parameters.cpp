@@ -1,0 +1,183 @@
+#include "ids/counter_parameters.hpp"
+
+#include <array>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "idproxy/bson/elements.hpp"
+
+namespace idproxy::ids {
+namespace {
+
+using namespace std::chrono_literals;
+using Int64 = std::numeric_limits<std::int64_t>;
+using Int32 = std::numeric_limits<std::int32_t>;
+using Output = NumberFormat::Output;
+using ValueIs = CounterPlace::ValueIs;
+
+/// The published recipes (id-strategies 2.1), in the order of read_layout().
+struct Layout {
+  std::string_view collection;
+  std::string_view value_field;
+  ValueIs value_is;
+};
+constexpr std::array<Layout, 4> kLayouts{{
+    {"uniqueIdentifierCounter", "COUNT", ValueIs::next},
+    {"counters", "next", ValueIs::last},
+    {"counters", "seq", ValueIs::last},
+    {"ids", "index", ValueIs::next},
+}};
+
+std::size_t read_layout(Parameters& store) {
+  return store.choice("layout",
+                      {"unique-count", "counters-next", "counters-seq", "ids-index", "custom"});
+}
+
+/// A field of the counter's document itself.
+std::string read_name(std::string_view key, Parameters& store) {
+  std::string name = store.required_text(key);
+  if (name.starts_with('$') || name.find('.') != std::string::npos) {
+    store.error(key,
+                "must be a field of the document itself, without '.' and without '$' at its "
+                "beginning");
+  }
+  return name;
+}
+
+void check_custom(const CounterPlace& place, Parameters& store) {
+  if (place.value_field == "_id") store.error("value_field", "must not be _id, which is fixed");
+  if (!place.value_field.empty() && place.value_field == place.key_field) {
+    store.error("value_field", "must not be key_field");
+  }
+  if (place.filter.empty()) return;
+  for (const std::string& field : {place.key_field, place.value_field}) {
+    if (!bson::find(as_bytes(place.filter), field)) continue;
+    store.error("filter", "must not name '" + field + "', which is the counter's own");
+  }
+}
+
+void read_custom(CounterPlace& place, Parameters& store) {
+  place.key_field = read_name("key_field", store);
+  place.value_field = read_name("value_field", store);
+  place.value_is = static_cast<ValueIs>(store.choice("value_is", {"next", "last"}));
+  if (!store.given("value_is")) store.error("value_is", "is missing; must be next or last");
+  place.filter = store.document("filter");
+  check_custom(place, store);
+}
+
+/// All but the key.
+CounterPlace read_place(Parameters& store, std::string_view store_db) {
+  CounterPlace place;
+  const std::size_t layout = read_layout(store);
+  const bool custom = layout >= kLayouts.size();
+  place.db = store.text("db", store_db);
+  place.collection = store.text("collection", custom ? "" : kLayouts.at(layout).collection);
+  if (place.collection.empty()) store.error("collection", "must name a collection");
+  if (custom) {
+    read_custom(place, store);
+    return place;
+  }
+  place.value_field = kLayouts.at(layout).value_field;
+  place.value_is = kLayouts.at(layout).value_is;
+  return place;
+}
+
+void read_numbers(CounterSpec& spec, Output output, Parameters& rule) {
+  const bool narrow = output == Output::int32;
+  const std::int64_t lowest = narrow ? Int32::min() : Int64::min();
+  const std::int64_t highest = narrow ? Int32::max() : Int64::max();
+  spec.step = rule.integer("step", -65535, 65535, 1);
+  if (spec.step == 0) rule.error("step", "must not be 0");
+  const bool down = spec.step < 0;
+  spec.max = rule.integer("max", lowest, highest, down ? lowest : highest);
+  spec.start = rule.integer("start", lowest, highest, 1);
+  if (down ? spec.start < spec.max : spec.start > spec.max) {
+    rule.error("start", "must not be beyond max (" + std::to_string(spec.max) + ")");
+  }
+}
+
+CounterSpec::Block read_block(Parameters& block) {
+  constexpr std::int64_t kMost = 1'000'000;
+  CounterSpec::Block read;
+  const auto number = [&](std::string_view key, std::uint32_t fallback) {
+    return static_cast<std::uint32_t>(block.integer(key, 1, kMost, fallback));
+  };
+  read.size = number("size", read.size);
+  read.min = number("min", read.min);
+  read.max = number("max", read.max);
+  read.adaptive = block.boolean("adaptive", read.adaptive);
+  read.target = block.duration("target", 1ms, 1h, read.target);
+  read.prefetch = block.number("prefetch", 0, 0.95, read.prefetch);
+  read.give_back = block.boolean("give_back", read.give_back);
+  read.idle = block.duration("idle", 1s, 24h, read.idle);
+  const std::string most = "max (" + std::to_string(read.max) + ")";
+  if (read.min > read.max) {
+    block.error("min", "must not be above " + most);
+  } else if (read.size < read.min || read.size > read.max) {
+    block.error("size", "must lie between min (" + std::to_string(read.min) + ") and " + most);
+  }
+  return read;
+}
+
+CounterSpec::Heal read_heal(Parameters& heal) {
+  CounterSpec::Heal read;
+  read.mode = static_cast<CounterSpec::Heal::Mode>(heal.choice("mode", {"max", "gap", "off"}));
+  read.after = static_cast<std::uint32_t>(heal.integer("after", 1, 1'000'000, read.after));
+  read.max_jump = heal.integer("max_jump", 0, Int64::max(), read.max_jump);
+  read.at_start = heal.boolean("at_start", read.at_start);
+  if (read.at_start && read.mode == CounterSpec::Heal::Mode::off) {
+    heal.warning("at_start", "has no effect with mode: off");
+  }
+  return read;
+}
+
+CounterSpec::OnStoreDown read_on_store_down(Parameters& on_store_down) {
+  using Action = CounterSpec::OnStoreDown::Action;
+  CounterSpec::OnStoreDown read;
+  read.action = static_cast<Action>(on_store_down.choice("action", {"fail", "wait"}));
+  read.wait = on_store_down.duration("wait", 0ms, 2s, read.wait);  // nobody waits longer for ids
+  return read;
+}
+
+NumberFormat read_format(Parameters& rule) {
+  NumberFormat read;
+  read.output = static_cast<Output>(rule.choice("output", {"int64", "int32", "string"}));
+  Parameters& format = rule.section("format");
+  read.pad = static_cast<std::uint32_t>(format.integer("pad", 0, 34, 0));
+  read.prefix = format.text("prefix", "");
+  read.suffix = format.text("suffix", "");
+  if (rule.given("format") && read.output != Output::string) {
+    rule.error("format", "needs output: string");
+  }
+  return read;
+}
+
+void refuse_scope(Parameters& rule) {
+  (void)rule.texts("scope");
+  rule.choice("on_missing_scope", {"error", "null"});
+  rule.integer("max_scopes", 1, 10'000'000, 10000);
+  // One sequence for all would be another promise than the one that was asked for.
+  if (rule.given("scope")) rule.error("scope", "is not in this release");
+}
+
+}  // namespace
+
+CounterUse read_counter(Parameters& rule, std::string_view store_db) {
+  CounterUse use;
+  use.field = {rule.text("ns", ""), rule.text("field", ""), read_format(rule)};
+  read_numbers(use.spec, use.field.format.output, rule);
+  use.spec.block = read_block(rule.section("block"));
+  const auto name = rule.optional_text("name");
+  Parameters& store = rule.section("store");
+  use.spec.place = read_place(store, store_db);
+  const auto key = store.optional_text("key");
+  use.per_namespace = !name && !key;
+  use.spec.place.key = key ? *key : name.value_or(use.field.ns + "." + use.field.field);
+  use.spec.heal = read_heal(rule.section("heal"));
+  use.spec.on_store_down = read_on_store_down(rule.section("on_store_down"));
+  refuse_scope(rule);
+  return use;
+}
+
+}  // namespace idproxy::ids

@@ -1,0 +1,79 @@
+#include "idproxy/ids/number_ranges.hpp"
+
+#include <algorithm>
+
+namespace idproxy::ids {
+
+std::uint64_t Steps::count(Int128 first, std::int64_t last) const {
+  if (before(last, first)) return 0;
+  return static_cast<std::uint64_t>((last - first) / step_ + 1);
+}
+
+void NumberRanges::take(std::uint64_t n, std::vector<Range>& out) {
+  count_ -= n;
+  while (n > 0) {
+    Range& next = reversed_.back();
+    const std::uint64_t taken = std::min(n, next.count);
+    out.push_back({next.first, taken});
+    n -= taken;
+    if (taken == next.count) {
+      reversed_.pop_back();
+    } else {
+      next = {static_cast<std::int64_t>(steps_.end({next.first, taken})), next.count - taken};
+    }
+  }
+}
+
+/// In front of all that is here; nothing, if it overlaps with that.
+void NumberRanges::push(Range range) {
+  if (!reversed_.empty()) {
+    Range& next = reversed_.back();
+    const Int128 end = steps_.end(range);
+    if (steps_.before(next.first, end)) return;
+    if (end == next.first) {
+      next = {range.first, range.count + next.count};
+      count_ += range.count;
+      return;
+    }
+  }
+  reversed_.push_back(range);
+  count_ += range.count;
+}
+
+void NumberRanges::put(const std::vector<Range>& sorted) {
+  // Those that lie before the last one of `sorted` come off, and all go back from the last on.
+  std::vector<Range> between;
+  while (!sorted.empty() && !reversed_.empty() &&
+         steps_.before(reversed_.back().first, sorted.back().first)) {
+    between.push_back(reversed_.back());
+    count_ -= reversed_.back().count;
+    reversed_.pop_back();
+  }
+  auto mine = between.rbegin();
+  for (auto theirs = sorted.rbegin(); theirs != sorted.rend(); ++theirs) {
+    for (; mine != between.rend() && !steps_.before(mine->first, theirs->first); ++mine) {
+      push(*mine);
+    }
+    // What came back though it is here: given out twice would be worse than not at all.
+    const bool inside = mine != between.rend() && steps_.before(theirs->first, steps_.end(*mine));
+    if (!inside) push(*theirs);
+  }
+  for (; mine != between.rend(); ++mine) push(*mine);
+}
+
+std::optional<Range> NumberRanges::last() const {
+  if (reversed_.empty()) return std::nullopt;
+  return reversed_.front();
+}
+
+void NumberRanges::drop_last() {
+  count_ -= reversed_.front().count;
+  reversed_.erase(reversed_.begin());
+}
+
+void NumberRanges::clear() {
+  reversed_.clear();
+  count_ = 0;
+}
+
+}  // namespace idproxy::ids

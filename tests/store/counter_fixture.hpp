@@ -1,0 +1,81 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "database.hpp"
+#include "id_store/counter_document.hpp"
+
+namespace idproxy::id_store::test {
+
+using ids::CounterField;
+using ids::CounterJob;
+using ids::CounterPlace;
+using ids::CounterReply;
+using ids::CounterSpec;
+using ids::NumberFormat;
+using ids::Range;
+using Kind = CounterReply::Kind;
+
+/// One counter, {_id: "c", V} in collection "counters", that fills `number` of collection "orders".
+class CounterTest : public testing::Test {
+ protected:
+  CounterTest() {
+    spec.place = {database.name(), "counters", "_id", "c", "V", CounterPlace::ValueIs::next, ""};
+    fields = {{database.name() + ".orders", "number", {}}};
+  }
+
+  CounterReply run(const CounterJob& job) {
+    if (!document) document.emplace(spec, counters);
+    mongo::Client client = pool().client(&counters.round_trips);
+    return document->run(client, job, fields);
+  }
+  CounterReply allocate(std::uint64_t count, std::optional<std::int64_t> beyond = {}) {
+    return run({CounterJob::Kind::allocate, count, beyond, false, {}});
+  }
+  CounterReply heal(std::uint64_t count, std::optional<std::int64_t> beyond = {},
+                    bool lost = false) {
+    return run({CounterJob::Kind::heal, count, beyond, lost, {}});
+  }
+  CounterReply give_back(Range unused) {
+    return run({CounterJob::Kind::give_back, unused.count, {}, false, unused});
+  }
+  static CounterReply allocated(std::int64_t first, std::uint64_t count) {
+    return {Kind::allocated, {first, count}, {}};
+  }
+
+  void counter(const std::string& value) {
+    database.insert("counters", R"({"_id": "c", "V": )" + value + "}");
+  }
+  void orders(std::initializer_list<std::int64_t> numbers) {
+    for (const std::int64_t number : numbers) {
+      database.insert("orders", Document().add("number", number));
+    }
+  }
+  void unique_index() { database.create_index("orders", "number", Database::Unique::yes); }
+  void plain_index() { database.create_index("orders", "number", Database::Unique::no); }
+  std::int64_t value() { return database.value("counters", "V").number; }
+
+  Database database;
+  CounterSpec spec;
+  std::vector<CounterField> fields;
+  Counters counters;
+  std::optional<CounterDocument> document;
+};
+
+}  // namespace idproxy::id_store::test
+
+namespace idproxy::ids {
+inline bool operator==(const CounterReply& a, const CounterReply& b) {
+  return a.kind == b.kind && a.range == b.range && a.reason == b.reason;
+}
+inline void PrintTo(const CounterReply& reply, std::ostream* out) {
+  *out << "kind " << static_cast<int>(reply.kind) << ", " << reply.range.count << " from "
+       << reply.range.first << ", '" << reply.reason << "'";
+}
+}  // namespace idproxy::ids

@@ -1,0 +1,231 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "counter_fixture.hpp"
+
+namespace idproxy::id_store::test {
+namespace {
+
+using testing::HasSubstr;
+using Mode = CounterSpec::Heal::Mode;
+
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+
+class HealTest : public CounterTest {};
+
+TEST_F(HealTest, RaisesAndReservesAtOnce) {
+  counter("10");
+  unique_index();
+  orders({337});
+  EXPECT_EQ(heal(100), allocated(338, 100));
+  EXPECT_EQ(value(), 438);
+}
+
+TEST_F(HealTest, RaisesTheLast) {
+  spec.place.value_is = CounterPlace::ValueIs::last;
+  counter("10");
+  unique_index();
+  orders({337});
+  EXPECT_EQ(heal(100), allocated(338, 100));
+  EXPECT_EQ(value(), 437);
+}
+
+TEST_F(HealTest, LowersWhatCountsDown) {
+  spec.step = -1;
+  spec.max = std::numeric_limits<std::int64_t>::min();
+  counter("100");
+  unique_index();
+  orders({70, 90});
+  EXPECT_EQ(heal(10), allocated(69, 10));
+  EXPECT_EQ(value(), 59);
+}
+
+TEST_F(HealTest, NeverSetsBack) {
+  counter("500");
+  unique_index();
+  orders({337});
+  EXPECT_EQ(heal(100), allocated(500, 100));
+}
+
+TEST_F(HealTest, GoesBeyondWhatThisProcessWasGiven) {
+  counter("10");
+  unique_index();
+  orders({337});
+  EXPECT_EQ(heal(100, 999, true), allocated(1000, 100));
+}
+
+TEST_F(HealTest, LeavesRoomForOthersWhereNothingGuardsTheField) {
+  counter("10");
+  plain_index();
+  orders({337});
+  EXPECT_EQ(heal(100, 400, true), allocated(401 + 128 * 100, 100));
+}
+
+TEST_F(HealTest, OtherTypesAreNotInTheWay) {
+  counter("10");
+  unique_index();
+  orders({20});
+  database.insert("orders", R"({"number": "zzz"})");
+  database.insert("orders", R"({"number": {"$numberDecimal": "30"}})");
+  database.insert("orders", R"({"number": {"$numberDouble": "31.5"}})");
+  EXPECT_EQ(heal(10), allocated(32, 10));
+}
+
+TEST_F(HealTest, ConvertsADouble) {
+  counter(R"({"$numberDouble": "10"})");
+  unique_index();
+  orders({20});
+  EXPECT_EQ(heal(10), allocated(21, 10));
+  EXPECT_EQ(database.value("counters", "V").kind, StoredValue::Kind::integer);
+}
+
+TEST_F(HealTest, RefusesWithoutAnIndex) {
+  counter("10");
+  orders({337});
+  const CounterReply reply = heal(100);
+  EXPECT_EQ(reply.kind, Kind::exhausted);
+  EXPECT_THAT(reply.reason, HasSubstr("createIndex"));
+  EXPECT_EQ(value(), 10);
+}
+
+TEST_F(HealTest, AJumpThatIsTooLargeFillsTheGap) {
+  counter("10");
+  unique_index();
+  orders({10, 11, 12, 14, kMax - 1});
+  EXPECT_EQ(heal(5), allocated(15, 5));
+  EXPECT_EQ(value(), 20);
+  EXPECT_EQ(allocate(5), allocated(20, 5));
+}
+
+TEST_F(HealTest, UpToTheEndOfInt64) {
+  spec.heal.max_jump = kMax;
+  counter("10");
+  unique_index();
+  orders({kMax - 5});
+  EXPECT_EQ(heal(100), allocated(kMax - 4, 4));
+  EXPECT_EQ(heal(100).kind, Kind::exhausted);
+}
+
+TEST_F(HealTest, GapTakesTheLongestRowThatIsNear) {
+  spec.heal.mode = Mode::gap;
+  spec.max = 20;
+  counter("10");
+  unique_index();
+  orders({10, 12, 15, 17, 19});
+  EXPECT_EQ(heal(5), allocated(13, 2));
+  EXPECT_EQ(value(), 15);
+}
+
+TEST_F(HealTest, GapGoesBehindManyPagesOfTakenNumbers) {
+  spec.heal.mode = Mode::gap;
+  counter("1");
+  unique_index();
+  Array documents;
+  for (int i = 1; i <= 2500; ++i) documents.push(Document().add("number", i));
+  database.write(Document().add("insert", "orders").add("documents", documents));
+  EXPECT_EQ(heal(100), allocated(2501, 100));
+}
+
+TEST_F(HealTest, NothingIsLeftInTheGap) {
+  spec.heal.mode = Mode::gap;
+  spec.max = 3;
+  counter("1");
+  unique_index();
+  orders({1, 2, 3});
+  EXPECT_EQ(heal(100).kind, Kind::exhausted);
+  EXPECT_EQ(value(), 1);
+}
+
+TEST_F(HealTest, PaddedStringsAreRead) {
+  fields[0].format = {NumberFormat::Output::string, 5, "A-", "/x"};
+  spec.max = 99999;
+  counter("10");
+  unique_index();
+  for (const char* text : {"A-00020/x", "A-00337/x", "A-9", "A-99999/y", "B-00500/x", "zzz"}) {
+    database.insert("orders", Document().add("number", text));
+  }
+  EXPECT_EQ(heal(100), allocated(338, 100));
+}
+
+TEST_F(HealTest, StringsOfVaryingWidthFillTheGap) {
+  fields[0].format = {NumberFormat::Output::string, 0, "A", ""};
+  counter("9");
+  unique_index();
+  for (const char* text : {"A9", "A10", "A12"})
+    database.insert("orders", Document().add("number", text));
+  EXPECT_EQ(heal(3), allocated(13, 3));
+}
+
+TEST_F(HealTest, ADeletedDocumentIsCreated) {
+  unique_index();
+  orders({337});
+  EXPECT_EQ(heal(100, 400, true), allocated(401, 100));
+  EXPECT_EQ(value(), 501);
+}
+
+class FailureTest : public CounterTest {
+ protected:
+  void TearDown() override { database.fail_find_and_modify(0, "{}"); }
+};
+
+TEST_F(FailureTest, WithoutAMajorityTheBlockIsDropped) {
+  counter("1");
+  database.fail_find_and_modify(1, R"({"writeConcernError": {"code": 64, "errmsg": "timed out"}})");
+  EXPECT_EQ(allocate(10), allocated(11, 10));
+  EXPECT_EQ(counters.blocks_dropped, 1U);
+}
+
+TEST_F(FailureTest, ABrokenConnectionIsTriedAgainOnceByTheDriver) {
+  counter("1");
+  database.fail_find_and_modify(1, R"({"closeConnection": true})");
+  EXPECT_EQ(allocate(10), allocated(1, 10));
+  EXPECT_EQ(counters.blocks_dropped, 0U);
+}
+
+TEST_F(FailureTest, NoNumberTwiceHoweverOftenTheConnectionBreaks) {
+  counter("1");
+  std::int64_t last = 0;
+  for (int times = 1; times <= 3; ++times) {
+    database.fail_find_and_modify(times, R"({"closeConnection": true})");
+    for (CounterReply reply = allocate(10);; reply = allocate(10)) {
+      if (reply.kind != Kind::allocated) continue;
+      EXPECT_GT(reply.range.first, last);
+      last = reply.range.first + 9;
+      break;
+    }
+  }
+}
+
+TEST_F(FailureTest, AMissingPrivilegeIsNamed) {
+  counter("1");
+  database.fail_find_and_modify(1, R"({"errorCode": 13})");
+  const CounterReply reply = allocate(10);
+  EXPECT_EQ(reply.kind, Kind::exhausted);
+  EXPECT_THAT(reply.reason, HasSubstr("needs readWrite on " + database.name()));
+}
+
+TEST_F(FailureTest, WhatIsNotKnownToBeGivenBackIsNobodys) {
+  counter("1");
+  EXPECT_EQ(allocate(10), allocated(1, 10));
+  database.fail_find_and_modify(2, R"({"closeConnection": true})");
+  EXPECT_EQ(give_back({5, 6}).kind, Kind::given_back);
+}
+
+TEST_F(FailureTest, NobodyThere) {
+  mongo::Pool nowhere("mongodb://127.0.0.1:1", std::chrono::seconds(5));
+  mongo::Client client = nowhere.client();
+  CounterDocument counter(spec, counters);
+  const auto begun = std::chrono::steady_clock::now();
+  const CounterReply reply =
+      counter.run(client, {CounterJob::Kind::allocate, 10, {}, false, {}}, fields);
+  EXPECT_EQ(reply.kind, Kind::failed);
+  EXPECT_EQ(reply.reason, "the id store does not answer");
+  EXPECT_FALSE(counter.reached());
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::milliseconds(2000));
+  EXPECT_EQ(counters.blocks_dropped, 0U);
+}
+
+}  // namespace
+}  // namespace idproxy::id_store::test

@@ -1,0 +1,189 @@
+#include "config/counters.hpp"
+
+#include "findings_of.hpp"
+#include "idproxy/ids/counter_spec.hpp"
+
+// Rules with counters, as the file says them; what the strategy checks by itself: counter_test.cpp.
+namespace idproxy::config {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::vector<std::string> faults_of(const std::string& keys) {
+  return findings_of("rules:\n  - {ns: a.b, field: x, strategy: counter,\n" + keys + "}\n");
+}
+
+TEST(Counters, TakeAllKeysWithTheirDefaults) {
+  EXPECT_THAT(findings_of("rules: [{ns: a.b, field: x, strategy: counter}]\n"), IsEmpty());
+  EXPECT_THAT(
+      faults_of("name: orders, start: 1, step: 1, max: 9223372036854775807,\n"
+                "block: {size: 100, adaptive: false, min: 1, max: 10000, target: 10s, prefetch: "
+                "0.5, give_back: true, idle: 60s},\n"
+                "store: {db: idproxy, collection: uniqueIdentifierCounter, layout: unique-count, "
+                "key: null},\n"
+                "heal: {mode: max, after: 2, max_jump: 1000000000, at_start: false},\n"
+                "on_store_down: {action: fail, wait: 1s}, output: string,\n"
+                "format: {pad: 0, prefix: '', suffix: ''}"),
+      IsEmpty());
+}
+
+struct Case {
+  const char* name;
+  const char* keys;
+  const char* finding;
+};
+
+TEST(Counters, RefuseBadParameters) {
+  constexpr Case kCases[] = {
+      {"step_zero", "step: 0", "3:1: error: rules[0].step: must not be 0"},
+      {"step_large", "step: 65536",
+       "3:1: error: rules[0].step: must be an integer -65535 to 65535, is 65536"},
+      {"start_beyond_max", "max: 5, start: 6",
+       "3:9: error: rules[0].start: must not be beyond max (5)"},
+      {"start_beyond_lowest", "step: -1, max: 5, start: 4",
+       "3:19: error: rules[0].start: must not be beyond max (5)"},
+      {"max_beyond_int32", "output: int32, max: 2147483648",
+       "3:16: error: rules[0].max: must be an integer -2147483648 to 2147483647, is 2147483648"},
+      {"min_above_max", "block: {min: 20, max: 10}",
+       "3:9: error: rules[0].block.min: must not be above max (10)"},
+      {"size_above_max", "block: {size: 20000}",
+       "3:9: error: rules[0].block.size: must lie between min (1) and max (10000)"},
+      {"size_below_min", "block: {size: 5, min: 10}",
+       "3:9: error: rules[0].block.size: must lie between min (10) and max (10000)"},
+      {"prefetch", "block: {prefetch: 1}",
+       "3:9: error: rules[0].block.prefetch: must be a number 0 to 0.95, is 1"},
+      {"pad", "output: string, format: {pad: 35}",
+       "3:26: error: rules[0].format.pad: must be an integer 0 to 34, is 35"},
+      {"format_without_string", "format: {pad: 5}",
+       "3:1: error: rules[0].format: needs output: string"},
+      {"layout", "store: {layout: uniquecount}",
+       "3:9: error: rules[0].store.layout: must be one of unique-count, counters-next, "
+       "counters-seq, ids-index or custom, is text 'uniquecount', did you mean 'unique-count'?"},
+      {"name", "name: ''", "3:1: error: rules[0].name: must not be empty"},
+      {"store_db", "store: {db: a/b}",
+       "3:9: error: rules[0].store.db: 'a/b' is no name of a database"},
+      {"store_db_local", "store: {db: local}",
+       "3:9: error: rules[0].store.db: must not be 'local', which belongs to the server"},
+      {"store_collection", "store: {collection: a$b}",
+       "3:9: error: rules[0].store.collection: 'a$b' is no name of a collection"},
+      {"store_collection_system", "store: {collection: system.ids}",
+       "3:9: error: rules[0].store.collection: must not begin with system."},
+      {"field_without_custom", "store: {value_field: seq}",
+       "3:9: error: rules[0].store: unknown key 'value_field'"},
+      {"heal_mode", "heal: {mode: maximum}",
+       "3:8: error: rules[0].heal.mode: must be one of max, gap or off"},
+      {"heal_at_start", "heal: {mode: off, at_start: true}",
+       "3:19: warning: rules[0].heal.at_start: has no effect with mode: off"},
+      {"wait", "on_store_down: {wait: 3s}",
+       "3:17: error: rules[0].on_store_down.wait: must be a duration of 0ms to 2s, is 3s"},
+      {"scope", "scope: [tenant], on_missing_scope: null, max_scopes: 10000",
+       "3:1: error: rules[0].scope: is not in this release"},
+      {"own_collection", "store: {db: a, collection: b}",
+       "2:6: error: rules[0].ns: 'a.b' is never touched: this rule keeps its counters there"},
+  };
+  for (const Case& c : kCases) {
+    EXPECT_THAT(faults_of(c.keys), ElementsAre(HasSubstr(c.finding))) << c.name;
+  }
+}
+
+TEST(Counters, ACustomLayoutNamesItsFields) {
+  const Loaded loaded = load(
+      "rules:\n"
+      "  - {ns: a.b, field: x, strategy: counter, store: {layout: custom, collection: c, key: k,\n"
+      "     key_field: id, value_field: seq, value_is: last, filter: {model: Order, n: -12,\n"
+      "     s: '12', t: true, f: false, z: null}}}\n");
+  EXPECT_THAT(texts_of(loaded.findings), IsEmpty());
+  ASSERT_EQ(loaded.config.rules.size(), 1U);
+  const ids::CounterPlace& place = loaded.config.rules[0].strategy->counter_use()->spec.place;
+  EXPECT_EQ(place.db, "idproxy");
+  EXPECT_EQ(place.key, "k");
+  using namespace std::string_literals;
+  EXPECT_EQ(place.filter,
+            "\x36\0\0\0"
+            "\x02model\0\x06\0\0\0Order\0"
+            "\x12n\0\xf4\xff\xff\xff\xff\xff\xff\xff"
+            "\x02s\0\x03\0\0\0"
+            "12\0"
+            "\x08t\0\x01"
+            "\x08"
+            "f\0\0"
+            "\x0az\0\0"s);
+  EXPECT_THAT(faults_of("store: {layout: custom}"),
+              ElementsAre(HasSubstr("store.collection: must name a collection"),
+                          HasSubstr("store.key_field: is missing"),
+                          HasSubstr("store.value_field: is missing"),
+                          HasSubstr("store.value_is: is missing; must be next or last")));
+}
+
+TEST(Counters, AFilterHoldsScalars) {
+  const auto filter = [](const std::string& members) {
+    return faults_of(
+        "store: {layout: custom, collection: c, key_field: id, value_field: seq, value_is: last,\n"
+        "filter: " +
+        members + "}");
+  };
+  EXPECT_THAT(filter("{}"), IsEmpty());
+  EXPECT_THAT(filter("null"), IsEmpty());
+  EXPECT_THAT(filter("text"),
+              ElementsAre("4:1: error: rules[0].store.filter: must be a mapping of names to "
+                          "values, is text 'text'"));
+  EXPECT_THAT(filter("{a: [1], b: 1.5, $c: 1, d.e: 1, f: 9223372036854775808}"),
+              ElementsAre(HasSubstr("4:10: error: rules[0].store.filter.a: must be text, an "
+                                    "integer of 64 bits, true, false or null, is a list"),
+                          HasSubstr("filter.b: must be text, an integer of 64 bits, true, false or "
+                                    "null, is 1.5 (in quotes it is text)"),
+                          HasSubstr("filter.$c: is no name of a field of the document itself"),
+                          HasSubstr("filter.d.e: is no name of a field of the document itself"),
+                          HasSubstr("filter.f: must be text")));
+  EXPECT_THAT(filter("{seq: 1}"),
+              ElementsAre("4:1: error: rules[0].store.filter: must not name 'seq', which is the "
+                          "counter's own"));
+}
+
+TEST(Counters, OneDocumentIsUsedInOneWay) {
+  const auto faults = [](const std::string& second) {
+    return findings_of(
+        "rules:\n  - {ns: a.b, field: x, strategy: counter, name: n}\n"
+        "  - {ns: a.c, field: x, strategy: counter, " +
+        second + "}\n");
+  };
+  EXPECT_THAT(faults("name: n"), IsEmpty());
+  EXPECT_THAT(faults("step: 2"), IsEmpty());
+  EXPECT_THAT(faults("name: n, store: {db: other, layout: ids-index}"), IsEmpty());
+  EXPECT_THAT(faults("name: n, step: 2"),
+              ElementsAre("3:25: error: rules[1].strategy: uses the counter document 'n' of "
+                          "rules[0], but not with the same layout, step and output"));
+  EXPECT_THAT(faults("store: {key: n}, output: string"), testing::SizeIs(1));
+  EXPECT_THAT(faults("name: n, store: {layout: counters-seq, collection: uniqueIdentifierCounter}"),
+              testing::SizeIs(1));
+  EXPECT_THAT(faults("name: n, block: {size: 10}"),
+              ElementsAre(HasSubstr("3:25: warning: rules[1].strategy: shares the counter document "
+                                    "'n' of rules[0], but not its start, max, block")));
+}
+
+TEST(Counters, TheNameOfACollectionsOwnCounterIsKnown) {
+  EXPECT_THAT(findings_of("rules:\n  - {ns: a.b, field: x, strategy: counter}\n"
+                          "  - {ns: a.c, field: x, strategy: counter, name: a.b.x, step: 2}\n"),
+              ElementsAre(HasSubstr("3:25: error: rules[1].strategy: uses the counter document "
+                                    "'a.b.x' of rules[0]")));
+}
+
+TEST(Counters, NoRuleNumbersThem) {
+  const std::string counting =
+      "  - {ns: shop.orders, field: x, strategy: counter, store: {db: shop, layout: ids-index}}\n";
+  const std::string touching = "  - {ns: shop.ids, field: x, strategy: uuid}\n";
+  EXPECT_THAT(findings_of("rules:\n" + counting + touching),
+              ElementsAre("3:6: error: rules[1].ns: 'shop.ids' is never touched: rules[0] keeps "
+                          "its counters there"));
+  EXPECT_THAT(findings_of("rules:\n" + touching + counting),
+              ElementsAre("2:6: error: rules[0].ns: 'shop.ids' is never touched: rules[1] keeps "
+                          "its counters there"));
+  EXPECT_THAT(
+      findings_of("rules:\n" + counting + "  - {ns: 'shop.i*', field: x, strategy: uuid}\n"),
+      IsEmpty());
+}
+
+}  // namespace
+}  // namespace idproxy::config

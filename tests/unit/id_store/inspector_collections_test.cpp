@@ -1,0 +1,444 @@
+#include "id_store/inspector_collections.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace idproxy::id_store {
+namespace {
+
+using namespace std::chrono_literals;
+using ids::Standing;
+using ids::UniqueIndex;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using Asks = Collections::Asks;
+using Kind = Answer::Kind;
+using Texts = std::vector<std::string>;
+
+Index unique(Texts fields) {
+  return {.name = "i", .fields = std::move(fields), .unique = true};
+}
+
+const Answer kUnreachable{.kind = Kind::unreachable, .reason = "no suitable servers"};
+
+Answer indexes(std::vector<Index> indexes) {
+  Answer answer;
+  answer.indexes = std::move(indexes);
+  return answer;
+}
+
+Answer views(std::set<std::string, std::less<>> names) {
+  Answer answer;
+  answer.left_alone = std::move(names);
+  return answer;
+}
+
+Answer documents(std::uint64_t count) {
+  Answer answer;
+  answer.documents = count;
+  return answer;
+}
+
+/// "KIND db.collection" with the field behind it.
+std::string text_of(const Question& question) {
+  constexpr const char* kKinds[] = {"left_alone ", "indexes ", "documents ", "make_index "};
+  std::string text = kKinds[static_cast<std::size_t>(question.kind)] + question.db;
+  if (!question.collection.empty()) text += "." + question.collection;
+  if (!question.field.empty()) text += " " + question.field;
+  return text;
+}
+
+struct CollectionsTest : ::testing::Test {
+  void watch(std::vector<Watched> rules) { known.emplace(std::move(rules), now); }
+
+  /// Answers all that is due, with what `answers` has for it; else with nothing found.
+  Texts round(const std::map<std::string, Answer>& answers = {}) {
+    Texts asked;
+    for (const Asks asks : {Asks::looks, Asks::make_index, Asks::looks}) {
+      while (const auto question = known->next(asks, now)) {
+        asked.push_back(text_of(*question));
+        const auto answer = answers.find(asked.back());
+        known->learn(*question, answer == answers.end() ? Answer{} : answer->second, now);
+      }
+    }
+    return asked;
+  }
+  /// "EVENT MESSAGE"
+  Texts remarks() {
+    Texts texts;
+    for (const Remark& remark : known->remarks(now)) {
+      texts.push_back(std::string(remark.event) + " " + remark.message);
+    }
+    return texts;
+  }
+  Standing standing(std::string_view db, std::string_view name, std::size_t rule = 0) {
+    return known->standing(rule, db, name, now);
+  }
+
+  std::chrono::nanoseconds now = 1h;
+  std::optional<Collections> known;
+};
+
+constexpr const char* kCommand =
+    R"(db.getSiblingDB("shop").getCollection("orders").createIndex({"number": 1}, {unique: true}))";
+
+TEST_F(CollectionsTest, AsksAboutWhatRulesNameLiterally) {
+  watch({{"shop.orders", "number"},
+         {"shop.orders", "_id"},
+         {"shop.c*", "x"},
+         {"b.c.d", "n", UniqueIndex::warn, true},
+         {"*.logs", "y"}});
+  EXPECT_FALSE(known->looked());
+  EXPECT_THAT(round(), ElementsAre("left_alone b", "left_alone shop", "indexes b.c.d",
+                                   "documents b.c.d", "indexes shop.orders"));
+  EXPECT_TRUE(known->looked());
+  EXPECT_THAT(round(), IsEmpty());
+  EXPECT_GE(*known->due(Asks::looks), now);
+}
+
+TEST_F(CollectionsTest, AsksAgainAfterAMinute) {
+  watch({{"shop.orders", "number"}});
+  EXPECT_EQ(round().size(), 2U);
+  EXPECT_EQ(known->due(Asks::looks), now + 60s);
+  now += 60s;
+  EXPECT_EQ(round().size(), 2U);
+}
+
+TEST_F(CollectionsTest, AsksAboutWhatComesUpThroughWildcards) {
+  watch({{"*.logs", "x", UniqueIndex::warn, true}});
+  EXPECT_TRUE(known->looked());
+  EXPECT_FALSE(known->due(Asks::looks));
+  EXPECT_EQ(standing("a", "logs").kind, Standing::Kind::ready);
+  EXPECT_TRUE(known->take_news());
+  EXPECT_FALSE(known->take_news());
+  EXPECT_TRUE(known->fill("a.logs", "x", now));
+  EXPECT_TRUE(known->take_news());
+  EXPECT_THAT(round(), ElementsAre("left_alone a", "indexes a.logs", "documents a.logs"));
+}
+
+// --- Views and time-series collections ---
+
+TEST_F(CollectionsTest, LeavesViewsAlone) {
+  watch({{"shop.*", "number", UniqueIndex::require}, {"shop.*", "_id"}});
+  const auto version = known->version();
+  EXPECT_THAT(round({{"left_alone shop", views({"v"})}}), ElementsAre("left_alone shop"));
+  EXPECT_GT(known->version(), version);
+  EXPECT_EQ(standing("shop", "v").kind, Standing::Kind::left_alone);
+  EXPECT_EQ(standing("shop", "v", 1).kind, Standing::Kind::left_alone);
+  EXPECT_EQ(standing("shop", "orders", 1).kind, Standing::Kind::ready);
+  EXPECT_THAT(round(), IsEmpty());
+}
+
+TEST_F(CollectionsTest, AsksNothingAboutAView) {
+  watch({{"shop.orders", "number", UniqueIndex::create, true}});
+  EXPECT_THAT(round({{"left_alone shop", views({"orders"})}}), ElementsAre("left_alone shop"));
+  EXPECT_TRUE(known->looked());
+  now += 60s;
+  EXPECT_THAT(round(), ElementsAre("left_alone shop", "indexes shop.orders",
+                                   "documents shop.orders", "make_index shop.orders number"));
+}
+
+TEST_F(CollectionsTest, TakesCollectionsForOrdinaryIfTheListIsNotPermitted) {
+  watch({{"shop.*", "_id"}});
+  EXPECT_EQ(round({{"left_alone shop", views({"v"})}}).size(), 1U);
+  now += 60s;
+  EXPECT_EQ(round({{"left_alone shop", {.kind = Kind::not_permitted}}}).size(), 1U);
+  EXPECT_EQ(standing("shop", "v").kind, Standing::Kind::ready);
+  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("missing_privilege the id store's user may not "
+                                               "listCollections in shop: views and time-series")));
+  now += 60s;
+  EXPECT_EQ(round({{"left_alone shop", {.kind = Kind::not_permitted}}}).size(), 1U);
+  EXPECT_THAT(remarks(), IsEmpty());
+}
+
+TEST_F(CollectionsTest, KeepsViewsForAMinuteWhileTheStoreIsDown) {
+  watch({{"shop.*", "_id"}});
+  EXPECT_EQ(round({{"left_alone shop", views({"v"})}}).size(), 1U);
+  now += 60s;
+  for (int i = 0; i < 6; ++i, now += 10s) {
+    EXPECT_EQ(round({{"left_alone shop", kUnreachable}}).size(), 1U);
+    EXPECT_EQ(standing("shop", "v").kind, Standing::Kind::left_alone);
+  }
+  const auto version = known->version();
+  EXPECT_EQ(round({{"left_alone shop", kUnreachable}}).size(), 1U);
+  EXPECT_EQ(standing("shop", "v").kind, Standing::Kind::ready);
+  EXPECT_GT(known->version(), version);
+}
+
+// --- Unique indexes ---
+
+TEST_F(CollectionsTest, WarnsOnceOfAMissingIndex) {
+  watch({{"shop.orders", "number"}});
+  EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
+  EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"_id"})})}}).size(), 2U);
+  EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
+  EXPECT_THAT(remarks(), ElementsAre(std::string("no_unique_index no unique index keeps a value "
+                                                 "from being stored twice; make it with ") +
+                                     kCommand));
+  now += 60s;
+  EXPECT_EQ(round({{"indexes shop.orders", indexes({})}}).size(), 2U);
+  EXPECT_THAT(remarks(), IsEmpty());
+}
+
+TEST_F(CollectionsTest, SaysNothingAboutACollectionThatIsNotThere) {
+  watch({{"shop.orders", "number"}});
+  EXPECT_EQ(round({{"indexes shop.orders", {.kind = Kind::no_collection}}}).size(), 2U);
+  EXPECT_THAT(remarks(), IsEmpty());
+  now += 60s;
+  EXPECT_EQ(round({{"indexes shop.orders", indexes({})}}).size(), 2U);
+  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("no_unique_index ")));
+}
+
+struct IndexCase {
+  const char* name;
+  Index index;
+  bool guards;
+  const char* remark;
+};
+
+TEST_F(CollectionsTest, KnowsWhichIndexesGuardAField) {
+  Index plain = unique({"number"});
+  plain.unique = false;
+  Index partial = unique({"number"});
+  partial.partial = true;
+  const IndexCase kCases[] = {
+      {"only_field", unique({"number"}), true, ""},
+      {"not_unique", plain, false, "twice; make"},
+      {"other_field", unique({"other"}), false, "twice; make"},
+      {"first_of_two", unique({"number", "x"}), false,
+       "twice (i does not do: its key has further fields, and values may repeat); make"},
+      {"second_of_two", unique({"x", "number"}), false, "twice; make"},
+      {"partial", partial, false, "(i does not do: it holds some of the documents only); make"},
+  };
+  for (const IndexCase& c : kCases) {
+    watch({{"shop.orders", "number"}});
+    EXPECT_EQ(round({{"indexes shop.orders", indexes({c.index})}}).size(), 2U);
+    const Texts said = remarks();
+    EXPECT_EQ(said.empty(), c.guards) << c.name;
+    EXPECT_THAT(said.empty() ? "" : said[0], HasSubstr(c.remark)) << c.name;
+  }
+}
+
+TEST_F(CollectionsTest, RequiredIndexMakesARuleReady) {
+  watch({{"shop.orders", "number", UniqueIndex::require}});
+  auto stands = standing("shop", "orders");
+  EXPECT_EQ(stands.kind, Standing::Kind::not_ready);
+  EXPECT_EQ(stands.error.code, ids::Errc::unavailable);
+  EXPECT_THAT(stands.error.reason, HasSubstr("has not been checked yet"));
+
+  EXPECT_EQ(round({{"indexes shop.orders", {.kind = Kind::no_collection}}}).size(), 2U);
+  stands = standing("shop", "orders");
+  EXPECT_EQ(stands.kind, Standing::Kind::not_ready);
+  EXPECT_EQ(stands.error.code, ids::Errc::exhausted);
+  EXPECT_THAT(stands.error.reason, HasSubstr(kCommand));
+  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("not_ready ")));
+
+  now += 10s;
+  EXPECT_THAT(round(), ElementsAre("indexes shop.orders"));
+  EXPECT_THAT(remarks(), IsEmpty());
+  now += 10s;
+  const auto version = known->version();
+  EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"number"})})}}).size(), 1U);
+  EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
+  EXPECT_GT(known->version(), version);
+  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("ready_again ")));
+}
+
+TEST_F(CollectionsTest, ARuleThatWasReadyStaysReadyWhileTheStoreIsDown) {
+  watch({{"shop.orders", "number", UniqueIndex::require}});
+  EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"number"})})}}).size(), 2U);
+  now += 60s;
+  EXPECT_EQ(round({{"left_alone shop", kUnreachable}}).size(), 1U);
+  now += 1s;
+  EXPECT_EQ(round({{"indexes shop.orders", kUnreachable}}).size(), 1U);
+  EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
+  now += 1s;
+  EXPECT_EQ(round().size(), 0U);
+}
+
+TEST_F(CollectionsTest, ARuleThatCannotBeCheckedIsNotReady) {
+  watch({{"shop.orders", "number", UniqueIndex::require}});
+  EXPECT_EQ(round({{"left_alone shop", kUnreachable}}).size(), 1U);
+  EXPECT_TRUE(known->looked());
+  now += 1s;
+  EXPECT_EQ(round({{"indexes shop.orders", kUnreachable}}).size(), 1U);
+  const auto stands = standing("shop", "orders");
+  EXPECT_EQ(stands.error.code, ids::Errc::unavailable);
+  EXPECT_THAT(stands.error.reason, HasSubstr("the id store does not answer"));
+  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("inspection_failing "), HasSubstr("not_ready ")));
+}
+
+TEST_F(CollectionsTest, AsksAllAgainWhenTheStoreIsBack) {
+  watch({{"a.a", "x"}, {"b.b", "x", UniqueIndex::require}, {"c.c", "x"}});
+  for (int i = 0; i < 3; ++i, now += 1s) {
+    const auto question = known->next(Asks::looks, now);
+    ASSERT_TRUE(question);
+    known->learn(*question, kUnreachable, now);
+    EXPECT_FALSE(known->next(Asks::looks, now));
+    EXPECT_GT(*known->due(Asks::looks), now);
+  }
+  EXPECT_THAT(round(), ElementsAre("indexes a.a", "left_alone a", "left_alone b", "left_alone c",
+                                   "indexes b.b", "indexes c.c"));
+  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("inspection_failing "),
+                                     HasSubstr("cannot be checked: the id store does not answer"),
+                                     HasSubstr("inspection_again "), HasSubstr("no_unique_index"),
+                                     HasSubstr("not_ready"), HasSubstr("no_unique_index")));
+}
+
+TEST_F(CollectionsTest, ARuleNeedsThePrivilegeToCheck) {
+  watch({{"shop.orders", "number", UniqueIndex::require}});
+  EXPECT_EQ(round({{"indexes shop.orders", {.kind = Kind::not_permitted}}}).size(), 2U);
+  const auto stands = standing("shop", "orders");
+  EXPECT_EQ(stands.error.code, ids::Errc::exhausted);
+  EXPECT_THAT(stands.error.reason, HasSubstr("may not listIndexes of shop.orders"));
+}
+
+TEST_F(CollectionsTest, MakesAnIndexWhereThereIsNone) {
+  watch({{"shop.orders", "number", UniqueIndex::create}});
+  EXPECT_THAT(
+      round({{"indexes shop.orders", {.kind = Kind::no_collection}}}),
+      ElementsAre("left_alone shop", "indexes shop.orders", "make_index shop.orders number"));
+  EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
+  EXPECT_THAT(remarks(), IsEmpty());
+  now += 60s;
+  EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"number"})})}}).size(), 2U);
+}
+
+TEST_F(CollectionsTest, IsNotReadyWhileAnIndexIsMade) {
+  watch({{"shop.orders", "number", UniqueIndex::create}});
+  while (const auto question = known->next(Asks::looks, now)) known->learn(*question, {}, now);
+  const auto question = known->next(Asks::make_index, now);
+  ASSERT_TRUE(question);
+  EXPECT_FALSE(known->looked());
+  now += 10s;
+  Index building = unique({"number"});
+  building.building = true;
+  const auto look = known->next(Asks::looks, now);
+  ASSERT_TRUE(look);
+  known->learn(*look, indexes({building}), now);
+  const auto stands = standing("shop", "orders");
+  EXPECT_EQ(stands.error.code, ids::Errc::unavailable);
+  EXPECT_THAT(stands.error.reason, HasSubstr("still being built"));
+  EXPECT_FALSE(known->next(Asks::make_index, now));
+  known->learn(*question, {}, now);
+  EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
+  EXPECT_TRUE(known->looked());
+}
+
+TEST_F(CollectionsTest, SaysWhyAnIndexCannotBeMade) {
+  watch({{"shop.orders", "number", UniqueIndex::create}});
+  const Answer refused{.kind = Kind::refused, .reason = "there are documents with the same value"};
+  EXPECT_EQ(round({{"make_index shop.orders number", refused}}).size(), 3U);
+  auto stands = standing("shop", "orders");
+  EXPECT_EQ(stands.error.code, ids::Errc::exhausted);
+  EXPECT_EQ(stands.error.reason,
+            "the unique index on the field cannot be made: there are documents with the same "
+            "value");
+  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("not_ready ")));
+
+  now += 10s;
+  EXPECT_THAT(round({{"make_index shop.orders number", {.kind = Kind::not_permitted}}}),
+              ElementsAre("indexes shop.orders", "make_index shop.orders number"));
+  stands = standing("shop", "orders");
+  EXPECT_THAT(stands.error.reason, HasSubstr("may not createIndex in shop.orders"));
+  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("missing_privilege "), HasSubstr("not_ready ")));
+
+  now += 10s;
+  EXPECT_EQ(round().size(), 2U);
+  EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
+  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("ready_again ")));
+}
+
+TEST_F(CollectionsTest, RestsAfterALongTryToMakeAnIndex) {
+  watch({{"shop.orders", "number", UniqueIndex::create}});
+  while (const auto question = known->next(Asks::looks, now)) known->learn(*question, {}, now);
+  const auto question = known->next(Asks::make_index, now);
+  ASSERT_TRUE(question);
+  now += 100s;
+  known->learn(*question, {.kind = Kind::refused, .reason = "no"}, now);
+  EXPECT_EQ(known->due(Asks::make_index), now + 1000s);
+}
+
+// --- Numbers ---
+
+struct FillTest : CollectionsTest {
+  void SetUp() override {
+    watch({{"a.b", "n", UniqueIndex::warn, true}});
+    fill = known->fill("a.b", "n", now);
+    fill->limit({1000, 0.1, 0.9});
+  }
+  Texts count(std::uint64_t count) {
+    now += 60s;
+    EXPECT_GE(
+        round({{"documents a.b", documents(count)}, {"indexes a.b", indexes({unique({"n"})})}})
+            .size(),
+        3U);
+    return remarks();
+  }
+  std::shared_ptr<ids::Fill> fill;
+};
+
+TEST_F(FillTest, IsCounted) {
+  EXPECT_THAT(count(50), IsEmpty());
+  EXPECT_EQ(fill->seen().documents, 50U);
+  EXPECT_EQ(known->fill("a.b", "n", now), fill);
+}
+
+TEST_F(FillTest, IsWarnedOfOnceAnHour) {
+  EXPECT_THAT(count(200),
+              ElementsAre("numbers_run_out 20 % of the possible numbers are in use, and at "
+                          "max_fill (90 %), that is with 900 documents, no more will be given "
+                          "out"));
+  for (int i = 0; i < 59; ++i) EXPECT_THAT(count(200), IsEmpty());
+  EXPECT_EQ(count(300).size(), 1U);
+}
+
+TEST_F(FillTest, IsAnErrorOnceItIsUsedUp) {
+  EXPECT_THAT(count(901),
+              ElementsAre("numbers_used_up 90.1 % of the possible numbers are in use, more than "
+                          "max_fill (90 %): no more are given out"));
+  EXPECT_THAT(count(901), IsEmpty());
+  EXPECT_FALSE(fill->draw(1));
+}
+
+TEST_F(FillTest, IsZeroWithoutTheCollection) {
+  EXPECT_EQ(count(500).size(), 1U);
+  now += 60s;
+  EXPECT_EQ(round({{"documents a.b", {.kind = Kind::no_collection}}}).size(), 3U);
+  EXPECT_EQ(fill->seen().documents, 0U);
+}
+
+TEST_F(FillTest, KeepsWhatWasCountedLast) {
+  EXPECT_EQ(count(500).size(), 1U);
+  now += 60s;
+  EXPECT_EQ(round({{"documents a.b", {.kind = Kind::not_permitted}}}).size(), 3U);
+  EXPECT_EQ(fill->seen().documents, 500U);
+  EXPECT_THAT(remarks(), testing::Contains(HasSubstr("missing_privilege the id store's user may "
+                                                     "not collStats in a: ")));
+}
+
+// --- Memory ---
+
+TEST_F(CollectionsTest, ForgetsWhatIsAskedAboutLeastRecently) {
+  watch({{"shop.orders", "number", UniqueIndex::require}, {"*", "number", UniqueIndex::require}});
+  EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"number"})})}}).size(), 2U);
+  const std::map<std::string, Answer> found{{"indexes a.first", indexes({unique({"number"})})}};
+  EXPECT_EQ(standing("a", "first", 1).kind, Standing::Kind::not_ready);
+  EXPECT_EQ(round(found).size(), 2U);
+  EXPECT_EQ(standing("a", "first", 1).kind, Standing::Kind::ready);
+  for (std::size_t i = 0; i < Collections::kMostCollections; ++i) {
+    EXPECT_EQ(standing("a", "x" + std::to_string(i), 1).kind, Standing::Kind::not_ready);
+  }
+  EXPECT_EQ(standing("a", "first", 1).kind, Standing::Kind::not_ready);
+  EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
+}
+
+TEST(CreateIndexCommand, QuotesNames) {
+  EXPECT_EQ(create_index_command("a", R"(b"\c)", "d.e"),
+            R"(db.getSiblingDB("a").getCollection("b\"\\c").createIndex({"d.e": 1}, )"
+            "{unique: true})");
+}
+
+}  // namespace
+}  // namespace idproxy::id_store

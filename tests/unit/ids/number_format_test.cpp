@@ -1,0 +1,150 @@
+#include "idproxy/ids/number_format.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <bit>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "support/hex.hpp"
+
+namespace idproxy::ids {
+namespace {
+
+using bson::Type;
+using Output = NumberFormat::Output;
+constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+
+NumberFormat string_format(std::uint32_t pad, std::string prefix = "", std::string suffix = "") {
+  return {Output::string, pad, std::move(prefix), std::move(suffix)};
+}
+
+struct Text {
+  const char* name;
+  NumberFormat format;
+  std::int64_t number;
+  const char* text;
+};
+
+const std::vector<Text>& texts() {
+  static const std::vector<Text> kTexts{
+      {"plain", string_format(0), 42, "42"},
+      {"zero", string_format(0), 0, "0"},
+      {"padded", string_format(5), 42, "00042"},
+      {"padded_zero", string_format(3), 0, "000"},
+      {"as_wide_as_pad", string_format(2), 42, "42"},
+      {"wider_than_pad", string_format(2), 12345, "12345"},
+      {"negative", string_format(0), -42, "-42"},
+      {"zeros_behind_the_minus", string_format(5), -42, "-00042"},
+      {"around", string_format(4, "A-", "/x"), 7, "A-0007/x"},
+      {"digits_around", string_format(0, "2024", "0"), 17, "2024170"},
+      {"minus_behind_prefix", string_format(0, "-", ""), -1, "--1"},
+      {"lowest", string_format(0), kMin, "-9223372036854775808"},
+      {"highest", string_format(34), kMax, "0000000000000009223372036854775807"},
+  };
+  return kTexts;
+}
+
+TEST(NumberFormat, SucceedsWithTextsAndBack) {
+  for (const Text& row : texts()) {
+    Values values;
+    append_number(row.number, row.format, values);
+    ASSERT_EQ(values.type(), Type::string) << row.name;
+    const Bytes value = values[0];
+    EXPECT_EQ(as_text(value.subspan(4, value.size() - 5)), row.text) << row.name;
+    EXPECT_EQ(number_text(row.number, row.format), row.text) << row.name;
+    EXPECT_EQ(read_number(Type::string, value, row.format), row.number) << row.name;
+  }
+}
+
+TEST(NumberFormat, SucceedsWithNumbersAndBack) {
+  for (const std::int64_t number : {kMin, std::int64_t{-1}, std::int64_t{0}, kMax}) {
+    Values values;
+    append_number(number, {}, values);
+    ASSERT_EQ(values.type(), Type::int64);
+    EXPECT_EQ(read_number(Type::int64, values[0], {}), number);
+  }
+  const NumberFormat narrow{Output::int32, 0, "", ""};
+  Values values;
+  append_number(-2147483648, narrow, values);
+  EXPECT_EQ(values.type(), Type::int32);
+  EXPECT_EQ(test::to_hex(values[0]), "00000080");
+  EXPECT_EQ(read_number(Type::int32, values[0], narrow), -2147483648);
+}
+
+TEST(NumberFormat, TakesNoTextThatItWouldNotWrite) {
+  const NumberFormat format = string_format(3, "A", "Z");
+  for (const char* text :
+       {"", "A", "AZ", "A001", "001Z", "A1Z", "A01Z", "A0001Z", "A+01Z", "A-1Z", "A-000Z", "A 01Z",
+        "A0x1Z", "A9223372036854775808Z", "B001Z", "A001ZZ"}) {
+    Values values;
+    values.add_string(text);
+    EXPECT_EQ(read_number(Type::string, values[0], format), std::nullopt) << text;
+  }
+  Values number;
+  append_number(1, {}, number);
+  EXPECT_EQ(read_number(Type::int64, number[0], format), std::nullopt);
+  Values text;
+  text.add_string("1");
+  EXPECT_EQ(read_number(Type::string, text[0], {}), std::nullopt);
+}
+
+std::optional<std::int64_t> read_double(double number) {
+  std::array<std::uint8_t, 8> bytes;
+  store_i64(bytes.data(), std::bit_cast<std::int64_t>(number));
+  return read_number(Type::number_double, bytes, {});
+}
+
+TEST(NumberFormat, TakesDoublesThatAreIntegers) {
+  EXPECT_EQ(read_double(7), 7);
+  EXPECT_EQ(read_double(-0.0), 0);
+  EXPECT_EQ(read_double(-9223372036854775808.0), kMin);
+  for (const double number :
+       {7.5, 9223372036854775808.0, -1e300, std::numeric_limits<double>::quiet_NaN(),
+        std::numeric_limits<double>::infinity()}) {
+    EXPECT_EQ(read_double(number), std::nullopt) << number;
+  }
+}
+
+/// `high`: sign, exponent and the upper bits of the coefficient.
+std::optional<std::int64_t> read_decimal(std::uint64_t high, std::uint64_t low) {
+  std::array<std::uint8_t, 16> bytes;
+  store_i64(bytes.data(), static_cast<std::int64_t>(low));
+  store_i64(bytes.data() + 8, static_cast<std::int64_t>(high));
+  return read_number(Type::decimal128, bytes, {});
+}
+
+TEST(NumberFormat, TakesDecimalsThatAreIntegers) {
+  constexpr std::uint64_t kOne = 0x3040'0000'0000'0000;  // exponent 0
+  constexpr std::uint64_t kExponent = std::uint64_t{1} << 49;
+  constexpr std::uint64_t kMinus = std::uint64_t{1} << 63;
+  EXPECT_EQ(read_decimal(kOne, 7), 7);
+  EXPECT_EQ(read_decimal(kOne | kMinus, 7), -7);
+  EXPECT_EQ(read_decimal(kOne - kExponent, 70), 7);
+  EXPECT_EQ(read_decimal(kOne - kExponent, 75), std::nullopt);
+  EXPECT_EQ(read_decimal(kOne + 3 * kExponent, 7), 7000);
+  EXPECT_EQ(read_decimal(kOne + 6000 * kExponent, 0), 0);
+  EXPECT_EQ(read_decimal(kOne + 6000 * kExponent, 1), std::nullopt);
+  EXPECT_EQ(read_decimal(0, 1), std::nullopt);  // 1E-6176
+  EXPECT_EQ(read_decimal(kOne, 9223372036854775807U), kMax);
+  EXPECT_EQ(read_decimal(kOne, 9223372036854775808U), std::nullopt);
+  EXPECT_EQ(read_decimal(kOne | kMinus, 9223372036854775808U), kMin);
+  EXPECT_EQ(read_decimal(kOne | 1, 0), std::nullopt);               // 2^64
+  EXPECT_EQ(read_decimal(0x7800'0000'0000'0000, 0), std::nullopt);  // infinity
+  EXPECT_EQ(read_decimal(0x7c00'0000'0000'0000, 0), std::nullopt);  // NaN
+}
+
+TEST(NumberFormat, TakesNothingElseForANumber) {
+  const std::array<std::uint8_t, 16> bytes{1};
+  for (const Type type :
+       {Type::boolean, Type::date, Type::timestamp, Type::null, Type::object_id}) {
+    EXPECT_EQ(read_number(type, bytes, {}), std::nullopt);
+  }
+}
+
+}  // namespace
+}  // namespace idproxy::ids

@@ -97,6 +97,8 @@ void log_stopped(const net::Server& server, const id_store::Counters& store) {
               {"store_round_trips", store.round_trips.load()},
               {"store_blocks", store.blocks.load()},
               {"store_blocks_dropped", store.blocks_dropped.load()},
+              {"store_numbers_allocated", store.numbers_allocated.load()},
+              {"store_numbers_returned", store.numbers_returned.load()},
               {"store_heals", store.heals.load()}});
 }
 

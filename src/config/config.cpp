@@ -90,6 +90,20 @@ net::Options read_net(Reader& file, Servers& servers) {
   return options;
 }
 
+/// Members of one set may be named differently; a set without a common member is another one.
+void warn_of_other_servers(const std::vector<net::Route>& routes,
+                           const std::vector<net::Endpoint>& hosts, std::string_view key,
+                           Reader& store) {
+  const auto is_upstream = [&](const net::Endpoint& host) {
+    return std::ranges::any_of(
+        routes, [&](const net::Route& route) { return route.upstream.text() == host.text(); });
+  };
+  if (std::ranges::any_of(hosts, is_upstream)) return;
+  store.warning(key,
+                "names none of the servers of upstream.uri: the store must be of the same replica "
+                "set, since views, indexes and the largest numbers in use are looked for there");
+}
+
 /// The store's own connection string, or nothing. The key that holds it is the one that its faults
 /// are shown at.
 std::optional<std::string> read_store_uri(const std::vector<net::Route>& routes, Reader& store) {
@@ -108,7 +122,9 @@ std::optional<std::string> read_store_uri(const std::vector<net::Route>& routes,
   if (uri->srv) {
     store.error(key, "mongodb+srv is not in this release: name the hosts in a mongodb:// string");
   }
-  refuse_own_listeners(routes, uri->hosts, key, store);
+  if (!refuse_own_listeners(routes, uri->hosts, key, store) && !uri->srv) {
+    warn_of_other_servers(routes, uri->hosts, key, store);
+  }
   return text;
 }
 

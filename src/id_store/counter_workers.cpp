@@ -11,6 +11,9 @@ namespace {
 constexpr std::size_t kThreads = 4;
 // Fewer counters than this are not worth a look at what can be forgotten.
 constexpr std::size_t kSweepAt = 1024;
+// With more of them, those that hold no numbers are forgotten, and with them how far they had come:
+// memory is bounded, though clients can invent names of collections.
+constexpr std::size_t kMostCounters = 10'000;
 
 /// Two specs with the same name share one document.
 std::string name_of(const ids::CounterPlace& place) {
@@ -56,17 +59,25 @@ void CounterWorkers::start_threads() {
   for (std::size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { run(); });
 }
 
-/// Clients can invent names of collections; a counter that never gave a number to anybody and that
-/// nobody uses any more leaves nothing behind.
+/// A counter that never gave a number to anybody and that nobody uses any more leaves nothing
+/// behind.
 void CounterWorkers::sweep() {
-  std::erase_if(all_, [this](const auto& item) {
-    const Shared& counter = item.second;
-    const bool is_idle = !counter->queued && !counter->running;
-    if (!is_idle || counter->cache.use_count() > 1 || !counter->cache->forgettable()) return false;
-    set_due(counter, std::nullopt);
-    return true;
-  });
+  const auto forget = [this](auto is_needless) {
+    std::erase_if(all_, [&](const auto& item) {
+      const bool needless = is_unused(item.second) && is_needless(*item.second->cache);
+      if (needless) set_due(item.second, std::nullopt);
+      return needless;
+    });
+  };
+  forget([](const ids::BlockCache& cache) { return cache.forgettable(); });
+  if (all_.size() > kMostCounters) {
+    forget([](const ids::BlockCache& cache) { return cache.is_empty(); });
+  }
   sweep_at_ = std::max(kSweepAt, 2 * all_.size());
+}
+
+bool CounterWorkers::is_unused(const Shared& counter) {
+  return !counter->queued && !counter->running && counter->cache.use_count() == 1;
 }
 
 void CounterWorkers::wake(const std::weak_ptr<Counter>& weak) {
@@ -81,7 +92,7 @@ void CounterWorkers::enqueue(const Shared& counter) {
     counter->woken_meanwhile = true;
   } else if (!counter->queued) {
     counter->queued = true;
-    queue_.push_back(counter);
+    (counter->cache->is_new() ? new_ : queue_).push_back(counter);
     changed_.notify_one();
   }
 }
@@ -108,7 +119,7 @@ void CounterWorkers::enqueue_due() {
 CounterWorkers::Shared CounterWorkers::next(std::unique_lock<std::mutex>& lock) {
   while (true) {
     if (!stopping_) enqueue_due();
-    if (!queue_.empty() && !giving_up_) break;
+    if (!(queue_.empty() && new_.empty()) && !giving_up_) break;
     if (stopping_) return nullptr;
     if (due_.empty()) {
       changed_.wait(lock);
@@ -116,8 +127,9 @@ CounterWorkers::Shared CounterWorkers::next(std::unique_lock<std::mutex>& lock) 
       changed_.wait_for(lock, due_.begin()->first - clock_.monotonic());
     }
   }
-  Shared counter = std::move(queue_.front());
-  queue_.pop_front();
+  std::deque<Shared>& queue = queue_.empty() ? new_ : queue_;
+  Shared counter = std::move(queue.front());
+  queue.pop_front();
   counter->queued = false;
   counter->running = true;
   return counter;

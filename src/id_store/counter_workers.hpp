@@ -69,6 +69,7 @@ class CounterWorkers {
   void enqueue_due();
   [[nodiscard]] Shared next(std::unique_lock<std::mutex>& lock);
   void sweep();
+  [[nodiscard]] static bool is_unused(const Shared& counter);
 
   const mongo::Pool& pool_;
   const Clock& clock_;
@@ -79,6 +80,7 @@ class CounterWorkers {
   std::map<std::string, Shared, std::less<>> all_;
   std::size_t sweep_at_;
   std::deque<Shared> queue_;
+  std::deque<Shared> new_;  // have never got a number: whoever invents names holds up nobody else
   std::set<std::pair<Time, Shared>> due_;
   std::vector<std::thread> threads_;
   std::size_t running_ = 0;

@@ -16,7 +16,8 @@ BlockCache::BlockCache(CounterSpec spec, const Clock& clock, std::function<void(
       wake_(std::move(wake)),
       free_(steps_),
       pace_(spec_.block),
-      heal_(spec_.heal.at_start && spec_.heal.mode != CounterSpec::Heal::Mode::off) {
+      heal_(spec_.heal.at_start && spec_.heal.mode != CounterSpec::Heal::Mode::off),
+      aside_(steps_) {
   rearm();
 }
 
@@ -158,8 +159,9 @@ void BlockCache::collided(const std::vector<std::int64_t>& numbers, bool heal_at
     });
     in_a_row_ += static_cast<std::uint64_t>(fresh);
     if (fresh == 0 || (!heal_at_once && in_a_row_ < spec_.heal.after)) return;
-    decide_to_heal();
     const Time now = clock_.monotonic();
+    if (heal_not_before_ && now < *heal_not_before_) return;
+    decide_to_heal();
     demand_at_ = now;
     request_job(now, after);
   }

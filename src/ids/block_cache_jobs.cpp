@@ -136,6 +136,8 @@ Outcome BlockCache::finish(CounterReply reply) {
       serve(after);
     } else if (reply.kind == Kind::allocated) {
       outcome = allocated(job, reply.range, now, after);
+    } else if (reply.kind == Kind::not_healed) {
+      not_healed(job, std::move(reply.reason), now, after);
     } else if (reply.kind == Kind::exhausted) {
       answers_again();
       exhausted(std::move(reply.reason), now, after);
@@ -166,6 +168,7 @@ Outcome BlockCache::allocated(const CounterJob& job, Range range, Time now, Afte
   if (healed) {
     heal_ = false;
     lost_ = false;
+    aside_.clear();
   }
   pace_.succeeded(now);
   if (heal_) {  // decided upon while this job was out: the counter had not been raised yet
@@ -188,11 +191,11 @@ void BlockCache::use(Range range, Time now, After& after) {
 }
 
 Outcome BlockCache::went_back(Time now, After& after) {
-  drop_all();
-  if (spec_.heal.mode != CounterSpec::Heal::Mode::off) {
-    lost_ = true;
-    decide_to_heal();
-  } else {
+  decide_to_heal();
+  aside_.clear();
+  lost_ = spec_.heal.mode != CounterSpec::Heal::Mode::off;
+  heal_ = lost_;
+  if (!lost_) {
     exhausted("the counter has gone back behind numbers that were handed out, and heal.mode is off",
               now, after);
   }
@@ -201,11 +204,11 @@ Outcome BlockCache::went_back(Time now, After& after) {
 
 /// What was not given back is lost after a failure: nobody knows whether the counter was set back.
 void BlockCache::gave_back(const CounterJob& job, CounterReply::Kind kind) {
-  if (kind == CounterReply::Kind::kept) {
-    others_went_on_ = true;
+  if (kind == CounterReply::Kind::kept || kind == CounterReply::Kind::not_sent) {
+    others_went_on_ = kind == CounterReply::Kind::kept || stopped_;
     const std::uint64_t count = steps_.count(job.unused.first, spec_.max);
     const Range unused{job.unused.first, std::min(job.unused.count, count)};
-    if (!heal_) free_.put({unused});
+    (heal_ ? aside_ : free_).put({unused});
     return;
   }
   // Perhaps the counter stands there now, and that is no step back then.
@@ -237,16 +240,29 @@ void BlockCache::answers_again() {
   exhausted_until_.reset();
 }
 
-void BlockCache::drop_all() {
-  free_.clear();
-  in_a_row_ = 0;
-  if (end_) valid_from_ = *end_;
-}
-
+/// Numbers of before are handed out no more, unless there is no heal after all.
 void BlockCache::decide_to_heal() {
   heal_ = true;
   resting_ = false;
-  drop_all();
+  in_a_row_ = 0;
+  aside_ = std::exchange(free_, NumberRanges(steps_));
+  aside_valid_from_ = valid_from_;
+  if (end_) valid_from_ = *end_;
+}
+
+/// The counter goes on: what collides is cured document by document.
+void BlockCache::not_healed(const CounterJob& job, std::string reason, Time now, After& after) {
+  answers_again();
+  if (job.lost) return exhausted(std::move(reason), now, after);
+  heal_not_before_ = now + kNoHealFor;
+  put_back_aside();
+  serve(after);
+}
+
+void BlockCache::put_back_aside() {
+  heal_ = false;
+  free_ = std::exchange(aside_, NumberRanges(steps_));
+  valid_from_ = aside_valid_from_;
 }
 
 std::optional<std::chrono::nanoseconds> BlockCache::due() const {
@@ -262,6 +278,7 @@ void BlockCache::stop() {
     const auto lock = locked(mutex_);
     stopped_ = true;
     trigger_ = 0;
+    if (heal_ && !lost_) put_back_aside();
     serve_or_refuse({Errc::unavailable, "the proxy ends"}, after);
   }
   after.run(*this);
@@ -270,6 +287,16 @@ void BlockCache::stop() {
 bool BlockCache::forgettable() const {
   const auto lock = locked(mutex_);
   return !end_ && waiting_.empty() && !out_;
+}
+
+bool BlockCache::is_new() const {
+  const auto lock = locked(mutex_);
+  return !end_;
+}
+
+bool BlockCache::is_empty() const {
+  const auto lock = locked(mutex_);
+  return free_.count() == 0 && waiting_.empty() && !out_ && !heal_ && !woken_;
 }
 
 }  // namespace idproxy::ids

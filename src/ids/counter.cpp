@@ -106,17 +106,13 @@ class Counter final : public Strategy {
   explicit Counter(CounterUse use) : use_(std::move(use)) {}
 
   void announce(Store& store) override {
-    if (!use_.per_namespace) shared_ = store.counter(use_.spec, use_.field);
+    const std::string& ns = use_.field.ns;
+    const bool is_one = !use_.per_namespace || ns.find_first_of("*?") == std::string::npos;
+    if (is_one) announced_ = cache_of(ns, store);
   }
   [[nodiscard]] std::shared_ptr<Strategy> bind(std::string_view ns, Store& store) const override {
-    CounterSpec spec = use_.spec;
-    CounterField field = use_.field;
-    if (use_.per_namespace) {
-      field.ns = ns;
-      spec.place.key = field.ns + "." + field.field;
-    }
-    return std::make_shared<BoundCounter>(store.counter(spec, field), field.format,
-                                          spec.on_store_down);
+    return std::make_shared<BoundCounter>(cache_of(ns, store), use_.field.format,
+                                          use_.spec.on_store_down);
   }
 
   [[nodiscard]] std::string store_namespace() const override {
@@ -129,10 +125,19 @@ class Counter final : public Strategy {
   }
 
  private:
+  [[nodiscard]] std::shared_ptr<BlockCache> cache_of(std::string_view ns, Store& store) const {
+    if (!use_.per_namespace) return store.counter(use_.spec, use_.field);
+    CounterSpec spec = use_.spec;
+    CounterField field = use_.field;
+    field.ns = ns;
+    spec.place.key = field.ns + "." + field.field;
+    return store.counter(spec, field);
+  }
+
   const CounterUse use_;
-  // Of a counter that others may share: what this rule's field holds counts for it from the start,
-  // and is not forgotten.
-  std::shared_ptr<BlockCache> shared_;
+  // Of a counter that other rules may share by its name: what this rule's field holds counts for it
+  // from the start, and is not forgotten.
+  std::shared_ptr<BlockCache> announced_;
 };
 
 }  // namespace

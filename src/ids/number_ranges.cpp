@@ -1,12 +1,16 @@
 #include "idproxy/ids/number_ranges.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace idproxy::ids {
 
 std::uint64_t Steps::count(Int128 first, std::int64_t last) const {
   if (before(last, first)) return 0;
-  return static_cast<std::uint64_t>((last - first) / step_ + 1);
+  const Int128 count = (last - first) / step_ + 1;
+  // All numbers of int64 together are one more.
+  return static_cast<std::uint64_t>(
+      std::min<Int128>(count, std::numeric_limits<std::uint64_t>::max()));
 }
 
 void NumberRanges::take(std::uint64_t n, std::vector<Range>& out) {

@@ -59,20 +59,22 @@ class Limiter {
   std::map<std::string_view, Count> counts_;
 };
 
-/// JSON text of anything: what is not printable ASCII is escaped byte by byte, so that a name
-/// chosen by a peer can neither end the line nor be invalid UTF-8.
+/// What is not printable ASCII is escaped byte by byte, so that a name chosen by a peer can neither
+/// end the line, nor move a terminal's cursor, nor be invalid UTF-8.
+void append_printable(std::string& out, char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  if (byte < 0x20 || byte > 0x7e) {
+    fmt::format_to(std::back_inserter(out), "\\u{:04x}", byte);
+  } else {
+    out += c;
+  }
+}
+
 void append_json(std::string& out, std::string_view text) {
   out += '"';
   for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20 || byte > 0x7e) {
-      fmt::format_to(std::back_inserter(out), "\\u{:04x}", byte);
-    } else {
-      out += c;
-    }
+    if (c == '"' || c == '\\') out += '\\';
+    append_printable(out, c);
   }
   out += '"';
 }
@@ -101,7 +103,8 @@ std::string json_line(std::string_view time, Level level, std::string_view name,
 }
 
 std::string text_line(std::string_view message, const std::vector<Field>& fields) {
-  std::string line(message);
+  std::string line;
+  for (const char c : message) append_printable(line, c);
   const char* separator = "  ";
   for (const Field& field : fields) {
     line.append(separator).append(field.name) += '=';
@@ -139,6 +142,7 @@ void start(const Options& options) {
   state.level = options.level;
   state.json = options.format == Format::json ||
                (options.format == Format::automatic && ::isatty(STDERR_FILENO) == 0);
+  spdlog::drop("mongo-idproxy");
   state.logger = spdlog::stderr_color_mt("mongo-idproxy");
   state.logger->set_level(spdlog::level::debug);
   state.logger->set_pattern(state.json ? "%v" : "%H:%M:%S.%e %^%-7l%$ %v");

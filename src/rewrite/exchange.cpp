@@ -1,6 +1,7 @@
 #include "idproxy/rewrite/exchange.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <numeric>
 
 #include "idproxy/rewrite/classify.hpp"
@@ -16,7 +17,13 @@ constexpr auto kLimit = static_cast<std::size_t>(wire::kMaxMessageSize);
 }  // namespace
 
 Exchange::Exchange() = default;
-Exchange::~Exchange() = default;
+Exchange::~Exchange() {
+  // The client has gone while the store was asked. For want of memory, the numbers are lost.
+  try {
+    if (!sent_) take_back_all();
+  } catch (const std::exception&) {
+  }
+}
 
 // ---- the request -----------------------------------------------------------------------------
 
@@ -76,7 +83,7 @@ Action Exchange::insert_plain(const InsertRequest& insert, const PlainInsert& pl
     give_each_document();
     keep_original(insert.message.message(), owner);
   }
-  if (!drawn) return Action::ask;
+  if (!drawn) return ask(workspace);
   return fits ? send(workspace) : send_too_large(insert, workspace);
 }
 
@@ -112,7 +119,7 @@ std::optional<Action> Exchange::draw_values(const wire::OpMsgView& message, Work
     if (given_.wanted[drawing_] == 0) continue;
     const Assignment& assignment = (*plan_)[drawing_];
     const auto drawn = draw(assignment, given_.wanted[drawing_], given_.values[drawing_]);
-    if (!drawn && drawn.error().code == ids::Errc::pending) return Action::ask;
+    if (!drawn && drawn.error().code == ids::Errc::pending) return ask(workspace);
     if (!drawn) {
       given_.values[drawing_].clear();
       return fail(message, no_values(message, assignment, drawn.error()), workspace);
@@ -123,6 +130,15 @@ std::optional<Action> Exchange::draw_values(const wire::OpMsgView& message, Work
   return std::nullopt;
 }
 
+/// However many rules ask in turn: the client's patience is one.
+Action Exchange::ask(Workspace& workspace) {
+  const auto now = workspace.clock.monotonic();
+  if (started_.count() == 0) started_ = now;
+  const auto left = (*plan_)[drawing_].strategy->patience() - (now - started_);
+  patience_ = std::max(left, std::chrono::nanoseconds(0));
+  return Action::ask;
+}
+
 bool Exchange::too_many_bytes() const {
   std::size_t size = size_;
   for (const ids::Values& values : given_.values) size += values.bytes();
@@ -131,8 +147,7 @@ bool Exchange::too_many_bytes() const {
 
 Need Exchange::need() const {
   if (batch_ != nullptr) return batch_->need();
-  ids::Strategy* strategy = (*plan_)[drawing_].strategy;
-  return {strategy, given_.wanted[drawing_], strategy->patience()};
+  return {(*plan_)[drawing_].strategy, given_.wanted[drawing_], patience_};
 }
 
 Action Exchange::answered(ids::Result<ids::Grant> grant, Workspace& workspace) {
@@ -165,8 +180,9 @@ Action Exchange::send_assigned(const InsertRequest& insert, Workspace& workspace
 /// In one command: most often there is no other.
 Action Exchange::send(Workspace& workspace) {
   count_assigned(workspace);
+  sent_ = true;
   awaits_reply_ = acknowledged_;
-  if (acknowledged_) started_ = workspace.clock.monotonic();
+  if (acknowledged_ && started_.count() == 0) started_ = workspace.clock.monotonic();
   return Action::send;
 }
 
@@ -179,8 +195,9 @@ Action Exchange::send_too_large(const InsertRequest& insert, Workspace& workspac
 
 Action Exchange::send_in_parts(Workspace& workspace) {
   count_assigned(workspace);
+  sent_ = true;
   awaits_reply_ = true;
-  started_ = workspace.clock.monotonic();
+  if (started_.count() == 0) started_ = workspace.clock.monotonic();
   open_batch(Sent::nothing);
   return batch_->send(workspace, message_);
 }
@@ -226,6 +243,7 @@ void Exchange::take_back_all() {
     std::iota(all.begin(), all.end(), 0U);
     strategy.take_back(values, all);
   }
+  given_.values.clear();
 }
 
 // ---- replies ---------------------------------------------------------------------------------

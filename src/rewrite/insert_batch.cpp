@@ -528,7 +528,7 @@ Action InsertBatch::renew(Workspace& workspace, wire::PatchedMessage& out) {
         renewed(first);
       } else if (drawn.error().code == ids::Errc::pending) {
         asked_ = true;
-        return Action::ask;
+        return ask(target, workspace);
       } else {
         renewal_.count /= 2;
       }
@@ -558,10 +558,16 @@ void InsertBatch::leave_behind() {
   want_next_rule();
 }
 
+/// Together with all that has been waited for since the first duplicate, not beyond the deadline.
+Action InsertBatch::ask(const Assignment& target, Workspace& workspace) {
+  const nanoseconds left =
+      target.rule->retry.deadline - (workspace.clock.monotonic() - *first_duplicate_);
+  patience_ = std::clamp<nanoseconds>(left, nanoseconds(0), target.strategy->patience());
+  return Action::ask;
+}
+
 Need InsertBatch::need() const {
-  const Assignment& target = (*contents_.plan)[renewal_.assignment];
-  return {target.strategy, renewal_.count,
-          std::min<nanoseconds>(target.strategy->patience(), target.rule->retry.deadline)};
+  return {(*contents_.plan)[renewal_.assignment].strategy, renewal_.count, patience_};
 }
 
 Action InsertBatch::answered(ids::Result<ids::Grant> grant, Workspace& workspace,

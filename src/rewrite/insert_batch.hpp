@@ -115,6 +115,7 @@ class InsertBatch {
   void count_cured(std::size_t reached, Workspace& workspace);
   void count_decided(std::span<const Collision> collisions, Workspace& workspace);
   Action renew(Workspace& workspace, wire::PatchedMessage& out);
+  Action ask(const Assignment& target, Workspace& workspace);
   void want_next_rule();
   void renewed(std::size_t first);
   void leave_behind();
@@ -149,6 +150,7 @@ class InsertBatch {
   std::chrono::nanoseconds wait_{};   // before what has collided goes again
   std::chrono::nanoseconds delay_{};  // of Action::wait
   Renewal renewal_;
+  std::chrono::nanoseconds patience_{};    // of the question to the store that is out
   bool asked_ = false;                     // the store, since the last reply: it is gone
   bool failed_whole_ = false;              // the last reply was a duplicate as a whole
   std::optional<std::int32_t> stopped_;    // where the last command of an ordered batch did

@@ -41,6 +41,8 @@ struct CounterReply {
     allocated,   ///< `range`; allocate and heal
     given_back,  ///< the counter has been set back
     kept,        ///< give_back: others have allocated since; the numbers are still ours
+    not_sent,    ///< give_back: no server was there; the numbers are still ours
+    not_healed,  ///< heal, unless it is `lost`: `reason`; the counter goes on where it stands
     exhausted,   ///< `reason`; nothing more is asked for 60 s
     failed,      ///< `reason`: the store could not be asked, or what it did may be undone
   };
@@ -66,6 +68,8 @@ enum class Outcome {
 class BlockCache final : public Lender, public std::enable_shared_from_this<BlockCache> {
  public:
   static constexpr std::size_t kMostWaiting = 65'536;
+  /// A heal that was refused is not tried again for so long.
+  static constexpr std::chrono::seconds kNoHealFor{60};
   /// An exhausted counter is not asked again for so long.
   static constexpr std::chrono::seconds kExhaustedFor{60};
   /// After a failure the store is asked again so soon, while there is demand ...
@@ -111,6 +115,10 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   void stop();
   /// True if it holds nothing worth remembering: it never got a number, and nobody waits.
   [[nodiscard]] bool forgettable() const;
+  /// True if it never got a number.
+  [[nodiscard]] bool is_new() const;
+  /// True if it holds no number, and nobody waits: forgetting it forgets how far it had come.
+  [[nodiscard]] bool is_empty() const;
 
  private:
   using Time = std::chrono::nanoseconds;  // monotonic
@@ -146,8 +154,9 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   void exhausted(std::string reason, Time now, After& after);
   void failed(std::string reason, Time now, After& after);
   void answers_again();
-  void drop_all();
+  void not_healed(const CounterJob& job, std::string reason, Time now, After& after);
   void decide_to_heal();
+  void put_back_aside();
 
   const CounterSpec spec_;
   const Steps steps_;
@@ -174,6 +183,9 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
 
   bool heal_;  // before anything else is done
   bool lost_ = false;
+  NumberRanges aside_;           // what was held before: of use if there is no heal after all
+  Int128 aside_valid_from_ = 0;  // valid_from_ then
+  std::optional<Time> heal_not_before_;
   std::uint64_t in_a_row_ = 0;
 
   bool down_ = false;             // the last job failed whoever waited for it

@@ -29,7 +29,7 @@ struct Field {
   Field(std::string_view n, Integer v) : name(n), value(static_cast<std::int64_t>(v)) {}
 };
 
-/// Call once, before the first event.
+/// Call before the first event, and not while others log.
 void start(const Options& options);
 
 [[nodiscard]] bool enabled(Level level);

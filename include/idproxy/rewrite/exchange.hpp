@@ -102,6 +102,7 @@ class Exchange {
   Action insert_plain(const InsertRequest& insert, const PlainInsert& plain, Buffer* owner,
                       Workspace& workspace);
   Action insert_any(const InsertRequest& insert, Buffer* owner, Workspace& workspace);
+  Action ask(Workspace& workspace);
   std::optional<Action> draw_values(const wire::OpMsgView& message, Workspace& workspace);
   [[nodiscard]] bool too_many_bytes() const;
   void take_back_all();
@@ -124,7 +125,9 @@ class Exchange {
   Buffer original_;  // empty if it can be restored from message_
   std::shared_ptr<const Plan> plan_;
   std::chrono::seconds now_{};
-  std::chrono::nanoseconds started_{};
+  std::chrono::nanoseconds started_{};   // sent first, or the store asked
+  std::chrono::nanoseconds patience_{};  // of the question that is out
+  bool sent_ = false;
   GivenValues given_;
   std::size_t drawing_ = 0;  // the assignment whose values are drawn next, or asked for
   std::size_t size_ = 0;     // of the message without its new values

@@ -35,7 +35,7 @@ TEST(Config, AnEmptyFileIsTheDefaults) {
 TEST(Config, ReadsWhatHasAnEffect) {
   const Loaded loaded = load(
       "listen: {address: 10.0.0.1, port: 5000, max_connections: 7}\n"
-      "upstream: {uri: 'mongodb://h', connect_timeout: 250ms}\n"
+      "upstream: {uri: 'mongodb://s2', connect_timeout: 250ms}\n"
       "log: {level: debug, format: json}\n"
       "threads: 3\n"
       "id_store: {db: ids, uri: 'mongodb://bob:x@s1,s2/?tls=true', wtimeout: 1500ms}\n"
@@ -222,7 +222,9 @@ TEST(Config, TheStoreUsesTheUpstreamStringUnlessItHasItsOwn) {
   EXPECT_THAT(texts_of(own.findings),
               ElementsAre(kNoRules,
                           HasSubstr("1:12: warning: upstream.uri: user and password are not used: "
-                                    "clients authenticate themselves")));
+                                    "clients authenticate themselves"),
+                          HasSubstr("2:12: warning: id_store.uri: names none of the servers of "
+                                    "upstream.uri: the store must be of the same replica set")));
   EXPECT_EQ(own.config.id_store.uri, "mongodb://s");
 }
 

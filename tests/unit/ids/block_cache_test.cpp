@@ -440,6 +440,74 @@ TEST(BlockCache, HealsAtOnceIfOneIsEnough) {
   EXPECT_EQ(counter.jobs[0].kind, Job::heal);
 }
 
+/// Nothing says how far the counter would have to go: it goes on, and so do its numbers.
+TEST(BlockCache, GoesOnIfItCannotBeHealed) {
+  BlockCaches counter(spec_of(10));
+  filled(counter);
+  counter.take(4);
+  counter.cache->collided({1, 2}, true);
+  const Waiting waiting = counter.ask(2);
+  counter.cache->take_back({{4, 1}});  // from before: burned
+  ASSERT_TRUE(counter.fail(Reply::not_healed));
+  EXPECT_EQ(counter.jobs[0].kind, Job::heal);
+  EXPECT_EQ(waiting.answer->numbers(), (Ranges{{5, 2}}));
+  EXPECT_EQ(counter.take(1), (Ranges{{7, 1}}));
+  // Not for each of its collisions.
+  counter.cache->collided({7, 8}, true);
+  EXPECT_EQ(counter.take(1), (Ranges{{8, 1}}));
+  counter.clock.advance(BlockCache::kNoHealFor);
+  counter.cache->collided({8}, true);
+  EXPECT_EQ(counter.take(1), Ranges());
+  EXPECT_EQ(counter.error->code, Errc::pending);
+}
+
+/// What others hold would be handed out again.
+TEST(BlockCache, DoesNotGoOnIfALostCounterCannotBeHealed) {
+  BlockCaches counter(spec_of(10, 0.5));
+  filled(counter);
+  counter.take(6);
+  counter.value = 5;
+  ASSERT_TRUE(counter.work());
+  const Waiting waiting = counter.ask(1);
+  ASSERT_TRUE(counter.fail(Reply::not_healed));
+  EXPECT_EQ(waiting.answer->error(), Errc::exhausted);
+  EXPECT_EQ(counter.take(1), Ranges());
+}
+
+TEST(BlockCache, GivesBackLaterWhatItCouldNotSend) {
+  BlockCaches counter(spec_of(10));
+  filled(counter);
+  counter.take(4);
+  EXPECT_FALSE(counter.work());
+  counter.clock.advance(60s);
+  ASSERT_TRUE(counter.fail(Reply::not_sent));
+  EXPECT_EQ(counter.jobs[0].kind, Job::give_back);
+  counter.cache->stop();
+  ASSERT_TRUE(counter.work());
+  EXPECT_EQ(counter.value, 5);
+  EXPECT_FALSE(counter.work());
+}
+
+TEST(BlockCache, TriesOnceToGiveBackAtTheEnd) {
+  BlockCaches counter(spec_of(10));
+  filled(counter);
+  counter.cache->stop();
+  ASSERT_TRUE(counter.fail(Reply::not_sent));
+  EXPECT_FALSE(counter.work());
+}
+
+TEST(BlockCache, SaysWhatCanBeForgotten) {
+  BlockCaches counter(spec_of(10));
+  EXPECT_TRUE(counter.cache->is_new());
+  EXPECT_TRUE(counter.cache->forgettable());
+  filled(counter);
+  EXPECT_FALSE(counter.cache->is_new());
+  EXPECT_FALSE(counter.cache->forgettable());
+  EXPECT_FALSE(counter.cache->is_empty());
+  counter.take(10);
+  EXPECT_TRUE(counter.cache->is_empty());
+}
+
 TEST(BlockCache, NeverHealsWithModeOff) {
   CounterSpec spec = spec_of(10);
   spec.heal.mode = Heal::off;

@@ -302,9 +302,13 @@ TEST(Counter, TellsTheStoreOfFieldsThatShareACounter) {
     EXPECT_EQ(store.fields[0].field, "number");
   }
   FakeStore store;
-  test::FakeParameters parameters(with_rule(Table{}));
-  make(parameters)->announce(store);
-  EXPECT_TRUE(store.fields.empty());
+  test::FakeParameters one(with_rule(Table{}));
+  make(one)->announce(store);  // another rule may name it
+  EXPECT_EQ(store.fields.size(), 1U);
+  EXPECT_TRUE(store.counters.contains("shop.orders.number"));
+  test::FakeParameters many(with_rule(Table{{"ns", "shop.*"}}));
+  make(many)->announce(store);
+  EXPECT_EQ(store.fields.size(), 1U);
 }
 
 // The vectors of id-strategies 2.2, from what the document says to what is handed out: a block of n

@@ -30,6 +30,7 @@ TEST(Steps, CountsUpToTheLast) {
   EXPECT_EQ(Steps(-5).count(1, -9), 3U);
   EXPECT_EQ(Steps(-5).count(-10, -9), 0U);
   EXPECT_EQ(Steps(1).count(kMin + 1, kMax), std::numeric_limits<std::uint64_t>::max());
+  EXPECT_EQ(Steps(1).count(kMin, kMax), std::numeric_limits<std::uint64_t>::max());
   EXPECT_EQ(Steps(-1).count(kMin, kMin), 1U);
   EXPECT_EQ(Steps(-1).count(static_cast<Int128>(kMin) - 1, kMin), 0U);
 }

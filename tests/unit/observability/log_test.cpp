@@ -39,6 +39,15 @@ TEST_F(Log, EscapesWhatAPeerMayHaveChosen) {
   EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
 }
 
+TEST_F(Log, EscapesTheSentenceForPeopleToo) {
+  start({Level::info, Format::text});
+  const std::string line =
+      written([] { event(Level::info, "escaped", "shop.a\n00:00:00 error \x1b[31mforged"); });
+  start({Level::info, Format::json});
+  EXPECT_NE(line.find("shop.a\\u000a00:00:00 error \\u001b[31mforged"), std::string::npos) << line;
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
+}
+
 TEST_F(Log, LeavesOutWhatIsBelowItsLevel) {
   EXPECT_EQ(written([] { event(Level::debug, "quiet", ""); }), "");
   EXPECT_FALSE(enabled(Level::debug));

@@ -167,6 +167,27 @@ TEST_F(Store, AsksForEachRuleInTurn) {
   }
 }
 
+TEST_F(Store, WaitsNoLongerForManyRulesThanForOne) {
+  const auto rules = rule_set_of(lent("shop.*", "a", std::make_shared<Lending>()),
+                                 lent("shop.*", "b", std::make_shared<Lending>()));
+  ExchangeWorld world(rules);
+  ASSERT_EQ(world.request(client(Form::array, "", {nth(0)})), Action::ask);
+  EXPECT_EQ(world.exchange->need().patience, 2s);
+  world.clock.advance(1500ms);
+  ASSERT_EQ(world.answer(ids::Grant(nullptr, {{1, 1}})), Action::ask);
+  EXPECT_EQ(world.exchange->need().patience, 500ms);
+}
+
+TEST_F(Store, GivesBackWhatAClientThatHasGoneHadDrawn) {
+  const auto a = std::make_shared<Lending>();
+  a->at_hand = 1;
+  ExchangeWorld world(
+      rule_set_of(lent("shop.*", "a", a), lent("shop.*", "b", std::make_shared<Lending>())));
+  ASSERT_EQ(world.request(client(Form::array, "", {nth(0)})), Action::ask);
+  world.exchange.reset();
+  EXPECT_EQ(a->told, "back 1; ");
+}
+
 // ---- duplicates ------------------------------------------------------------------------------
 
 TEST_F(Store, AsksForFreshValues) {

@@ -8,11 +8,44 @@ using mongo::Array;
 using mongo::Document;
 using mongo::Reply;
 
+namespace {
+
+std::string json_of(const Document& document) {
+  char* text = bson_as_relaxed_extended_json(document.get(), nullptr);
+  std::string result = text != nullptr ? text : "{}";
+  bson_free(text);
+  return result;
+}
+
+std::string quoted(const std::string& text) {
+  const std::string json = json_of(Document().add("a", text));  // { "a" : "…" }
+  return json.substr(8, json.size() - 10);
+}
+
+}  // namespace
+
 Document identity_of(const ids::CounterPlace& place) {
   Document identity;
   identity.add(place.key_field, place.key);
   if (!place.filter.empty()) identity.append(Document(as_bytes(place.filter)));
   return identity;
+}
+
+Document new_counter(const ids::CounterPlace& place, std::int64_t value) {
+  const Document identity = identity_of(place);
+  Document created;
+  // Only _id is unique for certain.
+  if (!bson::find(identity.bytes(), "_id")) {
+    place.filter.empty() ? created.add("_id", place.key) : created.add("_id", identity);
+  }
+  return created.append(identity).add(place.value_field, value);
+}
+
+std::string set_by_hand(const ids::CounterPlace& place, std::int64_t value) {
+  const std::string number = "NumberLong(\"" + std::to_string(value) + "\")";
+  return "db.getSiblingDB(" + quoted(place.db) + ").getCollection(" + quoted(place.collection) +
+         ").updateOne(" + json_of(identity_of(place)) + ", {$set: {" + quoted(place.value_field) +
+         ": " + number + "}}, {upsert: true})";
 }
 
 std::optional<Bytes> value_of(const Reply& reply) {

@@ -26,6 +26,13 @@ namespace idproxy::id_store {
 /// {…, value: {…}} of a findAndModify; nothing if no document matched. A view into the reply.
 [[nodiscard]] std::optional<Bytes> value_of(const mongo::Reply& reply);
 
+/// What a shell must be told for the counter to stand at `value`.
+[[nodiscard]] std::string set_by_hand(const ids::CounterPlace& place, std::int64_t value);
+
+/// The document to insert for a counter that is not there. Its _id follows from key and filter, so
+/// that two proxies cannot create two, and two counters are never taken for one.
+[[nodiscard]] mongo::Document new_counter(const ids::CounterPlace& place, std::int64_t value);
+
 /// "13 Unauthorized": what may be shown of an error.
 [[nodiscard]] std::string code_name(const mongo::Reply& reply);
 

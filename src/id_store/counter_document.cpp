@@ -1,5 +1,6 @@
 #include "id_store/counter_document.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -21,6 +22,15 @@ constexpr int kMostAttempts = 16;
 constexpr std::chrono::milliseconds kQuick{500};
 constexpr const char* kNoAnswer = "the id store does not answer";
 
+/// The numbers that follow do if they are not beyond max.
+bool fits_into_fields(std::int64_t first, std::span<const ids::CounterField> fields) {
+  using Int32 = std::numeric_limits<std::int32_t>;
+  return (first >= Int32::min() && first <= Int32::max()) ||
+         std::none_of(fields.begin(), fields.end(), [](const ids::CounterField& field) {
+           return field.format.output == ids::NumberFormat::Output::int32;
+         });
+}
+
 }  // namespace
 
 CounterDocument::CounterDocument(ids::CounterSpec spec, Counters& counters)
@@ -39,9 +49,8 @@ CounterReply CounterDocument::run(mongo::Client& client, const CounterJob& job,
           ? give_back(run)
           : repeat(run, heals ? &CounterDocument::heal : &CounterDocument::allocate);
   reached_ = run.reached;
-  if (reply.kind == CounterReply::Kind::exhausted) {
-    heals ? events_.not_healed(reply.reason) : events_.exhausted(reply.reason);
-  }
+  if (reply.kind == CounterReply::Kind::not_healed) events_.not_healed(reply.reason);
+  if (reply.kind == CounterReply::Kind::exhausted) events_.exhausted(reply.reason);
   return reply;
 }
 
@@ -66,7 +75,7 @@ CounterDocument::Attempt CounterDocument::allocate(Run& run) {
                 Document().add("$inc", Document().add(spec_.place.value_field, *increment)));
   }
   const Reply reply = run.client.write(spec_.place.db, command);
-  if (reply.refused(mongo::kBadValue)) return allocate_what_fits(run);
+  if (reply.refused(mongo::kBadValue)) return allocate_what_fits(run, reply);
   if (!reply.ok()) return after_failure(run, reply, true);
   if (const auto pre_image = value_of(reply)) return use(run, *pre_image);
   return explain_no_match(run);
@@ -88,6 +97,9 @@ CounterDocument::Attempt CounterDocument::use(Run& run, Bytes pre_image) {
 
 CounterDocument::Attempt CounterDocument::allocated(Run& run, std::int64_t first,
                                                     std::uint64_t count) {
+  if (!fits_into_fields(first, run.fields)) {
+    return exhausted("the value of counter " + events_.counter() + " does not fit into int32");
+  }
   events_.went_well(first, numbers_.after(first, count - 1).value_or(first), run.fields);
   return CounterReply{CounterReply::Kind::allocated, {first, count}, {}};
 }
@@ -101,17 +113,22 @@ CounterDocument::Attempt CounterDocument::explain_no_match(Run& run) {
   if (!found->value.is_number()) return not_an_integer();
   const auto first = numbers_.first_at(found->value.number);
   if (!first || numbers_.is_beyond_max(*first)) return at_max();
-  if (converts_ && !numbers_.after(found->value.number, run.count)) return allocate_what_fits(run);
+  if (converts_ && !numbers_.after(found->value.number, run.count)) {
+    return allocate_what_fits(run, {});
+  }
   return std::nullopt;  // somebody has changed it meanwhile
 }
 
-/// $inc would leave int64. The numbers up to there can still be given out.
-CounterDocument::Attempt CounterDocument::allocate_what_fits(Run& run) {
+/// $inc would leave int64, perhaps: `reply` says BadValue. The numbers up to there can still be
+/// given out.
+CounterDocument::Attempt CounterDocument::allocate_what_fits(Run& run, const Reply& reply) {
   const auto found = read(run);
   if (!found) return found.error();
+  if (!found->exists || found->value.kind == StoredValue::Kind::missing) return std::nullopt;
   if (!found->value.is_number()) return not_an_integer();
   const std::uint64_t fits = numbers_.room_behind(found->value.number);
-  if (fits == 0 || fits >= run.count) return at_max();
+  if (fits == 0) return at_max();
+  if (fits >= run.count) return answer_to(run, reply);  // then it was something else
   run.count = fits;
   return std::nullopt;
 }
@@ -131,7 +148,8 @@ CounterReply CounterDocument::give_back(Run& run) {
   run.reached = reply.kind != Reply::Kind::unreachable;
   const bool not_sent = !run.reached && reply.code == mongo::kNoServer;
   const bool no_match = reply.ok() && !value_of(reply);
-  const bool is_kept = not_sent || no_match || reply.kind == Reply::Kind::refused;
+  if (not_sent) return {CounterReply::Kind::not_sent, {}, {}};
+  const bool is_kept = no_match || reply.kind == Reply::Kind::refused;
   return {is_kept ? CounterReply::Kind::kept : CounterReply::Kind::given_back, {}, {}};
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "id_store/counter_events.hpp"
 #include "id_store/field_numbers.hpp"
@@ -60,21 +61,43 @@ class CounterDocument {
   Attempt allocate(Run& run);
   Attempt use(Run& run, Bytes pre_image);
   Attempt explain_no_match(Run& run);
-  Attempt allocate_what_fits(Run& run);
+  Attempt allocate_what_fits(Run& run, const mongo::Reply& reply);
   Attempt create(Run& run, bool exists);
   Attempt heal(Run& run);
+  static ids::CounterReply refused_heal(const Run& run, ids::CounterReply reply);
   struct HealTarget {
     std::int64_t first;  ///< the lowest number to give out
     bool by_gap;         ///< that is free; else all from there on are
   };
-  Outcome<HealTarget> heal_target(Run& run, std::int64_t from);
+  Outcome<HealTarget> heal_target(Run& run, std::int64_t stands);
+  Outcome<HealTarget> past_what_is_stored(Run& run, std::int64_t stands,
+                                          const FieldNumbers::Look& look);
   Attempt raise(Run& run, std::int64_t from);
   Attempt fill_gap(Run& run, std::int64_t value, std::int64_t from);
   ids::CounterReply give_back(Run& run);
 
   [[nodiscard]] Outcome<Found> read(Run& run) const;
-  [[nodiscard]] Outcome<std::int64_t> first_of_new(Run& run);
-  [[nodiscard]] std::uint64_t skipped(const FieldNumbers::Most& most, bool lost) const;
+  struct NewCounter {
+    std::int64_t first;
+    std::string_view warning;  ///< empty: none
+  };
+  [[nodiscard]] Outcome<NewCounter> first_of_new(Run& run);
+  [[nodiscard]] Outcome<NewCounter> first_free_of_new(FieldNumbers& stored, NewCounter created,
+                                                      std::uint64_t count);
+  [[nodiscard]] Outcome<std::string_view> set_strays_aside(FieldNumbers& stored,
+                                                           FieldNumbers::Look& look,
+                                                           std::int64_t from) const;
+  [[nodiscard]] bool is_too_far(std::int64_t from, const FieldNumbers::Look& look) const;
+  enum class Loss {
+    none,
+    possible,  ///< by the look of what is stored; this process never had numbers of it
+    certain,   ///< this process had numbers of it
+  };
+  [[nodiscard]] Outcome<std::int64_t> behind_others(Run& run, std::int64_t first,
+                                                    const FieldNumbers::Look& look,
+                                                    Loss loss) const;
+  [[nodiscard]] std::optional<std::int64_t> behind(std::optional<std::int64_t> first,
+                                                   std::optional<std::int64_t> number) const;
   [[nodiscard]] Attempt allocated(Run& run, std::int64_t first, std::uint64_t count);
   /// After a write that did not go well: again if that was quick, else the job fails.
   [[nodiscard]] Attempt after_failure(Run& run, const mongo::Reply& reply, bool gives_numbers);
@@ -94,6 +117,7 @@ class CounterDocument {
   CounterEvents events_;
   bool converts_ = false;  // the last value was a double: the next allocation makes it int64
   bool reached_ = true;
+  std::optional<std::int64_t> taken_up_to_;  // where to look on for free numbers of a new counter
 };
 
 }  // namespace idproxy::id_store

@@ -24,9 +24,14 @@ CounterEvents::CounterEvents(const ids::CounterSpec& spec)
       start_(spec.start),
       step_(spec.step) {}
 
-void CounterEvents::created(std::int64_t first) const {
-  log::event(Level::info, "counter_created", "the counter was not there and has been created",
-             {{"counter", counter_}, {"first", first}});
+void CounterEvents::created(std::int64_t first, std::string_view warning) const {
+  constexpr std::string_view kMessage = "the counter was not there and has been created";
+  if (warning.empty()) {
+    log::event(Level::info, "counter_created", kMessage, {{"counter", counter_}, {"first", first}});
+    return;
+  }
+  log::event(Level::warning, "counter_created", kMessage,
+             {{"counter", counter_}, {"first", first}, {"warning", warning}});
 }
 
 void CounterEvents::healed(std::int64_t first, std::string_view how) const {

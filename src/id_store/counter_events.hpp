@@ -18,7 +18,8 @@ class CounterEvents {
   /// "db.collection key"
   [[nodiscard]] const std::string& counter() const { return counter_; }
 
-  void created(std::int64_t first) const;
+  /// `warning`: what is unusual about it; empty: nothing.
+  void created(std::int64_t first, std::string_view warning) const;
   void healed(std::int64_t first, std::string_view how) const;
   void went_backwards() const;
   void block_dropped(std::string_view reason) const;

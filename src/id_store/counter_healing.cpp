@@ -1,12 +1,16 @@
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
+#include "id_store/advice.hpp"
 #include "id_store/counter_commands.hpp"
 #include "id_store/counter_document.hpp"
+#include "id_store/strays.hpp"
 
 namespace idproxy::id_store {
 namespace {
 
+using ids::CounterReply;
 using mongo::Array;
 using mongo::Document;
 using mongo::Reply;
@@ -14,57 +18,117 @@ using Heal = ids::CounterSpec::Heal;
 
 // Other proxies may hold so many blocks of a counter that was lost: two each.
 constexpr std::uint64_t kBlocksOfOthers = 128;
+// A block is as long as what waits for it if that is more, and no insert has more documents.
+constexpr std::uint64_t kMostInOneInsert = 100'000;
+
+constexpr std::string_view kGoesFar =
+    "what is stored lies further from `start` than heal.max_jump, and too many to be set aside";
+constexpr std::string_view kSetAside =
+    "a few numbers that are stored lie further ahead than heal.max_jump, and are set aside";
 
 }  // namespace
 
 // ---- create
 
-Outcome<std::int64_t> CounterDocument::first_of_new(Run& run) {
-  FieldNumbers stored(run.client, spec_, run.fields);
-  const auto most = stored.most();
-  if (!most) return most.error();
-  std::optional<std::int64_t> first = spec_.start;
-  const bool lost = run.job.lost || run.job.beyond;
-  for (const auto& before : {most->number, run.job.beyond}) {
-    const auto next = before ? numbers_.after(*before) : first;
-    if (!next) return at_max();
-    first = numbers_.further(*first, *next);
-  }
-  first = numbers_.after(*first, skipped(*most, lost));
-  if (!first || numbers_.is_beyond_max(*first)) return at_max();
-  if (most->is_known) return *first;
-  const auto free = stored.first_free(*first, run.count);
-  if (!free) return free.error();
-  return free->first;
+/// The further one of `first` and what follows `number`.
+std::optional<std::int64_t> CounterDocument::behind(std::optional<std::int64_t> first,
+                                                    std::optional<std::int64_t> number) const {
+  if (!first || !number) return first;
+  const auto next = numbers_.after(*number);
+  return next ? std::optional(numbers_.further(*first, *next)) : std::nullopt;
 }
 
-std::uint64_t CounterDocument::skipped(const FieldNumbers::Most& most, bool lost) const {
-  if (!lost || most.is_guarded) return 0;
-  return kBlocksOfOthers * (spec_.block.adaptive ? spec_.block.max : spec_.block.size);
+bool CounterDocument::is_too_far(std::int64_t from, const FieldNumbers::Look& look) const {
+  const auto max_jump = static_cast<std::uint64_t>(spec_.heal.max_jump);
+  return look.most() && is_jump_too_large(numbers_, max_jump, from, *look.most());
+}
+
+/// Where a jump is too large: takes away from `look` what need not be in the counter's way
+/// (strays.hpp). Returns what to say of it.
+Outcome<std::string_view> CounterDocument::set_strays_aside(FieldNumbers& stored,
+                                                            FieldNumbers::Look& look,
+                                                            std::int64_t from) const {
+  auto wider = stored.look(kLookForStrays);
+  if (!wider) return wider.error();
+  look = *std::move(wider);
+  const std::size_t strays =
+      count_strays(numbers_, static_cast<std::uint64_t>(spec_.heal.max_jump), from, look.furthest,
+                   look.is_guarded ? MayMeet::yes : MayMeet::no);
+  look.furthest.erase(look.furthest.begin(),
+                      look.furthest.begin() + static_cast<std::ptrdiff_t>(strays));
+  if (is_too_far(from, look)) return kGoesFar;
+  return strays > 0 ? kSetAside : std::string_view();
+}
+
+/// Other proxies may hold numbers of a counter that was lost, and no unique index keeps ours from
+/// being the same.
+Outcome<std::int64_t> CounterDocument::behind_others(Run& run, std::int64_t first,
+                                                     const FieldNumbers::Look& look,
+                                                     Loss loss) const {
+  if (loss == Loss::none || look.is_guarded || numbers_.is_beyond_max(first)) return first;
+  const std::uint64_t block = spec_.block.adaptive ? spec_.block.max : spec_.block.size;
+  const std::uint64_t each = loss == Loss::certain ? std::max(block, kMostInOneInsert) : block;
+  const auto result = numbers_.after(first, kBlocksOfOthers * each);
+  if (result && !numbers_.is_beyond_max(*result)) return *result;
+  return advice::no_room(spec_, run.fields, numbers_.value_before(first).value_or(first));
+}
+
+/// Past `start`, all that is stored, and all that this process was ever given.
+Outcome<CounterDocument::NewCounter> CounterDocument::first_of_new(Run& run) {
+  FieldNumbers stored(run.client, spec_, run.fields);
+  auto look = stored.look(1);
+  if (!look) return look.error();
+  if (!look->is_known && !look->is_guarded) return advice::not_sorted(spec_, run.fields);
+  auto first = behind(spec_.start, run.job.beyond);
+  if (!first) return at_max();
+  Outcome<std::string_view> warning = std::string_view();
+  if (is_too_far(*first, *look)) warning = set_strays_aside(stored, *look, *first);
+  if (!warning) return warning.error();
+  first = behind(first, look->most());
+  if (!first) return at_max();
+  // Even the first start of the first proxy may be the second one's after the document was deleted.
+  const bool was_used = !look->furthest.empty();
+  const auto safe = behind_others(run, *first, *look,
+                                  run.job.lost || run.job.beyond ? Loss::certain
+                                  : was_used                     ? Loss::possible
+                                                                 : Loss::none);
+  if (!safe) return safe.error();
+  if (numbers_.is_beyond_max(*safe)) return at_max();
+  const NewCounter created{*safe, *warning};
+  return look->is_known ? created : first_free_of_new(stored, created, run.count);
+}
+
+/// What cannot be read is gone through; the next job goes on where this one ends.
+Outcome<CounterDocument::NewCounter> CounterDocument::first_free_of_new(FieldNumbers& stored,
+                                                                        NewCounter created,
+                                                                        std::uint64_t count) {
+  const std::int64_t from = numbers_.further(created.first, taken_up_to_.value_or(created.first));
+  const auto free = stored.first_free(from, count);
+  if (!free) return free.error();
+  if (free->count == 0) {
+    taken_up_to_ = free->first;
+    return failed("a free number for counter " + events_.counter() + " is still being looked for");
+  }
+  return NewCounter{free->first, created.warning};
 }
 
 CounterDocument::Attempt CounterDocument::create(Run& run, bool exists) {
-  const auto first = first_of_new(run);
-  if (!first) return first.error();
-  const auto value = numbers_.value_before(*first);
+  const auto created = first_of_new(run);
+  if (!created) return created.error();
+  const auto value = numbers_.value_before(created->first);
   if (!value) return at_max();
   Document command;
   if (exists) {
     command = find_and_modify(query(Document().add("$exists", false)))
                   .add("update", set_value(spec_.place.value_field, *value));
   } else {
-    Document created = identity_;
-    // Only _id is unique for certain: with a key of another name, two proxies could create two.
-    if (spec_.place.key_field != "_id") {
-      created = Document().add("_id", spec_.place.key).append(identity_);
-    }
-    created.add(spec_.place.value_field, *value);
-    command.add("insert", spec_.place.collection).add("documents", Array().push(created));
+    command.add("insert", spec_.place.collection)
+        .add("documents", Array().push(new_counter(spec_.place, *value)));
   }
   const Reply reply = run.client.write(spec_.place.db, command);
   if (reply.refused(mongo::kDuplicateKey)) return std::nullopt;
   if (!reply.ok()) return after_failure(run, reply, false);
-  if (!exists || value_of(reply)) events_.created(*first);
+  if (!exists || value_of(reply)) events_.created(created->first, created->warning);
   return std::nullopt;
 }
 
@@ -78,38 +142,67 @@ CounterDocument::Attempt CounterDocument::heal(Run& run) {
     return allocate(run);
   }
   if (!found->value.is_number()) return not_an_integer();
-  auto from = numbers_.first_at(found->value.number);
-  if (from && run.job.beyond) {
-    const auto next = numbers_.after(*run.job.beyond);
-    from = next ? std::optional(numbers_.further(*from, *next)) : std::nullopt;
-  }
-  if (!from) return at_max();
-
-  const auto target = heal_target(run, *from);
+  const auto stands = numbers_.first_at(found->value.number);
+  if (!stands) return at_max();
+  const auto target = heal_target(run, *stands);
   if (!target) return target.error();
   return target->by_gap ? fill_gap(run, found->value.number, target->first)
                         : raise(run, target->first);
 }
 
-/// `from`: what the counter would give out next, were it not healed.
-Outcome<CounterDocument::HealTarget> CounterDocument::heal_target(Run& run, std::int64_t from) {
+/// Without a heal, numbers that are taken are told one by one. Where others may hold the next ones,
+/// they are not; nor where this process has no number yet, and the rule wants to know first
+/// (heal.at_start).
+CounterReply CounterDocument::refused_heal(const Run& run, CounterReply reply) {
+  const bool may_go_on = !run.job.lost && run.job.beyond;
+  const bool goes_on = reply.kind == CounterReply::Kind::exhausted && may_go_on;
+  if (goes_on) reply.kind = CounterReply::Kind::not_healed;
+  return reply;
+}
+
+/// `stands`: what the counter would give out next, were it not healed.
+Outcome<CounterDocument::HealTarget> CounterDocument::heal_target(Run& run, std::int64_t stands) {
   FieldNumbers stored(run.client, spec_, run.fields);
-  const auto most = stored.most();
-  if (!most) return most.error();
-  bool by_gap = spec_.heal.mode == Heal::Mode::gap || !most->is_known;
-  std::optional<std::int64_t> first = from;
-  if (!by_gap && most->number && !numbers_.is_ahead(from, *most->number)) {
-    const auto max_jump = static_cast<std::uint64_t>(spec_.heal.max_jump);
-    by_gap = Numbers::distance(*most->number, from) > max_jump;
-    if (by_gap) {
-      events_.jump_too_large(from, *most->number);
-    } else {
-      first = numbers_.after(*most->number);
-    }
+  auto look = stored.look(1);
+  if (!look) return refused_heal(run, look.error());
+  if (!look->is_known && !look->is_guarded)
+    return refused_heal(run, advice::not_sorted(spec_, run.fields));
+  const auto from = behind(stands, run.job.beyond);
+  if (!from) return at_max();
+  if (spec_.heal.mode == Heal::Mode::gap || !look->is_known) {
+    if (!look->is_guarded) return refused_heal(run, advice::no_gap(run.fields));
+    return HealTarget{*from, true};
   }
-  if (first) first = numbers_.after(*first, skipped(*most, run.job.lost));
-  if (!first) return at_max();
-  return HealTarget{*first, by_gap};
+  if (is_too_far(*from, *look)) {
+    if (look->is_guarded) {
+      events_.jump_too_large(*from, *look->most());
+      return HealTarget{*from, true};
+    }
+    // From one free number on, the next ones need not be free, and nothing would tell.
+    const auto done = set_strays_aside(stored, *look, *from);
+    if (!done) return refused_heal(run, done.error());
+    if (is_too_far(*from, *look)) return refused_heal(run, advice::too_far(run.fields));
+  }
+  return past_what_is_stored(run, stands, *look);
+}
+
+/// A counter that another proxy has raised already, past all that this one knows of and past what
+/// others may hold, stays where it is.
+Outcome<CounterDocument::HealTarget> CounterDocument::past_what_is_stored(
+    Run& run, std::int64_t stands, const FieldNumbers::Look& look) {
+  std::optional<std::int64_t> most = run.job.beyond;
+  if (look.most()) most = numbers_.further(most.value_or(*look.most()), *look.most());
+  const auto next = most ? numbers_.after(*most) : stands;
+  if (!next) return at_max();
+  const bool fell_behind = look.most() && !numbers_.is_ahead(stands, *look.most());
+  // This process never had a number (heal.at_start), but somebody had.
+  const bool may_be_lost = fell_behind && !run.job.beyond;
+  const auto safe = behind_others(run, *next, look,
+                                  run.job.lost  ? Loss::certain
+                                  : may_be_lost ? Loss::possible
+                                                : Loss::none);
+  if (!safe) return safe.error();
+  return HealTarget{numbers_.further(stands, *safe), false};
 }
 
 /// Past `from`, or past where somebody else has raised it to, and allocates at once.

@@ -1,10 +1,10 @@
 #include "id_store/field_numbers.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
-#include "id_store/inspector_collections.hpp"
 #include "id_store/stored_value.hpp"
 #include "idproxy/ids/number_format.hpp"
 
@@ -20,57 +20,16 @@ using mongo::Reply;
 constexpr std::size_t kPage = 1000;
 constexpr int kMostPages = 200;   // of taken numbers only: the next job goes on behind them
 constexpr int kEnoughPages = 10;  // for a row of the wished length
-constexpr std::int32_t kMaxTimeMs = 5000;
 
-std::string command_of(const CounterField& field, const Namespace& ns) {
-  return create_index_command(ns.db, ns.collection, field.field);
+bool is_text(const CounterField& field) {
+  return field.format.output == NumberFormat::Output::string;
 }
 
-ids::CounterReply unreadable(const Namespace& ns, const Reply& reply) {
-  if (reply.kind != Reply::Kind::refused) return failed("the id store does not answer");
-  if (reply.code == mongo::kUnauthorized) {
-    return exhausted("the id store's user may not read " + ns.text() +
-                     ": grant it find, listCollections and listIndexes there");
-  }
-  return failed("reading " + ns.text() + " was answered with error " + std::to_string(reply.code));
-}
-
-bool is_set(Bytes document, std::string_view key) {
-  const auto element = bson::find(document, key);
-  return element && element->as_integer().value_or(0) != 0;
-}
-
-/// An ordinary ascending or descending index, all documents in it, whose first field is `field`.
-bool begins_with(Bytes index, std::string_view field) {
-  const auto key = bson::find(index, "key");
-  if (!key || key->type != bson::Type::document) return false;
-  const auto first = bson::Elements(key->value).next();
-  return first && first->key == field && first->type != bson::Type::string &&
-         !is_set(index, "hidden") && !bson::find(index, "partialFilterExpression") &&
-         !bson::find(index, "collation");
-}
-
-bool has_one_field(Bytes index) {
-  bson::Elements elements(bson::find(index, "key")->value);
-  return elements.next() && !elements.next();
-}
-
-Document find(const Namespace& ns, std::string_view field, const Document& filter) {
-  Document projection;
-  projection.add("_id", field == "_id" ? 1 : 0);
-  if (field != "_id") projection.add(field, 1);
-  return Document()
-      .add("find", ns.collection)
-      .add("filter", Document().add(field, filter))
-      .add("projection", projection)
-      .add("maxTimeMS", kMaxTimeMs);
-}
-
-Array values_of(std::span<const std::int64_t> numbers, const NumberFormat& format) {
+Array values_of(std::span<const std::int64_t> numbers, const CounterField& field) {
   Array values;
   for (const std::int64_t number : numbers) {
-    if (format.output == NumberFormat::Output::string) {
-      values.push(ids::number_text(number, format));
+    if (is_text(field)) {
+      values.push(ids::number_text(number, field.format));
     } else {
       values.push(number);
     }
@@ -78,11 +37,49 @@ Array values_of(std::span<const std::int64_t> numbers, const NumberFormat& forma
   return values;
 }
 
-std::optional<std::int64_t> number_in(Bytes document, const CounterField& field) {
+std::optional<std::int64_t> number_of(const bson::Element& element, const CounterField& field) {
+  if (!is_text(field)) return floor_of(element);
+  return ids::read_number(element.type, element.value, field.format);
+}
+
+/// All that stands at a path, as an index sees it: arrays are entered.
+void add_elements(Bytes document, std::string_view path, std::vector<bson::Element>& found);
+
+void add_element(const bson::Element& element, std::string_view rest,
+                 std::vector<bson::Element>& found) {
+  if (element.type == bson::Type::array) {
+    bson::Elements inner(element.value);
+    while (const auto each = inner.next()) {
+      if (each->type != bson::Type::array) add_element(*each, rest, found);
+    }
+  } else if (rest.empty()) {
+    found.push_back(element);
+  } else if (element.type == bson::Type::document) {
+    add_elements(element.value, rest, found);
+  }
+}
+
+void add_elements(Bytes document, std::string_view path, std::vector<bson::Element>& found) {
+  const std::size_t dot = path.find('.');
+  const auto rest = dot == path.npos ? std::string_view() : path.substr(dot + 1);
+  if (const auto element = bson::find(document, path.substr(0, dot))) {
+    add_element(*element, rest, found);
+  }
+}
+
+std::vector<std::int64_t> numbers_in(Bytes document, const CounterField& field) {
+  std::vector<bson::Element> elements;
+  add_elements(document, field.field, elements);
+  std::vector<std::int64_t> numbers;
+  for (const bson::Element& element : elements) {
+    if (const auto number = number_of(element, field)) numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+bool holds_one_number(Bytes document, const CounterField& field) {
   const auto element = find_path(document, field.field);
-  if (!element) return std::nullopt;
-  if (field.format.output != NumberFormat::Output::string) return floor_of(*element);
-  return ids::read_number(element->type, element->value, field.format);
+  return element && number_of(*element, field);
 }
 
 /// Looks for a row of `count` free numbers among candidates in their order.
@@ -108,123 +105,119 @@ class Row {
 
 }  // namespace
 
-Outcome<FieldNumbers::Indexed> FieldNumbers::indexed(const CounterField& field,
-                                                     const Namespace& ns) {
-  if (field.field == "_id") return Indexed{true, true};
-  Indexed result;
-  const Reply reply =
-      client_.read_all(ns.db, Document().add("listIndexes", ns.collection), [&](Bytes index) {
-        if (!begins_with(index, field.field)) return true;
-        result.is_indexed = true;
-        result.is_unique = result.is_unique || (is_set(index, "unique") && has_one_field(index));
-        return true;
-      });
-  if (!reply.ok() && !reply.refused(mongo::kNamespaceNotFound)) return unreadable(ns, reply);
-  return result;
-}
-
-Outcome<bool> FieldNumbers::is_empty(const Namespace& ns) {
-  bool empty = true;
-  const Reply reply =
-      client_.read_all(ns.db, find(ns, "_id", Document().add("$exists", true)).add("limit", 1),
-                       [&](Bytes) { return empty = false; });
-  if (!reply.ok()) return unreadable(ns, reply);
-  return empty;
-}
-
-Outcome<void> FieldNumbers::add_place(const CounterField& field, const Namespace& ns,
-                                      std::vector<Place>& places) {
-  const auto found = indexed(field, ns);
+Outcome<void> FieldNumbers::find_places() {
+  if (places_) return {};
+  auto found = id_store::find_places(client_, spec_.place, fields_);
   if (!found) return found.error();
-  if (!found->is_indexed) {
-    const auto empty = is_empty(ns);
-    if (!empty) return empty.error();
-    if (!*empty) {
-      return exhausted("what " + field.field + " holds in " + ns.text() +
-                       " cannot be read without an index: " + command_of(field, ns));
-    }
-  }
-  places.push_back({&field, ns, found->is_unique, !found->is_indexed});
+  places_ = *std::move(found);
   return {};
 }
 
-Outcome<std::vector<FieldNumbers::Place>> FieldNumbers::places() {
-  std::vector<Place> places;
-  for (const CounterField& field : fields_) {
-    std::vector<Namespace> found;
-    const Reply reply = find_namespaces(client_, field.ns, found);
-    if (!reply.ok()) return unreadable(split_namespace(field.ns), reply);
-    for (const Namespace& ns : found) {
-      const auto added = add_place(field, ns, places);
-      if (!added) return added.error();
-    }
-  }
-  return places;
-}
-
-/// True if strings of this format sort as their numbers do: all have the same number of digits.
-bool FieldNumbers::is_sorted(const NumberFormat& format) const {
-  if (format.output != NumberFormat::Output::string) return true;
-  const std::int64_t lowest = std::min(spec_.start, spec_.max);
-  const std::int64_t highest = std::max(spec_.start, spec_.max);
-  return lowest >= 0 && std::to_string(highest).size() <= format.pad;
-}
-
-Outcome<FieldNumbers::Most> FieldNumbers::most() {
-  const auto all = places();
-  if (!all) return all.error();
-  Most most;
-  for (const Place& place : *all) {
-    most.is_guarded = most.is_guarded && place.is_guarded;
+Outcome<FieldNumbers::Look> FieldNumbers::look(std::size_t count) {
+  if (const auto found = find_places(); !found) return found.error();
+  Look look;
+  look.is_guarded = can_be_guarded(fields_) && places_->size() == 1 && places_->front().is_unique;
+  for (const FieldPlace& place : *places_) {
     if (place.is_empty) continue;
-    most.is_known = most.is_known && is_sorted(place.field->format);
-    if (!is_sorted(place.field->format)) continue;
-    const bool is_text = place.field->format.output == NumberFormat::Output::string;
-    const auto found = is_text ? most_text(place) : most_number(place);
-    if (!found) return found.error();
-    if (*found) most.number = most.number ? numbers_.further(*most.number, **found) : **found;
+    const auto done = is_text(*place.field) ? look_at_texts(place, count, look)
+                                            : look_at_numbers(place, count, look);
+    if (!done) return done.error();
   }
-  return most;
+  std::sort(look.furthest.begin(), look.furthest.end(),
+            [this](std::int64_t a, std::int64_t b) { return numbers_.is_ahead(a, b); });
+  return look;
+}
+
+/// Those that a bracket finds, up to the counter's max; `order` sorts the furthest to the front.
+/// Goes on until `count` documents held one number: an array sorts by an element that may lie
+/// outside of the bracket, and so hides what sorts behind it.
+Outcome<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& place,
+                                                          const Document& bracket,
+                                                          std::int32_t order, std::size_t count) {
+  std::vector<std::int64_t> numbers;
+  std::size_t seen = 0;
+  std::size_t single = 0;
+  const auto use = [&](Bytes document) {
+    ++seen;
+    if (holds_one_number(document, *place.field)) ++single;
+    for (const std::int64_t number : numbers_in(document, *place.field)) {
+      if (!numbers_.is_beyond_max(number)) numbers.push_back(number);
+    }
+    return single < count;
+  };
+  const Document command = find_in(place.ns, place.field->field, bracket)
+                               .add("sort", Document().add(place.field->field, order));
+  const auto limit = static_cast<std::int32_t>(count);
+  Reply reply = client_.read_all(place.ns.db, Document(command).add("limit", limit), use);
+  if (reply.ok() && seen == count && single < count) {
+    numbers.clear();
+    single = 0;
+    reply = client_.read_all(place.ns.db, command, use);
+  }
+  if (!reply.ok()) return unreadable(place.ns, reply);
+  return numbers;
 }
 
 /// Without the brackets, strings and ObjectIds would sort behind all numbers. Nothing beyond the
 /// counter's max will ever be in its way.
-Outcome<std::optional<std::int64_t>> FieldNumbers::most_number(const Place& place) {
+Outcome<void> FieldNumbers::look_at_numbers(const FieldPlace& place, std::size_t count,
+                                            Look& look) {
+  const bool up = numbers_.upwards();
   Document bracket;
-  bracket.add("$gte", numbers_.upwards() ? INT64_MIN : spec_.max);
-  bracket.add("$lte", numbers_.upwards() ? spec_.max : INT64_MAX);
-  const Document sort = Document().add(place.field->field, numbers_.upwards() ? -1 : 1);
-  std::optional<std::int64_t> most;
-  const Reply reply = client_.read_all(
-      place.ns.db, find(place.ns, place.field->field, bracket).add("sort", sort).add("limit", 1),
-      [&](Bytes document) {
-        most = number_in(document, *place.field);
-        return false;
-      });
-  if (!reply.ok()) return unreadable(place.ns, reply);
-  return most;
+  bracket.add("$gte", up ? INT64_MIN : spec_.max).add("$lte", up ? spec_.max : INT64_MAX);
+  const auto found = furthest(place, bracket, up ? -1 : 1, count);
+  if (!found) return found.error();
+  look.furthest.insert(look.furthest.end(), found->begin(), found->end());
+  return {};
 }
 
-/// All strings that begin with the prefix and a digit; those that are none of ours are skipped.
-Outcome<std::optional<std::int64_t>> FieldNumbers::most_text(const Place& place) {
-  const NumberFormat& format = place.field->format;
-  Document bracket;
-  bracket.add("$gte", format.prefix + "0").add("$lt", format.prefix + ":");  // ':' follows '9'
-  const Document sort = Document().add(place.field->field, numbers_.upwards() ? -1 : 1);
-  const std::size_t width = format.prefix.size() + format.pad + format.suffix.size();
-  std::optional<std::int64_t> most;
-  const Reply reply =
-      client_.read_all(place.ns.db, find(place.ns, place.field->field, bracket).add("sort", sort),
-                       [&](Bytes document) {
-                         const auto element = find_path(document, place.field->field);
-                         if (!element || element->type != bson::Type::string) return true;
-                         if (element->text().size() != width) return true;
-                         most = number_in(document, *place.field);
-                         if (most && numbers_.is_beyond_max(*most)) most.reset();
-                         return !most;
-                       });
+/// Class by class, the furthest first. A class that cannot be read matters only as long as nothing
+/// has been found further ahead.
+Outcome<void> FieldNumbers::look_at_texts(const FieldPlace& place, std::size_t count, Look& look) {
+  const int step = numbers_.upwards() ? -1 : 1;
+  std::size_t found = 0;
+  for (int at = static_cast<int>(class_of(spec_.max, place.field->format));
+       at >= static_cast<int>(TextClass::wide_negative) && at <= static_cast<int>(TextClass::wide);
+       at += step) {
+    const auto which = static_cast<TextClass>(at);
+    if (is_wide(which)) {
+      if (found > 0) return {};
+      const auto holds = holds_texts(place, which);
+      if (!holds) return holds.error();
+      look.is_known = look.is_known && !*holds;
+      if (*holds) return {};
+      continue;
+    }
+    const std::int32_t order = is_negative(which) == numbers_.upwards() ? 1 : -1;
+    const auto numbers = furthest(place, texts_up_to_max(which, place.field->format), order, count);
+    if (!numbers) return numbers.error();
+    look.furthest.insert(look.furthest.end(), numbers->begin(), numbers->end());
+    found += numbers->size();
+    if (found >= count) return {};
+  }
+  return {};
+}
+
+/// True also if that cannot be found out within the time: the texts of other widths between them
+/// have to be gone through, where `pad` is nearly used up.
+Outcome<bool> FieldNumbers::holds_texts(const FieldPlace& place, TextClass which) {
+  bool holds = false;
+  const Document texts = texts_of(which, place.field->format);
+  const Reply reply = client_.read_all(
+      place.ns.db, find_in(place.ns, place.field->field, texts).add("limit", 1), [&](Bytes) {
+        holds = true;
+        return false;
+      });
+  if (reply.refused(mongo::kMaxTimeExpired)) return true;
   if (!reply.ok()) return unreadable(place.ns, reply);
-  return most;
+  return holds;
+}
+
+Document FieldNumbers::texts_up_to_max(TextClass which, const NumberFormat& format) const {
+  if (class_of(spec_.max, format) != which) return texts_of(which, format);
+  const std::string most = ids::number_text(spec_.max, format);
+  return is_negative(which) == numbers_.upwards() ? texts_of(which, format, {most, {}})
+                                                  : texts_of(which, format, {{}, most});
 }
 
 /// The next numbers, up to the counter's max.
@@ -238,31 +231,30 @@ std::vector<std::int64_t> FieldNumbers::page(std::int64_t from) const {
   return numbers;
 }
 
-Outcome<std::set<std::int64_t>> FieldNumbers::taken(const std::vector<Place>& places,
-                                                    std::span<const std::int64_t> numbers) {
+Outcome<std::set<std::int64_t>> FieldNumbers::taken(std::span<const std::int64_t> numbers) {
   std::set<std::int64_t> taken;
-  for (const Place& place : places) {
+  for (const FieldPlace& place : *places_) {
     if (place.is_empty) continue;
-    const Document among = Document().add("$in", values_of(numbers, place.field->format));
-    const Reply reply = client_.read_all(
-        place.ns.db, find(place.ns, place.field->field, among), [&](Bytes document) {
-          if (const auto number = number_in(document, *place.field)) taken.insert(*number);
-          return true;
-        });
+    const Document among = Document().add("$in", values_of(numbers, *place.field));
+    const Reply reply = client_.read_all(place.ns.db, find_in(place.ns, place.field->field, among),
+                                         [&](Bytes document) {
+                                           const auto found = numbers_in(document, *place.field);
+                                           taken.insert(found.begin(), found.end());
+                                           return true;
+                                         });
     if (!reply.ok()) return unreadable(place.ns, reply);
   }
   return taken;
 }
 
 Outcome<ids::Range> FieldNumbers::first_free(std::int64_t from, std::uint64_t count) {
-  const auto all = places();
-  if (!all) return all.error();
+  if (const auto found = find_places(); !found) return found.error();
   Row row(count);
   std::optional<std::int64_t> next = from;
   for (int looked = 0; next && looked < kMostPages; ++looked) {
     const std::vector<std::int64_t> candidates = page(*next);
     if (candidates.empty()) break;
-    const auto found = taken(*all, candidates);
+    const auto found = taken(candidates);
     if (!found) return found.error();
     for (const std::int64_t number : candidates) {
       row.see(number, found->contains(number));

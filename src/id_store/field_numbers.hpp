@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "id_store/field_places.hpp"
 #include "id_store/mongo.hpp"
-#include "id_store/namespaces.hpp"
+#include "id_store/number_texts.hpp"
 #include "id_store/numbers.hpp"
 #include "id_store/outcome.hpp"
 #include "idproxy/ids/counter_spec.hpp"
@@ -24,47 +25,48 @@ class FieldNumbers {
                std::span<const ids::CounterField> fields)
       : client_(client), spec_(spec), numbers_(spec), fields_(fields) {}
 
-  struct Most {
-    std::optional<std::int64_t> number;  ///< the one furthest ahead, up to the counter's max
-    bool is_known = true;    ///< false: strings of varying width do not sort as their numbers do
-    bool is_guarded = true;  ///< a unique index guards each field
+  struct Look {
+    /// The numbers furthest ahead, up to the counter's max, in all fields; the first is the one
+    /// furthest ahead of all.
+    std::vector<std::int64_t> furthest;
+    /// False: there are strings of varying width, which do not sort as their numbers do, so that
+    /// `furthest` says nothing.
+    bool is_known = true;
+    /// A unique index, which only a counter of one field in one collection can have, sees to it
+    /// that a number given out twice is not stored twice.
+    bool is_guarded = false;
+
+    [[nodiscard]] std::optional<std::int64_t> most() const {
+      return furthest.empty() ? std::nullopt : std::optional(furthest.front());
+    }
   };
-  /// Over all fields.
-  [[nodiscard]] Outcome<Most> most();
+  /// At least `count` of the furthest numbers, as far as there are so many.
+  [[nodiscard]] Outcome<Look> look(std::size_t count);
 
   /// The first `count` numbers in a row, from `from` on, that no field holds; fewer if there is no
   /// such row nearby, and none (but a place to go on from) if all that was looked at is taken.
   [[nodiscard]] Outcome<ids::Range> first_free(std::int64_t from, std::uint64_t count);
 
  private:
-  /// A field in one collection.
-  struct Place {
-    const ids::CounterField* field;
-    Namespace ns;
-    bool is_guarded;  ///< by a unique index
-    bool is_empty;    ///< the collection, and there is no index through which to look again
-  };
-  /// Indexes that begin with a field.
-  struct Indexed {
-    bool is_indexed = false;
-    bool is_unique = false;
-  };
-  [[nodiscard]] Outcome<std::vector<Place>> places();
-  [[nodiscard]] Outcome<void> add_place(const ids::CounterField& field, const Namespace& ns,
-                                        std::vector<Place>& places);
-  [[nodiscard]] Outcome<Indexed> indexed(const ids::CounterField& field, const Namespace& ns);
-  [[nodiscard]] Outcome<bool> is_empty(const Namespace& ns);
-  [[nodiscard]] Outcome<std::optional<std::int64_t>> most_number(const Place& place);
-  [[nodiscard]] Outcome<std::optional<std::int64_t>> most_text(const Place& place);
-  [[nodiscard]] bool is_sorted(const ids::NumberFormat& format) const;
+  /// Found once: a job does not see indexes come and go.
+  [[nodiscard]] Outcome<void> find_places();
+  [[nodiscard]] Outcome<void> look_at_numbers(const FieldPlace& place, std::size_t count,
+                                              Look& look);
+  [[nodiscard]] Outcome<void> look_at_texts(const FieldPlace& place, std::size_t count, Look& look);
+  [[nodiscard]] Outcome<bool> holds_texts(const FieldPlace& place, TextClass which);
+  [[nodiscard]] mongo::Document texts_up_to_max(TextClass which,
+                                                const ids::NumberFormat& format) const;
+  [[nodiscard]] Outcome<std::vector<std::int64_t>> furthest(const FieldPlace& place,
+                                                            const mongo::Document& bracket,
+                                                            std::int32_t order, std::size_t count);
   [[nodiscard]] std::vector<std::int64_t> page(std::int64_t from) const;
-  [[nodiscard]] Outcome<std::set<std::int64_t>> taken(const std::vector<Place>& places,
-                                                      std::span<const std::int64_t> numbers);
+  [[nodiscard]] Outcome<std::set<std::int64_t>> taken(std::span<const std::int64_t> numbers);
 
   mongo::Client& client_;
   const ids::CounterSpec& spec_;
   Numbers numbers_;
   std::span<const ids::CounterField> fields_;
+  std::optional<std::vector<FieldPlace>> places_;
 };
 
 }  // namespace idproxy::id_store

@@ -17,10 +17,15 @@ struct Namespace {
 /// "db.collection", split at the first dot.
 [[nodiscard]] Namespace split_namespace(std::string_view ns);
 
+/// True if a glob stands for more than one name.
+[[nodiscard]] bool is_glob(std::string_view glob);
+
 /// The collections whose name a glob over "db.collection" ('*' and '?') matches; views, time-series
 /// and system collections are none. A glob without wildcards stands for itself, whether there is
-/// such a collection or not, and asks nobody. `found` is filled if the reply is ok.
+/// such a collection or not, and asks nobody. `found` is filled if the reply is ok. Where no rule
+/// applies, in admin, local, config and in the collection of the `counters`, no wildcard looks.
 [[nodiscard]] mongo::Reply find_namespaces(mongo::Client& client, const std::string& glob,
+                                           const std::string& counters,
                                            std::vector<Namespace>& found);
 
 }  // namespace idproxy::id_store

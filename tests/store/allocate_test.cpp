@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "counter_fixture.hpp"
 
@@ -65,7 +68,7 @@ TEST_F(CounterTest, DocumentOfMongooseSequence) {
   EXPECT_EQ(allocate(2), allocated(8, 2));
 }
 
-TEST_F(CounterTest, DocumentOfIdentityCountersIsCreatedWithItsKeyAsId) {
+TEST_F(CounterTest, DocumentOfIdentityCountersIsCreatedWithAllThatTellsItApartAsId) {
   const Document filter = json(R"({"field": "n", "groupingField": ""})");
   spec.place = {database.name(),
                 "counters",
@@ -75,9 +78,28 @@ TEST_F(CounterTest, DocumentOfIdentityCountersIsCreatedWithItsKeyAsId) {
                 CounterPlace::ValueIs::last,
                 std::string(as_text(filter.bytes()))};
   EXPECT_EQ(allocate(2), allocated(1, 2));
-  EXPECT_EQ(
-      database.all("counters"),
-      R"({ "_id" : "book", "model" : "book", "field" : "n", "groupingField" : "", "count" : 2 })");
+  EXPECT_EQ(database.all("counters"),
+            R"({ "_id" : { "model" : "book", "field" : "n", "groupingField" : "" }, )"
+            R"("model" : "book", "field" : "n", "groupingField" : "", "count" : 2 })");
+  const Document other = json(R"({"field": "other", "groupingField": ""})");
+  spec.place.filter = as_text(other.bytes());
+  document.reset();
+  EXPECT_EQ(allocate(2), allocated(1, 2));  // another counter with the same key
+  EXPECT_EQ(allocate(2), allocated(3, 2));
+}
+
+TEST_F(CounterTest, AnotherKeyFieldWithoutAFilterIsTheId) {
+  spec.place.key_field = "name";
+  EXPECT_EQ(allocate(2), allocated(1, 2));
+  EXPECT_EQ(database.all("counters"), R"({ "_id" : "c", "name" : "c", "V" : 3 })");
+}
+
+TEST_F(CounterTest, AFilterThatNamesTheIdIsTheId) {
+  const Document filter = json(R"({"_id": 7})");
+  spec.place.key_field = "name";
+  spec.place.filter = as_text(filter.bytes());
+  EXPECT_EQ(allocate(2), allocated(1, 2));
+  EXPECT_EQ(database.all("counters"), R"({ "_id" : 7, "name" : "c", "V" : 3 })");
 }
 
 TEST_F(CounterTest, ANestedValue) {
@@ -125,10 +147,48 @@ TEST_F(CounterTest, CreatedPastWhatThisProcessWasGiven) {
   EXPECT_EQ(allocate(10, 777), allocated(778, 10));
 }
 
-TEST_F(CounterTest, CreatedAgainWithoutAUniqueIndexItLeavesRoomForOtherProxies) {
-  plain_index();
-  orders({5});
-  EXPECT_EQ(allocate(10, 777), allocated(778 + 128 * 100, 10));
+TEST_F(CounterTest, CreatedPastTheMaxThatANumberNearTheEndDoesNotHide) {
+  unique_index();
+  orders({3, 4, 5, kMax - 1});
+  EXPECT_EQ(allocate(10), allocated(6, 10));
+}
+
+TEST_F(CounterTest, CreatedAtStartBesideANumberNearTheEnd) {
+  unique_index();
+  orders({kMax});
+  EXPECT_EQ(allocate(10), allocated(1, 10));
+}
+
+TEST_F(CounterTest, CreatedPastWhatAnEarlierProgramGaveOutHoweverFar) {
+  unique_index();
+  orders({5'000'000'000, 5'000'000'001, 5'000'000'002, kMax - 1});
+  EXPECT_EQ(allocate(10), allocated(5'000'000'003, 10));
+}
+
+TEST_F(CounterTest, CreatedDownwardsPastTheMaxThatANumberNearTheEndDoesNotHide) {
+  spec.step = -1;
+  spec.start = 0;
+  spec.max = kMin;
+  unique_index();
+  orders({-3, -5, kMin});
+  EXPECT_EQ(allocate(10), allocated(-6, 10));
+}
+
+TEST_F(CounterTest, CreatedOverMoreStringsThanOneJobLooksAt) {
+  fields[0].format = {NumberFormat::Output::string, 0, "", ""};
+  unique_index();
+  constexpr int kStored = 210'000;
+  for (int i = 1; i <= kStored;) {
+    Array documents;
+    for (int end = i + 70'000; i < end; ++i) {
+      documents.push(Document().add("number", std::to_string(i)));
+    }
+    database.write(Document().add("insert", "orders").add("documents", documents));
+  }
+  CounterReply reply = allocate(10);
+  EXPECT_EQ(reply.kind, Kind::failed);
+  EXPECT_EQ(database.all("counters"), "");
+  EXPECT_EQ(allocate(10), allocated(kStored + 1, 10));
 }
 
 TEST_F(CounterTest, CreatedOverNumbersInId) {
@@ -145,7 +205,7 @@ TEST_F(CounterTest, CreatedOverSeveralFieldsAndWildcards) {
   database.insert("oranges", R"({"number": 50})");
   database.create_index("bills", "no.of", Database::Unique::no);
   database.insert("bills", R"({"no": {"of": 60}})");
-  EXPECT_EQ(allocate(10), allocated(61, 10));
+  EXPECT_EQ(allocate(10), allocated(61 + 128 * 100, 10));  // no index guards several fields
 }
 
 TEST_F(CounterTest, WithoutAnIndexTheReasonSaysWhatToType) {
@@ -163,6 +223,18 @@ TEST_F(CounterTest, APartialIndexIsNone) {
   index.add("partialFilterExpression", Document().add("a", 1));
   database.write(Document().add("createIndexes", "orders").add("indexes", Array().push(index)));
   orders({5});
+  EXPECT_EQ(allocate(10).kind, Kind::exhausted);
+}
+
+TEST_F(CounterTest, ACollationLeavesNumbersAsTheyAre) {
+  Document index;
+  index.add("key", Document().add("number", 1)).add("name", "n").add("unique", true);
+  index.add("collation", Document().add("locale", "de"));
+  database.write(Document().add("createIndexes", "orders").add("indexes", Array().push(index)));
+  orders({5});
+  EXPECT_EQ(allocate(10), allocated(6, 10));
+  database.remove_all("counters");
+  fields[0].format.output = NumberFormat::Output::string;
   EXPECT_EQ(allocate(10).kind, Kind::exhausted);
 }
 
@@ -251,12 +323,45 @@ TEST_F(CounterTest, TheLowestNumbersOfInt64) {
   EXPECT_EQ(allocate(100).kind, Kind::exhausted);
 }
 
+TEST_F(CounterTest, TheLowestNumberOfInt64) {
+  counter(R"({"$numberLong": ")" + std::to_string(kMin) + "\"}");
+  EXPECT_EQ(allocate(100), allocated(kMin, 100));
+  EXPECT_EQ(allocate(100), allocated(kMin + 100, 100));
+}
+
 TEST_F(CounterTest, PastItsMaxItIsNotMoved) {
   spec.max = 10;
   counter("9");
   EXPECT_EQ(allocate(5), allocated(9, 5));  // whoever asked keeps 9 and 10
   EXPECT_EQ(allocate(5).kind, Kind::exhausted);
   EXPECT_EQ(value(), 14);
+}
+
+TEST_F(CounterTest, WhatDoesNotFitIntoInt32IsNotGivenOut) {
+  fields[0].format.output = NumberFormat::Output::int32;
+  spec.max = std::numeric_limits<std::int32_t>::max();
+  counter(R"({"$numberLong": "-4294967289"})");
+  EXPECT_THAT(allocate(10).reason, HasSubstr("does not fit into int32"));
+  spec.step = -1;
+  spec.max = 0;
+  document.reset();
+  database.set("counters", json(R"({"V": {"$numberLong": "4294967303"}})"));
+  EXPECT_THAT(allocate(10).reason, HasSubstr("does not fit into int32"));
+}
+
+TEST_F(CounterTest, AWildcardOverAllDatabasesLooksWhereRulesApply) {
+  std::vector<Namespace> found;
+  mongo::Client client = pool().client();
+  orders({5});
+  counter("1");
+  EXPECT_TRUE(find_namespaces(client, "*.*", database.name() + ".counters", found).ok());
+  std::set<std::string> names;
+  for (const Namespace& ns : found) {
+    EXPECT_THAT(ns.db, testing::Not(testing::AnyOf("admin", "local", "config")));
+    names.insert(ns.text());
+  }
+  EXPECT_TRUE(names.contains(database.name() + ".orders"));
+  EXPECT_FALSE(names.contains(database.name() + ".counters"));
 }
 
 TEST_F(CounterTest, GivesBack) {

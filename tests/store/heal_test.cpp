@@ -56,13 +56,6 @@ TEST_F(HealTest, GoesBeyondWhatThisProcessWasGiven) {
   EXPECT_EQ(heal(100, 999, true), allocated(1000, 100));
 }
 
-TEST_F(HealTest, LeavesRoomForOthersWhereNothingGuardsTheField) {
-  counter("10");
-  plain_index();
-  orders({337});
-  EXPECT_EQ(heal(100, 400, true), allocated(401 + 128 * 100, 100));
-}
-
 TEST_F(HealTest, OtherTypesAreNotInTheWay) {
   counter("10");
   unique_index();
@@ -85,8 +78,9 @@ TEST_F(HealTest, RefusesWithoutAnIndex) {
   counter("10");
   orders({337});
   const CounterReply reply = heal(100);
-  EXPECT_EQ(reply.kind, Kind::exhausted);
+  EXPECT_EQ(reply.kind, Kind::not_healed);
   EXPECT_THAT(reply.reason, HasSubstr("createIndex"));
+  EXPECT_EQ(heal(100, 400, true).kind, Kind::exhausted);
   EXPECT_EQ(value(), 10);
 }
 
@@ -97,6 +91,23 @@ TEST_F(HealTest, AJumpThatIsTooLargeFillsTheGap) {
   EXPECT_EQ(heal(5), allocated(15, 5));
   EXPECT_EQ(value(), 20);
   EXPECT_EQ(allocate(5), allocated(20, 5));
+}
+
+TEST_F(HealTest, AnArrayDoesNotHideTheMax) {
+  counter("1");
+  unique_index();
+  orders({1, 2, 50});
+  database.insert("orders", R"({"number": [60, 61, "a"]})");
+  EXPECT_EQ(heal(10), allocated(62, 10));
+}
+
+TEST_F(HealTest, GapKnowsWhatArraysHold) {
+  spec.heal.mode = Mode::gap;
+  counter("1");
+  unique_index();
+  orders({1, 2});
+  database.insert("orders", R"({"number": [3, 4, "a"]})");
+  EXPECT_EQ(heal(10), allocated(5, 10));
 }
 
 TEST_F(HealTest, UpToTheEndOfInt64) {
@@ -177,6 +188,13 @@ TEST_F(FailureTest, WithoutAMajorityTheBlockIsDropped) {
   EXPECT_EQ(counters.blocks_dropped, 1U);
 }
 
+TEST_F(FailureTest, ABadValueThatIsNoOverflowIsNotTheEnd) {
+  counter("700");
+  database.fail_find_and_modify(1, R"({"errorCode": 2})");
+  EXPECT_EQ(allocate(10).kind, Kind::failed);
+  EXPECT_EQ(allocate(10), allocated(700, 10));
+}
+
 TEST_F(FailureTest, ABrokenConnectionIsTriedAgainOnceByTheDriver) {
   counter("1");
   database.fail_find_and_modify(1, R"({"closeConnection": true})");
@@ -220,10 +238,13 @@ TEST_F(FailureTest, NobodyThere) {
   const auto begun = std::chrono::steady_clock::now();
   const CounterReply reply =
       counter.run(client, {CounterJob::Kind::allocate, 10, {}, false, {}}, fields);
+  const auto answered = std::chrono::steady_clock::now();
   EXPECT_EQ(reply.kind, Kind::failed);
   EXPECT_EQ(reply.reason, "the id store does not answer");
   EXPECT_FALSE(counter.reached());
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::milliseconds(2000));
+  EXPECT_EQ(counter.run(client, {CounterJob::Kind::give_back, 2, {}, false, {5, 2}}, fields).kind,
+            Kind::not_sent);
+  EXPECT_LT(answered - begun, std::chrono::milliseconds(2000));
   EXPECT_EQ(counters.blocks_dropped, 0U);
 }
 

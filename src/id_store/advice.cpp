@@ -1,0 +1,56 @@
+#include "id_store/advice.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "id_store/counter_commands.hpp"
+#include "id_store/field_places.hpp"
+#include "id_store/inspector_collections.hpp"
+
+namespace idproxy::id_store::advice {
+namespace {
+
+std::string unique_index(Fields fields) {
+  const Namespace ns = split_namespace(fields.front().ns);
+  return "make a unique index: " + create_index_command(ns.db, ns.collection, fields.front().field);
+}
+
+/// Begins a sentence's last part: an index does not help a counter of several fields.
+std::string unique_index_or(Fields fields) {
+  return can_be_guarded(fields) ? unique_index(fields) + " – or " : "";
+}
+
+}  // namespace
+
+ids::CounterReply not_sorted(const ids::CounterSpec& spec, Fields fields) {
+  const std::string digits =
+      std::to_string(std::max(std::to_string(spec.max).size(), std::to_string(spec.start).size()));
+  return exhausted(
+      "the strings that are stored do not sort as their numbers do, so that the highest number "
+      "cannot be read: " +
+      unique_index_or(fields) + "let format.pad cover max (" + digits + " digits)");
+}
+
+ids::CounterReply no_gap(Fields fields) {
+  if (can_be_guarded(fields)) {
+    return exhausted("free numbers are safe only where a unique index guards the field: " +
+                     unique_index(fields));
+  }
+  return exhausted(
+      "free numbers are safe only where a unique index guards the field, which no index does for a "
+      "counter of several fields or collections: set heal.mode to max");
+}
+
+ids::CounterReply too_far(Fields fields) {
+  return exhausted("the largest number stored is further away than heal.max_jump: " +
+                   unique_index_or(fields) + "raise heal.max_jump");
+}
+
+ids::CounterReply no_room(const ids::CounterSpec& spec, Fields fields, std::int64_t value) {
+  return exhausted(
+      "the counter was lost, and the numbers that other proxies may hold of it reach beyond max: " +
+      unique_index_or(fields) + "stop every proxy, type " + set_by_hand(spec.place, value) +
+      " and start them again");
+}
+
+}  // namespace idproxy::id_store::advice

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "id_store/mongo.hpp"
+#include "idproxy/ids/counter_spec.hpp"
+
+namespace idproxy::id_store {
+
+/// The texts of numbers (NumberFormat::Output::string) in four classes, by sign and by whether
+/// `pad` covers their digits; in ascending order of the numbers. Example with prefix "A-" and pad
+/// 3:
+///
+///   wide_negative  A--1000 …    their order as texts is not that of the numbers
+///   negative       A--999 … A--001
+///   positive       A-000 … A-999
+///   wide           A-1000 …     their order as texts is not that of the numbers
+///
+/// Within a class, and only there, texts of one width sort as the numbers' magnitudes do.
+enum class TextClass { wide_negative, negative, positive, wide };
+
+[[nodiscard]] inline bool is_wide(TextClass of) {
+  return of == TextClass::wide_negative || of == TextClass::wide;
+}
+[[nodiscard]] inline bool is_negative(TextClass of) {
+  return of == TextClass::wide_negative || of == TextClass::negative;
+}
+
+[[nodiscard]] TextClass class_of(std::int64_t number, const ids::NumberFormat& format);
+
+/// Both ends inclusive, as the index sorts texts.
+struct TextRange {
+  std::optional<std::string> from;
+  std::optional<std::string> to;
+};
+/// What the texts of a class meet that lie within a range, and hardly any other text: {$gte, $lt or
+/// $lte, $regex}.
+[[nodiscard]] mongo::Document texts_of(TextClass which, const ids::NumberFormat& format,
+                                       const TextRange& within = {});
+
+}  // namespace idproxy::id_store

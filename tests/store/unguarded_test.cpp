@@ -1,0 +1,351 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "counter_fixture.hpp"
+#include "idproxy/ids/number_format.hpp"
+
+/// Where no unique index guards the field, nothing but the counter keeps numbers apart.
+namespace idproxy::id_store::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using Mode = CounterSpec::Heal::Mode;
+
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kPossible = 128 * 100;
+constexpr std::int64_t kCertain = 128 * 100'000;
+
+class UnguardedTest : public CounterTest {
+ protected:
+  void text_format(std::uint32_t pad, const std::string& suffix = "") {
+    fields[0].format = {NumberFormat::Output::string, pad, "INV-", suffix};
+  }
+  void texts(std::int64_t from, std::int64_t to) {
+    Array documents;
+    for (std::int64_t i = from; i <= to; ++i) {
+      documents.push(Document().add("number", ids::number_text(i, fields[0].format)));
+    }
+    database.write(Document().add("insert", "orders").add("documents", documents));
+  }
+  void text(const std::string& text) { database.insert("orders", Document().add("number", text)); }
+};
+
+// ---- a counter that was lost
+
+TEST_F(UnguardedTest, CreatedByAProcessThatNeverHadNumbersOfIt) {
+  plain_index();
+  orders({5});
+  EXPECT_EQ(allocate(10), allocated(6 + kPossible, 10));
+}
+
+TEST_F(UnguardedTest, CreatedSoWithAdaptiveBlocks) {
+  spec.block.adaptive = true;
+  plain_index();
+  orders({5});
+  EXPECT_EQ(allocate(10), allocated(6 + 128 * 10'000, 10));
+}
+
+TEST_F(UnguardedTest, TheVeryFirstNumberIsStart) {
+  plain_index();
+  EXPECT_EQ(allocate(10), allocated(1, 10));
+}
+
+TEST_F(UnguardedTest, NumbersBehindStartSayThatItWasUsed) {
+  spec.start = 1000;
+  plain_index();
+  orders({5});
+  EXPECT_EQ(allocate(10), allocated(1000 + kPossible, 10));
+}
+
+TEST_F(UnguardedTest, CreatedAgainPastTheLargestInserts) {
+  spec.block.size = 1;
+  plain_index();
+  orders({5});
+  EXPECT_EQ(allocate(10, 777), allocated(778 + kCertain, 10));
+}
+
+TEST_F(UnguardedTest, HealedPastTheLargestInserts) {
+  spec.block.size = 10;
+  counter("10");
+  plain_index();
+  orders({337});
+  EXPECT_EQ(heal(100, 400, true), allocated(401 + kCertain, 100));
+}
+
+TEST_F(UnguardedTest, LargeBlocksCountMore) {
+  spec.block.size = 200'000;
+  counter("10");
+  plain_index();
+  EXPECT_EQ(heal(100, 400, true), allocated(401 + 128 * 200'000, 100));
+}
+
+TEST_F(UnguardedTest, HealedDownwards) {
+  spec.step = -2;
+  spec.start = 0;
+  spec.max = std::numeric_limits<std::int64_t>::min();
+  counter("-10");
+  plain_index();
+  orders({-40});
+  EXPECT_EQ(heal(10, -20, true), allocated(-42 - 2 * kCertain, 10));
+}
+
+TEST_F(UnguardedTest, WhatAnotherProxyHasRaisedStaysThere) {
+  counter("20000000");
+  plain_index();
+  orders({337});
+  EXPECT_EQ(heal(100, 400, true), allocated(20'000'000, 100));
+}
+
+TEST_F(UnguardedTest, ACounterFoundBehindAtStartMayHaveBeenLost) {
+  counter("10");
+  plain_index();
+  orders({337});
+  EXPECT_EQ(heal(100), allocated(338 + kPossible, 100));
+}
+
+TEST_F(UnguardedTest, ACounterFoundAheadAtStartStaysThere) {
+  counter("500");
+  plain_index();
+  orders({337});
+  EXPECT_EQ(heal(100), allocated(500, 100));
+}
+
+TEST_F(UnguardedTest, WithoutRoomTheReasonSaysWhatToType) {
+  spec.max = 1'000'000;
+  plain_index();
+  orders({5});
+  const CounterReply reply = allocate(10, 777);
+  EXPECT_EQ(reply.kind, Kind::exhausted);
+  EXPECT_THAT(reply.reason, HasSubstr(".createIndex({\"number\": 1}, {unique: true})"));
+  EXPECT_THAT(reply.reason, HasSubstr("db.getSiblingDB(\"" + database.name() +
+                                      "\").getCollection(\"counters\").updateOne({ \"_id\" : \"c\" "
+                                      "}, {$set: {\"V\": NumberLong(\"778\")}}, {upsert: true})"));
+  EXPECT_EQ(database.all("counters"), "");
+  counter("10");
+  EXPECT_EQ(heal(10, 777, true).reason, reply.reason);
+  EXPECT_EQ(value(), 10);
+}
+
+// ---- what guards
+
+TEST_F(UnguardedTest, SeveralCollectionsAreNotGuardedByTheirIndexes) {
+  fields.push_back({database.name() + ".bills", "number", {}});
+  unique_index();
+  database.create_index("bills", "number", Database::Unique::yes);
+  counter("10");
+  orders({337});
+  EXPECT_EQ(heal(10, 400, true), allocated(401 + kCertain, 10));
+}
+
+TEST_F(UnguardedTest, NorTwoFieldsOfOne) {
+  fields.push_back({database.name() + ".orders", "other", {}});
+  unique_index();
+  database.create_index("orders", "other", Database::Unique::yes);
+  orders({337});
+  EXPECT_EQ(allocate(10), allocated(338 + kPossible, 10));
+}
+
+TEST_F(UnguardedTest, NorAWildcardThatMatchesOneSoFar) {
+  fields[0].ns = database.name() + ".ord*";
+  unique_index();
+  orders({337});
+  EXPECT_EQ(allocate(10), allocated(338 + kPossible, 10));
+}
+
+// ---- numbers that are far away
+
+TEST_F(UnguardedTest, OneNumberThatIsNeverReachedDoesNotUseUpTheCounter) {
+  plain_index();
+  orders({3, 4, 5, kMax - 1});
+  EXPECT_EQ(allocate(10), allocated(6 + kPossible, 10));
+}
+
+TEST_F(UnguardedTest, OneThatTheCounterWouldReachIsPassed) {
+  plain_index();
+  orders({3, 4, 5, 5'000'000'000});
+  EXPECT_EQ(allocate(10), allocated(5'000'000'001 + kPossible, 10));
+}
+
+TEST_F(UnguardedTest, AHealSetsTheSameNumbersAside) {
+  counter("3");
+  plain_index();
+  orders({3, 4, 5, kMax - 1});
+  EXPECT_EQ(heal(10), allocated(6 + kPossible, 10));
+}
+
+TEST_F(UnguardedTest, AHealThatWouldJumpTooFarIsRefused) {
+  counter("3");
+  plain_index();
+  orders({3, 4, 5, 5'000'000'000});
+  const CounterReply reply = heal(10);
+  EXPECT_EQ(reply.kind, Kind::not_healed);
+  EXPECT_THAT(reply.reason, HasSubstr("createIndex"));
+  EXPECT_THAT(reply.reason, HasSubstr("raise heal.max_jump"));
+  EXPECT_EQ(heal(10, 3, true).kind, Kind::exhausted);
+  EXPECT_EQ(value(), 3);
+}
+
+TEST_F(UnguardedTest, AGapIsNotFilled) {
+  spec.heal.mode = Mode::gap;
+  counter("10");
+  plain_index();
+  orders({10, 12, 15, 17, 19});
+  const CounterReply reply = heal(5);
+  EXPECT_EQ(reply.kind, Kind::not_healed);
+  EXPECT_EQ(heal(5, 11, true).kind, Kind::exhausted);
+  EXPECT_THAT(reply.reason, HasSubstr("createIndex"));
+  EXPECT_EQ(value(), 10);
+}
+
+TEST_F(UnguardedTest, NorThatOfSeveralCollections) {
+  spec.heal.mode = Mode::gap;
+  fields[0].ns = database.name() + ".ord*";
+  unique_index();
+  counter("10");
+  orders({10});
+  const CounterReply reply = heal(5);
+  EXPECT_EQ(reply.kind, Kind::not_healed);
+  EXPECT_EQ(heal(5, 11, true).kind, Kind::exhausted);
+  EXPECT_THAT(reply.reason, Not(HasSubstr("createIndex")));
+}
+
+// ---- strings
+
+TEST_F(UnguardedTest, StringsOfOneWidthAreReadThoughPadDoesNotCoverMax) {
+  text_format(8, "/x");
+  plain_index();
+  texts(1, 100);
+  texts(121, 399);
+  EXPECT_EQ(allocate(10), allocated(400 + kPossible, 10));
+}
+
+TEST_F(UnguardedTest, AHealReadsThemToo) {
+  text_format(8);
+  counter("101");
+  plain_index();
+  texts(1, 100);
+  texts(121, 399);
+  EXPECT_EQ(heal(10, 110, true), allocated(400 + kCertain, 10));
+}
+
+TEST_F(UnguardedTest, AmongManyStringsNothingIsGuessed) {
+  text_format(6);
+  plain_index();
+  for (int i = 0; i < 5; ++i) texts(1 + i * 50'000, (i + 1) * 50'000);
+  EXPECT_EQ(allocate(10), allocated(250'001 + kPossible, 10));
+}
+
+TEST_F(UnguardedTest, OneStringThatIsLongerHidesTheMax) {
+  text_format(3);
+  plain_index();
+  texts(900, 1002);
+  const CounterReply reply = allocate(10);
+  EXPECT_EQ(reply.kind, Kind::exhausted);
+  EXPECT_THAT(reply.reason, HasSubstr("createIndex"));
+  EXPECT_THAT(reply.reason, HasSubstr("format.pad cover max (19 digits)"));
+  EXPECT_EQ(database.all("counters"), "");
+  counter("1");
+  EXPECT_EQ(heal(10).reason, reply.reason);
+  EXPECT_EQ(heal(10, 20, true).reason, reply.reason);
+  EXPECT_EQ(value(), 1);
+}
+
+TEST_F(UnguardedTest, LongerStringsOfOthersDoNot) {
+  text_format(3, "/x");
+  plain_index();
+  texts(1, 20);
+  for (const char* other : {"INV-1000", "INV-0100/x", "INV-1000/y", "INV-12a4/x", "INX-1000/x"}) {
+    text(other);
+  }
+  EXPECT_EQ(allocate(10), allocated(21 + kPossible, 10));
+}
+
+TEST_F(UnguardedTest, WithoutAPadAnyStringHidesTheMax) {
+  text_format(0);
+  plain_index();
+  EXPECT_EQ(allocate(10), allocated(1, 10));
+  database.remove_all("counters");
+  texts(1, 30);
+  EXPECT_EQ(allocate(10).kind, Kind::exhausted);
+}
+
+TEST_F(UnguardedTest, StringsThatCountDown) {
+  text_format(3);
+  spec.step = -1;
+  spec.start = 2000;
+  spec.max = -500;
+  plain_index();
+  texts(990, 1010);
+  EXPECT_EQ(allocate(10).kind, Kind::exhausted);  // beyond max
+  spec.max = -100'000;
+  document.reset();
+  EXPECT_EQ(allocate(10), allocated(989 - kPossible, 10));
+  database.remove_all("counters");
+  texts(-30, -1);
+  document.reset();
+  EXPECT_EQ(allocate(10), allocated(-31 - kPossible, 10));
+  database.remove_all("counters");
+  texts(-1000, -1000);
+  document.reset();
+  EXPECT_EQ(allocate(10).kind, Kind::exhausted);
+}
+
+TEST_F(UnguardedTest, NegativeStringsThatCountUp) {
+  text_format(3);
+  spec.start = -2000;
+  plain_index();
+  texts(-40, -30);
+  EXPECT_EQ(allocate(10), allocated(-29 + kPossible, 10));
+  database.remove_all("counters");
+  database.remove_all("orders");
+  texts(-1500, -1400);
+  EXPECT_EQ(allocate(10).kind, Kind::exhausted);
+}
+
+TEST_F(UnguardedTest, SignsOfPatternsInPrefixAndSuffix) {
+  fields[0].format = {NumberFormat::Output::string, 4, "a.*(", ")+$"};
+  plain_index();
+  texts(1, 20);
+  text("aaaa(0400)+$");
+  EXPECT_EQ(allocate(10), allocated(21 + kPossible, 10));
+}
+
+// ---- arrays
+
+TEST_F(UnguardedTest, AnArrayDoesNotHideTheMax) {
+  plain_index();
+  database.insert("orders", R"({"number": [7, "text"]})");
+  database.insert("orders", R"({"number": [7, {"$numberLong": "9223372036854775807"}]})");
+  spec.max = kMax - 1;
+  orders({1, 2, 50});
+  EXPECT_EQ(allocate(10), allocated(51 + kPossible, 10));
+}
+
+TEST_F(UnguardedTest, WhatItHoldsCounts) {
+  plain_index();
+  database.insert("orders", R"({"number": [7, 1000]})");
+  orders({1, 2, 50});
+  EXPECT_EQ(allocate(10), allocated(1001 + kPossible, 10));
+}
+
+TEST_F(UnguardedTest, SoDoesWhatAnArrayOfDocumentsHolds) {
+  fields[0].field = "no.of";
+  database.create_index("orders", "no.of", Database::Unique::no);
+  database.insert("orders", R"({"no": [{"of": 4}, {"of": 60}, 7, {"other": 70}]})");
+  database.insert("orders", R"({"no": {"of": 50}})");
+  EXPECT_EQ(allocate(10), allocated(61 + kPossible, 10));
+}
+
+TEST_F(UnguardedTest, StringsBesideArrays) {
+  text_format(4);
+  plain_index();
+  database.insert("orders", R"({"number": ["INV-0100", "INV-x"]})");
+  texts(1, 20);
+  EXPECT_EQ(allocate(10), allocated(101 + kPossible, 10));
+}
+
+}  // namespace
+}  // namespace idproxy::id_store::test

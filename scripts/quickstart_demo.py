@@ -19,6 +19,7 @@ import bson
 import pymongo
 from bson.objectid import ObjectId
 from bson.raw_bson import RawBSONDocument
+from pymongo.collection import Collection
 
 from support.mongod import Mongod
 from support.proxy import Proxy
@@ -81,11 +82,49 @@ def present(number: int, title: str, call: str, sent: list[dict[str, Any]],
                f"sent {before}, stored {after}")
 
 
+def insert_as_ever(collection: Collection, batches: list[list[dict[str, Any]]]) -> None:
+    """As an application does: the driver makes an _id for each document."""
+    for batch in batches:
+        if len(batch) == 1:
+            collection.insert_one(batch[0])
+        else:
+            collection.insert_many(batch)
+        for document in batch:  # PyMongo has put its own _id into it by now
+            expect(isinstance(document.get("_id"), ObjectId), f"no _id of the driver: {document}")
+
+
+def as_sent(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """PyMongo sends the _id that it made before all else."""
+    return [{"_id": d["_id"], **d} for d in documents]
+
+
+def stored_of(collection: Collection, sent: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    by_id = {d["_id"]: d for d in collection.find({"_id": {"$in": [d["_id"] for d in sent]}})}
+    return [by_id[d["_id"]] for d in sent if d["_id"] in by_id]
+
+
+def orders(through: pymongo.MongoClient, direct: pymongo.MongoClient) -> None:
+    direct.shop.orders.create_index("number", unique=True)
+    batches = [[{"item": "cup"}], [{"item": "pot"}, {"item": "tea"}], [{"item": "jug"}]]
+    insert_as_ever(through.shop.orders, batches)
+    sent = [document for batch in batches for document in batch]
+    stored = stored_of(direct.shop.orders, sent)
+    present(1, "shop.orders: numbers in a row beside the _id that the driver made",
+            'orders.insert_one({"item": "cup"}) and two more inserts   # everyday code, unchanged',
+            as_sent(sent), stored, "number")
+    counter = direct.idproxy.uniqueIdentifierCounter.find_one({"_id": "shop.orders.number"})
+    show("counter", [f"{shown(counter, 'COUNT')}   in idproxy.uniqueIdentifierCounter",
+                     "this proxy has 1001 to 1100 in memory; another one would go on at 1101"])
+    numbers = [document["number"] for document in stored]
+    expect(numbers == [1001, 1002, 1003, 1004], f"number is {numbers}")
+    expect(counter["COUNT"] == 1101, f"the counter is {counter}")
+
+
 def events(through: pymongo.MongoClient, direct: pymongo.MongoClient) -> None:
     sent = [{"type": "page_view", "path": "/"}, {"type": "sign_up", "plan": "basic"}]
     through.shop.events.insert_many([RawBSONDocument(bson.encode(d)) for d in sent])
     stored = list(direct.shop.events.find().sort("_id"))
-    present(1, "shop.events: a UUID version 7 as _id",
+    present(2, "shop.events: a UUID version 7 as _id",
             "shop.events.insert_many([RawBSONDocument(...), ...])   # PyMongo adds no _id to these",
             sent, stored, "_id")
     for document in stored:
@@ -97,7 +136,7 @@ def carts(through: pymongo.MongoClient, direct: pymongo.MongoClient) -> None:
     sent = [{"customer": "ann", "items": 3}]
     through.shop.command("insert", "carts", documents=sent)
     stored = list(direct.shop.carts.find())
-    present(2, "shop.carts: an ObjectId that the proxy made",
+    present(3, "shop.carts: an ObjectId that the proxy made",
             'shop.command("insert", "carts", documents=[...])   # a command is sent as it is',
             sent, stored, "_id")
     expect(isinstance(stored[0]["_id"], ObjectId), f"_id is {stored[0]['_id']!r}")
@@ -106,16 +145,11 @@ def carts(through: pymongo.MongoClient, direct: pymongo.MongoClient) -> None:
 def accounts(through: pymongo.MongoClient, direct: pymongo.MongoClient) -> None:
     direct.bank.accounts.create_index("account_number", unique=True)
     sent: list[dict[str, Any]] = [{"owner": "ann"}, {"owner": "bob"}]
-    through.bank.accounts.insert_one(sent[0])
-    through.bank.accounts.insert_many(sent[1:])
-    for document in sent:  # PyMongo has put its own _id into these by now
-        expect(isinstance(document.get("_id"), ObjectId), f"the driver made no _id: {document}")
-    by_id = {d["_id"]: d for d in direct.bank.accounts.find()}
-    expect(set(by_id) == {d["_id"] for d in sent}, f"other _ids are stored: {list(by_id)}")
-    stored = [by_id[d["_id"]] for d in sent]
-    present(3, "bank.accounts: a 12-digit account_number beside the _id that the driver made",
-            'accounts.insert_one({"owner": "ann"})   # everyday code, unchanged',
-            [{"_id": d["_id"], "owner": d["owner"]} for d in sent], stored, "account_number")
+    insert_as_ever(through.bank.accounts, [sent])
+    stored = stored_of(direct.bank.accounts, sent)
+    present(4, "bank.accounts: a 12-digit account_number that nobody can guess",
+            'accounts.insert_many([{"owner": "ann"}, {"owner": "bob"}])',
+            as_sent(sent), stored, "account_number")
     for document in stored:
         number = document["account_number"]
         expect(isinstance(number, int) and len(str(number)) == 12, f"account_number is {number!r}")
@@ -144,17 +178,15 @@ def members(through: pymongo.MongoClient, direct: pymongo.MongoClient) -> None:
         [{"name": "a member", "locker": locker} for locker in lockers if locker not in free])
     counters = Counters(direct)
     sent: list[dict[str, Any]] = [{"name": "ann"}, {"name": "bob"}, {"name": "cleo"}]
-    result = through.club.members.insert_many(sent)
+    insert_as_ever(through.club.members, [sent])
     refused = counters.refused()
-    by_id = {d["_id"]: d for d in direct.club.members.find({"_id": {"$in": result.inserted_ids}})}
-    stored = [by_id[d["_id"]] for d in sent if d["_id"] in by_id]
-    present(4, "club.members: lockers 00 to 99, of which 90 are taken (a unique index on locker)",
+    stored = stored_of(direct.club.members, sent)
+    present(5, "club.members: lockers 00 to 99, of which 90 are taken (a unique index on locker)",
             'members.insert_many([{"name": "ann"}, {"name": "bob"}, {"name": "cleo"}])',
-            [{"_id": d["_id"], "name": d["name"]} for d in sent], stored, "locker")
+            as_sent(sent), stored, "locker")
     times = paint("bold", f"{refused} time" if refused == 1 else f"{refused} times")
     show("refused", [f"{times} by mongod (error 11000: taken); each time the proxy drew another"])
-    show("reply", [f"{len(result.inserted_ids)} documents inserted, no error: "
-                   "the application saw nothing of it"])
+    show("reply", [f"{len(sent)} documents inserted, no error: the application saw nothing of it"])
     for document in stored:
         expect(document["locker"] in free, f"locker {document['locker']!r} was not free")
 
@@ -162,7 +194,7 @@ def members(through: pymongo.MongoClient, direct: pymongo.MongoClient) -> None:
 def report(through: pymongo.MongoClient, direct: pymongo.MongoClient) -> None:
     reply = through.club.command("insert", "members", documents=[{"name": "dora"}])
     told = {key: reply[key] for key in ("n", "ok", "idproxy") if key in reply}
-    print(f"\n{paint('bold', '5. club.members: the reply says which locker it is (report: true)')}")
+    print(f"\n{paint('bold', '6. club.members: the reply says which locker it is (report: true)')}")
     show("call", [paint("cyan", 'club.command("insert", "members", documents=[{"name": "dora"}])')])
     show("reply", [shown(told, "idproxy")])
     stored = list(direct.club.members.find({"name": "dora"}))
@@ -183,17 +215,16 @@ def busy(port: int) -> bool:
 
 def next_steps(proxy: Proxy) -> None:
     uri = f"mongodb://{proxy.address}/?directConnection=true"
-    insert = 'c.shop.command("insert", "events", documents=[{"type": "mine"}])'
-    program = (f'import pymongo; c = pymongo.MongoClient("{uri}&uuidRepresentation=standard"); '
-               f'{insert}; '
-               'print(*c.shop.events.find(), sep="\\n")')
+    program = (f'import pymongo; c = pymongo.MongoClient("{uri}"); '
+               'c.shop.orders.insert_one({"item": "mine"}); '
+               'print(*c.shop.orders.find(), sep="\\n")')
     print(f"""
 {paint('bold', f'mongo-idproxy listens on {proxy.address}.')} Try it from another terminal:
 
    mongosh "{uri}"
      use shop
-     db.runCommand({{insert: "events", documents: [{{type: "mine"}}]}})
-     db.events.find()
+     db.orders.insertOne({{item: "mine"}})
+     db.orders.find()
 
    {sys.executable} -c {shlex.quote(program)}
 
@@ -228,6 +259,7 @@ def run(once: bool) -> None:
                       "read past it, straight from mongod.")
                 with proxy.client() as through, pymongo.MongoClient(
                         mongod.uri, uuidrepresentation="standard") as direct:
+                    orders(through, direct)
                     events(through, direct)
                     carts(through, direct)
                     accounts(through, direct)

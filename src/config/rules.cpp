@@ -203,8 +203,7 @@ std::string why_unreachable(const Draft& earlier, const Draft& later) {
   if (earlier.rule.field != later.rule.field) return {};
   const std::string first = "never reached: " + earlier.reader->path();
   if (earlier.rule.ns == later.rule.ns) return first + " has the same ns and field";
-  const bool covered =
-      is_literal(later.rule.ns) && glob_matches(earlier.rule.ns, later.rule.ns);
+  const bool covered = is_literal(later.rule.ns) && glob_matches(earlier.rule.ns, later.rule.ns);
   if (!covered) return {};
   return first + " ('" + shown(earlier.rule.ns) + "') matches first; the narrower rule comes first";
 }

@@ -77,9 +77,10 @@ TEST_F(HealTest, ConvertsADouble) {
 TEST_F(HealTest, RefusesWithoutAnIndex) {
   counter("10");
   orders({337});
-  const CounterReply reply = heal(100);
+  const CounterReply reply = heal(100, 9);
   EXPECT_EQ(reply.kind, Kind::not_healed);
   EXPECT_THAT(reply.reason, HasSubstr("createIndex"));
+  EXPECT_EQ(heal(100).kind, Kind::exhausted);  // heal.at_start: it wants to know first
   EXPECT_EQ(heal(100, 400, true).kind, Kind::exhausted);
   EXPECT_EQ(value(), 10);
 }

@@ -180,7 +180,7 @@ TEST_F(UnguardedTest, AHealThatWouldJumpTooFarIsRefused) {
   counter("3");
   plain_index();
   orders({3, 4, 5, 5'000'000'000});
-  const CounterReply reply = heal(10);
+  const CounterReply reply = heal(10, 2);
   EXPECT_EQ(reply.kind, Kind::not_healed);
   EXPECT_THAT(reply.reason, HasSubstr("createIndex"));
   EXPECT_THAT(reply.reason, HasSubstr("raise heal.max_jump"));
@@ -193,7 +193,7 @@ TEST_F(UnguardedTest, AGapIsNotFilled) {
   counter("10");
   plain_index();
   orders({10, 12, 15, 17, 19});
-  const CounterReply reply = heal(5);
+  const CounterReply reply = heal(5, 9);
   EXPECT_EQ(reply.kind, Kind::not_healed);
   EXPECT_EQ(heal(5, 11, true).kind, Kind::exhausted);
   EXPECT_THAT(reply.reason, HasSubstr("createIndex"));
@@ -206,7 +206,7 @@ TEST_F(UnguardedTest, NorThatOfSeveralCollections) {
   unique_index();
   counter("10");
   orders({10});
-  const CounterReply reply = heal(5);
+  const CounterReply reply = heal(5, 9);
   EXPECT_EQ(reply.kind, Kind::not_healed);
   EXPECT_EQ(heal(5, 11, true).kind, Kind::exhausted);
   EXPECT_THAT(reply.reason, Not(HasSubstr("createIndex")));

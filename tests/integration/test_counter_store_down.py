@@ -1,0 +1,467 @@
+"""The servers of the counters cannot be reached: what goes on, what is said, and for how long."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from support import wire
+from support.chaos import CrashNode
+from support.counters import counter, insert, numbers
+from support.gate import Gate
+from support.mongod import Mongod
+from support.process import eventually
+from support.proxy import Proxy, configuration
+from support.thief import insert_message, session
+
+RULES = [
+    {"ns": "counted.*", "field": "n", "strategy": "counter", "block": {"size": 10}},
+    {"ns": "single.*", "field": "n", "strategy": "counter", "block": {"size": 1}},
+    {"ns": "no-prefetch.*", "field": "n", "strategy": "counter",
+     "block": {"size": 10, "prefetch": 0}},
+    {"ns": "idle.*", "field": "n", "strategy": "counter", "block": {"size": 10, "idle": "1s"}},
+    *({"ns": "three.*", "field": each, "strategy": "counter"} for each in "nop"),
+    {"ns": "waits.*", "field": "n", "strategy": "counter", "block": {"size": 1},
+     "on_store_down": {"action": "wait", "wait": "1900ms"}},
+    {"ns": "waits-briefly.*", "field": "n", "strategy": "counter", "block": {"size": 1},
+     "on_store_down": {"action": "wait", "wait": "200ms"}},
+    {"ns": "made.*", "field": "n", "strategy": "uuid"},
+]
+
+# id-strategies 1.7 says 2 s. No test is to fail for a machine that was busy for a moment.
+PATIENCE = 4.0
+
+TRANSACTION = {"autocommit": False, "startTransaction": True}
+LABELS: dict[str, tuple[Callable[[], dict[str, Any]], list[str] | None]] = {
+    "plain": (lambda: {}, None),
+    "session": (lambda: {"lsid": session()["lsid"]}, None),
+    "txnNumber": (session, ["RetryableWriteError"]),
+    "transaction": (lambda: {**session(), **TRANSACTION}, ["TransientTransactionError"]),
+}
+
+
+def unavailable(reply: dict[str, Any]) -> bool:
+    return (reply["ok"], reply.get("code"), reply.get("codeName")) == (0, 6, "HostUnreachable")
+
+
+def timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    started = time.monotonic()
+    result = call()
+    return result, time.monotonic() - started
+
+
+def recovery(proxy: Proxy, ns: str) -> float:
+    """How long it takes until an insert gets its number."""
+    started = time.monotonic()
+
+    def served() -> bool:
+        reply = insert(proxy, ns, 1)
+        assert reply["ok"] or unavailable(reply), reply
+        return bool(reply["ok"])
+    eventually(served, 15, "the counter is served again")
+    return time.monotonic() - started
+
+
+@pytest.fixture(scope="module")
+def gate(standalone: Mongod) -> Iterator[Gate]:
+    """The store is behind it, and nothing else."""
+    with Gate(standalone.address) as gate:
+        yield gate
+
+
+@pytest.fixture(scope="module")
+def proxy(replica_set: Mongod, gate: Gate) -> Iterator[Proxy]:
+    """Its clients' server is another one than its store's."""
+    with Proxy(config(replica_set, gate)) as running:
+        yield running
+
+
+def config(server: Mongod, gate: Gate) -> dict[str, Any]:
+    return {**configuration(server, RULES),
+            "id_store": {"uri": f"{gate.uri}&serverSelectionTimeoutMS=300"}}
+
+
+def patient(server: Mongod, gate: Gate) -> dict[str, Any]:
+    """As long as it is by default."""
+    return {**configuration(server, RULES), "id_store": {"uri": gate.uri}}
+
+
+@pytest.fixture(autouse=True)
+def open_again(gate: Gate, proxy: Proxy, coll: str) -> Iterator[None]:
+    yield
+    gate.open()
+    recovery(proxy, f"single.after_{coll}")
+
+
+class TestDown:
+    def test_what_a_client_is_told(self, replica_set, start_proxy, gate, coll, record):
+        """And when, and that nothing was inserted."""
+        ns = f"single.{coll}"
+        proxy = start_proxy(patient(replica_set, gate))
+        gate.shut()
+        for name, (more, labels) in LABELS.items():
+            reply, seconds = timed(lambda: insert(proxy, ns, 2, more=more()))
+            assert unavailable(reply), reply
+            assert reply.get("errorLabels") == labels
+            assert all(word in reply["errmsg"] for word in (ns, "'n'", "counter")), reply["errmsg"]
+            record(f"store down, {name}: seconds until it is said", seconds)
+            assert seconds < PATIENCE
+        assert not numbers(replica_set.client, ns)
+
+    def test_served_until_the_block_ends(self, proxy, gate, replica_set, coll):
+        """And from where it ended, once the store is back."""
+        ns = f"counted.{coll}"
+        assert insert(proxy, ns, 1)["n"] == 1
+        gate.shut()
+        given = 1
+        while (reply := insert(proxy, ns, 1))["ok"]:
+            given += 1
+        assert unavailable(reply) and 10 <= given <= 20
+        assert all(unavailable(insert(proxy, ns, 1)) for _ in range(3))
+        gate.open()
+        recovery(proxy, ns)
+        found = numbers(replica_set.client, ns)
+        assert found[:given] == list(range(1, given + 1))
+        assert found == sorted(set(found)) and found[given] <= given + 21
+
+    def test_everything_else_goes_on(self, proxy, gate, coll):
+        gate.shut()
+        assert unavailable(insert(proxy, f"single.{coll}", 1))
+        assert insert(proxy, f"made.{coll}", 3)["n"] == 3
+        assert insert(proxy, f"no-rule.{coll}", 3)["n"] == 3
+        assert insert(proxy, f"single.{coll}", [{"n": 5}])["n"] == 1, "it needs no number"
+
+    def test_nobody_waits_for_those_who_wait(self, proxy, gate, coll):
+        """Fifty clients hang on the store; another one does not notice."""
+        assert insert(proxy, f"waits.{coll}", 1)["n"] == 1
+        gate.shut()
+        with ThreadPoolExecutor(50) as pool:
+            waiting = [pool.submit(insert, proxy, f"waits.{coll}", 1) for _ in range(50)]
+            for _ in range(20):
+                reply, seconds = timed(lambda: insert(proxy, f"made.{coll}", 1))
+                assert reply["n"] == 1 and seconds < 1
+            assert all(unavailable(each.result()) for each in waiting)
+
+    def test_the_connection_goes_on(self, proxy, gate, coll):
+        """Replies keep their order, and the next insert finds the store again."""
+        gate.shut()
+        with wire.WireClient(proxy.address, 30) as client:
+            client.send(insert_message(f"single.{coll}", [{}], request_id=1) +
+                        wire.command({"ping": 1, "$db": "admin"}, request_id=2))
+            replies = [client.receive() for _ in range(2)]
+            assert [r.response_to for r in replies] == [1, 2]
+            assert unavailable(replies[0].body) and replies[1].body["ok"] == 1
+            gate.open()
+            eventually(lambda: client.call(insert_message(f"single.{coll}", [{}]))["ok"], 15)
+
+    def test_a_client_that_does_not_wait_for_replies(self, proxy, gate, replica_set, coll):
+        """Without a number its insert is dropped, never forwarded."""
+        gate.shut()
+        with wire.WireClient(proxy.address, 30) as client:
+            client.send(insert_message(f"single.{coll}", [{"k": 0}], flags=wire.MORE_TO_COME,
+                                       more={"writeConcern": {"w": 0}}) +
+                        wire.command({"ping": 1, "$db": "admin"}, request_id=2))
+            assert client.receive().response_to == 2
+        assert not numbers(replica_set.client, f"single.{coll}")
+
+    def test_it_is_logged_once(self, replica_set, start_proxy, gate, coll):
+        proxy = start_proxy(config(replica_set, gate))
+        assert insert(proxy, f"single.{coll}", 1)["n"] == 1
+        gate.shut()
+        for _ in range(3):
+            assert unavailable(insert(proxy, f"single.{coll}", 1))
+        gate.open()
+        recovery(proxy, f"single.{coll}")
+        proxy.stop()
+        assert [len(proxy.find_events(name)) for name in ("store_down", "store_up")] == [1, 1]
+
+
+class TestBack:
+    @pytest.mark.parametrize("db", ["single", "counted", "no-prefetch"])
+    def test_service_returns(self, proxy, gate, coll, record, db):
+        """Within a second, on a machine that has nothing else to do."""
+        ns = f"{db}.{coll}"
+        assert insert(proxy, ns, 1)["n"] == 1
+        gate.shut()
+        eventually(lambda: unavailable(insert(proxy, ns, 1)))
+        gate.open()
+        seconds = recovery(proxy, ns)
+        record(f"{db}: seconds until the store serves again", seconds)
+        assert seconds < 10
+
+    def test_after_a_rest(self, proxy, gate, standalone, coll):
+        """Of a counter that has given back what it held, and holds nothing."""
+        ns = f"idle.{coll}"
+        assert insert(proxy, ns, 1)["n"] == 1
+        eventually(lambda: counter(standalone.client, ns)["COUNT"] == 2, 20, "it is given back")
+        gate.shut()
+        assert unavailable(insert(proxy, ns, 1))
+        gate.open()
+        recovery(proxy, ns)
+
+    def test_what_could_not_be_given_back_is_given_back_later(
+            self, replica_set, standalone, start_proxy, gate, coll):
+        """Since nobody has gone on."""
+        ns = f"idle.{coll}"
+        proxy = start_proxy(config(replica_set, gate))
+        assert insert(proxy, ns, 1)["n"] == 1
+        gate.shut()
+        proxy.wait_event("store_down", timeout=20)
+        gate.open()
+        recovery(proxy, f"single.{coll}")
+        proxy.stop()
+        assert counter(standalone.client, ns)["COUNT"] == 2
+
+    def test_down_at_start(self, replica_set, start_proxy, gate, coll, record):
+        gate.shut()
+        proxy, seconds = timed(lambda: start_proxy(patient(replica_set, gate)))
+        record("seconds until the proxy is ready without its store", seconds)
+        assert insert(proxy, f"made.{coll}", 1)["n"] == 1
+        reply, seconds = timed(lambda: insert(proxy, f"single.{coll}", 1, more=session()))
+        assert unavailable(reply) and reply["errorLabels"] == ["RetryableWriteError"]
+        assert seconds < PATIENCE
+        gate.open()
+        record("down at start: seconds until it serves", recovery(proxy, f"single.{coll}"))
+        assert numbers(replica_set.client, f"single.{coll}") == [1]
+
+    def test_never_there(self, replica_set, start_proxy, gate, coll):
+        """It stops as fast as any other."""
+        gate.shut()
+        proxy = start_proxy(config(replica_set, gate))
+        assert unavailable(insert(proxy, f"single.{coll}", 1))
+        _, seconds = timed(proxy.stop)
+        assert seconds < 10
+
+    def test_it_stops_while_the_store_is_gone(self, replica_set, start_proxy, gate, coll):
+        """With numbers that it cannot give back."""
+        proxy = start_proxy(config(replica_set, gate))
+        assert insert(proxy, f"counted.{coll}", 1)["n"] == 1
+        gate.shut()
+        _, seconds = timed(proxy.stop)
+        assert seconds < 10
+
+
+class TestWaiting:
+    """on_store_down: wait."""
+
+    def test_it_comes_back_in_time(self, proxy, gate, replica_set, coll):
+        """A client who comes while it is known to be down sees nothing of it."""
+        ns = f"waits.{coll}"
+        assert insert(proxy, ns, 1)["n"] == 1
+        gate.shut()
+        assert unavailable(insert(proxy, ns, 1)), "nobody waits for ever"
+        with wire.WireClient(proxy.address, 30) as client:
+            client.send(insert_message(ns, [{}]))
+            client.socket.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                client.receive()
+            gate.open()
+            client.socket.settimeout(30)
+            assert client.receive().body["n"] == 1
+        assert numbers(replica_set.client, ns) == [1, 2]
+
+    def test_it_does_not(self, proxy, gate, coll):
+        ns = f"waits-briefly.{coll}"
+        assert insert(proxy, ns, 1)["n"] == 1
+        gate.shut()
+        reply, seconds = timed(lambda: insert(proxy, ns, 1))
+        assert unavailable(reply) and 0.19 < seconds < PATIENCE
+
+
+class TestSlow:
+    """A store that takes its time, or for ever."""
+
+    @pytest.fixture
+    def slow(self, standalone: Mongod) -> Iterator[Callable[[int], None]]:
+        """slow(ms): from now on every findAndModify takes that long."""
+        def block(milliseconds: int) -> None:
+            standalone.client.admin.command(
+                "configureFailPoint", "failCommand", mode="alwaysOn", data={
+                    "failCommands": ["findAndModify"], "blockConnection": True,
+                    "blockTimeMS": milliseconds, "appName": "mongo-idproxy"})
+        yield block
+        standalone.client.admin.command("configureFailPoint", "failCommand", mode="off")
+
+    def test_slow(self, proxy, slow, replica_set, coll):
+        ns = f"single.{coll}"
+        assert insert(proxy, ns, 1)["n"] == 1
+        slow(300)
+        for _ in range(3):
+            assert insert(proxy, ns, 1)["n"] == 1
+        assert numbers(replica_set.client, ns) == [1, 2, 3, 4]
+
+    def test_slower_than_anybody_waits(self, proxy, slow, replica_set, standalone, coll):
+        """The refill goes on, and its numbers are used by those who come later."""
+        ns = f"single.{coll}"
+        assert insert(proxy, ns, 1)["n"] == 1
+        slow(3000)
+        reply, seconds = timed(lambda: insert(proxy, ns, 1))
+        assert unavailable(reply) and seconds < PATIENCE
+        standalone.client.admin.command("configureFailPoint", "failCommand", mode="off")
+        recovery(proxy, ns)
+        assert numbers(replica_set.client, ns) == [1, 2]
+
+    def test_many_who_wait(self, proxy, slow, replica_set, coll):
+        """One block for all of them, in the order in which they came."""
+        ns = f"single.{coll}"
+        assert insert(proxy, ns, 1)["n"] == 1
+        slow(300)
+        clients = [wire.WireClient(proxy.address, 30) for _ in range(200)]
+        for client in clients:
+            client.send(insert_message(ns, [{}, {}]))
+        for client in clients:
+            assert client.receive().body["n"] == 2
+            client.close()
+        assert sorted(numbers(replica_set.client, ns)) == list(range(1, 402))
+
+    @pytest.mark.parametrize("how", ["close", "reset", "finish"])
+    def test_a_client_that_leaves_while_it_waits(self, proxy, slow, replica_set, coll, how):
+        """The numbers that it was to have are others' then."""
+        ns = f"single.{coll}"
+        assert insert(proxy, ns, 1)["n"] == 1
+        slow(400)
+        clients = [wire.WireClient(proxy.address, 30) for _ in range(5)]
+        for client in clients:
+            client.send(insert_message(ns, [{}, {}]))
+        for client in clients:
+            getattr(client, how)()
+        assert insert(proxy, ns, 3)["n"] == 3
+        for client in clients:
+            client.close()
+        assert insert(proxy, ns, 1)["n"] == 1
+
+        def whole() -> bool:
+            found = sorted(numbers(replica_set.client, ns))
+            return found == list(range(1, len(found) + 1))
+        eventually(whole, what="no gap")
+
+    def test_it_answers_once_with_any_error(self, proxy, replica_set, standalone, coll):
+        """And goes on the next time."""
+        for code in (2, 50, 91, 112, 251, 11601, 11602):
+            ns = f"single.{coll}-{code}"
+            assert insert(proxy, ns, 1)["n"] == 1
+            standalone.client.admin.command(
+                "configureFailPoint", "failCommand", mode={"times": 1}, data={
+                    "failCommands": ["findAndModify"], "errorCode": code,
+                    "appName": "mongo-idproxy"})
+            recovery(proxy, ns)
+            found = numbers(replica_set.client, ns)
+            assert found == sorted(set(found)) and found[-1] <= 4
+
+    def test_several_counters(self, proxy, slow, coll):
+        """Nobody waits longer for three of them than for one."""
+        slow(1600)
+        reply, seconds = timed(lambda: insert(proxy, f"three.{coll}", 1))
+        assert unavailable(reply) and seconds < PATIENCE
+
+    def test_a_prefetched_block_hides_it(self, proxy, slow, replica_set, coll):
+        """No insert waits while there are numbers left."""
+        ns = f"counted.{coll}"
+        assert insert(proxy, ns, 1)["n"] == 1
+        slow(700)
+        for _ in range(9):
+            reply, seconds = timed(lambda: insert(proxy, ns, 1))
+            assert reply["n"] == 1 and seconds < 0.6
+        assert numbers(replica_set.client, ns) == list(range(1, 11))
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[CrashNode]:
+    """A store of its own that is killed, and stopped by SIGSTOP."""
+    with CrashNode("rs_store") as node:
+        yield node
+
+
+class TestItsServer:
+    """The same with a server that really dies, or hangs."""
+
+    def test_kill_9(self, node, replica_set, start_proxy, coll, record):
+        ns = f"counted.{coll}"
+        proxy = start_proxy(configuration(replica_set, RULES, node))
+        for _ in range(3):
+            assert insert(proxy, ns, 1)["n"] == 1
+        node.kill()
+        given = 3
+        while (reply := insert(proxy, ns, 1, more=session()))["ok"]:
+            given += 1
+        assert unavailable(reply) and reply["errorLabels"] == ["RetryableWriteError"]
+        assert insert(proxy, f"made.{coll}", 1)["n"] == 1
+        node.restart()
+        record("kill -9: seconds until the store serves again", recovery(proxy, ns))
+        found = numbers(replica_set.client, ns)
+        assert found[:given] == list(range(1, given + 1))
+        assert len(set(found)) == len(found)
+
+    def test_it_hangs(self, node, replica_set, start_proxy, coll, record):
+        """No connection ends, and no answer comes."""
+        ns = f"single.{coll}"
+        proxy = start_proxy(configuration(replica_set, RULES, node))
+        assert insert(proxy, ns, 1)["n"] == 1
+        node.process.send_signal(signal.SIGSTOP)
+        try:
+            reply, seconds = timed(lambda: insert(proxy, ns, 1))
+            assert unavailable(reply) and seconds < PATIENCE
+            assert insert(proxy, f"made.{coll}", 1)["n"] == 1
+        finally:
+            node.process.send_signal(signal.SIGCONT)
+        record("SIGSTOP: seconds until the store serves again", recovery(proxy, ns))
+        found = numbers(replica_set.client, ns)
+        assert found == sorted(set(found)) and found[-1] <= 4
+
+    def test_it_hangs_for_ever(self, node, replica_set, start_proxy, coll):
+        """The proxy ends all the same."""
+        proxy = start_proxy(configuration(replica_set, RULES, node))
+        assert insert(proxy, f"single.{coll}", 1)["n"] == 1
+        node.process.send_signal(signal.SIGSTOP)
+        try:
+            assert unavailable(insert(proxy, f"single.{coll}", 1))
+            _, seconds = timed(proxy.stop)
+            assert seconds < 15
+        finally:
+            node.process.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.tsan
+def test_on_and_off_under_load(replica_set, start_proxy, gate, coll):
+    """Clients come, wait and leave while the store comes and goes: no number twice."""
+    proxy = start_proxy(config(replica_set, gate))
+    ns = f"counted.{coll}"
+    done = threading.Event()
+    failures: list[Any] = []
+
+    def client() -> None:
+        while not done.is_set():
+            try:
+                with wire.WireClient(proxy.address, 30) as connection:
+                    for i in range(7):
+                        reply = connection.call(insert_message(ns, [{}] * (i + 1)))
+                        if not reply["ok"] and not unavailable(reply):
+                            failures.append(reply)
+                    connection.send(insert_message(ns, [{}] * 3))  # and leaves
+            except BaseException as failure:
+                failures.append(failure)
+
+    threads = [threading.Thread(target=client) for _ in range(6)]
+    for each in threads:
+        each.start()
+    try:
+        for _ in range(3):
+            count = replica_set.client["counted"][coll].estimated_document_count()
+            eventually(lambda: replica_set.client["counted"][
+                coll].estimated_document_count() > count + 50, 30, "progress")
+            gate.shut()
+            eventually(lambda: unavailable(insert(proxy, ns, 1)), 30)
+            gate.open()
+    finally:
+        done.set()
+        for each in threads:
+            each.join(60)
+    assert not failures, failures[:3]
+    found = numbers(replica_set.client, ns)
+    assert len(set(found)) == len(found)

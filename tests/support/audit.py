@@ -1,0 +1,77 @@
+"""Who ever had which value: not what is stored in the end, but all that was ever stored."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import bson
+import pymongo
+from pymongo.read_concern import ReadConcern
+from pymongo.write_concern import WriteConcern
+
+_END = "the end of the audit"
+
+
+class Audit:
+    """Follows the inserts into some collections of one database from construction until end().
+
+    Each document has a key k of its own; `field` is what the proxy fills. A value that was given to
+    two keys at any time is a violation, whether or not it was deleted in between, and also if the
+    two stand in different collections. Thread-safety: told() from any thread; the rest of the
+    methods by the one who made it.
+    """
+
+    def __init__(self, uri: str, db: str, collections: Iterable[str], field: str):
+        self._client: pymongo.MongoClient = pymongo.MongoClient(uri)
+        self._db = self._client.get_database(
+            db, write_concern=WriteConcern("majority"), read_concern=ReadConcern("majority"))
+        self._field = field
+        self._names = list(collections)
+        self._lock = threading.Lock()
+        self._keys: dict[bytes, set[Any]] = defaultdict(set)  # by value, encoded
+        self._failure: BaseException | None = None
+        stream = self._db.watch(
+            [{"$match": {"operationType": "insert", "ns.coll": {"$in": self._names}}}],
+            max_await_time_ms=200)
+        self._thread = threading.Thread(target=self._follow, args=(stream,), daemon=True)
+        self._thread.start()
+
+    def _follow(self, stream: Any) -> None:
+        try:
+            with stream:
+                for change in stream:
+                    document = change["fullDocument"]
+                    if document.get("k") == _END:
+                        return
+                    if self._field in document:
+                        self.told(document[self._field], document["k"])
+        except BaseException as failure:
+            self._failure = failure
+
+    def told(self, value: Any, key: Any) -> None:
+        """This value was given to this key, as somebody else knows."""
+        with self._lock:
+            self._keys[bson.encode({"": value})].add(key)
+
+    def end(self) -> None:
+        """Returns when all inserts until now have been seen."""
+        self._db[self._names[0]].insert_one({"k": _END, self._field: _END})
+        self._thread.join(60)
+        assert not self._thread.is_alive(), "the change stream does not reach its end"
+        self._client.close()
+        if self._failure:
+            raise self._failure
+
+    @property
+    def values(self) -> list[Any]:
+        """Every value that was ever given to somebody, ascending."""
+        with self._lock:
+            return sorted(bson.decode(each)[""] for each in self._keys)
+
+    def violations(self) -> list[str]:
+        with self._lock:
+            return [f"{bson.decode(value)['']} went to {sorted(keys)}"
+                    for value, keys in self._keys.items() if len(keys) > 1]

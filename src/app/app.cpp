@@ -69,6 +69,7 @@ ExitCode exit_code_for(const std::string& error) {
 
 std::vector<id_store::Watched> watched(const std::vector<rewrite::Rule>& rules) {
   std::vector<id_store::Watched> result;
+  result.reserve(rules.size());
   for (const rewrite::Rule& rule : rules) {
     result.push_back({rule.ns, rule.field, rule.unique_index, rule.strategy->counts_documents()});
   }

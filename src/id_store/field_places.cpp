@@ -123,11 +123,10 @@ bool can_be_guarded(std::span<const CounterField> fields) {
 
 Outcome<std::vector<FieldPlace>> find_places(Client& client, const ids::CounterPlace& counter,
                                              std::span<const CounterField> fields) {
-  const std::string counters = counter.db + "." + counter.collection;
   std::vector<FieldPlace> places;
   for (const CounterField& field : fields) {
     std::vector<Namespace> found;
-    const Reply reply = find_namespaces(client, field.ns, counters, found);
+    const Reply reply = find_namespaces(client, field.ns, counter, found);
     if (!reply.ok()) return unreadable(split_namespace(field.ns), reply);
     for (const Namespace& ns : found) {
       const auto added = add_place(client, field, ns, places);

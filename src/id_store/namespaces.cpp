@@ -54,7 +54,7 @@ Namespace split_namespace(std::string_view ns) {
 }
 
 mongo::Reply find_namespaces(mongo::Client& client, const std::string& glob,
-                             const std::string& counters, std::vector<Namespace>& found) {
+                             const ids::CounterPlace& counter, std::vector<Namespace>& found) {
   if (!is_glob(glob)) {
     found.push_back(split_namespace(glob));
     return {};
@@ -68,7 +68,10 @@ mongo::Reply find_namespaces(mongo::Client& client, const std::string& glob,
   for (auto db = dbs.begin(); db != dbs.end() && reply.ok(); ++db) {
     reply = list_collections(client, *db, glob, found);
   }
-  std::erase_if(found, [&](const Namespace& ns) { return ns.text() == counters; });
+  std::erase_if(found, [&](const Namespace& ns) {
+    return ns.db == counter.store_db ||
+           (ns.db == counter.db && ns.collection == counter.collection);
+  });
   return reply;
 }
 

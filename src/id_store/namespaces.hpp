@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "id_store/mongo.hpp"
+#include "idproxy/ids/counter_spec.hpp"
 
 namespace idproxy::id_store {
 
@@ -23,9 +24,10 @@ struct Namespace {
 /// The collections whose name a glob over "db.collection" ('*' and '?') matches; views, time-series
 /// and system collections are none. A glob without wildcards stands for itself, whether there is
 /// such a collection or not, and asks nobody. `found` is filled if the reply is ok. Where no rule
-/// applies, in admin, local, config and in the collection of the `counters`, no wildcard looks.
+/// applies, in admin, local, config, the id store's database and the collection of the `counter`,
+/// no wildcard looks.
 [[nodiscard]] mongo::Reply find_namespaces(mongo::Client& client, const std::string& glob,
-                                           const std::string& counters,
+                                           const ids::CounterPlace& counter,
                                            std::vector<Namespace>& found);
 
 }  // namespace idproxy::id_store

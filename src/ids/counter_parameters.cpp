@@ -71,6 +71,7 @@ CounterPlace read_place(Parameters& store, std::string_view store_db) {
   CounterPlace place;
   const std::size_t layout = read_layout(store);
   const bool custom = layout >= kLayouts.size();
+  place.store_db = store_db;
   place.db = store.text("db", store_db);
   place.collection = store.text("collection", custom ? "" : kLayouts.at(layout).collection);
   if (place.collection.empty()) store.error("collection", "must name a collection");

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <algorithm>
 
 #include <limits>
 #include <set>
@@ -49,7 +50,7 @@ TEST_F(CounterTest, CountersSeqHoldsTheLast) {
 
 TEST_F(CounterTest, IdsIndexHoldsTheNext) {
   spec.place = {
-      database.name(), "counters", "_id", "myseq", "index", CounterPlace::ValueIs::next, ""};
+      database.name(), "counters", "_id", "myseq", "index", CounterPlace::ValueIs::next, "", ""};
   database.insert("counters", R"({"_id": "myseq", "index": 1000})");
   EXPECT_EQ(allocate(10), allocated(1000, 10));
   EXPECT_EQ(database.all("counters"), R"({ "_id" : "myseq", "index" : 1010 })");
@@ -354,7 +355,8 @@ TEST_F(CounterTest, AWildcardOverAllDatabasesLooksWhereRulesApply) {
   mongo::Client client = pool().client();
   orders({5});
   counter("1");
-  EXPECT_TRUE(find_namespaces(client, "*.*", database.name() + ".counters", found).ok());
+  spec.place.store_db = "another_db";
+  EXPECT_TRUE(find_namespaces(client, "*.*", spec.place, found).ok());
   std::set<std::string> names;
   for (const Namespace& ns : found) {
     EXPECT_THAT(ns.db, testing::Not(testing::AnyOf("admin", "local", "config")));
@@ -362,6 +364,11 @@ TEST_F(CounterTest, AWildcardOverAllDatabasesLooksWhereRulesApply) {
   }
   EXPECT_TRUE(names.contains(database.name() + ".orders"));
   EXPECT_FALSE(names.contains(database.name() + ".counters"));
+  spec.place.store_db = database.name();
+  found.clear();
+  EXPECT_TRUE(find_namespaces(client, "*.*", spec.place, found).ok());
+  EXPECT_TRUE(
+      std::ranges::none_of(found, [&](const Namespace& ns) { return ns.db == database.name(); }));
 }
 
 TEST_F(CounterTest, GivesBack) {

@@ -26,7 +26,8 @@ using Kind = CounterReply::Kind;
 class CounterTest : public testing::Test {
  protected:
   CounterTest() {
-    spec.place = {database.name(), "counters", "_id", "c", "V", CounterPlace::ValueIs::next, ""};
+    spec.place = {
+        database.name(), "counters", "_id", "c", "V", CounterPlace::ValueIs::next, "", ""};
     fields = {{database.name() + ".orders", "number", {}}};
   }
 

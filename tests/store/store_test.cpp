@@ -65,7 +65,8 @@ ids::Result<std::vector<std::int64_t>> take(ids::BlockCache& cache, std::uint64_
 class StoreTest : public testing::Test {
  protected:
   StoreTest() {
-    spec.place = {database.name(), "counters", "_id", "c", "V", CounterPlace::ValueIs::next, ""};
+    spec.place = {
+        database.name(), "counters", "_id", "c", "V", CounterPlace::ValueIs::next, "", ""};
     field = {database.name() + ".orders", "number", {}};
     database.create_index("orders", "number", Database::Unique::yes);
   }

@@ -40,7 +40,8 @@ struct CounterPlace {
   std::string key;
   std::string value_field;
   ValueIs value_is = ValueIs::next;
-  std::string filter;  ///< BSON document: further fields that must be equal; empty: none
+  std::string filter;      ///< BSON document: further fields that must be equal; empty: none
+  std::string store_db{};  ///< the id store's database, in which no rule applies
   friend bool operator==(const CounterPlace&, const CounterPlace&) = default;
 };
 

@@ -73,8 +73,9 @@ Texts faults_of(const Table& table) {
 
 TEST(CounterKeys, SucceedWithTheirDefaults) {
   const CounterUse use = use_of({});
-  EXPECT_EQ(use.spec.place, (CounterPlace{"idproxy", "uniqueIdentifierCounter", "_id",
-                                          "shop.orders.number", "COUNT", ValueIs::next, ""}));
+  EXPECT_EQ(use.spec.place,
+            (CounterPlace{"idproxy", "uniqueIdentifierCounter", "_id", "shop.orders.number",
+                          "COUNT", ValueIs::next, "", "idproxy"}));
   CounterSpec defaults;
   defaults.place = use.spec.place;
   EXPECT_EQ(use.spec, defaults);
@@ -109,7 +110,7 @@ TEST(CounterKeys, SucceedWithAllOfThem) {
                                  {"format.prefix", "O-"},
                                  {"format.suffix", "/a"}});
   CounterSpec spec;
-  spec.place = {"ids", "c", "_id", "orders", "seq", ValueIs::last, ""};
+  spec.place = {"ids", "c", "_id", "orders", "seq", ValueIs::last, "", "idproxy"};
   spec.start = 7;
   spec.step = -5;
   spec.max = -1000;
@@ -138,7 +139,7 @@ TEST(CounterKeys, SucceedWithEveryLayout) {
     const CounterPlace place =
         use_of({{"store.layout", layout.name}, {"store.key", "userid"}}).spec.place;
     EXPECT_EQ(place, (CounterPlace{"idproxy", layout.collection, "_id", "userid",
-                                   layout.value_field, layout.value_is, ""}))
+                                   layout.value_field, layout.value_is, "", "idproxy"}))
         << layout.name;
   }
 }

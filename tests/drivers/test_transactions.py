@@ -13,6 +13,7 @@ from bson.raw_bson import RawBSONDocument
 
 from support.chaos import Ledger
 from support.elements import document, int32, string
+from support.proxy import configuration
 from support.values import digits_of
 
 # The first test of a driver may have to fetch its tool chain.
@@ -23,14 +24,16 @@ FIELDS = ["_id", "number"]
 
 
 class Transactions:
-    """A database where `taken` of the values that the rule can make are in use, and a proxy."""
+    """A database where `taken` of the values that the rule can make are in use, and a proxy.
 
-    def __init__(self, server, start_proxy, field: str, digits: int, taken: int, **rule):
+    It asks another server how full the collection is, and so does not know: all may be taken."""
+
+    def __init__(self, server, start_proxy, field: str, digits: int, taken: int, elsewhere, **rule):
         name = "transactions"
         self._digits, self._field = digits, field
-        self._proxy = start_proxy({"upstream": {"uri": f"mongodb://{server.address}"}, "rules": [
+        self._proxy = start_proxy(configuration(server, [
             {"ns": f"{name}.documents", "field": field, "strategy": "random-digits",
-             "digits": digits, "max_fill": 0.99, **rule}]})
+             "digits": digits, "max_fill": 0.99, **rule}], elsewhere))
         server.client.drop_database(name)
         self._db = server.client[name]
         self._documents = self._db.get_collection(
@@ -62,10 +65,11 @@ class Transactions:
 
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("driver", DRIVERS, indirect=True)
-def test_the_callback_runs_again(replica_set, start_proxy, driver, field):
+def test_the_callback_runs_again(replica_set, standalone, start_proxy, driver, field):
     """40 % are taken, so that four in five of the first runs collide. That none of twelve does, or
     one of them a hundred times in a row, happens once in ten million runs."""
-    transactions = Transactions(replica_set, start_proxy, field, 3, 400, retry={"attempts": 100})
+    transactions = Transactions(replica_set, start_proxy, field, 3, 400, standalone,
+                                retry={"attempts": 100})
     result = transactions.run(driver, 12)
     assert result["outcomes"] == ["ok"] * 12
     transactions.check(12)
@@ -75,9 +79,10 @@ def test_the_callback_runs_again(replica_set, start_proxy, driver, field):
 
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("driver", DRIVERS, indirect=True)
-def test_surface(replica_set, start_proxy, driver, field):
+def test_surface(replica_set, standalone, start_proxy, driver, field):
     """All are taken: the callback runs once, and the application gets the error."""
-    transactions = Transactions(replica_set, start_proxy, field, 1, 10, in_transaction="surface")
+    transactions = Transactions(replica_set, start_proxy, field, 1, 10, standalone,
+                                in_transaction="surface")
     assert transactions.run(driver, 1) == {"calls": 1, "outcomes": ["duplicate"]}
     transactions.check(0)
     assert transactions.stopped["transactions_surfaced"] == 1
@@ -86,9 +91,10 @@ def test_surface(replica_set, start_proxy, driver, field):
 
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("driver", DRIVERS, indirect=True)
-def test_it_does_not_run_for_ever(replica_set, start_proxy, driver, field):
+def test_it_does_not_run_for_ever(replica_set, standalone, start_proxy, driver, field):
     """All are taken: after retry.attempts errors in a row the application gets the duplicate."""
-    transactions = Transactions(replica_set, start_proxy, field, 1, 10, retry={"attempts": 5})
+    transactions = Transactions(replica_set, start_proxy, field, 1, 10, standalone,
+                                retry={"attempts": 5})
     assert transactions.run(driver, 1) == {"calls": 6, "outcomes": ["duplicate"]}
     transactions.check(0)
     assert transactions.stopped["transactions_transient"] == 5

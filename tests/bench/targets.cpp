@@ -68,6 +68,8 @@ std::string Launcher::write_idproxy_config(std::uint16_t port) const {
                       << "upstream: {uri: \"mongodb://127.0.0.1:" << stub_.checked
                       << "/?directConnection=true\"}\n"
                       << "admin: {listen: null}\n"
+                      // The stub answers inserts, and is no server for the proxy's own questions.
+                      << "id_store: {uri: \"mongodb://127.0.0.1:9/\"}\n"
                       << "threads: 1\n"
                       << "log: {level: warning, format: json}\n"
                       << "rules: [{ns: \"bench.*\", field: _id, strategy: uuid, version: 7}]\n";

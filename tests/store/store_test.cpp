@@ -108,7 +108,10 @@ TEST_F(StoreTest, GivesBackWhatIsIdle) {
   spec.block.idle = 200ms;
   Store store(options(), clock);
   EXPECT_TRUE(take(*store.counter(spec, field), 3).has_value());
-  std::this_thread::sleep_for(800ms);
+  const auto limit = std::chrono::steady_clock::now() + 20s;
+  while (database.value("counters", "V").number != 4 && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::yield();
+  }
   EXPECT_EQ(database.value("counters", "V").number, 4);
   EXPECT_TRUE(store.stop(2s));
 }

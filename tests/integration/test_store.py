@@ -14,9 +14,9 @@ from support.proxy import binary
 STORE_TEST = pathlib.Path(binary()).with_name("store_test")
 
 
-@pytest.mark.skipif(not STORE_TEST.exists(), reason=f"{STORE_TEST} has not been built")
 @pytest.mark.tsan
 def test_store(replica_set: Mongod) -> None:
+    assert STORE_TEST.exists(), "store_test is built beside the program, and must be"
     uri = f"mongodb://{replica_set.address}"
     done = subprocess.run(
         [STORE_TEST, "--gtest_brief=1"], env=os.environ | {"IDPROXY_STORE_URI": uri},

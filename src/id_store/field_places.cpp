@@ -15,11 +15,6 @@ using mongo::Reply;
 
 constexpr std::int32_t kMaxTimeMs = 5000;
 
-bool is_set(Bytes document, std::string_view key) {
-  const auto element = bson::find(document, key);
-  return element && element->as_integer().value_or(0) != 0;
-}
-
 /// An ordinary ascending or descending index, all documents in it, whose first field is `field`.
 /// Strings must stand in it as they are; a collation leaves numbers as they are.
 /// One that is still being built has its key elsewhere (inspector_questions.cpp).
@@ -29,7 +24,7 @@ bool begins_with(Bytes index, const CounterField& field) {
   const auto first = bson::Elements(key->value).next();
   const bool is_text = field.format.output == ids::NumberFormat::Output::string;
   return first && first->key == field.field && first->type != bson::Type::string &&
-         !is_set(index, "hidden") && !bson::find(index, "partialFilterExpression") &&
+         !mongo::is_true(index, "hidden") && !bson::find(index, "partialFilterExpression") &&
          (!is_text || !bson::find(index, "collation"));
 }
 
@@ -44,27 +39,16 @@ struct Indexed {
   bool is_unique = false;
 };
 
-Reply read_indexes(Client& client, const CounterField& field, const Namespace& ns,
-                   const Document& command, Indexed& result) {
-  return client.read_all(ns.db, command, [&](Bytes index) {
-    if (!begins_with(index, field)) return true;
-    result.is_indexed = true;
-    result.is_unique = result.is_unique || (is_set(index, "unique") && has_one_field(index));
-    return true;
-  });
-}
-
 Outcome<Indexed> indexed(Client& client, const CounterField& field, const Namespace& ns) {
   if (field.field == "_id") return Indexed{true, true};
   Indexed result;
-  const Document plain = Document().add("listIndexes", ns.collection);
-  Reply reply =
-      read_indexes(client, field, ns, Document(plain).add("includeBuildUUIDs", true), result);
-  if (reply.ok() || reply.refused(mongo::kNamespaceNotFound)) return result;
-  // Perhaps a server that does not know the option.
-  if (reply.kind == Reply::Kind::refused && reply.code != mongo::kUnauthorized) {
-    reply = read_indexes(client, field, ns, plain, result);
-  }
+  const Reply reply = client.list_indexes(ns.db, ns.collection, [&](Bytes index) {
+    if (!begins_with(index, field)) return true;
+    result.is_indexed = true;
+    result.is_unique =
+        result.is_unique || (mongo::is_true(index, "unique") && has_one_field(index));
+    return true;
+  });
   if (!reply.ok() && !reply.refused(mongo::kNamespaceNotFound)) return unreadable(ns, reply);
   return result;
 }

@@ -63,18 +63,13 @@ Answer ask_left_alone(mongo::Client& client, const Question& question) {
   return answer;
 }
 
-bool is_true(Bytes document, std::string_view key) {
-  const auto element = bson::find(document, key);
-  return element && element->as_integer().value_or(0) != 0;
-}
-
 /// {v, key: {a: 1, b: -1}, name, unique, partialFilterExpression …}
 Index index_of(Bytes document) {
   Index index;
   if (const auto name = bson::find(document, "name"); name && name->type == bson::Type::string) {
     index.name = name->text();
   }
-  index.unique = is_true(document, "unique");
+  index.unique = mongo::is_true(document, "unique");
   index.partial = bson::find(document, "partialFilterExpression").has_value();
   const auto key = bson::find(document, "key");
   if (!key || key->type != bson::Type::document) return index;
@@ -93,23 +88,14 @@ Index listed_index_of(Bytes document) {
   return index;
 }
 
-Answer ask_indexes(mongo::Client& client, const Question& question, const Document& command) {
+Answer ask_indexes(mongo::Client& client, const Question& question) {
   std::vector<Index> indexes;
-  const Reply reply = client.read_all(question.db, command, [&](Bytes document) {
+  const Reply reply = client.list_indexes(question.db, question.collection, [&](Bytes document) {
     indexes.push_back(listed_index_of(document));
     return true;
   });
   Answer answer = answer_of(reply);
   if (answer.kind == Answer::Kind::answered) answer.indexes = std::move(indexes);
-  return answer;
-}
-
-Answer ask_indexes(mongo::Client& client, const Question& question) {
-  const Document plain = Document().add("listIndexes", question.collection);
-  Answer answer = ask_indexes(client, question, Document(plain).add("includeBuildUUIDs", true));
-  // Perhaps a server that does not know the option. It lists what is being built as if it were
-  // there.
-  if (answer.kind == Answer::Kind::refused) answer = ask_indexes(client, question, plain);
   return answer;
 }
 

@@ -252,6 +252,21 @@ Reply Client::read_all(const std::string& db, const Document& command,
   return reply;
 }
 
+Reply Client::list_indexes(const std::string& db, const std::string& collection,
+                           const std::function<bool(Bytes)>& use) {
+  const Document plain = Document().add("listIndexes", collection);
+  Reply reply = read_all(db, Document(plain).add("includeBuildUUIDs", true), use);
+  const bool refused = reply.kind == Reply::Kind::refused && reply.code != kUnauthorized &&
+                       reply.code != kNamespaceNotFound;
+  // Perhaps a server that does not know the option.
+  return refused ? read_all(db, plain, use) : reply;
+}
+
+bool is_true(Bytes document, std::string_view key) {
+  const auto element = bson::find(document, key);
+  return element && element->as_integer().value_or(0) != 0;
+}
+
 Pool::Pool(const std::string& uri, std::chrono::milliseconds wtimeout) : wtimeout_(wtimeout) {
   open_library();
   const Uri parsed = uri_of(uri, wtimeout);

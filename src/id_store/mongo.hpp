@@ -126,6 +126,11 @@ class Client {
   /// or `use` wanted no more.
   [[nodiscard]] Reply read_all(const std::string& db, const Document& command,
                                const std::function<bool(Bytes document)>& use);
+  /// The collection's indexes, as read_all() gives documents: those that are still being built as
+  /// {spec: {…}, buildUUID}, if the server knows how to tell (a standalone lists them as the
+  /// others).
+  [[nodiscard]] Reply list_indexes(const std::string& db, const std::string& collection,
+                                   const std::function<bool(Bytes)>& use);
 
  private:
   friend class Pool;
@@ -175,5 +180,8 @@ class Pool {
   std::chrono::milliseconds wtimeout_;
   std::unique_ptr<mongoc_client_pool_t, Destroy> pool_;
 };
+
+/// True if a field is there and neither false nor 0, as the server reads options.
+[[nodiscard]] bool is_true(Bytes document, std::string_view key);
 
 }  // namespace idproxy::id_store::mongo

@@ -33,7 +33,8 @@ ExitCode run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return options.exit(error) == 0 ? ExitCode::ok : ExitCode::usage;
   }
-  return check_only ? idproxy::app::check_config(config) : idproxy::app::serve(config);
+  if (check_only) return idproxy::app::check_config(config);
+  return idproxy::app::serve(config, IDPROXY_VERSION);
 }
 
 }  // namespace

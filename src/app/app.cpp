@@ -12,12 +12,15 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <set>
 #include <sstream>
+#include <utility>
 
 #include "idproxy/config/config.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/net/server.hpp"
 #include "idproxy/observability/log.hpp"
+#include "srv_lookup.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -56,10 +59,30 @@ void print(std::ostream& out, const std::string& file, const config::Loaded& loa
   }
 }
 
-void log_warnings(const std::string& file, const config::Loaded& loaded) {
+/// But for those that `before` has too.
+void log_findings(const std::string& file, const config::Loaded& loaded,
+                  const std::set<std::string>& before = {}) {
   for (const config::Finding& finding : loaded.findings) {
-    log::event(log::Level::warning, "config_warning", config::format(file, finding));
+    const bool is_error = finding.severity == config::Finding::Severity::error;
+    const std::string text = config::format(file, finding);
+    if (before.contains(text)) continue;
+    log::event(is_error ? log::Level::error : log::Level::warning,
+               is_error ? "config_error" : "config_warning", text);
   }
+}
+
+/// With the servers of a mongodb+srv string, which the first reading does not know.
+config::Loaded with_servers(const std::string& file, const std::string& text,
+                            config::Loaded loaded) {
+  if (loaded.config.srv_uri.empty()) return loaded;
+  std::set<std::string> logged;
+  for (const config::Finding& finding : loaded.findings) {
+    logged.insert(config::format(file, finding));
+  }
+  const std::string seed_list = await_seed_list(loaded.config.srv_uri, system_random());
+  loaded = config::parse(text, {kClock, system_random()}, seed_list);
+  log_findings(file, loaded, logged);
+  return loaded;
 }
 
 ExitCode exit_code_for(const std::string& error) {
@@ -122,7 +145,7 @@ ExitCode check_config(const std::string& file) {
   return ExitCode::ok;
 }
 
-ExitCode serve(const std::string& file) {
+ExitCode serve(const std::string& file, const std::string& version) {
   const auto text = read_file(file);
   if (!text) return ExitCode::no_permission;
   config::Loaded loaded = config::parse(*text, {kClock, system_random()});
@@ -131,7 +154,10 @@ ExitCode serve(const std::string& file) {
     return ExitCode::config;
   }
   log::start(loaded.config.log);
-  log_warnings(file, loaded);
+  log_findings(file, loaded);
+  loaded = with_servers(file, *text, std::move(loaded));
+  if (!loaded.ok()) return ExitCode::config;
+  loaded.config.net.version = version;
   const auto routes = loaded.config.net.routes;
   id_store::Options store_options = std::move(loaded.config.id_store);
   store_options.rules = watched(loaded.config.rules);

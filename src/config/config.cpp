@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <thread>
 
 #include "config/connection_string.hpp"
@@ -36,56 +35,34 @@ void read_tls(Reader& tls) {
                     tls.choice("client_certificate", {"none", "optional", "require"}) != 0);
 }
 
-/// "db2.internal:27017" or "[::1]:27017".
-bool is_server(const std::string& text) {
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0) return false;
-  const auto port = read_integer(std::string_view(text).substr(colon + 1));
-  const bool has_blank = text.find_first_of(" \t\r\n/@") != std::string::npos;
-  return !has_blank && port.reading == Reading::ok && port.value >= 1 && port.value <= 65535;
-}
-
-void read_members(Reader& listen) {
-  Reader& members = listen.section("members");
-  std::set<std::int64_t> ports;
-  const auto servers = members.keys();
-  for (const std::string& server : servers) {
-    const std::int64_t port = members.integer(server, 1, 65535, 0);
-    if (!is_server(server)) members.error(server, "must name a server as host:port");
-    if (port != 0 && !ports.insert(port).second) {
-      members.error(server, "port " + std::to_string(port) + " is pinned twice");
-    }
-  }
-  listen.no_effect_yet("members", !servers.empty());
-}
-
-void read_advertise(Reader& listen) {
-  const auto name = listen.optional_text("advertise");
-  if (name && name->find_first_of(" \t\r\n/@,[]") != std::string::npos) {
-    listen.error("advertise", "must be a host name or an IP address, is '" + shown(*name) + "'");
-    return;
-  }
-  listen.no_effect_yet("advertise", name.has_value());
-}
-
 std::uint32_t read_threads(Reader& file) {
   const auto threads = file.integer_unless("threads", "auto", 1, 256);
   if (threads) return static_cast<std::uint32_t>(*threads);
   return std::max(1U, std::thread::hardware_concurrency() / kCoresPerThread);
 }
 
-net::Options read_net(Reader& file, Servers& servers) {
+/// The port behind those of the URI's servers. If there is none, that of the last one, which is
+/// taken.
+std::uint16_t port_behind(const Servers& servers) {
+  if (servers.first.port == 0) return 0;
+  const std::size_t port = servers.first.port + servers.routes.size();
+  return static_cast<std::uint16_t>(std::min<std::size_t>(port, 65535));
+}
+
+net::Options read_net(Reader& file, const Servers& servers) {
   Reader& listen = file.section("listen");
   Reader& upstream = file.section("upstream");
   net::Options options;
-  servers = read_servers(listen, upstream);
   options.routes = servers.routes;
+  options.map_members = !servers.direct;
+  options.advertise = servers.advertise;
+  for (const Pin& pin : servers.pins) options.pins.emplace(pin.server.text(), pin.port);
+  options.next_port = port_behind(servers);
+  options.replica_set = servers.replica_set;
   options.max_connections =
       static_cast<std::uint32_t>(listen.integer("max_connections", 1, 1'000'000, 10000));
   options.connect_timeout = upstream.duration("connect_timeout", 1ms, 10min, 5s);
   options.threads = read_threads(file);
-  read_advertise(listen);
-  read_members(listen);
   read_tls(listen.section("tls"));
   return options;
 }
@@ -106,7 +83,7 @@ void warn_of_other_servers(const std::vector<net::Route>& routes,
 
 /// The store's own connection string, or nothing. The key that holds it is the one that its faults
 /// are shown at.
-std::optional<std::string> read_store_uri(const std::vector<net::Route>& routes, Reader& store) {
+std::optional<std::string> read_store_uri(const Servers& servers, Reader& store) {
   const auto in_file = read_named_file("uri_file", Access::secret, store);
   const auto here = store.optional_text("uri");
   if (here && store.optional_text("uri_file")) {
@@ -122,8 +99,10 @@ std::optional<std::string> read_store_uri(const std::vector<net::Route>& routes,
   if (uri->srv) {
     store.error(key, "mongodb+srv is not in this release: name the hosts in a mongodb:// string");
   }
-  if (!refuse_own_listeners(routes, uri->hosts, key, store) && !uri->srv) {
-    warn_of_other_servers(routes, uri->hosts, key, store);
+  const bool refused = refuse_own_listeners(servers.own, uri->hosts, key, store);
+  const bool same_set = !uri->replica_set.empty() && uri->replica_set == servers.replica_set;
+  if (!refused && !uri->srv && !servers.srv && !same_set) {
+    warn_of_other_servers(servers.routes, uri->hosts, key, store);
   }
   return text;
 }
@@ -150,7 +129,7 @@ std::string read_store_db(Reader& store) {
 
 id_store::Options read_id_store(const Servers& servers, Reader& upstream, Reader& store) {
   id_store::Options options;
-  const auto uri = read_store_uri(servers.routes, store);
+  const auto uri = read_store_uri(servers, store);
   if (uri && servers.has_user) {
     upstream.warning("uri",
                      "user and password are not used: clients authenticate themselves, and the id "
@@ -163,18 +142,21 @@ id_store::Options read_id_store(const Servers& servers, Reader& upstream, Reader
   return options;
 }
 
-void read_admin(Reader& admin) {
+void read_admin(Reader& admin, const Servers& servers, Reader& members) {
   constexpr std::string_view kDefault = "127.0.0.1:9216";
-  const auto listen = admin.optional_text("listen");
-  if (!listen || *listen == kDefault) return;
-  if (!parse_address_and_port(*listen)) {
+  auto listen = admin.optional_text("listen");
+  if (!admin.given("listen")) listen = kDefault;
+  if (!listen) return;
+  const auto endpoint = parse_address_and_port(*listen);
+  if (!endpoint) {
     admin.error("listen",
                 "must be an IP address and a port, as in 127.0.0.1:9216 or [::1]:9216, "
                 "or null, is '" +
                     shown(*listen) + "'");
     return;
   }
-  admin.no_effect_yet("listen", true);
+  refuse_pins_at(*endpoint, "admin.listen", servers, members);
+  admin.no_effect_yet("listen", *listen != kDefault);
 }
 
 void read_limits(Reader& limits) {
@@ -201,12 +183,14 @@ log::Options read_log(Reader& reader) {
   return options;
 }
 
-Config read_file(Reader& file, ids::Sources sources) {
+Config read_file(Reader& file, ids::Sources sources, const std::string& seed_list) {
   Config config;
-  Servers servers;
+  Reader& listen = file.section("listen");
+  const Servers servers = read_servers(listen, file.section("upstream"), seed_list);
+  if (servers.srv) config.srv_uri = servers.uri;
   config.net = read_net(file, servers);
   config.id_store = read_id_store(servers, file.section("upstream"), file.section("id_store"));
-  read_admin(file.section("admin"));
+  read_admin(file.section("admin"), servers, listen.section("members"));
   read_limits(file.section("limits"));
   config.log = read_log(file.section("log"));
   config.rules = read_rules(file, config.id_store.db, sources);
@@ -229,7 +213,7 @@ bool Loaded::ok() const {
   });
 }
 
-Loaded parse(const std::string& text, ids::Sources sources) {
+Loaded parse(const std::string& text, ids::Sources sources, const std::string& seed_list) {
   Findings findings;
   Loaded loaded;
   auto root = parse_tree(text, findings);
@@ -237,7 +221,7 @@ Loaded parse(const std::string& text, ids::Sources sources) {
     substitute_environment(*root, findings);
     const bool empty = root->kind == TreeNode::Kind::null;
     Reader file(empty ? nullptr : &*root, "", {}, findings);
-    loaded.config = read_file(file, sources);
+    loaded.config = read_file(file, sources, seed_list);
   }
   loaded.findings = std::move(findings).in_file_order();
   return loaded;

@@ -7,13 +7,12 @@
 #include <memory>
 #include <mutex>
 
+#include "config/uri_parts.hpp"
 #include "config/words.hpp"
+#include "idproxy/base/text.hpp"
 
 namespace idproxy::config {
 namespace {
-
-constexpr std::string_view kScheme = "mongodb://";
-constexpr std::string_view kSrvScheme = "mongodb+srv://";
 
 // Of the connection string's specification and of libmongoc; their case does not matter.
 constexpr auto kOptions = std::to_array<std::string_view>({
@@ -84,53 +83,9 @@ void silence_libmongoc() {
   std::call_once(once, [] { mongoc_log_set_handler(nullptr, nullptr); });
 }
 
-/// scheme://user_info@hosts/path?options, split as libmongoc does it.
-struct Parts {
-  std::string_view user_info;  ///< "user:password", without '@'
-  std::string_view hosts;
-  std::string_view path;
-  std::string_view options;
-};
-
-Parts split(std::string_view uri) {
-  uri.remove_prefix(uri.starts_with(kSrvScheme) ? kSrvScheme.size() : kScheme.size());
-  Parts parts;
-  parts.hosts = uri.substr(0, uri.find('/'));
-  parts.path = uri.substr(parts.hosts.size());
-  if (const std::size_t query = parts.path.find('?'); query != std::string_view::npos) {
-    parts.options = parts.path.substr(query + 1);
-    parts.path = parts.path.substr(0, query);
-  }
-  if (const std::size_t at = parts.hosts.rfind('@'); at != std::string_view::npos) {
-    parts.user_info = parts.hosts.substr(0, at);
-    parts.hosts.remove_prefix(at + 1);
-  }
-  return parts;
-}
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return result;
-}
-
-/// Calls `use(name, value)` for each option.
-template <class Use>
-void for_each_option(std::string_view options, Use use) {
-  while (!options.empty()) {
-    const std::size_t end = std::min(options.find_first_of("&;"), options.size());
-    const std::string_view option = options.substr(0, end);
-    const std::size_t equals = std::min(option.find('='), option.size());
-    use(option.substr(0, equals), option.substr(std::min(equals + 1, option.size())));
-    options.remove_prefix(std::min(end + 1, options.size()));
-  }
-}
-
 /// A character of a user or a password that should have been written as %XX: it would be taken for
 /// the end of the password, and the rest of it for a host or an option.
-bool has_bare_character(const Parts& parts) {
+bool has_bare_character(const UriParts& parts) {
   const auto colons = std::count(parts.user_info.begin(), parts.user_info.end(), ':');
   return colons > 1 || parts.user_info.find_first_of("@?#[]") != std::string_view::npos ||
          parts.path.find('@') != std::string_view::npos;
@@ -141,7 +96,7 @@ std::string fault_of(std::string_view uri) {
   if (!uri.starts_with(kScheme) && !uri.starts_with(kSrvScheme)) {
     return "must be a connection string that begins with mongodb://";
   }
-  const Parts parts = split(uri);
+  const UriParts parts = split_uri(uri);
   if (has_bare_character(parts)) {
     return "the characters : / ? # [ ] @ % of user and password must be written as %3A, %2F, %3F, "
            "%23, %5B, %5D, %40, %25";
@@ -156,7 +111,7 @@ std::string fault_of(std::string_view uri) {
 
 /// libmongoc's message, unless it shows a part of the string that may be secret.
 std::string public_message(std::string_view message, std::string_view uri) {
-  const Parts parts = split(uri);
+  const UriParts parts = split_uri(uri);
   const auto shows = [message](std::string_view secret) {
     return !secret.empty() && message.find(secret) != std::string_view::npos;
   };
@@ -173,8 +128,10 @@ std::string public_message(std::string_view message, std::string_view uri) {
 }
 
 void warn_of_unknown_options(std::string_view uri, std::string_view key, Reader& reader) {
-  for_each_option(split(uri).options, [&](std::string_view name, std::string_view) {
-    const auto is_this = [&](std::string_view known) { return lower(known) == lower(name); };
+  for_each_option(split_uri(uri).options, [&](std::string_view name, std::string_view) {
+    const auto is_this = [&](std::string_view known) {
+      return ascii_lower(known) == ascii_lower(name);
+    };
     if (std::any_of(kOptions.begin(), kOptions.end(), is_this)) return;
     reader.warning(key, "unknown option '" + shown(name) + "'" + suggestion(name, kOptions));
   });
@@ -214,6 +171,7 @@ std::optional<ConnectionString> parse_connection_string(const std::string& uri,
   result.srv = uri.starts_with(kSrvScheme);
   result.tls = mongoc_uri_get_tls(parsed.get());
   result.direct = mongoc_uri_get_option_as_bool(parsed.get(), MONGOC_URI_DIRECTCONNECTION, false);
+  if (const char* name = mongoc_uri_get_replica_set(parsed.get())) result.replica_set = name;
   result.has_user = mongoc_uri_get_username(parsed.get()) != nullptr;
   return result;
 }

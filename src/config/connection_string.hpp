@@ -14,9 +14,10 @@ namespace idproxy::config {
 /// (https://www.mongodb.com/docs/manual/reference/connection-string/).
 struct ConnectionString {
   std::vector<net::Endpoint> hosts;  ///< in its order, without repetitions; names in lower case
-  bool srv = false;                  ///< mongodb+srv: the hosts are in the DNS
+  bool srv = false;                  ///< mongodb+srv: the hosts are in the DNS, none here
   bool tls = false;                  ///< asked for by any of its options
   bool direct = false;               ///< directConnection=true
+  std::string replica_set;           ///< replicaSet; empty: none
   bool has_user = false;
 };
 

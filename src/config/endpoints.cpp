@@ -1,11 +1,12 @@
 #include "config/endpoints.hpp"
 
-#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/un.h>
 
 #include <algorithm>
-#include <array>
+#include <functional>
 
+#include "config/addresses.hpp"
 #include "config/connection_string.hpp"
 #include "config/scalars.hpp"
 #include "config/words.hpp"
@@ -18,40 +19,6 @@ constexpr std::string_view kDefaultUri = "mongodb://127.0.0.1:27017";
 constexpr std::uint16_t kDefaultPort = 27117;
 constexpr std::int64_t kMaxPort = 65535;
 constexpr std::string_view kUnixPrefix = "unix:";
-
-/// The bytes of an IP address, 4 or 16; empty for a name. Different spellings of one address agree.
-std::string address_bytes(const std::string& host) {
-  std::array<char, sizeof(in6_addr)> bytes{};
-  if (inet_pton(AF_INET, host.c_str(), bytes.data()) == 1) return {bytes.data(), sizeof(in_addr)};
-  if (inet_pton(AF_INET6, host.c_str(), bytes.data()) == 1) return {bytes.data(), bytes.size()};
-  return {};
-}
-
-bool is_loopback(const std::string& host) {
-  static const std::string v4 = address_bytes("127.0.0.1");
-  static const std::string v6 = address_bytes("::1");
-  const std::string bytes = address_bytes(host);
-  return host == "localhost" || bytes == v4 || bytes == v6;
-}
-
-bool is_any(const std::string& host) {
-  const std::string bytes = address_bytes(host);
-  return !bytes.empty() && bytes.find_first_not_of('\0') == std::string::npos;
-}
-
-bool same_host(const std::string& listen, const std::string& other) {
-  const bool own = is_loopback(other) || is_any(other);
-  if (own && (is_loopback(listen) || is_any(listen))) return true;
-  const std::string bytes = address_bytes(listen);
-  return !bytes.empty() && bytes == address_bytes(other);
-}
-
-bool same_place(const net::Endpoint& listen, const net::Endpoint& other) {
-  if (!listen.unix_path.empty() || !other.unix_path.empty()) {
-    return listen.unix_path == other.unix_path;
-  }
-  return listen.port != 0 && listen.port == other.port && same_host(listen.host, other.host);
-}
 
 net::Endpoint unix_endpoint(const std::string& path, Reader& listen) {
   if (!path.starts_with('/')) listen.error("address", "the path behind 'unix:' must begin with /");
@@ -80,24 +47,77 @@ net::Endpoint read_address(Reader& listen) {
   return endpoint;
 }
 
+/// What clients are told instead of the address. With a port it would be no host for a driver.
+std::string read_advertise(Reader& listen) {
+  const auto name = listen.optional_text("advertise");
+  if (!name) return {};
+  const bool has_port = name->find(':') != std::string::npos && address_bytes(*name).empty();
+  if (has_port || name->find_first_of(" \t\r\n/@,[]") != std::string::npos) {
+    listen.error("advertise",
+                 "must be a host name or an IP address, without brackets or port, is '" +
+                     shown(*name) + "'");
+  } else if (is_any(*name)) {
+    listen.error("advertise",
+                 "must be an address that clients can connect to, is '" + shown(*name) + "'");
+  }
+  return *name;
+}
+
 /// What this release cannot do must not look as if it were done.
 void check_supported(const ConnectionString& uri, Reader& upstream) {
-  if (uri.srv) {
-    upstream.error("uri",
-                   "mongodb+srv is not in this release: name the hosts in a mongodb:// string");
-  } else if (uri.tls) {
-    upstream.error("uri", "TLS towards the server is not in this release");
+  if (!uri.tls) return;
+  upstream.error("uri", std::string("TLS towards the server is not in this release") +
+                            (uri.srv ? ": mongodb+srv needs tls=false among its options" : ""));
+}
+
+std::optional<ConnectionString> read_uri(Reader& upstream, const std::string& seed_list,
+                                         Servers& servers) {
+  const std::string in_file = upstream.text("uri", kDefaultUri);
+  servers.uri = seed_list.empty() ? in_file : seed_list;
+  auto uri = parse_connection_string(servers.uri, "uri", upstream);
+  if (!uri) return uri;
+  check_supported(*uri, upstream);
+  servers.srv = uri->srv;
+  servers.direct = uri->direct;
+  servers.has_user = uri->has_user;
+  servers.replica_set = uri->replica_set;
+  return uri;
+}
+
+/// Which clients can connect to what they are told.
+void check_address(const Servers& servers, Reader& listen) {
+  if (servers.direct) return;
+  const net::Endpoint& first = servers.first;
+  if (is_any(first.host) && servers.advertise.empty()) {
+    listen.error("address",
+                 "clients of a replica set are told this address, and nobody can connect to " +
+                     first.host +
+                     ": set listen.advertise to the name or the address of this host that they "
+                     "know, or directConnection=true in upstream.uri");
+  }
+  if (!first.unix_path.empty() && !first.unix_path.ends_with(".sock")) {
+    listen.warning("address", "drivers take a path for a Unix socket only if it ends in .sock");
   }
 }
 
-/// The hosts.
-std::vector<net::Endpoint> read_uri(Reader& upstream, Servers& servers) {
-  servers.uri = upstream.text("uri", kDefaultUri);
-  const auto uri = parse_connection_string(servers.uri, "uri", upstream);
-  if (!uri) return {};
-  check_supported(*uri, upstream);
-  servers.has_user = uri->has_user;
-  return uri->hosts;
+/// Takes out what will not be looked at, and says so.
+void drop_what_has_no_effect(const std::vector<net::Endpoint>& hosts, Servers& servers,
+                             Reader& listen) {
+  const bool is_unix = !servers.first.unix_path.empty();
+  if (!is_unix && !servers.direct) return;
+  const std::string why = is_unix
+                              ? "has no effect: with a Unix socket there is one listener, its path"
+                              : "has no effect: with directConnection=true there is one listener, "
+                                "and clients are told of no other";
+  if (!servers.advertise.empty()) listen.warning("advertise", why);
+  servers.advertise.clear();
+  const auto is_needed = [&](const Pin& pin) {
+    return !is_unix && !hosts.empty() && pin_of(hosts.front(), {pin}) != nullptr;
+  };
+  for (const Pin& pin : servers.pins) {
+    if (!is_needed(pin)) listen.section("members").warning(pin.key, why);
+  }
+  std::erase_if(servers.pins, std::not_fn(is_needed));
 }
 
 /// The listener of the server at `position`; nothing if its port would be too high.
@@ -110,49 +130,94 @@ std::optional<net::Endpoint> listener_of(std::size_t position, const net::Endpoi
   return listener;
 }
 
-std::vector<net::Route> pair_up(const net::Endpoint& first, std::vector<net::Endpoint> servers,
+net::Endpoint pinned_to(const Pin& pin, net::Endpoint listener) {
+  listener.port = pin.port;
+  return listener;
+}
+
+void refuse_pin_of(const net::Route& route, const std::vector<Pin>& pins, Reader& members) {
+  if (route.listen.port == 0) return;
+  for (const Pin& pin : pins) {
+    if (pin.port != route.listen.port) continue;
+    members.error(pin.key, "port " + std::to_string(pin.port) + " is that of " +
+                               route.upstream.text() +
+                               " in upstream.uri: pin that server, too, or take another port");
+  }
+}
+
+std::vector<net::Route> pair_up(const Servers& servers, std::vector<net::Endpoint> hosts,
                                 Reader& listen) {
-  if (!first.unix_path.empty() && servers.size() > 1) {
+  const net::Endpoint& first = servers.first;
+  if (!first.unix_path.empty() && hosts.size() > 1) {
     listen.warning("address", "a Unix socket serves the first server of upstream.uri only, " +
-                                  servers.front().text());
-    servers.resize(1);
+                                  hosts.front().text());
+    hosts.resize(1);
   }
   std::vector<net::Route> routes;
-  for (const net::Endpoint& server : servers) {
-    const auto listener = listener_of(routes.size(), first);
+  for (const net::Endpoint& host : hosts) {
+    const Pin* pin = pin_of(host, servers.pins);
+    const auto listener = pin ? pinned_to(*pin, first) : listener_of(routes.size(), first);
     if (!listener) {
       listen.error("port", "must leave a port up to 65535 for each of the " +
-                               std::to_string(servers.size()) + " servers of upstream.uri, is " +
+                               std::to_string(hosts.size()) + " servers of upstream.uri, is " +
                                std::to_string(first.port));
       break;
     }
-    routes.push_back({*listener, server});
+    routes.push_back({*listener, host});
+    if (pin == nullptr) refuse_pin_of(routes.back(), servers.pins, listen.section("members"));
   }
   return routes;
 }
 
+/// All places where a listener may be, as far as they are known.
+std::vector<net::Endpoint> own_places(const Servers& servers) {
+  std::vector<net::Endpoint> places;
+  places.reserve(2 * (servers.routes.size() + servers.pins.size()));
+  for (const net::Route& route : servers.routes) places.push_back(route.listen);
+  for (const Pin& pin : servers.pins) places.push_back(pinned_to(pin, servers.first));
+  if (servers.advertise.empty()) return places;
+  const std::size_t listeners = places.size();
+  for (std::size_t i = 0; i < listeners; ++i) {
+    places.push_back(places[i]);
+    places.back().host = servers.advertise;
+  }
+  return places;
+}
+
 }  // namespace
 
-Servers read_servers(Reader& listen, Reader& upstream) {
+Servers read_servers(Reader& listen, Reader& upstream, const std::string& seed_list) {
   Servers servers;
-  net::Endpoint first = read_address(listen);
+  servers.first = read_address(listen);
   const std::int64_t port = listen.integer("port", 0, kMaxPort, kDefaultPort);
-  if (first.unix_path.empty()) first.port = static_cast<std::uint16_t>(port);
-  const auto hosts = read_uri(upstream, servers);
-  servers.routes = pair_up(first, hosts, listen);
-  refuse_own_listeners(servers.routes, hosts, "uri", upstream);
+  if (servers.first.unix_path.empty()) servers.first.port = static_cast<std::uint16_t>(port);
+  servers.advertise = read_advertise(listen);
+  servers.pins = read_pins(listen.section("members"));
+  const auto uri = read_uri(upstream, seed_list, servers);
+  if (!uri) return servers;
+  check_address(servers, listen);
+  drop_what_has_no_effect(uri->hosts, servers, listen);
+  servers.routes = pair_up(servers, uri->hosts, listen);
+  servers.own = own_places(servers);
+  refuse_own_listeners(servers.own, uri->hosts, "uri", upstream);
   return servers;
 }
 
-bool refuse_own_listeners(const std::vector<net::Route>& routes,
+void refuse_pins_at(const net::Endpoint& place, std::string_view key, const Servers& servers,
+                    Reader& members) {
+  for (const Pin& pin : servers.pins) {
+    if (!compete(pinned_to(pin, servers.first), place)) continue;
+    members.error(pin.key, "port " + std::to_string(pin.port) + " is that of " + std::string(key));
+  }
+}
+
+bool refuse_own_listeners(const std::vector<net::Endpoint>& own,
                           const std::vector<net::Endpoint>& hosts, std::string_view key,
                           Reader& reader) {
   bool refused = false;
   for (const net::Endpoint& host : hosts) {
-    const auto is_listener = [&](const net::Route& route) {
-      return same_place(route.listen, host);
-    };
-    if (!std::any_of(routes.begin(), routes.end(), is_listener)) continue;
+    const auto is_host = [&](const net::Endpoint& place) { return same_place(place, host); };
+    if (std::ranges::none_of(own, is_host)) continue;
     reader.error(key, "would connect to itself: " + host.text() + " is a listener of this proxy");
     refused = true;
   }

@@ -74,6 +74,11 @@ ids::Standing Inspector::standing(std::size_t rule_index, std::string_view db,
   return standing;
 }
 
+std::vector<ids::NotReady> Inspector::not_ready(std::size_t most_per_rule) const {
+  const std::scoped_lock lock(mutex_);
+  return collections_.not_ready(most_per_rule);
+}
+
 void Inspector::run(Collections::Asks its, const mongo::Pool& pool) {
   std::unique_lock lock(mutex_);
   while (!stopping_) {

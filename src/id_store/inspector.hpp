@@ -3,11 +3,13 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "id_store/inspector_collections.hpp"
 #include "id_store/mongo.hpp"
@@ -33,6 +35,7 @@ class Inspector {
   void await_first_look(std::chrono::milliseconds limit);
   std::shared_ptr<ids::Fill> fill(std::string_view ns, std::string_view field);
   ids::Standing standing(std::size_t rule_index, std::string_view db, std::string_view collection);
+  [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const;
   [[nodiscard]] std::uint64_t version() const { return version_.load(std::memory_order_acquire); }
 
   /// Ends the threads. False if one still waits for a server after `limit`: then the process must
@@ -50,7 +53,7 @@ class Inspector {
   std::unique_ptr<mongo::Pool> patient_;  // for making indexes; null if no rule wants that
   std::atomic<std::uint64_t> version_{1};
 
-  std::mutex mutex_;  // guards all that follows
+  mutable std::mutex mutex_;  // guards all that follows
   std::condition_variable changed_;
   Collections collections_;
   bool stopping_ = false;

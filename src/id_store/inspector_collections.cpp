@@ -40,14 +40,14 @@ std::string percent(double fraction) {
   return {text, static_cast<std::size_t>(size)};
 }
 
+std::string in_use(const ids::Fill::Seen& seen) {
+  return percent(seen.fraction) + " of the possible numbers are in use";
+}
+
 std::string whole(double number) {
   char text[64];
   const int size = std::snprintf(text, sizeof text, "%.0f", number);
   return {text, static_cast<std::size_t>(size)};
-}
-
-Standing not_ready(ids::Errc code, std::string reason) {
-  return {Standing::Kind::not_ready, {code, std::move(reason)}};
 }
 
 }  // namespace
@@ -56,6 +56,12 @@ std::string create_index_command(std::string_view db, std::string_view collectio
                                  std::string_view field) {
   return "db.getSiblingDB(" + quoted(db) + ").getCollection(" + quoted(collection) +
          ").createIndex({" + quoted(field) + ": 1}, {unique: true})";
+}
+
+std::string why_full(const ids::Fill::Seen& seen) {
+  if (!seen.limits || seen.fraction <= seen.limits->max_fill) return {};
+  return in_use(seen) + ", more than max_fill (" + percent(seen.limits->max_fill) +
+         "): no more are given out";
 }
 
 Collections::Collections(std::vector<Watched> rules, Time now) : rules_(std::move(rules)) {
@@ -78,16 +84,7 @@ Standing Collections::standing(std::size_t rule_index, std::string_view db, std:
   Database& in = database(db);
   if (in.left_alone.contains(name)) return {Standing::Kind::left_alone};
   if (rules_[rule_index].field == "_id") return {};  // whose unique index is always there
-  const Guard& guards = guard(collection(db, name), rule_index, now);
-  switch (guards.state) {
-    case Guard::State::ready:
-      return {};
-    case Guard::State::failed:
-      return not_ready(ids::Errc::exhausted, guards.reason);
-    case Guard::State::unchecked:
-      break;
-  }
-  return not_ready(ids::Errc::unavailable, guards.reason);
+  return standing_of(guard(collection(db, name), rule_index, now));
 }
 
 std::shared_ptr<ids::Fill> Collections::fill(std::string_view ns, std::string_view field,
@@ -164,9 +161,10 @@ Collections::Numbers& Collections::numbers(Collection& collection, std::string_v
   return added;
 }
 
-bool Collections::is_left_alone(const Collection& collection) const {
-  const auto in = databases_.find(collection.db);
-  return in != databases_.end() && in->second.left_alone.contains(collection.name);
+bool Collections::is_left_alone(std::string_view ns) const {
+  const auto [db, name] = split(ns);
+  const auto in = databases_.find(db);
+  return in != databases_.end() && in->second.left_alone.contains(name);
 }
 
 std::optional<Question> Collections::next(Asks asks, Time now) {
@@ -182,7 +180,7 @@ std::optional<Question> Collections::next_look(Time now) {
     return Question{Question::Kind::left_alone, name, {}, {}};
   }
   for (auto& [ns, collection] : collections_) {
-    if (is_left_alone(collection)) {
+    if (is_left_alone(ns)) {
       leave_alone(collection, now);
     } else if (collection.indexes_due <= now) {
       collection.indexes_due = kNever;
@@ -264,7 +262,6 @@ void Collections::judge_fill(const Collection& collection, Numbers& numbers, Tim
   }
   const ids::Fill::Seen seen = numbers.fill->seen();
   if (!seen.limits) return;
-  const std::string used = percent(seen.fraction) + " of the possible numbers are in use";
   const auto remark = [&](log::Level level, std::string_view event, std::string message) {
     remarks_.push_back({level,
                         event,
@@ -273,18 +270,15 @@ void Collections::judge_fill(const Collection& collection, Numbers& numbers, Tim
                          {"field", numbers.field},
                          {"documents", std::to_string(seen.documents)}}});
   };
-  const bool full = seen.fraction > seen.limits->max_fill;
-  if (full && !numbers.full) {
-    remark(log::Level::error, "numbers_used_up",
-           used + ", more than max_fill (" + percent(seen.limits->max_fill) +
-               "): no more are given out");
-  }
+  const std::string why = why_full(seen);
+  const bool full = !why.empty();
+  if (full && !numbers.full) remark(log::Level::error, "numbers_used_up", why);
   numbers.full = full;
   if (full || seen.fraction <= seen.limits->warn_fill || now < numbers.warn_due) return;
   numbers.warn_due = now + kWarnAgain;
   remark(log::Level::warning, "numbers_run_out",
-         used + ", and at max_fill (" + percent(seen.limits->max_fill) + "), that is with " +
-             whole(seen.limits->space * seen.limits->max_fill) +
+         in_use(seen) + ", and at max_fill (" + percent(seen.limits->max_fill) +
+             "), that is with " + whole(seen.limits->space * seen.limits->max_fill) +
              " documents, no more will be given out");
 }
 

@@ -99,6 +99,7 @@ class Collections {
   [[nodiscard]] std::shared_ptr<ids::Fill> fill(std::string_view ns, std::string_view field,
                                                 Time now);
   [[nodiscard]] std::uint64_t version() const { return version_; }
+  [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const;
   /// True if there has come up something to ask since the last call.
   [[nodiscard]] bool take_news() { return std::exchange(news_, false); }
 
@@ -168,7 +169,10 @@ class Collections {
   Numbers& numbers(Collection& collection, std::string_view field, Time now);
   void pin(std::size_t rule, Time now);
 
-  [[nodiscard]] bool is_left_alone(const Collection& collection) const;
+  [[nodiscard]] bool is_left_alone(std::string_view ns) const;
+  [[nodiscard]] static ids::Standing standing_of(const Guard& guard);
+  [[nodiscard]] std::optional<std::size_t> rule_of(std::string_view ns,
+                                                   std::string_view field) const;
   std::optional<Question> next_look(Time now);
   static void leave_alone(Collection& collection, Time now);
   std::optional<Question> next_index(Time now);
@@ -202,5 +206,8 @@ class Collections {
 /// The command that makes the unique index, as a person types it in mongosh.
 [[nodiscard]] std::string create_index_command(std::string_view db, std::string_view collection,
                                                std::string_view field);
+
+/// Why no more numbers are drawn from a space of random numbers; empty: they are.
+[[nodiscard]] std::string why_full(const ids::Fill::Seen& seen);
 
 }  // namespace idproxy::id_store

@@ -97,12 +97,15 @@ Uri uri_of(const std::string& text, std::chrono::milliseconds wtimeout) {
   return uri;
 }
 
+/// Of an error that a server answered with.
+Reply::Kind kind_of(std::int32_t code) {
+  const bool passes = std::find(kTransient.begin(), kTransient.end(), code) != kTransient.end();
+  return passes ? Reply::Kind::unreachable : Reply::Kind::refused;
+}
+
 Reply::Kind kind_of(const bson_error_t& error) {
   if (error.domain != MONGOC_ERROR_SERVER) return Reply::Kind::unreachable;
-  const auto code = static_cast<std::int32_t>(error.code);
-  return std::find(kTransient.begin(), kTransient.end(), code) == kTransient.end()
-             ? Reply::Kind::refused
-             : Reply::Kind::unreachable;
+  return kind_of(static_cast<std::int32_t>(error.code));
 }
 
 Reply failure(const bson_error_t& error) {
@@ -127,16 +130,17 @@ void read_write_concern_error(Reply& reply) {
   }
 }
 
-/// {ok: 1, writeErrors: [{code, errmsg}]}: of an insert or an update.
+/// {ok: 1, writeErrors: [{code, errmsg}]}: of an insert or an update; of one during which the
+/// primary stepped down, too (observed, 6.0.5: 189).
 void read_write_errors(Reply& reply) {
   const auto errors = bson::find(reply.document.bytes(), "writeErrors");
   if (!errors || errors->type != bson::Type::array) return;
   const auto first = bson::find(errors->value, "0");
   if (!first || first->type != bson::Type::document) return;
-  reply.kind = Reply::Kind::refused;
   if (const auto code = bson::find(first->value, "code")) {
     reply.code = static_cast<std::int32_t>(code->as_integer().value_or(0));
   }
+  reply.kind = kind_of(reply.code);
   if (const auto text = bson::find(first->value, "errmsg");
       text && text->type == bson::Type::string) {
     reply.message = text->text();

@@ -59,6 +59,20 @@ std::uint64_t Store::version() const {
   return impl_->inspector.version();
 }
 
+std::vector<ids::NotReady> Store::not_ready(std::size_t most_per_rule) const {
+  return impl_->inspector.not_ready(most_per_rule);
+}
+
+ids::StoreCounts Store::counts() const {
+  const Counters& counters = impl_->counters;
+  return {.round_trips = counters.round_trips,
+          .blocks = counters.blocks,
+          .blocks_dropped = counters.blocks_dropped,
+          .numbers_allocated = counters.numbers_allocated,
+          .numbers_returned = counters.numbers_returned,
+          .heals = counters.heals};
+}
+
 const Counters& Store::counters() const {
   return impl_->counters;
 }

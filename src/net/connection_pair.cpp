@@ -5,9 +5,6 @@
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/ip/basic_resolver.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <cerrno>
 #include <cstring>
@@ -16,37 +13,18 @@
 
 #include "idproxy/observability/log.hpp"
 #include "idproxy/rewrite/classify.hpp"
-#include "idproxy/rewrite/hello.hpp"
-#include "tcp.hpp"
+#include "upstreams.hpp"
 
 namespace idproxy::net {
 namespace {
-
-using tcp = asio::ip::tcp;
-using Timer = asio::basic_waitable_timer<std::chrono::steady_clock,
-                                         asio::wait_traits<std::chrono::steady_clock>,
-                                         asio::io_context::executor_type>;
-using Resolver = asio::ip::basic_resolver<tcp, asio::io_context::executor_type>;
 
 // One direction of one connection is read at most this often before the others have a turn.
 constexpr int kReadsPerTurn = 4;
 // While a message is collected, reads ask for at least and at most this much.
 constexpr std::size_t kSmallestRead = std::size_t{16} * 1024;
 constexpr std::size_t kFirstGrowth = std::size_t{64} * 1024;
-// A reply to hello has about 1 KB; what is larger is relayed without being looked at.
-constexpr std::int32_t kLargestHello = 64 * 1024;
 
 }  // namespace
-
-/// Lives until the server connection stands.
-struct ConnectionPair::Connecting {
-  explicit Connecting(asio::io_context& io) : deadline(io), resolver(io) {}
-  Timer deadline;
-  Resolver resolver;
-  std::vector<Protocol::endpoint> endpoints;
-  std::size_t next = 0;
-  error_code last_error;
-};
 
 /// Until an exchange may go on.
 struct ConnectionPair::Waiting {
@@ -75,10 +53,11 @@ class ConnectionPair::StoreAnswer final : public ids::Asker {
   std::uint64_t question_;
 };
 
-void ConnectionPair::start(IoThread& thread, Socket downstream, const Route& route) {
+void ConnectionPair::start(IoThread& thread, Socket downstream,
+                           std::shared_ptr<Upstream> upstream) {
   std::shared_ptr<ConnectionPair> pair;
   try {
-    pair = std::make_shared<ConnectionPair>(thread, std::move(downstream), route);
+    pair = std::make_shared<ConnectionPair>(thread, std::move(downstream), std::move(upstream));
   } catch (const std::exception&) {
     --thread.shared.open_connections;  // of which the listener counted it
     return;
@@ -86,13 +65,15 @@ void ConnectionPair::start(IoThread& thread, Socket downstream, const Route& rou
   pair->guarded([&] { pair->connect(); });
 }
 
-ConnectionPair::ConnectionPair(IoThread& thread, Socket downstream, const Route& route)
+ConnectionPair::ConnectionPair(IoThread& thread, Socket downstream,
+                               std::shared_ptr<Upstream> upstream)
     : thread_(thread),
-      route_(route),
+      server_(std::move(upstream)),
       downstream_(std::move(downstream)),
       upstream_(thread.io),
       id_(++thread.shared.last_connection_id) {
   thread_.pairs.insert(this);
+  ++server_->connections;
 }
 
 ConnectionPair::~ConnectionPair() {
@@ -102,73 +83,33 @@ ConnectionPair::~ConnectionPair() {
 void ConnectionPair::close() {
   if (closed_) return;
   closed_ = true;
+  const auto connector = std::exchange(connector_, nullptr);
   error_code ignored;
   downstream_.close(ignored);
   upstream_.close(ignored);
-  connecting_.reset();
   waiting_.reset();
   thread_.pairs.erase(this);
   --thread_.shared.open_connections;
+  --server_->connections;
+  if (connector) connector->cancel();  // last: it may hold the last reference to this pair
 }
 
 // ---- the server connection -------------------------------------------------------------------
 
 void ConnectionPair::connect() {
-  connecting_ = std::make_unique<Connecting>(thread_.io);
-  connecting_->deadline.expires_after(thread_.shared.options.connect_timeout);
-  connecting_->deadline.async_wait([self = shared_from_this()](error_code error) {
-    if (!error && !self->closed_ && self->connecting_) {
-      self->connect_failed("no answer within upstream.connect_timeout");
-    }
-  });
-  const Endpoint& server = route_.upstream;
-  if (!server.unix_path.empty()) {
-    connecting_->endpoints = {asio::local::stream_protocol::endpoint(server.unix_path)};
-    return connect_next();
-  }
-  error_code not_literal;
-  const auto address = asio::ip::make_address(server.host, not_literal);
-  if (!not_literal) {
-    connecting_->endpoints = {tcp::endpoint(address, server.port)};
-    return connect_next();
-  }
-  // Asked each time: the name may lead elsewhere after a failover.
-  connecting_->resolver.async_resolve(
-      server.host, std::to_string(server.port),
-      [self = shared_from_this()](error_code error, const Resolver::results_type& found) {
-        if (self->closed_ || !self->connecting_) return;
-        if (error) return self->connect_failed(error.message());
-        for (const auto& entry : found) self->connecting_->endpoints.push_back(entry.endpoint());
-        self->connect_next();
-      });
+  connector_ = Connector::start(thread_, server_,
+                                [self = shared_from_this()](Socket* socket, std::string_view) {
+                                  self->connector_ = nullptr;
+                                  if (self->closed_) return;
+                                  if (socket == nullptr) return self->close();
+                                  self->guarded([&] { self->connected(std::move(*socket)); });
+                                });
 }
 
-void ConnectionPair::connect_next() {
-  Connecting& state = *connecting_;
-  if (state.next == state.endpoints.size()) return connect_failed(state.last_error.message());
-  const Protocol::endpoint& endpoint = state.endpoints[state.next++];
-  error_code ignored;
-  upstream_.close(ignored);
-  upstream_.async_connect(endpoint, [self = shared_from_this()](error_code error) {
-    if (self->closed_ || !self->connecting_) return;
-    if (!error) return self->connected();
-    self->connecting_->last_error = error;
-    self->connect_next();
-  });
-}
-
-void ConnectionPair::connect_failed(std::string_view reason) {
-  log::event(log::Level::warning, "upstream_unreachable",
-             "cannot reach the server; the client's connection is closed",
-             {{"connection", id_}, {"server", route_.upstream.text()}, {"reason", reason}});
-  close();
-}
-
-void ConnectionPair::connected() {
-  connecting_.reset();
-  set_tcp_options(upstream_.native_handle());
+void ConnectionPair::connected(Socket socket) {
+  upstream_ = std::move(socket);
   log::event(log::Level::debug, "connection_opened", "client connected",
-             {{"connection", id_}, {"server", route_.upstream.text()}});
+             {{"connection", id_}, {"server", server_->name}});
   wait_readable(downstream_, requests_);
   wait_readable(upstream_, replies_);
 }
@@ -190,7 +131,7 @@ void ConnectionPair::guarded(Work work) {
 
 bool ConnectionPair::blocked(const Direction& direction) const {
   if (closed_ || !direction.out.empty()) return true;
-  return &direction == &requests_ && (exchange_ || local_reply_);
+  return &direction == &requests_ ? exchange_ || local_reply_ : learning_;
 }
 
 void ConnectionPair::wait_readable(Socket& source, Direction& direction) {
@@ -201,7 +142,7 @@ void ConnectionPair::wait_readable(Socket& source, Direction& direction) {
     direction.waiting = false;
     if (self->closed_) return;
     if (error == asio::error::eof) return self->source_ended(direction);
-    if (error) return self->close();
+    if (error) return self->source_broke(direction);
     direction.early_size = received;
     self->guarded([&] { self->on_readable(source, direction); });
   };
@@ -212,6 +153,7 @@ void ConnectionPair::wait_readable(Socket& source, Direction& direction) {
 void ConnectionPair::on_readable(Socket& source, Direction& direction) {
   if (!blocked(direction)) return read(source, direction);
   // What was received early waits for resume().
+  if (&direction == &replies_) return;
   if (direction.early_size == 0 && direction.out.empty()) watch_for_close(direction);
 }
 
@@ -231,7 +173,7 @@ void ConnectionPair::read(Socket& source, Direction& direction) {
     direction.bulk = n > static_cast<ssize_t>(direction.early.size());
     if (n == 0) return source_ended(direction);
     if (n < 0) {
-      if (errno != EAGAIN && errno != EINTR) return close();
+      if (errno != EAGAIN && errno != EINTR) return source_broke(direction);
       break;
     }
     if (direction.held.empty()) {
@@ -292,9 +234,19 @@ void ConnectionPair::hold_early(Direction& direction) {
 
 void ConnectionPair::source_ended(Direction& direction) {
   direction.source_ended = true;
-  if (&direction == &requests_) report_bypass();
-  // What was passed on before the end still gets there; on_writable() closes then.
-  if (direction.out.empty()) close();
+  if (&direction == &requests_) {
+    report_bypass();
+  } else {
+    thread_.shared.upstreams->lost(*server_);
+  }
+  // What was passed on before the end still gets there: on_writable() or learned() closes then.
+  const bool learning = &direction == &replies_ && learning_;
+  if (direction.out.empty() && !learning) close();
+}
+
+void ConnectionPair::source_broke(const Direction& direction) {
+  if (&direction == &replies_) thread_.shared.upstreams->lost(*server_);
+  close();
 }
 
 void ConnectionPair::process(Direction& direction, Bytes input) {
@@ -375,8 +327,7 @@ void ConnectionPair::wait_source(Direction& direction) {
 }
 
 void ConnectionPair::protocol_error(std::string_view event, std::string_view what) {
-  log::event(log::Level::warning, event, what,
-             {{"connection", id_}, {"server", route_.upstream.text()}});
+  log::event(log::Level::warning, event, what, {{"connection", id_}, {"server", server_->name}});
   close();
 }
 
@@ -448,7 +399,7 @@ void ConnectionPair::exchange(Bytes message) {
   rewrite::Workspace& workspace = thread_.workspace;
   Buffer& held = requests_.held;
   const bool owns = held.data() == message.data() && held.size() == message.size();
-  exchange_ = std::make_unique<rewrite::Exchange>();
+  exchange_ = std::make_unique<rewrite::Exchange>(server_->id);
   begin_exchange(exchange_->request(message, owns ? &held : nullptr, workspace), message);
 }
 
@@ -458,9 +409,8 @@ void ConnectionPair::begin_exchange(rewrite::Action action, Bytes message) {
   report(*exchange_);
   if (action == rewrite::Action::reply) return answer_here();
   forwarded(wire::read_header(message), message);
-  if (exchange_->is_hello()) hello_ = exchange_->request_id();
   if (action == rewrite::Action::send) return send_exchange();
-  exchange_ended();
+  if (!exchange_->awaits_reply()) exchange_ended();
   relay(requests_, message);
 }
 
@@ -585,6 +535,9 @@ std::size_t ConnectionPair::process_replies(Bytes input) {
         if (blocked(replies_)) break;
         at += length;
         --outstanding_;
+        if (exchange_->is_hello()) {
+          thread_.workspace.members = thread_.shared.upstreams->members();
+        }
         act(exchange_->reply(message, thread_.workspace), message);
         continue;
       }
@@ -609,9 +562,7 @@ std::size_t ConnectionPair::process_replies(Bytes input) {
 /// follow, and all of it where it is looked into.
 std::size_t ConnectionPair::reply_bytes_needed(const wire::MsgHeader& header) const {
   const auto length = static_cast<std::size_t>(header.message_length);
-  const bool inspected = answers_exchange() ||
-                         (hello_ == header.response_to && header.message_length <= kLargestHello);
-  if (inspected) return length;
+  if (answers_exchange()) return length;
   return header.op_code == wire::OpCode::msg ? std::min(length, wire::kSectionsOffset)
                                              : wire::kHeaderSize;
 }
@@ -651,32 +602,49 @@ void ConnectionPair::begin_reply(const wire::MsgHeader& header, Bytes front) {
   reply_ends_ = !more;
   // The next reply of a stream names the one before it (OP_MSG specification, "exhaustAllowed").
   if (more && outstanding_ > 0) next_response_to() = header.request_id;
-  if (hello_ == header.response_to &&
-      front.size() == static_cast<std::size_t>(header.message_length)) {
-    hello_.reset();
-    const auto hello = rewrite::read_hello_reply(front);
-    if (hello && !hello->set_name.empty() && hello->me != route_.listen.text()) {
-      set_member_seen_ = std::chrono::steady_clock::now();
-    }
-  }
 }
 
 /// `reply`: the message that led to the action, if one did.
 void ConnectionPair::act(rewrite::Action action, Bytes reply) {
   using rewrite::Action;
   if (action == Action::close) {
-    return protocol_error("bad_reply", "a server's reply to an insert cannot be understood");
+    return protocol_error("bad_reply", "a server's reply cannot be understood");
   }
   if (action == Action::wait) return wait_to_resume(exchange_->delay());
   if (action == Action::ask) return ask_store();
+  if (action == Action::learn) return learn();
   if (action == Action::send) {
     expect_reply_to(exchange_->request_id());
     return send_exchange();
   }
   relay(replies_, action == Action::relay ? reply : thread_.workspace.reply.view());
   if (closed_) return;
+  if (exchange_->is_hello()) note_member();
+  if (exchange_->streams()) return expect_reply_to(exchange_->request_id());
   exchange_ended();
   resume(requests_);
+}
+
+/// Until learned().
+void ConnectionPair::learn() {
+  learning_ = true;
+  // The loop of this thread does not end before the answer has come.
+  const asio::executor_work_guard<asio::io_context::executor_type> loop(thread_.io.get_executor());
+  thread_.shared.upstreams->learn(
+      server_->id, exchange_->said(), [self = shared_from_this(), loop] {
+        asio::post(loop.get_executor(), [pair = self] { pair->learned(); });
+      });
+}
+
+void ConnectionPair::learned() {
+  if (closed_) return;
+  guarded([&] {
+    learning_ = false;
+    thread_.workspace.members = thread_.shared.upstreams->members();
+    act(exchange_->learned(thread_.workspace), exchange_->original());
+    if (replies_.source_ended && replies_.out.empty()) return close();
+    resume(replies_);
+  });
 }
 
 void ConnectionPair::wait_to_resume(std::chrono::nanoseconds delay) {
@@ -700,6 +668,16 @@ void ConnectionPair::reply_ended() {
   resume(requests_);
 }
 
+/// A reply to hello went to the client as the server sent it.
+void ConnectionPair::note_member() {
+  if (thread_.workspace.maps_hello) return;
+  const rewrite::Members& members = *thread_.workspace.members;
+  const rewrite::Server* server = members.find(server_->id);
+  if (server == nullptr || server->said.me.empty()) return;
+  if (members.listener_of(server->said.me) == server->said.me) return;
+  set_member_seen_ = std::chrono::steady_clock::now();
+}
+
 /// A driver without directConnection=true asks one hello, follows the member's host list, which
 /// does not name us, and leaves at once: its writes pass us by. A driver that stays opens
 /// connections too that carry one hello only, but just after another one of it has sent its second
@@ -710,13 +688,12 @@ void ConnectionPair::report_bypass() {
   if (std::chrono::steady_clock::now() - *set_member_seen_ > kAtOnce) return;
   if (thread_.shared.last_stayed.load() > opened_ - kAtOnce) return;
   if (thread_.shared.bypass_reported.exchange(true)) return;
-  log::event(log::Level::warning, "replica_set_bypass",
-             "a client asked the replica-set member behind this listener who its members are, and "
-             "left to talk to them directly: IT GETS NO IDS. Put directConnection=true into its "
-             "connection string",
-             {{"connection", id_},
-              {"listener", route_.listen.text()},
-              {"server", route_.upstream.text()}});
+  log::event(
+      log::Level::warning, "replica_set_bypass",
+      "a client asked the replica-set member behind this listener who its members are, and "
+      "left to talk to them directly: IT GETS NO IDS. Put directConnection=true into its "
+      "connection string",
+      {{"connection", id_}, {"listener", server_->route.listen.text()}, {"server", server_->name}});
 }
 
 }  // namespace idproxy::net

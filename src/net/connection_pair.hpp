@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "asio.hpp"
+#include "connector.hpp"
 #include "idproxy/wire/frame_reader.hpp"
 #include "io_thread.hpp"
 #include "out_queue.hpp"
@@ -25,14 +26,16 @@ namespace idproxy::net {
 /// the last one to be cancelled frees it.
 class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
  public:
-  /// `downstream` belongs to `thread.io`; `route` outlives the pair. Call on that thread.
-  static void start(IoThread& thread, Socket downstream, const Route& route);
+  /// `downstream` belongs to `thread.io`. Call on that thread.
+  static void start(IoThread& thread, Socket downstream, std::shared_ptr<Upstream> upstream);
   ~ConnectionPair();
   ConnectionPair(const ConnectionPair&) = delete;
   ConnectionPair& operator=(const ConnectionPair&) = delete;
 
-  ConnectionPair(IoThread& thread, Socket downstream, const Route& route);
+  ConnectionPair(IoThread& thread, Socket downstream, std::shared_ptr<Upstream> upstream);
 
+  /// The server behind it.
+  [[nodiscard]] const Upstream& upstream() const { return *server_; }
   /// Closes both connections at once. Idempotent.
   void close();
 
@@ -52,14 +55,11 @@ class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
     bool bulk = false;           // the last read was larger: wait without receiving
     bool source_ended = false;
   };
-  struct Connecting;
   struct Waiting;
   class StoreAnswer;
 
   void connect();
-  void connect_next();
-  void connected();
-  void connect_failed(std::string_view reason);
+  void connected(Socket socket);
 
   void wait_readable(Socket& source, Direction& direction);
   void on_readable(Socket& source, Direction& direction);
@@ -69,6 +69,7 @@ class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
   [[nodiscard]] ssize_t read_early(Socket& source, Direction& direction);
   void hold_early(Direction& direction);
   void source_ended(Direction& direction);
+  void source_broke(const Direction& direction);
   void wait_writable(Socket& sink, Direction& direction);
   template <class Work>
   void guarded(Work work);
@@ -102,21 +103,25 @@ class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
   [[nodiscard]] std::string_view fault_of(const wire::MsgHeader& header);
   void act(rewrite::Action action, Bytes reply);
   void wait_to_resume(std::chrono::nanoseconds delay);
+  void learn();
+  void learned();
   void exchange_ended();
   void reply_ended();
 
   void protocol_error(std::string_view event, std::string_view what);
+  void note_member();
   void report_bypass();
 
   IoThread& thread_;
-  const Route& route_;
+  std::shared_ptr<Upstream> server_;
   Socket downstream_;
   Socket upstream_;
   std::uint64_t id_;
   Direction requests_;
   Direction replies_;
-  std::unique_ptr<Connecting> connecting_;
+  std::shared_ptr<Connector> connector_;  // until the server connection stands
   bool closed_ = false;
+  bool learning_ = false;  // what a reply to hello says; no later reply is read
 
   std::uint64_t outstanding_ = 0;  // requests forwarded whose reply has not ended
   bool reply_ends_ = false;        // the reply being relayed is its request's last
@@ -130,7 +135,6 @@ class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
   std::size_t earlier_at_ = 0;         // of earlier_: the next
   bool legacy_exhaust_ = false;        // replies may come that no request tells of
   std::optional<Buffer> local_reply_;  // to be sent when nothing is outstanding
-  std::optional<std::int32_t> hello_;  // request id of a hello whose reply is awaited
   std::uint64_t requests_seen_ = 0;
   // When hello was answered for a replica set that does not name us.
   std::optional<std::chrono::steady_clock::time_point> set_member_seen_;

@@ -11,12 +11,14 @@
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/net/server.hpp"
 #include "idproxy/rewrite/exchange.hpp"
+#include "lookups.hpp"
 
 namespace idproxy::net {
 
 class ConnectionPair;
+class Upstreams;
 
-/// What all io threads share. Thread-safe: atomics only.
+/// What all io threads share. Thread-safe: atomics, and what does not change.
 struct Shared {
   Shared(Options server_options, std::shared_ptr<const rewrite::RuleSet> rule_set,
          const Clock& wall_clock)
@@ -31,6 +33,8 @@ struct Shared {
   const Clock& clock;
   Counters counters;
   rewrite::Outcomes outcomes;
+  Upstreams* upstreams = nullptr;  // set before the first thread runs
+  Lookups lookups;
   std::atomic<std::uint32_t> open_connections{0};
   std::atomic<std::uint64_t> last_connection_id{0};
   std::atomic<bool> bypass_reported{false};

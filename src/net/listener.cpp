@@ -31,14 +31,15 @@ void remove_stale_socket(const std::string& path, asio::io_context& io) {
 
 }  // namespace
 
-Listener::Listener(std::span<const std::unique_ptr<IoThread>> threads, Route route)
+Listener::Listener(std::span<const std::unique_ptr<IoThread>> threads,
+                   std::shared_ptr<Upstream> upstream)
     : threads_(threads),
-      route_(std::move(route)),
+      upstream_(std::move(upstream)),
       acceptor_(threads[0]->io),
       pause_(threads[0]->io) {}
 
 std::string Listener::open() {
-  Endpoint& listen = route_.listen;
+  Endpoint& listen = upstream_->route.listen;
   const bool local = !listen.unix_path.empty();
   error_code error;
   Protocol::endpoint endpoint;
@@ -68,14 +69,16 @@ void Listener::stop() {
   error_code ignored;
   acceptor_.close(ignored);
   pause_.cancel();
-  if (!route_.listen.unix_path.empty()) ::unlink(route_.listen.unix_path.c_str());
+  const std::string& path = upstream_->route.listen.unix_path;
+  if (!path.empty()) ::unlink(path.c_str());
 }
 
 void Listener::accept() {
   IoThread& thread = *threads_[next_thread_++ % threads_.size()];
-  acceptor_.async_accept(thread.io, [this, &thread](error_code error, Socket socket) {
-    accepted(thread, error, std::move(socket));
-  });
+  acceptor_.async_accept(thread.io,
+                         [self = shared_from_this(), &thread](error_code error, Socket socket) {
+                           self->accepted(thread, error, std::move(socket));
+                         });
 }
 
 void Listener::accepted(IoThread& thread, error_code error, Socket socket) {
@@ -91,8 +94,8 @@ void Listener::accepted(IoThread& thread, error_code error, Socket socket) {
                  {{"max_connections", shared.options.max_connections}});
     } else {
       set_tcp_options(socket.native_handle());
-      asio::post(thread.io, [this, &thread, client = std::move(socket)]() mutable {
-        ConnectionPair::start(thread, std::move(client), route_);
+      asio::post(thread.io, [upstream = upstream_, &thread, client = std::move(socket)]() mutable {
+        ConnectionPair::start(thread, std::move(client), std::move(upstream));
       });
     }
   }
@@ -103,8 +106,8 @@ void Listener::pause(const error_code& error) {
   log::event(log::Level::error, "accept_failed", "cannot accept clients; trying again shortly",
              {{"reason", error.message()}});
   pause_.expires_after(kAcceptPause);
-  pause_.async_wait([this](error_code cancelled) {
-    if (!cancelled && acceptor_.is_open()) accept();
+  pause_.async_wait([self = shared_from_this()](error_code cancelled) {
+    if (!cancelled && self->acceptor_.is_open()) self->accept();
   });
 }
 

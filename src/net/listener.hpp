@@ -7,20 +7,22 @@
 
 #include "asio.hpp"
 #include "io_thread.hpp"
+#include "upstream.hpp"
 
 namespace idproxy::net {
 
-/// Accepts the clients of one route and hands them to the io threads in turn. Lives on the first
+/// Accepts the clients of one server and hands them to the io threads in turn. Lives on the first
 /// io thread.
-class Listener {
+///
+/// Shared ownership, because a wait for the next client may be under way when it is stopped.
+class Listener : public std::enable_shared_from_this<Listener> {
  public:
-  Listener(std::span<const std::unique_ptr<IoThread>> threads, Route route);
+  Listener(std::span<const std::unique_ptr<IoThread>> threads, std::shared_ptr<Upstream> upstream);
 
-  /// Opens the socket; the error text says what is in the way. Then route() has the real port.
+  /// Opens the socket; the error text says what is in the way. Then the upstream has the real port.
   [[nodiscard]] std::string open();
   void start() { accept(); }
   void stop();
-  [[nodiscard]] const Route& route() const { return route_; }
 
  private:
   void accept();
@@ -28,7 +30,7 @@ class Listener {
   void pause(const error_code& error);
 
   std::span<const std::unique_ptr<IoThread>> threads_;
-  Route route_;
+  std::shared_ptr<Upstream> upstream_;
   Acceptor acceptor_;
   asio::basic_waitable_timer<std::chrono::steady_clock,
                              asio::wait_traits<std::chrono::steady_clock>,

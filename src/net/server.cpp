@@ -10,7 +10,7 @@
 
 #include "connection_pair.hpp"
 #include "io_thread.hpp"
-#include "listener.hpp"
+#include "upstreams.hpp"
 
 namespace idproxy::net {
 
@@ -25,13 +25,17 @@ struct Server::Impl {
     signals->async_wait([this](error_code error, int) {
       if (!error) stop();
     });
-    for (const Route& route : shared.options.routes) {
-      listeners.push_back(std::make_unique<Listener>(threads, route));
+    upstreams.emplace(threads);
+    shared.upstreams = &*upstreams;
+    for (const auto& thread : threads) {
+      thread->workspace.status = &*upstreams;
+      thread->workspace.maps_hello = shared.options.map_members;
     }
   }
 
   void stop() {
-    for (const auto& listener : listeners) listener->stop();
+    shared.lookups.stop();
+    upstreams->stop();
     for (const auto& thread : threads) {
       asio::post(thread->io, [&thread = *thread] {
         // A copy: closing a pair takes it out of the set.
@@ -40,13 +44,17 @@ struct Server::Impl {
       });
     }
     guards.clear();
+    if (others == 0) first_guard.reset();
   }
 
   Shared shared;
   std::vector<std::unique_ptr<IoThread>> threads;
-  std::vector<std::unique_ptr<Listener>> listeners;
+  std::optional<Upstreams> upstreams;
   std::optional<asio::signal_set> signals;
-  std::vector<asio::executor_work_guard<asio::io_context::executor_type>> guards;
+  using Guard = asio::executor_work_guard<asio::io_context::executor_type>;
+  std::vector<Guard> guards;         // of the other threads
+  std::optional<Guard> first_guard;  // until they have ended: they may still ask the first
+  std::size_t others = 0;            // that run
 };
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -55,29 +63,33 @@ Server::~Server() = default;
 boost::system::result<std::unique_ptr<Server>, std::string> Server::open(
     Options options, std::shared_ptr<const rewrite::RuleSet> rules, const Clock& clock) {
   auto impl = std::make_unique<Impl>(std::move(options), std::move(rules), clock);
-  for (const auto& listener : impl->listeners) {
-    if (std::string error = listener->open(); !error.empty()) return error;
-  }
+  if (std::string error = impl->upstreams->open(); !error.empty()) return error;
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 
 std::vector<Endpoint> Server::listening() const {
-  std::vector<Endpoint> endpoints;
-  for (const auto& listener : impl_->listeners) endpoints.push_back(listener->route().listen);
-  return endpoints;
+  return impl_->upstreams->listening();
 }
 
 void Server::run() {
   Impl& impl = *impl_;
-  for (const auto& thread : impl.threads) {
-    impl.guards.emplace_back(thread->io.get_executor());
+  asio::io_context& first = impl.threads[0]->io;
+  impl.first_guard.emplace(first.get_executor());
+  impl.others = impl.threads.size() - 1;
+  for (std::size_t i = 1; i < impl.threads.size(); ++i) {
+    impl.guards.emplace_back(impl.threads[i]->io.get_executor());
   }
-  for (const auto& listener : impl.listeners) listener->start();
+  impl.upstreams->start();
   std::vector<std::jthread> others;
   for (std::size_t i = 1; i < impl.threads.size(); ++i) {
-    others.emplace_back([&io = impl.threads[i]->io] { io.run(); });
+    others.emplace_back([&impl, &first, &io = impl.threads[i]->io] {
+      io.run();
+      asio::post(first, [&impl] {
+        if (--impl.others == 0) impl.first_guard.reset();
+      });
+    });
   }
-  impl.threads[0]->io.run();
+  first.run();
 }
 
 const Counters& Server::counters() const {

@@ -87,7 +87,7 @@ Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces) {
       Decision otherwise{};
       const auto head = read_head(front, at + 1, length, otherwise);
       if (!head) return otherwise;
-      if (is_hello(head->first_key)) return kCollect;
+      if (is_hello(head->first_key) || head->first_key == "idproxy") return kCollect;
       if (head->first_key != "insert") return kRelay;
       return classify_insert(front, *head, namespaces);
     }

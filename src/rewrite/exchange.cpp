@@ -14,9 +14,20 @@ namespace {
 
 constexpr auto kLimit = static_cast<std::size_t>(wire::kMaxMessageSize);
 
+bool has_flag(Bytes message, std::uint32_t bit) {
+  return wire::read_header(message).op_code == wire::OpCode::msg &&
+         message.size() >= wire::kSectionsOffset &&
+         (load_u32(message.data() + wire::kFlagsOffset) & bit) != 0;
+}
+
+bool allows_stream(Bytes message) {
+  return has_flag(message, wire::flag::kExhaustAllowed);
+}
+
 }  // namespace
 
-Exchange::Exchange() = default;
+Exchange::Exchange(ServerId server) : server_(server) {}
+
 Exchange::~Exchange() {
   // The client has gone while the store was asked.
   try {
@@ -35,12 +46,35 @@ Action Exchange::request(Bytes message, Buffer* owner, Workspace& workspace) {
     const auto command = bson::Elements(view->body()).next();
     if (!command) return Action::relay;
     if (command->key == "insert") return insert(*view, owner, workspace);
+    if (command->key == "idproxy") return status(*view, owner, workspace);
   }
+  return hello(message, owner, workspace);
+}
+
+Action Exchange::hello(Bytes message, Buffer* owner, Workspace& workspace) {
   message_ = workspace.take_message();
   const HelloRequest hello = patch_hello_request(message, message_);
-  is_hello_ = hello != HelloRequest::other;
-  if (hello != HelloRequest::patched) return Action::relay;
+  if (hello == HelloRequest::other) return Action::relay;
+  kind_ = Kind::hello;
+  awaits_reply_ = expects_reply(wire::read_header(message), message);
+  may_stream_ = allows_stream(message);
+  if (hello == HelloRequest::as_it_is) return Action::relay;
   if (message_.borrows()) keep_original(message, owner);
+  return Action::send;
+}
+
+/// Whoever may look at the server may look at us: the server is asked, as the client.
+Action Exchange::status(const wire::OpMsgView& message, Buffer* owner, Workspace& workspace) {
+  acknowledged_ = !message.has(wire::flag::kMoreToCome);
+  if (const auto fault = fault_of_status_request(message)) {
+    return fail(message, *fault, workspace);
+  }
+  if (!acknowledged_) return fail(message, {}, workspace);
+  kind_ = Kind::status;
+  awaits_reply_ = true;
+  message_ = workspace.take_message();
+  ask_for_right(message, message_);
+  keep_original(message.message(), owner);
   return Action::send;
 }
 
@@ -264,11 +298,48 @@ Look look(Bytes body) {
 
 }  // namespace
 
+Action Exchange::hello_reply(Bytes message, Workspace& workspace) {
+  auto said = read_hello_reply(message);
+  streams_ = has_flag(message, wire::flag::kMoreToCome);
+  if (!said || (streams_ && !may_stream_)) return Action::close;
+  // The next reply of a stream names the one before it (OP_MSG specification, "exhaustAllowed").
+  if (streams_) request_id_ = wire::read_header(message).request_id;
+  if (workspace.members == nullptr) return Action::relay;
+  if (said->state == HelloReply::State::unknown || workspace.members->agrees(server_, *said)) {
+    return map_hello(message, workspace);
+  }
+  said_ = std::move(*said);
+  original_.clear();
+  original_.append(message);
+  return Action::learn;
+}
+
+Action Exchange::learned(Workspace& workspace) {
+  return map_hello(original_.view(), workspace);
+}
+
+Action Exchange::map_hello(Bytes message, Workspace& workspace) {
+  if (!workspace.maps_hello) return Action::relay;
+  if (!patch_hello_reply(message, *workspace.members, message_)) return Action::relay;
+  workspace.reply.clear();
+  message_.copy(message, 0, workspace.reply);
+  return Action::reply;
+}
+
 Action Exchange::reply(Bytes message, Workspace& workspace) {
+  if (kind_ == Kind::hello) return hello_reply(message, workspace);
   if (wire::read_header(message).op_code != wire::OpCode::msg) return Action::close;
   const auto view = wire::OpMsgView::parse(message);
   if (!view || view->has(wire::flag::kMoreToCome) || view->sequence_count() > 0) {
     return Action::close;
+  }
+  if (kind_ == Kind::status) {
+    if (workspace.status == nullptr) return Action::relay;
+    const auto request = *wire::OpMsgView::parse(original_.view());
+    workspace.reply.clear();
+    return append_status_reply(request, *view, workspace.status->status(server_), workspace.reply)
+               ? Action::reply
+               : Action::close;
   }
   if (batch_ == nullptr) {
     const Look needed = look(view->body());

@@ -60,7 +60,7 @@ CommandError no_values(const wire::OpMsgView& insert, const Assignment& assignme
                        const ids::Error& error) {
   const auto command = InsertCommand::read(insert);
   const bool passes = error.code == ids::Errc::unavailable;
-  return {passes ? ErrorCode::host_unreachable : ErrorCode::operation_failed,
+  return {code_of(error.code),
           "mongo-idproxy: no value for field '" + assignment.rule->field + "' of " +
               std::string(command->db) + "." + std::string(command->collection) + " (strategy " +
               assignment.rule->strategy_name + "): " + error.reason,

@@ -48,6 +48,8 @@ std::string_view code_name(ErrorCode code) {
       return "BadValue";
     case ErrorCode::host_unreachable:
       return "HostUnreachable";
+    case ErrorCode::unauthorized:
+      return "Unauthorized";
     case ErrorCode::path_not_viable:
       return "PathNotViable";
     case ErrorCode::max_time_ms_expired:
@@ -62,6 +64,10 @@ std::string_view code_name(ErrorCode code) {
       return "BSONObjectTooLarge";
   }
   return "UnknownError";
+}
+
+ErrorCode code_of(ids::Errc why) {
+  return why == ids::Errc::unavailable ? ErrorCode::host_unreachable : ErrorCode::operation_failed;
 }
 
 Bytes refused_document() {

@@ -56,6 +56,10 @@ class InstantStore final : public ids::Store {
     return {};
   }
   [[nodiscard]] std::uint64_t version() const override { return 0; }
+  [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t /*most*/) const override {
+    return {};
+  }
+  [[nodiscard]] ids::StoreCounts counts() const override { return {}; }
 
   void refill() {
     const auto job = cache_->begin();

@@ -4,9 +4,11 @@
 #include <string>
 
 #include "idproxy/config/config.hpp"
+#include "idproxy/config/seed_list.hpp"
 
 // The text of a configuration: whatever it holds, findings come out, in the order of its lines, and
-// an accepted one has a strategy in each rule and a server behind each listener.
+// an accepted one has a strategy in each rule and a server behind each listener, at the latest when
+// the servers of a mongodb+srv string are known.
 
 namespace {
 
@@ -22,19 +24,31 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const StoppedClock clock;
-  const std::string text(reinterpret_cast<const char*>(data), size);
-  const auto loaded = idproxy::config::parse(text, {clock, idproxy::system_random()});
+void check(const idproxy::config::Loaded& loaded) {
   int line = 0;
   for (const auto& finding : loaded.findings) {
     require(finding.line >= line && !finding.message.empty());
     line = finding.line;
   }
-  if (!loaded.ok()) return 0;
-  require(!loaded.config.net.routes.empty());
+  if (!loaded.ok()) return;
+  require(loaded.config.net.routes.empty() != loaded.config.srv_uri.empty());
   for (const auto& rule : loaded.config.rules) require(rule.strategy != nullptr);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace idproxy;
+  const StoppedClock clock;
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  const auto loaded = config::parse(text, {clock, system_random()});
+  check(loaded);
+  if (!loaded.ok() || loaded.config.srv_uri.empty()) return 0;
+  const config::SeedList seeds{{"db1.example.org:27017", "db2.example.org:1"},
+                               {{"replicaSet", "rs0"}}};
+  const auto whole = config::parse(text, {clock, system_random()},
+                                   config::with_seed_list(loaded.config.srv_uri, seeds));
+  check(whole);
+  require(whole.config.srv_uri.empty());
   return 0;
 }

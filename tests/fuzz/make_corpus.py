@@ -187,6 +187,37 @@ def merges() -> dict[str, bytes]:
     }
 
 
+def hellos() -> dict[str, bytes]:
+    """Replies of servers to hello."""
+    def names(key: str, *values: str) -> bytes:
+        return element(4, key, doc(*(text(str(i), value) for i, value in enumerate(values))))
+
+    def flag(key: str) -> bytes:
+        return element(8, key, b"\1")
+
+    ok = double("ok", 1)
+    topology = element(3, "topologyVersion", doc(element(7, "processId", bytes(12))))
+    hosts = names("hosts", "DB1:1", "db2:1", "db3:1")
+    member = (hosts, text("setName", "rs0"), int32("setVersion", 2))
+    primary = doc(topology, *member, flag("isWritablePrimary"), text("primary", "db1:1"),
+                  text("me", "db1:1"), element(7, "electionId", bytes(12)), ok)
+    secondary = doc(*member, names("passives", "db4:1"), names("arbiters", "db5:1"),
+                    flag("secondary"), text("primary", "db9:1"), text("me", "db2:1"), ok)
+    op_reply = bytes(16) + b"\1\0\0\0"
+    return {
+        "primary": op_msg(b"\0" + primary),
+        "secondary": op_msg(b"\0" + secondary),
+        "stream": op_msg(b"\0" + primary, flags=2),
+        "op_reply": message(1, op_reply + primary),
+        "arbiter": op_msg(b"\0" + doc(*member, flag("arbiterOnly"), ok)),
+        "ghost": op_msg(b"\0" + doc(flag("isreplicaset"), ok)),
+        "mongos": op_msg(b"\0" + doc(text("msg", "isdbgrid"), ok)),
+        "standalone": op_msg(b"\0" + doc(flag("ismaster"), ok)),
+        "error": op_msg(b"\0" + failure(91, "shutting down")),
+        "not_names": op_msg(b"\0" + doc(int32("me", 1), text("hosts", "db1:1"), ok)),
+    }
+
+
 def main() -> None:
     all_messages = messages()
     for target in ("op_msg", "insert", "frame_reader"):
@@ -197,7 +228,8 @@ def main() -> None:
             (folder / name).write_bytes(piece + content)
     stream = b"".join(all_messages[n] for n in ("hello", "insert_array", "ping", "insert_sequence"))
     (ROOT / "frame_reader" / "stream").write_bytes(b"\x11" + stream)
-    for target, inputs in (("exchange", exchanges()), ("reply_merge", merges())):
+    for target, inputs in (
+            ("exchange", exchanges()), ("hello", hellos()), ("reply_merge", merges())):
         folder = ROOT / target
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in inputs.items():

@@ -136,7 +136,7 @@ class ExchangeWorld {
 };
 
 inline std::string name_of(Action action) {
-  constexpr const char* kNames[] = {"relay", "send", "wait", "ask", "reply", "close"};
+  constexpr const char* kNames[] = {"relay", "send", "wait", "ask", "learn", "reply", "close"};
   return kNames[static_cast<int>(action)];
 }
 

@@ -14,8 +14,8 @@ enum class ExitCode : int {
   config = 78,         ///< the configuration has errors
 };
 
-/// Serves as the file says, until SIGTERM or SIGINT.
-[[nodiscard]] ExitCode serve(const std::string& file);
+/// Serves as the file says, until SIGTERM or SIGINT. `version` is the program's, for its status.
+[[nodiscard]] ExitCode serve(const std::string& file, const std::string& version);
 
 /// Prints every finding of the file to standard output; touches no network.
 [[nodiscard]] ExitCode check_config(const std::string& file);

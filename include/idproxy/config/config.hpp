@@ -14,6 +14,9 @@
 namespace idproxy::config {
 
 struct Config {
+  /// upstream.uri if it is a mongodb+srv string, whose hosts are in the DNS, else empty. Then `net`
+  /// has no routes yet: parse() is to be called again with the list of hosts.
+  std::string srv_uri;
   net::Options net;
   log::Options log;
   id_store::Options id_store;        ///< without its rules; no rule ever touches its database
@@ -37,7 +40,10 @@ struct Loaded {
 };
 
 /// Reads a configuration from its text. Touches no network; reads files named by `*_file` keys.
-[[nodiscard]] Loaded parse(const std::string& text, ids::Sources sources);
+/// `seed_list`, if not empty, is the mongodb:// string that upstream.uri, a mongodb+srv string,
+/// stands for (with_seed_list).
+[[nodiscard]] Loaded parse(const std::string& text, ids::Sources sources,
+                           const std::string& seed_list = {});
 
 /// "FILE:LINE:COLUMN: error: MESSAGE", as compilers print it.
 [[nodiscard]] std::string format(const std::string& file, const Finding& finding);

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -62,6 +63,8 @@ class Store final : public ids::Store {
   ids::Standing standing(std::size_t rule_index, std::string_view db,
                          std::string_view collection) override;
   [[nodiscard]] std::uint64_t version() const override;
+  [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const override;
+  [[nodiscard]] ids::StoreCounts counts() const override;
   [[nodiscard]] const Counters& counters() const;
 
  private:

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "idproxy/ids/error.hpp"
 
@@ -33,6 +35,23 @@ struct Standing {
   Error error{};
 };
 
+/// A collection in which a rule gives no values now.
+struct NotReady {
+  std::size_t rule_index;  ///< in file order
+  std::string ns;          ///< "db.collection"
+  Standing standing;       ///< never ready
+};
+
+/// What a store has done since the start; each number is exact, together they are no snapshot.
+struct StoreCounts {
+  std::uint64_t round_trips = 0;        ///< commands sent for counters
+  std::uint64_t blocks = 0;             ///< allocated, and used
+  std::uint64_t blocks_dropped = 0;     ///< allocated, perhaps, and never used
+  std::uint64_t numbers_allocated = 0;  ///< in those that were used
+  std::uint64_t numbers_returned = 0;   ///< given back to the store
+  std::uint64_t heals = 0;
+};
+
 /// What strategies and rules need of the id store, which is elsewhere and has threads of its own:
 /// nothing here waits for it. Thread-safe; outlives all that it hands out.
 class Store {
@@ -53,6 +72,14 @@ class Store {
                             std::string_view collection) = 0;
   /// Another number than before once an answer of standing() may have changed.
   [[nodiscard]] virtual std::uint64_t version() const = 0;
+
+  /// For people: where rules give no values, as far as it is known at this moment, and spaces of
+  /// random numbers that are full; of each rule at most so many collections, by name. What a rule
+  /// names literally is known from the start, and listed too if it is left alone; what wildcards
+  /// match, once standing() has been asked about it. That a counter cannot move on is not seen
+  /// here.
+  [[nodiscard]] virtual std::vector<NotReady> not_ready(std::size_t most_per_rule) const = 0;
+  [[nodiscard]] virtual StoreCounts counts() const = 0;
 };
 
 }  // namespace idproxy::ids

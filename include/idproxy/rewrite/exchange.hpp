@@ -35,6 +35,7 @@ enum class Action {
   send,   ///< Exchange::message() goes upstream
   wait,   ///< for Exchange::delay(); then resume()
   ask,    ///< the id store, for Exchange::need(); then answered()
+  learn,  ///< Topology hears Exchange::said(); then learned()
   reply,  ///< Workspace::reply goes downstream; in answer to the request, once everything that the
           ///< client sent before has been answered
   close,  ///< both connections end: what the server said cannot be
@@ -43,24 +44,30 @@ enum class Action {
 /// One request that classify() wanted whole, up to its last reply, all re-sends included. A state
 /// machine: events go in, the Action that follows comes out; no sockets, no time of its own.
 ///
-///   request(message) -> relay | reply          it is over
+///   request(message) -> reply                  it is over
 ///                    -> ask                    nothing has been sent yet; until answered(), with
 ///                                              the same Actions as request() but relay. No later
 ///                                              message of this connection is forwarded
-///                    -> send                   hello, w: 0: over once the message has been taken.
-///                                              insert (awaits_reply()): no later message of this
+///                    -> send                   w: 0: over once the message has been taken. Else
+///                                              (awaits_reply()): no later message of this
 ///                                              connection is forwarded until its last reply is
 ///                                              queued
-///   reply(message)   -> relay | reply | close  it is over
+///                    -> relay                  as send, for a hello; else it is over
+///   reply(message)   -> relay | reply          it is over, unless streams(): then another reply
+///                                              follows, to request_id()
+///                    -> close                  it is over
 ///                    -> send                   another reply follows, to request_id()
 ///                    -> wait                   until resume() -> send; a reply meanwhile is a lie
 ///                    -> ask                    until answered() -> send | wait | reply | ask
+///                    -> learn                  until learned() -> relay | reply, as reply(). No
+///                                              later reply is read
 ///
 /// Whoever loses the server connection meanwhile closes the client's: what has been stored is not
 /// known, and nothing is sent again.
 class Exchange {
  public:
-  Exchange();
+  /// `server`: behind the connection.
+  explicit Exchange(ServerId server = 0);
   ~Exchange();
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
@@ -72,6 +79,8 @@ class Exchange {
   Action reply(Bytes message, Workspace& workspace);
   /// Event: the delay is over.
   Action resume(Workspace& workspace);
+  /// Event: Workspace::members takes said() into account, or nobody waits for that any more.
+  Action learned(Workspace& workspace);
   /// Event: the store's answer to need(), or that nobody waits for it any more.
   Action answered(ids::Result<ids::Grant> grant, Workspace& workspace);
   /// Gives memory back, and the buffer that `owner` had given. Nothing may be called afterwards.
@@ -84,11 +93,15 @@ class Exchange {
   [[nodiscard]] std::chrono::nanoseconds delay() const;
   /// Of Action::ask. The strategy lives as long as the exchange.
   [[nodiscard]] Need need() const;
+  /// Of Action::learn.
+  [[nodiscard]] const HelloReply& said() const { return said_; }
 
   [[nodiscard]] bool awaits_reply() const { return awaits_reply_; }
   /// Of the message that is out.
   [[nodiscard]] std::int32_t request_id() const;
-  [[nodiscard]] bool is_hello() const { return is_hello_; }
+  [[nodiscard]] bool is_hello() const { return kind_ == Kind::hello; }
+  /// After relay or reply: the server goes on with replies that nobody asks for one by one.
+  [[nodiscard]] bool streams() const { return streams_; }
 
   /// For the log and counters; of the request event, or the answer that it had to wait for.
   [[nodiscard]] std::size_t assigned() const { return assigned_; }
@@ -98,6 +111,12 @@ class Exchange {
   [[nodiscard]] std::optional<GivenUp> given_up() const;
 
  private:
+  enum class Kind { insert, hello, status };
+
+  Action hello(Bytes message, Buffer* owner, Workspace& workspace);
+  Action hello_reply(Bytes message, Workspace& workspace);
+  Action map_hello(Bytes message, Workspace& workspace);
+  Action status(const wire::OpMsgView& message, Buffer* owner, Workspace& workspace);
   Action insert(const wire::OpMsgView& message, Buffer* owner, Workspace& workspace);
   Action insert_plain(const InsertRequest& insert, const PlainInsert& plain, Buffer* owner,
                       Workspace& workspace);
@@ -117,9 +136,12 @@ class Exchange {
   [[nodiscard]] bool wants_every_reply(Workspace& workspace) const;
   void open_batch(Sent sent);
 
+  ServerId server_;
+  Kind kind_ = Kind::insert;
   std::int32_t request_id_ = 0;
   bool awaits_reply_ = false;
-  bool is_hello_ = false;
+  bool may_stream_ = false;
+  bool streams_ = false;
   bool acknowledged_ = true;
   wire::PatchedMessage message_;
   Buffer original_;  // empty if it can be restored from message_
@@ -136,6 +158,7 @@ class Exchange {
   std::size_t refused_documents_ = 0;
   std::vector<RefusedDocument> refused_;
   const Assignment* driver_made_ = nullptr;
+  HelloReply said_;
   std::unique_ptr<InsertBatch> batch_;  // once a reply, or its size, makes more of it
 };
 

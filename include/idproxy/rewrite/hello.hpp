@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "idproxy/wire/patched_message.hpp"
 
@@ -9,8 +12,8 @@ namespace idproxy::rewrite {
 
 /// What a whole message turned out to be.
 enum class HelloRequest {
-  other,     ///< no hello, or one that mongod will refuse: to be relayed
-  as_it_is,  ///< a hello that needs no change
+  other,     ///< no hello: to be relayed
+  as_it_is,  ///< a hello that needs no change, or that mongod will refuse
   patched,   ///< a hello; `out` holds it without its `compression`
 };
 
@@ -18,11 +21,35 @@ enum class HelloRequest {
 /// negotiated that we cannot read. A `compression` that mongod would refuse stays.
 [[nodiscard]] HelloRequest patch_hello_request(Bytes message, wire::PatchedMessage& out);
 
-/// What a reply to hello says of the server (OP_MSG or OP_REPLY).
+/// What a reply to hello says of the server (OP_MSG or OP_REPLY). Names are in lower case.
 struct HelloReply {
-  std::string_view set_name;  ///< empty: not a member of a replica set
-  std::string_view me;        ///< host:port under which the set knows it
+  enum class State { unknown, standalone, mongos, primary, secondary, arbiter, other };
+
+  State state = State::unknown;
+  std::string set_name;              ///< empty: not a member of a replica set
+  std::string me;                    ///< host:port under which the set knows it
+  std::vector<std::string> members;  ///< hosts, passives, arbiters, in this order
+  std::string primary;               ///< empty: none is known
+  std::int64_t set_version = 0;      ///< of the set's configuration
+  std::string election_id;           ///< of a primary: 12 bytes, later elections compare greater
+  std::string process_id;            ///< topologyVersion: 12 bytes; empty before 4.4
+  std::int64_t counter = 0;          ///< topologyVersion: grows with what one process has to say
+
+  bool operator==(const HelloReply&) const = default;
 };
+/// As MongoDB spells it: "PRIMARY".
+[[nodiscard]] std::string_view state_name(HelloReply::State state);
+
+/// Nothing if it is malformed, or if what names the members is not of its type. The reply to a
+/// hello that failed has the state unknown.
 [[nodiscard]] std::optional<HelloReply> read_hello_reply(Bytes message);
+
+class Members;
+
+/// Has hosts, passives, arbiters, primary and me name our listeners, and leaves out members that
+/// have none. `message` is one that read_hello_reply() could read. False if that changes nothing:
+/// then `out` is not to be used.
+[[nodiscard]] bool patch_hello_reply(Bytes message, const Members& members,
+                                     wire::PatchedMessage& out);
 
 }  // namespace idproxy::rewrite

@@ -44,6 +44,7 @@ class Outcomes {
  public:
   explicit Outcomes(std::size_t rules) : rules_(rules) {}
   [[nodiscard]] RuleOutcomes& of(std::size_t rule_index) { return rules_[rule_index]; }
+  [[nodiscard]] const RuleOutcomes& of(std::size_t rule_index) const { return rules_[rule_index]; }
   /// Of all rules.
   [[nodiscard]] std::uint64_t sum(RuleOutcomes::Counter RuleOutcomes::* counter) const;
 

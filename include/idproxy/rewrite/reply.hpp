@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "idproxy/base/buffer.hpp"
+#include "idproxy/ids/error.hpp"
 #include "idproxy/wire/op_msg.hpp"
 
 namespace idproxy::rewrite {
@@ -13,6 +14,7 @@ namespace idproxy::rewrite {
 enum class ErrorCode : std::int32_t {
   bad_value = 2,
   host_unreachable = 6,
+  unauthorized = 13,
   path_not_viable = 28,
   max_time_ms_expired = 50,
   invalid_options = 72,
@@ -21,6 +23,8 @@ enum class ErrorCode : std::int32_t {
   bson_object_too_large = 10334,
 };
 [[nodiscard]] std::string_view code_name(ErrorCode code);
+/// Of a command that gets no values.
+[[nodiscard]] ErrorCode code_of(ids::Errc why);
 
 /// A command that fails as a whole: {ok: 0, errmsg, code, codeName, errorLabels: [label]}.
 struct CommandError {

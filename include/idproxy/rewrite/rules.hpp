@@ -45,6 +45,8 @@ class RuleSet {
   /// False if no database can make a rule apply to this collection.
   [[nodiscard]] bool possible(std::string_view collection) const;
   [[nodiscard]] const std::vector<Rule>& rules() const { return rules_; }
+  /// Null if there is none.
+  [[nodiscard]] const ids::Store* store() const { return store_; }
 
  private:
   [[nodiscard]] bool is_untouchable(std::string_view db, std::string_view collection,

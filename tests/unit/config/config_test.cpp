@@ -153,12 +153,6 @@ TEST(Config, ReportsEachKeyThatIsWrongOrHasNoEffect) {
        "1:1: error: admin: must be a mapping of keys to values, is null"},
       {"max_connections", "listen: {max_connections: 0}",
        "1:10: error: listen.max_connections: must be an integer 1 to 1000000, is 0"},
-      {"advertise", "listen: {advertise: db.example.org}",
-       "1:10: warning: listen.advertise: has no effect in this release"},
-      {"advertise_bad", "listen: {advertise: 'a, b'}",
-       "1:10: error: listen.advertise: must be a host name or an IP address, is 'a, b'"},
-      {"members", "listen: {members: {'db2:27017': 27121}}",
-       "1:10: warning: listen.members: has no effect in this release"},
       {"tls", "listen: {tls: {mode: require}}",
        "1:16: error: listen.tls.mode: TLS towards clients is not in this release; only off is"},
       {"tls_quoted", "listen: {tls: {mode: 'of'}}",
@@ -172,6 +166,9 @@ TEST(Config, ReportsEachKeyThatIsWrongOrHasNoEffect) {
       {"connect_timeout", "upstream: {connect_timeout: 5}",
        "1:12: error: upstream.connect_timeout: must be a duration of 1ms to 10m with its unit (ms, "
        "s, m or h), is 5"},
+      {"store_is_pinned_listener",
+       "id_store: {uri: 'mongodb://localhost:5'}\nlisten: {members: {'h:1': 5}}",
+       "1:12: error: id_store.uri: would connect to itself: localhost:5 is a listener"},
       {"store_uri_srv", "id_store: {uri: 'mongodb+srv://bob:x@h.example.org'}",
        "1:12: error: id_store.uri: mongodb+srv is not in this release"},
       {"store_uri_bad", "id_store: {uri: h}",
@@ -226,6 +223,12 @@ TEST(Config, TheStoreUsesTheUpstreamStringUnlessItHasItsOwn) {
                           HasSubstr("2:12: warning: id_store.uri: names none of the servers of "
                                     "upstream.uri: the store must be of the same replica set")));
   EXPECT_EQ(own.config.id_store.uri, "mongodb://s");
+  EXPECT_THAT(findings_without_rules("upstream: {uri: 'mongodb://h/?replicaSet=r'}\n"
+                                     "id_store: {uri: 'mongodb://s/?replicaSet=r'}"),
+              IsEmpty());
+  EXPECT_THAT(findings_without_rules("upstream: {uri: 'mongodb+srv://db.x.org/?tls=false'}\n"
+                                     "id_store: {uri: 'mongodb://s'}"),
+              IsEmpty());
 }
 
 TEST(Config, ReadsWhatUniqueIndexARuleWants) {
@@ -249,11 +252,19 @@ TEST(Config, AcceptsNullWhereItMeansNone) {
 TEST(Config, ChecksPinnedMembers) {
   EXPECT_THAT(
       findings_without_rules("listen:\n  members:\n    db1: 1\n    'db2:1': 70000\n"
-                             "    'db3:1': 5\n    'db4:1': 5\n"),
-      ElementsAre("2:3: warning: listen.members: has no effect in this release",
-                  "3:5: error: listen.members.db1: must name a server as host:port",
+                             "    'db3:1': 5\n    'db4:1': 5\n    'db5:1': 9216\n"),
+      ElementsAre("3:5: error: listen.members.db1: must name a server as host:port, IPv6 as "
+                  "[::1]:27017",
                   "4:5: error: listen.members.db2:1: must be an integer 1 to 65535, is 70000",
-                  "6:5: error: listen.members.db4:1: port 5 is pinned twice"));
+                  "6:5: error: listen.members.db4:1: port 5 is pinned twice",
+                  "7:5: error: listen.members.db5:1: port 9216 is that of admin.listen"));
+  EXPECT_THAT(findings_without_rules("listen: {members: {'db:1': 9216}}\nadmin: {listen: null}\n"),
+              IsEmpty());
+  EXPECT_THAT(findings_without_rules("listen: {members: {'db:1': 9216}, address: 10.0.0.1}\n"),
+              IsEmpty());
+  EXPECT_THAT(findings_without_rules("listen: {members: {'db:1': 9216}, address: '::', "
+                                     "advertise: h}\n"),
+              ElementsAre(HasSubstr("port 9216 is that of admin.listen")));
 }
 
 TEST(Config, MustBeAMapping) {

@@ -41,6 +41,10 @@ TEST(ConnectionString, ReadsWhatMattersHere) {
   EXPECT_FALSE(read("mongodb://h/?tls=false").tls);
   EXPECT_TRUE(read("mongodb://h/?directConnection=true").direct);
   EXPECT_TRUE(read("mongodb+srv://db.example.org").srv);
+  EXPECT_TRUE(read("mongodb+srv://db.example.org").tls);
+  EXPECT_FALSE(read("mongodb+srv://db.example.org/?tls=false").tls);
+  EXPECT_EQ(read("mongodb://h/?replicaSet=rs0").replica_set, "rs0");
+  EXPECT_EQ(read("mongodb://h").replica_set, "");
   EXPECT_TRUE(read("mongodb://bob@h").has_user);
   EXPECT_FALSE(read("mongodb://h").has_user);
 }
@@ -83,6 +87,7 @@ TEST(ConnectionString, RefusesWithoutShowingSecrets) {
       {"bad_value", "mongodb://h/?connectTimeoutMS=secret", "not a valid connection string"},
       {"bad_tls", "mongodb://h/?tls=secret", "not a valid connection string"},
       {"option_without_value", "mongodb://h/?foo", "contains no \"=\" sign"},
+      {"direct_to_srv", "mongodb+srv://h.x.org/?directConnection=true", "directConnection"},
       {"direct_to_two", "mongodb://h,i/?directConnection=true", "directConnection"},
   };
   for (const Case& c : kCases) {

@@ -31,8 +31,8 @@ TEST(Endpoints, GiveEachServerItsListener) {
   EXPECT_THAT(routes_of(""), ElementsAre("127.0.0.1:27117 -> 127.0.0.1:27017"));
   EXPECT_THAT(routes_of("upstream: {uri: 'mongodb://h2,h1:9/?replicaSet=rs'}"),
               ElementsAre("127.0.0.1:27117 -> h2:27017", "127.0.0.1:27118 -> h1:9"));
-  EXPECT_THAT(routes_of("listen: {address: '::', port: 5}\nupstream: {uri: 'mongodb://h'}"),
-              ElementsAre("[::]:5 -> h:27017"));
+  EXPECT_THAT(routes_of("listen: {address: '::1', port: 5}\nupstream: {uri: 'mongodb://h'}"),
+              ElementsAre("[::1]:5 -> h:27017"));
   EXPECT_THAT(routes_of("listen: {port: 0}\nupstream: {uri: 'mongodb://h1,h2'}"),
               ElementsAre("127.0.0.1:0 -> h1:27017", "127.0.0.1:0 -> h2:27017"));
   EXPECT_THAT(routes_of("listen: {port: 65534}\nupstream: {uri: 'mongodb://h1,h2'}"),
@@ -43,6 +43,77 @@ TEST(Endpoints, GiveEachServerItsListener) {
               ElementsAre("127.0.0.1:27117 -> unix:/run/mongodb.sock"));
   EXPECT_THAT(routes_of("upstream: {uri: 'mongodb://h/?directConnection=true'}"),
               ElementsAre("127.0.0.1:27117 -> h:27017"));
+}
+
+TEST(Endpoints, ArePinned) {
+  const std::string uri = "\nupstream: {uri: 'mongodb://h0,H1,[::1]:5,h3'}";
+  EXPECT_THAT(routes_of("listen: {members: {'H1:27017': 9, '[0:0::1]:5': 8, 'other:1': 7}}" + uri),
+              ElementsAre("127.0.0.1:27117 -> h0:27017", "127.0.0.1:9 -> h1:27017",
+                          "127.0.0.1:8 -> [::1]:5", "127.0.0.1:27120 -> h3:27017"));
+  EXPECT_THAT(routes_of("listen: {port: 0, members: {'h1:27017': 9}}" + uri),
+              ElementsAre("127.0.0.1:0 -> h0:27017", "127.0.0.1:9 -> h1:27017",
+                          "127.0.0.1:0 -> [::1]:5", "127.0.0.1:0 -> h3:27017"));
+  // The last one has no port of its own but the pinned one.
+  EXPECT_THAT(routes_of("listen: {port: 65535, members: {'h1:27017': 9}}\n"
+                        "upstream: {uri: 'mongodb://h0,h1'}"),
+              ElementsAre("127.0.0.1:65535 -> h0:27017", "127.0.0.1:9 -> h1:27017"));
+}
+
+net::Options net_of(const std::string& text) {
+  const Loaded loaded = load(text + "\nrules: [{ns: a.b, field: c, strategy: objectid}]\n");
+  EXPECT_THAT(texts_of(loaded.findings), IsEmpty()) << text;
+  return loaded.config.net;
+}
+
+TEST(Endpoints, SayWhatClientsAreTold) {
+  const net::Options plain = net_of("");
+  EXPECT_TRUE(plain.map_members);
+  EXPECT_EQ(plain.advertise, "");
+  EXPECT_EQ(plain.replica_set, "");
+  EXPECT_TRUE(plain.pins.empty());
+  const net::Options told = net_of(
+      "listen: {address: 0.0.0.0, advertise: Proxy.example.org, members: {'DB9:1': 9, '[::1]:2': "
+      "8}}\nupstream: {uri: 'mongodb://h/?replicaSet=rs0'}");
+  EXPECT_EQ(told.advertise, "Proxy.example.org");
+  EXPECT_EQ(told.replica_set, "rs0");
+  EXPECT_THAT(told.pins, ElementsAre(testing::Pair("[::1]:2", 8), testing::Pair("db9:1", 9)));
+  EXPECT_EQ(net_of("listen: {address: '::', advertise: '2001:db8::1'}").advertise, "2001:db8::1");
+  EXPECT_FALSE(net_of("listen: {address: 0.0.0.0}\n"
+                      "upstream: {uri: 'mongodb://h/?directConnection=true'}")
+                   .map_members);
+}
+
+TEST(Endpoints, LeaveTheNextPortToFurtherMembers) {
+  const std::string two = "\nupstream: {uri: 'mongodb://h1,h2'}";
+  EXPECT_EQ(net_of("").next_port, 27118);
+  EXPECT_EQ(net_of("listen: {members: {'h2:27017': 5}}" + two).next_port, 27119);
+  EXPECT_EQ(net_of("listen: {port: 0}" + two).next_port, 0);
+  EXPECT_EQ(net_of("listen: {port: 65534}" + two).next_port, 65535);
+  EXPECT_EQ(net_of("listen: {address: 'unix:/run/p.sock'}").next_port, 0);
+}
+
+TEST(Endpoints, WarnOfWhatHasNoEffect) {
+  const std::string more = "\n  advertise: h\n  members:\n    x:1: 2\n    y:1: 3\n";
+  const auto unix_socket = load("listen:\n  address: unix:/run/p.sock" + more);
+  EXPECT_THAT(texts_of(unix_socket.findings),
+              ElementsAre(testing::_,
+                          testing::StartsWith("3:3: warning: listen.advertise: has no "
+                                              "effect: with a Unix socket"),
+                          testing::StartsWith("5:5: warning: listen.members.x:1: has no effect"),
+                          testing::StartsWith("6:5: warning: listen.members.y:1: has no effect")));
+  EXPECT_EQ(unix_socket.config.net.advertise, "");
+  EXPECT_TRUE(unix_socket.config.net.pins.empty());
+  const auto direct = load("listen:\n  address: 127.0.0.1" + more +
+                           "upstream: {uri: 'mongodb://y:1/?directConnection=true'}");
+  EXPECT_THAT(texts_of(direct.findings),
+              ElementsAre(testing::_,
+                          testing::StartsWith("3:3: warning: listen.advertise: has no "
+                                              "effect: with directConnection=true"),
+                          testing::StartsWith("5:5: warning: listen.members.x:1: has no effect")));
+  EXPECT_EQ(direct.config.net.routes.at(0).listen.port, 3);
+  EXPECT_THAT(findings_without_rules("listen: {address: 'unix:/run/p'}"),
+              ElementsAre("1:10: warning: listen.address: drivers take a path for a Unix socket "
+                          "only if it ends in .sock"));
 }
 
 TEST(Endpoints, AUnixSocketServesTheFirstServerOnly) {
@@ -72,15 +143,36 @@ TEST(Endpoints, RefuseWhatCannotBeListenedOnOrReached) {
       {"short_form", "listen: {address: '127.1'}", "must be an IP address"},
       {"empty", "listen: {address: ''}", "must be an IP address"},
       {"relative_socket", "listen: {address: 'unix:p.sock'}", "must begin with /"},
-      {"long_socket", "listen: {address: 'unix:/" + std::string(107, 'x') + "'}",
+      {"long_socket", "listen: {address: 'unix:/" + std::string(102, 'x') + ".sock'}",
        "at most 107 bytes, has 108"},
       {"port_negative", "listen: {port: -1}",
        "1:10: error: listen.port: must be an integer 0 to 65535, is -1"},
       {"ports_run_out", "listen: {port: 65535}\nupstream: {uri: 'mongodb://h1,h2'}",
        "1:10: error: listen.port: must leave a port up to 65535 for each of the 2 servers of "
        "upstream.uri, is 65535"},
+      {"any", "listen: {address: 0.0.0.0}",
+       "1:10: error: listen.address: clients of a replica set are told this address, and nobody "
+       "can "
+       "connect to 0.0.0.0: set listen.advertise to the name or the address of this host that they "
+       "know, or directConnection=true in upstream.uri"},
+      {"any_v6", "listen: {address: '0::0'}", "nobody can connect to 0::0"},
+      {"advertise_any", "listen: {address: '::', advertise: '::'}",
+       "1:25: error: listen.advertise: must be an address that clients can connect to, is '::'"},
+      {"advertise_list", "listen: {advertise: 'a, b'}",
+       "1:10: error: listen.advertise: must be a host name or an IP address, without brackets or "
+       "port, is 'a, b'"},
+      {"advertise_port", "listen: {advertise: 'h:1'}", "without brackets or port, is 'h:1'"},
+      {"advertise_brackets", "listen: {advertise: '[::1]'}", "without brackets or port"},
+      {"pin_in_the_way",
+       "listen:\n  members:\n    'db9:1': 27118\nupstream: {uri: 'mongodb://h1,h2'}",
+       "3:5: error: listen.members.db9:1: port 27118 is that of h2:27017 in upstream.uri: pin that "
+       "server, too, or take another port"},
+      {"pin_of_another_server_in_the_way",
+       "listen: {members: {'h2:27017': 27117}}\nupstream: {uri: 'mongodb://h1,h2'}",
+       "listen.members.h2:27017: port 27117 is that of h1:27017"},
       {"srv", "upstream: {uri: 'mongodb+srv://db.example.org'}",
-       "1:12: error: upstream.uri: mongodb+srv is not in this release"},
+       "1:12: error: upstream.uri: TLS towards the server is not in this release: mongodb+srv "
+       "needs tls=false among its options"},
       {"tls", "upstream: {uri: 'mongodb://h/?tls=true'}",
        "1:12: error: upstream.uri: TLS towards the server is not in this release"},
       {"ssl", "upstream: {uri: 'mongodb://h/?ssl=true'}", "TLS towards the server is not in"},
@@ -94,7 +186,7 @@ TEST(Endpoints, RefuseWhatCannotBeListenedOnOrReached) {
 
 struct SelfCase {
   const char* name;
-  const char* address;
+  const char* listen;
   const char* uri;
   bool refused;
 };
@@ -106,11 +198,15 @@ TEST(Endpoints, AreNeverTheirOwnServers) {
       {"other_loopback", "127.0.0.1", "mongodb://[::1]:27117", true},
       {"loopback_v6", "::1", "mongodb://LocalHost:27117", true},
       {"other_spelling", "2001:db8::1", "mongodb://[2001:0db8:0:0::1]:27117", true},
-      {"any_and_loopback", "0.0.0.0", "mongodb://127.0.0.1:27117", true},
-      {"any_v6_and_name", "::", "mongodb://localhost:27117", true},
+      {"any_and_loopback", "0.0.0.0', advertise: 'h", "mongodb://127.0.0.1:27117", true},
+      {"any_v6_and_name", "::', advertise: 'h", "mongodb://localhost:27117", true},
       {"loopback_and_any", "127.0.0.1", "mongodb://0.0.0.0:27117", true},
       {"listener_of_another_server", "127.0.0.1", "mongodb://127.0.0.1:27118,h2", true},
       {"same_socket", "unix:/run/p.sock", "mongodb://%2Frun%2Fp.sock", true},
+      {"advertised", "0.0.0.0', advertise: 'DB.example.org", "mongodb://db.example.org:27117",
+       true},
+      {"pinned", "127.0.0.1', members: {'h3:1': 5}, advertise: 'h", "mongodb://127.0.0.1:5", true},
+      {"advertised_other_port", "0.0.0.0', advertise: 'h", "mongodb://h:27017", false},
       {"other_port", "127.0.0.1", "mongodb://127.0.0.1:27119", false},
       {"other_address", "127.0.0.1", "mongodb://127.0.0.2:27117", false},
       {"other_name", "127.0.0.1", "mongodb://db:27117", false},
@@ -118,7 +214,7 @@ TEST(Endpoints, AreNeverTheirOwnServers) {
       {"socket_and_port", "unix:/run/p.sock", "mongodb://127.0.0.1:27117", false},
   };
   for (const SelfCase& c : kCases) {
-    const auto found = findings_without_rules(std::string("listen: {address: '") + c.address +
+    const auto found = findings_without_rules(std::string("listen: {address: '") + c.listen +
                                               "'}\nupstream:\n  uri: " + c.uri + "\n");
     if (c.refused) {
       EXPECT_THAT(found,

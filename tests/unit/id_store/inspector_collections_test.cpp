@@ -418,6 +418,93 @@ TEST_F(FillTest, KeepsWhatWasCountedLast) {
                                                      "not collStats in a: ")));
 }
 
+// --- Where rules are not ready ---
+
+struct ReadinessTest : CollectionsTest {
+  /// "RULE NS REASON" with "view", or "later" or "never" in front of a reason.
+  Texts not_ready(std::size_t most_per_rule = 100) const {
+    Texts texts;
+    for (const ids::NotReady& each : known->not_ready(most_per_rule)) {
+      std::string text = std::to_string(each.rule_index) + " " + each.ns;
+      if (each.standing.kind == Standing::Kind::left_alone) {
+        text += " view";
+      } else {
+        EXPECT_EQ(each.standing.kind, Standing::Kind::not_ready);
+        const bool later = each.standing.error.code == ids::Errc::unavailable;
+        text += (later ? " later: " : " never: ") + each.standing.error.reason;
+      }
+      texts.push_back(text);
+    }
+    return texts;
+  }
+};
+
+TEST_F(ReadinessTest, OfWhatRulesNameIsKnownBeforeAnybodyAsks) {
+  watch({{"shop.warned", "number"},
+         {"shop.required", "number", UniqueIndex::require},
+         {"shop.created", "number", UniqueIndex::create},
+         {"shop.view", "_id"},
+         {"shop.ids", "_id", UniqueIndex::require},
+         {"other.*", "number", UniqueIndex::require}});
+  EXPECT_THAT(not_ready(), ElementsAre(HasSubstr("2 shop.created later: "),
+                                       HasSubstr("1 shop.required later: whether a unique index")));
+  EXPECT_EQ(round({{"left_alone shop", views({"view", "other"})}}).size(), 6U);
+  EXPECT_THAT(not_ready(),
+              ElementsAre("3 shop.view view", HasSubstr("1 shop.required never: no ")));
+  now += 60s;
+  EXPECT_EQ(round({{"indexes shop.required", indexes({unique({"number"})})}}).size(), 6U);
+  EXPECT_THAT(not_ready(), IsEmpty());
+}
+
+TEST_F(ReadinessTest, OfWildcardsIsKnownOfWhatWasAskedAbout) {
+  watch({{"shop.*", "number", UniqueIndex::require}, {"*", "x", UniqueIndex::require}});
+  EXPECT_THAT(not_ready(), IsEmpty());
+  for (const char* name : {"a", "b", "view"}) {
+    EXPECT_EQ(standing("shop", name).kind, Standing::Kind::not_ready);
+  }
+  EXPECT_EQ(standing("shop", "b", 1).kind, Standing::Kind::not_ready);
+  EXPECT_EQ(round({{"left_alone shop", views({"view"})},
+                   {"indexes shop.a", indexes({unique({"number"})})}})
+                .size(),
+            3U);
+  EXPECT_THAT(not_ready(),
+              ElementsAre(HasSubstr("0 shop.b never: "), HasSubstr("1 shop.b never: ")));
+}
+
+TEST_F(ReadinessTest, AsksNothing) {
+  watch({{"*", "number", UniqueIndex::require}});
+  EXPECT_THAT(not_ready(), IsEmpty());
+  EXPECT_FALSE(known->take_news());
+  EXPECT_THAT(round(), IsEmpty());
+}
+
+TEST_F(ReadinessTest, ListsSoManyOfARule) {
+  watch({{"a.*", "number", UniqueIndex::require}, {"b.*", "number", UniqueIndex::require}});
+  for (const char* name : {"one", "two", "three"}) {
+    EXPECT_EQ(standing("a", name).kind, Standing::Kind::not_ready);
+  }
+  EXPECT_EQ(standing("b", "b", 1).kind, Standing::Kind::not_ready);
+  EXPECT_THAT(not_ready(2),
+              ElementsAre(HasSubstr("0 a.one "), HasSubstr("0 a.three "), HasSubstr("1 b.b ")));
+}
+
+TEST_F(ReadinessTest, KnowsFullSpaces) {
+  watch({{"a.c", "n", UniqueIndex::warn, true},
+         {"a.*", "m", UniqueIndex::warn, true},
+         {"*", "n", UniqueIndex::warn, true}});
+  for (const char* ns : {"a.b", "a.c"}) known->fill(ns, "n", now)->limit({1000, 0.1, 0.9});
+  const std::map<std::string, Answer> full{{"documents a.b", documents(901)},
+                                           {"documents a.c", documents(950)}};
+  EXPECT_EQ(round(full).size(), 4U);
+  EXPECT_THAT(not_ready(),
+              ElementsAre("2 a.b never: 90.1 % of the possible numbers are in use, more than "
+                          "max_fill (90 %): no more are given out",
+                          HasSubstr("0 a.c never: 95 % ")));
+  now += 60s;
+  EXPECT_EQ(round().size(), 4U);
+  EXPECT_THAT(not_ready(), IsEmpty());
+}
+
 // --- Memory ---
 
 TEST_F(CollectionsTest, ForgetsWhatIsAskedAboutLeastRecently) {

@@ -271,6 +271,8 @@ class FillStore final : public Store {
   }
   Standing standing(std::size_t, std::string_view, std::string_view) override { return {}; }
   [[nodiscard]] std::uint64_t version() const override { return 1; }
+  [[nodiscard]] std::vector<NotReady> not_ready(std::size_t) const override { return {}; }
+  [[nodiscard]] StoreCounts counts() const override { return {}; }
 
   Fill& seen() { return *fill_; }
 

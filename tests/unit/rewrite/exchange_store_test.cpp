@@ -3,6 +3,7 @@
 
 #include "idproxy/rewrite/exchange.hpp"
 #include "support/exchange_script.hpp"
+#include "support/fake_store.hpp"
 #include "support/lending_strategy.hpp"
 
 namespace idproxy::rewrite {
@@ -367,44 +368,23 @@ TEST_F(Store, GivesBackWhatWasNeverSent) {
 
 // ---- readiness -------------------------------------------------------------------------------
 
-class Standings final : public ids::Store {
- public:
-  std::shared_ptr<ids::BlockCache> counter(const ids::CounterSpec&,
-                                           const ids::CounterField&) override {
-    return nullptr;
-  }
-  std::shared_ptr<ids::Fill> fill(std::string_view, std::string_view) override { return nullptr; }
-  ids::Standing standing(std::size_t, std::string_view, std::string_view) override {
-    return standing_;
-  }
-  std::uint64_t version() const override { return version_; }
-  void set(ids::Standing standing) {
-    standing_ = std::move(standing);
-    ++version_;
-  }
-
- private:
-  ids::Standing standing_;
-  std::uint64_t version_ = 0;
-};
-
 TEST(Readiness, DecidesWhatBecomesOfAnInsert) {
   using Kind = ids::Standing::Kind;
-  Standings standings;
+  FakeStore store;
   std::vector<Rule> rules;
   rules.push_back(rule("shop.*", "_id"));
-  ExchangeWorld world(std::make_shared<const RuleSet>(std::move(rules), "idproxy", &standings));
+  ExchangeWorld world(std::make_shared<const RuleSet>(std::move(rules), "idproxy", &store));
   for (const Form form : kForms) {
     const auto insert = client(form, kTxnNumber, {nth(0)});
-    standings.set({});
+    store.set({});
     EXPECT_EQ(world.request(insert), Action::send);
-    standings.set({Kind::left_alone, {}});
+    store.set({Kind::left_alone, {}});
     EXPECT_EQ(world.request(insert), Action::relay);
-    standings.set({Kind::not_ready, {Errc::unavailable, "not looked at yet"}});
+    store.set({Kind::not_ready, {Errc::unavailable, "not looked at yet"}});
     EXPECT_EQ(world.request(insert), Action::reply);
     EXPECT_NE(world.body().find("HostUnreachable"), std::string::npos);
     EXPECT_NE(world.body().find("RetryableWriteError"), std::string::npos);
-    standings.set({Kind::not_ready, {Errc::exhausted, "no unique index"}});
+    store.set({Kind::not_ready, {Errc::exhausted, "no unique index"}});
     EXPECT_EQ(world.request(insert), Action::reply);
     EXPECT_NE(world.body().find("OperationFailed"), std::string::npos);
     EXPECT_EQ(world.body().find("errorLabels"), std::string::npos);

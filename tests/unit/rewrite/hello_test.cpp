@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "idproxy/rewrite/members.hpp"
 #include "support/messages.hpp"
+#include "support/replies.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -45,13 +47,13 @@ TEST(PatchHelloRequest, TakesCompressionOut) {
 TEST(PatchHelloRequest, LeavesAllElse) {
   EXPECT_EQ(patched(op_msg(body(doc(kHello + kRest)))), "as it is");
   EXPECT_EQ(patched(op_msg(body(doc(int_field("ping", 1) + kCompression)))), "other");
-  EXPECT_EQ(patched(op_msg(body(doc(kHello + "\x10")))), "other");
+  EXPECT_EQ(patched(op_msg(body(doc(kHello + "\x10")))), "as it is");
   EXPECT_EQ(patched(op_msg(body(doc()))), "other");
   // Left to mongod's own errors.
-  EXPECT_EQ(patched(op_msg(body(doc(kHello + kCompression + kRest + kCompression)))), "other");
-  EXPECT_EQ(patched(op_msg(body(doc(kHello + int_field("compression", 1))))), "other");
+  EXPECT_EQ(patched(op_msg(body(doc(kHello + kCompression + kRest + kCompression)))), "as it is");
+  EXPECT_EQ(patched(op_msg(body(doc(kHello + int_field("compression", 1))))), "as it is");
   const std::string ints = element(bson::Type::array, "compression", doc(int_field("0", 1)));
-  EXPECT_EQ(patched(op_msg(body(doc(kHello + ints)))), "other");
+  EXPECT_EQ(patched(op_msg(body(doc(kHello + ints)))), "as it is");
 }
 
 TEST(PatchHelloRequest, ReadsTheLegacyForms) {
@@ -67,18 +69,129 @@ TEST(PatchHelloRequest, ReadsTheLegacyForms) {
   EXPECT_EQ(patched(query("")), "other");
 }
 
+std::string op_reply(std::string_view document) {
+  return message(1, i32(8) + std::string(12, '\0') + i32(1) + std::string(document));
+}
+
+const std::string kNames = texts_field("hosts", {"DB1:27017", "db2:27017"}) +
+                           texts_field("passives", {"db3:27017"}) +
+                           texts_field("arbiters", {"db4:27017"});
+const std::string kOk = double_field("ok", 1);
+
 TEST(ReadHelloReply, KnowsAMemberOfAReplicaSet) {
+  const std::string election = "\x7f\xff\xff\xff" + std::string(7, '\0') + '\5';
   const std::string document =
-      doc(string_field("setName", "rs0") + string_field("me", "db1:27017") + int_field("ok", 1));
-  const std::string op_reply = message(1, i32(8) + std::string(12, '\0') + i32(1) + document);
-  for (const std::string& bytes : {op_msg(body(document)), op_reply}) {
-    const auto reply = read_hello_reply(as_bytes(bytes));
+      doc(kNames + string_field("setName", "rs0") + int_field("setVersion", 3) +
+          bool_field("isWritablePrimary", true) + string_field("primary", "db1:27017") +
+          string_field("me", "db1:27017") + element(bson::Type::object_id, "electionId", election) +
+          doc_field("topologyVersion", element(bson::Type::object_id, "processId", election) +
+                                           long_field("counter", 6)) +
+          kOk);
+  for (const std::string& bytes : {op_msg(body(document)), op_reply(document)}) {
+    const Exact exact(bytes);
+    const auto reply = read_hello_reply(exact.view());
     ASSERT_TRUE(reply);
+    EXPECT_EQ(reply->state, HelloReply::State::primary);
     EXPECT_EQ(reply->set_name, "rs0");
     EXPECT_EQ(reply->me, "db1:27017");
+    EXPECT_EQ(reply->primary, "db1:27017");
+    EXPECT_EQ(reply->set_version, 3);
+    EXPECT_EQ(reply->election_id, election);
+    EXPECT_EQ(reply->process_id, election);
+    EXPECT_EQ(reply->counter, 6);
+    EXPECT_EQ(reply->members,
+              (std::vector<std::string>{"db1:27017", "db2:27017", "db3:27017", "db4:27017"}));
   }
-  EXPECT_TRUE(read_hello_reply(as_bytes(op_msg(body(doc()))))->set_name.empty());
-  EXPECT_FALSE(read_hello_reply(as_bytes(message(1, "short"))));
+}
+
+TEST(ReadHelloReply, TellsWhatAServerIs) {
+  const auto state = [](const std::string& fields) {
+    const auto reply = read_hello_reply(as_bytes(op_msg(body(doc(fields)))));
+    return std::string(reply ? state_name(reply->state) : "malformed");
+  };
+  const std::string set = string_field("setName", "rs0") + kOk;
+  EXPECT_EQ(state(kOk), "STANDALONE");
+  EXPECT_EQ(state(string_field("msg", "isdbgrid") + kOk), "MONGOS");
+  EXPECT_EQ(state(bool_field("isreplicaset", true) + kOk), "OTHER");
+  EXPECT_EQ(state(bool_field("ismaster", true) + set), "PRIMARY");
+  EXPECT_EQ(state(bool_field("secondary", true) + set), "SECONDARY");
+  EXPECT_EQ(state(bool_field("arbiterOnly", true) + set), "ARBITER");
+  EXPECT_EQ(state(set), "OTHER");
+  EXPECT_EQ(state(failure(59, "no such command: 'hello'")), "unknown");
+}
+
+TEST(ReadHelloReply, RefusesWhatCouldHideAMember) {
+  const auto readable = [](const std::string& bytes) {
+    const Exact exact(bytes);
+    return read_hello_reply(exact.view()).has_value();
+  };
+  for (const std::string& fields :
+       {string_field("hosts", "db1:27017"), numbers_field("hosts", {1}), int_field("me", 1),
+        numbers_field("passives", {1}), numbers_field("arbiters", {1}), int_field("primary", 1),
+        element(bson::Type::array, "hosts", doc("\x02")), std::string("\x02")}) {
+    EXPECT_FALSE(readable(op_msg(body(doc(kOk + fields)))));
+  }
+  EXPECT_FALSE(readable(op_msg(body(doc(kOk)) + sequence("x", {}))));
+  EXPECT_FALSE(readable(op_reply(doc(kOk) + doc(kOk))));
+  EXPECT_FALSE(readable(message(1, "short")));
+  EXPECT_TRUE(readable(op_msg(body(doc()))));
+}
+
+/// db1 and db2 have listeners; so has a server that its set calls db3.
+Members members() {
+  std::vector<Server> servers(3);
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    servers[i].id = i;
+    servers[i].name = "db" + std::to_string(i + 1) + ":27017";
+    servers[i].listener = "127.0.0.1:" + std::to_string(27117 + i);
+  }
+  servers[2].name = "10.0.0.3:27017";
+  servers[2].alias = "db3:27017";
+  return Members(servers);
+}
+
+std::string mapped(std::string_view bytes) {
+  const Exact exact(bytes);
+  wire::PatchedMessage out;
+  EXPECT_TRUE(read_hello_reply(exact.view()));
+  if (!patch_hello_reply(exact.view(), members(), out)) return "as it is";
+  Buffer copy;
+  out.copy(exact.view(), 0, copy);
+  return text_of(copy.view());
+}
+
+TEST(PatchHelloReply, NamesListenersAndLeavesOutTheRest) {
+  const std::string before = int_field("maxBsonObjectSize", 16777216);
+  const std::string after = int_field("connectionId", 5) + kOk;
+  const auto reply = [&](const std::string& hosts, const std::string& rest) {
+    return doc(before + hosts + string_field("setName", "rs0") + rest + after);
+  };
+  const std::string server =
+      reply(kNames, string_field("primary", "db2:27017") + string_field("me", "DB1:27017"));
+  const std::string client =
+      reply(texts_field("hosts", {"127.0.0.1:27117", "127.0.0.1:27118"}) +
+                texts_field("passives", {"127.0.0.1:27119"}) + texts_field("arbiters", {}),
+            string_field("primary", "127.0.0.1:27118") + string_field("me", "127.0.0.1:27117"));
+  EXPECT_EQ(mapped(op_msg(body(server))), op_msg(body(client)));
+  EXPECT_EQ(mapped(op_msg(body(server), wire::flag::kChecksumPresent)),
+            op_msg(body(client), wire::flag::kChecksumPresent));
+  EXPECT_EQ(mapped(op_msg(body(server), wire::flag::kMoreToCome)),
+            op_msg(body(client), wire::flag::kMoreToCome));
+  EXPECT_EQ(mapped(op_reply(server)), op_reply(client));
+  // Positions close up behind a member that is left out, and a primary without a listener is none.
+  EXPECT_EQ(mapped(op_msg(body(doc(texts_field("hosts", {"db1:27017", "db7:1", "db2:27017"}) +
+                                   string_field("primary", "db7:1") + kOk)))),
+            op_msg(body(doc(texts_field("hosts", {"127.0.0.1:27117", "127.0.0.1:27118"}) + kOk))));
+}
+
+TEST(PatchHelloReply, LeavesAllElse) {
+  EXPECT_EQ(mapped(op_msg(body(doc(kOk)))), "as it is");
+  EXPECT_EQ(mapped(op_msg(body(doc(failure(91, "db1:27017 is shutting down"))))), "as it is");
+  // What is ours already.
+  EXPECT_EQ(mapped(op_msg(body(doc(texts_field("hosts", {"127.0.0.1:27117"}))))), "as it is");
+  EXPECT_EQ(
+      mapped(op_msg(body(doc(doc_field("topologyVersion", texts_field("hosts", {"db1:27017"})))))),
+      "as it is");
 }
 
 }  // namespace

@@ -1,0 +1,162 @@
+#include "srv_lookup.hpp"
+
+#include <mongoc/mongoc.h>
+#include <pthread.h>
+#include <systemd/sd-daemon.h>
+
+#include <algorithm>
+#include <atomic>
+#include <boost/system/result.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "idproxy/config/seed_list.hpp"
+#include "idproxy/observability/log.hpp"
+
+namespace idproxy::app {
+namespace {
+
+using namespace std::chrono_literals;
+using Milliseconds = std::chrono::milliseconds;
+
+constexpr Milliseconds kFirstPause = 50ms;
+constexpr Milliseconds kLongestPause = 2s;
+constexpr std::chrono::minutes kLogAgain{1};  // the same reason
+
+template <auto kDestroy>
+struct Destroyer {
+  void operator()(auto* object) const { kDestroy(object); }
+};
+using Uri = std::unique_ptr<mongoc_uri_t, Destroyer<mongoc_uri_destroy>>;
+using Client = std::unique_ptr<mongoc_client_t, Destroyer<mongoc_client_destroy>>;
+
+/// Ends the process at SIGTERM and SIGINT while it lives. The thread that looks up is deaf then: a
+/// name server may keep it waiting for many seconds.
+class EndAtSignal {
+ public:
+  EndAtSignal() {
+    for (const int signal : {SIGTERM, SIGINT, kWake}) sigaddset(&signals_, signal);
+    pthread_sigmask(SIG_BLOCK, &signals_, &before_);
+    thread_ = std::thread([this] { wait(); });
+  }
+  ~EndAtSignal() {
+    over_ = true;
+    pthread_kill(thread_.native_handle(), kWake);
+    thread_.join();
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  EndAtSignal(const EndAtSignal&) = delete;
+  EndAtSignal& operator=(const EndAtSignal&) = delete;
+
+ private:
+  static constexpr int kWake = SIGUSR1;
+
+  void wait() const {
+    for (int signal = kWake; signal == kWake; sigwait(&signals_, &signal)) {
+      if (over_) return;
+    }
+    ::sd_notify(0, "STOPPING=1");
+    log::event(log::Level::info, "stopped", "stopped before the servers were found");
+    std::_Exit(EXIT_SUCCESS);
+  }
+
+  sigset_t signals_{};
+  sigset_t before_{};
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
+/// The three options that a TXT record may have, as far as the string does not say them itself.
+std::map<std::string, std::string> options_of(const mongoc_uri_t* found,
+                                              const mongoc_uri_t* asked) {
+  std::map<std::string, std::string> options;
+  const auto add = [&](const char* name, const char* now, const char* before) {
+    if (now != nullptr && (before == nullptr || std::string_view(now) != before)) {
+      options.emplace(name, now);
+    }
+  };
+  add(MONGOC_URI_REPLICASET, mongoc_uri_get_replica_set(found), mongoc_uri_get_replica_set(asked));
+  add(MONGOC_URI_AUTHSOURCE, mongoc_uri_get_auth_source(found), mongoc_uri_get_auth_source(asked));
+  if (mongoc_uri_get_option_as_bool(found, MONGOC_URI_LOADBALANCED, false)) {
+    options.emplace(MONGOC_URI_LOADBALANCED, "true");
+  }
+  return options;
+}
+
+/// In the order of their names: a name server mixes them, and the ports of our listeners are not to
+/// change hands with each start.
+std::vector<std::string> hosts_of(const mongoc_uri_t* found) {
+  std::vector<std::string> hosts;
+  for (const auto* host = mongoc_uri_get_hosts(found); host != nullptr; host = host->next) {
+    hosts.emplace_back(static_cast<const char*>(host->host_and_port));
+  }
+  std::ranges::sort(hosts);
+  const std::int32_t most = mongoc_uri_get_option_as_int32(found, MONGOC_URI_SRVMAXHOSTS, 0);
+  if (most <= 0) return hosts;
+  std::vector<std::string> some;  // any, so that many clients share them
+  std::ranges::sample(hosts, std::back_inserter(some), most, std::random_device());
+  return some;
+}
+
+/// Or why there is none. libmongoc asks for both records, and insists that all servers are of the
+/// same domain as the name; it connects to none of them.
+boost::system::result<config::SeedList, std::string> look_up(const std::string& srv_uri) {
+  const Uri asked(mongoc_uri_new(srv_uri.c_str()));
+  if (!asked) std::abort();  // checked by config
+  bson_error_t error{};
+  const Client client(mongoc_client_new_from_uri_with_error(asked.get(), &error));
+  if (!client) return std::string(static_cast<const char*>(error.message));
+  const mongoc_uri_t* found = mongoc_client_get_uri(client.get());
+  return config::SeedList{hosts_of(found), options_of(found, asked.get())};
+}
+
+/// Says why it failed: once, when the reason is another one, and from time to time.
+class FailureLog {
+ public:
+  void failed(const std::string& reason) {
+    const auto now = std::chrono::steady_clock::now();
+    if (reason == reason_ && now - last_ < kLogAgain) return;
+    log::event(log::Level::warning, "srv_lookup_failed",
+               "the servers of upstream.uri cannot be looked up; trying again",
+               {{"reason", reason}});
+    reason_ = reason;
+    last_ = now;
+  }
+
+ private:
+  std::string reason_;
+  std::chrono::steady_clock::time_point last_;
+};
+
+/// Between half of it and all of it.
+Milliseconds with_jitter(Milliseconds pause, RandomSource& random) {
+  const Milliseconds half = pause / 2;
+  return half + Milliseconds(uniform(random, static_cast<std::uint64_t>(half.count()) + 1));
+}
+
+}  // namespace
+
+std::string await_seed_list(const std::string& srv_uri, RandomSource& random) {
+  const EndAtSignal end_at_signal;
+  mongoc_init();
+  FailureLog log;
+  for (Milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+    // systemd is not to take a start that waits for the DNS for one that hangs.
+    ::sd_notify(0, "EXTEND_TIMEOUT_USEC=90000000");
+    const auto seeds = look_up(srv_uri);
+    if (seeds) return config::with_seed_list(srv_uri, *seeds);
+    log.failed(seeds.error());
+    std::this_thread::sleep_for(with_jitter(pause, random));
+  }
+}
+
+}  // namespace idproxy::app

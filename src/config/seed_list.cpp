@@ -1,0 +1,74 @@
+#include "idproxy/config/seed_list.hpp"
+
+#include <set>
+#include <string_view>
+
+#include "config/uri_parts.hpp"
+#include "idproxy/base/text.hpp"
+
+namespace idproxy::config {
+namespace {
+
+std::string percent_encoded(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  std::string result;
+  for (const char c : text) {
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+                       std::string_view("-._~").find(c) != std::string_view::npos;
+    const auto byte = static_cast<unsigned char>(c);
+    if (plain) {
+      result += c;
+    } else {
+      result += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
+    }
+  }
+  return result;
+}
+
+/// The options of the new string.
+class Options {
+ public:
+  void copy(std::string_view name, std::string_view value) {
+    const std::string key = ascii_lower(name);
+    if (key == "srvmaxhosts" || key == "srvservicename") return;
+    names_.insert(key == "ssl" ? "tls" : key);
+    append(name, value);
+  }
+  void add_missing(std::string_view name, std::string_view value) {
+    if (!names_.contains(ascii_lower(name))) append(name, percent_encoded(value));
+  }
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  void append(std::string_view name, std::string_view value) {
+    if (!text_.empty()) text_ += '&';
+    text_.append(name).append("=").append(value);
+  }
+
+  std::set<std::string> names_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string with_seed_list(const std::string& srv_uri, const SeedList& seeds) {
+  const UriParts parts = split_uri(srv_uri);
+  Options options;
+  for_each_option(parts.options, [&](std::string_view name, std::string_view value) {
+    options.copy(name, value);
+  });
+  for (const auto& [name, value] : seeds.options) options.add_missing(name, value);
+  // "If mongodb+srv is used, a driver MUST implicitly also enable TLS" (the drivers'
+  // specification).
+  options.add_missing("tls", "true");
+  std::string uri(kScheme);
+  if (!parts.user_info.empty()) uri.append(parts.user_info).append("@");
+  for (const std::string& host : seeds.hosts) {
+    if (&host != &seeds.hosts.front()) uri += ',';
+    uri += host;
+  }
+  uri += parts.path.empty() ? "/" : parts.path;
+  return uri.append("?").append(options.text());
+}
+
+}  // namespace idproxy::config

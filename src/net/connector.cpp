@@ -1,0 +1,168 @@
+#include "connector.hpp"
+
+#include <algorithm>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <utility>
+
+#include "idproxy/observability/log.hpp"
+#include "tcp.hpp"
+#include "upstreams.hpp"
+
+namespace idproxy::net {
+
+using tcp = asio::ip::tcp;
+using namespace std::chrono_literals;
+
+namespace {
+
+// Longer than a restart: until then nobody is told of another address for the member.
+constexpr std::chrono::nanoseconds kLongDown = 30s;
+constexpr std::chrono::nanoseconds kToldAgain = 60s;
+
+}  // namespace
+
+std::shared_ptr<Connector> Connector::start(IoThread& thread, std::shared_ptr<Upstream> server,
+                                            Done done) {
+  auto connector = std::make_shared<Connector>(thread, std::move(server), std::move(done));
+  connector->begin();
+  return connector;
+}
+
+Connector::Connector(IoThread& thread, std::shared_ptr<Upstream> server, Done done)
+    : thread_(thread),
+      server_(std::move(server)),
+      done_(std::move(done)),
+      deadline_(thread.io),
+      pause_(thread.io),
+      failures_(server_->backoff.failures()),
+      socket_(thread.io) {}
+
+void Connector::cancel() {
+  done_ = nullptr;
+  if (std::exchange(claimed_, false)) server_->backoff.release();
+  deadline_.cancel();
+  pause_.cancel();
+  error_code ignored;
+  socket_.close(ignored);
+}
+
+void Connector::begin() {
+  deadline_.expires_after(thread_.shared.options.connect_timeout);
+  deadline_.async_wait([self = shared_from_this()](error_code error) {
+    if (!error && self->done_) self->fail("no answer within upstream.connect_timeout");
+  });
+  take_turn();
+}
+
+void Connector::take_turn() {
+  Backoff& backoff = server_->backoff;
+  const auto now = thread_.shared.clock.monotonic();
+  const std::uint32_t failures = backoff.failures();
+  if (failures != 0) {
+    if (failures != failures_) return fail("others have failed meanwhile");
+    claimed_ = backoff.claim(now);
+  }
+  tries_ = failures == 0 || claimed_;
+  if (tries_) return look_up();
+  // Others may bring news before the pause is over.
+  pause_.expires_after(std::clamp<std::chrono::nanoseconds>(backoff.wait(now), 10ms, 100ms));
+  pause_.async_wait([self = shared_from_this()](error_code error) {
+    if (!error && self->done_) self->take_turn();
+  });
+}
+
+/// Asked each time: the name may lead elsewhere after a failover.
+void Connector::look_up() {
+  const Endpoint& server = server_->route.upstream;
+  if (!server.unix_path.empty()) {
+    endpoints_ = {asio::local::stream_protocol::endpoint(server.unix_path)};
+    return connect_next();
+  }
+  error_code not_literal;
+  const auto address = asio::ip::make_address(server.host, not_literal);
+  if (!not_literal) {
+    endpoints_ = {tcp::endpoint(address, server.port)};
+    return connect_next();
+  }
+  thread_.shared.lookups.start(
+      thread_.io, server.host, server.port,
+      [self = shared_from_this()](const std::string& error,
+                                  const std::vector<tcp::endpoint>& found) {
+        if (!self->done_) return;
+        if (!error.empty()) return self->fail(error);
+        self->endpoints_.assign(found.begin(), found.end());
+        self->connect_next();
+      });
+}
+
+void Connector::connect_next() {
+  if (next_ == endpoints_.size()) {
+    if (own_ == next_) thread_.shared.upstreams->is_ours(*server_);
+    return fail(last_error_);
+  }
+  const Protocol::endpoint& endpoint = endpoints_[next_++];
+  if (thread_.shared.upstreams->is_own(endpoint)) {
+    log::event(log::Level::error, "upstream_is_this_proxy",
+               "a server's address is a listener of this proxy: it would serve itself",
+               {{"server", server_->name}});
+    last_error_ = "it is this proxy itself";
+    ++own_;
+    return connect_next();
+  }
+  error_code ignored;
+  socket_.close(ignored);
+  socket_.async_connect(endpoint, [self = shared_from_this()](error_code error) {
+    if (!self->done_) return;
+    if (error) {
+      self->last_error_ = error.message();
+      return self->connect_next();
+    }
+    self->connected();
+  });
+}
+
+void Connector::connected() {
+  claimed_ = false;
+  server_->backoff.succeeded();
+  server_->down_since = 0;
+  set_tcp_options(socket_.native_handle());
+  Socket socket = std::move(socket_);
+  end(&socket, {});
+}
+
+void Connector::fail(std::string_view reason) {
+  const std::string copy(reason);
+  claimed_ = false;
+  const bool news = tries_ && note_failure();
+  log::event(news ? log::Level::warning : log::Level::debug, "upstream_unreachable",
+             "cannot reach the server; clients that want it are closed",
+             {{"server", server_->name}, {"reason", copy}});
+  end(nullptr, copy);
+}
+
+/// True if the log should say so: at first, and from time to time.
+bool Connector::note_failure() {
+  const auto now = thread_.shared.clock.monotonic();
+  server_->backoff.failed(now, system_random());
+  thread_.shared.upstreams->lost(*server_);
+  std::int64_t since = 0;
+  if (server_->down_since.compare_exchange_strong(since, now.count())) {
+    server_->down_told = now.count();
+    return true;
+  }
+  if (now.count() - since >= kLongDown.count() && server_->alias.exchange(false)) {
+    thread_.shared.upstreams->forget(*server_);
+  }
+  std::int64_t told = server_->down_told;
+  return now.count() - told >= kToldAgain.count() &&
+         server_->down_told.compare_exchange_strong(told, now.count());
+}
+
+void Connector::end(Socket* socket, std::string_view reason) {
+  const Done done = std::exchange(done_, nullptr);
+  cancel();
+  done(socket, reason);
+}
+
+}  // namespace idproxy::net

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "backoff.hpp"
+#include "idproxy/net/options.hpp"
+#include "idproxy/rewrite/members.hpp"
+
+namespace idproxy::net {
+
+/// One server and the listener that stands for it. Shared by that listener and by all connections
+/// to the server, which may outlive it. Thread-safe: what is not atomic does not change once the
+/// listener is open.
+struct Upstream {
+  explicit Upstream(Route both) : route(std::move(both)), name(route.upstream.text()) {}
+
+  Route route;
+  const std::string name;  ///< of the server, for logs
+  rewrite::ServerId id = 0;
+  Backoff backoff;
+  std::atomic<std::uint32_t> connections{0};  ///< of clients, open now
+  std::atomic<bool> primary{false};           ///< as far as is known
+  std::atomic<bool> alias{false};             ///< its set has another name for it
+  std::atomic<std::int64_t> down_since{0};    ///< nanoseconds of the monotonic clock; 0: it is not
+  std::atomic<std::int64_t> down_told{0};     ///< when the log said so last
+};
+
+}  // namespace idproxy::net

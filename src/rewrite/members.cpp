@@ -1,0 +1,38 @@
+#include "idproxy/rewrite/members.hpp"
+
+#include <algorithm>
+
+#include "idproxy/base/text.hpp"
+
+namespace idproxy::rewrite {
+Members::Members(std::vector<Server> servers) : servers_(std::move(servers)) {
+  // The first to take a name has it. Hosts of the connection string come first.
+  for (const Server& server : servers_) {
+    listeners_.emplace(ascii_lower(server.listener), server.listener);
+  }
+  for (const Server& server : servers_) {
+    if (server.origin == Server::Origin::uri) listeners_.emplace(server.name, server.listener);
+  }
+  for (const Server& server : servers_) {
+    if (!server.alias.empty()) listeners_.emplace(server.alias, server.listener);
+  }
+  for (const Server& server : servers_) listeners_.emplace(server.name, server.listener);
+}
+
+std::optional<std::string_view> Members::listener_of(std::string_view member) const {
+  const auto found = listeners_.find(ascii_lower(member));
+  if (found == listeners_.end()) return std::nullopt;
+  return found->second;
+}
+
+bool Members::agrees(ServerId server, const HelloReply& reply) const {
+  const Server* known = find(server);
+  return known != nullptr && known->said == reply;
+}
+
+const Server* Members::find(ServerId server) const {
+  const auto found = std::ranges::find(servers_, server, &Server::id);
+  return found == servers_.end() ? nullptr : &*found;
+}
+
+}  // namespace idproxy::rewrite

@@ -1,0 +1,239 @@
+#include "idproxy/rewrite/status.hpp"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "idproxy/bson/builder.hpp"
+#include "reply_frame.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+// Of each rule: a person looks at no more.
+constexpr std::size_t kMostNotReady = 20;
+// A reply holds at most 16 MiB + 16 KiB. Behind this much, collections that are not ready are left
+// out; what is there of every rule and listener is far less than the rest.
+constexpr std::size_t kMostBytes = std::size_t{8} * 1024 * 1024;
+
+constexpr std::string_view kNeeded =
+    "mongo-idproxy: the status is for those who may do hostInfo on the cluster, which the role "
+    "clusterMonitor includes; the server says: ";
+
+void append_count(Buffer& out, std::string_view key, std::uint64_t count) {
+  bson::append_int64(out, key, static_cast<std::int64_t>(count));
+}
+
+void append_bool(Buffer& out, std::string_view key, bool value) {
+  bson::append_head(out, bson::Type::boolean, key);
+  *out.extend(1) = value ? 1 : 0;
+}
+
+/// A document or an array around what `content` appends.
+template <class Content>
+void append_inside(Buffer& out, bson::Type type, std::string_view key, Content content) {
+  bson::append_head(out, type, key);
+  bson::Scope scope(out);
+  content();
+  scope.close();
+}
+
+/// An array of a document for each item, which `each` fills.
+template <class Items, class Each>
+void append_documents(Buffer& out, std::string_view key, const Items& items, Each each) {
+  append_inside(out, bson::Type::array, key, [&] {
+    std::size_t i = 0;
+    for (const auto& item : items) {
+      append_inside(out, bson::Type::document, std::to_string(i++), [&] { each(item); });
+    }
+  });
+}
+
+class StatusWriter {
+ public:
+  StatusWriter(const Status& status, Buffer& out)
+      : status_(status), out_(out), most_(out.size() + kMostBytes) {}
+
+  void write() {
+    bson::append_string(out_, "version", status_.version);
+    bson::append_string(out_, "listener", status_.listener);
+    bson::append_string(out_, "server", status_.server);
+    append_documents(out_, "listeners", status_.listeners,
+                     [&](const ListenerStatus& each) { listener(each); });
+    rules();
+    append_inside(out_, bson::Type::document, "counters", [&] { counters(); });
+    if (status_.rules.store() == nullptr) return;
+    append_inside(out_, bson::Type::document, "store",
+                  [&] { store(status_.rules.store()->counts()); });
+  }
+
+ private:
+  using NotReady = std::span<const ids::NotReady>;
+
+  void listener(const ListenerStatus& listener) {
+    bson::append_string(out_, "address", listener.address);
+    bson::append_string(out_, "server", listener.server);
+    if (!listener.me.empty()) bson::append_string(out_, "me", listener.me);
+    if (!listener.set_name.empty()) bson::append_string(out_, "setName", listener.set_name);
+    bson::append_string(out_, "state", listener.state);
+    bson::append_string(out_, "origin", listener.origin);
+    append_count(out_, "connections", listener.connections);
+  }
+
+  void rules() {
+    std::vector<ids::NotReady> all;
+    if (const ids::Store* store = status_.rules.store()) all = store->not_ready(kMostNotReady + 1);
+    std::ranges::sort(all, {}, [](const ids::NotReady& each) {
+      return std::pair<std::size_t, std::string_view>(each.rule_index, each.ns);
+    });
+    NotReady rest = all;
+    std::size_t index = 0;
+    append_documents(out_, "rules", status_.rules.rules(), [&](const Rule& each) {
+      const auto end = std::ranges::upper_bound(rest, index, {}, &ids::NotReady::rule_index);
+      const auto count = static_cast<std::size_t>(end - rest.begin());
+      rule(each, rest.first(count), status_.outcomes.of(index));
+      rest = rest.subspan(count);
+      ++index;
+    });
+  }
+
+  void rule(const Rule& rule, NotReady not_ready, const RuleOutcomes& outcomes) {
+    bson::append_string(out_, "ns", rule.ns);
+    bson::append_string(out_, "field", rule.field);
+    bson::append_string(out_, "strategy", rule.strategy_name);
+    append_bool(out_, "ready", not_ready.empty());
+    if (!not_ready.empty()) reasons(not_ready);
+    append_count(out_, "assigned", outcomes.assigned);
+    append_count(out_, "resent", outcomes.resent);
+    append_count(out_, "cured", outcomes.cured);
+    append_count(out_, "givenUp", outcomes.given_up);
+    append_count(out_, "foreign", outcomes.foreign);
+    append_count(out_, "transient", outcomes.transient);
+    append_count(out_, "surfaced", outcomes.surfaced);
+    append_count(out_, "unacknowledged", outcomes.unacknowledged);
+  }
+
+  void reasons(NotReady not_ready) {
+    const std::size_t most = out_.size() < most_ ? kMostNotReady : 0;
+    append_documents(out_, "notReady", not_ready.first(std::min(most, not_ready.size())),
+                     [&](const ids::NotReady& each) { reason(each); });
+    if (not_ready.size() > most) append_bool(out_, "truncated", true);
+  }
+
+  void reason(const ids::NotReady& not_ready) {
+    bson::append_string(out_, "ns", not_ready.ns);
+    if (not_ready.standing.kind == ids::Standing::Kind::left_alone) {
+      return bson::append_string(out_, "errmsg",
+                                 "a view or a time-series collection: no rule applies to it");
+    }
+    const ids::Error& error = not_ready.standing.error;
+    bson::append_int32(out_, "code", static_cast<std::int32_t>(code_of(error.code)));
+    bson::append_string(out_, "errmsg", error.reason);
+  }
+
+  void counters() {
+    append_count(out_, "connections", status_.connections);
+    append_count(out_, "insertsAssigned", status_.inserts_assigned);
+    append_count(out_, "documentsRefused", status_.documents_refused);
+    append_count(out_, "commandsFailed", status_.commands_failed);
+  }
+
+  void store(const ids::StoreCounts& counts) {
+    append_count(out_, "roundTrips", counts.round_trips);
+    append_count(out_, "blocks", counts.blocks);
+    append_count(out_, "blocksDropped", counts.blocks_dropped);
+    append_count(out_, "numbersAllocated", counts.numbers_allocated);
+    append_count(out_, "numbersReturned", counts.numbers_returned);
+    append_count(out_, "heals", counts.heals);
+  }
+
+  const Status& status_;
+  Buffer& out_;
+  std::size_t most_;
+};
+
+/// `ok` of a reply; nothing unless it has exactly one.
+std::optional<bool> ok_of(const wire::OpMsgView& reply) {
+  std::optional<std::int64_t> ok;
+  bson::Elements fields(reply.body());
+  while (const auto field = fields.next()) {
+    if (field->key != "ok") continue;
+    if (ok) return std::nullopt;
+    ok = field->as_integer();
+    if (ok != 0 && ok != 1) return std::nullopt;
+  }
+  if (fields.malformed() || !ok) return std::nullopt;
+  return *ok == 1;
+}
+
+void append_status(const wire::OpMsgView& reply, const Status& status, Buffer& out) {
+  StatusWriter(status, out).write();
+  bson::append_double(out, "ok", 1);
+  for (const std::string_view key : {"$clusterTime", "operationTime"}) {
+    if (const auto time = bson::find(reply.body(), key)) bson::append_copy(out, *time);
+  }
+}
+
+/// The server's error as it is, since drivers read more of it than its code; but what it says of a
+/// right that is missing, it says of a command that the client does not know of.
+void append_error(const wire::OpMsgView& reply, Buffer& out) {
+  const auto code = bson::find(reply.body(), "code");
+  const bool lacks_right =
+      code && code->as_integer() == static_cast<std::int32_t>(ErrorCode::unauthorized);
+  bson::Elements fields(reply.body());
+  while (const auto field = fields.next()) {
+    if (lacks_right && field->key == "errmsg" && field->type == bson::Type::string) {
+      bson::append_string(out, "errmsg", std::string(kNeeded).append(field->text()));
+    } else {
+      bson::append_copy(out, *field);
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<CommandError> fault_of_status_request(const wire::OpMsgView& request) {
+  const auto db = bson::find(request.body(), "$db");
+  if (!db || db->type != bson::Type::string || db->text() != "admin") {
+    return CommandError{ErrorCode::unauthorized,
+                        "idproxy may only be run against the admin database."};
+  }
+  const auto what = bson::Elements(request.body()).next();
+  if (!what || what->type != bson::Type::string || what->text() != "status") {
+    return CommandError{ErrorCode::bad_value,
+                        "mongo-idproxy: it answers {idproxy: \"status\"} and nothing else"};
+  }
+  return std::nullopt;
+}
+
+void ask_for_right(const wire::OpMsgView& request, wire::PatchedMessage& out) {
+  Buffer question;
+  ReplyFrame frame(question, request.header().request_id, 0,
+                   request.has(wire::flag::kChecksumPresent));
+  bson::Scope document(question);
+  bson::append_int32(question, "hostInfo", 1);
+  bson::append_string(question, "$db", "admin");
+  document.close();
+  frame.close();
+  out.start({}, question.size());
+  out.add(question.view());
+}
+
+bool append_status_reply(const wire::OpMsgView& request, const wire::OpMsgView& reply,
+                         const Status& status, Buffer& out) {
+  const auto ok = ok_of(reply);
+  if (!ok) return false;
+  ReplyFrame frame(out, reply.header().request_id, request.header().request_id,
+                   request.has(wire::flag::kChecksumPresent));
+  bson::Scope document(out);
+  if (*ok) {
+    append_status(reply, status, out);
+  } else {
+    append_error(reply, out);
+  }
+  document.close();
+  frame.close();
+  return true;
+}
+
+}  // namespace idproxy::rewrite

@@ -1,0 +1,204 @@
+#include "idproxy/rewrite/topology.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <tuple>
+
+#include "idproxy/base/text.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+using Origin = Server::Origin;
+using State = HelloReply::State;
+
+bool is_primary(const Server& server) {
+  return server.said.state == State::primary;
+}
+
+bool lists(const HelloReply& reply, std::string_view member) {
+  return std::ranges::find(reply.members, member) != reply.members.end();
+}
+
+bool more_recent(const Server& a, const Server& b) {
+  const auto rank = [](const Server& server) {
+    // What others than a primary say of an election is hearsay.
+    const bool primary = is_primary(server);
+    return std::tuple(primary, primary ? std::string_view(server.said.election_id) : "",
+                      server.said.set_version);
+  };
+  return rank(a) > rank(b);
+}
+
+/// "host:port" or "[v6]:port", without what could not be looked up or logged.
+bool is_address(const std::string& member) {
+  constexpr std::size_t kLongest = 253 + 8;  // of a name (RFC 1035), brackets, colon, port
+  const std::size_t colon = member.rfind(':');
+  if (colon == std::string::npos || colon == 0 || member.size() > kLongest) return false;
+  std::uint16_t port = 0;
+  const char* end = member.data() + member.size();
+  const auto [rest, error] = std::from_chars(member.data() + colon + 1, end, port);
+  if (error != std::errc() || rest != end || port == 0) return false;
+  const auto is_odd = [](char c) {
+    return static_cast<unsigned char>(c) <= ' ' || c == 0x7f || c == '/' || c == '@';
+  };
+  return std::none_of(member.begin(), member.end(), is_odd);
+}
+
+}  // namespace
+
+ServerId Topology::add(std::string name, std::string listener, Origin origin,
+                       std::string set_name) {
+  Server server;
+  server.id = ++last_id_;
+  server.origin = origin;
+  server.name = std::move(name);
+  server.listener = std::move(listener);
+  server.set_name = std::move(set_name);
+  servers_.push_back(std::move(server));
+  return last_id_;
+}
+
+void Topology::remove(ServerId server) {
+  std::erase_if(servers_, [&](const Server& each) { return each.id == server; });
+  find_aliases();
+}
+
+void Topology::heard(ServerId server, HelloReply reply) {
+  Server* const found = known(server);
+  if (found == nullptr) return;
+  // Said earlier, and overtaken on another connection.
+  const HelloReply& last = found->said;
+  if (reply.process_id == last.process_id && reply.counter < last.counter) return;
+  if (!reply.set_name.empty()) found->set_name = reply.set_name;
+  // While a member starts it does not know who it is.
+  if (!reply.me.empty()) {
+    // If it were renamed, it would not be a member under its old name, too.
+    const bool another = reply.me != found->known_as;
+    if (another && lists(reply, found->known_as) && lists(reply, reply.me)) {
+      found->ambiguous = true;
+    }
+    found->known_as = reply.me;
+  }
+  found->said = std::move(reply);
+  find_aliases();
+}
+
+void Topology::lost(ServerId server) {
+  Server* const found = known(server);
+  if (found == nullptr || !is_primary(*found)) return;
+  found->said.state = State::other;
+  find_aliases();
+}
+
+void Topology::forget(ServerId server) {
+  Server* const found = known(server);
+  if (found == nullptr) return;
+  found->said = {};
+  found->known_as.clear();
+  find_aliases();
+}
+
+Server* Topology::known(ServerId server) {
+  const auto found = std::ranges::find(servers_, server, &Server::id);
+  return found == servers_.end() ? nullptr : &*found;
+}
+
+const Server* Topology::find(ServerId server) const {
+  const auto found = std::ranges::find(servers_, server, &Server::id);
+  return found == servers_.end() ? nullptr : &*found;
+}
+
+/// A server whose name a set lists is that member, whatever it says.
+void Topology::find_aliases() {
+  const auto sets = authorities();
+  for (Server& server : servers_) {
+    const auto has_it = [&](const Server* authority) {
+      return lists(authority->said, server.name);
+    };
+    const bool listed = std::ranges::any_of(sets, has_it);
+    const bool other = server.origin == Origin::uri && !server.ambiguous && !listed;
+    server.alias = other ? server.known_as : "";
+  }
+}
+
+/// Of each set the server whose list counts.
+std::vector<const Server*> Topology::authorities() const {
+  std::vector<const Server*> result;
+  for (const Server& server : servers_) {
+    if (server.said.set_name.empty()) continue;
+    const auto same_set = [&](const Server* other) {
+      return other->said.set_name == server.said.set_name;
+    };
+    const auto known = std::ranges::find_if(result, same_set);
+    if (known == result.end()) {
+      result.push_back(&server);
+    } else if (more_recent(server, **known)) {
+      *known = &server;
+    }
+  }
+  return result;
+}
+
+/// As Members has it.
+const Server* Topology::server_of(const std::string& member) const {
+  const auto first = [&](auto is_it) {
+    const auto found = std::ranges::find_if(servers_, is_it);
+    return found == servers_.end() ? nullptr : &*found;
+  };
+  const auto host = first(
+      [&](const Server& server) { return server.origin == Origin::uri && server.name == member; });
+  if (host != nullptr) return host;
+  const auto called = first([&](const Server& server) { return server.alias == member; });
+  if (called != nullptr) return called;
+  return first([&](const Server& server) { return server.name == member; });
+}
+
+std::vector<Topology::Missing> Topology::missing() const {
+  std::vector<Missing> result;
+  const auto members = std::ranges::count(servers_, Origin::member, &Server::origin);
+  auto places = kMostMembers - std::min(kMostMembers, static_cast<std::size_t>(members));
+  for (const Server* authority : authorities()) {
+    for (const std::string& member : authority->said.members) {
+      const auto is_listener = [&](const Server& server) {
+        return ascii_lower(server.listener) == member;
+      };
+      if (server_of(member) != nullptr) continue;
+      if (std::ranges::any_of(servers_, is_listener)) continue;
+      if (std::ranges::find(result, member, &Missing::member) != result.end()) continue;
+      const bool possible = places > 0 && is_address(member);
+      if (possible) --places;
+      result.push_back({member, authority->said.set_name, possible});
+    }
+  }
+  return result;
+}
+
+std::vector<ServerId> Topology::superfluous() const {
+  std::vector<ServerId> result;
+  const auto sets = authorities();
+  for (const Server& server : servers_) {
+    if (is_superfluous(server, sets)) result.push_back(server.id);
+  }
+  return result;
+}
+
+bool Topology::is_superfluous(const Server& server,
+                              const std::vector<const Server*>& authorities) const {
+  if (server.origin == Origin::uri) return false;
+  if (server_of(server.name) != &server) return true;
+  bool outlived = false;  // by a primary that may say so
+  for (const Server* authority : authorities) {
+    if (lists(authority->said, server.name)) return false;
+    const bool same_set = authority->said.set_name == server.set_name;
+    if (same_set && !is_primary(*authority)) return false;
+    outlived = outlived || is_primary(*authority);
+  }
+  return outlived;
+}
+
+std::shared_ptr<const Members> Topology::members() const {
+  return std::make_shared<const Members>(servers_);
+}
+
+}  // namespace idproxy::rewrite

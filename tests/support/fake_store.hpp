@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "idproxy/ids/store.hpp"
+
+namespace idproxy::test {
+
+/// A store that has no counters, and whose knowledge is the test's.
+class FakeStore final : public ids::Store {
+ public:
+  std::shared_ptr<ids::BlockCache> counter(const ids::CounterSpec& /*spec*/,
+                                           const ids::CounterField& /*field*/) override {
+    return nullptr;
+  }
+  std::shared_ptr<ids::Fill> fill(std::string_view /*ns*/, std::string_view /*field*/) override {
+    return nullptr;
+  }
+  ids::Standing standing(std::size_t /*rule_index*/, std::string_view /*db*/,
+                         std::string_view /*collection*/) override {
+    return standing_;
+  }
+  [[nodiscard]] std::uint64_t version() const override { return version_; }
+  /// Those that the test has listed, however many of a rule.
+  [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t /*most*/) const override {
+    return listed;
+  }
+  [[nodiscard]] ids::StoreCounts counts() const override { return counted; }
+
+  /// How all rules stand everywhere.
+  void set(ids::Standing standing) {
+    standing_ = std::move(standing);
+    ++version_;
+  }
+  std::vector<ids::NotReady> listed;
+  ids::StoreCounts counted;
+
+ private:
+  ids::Standing standing_;
+  std::uint64_t version_ = 0;
+};
+
+}  // namespace idproxy::test

@@ -26,6 +26,7 @@ from support.proxy import Proxy
 
 CONFIG = pathlib.Path(__file__).resolve().parents[1] / "config" / "quickstart.yaml"
 PORT = 27117
+SET = "rs0"
 
 _COLOURS = {"bold": "1", "dim": "2", "green": "32", "cyan": "36"}
 
@@ -214,7 +215,7 @@ def busy(port: int) -> bool:
 
 
 def next_steps(proxy: Proxy) -> None:
-    uri = f"mongodb://{proxy.address}/?directConnection=true"
+    uri = proxy.set_uri(SET)
     program = (f'import pymongo; c = pymongo.MongoClient("{uri}"); '
                'c.shop.orders.insert_one({"item": "mine"}); '
                'print(*c.shop.orders.find(), sep="\\n")')
@@ -249,7 +250,7 @@ def run(once: bool) -> None:
             text = CONFIG.read_text()
             config.write_text(text.replace(f"port: {PORT}", "port: 0"))
             print(f"port {PORT} is in use: taking a free one")
-        with Mongod("rs0") as mongod:
+        with Mongod(SET) as mongod:
             upstream = {"QUICKSTART_MONGOD_URI": f"mongodb://{mongod.address}"}
             with Proxy(config, upstream) as proxy:
                 print(f"mongod {mongod.client.server_info()['version']} on {mongod.address} "
@@ -257,7 +258,7 @@ def run(once: bool) -> None:
                 print(f"mongo-idproxy on {proxy.address}, with config/quickstart.yaml")
                 print(f"PyMongo {pymongo.version} inserts through the proxy; what is stored is "
                       "read past it, straight from mongod.")
-                with proxy.client() as through, pymongo.MongoClient(
+                with proxy.set_client(SET) as through, pymongo.MongoClient(
                         mongod.uri, uuidrepresentation="standard") as direct:
                     orders(through, direct)
                     events(through, direct)

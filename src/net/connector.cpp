@@ -16,8 +16,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Longer than a restart: until then nobody is told of another address for the member.
-constexpr std::chrono::nanoseconds kLongDown = 30s;
+// Longer than a restart takes: a member that is looked for elsewhere gets another listener, which
+// is closed, with its clients, when the host of the connection string comes back.
+constexpr std::chrono::nanoseconds kLongDown = 5min;
 constexpr std::chrono::nanoseconds kToldAgain = 60s;
 
 }  // namespace

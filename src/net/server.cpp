@@ -1,18 +1,37 @@
 #include "idproxy/net/server.hpp"
 
+#include <sysexits.h>
+
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <csignal>
+#include <cstdlib>
+#include <exception>
 #include <optional>
 #include <thread>
 #include <unordered_set>
 
 #include "connection_pair.hpp"
+#include "idproxy/observability/log.hpp"
 #include "io_thread.hpp"
 #include "upstreams.hpp"
 
 namespace idproxy::net {
+namespace {
+
+/// What escapes a handler is a fault of ours, and half a proxy is worse than one that is restarted.
+void run(asio::io_context& io) {
+  try {
+    io.run();
+  } catch (const std::exception& error) {
+    log::event(log::Level::error, "internal_error", "an internal error ends the proxy",
+               {{"reason", error.what()}});
+    std::_Exit(EX_SOFTWARE);
+  }
+}
+
+}  // namespace
 
 struct Server::Impl {
   Impl(Options options, std::shared_ptr<const rewrite::RuleSet> rules, const Clock& clock)
@@ -83,13 +102,13 @@ void Server::run() {
   std::vector<std::jthread> others;
   for (std::size_t i = 1; i < impl.threads.size(); ++i) {
     others.emplace_back([&impl, &first, &io = impl.threads[i]->io] {
-      io.run();
+      net::run(io);
       asio::post(first, [&impl] {
         if (--impl.others == 0) impl.first_guard.reset();
       });
     });
   }
-  first.run();
+  net::run(first);
 }
 
 const Counters& Server::counters() const {

@@ -293,12 +293,15 @@ void Upstreams::ask(Served& served) {
   served.pause.expires_after(heard_of ? kAskIdle
                                       : served.asks->wait(thread_.shared.clock.monotonic()));
   served.pause.async_wait([this, id, heard_of](error_code error) {
-    if (error || stopped_) return;
-    Served& server = served_.at(id);
+    // A wait that was over before it was cancelled still comes here.
+    const auto found = served_.find(id);
+    if (error || stopped_ || found == served_.end()) return;
+    Served& server = found->second;
     if (heard_of && server.upstream->connections > 0) return ask(server);
     server.probe =
         Probe::start(thread_, server.upstream, [this, id](std::optional<rewrite::HelloReply> said) {
-          if (!stopped_) asked(served_.at(id), std::move(said));
+          const auto asking = served_.find(id);
+          if (!stopped_ && asking != served_.end()) asked(asking->second, std::move(said));
         });
   });
 }
@@ -326,11 +329,8 @@ void Upstreams::tried(Served& server) {
 void Upstreams::heard(rewrite::ServerId server, rewrite::HelloReply said) {
   const rewrite::Server* known = topology_.find(server);
   if (known == nullptr) return;
-  const bool renamed = !said.me.empty() && said.me != known->said.me && said.me != known->name;
-  if (renamed) {
-    log::event(log::Level::info, "server_identified", "a server is a member of a replica set",
-               {{"server", known->name}, {"me", said.me}, {"set", said.set_name}});
-  }
+  const bool renamed = !said.me.empty() && said.me != known->known_as && said.me != known->name;
+  const bool ambiguous = known->ambiguous;
   const bool other_set = !options_.replica_set.empty() && said.set_name != options_.replica_set;
   if (other_set && (said.set_name != known->said.set_name || known->said.state == State::unknown)) {
     log::event(
@@ -339,6 +339,12 @@ void Upstreams::heard(rewrite::ServerId server, rewrite::HelloReply said) {
         {{"server", known->name}, {"expected", options_.replica_set}, {"found", said.set_name}});
   }
   topology_.heard(server, std::move(said));
+  if (ambiguous || !renamed) return;
+  log::event(log::Level::info, "server_identified",
+             known->ambiguous ? "a name of upstream.uri leads to several members of a replica set: "
+                                "its listener stands for none of them"
+                              : "a server is a member of a replica set",
+             {{"server", known->name}, {"me", known->known_as}, {"set", known->set_name}});
 }
 
 /// All hosts of the connection string have been tried, or that takes too long.

@@ -51,6 +51,9 @@ bool names_compressors(const bson::Element& element) {
   return !names.malformed();
 }
 
+// Of hosts, passives and arbiters each. A set has 50 members at most; whoever names many more would
+// have us look each of them up among the others.
+constexpr std::size_t kMostNames = 100;
 constexpr std::size_t kReplyDocuments = wire::kHeaderSize + 20;  // of an OP_REPLY
 
 /// The document of a reply.
@@ -152,7 +155,7 @@ bool read_names(const bson::Element& field, HelloReply& reply,
   auto& list = lists[field.key == "hosts" ? 0 : field.key == "passives" ? 1 : 2];
   bson::Elements names(field.value);
   while (const auto name = names.next()) {
-    if (name->type != bson::Type::string) return false;
+    if (name->type != bson::Type::string || list.size() == kMostNames) return false;
     list.push_back(ascii_lower(name->text()));
   }
   return !names.malformed();

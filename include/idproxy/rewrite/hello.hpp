@@ -40,8 +40,8 @@ struct HelloReply {
 /// As MongoDB spells it: "PRIMARY".
 [[nodiscard]] std::string_view state_name(HelloReply::State state);
 
-/// Nothing if it is malformed, or if what names the members is not of its type. The reply to a
-/// hello that failed has the state unknown.
+/// Nothing if it is malformed, or if what names the members is not of its type, or names more than
+/// a set could have. The reply to a hello that failed has the state unknown.
 [[nodiscard]] std::optional<HelloReply> read_hello_reply(Bytes message);
 
 class Members;

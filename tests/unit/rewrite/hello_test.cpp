@@ -131,6 +131,10 @@ TEST(ReadHelloReply, RefusesWhatCouldHideAMember) {
         element(bson::Type::array, "hosts", doc("\x02")), std::string("\x02")}) {
     EXPECT_FALSE(readable(op_msg(body(doc(kOk + fields)))));
   }
+  EXPECT_TRUE(
+      readable(op_msg(body(doc(texts_field("hosts", std::vector<std::string>(100, "db1:1")))))));
+  EXPECT_FALSE(
+      readable(op_msg(body(doc(texts_field("hosts", std::vector<std::string>(101, "db1:1")))))));
   EXPECT_FALSE(readable(op_msg(body(doc(kOk)) + sequence("x", {}))));
   EXPECT_FALSE(readable(op_reply(doc(kOk) + doc(kOk))));
   EXPECT_FALSE(readable(message(1, "short")));

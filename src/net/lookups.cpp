@@ -5,6 +5,7 @@
 
 #include <boost/asio/post.hpp>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -16,6 +17,10 @@ namespace idproxy::net {
 namespace {
 
 using boost::asio::ip::tcp;
+
+// Who asks for a name that was asked for just now gets that answer.
+constexpr std::chrono::milliseconds kYoung{250};
+constexpr std::size_t kMostAsking = 4;
 
 struct Answer {
   std::string error;
@@ -50,18 +55,31 @@ struct Lookups::State {
     boost::asio::io_context* io;
     Done done;
   };
+  struct Name {
+    std::vector<Waiting> waiting;
+    std::size_t asking = 0;  // threads
+    std::chrono::steady_clock::time_point last;
+  };
 
-  void answered(const std::string& name, const Answer& answer) {
+  /// None asks yet, or one has been waiting for long: its packet may be lost.
+  static bool wants_another(const Name& name, std::chrono::steady_clock::time_point now) {
+    return name.asking == 0 || (name.asking < kMostAsking && now - name.last >= kYoung);
+  }
+
+  /// Serves all who wait, whichever thread they came for.
+  void answered(const std::string& key, const Answer& answer) {
     const std::lock_guard lock(mutex);
-    for (Waiting& each : std::exchange(waiting[name], {})) {
+    const auto found = names.find(key);
+    if (found == names.end()) return;
+    for (Waiting& each : std::exchange(found->second.waiting, {})) {
       boost::asio::post(
           *each.io, [done = std::move(each.done), answer] { done(answer.error, answer.found); });
     }
-    waiting.erase(name);
+    if (--found->second.asking == 0) names.erase(found);
   }
 
   std::mutex mutex;
-  std::map<std::string, std::vector<Waiting>> waiting;  // by "host port"; cleared by stop()
+  std::map<std::string, Name> names;  // by "host port"; cleared by stop()
   bool stopped = false;
 };
 
@@ -69,30 +87,33 @@ Lookups::Lookups() : state_(std::make_shared<State>()) {}
 
 void Lookups::start(boost::asio::io_context& io, const std::string& host, std::uint16_t port,
                     Done done) {
-  const std::string name = host + ' ' + std::to_string(port);
+  const std::string key = host + ' ' + std::to_string(port);
   {
     const std::lock_guard lock(state_->mutex);
     if (state_->stopped) return;
-    auto& waiting = state_->waiting[name];
-    waiting.push_back({&io, std::move(done)});
-    if (waiting.size() > 1) return;
+    State::Name& name = state_->names[key];
+    name.waiting.push_back({&io, std::move(done)});
+    const auto now = std::chrono::steady_clock::now();
+    if (!State::wants_another(name, now)) return;
+    ++name.asking;
+    name.last = now;
   }
   try {
     // Nobody joins it: getaddrinfo cannot be cancelled, and touches nothing of ours.
-    std::thread([state = state_, name, host, port] {
-      state->answered(name, ask(host, port));
+    std::thread([state = state_, key, host, port] {
+      state->answered(key, ask(host, port));
     }).detach();
   } catch (const std::system_error& error) {
-    state_->answered(name, {error.what(), {}});
+    state_->answered(key, {error.what(), {}});
   }
 }
 
 void Lookups::stop() {
   // Freed without the lock: what a Done holds may ask for something in turn.
-  std::map<std::string, std::vector<State::Waiting>> waiting;
+  std::map<std::string, State::Name> names;
   const std::lock_guard lock(state_->mutex);
   state_->stopped = true;
-  waiting.swap(state_->waiting);
+  names.swap(state_->names);
 }
 
 }  // namespace idproxy::net

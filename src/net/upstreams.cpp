@@ -1,10 +1,8 @@
 #include "upstreams.hpp"
 
-#include <ifaddrs.h>
-#include <netinet/in.h>
-
 #include <algorithm>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/udp.hpp>
 #include <boost/asio/post.hpp>
 #include <charconv>
 #include <cstring>
@@ -74,27 +72,19 @@ tcp::endpoint tcp_of(const Protocol::endpoint& endpoint) {
   return {plain(result.address()), result.port()};
 }
 
+/// A socket can be bound to it. Asking for the list of addresses would take a netlink socket, which
+/// the systemd unit forbids.
 bool is_of_this_host(const asio::ip::address& address) {
   if (address.is_loopback() || address.is_unspecified()) return true;
-  ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0) return false;
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(all, ::freeifaddrs);
-  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
-    if (each->ifa_addr == nullptr) continue;
-    const auto family = each->ifa_addr->sa_family;
-    if (family == AF_INET) {
-      sockaddr_in v4;
-      std::memcpy(&v4, each->ifa_addr, sizeof v4);
-      if (address == asio::ip::address_v4(ntohl(v4.sin_addr.s_addr))) return true;
-    } else if (family == AF_INET6 && address.is_v6()) {
-      sockaddr_in6 v6;
-      std::memcpy(&v6, each->ifa_addr, sizeof v6);
-      asio::ip::address_v6::bytes_type bytes;
-      std::memcpy(bytes.data(), &v6.sin6_addr, bytes.size());
-      if (address.to_v6().to_bytes() == bytes) return true;
-    }
-  }
-  return false;
+  asio::io_context io;
+  asio::ip::udp::socket socket(io);
+  error_code error;
+  const asio::ip::udp::endpoint endpoint(address, 0);
+  socket.open(endpoint.protocol(), error);
+  if (!error) socket.bind(endpoint, error);
+  // In doubt it is: rather a client that is refused than a proxy that serves itself.
+  return error != boost::system::errc::address_not_available &&
+         error != boost::system::errc::address_family_not_supported;
 }
 
 /// Whether a connection to `target` ends at a listener that is bound to `address`.

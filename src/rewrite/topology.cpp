@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <tuple>
+#include <utility>
 
 #include "idproxy/base/text.hpp"
 
@@ -39,10 +40,15 @@ bool is_address(const std::string& member) {
   const char* end = member.data() + member.size();
   const auto [rest, error] = std::from_chars(member.data() + colon + 1, end, port);
   if (error != std::errc() || rest != end || port == 0) return false;
-  const auto is_odd = [](char c) {
-    return static_cast<unsigned char>(c) <= ' ' || c == 0x7f || c == '/' || c == '@';
+  std::string_view host = std::string_view(member).substr(0, colon);
+  const bool bracketed = host.size() > 2 && host.starts_with('[') && host.ends_with(']');
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  const std::string_view odd = bracketed ? "/@,[]" : "/@,[]:";
+  const auto is_odd = [odd](char c) {
+    return static_cast<unsigned char>(c) <= ' ' || c == 0x7f || odd.find(c) != odd.npos;
   };
-  return std::none_of(member.begin(), member.end(), is_odd);
+  return std::ranges::none_of(host, is_odd) &&
+         (!bracketed || host.find(':') != std::string_view::npos);
 }
 
 }  // namespace
@@ -70,7 +76,7 @@ void Topology::heard(ServerId server, HelloReply reply) {
   // Said earlier, and overtaken on another connection.
   const HelloReply& last = found->said;
   if (reply.process_id == last.process_id && reply.counter < last.counter) return;
-  if (!reply.set_name.empty()) found->set_name = reply.set_name;
+  if (!reply.set_name.empty()) rename_set(*found, reply.set_name);
   // While a member starts it does not know who it is.
   if (!reply.me.empty()) {
     // If it were renamed, it would not be a member under its old name, too.
@@ -82,6 +88,15 @@ void Topology::heard(ServerId server, HelloReply reply) {
   }
   found->said = std::move(reply);
   find_aliases();
+}
+
+/// If the set has another name now, so it has for members that have not been heard yet.
+void Topology::rename_set(Server& member, const std::string& name) {
+  const std::string before = std::exchange(member.set_name, name);
+  if (before.empty() || before == name) return;
+  for (Server& each : servers_) {
+    if (each.set_name == before && each.said.state == State::unknown) each.set_name = name;
+  }
 }
 
 void Topology::lost(ServerId server) {
@@ -187,12 +202,11 @@ bool Topology::is_superfluous(const Server& server,
                               const std::vector<const Server*>& authorities) const {
   if (server.origin == Origin::uri) return false;
   if (server_of(server.name) != &server) return true;
-  bool outlived = false;  // by a primary that may say so
+  bool outlived = false;  // by a primary of its set
   for (const Server* authority : authorities) {
     if (lists(authority->said, server.name)) return false;
     const bool same_set = authority->said.set_name == server.set_name;
-    if (same_set && !is_primary(*authority)) return false;
-    outlived = outlived || is_primary(*authority);
+    outlived = outlived || (same_set && is_primary(*authority));
   }
   return outlived;
 }

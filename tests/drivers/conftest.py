@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import pathlib
 import shutil
 import ssl
 import struct
 import subprocess
+import sys
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
 
 import pytest
 
+from program import Program
 from stored import run
 
 HERE = pathlib.Path(__file__).resolve().parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache",
                      "mongo-idproxy")
-
-# driver(task, uri=…, …): has a driver's program do a task; returns what it prints.
-Driver = Callable[..., dict]
 
 
 def need(*programs: str) -> None:
@@ -53,12 +51,6 @@ def cached(name: str, fill: Callable[[pathlib.Path], None], *parts: str | bytes)
     return directory
 
 
-def driver_of(command: list[str | os.PathLike], **options) -> Driver:
-    def start(task: str, **argument) -> dict:
-        return json.loads(run([*command, json.dumps({"task": task, **argument})], **options))
-    return start
-
-
 @pytest.fixture(scope="session")
 def node_modules() -> pathlib.Path:
     """The packages of package.json, in the cache."""
@@ -84,14 +76,14 @@ def node_binary(node_modules) -> str:
 
 
 @pytest.fixture(scope="session")
-def node(node_modules, node_binary) -> Driver:
+def node(node_modules, node_binary) -> Program:
     """node/, with the driver of package.json."""
-    return driver_of([node_binary, HERE / "node" / "driver.js"],
-                     env={**os.environ, "NODE_PATH": str(node_modules)})
+    return Program([node_binary, HERE / "node" / "driver.js"],
+                   env={**os.environ, "NODE_PATH": str(node_modules)})
 
 
 @pytest.fixture(scope="session")
-def go(tmp_path_factory) -> Driver:
+def go(tmp_path_factory) -> Program:
     """go/, built with the modules of go.mod, which are in the cache, compiled too."""
     need("go")
 
@@ -107,7 +99,7 @@ def go(tmp_path_factory) -> Driver:
     cache = cached("go", fill, *manifests, run(["go", "version"]))
     program = tmp_path_factory.mktemp("go") / "driver"
     run(["go", "build", "-o", program, "."], cwd=HERE / "go", env=environment(cache), timeout=600)
-    return driver_of([program])
+    return Program([program])
 
 
 def truststore(bundle: pathlib.Path, to: pathlib.Path) -> list[str]:
@@ -131,7 +123,7 @@ def truststore(bundle: pathlib.Path, to: pathlib.Path) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def java(tmp_path_factory) -> Driver:
+def java(tmp_path_factory) -> Program:
     """java/, compiled with the jars of pom.xml, which are in the cache."""
     need("mvn", "javac", "java")
     pom, sums = HERE / "java" / "pom.xml", HERE / "java" / "jars.sha256"
@@ -157,12 +149,12 @@ def java(tmp_path_factory) -> Driver:
     run(["javac", "-Xlint:all", "-Werror", "-cp", jars / "*", "-d", classes,
          *(HERE / "java").glob("*.java")])
     # For programs that live for seconds.
-    return driver_of(["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
-                      "-cp", f"{classes}:{jars}/*", "Driver"])
+    return Program(["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+                    "-cp", f"{classes}:{jars}/*", "Driver"])
 
 
 @pytest.fixture(scope="session")
-def libmongoc(tmp_path_factory) -> Driver:
+def libmongoc(tmp_path_factory) -> Program:
     """c/, built with the libmongoc of the system."""
     need("cc", "pkg-config")
     found = subprocess.run(["pkg-config", "--cflags", "--libs", "libmongoc-1.0"],
@@ -170,13 +162,19 @@ def libmongoc(tmp_path_factory) -> Driver:
     if found.returncode:
         pytest.skip("libmongoc is missing: run scripts/setup drivers")
     program = tmp_path_factory.mktemp("c") / "driver"
-    run(["cc", "-Wall", "-Wextra", "-Werror", "-O1", "-o", program, HERE / "c" / "driver.c",
-         *found.stdout.split()])
-    return driver_of([program])
+    run(["cc", "-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o", program,
+         *(HERE / "c").glob("*.c"), *found.stdout.split()])
+    return Program([program])
+
+
+@pytest.fixture(scope="session", name="pymongo")
+def pymongo_program() -> Program:
+    """python/, with the PyMongo that the tests use too. It knows the task "steps" only."""
+    return Program([sys.executable, HERE / "python" / "driver.py"])
 
 
 @pytest.fixture
-def driver(request) -> Driver:
+def driver(request) -> Program:
     """The one that a test names by `@pytest.mark.parametrize("driver", […], indirect=True)`."""
     return request.getfixturevalue(request.param)
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import re
+import signal
 import socket
 import subprocess
+import time
 
 import pymongo
 import pytest
 
-from support.process import free_port
+from support.names import DnsServer, OwnNames, dns_permitted
+from support.process import eventually, free_port, start
 from support.proxy import Proxy, binary
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -108,7 +112,13 @@ rules:
         GOOD.replace("uri:", "ur\u00ed:"), GOOD.replace("27017", "${IDPROXY_UNDEFINED}"),
         GOOD.replace("127.0.0.1, port", "nonsense, port"), GOOD.replace("port: 0", "port: 65536"),
         GOOD.replace("port: 0", "port: x"), GOOD.replace("mongodb://", "http://"),
-    ], ids=range(12))
+        GOOD.replace("address: 127.0.0.1", "address: 0.0.0.0"),
+        GOOD.replace("port: 0", "advertise: 'h:27117'"),
+        GOOD.replace("port: 0", "members: {'db2': 27121}"),
+        GOOD.replace("port: 0", "members: {'db2:27017': 27117}"),
+        GOOD.replace("port: 0", "members: {'db2:27017': 5, 'db3:27017': 5}"),
+        GOOD.replace("mongodb://127.0.0.1:27017", "mongodb+srv://db.example.org"),
+    ], ids=range(18))
     def test_bad(self, config, text):
         path = config(text)
         for arguments in (["--check-config"], []):
@@ -123,6 +133,19 @@ rules:
         assert good.returncode == 0, good.stderr
         assert run("--check-config", "--config", path,
                    IDPROXY_TEST_URI="http://x").returncode == 78
+
+    @pytest.mark.parametrize("text", [
+        GOOD.replace("address: 127.0.0.1", "address: '::', advertise: proxy.example.org"),
+        GOOD.replace("address: 127.0.0.1", "address: 0.0.0.0").replace(
+            "27017", "27017/?directConnection=true"),
+        GOOD.replace("port: 0", "members: {'db2.internal:27017': 27121, '[::1]:27017': 27122}"),
+        # Nothing is looked up.
+        GOOD.replace("mongodb://127.0.0.1:27017", "mongodb+srv://db.nowhere.invalid/?tls=false"),
+    ], ids=["advertise", "direct", "members", "srv"])
+    def test_where_clients_are_sent(self, config, text):
+        result = run("--check-config", "--config", config(text))
+        assert result.returncode == 0, result.stdout
+        assert "warning" not in result.stdout
 
     @pytest.mark.parametrize("strategy", ["counter-ranges", "gapless"])
     def test_a_strategy_that_is_yet_to_come(self, config, strategy):
@@ -251,12 +274,114 @@ class TestListening:
             assert client.admin.command("ping")["ok"] == 1
 
 
+    def test_a_pinned_port(self, start_proxy):
+        ports = [free_port(), free_port()]
+        pinned = free_port()
+        proxy = start_proxy({
+            "listen": {"port": 0, "members": {f"127.0.0.1:{ports[1]}": pinned}},
+            "upstream": {"uri": "mongodb://" + ",".join(f"127.0.0.1:{p}" for p in ports)},
+            "rules": []})
+        assert (f"127.0.0.1:{pinned}", f"127.0.0.1:{ports[1]}") in proxy.listeners
+
+
 def _has_ipv6() -> bool:
     try:
         with socket.create_server(("::1", 0), family=socket.AF_INET6):
             return True
     except OSError:
         return False
+
+
+@pytest.fixture
+def dns():
+    if not dns_permitted():
+        pytest.skip("no name server of one's own is permitted")
+    with DnsServer() as server:
+        yield server
+
+
+SRV = "_mongodb._tcp.db.example.test."
+
+
+class TestSrv:
+    """upstream.uri is mongodb+srv."""
+
+    RULES = [{"ns": "srv.*", "field": "n", "strategy": "counter"}]
+
+    def config_of(self, **listen) -> dict:
+        return {"listen": {"port": 0, **listen}, "rules": self.RULES, "log": {"format": "json"},
+                "upstream": {"uri": "mongodb+srv://db.example.test/?tls=false"}}
+
+    @pytest.fixture
+    def names(self, dns):
+        with OwnNames(dns.address) as names:
+            names.set({"a.example.test": "127.0.0.1", "b.example.test": "127.0.0.1"})
+            yield names
+
+    def test_servers_and_options(self, dns, names, replica_set, start_proxy, coll):
+        """In the order of their names; the id store finds them, too, and the set by its name."""
+        dns.records = [f"{SRV} 0 SRV 0 0 {replica_set.port} b.example.test.",
+                       f"{SRV} 0 SRV 0 0 {replica_set.port} a.example.test.",
+                       'db.example.test. 0 TXT "replicaSet=rs0&authSource=admin"']
+        proxy = start_proxy(self.config_of(), within=names.command)
+        assert [server for _, server in proxy.listeners] == [
+            f"a.example.test:{replica_set.port}", f"b.example.test:{replica_set.port}"]
+        with proxy.client() as client:
+            client.srv[coll].insert_one({})
+            assert client.srv[coll].find_one()["n"] == 1
+
+    def test_another_set(self, dns, names, replica_set, start_proxy, coll):
+        """The record's name of the set is the id store's, too: it does not take this one."""
+        dns.records = [f"{SRV} 0 SRV 0 0 {replica_set.port} a.example.test.",
+                       'db.example.test. 0 TXT "replicaSet=other"']
+        proxy = start_proxy(self.config_of(), within=names.command)
+        with proxy.client() as client, pytest.raises(pymongo.errors.PyMongoError) as error:
+            client.srv[coll].insert_one({})
+        assert error.value.code == 6
+
+    def test_a_name_that_comes_later(self, dns, names, config, replica_set):
+        process = self._start(config, names)
+        try:
+            failed = json.loads(process.stderr.readline())
+            assert failed["event"] == "srv_lookup_failed" and "db.example.test" in failed["reason"]
+            eventually(lambda: len(dns.asked) >= 4, 20, "it asks again")
+            dns.records = [f"{SRV} 0 SRV 0 0 {replica_set.port} a.example.test."]
+            # The same reason is not logged with every try.
+            assert json.loads(process.stderr.readline())["event"] == "listening"
+        finally:
+            process.terminate()
+            process.communicate(timeout=20)
+        assert process.returncode == 0
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_stopped_while_it_looks(self, dns, names, config, number):
+        dns.broken = True
+        process = self._start(config, names)
+        process.stderr.readline()
+        started = time.monotonic()
+        process.send_signal(number)
+        output = process.communicate(timeout=20)[1]
+        assert process.returncode == 0 and time.monotonic() - started < 5
+        assert json.loads(output.splitlines()[-1])["event"] == "stopped"
+
+    def test_servers_that_cannot_be_listened_for(self, dns, names, config):
+        dns.records = [f"{SRV} 0 SRV 0 0 1 {host}.example.test." for host in "ab"]
+        process = self._start(config, names, port=65535)
+        output = process.communicate(timeout=20)[1].decode()
+        assert process.returncode == 78
+        assert "config_error" in output and "listen.port" in output
+
+    def test_servers_of_another_domain(self, dns, names, config):
+        dns.records = [f"{SRV} 0 SRV 0 0 1 db.example.invalid."]
+        process = self._start(config, names)
+        failed = json.loads(process.stderr.readline())
+        process.terminate()
+        process.communicate(timeout=20)
+        assert failed["event"] == "srv_lookup_failed" and "db.example.invalid" in failed["reason"]
+
+    def _start(self, config, names, **listen) -> subprocess.Popen:
+        path = config(json.dumps(self.config_of(**listen)))
+        return start([*names.command, binary(), "--config", str(path)], stderr=subprocess.PIPE)
 
 
 class TestLog:

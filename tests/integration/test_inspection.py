@@ -7,7 +7,6 @@ privilege is missing.
 from __future__ import annotations
 
 import functools
-import os
 import pathlib
 import signal
 import threading
@@ -18,7 +17,8 @@ import pymongo
 import pytest
 from pymongo.errors import OperationFailure
 
-from support.mongod import Mongod, mongod_path
+from support.guarded import Guarded
+from support.mongod import Mongod
 from support.process import eventually, free_port
 from support.proxy import Proxy, configuration
 
@@ -283,39 +283,13 @@ def test_refuses_when_most_draws_are_taken(
 
 # --- Privileges ---
 
-class Guarded(Mongod):
-    """A mongod that knows users: root may do everything, and each has "secret" as password."""
-
-    def __init__(self, directory: pathlib.Path) -> None:
-        script = directory / "mongod"
-        script.write_text(f'#!/bin/sh\nexec "{mongod_path()}" --auth "$@"\n')
-        script.chmod(0o755)
-        before = os.environ.get("MONGOD")
-        os.environ["MONGOD"] = str(script)
-        try:
-            super().__init__()
-        finally:
-            os.environ.pop("MONGOD")
-            if before is not None:
-                os.environ["MONGOD"] = before
-        self.client.admin.command("createUser", "root", pwd="secret", roles=["root"])
-        self.client.close()
-        self.client = pymongo.MongoClient(self.uri_of("root"))
-
-    def uri_of(self, user: str) -> str:
-        return f"mongodb://{user}:secret@{self.address}/?authSource=admin&directConnection=true"
-
-    def add_user(self, user: str, privileges: list[dict[str, Any]]) -> None:
-        roles = [{"role": "readWrite", "db": "idproxy"}]
-        if privileges:
-            self.client.admin.command("createRole", user, privileges=privileges, roles=[])
-            roles.append({"role": user, "db": "admin"})
-        self.client.admin.command("createUser", user, pwd="secret", roles=roles)
+# What a user of the store may do with the store itself.
+STORE = [{"role": "readWrite", "db": "idproxy"}]
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    with Guarded(tmp_path_factory.mktemp("mongod")) as mongod:
+def guarded() -> Iterator[Guarded]:
+    with Guarded() as mongod:
         yield mongod
 
 
@@ -345,7 +319,7 @@ def test_names_each_missing_privilege_once(
         tmp_path: pathlib.Path) -> None:
     guarded.client[coll].warned.insert_one({})
     guarded.client[coll].create_collection("readings", timeseries={"timeField": "at"})
-    guarded.add_user(f"{coll}-blind", [])
+    guarded.add_user(f"{coll}-blind", STORE)
     proxy = start_guarded(start_proxy, guarded, f"{coll}-blind",
                           [*rules_of(coll), rule(f"{coll}.readings")], tmp_path)
     privileges = ["collStats", "createIndex", "listCollections", "listIndexes"]
@@ -370,7 +344,7 @@ def test_the_documented_privileges_suffice(
         tmp_path: pathlib.Path) -> None:
     guarded.client[coll].required.create_index("number", unique=True)
     guarded.client[coll].create_collection("readings", timeseries={"timeField": "at"})
-    guarded.add_user(f"{coll}-able", [granted(
+    guarded.add_user(f"{coll}-able", STORE, [granted(
         coll, ["listCollections", "find", "listIndexes", "collStats", "createIndex"])])
     proxy = start_guarded(start_proxy, guarded, f"{coll}-able",
                           [*rules_of(coll), rule(f"{coll}.readings")], tmp_path)
@@ -388,7 +362,7 @@ def test_becomes_ready_when_the_privilege_is_granted(
         guarded: Guarded, start_proxy: Callable[..., Proxy], coll: str,
         tmp_path: pathlib.Path) -> None:
     guarded.client[coll].required.create_index("number", unique=True)
-    guarded.add_user(f"{coll}-late", [granted(coll, ["collStats"])])
+    guarded.add_user(f"{coll}-late", STORE, [granted(coll, ["collStats"])])
     proxy = start_guarded(start_proxy, guarded, f"{coll}-late",
                           [rule(f"{coll}.required", unique_index="require")], tmp_path)
     await_event(proxy, "missing_privilege", privilege="listIndexes")

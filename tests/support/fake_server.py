@@ -146,7 +146,7 @@ LARGE = 1_000_000
 
 
 class FakeServer:
-    """Listens on a free port of 127.0.0.1 from construction until close().
+    """Listens from construction until close(), without a port on a free one.
 
     `script` holds one Answer per insert that is to come, in the order in which they come; inserts
     beyond it are answered as if all of their documents had been stored. `early` makes the answer to
@@ -155,7 +155,7 @@ class FakeServer:
     Thread-safety: one client at a time is assumed; attributes are set while none is connected.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
         self.script: Sequence[Answer] = ()
         self.others: dict[str, Answer] = {}
         self.early: Callable[[int], bytes] | None = None
@@ -165,8 +165,8 @@ class FakeServer:
         self.connections = 0  # accepted since the last expect()
         self.open = 0
         self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.address = "127.0.0.1:%d" % self._listener.getsockname()[1]
+        self._listener = socket.create_server((host, port), backlog=64)
+        self.address = f"{host}:{self._listener.getsockname()[1]}"
         self._sockets: set[socket.socket] = set()
         threading.Thread(target=self._accept, daemon=True).start()
 

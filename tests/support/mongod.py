@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 
 import pymongo
 from pymongo.errors import PyMongoError
@@ -26,10 +27,17 @@ def mongod_path() -> str:
 
 
 class Mongod:
-    """Runs from construction until close(); `replica_set` names a set of one member."""
+    """Runs from construction until close(); `replica_set` names a set of one member.
 
-    def __init__(self, replica_set: str | None = None, port: int | None = None):
+    host: where it listens, and what its address names; IPv6 without brackets. options: further
+    ones of its command line.
+    """
+
+    def __init__(self, replica_set: str | None = None, port: int | None = None,
+                 host: str = "127.0.0.1", options: Sequence[str] = ()):
         self.replica_set = replica_set
+        self.host = host
+        self.options = list(options)
         self._directory = pathlib.Path(tempfile.mkdtemp(prefix="idproxy-mongod-"))
         try:
             self._start(port)
@@ -42,7 +50,7 @@ class Mongod:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def uri(self) -> str:
@@ -52,10 +60,10 @@ class Mongod:
     def _start(self, port: int | None) -> None:
         path = mongod_path()
         for attempt in range(5):
-            self.port = port or free_port()
+            self.port = port or free_port(self.host)
             args = [
                 path, "--dbpath", str(self._directory), "--port", str(self.port),
-                "--bind_ip", "127.0.0.1", "--nounixsocket",
+                "--bind_ip", self.host, "--nounixsocket",
                 "--logpath", str(self._directory / "mongod.log"),
                 "--wiredTigerCacheSizeGB", "0.25",
                 "--setParameter", "enableTestCommands=1",
@@ -63,6 +71,9 @@ class Mongod:
             ]
             if self.replica_set:
                 args += ["--replSet", self.replica_set, "--oplogSize", "256"]
+            if ":" in self.host:
+                args += ["--ipv6"]
+            args += self.options
             self.process = start(args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             if self._listens():
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import random
 import signal
 import socket
 import subprocess
@@ -31,11 +32,34 @@ def start(args: list[str], **options: Any) -> subprocess.Popen[bytes]:
         preexec_fn=_die_with_parent, **options)
 
 
-def free_port() -> int:
-    """A port of 127.0.0.1 that nothing listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port of this host that nothing listened on a moment ago."""
+    with _bound(host, 0) as probe:
         return probe.getsockname()[1]
+
+
+def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
+    """Ports one after the other that nothing listened on a moment ago; the kernel gives none of
+    them to somebody else for port 0."""
+    for _ in range(200):
+        first = random.randrange(20_000, 32_000 - count)
+        try:
+            for port in range(first, first + count):
+                _bound(host, port).close()
+        except OSError:
+            continue
+        return list(range(first, first + count))
+    raise RuntimeError(f"no {count} free ports one after the other")
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    probe = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        probe.bind((host, port))
+    except OSError:
+        probe.close()
+        raise
+    return probe
 
 
 def eventually(condition: Callable[[], T], timeout: float = 10.0, what: str = "") -> T:

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import pymongo
@@ -52,6 +53,11 @@ def configuration(upstream: Server, rules: list[dict[str, Any]], store: Server |
     return config
 
 
+def uri_host(address: str) -> str:
+    """An address of a listener as a connection string has it."""
+    return address.removeprefix("unix:").replace("/", "%2F")
+
+
 class ProxyFailure(AssertionError):
     """The proxy did not start, did not stop, or a sanitizer reported something."""
 
@@ -61,11 +67,14 @@ class Proxy:
 
     config: the configuration as a dict (JSON is YAML); without `listen` any free port is taken,
     without `log` the log is JSON at level info, without `threads` there are two, so that what
-    threads share is shared.
+    threads share is shared. within: a command that runs the one that is given to it, as a process
+    of its own pid (OwnNames.command). await_ready: false for one that cannot be ready at first;
+    it has no address then.
     """
 
     def __init__(self, config: dict[str, Any] | pathlib.Path, environment: dict[str, str] = {},
-                 ready_timeout: float = 30.0):
+                 ready_timeout: float = 30.0, within: Sequence[str] = (),
+                 await_ready: bool = True):
         self.lines: list[str] = []
         self.events: list[dict[str, Any]] = []
         self._changed = threading.Condition()
@@ -78,7 +87,7 @@ class Proxy:
             config = self._write(config)
         try:
             self.process = start(
-                [binary(), "--config", str(config)],
+                [*within, binary(), "--config", str(config)],
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                 env={**_SANITIZER_OPTIONS, **os.environ, **environment})
         except OSError:
@@ -86,6 +95,8 @@ class Proxy:
             raise
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
+        if not await_ready:
+            return
         try:
             self.wait_event("ready", timeout=ready_timeout)
         except TimeoutError:
@@ -117,6 +128,24 @@ class Proxy:
         return pymongo.MongoClient(
             self.uri, **{"serverSelectionTimeoutMS": 20_000, **options})
 
+    def set_uri(self, name: str) -> str:
+        """All that an application needs for a replica set: the first listener and the name."""
+        return f"mongodb://{uri_host(self.address)}/?replicaSet={name}"
+
+    def set_client(self, name: str, **options: Any) -> pymongo.MongoClient:
+        """A PyMongo client that learns the members from the proxy."""
+        return pymongo.MongoClient(self.set_uri(name), **{
+            "serverSelectionTimeoutMS": 20_000, "heartbeatFrequencyMS": 500, **options})
+
+    def listener_of(self, server: str) -> str:
+        """The address that stands for this server ("host:port", as the proxy reaches it): the
+        latest one, waited for."""
+        def found() -> str:
+            events = [e for event in ("listening", "member_joined")
+                      for e in self.find_events(event) if e.get("server") == server]
+            return events[-1]["address"] if events else ""
+        return eventually(found, 10, f"a listener for {server}")
+
     # The log.
 
     def _read_log(self) -> None:
@@ -143,17 +172,18 @@ class Proxy:
         with self._changed:
             return [e for e in self.events if e.get("event") == event]
 
-    def wait_event(self, event: str, timeout: float = 10.0) -> dict[str, Any]:
-        """The first log line with this event, which may have come before the call."""
+    def wait_event(self, event: str, timeout: float = 10.0, **fields: Any) -> dict[str, Any]:
+        """The first log line with this event and these fields, which may have come before the
+        call."""
         deadline = time.monotonic() + timeout
         with self._changed:
             while True:
                 for found in self.events:
-                    if found.get("event") == event:
+                    if found.get("event") == event and fields.items() <= found.items():
                         return found
                 left = deadline - time.monotonic()
                 if left <= 0 or not self._reader.is_alive():
-                    raise TimeoutError(f"no event {event!r} in the log")
+                    raise TimeoutError(f"no event {event!r} {fields or ''} in the log")
                 self._changed.wait(min(left, 0.2))
 
     # The process.

@@ -146,9 +146,14 @@ class WireClient:
     """A connection that sends bytes as they are and reads messages."""
 
     def __init__(self, address: str, timeout: float = 10.0):
-        host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if address.startswith("unix:"):
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.settimeout(timeout)
+            self.socket.connect(address.removeprefix("unix:"))
+        else:
+            host, _, port = address.rpartition(":")
+            self.socket = socket.create_connection((host.strip("[]"), int(port)), timeout)
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._pending = bytearray()
 
     def send(self, data: bytes) -> None:

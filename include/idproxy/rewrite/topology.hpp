@@ -55,6 +55,7 @@ class Topology {
 
  private:
   [[nodiscard]] Server* known(ServerId server);
+  void rename_set(Server& member, const std::string& name);
   [[nodiscard]] std::vector<const Server*> authorities() const;
   [[nodiscard]] const Server* server_of(const std::string& member) const;
   [[nodiscard]] bool is_superfluous(const Server& server,

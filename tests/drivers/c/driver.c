@@ -1,16 +1,17 @@
 /* Does one task with libmongoc; prints what came of it as JSON.
  *
- *   driver '{"task": "insert" | "batches", "uri": ..., "own": true | false, ...}'
+ *   driver '{"task": "insert" | "batches" | "steps", "uri": ..., "own": true | false, ...}'
  *
  * own: insert_many puts an _id of its own in front; else the documents go without one, in a write
  * command.
  */
-#include <mongoc/mongoc.h>
+#include "driver.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bson_t argument;
+bson_t argument;
 
 static bool find(const char* name, bson_iter_t* at) {
   bool found = bson_iter_init_find(at, &argument, name);
@@ -18,22 +19,22 @@ static bool find(const char* name, bson_iter_t* at) {
   return found;
 }
 
-static const char* text(const char* name) {
+const char* text(const char* name) {
   bson_iter_t at;
   return find(name, &at) ? bson_iter_utf8(&at, NULL) : "";
 }
 
-static int number(const char* name) {
+int number(const char* name) {
   bson_iter_t at;
   return find(name, &at) ? (int)bson_iter_as_int64(&at) : 0;
 }
 
-static bool truth(const char* name) {
+bool truth(const char* name) {
   bson_iter_t at;
   return find(name, &at) && bson_iter_as_bool(&at);
 }
 
-static bson_t* new_document(int k) {
+bson_t* new_document(int k) {
   char line[32];
   snprintf(line, sizeof line, "text %d", k);
   bson_t* document = bson_new();
@@ -124,27 +125,41 @@ static bool batches(mongoc_client_t* client, bson_t* result) {
   return true;
 }
 
-static int run(mongoc_client_t* client) {
+static int run(const mongoc_uri_t* uri) {
+  mongoc_client_t* client = mongoc_client_new_from_uri(uri);
+  if (!client) return 1;
   bson_t result = BSON_INITIALIZER;
   bool ok = (strcmp(text("task"), "batches") == 0 ? batches : insert)(client, &result);
   char* json = bson_as_relaxed_extended_json(&result, NULL);
   puts(json);
   bson_free(json);
   bson_destroy(&result);
+  mongoc_client_destroy(client);
   return ok ? 0 : 1;
+}
+
+/* libmongoc's own takes the standard output for some. */
+static void log_to_stderr(mongoc_log_level_t level, const char* domain, const char* message,
+                          void* context) {
+  (void)context;
+  fprintf(stderr, "%s: %s: %s\n", mongoc_log_level_str(level), domain, message);
 }
 
 int main(int argc, char** argv) {
   bson_error_t error;
   if (argc != 2 || !bson_init_from_json(&argument, argv[1], -1, &error)) return 64;
+  mongoc_log_set_handler(log_to_stderr, NULL);
   mongoc_init();
   mongoc_uri_t* uri = mongoc_uri_new(text("uri"));
   if (!uri) return 1;
-  /* As all other drivers do: look for a server as long as serverSelectionTimeoutMS. */
-  mongoc_uri_set_option_as_bool(uri, MONGOC_URI_SERVERSELECTIONTRYONCE, false);
-  mongoc_client_t* client = mongoc_client_new_from_uri(uri);
-  int status = client ? run(client) : 1;
-  mongoc_client_destroy(client);
+  int status = 0;
+  if (strcmp(text("task"), "steps") == 0) {
+    status = steps(uri);
+  } else {
+    /* As all other drivers do: look for a server as long as serverSelectionTimeoutMS. */
+    mongoc_uri_set_option_as_bool(uri, MONGOC_URI_SERVERSELECTIONTRYONCE, false);
+    status = run(uri);
+  }
   mongoc_uri_destroy(uri);
   mongoc_cleanup();
   bson_destroy(&argument);

@@ -1,6 +1,6 @@
 // Does one task with the Go driver; prints what came of it as JSON.
 //
-//	driver '{"task": "insert" | "ordinary" | "batches" | "transactions", "uri": ..., ...}'
+//	driver '{"task": "insert" | "ordinary" | "batches" | "transactions" | "steps", "uri": ..., ...}'
 package main
 
 import (
@@ -126,9 +126,13 @@ func check(err error) {
 func main() {
 	var a argument
 	check(json.Unmarshal([]byte(os.Args[1]), &a))
+	ctx := context.Background()
+	if a.Task == "steps" {
+		steps(ctx, a)
+		return
+	}
 	client, err := mongo.Connect(options.Client().ApplyURI(a.URI))
 	check(err)
-	ctx := context.Background()
 	defer client.Disconnect(ctx)
 	check(json.NewEncoder(os.Stdout).Encode(run(ctx, client, a)))
 }

@@ -12,6 +12,7 @@ import com.mongodb.client.MongoDatabase;
 import com.mongodb.client.model.Filters;
 import com.mongodb.client.model.InsertManyOptions;
 import com.mongodb.client.model.Updates;
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -22,7 +23,7 @@ import org.bson.codecs.DocumentCodec;
 /**
  * Does one task with the Java driver; prints what came of it as JSON.
  *
- * <p>java Driver '{"task": "insert" | "ordinary" | "batches" | "transactions", "uri": ..., ...}'
+ * <p>java Driver '{"task": "insert" | "ordinary" | "batches" | "transactions" | "steps", ...}'
  */
 class Driver {
   private final Document argument;
@@ -41,7 +42,7 @@ class Driver {
     return argument.getInteger(name);
   }
 
-  private List<Document> newDocuments(int from, int count) {
+  static List<Document> newDocuments(int from, int count) {
     List<Document> documents = new ArrayList<>();
     for (int k = from; k < from + count; ++k) {
       documents.add(new Document("k", k).append("text", "text " + k));
@@ -146,15 +147,18 @@ class Driver {
     }
   }
 
-  public static void main(String[] arguments) {
+  public static void main(String[] arguments) throws IOException {
     Document argument = Document.parse(arguments[0]);
-    MongoClientSettings settings =
+    MongoClientSettings.Builder settings =
         MongoClientSettings.builder()
-            .applyConnectionString(new ConnectionString(argument.getString("uri")))
-            // As often as it takes: otherwise each lost connection is followed by half a second.
-            .applyToServerSettings(s -> s.minHeartbeatFrequency(20, TimeUnit.MILLISECONDS))
-            .build();
-    try (MongoClient client = MongoClients.create(settings)) {
+            .applyConnectionString(new ConnectionString(argument.getString("uri")));
+    if (argument.getString("task").equals("steps")) {
+      Steps.run(settings, argument);
+      return;
+    }
+    // As often as it takes: otherwise each lost connection is followed by half a second.
+    settings.applyToServerSettings(s -> s.minHeartbeatFrequency(20, TimeUnit.MILLISECONDS));
+    try (MongoClient client = MongoClients.create(settings.build())) {
       System.out.println(new Driver(argument, client).run().toJson());
     }
   }

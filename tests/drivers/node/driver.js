@@ -1,29 +1,12 @@
 // Does one task with the Node driver; prints what came of it as JSON.
 //
-//   node driver.js '{"task": "insert" | "ordinary" | "batches" | "transactions", "uri": ..., ...}'
+//   node driver.js '{"task": "insert" | "ordinary" | "batches" | "transactions" | "steps",
+//                    "uri": ..., ...}'
 'use strict';
-const {MongoClient, MongoNetworkError, MongoServerSelectionError} = require('mongodb');
+const {MongoClient} = require('mongodb');
 const ordinary = require('./ordinary.js');
-
-function newDocuments(from, count) {
-  return Array.from({length: count}, (_, i) => ({k: from + i, text: `text ${from + i}`}));
-}
-
-// Resolves to how many the server took. own: the driver makes an _id, as by default.
-async function insertAll(collection, documents, {own, ...options}) {
-  if (!own) options.forceServerObjectId = true;
-  return documents.length === 1
-      ? Number((await collection.insertOne(documents[0], options)).acknowledged)
-      : (await collection.insertMany(documents, options)).insertedCount;
-}
-
-function failure(error) {
-  if (error.code === 11000) return 'duplicate';
-  // insertMany puts whatever goes wrong into a MongoBulkWriteError, lost connections too.
-  const cause = error.errorResponse ?? error;
-  const network = cause instanceof MongoNetworkError || cause instanceof MongoServerSelectionError;
-  return network ? 'unknown' : String(error);
-}
+const steps = require('./steps.js');
+const {failure, insertAll, newDocuments, transactions} = require('./work.js');
 
 async function insert(collection, {count, own, ordered}) {
   return {inserted: await insertAll(collection, newDocuments(0, count), {own, ordered})};
@@ -44,36 +27,12 @@ async function batches(collection, {first, count, size, own}) {
   return {outcomes};
 }
 
-// Runs count transactions; each inserts one document, a line in the log and size documents more,
-// and adds to the sum. calls counts how often the callback was run.
-async function transactions(collection, {count, size, own}, client, db) {
-  const outcomes = [];
-  let calls = 0;
-  for (let i = 0; i < count; i++) {
-    const documents = newDocuments(i * (size + 1), size + 1);
-    try {
-      await client.withSession((session) => session.withTransaction(async () => {
-        calls++;
-        await insertAll(collection, documents.slice(0, 1), {own, session});
-        await db.collection('log').insertOne({_id: i}, {session});
-        await insertAll(collection, documents.slice(1), {own, session});
-        await db.collection('sums').updateOne({_id: 'sum'}, {$inc: {n: documents.length}},
-                                              {session});
-      }));
-      outcomes.push('ok');
-    } catch (error) {
-      outcomes.push(failure(error));
-    }
-  }
-  return {calls, outcomes};
-}
-
 async function main(argument) {
   const {task, uri, db: name, coll} = argument;
   const client = new MongoClient(uri);
   try {
     const db = client.db(name);
-    const result = await {insert, batches, transactions, ordinary}[task](
+    const result = await {insert, batches, transactions, ordinary, steps}[task](
         coll && db.collection(coll), argument, client, db);
     console.log(JSON.stringify(result));
   } finally {

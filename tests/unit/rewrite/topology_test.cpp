@@ -157,6 +157,17 @@ TEST(Topology, OnlyAPrimaryTakesAListenerAway) {
   EXPECT_EQ(script.superfluous(), "db3:1");
 }
 
+TEST(Topology, APrimarySpeaksForItsOwnSetOnly) {
+  Script script;
+  const auto first = script.uri("db1:1");
+  const auto other = script.uri("x1:1");
+  script.says(first, State::primary, "db1:1", {"db1:1", "db2:1"});
+  script.member("db2:1");
+  script.says(other, State::primary, "x1:1", {"x1:1"}, 1, 1, "rs9");
+  script.says(first, State::other, "", {}, 0, 0, "");  // it starts
+  EXPECT_EQ(script.superfluous(), "");
+}
+
 TEST(Topology, AnOldPrimaryIsNotBelieved) {
   Script script;
   const auto first = script.uri("db1:1");
@@ -248,13 +259,14 @@ TEST(Topology, DoesNotBelieveInWhatIsNoAddress) {
   const auto first = script.uri("db1:1");
   script.says(first, State::primary, "db1:1",
               {"db1:1", "db2", ":1", "db3:", "db4:0", "db5:65536", "db 6:1", "a/b:1", "u@db:1",
-               "db7:1x", "db8\n:1", std::string(300, 'x') + ":1", "[::1]:27017"});
+               "db7:1x", "db8\n:1", std::string(300, 'x') + ":1", "h1:1,h2:1", "[::1:1", "::1",
+               "[db9]:1", "[::1]:27017"});
   std::string refused;
   for (const auto& each : script.topology().missing()) {
     if (each.possible) refused += each.member;
   }
   EXPECT_EQ(refused, "[::1]:27017");
-  EXPECT_EQ(script.topology().missing().size(), 12U);
+  EXPECT_EQ(script.topology().missing().size(), 16U);
 }
 
 TEST(Topology, BelievesInAsManyMembersAsASetCanHave) {

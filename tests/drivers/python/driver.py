@@ -1,0 +1,136 @@
+"""One step for each line of the standard input, all with one client of PyMongo: see ../program.py.
+
+    python driver.py '{"task": "steps", "uri": ..., "db": ...}'
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from typing import Any
+
+import pymongo
+from bson import json_util
+from pymongo import monitoring
+from pymongo.errors import DuplicateKeyError
+
+Step = dict[str, Any]
+
+
+class Addresses(monitoring.TopologyListener):
+    """Of all servers that the driver has heard of."""
+
+    def __init__(self) -> None:
+        self.ever: set[str] = set()
+
+    def description_changed(self, event: monitoring.TopologyDescriptionChangedEvent) -> None:
+        self.ever |= {text(each) for each in event.new_description.server_descriptions()}
+
+    def opened(self, event: monitoring.TopologyOpenedEvent) -> None:
+        pass
+
+    def closed(self, event: monitoring.TopologyClosedEvent) -> None:
+        pass
+
+
+def text(address: tuple[str, int | None]) -> str:
+    return f"{address[0]}:{address[1]}"
+
+
+def new_documents(first: int, count: int) -> list[dict[str, Any]]:
+    return [{"k": k, "text": f"text {k}"} for k in range(first, first + count)]
+
+
+class Steps:
+    def __init__(self, uri: str, db: str):
+        self._addresses = Addresses()
+        self._client: pymongo.MongoClient = pymongo.MongoClient(
+            uri, event_listeners=[self._addresses])
+        self._db = self._client[db]
+
+    def insert(self, step: Step) -> Step:
+        documents = new_documents(step["first"], step["count"])
+        return {"inserted": len(self._db[step["coll"]].insert_many(documents).inserted_ids)}
+
+    def find(self, step: Step) -> Step:
+        collection = self._db[step["coll"]]
+        if step["secondaryPreferred"]:
+            collection = collection.with_options(
+                read_preference=pymongo.ReadPreference.SECONDARY_PREFERRED)
+        return {"found": [len(list(collection.find({"k": {"$exists": True}},
+                                                   comment=step["comment"])))
+                          for _ in range(step["times"])]}
+
+    def life(self, step: Step) -> Step:
+        """A document's life with every write that is retryable. n is 2 if none was done twice."""
+        collection, key = self._db[step["coll"]], {"k": step["k"]}
+        collection.insert_one(new_documents(step["k"], 1)[0])
+        updated = collection.update_one(key, {"$inc": {"n": 1}})
+        after = collection.find_one_and_update(
+            key, {"$inc": {"n": 1}}, return_document=pymongo.ReturnDocument.AFTER)
+        more = collection.insert_many([{"more": step["k"]} for _ in range(2)])
+        deleted = collection.delete_one({"more": step["k"]})
+        return {"modified": updated.modified_count, "n": after["n"],
+                "inserted": len(more.inserted_ids), "deleted": deleted.deleted_count,
+                "document": collection.find_one(key)}
+
+    def transactions(self, step: Step) -> Step:
+        """Runs count transactions; each inserts one document, a line in the log and size documents
+        more, and adds to the sum. calls counts how often the callback was run."""
+        calls, outcomes = 0, []
+        size = step["size"] + 1
+
+        def callback(session: pymongo.client_session.ClientSession) -> None:
+            nonlocal calls
+            calls += 1
+            documents = new_documents(i * size, size)
+            self._db[step["coll"]].insert_one(documents[0], session=session)
+            self._db.log.insert_one({"_id": i}, session=session)
+            self._db[step["coll"]].insert_many(documents[1:], session=session)
+            self._db.sums.update_one({"_id": "sum"}, {"$inc": {"n": size}}, session=session)
+
+        for i in range(step["count"]):
+            try:
+                with self._client.start_session() as session:
+                    session.with_transaction(callback)
+                outcomes.append("ok")
+            except DuplicateKeyError:
+                outcomes.append("duplicate")
+        return {"calls": calls, "outcomes": outcomes}
+
+    def watch(self, step: Step) -> None:
+        self._stream = self._db[step["coll"]].watch()
+
+    def events(self, step: Step) -> Step:
+        return {"events": [self._stream.next()["fullDocument"] for _ in range(step["count"])]}
+
+    def unwatch(self, step: Step) -> None:
+        self._stream.close()
+
+    def topology(self, step: Step) -> Step:
+        servers = self._client.topology_description.server_descriptions()
+        return {"servers": {text(address): server.server_type_name
+                            for address, server in servers.items()},
+                "ever": sorted(self._addresses.ever)}
+
+
+def codes(error: Exception) -> list[int]:
+    details = getattr(error, "details", None) or {}
+    each = [details, *details.get("writeErrors", []), *details.get("writeConcernErrors", [])]
+    return [e["code"] for e in each if "code" in e]
+
+
+def main() -> None:
+    argument = json.loads(sys.argv[1])
+    steps = Steps(argument["uri"], argument["db"])
+    for line in sys.stdin:
+        step = json.loads(line)
+        try:
+            result = getattr(steps, step["step"])(step) or {}
+        except Exception as error:
+            result = {"error": traceback.format_exc(), "codes": codes(error)}
+        print(json_util.dumps(result), flush=True)
+
+
+main()

@@ -1,0 +1,329 @@
+"""{idproxy: "status"}: what the proxy says of itself and its rules, and to whom."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pymongo
+import pytest
+from pymongo.errors import OperationFailure
+
+from support import wire
+from support.fake_server import FakeServer, reply_of_sections, reply_to
+from support.guarded import Guarded
+from support.mongod import Mongod
+from support.process import eventually, free_port
+from support.proxy import Proxy, binary, configuration
+from support.replica_set import ARBITER, ReplicaSet
+from support.thief import Robbed, fresh, insert_message
+from support.wire import WireClient
+
+BAD_VALUE = 2
+HOST_UNREACHABLE = 6
+UNAUTHORIZED = 13
+OPERATION_FAILED = 96
+
+STATUS = {"idproxy": "status", "$db": "admin"}
+# A rule that is not ready is looked at every 10 s.
+SOON = 40
+
+
+def rule(ns: str, **more: Any) -> dict[str, Any]:
+    return {"ns": ns, "field": "number", "strategy": "random-digits", **more}
+
+
+def status(client: pymongo.MongoClient) -> dict[str, Any]:
+    return client.admin.command("idproxy", "status")
+
+
+def rules_of(client: pymongo.MongoClient) -> dict[str, dict[str, Any]]:
+    """What the status says of each rule, by its namespace."""
+    return {each["ns"]: each for each in status(client)["rules"]}
+
+
+# --- What it says ---
+
+def test_names_the_proxy_and_its_server(
+        server: Mongod, start_proxy: Callable[..., Proxy], coll: str) -> None:
+    proxy = start_proxy(configuration(server, [rule(f"{coll}.*")]))
+    with proxy.client() as client:
+        client.admin.command("ping")
+        said = status(client)
+    version = subprocess.run([binary(), "--version"], capture_output=True, text=True, check=True)
+    assert said["version"] == version.stdout.split()[-1]
+    assert (said["listener"], said["server"]) == (proxy.address, server.address)
+    (listener,) = said["listeners"]
+    assert listener.pop("connections") >= 1
+    member = {"me": server.address, "setName": server.replica_set} if server.replica_set else {}
+    assert listener == {"address": proxy.address, "server": server.address, **member,
+                        "state": "PRIMARY" if member else "STANDALONE", "origin": "uri"}
+    assert said["rules"] == [{
+        "ns": f"{coll}.*", "field": "number", "strategy": "random-digits", "ready": True,
+        "assigned": 0, "resent": 0, "cured": 0, "givenUp": 0, "foreign": 0, "transient": 0,
+        "surfaced": 0, "unacknowledged": 0}]
+    assert said["counters"]["connections"] >= 1
+    assert set(said["store"].values()) == {0}
+    times = ["$clusterTime", "operationTime"] if member else []
+    assert list(said) == ["version", "listener", "server", "listeners", "rules", "counters",
+                          "store", "ok", *times]
+
+
+def test_without_anything_mapped(
+        replica_set: Mongod, start_proxy: Callable[..., Proxy]) -> None:
+    proxy = start_proxy({"upstream": {"uri": replica_set.uri}, "rules": []})
+    with WireClient(proxy.address) as client:
+        said = client.call(STATUS)
+    assert (said["listener"], said["server"]) == (proxy.address, replica_set.address)
+    assert [each["server"] for each in said["listeners"]] == [replica_set.address]
+
+
+def test_each_listener_stands_for_a_server_of_its_own(start_proxy: Callable[..., Proxy]) -> None:
+    with ReplicaSet(members=({}, {}, ARBITER)) as three:
+        # The first one alone is in the connection string.
+        proxy = start_proxy(configuration(three.members[0], []))
+        with proxy.client() as client:
+            known = eventually(lambda: (found := status(client)["listeners"])[2:] and found, SOON)
+        listeners = {each["server"]: each["address"] for each in known}
+        assert set(listeners) == {each.address for each in three.members}
+        states = {each.address: "PRIMARY" if each is three.primary else "SECONDARY"
+                  for each in three.members[:2]} | {three.members[2].address: "ARBITER"}
+        for server, address in listeners.items():
+            with WireClient(address) as client:
+                client.call({"hello": 1, "$db": "admin"})
+                said = client.call(STATUS)
+                assert said["ok"] == 1, "a secondary and an arbiter are asked like a primary"
+                assert (said["listener"], said["server"]) == (address, server)
+                assert {each["server"]: each["address"] for each in said["listeners"]} == listeners
+                (own,) = [each for each in said["listeners"] if each["address"] == address]
+                assert own["connections"] >= 1
+        assert {each["server"]: each["state"] for each in said["listeners"]} == states
+        assert {each["setName"] for each in said["listeners"]} == {three.name}
+        assert {each["server"]: each["origin"] for each in said["listeners"]} == {
+            each.address: "member" if i else "uri" for i, each in enumerate(three.members)}
+
+
+@pytest.mark.tsan
+def test_rules_are_ready_or_it_says_why_not(
+        standalone: Mongod, start_proxy: Callable[..., Proxy], coll: str) -> None:
+    db = standalone.client[coll]
+    db.create_collection("view", viewOn="orders")
+    db.create_collection("readings", timeseries={"timeField": "at"})
+    db.guarded.create_index("number", unique=True)
+    db.full.insert_many([{"number": i} for i in range(95)])
+    proxy = start_proxy(configuration(standalone, [
+        rule(f"{coll}.warned"), rule(f"{coll}.required", unique_index="require"),
+        rule(f"{coll}.guarded", unique_index="require"), rule(f"{coll}.full", digits=2),
+        rule(f"{coll}.view"), rule(f"{coll}.readings"), rule("*", unique_index="require")]))
+    with proxy.client(retryWrites=False) as client:
+        said = rules_of(client)
+        ready = [ns for ns, each in said.items() if each["ready"]]
+        assert ready == [f"{coll}.warned", f"{coll}.guarded", f"{coll}.full", "*"]
+        assert not any("notReady" in said[ns] for ns in ready)
+        for name in ["view", "readings"]:
+            assert said[f"{coll}.{name}"]["notReady"] == [{
+                "ns": f"{coll}.{name}",
+                "errmsg": "a view or a time-series collection: no rule applies to it"}]
+
+        # What inserts get is what the status says.
+        for name, expected in [("required", "createIndex"), ("full", "max_fill")]:
+            with pytest.raises(OperationFailure) as refused:
+                client[coll][name].insert_one({})
+            (reason,) = rules_of(client)[f"{coll}.{name}"]["notReady"]
+            assert (reason["ns"], reason["code"]) == (f"{coll}.{name}", OPERATION_FAILED)
+            assert expected in reason["errmsg"] and refused.value.code == OPERATION_FAILED
+            assert name == "full" or reason["errmsg"] in str(refused.value)
+
+        # Of a wildcard, what somebody has asked for.
+        with pytest.raises(OperationFailure):
+            client[coll].others.insert_one({})
+        (reason,) = rules_of(client)["*"]["notReady"]
+        assert reason["ns"] == f"{coll}.others"
+        assert reason["code"] in (HOST_UNREACHABLE, OPERATION_FAILED)
+
+        db.required.create_index("number", unique=True)
+        db.others.create_index("number", unique=True)
+        eventually(lambda: rules_of(client)[f"{coll}.required"]["ready"], SOON)
+        eventually(lambda: rules_of(client)["*"]["ready"], SOON)
+
+
+def test_a_store_that_is_down_is_a_reason(
+        standalone: Mongod, start_proxy: Callable[..., Proxy], coll: str) -> None:
+    proxy = start_proxy(configuration(
+        standalone, [rule(f"{coll}.required", unique_index="require"), rule(f"{coll}.warned")],
+        id_store={"uri": f"mongodb://127.0.0.1:{free_port()}"}))
+    with proxy.client() as client:
+        def reason() -> dict[str, Any]:
+            (found,) = rules_of(client)[f"{coll}.required"]["notReady"]
+            return found
+        eventually(lambda: "the id store does not answer" in reason()["errmsg"], SOON)
+        assert reason()["code"] == HOST_UNREACHABLE
+        assert rules_of(client)[f"{coll}.warned"]["ready"]
+
+
+@pytest.mark.tsan
+def test_counts_what_became_of_values(
+        start_robbed: Callable[..., Robbed], server: Mongod, coll: str) -> None:
+    robbed = start_robbed(server, [
+        {"ns": f"{coll}.orders", "field": "_id", "strategy": "random-digits"},
+        {"ns": f"{coll}.*", "field": "n", "strategy": "counter", "block": {"size": 10}},
+        {"ns": f"{coll}.orders", "field": "email", "strategy": "uuid"}])
+    ns = fresh(robbed, coll, "orders", "code")
+    with robbed.proxy.client() as client:
+        before = status(client)
+        assert set(before["counters"].values()) <= {before["counters"]["connections"], 0}
+        robbed.thief.steal(ns, times={1: 2})
+        assert robbed.insert(ns, [{"k": i} for i in range(3)])["n"] == 3
+        said = status(client)
+    ids, numbers, texts = said["rules"]
+    changed = {name: count for name, count in ids.items() if isinstance(count, int) and count}
+    assert changed == {"ready": True, "assigned": 3, "resent": 2, "cured": 1}
+    assert numbers["assigned"] == texts["assigned"] == 3
+    assert numbers["resent"] == texts["resent"] == 0
+    assert said["counters"]["insertsAssigned"] == 1
+    assert said["counters"]["documentsRefused"] == said["counters"]["commandsFailed"] == 0
+    assert said["store"]["blocks"] >= 1 and said["store"]["numbersAllocated"] >= 10
+    assert said["store"]["roundTrips"] >= said["store"]["blocks"]
+
+
+# --- How it is asked ---
+
+@pytest.mark.parametrize("body, code, text", [
+    ({"idproxy": "status", "$db": "test"}, UNAUTHORIZED,
+     "idproxy may only be run against the admin database."),
+    ({"idproxy": "metrics", "$db": "test"}, UNAUTHORIZED,
+     "idproxy may only be run against the admin database."),
+    ({"idproxy": "metrics", "$db": "admin"}, BAD_VALUE, '{idproxy: "status"}'),
+    ({"idproxy": 1, "$db": "admin"}, BAD_VALUE, '{idproxy: "status"}'),
+], ids=["db", "word-and-db", "word", "number"])
+def test_refuses_other_questions(
+        proxy: Proxy, body: dict[str, Any], code: int, text: str) -> None:
+    with WireClient(proxy.address) as client:
+        said = client.call(body)
+        assert (said["ok"], said["code"]) == (0, code) and text in said["errmsg"]
+        assert said["codeName"] == {BAD_VALUE: "BadValue", UNAUTHORIZED: "Unauthorized"}[code]
+        assert client.call(STATUS)["ok"] == 1
+
+
+@pytest.mark.tsan
+def test_answers_in_turn(proxy: Proxy) -> None:
+    ping = {"ping": 1, "$db": "admin"}
+    bodies = [ping, STATUS, STATUS, ping, {**STATUS, "idproxy": 1}, ping, STATUS]
+    with WireClient(proxy.address) as client:
+        client.send(b"".join(wire.command(body, request_id=i) for i, body in enumerate(bodies)))
+        for i, body in enumerate(bodies):
+            reply = client.receive()
+            assert reply.response_to == i
+            assert ("version" in reply.body) == (body is STATUS)
+            assert reply.body["ok"] == (body.get("idproxy") != 1)
+
+
+@pytest.mark.parametrize("flags", [0, wire.CHECKSUM_PRESENT, wire.EXHAUST_ALLOWED])
+@pytest.mark.parametrize("body", [STATUS, {**STATUS, "idproxy": 1}], ids=["status", "error"])
+def test_flags(proxy: Proxy, flags: int, body: dict[str, Any]) -> None:
+    with WireClient(proxy.address) as client:
+        client.send(wire.command(body, flags=flags))
+        assert client.receive().flags == flags & wire.CHECKSUM_PRESENT
+        assert client.call({"ping": 1, "$db": "admin"})["ok"] == 1
+
+
+@pytest.mark.parametrize("body", [STATUS, {**STATUS, "idproxy": 1}], ids=["status", "error"])
+def test_says_nothing_to_who_wants_no_reply(proxy: Proxy, body: dict[str, Any]) -> None:
+    with WireClient(proxy.address) as client:
+        client.send(wire.command(body, flags=wire.MORE_TO_COME))
+        client.send(wire.command({"ping": 1, "$db": "admin"}, request_id=5))
+        assert client.receive().response_to == 5
+
+
+def test_asks_the_server_for_hostinfo_and_nothing_else(
+        start_robbed: Callable[..., Robbed], replica_set: Mongod) -> None:
+    robbed = start_robbed(replica_set, [])
+    with robbed.proxy.client() as client:
+        assert status(client)["ok"] == 1
+    asked = [m for m in robbed.thief.messages if m.body and "hostInfo" in m.body]
+    assert [m.body for m in asked] == [{"hostInfo": 1, "$db": "admin"}]
+    with WireClient(robbed.proxy.address) as client:
+        client.send(wire.command({**STATUS, "$db": "test"}))
+        client.receive()
+    assert not any("idproxy" in (m.body or {}) for m in robbed.thief.messages
+                   if m.direction == "to_server")
+
+
+@pytest.mark.parametrize("answer", [
+    lambda request: reply_to(request, {"no": "ok"}),
+    lambda request: reply_to(request, {"ok": 2}),
+    lambda request: reply_to(request, {"ok": 1}, flags=wire.MORE_TO_COME),
+    lambda request: reply_to(request, {"ok": 1}, response_to=-1),
+    lambda request: reply_of_sections(request, wire.body({"ok": 1}), wire.sequence("x", [])),
+], ids=["no-ok", "neither", "more-to-come", "other-request", "sequence"])
+def test_a_server_that_cannot_be_understood_ends_the_connection(
+        start_proxy: Callable[..., Proxy], standalone: Mongod,
+        answer: Callable[..., bytes]) -> None:
+    fake = FakeServer()
+    try:
+        proxy = start_proxy(configuration(fake, [], standalone))
+        fake.others = {"hostInfo": answer}
+        with WireClient(proxy.address) as client:
+            client.send(wire.command(STATUS))
+            with pytest.raises(wire.Closed):
+                client.receive()
+    finally:
+        fake.close()
+
+
+# --- Who may ask ---
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Guarded]:
+    with Guarded() as mongod:
+        mongod.add_user("writer", [{"role": "readWrite", "db": "shop"}])
+        mongod.add_user("admin", ["userAdminAnyDatabase", "readWriteAnyDatabase"])
+        mongod.add_user("monitor", ["clusterMonitor"])
+        mongod.add_user("looker", [], [{"resource": {"cluster": True}, "actions": ["hostInfo"]}])
+        yield mongod
+
+
+@pytest.fixture(scope="module")
+def guarded_proxy(guarded: Guarded) -> Iterator[Proxy]:
+    with Proxy(configuration(guarded, [rule("shop.*")],
+                             id_store={"uri": guarded.uri_of("root")})) as running:
+        yield running
+
+
+@pytest.mark.tsan
+def test_tells_nobody_without_a_login(guarded_proxy: Proxy) -> None:
+    with WireClient(guarded_proxy.address) as client:
+        for _ in range(2):
+            said = client.call(STATUS)
+            assert (said["ok"], said["code"], said["codeName"]) == (0, UNAUTHORIZED, "Unauthorized")
+            assert "clusterMonitor" in said["errmsg"] and "authentication" in said["errmsg"]
+            assert "version" not in said and "rules" not in said
+
+
+def test_is_for_who_may_look_at_the_server(guarded_proxy: Proxy) -> None:
+    def client_of(user: str) -> pymongo.MongoClient:
+        return guarded_proxy.client(username=user, password="secret", authSource="admin")
+
+    for user in ["writer", "admin"]:
+        with client_of(user) as client:
+            with pytest.raises(OperationFailure) as refused:
+                status(client)
+            assert refused.value.code == UNAUTHORIZED
+            assert "hostInfo on the cluster" in str(refused.value)
+            if user == "writer":
+                client.shop.orders.insert_one({})
+    for user in ["monitor", "looker", "root"]:
+        with client_of(user) as client:
+            (only,) = status(client)["rules"]
+            assert only["assigned"] == 1
+
+
+def test_a_login_is_of_its_connection(guarded_proxy: Proxy) -> None:
+    """Whoever may ask opens the way for nobody else."""
+    with guarded_proxy.client(
+            username="monitor", password="secret", authSource="admin") as allowed, \
+            WireClient(guarded_proxy.address) as client:
+        assert status(allowed)["ok"] == 1
+        assert client.call(STATUS)["code"] == UNAUTHORIZED
+        assert status(allowed)["ok"] == 1

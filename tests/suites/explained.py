@@ -1,0 +1,18 @@
+"""Tests whose results may differ through the proxy, and why."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+# (suite, pattern of names, reason)
+_EXPLAINED: list[tuple[str, str, str]] = [
+    ("pymongo", "test.test_client.TestClient.test_compression_commands",
+     "The proxy takes compression out of hello, so that none is negotiated: the test skips itself."),
+]
+
+
+def reason(suite: str, name: str) -> str | None:
+    for of, pattern, why in _EXPLAINED:
+        if of == suite and fnmatchcase(name, pattern):
+            return why
+    return None

@@ -1,0 +1,494 @@
+"""Drivers that write while primaries step down and die, and a way to a server that can be cut.
+
+Table    a collection that is written to, and the book of what was told of each document
+Writers  threads with a driver each way, for as long as the context lasts
+Told     what proxies said that they assigned
+Cable    a relay that falls silent, as when a cable is pulled, or resets what goes through it
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import socket
+import struct
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import bson
+import pymongo
+from bson.codec_options import CodecOptions
+from bson.raw_bson import RawBSONDocument
+from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError
+from pymongo.monitoring import CommandListener
+from pymongo.read_concern import ReadConcern
+from pymongo.read_preferences import ReadPreference
+from pymongo.write_concern import WriteConcern
+
+from . import elements as el
+from .chaos import Ledger
+from .elements import Element
+from .process import eventually
+from .replica_set import Member, ReplicaSet
+
+Collection = pymongo.collection.Collection
+
+
+# What is written.
+
+def _insert_one(collection: Collection, documents: list[Any]) -> None:
+    collection.insert_one(documents[0])
+
+
+def _ordered(collection: Collection, documents: list[Any]) -> None:
+    collection.insert_many(documents)
+
+
+def _unordered(collection: Collection, documents: list[Any]) -> None:
+    collection.insert_many(documents, ordered=False)
+
+
+def _transaction(collection: Collection, documents: list[Any]) -> None:
+    def both(session: pymongo.client_session.ClientSession) -> None:
+        collection.insert_one(documents[0], session=session)
+        collection.insert_many(documents[1:], session=session)
+
+    with collection.database.client.start_session() as session:
+        session.with_transaction(both, write_concern=WriteConcern("majority"))
+
+
+STEPPING_DOWN = {"ConfigurationError", *(
+    f"{error} {code}" for error in ("NotPrimaryError", "WriteConcernError", "BulkWriteError")
+    for code in (189, 10107, 11602))}
+"""What PyMongo 4.20 lets its application see of step-downs without a proxy too.
+
+Its one repetition meets the primary that is still stepping down: 23 times in 100 step-downs and
+23,000 operations. And a connection that is made to a server which has just been elected, and does
+not take writes yet, is one without sessions for as long as it lives: no transactions there, and no
+retryable writes; seen 24 times in 30 step-downs, with the old primary's connections reset before.
+"""
+
+LOST_TOO = STEPPING_DOWN | {"AutoReconnect"}
+"""The same where connections are lost at that moment: the repetition falls to such a connection.
+Without a proxy seen 10 times in 80 step-downs, with the old primary's connections reset before."""
+
+OPERATIONS: dict[str, tuple[Callable[[Collection, list[Any]], None], int]] = {
+    "insert_one": (_insert_one, 1), "ordered": (_ordered, 5), "unordered": (_unordered, 8),
+    "transaction": (_transaction, 3)}
+"""What a driver is asked to do, and with how many documents."""
+
+
+@dataclass
+class Table:
+    """A collection that any number of writers fill.
+
+    assigned: the field that the proxy fills, or the writers themselves if there is none (own).
+    driver_id: the driver makes an _id, as it does when nobody keeps it from that.
+    """
+
+    ns: str
+    assigned: str
+    shape: Callable[[Element], None] | None = None
+    operations: tuple[str, ...] = tuple(OPERATIONS)
+    own: bool = False
+    driver_id: bool = False
+    ledger: Ledger = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.db, _, self.name = self.ns.partition(".")
+        self.ledger = Ledger(self.assigned, self.shape)
+
+    def prepare(self, client: pymongo.MongoClient, taken: Iterable[int] = ()) -> None:
+        """Makes its indexes, and stores documents with the values that are taken from the start.
+        The one with u: -1 is there for others to collide with."""
+        collection = client[self.db][self.name]
+        collection.create_index("k")
+        collection.create_index("u", unique=True, sparse=True)
+        collection.insert_one({"u": -1, "k": "taken"})
+        if self.assigned != "_id":
+            collection.create_index(self.assigned, unique=True, sparse=True)
+            documents = [{self.assigned: bson.Int64(i)} for i in taken]
+            if documents:
+                collection.insert_many(documents, ordered=False)
+
+    def document(self, k: int, text: str, refused: bool) -> Any:
+        """One to be sent, after it was written down. refused: by a unique index of the
+        application's own."""
+        kept = [el.int32("k", k), el.string("text", text), el.int32("u" if refused else "v", -1)]
+        self.ledger.add(k, el.document(*kept))
+        if self.driver_id:
+            return bson.decode(el.document(*kept))
+        if self.own:
+            value = el.int64(self.assigned, k)
+            kept = [value, *kept] if self.assigned == "_id" else [*kept, value]
+        return RawBSONDocument(el.document(*kept))  # so that PyMongo adds no _id
+
+    def stored(self, client: pymongo.MongoClient) -> list[bytes]:
+        """The writers' documents, from the primary with majority."""
+        collection = client[self.db].get_collection(
+            self.name, read_concern=ReadConcern("majority"),
+            codec_options=CodecOptions(document_class=RawBSONDocument))
+        return [bytes(d.raw) for d in collection.find({"k": {"$type": "int"}})]
+
+    def violations(self, client: pymongo.MongoClient) -> list[str]:
+        return [f"{self.ns}: {each}" for each in self.ledger.violations(self.stored(client))]
+
+
+class Told(CommandListener):
+    """What replies to inserts said that was assigned (`report: true`).
+
+    Thread-safety: drivers call from any thread; a test reads when they are done.
+    """
+
+    def __init__(self) -> None:
+        self._sent: dict[int, tuple[str, list[Any]]] = {}
+        self._lock = threading.Lock()
+        self.values: dict[tuple[str, int], list[Any]] = defaultdict(list)  # by collection and k
+
+    def started(self, event: Any) -> None:
+        if event.command_name == "insert":
+            ns = f"{event.database_name}.{event.command['insert']}"
+            keys = [d["k"] for d in event.command["documents"]]
+            with self._lock:
+                self._sent[event.request_id] = ns, keys
+
+    def succeeded(self, event: Any) -> None:
+        if event.command_name == "insert":
+            with self._lock:
+                ns, keys = self._sent.pop(event.request_id)
+                for each in event.reply.get("idproxy", {}).get("assigned", []):
+                    self.values[ns, keys[each["index"]]].append(each["value"])
+
+    def failed(self, event: Any) -> None:
+        with self._lock:
+            self._sent.pop(event.request_id, None)
+
+    def violations(self, table: Table, client: pymongo.MongoClient) -> list[str]:
+        """Documents with another value than the one that was told of them, if one was."""
+        found = []
+        for raw in table.stored(client):
+            document = bson.decode(raw)
+            told = self.values.get((table.ns, document["k"]), [])
+            if told and document[table.assigned] not in told:
+                found.append(f"{table.ns}, k={document['k']}: told {told}, "
+                             f"stored {document[table.assigned]}")
+        return found
+
+
+# Who writes it.
+
+@dataclass
+class Writer:
+    """One thread's place. way: how its client reaches the servers, for what is counted."""
+
+    way: str
+    client: pymongo.MongoClient
+    table: Table
+
+
+class Writers:
+    """Threads that insert for as long as the context lasts, and read back what was acknowledged.
+
+    Each puts down in its table's ledger what the driver said of each document. Errors other than
+    the duplicates that were planted are counted by way, operation and error; they end nothing.
+    Thread-safety: errors, done and failures are read once the context is over.
+    """
+
+    KEYS = 10_000_000  # for each writer
+    PAUSE = 0.02  # seconds, for the servers' sake: what is tested is not how much they can bear
+
+    def __init__(self, writers: list[Writer], seed: str = ""):
+        self.errors: Counter[tuple[str, str, str]] = Counter()
+        self.done: Counter[tuple[str, str]] = Counter()  # by way and operation
+        self.failures: list[BaseException | str] = []
+        self._writers = writers
+        self._stop = threading.Event()
+        self._changed = threading.Condition()
+        self._round = 0
+        self._since: Counter[int] = Counter()  # operations begun and done in this round, by writer
+        self._threads = [
+            threading.Thread(target=self._work, args=(n, each, random.Random(f"{seed}/{n}")),
+                             daemon=True)
+            for n, each in enumerate(writers)]
+
+    def await_progress(self, operations: int = 2, timeout: float = 90) -> None:
+        """Until each writer has begun and done so many operations from now on."""
+        with self._changed:
+            self._round += 1
+            self._since.clear()
+            going = self._changed.wait_for(
+                lambda: self.failures or all(self._since[n] >= operations
+                                             for n in range(len(self._writers))), timeout)
+            stuck = [f"{w.way} {w.table.ns}" for n, w in enumerate(self._writers)
+                     if self._since[n] < operations]
+        assert not self.failures, self.failures[:3]
+        assert going, f"no progress of {stuck}; errors so far: {self.errors}"
+
+    def errors_of(self, way: str) -> Counter[tuple[str, str]]:
+        """By operation and error."""
+        return Counter({key[1:]: count for key, count in self.errors.items() if key[0] == way})
+
+    def __enter__(self) -> Writers:
+        for each in self._threads:
+            each.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._stop.set()
+        for each in self._threads:
+            each.join(120)
+        if kind is None:
+            assert not any(each.is_alive() for each in self._threads), "a writer hangs"
+            assert not self.failures, self.failures[:3]
+
+    # The writers' threads.
+
+    def _work(self, number: int, writer: Writer, chance: random.Random) -> None:
+        try:
+            first = number * self.KEYS
+            while not self._stop.is_set():
+                for operation in writer.table.operations:
+                    with self._changed:
+                        began = self._round
+                    first += self._write(writer, operation, first, chance)
+                    with self._changed:
+                        self._since[number] += began == self._round
+                        self._changed.notify_all()
+                    if self._stop.wait(self.PAUSE):
+                        return
+                self._read_back(writer, chance.randrange(number * self.KEYS, first))
+        except BaseException as failure:
+            with self._changed:
+                self.failures.append(failure)
+                self._changed.notify_all()
+
+    def _write(self, writer: Writer, operation: str, first: int, chance: random.Random) -> int:
+        """How many keys it used."""
+        insert, count = OPERATIONS[operation]
+        keys = range(first, first + count)
+        # One of eight has a document that the server refuses.
+        refused = chance.randrange(count * 8)
+        documents = [writer.table.document(k, "x" * chance.randrange(40), i == refused)
+                     for i, k in enumerate(keys)]
+        collection = writer.client[writer.table.db][writer.table.name]
+        ledger = writer.table.ledger
+        try:
+            insert(collection, documents)
+            outcomes = dict.fromkeys(keys, "ok")
+        except PyMongoError as error:
+            outcomes = _refused(error, operation, keys)
+            if not outcomes:
+                self._error(writer, operation, error)
+                return count
+        for k, outcome in outcomes.items():
+            ledger.sent[k].outcome = outcome
+        with self._changed:
+            self.done[writer.way, operation] += 1
+        return count
+
+    def _read_back(self, writer: Writer, k: int) -> None:
+        if writer.table.ledger.sent[k].outcome != "ok":
+            return
+        collection = writer.client[writer.table.db][writer.table.name]
+        try:
+            if collection.find_one({"k": k}) is None:
+                self.failures.append(f"{writer.way} {writer.table.ns}, k={k}: ok, but not there")
+            behind = collection.with_options(read_preference=ReadPreference.SECONDARY_PREFERRED)
+            behind.find_one({"k": k})
+            with self._changed:
+                self.done[writer.way, "find"] += 1
+        except PyMongoError as error:
+            self._error(writer, "find", error)
+
+    def _error(self, writer: Writer, operation: str, error: PyMongoError) -> None:
+        with self._changed:
+            self.errors[writer.way, operation, _kind(error)] += 1
+
+
+def _planted(error: dict[str, Any]) -> bool:
+    return error.get("code") == 11000 and error.get("keyPattern") == {"u": 1}
+
+
+def _refused(error: PyMongoError, operation: str, keys: range) -> dict[int, str]:
+    """What became of each document, if the error is just the duplicate that was planted."""
+    if not isinstance(error, (BulkWriteError, DuplicateKeyError)):
+        return {}
+    details = error.details or {}
+    errors = details.get("writeErrors", [details])
+    if details.get("writeConcernErrors") or not all(_planted(e) for e in errors):
+        return {}
+    if operation in ("insert_one", "transaction"):
+        return dict.fromkeys(keys, "refused")
+    (index,) = (e["index"] for e in errors)
+    stored = index if operation == "ordered" else len(keys) - 1
+    assert details["nInserted"] == stored, details
+    return {k: "refused" if i == index or operation == "ordered" and i > index else "ok"
+            for i, k in enumerate(keys)}
+
+
+def _kind(error: PyMongoError) -> str:
+    """Its class and code; of an insert_many, those of all that was not planted."""
+    name = type(error).__name__
+    if isinstance(error, BulkWriteError):
+        parts = [e for kind in ("writeErrors", "writeConcernErrors")
+                 for e in error.details.get(kind, [])]
+        return " ".join([name, *sorted({str(e["code"]) for e in parts if not _planted(e)})])
+    code = (getattr(error, "details", None) or {}).get("code")
+    return name if code is None else f"{name} {code}"
+
+
+# What happens to the servers.
+
+def step_down(three: ReplicaSet) -> None:
+    """The primary resigns and hands over to one that has caught up."""
+    old = three.primary
+
+    def resigned() -> bool:
+        try:
+            old.client.admin.command("replSetStepDown", 3, secondaryCatchUpPeriodSecs=2)
+        except PyMongoError:
+            pass  # nobody had caught up, or it is done and the reply was lost
+        return not old.hello().get("isWritablePrimary")
+    eventually(resigned, 60, "the primary resigns")
+
+
+def hand_over(three: ReplicaSet, chance: random.Random) -> None:
+    """Another one takes its place."""
+    three.step_up(chance.choice(three.secondaries))
+
+
+def kill(three: ReplicaSet) -> Member:
+    """As kill -9 does to the primary, which is returned."""
+    primary = three.primary
+    # A checkpoint: what came since the last one is done again before it is back.
+    primary.client.admin.command("fsync")
+    primary.kill()
+    return primary
+
+
+# A way that can be cut.
+
+_SO_ATTACH_FILTER, _SO_DETACH_FILTER, _SO_MEMINFO = 26, 27, 55
+
+
+def deafen(each: socket.socket) -> None:
+    """What arrives for this socket is lost before TCP sees it: nothing is acknowledged, and of a
+    listening one no connection begins. Needs no privilege."""
+    nothing = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))  # return 0 bytes
+    each.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER,
+                    struct.pack("HL", 1, ctypes.addressof(nothing)))
+
+
+def undeafen(each: socket.socket) -> None:
+    each.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+
+
+def lost_packets(each: socket.socket) -> int:
+    """How many a deaf socket did not hear."""
+    return struct.unpack("9I", each.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 36))[8]
+
+
+class Cable:
+    """Listens on a port of 127.0.0.1 and relays to `target`; whole from construction on.
+
+    Thread-safety: one thread pulls, mends and resets.
+    """
+
+    def __init__(self, target: str):
+        host, _, port = target.rpartition(":")
+        self._target = (host, int(port))
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._pulled = False
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self.address = "127.0.0.1:%d" % self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def pull(self) -> None:
+        """From now on everything is lost on the way, silently, and nobody can connect."""
+        with self._lock:
+            self._pulled = True
+            for each in (self._listener, *self._open):
+                deafen(each)
+
+    def mend(self) -> None:
+        """What was sent meanwhile arrives when it is sent again, by TCP."""
+        with self._lock:
+            self._pulled = False
+            for each in (self._listener, *self._open):
+                undeafen(each)
+
+    def reset(self) -> None:
+        """Both ends of each connection get a RST; the next ones are relayed."""
+        with self._lock:
+            for each in self._open:
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                each.shutdown(socket.SHUT_RD)  # which wakes its thread; closing it sends the RST
+
+    def close(self) -> None:
+        _shut(self._listener)
+        self._listener.close()
+        with self._lock:
+            for each in self._open:
+                _shut(each)
+
+    def __enter__(self) -> Cable:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # The cable's threads.
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                server = socket.create_connection(self._target, 5)
+            except OSError:
+                client.close()
+                continue
+            for each in (client, server):
+                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                each.settimeout(None)
+            with self._lock:
+                self._open |= {client, server}
+                if self._pulled:
+                    deafen(client)
+                    deafen(server)
+            threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        back = threading.Thread(target=self._move, args=(server, client), daemon=True)
+        back.start()
+        self._move(client, server)
+        back.join()
+        with self._lock:
+            self._open -= {client, server}
+            client.close()
+            server.close()
+
+    def _move(self, source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+        except OSError:
+            pass
+        # A FIN would come before the RST that reset() has prepared.
+        if not struct.unpack("ii", source.getsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, 8))[0]:
+            _shut(source)
+            _shut(sink)
+
+
+def _shut(each: socket.socket) -> None:
+    try:
+        each.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass

@@ -1,0 +1,142 @@
+"""Host names that only one process knows, and a DNS server for it."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import random
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+
+import dns.flags
+import dns.message
+import dns.rcode
+import dns.rrset
+
+# A process with file systems of its own, in which $1 is /etc/hosts and $2 is /etc/resolv.conf.
+_MOUNT = ('mount --bind "$1" /etc/hosts && mount --bind "$2" /etc/resolv.conf && '
+          'shift 2 && exec "$@"')
+_UNSHARE = [["unshare", "--mount"], ["unshare", "--map-root-user", "--mount"]]
+
+
+def _command(unshare: list[str], hosts: pathlib.Path, resolver: pathlib.Path) -> list[str]:
+    return [*unshare, "sh", "-c", _MOUNT, "sh", str(hosts), str(resolver)]
+
+
+@functools.cache
+def _permitted() -> list[str] | None:
+    """The way to file systems of one's own that is open to us."""
+    for unshare in _UNSHARE:
+        try:
+            command = _command(unshare, pathlib.Path("/etc/hosts"), pathlib.Path("/etc/hosts"))
+            if subprocess.run([*command, "true"], capture_output=True).returncode == 0:
+                return unshare
+        except FileNotFoundError:
+            pass
+    return None
+
+
+def permitted() -> bool:
+    return _permitted() is not None
+
+
+def dns_permitted() -> bool:
+    """A resolver only asks port 53."""
+    if not permitted():
+        return False
+    try:
+        with DnsServer():
+            return True
+    except PermissionError:
+        return False
+
+
+class OwnNames:
+    """What /etc/hosts has for the process that `command` starts; all other names go to the DNS
+    server at `resolver`. Exists from construction until close()."""
+
+    def __init__(self, resolver: str = "127.0.0.1"):
+        self._directory = pathlib.Path(tempfile.mkdtemp(prefix="idproxy-names-"))
+        self._hosts = self._directory / "hosts"
+        resolv_conf = self._directory / "resolv.conf"
+        resolv_conf.write_text(f"nameserver {resolver}\noptions timeout:1 attempts:1\n")
+        self.set({})
+        unshare = _permitted()
+        assert unshare, "no file systems of one's own are permitted"
+        self.command = _command(unshare, self._hosts, resolv_conf)
+
+    def set(self, names: dict[str, str]) -> None:
+        """Name -> address. Takes effect at once: the file stays the same one."""
+        lines = [f"{address} {name}\n" for name, address in names.items()]
+        self._hosts.write_text("127.0.0.1 localhost\n" + "".join(lines))
+
+    def close(self) -> None:
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def __enter__(self) -> OwnNames:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class DnsServer:
+    """Answers from `records` at port 53 of `address`, some address of this host, from construction
+    until close(). `records` is zone text, a record a line ("a.test. 0 A 127.0.0.1"); the answer
+    has them in this order. `broken`: every question is answered with SERVFAIL. Thread-safety:
+    the attributes may be replaced at any time."""
+
+    def __init__(self) -> None:
+        self.records: list[str] = []
+        self.broken = False
+        self.asked: list[str] = []  # "SRV _mongodb._tcp.a.test."
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.address = "127.%d.%d.%d" % tuple(random.randrange(1, 255) for _ in range(3))
+        try:
+            self._socket.bind((self.address, 53))
+        except OSError:
+            self._socket.close()
+            raise
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            data, client = self._socket.recvfrom(4096)
+            if not data:
+                return
+            self._socket.sendto(self._answer(dns.message.from_wire(data)).to_wire(), client)
+
+    def _answer(self, query: dns.message.Message) -> dns.message.Message:
+        response = dns.message.make_response(query)
+        response.flags |= dns.flags.RA
+        if self.broken:
+            response.set_rcode(dns.rcode.SERVFAIL)
+            return response
+        (question,) = query.question
+        self.asked.append(f"{question.rdtype.name} {question.name}")
+        records = [line.split(None, 3) for line in self.records]
+        ours = [(kind, data) for name, _, kind, data in records
+                if name.lower() == str(question.name).lower()]
+        found = [data for kind, data in ours if kind == question.rdtype.name]
+        if found:
+            response.answer.append(dns.rrset.from_text(
+                question.name, 0, "IN", question.rdtype.name, *found))
+        elif not ours:
+            response.set_rcode(dns.rcode.NXDOMAIN)
+        return response
+
+    def close(self) -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+            own.sendto(b"", (self.address, 53))
+        self._thread.join(10)
+        self._socket.close()
+
+    def __enter__(self) -> DnsServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

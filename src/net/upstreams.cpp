@@ -164,6 +164,7 @@ void Upstreams::stop() {
 
 std::vector<Endpoint> Upstreams::listening() const {
   std::vector<Endpoint> endpoints;
+  endpoints.reserve(served_.size());
   for (const auto& [id, served] : served_) endpoints.push_back(served.upstream->route.listen);
   return endpoints;
 }

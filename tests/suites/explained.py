@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 # (suite, pattern of names, reason)
 _EXPLAINED: list[tuple[str, str, str]] = [
     ("pymongo", "test.test_client.TestClient.test_compression_commands",
-     "The proxy takes compression out of hello, so that none is negotiated: the test skips itself."),
+     "The proxy takes compression out of hello, so none is negotiated: the test skips itself."),
 ]
 
 

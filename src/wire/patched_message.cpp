@@ -49,6 +49,7 @@ std::uint8_t* PatchedMessage::add(std::size_t n) {
 }
 
 void PatchedMessage::add(Bytes bytes) {
+  if (bytes.empty()) return;
   std::memcpy(add(bytes.size()), bytes.data(), bytes.size());
 }
 

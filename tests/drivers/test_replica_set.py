@@ -21,7 +21,7 @@ from pymongo.collection import Collection
 from pymongo.errors import PyMongoError
 
 from program import StepFailed, Steps
-from support.process import eventually
+from support.process import eventually, free_ports
 from support.proxy import Proxy, configuration
 from support.replica_set import Member, ReplicaSet
 
@@ -356,3 +356,83 @@ def test_the_primary_dies(client, way, three, documents):
         lives.during(three.primary.kill)
         three.heal()
     lives.check(way)
+
+
+class Writer:
+    """A driver's program that inserts all the time, until stop()."""
+
+    def __init__(self, steps: Steps, coll: str):
+        self.steps, self._coll = steps, coll
+        self.stored: list[int] = []
+        self.perhaps: list[int] = []
+        self._thread = ThreadPoolExecutor(1)
+        self._stopping = False
+        self._done = self._thread.submit(self._run)
+        self.known: set[str] = set()
+
+    def _run(self) -> None:
+        for k in itertools.count():
+            if self._stopping:
+                return
+            try:
+                self.steps("insert", coll=self._coll, first=k, count=1)
+                self.stored.append(k)
+            except StepFailed as failed:
+                if not failed.codes or not failed.codes <= STEP_DOWN:
+                    raise
+                self.perhaps.append(k)
+            self.known = {*self.steps("topology")["servers"]}
+
+    def knows(self, listeners: set[str]) -> bool:
+        """That these are all, and has written something since it has been asked."""
+        if self._done.done():
+            self._done.result()
+        return self.known == listeners
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._done.result()
+        self._thread.shutdown()
+
+
+def test_members_come_move_and_go(request):
+    """While all five write: each follows, and no insert fails that would not directly."""
+    everywhere = set()
+    with ReplicaSet("rs0") as four, Proxy(configuration(four, RULES)) as proxy:
+        def listeners() -> set[str]:
+            """Those of the members that the set has now."""
+            joined = {e["server"]: e["address"] for e in
+                      proxy.find_events("listening") + proxy.find_events("member_joined")}
+            found = {joined[m.address] for m in four.members if m.address in joined}
+            everywhere.update(found)
+            return found if len(found) == len(four.members) else set()
+
+        uri = f"mongodb://{proxy.address}/?replicaSet=rs0"
+        writers = {}
+        for name in DRIVERS:
+            steps = request.getfixturevalue(name).steps(uri=uri, db="moving")
+            request.addfinalizer(steps.kill)
+            writers[name] = Writer(steps, name)
+
+        def all_follow() -> None:
+            now = eventually(listeners, 60, "the members have listeners")
+            for name, writer in writers.items():
+                eventually(lambda: writer.knows(now), 60, f"{name} knows {now}")
+
+        all_follow()
+        new = four.add()
+        all_follow()
+        four.await_health()
+        (port,) = free_ports(1)
+        four.move(new, port)
+        all_follow()
+        four.remove(new)
+        all_follow()
+        for name, writer in writers.items():
+            writer.stop()
+            assert writer.steps.peers <= everywhere, name
+            assert {*writer.steps("topology")["ever"]} <= everywhere, name
+            stored = [d["k"] for d in four.client.moving[name].find().sort("k")]
+            assert stored == sorted({*writer.stored} | ({*writer.perhaps} & {*stored})), name
+            assert len(writer.stored) > 10, name
+            writer.steps.close()

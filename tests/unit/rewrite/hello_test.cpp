@@ -182,6 +182,7 @@ TEST(PatchHelloReply, NamesListenersAndLeavesOutTheRest) {
   EXPECT_EQ(mapped(op_msg(body(server), wire::flag::kMoreToCome)),
             op_msg(body(client), wire::flag::kMoreToCome));
   EXPECT_EQ(mapped(op_reply(server)), op_reply(client));
+  EXPECT_EQ(mapped(op_msg(body(doc(string_field("primary", "db7:1"))))), op_msg(body(doc())));
   // Positions close up behind a member that is left out, and a primary without a listener is none.
   EXPECT_EQ(mapped(op_msg(body(doc(texts_field("hosts", {"db1:27017", "db7:1", "db2:27017"}) +
                                    string_field("primary", "db7:1") + kOk)))),

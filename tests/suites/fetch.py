@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -140,10 +139,10 @@ def libmongoc() -> pathlib.Path:
         apt = directory / "apt"
         for each in ("state/lists/partial", "cache/archives/partial"):
             (apt / each).mkdir(parents=True, exist_ok=True)
-        (apt / "sources.list").write_text(textwrap.dedent("""\
-            deb-src http://deb.debian.org/debian bookworm main
-            deb-src http://deb.debian.org/debian-security bookworm-security main
-            """))
+        binaries = _run(["apt-get", "indextargets", "--format",
+                         "deb-src $(SITE) $(RELEASE) $(COMPONENT)", "Created-By: Packages"])
+        sources = sorted({*binaries.splitlines()})
+        (apt / "sources.list").write_text("\n".join(sources) + "\n")
         apt_get = ["apt-get", "-q", "-o", f"Dir::Etc::sourcelist={apt}/sources.list",
                    "-o", "Dir::Etc::sourceparts=/dev/null", "-o", f"Dir::State={apt}/state",
                    "-o", f"Dir::Cache={apt}/cache", "-o", "APT::Sandbox::User=root"]

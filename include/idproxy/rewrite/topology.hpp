@@ -20,7 +20,8 @@ namespace idproxy::rewrite {
 /// and never one that the connection string names. Not thread-safe.
 class Topology {
  public:
-  /// A set has no more (observed, 6.0.5: 93 InvalidReplicaSetConfig), so nor do we believe in more.
+  /// A set has no more (MongoDB manual, "MongoDB Limits and Thresholds"), so nor do we believe in
+  /// more.
   static constexpr std::size_t kMostMembers = 50;
 
   /// Event: a listener is open for a server. `name` ("host:port") and `listener` as in Server;

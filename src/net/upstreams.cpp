@@ -171,9 +171,13 @@ std::vector<Endpoint> Upstreams::listening() const {
 
 // ---- from any thread -------------------------------------------------------------------------
 
-std::shared_ptr<const rewrite::Members> Upstreams::members() const {
+std::shared_ptr<const Upstreams::Published> Upstreams::published() const {
   const std::lock_guard lock(mutex_);
-  return published_->members;
+  return published_;
+}
+
+std::shared_ptr<const rewrite::Members> Upstreams::members() const {
+  return published()->members;
 }
 
 void Upstreams::learn(rewrite::ServerId server, rewrite::HelloReply said,
@@ -226,11 +230,7 @@ void Upstreams::is_ours(const Upstream& server) {
 }
 
 bool Upstreams::is_own(const Protocol::endpoint& endpoint) const {
-  std::shared_ptr<const Published> published;
-  {
-    const std::lock_guard lock(mutex_);
-    published = published_;
-  }
+  const auto published = this->published();
   if (endpoint.protocol().family() == AF_UNIX) return false;  // checked in the configuration
   const tcp::endpoint target = tcp_of(endpoint);
   return std::ranges::any_of(published->upstreams, [&](const auto& upstream) {
@@ -243,11 +243,7 @@ bool Upstreams::is_own(const Protocol::endpoint& endpoint) const {
 }
 
 rewrite::Status Upstreams::status(rewrite::ServerId asked) const {
-  std::shared_ptr<const Published> published;
-  {
-    const std::lock_guard lock(mutex_);
-    published = published_;
-  }
+  const auto published = this->published();
   const Shared& shared = thread_.shared;
   rewrite::Status status{.version = options_.version,
                          .listener = {},

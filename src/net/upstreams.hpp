@@ -80,6 +80,7 @@ class Upstreams final : public rewrite::StatusSource {
   void settle();
   void open_and_close();
   void publish();
+  [[nodiscard]] std::shared_ptr<const Published> published() const;
   [[nodiscard]] std::string advertised(const Endpoint& listener) const;
   [[nodiscard]] std::vector<std::uint16_t> ports_for(const std::string& member);
 

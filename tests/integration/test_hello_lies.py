@@ -28,8 +28,8 @@ from support.proxy import Proxy, configuration
 
 # A member that nobody reaches; it has a listener all the same.
 SECOND = "127.0.0.1:9"
-# What only lies name.
-SECRET = "127.0.0.1:31"
+# What only lies name; no beginning of an address that a test has: free ports begin with 2 to 6.
+SECRET = "127.0.0.1:7"
 SET = "liars"
 LIE = "tell a lie"
 

@@ -15,7 +15,8 @@ constexpr const char* kFooter =
     "\n"
     "Exit codes: 0 done, 64 command line, 69 cannot listen, 70 internal error,\n"
     "            77 file unreadable or port not permitted, 78 configuration\n"
-    "Signals:    SIGTERM and SIGINT stop it\n";
+    "Signals:    SIGTERM and SIGINT end it once requests that are under way are answered,\n"
+    "            a second one at once; SIGHUP reads the configuration again\n";
 
 ExitCode run(int argc, char** argv) {
   CLI::App options("mongo-idproxy: a MongoDB proxy that gives inserted documents their ids");

@@ -11,6 +11,7 @@ import pytest
 
 from support.mongod import Mongod
 from support.proxy import Proxy, binary, configuration
+from support.secured import Certificates
 from support.thief import Robbed, Thief, robbing
 
 TOPOLOGIES = ["standalone", "replica_set"]
@@ -38,6 +39,11 @@ def standalone() -> Iterator[Mongod]:
 def replica_set() -> Iterator[Mongod]:
     with Mongod("rs0") as mongod:
         yield mongod
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates.make(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="session", params=TOPOLOGIES)

@@ -1,25 +1,23 @@
 #include "idproxy/app/app.hpp"
 
-#include <systemd/sd-daemon.h>
-
-#include <algorithm>
-#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <utility>
+#include <vector>
 
+#include "config_file.hpp"
+#include "control.hpp"
+#include "descriptors.hpp"
 #include "idproxy/config/config.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/net/server.hpp"
 #include "idproxy/observability/log.hpp"
+#include "reload.hpp"
 #include "srv_lookup.hpp"
 
 namespace idproxy::app {
@@ -39,17 +37,13 @@ const SystemClock kClock;
 // How long to wait for the id store: with the first client, and at the end.
 constexpr std::chrono::seconds kFirstLook{1};
 constexpr std::chrono::seconds kLastWords{2};
+// And for whoever reads the log, at the end.
+constexpr std::chrono::seconds kLastLines{1};
 
-std::optional<std::string> read_file(const std::string& file) {
-  errno = 0;
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  std::error_code ignored;
-  const bool directory = std::filesystem::is_directory(file, ignored);  // opens, but has no bytes
-  if (in && !directory) text << in.rdbuf();
-  if (in && !directory && !text.bad()) return text.str();
-  const int cause = directory ? EISDIR : errno != 0 ? errno : EIO;
-  std::cerr << "mongo-idproxy: cannot read " << file << ": " << std::strerror(cause) << '\n';
+std::optional<std::string> readable(const std::string& file) {
+  auto text = read_file(file);
+  if (text) return *std::move(text);
+  std::cerr << "mongo-idproxy: " << text.error() << '\n';
   return std::nullopt;
 }
 
@@ -59,30 +53,18 @@ void print(std::ostream& out, const std::string& file, const config::Loaded& loa
   }
 }
 
-/// But for those that `before` has too.
-void log_findings(const std::string& file, const config::Loaded& loaded,
-                  const std::set<std::string>& before = {}) {
-  for (const config::Finding& finding : loaded.findings) {
-    const bool is_error = finding.severity == config::Finding::Severity::error;
-    const std::string text = config::format(file, finding);
-    if (before.contains(text)) continue;
-    log::event(is_error ? log::Level::error : log::Level::warning,
-               is_error ? "config_error" : "config_warning", text);
-  }
-}
-
-/// With the servers of a mongodb+srv string, which the first reading does not know.
-config::Loaded with_servers(const std::string& file, const std::string& text,
-                            config::Loaded loaded) {
-  if (loaded.config.srv_uri.empty()) return loaded;
+/// Finds the servers of a mongodb+srv string, which the first reading does not know, and reads
+/// again; returns their list.
+std::string find_servers(const std::string& file, const std::string& text, config::Loaded& loaded) {
+  if (loaded.config.srv_uri.empty()) return "";
   std::set<std::string> logged;
   for (const config::Finding& finding : loaded.findings) {
     logged.insert(config::format(file, finding));
   }
-  const std::string seed_list = await_seed_list(loaded.config.srv_uri, system_random());
+  std::string seed_list = await_seed_list(loaded.config.srv_uri, system_random());
   loaded = config::parse(text, {kClock, system_random()}, seed_list);
   log_findings(file, loaded, logged);
-  return loaded;
+  return seed_list;
 }
 
 ExitCode exit_code_for(const std::string& error) {
@@ -90,53 +72,97 @@ ExitCode exit_code_for(const std::string& error) {
                                                               : ExitCode::unavailable;
 }
 
-std::vector<id_store::Watched> watched(const std::vector<rewrite::Rule>& rules) {
-  std::vector<id_store::Watched> result;
-  result.reserve(rules.size());
-  for (const rewrite::Rule& rule : rules) {
-    result.push_back({rule.ns, rule.field, rule.unique_index, rule.strategy->counts_documents()});
+void log_listening(const net::Server& server, const std::vector<net::Route>& routes) {
+  const auto listening = server.listening();
+  for (std::size_t i = 0; i < listening.size(); ++i) {
+    log::event(log::Level::info, "listening", "listening",
+               {{"address", listening[i].text()}, {"server", routes[i].upstream.text()}});
   }
-  return result;
 }
 
-void log_stopped(const net::Server& server, const id_store::Counters& store) {
+void log_stopped(const net::Figures& net, const rewrite::RuleSet& rules,
+                 const id_store::Figures& store) {
   using rewrite::RuleOutcomes;
-  const net::Counters& counters = server.counters();
-  const auto sum = [&](RuleOutcomes::Counter RuleOutcomes::* counter) {
-    return server.outcomes().sum(counter);
-  };
   log::event(log::Level::info, "stopped", "stopped",
-             {{"connections", counters.connections.load()},
-              {"inserts_assigned", counters.inserts_assigned.load()},
-              {"values_assigned", sum(&RuleOutcomes::assigned)},
-              {"documents_refused", counters.documents_refused.load()},
-              {"commands_failed", counters.commands_failed.load()},
-              {"duplicates_resent", sum(&RuleOutcomes::resent)},
-              {"duplicates_cured", sum(&RuleOutcomes::cured)},
-              {"duplicates_given_up", sum(&RuleOutcomes::given_up)},
-              {"duplicates_foreign", sum(&RuleOutcomes::foreign)},
-              {"transactions_transient", sum(&RuleOutcomes::transient)},
-              {"transactions_surfaced", sum(&RuleOutcomes::surfaced)},
-              {"unacknowledged", sum(&RuleOutcomes::unacknowledged)},
-              {"store_round_trips", store.round_trips.load()},
-              {"store_blocks", store.blocks.load()},
-              {"store_blocks_dropped", store.blocks_dropped.load()},
-              {"store_numbers_allocated", store.numbers_allocated.load()},
-              {"store_numbers_returned", store.numbers_returned.load()},
-              {"store_heals", store.heals.load()}});
+             {{"connections", net.connections_accepted},
+              {"connections_cut_off", net.closed_drain_forced},
+              {"inserts_assigned", net.inserts_assigned},
+              {"values_assigned", rules.sum(&RuleOutcomes::assigned)},
+              {"documents_refused", net.documents_refused},
+              {"commands_failed", net.requests_refused},
+              {"duplicates_resent", rules.sum(&RuleOutcomes::resent)},
+              {"duplicates_cured", rules.sum(&RuleOutcomes::cured)},
+              {"duplicates_given_up", rules.sum(&RuleOutcomes::given_up)},
+              {"duplicates_foreign", rules.sum(&RuleOutcomes::foreign)},
+              {"transactions_transient", rules.sum(&RuleOutcomes::transient)},
+              {"transactions_surfaced", rules.sum(&RuleOutcomes::surfaced)},
+              {"unacknowledged", rules.sum(&RuleOutcomes::unacknowledged)},
+              {"store_round_trips", store.round_trips},
+              {"store_blocks", store.blocks},
+              {"store_blocks_dropped", store.blocks_dropped},
+              {"store_numbers_allocated", store.numbers_allocated},
+              {"store_numbers_returned", store.numbers_returned},
+              {"store_heals", store.heals}});
 }
 
 /// Ends the process without waiting for a thread of the store, which waits for a server.
 [[noreturn]] void leave(ExitCode code) {
   log::event(log::Level::warning, "store_hangs",
              "the id store has not answered in time; numbers that it was to take back are lost");
+  log::finish(kLastLines);
   std::_Exit(static_cast<int>(code));
+}
+
+/// As configured, but for what only this process knows.
+net::Options options_of(const config::Config& config, const std::string& version) {
+  net::Options options = config.net;
+  options.version = version;
+  options.max_connections = permitted_connections(options);
+  return options;
+}
+
+/// Before what it uses is destroyed, whichever way it goes.
+class StopControl {
+ public:
+  explicit StopControl(Control& control) : control_(control) {}
+  ~StopControl() { control_.stop(); }
+  StopControl(const StopControl&) = delete;
+  StopControl& operator=(const StopControl&) = delete;
+
+ private:
+  Control& control_;
+};
+
+/// Serves, until a signal ends it.
+ExitCode run(Reload::Start start, const std::string& version, Control& control) {
+  id_store::Store store(start.config.id_store, kClock);
+  start.rules = make_rules(std::exchange(start.config.rules, {}), start.config.id_store.db, store);
+  auto opened = net::Server::open(options_of(start.config, version), start.rules.set, kClock);
+  if (!opened) {
+    log::event(log::Level::error, "cannot_listen", opened.error());
+    if (!store.stop(kLastWords)) leave(exit_code_for(opened.error()));
+    return exit_code_for(opened.error());
+  }
+  net::Server& server = **opened;
+  log_listening(server, start.config.net.routes);
+  Reload reload(std::move(start), store, server, {kClock, system_random()});
+  const StopControl stop_control(control);
+  control.serve(server, store, reload);
+  // Clients may connect by now, and wait: so that the first insert into a view is none of ours.
+  reload.rules().watch->await_first_look(kFirstLook);
+  control.announce();
+  server.run();
+  control.finished();
+  const bool ended = store.stop(kLastWords);
+  log_stopped(server.figures(), *reload.rules().set, store.figures());
+  if (!ended) leave(ExitCode::ok);
+  return ExitCode::ok;
 }
 
 }  // namespace
 
 ExitCode check_config(const std::string& file) {
-  const auto text = read_file(file);
+  const auto text = readable(file);
   if (!text) return ExitCode::no_permission;
   const config::Loaded loaded = config::parse(*text, {kClock, system_random()});
   print(std::cout, file, loaded);
@@ -146,7 +172,9 @@ ExitCode check_config(const std::string& file) {
 }
 
 ExitCode serve(const std::string& file, const std::string& version) {
-  const auto text = read_file(file);
+  hold_standard_descriptors();
+  (void)std::signal(SIGPIPE, SIG_IGN);  // who does not read our log any more does not end us
+  const auto text = readable(file);
   if (!text) return ExitCode::no_permission;
   config::Loaded loaded = config::parse(*text, {kClock, system_random()});
   if (!loaded.ok()) {
@@ -155,37 +183,16 @@ ExitCode serve(const std::string& file, const std::string& version) {
   }
   log::start(loaded.config.log);
   log_findings(file, loaded);
-  loaded = with_servers(file, *text, std::move(loaded));
+  Control control(version);
+  if (loaded.config.admin) {
+    if (const std::string error = control.open(*loaded.config.admin); !error.empty()) {
+      log::event(log::Level::error, "cannot_listen", "admin.listen: " + error);
+      return exit_code_for(error);
+    }
+  }
+  std::string seed_list = find_servers(file, *text, loaded);
   if (!loaded.ok()) return ExitCode::config;
-  loaded.config.net.version = version;
-  const auto routes = loaded.config.net.routes;
-  id_store::Options store_options = std::move(loaded.config.id_store);
-  store_options.rules = watched(loaded.config.rules);
-  const std::string store_db = store_options.db;
-  auto store = std::make_unique<id_store::Store>(std::move(store_options), kClock);
-  const auto rules = std::make_shared<const rewrite::RuleSet>(std::move(loaded.config.rules),
-                                                              store_db, store.get());
-  auto server = net::Server::open(std::move(loaded.config.net), rules, kClock);
-  if (!server) {
-    log::event(log::Level::error, "cannot_listen", server.error());
-    if (!store->stop(kLastWords)) leave(exit_code_for(server.error()));
-    return exit_code_for(server.error());
-  }
-  const auto listening = (*server)->listening();
-  for (std::size_t i = 0; i < listening.size(); ++i) {
-    log::event(log::Level::info, "listening", "listening",
-               {{"address", listening[i].text()}, {"server", routes[i].upstream.text()}});
-  }
-  // Clients may connect by now, and wait: so that the first insert into a view is none of ours.
-  store->await_first_look(kFirstLook);
-  log::event(log::Level::info, "ready", "ready", {{"rules", rules->rules().size()}});
-  ::sd_notify(0, "READY=1");
-  (*server)->run();
-  ::sd_notify(0, "STOPPING=1");
-  const bool ended = store->stop(kLastWords);
-  log_stopped(**server, store->counters());
-  if (!ended) leave(ExitCode::ok);
-  return ExitCode::ok;
+  return run({file, std::move(loaded.config), std::move(seed_list), {}}, version, control);
 }
 
 }  // namespace idproxy::app

@@ -1,14 +1,11 @@
 #include "srv_lookup.hpp"
 
 #include <mongoc/mongoc.h>
-#include <pthread.h>
 #include <systemd/sd-daemon.h>
 
 #include <algorithm>
-#include <atomic>
 #include <boost/system/result.hpp>
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <iterator>
 #include <map>
@@ -38,42 +35,6 @@ struct Destroyer {
 };
 using Uri = std::unique_ptr<mongoc_uri_t, Destroyer<mongoc_uri_destroy>>;
 using Client = std::unique_ptr<mongoc_client_t, Destroyer<mongoc_client_destroy>>;
-
-/// Ends the process at SIGTERM and SIGINT while it lives. The thread that looks up is deaf then: a
-/// name server may keep it waiting for many seconds.
-class EndAtSignal {
- public:
-  EndAtSignal() {
-    for (const int signal : {SIGTERM, SIGINT, kWake}) sigaddset(&signals_, signal);
-    pthread_sigmask(SIG_BLOCK, &signals_, &before_);
-    thread_ = std::thread([this] { wait(); });
-  }
-  ~EndAtSignal() {
-    over_ = true;
-    pthread_kill(thread_.native_handle(), kWake);
-    thread_.join();
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  EndAtSignal(const EndAtSignal&) = delete;
-  EndAtSignal& operator=(const EndAtSignal&) = delete;
-
- private:
-  static constexpr int kWake = SIGUSR1;
-
-  void wait() const {
-    for (int signal = kWake; signal == kWake; sigwait(&signals_, &signal)) {
-      if (over_) return;
-    }
-    ::sd_notify(0, "STOPPING=1");
-    log::event(log::Level::info, "stopped", "stopped before the servers were found");
-    std::_Exit(EXIT_SUCCESS);
-  }
-
-  sigset_t signals_{};
-  sigset_t before_{};
-  std::atomic<bool> over_{false};
-  std::thread thread_;
-};
 
 /// The three options that a TXT record may have, as far as the string does not say them itself.
 std::map<std::string, std::string> options_of(const mongoc_uri_t* found,
@@ -146,7 +107,6 @@ Milliseconds with_jitter(Milliseconds pause, RandomSource& random) {
 }  // namespace
 
 std::string await_seed_list(const std::string& srv_uri, RandomSource& random) {
-  const EndAtSignal end_at_signal;
   mongoc_init();
   FailureLog log;
   for (Milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {

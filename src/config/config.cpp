@@ -1,6 +1,7 @@
 #include "idproxy/config/config.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <thread>
 
@@ -12,6 +13,7 @@
 #include "config/rules.hpp"
 #include "config/scalars.hpp"
 #include "config/secret_file.hpp"
+#include "config/tls.hpp"
 #include "config/words.hpp"
 
 namespace idproxy::config {
@@ -19,25 +21,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+// The server's maxMessageSizeBytes and what a rule or two put into each document of it.
+constexpr std::int64_t kLeastBuffered = std::int64_t{64} << 20;
 constexpr std::int64_t kTiB = std::int64_t{1} << 40;
 constexpr unsigned kCoresPerThread = 4;
 
-/// TLS that is asked for and not there would send passwords in the clear.
-void read_tls(Reader& tls) {
-  if (tls.choice("mode", {"off", "require"}) != 0) {
-    tls.error("mode", "TLS towards clients is not in this release; only off is");
-  }
-  tls.no_effect_yet("certificate_key_file",
-                    read_named_file("certificate_key_file", Access::secret, tls).has_value());
-  tls.no_effect_yet("ca_file", read_named_file("ca_file", Access::any, tls).has_value());
-  tls.no_effect_yet("client_certificate",
-                    tls.choice("client_certificate", {"none", "optional", "require"}) != 0);
-}
-
-std::uint32_t read_threads(Reader& file) {
-  const auto threads = file.integer_unless("threads", "auto", 1, 256);
-  if (threads) return static_cast<std::uint32_t>(*threads);
+std::uint32_t automatic_threads() {
   return std::max(1U, std::thread::hardware_concurrency() / kCoresPerThread);
 }
 
@@ -49,7 +38,23 @@ std::uint16_t port_behind(const Servers& servers) {
   return static_cast<std::uint16_t>(std::min<std::size_t>(port, 65535));
 }
 
-net::Options read_net(Reader& file, const Servers& servers) {
+net::Limits read_limits(Reader& reader) {
+  net::Limits limits;
+  const auto buffered = static_cast<std::int64_t>(limits.buffered_messages);
+  limits.buffered_messages = static_cast<std::uint64_t>(
+      reader.size("buffered_messages", kLeastBuffered, kTiB, buffered,
+                  "so that the largest message, 48000000 bytes, fits with what is put into it"));
+  const auto read = [&](std::string_view key, std::chrono::milliseconds& limit) {
+    limit = reader.duration(key, 100ms, 1h, limit);
+  };
+  read("first_byte", limits.first_byte);
+  read("tls_handshake", limits.tls_handshake);
+  read("message", limits.message);
+  limits.drain = reader.duration("drain", 0ms, 1h, limits.drain);
+  return limits;
+}
+
+net::Options read_net(Reader& file, const Servers& servers, std::chrono::sys_seconds now) {
   Reader& listen = file.section("listen");
   Reader& upstream = file.section("upstream");
   net::Options options;
@@ -62,8 +67,9 @@ net::Options read_net(Reader& file, const Servers& servers) {
   options.max_connections =
       static_cast<std::uint32_t>(listen.integer("max_connections", 1, 1'000'000, 10000));
   options.connect_timeout = upstream.duration("connect_timeout", 1ms, 10min, 5s);
-  options.threads = read_threads(file);
-  read_tls(listen.section("tls"));
+  options.client_tls = read_client_tls(listen.section("tls"), now);
+  options.server_tls = servers.tls;
+  options.limits = read_limits(file.section("limits"));
   return options;
 }
 
@@ -81,20 +87,43 @@ void warn_of_other_servers(const std::vector<net::Route>& routes,
                 "set, since views, indexes and the largest numbers in use are looked for there");
 }
 
-/// The store's own connection string, or nothing. The key that holds it is the one that its faults
-/// are shown at.
-std::optional<std::string> read_store_uri(const Servers& servers, Reader& store) {
-  const auto in_file = read_named_file("uri_file", Access::secret, store);
-  const auto here = store.optional_text("uri");
+/// The store's own connection string, and the key that holds it, which its faults are shown at.
+struct StoreUri {
+  std::string_view key;
+  std::string text;
+};
+
+std::optional<StoreUri> written_store_uri(Reader& store) {
+  auto in_file = read_named_file("uri_file", Access::secret, store);
+  auto here = store.optional_text("uri");
   if (here && store.optional_text("uri_file")) {
     store.error("uri_file", "cannot be set beside uri: only one of them");
     return std::nullopt;
   }
-  const std::string_view key = here ? "uri" : "uri_file";
-  const auto& text = here ? here : in_file;
-  if (!text) return std::nullopt;
-  const auto uri = parse_connection_string(*text, key, store);
+  if (here) return StoreUri{"uri", std::move(*here)};
+  if (in_file) return StoreUri{"uri_file", std::move(*in_file)};
+  return std::nullopt;
+}
+
+/// The TLS of a string of the store's own. libmongoc reads the files with every connection; what is
+/// wrong with them would be seen then only.
+void check_store_tls(const ConnectionString& uri, const Servers& servers, std::string_view key,
+                     std::chrono::sys_seconds now, Reader& store) {
+  (void)make_server_tls(uri, key, now, store);
+  if (uri.tls || servers.tls == nullptr) return;
+  store.warning(key,
+                "has no TLS, but upstream.uri has: it needs its own tls options, or its password "
+                "and its numbers are sent in the clear");
+}
+
+std::optional<StoreUri> read_store_uri(const Servers& servers, std::chrono::sys_seconds now,
+                                       Reader& store) {
+  auto own = written_store_uri(store);
+  if (!own) return own;
+  const std::string_view key = own->key;
+  const auto uri = parse_connection_string(own->text, key, store);
   if (!uri) return std::nullopt;
+  check_store_tls(*uri, servers, key, now, store);
   // Its hosts would be looked up at the start, which then waits for the DNS and can fail.
   if (uri->srv) {
     store.error(key, "mongodb+srv is not in this release: name the hosts in a mongodb:// string");
@@ -104,7 +133,7 @@ std::optional<std::string> read_store_uri(const Servers& servers, Reader& store)
   if (!refused && !uri->srv && !servers.srv && !same_set) {
     warn_of_other_servers(servers.routes, uri->hosts, key, store);
   }
-  return text;
+  return own;
 }
 
 void read_write_concern(Reader& store) {
@@ -127,49 +156,44 @@ std::string read_store_db(Reader& store) {
   return fallback;
 }
 
-id_store::Options read_id_store(const Servers& servers, Reader& upstream, Reader& store) {
+id_store::Options read_id_store(const Servers& servers, std::chrono::sys_seconds now, Reader& file,
+                                Written& written) {
+  Reader& store = file.section("id_store");
   id_store::Options options;
-  const auto uri = read_store_uri(servers, store);
-  if (uri && servers.has_user) {
-    upstream.warning("uri",
-                     "user and password are not used: clients authenticate themselves, and the id "
-                     "store has a connection string of its own");
+  options.uri = servers.uri;
+  if (const auto own = read_store_uri(servers, now, store)) {
+    options.uri = own->text;
+    written.store_uri = own->text;
+    written.store_uri_key = "id_store." + std::string(own->key);
+    if (servers.has_user) {
+      file.section("upstream")
+          .warning("uri",
+                   "user and password are not used: clients authenticate themselves, and the id "
+                   "store has a connection string of its own");
+    }
   }
-  options.uri = uri.value_or(servers.uri);
   read_write_concern(store);
   options.wtimeout = store.duration("wtimeout", 1ms, 1h, options.wtimeout);
   options.db = read_store_db(store);
   return options;
 }
 
-void read_admin(Reader& admin, const Servers& servers, Reader& members) {
+std::optional<net::Endpoint> read_admin(Reader& admin, const Servers& servers, Reader& listening) {
   constexpr std::string_view kDefault = "127.0.0.1:9216";
   auto listen = admin.optional_text("listen");
   if (!admin.given("listen")) listen = kDefault;
-  if (!listen) return;
-  const auto endpoint = parse_address_and_port(*listen);
+  if (!listen) return std::nullopt;
+  auto endpoint = parse_address_and_port(*listen);
   if (!endpoint) {
     admin.error("listen",
                 "must be an IP address and a port, as in 127.0.0.1:9216 or [::1]:9216, "
                 "or null, is '" +
                     shown(*listen) + "'");
-    return;
+    return std::nullopt;
   }
-  refuse_pins_at(*endpoint, "admin.listen", servers, members);
-  admin.no_effect_yet("listen", *listen != kDefault);
-}
-
-void read_limits(Reader& limits) {
-  const std::int64_t buffered = 256 * kMiB;
-  limits.no_effect_yet("buffered_messages",
-                       limits.size("buffered_messages", kMiB, kTiB, buffered) != buffered);
-  const auto wait = [&](std::string_view key, std::chrono::milliseconds fallback) {
-    limits.no_effect_yet(key, limits.duration(key, 100ms, 1h, fallback) != fallback);
-  };
-  wait("first_byte", 10s);
-  wait("tls_handshake", 10s);
-  wait("message", 30s);
-  limits.no_effect_yet("drain", limits.duration("drain", 0ms, 1h, 25s) != 25s);
+  refuse_pins_at(*endpoint, "admin.listen", servers, listening.section("members"));
+  refuse_listeners_at(*endpoint, servers, admin, listening);
+  return endpoint;
 }
 
 log::Options read_log(Reader& reader) {
@@ -184,14 +208,20 @@ log::Options read_log(Reader& reader) {
 }
 
 Config read_file(Reader& file, ids::Sources sources, const std::string& seed_list) {
+  const auto now =
+      std::chrono::sys_seconds(std::chrono::floor<std::chrono::seconds>(sources.clock.wall()));
   Config config;
   Reader& listen = file.section("listen");
-  const Servers servers = read_servers(listen, file.section("upstream"), seed_list);
+  const Servers servers = read_servers(listen, file.section("upstream"), seed_list, now);
   if (servers.srv) config.srv_uri = servers.uri;
-  config.net = read_net(file, servers);
-  config.id_store = read_id_store(servers, file.section("upstream"), file.section("id_store"));
-  read_admin(file.section("admin"), servers, listen.section("members"));
-  read_limits(file.section("limits"));
+  config.written.listen = servers.first;
+  config.written.upstream_uri = servers.written_uri;
+  config.net = read_net(file, servers, now);
+  const auto threads = file.integer_unless("threads", "auto", 1, 256);
+  config.written.threads_auto = !threads;
+  config.net.threads = threads ? static_cast<std::uint32_t>(*threads) : automatic_threads();
+  config.id_store = read_id_store(servers, now, file, config.written);
+  config.admin = read_admin(file.section("admin"), servers, listen);
   config.log = read_log(file.section("log"));
   config.rules = read_rules(file, config.id_store.db, sources);
   file.finish();

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "config/uri_parts.hpp"
+#include "config/uri_tls.hpp"
 #include "config/words.hpp"
 #include "idproxy/base/text.hpp"
 
@@ -52,6 +53,11 @@ constexpr auto kOptions = std::to_array<std::string_view>({
     "srvMaxHosts",
     "srvServiceName",
     "ssl",
+    "sslAllowInvalidCertificates",
+    "sslAllowInvalidHostnames",
+    "sslCertificateAuthorityFile",
+    "sslClientCertificateKeyFile",
+    "sslClientCertificateKeyPassword",
     "timeoutMS",
     "tls",
     "tlsAllowInvalidCertificates",
@@ -106,7 +112,7 @@ std::string fault_of(std::string_view uri) {
     return "must not contain blanks between its hosts";
   }
   if (parts.hosts.find('?') != std::string_view::npos) return "must have a / before its options";
-  return {};
+  return fault_of_tls_options(parts.options);
 }
 
 /// libmongoc's message, unless it shows a part of the string that may be secret.
@@ -170,6 +176,7 @@ std::optional<ConnectionString> parse_connection_string(const std::string& uri,
   }
   result.srv = uri.starts_with(kSrvScheme);
   result.tls = mongoc_uri_get_tls(parsed.get());
+  result.tls_options = read_tls_options(*parsed, key, reader);
   result.direct = mongoc_uri_get_option_as_bool(parsed.get(), MONGOC_URI_DIRECTCONNECTION, false);
   if (const char* name = mongoc_uri_get_replica_set(parsed.get())) result.replica_set = name;
   result.has_user = mongoc_uri_get_username(parsed.get()) != nullptr;

@@ -15,14 +15,16 @@ namespace idproxy::config {
 struct ConnectionString {
   std::vector<net::Endpoint> hosts;  ///< in its order, without repetitions; names in lower case
   bool srv = false;                  ///< mongodb+srv: the hosts are in the DNS, none here
-  bool tls = false;                  ///< asked for by any of its options
-  bool direct = false;               ///< directConnection=true
-  std::string replica_set;           ///< replicaSet; empty: none
+  bool tls = false;                  ///< tls=true, any other tls option, or srv, without tls=false
+  net::tls::ClientOptions tls_options;
+  bool direct = false;      ///< directConnection=true
+  std::string replica_set;  ///< replicaSet; empty: none
   bool has_user = false;
 };
 
-/// Reads `uri`, the value of `key`. Faults and unknown options are reported there, never with any
-/// of the string's user, password or values of options. Nothing if it cannot be used.
+/// Reads `uri`, the value of `key`. Faults, unknown options and those that make TLS unsafe are
+/// reported there, never with any of the string's user, password or values of options. Nothing if
+/// it cannot be used. The files that it names are not looked at.
 [[nodiscard]] std::optional<ConnectionString> parse_connection_string(const std::string& uri,
                                                                       std::string_view key,
                                                                       Reader& reader);

@@ -9,6 +9,7 @@
 #include "config/addresses.hpp"
 #include "config/connection_string.hpp"
 #include "config/scalars.hpp"
+#include "config/tls.hpp"
 #include "config/words.hpp"
 
 namespace idproxy::config {
@@ -63,20 +64,13 @@ std::string read_advertise(Reader& listen) {
   return *name;
 }
 
-/// What this release cannot do must not look as if it were done.
-void check_supported(const ConnectionString& uri, Reader& upstream) {
-  if (!uri.tls) return;
-  upstream.error("uri", std::string("TLS towards the server is not in this release") +
-                            (uri.srv ? ": mongodb+srv needs tls=false among its options" : ""));
-}
-
 std::optional<ConnectionString> read_uri(Reader& upstream, const std::string& seed_list,
-                                         Servers& servers) {
-  const std::string in_file = upstream.text("uri", kDefaultUri);
-  servers.uri = seed_list.empty() ? in_file : seed_list;
+                                         std::chrono::sys_seconds now, Servers& servers) {
+  servers.written_uri = upstream.text("uri", kDefaultUri);
+  servers.uri = seed_list.empty() ? servers.written_uri : seed_list;
   auto uri = parse_connection_string(servers.uri, "uri", upstream);
   if (!uri) return uri;
-  check_supported(*uri, upstream);
+  servers.tls = make_server_tls(*uri, "uri", now, upstream);
   servers.srv = uri->srv;
   servers.direct = uri->direct;
   servers.has_user = uri->has_user;
@@ -186,14 +180,15 @@ std::vector<net::Endpoint> own_places(const Servers& servers) {
 
 }  // namespace
 
-Servers read_servers(Reader& listen, Reader& upstream, const std::string& seed_list) {
+Servers read_servers(Reader& listen, Reader& upstream, const std::string& seed_list,
+                     std::chrono::sys_seconds now) {
   Servers servers;
   servers.first = read_address(listen);
   const std::int64_t port = listen.integer("port", 0, kMaxPort, kDefaultPort);
   if (servers.first.unix_path.empty()) servers.first.port = static_cast<std::uint16_t>(port);
   servers.advertise = read_advertise(listen);
   servers.pins = read_pins(listen.section("members"));
-  const auto uri = read_uri(upstream, seed_list, servers);
+  const auto uri = read_uri(upstream, seed_list, now, servers);
   if (!uri) return servers;
   check_address(servers, listen);
   drop_what_has_no_effect(uri->hosts, servers, listen);
@@ -208,6 +203,20 @@ void refuse_pins_at(const net::Endpoint& place, std::string_view key, const Serv
   for (const Pin& pin : servers.pins) {
     if (!compete(pinned_to(pin, servers.first), place)) continue;
     members.error(pin.key, "port " + std::to_string(pin.port) + " is that of " + std::string(key));
+  }
+}
+
+void refuse_listeners_at(const net::Endpoint& place, const Servers& servers, Reader& admin,
+                         Reader& listen) {
+  for (const net::Route& route : servers.routes) {
+    const bool pinned = pin_of(route.upstream, servers.pins) != nullptr;  // see refuse_pins_at()
+    if (pinned || !compete(route.listen, place)) continue;
+    const std::string port = "port " + std::to_string(place.port);
+    if (admin.given("listen")) {
+      admin.error("listen", port + " is that of the listener for " + route.upstream.text());
+    } else {
+      listen.error("port", port + ", for " + route.upstream.text() + ", is that of admin.listen");
+    }
   }
 }
 

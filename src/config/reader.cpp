@@ -106,14 +106,15 @@ std::chrono::milliseconds Reader::duration(std::string_view key, std::chrono::mi
 }
 
 std::int64_t Reader::size(std::string_view key, std::int64_t min, std::int64_t max,
-                          std::int64_t fallback) {
-  const std::string expected = "a size of " + size_text(min) + " to " + size_text(max);
+                          std::int64_t fallback, std::string_view why) {
+  const std::string bounds = "a size of " + size_text(min) + " to " + size_text(max);
+  const std::string expected = why.empty() ? bounds : bounds + ", " + std::string(why);
   const TreeNode* node = scalar(key, expected);
   if (node == nullptr) return fallback;
   const auto read = read_size(node->text);
   if (read.reading == Reading::ok && read.value >= min && read.value <= max) return read.value;
   const bool no_unit = read.reading == Reading::no_unit;
-  mismatch(key, expected + (no_unit ? " with its unit (B, KiB, MiB or GiB)" : ""), *node);
+  mismatch(key, no_unit ? bounds + " with its unit (B, KiB, MiB or GiB)" : expected, *node);
   return fallback;
 }
 
@@ -129,10 +130,9 @@ std::string Reader::required_text(std::string_view key) {
 }
 
 std::optional<std::string> Reader::optional_text(std::string_view key) {
-  const TreeNode* node = find(key);
   known_.emplace(key);
-  if (node == nullptr || node->kind == TreeNode::Kind::null) return std::nullopt;
-  node = scalar(key, "text or null");
+  if (is_none(key)) return std::nullopt;
+  const TreeNode* node = scalar(key, "text or null");
   if (node == nullptr) return std::nullopt;
   if (!node->text.empty()) return node->text;
   error(key, "must not be empty; null stands for none");
@@ -165,16 +165,14 @@ Reader& Reader::section(std::string_view key) {
 }
 
 Reader* Reader::optional_section(std::string_view key) {
-  const TreeNode* node = find(key);
   known_.emplace(key);
-  if (node == nullptr || node->kind == TreeNode::Kind::null) return nullptr;
-  return &section(key);
+  return is_none(key) ? nullptr : &section(key);
 }
 
 std::optional<std::vector<Reader*>> Reader::list(std::string_view key) {
-  const TreeNode* node = find(key);
   known_.emplace(key);
-  if (node == nullptr || node->kind == TreeNode::Kind::null) return std::vector<Reader*>();
+  if (is_none(key)) return std::vector<Reader*>();
+  const TreeNode* node = find(key);
   if (node->kind != TreeNode::Kind::sequence) {
     mismatch(key, "a list", *node);
     return std::nullopt;
@@ -213,8 +211,8 @@ std::vector<std::string> Reader::texts(std::string_view key) {
 
 std::string Reader::document(std::string_view key) {
   known_.emplace(key);
+  if (is_none(key)) return {};
   const TreeNode* node = find(key);
-  if (node == nullptr || node->kind == TreeNode::Kind::null) return {};
   if (node->kind != TreeNode::Kind::mapping) {
     mismatch(key, "a mapping of names to values", *node);
     return {};
@@ -259,16 +257,17 @@ bool Reader::given(std::string_view key) const {
   return find(key) != nullptr;
 }
 
+bool Reader::is_none(std::string_view key) const {
+  const TreeNode* node = find(key);
+  return node == nullptr || node->kind == TreeNode::Kind::null;
+}
+
 void Reader::error(std::string_view key, std::string_view reason) {
   findings_.error(place_of(key), message(key, reason));
 }
 
 void Reader::warning(std::string_view key, std::string_view reason) {
   findings_.warning(place_of(key), message(key, reason));
-}
-
-void Reader::no_effect_yet(std::string_view key, bool changed) {
-  if (changed) warning(key, "has no effect in this release");
 }
 
 std::vector<std::string> Reader::keys() const {

@@ -45,9 +45,9 @@ class Reader : public ids::Parameters {
   void error(std::string_view key, std::string_view reason) override;
   void warning(std::string_view key, std::string_view reason) override;
 
-  /// Bytes.
-  std::int64_t size(std::string_view key, std::int64_t min, std::int64_t max,
-                    std::int64_t fallback);
+  /// Bytes. `why` says what the bounds are for: "a size of 64MiB to 1GiB, WHY".
+  std::int64_t size(std::string_view key, std::int64_t min, std::int64_t max, std::int64_t fallback,
+                    std::string_view why = {});
   /// An integer, or nothing for `word` and for an absent key.
   std::optional<std::int64_t> integer_unless(std::string_view key, std::string_view word,
                                              std::int64_t min, std::int64_t max);
@@ -57,13 +57,12 @@ class Reader : public ids::Parameters {
   /// empty list. Nothing if it is something else.
   std::optional<std::vector<Reader*>> list(std::string_view key);
 
+  /// True for an absent key and for null.
+  [[nodiscard]] bool is_none(std::string_view key) const;
   /// For keys that are not ours to know, such as names of servers.
   [[nodiscard]] std::vector<std::string> keys() const;
   /// Takes every key of this mapping for known.
   void accept_all() { accepts_all_ = true; }
-
-  /// A warning, if the key was set to something that this release does not do.
-  void no_effect_yet(std::string_view key, bool changed);
 
   /// Reports keys that nobody asked for, here and in all sections.
   void finish();
@@ -71,8 +70,8 @@ class Reader : public ids::Parameters {
   /// Of the whole file so far.
   [[nodiscard]] std::size_t errors() const { return findings_.errors(); }
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// False if there is no mapping to read, only fallbacks.
-  [[nodiscard]] bool usable() const { return node_ != nullptr; }
+  /// What is read; null if there is no mapping, only fallbacks.
+  [[nodiscard]] const TreeNode* node() const { return node_; }
 
  private:
   [[nodiscard]] const TreeNode* find(std::string_view key) const;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "config/counters.hpp"
+#include "config/definition.hpp"
 #include "config/later_strategies.hpp"
 #include "config/names.hpp"
 #include "config/scalars.hpp"
@@ -170,6 +171,11 @@ void read_strategy(rewrite::Rule& rule, Reader& reader, const std::string& store
                rule.strategy_name + " is not in this release (" + listed(names, " and ") + " are)");
 }
 
+/// A counter whose rule names no database lies in the store's.
+std::string definition_of(const TreeNode& rule, const std::string& store_db) {
+  return canonical_text(rule) + " " + store_db;
+}
+
 rewrite::Rule read_rule(Reader& reader, const std::string& store_db, ids::Sources sources) {
   rewrite::Rule rule;
   rule.ns = read_ns(reader, store_db);
@@ -187,6 +193,7 @@ rewrite::Rule read_rule(Reader& reader, const std::string& store_db, ids::Source
       static_cast<ids::UniqueIndex>(reader.choice("unique_index", {"warn", "require", "create"}));
   read_later_keys(reader);
   read_strategy(rule, reader, store_db, sources);
+  rule.definition = definition_of(*reader.node(), store_db);
   return rule;
 }
 
@@ -277,7 +284,8 @@ std::vector<rewrite::Rule> read_rules(Reader& file, const std::string& store_db,
   }
   std::vector<Draft> drafts;
   for (Reader* reader : *readers) {
-    if (reader->usable()) drafts.push_back({read_rule(*reader, store_db, sources), reader});
+    if (reader->node() == nullptr) continue;
+    drafts.push_back({read_rule(*reader, store_db, sources), reader});
   }
   check_pairs(drafts);
   std::vector<rewrite::Rule> rules;

@@ -62,7 +62,25 @@ std::string read_all(const File& file, std::string& content) {
   }
 }
 
+void report(const std::string& path, std::string_view key, const std::string& fault,
+            Reader& reader) {
+  reader.error(key, "cannot use '" + shown(path) + "': " + fault);
+}
+
 }  // namespace
+
+std::string fault_of_file(const std::string& path, Access access) {
+  return refusal(File(path), access);
+}
+
+std::optional<std::string> read_path(std::string_view key, Access access, Reader& reader) {
+  auto path = reader.optional_text(key);
+  if (!path) return path;
+  const std::string fault = fault_of_file(*path, access);
+  if (fault.empty()) return path;
+  report(*path, key, fault, reader);
+  return std::nullopt;
+}
 
 std::optional<std::string> read_named_file(std::string_view key, Access access, Reader& reader) {
   const auto path = reader.optional_text(key);
@@ -72,7 +90,7 @@ std::optional<std::string> read_named_file(std::string_view key, Access access, 
   std::string fault = refusal(file, access);
   if (fault.empty()) fault = read_all(file, content);
   if (!fault.empty()) {
-    reader.error(key, "cannot use '" + shown(*path) + "': " + fault);
+    report(*path, key, fault, reader);
     return std::nullopt;
   }
   if (content.ends_with('\n')) content.pop_back();

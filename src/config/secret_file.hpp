@@ -14,6 +14,14 @@ enum class Access {
   any,
 };
 
+/// Why this file cannot be used, or "".
+[[nodiscard]] std::string fault_of_file(const std::string& path, Access access);
+
+/// The path that `key` names, for somebody else to read. Nothing if the key is absent or null, or
+/// if the file cannot be used, which is then reported.
+[[nodiscard]] std::optional<std::string> read_path(std::string_view key, Access access,
+                                                   Reader& reader);
+
 /// The content of the file that `key` names, without one newline at its end. Nothing if the key is
 /// absent or null, or if something is wrong, which is then reported.
 [[nodiscard]] std::optional<std::string> read_named_file(std::string_view key, Access access,

@@ -8,12 +8,13 @@
 #include <string_view>
 
 #include "id_store/counter_events.hpp"
+#include "id_store/counters.hpp"
 #include "id_store/field_numbers.hpp"
 #include "id_store/mongo.hpp"
 #include "id_store/numbers.hpp"
 #include "id_store/outcome.hpp"
 #include "id_store/stored_value.hpp"
-#include "idproxy/id_store/store.hpp"
+#include "idproxy/ids/block_cache.hpp"
 
 namespace idproxy::id_store {
 

@@ -14,6 +14,8 @@ constexpr std::size_t kSweepAt = 1024;
 // With more of them, those that hold no numbers are forgotten, and with them how far they had come:
 // memory is bounded, though clients can invent names of collections.
 constexpr std::size_t kMostCounters = 10'000;
+// Of a counter in whose place there is another one: it gives back at once what nobody wants.
+constexpr ids::CounterSpec::Block kNothingHeld{.size = 1, .prefetch = 0, .idle = {}};
 
 /// Two specs with the same name share one document.
 std::string name_of(const ids::CounterPlace& place) {
@@ -36,21 +38,75 @@ CounterWorkers::~CounterWorkers() {
 }
 
 std::shared_ptr<ids::BlockCache> CounterWorkers::counter(const ids::CounterSpec& spec,
-                                                         const ids::CounterField& field) {
+                                                         const ids::CounterField& field,
+                                                         std::uint64_t watch) {
   const std::scoped_lock lock(mutex_);
   Shared& counter = all_[name_of(spec.place)];
   if (!counter) {
-    counter = std::make_shared<Counter>(spec, counters_);
-    counter->cache = std::make_shared<ids::BlockCache>(
-        spec, clock_, [this, weak = std::weak_ptr(counter)] { wake(weak); });
-    if (stopping_) counter->cache->stop();
+    counter = make(spec);
     start_threads();
   }
+  if (watch > counter->watch) change(counter, spec);
+  counter->watch = std::max(counter->watch, watch);
   std::vector<ids::CounterField>& fields = counter->fields;
-  if (std::find(fields.begin(), fields.end(), field) == fields.end()) fields.push_back(field);
+  const bool is_old = watch < counter->watch;  // it is about to be let go, and its fields with it
+  if (!is_old && std::ranges::find(fields, field) == fields.end()) fields.push_back(field);
   auto cache = counter->cache;  // in use now: not swept
   if (all_.size() >= sweep_at_) sweep();
   return cache;
+}
+
+CounterWorkers::Shared CounterWorkers::make(const ids::CounterSpec& spec) {
+  auto counter = std::make_shared<Counter>();
+  counter->spec = spec;
+  counter->cache = std::make_shared<ids::BlockCache>(
+      spec, clock_, [this, weak = std::weak_ptr(counter)] { wake(weak); });
+  if (stopping_) counter->cache->stop();
+  return counter;
+}
+
+void CounterWorkers::change(Shared& counter, const ids::CounterSpec& spec) {
+  counter->fields.clear();
+  if (counter->spec == spec) return counter->cache->ask_again();
+  if (counter->spec.place != spec.place || counter->spec.step != spec.step) {
+    retire(counter);
+    counter = make(spec);
+    return;
+  }
+  counter->spec = spec;
+  counter->renew_document = true;
+  counter->cache->change(spec);
+  enqueue(counter);
+}
+
+/// Whoever is still bound to it is served.
+void CounterWorkers::retire(const Shared& counter) {
+  const bool gives_back = counter->spec.block.give_back;
+  counter->spec.block = kNothingHeld;
+  counter->spec.block.give_back = gives_back;
+  counter->cache->change(counter->spec);
+  std::erase_if(retired_, [](const Shared& old) { return is_unused(old) && !old->due; });
+  retired_.push_back(counter);
+  enqueue(counter);
+}
+
+std::vector<CounterWorkers::Shared> CounterWorkers::all_and_retired() const {
+  std::vector<Shared> all = retired_;
+  for (const auto& [name, counter] : all_) all.push_back(counter);
+  return all;
+}
+
+void CounterWorkers::add_to(Figures& figures) const {
+  const std::scoped_lock lock(mutex_);
+  figures.up = !down_;
+  for (const Shared& counter : all_and_retired()) {
+    const ids::BlockCache::Figures cache = counter->cache->figures();
+    figures.counters += 1;
+    figures.counters_exhausted += cache.exhausted ? 1 : 0;
+    figures.requests_waiting += cache.waiting;
+    figures.numbers_held += cache.held;
+    figures.numbers_of_blocks += cache.block_size;
+  }
 }
 
 void CounterWorkers::start_threads() {
@@ -139,6 +195,9 @@ void CounterWorkers::run() {
   std::unique_lock lock(mutex_);
   while (const Shared counter = next(lock)) {
     const std::vector<ids::CounterField> fields = counter->fields;
+    if (std::exchange(counter->renew_document, false)) {
+      counter->document.emplace(counter->spec, counters_);
+    }
     lock.unlock();
     const bool done = do_job(*counter, fields);
     const auto due = counter->cache->due();
@@ -156,8 +215,8 @@ bool CounterWorkers::do_job(Counter& counter, const std::vector<ids::CounterFiel
   const auto job = counter.cache->begin();
   if (!job) return false;
   mongo::Client client = pool_.client(&counters_.round_trips);
-  ids::CounterReply reply = counter.document.run(client, *job, fields);
-  note_reached(counter.document.reached());
+  ids::CounterReply reply = counter.document->run(client, *job, fields);
+  note_reached(counter.document->reached());
   const ids::Outcome outcome = counter.cache->finish(reply);
   count(counter, *job, reply, outcome);
   return true;
@@ -176,9 +235,9 @@ void CounterWorkers::count(Counter& counter, const ids::CounterJob& job,
   }
   ++counters_.blocks_dropped;
   if (outcome == ids::Outcome::went_back) {
-    counter.document.events().went_backwards();
+    counter.document->events().went_backwards();
   } else {
-    counter.document.events().block_dropped("the counter is healed first");
+    counter.document->events().block_dropped("the counter is healed first");
   }
 }
 
@@ -202,7 +261,7 @@ bool CounterWorkers::stop(std::chrono::milliseconds limit) {
     const std::scoped_lock lock(mutex_);
     stopping_ = true;
     giving_up_ = down_;
-    for (const auto& [name, counter] : all_) all.push_back(counter);
+    all = all_and_retired();
   }
   for (const Shared& counter : all) counter->cache->stop();
   std::unique_lock lock(mutex_);

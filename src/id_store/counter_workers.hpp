@@ -15,9 +15,10 @@
 #include <vector>
 
 #include "id_store/counter_document.hpp"
+#include "id_store/counters.hpp"
 #include "id_store/mongo.hpp"
 #include "idproxy/base/clock.hpp"
-#include "idproxy/id_store/store.hpp"
+#include "idproxy/id_store/figures.hpp"
 #include "idproxy/ids/block_cache.hpp"
 
 namespace idproxy::id_store {
@@ -33,8 +34,20 @@ class CounterWorkers {
   /// Waits for the threads, as long as it takes.
   ~CounterWorkers();
 
+  /// `watch`: through which it is asked; the newer, the larger. Several rules of one watch may
+  /// share a document: the first spec counts, and all of their fields.
+  ///
+  /// If the first spec of a newer watch differs from the one before, the counter is changed, and
+  /// goes on with the numbers that it holds (BlockCache::change). With another step, or another
+  /// field for the value or meaning of it, no number that is held fits: it begins anew, as after a
+  /// restart. The numbers are given back then, or lost if the counter has moved on. If nothing
+  /// differs, one that was exhausted is asked again: what was wrong may have been set right.
   [[nodiscard]] std::shared_ptr<ids::BlockCache> counter(const ids::CounterSpec& spec,
-                                                         const ids::CounterField& field);
+                                                         const ids::CounterField& field,
+                                                         std::uint64_t watch);
+
+  /// Adds what is there now.
+  void add_to(Figures& figures) const;
 
   /// Gives back what is unused and ends the threads. False if one is still at it after `limit`.
   [[nodiscard]] bool stop(std::chrono::milliseconds limit);
@@ -42,10 +55,12 @@ class CounterWorkers {
  private:
   using Time = std::chrono::nanoseconds;  // of the clock, monotonic
   struct Counter {
-    Counter(const ids::CounterSpec& spec, Counters& counters) : document(spec, counters) {}
-    CounterDocument document;  // of the thread that has set `running`
+    std::optional<CounterDocument> document;  // of the thread that has set `running`
     std::shared_ptr<ids::BlockCache> cache;
     // Under the lock.
+    ids::CounterSpec spec;
+    bool renew_document = true;  // it is not of this spec
+    std::uint64_t watch = 0;     // the newest
     std::vector<ids::CounterField> fields;
     bool queued = false;
     bool running = false;
@@ -63,6 +78,10 @@ class CounterWorkers {
   void note_reached(bool reached);
 
   // Under the lock.
+  [[nodiscard]] Shared make(const ids::CounterSpec& spec);
+  void change(Shared& counter, const ids::CounterSpec& spec);
+  void retire(const Shared& counter);
+  [[nodiscard]] std::vector<Shared> all_and_retired() const;
   void start_threads();
   void enqueue(const Shared& counter);
   void set_due(const Shared& counter, std::optional<Time> due);
@@ -75,9 +94,10 @@ class CounterWorkers {
   const Clock& clock_;
   Counters& counters_;
 
-  std::mutex mutex_;  // guards all that follows
+  mutable std::mutex mutex_;  // guards all that follows
   std::condition_variable changed_;
   std::map<std::string, Shared, std::less<>> all_;
+  std::vector<Shared> retired_;  // others have taken their place
   std::size_t sweep_at_;
   std::deque<Shared> queue_;
   std::deque<Shared> new_;  // have never got a number: whoever invents names holds up nobody else

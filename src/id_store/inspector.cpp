@@ -29,17 +29,8 @@ void write(const Remark& remark) {
 
 }  // namespace
 
-Inspector::Inspector(const Options& options, const mongo::Pool& pool, const Clock& clock)
-    : pool_(pool), clock_(clock), collections_(options.rules, clock.monotonic()) {
-  if (options.rules.empty()) return;
-  running_ = 1;
-  if (any_creates(options.rules)) {
-    patient_ = std::make_unique<mongo::Pool>(options.uri, kPatience);
-    ++running_;
-    makes_indexes_ = std::thread([this] { run(Collections::Asks::make_index, *patient_); });
-  }
-  looks_ = std::thread([this] { run(Collections::Asks::looks, pool_); });
-}
+Inspector::Inspector(std::string uri, const mongo::Pool& pool, const Clock& clock)
+    : uri_(std::move(uri)), pool_(pool), clock_(clock) {}
 
 Inspector::~Inspector() {
   (void)stop(std::chrono::milliseconds(0));
@@ -48,41 +39,89 @@ Inspector::~Inspector() {
 }
 
 bool Inspector::stop(std::chrono::milliseconds limit) {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   stopping_ = true;
   changed_.notify_all();
   return changed_.wait_for(lock, limit, [this] { return running_ == 0; });
 }
 
-void Inspector::await_first_look(std::chrono::milliseconds limit) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, limit, [this] { return stopping_ || collections_.looked(); });
+std::shared_ptr<Inspection> Inspector::inspect(std::vector<Watched> rules) {
+  const std::scoped_lock lock(mutex_);
+  const auto before = newest();
+  if (before && before->collections_.rules() == rules) return before;
+  start_threads(rules);
+  const auto now = clock_.monotonic();
+  auto added =
+      std::make_shared<Inspection>(before ? Collections(std::move(rules), now, before->collections_)
+                                          : Collections(std::move(rules), now));
+  std::erase_if(inspections_, [](const auto& known) { return known.expired(); });
+  inspections_.push_back(added);
+  changed_.notify_all();
+  return added;
 }
 
-std::shared_ptr<ids::Fill> Inspector::fill(std::string_view ns, std::string_view field) {
+void Inspector::start_threads(const std::vector<Watched>& rules) {
+  if (rules.empty() || stopping_) return;
+  if (any_creates(rules) && !makes_indexes_.joinable()) {
+    patient_ = std::make_unique<mongo::Pool>(uri_, kPatience);
+    ++running_;
+    makes_indexes_ = std::thread([this] { run(Asks::make_index, *patient_); });
+  }
+  if (looks_.joinable()) return;
+  ++running_;
+  looks_ = std::thread([this] { run(Asks::looks, pool_); });
+}
+
+std::shared_ptr<Inspection> Inspector::newest() const {
+  const auto all = in_use();
+  return all.empty() ? nullptr : all.front();
+}
+
+std::vector<std::shared_ptr<Inspection>> Inspector::in_use() const {
+  std::vector<std::shared_ptr<Inspection>> found;
+  for (auto known = inspections_.rbegin(); known != inspections_.rend(); ++known) {
+    if (auto inspection = known->lock()) found.push_back(std::move(inspection));
+  }
+  return found;
+}
+
+void Inspector::await_first_look(const Inspection& inspection, std::chrono::milliseconds limit) {
+  Lock lock(mutex_);
+  changed_.wait_for(lock, limit, [&] { return stopping_ || inspection.collections_.looked(); });
+}
+
+std::shared_ptr<ids::Fill> Inspector::fill(Inspection& inspection, std::string_view ns,
+                                           std::string_view field) {
   const std::scoped_lock lock(mutex_);
-  auto fill = collections_.fill(ns, field, clock_.monotonic());
-  if (collections_.take_news()) changed_.notify_all();
+  auto fill = inspection.collections_.fill(ns, field, clock_.monotonic());
+  if (inspection.collections_.take_news()) changed_.notify_all();
   return fill;
 }
 
-ids::Standing Inspector::standing(std::size_t rule_index, std::string_view db,
-                                  std::string_view collection) {
+ids::Standing Inspector::standing(Inspection& inspection, std::size_t rule_index,
+                                  std::string_view db, std::string_view collection) {
   const std::scoped_lock lock(mutex_);
-  auto standing = collections_.standing(rule_index, db, collection, clock_.monotonic());
-  if (collections_.take_news()) changed_.notify_all();
+  Collections& known = inspection.collections_;
+  auto standing = known.standing(rule_index, db, collection, clock_.monotonic());
+  if (known.take_news()) changed_.notify_all();
   return standing;
 }
 
-std::vector<ids::NotReady> Inspector::not_ready(std::size_t most_per_rule) const {
+std::vector<ids::NotReady> Inspector::not_ready(const Inspection& inspection,
+                                                std::size_t most_per_rule) const {
   const std::scoped_lock lock(mutex_);
-  return collections_.not_ready(most_per_rule);
+  return inspection.collections_.not_ready(most_per_rule);
 }
 
-void Inspector::run(Collections::Asks its, const mongo::Pool& pool) {
-  std::unique_lock lock(mutex_);
+std::vector<std::size_t> Inspector::not_ready_counts(const Inspection& inspection) const {
+  const std::scoped_lock lock(mutex_);
+  return inspection.collections_.not_ready_counts();
+}
+
+void Inspector::run(Asks its, const mongo::Pool& pool) {
+  Lock lock(mutex_);
   while (!stopping_) {
-    if (const auto question = collections_.next(its, clock_.monotonic())) {
+    if (const auto question = next(its)) {
       lock.unlock();
       Answer answer;
       {
@@ -90,8 +129,7 @@ void Inspector::run(Collections::Asks its, const mongo::Pool& pool) {
         answer = ask(client, *question);
       }
       lock.lock();
-      collections_.learn(*question, answer, clock_.monotonic());
-      version_.store(collections_.version(), std::memory_order_release);
+      learn(*question, answer);
       changed_.notify_all();
     } else {
       wait(lock, its);
@@ -102,21 +140,60 @@ void Inspector::run(Collections::Asks its, const mongo::Pool& pool) {
   changed_.notify_all();
 }
 
+/// Indexes are made for the newest alone: the rule that wanted one may be gone.
+std::vector<std::shared_ptr<Inspection>> Inspector::asked_for(Asks its) const {
+  auto all = in_use();
+  if (its == Asks::make_index && !all.empty()) all.resize(1);
+  return all;
+}
+
+std::optional<Question> Inspector::next(Asks its) {
+  const auto now = clock_.monotonic();
+  for (const auto& inspection : asked_for(its)) {
+    if (auto question = inspection->collections_.next(its, now)) return question;
+  }
+  return std::nullopt;
+}
+
+/// Whoever has asked: it is as true for the others.
+void Inspector::learn(const Question& question, const Answer& answer) {
+  const auto now = clock_.monotonic();
+  const auto all = in_use();
+  for (const auto& inspection : all) {
+    Collections& known = inspection->collections_;
+    known.learn(question, answer, now);
+    if (inspection != all.front()) known.drop_remarks();
+    inspection->version_.store(known.version(), std::memory_order_release);
+  }
+}
+
 /// Writing to the log may block: nobody else shall wait for that.
-void Inspector::tell(std::unique_lock<std::mutex>& lock) {
-  const auto remarks = collections_.remarks(clock_.monotonic());
+void Inspector::tell(Lock& lock) {
+  const auto inspection = newest();
+  if (!inspection) return;
+  const auto remarks = inspection->collections_.remarks(clock_.monotonic());
   if (remarks.empty()) return;
   lock.unlock();
   std::for_each(remarks.begin(), remarks.end(), write);
   lock.lock();
 }
 
-void Inspector::wait(std::unique_lock<std::mutex>& lock, Collections::Asks its) {
-  const auto due = collections_.due(its);
-  if (!due) {
+Collections::Time Inspector::due(Asks its) const {
+  auto first = Collections::kNever;
+  for (const auto& inspection : asked_for(its)) {
+    first = std::min(first, inspection->collections_.due(its));
+  }
+  const auto speaks = newest();
+  if (!speaks || its == Asks::make_index) return first;
+  return std::min(first, speaks->collections_.remarks_due());
+}
+
+void Inspector::wait(Lock& lock, Asks its) {
+  const auto at = due(its);
+  if (at == Collections::kNever) {
     changed_.wait(lock);
-  } else if (const auto now = clock_.monotonic(); *due > now) {
-    changed_.wait_for(lock, *due - now);
+  } else if (const auto now = clock_.monotonic(); at > now) {
+    changed_.wait_for(lock, at - now);
   }
 }
 

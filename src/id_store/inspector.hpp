@@ -7,57 +7,94 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "id_store/inspector_collections.hpp"
 #include "id_store/mongo.hpp"
 #include "idproxy/base/clock.hpp"
-#include "idproxy/id_store/store.hpp"
+#include "idproxy/id_store/watch.hpp"
 
 namespace idproxy::id_store {
+
+/// What is known for one list of rules. Whoever asks the Inspector about it holds it; letting go of
+/// it ends the looking.
+class Inspection {
+ public:
+  explicit Inspection(Collections collections) : collections_(std::move(collections)) {}
+
+ private:
+  friend class Inspector;
+  std::atomic<std::uint64_t> version_{1};
+  Collections collections_;  // under the Inspector's lock
+};
 
 /// Looks at the collections that rules touch, as far as the store's user may: which are views or
 /// time-series collections, which unique indexes there are, how many documents. It has a thread of
 /// its own, and one more where rules want indexes to be made, which can take hours. Thread-safe.
 class Inspector {
  public:
-  /// Begins to look at once; with no rules there is nothing to do and no thread. `pool` and `clock`
-  /// outlive it.
-  Inspector(const Options& options, const mongo::Pool& pool, const Clock& clock);
+  /// With no rules there is nothing to do and no thread. `uri` is for connections of its own to the
+  /// servers of `pool`. `pool` and `clock` outlive it.
+  Inspector(std::string uri, const mongo::Pool& pool, const Clock& clock);
   Inspector(const Inspector&) = delete;
   Inspector& operator=(const Inspector&) = delete;
   /// Waits for the threads, as long as it takes: see stop().
   ~Inspector();
 
-  // As id_store::Store's.
-  void await_first_look(std::chrono::milliseconds limit);
-  std::shared_ptr<ids::Fill> fill(std::string_view ns, std::string_view field);
-  ids::Standing standing(std::size_t rule_index, std::string_view db, std::string_view collection);
-  [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const;
-  [[nodiscard]] std::uint64_t version() const { return version_.load(std::memory_order_acquire); }
+  /// Begins to look for these rules at once; with what is known for those before them. If they are
+  /// the same, this is the same object.
+  [[nodiscard]] std::shared_ptr<Inspection> inspect(std::vector<Watched> rules);
+
+  // As Watch's.
+  void await_first_look(const Inspection& inspection, std::chrono::milliseconds limit);
+  std::shared_ptr<ids::Fill> fill(Inspection& inspection, std::string_view ns,
+                                  std::string_view field);
+  ids::Standing standing(Inspection& inspection, std::size_t rule_index, std::string_view db,
+                         std::string_view collection);
+  [[nodiscard]] std::vector<ids::NotReady> not_ready(const Inspection& inspection,
+                                                     std::size_t most_per_rule) const;
+  [[nodiscard]] std::vector<std::size_t> not_ready_counts(const Inspection& inspection) const;
+  [[nodiscard]] static std::uint64_t version(const Inspection& inspection) {
+    return inspection.version_.load(std::memory_order_acquire);
+  }
 
   /// Ends the threads. False if one still waits for a server after `limit`: then the process must
   /// end without destroying this object.
   [[nodiscard]] bool stop(std::chrono::milliseconds limit);
 
  private:
-  /// What one of the threads does: answers the questions that are `its`.
-  void run(Collections::Asks its, const mongo::Pool& pool);
-  void tell(std::unique_lock<std::mutex>& lock);
-  void wait(std::unique_lock<std::mutex>& lock, Collections::Asks its);
+  using Asks = Collections::Asks;
+  using Lock = std::unique_lock<std::mutex>;
 
+  /// What one of the threads does: answers the questions that are `its`.
+  void run(Asks its, const mongo::Pool& pool);
+
+  // Under the lock.
+  void start_threads(const std::vector<Watched>& rules);
+  [[nodiscard]] std::shared_ptr<Inspection> newest() const;
+  [[nodiscard]] std::vector<std::shared_ptr<Inspection>> in_use() const;  // the newest first
+  [[nodiscard]] std::vector<std::shared_ptr<Inspection>> asked_for(Asks its) const;
+  [[nodiscard]] std::optional<Question> next(Asks its);
+  void learn(const Question& question, const Answer& answer);
+  [[nodiscard]] Collections::Time due(Asks its) const;
+  void tell(Lock& lock);
+  void wait(Lock& lock, Asks its);
+
+  const std::string uri_;
   const mongo::Pool& pool_;
   const Clock& clock_;
-  std::unique_ptr<mongo::Pool> patient_;  // for making indexes; null if no rule wants that
-  std::atomic<std::uint64_t> version_{1};
 
   mutable std::mutex mutex_;  // guards all that follows
   std::condition_variable changed_;
-  Collections collections_;
+  std::vector<std::weak_ptr<Inspection>> inspections_;  // the newest last
   bool stopping_ = false;
   int running_ = 0;
+  std::unique_ptr<mongo::Pool> patient_;  // for making indexes; null if no rule has wanted that
   std::thread looks_;
   std::thread makes_indexes_;
 };

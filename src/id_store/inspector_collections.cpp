@@ -66,6 +66,12 @@ std::string why_full(const ids::Fill::Seen& seen) {
 
 Collections::Collections(std::vector<Watched> rules, Time now) : rules_(std::move(rules)) {
   for (std::size_t rule = 0; rule < rules_.size(); ++rule) pin(rule, now);
+  begin_first_look();
+}
+
+void Collections::begin_first_look() {
+  for (auto& [name, database] : databases_) database.awaited = !database.looked();
+  for (auto& [ns, collection] : collections_) collection.awaited = !collection.looked();
 }
 
 void Collections::pin(std::size_t rule, Time now) {
@@ -214,7 +220,7 @@ std::optional<Question> Collections::next_index(Time now) {
   return std::nullopt;
 }
 
-std::optional<Collections::Time> Collections::due(Asks asks) const {
+Collections::Time Collections::due(Asks asks) const {
   Time first = kNever;
   for (const auto& [name, database] : databases_) {
     if (asks == Asks::looks) first = std::min(first, database.due);
@@ -226,10 +232,7 @@ std::optional<Collections::Time> Collections::due(Asks asks) const {
       for (const Guard& guard : collection.guards) first = std::min(first, guard.make_due);
     }
   }
-  first = std::max(first, not_before_);
-  if (asks == Asks::looks) first = std::min(first, fills_due_);
-  if (first == kNever) return std::nullopt;
-  return first;
+  return std::max(first, not_before_);
 }
 
 bool Collections::Collection::looked() const {
@@ -240,7 +243,7 @@ bool Collections::Collection::looked() const {
 }
 
 bool Collections::looked() const {
-  const auto done = [](const auto& item) { return !item.second.pinned || item.second.looked(); };
+  const auto done = [](const auto& item) { return !item.second.awaited || item.second.looked(); };
   return was_down_ || (std::all_of(databases_.begin(), databases_.end(), done) &&
                        std::all_of(collections_.begin(), collections_.end(), done));
 }

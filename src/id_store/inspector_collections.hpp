@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "idproxy/id_store/store.hpp"
+#include "idproxy/id_store/watch.hpp"
 #include "idproxy/ids/fill.hpp"
 #include "idproxy/observability/log.hpp"
 
@@ -81,6 +81,7 @@ inline constexpr const char* kNoAnswer = "the id store does not answer";
 class Collections {
  public:
   using Time = std::chrono::nanoseconds;
+  static constexpr Time kNever = Time::max();
   static constexpr std::size_t kMostCollections = 4096;
   static constexpr std::size_t kMostDatabases = 1024;
   static constexpr std::size_t kMostLeftAlone = 10'000;  ///< per database
@@ -92,33 +93,45 @@ class Collections {
   enum class Asks { looks, make_index };
 
   Collections(std::vector<Watched> rules, Time now);
+  /// What is known of collections that these rules touch too, is known here from the beginning: in
+  /// the part of a rule that has the field and the unique_index of the rule before. Those that are
+  /// not known as well as they should be belong to the first look. Whoever answers questions of
+  /// `before` tells both.
+  Collections(std::vector<Watched> rules, Time now, Collections before);
 
-  // As id_store::Store's. What is not known yet becomes a question.
+  [[nodiscard]] const std::vector<Watched>& rules() const { return rules_; }
+
+  // As Watch's. What is not known yet becomes a question.
   [[nodiscard]] ids::Standing standing(std::size_t rule_index, std::string_view db,
                                        std::string_view collection, Time now);
   [[nodiscard]] std::shared_ptr<ids::Fill> fill(std::string_view ns, std::string_view field,
                                                 Time now);
   [[nodiscard]] std::uint64_t version() const { return version_; }
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const;
+  [[nodiscard]] std::vector<std::size_t> not_ready_counts() const;
   /// True if there has come up something to ask since the last call.
   [[nodiscard]] bool take_news() { return std::exchange(news_, false); }
 
   /// What should be asked now; it is not due again before learn() has been told the answer.
   [[nodiscard]] std::optional<Question> next(Asks asks, Time now);
   void learn(const Question& question, const Answer& answer, Time now);
-  /// When next() or remarks() has something; nothing: not before something changes.
-  [[nodiscard]] std::optional<Time> due(Asks asks) const;
-  /// True once all that rules name literally has been looked at, or a server could not be reached.
+  /// When next() has something; kNever: not before something changes.
+  [[nodiscard]] Time due(Asks asks) const;
+  /// True once all that rules name literally, and what was known before, has been looked at, or a
+  /// server could not be reached.
   [[nodiscard]] bool looked() const;
   /// What has been found out since the last call.
   [[nodiscard]] std::vector<Remark> remarks(Time now);
+  /// When to look for some though nothing has been learnt.
+  [[nodiscard]] Time remarks_due() const { return fills_due_; }
+  /// Somebody else tells the log.
+  void drop_remarks() { remarks_.clear(); }
 
  private:
-  static constexpr Time kNever = Time::max();
-
   struct Known {
     std::uint64_t asked = 0;  // the larger, the more recently
     bool pinned = false;      // a rule names it
+    bool awaited = false;     // belongs to the first look
     bool failed = false;      // the last question was not answered, for want of a server
   };
   struct Database : Known {
@@ -168,11 +181,22 @@ class Collections {
   Guard& guard(Collection& collection, std::size_t rule, Time now);
   Numbers& numbers(Collection& collection, std::string_view field, Time now);
   void pin(std::size_t rule, Time now);
+  void take_over(Collections& before, Time now);
+  void take_over(Collection known, const std::vector<Watched>& before, Time now);
+  void take_over(Collection& known, const std::vector<Guard>& guards,
+                 const std::vector<Watched>& before, std::size_t rule, Time now);
+  void take_over(Collection& known, const std::vector<Numbers>& numbers,
+                 const std::vector<Watched>& before, std::size_t rule, Time now);
+  static void resume(bool wanted, Time& due, bool& open, Time now);
+  void begin_first_look();
 
   [[nodiscard]] bool is_left_alone(std::string_view ns) const;
   [[nodiscard]] static ids::Standing standing_of(const Guard& guard);
-  [[nodiscard]] std::optional<std::size_t> rule_of(std::string_view ns,
-                                                   std::string_view field) const;
+  [[nodiscard]] static std::optional<std::size_t> rule_of(const std::vector<Watched>& rules,
+                                                          std::string_view ns,
+                                                          std::string_view field);
+  template <class Use>
+  void each_not_ready(const Use& use) const;
   std::optional<Question> next_look(Time now);
   static void leave_alone(Collection& collection, Time now);
   std::optional<Question> next_index(Time now);

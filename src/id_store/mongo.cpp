@@ -194,8 +194,14 @@ Document kill_cursors(const Batch& batch) {
 }  // namespace
 
 Client::Client(mongoc_client_pool_t* pool, std::chrono::milliseconds wtimeout,
-               std::atomic<std::uint64_t>* sent)
-    : client_(mongoc_client_pool_pop(pool), Release{pool}), wtimeout_(wtimeout), sent_(sent) {}
+               RoundTrips* round_trips)
+    : client_(mongoc_client_pool_pop(pool), Release{pool}),
+      wtimeout_(wtimeout),
+      round_trips_(round_trips) {}
+
+void Client::count_failed() const {
+  if (round_trips_ != nullptr) ++round_trips_->failed;
+}
 
 Reply Client::send(const Send& send) {
   bson_error_t error{};
@@ -206,17 +212,25 @@ Reply Client::send(const Send& send) {
         mongoc_session_opts_new());
     mongoc_session_opts_set_causal_consistency(options.get(), false);
     session_.reset(mongoc_client_start_session(client_.get(), options.get(), &error));
-    if (!session_) return failure(error);
+    if (!session_) {
+      count_failed();
+      return failure(error);
+    }
   }
   Document options;
   mongoc_client_session_append(session_.get(), options.get(), nullptr);
-  if (sent_ != nullptr) sent_->fetch_add(1, std::memory_order_relaxed);
   bson_t raw;
+  const auto begun = std::chrono::steady_clock::now();
   const bool ok = send({options.get(), &raw, &error});
+  if (round_trips_ != nullptr) {
+    ++round_trips_->sent;
+    round_trips_->duration.observe(std::chrono::steady_clock::now() - begun);
+  }
   Document document(Bytes(bson_get_data(&raw), raw.len));
   bson_destroy(&raw);
   Reply reply = ok || error.domain == MONGOC_ERROR_WRITE_CONCERN ? Reply{} : failure(error);
   reply.document = std::move(document);
+  if (!reply.ok()) count_failed();
   return reply;
 }
 
@@ -235,8 +249,10 @@ Reply Client::write(const std::string& db, const Document& command) {
     return mongoc_client_write_command_with_opts(client_.get(), db.c_str(), whole.get(),
                                                  call.options, call.reply, call.error);
   });
-  if (reply.ok()) read_write_concern_error(reply);
+  const bool was_ok = reply.ok();
+  if (was_ok) read_write_concern_error(reply);
   if (reply.kind != Reply::Kind::unreachable) read_write_errors(reply);
+  if (was_ok && !reply.ok()) count_failed();
   return reply;
 }
 

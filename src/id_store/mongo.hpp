@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "idproxy/base/bytes.hpp"
+#include "idproxy/observability/metrics.hpp"
 
 /// What the id store needs of libmongoc, with owners for its objects. Everything here blocks.
 namespace idproxy::id_store::mongo {
@@ -109,6 +110,13 @@ inline constexpr std::int32_t kDuplicateKey = 11000;
 /// libmongoc's: there was nobody to send the command to, so that it has not been carried out.
 inline constexpr std::int32_t kNoServer = MONGOC_ERROR_SERVER_SELECTION_FAILURE;
 
+/// What has become of commands. Thread-safe.
+struct RoundTrips {
+  std::atomic<std::uint64_t> sent{0};
+  std::atomic<std::uint64_t> failed{0};  ///< those that were not ok
+  metrics::Histogram duration;
+};
+
 /// One connection to the primary (found anew when it moves) with one session, taken from a pool for
 /// as long as this lives. One thread at a time.
 class Client {
@@ -144,8 +152,7 @@ class Client {
     }
   };
 
-  Client(mongoc_client_pool_t* pool, std::chrono::milliseconds wtimeout,
-         std::atomic<std::uint64_t>* sent);
+  Client(mongoc_client_pool_t* pool, std::chrono::milliseconds wtimeout, RoundTrips* round_trips);
   struct Call {
     const bson_t* options;
     bson_t* reply;
@@ -153,11 +160,12 @@ class Client {
   };
   using Send = std::function<bool(const Call& call)>;
   Reply send(const Send& send);
+  void count_failed() const;
 
   std::unique_ptr<mongoc_client_t, Release> client_;
   std::unique_ptr<mongoc_client_session_t, EndSession> session_;  // ends before client_ returns
   std::chrono::milliseconds wtimeout_;
-  std::atomic<std::uint64_t>* sent_;
+  RoundTrips* round_trips_;  // null: nobody counts
 };
 
 /// Connections to one deployment; libmongoc's threads watch over it. Thread-safe. Sets what the
@@ -168,9 +176,9 @@ class Pool {
   /// `uri` has been checked (config). Does not connect.
   Pool(const std::string& uri, std::chrono::milliseconds wtimeout);
 
-  /// `sent`, which outlives the client, counts the commands that it sends.
-  [[nodiscard]] Client client(std::atomic<std::uint64_t>* sent = nullptr) const {
-    return {pool_.get(), wtimeout_, sent};
+  /// `round_trips`, which outlives the client, counts the commands that it sends.
+  [[nodiscard]] Client client(RoundTrips* round_trips = nullptr) const {
+    return {pool_.get(), wtimeout_, round_trips};
   }
 
  private:

@@ -1,35 +1,46 @@
 #include "idproxy/id_store/store.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "id_store/counter_workers.hpp"
+#include "id_store/counters.hpp"
 #include "id_store/inspector.hpp"
 #include "id_store/mongo.hpp"
 
 namespace idproxy::id_store {
 
 struct Store::Impl {
-  Impl(Options given, const Clock& clock)
-      : options(std::move(given)),
-        pool(options.uri, options.wtimeout),
-        inspector(options, pool, clock),
+  Impl(const Options& options, const Clock& clock)
+      : pool(options.uri, options.wtimeout),
+        inspector(options.uri, pool, clock),
         workers(pool, clock, counters) {}
 
-  Options options;
   Counters counters;
   mongo::Pool pool;
   Inspector inspector;
   CounterWorkers workers;
+  std::atomic<std::uint64_t> watches{0};
 };
 
-Store::Store(Options options, const Clock& clock)
-    : impl_(std::make_unique<Impl>(std::move(options), clock)) {}
+struct Watch::Impl {
+  const Counters& counters;
+  Inspector& inspector;
+  CounterWorkers& workers;
+  const std::uint64_t number;  // the newer, the larger
+  const std::shared_ptr<Inspection> inspection;
+};
+
+Store::Store(Options options, const Clock& clock) : impl_(std::make_unique<Impl>(options, clock)) {}
 
 Store::~Store() = default;
 
-void Store::await_first_look(std::chrono::milliseconds limit) {
-  impl_->inspector.await_first_look(limit);
+std::shared_ptr<Watch> Store::watch(std::vector<Watched> rules) {
+  auto impl =
+      std::make_unique<Watch::Impl>(impl_->counters, impl_->inspector, impl_->workers,
+                                    ++impl_->watches, impl_->inspector.inspect(std::move(rules)));
+  return std::shared_ptr<Watch>(new Watch(std::move(impl)));
 }
 
 bool Store::stop(std::chrono::milliseconds limit) {
@@ -41,40 +52,63 @@ bool Store::stop(std::chrono::milliseconds limit) {
   return impl_->inspector.stop(std::max(left, std::chrono::milliseconds(0))) && workers_ended;
 }
 
-std::shared_ptr<ids::BlockCache> Store::counter(const ids::CounterSpec& spec,
-                                                const ids::CounterField& field) {
-  return impl_->workers.counter(spec, field);
-}
-
-std::shared_ptr<ids::Fill> Store::fill(std::string_view ns, std::string_view field) {
-  return impl_->inspector.fill(ns, field);
-}
-
-ids::Standing Store::standing(std::size_t rule_index, std::string_view db,
-                              std::string_view collection) {
-  return impl_->inspector.standing(rule_index, db, collection);
-}
-
-std::uint64_t Store::version() const {
-  return impl_->inspector.version();
-}
-
-std::vector<ids::NotReady> Store::not_ready(std::size_t most_per_rule) const {
-  return impl_->inspector.not_ready(most_per_rule);
-}
-
-ids::StoreCounts Store::counts() const {
+Figures Store::figures() const {
   const Counters& counters = impl_->counters;
-  return {.round_trips = counters.round_trips,
+  Figures figures;
+  figures.round_trips = counters.round_trips.sent;
+  figures.round_trips_failed = counters.round_trips.failed;
+  figures.round_trip = counters.round_trips.duration.values();
+  figures.blocks = counters.blocks;
+  figures.blocks_dropped = counters.blocks_dropped;
+  figures.heals = counters.heals;
+  figures.numbers_allocated = counters.numbers_allocated;
+  figures.numbers_returned = counters.numbers_returned;
+  impl_->workers.add_to(figures);
+  return figures;
+}
+
+Watch::Watch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Watch::~Watch() = default;
+
+void Watch::await_first_look(std::chrono::milliseconds limit) {
+  impl_->inspector.await_first_look(*impl_->inspection, limit);
+}
+
+std::shared_ptr<ids::BlockCache> Watch::counter(const ids::CounterSpec& spec,
+                                                const ids::CounterField& field) {
+  return impl_->workers.counter(spec, field, impl_->number);
+}
+
+std::shared_ptr<ids::Fill> Watch::fill(std::string_view ns, std::string_view field) {
+  return impl_->inspector.fill(*impl_->inspection, ns, field);
+}
+
+ids::Standing Watch::standing(std::size_t rule_index, std::string_view db,
+                              std::string_view collection) {
+  return impl_->inspector.standing(*impl_->inspection, rule_index, db, collection);
+}
+
+std::uint64_t Watch::version() const {
+  return Inspector::version(*impl_->inspection);
+}
+
+std::vector<ids::NotReady> Watch::not_ready(std::size_t most_per_rule) const {
+  return impl_->inspector.not_ready(*impl_->inspection, most_per_rule);
+}
+
+std::vector<std::size_t> Watch::not_ready_counts() const {
+  return impl_->inspector.not_ready_counts(*impl_->inspection);
+}
+
+ids::StoreCounts Watch::counts() const {
+  const Counters& counters = impl_->counters;
+  return {.round_trips = counters.round_trips.sent,
           .blocks = counters.blocks,
           .blocks_dropped = counters.blocks_dropped,
           .numbers_allocated = counters.numbers_allocated,
           .numbers_returned = counters.numbers_returned,
           .heals = counters.heals};
-}
-
-const Counters& Store::counters() const {
-  return impl_->counters;
 }
 
 }  // namespace idproxy::id_store

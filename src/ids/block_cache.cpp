@@ -10,15 +10,20 @@
 namespace idproxy::ids {
 
 BlockCache::BlockCache(CounterSpec spec, const Clock& clock, std::function<void()> wake)
-    : spec_(std::move(spec)),
-      steps_(spec_.step),
+    : steps_(spec.step),
       clock_(clock),
       wake_(std::move(wake)),
+      spec_(std::move(spec)),
       free_(steps_),
       pace_(spec_.block),
       heal_(spec_.heal.at_start && spec_.heal.mode != CounterSpec::Heal::Mode::off),
       aside_(steps_) {
   rearm();
+}
+
+std::uint32_t BlockCache::heals_after() const {
+  const auto lock = locked(mutex_);
+  return spec_.heal.after;
 }
 
 bool BlockCache::has(std::uint64_t n) const {
@@ -142,6 +147,7 @@ void BlockCache::take_back(const std::vector<Range>& ranges) {
       return steps_.before(range.first, valid_from_) || steps_.before(*end_, steps_.end(range));
     });
     free_.put(sorted);
+    clip(free_);  // max may have been lowered since they were handed out
     serve(after);
     // The last number is back, and nobody looks after idle ones.
     if (!idle_check_ && returnable()) request_job(clock_.monotonic(), after);

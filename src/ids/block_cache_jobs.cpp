@@ -284,6 +284,36 @@ void BlockCache::stop() {
   after.run(*this);
 }
 
+void BlockCache::change(const CounterSpec& spec) {
+  const auto lock = locked(mutex_);
+  if (spec_.block != spec.block) pace_.change(spec.block);
+  spec_ = spec;
+  clip(free_);
+  clip(aside_);
+  take_what_was_beyond_max();
+  exhausted_until_.reset();
+  heal_not_before_.reset();
+  rearm();
+}
+
+void BlockCache::ask_again() {
+  const auto lock = locked(mutex_);
+  exhausted_until_.reset();
+  rearm();
+}
+
+/// Takes out what lies beyond max; it can only be at the end.
+void BlockCache::clip(NumberRanges& numbers) {
+  while (const auto last = numbers.last()) {
+    const std::uint64_t count = std::min(last->count, steps_.count(last->first, spec_.max));
+    if (count == last->count) return;
+    const Range usable{last->first, count};
+    if (steps_.end(*last) == usable_end_) usable_end_ = steps_.end(usable);
+    numbers.drop_last();
+    if (count > 0) numbers.put({usable});
+  }
+}
+
 bool BlockCache::forgettable() const {
   const auto lock = locked(mutex_);
   return !end_ && waiting_.empty() && !out_;
@@ -297,6 +327,25 @@ bool BlockCache::is_new() const {
 bool BlockCache::is_empty() const {
   const auto lock = locked(mutex_);
   return free_.count() == 0 && waiting_.empty() && !out_ && !heal_ && !woken_;
+}
+
+/// Numbers up to end_ are ours, whatever the old max was.
+void BlockCache::take_what_was_beyond_max() {
+  if (!end_ || !steps_.before(*usable_end_, *end_)) return;
+  const auto first = static_cast<std::int64_t>(*usable_end_);
+  const auto ours = static_cast<std::uint64_t>((*end_ - first) / steps_.step());
+  const Range usable{first, std::min(ours, steps_.count(first, spec_.max))};
+  if (usable.count == 0) return;
+  (heal_ ? aside_ : free_).put({usable});
+  usable_end_ = steps_.end(usable);
+}
+
+BlockCache::Figures BlockCache::figures() const {
+  const auto lock = locked(mutex_);
+  return {.held = free_.count(),
+          .block_size = pace_.size(),
+          .waiting = waiting_.size(),
+          .exhausted = free_.count() == 0 && exhausted_until_.has_value()};
 }
 
 }  // namespace idproxy::ids

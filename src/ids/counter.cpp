@@ -55,7 +55,7 @@ class BoundCounter final : public Strategy {
   void collided(const Values& values, std::span<const std::uint32_t> which, std::size_t in_request,
                 Taken where) override {
     in_a_row_.store(true, std::memory_order_relaxed);
-    const bool at_once = where == Taken::in_transaction || in_request >= cache_->spec().heal.after;
+    const bool at_once = where == Taken::in_transaction || in_request >= cache_->heals_after();
     cache_->collided(numbers(values, which), at_once);
   }
   void went_well() override {
@@ -69,7 +69,7 @@ class BoundCounter final : public Strategy {
     return std::min<std::chrono::nanoseconds>(on_store_down.wait, kPatience);
   }
 
-  [[nodiscard]] std::int64_t step() const { return cache_->spec().step; }
+  [[nodiscard]] std::int64_t step() const { return cache_->step(); }
 
   void append(const std::vector<Range>& ranges, Values& out) const {
     for (const Range& range : ranges) {

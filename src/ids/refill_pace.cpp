@@ -15,6 +15,12 @@ double seconds(std::chrono::nanoseconds duration) {
 RefillPace::RefillPace(const CounterSpec::Block& block)
     : block_(block), size_(block.size), threshold_(computed_threshold()) {}
 
+void RefillPace::change(const CounterSpec::Block& block) {
+  block_ = block;
+  size_ = block.size;
+  threshold_ = computed_threshold();
+}
+
 void RefillPace::started(std::chrono::nanoseconds now, std::uint64_t taken) {
   // Measured from the last one that went well: an outage must not look like many small blocks.
   // Without a measurable time between them, two refills say nothing about the rate.

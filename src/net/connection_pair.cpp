@@ -1,18 +1,14 @@
 #include "connection_pair.hpp"
 
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <boost/asio/buffer.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
-#include <cerrno>
-#include <cstring>
 #include <exception>
 #include <utility>
 
 #include "idproxy/observability/log.hpp"
 #include "idproxy/rewrite/classify.hpp"
+#include "tcp.hpp"
 #include "upstreams.hpp"
 
 namespace idproxy::net {
@@ -23,8 +19,20 @@ constexpr int kReadsPerTurn = 4;
 // While a message is collected, reads ask for at least and at most this much.
 constexpr std::size_t kSmallestRead = std::size_t{16} * 1024;
 constexpr std::size_t kFirstGrowth = std::size_t{64} * 1024;
+constexpr std::size_t kLittleRead = std::size_t{4} * 1024;
 
 }  // namespace
+
+/// One exchange, and what it holds.
+struct ConnectionPair::UnderWay : rewrite::Exchange {
+  using Exchange::Exchange;
+  Budget::Share share;        // of the request
+  Budget::Share reply_share;  // of a large reply that is being collected
+  std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point sent{};
+  std::chrono::nanoseconds at_server{};
+  bool legacy = false;  // an OP_QUERY
+};
 
 /// Until an exchange may go on.
 struct ConnectionPair::Waiting {
@@ -34,45 +42,86 @@ struct ConnectionPair::Waiting {
   ids::Ticket ticket;
 };
 
-/// Brings the id store's answer to the pair's thread, whose loop does not end before.
-class ConnectionPair::StoreAnswer final : public ids::Asker {
- public:
-  StoreAnswer(std::shared_ptr<ConnectionPair> pair, std::uint64_t question)
-      : loop_(pair->thread_.io.get_executor()), pair_(std::move(pair)), question_(question) {}
+namespace {
 
-  void answered(ids::Result<ids::Grant> grant) override {
-    asio::post(loop_.get_executor(), [pair = std::move(pair_), question = question_,
-                                      answer = std::move(grant)]() mutable {
-      pair->store_answered(question, std::move(answer));
-    });
+/// Brings news to a pair's thread, from any other; the pair may be gone by then. The thread's loop
+/// does not end before.
+class Messenger {
+ public:
+  Messenger(IoThread& thread, std::uint64_t pair)
+      : thread_(thread), loop_(thread.io.get_executor()), pair_(pair) {}
+
+  /// Calls `work(pair)` there. Once.
+  template <class Work>
+  void deliver(Work work) {
+    asio::post(loop_.get_executor(),
+               [&thread = thread_, pair = pair_, work = std::move(work)]() mutable {
+                 const auto found = thread.pairs.find(pair);
+                 if (found != thread.pairs.end()) work(*found->second);
+               });
   }
 
  private:
+  IoThread& thread_;
   asio::executor_work_guard<asio::io_context::executor_type> loop_;
-  std::shared_ptr<ConnectionPair> pair_;  // which outlives what it waits for
+  std::uint64_t pair_;
+};
+
+}  // namespace
+
+class ConnectionPair::StoreAnswer final : public ids::Asker {
+ public:
+  StoreAnswer(ConnectionPair& pair, std::uint64_t question)
+      : messenger_(pair.thread_, pair.id_), question_(question) {}
+
+  void answered(ids::Result<ids::Grant> grant) override {
+    messenger_.deliver(
+        [question = question_, answer = std::move(grant)](ConnectionPair& pair) mutable {
+          pair.store_answered(question, std::move(answer));
+        });
+  }
+
+ private:
+  Messenger messenger_;
   std::uint64_t question_;
 };
 
 void ConnectionPair::start(IoThread& thread, Socket downstream,
                            std::shared_ptr<Upstream> upstream) {
-  std::shared_ptr<ConnectionPair> pair;
+  Self pair;
   try {
-    pair = std::make_shared<ConnectionPair>(thread, std::move(downstream), std::move(upstream));
+    pair = std::make_unique<ConnectionPair>(thread, std::move(downstream), std::move(upstream))
+               .release();
   } catch (const std::exception&) {
-    --thread.shared.open_connections;  // of which the listener counted it
+    thread.shared.count_closed();  // the listener counted it
     return;
   }
-  pair->guarded([&] { pair->connect(); });
+  pair->guarded([&] { pair->begin(); });
+}
+
+std::vector<ConnectionPair::Self> ConnectionPair::all_of(const IoThread& thread) {
+  std::vector<Self> all;
+  all.reserve(thread.pairs.size());
+  for (const auto& [id, pair] : thread.pairs) all.emplace_back(pair);
+  return all;
+}
+
+void intrusive_ptr_release(ConnectionPair* pair) {
+  if (--pair->owners_ == 0) const std::unique_ptr<ConnectionPair> last(pair);
 }
 
 ConnectionPair::ConnectionPair(IoThread& thread, Socket downstream,
                                std::shared_ptr<Upstream> upstream)
     : thread_(thread),
       server_(std::move(upstream)),
-      downstream_(std::move(downstream)),
-      upstream_(thread.io),
-      id_(++thread.shared.last_connection_id) {
-  thread_.pairs.insert(this);
+      downstream_(thread.io, thread.tls),
+      upstream_(thread.io, thread.tls),
+      id_(++thread.shared.last_connection_id),
+      deadline_(*this) {
+  auto engine = thread_.client_tls ? tls::Engine::accept(thread_.client_tls) : nullptr;
+  downstream_.open(std::move(downstream), std::move(engine));
+  greeting_ = thread_.client_tls != nullptr;
+  thread_.pairs.emplace(id_, this);
   ++server_->connections;
 }
 
@@ -84,34 +133,72 @@ void ConnectionPair::close() {
   if (closed_) return;
   closed_ = true;
   const auto connector = std::exchange(connector_, nullptr);
-  error_code ignored;
-  downstream_.close(ignored);
-  upstream_.close(ignored);
+  downstream_.close();
+  upstream_.close();
+  deadline_.stop();
   waiting_.reset();
-  thread_.pairs.erase(this);
-  --thread_.shared.open_connections;
+  share_.reset();
+  if (exchange_) exchange_->share.reset();
+  Shared& shared = thread_.shared;
+  if (place_ != 0) shared.budget.leave(place_);
+  thread_.pairs.erase(id_);
   --server_->connections;
+  shared.count_closed();
   if (connector) connector->cancel();  // last: it may hold the last reference to this pair
 }
 
 // ---- the server connection -------------------------------------------------------------------
 
-void ConnectionPair::connect() {
-  connector_ = Connector::start(thread_, server_,
-                                [self = shared_from_this()](Socket* socket, std::string_view) {
-                                  self->connector_ = nullptr;
-                                  if (self->closed_) return;
-                                  if (socket == nullptr) return self->close();
-                                  self->guarded([&] { self->connected(std::move(*socket)); });
-                                });
+void ConnectionPair::begin() {
+  if (thread_.draining) return close();
+  if (!greeting_) return greeted();
+  thread_.tls_handshake.start(deadline_);
+  // Asked now: one that has gone has no name any more.
+  std::string client = peer_name(downstream_.socket());
+  downstream_.handshake([self = Self(this), client = std::move(client)](std::string_view fault) {
+    self->guarded([&] {
+      if (fault.empty()) return self->greeted();
+      // Health checks connect and leave.
+      if (fault != Stream::kLeft) return self->tls_failed(client, fault);
+      self->close();
+    });
+  });
 }
 
-void ConnectionPair::connected(Socket socket) {
-  upstream_ = std::move(socket);
+/// The client may speak now.
+void ConnectionPair::greeted() {
+  greeting_ = false;
+  thread_.first_byte.start(deadline_);
+  connect();
+  wait_source(requests_);
+}
+
+void ConnectionPair::tls_failed(std::string_view client, std::string_view reason) {
+  thread_.cells.tls_failures_downstream.add();
+  log::event(log::Level::warning, "tls_failed", "no TLS connection with a client",
+             {{"connection", id_}, {"client", client}, {"reason", reason}});
+  close();
+}
+
+void ConnectionPair::connect() {
+  connector_ = Connector::start(thread_, server_, [self = Self(this)](Stream* stream) {
+    self->connector_ = nullptr;
+    if (self->closed_) return;
+    if (stream == nullptr) {
+      self->thread_.cells.closed_connect.add();
+      return self->close();
+    }
+    self->guarded([&] { self->connected(std::move(*stream)); });
+  });
+}
+
+void ConnectionPair::connected(Stream stream) {
+  upstream_ = std::move(stream);
   log::event(log::Level::debug, "connection_opened", "client connected",
              {{"connection", id_}, {"server", server_->name}});
-  wait_readable(downstream_, requests_);
-  wait_readable(upstream_, replies_);
+  wait_source(replies_);
+  if (downstream_.has_received()) return read(requests_);
+  wait_source(requests_);
 }
 
 /// Runs a handler's work. What it throws, memory that cannot be had above all, ends this pair and
@@ -120,6 +207,7 @@ template <class Work>
 void ConnectionPair::guarded(Work work) {
   try {
     work();
+    if (thread_.draining && is_idle()) close();
   } catch (const std::exception& error) {
     close();  // first, since it gives memory back
     log::event(log::Level::error, "connection_failed", "an error ended one client's connection",
@@ -127,126 +215,236 @@ void ConnectionPair::guarded(Work work) {
   }
 }
 
+// ---- its time is over ------------------------------------------------------------------------
+
+void ConnectionPair::made_no_handshake() {
+  thread_.cells.closed_tls_handshake.add();
+  log::event(log::Level::warning, "tls_handshake_timeout",
+             "a client has not ended its TLS handshake within limits.tls_handshake",
+             {{"connection", id_}, {"client", peer_name(downstream_.socket())}});
+  close();
+}
+
+/// Not worth a warning: drivers and health checks open connections ahead.
+void ConnectionPair::sent_nothing() {
+  thread_.cells.closed_first_byte.add();
+  log::event(log::Level::debug, "first_byte_timeout",
+             "a client has sent nothing within limits.first_byte",
+             {{"connection", id_}, {"client", peer_name(downstream_.socket())}});
+  close();
+}
+
+void ConnectionPair::sent_half_a_message() {
+  thread_.cells.closed_message.add();
+  log::event(log::Level::warning, "message_timeout",
+             "a client has not ended a message that it began within limits.message",
+             {{"connection", id_}, {"client", peer_name(downstream_.socket())}});
+  close();
+}
+
+/// Watches that a message that the client has begun comes to its end, as long as nobody but the
+/// client holds it up.
+void ConnectionPair::watch_message() {
+  if (silent_) return;
+  const bool begun = requests_.frames.inside() || !requests_.held.empty();
+  if (!begun || blocked(requests_)) return deadline_.stop();
+  if (!deadline_.runs()) thread_.message.start(deadline_);
+}
+
+// ---- draining --------------------------------------------------------------------------------
+
+void ConnectionPair::drain() {
+  const Self self(this);
+  guarded([&] {
+    if (greeting_) return close();
+    // What has come already is answered without the server.
+    if (connector_) std::exchange(connector_, nullptr)->cancel();
+    answer_hello_late();
+    if (!closed_ && !blocked(requests_)) read(requests_);
+  });
+}
+
+bool ConnectionPair::is_idle() const {
+  if (closed_ || greeting_ || learning_ || outstanding_ > 0 || exchange_ || local_reply_) {
+    return false;
+  }
+  if (!requests_.out.empty() || !replies_.out.empty()) return false;
+  return deaf_ || (requests_.held.empty() && !requests_.frames.inside());
+}
+
+/// A hello that waits for news, or streams them, would do so for as long as it likes.
+void ConnectionPair::answer_hello_late() {
+  if (!exchange_ || !exchange_->is_hello() || exchange_->legacy) return;
+  if (!exchange_->awaits_reply() || outstanding_ != 1 || learning_) return;
+  Buffer& reply = thread_.workspace.reply;
+  reply.clear();
+  rewrite::append_shutdown_reply_to(exchange_->request_id(),
+                                    static_cast<std::int32_t>(thread_.workspace.next_request_id++),
+                                    reply);
+  thread_.cells.requests_shutdown.add();
+  outstanding_ = 0;
+  deaf_ = true;
+  relay(replies_, reply.view());
+  if (!closed_) exchange_ended();
+}
+
+/// A request that came while draining, of which `message` is there. True if it is dealt with;
+/// false: there is to be more of it, or nothing is read any more.
+bool ConnectionPair::refuse_late(Bytes message, std::size_t length) {
+  // Longer ones are not worth waiting for: the end of the connection says the same.
+  constexpr std::size_t kLongest = std::size_t{1024} * 1024;
+  if (length > kLongest) {
+    deaf_ = true;
+    return false;
+  }
+  if (message.size() < length) {
+    requests_.wanted = length;
+    return false;
+  }
+  Buffer reply;
+  const auto id = static_cast<std::int32_t>(thread_.workspace.next_request_id++);
+  if (!rewrite::append_shutdown_reply(message, id, reply)) {
+    deaf_ = true;
+    return false;
+  }
+  thread_.cells.requests_shutdown.add();
+  local_reply_ = std::move(reply);
+  deliver_local_reply();
+  return true;
+}
+
 // ---- both directions -------------------------------------------------------------------------
 
 bool ConnectionPair::blocked(const Direction& direction) const {
   if (closed_ || !direction.out.empty()) return true;
-  return &direction == &requests_ ? exchange_ || local_reply_ : learning_;
+  if (!is_request(direction)) return learning_;
+  return exchange_ || local_reply_ || connector_ || place_ != 0 || deaf_;
 }
 
-void ConnectionPair::wait_readable(Socket& source, Direction& direction) {
-  if (direction.waiting || direction.early_size > 0 || closed_) return;
+void ConnectionPair::wait_source(Direction& direction) {
+  if (direction.waiting || closed_) return;
+  Stream& source = source_of(direction);
+  // What has been received waits for resume().
+  if (source.has_received() && blocked(direction)) return;
+  if (is_request(direction)) watch_message();
   direction.waiting = true;
-  const auto readable = [self = shared_from_this(), &source, &direction](error_code error,
-                                                                         std::size_t received = 0) {
+  source.wait_readable([self = Self(this), &direction](error_code error) {
     direction.waiting = false;
     if (self->closed_) return;
-    if (error == asio::error::eof) return self->source_ended(direction);
-    if (error) return self->source_broke(direction);
-    direction.early_size = received;
-    self->guarded([&] { self->on_readable(source, direction); });
-  };
-  if (direction.bulk) return source.async_wait(Socket::wait_read, readable);
-  source.async_receive(asio::buffer(direction.early), readable);
+    self->guarded([&] {
+      if (error == asio::error::eof) return self->source_ended(direction);
+      if (error) return self->source_broke(direction);
+      self->on_readable(direction);
+    });
+  });
 }
 
-void ConnectionPair::on_readable(Socket& source, Direction& direction) {
-  if (!blocked(direction)) return read(source, direction);
-  // What was received early waits for resume().
-  if (&direction == &replies_) return;
-  if (direction.early_size == 0 && direction.out.empty()) watch_for_close(direction);
+void ConnectionPair::on_readable(Direction& direction) {
+  if (silent_ && is_request(direction)) {
+    silent_ = false;
+    deadline_.stop();
+  }
+  if (!blocked(direction)) return read(direction);
+  // A request behind it waits for resume(). While there is none, the client's leaving is noticed at
+  // once.
+  if (!is_request(direction) || !direction.out.empty()) return;
+  if (downstream_.is_secure()) {
+    if (!direction.held.empty()) return;
+    hold_received(direction);
+    if (!closed_ && direction.held.empty()) wait_source(direction);
+  } else if (!downstream_.has_received() && downstream_.is_at_end()) {
+    close();
+  }
 }
 
-/// While a client's next request has to wait, so that its leaving is noticed at once.
-void ConnectionPair::watch_for_close(Direction& direction) {
-  std::uint8_t byte;
-  const ssize_t n = ::recv(downstream_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  if (n > 0) return;  // a pipelined request: resume() reads it
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return wait_readable(downstream_, direction);
-  close();
-}
-
-void ConnectionPair::read(Socket& source, Direction& direction) {
+void ConnectionPair::read(Direction& direction) {
+  using Status = Stream::Received::Status;
   for (int turn = 0; turn < kReadsPerTurn; ++turn) {
-    std::size_t room = 0;
-    const ssize_t n = read_some(source, direction, room);
-    direction.bulk = n > static_cast<ssize_t>(direction.early.size());
-    if (n == 0) return source_ended(direction);
-    if (n < 0) {
-      if (errno != EAGAIN && errno != EINTR) return source_broke(direction);
+    const Stream::Received received = read_some(direction);
+    if (received.status == Status::ended) return source_ended(direction);
+    if (received.status == Status::broken) return source_broke(direction);
+    if (received.status == Status::none) {
+      if (received.more) continue;
       break;
     }
+    Cells& cells = thread_.cells;
+    (is_request(direction) ? cells.bytes_from_clients : cells.bytes_from_servers)
+        .add(received.bytes);
     if (direction.held.empty()) {
-      process(direction, {thread_.read_buffer.get(), static_cast<std::size_t>(n)});
+      process(direction, {thread_.read_buffer.get(), received.bytes});
     } else if (direction.held.size() >= direction.wanted) {
       process(direction, direction.held.view());
     }
-    if (blocked(direction)) break;
-    if (static_cast<std::size_t>(n) < room) break;
+    if (blocked(direction) || !received.more) break;
   }
   // With unsent bytes, on_writable() goes on.
-  if (direction.out.empty()) wait_readable(source, direction);
+  if (direction.out.empty()) wait_source(direction);
 }
 
-/// Into the thread's buffer, or behind what is held. `room` is how much was asked for.
-ssize_t ConnectionPair::read_some(Socket& source, Direction& direction, std::size_t& room) {
-  const int fd = source.native_handle();
+/// Into the thread's buffer, or behind what is held.
+Stream::Received ConnectionPair::read_some(Direction& direction) {
+  Stream& source = source_of(direction);
   Buffer& held = direction.held;
   if (held.empty()) {
-    room = IoThread::kReadSize;
-    if (direction.early_size > 0) return read_early(source, direction);
-    return ::recv(fd, thread_.read_buffer.get(), room, MSG_DONTWAIT);
-  }
-  if (direction.early_size > 0) {
-    room = direction.early.size();
-    const auto early = static_cast<ssize_t>(direction.early_size);
-    hold_early(direction);
-    return early;
+    // While messages have to wait for room, the beginnings of many are held.
+    const bool little =
+        is_request(direction) && !direction.frames.inside() && thread_.shared.budget.is_scarce();
+    return source.read({thread_.read_buffer.get(), little ? kLittleRead : IoThread::kReadSize});
   }
   // Grows with what has come, not with what is announced.
   const std::size_t size = held.size();
   const std::size_t missing = direction.wanted > size ? direction.wanted - size : 0;
-  room = std::clamp(missing, kSmallestRead, std::max(size, kFirstGrowth));
+  std::size_t room = std::clamp(missing, kSmallestRead, std::max(size, kFirstGrowth));
   room = std::max(room, std::min(held.capacity() - size, IoThread::kReadSize));
-  const ssize_t n = ::recv(fd, held.extend(room), room, MSG_DONTWAIT);
-  held.truncate(size + static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
-  return n;
+  const Stream::Received received = source.read({held.extend(room), room});
+  held.truncate(size + received.bytes);
+  return received;
 }
 
-/// What was received early goes to the front of the thread's buffer; there is more to read only if
-/// it filled its place.
-ssize_t ConnectionPair::read_early(Socket& source, Direction& direction) {
-  const std::size_t size = std::exchange(direction.early_size, 0);
-  std::uint8_t* buffer = thread_.read_buffer.get();
-  std::memcpy(buffer, direction.early.data(), size);
-  if (size < direction.early.size()) return static_cast<ssize_t>(size);
-  const ssize_t more =
-      ::recv(source.native_handle(), buffer + size, IoThread::kReadSize - size, MSG_DONTWAIT);
-  // An end or an error is met again by the next read.
-  return static_cast<ssize_t>(size) + std::max<ssize_t>(more, 0);
-}
-
-void ConnectionPair::hold_early(Direction& direction) {
-  if (direction.early_size == 0) return;
+/// What the source has received, and the thread's buffer is not free for, goes behind what is held.
+void ConnectionPair::hold_received(Direction& direction) {
+  Stream& source = source_of(direction);
+  if (!source.has_received()) return;
   if (direction.held.capacity() == 0) direction.held = thread_.take_buffer();
-  direction.held.append(Bytes(direction.early).first(std::exchange(direction.early_size, 0)));
+  const std::size_t size = direction.held.size();
+  const Stream::Received received =
+      source.read({direction.held.extend(kSmallestRead), kSmallestRead});
+  direction.held.truncate(size + received.bytes);
+  using Status = Stream::Received::Status;
+  if (received.status == Status::ended) return source_ended(direction);
+  if (received.status == Status::broken) return source_broke(direction);
+  Cells& cells = thread_.cells;
+  (is_request(direction) ? cells.bytes_from_clients : cells.bytes_from_servers).add(received.bytes);
 }
 
 void ConnectionPair::source_ended(Direction& direction) {
   direction.source_ended = true;
-  if (&direction == &requests_) {
+  if (is_request(direction)) {
     report_bypass();
   } else {
-    thread_.shared.upstreams->lost(*server_);
+    server_lost();
   }
   // What was passed on before the end still gets there: on_writable() or learned() closes then.
-  const bool learning = &direction == &replies_ && learning_;
+  const bool learning = !is_request(direction) && learning_;
   if (direction.out.empty() && !learning) close();
 }
 
 void ConnectionPair::source_broke(const Direction& direction) {
-  if (&direction == &replies_) thread_.shared.upstreams->lost(*server_);
+  if (is_request(direction)) {
+    const std::string fault = downstream_.fault();
+    if (!fault.empty()) return tls_failed(peer_name(downstream_.socket()), fault);
+  } else {
+    server_lost();
+  }
   close();
+}
+
+void ConnectionPair::server_lost() {
+  // With TLS 1.3 a server refuses our certificate after the handshake.
+  if (const std::string fault = upstream_.fault(); !fault.empty()) {
+    Connector::tls_failed(thread_, *server_, fault);
+  }
+  thread_.shared.upstreams->lost(*server_);
 }
 
 void ConnectionPair::process(Direction& direction, Bytes input) {
@@ -272,61 +470,57 @@ void ConnectionPair::settle(Direction& direction, Bytes input, std::size_t consu
 }
 
 void ConnectionPair::relay(Direction& direction, Bytes bytes) {
-  Socket& sink = &direction == &requests_ ? upstream_ : downstream_;
-  queued(direction, direction.out.send(sink.native_handle(), bytes));
+  Cells& cells = thread_.cells;
+  (is_request(direction) ? cells.bytes_to_servers : cells.bytes_to_clients).add(bytes.size());
+  queued(direction, direction.out.send(sink_of(direction), bytes));
 }
 
 void ConnectionPair::queued(Direction& direction, OutQueue::Status status) {
   if (status == OutQueue::Status::failed) return close();
-  if (status == OutQueue::Status::blocked) {
-    wait_writable(&direction == &requests_ ? upstream_ : downstream_, direction);
-  }
+  if (status == OutQueue::Status::blocked) wait_sink(direction);
 }
 
-void ConnectionPair::wait_writable(Socket& sink, Direction& direction) {
+void ConnectionPair::wait_sink(Direction& direction) {
   if (direction.draining || closed_) return;
   direction.draining = true;
-  sink.async_wait(Socket::wait_write,
-                  [self = shared_from_this(), &sink, &direction](error_code error) {
-                    direction.draining = false;
-                    if (error || self->closed_) return;
-                    self->guarded([&] { self->on_writable(sink, direction); });
-                  });
+  sink_of(direction).wait_writable([self = Self(this), &direction](error_code error) {
+    direction.draining = false;
+    if (error || self->closed_) return;
+    self->guarded([&] { self->on_writable(direction); });
+  });
 }
 
-void ConnectionPair::on_writable(Socket& sink, Direction& direction) {
-  const OutQueue::Status status = direction.out.flush(sink.native_handle());
+void ConnectionPair::on_writable(Direction& direction) {
+  const OutQueue::Status status = direction.out.flush(sink_of(direction));
   if (status != OutQueue::Status::done) return queued(direction, status);
   if (direction.source_ended) return close();
-  const bool written = &direction == &requests_ && exchange_ && !waiting_;
+  const bool written = is_request(direction) && exchange_ && !waiting_;
   if (written && !exchange_->awaits_reply()) exchange_ended();
   resume(direction);
-  if (&direction == &replies_ && local_reply_) {
+  if (!is_request(direction) && local_reply_) {
     deliver_local_reply();
     resume(requests_);
   }
 }
 
-/// Goes on after whatever blocked the direction is gone, first with what is held. Does not read:
-/// the thread's buffer may be in use by the caller.
+/// Goes on after whatever blocked the direction is gone, first with what is held. Does not read
+/// into the thread's buffer: the caller may be using it.
 void ConnectionPair::resume(Direction& direction) {
   if (blocked(direction)) {
-    // Blocked by an exchange: the source is watched for its end (watch_for_close).
+    // Blocked by an exchange: the source is watched for its end.
     if (!closed_ && direction.out.empty()) wait_source(direction);
     return;
   }
-  hold_early(direction);
+  hold_received(direction);
+  if (closed_) return;
   if (!direction.held.empty() && direction.held.size() >= direction.wanted) {
     process(direction, direction.held.view());
   }
   if (!closed_ && direction.out.empty()) wait_source(direction);
 }
 
-void ConnectionPair::wait_source(Direction& direction) {
-  wait_readable(&direction == &requests_ ? downstream_ : upstream_, direction);
-}
-
 void ConnectionPair::protocol_error(std::string_view event, std::string_view what) {
+  thread_.cells.closed_protocol.add();
   log::event(log::Level::warning, event, what, {{"connection", id_}, {"server", server_->name}});
   close();
 }
@@ -343,49 +537,90 @@ std::size_t ConnectionPair::process_requests(Bytes input) {
     const Bytes rest = input.subspan(at);
     const auto front = requests_.frames.look(rest);
     std::size_t taken = 0;
+    if (front.kind == wire::FrameReader::Kind::need_more) {
+      requests_.wanted = wire::kHeaderSize;
+      break;
+    }
+    if (requests_seen_ == 0 && front.kind != wire::FrameReader::Kind::inside &&
+        tls::begins_tls(rest)) {
+      protocol_error("tls_on_plain_port",
+                     "a client speaks TLS where listen.tls.mode is off: either is to be changed");
+      break;
+    }
     if (front.kind == wire::FrameReader::Kind::malformed) {
       protocol_error("bad_message_length",
                      "a client's message length is not between 16 and 48000000");
       break;
     }
-    if (front.kind == wire::FrameReader::Kind::need_more) {
-      requests_.wanted = wire::kHeaderSize;
-      break;
-    }
     if (front.kind == wire::FrameReader::Kind::begin) {
       const auto length = static_cast<std::size_t>(front.header.message_length);
       const Bytes message = rest.first(std::min(length, rest.size()));
-      const auto decision = rewrite::classify(front.header, message, thread_.workspace.namespaces);
+      if (thread_.draining && rewrite::expects_reply(front.header, message)) {
+        pass_on();
+        if (blocked(requests_) || !refuse_late(message, length)) break;
+        at += length;
+        continue;
+      }
+      const auto decision = rewrite::classify(front.header, message, thread_.workspace.namespaces,
+                                              thread_.workspace.x509);
       using Kind = rewrite::Decision::Kind;
       if (decision.kind == Kind::close) {
         protocol_error("compressed_message",
                        "a client sent OP_COMPRESSED, which was not negotiated");
         break;
       }
-      if (decision.kind == Kind::need_more ||
-          (decision.kind == Kind::collect && message.size() < length)) {
-        requests_.wanted = decision.kind == Kind::collect ? length : decision.bytes;
+      const bool collect = decision.kind == Kind::collect;
+      const std::size_t needed = decision.kind == Kind::need_more ? decision.bytes
+                                 : collect                        ? length
+                                                                  : 0;
+      if ((collect || needed > kFirstGrowth) && !admit(length)) break;
+      if (decision.kind == Kind::need_more || message.size() < needed) {
+        requests_.wanted = needed;
         break;
       }
-      if (decision.kind == Kind::collect) {
+      deadline_.stop();
+      if (collect) {
         pass_on();
         if (blocked(requests_)) break;
         exchange(message);
         at += length;
         continue;
       }
+      share_.reset();
+      thread_.cells.requests_relayed.add();
       forwarded(front.header, message);
       requests_.frames.pass(front.header);
       taken = message.size();
     } else {
       taken = front.bytes;
     }
-    requests_.frames.took(taken);
+    if (requests_.frames.took(taken)) deadline_.stop();
     pending = {pending.empty() ? rest.data() : pending.data(), pending.size() + taken};
     at += taken;
   }
   if (!closed_) pass_on();
   return at;
+}
+
+/// True if the message may be held whole. If not yet, admitted() follows.
+bool ConnectionPair::admit(std::size_t length) {
+  if (share_.bytes() >= length) return true;
+  Budget& budget = thread_.shared.budget;
+  share_ = budget.take(length);
+  if (share_.bytes() > 0) return true;
+  place_ = budget.wait(length, [&thread = thread_, id = id_](Budget::Share share) {
+    Messenger(thread, id).deliver([given = std::move(share)](ConnectionPair& pair) mutable {
+      pair.admitted(std::move(given));
+    });
+  });
+  return false;
+}
+
+void ConnectionPair::admitted(Budget::Share share) {
+  place_ = 0;
+  share_ = std::move(share);
+  const Self self(this);
+  guarded([&] { resume(requests_); });
 }
 
 void ConnectionPair::forwarded(const wire::MsgHeader& header, Bytes front) {
@@ -399,7 +634,9 @@ void ConnectionPair::exchange(Bytes message) {
   rewrite::Workspace& workspace = thread_.workspace;
   Buffer& held = requests_.held;
   const bool owns = held.data() == message.data() && held.size() == message.size();
-  exchange_ = std::make_unique<rewrite::Exchange>(server_->id);
+  exchange_ = std::make_unique<UnderWay>(server_->id);
+  exchange_->share = std::move(share_);
+  exchange_->legacy = wire::read_header(message).op_code != wire::OpCode::msg;
   begin_exchange(exchange_->request(message, owns ? &held : nullptr, workspace), message);
 }
 
@@ -408,14 +645,19 @@ void ConnectionPair::begin_exchange(rewrite::Action action, Bytes message) {
   if (action == rewrite::Action::ask) return ask_store();
   report(*exchange_);
   if (action == rewrite::Action::reply) return answer_here();
+  if (exchange_->is_hello()) exchange_->share.reset();  // may last as long as its stream
+  if (action == rewrite::Action::relay && !exchange_->is_hello()) {
+    thread_.cells.requests_relayed.add();
+  }
   forwarded(wire::read_header(message), message);
   if (action == rewrite::Action::send) return send_exchange();
+  exchange_->sent = std::chrono::steady_clock::now();
   if (!exchange_->awaits_reply()) exchange_ended();
   relay(requests_, message);
 }
 
 void ConnectionPair::answer_here() {
-  ++thread_.shared.counters.commands_failed;
+  thread_.cells.requests_refused.add();
   const Bytes reply = thread_.workspace.reply.view();
   if (!reply.empty()) local_reply_.emplace().append(reply);  // w:0: nobody waits for an answer
   exchange_ended();
@@ -429,19 +671,19 @@ void ConnectionPair::ask_store() {
   waiting_ = std::make_unique<Waiting>(thread_.io);
   waiting_->question = question;
   waiting_->timer.expires_after(need.patience);
-  waiting_->timer.async_wait([self = shared_from_this(), question](error_code error) {
+  waiting_->timer.async_wait([self = Self(this), question](error_code error) {
     if (error) return;
     self->store_answered(
         question, ids::Error{ids::Errc::unavailable, "the id store has not answered in time"});
   });
-  waiting_->ticket =
-      need.strategy->ask(need.count, std::make_unique<StoreAnswer>(shared_from_this(), question));
+  waiting_->ticket = need.strategy->ask(need.count, std::make_unique<StoreAnswer>(*this, question));
 }
 
 void ConnectionPair::store_answered(std::uint64_t question, ids::Result<ids::Grant> grant) {
   // An answer that comes too late goes back to the store with the grant.
   if (closed_ || !waiting_ || waiting_->question != question) return;
   waiting_.reset();
+  const Self self(this);
   guarded([&] {
     const bool sent = exchange_->awaits_reply();
     const auto action = exchange_->answered(std::move(grant), thread_.workspace);
@@ -452,8 +694,9 @@ void ConnectionPair::store_answered(std::uint64_t question, ids::Result<ids::Gra
 }
 
 void ConnectionPair::send_exchange() {
-  const auto status =
-      requests_.out.send(upstream_.native_handle(), exchange_->message(), exchange_->original());
+  thread_.cells.bytes_to_servers.add(exchange_->message().size());
+  const auto status = requests_.out.send(upstream_, exchange_->message(), exchange_->original());
+  exchange_->sent = std::chrono::steady_clock::now();
   if (status == OutQueue::Status::done && !exchange_->awaits_reply()) exchange_ended();
   queued(requests_, status);
 }
@@ -467,6 +710,10 @@ void ConnectionPair::exchange_ended() {
                 {"ns", given_up->ns},
                 {"field", given_up->rule->field},
                 {"attempts", given_up->attempts}});
+  }
+  if (exchange_->assigned() > 0) {
+    thread_.cells.insert_added.observe(std::chrono::steady_clock::now() - exchange_->began -
+                                       exchange_->at_server);
   }
   thread_.give_back(exchange_->release(thread_.workspace));
   thread_.workspace.trim();
@@ -483,13 +730,15 @@ void ConnectionPair::deliver_local_reply() {
 }
 
 void ConnectionPair::report(const rewrite::Exchange& exchange) {
-  Shared& shared = thread_.shared;
+  Cells& cells = thread_.cells;
+  if (exchange.is_hello()) cells.requests_hello.add();
+  if (exchange.is_status()) cells.requests_status.add();
   if (exchange.assigned() > 0) {
-    ++shared.counters.inserts_assigned;
-    shared.counters.documents_refused += exchange.refused();
+    cells.inserts_assigned.add();
+    cells.documents_refused.add(exchange.refused());
   }
   const rewrite::Assignment* rule = exchange.driver_made();
-  if (rule == nullptr || shared.driver_ids_reported[rule->rule_index].exchange(true)) return;
+  if (rule == nullptr || rule->outcomes->driver_made_told.exchange(true)) return;
   log::event(
       log::Level::warning, "driver_made_ids",
       "all documents of an insert brought an _id that their driver made, so the rule had "
@@ -521,6 +770,10 @@ std::size_t ConnectionPair::process_replies(Bytes input) {
     if (front.kind == wire::FrameReader::Kind::begin) {
       const std::size_t needed = reply_bytes_needed(front.header);
       if (rest.size() < needed) {
+        // It cannot wait for room: its request holds some.
+        if (needed > kFirstGrowth && exchange_ && exchange_->reply_share.bytes() == 0) {
+          exchange_->reply_share = thread_.shared.budget.overdraw(needed);
+        }
         replies_.wanted = needed;
         break;
       }
@@ -535,6 +788,7 @@ std::size_t ConnectionPair::process_replies(Bytes input) {
         if (blocked(replies_)) break;
         at += length;
         --outstanding_;
+        exchange_->at_server += std::chrono::steady_clock::now() - exchange_->sent;
         if (exchange_->is_hello()) {
           thread_.workspace.members = thread_.shared.upstreams->members();
         }
@@ -548,6 +802,14 @@ std::size_t ConnectionPair::process_replies(Bytes input) {
     const bool ended = replies_.frames.took(taken);
     pending = {pending.empty() ? rest.data() : pending.data(), pending.size() + taken};
     at += taken;
+    if (ended && !reply_ends_ && thread_.draining) {
+      pass_on();
+      if (closed_) break;
+      // A stream would last as long as it likes.
+      replies_.source_ended = true;
+      if (replies_.out.empty()) close();
+      break;
+    }
     if (!ended || !reply_ends_) continue;
     // Only an exchange or a local reply waits for the end of a reply; other replies of one read
     // go out together.
@@ -628,16 +890,14 @@ void ConnectionPair::act(rewrite::Action action, Bytes reply) {
 /// Until learned().
 void ConnectionPair::learn() {
   learning_ = true;
-  // The loop of this thread does not end before the answer has come.
-  const asio::executor_work_guard<asio::io_context::executor_type> loop(thread_.io.get_executor());
-  thread_.shared.upstreams->learn(
-      server_->id, exchange_->said(), [self = shared_from_this(), loop] {
-        asio::post(loop.get_executor(), [pair = self] { pair->learned(); });
-      });
+  const auto messenger = std::make_shared<Messenger>(thread_, id_);
+  thread_.shared.upstreams->learn(server_->id, exchange_->said(), [messenger] {
+    messenger->deliver([](ConnectionPair& pair) { pair.learned(); });
+  });
 }
 
 void ConnectionPair::learned() {
-  if (closed_) return;
+  const Self self(this);
   guarded([&] {
     learning_ = false;
     thread_.workspace.members = thread_.shared.upstreams->members();
@@ -650,7 +910,7 @@ void ConnectionPair::learned() {
 void ConnectionPair::wait_to_resume(std::chrono::nanoseconds delay) {
   waiting_ = std::make_unique<Waiting>(thread_.io);
   waiting_->timer.expires_after(delay);
-  waiting_->timer.async_wait([self = shared_from_this()](error_code error) {
+  waiting_->timer.async_wait([self = Self(this)](error_code error) {
     if (error || self->closed_) return;
     self->guarded([&] { self->act(self->exchange_->resume(self->thread_.workspace), {}); });
   });

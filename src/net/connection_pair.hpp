@@ -1,6 +1,6 @@
 #pragma once
 
-#include <array>
+#include <boost/smart_ptr/intrusive_ptr.hpp>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -12,6 +12,7 @@
 #include "idproxy/wire/frame_reader.hpp"
 #include "io_thread.hpp"
 #include "out_queue.hpp"
+#include "stream.hpp"
 
 namespace idproxy::net {
 
@@ -22,24 +23,39 @@ namespace idproxy::net {
 /// read into the thread's buffer, pass on what is only relayed, keep what is not yet a decision,
 /// stop reading while the other side does not take more.
 ///
-/// Shared ownership because the handlers of up to four waits may be under way when it is closed;
-/// the last one to be cancelled frees it.
-class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
+/// Handlers own it, because those of up to four waits may be under way when it is closed; the last
+/// one to be cancelled frees it. They count without atomics: what other threads bring finds the
+/// pair by its id (IoThread::pairs).
+class ConnectionPair {
  public:
+  using Self = boost::intrusive_ptr<ConnectionPair>;
+  /// That live on `thread`, on which it is called: closing one takes it out of IoThread::pairs.
+  [[nodiscard]] static std::vector<Self> all_of(const IoThread& thread);
+
   /// `downstream` belongs to `thread.io`. Call on that thread.
   static void start(IoThread& thread, Socket downstream, std::shared_ptr<Upstream> upstream);
+  ConnectionPair(IoThread& thread, Socket downstream, std::shared_ptr<Upstream> upstream);
   ~ConnectionPair();
   ConnectionPair(const ConnectionPair&) = delete;
   ConnectionPair& operator=(const ConnectionPair&) = delete;
-
-  ConnectionPair(IoThread& thread, Socket downstream, std::shared_ptr<Upstream> upstream);
 
   /// The server behind it.
   [[nodiscard]] const Upstream& upstream() const { return *server_; }
   /// Closes both connections at once. Idempotent.
   void close();
+  /// Closes both as soon as nothing is under way; what was not forwarded yet is answered with
+  /// ShutdownInProgress. Its thread is draining.
+  void drain();
+
+  // Its time is over (Deadlines).
+  void sent_nothing();
+  void made_no_handshake();
+  void sent_half_a_message();
 
  private:
+  friend void intrusive_ptr_add_ref(ConnectionPair* pair) { ++pair->owners_; }
+  friend void intrusive_ptr_release(ConnectionPair* pair);
+
   /// One way of the two.
   struct Direction {
     wire::FrameReader frames;
@@ -48,34 +64,42 @@ class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
     OutQueue out;            // decided, not taken by the other side yet
     bool waiting = false;    // for its source to be readable
     bool draining = false;   // waiting for its sink to be writable
-    // While small messages come and go, the first bytes are received by the wait itself: that is a
-    // system call less per message than waiting for readability (which costs an epoll_ctl).
-    std::array<std::uint8_t, 512> early;
-    std::size_t early_size = 0;  // received into `early`, not looked at yet
-    bool bulk = false;           // the last read was larger: wait without receiving
     bool source_ended = false;
   };
+  struct UnderWay;
   struct Waiting;
   class StoreAnswer;
 
+  void begin();
+  void greeted();
+  void tls_failed(std::string_view client, std::string_view reason);
   void connect();
-  void connected(Socket socket);
+  void connected(Stream stream);
 
-  void wait_readable(Socket& source, Direction& direction);
-  void on_readable(Socket& source, Direction& direction);
-  void read(Socket& source, Direction& direction);
-  [[nodiscard]] ssize_t read_some(Socket& source, Direction& direction, std::size_t& room);
-  void watch_for_close(Direction& direction);
-  [[nodiscard]] ssize_t read_early(Socket& source, Direction& direction);
-  void hold_early(Direction& direction);
+  [[nodiscard]] bool is_request(const Direction& direction) const {
+    return &direction == &requests_;
+  }
+  [[nodiscard]] Stream& source_of(const Direction& direction) {
+    return is_request(direction) ? downstream_ : upstream_;
+  }
+  [[nodiscard]] Stream& sink_of(const Direction& direction) {
+    return is_request(direction) ? upstream_ : downstream_;
+  }
+
+  void wait_source(Direction& direction);
+  void on_readable(Direction& direction);
+  void read(Direction& direction);
+  [[nodiscard]] Stream::Received read_some(Direction& direction);
+  void hold_received(Direction& direction);
   void source_ended(Direction& direction);
   void source_broke(const Direction& direction);
-  void wait_writable(Socket& sink, Direction& direction);
+  void server_lost();
+  void wait_sink(Direction& direction);
   template <class Work>
   void guarded(Work work);
-  void on_writable(Socket& sink, Direction& direction);
+  void on_writable(Direction& direction);
   void resume(Direction& direction);
-  void wait_source(Direction& direction);
+  void watch_message();
 
   [[nodiscard]] bool blocked(const Direction& direction) const;
   void process(Direction& direction, Bytes input);
@@ -84,6 +108,8 @@ class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
   void relay(Direction& direction, Bytes bytes);
 
   [[nodiscard]] std::size_t process_requests(Bytes input);
+  [[nodiscard]] bool admit(std::size_t length);
+  void admitted(Budget::Share share);
   void exchange(Bytes message);
   void begin_exchange(rewrite::Action action, Bytes message);
   void answer_here();
@@ -108,26 +134,37 @@ class ConnectionPair : public std::enable_shared_from_this<ConnectionPair> {
   void exchange_ended();
   void reply_ended();
 
+  [[nodiscard]] bool refuse_late(Bytes message, std::size_t length);
+  [[nodiscard]] bool is_idle() const;
+  void answer_hello_late();
+
   void protocol_error(std::string_view event, std::string_view what);
   void note_member();
   void report_bypass();
 
+  std::uint32_t owners_ = 0;
   IoThread& thread_;
   std::shared_ptr<Upstream> server_;
-  Socket downstream_;
-  Socket upstream_;
+  Stream downstream_;
+  Stream upstream_;
   std::uint64_t id_;
   Direction requests_;
   Direction replies_;
   std::shared_ptr<Connector> connector_;  // until the server connection stands
+  Deadlines::Place deadline_;             // for the client's first bytes, or a message's rest
   bool closed_ = false;
+  bool greeting_ = false;  // a TLS handshake with the client is under way
+  bool silent_ = true;     // the client has sent nothing yet
+  bool deaf_ = false;      // while draining: no later request is read
   bool learning_ = false;  // what a reply to hello says; no later reply is read
 
   std::uint64_t outstanding_ = 0;  // requests forwarded whose reply has not ended
   bool reply_ends_ = false;        // the reply being relayed is its request's last
   // The newest of them, if later ones must wait for it; or what requests_.out still sends from.
-  std::unique_ptr<rewrite::Exchange> exchange_;
+  std::unique_ptr<UnderWay> exchange_;
   std::unique_ptr<Waiting> waiting_;  // for its next re-send, or for the id store
+  Budget::Share share_;               // of the message that is being collected
+  Budget::Ticket place_ = 0;          // in the budget's queue; 0: none
   std::uint64_t questions_ = 0;       // to the id store so far
   // Which request each of the next replies must name: the newest, and those before it.
   std::int32_t newest_ = 0;

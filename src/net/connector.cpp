@@ -37,7 +37,8 @@ Connector::Connector(IoThread& thread, std::shared_ptr<Upstream> server, Done do
       deadline_(thread.io),
       pause_(thread.io),
       failures_(server_->backoff.failures()),
-      socket_(thread.io) {}
+      socket_(thread.io),
+      stream_(thread.io, thread.tls) {}
 
 void Connector::cancel() {
   done_ = nullptr;
@@ -46,6 +47,7 @@ void Connector::cancel() {
   pause_.cancel();
   error_code ignored;
   socket_.close(ignored);
+  stream_.close();
 }
 
 void Connector::begin() {
@@ -124,46 +126,70 @@ void Connector::connect_next() {
 }
 
 void Connector::connected() {
+  set_tcp_options(socket_.native_handle());
+  const auto& context = thread_.server_tls;
+  const std::string& host = server_->route.upstream.host;
+  stream_.open(std::move(socket_), context ? tls::Engine::connect(context, host) : nullptr);
+  if (!context) return ready();
+  stream_.handshake([self = shared_from_this()](std::string_view fault) {
+    if (!self->done_) return;
+    if (fault.empty()) return self->ready();
+    self->thread_.cells.tls_failures_upstream.add();
+    self->fail("TLS: " + (fault == Stream::kLeft ? self->stream_.fault() : std::string(fault)));
+  });
+}
+
+void Connector::ready() {
   claimed_ = false;
   server_->backoff.succeeded();
   server_->down_since = 0;
-  set_tcp_options(socket_.native_handle());
-  Socket socket = std::move(socket_);
-  end(&socket, {});
+  Stream stream = std::move(stream_);
+  end(&stream);
 }
 
 void Connector::fail(std::string_view reason) {
   const std::string copy(reason);
   claimed_ = false;
-  const bool news = tries_ && note_failure();
+  note_failure(thread_, *server_, copy, tries_ ? Told::if_news : Told::to_who_looks);
+  end(nullptr);
+}
+
+void Connector::tls_failed(IoThread& thread, Upstream& server, std::string_view reason) {
+  thread.cells.tls_failures_upstream.add();
+  note_failure(thread, server, "TLS: " + std::string(reason), Told::if_news);
+}
+
+void Connector::note_failure(IoThread& thread, Upstream& server, std::string_view reason,
+                             Told told) {
+  ++server.connect_failures;
+  const bool news = told == Told::if_news && is_news(thread, server);
   log::event(news ? log::Level::warning : log::Level::debug, "upstream_unreachable",
              "cannot reach the server; clients that want it are closed",
-             {{"server", server_->name}, {"reason", copy}});
-  end(nullptr, copy);
+             {{"server", server.name}, {"reason", reason}});
 }
 
-/// True if the log should say so: at first, and from time to time.
-bool Connector::note_failure() {
-  const auto now = thread_.shared.clock.monotonic();
-  server_->backoff.failed(now, system_random());
-  thread_.shared.upstreams->lost(*server_);
+/// Of a try that was made. True if the log should say so: at first, and from time to time.
+bool Connector::is_news(IoThread& thread, Upstream& server) {
+  const auto now = thread.shared.clock.monotonic();
+  server.backoff.failed(now, system_random());
+  thread.shared.upstreams->lost(server);
   std::int64_t since = 0;
-  if (server_->down_since.compare_exchange_strong(since, now.count())) {
-    server_->down_told = now.count();
+  if (server.down_since.compare_exchange_strong(since, now.count())) {
+    server.down_told = now.count();
     return true;
   }
-  if (now.count() - since >= kLongDown.count() && server_->alias.exchange(false)) {
-    thread_.shared.upstreams->forget(*server_);
+  if (now.count() - since >= kLongDown.count() && server.alias.exchange(false)) {
+    thread.shared.upstreams->forget(server);
   }
-  std::int64_t told = server_->down_told;
+  std::int64_t told = server.down_told;
   return now.count() - told >= kToldAgain.count() &&
-         server_->down_told.compare_exchange_strong(told, now.count());
+         server.down_told.compare_exchange_strong(told, now.count());
 }
 
-void Connector::end(Socket* socket, std::string_view reason) {
+void Connector::end(Stream* stream) {
   const Done done = std::exchange(done_, nullptr);
   cancel();
-  done(socket, reason);
+  done(stream);
 }
 
 }  // namespace idproxy::net

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <boost/asio/basic_waitable_timer.hpp>
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -8,40 +7,47 @@
 
 #include "asio.hpp"
 #include "io_thread.hpp"
+#include "stream.hpp"
+#include "timer.hpp"
 #include "upstream.hpp"
 
 namespace idproxy::net {
 
-using Timer = asio::basic_waitable_timer<std::chrono::steady_clock,
-                                         asio::wait_traits<std::chrono::steady_clock>,
-                                         asio::io_context::executor_type>;
-
-/// Opens one connection to a server: asks the DNS, tries each address in turn, once. An address
-/// that is a listener of ours is none. While the server is known to be down, one connector tries
-/// after the pause (Backoff); the others wait, and fail if that one fails. Lives on one io thread.
+/// Opens one connection to a server: asks the DNS, tries each address in turn, once, and makes a
+/// TLS handshake where servers are to speak TLS. An address that is a listener of ours is none.
+/// While the server is known to be down, one connector tries after the pause (Backoff); the others
+/// wait, and fail if that one fails. Lives on one io thread.
 ///
 /// Shared ownership, because its handlers may be under way when it is cancelled.
 class Connector : public std::enable_shared_from_this<Connector> {
  public:
-  /// Called once, unless cancelled: with the open socket, or with why there is none.
-  using Done = std::function<void(Socket* socket, std::string_view reason)>;
+  /// Called once, unless cancelled: with the open stream, or null if there is none.
+  using Done = std::function<void(Stream* stream)>;
 
   /// Options::connect_timeout is the limit of it all.
   static std::shared_ptr<Connector> start(IoThread& thread, std::shared_ptr<Upstream> server,
                                           Done done);
   void cancel();
+  /// Counts, logs and waits as if no connection had been made: for one that broke after its
+  /// handshake for a reason of TLS.
+  static void tls_failed(IoThread& thread, Upstream& server, std::string_view reason);
 
   Connector(IoThread& thread, std::shared_ptr<Upstream> server, Done done);
 
  private:
+  /// Whether the log should say it, or only if somebody looks closely.
+  enum class Told { if_news, to_who_looks };
+
   void begin();
   void take_turn();
   void look_up();
   void connect_next();
   void connected();
+  void ready();
   void fail(std::string_view reason);
-  [[nodiscard]] bool note_failure();
-  void end(Socket* socket, std::string_view reason);
+  static void note_failure(IoThread& thread, Upstream& server, std::string_view reason, Told told);
+  [[nodiscard]] static bool is_news(IoThread& thread, Upstream& server);
+  void end(Stream* stream);
 
   IoThread& thread_;
   std::shared_ptr<Upstream> server_;
@@ -52,6 +58,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
   bool tries_ = false;      // it is not waiting for others
   bool claimed_ = false;
   Socket socket_;
+  Stream stream_;
   std::vector<Protocol::endpoint> endpoints_;
   std::size_t next_ = 0;
   std::size_t own_ = 0;  // of those tried: listeners of ours

@@ -1,17 +1,22 @@
 #pragma once
 
 #include <atomic>
+#include <boost/smart_ptr/intrusive_ptr.hpp>
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include "asio.hpp"
+#include "budget.hpp"
+#include "deadlines.hpp"
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/net/server.hpp"
+#include "idproxy/observability/metrics.hpp"
 #include "idproxy/rewrite/exchange.hpp"
 #include "lookups.hpp"
+#include "stream.hpp"
 
 namespace idproxy::net {
 
@@ -20,39 +25,51 @@ class Upstreams;
 
 /// What all io threads share. Thread-safe: atomics, and what does not change.
 struct Shared {
-  Shared(Options server_options, std::shared_ptr<const rewrite::RuleSet> rule_set,
-         const Clock& wall_clock)
+  Shared(Options server_options, const Clock& wall_clock)
       : options(std::move(server_options)),
-        rules(std::move(rule_set)),
         clock(wall_clock),
-        outcomes(rules->rules().size()),
-        driver_ids_reported(rules->rules().size()) {}
+        budget(options.limits.buffered_messages) {}
+
+  /// A connection that was counted as open is not any more.
+  void count_closed() {
+    if (--open_connections == 0 && draining) nobody_left();
+  }
 
   const Options options;
-  const std::shared_ptr<const rewrite::RuleSet> rules;
   const Clock& clock;
-  Counters counters;
-  rewrite::Outcomes outcomes;
-  Upstreams* upstreams = nullptr;  // set before the first thread runs
+  Upstreams* upstreams = nullptr;     // set before the first thread runs
+  std::function<void()> nobody_left;  // the last connection is closed while draining. Any thread
   Lookups lookups;
+  Budget budget;
+  std::atomic<bool> draining{false};
   std::atomic<std::uint32_t> open_connections{0};
   std::atomic<std::uint64_t> last_connection_id{0};
   std::atomic<bool> bypass_reported{false};
   /// When a connection last sent a second request: its driver has stayed (see report_bypass).
   std::atomic<std::chrono::steady_clock::time_point> last_stayed{};
-  std::vector<std::atomic<bool>> driver_ids_reported;  // by rule
 };
 
-/// One thread's event loop and what its connections share, none of which any other thread touches.
+/// What one io thread has counted (Figures says what).
+struct Cells {
+  using Count = metrics::Count;
+  Count connections;
+  Count refused_max_connections, refused_descriptors, accept_failures;
+  Count closed_first_byte, closed_tls_handshake, closed_message, closed_connect, closed_protocol,
+      closed_drain_forced;
+  Count tls_failures_downstream, tls_failures_upstream;
+  Count bytes_from_clients, bytes_to_clients, bytes_from_servers, bytes_to_servers;
+  Count requests_relayed, requests_hello, requests_status, requests_refused, requests_shutdown;
+  Count documents_refused, inserts_assigned;
+  metrics::Histogram insert_added;
+};
+
+/// One thread's event loop and what its connections share, none of which any other thread touches,
+/// but for reading the cells.
 class IoThread {
  public:
   static constexpr std::size_t kReadSize = std::size_t{256} * 1024;
 
-  explicit IoThread(Shared& shared_state)
-      : shared(shared_state),
-        io(1),
-        read_buffer(std::make_unique_for_overwrite<std::uint8_t[]>(kReadSize)),
-        workspace(shared_state.rules, shared_state.clock, system_random(), shared_state.outcomes) {}
+  IoThread(Shared& shared_state, std::shared_ptr<const rewrite::RuleSet> rules);
 
   /// A buffer to collect a message in; most often one that served before.
   Buffer take_buffer() {
@@ -70,11 +87,19 @@ class IoThread {
   }
 
   Shared& shared;
+  Cells cells;
   // Before `io`: handlers that it still holds at its end own pairs, and these take themselves out.
-  std::unordered_set<ConnectionPair*> pairs;
+  std::unordered_map<std::uint64_t, ConnectionPair*> pairs;  // by id
   asio::io_context io;
+  Deadlines first_byte;
+  Deadlines tls_handshake;
+  Deadlines message;
   const std::unique_ptr<std::uint8_t[]> read_buffer;
+  TlsScratch tls;
+  std::shared_ptr<const tls::Context> client_tls;  // null: plain
+  std::shared_ptr<const tls::Context> server_tls;
   rewrite::Workspace workspace;
+  bool draining = false;
 
  private:
   std::vector<Buffer> spare_;

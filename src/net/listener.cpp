@@ -1,5 +1,7 @@
 #include "listener.hpp"
 
+#include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,7 +16,6 @@
 namespace idproxy::net {
 namespace {
 
-// Without it, a process that is out of file descriptors would accept, fail and accept in a loop.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
 /// A socket file that a dead process left behind would be "in use" for ever; a live one answers.
@@ -29,6 +30,15 @@ void remove_stale_socket(const std::string& path, asio::io_context& io) {
   if (error == asio::error::connection_refused) ::unlink(path.c_str());
 }
 
+int open_reserve() {
+  return ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+bool is_out_of_descriptors(const error_code& error) {
+  return error == boost::system::errc::too_many_files_open ||
+         error == boost::system::errc::too_many_files_open_in_system;
+}
+
 }  // namespace
 
 Listener::Listener(std::span<const std::unique_ptr<IoThread>> threads,
@@ -36,7 +46,12 @@ Listener::Listener(std::span<const std::unique_ptr<IoThread>> threads,
     : threads_(threads),
       upstream_(std::move(upstream)),
       acceptor_(threads[0]->io),
-      pause_(threads[0]->io) {}
+      pause_(threads[0]->io),
+      reserve_(open_reserve()) {}
+
+Listener::~Listener() {
+  if (reserve_ >= 0) ::close(reserve_);
+}
 
 std::string Listener::open() {
   Endpoint& listen = upstream_->route.listen;
@@ -66,6 +81,7 @@ std::string Listener::open() {
 }
 
 void Listener::stop() {
+  if (!acceptor_.is_open()) return;
   error_code ignored;
   acceptor_.close(ignored);
   pause_.cancel();
@@ -84,31 +100,51 @@ void Listener::accept() {
 void Listener::accepted(IoThread& thread, error_code error, Socket socket) {
   if (!acceptor_.is_open()) return;
   if (error && error != asio::error::connection_aborted) return pause(error);
-  Shared& shared = thread.shared;
-  if (!error) {
-    ++shared.counters.connections;
-    if (++shared.open_connections > shared.options.max_connections) {
-      --shared.open_connections;
-      log::event(log::Level::warning, "too_many_connections",
-                 "a client was turned away: listen.max_connections are open",
-                 {{"max_connections", shared.options.max_connections}});
-    } else {
-      set_tcp_options(socket.native_handle());
-      asio::post(thread.io, [upstream = upstream_, &thread, client = std::move(socket)]() mutable {
-        ConnectionPair::start(thread, std::move(client), std::move(upstream));
-      });
-    }
-  }
+  if (!error) admit(thread, std::move(socket));
   accept();
 }
 
+void Listener::admit(IoThread& thread, Socket socket) {
+  Shared& shared = thread.shared;
+  Cells& cells = threads_[0]->cells;
+  cells.connections.add();
+  if (++shared.open_connections > shared.options.max_connections) {
+    shared.count_closed();
+    cells.refused_max_connections.add();
+    log::event(log::Level::warning, "too_many_connections",
+               "a client was turned away: listen.max_connections are open",
+               {{"max_connections", shared.options.max_connections}});
+    return;
+  }
+  set_tcp_options(socket.native_handle());
+  asio::post(thread.io, [upstream = upstream_, &thread, client = std::move(socket)]() mutable {
+    ConnectionPair::start(thread, std::move(client), std::move(upstream));
+  });
+}
+
+/// Without a pause, a process that is out of file descriptors would accept, fail and accept in a
+/// loop.
 void Listener::pause(const error_code& error) {
+  threads_[0]->cells.accept_failures.add();
   log::event(log::Level::error, "accept_failed", "cannot accept clients; trying again shortly",
              {{"reason", error.message()}});
+  if (is_out_of_descriptors(error)) turn_one_away();
   pause_.expires_after(kAcceptPause);
   pause_.async_wait([self = shared_from_this()](error_code cancelled) {
     if (!cancelled && self->acceptor_.is_open()) self->accept();
   });
+}
+
+/// Rather than letting it wait for an answer that does not come.
+void Listener::turn_one_away() {
+  if (reserve_ >= 0) ::close(std::exchange(reserve_, -1));
+  const int client =
+      ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (client >= 0) {
+    ::close(client);
+    threads_[0]->cells.refused_descriptors.add();
+  }
+  reserve_ = open_reserve();
 }
 
 }  // namespace idproxy::net

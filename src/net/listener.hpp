@@ -1,12 +1,12 @@
 #pragma once
 
-#include <boost/asio/basic_waitable_timer.hpp>
 #include <memory>
 #include <span>
 #include <string>
 
 #include "asio.hpp"
 #include "io_thread.hpp"
+#include "timer.hpp"
 #include "upstream.hpp"
 
 namespace idproxy::net {
@@ -18,6 +18,9 @@ namespace idproxy::net {
 class Listener : public std::enable_shared_from_this<Listener> {
  public:
   Listener(std::span<const std::unique_ptr<IoThread>> threads, std::shared_ptr<Upstream> upstream);
+  ~Listener();
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
 
   /// Opens the socket; the error text says what is in the way. Then the upstream has the real port.
   [[nodiscard]] std::string open();
@@ -27,15 +30,15 @@ class Listener : public std::enable_shared_from_this<Listener> {
  private:
   void accept();
   void accepted(IoThread& thread, error_code error, Socket socket);
+  void admit(IoThread& thread, Socket socket);
   void pause(const error_code& error);
+  void turn_one_away();
 
   std::span<const std::unique_ptr<IoThread>> threads_;
   std::shared_ptr<Upstream> upstream_;
   Acceptor acceptor_;
-  asio::basic_waitable_timer<std::chrono::steady_clock,
-                             asio::wait_traits<std::chrono::steady_clock>,
-                             asio::io_context::executor_type>
-      pause_;
+  Timer pause_;
+  int reserve_ = -1;  // a file descriptor to turn a client away with when there is no other
   std::size_t next_thread_ = 0;
 };
 

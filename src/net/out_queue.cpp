@@ -1,9 +1,6 @@
 #include "out_queue.hpp"
 
-#include <sys/socket.h>
-
 #include <array>
-#include <cerrno>
 
 namespace idproxy::net {
 namespace {
@@ -11,20 +8,6 @@ namespace {
 // Larger rests stay where they are instead of being copied.
 constexpr std::size_t kCopiedRest = std::size_t{256} * 1024;
 constexpr std::size_t kSlices = 64;
-
-/// Bytes taken by the socket; -1 with errno for an error other than "not now".
-ssize_t send_some(int fd, Bytes bytes) {
-  const ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : n;
-}
-
-ssize_t send_some(int fd, std::span<iovec> slices) {
-  msghdr header{};
-  header.msg_iov = slices.data();
-  header.msg_iovlen = slices.size();
-  const ssize_t n = ::sendmsg(fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
-  return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : n;
-}
 
 std::size_t bytes_in(std::span<const iovec> slices) {
   std::size_t size = 0;
@@ -34,21 +17,21 @@ std::size_t bytes_in(std::span<const iovec> slices) {
 
 }  // namespace
 
-OutQueue::Status OutQueue::send(int fd, Bytes bytes) {
+OutQueue::Status OutQueue::send(Stream& sink, Bytes bytes) {
   if (!empty()) {
     add(bytes);
     return Status::blocked;
   }
-  const ssize_t n = send_some(fd, bytes);
+  const ssize_t n = sink.write(bytes);
   if (n < 0) return Status::failed;
-  if (static_cast<std::size_t>(n) == bytes.size()) return Status::done;
+  if (static_cast<std::size_t>(n) == bytes.size()) return taken(sink);
   bytes_.append(bytes.subspan(static_cast<std::size_t>(n)));
   return Status::blocked;
 }
 
-OutQueue::Status OutQueue::send(int fd, const wire::PatchedMessage& message, Bytes original) {
+OutQueue::Status OutQueue::send(Stream& sink, const wire::PatchedMessage& message, Bytes original) {
   sent_ = 0;
-  const Status status = send_patched(fd, message, original);
+  const Status status = send_patched(sink, message, original);
   if (status == Status::blocked && message.size() - sent_ > kCopiedRest) {
     message_ = &message;
     original_ = original;
@@ -56,17 +39,17 @@ OutQueue::Status OutQueue::send(int fd, const wire::PatchedMessage& message, Byt
   }
   if (status == Status::blocked) message.copy(original, sent_, bytes_);
   sent_ = 0;
-  return status;
+  return status == Status::done ? taken(sink) : status;
 }
 
 /// Advances sent_.
-OutQueue::Status OutQueue::send_patched(int fd, const wire::PatchedMessage& message,
+OutQueue::Status OutQueue::send_patched(Stream& sink, const wire::PatchedMessage& message,
                                         Bytes original) {
   std::array<iovec, kSlices> slices;
   while (sent_ < message.size()) {
     const std::size_t count = message.gather(original, sent_, slices);
-    const std::span<iovec> gathered(slices.data(), count);
-    const ssize_t n = send_some(fd, gathered);
+    const std::span<const iovec> gathered(slices.data(), count);
+    const ssize_t n = sink.write(gathered);
     if (n < 0) return Status::failed;
     sent_ += static_cast<std::size_t>(n);
     if (static_cast<std::size_t>(n) < bytes_in(gathered)) return Status::blocked;
@@ -74,22 +57,32 @@ OutQueue::Status OutQueue::send_patched(int fd, const wire::PatchedMessage& mess
   return Status::done;
 }
 
-OutQueue::Status OutQueue::flush(int fd) {
+/// All that was given to it.
+OutQueue::Status OutQueue::taken(const Stream& sink) {
+  in_stream_ = sink.unsent();
+  return in_stream_ ? Status::blocked : Status::done;
+}
+
+OutQueue::Status OutQueue::flush(Stream& sink) {
+  const Stream::Sent flushed = sink.flush();
+  if (flushed == Stream::Sent::failed) return Status::failed;
+  if (flushed == Stream::Sent::blocked) return Status::blocked;
+  in_stream_ = false;
   if (message_ != nullptr) {
-    const Status status = send_patched(fd, *message_, original_);
+    const Status status = send_patched(sink, *message_, original_);
     if (status != Status::done) return status;
     message_ = nullptr;
     sent_ = 0;
   }
-  while (sent_ < bytes_.size()) {
-    const ssize_t n = send_some(fd, bytes_.view().subspan(sent_));
+  if (!bytes_.empty()) {
+    const ssize_t n = sink.write(bytes_.view().subspan(sent_));
     if (n < 0) return Status::failed;
-    if (n == 0) return Status::blocked;
     sent_ += static_cast<std::size_t>(n);
+    if (sent_ < bytes_.size()) return Status::blocked;
+    bytes_ = Buffer();
   }
-  bytes_ = Buffer();
   sent_ = 0;
-  return Status::done;
+  return taken(sink);
 }
 
 }  // namespace idproxy::net

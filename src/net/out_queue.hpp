@@ -2,6 +2,7 @@
 
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/wire/patched_message.hpp"
+#include "stream.hpp"
 
 namespace idproxy::net {
 
@@ -11,26 +12,29 @@ class OutQueue {
  public:
   enum class Status { done, blocked, failed };
 
-  [[nodiscard]] bool empty() const { return bytes_.empty() && message_ == nullptr; }
+  /// False as well while the stream has to be flushed of what it took.
+  [[nodiscard]] bool empty() const { return bytes_.empty() && message_ == nullptr && !in_stream_; }
 
   /// Sends as much as the socket takes and keeps the rest.
-  Status send(int fd, Bytes bytes);
+  Status send(Stream& sink, Bytes bytes);
   /// Sends `message`, which patches `original`. Of what the socket does not take a small rest is
   /// copied; a large one is borrowed: then both must stay as they are until the queue is empty.
   /// Only on an empty queue.
-  Status send(int fd, const wire::PatchedMessage& message, Bytes original);
+  Status send(Stream& sink, const wire::PatchedMessage& message, Bytes original);
   /// Adds bytes behind what is there, without trying to send them.
   void add(Bytes bytes) { bytes_.append(bytes); }
   /// Sends as much of the rest as the socket takes.
-  Status flush(int fd);
+  Status flush(Stream& sink);
 
  private:
-  Status send_patched(int fd, const wire::PatchedMessage& message, Bytes original);
+  Status send_patched(Stream& sink, const wire::PatchedMessage& message, Bytes original);
+  Status taken(const Stream& sink);
 
   const wire::PatchedMessage* message_ = nullptr;  // goes first
   Bytes original_;                                 // of message_
   Buffer bytes_;
-  std::size_t sent_ = 0;  // of the patched message, then of bytes_
+  std::size_t sent_ = 0;    // of the patched message, then of bytes_
+  bool in_stream_ = false;  // it has taken all, and not sent all
 };
 
 }  // namespace idproxy::net

@@ -7,6 +7,7 @@
 #include "connector.hpp"
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/rewrite/hello.hpp"
+#include "out_queue.hpp"
 
 namespace idproxy::net {
 
@@ -22,20 +23,23 @@ class Probe : public std::enable_shared_from_this<Probe> {
                                       Done done);
   void cancel();
 
-  Probe(IoThread& thread, Done done);
+  Probe(IoThread& thread, std::shared_ptr<Upstream> server, Done done);
 
  private:
-  void connected(Socket socket);
-  void read_header();
-  void read_rest();
+  void connected(Stream stream);
+  void send();
+  void wait_for_reply();
+  void read();
   void end(std::optional<rewrite::HelloReply> said);
 
   IoThread& thread_;
+  std::shared_ptr<Upstream> server_;
   Done done_;  // empty once it is over
   std::shared_ptr<Connector> connector_;
-  Socket socket_;
+  Stream stream_;
+  OutQueue out_;
   Timer deadline_;
-  Buffer buffer_;
+  Buffer reply_;
 };
 
 }  // namespace idproxy::net

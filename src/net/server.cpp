@@ -2,15 +2,13 @@
 
 #include <sysexits.h>
 
+#include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/signal_set.hpp>
-#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <optional>
 #include <thread>
-#include <unordered_set>
 
 #include "connection_pair.hpp"
 #include "idproxy/observability/log.hpp"
@@ -27,6 +25,7 @@ void run(asio::io_context& io) {
   } catch (const std::exception& error) {
     log::event(log::Level::error, "internal_error", "an internal error ends the proxy",
                {{"reason", error.what()}});
+    log::finish(std::chrono::seconds(1));
     std::_Exit(EX_SOFTWARE);
   }
 }
@@ -34,32 +33,66 @@ void run(asio::io_context& io) {
 }  // namespace
 
 struct Server::Impl {
-  Impl(Options options, std::shared_ptr<const rewrite::RuleSet> rules, const Clock& clock)
-      : shared(std::move(options), std::move(rules), clock) {
+  Impl(Options options, const std::shared_ptr<const rewrite::RuleSet>& rules, const Clock& clock)
+      : shared(std::move(options), clock) {
     for (std::uint32_t i = 0; i < shared.options.threads; ++i) {
-      threads.push_back(std::make_unique<IoThread>(shared));
+      threads.push_back(std::make_unique<IoThread>(shared, rules));
     }
-    // From here on: who is told that we are ready may stop us at once.
-    signals.emplace(threads[0]->io, SIGTERM, SIGINT);
-    signals->async_wait([this](error_code error, int) {
-      if (!error) stop();
-    });
-    upstreams.emplace(threads);
+    drain_limit.emplace(threads[0]->io);
+    upstreams.emplace(threads, rules);
     shared.upstreams = &*upstreams;
+    shared.nobody_left = [this] { asio::post(first(), [this] { end_if_drained(); }); };
+    for (const auto& thread : threads) thread->workspace.status = &*upstreams;
+  }
+
+  [[nodiscard]] asio::io_context& first() const { return threads[0]->io; }
+
+  // On the first io thread:
+
+  void drain() {
+    if (stopped || shared.draining.exchange(true)) return;
+    upstreams->stop();
+    drain_limit->expires_after(shared.options.limits.drain);
+    drain_limit->async_wait([this](error_code error) {
+      if (error || stopped) return;
+      log::event(log::Level::warning, "drain_forced",
+                 "limits.drain is over: what is still under way is cut off",
+                 {{"connections", shared.open_connections.load()}});
+      stop();
+    });
+    const auto others = std::make_shared<std::atomic<std::size_t>>(threads.size());
     for (const auto& thread : threads) {
-      thread->workspace.status = &*upstreams;
-      thread->workspace.maps_hello = shared.options.map_members;
+      asio::post(thread->io, [&thread = *thread, others, before = shared.open_connections.load()] {
+        thread.draining = true;
+        // Told once it is true of all threads.
+        if (--*others == 0) {
+          log::event(log::Level::info, "draining", "accepting no clients any more",
+                     {{"connections", before}});
+        }
+        for (const ConnectionPair::Self& pair : ConnectionPair::all_of(thread)) pair->drain();
+      });
     }
+    end_if_drained();
+  }
+
+  void end_if_drained() {
+    if (shared.draining && shared.open_connections == 0) stop();
   }
 
   void stop() {
+    if (std::exchange(stopped, true)) return;
     shared.lookups.stop();
     upstreams->stop();
+    drain_limit->cancel();
     for (const auto& thread : threads) {
       asio::post(thread->io, [&thread = *thread] {
-        // A copy: closing a pair takes it out of the set.
-        const std::vector<ConnectionPair*> open(thread.pairs.begin(), thread.pairs.end());
-        for (ConnectionPair* pair : open) pair->close();
+        for (const ConnectionPair::Self& pair : ConnectionPair::all_of(thread)) {
+          if (thread.draining) thread.cells.closed_drain_forced.add();
+          pair->close();
+        }
+        thread.first_byte.cancel();
+        thread.tls_handshake.cancel();
+        thread.message.cancel();
       });
     }
     guards.clear();
@@ -69,11 +102,12 @@ struct Server::Impl {
   Shared shared;
   std::vector<std::unique_ptr<IoThread>> threads;
   std::optional<Upstreams> upstreams;
-  std::optional<asio::signal_set> signals;
+  std::optional<Timer> drain_limit;
   using Guard = asio::executor_work_guard<asio::io_context::executor_type>;
   std::vector<Guard> guards;         // of the other threads
   std::optional<Guard> first_guard;  // until they have ended: they may still ask the first
   std::size_t others = 0;            // that run
+  bool stopped = false;
 };
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -81,7 +115,7 @@ Server::~Server() = default;
 
 boost::system::result<std::unique_ptr<Server>, std::string> Server::open(
     Options options, std::shared_ptr<const rewrite::RuleSet> rules, const Clock& clock) {
-  auto impl = std::make_unique<Impl>(std::move(options), std::move(rules), clock);
+  auto impl = std::make_unique<Impl>(std::move(options), rules, clock);
   if (std::string error = impl->upstreams->open(); !error.empty()) return error;
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
@@ -92,7 +126,7 @@ std::vector<Endpoint> Server::listening() const {
 
 void Server::run() {
   Impl& impl = *impl_;
-  asio::io_context& first = impl.threads[0]->io;
+  asio::io_context& first = impl.first();
   impl.first_guard.emplace(first.get_executor());
   impl.others = impl.threads.size() - 1;
   for (std::size_t i = 1; i < impl.threads.size(); ++i) {
@@ -111,12 +145,85 @@ void Server::run() {
   net::run(first);
 }
 
-const Counters& Server::counters() const {
-  return impl_->shared.counters;
+void Server::drain() {
+  asio::post(impl_->first(), [&impl = *impl_] { impl.drain(); });
 }
 
-const rewrite::Outcomes& Server::outcomes() const {
-  return impl_->shared.outcomes;
+bool Server::draining() const {
+  return impl_->shared.draining;
+}
+
+void Server::stop() {
+  asio::post(impl_->first(), [&impl = *impl_] { impl.stop(); });
+}
+
+std::string Server::fault_of_pins(const Pins& pins) const {
+  return impl_->upstreams->fault_of(pins);
+}
+
+void Server::apply(Changes changes) {
+  impl_->upstreams->set_rules(changes.rules);
+  for (const auto& thread : impl_->threads) {
+    asio::post(thread->io,
+               [&thread = *thread, rules = changes.rules, client_tls = changes.client_tls,
+                server_tls = changes.server_tls]() mutable {
+                 thread.workspace.namespaces = rewrite::Namespaces(std::move(rules));
+                 thread.client_tls = std::move(client_tls);
+                 thread.server_tls = std::move(server_tls);
+               });
+  }
+  asio::post(impl_->first(), [&upstreams = *impl_->upstreams, pins = std::move(changes.pins)] {
+    upstreams.set_pins(pins);
+  });
+}
+
+Figures Server::figures() const {
+  const Shared& shared = impl_->shared;
+  Figures figures;
+  figures.listeners = impl_->upstreams->figures();
+  figures.connections_open = shared.open_connections;
+  figures.connections_limit = shared.options.max_connections;
+  figures.buffered_limit = shared.budget.limit();
+  figures.buffered_bytes = shared.budget.used();
+  figures.buffered_waiting = shared.budget.waiting();
+  figures.buffered_waits = shared.budget.waits();
+  for (const auto& thread : impl_->threads) {
+    const Cells& cells = thread->cells;
+    figures.connections_accepted += cells.connections.value();
+    figures.refused_max_connections += cells.refused_max_connections.value();
+    figures.refused_descriptors += cells.refused_descriptors.value();
+    figures.accept_failures += cells.accept_failures.value();
+    figures.closed_first_byte += cells.closed_first_byte.value();
+    figures.closed_tls_handshake += cells.closed_tls_handshake.value();
+    figures.closed_message += cells.closed_message.value();
+    figures.closed_connect += cells.closed_connect.value();
+    figures.closed_protocol += cells.closed_protocol.value();
+    figures.closed_drain_forced += cells.closed_drain_forced.value();
+    figures.tls_failures_downstream += cells.tls_failures_downstream.value();
+    figures.tls_failures_upstream += cells.tls_failures_upstream.value();
+    figures.bytes_from_clients += cells.bytes_from_clients.value();
+    figures.bytes_to_clients += cells.bytes_to_clients.value();
+    figures.bytes_from_servers += cells.bytes_from_servers.value();
+    figures.bytes_to_servers += cells.bytes_to_servers.value();
+    figures.requests_relayed += cells.requests_relayed.value();
+    figures.requests_insert += cells.inserts_assigned.value();
+    figures.requests_hello += cells.requests_hello.value();
+    figures.requests_status += cells.requests_status.value();
+    figures.requests_refused += cells.requests_refused.value();
+    figures.requests_shutdown += cells.requests_shutdown.value();
+    figures.documents_refused += cells.documents_refused.value();
+    figures.inserts_assigned += cells.inserts_assigned.value();
+    figures.insert_added += cells.insert_added.values();
+  }
+  return figures;
+}
+
+std::size_t Server::threads() const {
+  return impl_->threads.size();
+}
+
+void Server::ask(std::size_t thread, std::function<void()> work) {
+  asio::post(impl_->threads[thread]->io, std::move(work));
 }
 
 }  // namespace idproxy::net

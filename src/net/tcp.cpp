@@ -4,6 +4,11 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <boost/asio/ip/tcp.hpp>
+#include <cstring>
+
+#include "idproxy/net/options.hpp"
+
 namespace idproxy::net {
 
 void set_tcp_options(int fd) {
@@ -17,6 +22,16 @@ void set_tcp_options(int fd) {
   set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, 30'000);
+}
+
+std::string peer_name(const Socket& socket) {
+  error_code error;
+  const Protocol::endpoint peer = socket.remote_endpoint(error);
+  asio::ip::tcp::endpoint tcp;
+  if (error || peer.protocol().family() == AF_UNIX || peer.size() > tcp.capacity()) return {};
+  tcp.resize(peer.size());
+  std::memcpy(tcp.data(), peer.data(), peer.size());
+  return Endpoint{tcp.address().to_string(), tcp.port(), {}}.text();
 }
 
 }  // namespace idproxy::net

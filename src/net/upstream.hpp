@@ -20,11 +20,12 @@ struct Upstream {
   const std::string name;  ///< of the server, for logs
   rewrite::ServerId id = 0;
   Backoff backoff;
-  std::atomic<std::uint32_t> connections{0};  ///< of clients, open now
-  std::atomic<bool> primary{false};           ///< as far as is known
-  std::atomic<bool> alias{false};             ///< its set has another name for it
-  std::atomic<std::int64_t> down_since{0};    ///< nanoseconds of the monotonic clock; 0: it is not
-  std::atomic<std::int64_t> down_told{0};     ///< when the log said so last
+  std::atomic<std::uint32_t> connections{0};       ///< of clients, open now
+  std::atomic<std::uint64_t> connect_failures{0};  ///< since the start
+  std::atomic<bool> primary{false};                ///< as far as is known
+  std::atomic<bool> alias{false};                  ///< its set has another name for it
+  std::atomic<std::int64_t> down_since{0};  ///< nanoseconds of the monotonic clock; 0: it is not
+  std::atomic<std::int64_t> down_told{0};   ///< when the log said so last
 };
 
 }  // namespace idproxy::net

@@ -87,6 +87,19 @@ bool is_of_this_host(const asio::ip::address& address) {
          error != boost::system::errc::address_family_not_supported;
 }
 
+/// Why nobody can listen there now, or "".
+std::string fault_of_listening(const Endpoint& listen) {
+  asio::io_context io;
+  tcp::acceptor acceptor(io);
+  error_code error;
+  const tcp::endpoint endpoint(asio::ip::make_address(listen.host, error), listen.port);
+  if (!error) acceptor.open(endpoint.protocol(), error);
+  if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(1, error);
+  return error ? error.message() : std::string();
+}
+
 /// Whether a connection to `target` ends at a listener that is bound to `address`.
 bool reaches(const asio::ip::address& target, const asio::ip::address& address) {
   if (target == address) return true;
@@ -102,13 +115,16 @@ struct Upstreams::Published {
   std::vector<std::shared_ptr<const Upstream>> upstreams;
 };
 
-Upstreams::Upstreams(std::span<const std::unique_ptr<IoThread>> threads)
+Upstreams::Upstreams(std::span<const std::unique_ptr<IoThread>> threads,
+                     std::shared_ptr<const rewrite::RuleSet> rules)
     : threads_(threads),
       thread_(*threads[0]),
       options_(thread_.shared.options),
+      pins_(options_.pins),
       patience_(thread_.io),
       again_(thread_.io),
-      next_port_(options_.next_port) {}
+      next_port_(options_.next_port),
+      rules_(std::move(rules)) {}
 
 Upstreams::~Upstreams() = default;
 
@@ -151,7 +167,7 @@ void Upstreams::start() {
 }
 
 void Upstreams::stop() {
-  stopped_ = true;
+  if (std::exchange(stopped_, true)) return;
   patience_.cancel();
   again_.cancel();
   for (auto& [id, served] : served_) {
@@ -160,6 +176,20 @@ void Upstreams::stop() {
     served.listener->stop();
   }
   for (const auto& then : std::exchange(waiting_, {})) then();
+}
+
+void Upstreams::set_pins(Pins pins) {
+  pins_ = std::move(pins);
+  for (const auto& [id, served] : served_) {
+    const Upstream& upstream = *served.upstream;
+    const auto pin = pins_.find(ascii_lower(upstream.name));
+    if (pin == pins_.end() || pin->second == upstream.route.listen.port) continue;
+    log::event(log::Level::warning, "pin_later",
+               "a server that has a listener already keeps its port until the next start",
+               {{"server", upstream.name},
+                {"address", upstream.route.listen.text()},
+                {"pinned", pin->second}});
+  }
 }
 
 std::vector<Endpoint> Upstreams::listening() const {
@@ -244,17 +274,20 @@ bool Upstreams::is_own(const Protocol::endpoint& endpoint) const {
 
 rewrite::Status Upstreams::status(rewrite::ServerId asked) const {
   const auto published = this->published();
-  const Shared& shared = thread_.shared;
+  const auto sum = [&](Cells::Count Cells::* count) {
+    std::uint64_t all = 0;
+    for (const auto& thread : threads_) all += (thread->cells.*count).value();
+    return all;
+  };
   rewrite::Status status{.version = options_.version,
                          .listener = {},
                          .server = {},
                          .listeners = {},
-                         .rules = *shared.rules,
-                         .outcomes = shared.outcomes,
-                         .connections = shared.counters.connections.load(),
-                         .inserts_assigned = shared.counters.inserts_assigned.load(),
-                         .documents_refused = shared.counters.documents_refused.load(),
-                         .commands_failed = shared.counters.commands_failed.load()};
+                         .rules = rules(),
+                         .connections = sum(&Cells::connections),
+                         .inserts_assigned = sum(&Cells::inserts_assigned),
+                         .documents_refused = sum(&Cells::documents_refused),
+                         .commands_failed = sum(&Cells::requests_refused)};
   for (const rewrite::Server& server : published->members->servers()) {
     const auto upstream = std::ranges::find_if(
         published->upstreams, [&](const auto& each) { return each->id == server.id; });
@@ -267,6 +300,50 @@ rewrite::Status Upstreams::status(rewrite::ServerId asked) const {
     status.server = server.name;
   }
   return status;
+}
+
+std::shared_ptr<const rewrite::RuleSet> Upstreams::rules() const {
+  const std::lock_guard lock(mutex_);
+  return rules_;
+}
+
+void Upstreams::set_rules(std::shared_ptr<const rewrite::RuleSet> rules) {
+  const std::lock_guard lock(mutex_);
+  rules_.swap(rules);
+}
+
+std::vector<Figures::Listener> Upstreams::figures() const {
+  std::vector<Figures::Listener> result;
+  const auto published = this->published();
+  for (const rewrite::Server& server : published->members->servers()) {
+    const auto found = std::ranges::find_if(
+        published->upstreams, [&](const auto& each) { return each->id == server.id; });
+    if (found == published->upstreams.end()) continue;
+    const Upstream& upstream = **found;
+    result.push_back({upstream.route.listen.text(), upstream.name, server.origin == Origin::uri,
+                      upstream.down_since == 0, upstream.connections, upstream.connect_failures});
+  }
+  return result;
+}
+
+std::string Upstreams::fault_of(const Pins& pins) const {
+  const auto published = this->published();
+  Endpoint listen = options_.routes.front().listen;
+  if (!listen.unix_path.empty()) return {};
+  for (const auto& [server, port] : pins) {
+    listen.port = port;
+    const auto ours = std::ranges::find_if(published->upstreams, [&](const auto& upstream) {
+      return upstream->route.listen.port == port;
+    });
+    std::string reason;
+    if (ours == published->upstreams.end()) {
+      reason = fault_of_listening(listen);
+    } else if ((*ours)->name != server) {
+      reason = "it is the listener of " + (*ours)->name;
+    }
+    if (!reason.empty()) return "port " + std::to_string(port) + " for " + server + ": " + reason;
+  }
+  return {};
 }
 
 // ---- on the first io thread ------------------------------------------------------------------
@@ -373,7 +450,7 @@ bool Upstreams::open_member(const rewrite::Topology::Missing& member) {
     Served& served = served_.rbegin()->second;
     const Endpoint& listen = served.upstream->route.listen;
     if (port != 0 && ports_.size() < kMostTold) ports_[member.member] = port;
-    if (port >= next_port_ && next_port_ != 0 && !options_.pins.contains(member.member)) {
+    if (port >= next_port_ && next_port_ != 0 && !pins_.contains(member.member)) {
       next_port_ = port + 1U;
     }
     log::event(log::Level::info, "member_joined", "listening for a member of the replica set",
@@ -408,7 +485,7 @@ void Upstreams::wake_resting() {
 
 /// Where a member may have its listener, in the order to try.
 std::vector<std::uint16_t> Upstreams::ports_for(const std::string& member) {
-  if (const auto pin = options_.pins.find(member); pin != options_.pins.end()) {
+  if (const auto pin = pins_.find(member); pin != pins_.end()) {
     return {pin->second};
   }
   if (next_port_ == 0) return {0};
@@ -417,7 +494,7 @@ std::vector<std::uint16_t> Upstreams::ports_for(const std::string& member) {
     ports.push_back(before->second);
   }
   std::set<std::uint32_t> taken;
-  for (const auto& [server, port] : options_.pins) taken.insert(port);
+  for (const auto& [server, port] : pins_) taken.insert(port);
   // A member of this host that is down would find its own port in use, by us.
   for (const rewrite::Server& server : topology_.servers()) {
     for (const std::string& each : server.said.members) taken.insert(port_of(each));
@@ -447,8 +524,7 @@ void Upstreams::close(rewrite::ServerId server) {
   topology_.remove(server);
   for (const auto& thread : threads_) {
     asio::post(thread->io, [&thread = *thread, upstream] {
-      const std::vector<ConnectionPair*> open(thread.pairs.begin(), thread.pairs.end());
-      for (ConnectionPair* pair : open) {
+      for (const ConnectionPair::Self& pair : ConnectionPair::all_of(thread)) {
         if (&pair->upstream() == upstream.get()) pair->close();
       }
     });

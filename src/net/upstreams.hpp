@@ -26,7 +26,8 @@ class Probe;
 /// have left. Lives on the first io thread; the functions marked so may be called from any.
 class Upstreams final : public rewrite::StatusSource {
  public:
-  explicit Upstreams(std::span<const std::unique_ptr<IoThread>> threads);
+  Upstreams(std::span<const std::unique_ptr<IoThread>> threads,
+            std::shared_ptr<const rewrite::RuleSet> rules);
   ~Upstreams() override;
 
   /// Opens the listeners of the connection string's hosts; the error says which cannot be opened
@@ -34,7 +35,10 @@ class Upstreams final : public rewrite::StatusSource {
   [[nodiscard]] std::string open();
   /// Begins to accept, and to ask servers who they are.
   void start();
+  /// Closes the listeners and asks nobody any more. Idempotent.
   void stop();
+  /// Of members that get a listener from now on.
+  void set_pins(Pins pins);
   /// Of the hosts of the connection string, with the ports that were chosen.
   [[nodiscard]] std::vector<Endpoint> listening() const;
 
@@ -52,6 +56,12 @@ class Upstreams final : public rewrite::StatusSource {
   /// True if a connection to this address would be one to ourselves. Any thread.
   [[nodiscard]] bool is_own(const Protocol::endpoint& endpoint) const;
   [[nodiscard]] rewrite::Status status(rewrite::ServerId asked) const override;
+  /// For status(). Any thread.
+  void set_rules(std::shared_ptr<const rewrite::RuleSet> rules);
+  /// Any thread.
+  [[nodiscard]] std::vector<Figures::Listener> figures() const;
+  /// Why these pins cannot be had, or "". Any thread.
+  [[nodiscard]] std::string fault_of(const Pins& pins) const;
 
  private:
   /// One server on the first io thread.
@@ -81,6 +91,7 @@ class Upstreams final : public rewrite::StatusSource {
   void open_and_close();
   void publish();
   [[nodiscard]] std::shared_ptr<const Published> published() const;
+  [[nodiscard]] std::shared_ptr<const rewrite::RuleSet> rules() const;
   [[nodiscard]] std::string advertised(const Endpoint& listener) const;
   [[nodiscard]] std::vector<std::uint16_t> ports_for(const std::string& member);
 
@@ -88,6 +99,7 @@ class Upstreams final : public rewrite::StatusSource {
   IoThread& thread_;  // the first
   const Options& options_;
   rewrite::Topology topology_;
+  Pins pins_;
   std::map<rewrite::ServerId, Served> served_;
   std::map<std::string, std::uint16_t> ports_;  // by member, also of those that have left
   std::set<std::string> told_left_out_;
@@ -102,6 +114,7 @@ class Upstreams final : public rewrite::StatusSource {
 
   mutable std::mutex mutex_;  // guards:
   std::shared_ptr<const Published> published_;
+  std::shared_ptr<const rewrite::RuleSet> rules_;
 };
 
 }  // namespace idproxy::net

@@ -1,42 +1,50 @@
 #include "idproxy/observability/log.hpp"
 
-#include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
+#include <fmt/format.h>
+#include <spdlog/logger.h>
+#include <spdlog/sinks/base_sink.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <ctime>
+#include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
+
+#include "line_writer.hpp"
 
 namespace idproxy::log {
 namespace {
 
 constexpr std::uint64_t kLinesPerSecond = 10;
 
-struct State {
-  Level level = Level::info;
-  bool json = false;
-  std::shared_ptr<spdlog::logger> logger;
-};
-State state;
-
-constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
-                                                 spdlog::level::warn, spdlog::level::err};
-constexpr std::string_view kLevelNames[] = {"debug", "info", "warning", "error"};
+constexpr std::array kLevels{spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
+                             spdlog::level::err};
+constexpr std::array<std::string_view, 4> kLevelNames{"debug", "info", "warning", "error"};
+constexpr std::array<std::string_view, 4> kColors{"\x1b[36m", "\x1b[32m", "\x1b[33m\x1b[1m",
+                                                  "\x1b[31m\x1b[1m"};
+constexpr std::string_view kPlain = "\x1b[m";
 
 /// How many lines of each event this second has seen. Events are few and named by us.
 class Limiter {
  public:
+  struct Suppressed {
+    std::string_view event;
+    Level level;  // of the last one
+    std::uint64_t lines;
+  };
+
   /// The number of lines left out before this one; nothing if this one is left out too.
-  std::optional<std::uint64_t> admit(std::string_view event) {
+  std::optional<std::uint64_t> admit(std::string_view event, Level level) {
     const auto now = std::chrono::duration_cast<std::chrono::seconds>(
         std::chrono::steady_clock::now().time_since_epoch());
-    const std::scoped_lock lock(mutex_);
     Count& count = counts_[event];
     if (count.second != now) {
       count.second = now;
@@ -44,20 +52,72 @@ class Limiter {
     }
     if (++count.lines > kLinesPerSecond) {
       ++count.suppressed;
+      ++all_suppressed_;
+      count.level = level;
       return std::nullopt;
     }
     return std::exchange(count.suppressed, 0);
   }
+
+  /// What is to be reported now.
+  std::vector<Suppressed> take_suppressed() {
+    std::vector<Suppressed> taken;
+    for (auto& [event, count] : counts_) {
+      if (count.suppressed == 0) continue;
+      taken.push_back({event, count.level, std::exchange(count.suppressed, 0)});
+    }
+    return taken;
+  }
+
+  /// Since the start.
+  [[nodiscard]] std::uint64_t all_suppressed() const { return all_suppressed_; }
 
  private:
   struct Count {
     std::chrono::seconds second{-1};
     std::uint64_t lines = 0;
     std::uint64_t suppressed = 0;
+    Level level = Level::info;
   };
-  std::mutex mutex_;
   std::map<std::string_view, Count> counts_;
+  std::uint64_t all_suppressed_ = 0;
 };
+
+/// The end of spdlog: what it has formatted goes to standard error. Under the log's own lock.
+class Sink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+ public:
+  LineWriter writer{STDERR_FILENO};
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    std::string_view text(line.data(), line.size());
+    if (!colored_ || message.color_range_end <= message.color_range_start) {
+      return writer.write(text);
+    }
+    const auto level = std::ranges::find(kLevels, message.level) - kLevels.begin();
+    const std::string_view head = text.substr(0, message.color_range_start);
+    const std::string_view tail = text.substr(message.color_range_end);
+    text.remove_suffix(tail.size());
+    writer.write(fmt::format("{}{}{}{}{}", head, kColors[static_cast<std::size_t>(level)],
+                             text.substr(head.size()), kPlain, tail));
+  }
+  void flush_() override { writer.flush(); }
+
+  const bool colored_ = ::isatty(STDERR_FILENO) != 0;
+};
+
+struct State {
+  std::atomic<Level> level = Level::info;
+  bool json = false;
+  std::mutex mutex;  // for all below; held while a line is written, so that lines are in order
+  Limiter limiter;
+  std::uint64_t dropped_told = 0;
+  std::shared_ptr<Sink> sink;
+  std::unique_ptr<spdlog::logger> logger;
+};
+State state;
 
 /// What is not printable ASCII is escaped byte by byte, so that a name chosen by a peer can neither
 /// end the line, nor move a terminal's cursor, nor be invalid UTF-8.
@@ -80,7 +140,7 @@ void append_json(std::string& out, std::string_view text) {
 }
 
 std::string json_line(std::string_view time, Level level, std::string_view name,
-                      std::string_view message, const std::vector<Field>& fields) {
+                      std::string_view message, std::span<const Field> fields) {
   std::string line = "{\"time\":";
   append_json(line, time);
   line += ",\"level\":";
@@ -102,7 +162,7 @@ std::string json_line(std::string_view time, Level level, std::string_view name,
   return line + "}";
 }
 
-std::string text_line(std::string_view message, const std::vector<Field>& fields) {
+std::string text_line(std::string_view message, std::span<const Field> fields) {
   std::string line;
   for (const char c : message) append_printable(line, c);
   const char* separator = "  ";
@@ -136,33 +196,83 @@ std::string utc_now() {
   return fmt::format("{}.{:03d}Z", std::string_view(text, n), millis);
 }
 
+/// Of all that is admitted; under the lock.
+void write(Level level, std::string_view name, std::string_view message,
+           std::span<const Field> fields) {
+  const std::string line =
+      state.json ? json_line(utc_now(), level, name, message, fields) : text_line(message, fields);
+  state.logger->log(kLevels[static_cast<std::size_t>(level)], "{}", line);
+}
+
+/// Under the lock.
+void tell_suppressed() {
+  for (const auto& [event, level, lines] : state.limiter.take_suppressed()) {
+    const std::array fields{Field("suppressed", lines)};
+    // A line for people has no name of its event but this one.
+    write(level, event, fmt::format("{} more lines of {}", lines, event), fields);
+  }
+}
+
+/// Under the lock. Not before there is room: it would be dropped, too.
+void tell_dropped() {
+  const std::uint64_t dropped = state.sink->writer.dropped();
+  if (dropped == state.dropped_told || state.sink->writer.is_behind()) return;
+  const std::array fields{Field("lines", dropped - state.dropped_told)};
+  write(Level::warning, "log_lines_dropped", "standard error did not take lines of the log",
+        fields);
+  state.dropped_told = dropped;
+}
+
 }  // namespace
 
 void start(const Options& options) {
+  const std::scoped_lock lock(state.mutex);
   state.level = options.level;
   state.json = options.format == Format::json ||
                (options.format == Format::automatic && ::isatty(STDERR_FILENO) == 0);
-  spdlog::drop("mongo-idproxy");
-  state.logger = spdlog::stderr_color_mt("mongo-idproxy");
+  state.sink = std::make_shared<Sink>();
+  state.logger = std::make_unique<spdlog::logger>("mongo-idproxy", state.sink);
   state.logger->set_level(spdlog::level::debug);
   state.logger->set_pattern(state.json ? "%v" : "%H:%M:%S.%e %^%-7l%$ %v");
 }
 
+void set_level(Level level) {
+  state.level = level;
+}
+
 bool enabled(Level level) {
-  return state.logger != nullptr && level >= state.level;
+  return state.logger != nullptr && level >= state.level.load(std::memory_order_relaxed);
 }
 
 void event(Level level, std::string_view name, std::string_view message,
            std::initializer_list<Field> fields) {
   if (!enabled(level)) return;
-  static Limiter limiter;
-  const auto suppressed = limiter.admit(name);
+  const std::scoped_lock lock(state.mutex);
+  const auto suppressed = state.limiter.admit(name, level);
   if (!suppressed) return;
   std::vector<Field> all(fields);
   if (*suppressed > 0) all.emplace_back("suppressed", *suppressed);
-  const std::string line =
-      state.json ? json_line(utc_now(), level, name, message, all) : text_line(message, all);
-  state.logger->log(kLevels[static_cast<std::size_t>(level)], "{}", line);
+  write(level, name, message, all);
+}
+
+void catch_up() {
+  const std::scoped_lock lock(state.mutex);
+  if (state.logger == nullptr) return;
+  state.sink->writer.flush();
+  tell_suppressed();
+  tell_dropped();
+}
+
+void finish(std::chrono::milliseconds limit) {
+  catch_up();
+  const std::scoped_lock lock(state.mutex);
+  if (state.logger != nullptr) state.sink->writer.flush(limit);
+}
+
+Counts counts() {
+  const std::scoped_lock lock(state.mutex);
+  return {.suppressed = state.limiter.all_suppressed(),
+          .dropped = state.sink ? state.sink->writer.dropped() : 0};
 }
 
 }  // namespace idproxy::log

@@ -13,8 +13,8 @@ using Kind = Decision::Kind;
 
 constexpr Decision kRelay{Kind::relay};
 constexpr Decision kCollect{Kind::collect};
-constexpr std::size_t kLongestCommand = 8;  // "isMaster", the longest that we look for
-constexpr std::size_t kLongestName = 256;   // of a collection with its NUL; mongod's limit is 255
+constexpr std::size_t kLongestCommand = 12;  // "authenticate", the longest that we look for
+constexpr std::size_t kLongestName = 256;    // of a collection with its NUL; mongod's limit is 255
 
 /// The head of a document inside a message of which only the front is there.
 struct DocumentHead {
@@ -51,6 +51,12 @@ std::optional<DocumentHead> read_head(Bytes front, std::size_t at, std::size_t m
   return head;
 }
 
+/// Of commands, but for insert.
+bool is_wanted(std::string_view command, X509 x509) {
+  if (is_hello(command)) return true;
+  return x509 == X509::refused && (command == "authenticate" || command == "saslStart");
+}
+
 /// insert: the body is needed, for $db; the documents only if a rule applies.
 Decision classify_insert(Bytes front, const DocumentHead& head, Namespaces& namespaces) {
   // mongod takes the deprecated symbol type for the collection's name too.
@@ -74,7 +80,7 @@ Decision classify_insert(Bytes front, const DocumentHead& head, Namespaces& name
   return namespaces.plan(db->text(), collection) == nullptr ? kRelay : kCollect;
 }
 
-Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces) {
+Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces, X509 x509) {
   std::size_t at = wire::kSectionsOffset;
   // Whatever follows: expects_reply() needs the flags.
   if (front.size() < std::min(at, length)) return {Kind::need_more, std::min(at, length)};
@@ -87,7 +93,7 @@ Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces) {
       Decision otherwise{};
       const auto head = read_head(front, at + 1, length, otherwise);
       if (!head) return otherwise;
-      if (is_hello(head->first_key) || head->first_key == "idproxy") return kCollect;
+      if (is_wanted(head->first_key, x509) || head->first_key == "idproxy") return kCollect;
       if (head->first_key != "insert") return kRelay;
       return classify_insert(front, *head, namespaces);
     }
@@ -95,10 +101,11 @@ Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces) {
     if (front[at] != 1 || size < 5 || size > static_cast<std::int64_t>(length - at) - 1) break;
     at += 1 + static_cast<std::size_t>(size);
   }
-  return kRelay;
+  // Where the command is has not been found: mongod will refuse it, unless it knows more than we.
+  return x509 == X509::refused ? kCollect : kRelay;
 }
 
-Decision classify_query(Bytes front, std::size_t length) {
+Decision classify_query(Bytes front, std::size_t length, X509 x509) {
   constexpr std::size_t kName = wire::kHeaderSize + 4;
   const std::size_t wanted = std::min(kName + kLongestName, length);
   const Bytes name = front.subspan(std::min(kName, front.size()));
@@ -112,23 +119,27 @@ Decision classify_query(Bytes front, std::size_t length) {
   const auto at = static_cast<std::size_t>(nul + 1 - front.data()) + 8;
   const auto head = read_head(front, at, length, otherwise);
   if (!head) return otherwise;
-  const bool wrapped = head->first_key == "$query" || head->first_key == "query";
-  return wrapped || is_hello(head->first_key) ? kCollect : kRelay;
+  const bool collects = is_wanted(head->first_key, x509) || is_query_wrapper(head->first_key);
+  return collects ? kCollect : kRelay;
 }
 
 }  // namespace
+
+bool is_query_wrapper(std::string_view key) {
+  return key == "$query" || key == "query";
+}
 
 bool is_hello(std::string_view command) {
   return command == "hello" || command == "isMaster" || command == "ismaster";
 }
 
-Decision classify(const wire::MsgHeader& header, Bytes front, Namespaces& namespaces) {
+Decision classify(const wire::MsgHeader& header, Bytes front, Namespaces& namespaces, X509 x509) {
   const auto length = static_cast<std::size_t>(header.message_length);
   switch (header.op_code) {
     case wire::OpCode::msg:
-      return classify_msg(front, length, namespaces);
+      return classify_msg(front, length, namespaces, x509);
     case wire::OpCode::query:
-      return classify_query(front, length);
+      return classify_query(front, length, x509);
     case wire::OpCode::compressed:
       // What is inside is not seen: relaying it would let a client pass the rules by compressing.
       // hello never offers a compressor, so no driver sends this.

@@ -8,6 +8,7 @@
 #include "idproxy/rewrite/hello.hpp"
 #include "idproxy/rewrite/plain_insert.hpp"
 #include "insert_batch.hpp"
+#include "login.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -39,24 +40,29 @@ Exchange::~Exchange() {
 // ---- the request -----------------------------------------------------------------------------
 
 Action Exchange::request(Bytes message, Buffer* owner, Workspace& workspace) {
-  request_id_ = wire::read_header(message).request_id;
-  if (wire::read_header(message).op_code == wire::OpCode::msg) {
-    const auto view = wire::OpMsgView::parse(message);
-    if (!view) return Action::relay;  // mongod says what is wrong with it
-    const auto command = bson::Elements(view->body()).next();
-    if (!command) return Action::relay;
-    if (command->key == "insert") return insert(*view, owner, workspace);
-    if (command->key == "idproxy") return status(*view, owner, workspace);
+  const wire::MsgHeader header = wire::read_header(message);
+  request_id_ = header.request_id;
+  acknowledged_ = expects_reply(header, message);
+  if (header.op_code == wire::OpCode::msg) {
+    if (const auto view = wire::OpMsgView::parse(message)) {
+      const auto command = bson::Elements(view->body()).next();
+      if (command && command->key == "insert") return insert(*view, owner, workspace);
+      if (command && command->key == "idproxy") return status(*view, owner, workspace);
+    }
+  }
+  if (workspace.x509 == X509::refused) {
+    if (const auto fault = fault_of_login(message)) return fail(message, *fault, workspace);
   }
   return hello(message, owner, workspace);
 }
 
 Action Exchange::hello(Bytes message, Buffer* owner, Workspace& workspace) {
   message_ = workspace.take_message();
-  const HelloRequest hello = patch_hello_request(message, message_);
+  const HelloRequest hello = patch_hello_request(message, workspace.x509, message_);
+  // If it is malformed, mongod says what is wrong with it.
   if (hello == HelloRequest::other) return Action::relay;
   kind_ = Kind::hello;
-  awaits_reply_ = expects_reply(wire::read_header(message), message);
+  awaits_reply_ = acknowledged_;
   may_stream_ = allows_stream(message);
   if (hello == HelloRequest::as_it_is) return Action::relay;
   if (message_.borrows()) keep_original(message, owner);
@@ -65,11 +71,10 @@ Action Exchange::hello(Bytes message, Buffer* owner, Workspace& workspace) {
 
 /// Whoever may look at the server may look at us: the server is asked, as the client.
 Action Exchange::status(const wire::OpMsgView& message, Buffer* owner, Workspace& workspace) {
-  acknowledged_ = !message.has(wire::flag::kMoreToCome);
   if (const auto fault = fault_of_status_request(message)) {
-    return fail(message, *fault, workspace);
+    return fail(message.message(), *fault, workspace);
   }
-  if (!acknowledged_) return fail(message, {}, workspace);
+  if (!acknowledged_) return fail(message.message(), {}, workspace);
   kind_ = Kind::status;
   awaits_reply_ = true;
   message_ = workspace.take_message();
@@ -83,10 +88,9 @@ Action Exchange::insert(const wire::OpMsgView& message, Buffer* owner, Workspace
   if (!command) return Action::relay;
   plan_ = workspace.namespaces.plan(command->db, command->collection);
   if (plan_ == nullptr) return Action::relay;
-  acknowledged_ = !message.has(wire::flag::kMoreToCome);
   if (command->repeats_stmt_id()) {
-    return fail(message, {ErrorCode::invalid_options, "mongo-idproxy: stmtIds must be distinct"},
-                workspace);
+    return fail(message.message(),
+                {ErrorCode::invalid_options, "mongo-idproxy: stmtIds must be distinct"}, workspace);
   }
   message_ = workspace.take_message();
   if (plan_->size() == 1 && plan_->front().is_id()) {
@@ -106,7 +110,7 @@ Action Exchange::insert_plain(const InsertRequest& insert, const PlainInsert& pl
   workspace.values.clear();
   const auto drawn = draw(plan_->front(), documents_, workspace.values);
   if (!drawn && drawn.error().code != ids::Errc::pending) {
-    return fail(insert.message, no_values(insert.message, plan_->front(), drawn.error()),
+    return fail(insert.message.message(), no_values(insert.message, plan_->front(), drawn.error()),
                 workspace);
   }
   if (drawn) plain.patch(workspace.values, message_);
@@ -134,7 +138,7 @@ Action Exchange::insert_any(const InsertRequest& insert, Buffer* owner, Workspac
   driver_made_ = result.driver_made;
   if (result.kind == InsertResult::Kind::unchanged) return Action::relay;
   if (result.kind == InsertResult::Kind::failed) {
-    return fail(insert.message, result.error, workspace);
+    return fail(insert.message.message(), result.error, workspace);
   }
   documents_ = result.documents;
   refused_ = std::move(result.refused);
@@ -156,10 +160,10 @@ std::optional<Action> Exchange::draw_values(const wire::OpMsgView& message, Work
     if (!drawn && drawn.error().code == ids::Errc::pending) return ask(workspace);
     if (!drawn) {
       given_.values[drawing_].clear();
-      return fail(message, no_values(message, assignment, drawn.error()), workspace);
+      return fail(message.message(), no_values(message, assignment, drawn.error()), workspace);
     }
     // Many rules on many documents: known before any of it is written, and memory for it spent.
-    if (too_many_bytes()) return fail(message, too_large(), workspace);
+    if (too_many_bytes()) return fail(message.message(), too_large(), workspace);
   }
   return std::nullopt;
 }
@@ -188,9 +192,11 @@ Action Exchange::answered(ids::Result<ids::Grant> grant, Workspace& workspace) {
   if (batch_ != nullptr) return batch_->answered(std::move(grant), workspace, message_);
   const auto message = *wire::OpMsgView::parse(original_.view());
   const Assignment& assignment = (*plan_)[drawing_];
-  if (!grant) return fail(message, no_values(message, assignment, grant.error()), workspace);
+  if (!grant) {
+    return fail(message.message(), no_values(message, assignment, grant.error()), workspace);
+  }
   assignment.strategy->accept(std::move(*grant), given_.values[drawing_++]);
-  if (too_many_bytes()) return fail(message, too_large(), workspace);
+  if (too_many_bytes()) return fail(message.message(), too_large(), workspace);
   if (const auto otherwise = draw_values(message, workspace)) return *otherwise;
   const InsertCommand command = *InsertCommand::read(message);
   const InsertRequest insert{message, command, *plan_, now_};
@@ -213,7 +219,7 @@ Action Exchange::send_assigned(const InsertRequest& insert, Workspace& workspace
 
 /// In one command: most often there is no other.
 Action Exchange::send(Workspace& workspace) {
-  count_assigned(workspace);
+  count_assigned();
   sent_ = true;
   awaits_reply_ = acknowledged_;
   if (acknowledged_ && started_.count() == 0) started_ = workspace.clock.monotonic();
@@ -224,11 +230,12 @@ Action Exchange::send(Workspace& workspace) {
 Action Exchange::send_too_large(const InsertRequest& insert, Workspace& workspace) {
   const bool possible = acknowledged_ && InsertBatch::divisible(insert.message, documents_) &&
                         InsertBatch::separable(insert.command);
-  return possible ? send_in_parts(workspace) : fail(insert.message, too_large(), workspace);
+  return possible ? send_in_parts(workspace)
+                  : fail(insert.message.message(), too_large(), workspace);
 }
 
 Action Exchange::send_in_parts(Workspace& workspace) {
-  count_assigned(workspace);
+  count_assigned();
   sent_ = true;
   awaits_reply_ = true;
   if (started_.count() == 0) started_ = workspace.clock.monotonic();
@@ -236,9 +243,9 @@ Action Exchange::send_in_parts(Workspace& workspace) {
   return batch_->send(workspace, message_);
 }
 
-void Exchange::count_assigned(Workspace& workspace) const {
+void Exchange::count_assigned() const {
   for (std::size_t i = 0; i < plan_->size(); ++i) {
-    RuleOutcomes& outcomes = workspace.outcomes.of((*plan_)[i].rule_index);
+    RuleOutcomes& outcomes = *(*plan_)[i].outcomes;
     const std::size_t values = given_.values.empty() ? assigned_ : given_.values[i].size();
     outcomes.assigned += values;
     if (!acknowledged_) outcomes.unacknowledged += values;
@@ -255,8 +262,7 @@ void Exchange::keep_original(Bytes message, Buffer* owner) {
 }
 
 /// The whole command fails here. Nobody waits for an answer to an unacknowledged one.
-Action Exchange::fail(const wire::OpMsgView& message, const CommandError& error,
-                      Workspace& workspace) {
+Action Exchange::fail(Bytes message, const CommandError& error, Workspace& workspace) {
   take_back_all();
   assigned_ = 0;
   workspace.reply.clear();
@@ -344,7 +350,7 @@ Action Exchange::reply(Bytes message, Workspace& workspace) {
   if (batch_ == nullptr) {
     const Look needed = look(view->body());
     if (needed == Look::malformed) return Action::close;
-    if (needed == Look::at_nothing && !wants_every_reply(workspace)) return Action::relay;
+    if (needed == Look::at_nothing && !wants_every_reply()) return Action::relay;
     open_batch(Sent::whole);
   }
   return batch_->reply(*view, workspace, message_);
@@ -352,10 +358,10 @@ Action Exchange::reply(Bytes message, Workspace& workspace) {
 
 /// A clean one too: to report what was assigned, or to end a row of aborted transactions, or of
 /// duplicates.
-bool Exchange::wants_every_reply(Workspace& workspace) const {
+bool Exchange::wants_every_reply() const {
   return std::ranges::any_of(*plan_, [&](const Assignment& assignment) {
     return assignment.rule->report || assignment.strategy->in_a_row() ||
-           workspace.outcomes.of(assignment.rule_index).in_a_row();
+           assignment.outcomes->in_a_row();
   });
 }
 

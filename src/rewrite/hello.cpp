@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "command.hpp"
 #include "idproxy/base/text.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
@@ -11,35 +12,10 @@
 #include "idproxy/rewrite/members.hpp"
 #include "idproxy/wire/op_msg.hpp"
 #include "idproxy/wire/op_query.hpp"
+#include "login.hpp"
 
 namespace idproxy::rewrite {
 namespace {
-
-/// The command inside a message, with the documents around it, outermost first.
-struct Command {
-  std::vector<Bytes> documents;  // the last one is the command itself
-  bool has_checksum = false;
-};
-
-std::optional<Command> find_command(Bytes message) {
-  Command command;
-  if (wire::read_header(message).op_code == wire::OpCode::msg) {
-    const auto view = wire::OpMsgView::parse(message);
-    if (!view) return std::nullopt;
-    command.documents = {view->body()};
-    command.has_checksum = view->has(wire::flag::kChecksumPresent);
-    return command;
-  }
-  const auto view = wire::OpQueryView::parse(message);
-  if (!view) return std::nullopt;
-  command.documents = {view->query};
-  // {$query: {isMaster: 1}, $readPreference: ...}, as drivers write it for mongos.
-  const auto first = bson::Elements(view->query).next();
-  if (first && first->type == bson::Type::document && !is_hello(first->key)) {
-    command.documents.push_back(first->value);
-  }
-  return command;
-}
 
 /// An array of strings: what mongod accepts as `compression`.
 bool names_compressors(const bson::Element& element) {
@@ -51,10 +27,37 @@ bool names_compressors(const bson::Element& element) {
   return !names.malformed();
 }
 
+/// `compression`, unless mongod will refuse it, as it does in any other form, and twice.
+std::optional<bson::Element> compression_in(Bytes hello) {
+  std::optional<bson::Element> found;
+  bson::Elements elements(hello);
+  while (const auto element = elements.next()) {
+    if (element->key != "compression") continue;
+    if (found || !names_compressors(*element)) return std::nullopt;
+    found = element;
+  }
+  return found;
+}
+
+/// The elements that patch_hello_request() takes out, in their order. None of a malformed one.
+std::vector<Bytes> not_to_be_asked(Bytes hello, X509 x509) {
+  std::vector<Bytes> found;
+  const auto compression = compression_in(hello);
+  bson::Elements elements(hello);
+  while (const auto element = elements.next()) {
+    const bool login = x509 == X509::refused && element->key == "speculativeAuthenticate" &&
+                       may_use_certificate(*element);
+    if (login || (compression && element->begin == compression->begin)) {
+      found.emplace_back(element->begin, element->end());
+    }
+  }
+  if (elements.malformed()) found.clear();
+  return found;
+}
+
 // Of hosts, passives and arbiters each. A set has 50 members at most; whoever names many more would
 // have us look each of them up among the others.
 constexpr std::size_t kMostNames = 100;
-constexpr std::size_t kReplyDocuments = wire::kHeaderSize + 20;  // of an OP_REPLY
 
 /// The document of a reply.
 struct Answer {
@@ -68,8 +71,8 @@ std::optional<Answer> find_answer(Bytes message) {
     if (!view || view->sequence_count() > 0) return std::nullopt;
     return Answer{view->body(), view->has(wire::flag::kChecksumPresent)};
   }
-  if (message.size() < kReplyDocuments) return std::nullopt;
-  const Bytes documents = message.subspan(kReplyDocuments);
+  if (message.size() < wire::kReplyDocuments) return std::nullopt;
+  const Bytes documents = message.subspan(wire::kReplyDocuments);
   const auto first = bson::document_at(documents);
   if (!first || first->size() != documents.size()) return std::nullopt;
   return Answer{*first};
@@ -163,27 +166,19 @@ bool read_names(const bson::Element& field, HelloReply& reply,
 
 }  // namespace
 
-HelloRequest patch_hello_request(Bytes message, wire::PatchedMessage& out) {
-  const auto command = find_command(message);
-  if (!command) return HelloRequest::other;
-  const Bytes document = command->documents.back();
-  bson::Elements elements(document);
-  const auto name = elements.next();
-  if (!name || !is_hello(name->key)) return HelloRequest::other;
-  Bytes removed;
-  while (const auto element = elements.next()) {
-    if (element->key != "compression") continue;
-    // mongod refuses it in any other form, and twice.
-    if (!removed.empty() || !names_compressors(*element)) return HelloRequest::as_it_is;
-    removed = {element->begin, element->end()};
-  }
-  if (removed.empty() || elements.malformed()) return HelloRequest::as_it_is;
+HelloRequest patch_hello_request(Bytes message, X509 x509, wire::PatchedMessage& out) {
+  const auto command = Command::find(message);
+  if (!command || !is_hello(command->name)) return HelloRequest::other;
+  const auto removed = not_to_be_asked(command->document(), x509);
+  if (removed.empty()) return HelloRequest::as_it_is;
+  std::size_t removed_size = 0;
+  for (const Bytes element : removed) removed_size += element.size();
 
   const auto offset = [&](const std::uint8_t* at) {
     return static_cast<std::size_t>(at - message.data());
   };
   const auto shrink = [&](std::size_t old_size) {
-    out.set_i32(out.add_i32(), static_cast<std::int64_t>(old_size - removed.size()));
+    out.set_i32(out.add_i32(), static_cast<std::int64_t>(old_size - removed_size));
   };
   out.start(message);
   shrink(message.size());
@@ -193,9 +188,11 @@ HelloRequest patch_hello_request(Bytes message, wire::PatchedMessage& out) {
     shrink(enclosing.size());
     position = offset(enclosing.data()) + 4;
   }
-  out.keep(position, offset(removed.data()));
-  out.keep(offset(removed.data()) + removed.size(),
-           message.size() - (command->has_checksum ? 4 : 0));
+  for (const Bytes element : removed) {
+    out.keep(position, offset(element.data()));
+    position = offset(element.data()) + element.size();
+  }
+  out.keep(position, message.size() - (command->has_checksum ? 4 : 0));
   if (command->has_checksum) out.add_checksum();
   return HelloRequest::patched;
 }

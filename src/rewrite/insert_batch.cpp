@@ -131,7 +131,7 @@ Action InsertBatch::send(Workspace& workspace, wire::PatchedMessage& out) {
   const InsertPart part{sent_, &*options_, commands_ == 0, left, request_id_};
   if (!workspace.insert.emit_part(insert, contents_.given, part, out)) return Action::close;
   ++commands_;
-  count_resent(workspace);
+  count_resent();
   return Action::send;
 }
 
@@ -146,7 +146,7 @@ std::optional<std::int64_t> InsertBatch::time_left(nanoseconds now) const {
 /// been sent can only be answered as mongod answers then.
 Action InsertBatch::expired(Workspace& workspace) {
   if (only_resends(todo_)) {
-    abandon(todo_, workspace);
+    abandon(todo_);
     return finish(workspace);
   }
   return fail({ErrorCode::max_time_ms_expired, "operation exceeded time limit"}, workspace);
@@ -155,7 +155,7 @@ Action InsertBatch::expired(Workspace& workspace) {
 Action InsertBatch::fail(const CommandError& error, Workspace& workspace) const {
   workspace.reply.clear();
   const auto id = static_cast<std::int32_t>(workspace.next_request_id++);
-  append_error_reply(message_, id, error, workspace.reply);
+  append_error_reply(original(), id, error, workspace.reply);
   return Action::reply;
 }
 
@@ -193,7 +193,7 @@ Action InsertBatch::failed(const wire::OpMsgView& message, const InsertReply& re
                            Workspace& workspace, wire::PatchedMessage& out) {
   const bool only = only_command();
   if (reply.code == kDuplicateKey && sent_.size() == 1) {
-    Collision collision = collision_of(sent_.front(), message.body(), workspace);
+    Collision collision = collision_of(sent_.front(), message.body());
     if (!collision.given.empty()) {
       only_ = only;
       if (options_->in_transaction) {
@@ -212,7 +212,7 @@ Action InsertBatch::failed(const wire::OpMsgView& message, const InsertReply& re
   if (rejects_stmt_ids(message, reply.code) && options_->has_txn_number) {
     if (commands_ == 1 && !only) return send_whole(workspace, out);
     if (commands_ > 1 && only_resends(sent_)) {
-      abandon(sent_, workspace);
+      abandon(sent_);
       return finish(workspace);
     }
   }
@@ -240,7 +240,7 @@ Action InsertBatch::send_whole(Workspace& workspace, wire::PatchedMessage& out) 
 Action InsertBatch::answered(const wire::OpMsgView& message, const InsertReply& reply,
                              std::span<const WriteError> errors, Workspace& workspace,
                              wire::PatchedMessage& out) {
-  std::vector<Collision> collisions = collisions_in(errors, workspace);
+  std::vector<Collision> collisions = collisions_in(errors);
   if (options_->in_transaction && !collisions.empty() &&
       aborted(message, collisions.front(), workspace) == Action::reply) {
     return Action::reply;
@@ -252,8 +252,8 @@ Action InsertBatch::answered(const wire::OpMsgView& message, const InsertReply& 
   replaces_errors_ = replaces_errors_ || refuses(errors);
   stopped_.reset();
   if (options_->ordered && !errors.empty()) stopped_ = errors.front().index;
-  count_cured(stopped_ ? static_cast<std::size_t>(*stopped_) : sent_.size(), workspace);
-  if (errors.empty()) went_well(workspace);
+  count_cured(stopped_ ? static_cast<std::size_t>(*stopped_) : sent_.size());
+  if (errors.empty()) went_well();
   if (options_->in_transaction) {
     if (errors.empty() && !todo_.empty()) return send(workspace, out);
     return finish_or_relay(workspace);
@@ -266,7 +266,7 @@ Action InsertBatch::answered(const wire::OpMsgView& message, const InsertReply& 
 /// It is settled what goes again, and with which values.
 Action InsertBatch::decided(Workspace& workspace, wire::PatchedMessage& out) {
   const std::vector<Collision> collisions = std::exchange(renewal_.collisions, {});
-  count_decided(collisions, workspace);
+  count_decided(collisions);
   if (failed_whole_) {
     if (collisions.front().again) return go_again({collisions.front().document}, workspace, out);
     return relay_failure(workspace);
@@ -329,7 +329,7 @@ Action InsertBatch::aborted(const wire::OpMsgView& message, const Collision& col
                             Workspace& workspace) {
   tell_strategies({&collision, 1}, ids::Taken::in_transaction);
   const Assignment& target = assignment(collision.given.front());
-  RuleOutcomes& outcomes = workspace.outcomes.of(target.rule_index);
+  RuleOutcomes& outcomes = *target.outcomes;
   const bool transient = target.rule->in_transaction == InTransaction::transient &&
                          outcomes.may_run_again(workspace.clock.monotonic(), target.attempts());
   if (!transient) {
@@ -347,11 +347,11 @@ Action InsertBatch::aborted(const wire::OpMsgView& message, const Collision& col
   return Action::reply;
 }
 
-void InsertBatch::went_well(Workspace& workspace) const {
+void InsertBatch::went_well() const {
   for (std::size_t i = 0; i < contents_.plan->size(); ++i) {
     if (contents_.given.values[i].size() == 0) continue;
     const Assignment& target = (*contents_.plan)[i];
-    if (options_->in_transaction) workspace.outcomes.of(target.rule_index).went_well();
+    if (options_->in_transaction) target.outcomes->went_well();
     if (target.strategy->in_a_row()) target.strategy->went_well();
   }
 }
@@ -365,8 +365,7 @@ std::span<const Given> InsertBatch::given_to(std::int32_t document) const {
 }
 
 /// Its `given` stays empty if the duplicate is not ours.
-InsertBatch::Collision InsertBatch::collision_of(std::int32_t document, Bytes error,
-                                                 Workspace& workspace) const {
+InsertBatch::Collision InsertBatch::collision_of(std::int32_t document, Bytes error) const {
   Collision collision{document, {}};
   const auto given = given_to(document);
   if (given.empty()) return collision;
@@ -376,18 +375,18 @@ InsertBatch::Collision InsertBatch::collision_of(std::int32_t document, Bytes er
     collision.given.push_back(static_cast<std::size_t>(&each - contents_.given.given.data()));
   }
   if (collision.given.empty()) {
-    ++workspace.outcomes.of((*contents_.plan)[given.front().assignment].rule_index).foreign;
+    ++(*contents_.plan)[given.front().assignment].outcomes->foreign;
   }
   return collision;
 }
 
-std::vector<InsertBatch::Collision> InsertBatch::collisions_in(std::span<const WriteError> errors,
-                                                               Workspace& workspace) const {
+std::vector<InsertBatch::Collision> InsertBatch::collisions_in(
+    std::span<const WriteError> errors) const {
   std::vector<Collision> collisions;
   for (const WriteError& error : errors) {
     if (error.code != kDuplicateKey) continue;
     const std::int32_t document = sent_[static_cast<std::size_t>(error.index)];
-    Collision collision = collision_of(document, error.document, workspace);
+    Collision collision = collision_of(document, error.document);
     if (!collision.given.empty()) collisions.push_back(std::move(collision));
   }
   return collisions;
@@ -428,7 +427,7 @@ Action InsertBatch::decide(std::vector<Collision> collisions, Workspace& workspa
   return renew(workspace, out);
 }
 
-void InsertBatch::count_decided(std::span<const Collision> collisions, Workspace& workspace) {
+void InsertBatch::count_decided(std::span<const Collision> collisions) {
   for (const Collision& collision : collisions) {
     const Assignment& target = assignment(collision.given.front());
     if (collision.again) {
@@ -437,7 +436,7 @@ void InsertBatch::count_decided(std::span<const Collision> collisions, Workspace
       tries.rule = &target;
       tries.counted = false;
     } else {
-      ++workspace.outcomes.of(target.rule_index).given_up;
+      ++target.outcomes->given_up;
       given_up_ = &target;
     }
   }
@@ -467,32 +466,32 @@ bool InsertBatch::only_resends(std::span<const std::int32_t> next) const {
 }
 
 /// Duplicates that were to go again keep their error after all.
-void InsertBatch::abandon(std::span<const std::int32_t> documents, Workspace& workspace) {
+void InsertBatch::abandon(std::span<const std::int32_t> documents) {
   for (const std::int32_t document : documents) {
     const auto tries = tries_.find(document);
     if (tries == tries_.end()) continue;
-    ++workspace.outcomes.of(tries->second.rule->rule_index).given_up;
+    ++tries->second.rule->outcomes->given_up;
     given_up_ = tries->second.rule;
   }
 }
 
-void InsertBatch::count_resent(Workspace& workspace) {
+void InsertBatch::count_resent() {
   if (tries_.empty()) return;
   for (const std::int32_t document : sent_) {
     const auto tries = tries_.find(document);
     if (tries == tries_.end() || std::exchange(tries->second.counted, true)) continue;
-    ++workspace.outcomes.of(tries->second.rule->rule_index).resent;
+    ++tries->second.rule->outcomes->resent;
   }
 }
 
 /// What had collided, and is stored now. `reached`: how many of the command's documents mongod
 /// tried.
-void InsertBatch::count_cured(std::size_t reached, Workspace& workspace) {
+void InsertBatch::count_cured(std::size_t reached) {
   if (tries_.empty()) return;
   for (std::size_t i = 0; i < reached; ++i) {
     const auto tries = tries_.find(sent_[i]);
     if (tries == tries_.end() || merge_.errors().contains(sent_[i])) continue;
-    ++workspace.outcomes.of(tries->second.rule->rule_index).cured;
+    ++tries->second.rule->outcomes->cured;
     tries_.erase(tries);
   }
 }

@@ -101,19 +101,17 @@ class InsertBatch {
 
   [[nodiscard]] bool adds_up(const InsertReply& reply, std::span<const WriteError> errors) const;
   [[nodiscard]] bool refuses(std::span<const WriteError> errors) const;
-  [[nodiscard]] std::vector<Collision> collisions_in(std::span<const WriteError> errors,
-                                                     Workspace& workspace) const;
-  [[nodiscard]] Collision collision_of(std::int32_t document, Bytes error,
-                                       Workspace& workspace) const;
+  [[nodiscard]] std::vector<Collision> collisions_in(std::span<const WriteError> errors) const;
+  [[nodiscard]] Collision collision_of(std::int32_t document, Bytes error) const;
   [[nodiscard]] std::span<const Given> given_to(std::int32_t document) const;
   void tell_strategies(std::span<const Collision> collisions, ids::Taken where);
   Action decide(std::vector<Collision> collisions, Workspace& workspace, wire::PatchedMessage& out);
   [[nodiscard]] bool may_go_again(const Collision& collision, std::chrono::nanoseconds now);
-  void abandon(std::span<const std::int32_t> documents, Workspace& workspace);
+  void abandon(std::span<const std::int32_t> documents);
   [[nodiscard]] bool only_resends(std::span<const std::int32_t> next) const;
-  void count_resent(Workspace& workspace);
-  void count_cured(std::size_t reached, Workspace& workspace);
-  void count_decided(std::span<const Collision> collisions, Workspace& workspace);
+  void count_resent();
+  void count_cured(std::size_t reached);
+  void count_decided(std::span<const Collision> collisions);
   Action renew(Workspace& workspace, wire::PatchedMessage& out);
   Action ask(const Assignment& target, Workspace& workspace);
   void want_next_rule();
@@ -124,7 +122,7 @@ class InsertBatch {
   void take_back(std::vector<std::vector<std::uint32_t>>& values) const;
   void take_back_all() const;
   [[nodiscard]] bool is_unused(const Given& given) const;
-  void went_well(Workspace& workspace) const;
+  void went_well() const;
   [[nodiscard]] std::optional<std::int64_t> time_left(std::chrono::nanoseconds now) const;
   [[nodiscard]] std::vector<Assigned> report() const;
   [[nodiscard]] const Assignment& assignment(std::size_t given) const {

@@ -1,10 +1,14 @@
 #include "idproxy/rewrite/reply.hpp"
 
 #include <array>
+#include <cstring>
 
+#include "command.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/rewrite/classify.hpp"
 #include "idproxy/wire/checksum.hpp"
+#include "idproxy/wire/op_query.hpp"
 #include "reply_frame.hpp"
 
 namespace idproxy::rewrite {
@@ -20,6 +24,44 @@ void append_error(const CommandError& error, Buffer& out) {
   bson::Scope labels(out);
   bson::append_string(out, "0", error.label);
   labels.close();
+}
+
+void append_op_msg(std::int32_t response_to, std::int32_t request_id, bool checksum,
+                   const CommandError& error, Buffer& out) {
+  ReplyFrame frame(out, request_id, response_to, checksum);
+  bson::Scope document(out);
+  append_error(error, out);
+  document.close();
+  frame.close();
+}
+
+/// With the flag that a server sets in every answer to a command (observed, 6.0.5).
+void append_op_reply(std::int32_t response_to, std::int32_t request_id, const CommandError& error,
+                     Buffer& out) {
+  constexpr std::uint32_t kAwaitCapable = 1U << 3;
+  const std::size_t start = out.size();
+  std::uint8_t* at = out.extend(wire::kReplyDocuments);
+  std::memset(at, 0, wire::kReplyDocuments);  // also cursorID and startingFrom
+  store_u32(at + wire::kHeaderSize, kAwaitCapable);
+  store_i32(at + wire::kReplyDocuments - 4, 1);  // numberReturned
+  bson::Scope document(out);
+  append_error(error, out);
+  document.close();
+  const auto length = static_cast<std::int32_t>(out.size() - start);
+  wire::write_header(out.data() + start, {length, request_id, response_to, wire::OpCode::reply});
+}
+
+CommandError shutting_down(std::string_view label) {
+  return {ErrorCode::shutdown_in_progress, "mongo-idproxy is shutting down", label};
+}
+
+/// Nothing of the command has reached the server: a driver that may try again shall.
+std::string_view label_of_unsent(const Command& command) {
+  if (is_hello(command.name)) return {};
+  const auto autocommit = bson::find(command.document(), "autocommit");
+  const bool in_transaction = autocommit && autocommit->as_integer() == 0;
+  const bool ends_it = command.name == "commitTransaction" || command.name == "abortTransaction";
+  return in_transaction && !ends_it ? kTransientTransactionError : kRetryableWriteError;
 }
 
 }  // namespace
@@ -50,12 +92,18 @@ std::string_view code_name(ErrorCode code) {
       return "HostUnreachable";
     case ErrorCode::unauthorized:
       return "Unauthorized";
+    case ErrorCode::invalid_bson:
+      return "InvalidBSON";
     case ErrorCode::path_not_viable:
       return "PathNotViable";
+    case ErrorCode::authentication_failed:
+      return "AuthenticationFailed";
     case ErrorCode::max_time_ms_expired:
       return "MaxTimeMSExpired";
     case ErrorCode::invalid_options:
       return "InvalidOptions";
+    case ErrorCode::shutdown_in_progress:
+      return "ShutdownInProgress";
     case ErrorCode::operation_failed:
       return "OperationFailed";
     case ErrorCode::write_conflict:
@@ -76,14 +124,29 @@ Bytes refused_document() {
   return kDocument;
 }
 
-void append_error_reply(const wire::OpMsgView& request, std::int32_t request_id,
-                        const CommandError& error, Buffer& out) {
-  ReplyFrame frame(out, request_id, request.header().request_id,
-                   request.has(wire::flag::kChecksumPresent));
-  bson::Scope document(out);
-  append_error(error, out);
-  document.close();
-  frame.close();
+void append_error_reply(Bytes request, std::int32_t request_id, const CommandError& error,
+                        Buffer& out) {
+  const wire::MsgHeader header = wire::read_header(request);
+  if (header.op_code == wire::OpCode::query) {
+    return append_op_reply(header.request_id, request_id, error, out);
+  }
+  const std::uint32_t flags =
+      request.size() < wire::kSectionsOffset ? 0 : load_u32(request.data() + wire::kFlagsOffset);
+  append_op_msg(header.request_id, request_id, (flags & wire::flag::kChecksumPresent) != 0, error,
+                out);
+}
+
+bool append_shutdown_reply(Bytes request, std::int32_t request_id, Buffer& out) {
+  const wire::MsgHeader header = wire::read_header(request);
+  if (header.op_code != wire::OpCode::msg && header.op_code != wire::OpCode::query) return false;
+  const auto command = Command::find(request);
+  if (!command || !expects_reply(header, request)) return false;
+  append_error_reply(request, request_id, shutting_down(label_of_unsent(*command)), out);
+  return true;
+}
+
+void append_shutdown_reply_to(std::int32_t response_to, std::int32_t request_id, Buffer& out) {
+  append_op_msg(response_to, request_id, false, shutting_down({}), out);
 }
 
 void append_undone_reply(const wire::OpMsgView& reply, std::int32_t response_to,

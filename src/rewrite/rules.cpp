@@ -1,6 +1,7 @@
 #include "idproxy/rewrite/rules.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "idproxy/base/glob.hpp"
 
@@ -26,15 +27,55 @@ bool starts_with(const std::vector<std::string>& path, const std::vector<std::st
   return path.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), path.begin());
 }
 
+/// With the rules that it points into; null if it is empty.
+std::shared_ptr<const Plan> keeping(const std::shared_ptr<const RuleSet>& rules, Plan plan) {
+  struct Kept {
+    std::shared_ptr<const RuleSet> rules;
+    Plan plan;
+  };
+  if (plan.empty()) return nullptr;
+  const auto kept = std::make_shared<const Kept>(Kept{rules, std::move(plan)});
+  return {kept, &kept->plan};
+}
+
 }  // namespace
 
-RuleSet::RuleSet(std::vector<Rule> rules, std::string store_db, ids::Store* store)
-    : rules_(std::move(rules)), store_db_(std::move(store_db)), store_(store) {
+RuleSet::RuleSet(std::vector<Rule> rules, std::string store_db, std::shared_ptr<ids::Store> store,
+                 const RuleSet* before)
+    : store_(std::move(store)),
+      rules_(std::move(rules)),
+      outcomes_(rules_.size()),
+      store_db_(std::move(store_db)) {
+  if (before != nullptr) take_over(*before);
+  for (auto& outcomes : outcomes_) {
+    if (outcomes == nullptr) outcomes = std::make_shared<RuleOutcomes>();
+  }
   for (const Rule& rule : rules_) {
     std::string ns = rule.strategy->store_namespace();
     if (!ns.empty()) store_namespaces_.push_back(std::move(ns));
     if (store_ != nullptr) rule.strategy->announce(*store_);
   }
+}
+
+void RuleSet::take_over(const RuleSet& before) {
+  std::vector<bool> taken(before.rules_.size());
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    if (rules_[i].definition.empty()) continue;
+    for (std::size_t j = 0; j < taken.size(); ++j) {
+      if (taken[j] || before.rules_[j].definition != rules_[i].definition) continue;
+      rules_[i].strategy = before.rules_[j].strategy;
+      outcomes_[i] = before.outcomes_[j];
+      taken[j] = true;
+      break;
+    }
+  }
+}
+
+std::uint64_t RuleSet::sum(RuleOutcomes::Counter RuleOutcomes::* counter) const {
+  return std::accumulate(outcomes_.begin(), outcomes_.end(), std::uint64_t{0},
+                         [&](std::uint64_t total, const std::shared_ptr<RuleOutcomes>& rule) {
+                           return total + ((*rule).*counter).load();
+                         });
 }
 
 bool RuleSet::is_untouchable(std::string_view db, std::string_view collection,
@@ -56,7 +97,8 @@ Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
       return starts_with(path, earlier.path) || starts_with(earlier.path, path);
     });
     if (taken) continue;
-    Assignment assignment{&rules_[i], i, std::move(path), rules_[i].strategy.get(), nullptr, {}};
+    Assignment assignment{
+        &rules_[i], outcomes_[i].get(), i, std::move(path), rules_[i].strategy.get(), nullptr, {}};
     if (store_ != nullptr) {
       ids::Standing standing = store_->standing(i, db, collection);
       if (standing.kind == ids::Standing::Kind::left_alone) return {};
@@ -93,9 +135,7 @@ const std::shared_ptr<const Plan>& Namespaces::plan(std::string_view db,
   auto found = plans_.find(key_);
   if (found == plans_.end()) {
     if (plans_.size() >= kRemembered) plans_.clear();
-    auto plan = std::make_shared<const Plan>(rules_->plan(db, collection));
-    if (plan->empty()) plan.reset();
-    found = plans_.emplace(key_, std::move(plan)).first;
+    found = plans_.emplace(key_, keeping(rules_, rules_->plan(db, collection))).first;
   }
   last_db_ = db;
   last_collection_ = collection;

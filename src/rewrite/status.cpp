@@ -62,9 +62,9 @@ class StatusWriter {
                      [&](const ListenerStatus& each) { listener(each); });
     rules();
     append_inside(out_, bson::Type::document, "counters", [&] { counters(); });
-    if (status_.rules.store() == nullptr) return;
+    if (status_.rules->store() == nullptr) return;
     append_inside(out_, bson::Type::document, "store",
-                  [&] { store(status_.rules.store()->counts()); });
+                  [&] { store(status_.rules->store()->counts()); });
   }
 
  private:
@@ -82,16 +82,16 @@ class StatusWriter {
 
   void rules() {
     std::vector<ids::NotReady> all;
-    if (const ids::Store* store = status_.rules.store()) all = store->not_ready(kMostNotReady + 1);
+    if (const ids::Store* store = status_.rules->store()) all = store->not_ready(kMostNotReady + 1);
     std::ranges::sort(all, {}, [](const ids::NotReady& each) {
       return std::pair<std::size_t, std::string_view>(each.rule_index, each.ns);
     });
     NotReady rest = all;
     std::size_t index = 0;
-    append_documents(out_, "rules", status_.rules.rules(), [&](const Rule& each) {
+    append_documents(out_, "rules", status_.rules->rules(), [&](const Rule& each) {
       const auto end = std::ranges::upper_bound(rest, index, {}, &ids::NotReady::rule_index);
       const auto count = static_cast<std::size_t>(end - rest.begin());
-      rule(each, rest.first(count), status_.outcomes.of(index));
+      rule(each, rest.first(count), status_.rules->outcomes(index));
       rest = rest.subspan(count);
       ++index;
     });

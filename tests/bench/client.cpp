@@ -51,20 +51,22 @@ void ReplyChecker::check_header() const {
   }
 }
 
-Client::Client(std::uint16_t port) : fd_(connect_to_loopback(port)) {
-  ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &kReplyTimeout, sizeof kReplyTimeout);
+Client::Client(std::uint16_t port, const Transport& transport) : stream_(transport.connect(port)) {
+  const int fd = stream_.fd().get();
+  ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &kReplyTimeout, sizeof kReplyTimeout);
+  if (!stream_.handshake()) throw std::runtime_error("a TLS handshake takes too long");
 }
 
 void Client::exchange(const Work& work) {
   static std::vector<char> buffer(kReadBytes);
   OutgoingMessage request(work.request, ++request_id_, 0);
   while (!request.done()) {
-    if (!request.send(fd_.get())) throw std::runtime_error("a connection was closed");
+    if (stream_.send(request) == Sent::failed) throw std::runtime_error("a connection was closed");
   }
   ReplyChecker checker(work.reply);
   checker.expect(request_id_);
   while (true) {
-    const std::ptrdiff_t received = receive_some(fd_, buffer.data(), buffer.size());
+    const std::ptrdiff_t received = stream_.receive(buffer.data(), buffer.size());
     if (received <= 0) throw std::runtime_error(work.name + ": the reply did not come");
     if (checker.feed({buffer.data(), static_cast<std::size_t>(received)})) return;
   }

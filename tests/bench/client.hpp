@@ -6,7 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "fd.hpp"
+#include "stream.hpp"
+#include "transport.hpp"
 #include "work.hpp"
 
 namespace idproxy::bench {
@@ -36,14 +37,16 @@ class ReplyChecker {
 /// One blocking connection that sends a request and waits for its reply.
 class Client {
  public:
-  /// Throws std::system_error when nobody listens.
-  explicit Client(std::uint16_t port);
+  /// Throws std::system_error when nobody listens, std::runtime_error when a handshake fails.
+  Client(std::uint16_t port, const Transport& transport);
 
   /// Throws std::runtime_error when the reply is wrong or does not come.
   void exchange(const Work& work);
 
+  const Stream& stream() const { return stream_; }
+
  private:
-  Fd fd_;
+  Stream stream_;
   std::int32_t request_id_ = 0;
 };
 

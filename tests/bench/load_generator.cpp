@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <array>
 #include <stdexcept>
 
@@ -14,14 +15,17 @@ constexpr std::chrono::seconds kReplyTimeout{10};
 
 }  // namespace
 
-LoadGenerator::LoadGenerator(std::uint16_t port, const Work& work, StubServer& stub)
-    : work_(work), stub_(stub), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+LoadGenerator::LoadGenerator(std::uint16_t port, const Work& work, const Transport& transport,
+                             StubServer& stub)
+    : port_(port),
+      work_(work),
+      transport_(transport),
+      stub_(stub),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   for (std::size_t tag = 0; tag < work.connections; ++tag) {
-    Fd fd = connect_to_loopback(port);
-    set_nonblocking(fd);
-    watch(epoll_, fd, EPOLLIN, tag);
-    connections_.push_back({std::move(fd), OutgoingMessage(), ReplyChecker(work.reply)});
+    connections_.push_back({open(tag), OutgoingMessage(), ReplyChecker(work.reply)});
   }
+  shake_hands();
 }
 
 std::uint64_t LoadGenerator::run(std::chrono::nanoseconds duration) {
@@ -36,8 +40,29 @@ std::uint64_t LoadGenerator::run(std::chrono::nanoseconds duration) {
   return completed_;
 }
 
+Stream LoadGenerator::open(std::size_t tag) {
+  Stream stream = transport_.connect(port_);
+  set_nonblocking(stream.fd());
+  watch(epoll_, stream.fd(), EPOLLIN, tag);
+  return stream;
+}
+
+/// A proxy may want the server's handshake before it ends the client's: the stub server has turns.
+void LoadGenerator::shake_hands() {
+  const auto end = Clock::now() + kReplyTimeout;
+  const auto waits = [](Connection& connection) { return !connection.stream.handshake(); };
+  while (std::count_if(connections_.begin(), connections_.end(), waits) > 0) {
+    if (Clock::now() > end) throw std::runtime_error("TLS handshakes take too long");
+    stub_.serve(0);
+  }
+}
+
 void LoadGenerator::start(std::size_t tag) {
   Connection& connection = connections_[tag];
+  if (work_.connects) {
+    connection.stream = open(tag);
+    connection.full = false;
+  }
   const std::int32_t request_id = next_request_id_++;
   connection.request = OutgoingMessage(work_.request, request_id, 0);
   connection.reply.expect(request_id);
@@ -47,13 +72,12 @@ void LoadGenerator::start(std::size_t tag) {
 
 void LoadGenerator::send(std::size_t tag) {
   Connection& connection = connections_[tag];
-  if (!connection.request.send(connection.fd.get())) {
-    throw std::runtime_error(work_.name + ": a connection was closed");
-  }
-  const bool full = !connection.request.done();
+  const Sent sent = connection.stream.send(connection.request);
+  if (sent == Sent::failed) throw std::runtime_error(work_.name + ": a connection was closed");
+  const bool full = sent == Sent::waits_for_room;
   if (full == connection.full) return;
   connection.full = full;
-  change_watch(epoll_, connection.fd, full ? EPOLLIN | EPOLLOUT : EPOLLIN, tag);
+  change_watch(epoll_, connection.stream.fd(), full ? EPOLLIN | EPOLLOUT : EPOLLIN, tag);
 }
 
 void LoadGenerator::serve() {
@@ -64,17 +88,27 @@ void LoadGenerator::serve() {
   }
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
-    if ((event.events & EPOLLOUT) != 0) send(event.data.u64);
-    if ((event.events & ~static_cast<unsigned>(EPOLLOUT)) != 0) receive(event.data.u64);
+    const std::size_t tag = event.data.u64;
+    // Nothing is received before all is sent: reading could end a handshake, and who then sends?
+    if (!connections_[tag].request.done()) send(tag);
+    if (!connections_[tag].request.done()) continue;
+    if ((event.events & ~static_cast<unsigned>(EPOLLOUT)) != 0) receive(tag);
   }
 }
 
 void LoadGenerator::receive(std::size_t tag) {
   Connection& connection = connections_[tag];
-  const std::ptrdiff_t received = receive_some(connection.fd, buffer_.data(), buffer_.size());
-  if (received < 0) throw std::runtime_error(work_.name + ": a connection was closed");
-  if (received == 0) return;
-  if (!connection.reply.feed({buffer_.data(), static_cast<std::size_t>(received)})) return;
+  do {
+    const std::ptrdiff_t received = connection.stream.receive(buffer_.data(), buffer_.size());
+    if (received < 0) throw std::runtime_error(work_.name + ": a connection was closed");
+    if (received == 0) return;
+    if (connection.reply.feed({buffer_.data(), static_cast<std::size_t>(received)})) {
+      return on_reply(tag);
+    }
+  } while (connection.stream.pending());
+}
+
+void LoadGenerator::on_reply(std::size_t tag) {
   ++completed_;
   --in_flight_;
   last_reply_ = Clock::now();

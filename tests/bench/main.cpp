@@ -1,12 +1,16 @@
-// Measures mongo-idproxy beside haproxy and a bare relay, in one run, against a stub server.
+// Measures mongo-idproxy beside haproxy and a bare relay, in one run, against a stub server; or,
+// with TLS on both sides, beside haproxy that ends and begins TLS.
 // `usage` below says how; scripts/bench builds and starts everything. Timing never fails a run:
 // only a wrong id, a wrong or lost reply, or a program that ends does.
 
+#include <openssl/crypto.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <new>
@@ -25,10 +29,10 @@ using std::chrono_literals::operator""ms;
 
 constexpr std::string_view kUsage =
     "usage: idproxy_bench [--haproxy PROGRAM] [--relay PROGRAM] [--idproxy PROGRAM]\n"
-    "                     [--quick] [--only WORK] [--json FILE]\n"
-    "A program that is not named is not measured. --quick takes a minute. --only measures only "
-    "the\n"
-    "CPU of works whose name contains WORK.\n";
+    "                     [--tls 1.2|1.3] [--quick | --rounds N] [--only WORK] [--json FILE]\n"
+    "A program that is not named is not measured, and with --tls the relay, which has none, is "
+    "not.\n"
+    "--quick takes a minute. --only measures only the CPU of works whose name contains WORK.\n";
 
 constexpr int kExitBroken = 1;
 constexpr int kExitUsage = 64;
@@ -50,6 +54,12 @@ constexpr std::array kCpuLimits{
     CpuLimit{"insert of 1", 1.05, 0.9},   CpuLimit{"insert of 100", 0.95, 0.8},
     CpuLimit{"insert of 1000", 1.0, 0.8}, CpuLimit{"reply of 1 MB", 0.85, 0.7}};
 
+/// None for works that only TLS has.
+std::optional<Limit> cpu_limit(std::size_t work) {
+  if (work >= kCpuLimits.size()) return std::nullopt;
+  return Limit{Measure::ratio, kCpuLimits[work].must, kCpuLimits[work].aim};
+}
+
 /// The aims are +14 and +30 us where haproxy adds 23 and 46.
 constexpr Limit kP50Limit{Measure::ratio, 1.0, 14.0 / 23};
 constexpr Limit kP99Limit{Measure::ratio, 1.0, 30.0 / 46};
@@ -58,6 +68,7 @@ constexpr Limit kStartLimit{Measure::value, 16.0, 12.0};  // MB
 
 struct Options {
   Programs programs;
+  std::optional<TlsVersion> tls;
   Effort effort = kFullEffort;
   std::string only;
   std::string json;
@@ -78,6 +89,10 @@ std::optional<Options> parse(const std::vector<std::string>& words) {
       options.programs[column_of(TargetKind::relay)] = value;
     } else if (words[i] == "--idproxy") {
       options.programs[column_of(TargetKind::idproxy)] = value;
+    } else if (words[i] == "--tls" && (value == "1.2" || value == "1.3")) {
+      options.tls = value == "1.2" ? TlsVersion::v1_2 : TlsVersion::v1_3;
+    } else if (words[i] == "--rounds" && std::atoi(value.c_str()) > 0) {
+      options.effort.rounds = static_cast<std::size_t>(std::atoi(value.c_str()));
     } else if (words[i] == "--only") {
       options.only = value;
     } else if (words[i] == "--json") {
@@ -87,6 +102,7 @@ std::optional<Options> parse(const std::vector<std::string>& words) {
     }
     ++i;
   }
+  if (options.tls) options.programs[column_of(TargetKind::relay)].clear();
   return options;
 }
 
@@ -96,6 +112,14 @@ void raise_open_file_limit() {
   ::getrlimit(RLIMIT_NOFILE, &limit);
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/// OpenSSL writes as files are written: a connection that the peer has closed is no reason to end.
+/// Programs under test do not inherit this.
+void ignore_broken_pipes() {
+  struct sigaction ignore{};
+  ignore.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &ignore, nullptr);
 }
 
 /// Memory that a forked child shares; kept until the program ends.
@@ -110,7 +134,12 @@ Findings& shared_findings() {
 /// part of the load generator's thread where CPU is measured.
 class Bench {
  public:
-  explicit Bench(Options options) : options_(std::move(options)) {}
+  explicit Bench(Options options) : options_(std::move(options)) {
+    if (!options_.tls) return;
+    certificates_ = make_certificates(directory_);
+    transport_ = Transport(*options_.tls, *certificates_);
+    works_.push_back(make_connect_work());
+  }
 
   void run() {
     pin_process(0, cores_.load);
@@ -123,23 +152,22 @@ class Bench {
 
  private:
   void run_with_stub_in_thread() {
-    StubServer stub(works_, findings_);
-    const Launcher launcher(options_.programs, stub.ports(), cores_.proxy);
+    StubServer stub(works_, transport_, findings_);
+    const Launcher launcher = make_launcher(stub.ports());
     const std::vector<Target> targets = launcher.start_all();
     for (std::size_t i = 0; i < works_.size(); ++i) {
       if (works_[i].name.find(options_.only) == std::string::npos) continue;
-      const CpuCost cost = measure_cpu(targets, stub, works_[i], options_.effort);
-      const Limit limit{Measure::ratio, kCpuLimits[i].must, kCpuLimits[i].aim};
-      const std::string section = "CPU of the proxy, us per operation";
-      rows_.push_back(make_row(section, works_[i].name, cost.target_us, limit));
+      const CpuCost cost = measure_cpu(targets, stub, works_[i], transport_, options_.effort);
+      add_row("CPU of the proxy, us per operation", works_[i].name, cost.target_us, cpu_limit(i));
       note_load(works_[i], cost);
     }
   }
 
   void run_with_stub_process() {
     const auto [stub, ports] = start_stub();
-    const Launcher launcher(options_.programs, ports, cores_.proxy);
+    const Launcher launcher = make_launcher(ports);
     const std::vector<Target> targets = launcher.start_all();
+    if (options_.tls) describe_sessions(targets);
     check_ids(targets);
     if (!options_.only.empty()) return;
     measure_all_latency(targets, ports.relayed);
@@ -147,11 +175,25 @@ class Bench {
   }
 
   std::pair<Child, StubPorts> start_stub() {
-    StubServer server(works_, findings_);
+    StubServer server(works_, transport_, findings_);
     return {Child::fork_into([&] {
               while (true) server.serve(-1);
             }),
             server.ports()};
+  }
+
+  Launcher make_launcher(StubPorts ports) const {
+    return {options_.programs, ports, cores_.proxy, certificates_};
+  }
+
+  /// The limits are for plain connections: the ciphers, which nobody can spare, blur the rest.
+  void add_row(std::string section, const std::string& work, const Rounds& rounds,
+               std::optional<Limit> limit) {
+    if (options_.tls) {
+      section += ", TLS on both sides";
+      limit.reset();
+    }
+    rows_.push_back(make_row(section, work, rounds, limit));
   }
 
   void describe() const {
@@ -159,6 +201,11 @@ class Bench {
               << cores_.proxy << "; " << options_.effort.rounds << " rounds in turn, "
               << options_.effort.slice.count() << " ms each\n";
     if (cores_.load == cores_.proxy) std::cout << "only one core: proxies share it with the load\n";
+    if (options_.tls) {
+      std::cout << "TLS on both sides of the proxies, which verify the server's certificate; "
+                   "RSA keys of 2048 bits, "
+                << OpenSSL_version(OPENSSL_VERSION) << '\n';
+    }
     double load = 0;
     if (::getloadavg(&load, 1) == 1) std::cout << "load average before: " << load << '\n';
     std::cout << std::flush;
@@ -169,14 +216,22 @@ class Bench {
     for (const auto kind : {TargetKind::haproxy, TargetKind::relay, TargetKind::idproxy}) {
       if (!launcher.has(kind)) continue;
       const Target target = launcher.start(kind);
-      const MemoryUse use = measure_memory(target, works_, kIdleConnections);
+      const MemoryUse use = measure_memory(target, works_, transport_, kIdleConnections);
       start[column_of(kind)] = {use.at_start_mb};
       idle[column_of(kind)] = {use.per_idle_kib};
       after[column_of(kind)] = {use.after_work_kib};
     }
-    rows_.push_back(make_row("memory", "idle connection, KiB", idle, kIdleLimit));
-    rows_.push_back(make_row("memory", "same, after large messages", after, kIdleLimit));
-    rows_.push_back(make_row("memory", "at start, MB resident", start, kStartLimit));
+    add_row("memory", "idle connection, KiB", idle, kIdleLimit);
+    add_row("memory", "same, after large messages", after, kIdleLimit);
+    add_row("memory", "at start, MB resident", start, kStartLimit);
+  }
+
+  void describe_sessions(const std::vector<Target>& targets) {
+    for (const Target& target : targets) {
+      const Client client(target.port, transport_);
+      notes_ += "  TLS between client and " + std::string(name_of(target.kind)) + ": " +
+                client.stream().negotiated() + '\n';
+    }
   }
 
   /// Each document of each insert, with its value compared to all others.
@@ -185,7 +240,7 @@ class Bench {
     findings_.compare_ids = true;
     for (const Target& target : targets) {
       if (target.kind != TargetKind::idproxy) continue;
-      Client client(target.port);
+      Client client(target.port, transport_);
       for (const Work& work : works_) {
         for (int i = 0; i < kCheckedRepeats; ++i) client.exchange(work);
         expected += work.documents * kCheckedRepeats;
@@ -213,10 +268,11 @@ class Bench {
     for (const std::string_view name : {"ping", "insert of 1"}) {
       const auto work = std::find_if(works_.begin(), works_.end(),
                                      [&](const Work& each) { return each.name == name; });
-      const AddedLatency added = measure_latency(targets, stub_port, *work, options_.effort);
+      const AddedLatency added =
+          measure_latency(targets, stub_port, *work, transport_, options_.effort);
       const std::string section = "added latency, us, one connection, all on one core";
-      rows_.push_back(make_row(section, work->name + ", p50", added.p50_us, kP50Limit));
-      rows_.push_back(make_row(section, work->name + ", p99", added.p99_us, kP99Limit));
+      add_row(section, work->name + ", p50", added.p50_us, kP50Limit);
+      add_row(section, work->name + ", p99", added.p99_us, kP99Limit);
     }
   }
 
@@ -241,6 +297,9 @@ class Bench {
   }
 
   Options options_;
+  TemporaryDirectory directory_;
+  std::optional<CertificateFiles> certificates_;  ///< none: all is plain
+  Transport transport_;
   std::vector<Work> works_ = make_works();
   Findings& findings_ = shared_findings();
   Cores cores_ = choose_cores();
@@ -260,6 +319,7 @@ int main(int argc, char** argv) {
   }
   try {
     raise_open_file_limit();
+    ignore_broken_pipes();
     Bench(*options).run();
     return 0;
   } catch (const std::exception& error) {

@@ -68,9 +68,9 @@ const Work& largest(const std::vector<Work>& works, std::string Work::* part) {
 }  // namespace
 
 CpuCost measure_cpu(const std::vector<Target>& targets, StubServer& stub, const Work& work,
-                    const Effort& effort) {
+                    const Transport& transport, const Effort& effort) {
   std::deque<LoadGenerator> loads;
-  for (const Target& target : targets) loads.emplace_back(target.port, work, stub);
+  for (const Target& target : targets) loads.emplace_back(target.port, work, transport, stub);
   CpuCost cost;
   for (std::size_t round = 0; round < effort.rounds; ++round) {
     for (const std::size_t i : order_of_round(round, targets.size())) {
@@ -81,10 +81,10 @@ CpuCost measure_cpu(const std::vector<Target>& targets, StubServer& stub, const 
 }
 
 AddedLatency measure_latency(const std::vector<Target>& targets, std::uint16_t stub_port,
-                             const Work& work, const Effort& effort) {
-  Client direct(stub_port);
+                             const Work& work, const Transport& transport, const Effort& effort) {
+  Client direct(stub_port, transport);
   std::deque<Client> clients;
-  for (const Target& target : targets) clients.emplace_back(target.port);
+  for (const Target& target : targets) clients.emplace_back(target.port, transport);
   AddedLatency added;
   for (std::size_t round = 0; round < effort.rounds; ++round) {
     const Percentiles base = time_operations(direct, work, effort.latency_operations);
@@ -98,7 +98,7 @@ AddedLatency measure_latency(const std::vector<Target>& targets, std::uint16_t s
 }
 
 MemoryUse measure_memory(const Target& target, const std::vector<Work>& works,
-                         std::size_t connections) {
+                         const Transport& transport, std::size_t connections) {
   const Memory start = target.process.memory();
   std::deque<Client> clients;
   const auto growth_per_connection = [&] {
@@ -107,7 +107,7 @@ MemoryUse measure_memory(const Target& target, const std::vector<Work>& works,
     return grown / static_cast<double>(connections);
   };
   for (std::size_t i = 0; i < connections; ++i) {
-    clients.emplace_back(target.port);
+    clients.emplace_back(target.port, transport);
     clients.back().exchange(works.front());
   }
   const double per_idle_kib = growth_per_connection();

@@ -8,6 +8,7 @@
 
 #include "stub_server.hpp"
 #include "targets.hpp"
+#include "transport.hpp"
 #include "work.hpp"
 
 namespace idproxy::bench {
@@ -28,7 +29,7 @@ struct CpuCost {
 
 /// Runs the same closed loop through each target in turn, round by round.
 CpuCost measure_cpu(const std::vector<Target>& targets, StubServer& stub, const Work& work,
-                    const Effort& effort);
+                    const Transport& transport, const Effort& effort);
 
 struct AddedLatency {
   Rounds p50_us;
@@ -38,7 +39,7 @@ struct AddedLatency {
 /// What a target adds to the latency of a direct connection measured in the same round, with one
 /// connection. The caller has pinned all processes to one core.
 AddedLatency measure_latency(const std::vector<Target>& targets, std::uint16_t stub_port,
-                             const Work& work, const Effort& effort);
+                             const Work& work, const Transport& transport, const Effort& effort);
 
 struct MemoryUse {
   double at_start_mb;     ///< resident
@@ -48,6 +49,6 @@ struct MemoryUse {
 
 /// `target` must be freshly started.
 MemoryUse measure_memory(const Target& target, const std::vector<Work>& works,
-                         std::size_t connections);
+                         const Transport& transport, std::size_t connections);
 
 }  // namespace idproxy::bench

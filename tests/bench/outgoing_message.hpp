@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string_view>
 
 #include "work.hpp"
@@ -28,6 +29,19 @@ class OutgoingMessage {
 
   bool done() const { return sent_ == kHeaderBytes + rest_.size(); }
 
+  /// The next bytes, in one piece: as many of them as `copy` has room for, and copied there if they
+  /// are not in one piece anyway.
+  std::string_view unsent(std::span<char> copy) const {
+    if (sent_ >= kHeaderBytes) return rest_.substr(sent_ - kHeaderBytes, copy.size());
+    const std::size_t of_header = kHeaderBytes - sent_;
+    std::memcpy(copy.data(), header_.data() + sent_, of_header);
+    const std::size_t of_rest = rest_.copy(copy.data() + of_header, copy.size() - of_header);
+    return {copy.data(), of_header + of_rest};
+  }
+
+  /// That many of them have been sent.
+  void advance(std::size_t sent) { sent_ += sent; }
+
   /// Sends what the socket takes in one call; false when the peer is gone.
   bool send(int fd) {
     std::array<iovec, 2> parts{};
@@ -36,7 +50,7 @@ class OutgoingMessage {
     message.msg_iovlen = fill(parts);
     const std::ptrdiff_t sent = ::sendmsg(fd, &message, MSG_NOSIGNAL);
     if (sent < 0) return errno == EAGAIN || errno == EINTR;
-    sent_ += static_cast<std::size_t>(sent);
+    advance(static_cast<std::size_t>(sent));
     return true;
   }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -27,6 +28,7 @@ constexpr int kExecFailed = 127;
 void become(const std::vector<char*>& command, int log) {
   ::dup2(log, STDOUT_FILENO);
   ::dup2(log, STDERR_FILENO);
+  ::signal(SIGPIPE, SIG_DFL);  // what is ignored stays so
   ::execv(command.front(), command.data());
   ::_exit(kExecFailed);
 }
@@ -88,7 +90,11 @@ Child Child::run(std::vector<std::string> command, int core, const std::string& 
 Child Child::fork_into(const std::function<void()>& body) {
   const pid_t pid = fork_bound();
   if (pid > 0) return Child(pid);
-  body();
+  try {
+    body();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "in a copy of this process: %s\n", error.what());
+  }
   ::_exit(kExecFailed);
 }
 

@@ -33,7 +33,7 @@ class Child {
   /// Runs a program with its output appended to `log`. Throws std::system_error.
   static Child run(std::vector<std::string> command, int core, const std::string& log);
 
-  /// Runs `body`, which never returns, in a copy of this process.
+  /// Runs `body`, which never returns, in a copy of this process. An exception ends the copy.
   static Child fork_into(const std::function<void()>& body);
 
   Child(Child&& other) noexcept;

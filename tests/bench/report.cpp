@@ -23,16 +23,17 @@ std::string number(std::optional<double> value) {
 }
 
 std::optional<double> judged_figure(const Row& row) {
-  if (row.limit.measure == Measure::value) return row.values[kIdproxy];
+  if (row.limit && row.limit->measure == Measure::value) return row.values[kIdproxy];
   if (row.ratios.empty()) return std::nullopt;
   return median(row.ratios);
 }
 
 std::string_view verdict(const Row& row) {
+  if (!row.limit) return "no limit";
   const auto figure = judged_figure(row);
   if (!figure) return "not measured";
-  if (*figure <= row.limit.aim) return "aim reached";
-  return *figure <= row.limit.must ? "good enough" : "MISSED";
+  if (*figure <= row.limit->aim) return "aim reached";
+  return *figure <= row.limit->must ? "good enough" : "MISSED";
 }
 
 std::string ratio_text(const Row& row) {
@@ -42,16 +43,17 @@ std::string ratio_text(const Row& row) {
   return format("%.2f (%.2f..%.2f)", median(row.ratios), *low, *high);
 }
 
-std::string limit_text(double limit, Measure measure) {
-  return format(measure == Measure::ratio ? "%.2f" : "%.1f abs", limit);
+std::string limit_text(const std::optional<Limit>& limit, double Limit::* bound) {
+  if (!limit) return "-";
+  return format(limit->measure == Measure::ratio ? "%.2f" : "%.1f abs", *limit.*bound);
 }
 
 void print_line(std::ostream& out, const Row& row) {
   out << format("  %-26s %9s %9s %9s  %-19s %9s %9s  ", row.work.c_str(),
                 number(row.values[0]).c_str(), number(row.values[1]).c_str(),
                 number(row.values[2]).c_str(), ratio_text(row).c_str(),
-                limit_text(row.limit.must, row.limit.measure).c_str(),
-                limit_text(row.limit.aim, row.limit.measure).c_str())
+                limit_text(row.limit, &Limit::must).c_str(),
+                limit_text(row.limit, &Limit::aim).c_str())
       << verdict(row) << '\n';
 }
 
@@ -68,11 +70,13 @@ void print_json_row(std::ostream& out, const Row& row) {
   for (std::size_t i = 0; i < row.ratios.size(); ++i) {
     out << (i == 0 ? "" : ", ") << json_number(row.ratios[i]);
   }
-  const bool by_ratio = row.limit.measure == Measure::ratio;
-  out << "], \"judged_by\": \"" << (by_ratio ? "ratio" : "value")
-      << "\", \"must\": " << json_number(row.limit.must)
-      << ", \"aim\": " << json_number(row.limit.aim) << ", \"verdict\": \"" << verdict(row)
-      << "\"}";
+  const bool by_value = row.limit && row.limit->measure == Measure::value;
+  const auto bound = [&](double Limit::* part) {
+    return json_number(row.limit ? std::optional(*row.limit.*part) : std::nullopt);
+  };
+  out << "], \"judged_by\": \"" << (by_value ? "value" : "ratio")
+      << "\", \"must\": " << bound(&Limit::must) << ", \"aim\": " << bound(&Limit::aim)
+      << ", \"verdict\": \"" << verdict(row) << "\"}";
 }
 
 }  // namespace
@@ -85,7 +89,8 @@ double median(std::vector<double> values) {
   return (values[middle - 1] + values[middle]) / 2;
 }
 
-Row make_row(std::string section, std::string work, const Rounds& rounds, Limit limit) {
+Row make_row(std::string section, std::string work, const Rounds& rounds,
+             std::optional<Limit> limit) {
   Row row{std::move(section), std::move(work), {}, {}, limit};
   for (std::size_t column = 0; column < kTargetKinds; ++column) {
     if (!rounds[column].empty()) row.values[column] = median(rounds[column]);

@@ -25,13 +25,14 @@ struct Row {
   std::string work;
   std::array<std::optional<double>, kTargetKinds> values;  ///< medians over all rounds
   std::vector<double> ratios;                              ///< idproxy to haproxy, by round
-  Limit limit;
+  std::optional<Limit> limit;                              ///< none: a figure without a verdict
 };
 
 double median(std::vector<double> values);
 
 /// Pairs the columns round by round.
-Row make_row(std::string section, std::string work, const Rounds& rounds, Limit limit);
+Row make_row(std::string section, std::string work, const Rounds& rounds,
+             std::optional<Limit> limit);
 
 void print_table(std::ostream& out, const std::vector<Row>& rows);
 void print_json(std::ostream& out, const std::vector<Row>& rows);

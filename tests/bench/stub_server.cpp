@@ -32,8 +32,12 @@ std::string_view leading_uuid(std::string_view document) {
 
 }  // namespace
 
-StubServer::StubServer(const std::vector<Work>& works, Findings& findings)
-    : works_(works), findings_(findings), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+StubServer::StubServer(const std::vector<Work>& works, const Transport& transport,
+                       Findings& findings)
+    : works_(works),
+      transport_(transport),
+      findings_(findings),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   for (const Work& work : works) {
     while (originals_.size() < work.documents) {
       originals_.push_back(order_document(originals_.size()));
@@ -61,7 +65,7 @@ void StubServer::on_event(std::uint64_t tag, std::uint32_t events) {
   } else {
     read(connection);
   }
-  if (connection.fd.get() < 0) free_.push_back(tag);
+  if (connection.stream.fd().get() < 0) free_.push_back(tag);
 }
 
 void StubServer::accept_on(const Listener& listener) {
@@ -74,27 +78,36 @@ void StubServer::accept_on(const Listener& listener) {
   const std::size_t tag = free_.back();
   free_.pop_back();
   watch(epoll_, fd, EPOLLIN, tag);
-  connections_[tag].fd = std::move(fd);
+  connections_[tag].stream = transport_.accept(std::move(fd));
   connections_[tag].tag = tag;
   connections_[tag].checked = &listener == &checked_;
 }
 
 void StubServer::read(Connection& connection) {
-  const std::ptrdiff_t received = receive_some(connection.fd, buffer_.data(), buffer_.size());
-  if (received < 0) {
-    connection = Connection{};
-    return;
-  }
-  // A whole message is answered from the buffer; only what is incomplete is collected.
-  std::string_view bytes(buffer_.data(), static_cast<std::size_t>(received));
+  do {
+    const std::ptrdiff_t received = connection.stream.receive(buffer_.data(), buffer_.size());
+    if (received < 0) {
+      connection = Connection{};
+      return;
+    }
+    if (received == 0) return;
+    const std::string_view bytes(buffer_.data(), static_cast<std::size_t>(received));
+    if (!take(connection, bytes)) return close_malformed(connection);
+  } while (connection.stream.pending());
+}
+
+/// False if they are malformed. A whole message is answered from the buffer; only what is
+/// incomplete is collected.
+bool StubServer::take(Connection& connection, std::string_view bytes) {
   const bool collected = !connection.input.empty();
   if (collected) bytes = connection.input.append(bytes);
-  if (!answer_all(connection, bytes)) return close_malformed(connection);
+  if (!answer_all(connection, bytes)) return false;
   if (collected) {
     connection.input.erase(0, connection.input.size() - bytes.size());
   } else {
     connection.input = bytes;
   }
+  return true;
 }
 
 void StubServer::close_malformed(Connection& connection) {
@@ -125,12 +138,11 @@ bool StubServer::answer(Connection& connection, std::string_view message) {
 }
 
 void StubServer::send(Connection& connection) {
-  const bool alive = connection.output.send(connection.fd.get());
   // A connection whose peer is gone goes back to reading, which sees the end and closes it.
-  const bool full = alive && !connection.output.done();
+  const bool full = connection.stream.send(connection.output) == Sent::waits_for_room;
   if (full == connection.full) return;
   connection.full = full;
-  change_watch(epoll_, connection.fd, full ? EPOLLOUT : EPOLLIN, connection.tag);
+  change_watch(epoll_, connection.stream.fd(), full ? EPOLLOUT : EPOLLIN, connection.tag);
 }
 
 std::string_view StubServer::reply_to(std::string_view command, std::size_t documents) const {

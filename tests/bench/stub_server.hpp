@@ -11,6 +11,8 @@
 
 #include "outgoing_message.hpp"
 #include "sockets.hpp"
+#include "stream.hpp"
+#include "transport.hpp"
 #include "work.hpp"
 
 namespace idproxy::bench {
@@ -36,8 +38,8 @@ struct StubPorts {
 /// an `_id` that is a UUID of version 7 and go on with the very bytes that the client sent.
 class StubServer {
  public:
-  /// `works` and `findings` must outlive it. Listens at once.
-  StubServer(const std::vector<Work>& works, Findings& findings);
+  /// `works`, `transport` and `findings` must outlive it. Listens at once.
+  StubServer(const std::vector<Work>& works, const Transport& transport, Findings& findings);
 
   StubPorts ports() const { return {relayed_.port, checked_.port}; }
 
@@ -46,7 +48,7 @@ class StubServer {
 
  private:
   struct Connection {
-    Fd fd;
+    Stream stream;
     std::uint64_t tag = 0;
     bool checked = false;
     bool full = false;  ///< waits until the socket takes more of `output`
@@ -57,6 +59,7 @@ class StubServer {
   void on_event(std::uint64_t tag, std::uint32_t events);
   void accept_on(const Listener& listener);
   void read(Connection& connection);
+  bool take(Connection& connection, std::string_view bytes);
   void close_malformed(Connection& connection);
   bool answer_all(Connection& connection, std::string_view& bytes);
   bool answer(Connection& connection, std::string_view message);
@@ -66,6 +69,7 @@ class StubServer {
   void check(std::string_view document, std::size_t index);
 
   const std::vector<Work>& works_;
+  const Transport& transport_;
   Findings& findings_;
   std::string hello_reply_ = make_hello_reply();
   std::vector<std::string> originals_;

@@ -10,6 +10,7 @@
 namespace idproxy::bench {
 namespace {
 
+constexpr int kMaxConnections = 4000;  // of each proxy: tables are made for them
 constexpr std::array kNames{"haproxy", "relay", "idproxy"};
 
 }  // namespace
@@ -18,8 +19,8 @@ std::string_view name_of(TargetKind kind) {
   return kNames[column_of(kind)];
 }
 
-Launcher::Launcher(Programs programs, StubPorts stub, int core)
-    : programs_(std::move(programs)), stub_(stub), core_(core) {}
+Launcher::Launcher(Programs programs, StubPorts stub, int core, std::optional<CertificateFiles> tls)
+    : programs_(std::move(programs)), stub_(stub), core_(core), tls_(std::move(tls)) {}
 
 Launcher::~Launcher() {
   if (std::uncaught_exceptions() > 0) std::cerr << end_of(file(TargetKind::idproxy, ".log"));
@@ -54,19 +55,25 @@ std::vector<std::string> Launcher::command(TargetKind kind, std::uint16_t port) 
 
 std::string Launcher::write_haproxy_config(std::uint16_t port) const {
   const std::string path = file(TargetKind::haproxy, ".cfg");
-  std::ofstream(path) << "global\n  nbthread 1\n  maxconn 4000\n"
+  const std::string downstream = tls_ ? " ssl crt " + tls_->certificate_key : "";
+  const std::string upstream = tls_ ? " ssl verify required ca-file " + tls_->ca : "";
+  std::ofstream(path) << "global\n  nbthread 1\n  maxconn " << kMaxConnections << "\n"
                       << "defaults\n  mode tcp\n  timeout connect 5s\n"
                       << "  timeout client 1h\n  timeout server 1h\n"
-                      << "listen bench\n  bind 127.0.0.1:" << port << "\n"
-                      << "  server stub 127.0.0.1:" << stub_.relayed << "\n";
+                      << "listen bench\n  bind 127.0.0.1:" << port << downstream << "\n"
+                      << "  server stub 127.0.0.1:" << stub_.relayed << upstream << "\n";
   return path;
 }
 
 std::string Launcher::write_idproxy_config(std::uint16_t port) const {
   const std::string path = file(TargetKind::idproxy, ".yaml");
-  std::ofstream(path) << "listen: {address: 127.0.0.1, port: " << port << "}\n"
+  const std::string downstream =
+      tls_ ? ", tls: {mode: require, certificate_key_file: " + tls_->certificate_key + "}" : "";
+  const std::string upstream = tls_ ? "&tls=true&tlsCAFile=" + tls_->ca : "";
+  std::ofstream(path) << "listen: {address: 127.0.0.1, port: " << port
+                      << ", max_connections: " << kMaxConnections << downstream << "}\n"
                       << "upstream: {uri: \"mongodb://127.0.0.1:" << stub_.checked
-                      << "/?directConnection=true\"}\n"
+                      << "/?directConnection=true" << upstream << "\"}\n"
                       << "admin: {listen: null}\n"
                       // The stub answers inserts, and is no server for the proxy's own questions.
                       << "id_store: {uri: \"mongodb://127.0.0.1:9/\"}\n"

@@ -2,10 +2,12 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "certificates.hpp"
 #include "process.hpp"
 #include "server.hpp"
 #include "stub_server.hpp"
@@ -34,7 +36,9 @@ struct Target {
 /// Starts programs under test, each with a configuration and a log in a temporary directory.
 class Launcher {
  public:
-  Launcher(Programs programs, StubPorts stub, int core);
+  /// With `tls` all of them end it on the client's side and begin it on the server's, which they
+  /// verify.
+  Launcher(Programs programs, StubPorts stub, int core, std::optional<CertificateFiles> tls);
   ~Launcher();  ///< shows the log of mongo-idproxy if an exception is on its way
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
@@ -55,6 +59,7 @@ class Launcher {
   Programs programs_;
   StubPorts stub_;
   int core_;
+  std::optional<CertificateFiles> tls_;
   TemporaryDirectory directory_;
 };
 

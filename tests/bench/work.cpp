@@ -146,6 +146,13 @@ std::vector<Work> make_works() {
           reply_of_1_mb()};
 }
 
+Work make_connect_work() {
+  Work connect = ping();
+  connect.name = "connect";
+  connect.connects = true;
+  return connect;
+}
+
 std::string make_hello_reply() {
   Document hello;
   hello.boolean("isWritablePrimary", true).boolean("ismaster", true);

@@ -20,10 +20,14 @@ struct Work {
   std::size_t connections;  ///< in the CPU measurement
   std::string request;
   std::string reply;
+  bool connects = false;  ///< in the CPU measurement, before each request
 };
 
 /// ping, find, insert of 1, 100 and 1000 documents, reply of 1 MB, in this order.
 std::vector<Work> make_works();
+
+/// A new connection for one ping, which comes back when both sides of a proxy have connected.
+Work make_connect_work();
 
 /// The BSON document at position `index` of every insert: about 200 bytes, eight fields, no `_id`.
 std::string order_document(std::size_t index);

@@ -21,8 +21,9 @@ from pymongo.collection import Collection
 from pymongo.errors import PyMongoError
 
 from program import StepFailed, Steps
+from support.access import Access
 from support.process import eventually, free_ports
-from support.proxy import Proxy, configuration
+from support.proxy import Proxy, Server, configuration
 from support.replica_set import Member, ReplicaSet
 
 # The first test of a driver may have to fetch its tool chain.
@@ -48,15 +49,16 @@ STEP_DOWN = {91, 189, 10107, 11600, 11602, 13435, 13436}
 
 @dataclass
 class Way:
-    """How a driver gets to the members: where it has to go for each of them."""
+    """How a driver gets to the members: where it has to go for each of them, and how it gets in."""
 
     name: str
     seed: str
     address: dict[str, str]
+    access: Access
 
     @property
     def uri(self) -> str:
-        return f"mongodb://{self.seed}/?replicaSet=rs0"
+        return self.access.uri(self.seed, "replicaSet=rs0")
 
     @property
     def addresses(self) -> set[str]:
@@ -64,20 +66,32 @@ class Way:
 
 
 @pytest.fixture(scope="module")
-def three() -> Iterator[ReplicaSet]:
-    with ReplicaSet("rs0") as running:
+def new_set() -> Callable[[], ReplicaSet]:
+    return lambda: ReplicaSet("rs0")
+
+
+@pytest.fixture(scope="module")
+def new_proxy() -> Callable[[Server], Proxy]:
+    """new_proxy(upstream)"""
+    return lambda upstream: Proxy(configuration(upstream, RULES))
+
+
+@pytest.fixture(scope="module")
+def three(new_set) -> Iterator[ReplicaSet]:
+    with new_set() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def direct(three) -> Way:
-    return Way("direct", three.members[0].address, {m.address: m.address for m in three.members})
+    return Way("direct", three.members[0].address, {m.address: m.address for m in three.members},
+               three.app_access)
 
 
-def through(name: str, upstream: Any) -> Iterator[Way]:
-    with Proxy(configuration(upstream, RULES)) as running:
-        found = eventually(lambda: all_three(running), 30, "there are three listeners")
-        yield Way(name, running.address, {each["server"]: each["address"] for each in found})
+def through(name: str, running: Proxy) -> Way:
+    found = eventually(lambda: all_three(running), 30, "there are three listeners")
+    return Way(name, running.address, {each["server"]: each["address"] for each in found},
+               running.access)
 
 
 def all_three(proxy: Proxy) -> list[dict[str, Any]]:
@@ -87,14 +101,16 @@ def all_three(proxy: Proxy) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def proxy(three) -> Iterator[Way]:
-    yield from through("proxy", three)
+def proxy(three, new_proxy) -> Iterator[Way]:
+    with new_proxy(three) as running:
+        yield through("proxy", running)
 
 
 @pytest.fixture(scope="module")
-def proxy_of_one(three) -> Iterator[Way]:
+def proxy_of_one(three, new_proxy) -> Iterator[Way]:
     """Its configuration names one of the members."""
-    yield from through("proxy_of_one", three.members[0])
+    with new_proxy(three.members[0]) as running:
+        yield through("proxy_of_one", running)
 
 
 @pytest.fixture(scope="module", params=["proxy"])
@@ -395,10 +411,10 @@ class Writer:
         self._thread.shutdown()
 
 
-def test_members_come_move_and_go(request):
+def test_members_come_move_and_go(request, new_set, new_proxy):
     """While all five write: each follows, and no insert fails that would not directly."""
     everywhere = set()
-    with ReplicaSet("rs0") as four, Proxy(configuration(four, RULES)) as proxy:
+    with new_set() as four, new_proxy(four) as proxy:
         def listeners() -> set[str]:
             """Those of the members that the set has now."""
             joined = {e["server"]: e["address"] for e in
@@ -407,7 +423,7 @@ def test_members_come_move_and_go(request):
             everywhere.update(found)
             return found if len(found) == len(four.members) else set()
 
-        uri = f"mongodb://{proxy.address}/?replicaSet=rs0"
+        uri = proxy.set_uri("rs0")
         writers = {}
         for name in DRIVERS:
             steps = request.getfixturevalue(name).steps(uri=uri, db="moving")

@@ -8,7 +8,7 @@
 
 // The text of a configuration: whatever it holds, findings come out, in the order of its lines, and
 // an accepted one has a strategy in each rule and a server behind each listener, at the latest when
-// the servers of a mongodb+srv string are known.
+// the servers of a mongodb+srv string are known, and can be reloaded as it is.
 
 namespace {
 
@@ -32,7 +32,10 @@ void check(const idproxy::config::Loaded& loaded) {
   }
   if (!loaded.ok()) return;
   require(loaded.config.net.routes.empty() != loaded.config.srv_uri.empty());
-  for (const auto& rule : loaded.config.rules) require(rule.strategy != nullptr);
+  for (const auto& rule : loaded.config.rules) {
+    require(rule.strategy != nullptr && !rule.definition.empty());
+  }
+  require(idproxy::config::needs_restart(loaded.config, loaded.config).empty());
 }
 
 }  // namespace
@@ -50,5 +53,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                    config::with_seed_list(loaded.config.srv_uri, seeds));
   check(whole);
   require(whole.config.srv_uri.empty());
+  if (whole.ok()) require(config::needs_restart(whole.config, loaded.config).empty());
   return 0;
 }

@@ -1,11 +1,11 @@
 // A client's message and a server's replies, the exchange driven as net drives it. Input: pieces of
-// {uint8 event, uint24 length, bytes}: the first is the request, the others are replies; of these
-// the event byte is the time that passes before, in ms. One rule's values are at hand for the first
-// few documents only; then the store is asked, and has none every third time. Whatever the server
-// says: what goes upstream is a well-formed insert of documents that the client sent and that no
-// reply said to be stored, each no more often than its rule allows; statement numbers are the
-// client's; what goes downstream answers the client and accounts for every document; no value is
-// given back that may be stored; and it ends.
+// {uint8 event, uint24 length, bytes}: the first is the request, whose event byte is odd where
+// X.509 is refused; the others are replies, and theirs is the time that passes before, in ms. One
+// rule's values are at hand for the first few documents only; then the store is asked, and has none
+// every third time. Whatever the server says: what goes upstream is a well-formed insert of
+// documents that the client sent and that no reply said to be stored, each no more often than its
+// rule allows; statement numbers are the client's; what goes downstream answers the client and
+// accounts for every document; no value is given back that may be stored; and it ends.
 
 #include <cstdlib>
 #include <set>
@@ -271,6 +271,7 @@ void drive(Bytes input, rewrite::Workspace& workspace, test::FakeClock& clock,
   std::uint8_t event = 0;
   auto content = piece(input, event);
   if (!content || content->size() < wire::kHeaderSize) return;
+  workspace.x509 = event % 2 == 1 ? rewrite::X509::refused : rewrite::X509::passes;
   const Buffer request = framed(*content, 0);
   rewrite::Exchange exchange;
   std::size_t asked = 0;
@@ -330,8 +331,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto set = rules(lending);
   test::FakeClock clock;
   test::SeededRandom random;
-  rewrite::Outcomes outcomes(set->rules().size());
-  rewrite::Workspace workspace(set, clock, random, outcomes);
+  rewrite::Workspace workspace(set, clock, random);
   drive({data, size}, workspace, clock, *lending);
   return 0;
 }

@@ -15,7 +15,7 @@ namespace {
 using namespace idproxy;
 
 /// One letter per decision, with the position it was made at.
-std::string decisions(Bytes stream, std::size_t piece) {
+std::string decisions(Bytes stream, std::size_t piece, rewrite::X509 x509) {
   wire::FrameReader frames;
   rewrite::Namespaces namespaces(test::rule_set());
   std::string log;
@@ -34,7 +34,7 @@ std::string decisions(Bytes stream, std::size_t piece) {
     if (look.kind == wire::FrameReader::Kind::begin) {
       const auto length = static_cast<std::size_t>(look.header.message_length);
       const Bytes message = front.first(std::min(length, front.size()));
-      const auto decision = rewrite::classify(look.header, message, namespaces);
+      const auto decision = rewrite::classify(look.header, message, namespaces, x509);
       if (decision.kind == rewrite::Decision::Kind::need_more) {
         if (decision.bytes <= message.size() || decision.bytes > length) std::abort();
         more = true;
@@ -54,7 +54,9 @@ std::string decisions(Bytes stream, std::size_t piece) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 1 || size > 1 << 16) return 0;
   const Bytes stream(data + 1, size - 1);
-  const std::string whole = decisions(stream, std::max<std::size_t>(stream.size(), 1));
-  if (decisions(stream, 1 + data[0] % 64U) != whole) std::abort();
+  for (const auto x509 : {rewrite::X509::passes, rewrite::X509::refused}) {
+    const std::string whole = decisions(stream, std::max<std::size_t>(stream.size(), 1), x509);
+    if (decisions(stream, 1 + data[0] % 64U, x509) != whole) std::abort();
+  }
   return 0;
 }

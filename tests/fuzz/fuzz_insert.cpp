@@ -32,8 +32,7 @@ void check(const rewrite::Exchange& exchange, rewrite::Workspace& workspace) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < wire::kHeaderSize) return 0;
   static const test::FakeClock clock;
-  static rewrite::Outcomes outcomes(test::rule_set()->rules().size());
-  static rewrite::Workspace workspace(test::rule_set(), clock, system_random(), outcomes);
+  static rewrite::Workspace workspace(test::rule_set(), clock, system_random());
   Buffer message;
   message.append({data, size});
   store_i32(message.data(), static_cast<std::int32_t>(size));

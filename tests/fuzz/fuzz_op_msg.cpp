@@ -16,14 +16,14 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-void check_patched_hello(Bytes message, const wire::PatchedMessage& patched) {
+void check_patched_hello(Bytes message, rewrite::X509 x509, const wire::PatchedMessage& patched) {
   Buffer out;
   patched.copy(message, 0, out);
   require(out.size() == patched.size() && out.size() < message.size());
   require(load_i32(out.data()) == static_cast<std::int32_t>(out.size()));
   require(std::memcmp(out.data() + 4, message.data() + 4, 12) == 0);
   wire::PatchedMessage again;
-  require(rewrite::patch_hello_request(out.view(), again) == rewrite::HelloRequest::as_it_is);
+  require(rewrite::patch_hello_request(out.view(), x509, again) == rewrite::HelloRequest::as_it_is);
 }
 
 }  // namespace
@@ -38,9 +38,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(view->body().data() >= message.data());
     require(view->body().data() + view->body().size() <= message.data() + message.size());
   }
-  wire::PatchedMessage patched;
-  if (rewrite::patch_hello_request(message.view(), patched) == rewrite::HelloRequest::patched) {
-    check_patched_hello(message.view(), patched);
+  for (const auto x509 : {rewrite::X509::passes, rewrite::X509::refused}) {
+    wire::PatchedMessage patched;
+    const auto hello = rewrite::patch_hello_request(message.view(), x509, patched);
+    if (hello == rewrite::HelloRequest::patched) {
+      check_patched_hello(message.view(), x509, patched);
+    }
   }
   static_cast<void>(wire::OpQueryView::parse(message.view()));
   static_cast<void>(rewrite::read_hello_reply(message.view()));

@@ -218,6 +218,40 @@ def hellos() -> dict[str, bytes]:
     }
 
 
+def logins() -> dict[str, bytes]:
+    """What logs in by a client certificate, and by a password."""
+    mechanism = text("mechanism", "MONGODB-X509")
+    by_certificate = (int32("authenticate", 1), mechanism)
+    payload = element(5, "payload", b"\2\0\0\0\0n,")
+    scram = (int32("saslStart", 1), text("mechanism", "SCRAM-SHA-256"), payload)
+    speculative = element(3, "speculativeAuthenticate", doc(*by_certificate))
+    password = element(3, "speculativeAuthenticate", doc(*scram))
+    unterminated = element(2, "x", b"\3\0\0\0abc")
+    external = text("$db", "$external")
+    query = b"\0\0\0\0$external.$cmd\0\0\0\0\0\xff\xff\xff\xff"
+    hello, is_master = int32("hello", 1), int32("isMaster", 1)
+    return {
+        "authenticate": op_msg(b"\0" + doc(*by_certificate, external)),
+        "authenticate_last": op_msg(sequence("x", doc()), b"\0" + doc(*by_certificate, external)),
+        "authenticate_silent": op_msg(b"\0" + doc(*by_certificate, external), flags=2),
+        "sasl_start": op_msg(b"\0" + doc(*scram, external)),
+        "sasl_start_x509": op_msg(b"\0" + doc(int32("saslStart", 1), mechanism, payload)),
+        "two_mechanisms": op_msg(b"\0" + doc(*scram, mechanism)),
+        "legacy": message(2004, query + doc(*by_certificate)),
+        "legacy_wrapped": message(2004, query + doc(element(3, "$query", doc(*by_certificate)))),
+        "legacy_array": message(2004, query + doc(element(4, "query", doc(*by_certificate)))),
+        "hello": op_msg(b"\0" + doc(hello, speculative, text("$db", "admin"))),
+        "hello_scram": op_msg(b"\0" + doc(hello, password, text("$db", "admin"))),
+        "hello_both": op_msg(b"\0" + doc(hello, password, speculative)),
+        "hello_broken": op_msg(b"\0" + doc(hello, unterminated, speculative)),
+        "is_master": message(2004, query + doc(is_master, speculative)),
+        "is_master_wrapped": message(
+            2004, query + doc(element(3, "$query", doc(is_master, speculative)))),
+        "kind_2": op_msg(b"\2" + doc(), b"\0" + doc(*by_certificate, external)),
+        "insert": messages()["insert_sequence"],
+    }
+
+
 def main() -> None:
     all_messages = messages()
     for target in ("op_msg", "insert", "frame_reader"):
@@ -229,7 +263,8 @@ def main() -> None:
     stream = b"".join(all_messages[n] for n in ("hello", "insert_array", "ping", "insert_sequence"))
     (ROOT / "frame_reader" / "stream").write_bytes(b"\x11" + stream)
     for target, inputs in (
-            ("exchange", exchanges()), ("hello", hellos()), ("reply_merge", merges())):
+            ("exchange", exchanges()), ("hello", hellos()), ("login", logins()),
+            ("reply_merge", merges())):
         folder = ROOT / target
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in inputs.items():

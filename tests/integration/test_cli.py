@@ -14,6 +14,7 @@ import time
 import pymongo
 import pytest
 
+from support.certificates import Authority
 from support.names import DnsServer, OwnNames, dns_permitted
 from support.process import eventually, free_port, start
 from support.proxy import Proxy, binary
@@ -21,6 +22,7 @@ from support.proxy import Proxy, binary
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 GOOD = """\
+admin: {listen: null}
 listen: {address: 127.0.0.1, port: 0}
 upstream: {uri: "mongodb://127.0.0.1:27017"}
 rules:
@@ -52,6 +54,8 @@ def test_help():
     assert result.returncode == 0 and not result.stderr
     for option in ("--config", "--check-config", "--version", "--help"):
         assert option in result.stdout
+    for number in ("SIGTERM", "SIGINT", "SIGHUP"):
+        assert number in result.stdout
 
 
 def test_version():
@@ -117,8 +121,7 @@ rules:
         GOOD.replace("port: 0", "members: {'db2': 27121}"),
         GOOD.replace("port: 0", "members: {'db2:27017': 27117}"),
         GOOD.replace("port: 0", "members: {'db2:27017': 5, 'db3:27017': 5}"),
-        GOOD.replace("mongodb://127.0.0.1:27017", "mongodb+srv://db.example.org"),
-    ], ids=range(18))
+    ], ids=range(17))
     def test_bad(self, config, text):
         path = config(text)
         for arguments in (["--check-config"], []):
@@ -140,18 +143,114 @@ rules:
             "27017", "27017/?directConnection=true"),
         GOOD.replace("port: 0", "members: {'db2.internal:27017': 27121, '[::1]:27017': 27122}"),
         # Nothing is looked up.
-        GOOD.replace("mongodb://127.0.0.1:27017", "mongodb+srv://db.nowhere.invalid/?tls=false"),
+        GOOD.replace("mongodb://127.0.0.1:27017", "mongodb+srv://db.nowhere.invalid"),
     ], ids=["advertise", "direct", "members", "srv"])
     def test_where_clients_are_sent(self, config, text):
         result = run("--check-config", "--config", config(text))
         assert result.returncode == 0, result.stdout
         assert "warning" not in result.stdout
 
+    @pytest.mark.parametrize("line, column, text", [
+        (1, 10, "listen: {port: 9215}\nupstream: {uri: 'mongodb://a,b'}"),
+        (2, 9, "listen: {port: 5}\nadmin: {listen: '127.0.0.1:5'}"),
+        (1, 9, "admin: {listen: localhost}"),
+        (1, 10, "limits: {buffered_messages: 48MiB}"),
+        (1, 10, "limits: {first_byte: 0s}"),
+        (1, 29, "limits: {tls_handshake: 1s, message: 1}"),
+        (1, 10, "limits: {drain: -1s}"),
+    ], ids=["listener_at_admin", "admin_at_listener", "admin", "buffered", "first_byte", "message",
+            "drain"])
+    def test_where_admin_is_and_limits(self, config, line, column, text):
+        result = run("--check-config", "--config", config(f"{text}\nrules: []\n"))
+        assert result.returncode == 78
+        assert f"config.yaml:{line}:{column}: error: " in result.stdout
+        assert result.stdout.count("error: ") == 1, result.stdout
+
     @pytest.mark.parametrize("strategy", ["counter-ranges", "gapless"])
     def test_a_strategy_that_is_yet_to_come(self, config, strategy):
         result = run("--check-config", "--config", config(GOOD.replace("uuid", strategy)))
         assert result.returncode == 78
         assert strategy in result.stdout + result.stderr
+
+
+class TestTls:
+    """--check-config reads the certificates, and shows no secrets."""
+
+    @pytest.fixture
+    def authority(self, tmp_path) -> Authority:
+        return Authority(tmp_path, "Test CA")
+
+    def test_good(self, config, authority):
+        own = authority.issue("CN=proxy,O=Proxies")
+        locked = authority.issue("CN=upstream,O=Proxies", password="p@ss")
+        result = self.check(
+            config, f"mode: require, certificate_key_file: {own.file}, ca_file: {authority.file}, "
+                    "client_certificate: require",
+            f"tlsCAFile={authority.file}&tlsCertificateKeyFile={locked.file}&"
+            "tlsCertificateKeyFilePassword=p%40ss")
+        assert result.returncode == 0 and "warning" not in result.stdout, result.stdout
+
+    def test_files_of_systemd(self, config, authority, tmp_path):
+        """LoadCredential=."""
+        (tmp_path / "server.pem").write_bytes(authority.issue("CN=proxy").file.read_bytes())
+        (tmp_path / "server.pem").chmod(0o400)
+        tls = "mode: require, certificate_key_file: '${CREDENTIALS_DIRECTORY}/server.pem'"
+        result = self.check(config, tls, CREDENTIALS_DIRECTORY=str(tmp_path))
+        assert result.returncode == 0, result.stdout
+        result = self.check(config, tls, CREDENTIALS_DIRECTORY=str(tmp_path / "secret"))
+        assert result.returncode == 78
+        assert "'${CREDENTIALS_DIRECTORY}/server.pem': No such file" in result.stdout
+
+    @pytest.mark.parametrize("days, text", [
+        ((-2, -1), "expired on"), ((1, 2), "is not valid before"), ((-1, 13), "expires on")],
+        ids=["expired", "early", "soon"])
+    def test_dates_are_warned_of(self, config, authority, days, text):
+        own = authority.issue("CN=proxy", days=days)
+        result = self.check(config, f"mode: require, certificate_key_file: {own.file}",
+                            f"tlsCertificateKeyFile={own.file}")
+        assert result.returncode == 0, result.stdout
+        for place in ("1:40: warning: listen.tls.certificate_key_file", "2:12: warning: upstream."):
+            assert place in result.stdout, result.stdout
+        assert result.stdout.count(text) == 2 and "CN=proxy" in result.stdout
+
+    @pytest.mark.parametrize("option", [
+        "tlsInsecure=true", "tlsAllowInvalidCertificates=true", "tlsAllowInvalidHostnames=true"])
+    def test_what_is_not_checked_is_warned_of(self, config, option):
+        result = self.check(config, "mode: off", option)
+        assert result.returncode == 0
+        assert "2:12: warning: upstream.uri: " in result.stdout
+        assert "not checked" in result.stdout
+
+    def test_bad_files(self, config, authority, tmp_path):
+        """All in one go."""
+        locked = authority.issue("CN=proxy", password="right-secret")
+        (tmp_path / "text.pem").write_text("secret")
+        result = self.check(
+            config, f"mode: require,\n certificate_key_file: {locked.file},\n"
+                    f" ca_file: {tmp_path}/nowhere.pem,\n client_certificate: optional",
+            f"tlsCertificateKeyFile={locked.file}&tlsCertificateKeyFilePassword=wrong-secret",
+            f"tlsCAFile={tmp_path}/text.pem")
+        assert result.returncode == 78
+        for place in ("3:2: error: listen.tls.ca_file", "5:12: error: upstream.uri",
+                      "6:12: error: id_store.uri"):
+            assert f"config.yaml:{place}: " in result.stdout, result.stdout
+        assert "secret" not in result.stdout
+
+    def test_a_key_for_everybody(self, config, authority):
+        own = authority.issue("CN=proxy")
+        own.file.chmod(0o644)
+        result = self.check(config, f"mode: require, certificate_key_file: {own.file}")
+        assert result.returncode == 78
+        assert "is open to every user of this host" in result.stdout
+
+    def check(self, config, listen: str, upstream: str = "tls=false", store: str = "tls=true",
+              **environment: str) -> subprocess.CompletedProcess[str]:
+        """Of listen.tls, of the options of upstream's string and of the store's."""
+        path = config(f"listen: {{port: 0, tls: {{{listen}}}}}\n"
+                      f"upstream: {{uri: 'mongodb://127.0.0.1/?{upstream}'}}\n"
+                      f"id_store: {{uri: 'mongodb://store:secret@127.0.0.1/?{store}'}}\n"
+                      "rules: [{ns: a.b, field: c, strategy: uuid}]\n")
+        return run("--check-config", "--config", path, **environment)
 
 
 # A counter with a parameter that it cannot have, or two that do not go together.
@@ -246,6 +345,13 @@ class TestListening:
         assert result.returncode == 69
         assert str(port) in result.stderr
 
+    def test_a_busy_port_for_admin(self, config):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            result = run("--config", config(GOOD.replace("null", f"'127.0.0.1:{port}'")))
+        assert result.returncode == 69
+        assert f"127.0.0.1:{port}" in result.stderr
+
     def test_an_address_of_another_machine(self, config):
         result = run("--config", config(GOOD.replace("address: 127.0.0.1", "address: 192.0.2.1")))
         assert result.returncode == 69
@@ -309,7 +415,8 @@ class TestSrv:
     RULES = [{"ns": "srv.*", "field": "n", "strategy": "counter"}]
 
     def config_of(self, **listen) -> dict:
-        return {"listen": {"port": 0, **listen}, "rules": self.RULES, "log": {"format": "json"},
+        return {"listen": {"port": 0, "max_connections": 100, **listen}, "admin": {"listen": None},
+                "rules": self.RULES, "log": {"format": "json"},
                 "upstream": {"uri": "mongodb+srv://db.example.test/?tls=false"}}
 
     @pytest.fixture

@@ -73,7 +73,7 @@ def connect(three: ReplicaSet) -> Iterator[Callable[..., pymongo.MongoClient]]:
     with ExitStack() as stack:
         def new(where: Proxy | ReplicaSet, **options: Any) -> pymongo.MongoClient:
             return stack.enter_context(pymongo.MongoClient(
-                f"mongodb://{where.address}/?replicaSet={three.name}",
+                where.access.uri(where.address, f"replicaSet={three.name}"),
                 **{"w": "majority", "serverSelectionTimeoutMS": 60_000, **options}))
         yield new
 
@@ -237,7 +237,8 @@ def cables(three: ReplicaSet) -> Iterator[list[Cable]]:
 def behind(three: ReplicaSet, cables: list[Cable], rules: list[dict[str, Any]] = [],
            connect_timeout: str = "5s") -> dict[str, Any]:
     """The configuration of a proxy that knows the servers by their cables."""
-    upstream = SimpleNamespace(address=",".join(cable.address for cable in cables))
+    upstream = SimpleNamespace(address=",".join(cable.address for cable in cables),
+                               access=three.access)
     config = configuration(upstream, rules, three)
     config["upstream"]["connect_timeout"] = connect_timeout
     return config

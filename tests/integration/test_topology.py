@@ -419,8 +419,8 @@ class TestServersThatAreDown:
         try:
             proxy = start(f"{first.address},{second.address}")
             addresses = [address for address, _ in proxy.listeners]
-            with (pymongo.MongoClient(f"mongodb://{addresses[1]}/?replicaSet={members.name}",
-                                      heartbeatFrequencyMS=500) as client,
+            uri = proxy.access.uri(addresses[1], f"replicaSet={members.name}")
+            with (pymongo.MongoClient(uri, heartbeatFrequencyMS=500) as client,
                   proxy.set_client(members.name) as waiting):
                 addresses.append(proxy.listener_of(third.address))
                 sees(client, *addresses)

@@ -10,7 +10,8 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-RELEASE = ROOT / "build" / "release"
+RELEASE = pathlib.Path(
+    os.environ.get("IDPROXY_BINARY", ROOT / "build/release/bin/mongo-idproxy")).parents[1]
 
 # `systemd-analyze security --offline` rates from 0 (locked up) to 10.
 HIGHEST_EXPOSURE = 1.5
@@ -23,14 +24,22 @@ def run(*arguments: str | pathlib.Path, environment: dict[str, str] = {}) -> str
     return done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module")
-def prefix(tmp_path_factory) -> pathlib.Path:
-    """The installed files, staged as a packager does it: nothing outside DESTDIR is written."""
-    staging = tmp_path_factory.mktemp("installed")
+def install(staging: pathlib.Path) -> pathlib.Path:
+    """As a packager does it: nothing outside `staging` is written. Returns the prefix in it."""
     run("cmake", "--install", RELEASE, environment={"DESTDIR": str(staging)})
     cache = (RELEASE / "CMakeCache.txt").read_text()
     (configured,) = re.findall(r"(?m)^CMAKE_INSTALL_PREFIX:PATH=/(.*)$", cache)
     return staging / configured
+
+
+@pytest.fixture(scope="module")
+def staging(tmp_path_factory) -> pathlib.Path:
+    return tmp_path_factory.mktemp("installed")
+
+
+@pytest.fixture(scope="module")
+def prefix(staging) -> pathlib.Path:
+    return install(staging)
 
 
 @pytest.fixture
@@ -45,13 +54,52 @@ def unit(prefix, tmp_path) -> pathlib.Path:
     return adapted
 
 
+@pytest.fixture(scope="module")
+def service() -> dict[str, list[str]]:
+    """What the unit says, as installed under the prefix that the build was made for."""
+    said: dict[str, list[str]] = {}
+    for line in (RELEASE / "mongo-idproxy.service").read_text().splitlines():
+        if found := re.fullmatch(r"(\w+)=(.*)", line):
+            said.setdefault(found[1], []).append(found[2])
+    return said
+
+
+def default_of(key: str) -> str:
+    """What the annotated configuration says."""
+    (value,) = re.findall(rf"(?m)^ +{key}: (\w+)", (ROOT / "config/mongo-idproxy.yaml").read_text())
+    return value
+
+
 def test_files(prefix):
-    found = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file()}
-    for expected in (
-            "bin/mongo-idproxy", "etc/mongo-idproxy/mongo-idproxy.yaml",
-            "lib/systemd/system/mongo-idproxy.service"):
-        assert expected in found
-    assert {pathlib.Path(name).name for name in found} >= {"README.md", "LICENSE"}
+    """All of them, so that none is forgotten and none comes along by mistake."""
+    documents = {f"share/doc/mongo-idproxy/docs/{path.name}" for path in (ROOT / "docs").iterdir()}
+    assert "share/doc/mongo-idproxy/docs/operations.md" in documents
+    assert {str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file()} == {
+        "bin/mongo-idproxy",
+        "etc/mongo-idproxy/mongo-idproxy.yaml",
+        "lib/systemd/system/mongo-idproxy.service",
+        "share/doc/mongo-idproxy/CHANGELOG.md",
+        "share/doc/mongo-idproxy/LICENSE",
+        "share/doc/mongo-idproxy/README.md",
+        "share/doc/mongo-idproxy/config/mongo-idproxy.yaml",
+        *documents,
+    }
+
+
+def test_links(prefix):
+    """What an installed document links to is installed too; src/ and include/ are for developers."""
+    documents = prefix / "share" / "doc" / "mongo-idproxy"
+    for document in documents.rglob("*.md"):
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text()):
+            if not link.startswith(("src/", "include/")):
+                assert (document.parent / link).is_file(), f"{document.name}: {link}"
+
+
+def test_an_upgrade_keeps_the_configuration(tmp_path):
+    configuration = install(tmp_path) / "etc" / "mongo-idproxy" / "mongo-idproxy.yaml"
+    configuration.write_text("rules: []\n")
+    install(tmp_path)
+    assert configuration.read_text() == "rules: []\n"
 
 
 def test_the_program_runs(prefix):
@@ -63,14 +111,37 @@ def test_the_configuration_is_good(prefix):
         prefix / "etc" / "mongo-idproxy" / "mongo-idproxy.yaml")
 
 
-def test_the_unit_names_what_is_installed():
-    """As installed under the prefix that the build was made for."""
-    text = (RELEASE / "mongo-idproxy.service").read_text()
-    (command,) = re.findall(r"(?m)^ExecStart=(.*)$", text)
+def test_the_unit_names_what_is_installed(service, prefix, staging):
+    (command,) = service["ExecStart"]
     program, option, configuration = command.split()
-    assert (pathlib.Path(program).name, option) == ("mongo-idproxy", "--config")
-    assert configuration.endswith("/mongo-idproxy/mongo-idproxy.yaml")
-    assert "@" not in command
+    (document,) = [each.removeprefix("file:") for each in service["Documentation"]]
+    assert option == "--config"
+    for path in (program, configuration, document):
+        assert (staging / path.lstrip("/")).is_file(), path
+
+
+def test_the_unit_has_no_name_left_to_be_replaced():
+    assert not re.findall(r"@\w+@", (RELEASE / "mongo-idproxy.service").read_text())
+
+
+@pytest.mark.parametrize("key, value", {
+    "Type": "notify", "NotifyAccess": "main", "WatchdogSec": "30", "DynamicUser": "yes",
+    "ExecReload": "/bin/kill -HUP $MAINPID", "LimitCORE": "0", "Restart": "on-failure",
+    "RestartPreventExitStatus": "64 77 78", "StartLimitIntervalSec": "0",
+}.items())
+def test_the_unit_says(service, key, value):
+    assert service[key] == [value]
+
+
+def test_the_unit_has_time_to_drain(service):
+    (seconds,) = service["TimeoutStopSec"]
+    drain = int(default_of("drain").removesuffix("s"))
+    assert drain + 2 < int(seconds) <= drain + 10
+
+
+def test_the_unit_has_descriptors_for_all_clients(service):
+    (descriptors,) = service["LimitNOFILE"]
+    assert int(descriptors) == 2 * int(default_of("max_connections")) + 512
 
 
 def test_the_unit_is_valid(unit):

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <future>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <thread>
@@ -56,10 +58,20 @@ ids::Result<std::vector<std::int64_t>> take(ids::BlockCache& cache, std::uint64_
   std::vector<std::int64_t> numbers;
   for (const ids::Range& range : ranges) {
     for (std::uint64_t i = 0; i < range.count; ++i) {
-      numbers.push_back(range.first + cache.spec().step * static_cast<std::int64_t>(i));
+      numbers.push_back(range.first + cache.step() * static_cast<std::int64_t>(i));
     }
   }
   return numbers;
+}
+
+/// Within 20 s.
+bool comes_true(const std::function<bool()>& condition) {
+  const auto limit = std::chrono::steady_clock::now() + 20s;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > limit) return false;
+    std::this_thread::sleep_for(5ms);
+  }
+  return true;
 }
 
 class StoreTest : public testing::Test {
@@ -76,6 +88,11 @@ class StoreTest : public testing::Test {
     return options;
   }
 
+  /// As a new watch gives it.
+  [[nodiscard]] std::shared_ptr<ids::BlockCache> counter(Store& store) const {
+    return store.watch({})->counter(spec, field);
+  }
+
   SystemClock clock;
   Database database;
   CounterSpec spec;
@@ -85,8 +102,8 @@ class StoreTest : public testing::Test {
 TEST_F(StoreTest, OneByOneWithoutAGapAndNothingIsLost) {
   spec.block.size = 1;
   Store store(options(), clock);
-  const auto cache = store.counter(spec, field);
-  EXPECT_EQ(store.counter(spec, field), cache);
+  const auto cache = counter(store);
+  EXPECT_EQ(counter(store), cache);
   for (std::int64_t number = 1; number <= 20; ++number) {
     EXPECT_THAT(*take(*cache, 1), testing::ElementsAre(number));
   }
@@ -96,23 +113,19 @@ TEST_F(StoreTest, OneByOneWithoutAGapAndNothingIsLost) {
 
 TEST_F(StoreTest, GivesBackWhenItStops) {
   Store store(options(), clock);
-  const auto cache = store.counter(spec, field);
+  const auto cache = counter(store);
   EXPECT_THAT(*take(*cache, 3), testing::ElementsAre(1, 2, 3));
   EXPECT_TRUE(store.stop(2s));
   EXPECT_EQ(database.value("counters", "V").number, 4);
-  EXPECT_EQ(store.counters().numbers_allocated - store.counters().numbers_returned, 3U);
+  EXPECT_EQ(store.figures().numbers_allocated - store.figures().numbers_returned, 3U);
   EXPECT_EQ(take(*cache, 1).error().code, ids::Errc::unavailable);
 }
 
 TEST_F(StoreTest, GivesBackWhatIsIdle) {
   spec.block.idle = 200ms;
   Store store(options(), clock);
-  EXPECT_TRUE(take(*store.counter(spec, field), 3).has_value());
-  const auto limit = std::chrono::steady_clock::now() + 20s;
-  while (database.value("counters", "V").number != 4 && std::chrono::steady_clock::now() < limit) {
-    std::this_thread::yield();
-  }
-  EXPECT_EQ(database.value("counters", "V").number, 4);
+  EXPECT_TRUE(take(*counter(store), 3).has_value());
+  EXPECT_TRUE(comes_true([&] { return database.value("counters", "V").number == 4; }));
   EXPECT_TRUE(store.stop(2s));
 }
 
@@ -128,7 +141,7 @@ TEST_F(StoreTest, ManyStoresCreateOneCounterAndNoNumberTwice) {
   std::vector<std::thread> threads;
   for (int i = 0; i < kStores * kThreads; ++i) {
     threads.emplace_back([&, store = stores[static_cast<std::size_t>(i % kStores)].get()] {
-      const auto cache = store->counter(spec, field);
+      const auto cache = counter(*store);
       for (std::size_t taken = 0; taken < kEach; taken += 5) {
         const auto numbers = take(*cache, 5);
         ASSERT_TRUE(numbers.has_value()) << numbers.error().reason;
@@ -144,11 +157,28 @@ TEST_F(StoreTest, ManyStoresCreateOneCounterAndNoNumberTwice) {
 
 TEST_F(StoreTest, RoundTripsPerBlock) {
   Store store(options(), clock);
-  const auto cache = store.counter(spec, field);
+  const auto cache = counter(store);
   constexpr int kNumbers = 20'000;
   for (int i = 0; i < kNumbers / 10; ++i) ASSERT_TRUE(take(*cache, 10).has_value());
   // Creating it takes some more: a look at the document, at the indexes, at the field.
-  EXPECT_LE(store.counters().round_trips, kNumbers / spec.block.size + 2 + 6);
+  EXPECT_LE(store.figures().round_trips, kNumbers / spec.block.size + 2 + 6);
+  EXPECT_TRUE(store.stop(2s));
+}
+
+TEST_F(StoreTest, FiguresTellOfRoundTripsAndNumbers) {
+  Store store(options(), clock);
+  EXPECT_TRUE(take(*counter(store), 10).has_value());
+  const auto settled = [&] { return store.figures().numbers_allocated == 100; };
+  ASSERT_TRUE(comes_true(settled));
+  const Figures figures = store.figures();
+  EXPECT_TRUE(figures.up);
+  EXPECT_EQ(figures.blocks, 1U);
+  EXPECT_EQ(figures.counters, 1U);
+  EXPECT_EQ(figures.numbers_held, 90U);
+  EXPECT_EQ(figures.numbers_of_blocks, 100U);
+  const auto& counts = figures.round_trip.counts;
+  EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}), figures.round_trips);
+  EXPECT_GT(figures.round_trip.sum_seconds, 0);
   EXPECT_TRUE(store.stop(2s));
 }
 
@@ -158,7 +188,7 @@ TEST_F(StoreTest, ACounterThatGoesBackIsHealed) {
   database.insert("counters", R"({"_id": "c", "V": 100})");
   database.insert("orders", R"({"number": 99})");
   Store store(options(), clock);
-  const auto cache = store.counter(spec, field);
+  const auto cache = counter(store);
   EXPECT_EQ(take(*cache, 10)->front(), 100);
   EXPECT_TRUE(take(*cache, 10).has_value());
   database.set("counters", json(R"({"V": 50})"));
@@ -171,14 +201,14 @@ TEST_F(StoreTest, ACounterThatGoesBackIsHealed) {
       EXPECT_TRUE(numbers.insert(number).second);
     }
   }
-  EXPECT_EQ(store.counters().heals, 1U);
+  EXPECT_EQ(store.figures().heals, 1U);
   EXPECT_TRUE(store.stop(2s));
 }
 
 TEST_F(StoreTest, ADeletedCounterGoesOn) {
   spec.block.size = 10;
   Store store(options(), clock);
-  const auto cache = store.counter(spec, field);
+  const auto cache = counter(store);
   std::set<std::int64_t> numbers;
   for (int i = 0; i < 20; ++i) {
     if (i == 5 || i == 11) database.remove_all("counters");
@@ -191,7 +221,7 @@ TEST_F(StoreTest, ADeletedCounterGoesOn) {
 
 TEST_F(StoreTest, WithoutAServerItFailsInTimeAndStops) {
   Store store(options("mongodb://127.0.0.1:1"), clock);
-  const auto cache = store.counter(spec, field);
+  const auto cache = counter(store);
   const auto begun = std::chrono::steady_clock::now();
   EXPECT_EQ(take(*cache, 1).error().code, ids::Errc::unavailable);
   EXPECT_LT(std::chrono::steady_clock::now() - begun, 2s);
@@ -204,10 +234,182 @@ TEST_F(StoreTest, InventedNamesAreForgotten) {
   std::weak_ptr<ids::BlockCache> first;
   for (int i = 0; i < 3000; ++i) {
     spec.place.key = std::to_string(i);
-    const auto cache = store.counter(spec, field);
+    const auto cache = counter(store);
     if (i == 0) first = cache;
   }
   EXPECT_TRUE(first.expired());
+  EXPECT_TRUE(store.stop(2s));
+}
+
+// --- Reloads ---
+
+TEST_F(StoreTest, AnUnchangedCounterKeepsItsBlock) {
+  Store store(options(), clock);
+  const auto first = store.watch({{field.ns, field.field}});
+  EXPECT_THAT(*take(*first->counter(spec, field), 3), testing::ElementsAre(1, 2, 3));
+  const std::uint64_t trips = store.figures().round_trips;
+  for (std::int64_t i = 0; i < 10; ++i) {
+    const auto next = store.watch({{field.ns, field.field, ids::UniqueIndex::warn, false}});
+    EXPECT_THAT(*take(*next->counter(spec, field), 1), testing::ElementsAre(4 + i));
+  }
+  EXPECT_EQ(store.figures().round_trips, trips);
+  EXPECT_EQ(store.figures().counters, 1U);
+  EXPECT_TRUE(store.stop(2s));
+}
+
+TEST_F(StoreTest, AChangedCounterGoesOnWithItsNumbers) {
+  spec.block.size = 10;
+  spec.block.prefetch = 0;
+  Store store(options(), clock);
+  const auto cache = counter(store);
+  EXPECT_EQ(take(*cache, 1)->front(), 1);
+  spec.block.size = 50;
+  spec.max = 55;
+  EXPECT_EQ(counter(store), cache);
+  EXPECT_EQ(take(*cache, 10)->back(), 11);
+  ASSERT_TRUE(comes_true([&] { return database.value("counters", "V").number == 56; }));
+  EXPECT_EQ(take(*cache, 44)->back(), 55);
+  EXPECT_EQ(take(*cache, 1).error().code, ids::Errc::exhausted);
+  spec.max = 100;
+  EXPECT_EQ(take(*counter(store), 1)->front(), 56);
+  EXPECT_TRUE(store.stop(2s));
+}
+
+TEST_F(StoreTest, OfOneWatchTheFirstSpecCounts) {
+  Store store(options(), clock);
+  const auto watch = store.watch({});
+  spec.block.size = 7;
+  EXPECT_EQ(take(*watch->counter(spec, field), 1)->front(), 1);
+  spec.block.size = 1000;
+  const auto cache = watch->counter(spec, field);
+  EXPECT_EQ(cache->figures().block_size, 7U);
+  const auto next = store.watch({});
+  EXPECT_EQ(next->counter(spec, field)->figures().block_size, 1000U);
+  spec.block.size = 7;
+  EXPECT_EQ(watch->counter(spec, field)->figures().block_size, 1000U);  // somebody who is late
+  EXPECT_TRUE(store.stop(2s));
+}
+
+TEST_F(StoreTest, WithAnotherStepACounterBeginsAnew) {
+  Store store(options(), clock);
+  const auto old = counter(store);
+  EXPECT_THAT(*take(*old, 2), testing::ElementsAre(1, 2));
+  spec.step = 10;
+  const auto cache = counter(store);
+  EXPECT_NE(cache, old);
+  ASSERT_TRUE(comes_true([&] { return database.value("counters", "V").number == 3; }));
+  EXPECT_THAT(*take(*cache, 2), testing::ElementsAre(3, 13));
+  // An insert that began before the reload.
+  EXPECT_EQ(take(*old, 1)->front(), 3 + 10 * 100);
+  EXPECT_TRUE(store.stop(2s));
+  EXPECT_EQ(store.figures().blocks_dropped, 0U);
+}
+
+TEST_F(StoreTest, AFieldThatNoRuleFillsAnyMoreHoldsNothingUp) {
+  const ids::CounterField unguarded{database.name() + ".other", "number", {}};
+  database.insert("other", R"({"number": 1})");
+  Store store(options(), clock);
+  const auto both = store.watch({});
+  const auto cache = both->counter(spec, field);
+  EXPECT_EQ(both->counter(spec, unguarded), cache);
+  EXPECT_EQ(take(*cache, 1).error().code, ids::Errc::exhausted);
+  const auto one = store.watch({});
+  EXPECT_EQ(one->counter(spec, field), cache);
+  EXPECT_EQ(both->counter(spec, unguarded), cache);  // somebody who is late
+  EXPECT_EQ(take(*cache, 1)->front(), 1);
+  EXPECT_TRUE(store.stop(2s));
+}
+
+// --- Watches ---
+
+class WatchTest : public StoreTest {
+ protected:
+  WatchTest() { database.create_index("bills", "number", Database::Unique::yes); }
+  [[nodiscard]] Watched require(const std::string& collection) const {
+    return {database.name() + "." + collection, "number", ids::UniqueIndex::require};
+  }
+  [[nodiscard]] bool is_ready(Watch& watch, const char* collection, std::size_t rule = 0) const {
+    return watch.standing(rule, database.name(), collection).kind == ids::Standing::Kind::ready;
+  }
+
+  Store store{options(), clock};
+};
+
+TEST_F(WatchTest, ARuleThatIsNewIsReadyAfterTheFirstLook) {
+  const auto first = store.watch({require("orders")});
+  first->await_first_look(10s);
+  EXPECT_TRUE(is_ready(*first, "orders"));
+  const auto second = store.watch({require("bills"), require("none"), require("orders")});
+  EXPECT_TRUE(is_ready(*second, "orders", 2));
+  second->await_first_look(10s);
+  EXPECT_TRUE(is_ready(*second, "bills"));
+  EXPECT_EQ(second->not_ready_counts(), (std::vector<std::size_t>{0, 1, 0}));
+  EXPECT_TRUE(store.stop(2s));
+}
+
+TEST_F(WatchTest, WhatWasKnownOfWildcardsIsKnown) {
+  const auto first = store.watch({require("*")});
+  EXPECT_FALSE(is_ready(*first, "orders"));
+  ASSERT_TRUE(comes_true([&] { return is_ready(*first, "orders"); }));
+  const auto second = store.watch({require("nobody"), require("*")});
+  EXPECT_TRUE(is_ready(*second, "orders", 1));
+  EXPECT_TRUE(store.stop(2s));
+}
+
+TEST_F(WatchTest, AnOldOneServesAsLongAsItIsUsed) {
+  const auto old = store.watch({require("*")});
+  const auto next = store.watch({require("b*")});
+  EXPECT_FALSE(is_ready(*old, "orders"));
+  EXPECT_TRUE(comes_true([&] { return is_ready(*old, "orders"); }));
+  const std::uint64_t version = next->version();
+  EXPECT_FALSE(is_ready(*next, "bills"));
+  EXPECT_TRUE(comes_true([&] { return is_ready(*next, "bills"); }));
+  EXPECT_NE(next->version(), version);
+  EXPECT_TRUE(store.stop(2s));
+}
+
+TEST_F(WatchTest, OfTheSameRulesKnowsTheSame) {
+  auto first = store.watch({require("*")});
+  auto second = store.watch({require("*")});
+  EXPECT_FALSE(is_ready(*first, "orders"));
+  EXPECT_TRUE(comes_true([&] { return is_ready(*second, "orders"); }));
+  EXPECT_EQ(first->version(), second->version());
+  first.reset();
+  EXPECT_TRUE(is_ready(*second, "orders"));
+  EXPECT_FALSE(is_ready(*second, "bills"));
+  EXPECT_TRUE(comes_true([&] { return is_ready(*second, "bills"); }));
+  EXPECT_TRUE(store.stop(2s));
+}
+
+TEST_F(WatchTest, RulesMayComeLater) {
+  EXPECT_TRUE(store.watch({})->not_ready(1).empty());
+  const auto watch = store.watch({require("bills")});
+  watch->await_first_look(10s);
+  EXPECT_TRUE(is_ready(*watch, "bills"));
+  EXPECT_TRUE(store.stop(2s));
+}
+
+TEST_F(WatchTest, LetGoWhileItIsLookedFor) {
+  const auto kept = store.watch({require("orders")});
+  for (int i = 0; i < 200; ++i) {
+    const auto watch = store.watch({require("bills"), require(std::to_string(i))});
+    EXPECT_FALSE(is_ready(*watch, "x", 1));
+  }
+  kept->await_first_look(10s);
+  EXPECT_TRUE(is_ready(*kept, "orders"));
+  EXPECT_TRUE(store.stop(2s));
+}
+
+TEST_F(WatchTest, WithoutAServerNothingIsWaitedFor) {
+  Store lost(options("mongodb://127.0.0.1:1"), clock);
+  const auto first = lost.watch({require("orders")});
+  first->await_first_look(10s);
+  const auto begun = std::chrono::steady_clock::now();
+  const auto second = lost.watch({require("orders"), require("bills")});
+  second->await_first_look(10s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, 1s);
+  EXPECT_EQ(second->standing(1, database.name(), "bills").error.code, ids::Errc::unavailable);
+  EXPECT_TRUE(lost.stop(5s));
   EXPECT_TRUE(store.stop(2s));
 }
 

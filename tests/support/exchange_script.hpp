@@ -62,10 +62,7 @@ class ExchangeWorld {
  public:
   explicit ExchangeWorld(std::shared_ptr<const rewrite::RuleSet> rules,
                          std::string_view random_hex = {})
-      : random(random_hex),
-        outcomes(rules->rules().size()),
-        workspace(rules, clock, random, outcomes),
-        rules_(std::move(rules)) {}
+      : random(random_hex), workspace(rules, clock, random), rules_(std::move(rules)) {}
 
   /// The bytes are gone when this returns, or belong to the exchange.
   Action request(std::string_view bytes, bool owned = false) {
@@ -79,6 +76,11 @@ class ExchangeWorld {
   Action reply(std::string_view bytes) {
     const Exact exact(bytes);
     return keep(exchange->reply(exact.view(), workspace));
+  }
+  /// Other rules from now on; those before go, unless the exchange needs them.
+  void reload(std::shared_ptr<const rewrite::RuleSet> rules) {
+    workspace.namespaces = rewrite::Namespaces(rules);
+    rules_ = std::move(rules);
   }
   /// With these fields in its body, and the request id that is expected.
   Action reply_with(std::string_view fields, std::uint32_t flags = 0) {
@@ -106,7 +108,7 @@ class ExchangeWorld {
         {"foreign", &O::foreign},   {"transient", &O::transient},
         {"surfaced", &O::surfaced}, {"unacknowledged", &O::unacknowledged}};
     for (const auto& [name, counter] : all) {
-      const auto sum = outcomes.sum(counter);
+      const auto sum = rules_->sum(counter);
       if (sum == 0) continue;
       text += (text.empty() ? "" : " ") + std::string(name) + '=' + std::to_string(sum);
     }
@@ -115,7 +117,6 @@ class ExchangeWorld {
 
   FakeClock clock;
   ScriptedRandom random;
-  rewrite::Outcomes outcomes;
   rewrite::Workspace workspace;
   std::unique_ptr<rewrite::Exchange> exchange;
 

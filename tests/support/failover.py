@@ -33,6 +33,7 @@ from .chaos import Ledger
 from .elements import Element
 from .process import eventually
 from .replica_set import Member, ReplicaSet
+from .secrets import CANARY
 
 Collection = pymongo.collection.Collection
 
@@ -271,7 +272,7 @@ class Writers:
         keys = range(first, first + count)
         # One of eight has a document that the server refuses.
         refused = chance.randrange(count * 8)
-        documents = [writer.table.document(k, "x" * chance.randrange(40), i == refused)
+        documents = [writer.table.document(k, CANARY + "x" * chance.randrange(30), i == refused)
                      for i, k in enumerate(keys)]
         collection = writer.client[writer.table.db][writer.table.name]
         ledger = writer.table.ledger

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Sequence
@@ -152,10 +153,17 @@ class FakeServer:
     beyond it are answered as if all of their documents had been stored. `early` makes the answer to
     a request of more than LARGE bytes from its id when no more than its header was read; the rest
     is not read before `go_on` is set. `others` has the answers to further commands by name.
-    Thread-safety: one client at a time is assumed; attributes are set while none is connected.
+    tls: what a server with TLS has. Thread-safety: one client at a time is assumed; attributes are
+    set while none is connected.
     """
 
-    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, host: str = "127.0.0.1", port: int = 0,
+                 tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
+        if tls:
+            tls.sni_callback = lambda _, name, __: self.server_names.append(name)
+        self.server_names: list[str | None] = []  # that clients called for
+        self.failures: list[str] = []  # of TLS
         self.script: Sequence[Answer] = ()
         self.others: dict[str, Answer] = {}
         self.early: Callable[[int], bytes] | None = None
@@ -192,10 +200,15 @@ class FakeServer:
     def _serve(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
+            if self._tls:
+                connection = self._wrapped(connection, self._tls)
+                connection.do_handshake()
             if self.greeting:
                 connection.sendall(self.greeting)
             while self._answer(connection):
                 pass
+        except ssl.SSLError as error:
+            self.failures.append(error.reason or str(error))
         except OSError:
             pass
         finally:
@@ -203,6 +216,13 @@ class FakeServer:
             with self._lock:
                 self._sockets.discard(connection)
                 self.open -= 1
+
+    def _wrapped(self, connection: socket.socket, tls: ssl.SSLContext) -> ssl.SSLSocket:
+        wrapped = tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        with self._lock:
+            self._sockets.discard(connection)
+            self._sockets.add(wrapped)
+        return wrapped
 
     def _answer(self, connection: socket.socket) -> bool:
         """Reads one request and answers it; False at the end of the connection."""

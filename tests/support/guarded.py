@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import pymongo
 
+from .access import OPEN, Access
 from .mongod import Mongod
+from .secrets import PASSWORD
 
 
 class Guarded(Mongod):
-    """root may do everything; the password of each user is "secret"."""
+    """root may do everything; the password of each user is PASSWORD. Options are those of a
+    Mongod."""
 
-    def __init__(self) -> None:
-        super().__init__(options=["--auth"])
-        self.client.admin.command("createUser", "root", pwd="secret", roles=["root"])
+    def __init__(self, options: Sequence[str] = (), access: Access = OPEN) -> None:
+        super().__init__(options=["--auth", *options], access=access)
+        self.client.admin.command("createUser", "root", pwd=PASSWORD, roles=["root"])
         self.client.close()
         self.client = pymongo.MongoClient(self.uri_of("root"))
 
     def uri_of(self, user: str) -> str:
-        return f"mongodb://{user}:secret@{self.address}/?authSource=admin&directConnection=true"
+        access = dataclasses.replace(self.access, user=user, password=PASSWORD)
+        return access.uri(self.address, "authSource=admin", "directConnection=true")
 
     def add_user(self, user: str, roles: list[Any], privileges: list[dict[str, Any]] = []) -> None:
         """With these roles, and one more of its own name if there are privileges."""
         if privileges:
             self.client.admin.command("createRole", user, privileges=privileges, roles=[])
             roles = [*roles, {"role": user, "db": "admin"}]
-        self.client.admin.command("createUser", user, pwd="secret", roles=roles)
+        self.client.admin.command("createUser", user, pwd=PASSWORD, roles=roles)

@@ -113,9 +113,20 @@ inline std::string op_msg(std::string_view sections, std::uint32_t flags = 0,
   return bytes + i32(crc.value());
 }
 
+/// OP_QUERY and OP_REPLY, with the flags that are seen most.
+inline std::string op_query(std::string_view collection, std::string_view query) {
+  return message(2004,
+                 i32(4) + std::string(collection) + '\0' + i32(0) + i32(-1) + std::string(query));
+}
+inline std::string op_reply(std::string_view document, std::int32_t response_to = 0) {
+  return message(1, i32(8) + std::string(12, '\0') + i32(1) + std::string(document), 7,
+                 response_to);
+}
+
 /// The message under other ids; a checksum is renewed.
 inline std::string addressed(std::string bytes, std::int32_t request_id, std::int32_t response_to) {
   bytes.replace(4, 8, i32(request_id) + i32(response_to));
+  if (load_i32(as_bytes(bytes).data() + 12) != 2013) return bytes;
   const auto flags = load_u32(as_bytes(bytes).data() + wire::kFlagsOffset);
   if ((flags & wire::flag::kChecksumPresent) == 0) return bytes;
   wire::Checksum crc;

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import pymongo
 from pymongo.errors import PyMongoError
 
+from .access import OPEN, Access
 from .process import eventually, free_port, start
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -30,14 +31,15 @@ class Mongod:
     """Runs from construction until close(); `replica_set` names a set of one member.
 
     host: where it listens, and what its address names; IPv6 without brackets. options: further
-    ones of its command line.
+    ones of its command line. access: what they ask of who connects.
     """
 
     def __init__(self, replica_set: str | None = None, port: int | None = None,
-                 host: str = "127.0.0.1", options: Sequence[str] = ()):
+                 host: str = "127.0.0.1", options: Sequence[str] = (), access: Access = OPEN):
         self.replica_set = replica_set
         self.host = host
         self.options = list(options)
+        self.access = access
         self._directory = pathlib.Path(tempfile.mkdtemp(prefix="idproxy-mongod-"))
         try:
             self._start(port)
@@ -55,7 +57,7 @@ class Mongod:
     @property
     def uri(self) -> str:
         """For a direct connection, past every proxy."""
-        return f"mongodb://{self.address}/?directConnection=true"
+        return self.access.uri(self.address, "directConnection=true")
 
     def _start(self, port: int | None) -> None:
         path = mongod_path()

@@ -16,7 +16,9 @@ from typing import Any, Protocol
 
 import pymongo
 
+from .access import OPEN, Access
 from .process import eventually, start
+from .secrets import passwords_in, secrets_in
 from .wire import WireClient
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -38,7 +40,11 @@ def binary() -> str:
 
 
 class Server(Protocol):
-    """What a client can connect to: a mongod, or a relay in front of one."""
+    """What a client can connect to: a mongod, or a relay in front of one.
+
+    access: what it asks of clients, if that is anything. store_access: how the proxy gets in for its
+    own purposes, if in another way than without a user.
+    """
 
     address: str
 
@@ -47,10 +53,17 @@ def configuration(upstream: Server, rules: list[dict[str, Any]], store: Server |
                   **more: Any) -> dict[str, Any]:
     """For a Proxy. store: the mongod that keeps the counters and is asked about collections, if
     `upstream` is none: the proxy's own connections are to stay out of relays and scripts."""
-    config = {"upstream": {"uri": f"mongodb://{upstream.address}"}, "rules": rules, **more}
-    if store:
-        config["id_store"] = {"uri": f"mongodb://{store.address}", **more.get("id_store", {})}
+    access = _of_everybody(upstream)
+    config = {"upstream": {"uri": access.uri(upstream.address)}, "rules": rules, **more}
+    server = store or upstream
+    own = getattr(server, "store_access", _of_everybody(server))
+    if store or own != access:
+        config["id_store"] = {"uri": own.uri(server.address), **more.get("id_store", {})}
     return config
+
+
+def _of_everybody(server: Server) -> Access:
+    return getattr(server, "access", OPEN).without("user", "password")
 
 
 def uri_host(address: str) -> str:
@@ -63,24 +76,28 @@ class ProxyFailure(AssertionError):
 
 
 class Proxy:
-    """Serves from construction until stop(). Sees to it that the proxy behaves as a process.
+    """Serves from construction until stop(). Sees to it that the proxy behaves as a process, and
+    that its log is fit to be shown to anybody.
 
     config: the configuration as a dict (JSON is YAML); without `listen` any free port is taken,
     without `log` the log is JSON at level info, without `threads` there are two, so that what
     threads share is shared. within: a command that runs the one that is given to it, as a process
     of its own pid (OwnNames.command). await_ready: false for one that cannot be ready at first;
-    it has no address then.
+    it has no address then. access: how its clients get in, through it to the servers.
     """
 
     def __init__(self, config: dict[str, Any] | pathlib.Path, environment: dict[str, str] = {},
                  ready_timeout: float = 30.0, within: Sequence[str] = (),
-                 await_ready: bool = True):
+                 await_ready: bool = True, access: Access = OPEN):
+        self.access = access
         self.lines: list[str] = []
         self.events: list[dict[str, Any]] = []
         self._changed = threading.Condition()
         self._own_config: pathlib.Path | None = None
         self._store_port = 0
+        self._passwords = {access.password} - {""}
         if isinstance(config, dict):
+            self._passwords |= passwords_in(json.dumps(config))
             store = config.get("id_store", {}).get("uri", "")
             if found := re.fullmatch(r"mongodb://[^/]*:(\d+)(/.*)?", store):
                 self._store_port = int(found[1])
@@ -108,7 +125,9 @@ class Proxy:
 
     def _write(self, config: dict[str, Any]) -> pathlib.Path:
         config = {"listen": {"address": "127.0.0.1", "port": 0}, "admin": {"listen": None},
-                  "log": {"level": "info", "format": "json"}, "threads": 2, **config}
+                  "log": {"level": "info", "format": "json"}, "threads": 2,
+                  # Many a test leaves something unanswered.
+                  "limits": {"drain": "1s"}, **config}
         descriptor, name = tempfile.mkstemp(prefix="idproxy-", suffix=".yaml")
         with os.fdopen(descriptor, "w") as file:
             json.dump(config, file, indent=1)
@@ -121,7 +140,7 @@ class Proxy:
 
     @property
     def uri(self) -> str:
-        return f"mongodb://{self.address}/?directConnection=true"
+        return self.access.uri(self.address, "directConnection=true")
 
     def client(self, **options: Any) -> pymongo.MongoClient:
         """A PyMongo client whose connections go through this proxy."""
@@ -130,7 +149,7 @@ class Proxy:
 
     def set_uri(self, name: str) -> str:
         """All that an application needs for a replica set: the first listener and the name."""
-        return f"mongodb://{uri_host(self.address)}/?replicaSet={name}"
+        return self.access.uri(uri_host(self.address), f"replicaSet={name}")
 
     def set_client(self, name: str, **options: Any) -> pymongo.MongoClient:
         """A PyMongo client that learns the members from the proxy."""
@@ -222,7 +241,7 @@ class Proxy:
         """
         sockets = self._sockets()
         for _ in range(4):
-            with WireClient(self.address) as client:
+            with WireClient(self.address, tls=self.access.tls) as client:
                 client.call({"ping": 1, "$db": "admin"})
         eventually(lambda: self._sockets() <= sockets, 5, "the proxy is at rest")
         return self.descriptors()
@@ -255,6 +274,8 @@ class Proxy:
                 raise ProxyFailure(
                     f"the proxy ended with status {status}; the end of its log:\n"
                     f"{self.log()[-16000:]}")
+            if leaked := secrets_in(self.lines, self._passwords):
+                raise ProxyFailure(f"secrets in the log: {leaked[:5]}")
         finally:
             self._remove_config()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import select
 import selectors
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -98,7 +100,8 @@ class Relay:
                     self._accept()
                 else:
                     connection, direction = key.data
-                    self._move(connection, direction)
+                    if not connection.over:  # reset just now, for what the other end sent
+                        self._move(connection, direction)
 
     def _accept(self) -> None:
         client, _ = self._listener.accept()
@@ -174,6 +177,81 @@ class Relay:
             each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             each.close()
         connection.client_closed_at = connection.server_closed_at = connection.cut_at
+
+
+class Tap:
+    """Ends TLS and begins it anew towards `target`, and keeps what passes in between.
+
+    accept: as a server, connect: as a client. One thread per connection, which alone writes
+    `connections`' `passed`.
+    """
+
+    def __init__(self, target: str, accept: ssl.SSLContext, connect: ssl.SSLContext):
+        host, _, port = target.rpartition(":")
+        self._target = (host, int(port))
+        self._accept_tls, self._connect_tls = accept, connect
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.address = "127.0.0.1:%d" % self._listener.getsockname()[1]
+        self.connections: list[RelayedConnection] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        for each in [self._listener] + [c.client for c in self.connections]:
+            try:
+                each.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # it is over already
+        self._listener.close()
+
+    def __enter__(self) -> Tap:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # The tap's threads.
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        try:
+            with self._accept_tls.wrap_socket(client, server_side=True) as near, \
+                    self._connect_tls.wrap_socket(
+                        socket.create_connection(self._target, 5),
+                        server_hostname=self._target[0]) as far:
+                connection = RelayedConnection(near, far, None)
+                self.connections.append(connection)
+                while self._move(connection):
+                    pass
+        except OSError:
+            pass
+
+    def _move(self, connection: RelayedConnection) -> bool:
+        """What has come, in whatever direction; False at the end. Reading never blocks: what has
+        come may be no more than TLS's own."""
+        near, far = connection.client, connection.server
+        ways: dict[socket.socket, tuple[socket.socket, Direction]] = {
+            near: (far, "to_server"), far: (near, "to_client")}
+        for source in [s for s in ways if s.pending()] or select.select([*ways], [], [])[0]:
+            sink, direction = ways[source]
+            source.setblocking(False)
+            try:
+                data = source.recv(262144)
+            except ssl.SSLWantReadError:
+                continue
+            finally:
+                source.setblocking(True)
+            if not data:
+                return False
+            connection.passed[direction] += data
+            sink.sendall(data)
+        return True
 
 
 def _half_close(sink: socket.socket) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pymongo
 from pymongo.errors import AutoReconnect, OperationFailure, PyMongoError
 
+from .access import OPEN, Access
 from .mongod import Mongod
 from .process import eventually, free_ports
 
@@ -89,12 +90,13 @@ class Member(Mongod):
 
 class ReplicaSet:
     """Runs from construction until close(). `members` says what is special about each (ARBITER and
-    the like), `host` and `options` are those of a Mongod."""
+    the like), `host`, `options` and `access` are those of a Mongod."""
 
     def __init__(self, name: str = "rs3", members: Sequence[dict[str, Any]] = ({}, {}, {}),
-                 host: str = "127.0.0.1", options: Sequence[str] = ()):
+                 host: str = "127.0.0.1", options: Sequence[str] = (), access: Access = OPEN):
         self.name = name
         self._host, self._options = host, options
+        self.access = access
         self.members: list[Member] = []
         try:
             for _ in members:
@@ -106,19 +108,24 @@ class ReplicaSet:
 
     def _new_member(self) -> Member:
         """Its port is none that somebody else's connection may have while it is down."""
-        return Member(self.name, free_ports(1, self._host)[0], self._host, self._options)
+        return Member(self.name, free_ports(1, self._host)[0], self._host, self._options,
+                      self.access)
 
     def _initiate(self, members: Sequence[dict[str, Any]]) -> None:
         self.members[0].client.admin.command("replSetInitiate", {
             "_id": self.name, "settings": _SETTINGS, "members": [
                 {"_id": i, "host": m.address, **more}
                 for i, (m, more) in enumerate(zip(self.members, members))]})
+        eventually(self._primary, 60, "there is a primary")
+        self._admit_users()
         self.client: pymongo.MongoClient = pymongo.MongoClient(
             self.uri, serverSelectionTimeoutMS=60_000)
         # With many arbiters it would be less, and then none could be added.
-        eventually(self._primary, 60, "there is a primary")
         self.client.admin.command("setDefaultRWConcern", defaultWriteConcern={"w": "majority"})
         self.await_health()
+
+    def _admit_users(self) -> None:
+        """There is a primary now, and who may do what can be stored."""
 
     @property
     def address(self) -> str:
@@ -126,8 +133,13 @@ class ReplicaSet:
         return ",".join(m.address for m in self.members)
 
     @property
+    def app_access(self) -> Access:
+        """How applications get in."""
+        return self.access
+
+    @property
     def uri(self) -> str:
-        return f"mongodb://{self.address}/?replicaSet={self.name}"
+        return self.access.uri(self.address, f"replicaSet={self.name}")
 
     @property
     def primary(self) -> Member:

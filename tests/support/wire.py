@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import socket
+import ssl
 import struct
 from dataclasses import dataclass
 from typing import Any
@@ -143,9 +144,10 @@ def parse(raw: bytes) -> Message:
 
 
 class WireClient:
-    """A connection that sends bytes as they are and reads messages."""
+    """A connection that sends bytes as they are and reads messages; with TLS, if it is given what
+    to trust. What is wrong with TLS it raises as ssl.SSLError."""
 
-    def __init__(self, address: str, timeout: float = 10.0):
+    def __init__(self, address: str, timeout: float = 10.0, tls: ssl.SSLContext | None = None):
         if address.startswith("unix:"):
             self.socket = socket.socket(socket.AF_UNIX)
             self.socket.settimeout(timeout)
@@ -154,6 +156,8 @@ class WireClient:
             host, _, port = address.rpartition(":")
             self.socket = socket.create_connection((host.strip("[]"), int(port)), timeout)
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls:
+                self.socket = tls.wrap_socket(self.socket, server_hostname=host.strip("[]"))
         self._pending = bytearray()
 
     def send(self, data: bytes) -> None:

@@ -8,13 +8,14 @@ namespace idproxy::app {
 enum class ExitCode : int {
   ok = 0,
   usage = 64,          ///< the command line
-  unavailable = 69,    ///< a listener cannot be opened
+  unavailable = 69,    ///< a listener, or admin.listen, cannot be opened
   internal = 70,       ///< our own fault
   no_permission = 77,  ///< the configuration cannot be read, or a port is not permitted
   config = 78,         ///< the configuration has errors
 };
 
-/// Serves as the file says, until SIGTERM or SIGINT. `version` is the program's, for its status.
+/// Serves as the file says, until SIGTERM or SIGINT; SIGHUP has it read again. `version` is the
+/// program's, for its status.
 [[nodiscard]] ExitCode serve(const std::string& file, const std::string& version);
 
 /// Prints every finding of the file to standard output; touches no network.

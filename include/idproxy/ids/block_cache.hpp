@@ -81,9 +81,19 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   /// outlives the cache.
   BlockCache(CounterSpec spec, const Clock& clock, std::function<void()> wake);
 
-  [[nodiscard]] const CounterSpec& spec() const { return spec_; }
+  /// What the rule says from now on; place and step are those of before. Numbers that are held
+  /// stay, but for those beyond a new max. Another block size counts from the next block on;
+  /// `start` and heal.at_start count for a counter that is new. One that was exhausted is asked
+  /// again. Does not wake the store, which should call begin() soon.
+  void change(const CounterSpec& spec);
+  /// If it was exhausted, the next who wants numbers makes the store be asked.
+  void ask_again();
 
   // ---- for strategies
+
+  [[nodiscard]] std::int64_t step() const { return steps_.step(); }
+  /// heal.after of the rule.
+  [[nodiscard]] std::uint32_t heals_after() const;
 
   /// Takes `n` numbers, as up to a few ranges in their order, appended to `out`. Errc::pending:
   /// ask() waits for them; nothing has been appended then.
@@ -119,6 +129,13 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   [[nodiscard]] bool is_new() const;
   /// True if it holds no number, and nobody waits: forgetting it forgets how far it had come.
   [[nodiscard]] bool is_empty() const;
+  struct Figures {
+    std::uint64_t held;        ///< numbers for the next who ask
+    std::uint64_t block_size;  ///< of the next block
+    std::size_t waiting;       ///< who has asked and got none yet
+    bool exhausted;
+  };
+  [[nodiscard]] Figures figures() const;
 
  private:
   using Time = std::chrono::nanoseconds;  // monotonic
@@ -157,13 +174,15 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   void not_healed(const CounterJob& job, std::string reason, Time now, After& after);
   void decide_to_heal();
   void put_back_aside();
+  void clip(NumberRanges& numbers);
+  void take_what_was_beyond_max();
 
-  const CounterSpec spec_;
   const Steps steps_;
   const Clock& clock_;
   const std::function<void()> wake_;
 
   mutable std::mutex mutex_;  // guards all that follows
+  CounterSpec spec_;
   NumberRanges free_;
   std::uint64_t trigger_ = 0;                // fewer numbers than this wake the store
   std::uint64_t taken_ = 0;                  // numbers that ever left

@@ -15,6 +15,9 @@ class RefillPace {
  public:
   explicit RefillPace(const CounterSpec::Block& block);
 
+  /// From the next refill on; what has been measured counts on.
+  void change(const CounterSpec::Block& block);
+
   /// A refill starts. `taken`: numbers handed out since the counter's beginning.
   void started(std::chrono::nanoseconds now, std::uint64_t taken);
   /// It went well; what came of it serves from now on.

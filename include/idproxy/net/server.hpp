@@ -1,32 +1,32 @@
 #pragma once
 
-#include <atomic>
 #include <boost/system/result.hpp>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "idproxy/base/clock.hpp"
+#include "idproxy/net/figures.hpp"
 #include "idproxy/net/options.hpp"
-#include "idproxy/rewrite/outcomes.hpp"
 #include "idproxy/rewrite/rules.hpp"
 
 namespace idproxy::net {
 
-/// What happened since the start. Thread-safe; each is exact, together they are no snapshot.
-struct Counters {
-  std::atomic<std::uint64_t> connections{0};        ///< of clients, accepted
-  std::atomic<std::uint64_t> inserts_assigned{0};   ///< commands in which values were put
-  std::atomic<std::uint64_t> documents_refused{0};  ///< that could not take their value
-  std::atomic<std::uint64_t> commands_failed{0};    ///< inserts answered, or dropped, here
+/// What can be changed while the proxy works.
+struct Changes {
+  std::shared_ptr<const rewrite::RuleSet> rules;
+  std::shared_ptr<const tls::Context> client_tls;  ///< null exactly where Options has null
+  std::shared_ptr<const tls::Context> server_tls;
+  Pins pins;  ///< for members that get a listener from now on
 };
 
 /// The proxy at work: a listener per route and the threads that serve its clients.
 class Server {
  public:
-  /// Opens all listeners and takes SIGTERM and SIGINT over; the error says which listener cannot be
-  /// opened and why. `clock` outlives the server.
+  /// Opens all listeners; the error says which cannot be opened and why. `clock` outlives the
+  /// server.
   [[nodiscard]] static boost::system::result<std::unique_ptr<Server>, std::string> open(
       Options options, std::shared_ptr<const rewrite::RuleSet> rules, const Clock& clock);
   ~Server();
@@ -34,12 +34,29 @@ class Server {
   /// What is listened on, in the order of the routes, with the ports that were chosen.
   [[nodiscard]] std::vector<Endpoint> listening() const;
 
-  /// Serves until SIGTERM or SIGINT, then closes all connections and returns. The calling thread
-  /// is the first of Options::threads.
+  /// Serves until all is closed after drain() or stop(). The calling thread is the first of
+  /// Options::threads.
   void run();
 
-  [[nodiscard]] const Counters& counters() const;
-  [[nodiscard]] const rewrite::Outcomes& outcomes() const;
+  // From any thread, also before run():
+
+  /// Accepts nobody any more, and closes each connection as soon as nothing is under way on it;
+  /// what is left after Limits::drain is cut off. Idempotent.
+  void drain();
+  [[nodiscard]] bool draining() const;
+  /// Closes everything at once. Idempotent.
+  void stop();
+
+  /// Why these pins cannot be had, or "": "port 27121 for db4:27017: Address already in use".
+  [[nodiscard]] std::string fault_of_pins(const Pins& pins) const;
+  /// Connections that are made and messages that come from now on meet the changes. Nothing that is
+  /// under way is disturbed. What is replaced may be let go by an io thread.
+  void apply(Changes changes);
+
+  [[nodiscard]] Figures figures() const;
+  [[nodiscard]] std::size_t threads() const;
+  /// Runs `work` on that io thread as soon as it has time; not at all once run() has returned.
+  void ask(std::size_t thread, std::function<void()> work);
 
  private:
   struct Impl;

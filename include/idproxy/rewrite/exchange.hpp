@@ -15,7 +15,7 @@ class PlainInsert;
 /// What has been sent of a batch when it becomes an InsertBatch.
 enum class Sent { nothing, whole };
 
-/// A duplicate of ours that stays one.
+/// A duplicate of ours that stays one. Valid as long as its exchange.
 struct GivenUp {
   std::string ns;  ///< "db.collection"
   const Rule* rule;
@@ -100,12 +100,14 @@ class Exchange {
   /// Of the message that is out.
   [[nodiscard]] std::int32_t request_id() const;
   [[nodiscard]] bool is_hello() const { return kind_ == Kind::hello; }
+  [[nodiscard]] bool is_status() const { return kind_ == Kind::status; }
   /// After relay or reply: the server goes on with replies that nobody asks for one by one.
   [[nodiscard]] bool streams() const { return streams_; }
 
   /// For the log and counters; of the request event, or the answer that it had to wait for.
   [[nodiscard]] std::size_t assigned() const { return assigned_; }
   [[nodiscard]] std::size_t refused() const { return refused_documents_; }
+  /// Valid as long as the exchange.
   [[nodiscard]] const Assignment* driver_made() const { return driver_made_; }
   /// For the log: a duplicate that was not cured. After the last event.
   [[nodiscard]] std::optional<GivenUp> given_up() const;
@@ -129,11 +131,11 @@ class Exchange {
   Action send(Workspace& workspace);
   Action send_too_large(const InsertRequest& insert, Workspace& workspace);
   Action send_in_parts(Workspace& workspace);
-  Action fail(const wire::OpMsgView& message, const CommandError& error, Workspace& workspace);
+  Action fail(Bytes message, const CommandError& error, Workspace& workspace);
   void give_each_document();
   void keep_original(Bytes message, Buffer* owner);
-  void count_assigned(Workspace& workspace) const;
-  [[nodiscard]] bool wants_every_reply(Workspace& workspace) const;
+  void count_assigned() const;
+  [[nodiscard]] bool wants_every_reply() const;
   void open_batch(Sent sent);
 
   ServerId server_;

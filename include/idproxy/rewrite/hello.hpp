@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "idproxy/rewrite/classify.hpp"
 #include "idproxy/wire/patched_message.hpp"
 
 namespace idproxy::rewrite {
@@ -14,12 +15,13 @@ namespace idproxy::rewrite {
 enum class HelloRequest {
   other,     ///< no hello: to be relayed
   as_it_is,  ///< a hello that needs no change, or that mongod will refuse
-  patched,   ///< a hello; `out` holds it without its `compression`
+  patched,   ///< a hello; `out` holds it without what it is not to ask for
 };
 
 /// Takes `compression` out of a hello or isMaster (OP_MSG or OP_QUERY), so that nothing is
-/// negotiated that we cannot read. A `compression` that mongod would refuse stays.
-[[nodiscard]] HelloRequest patch_hello_request(Bytes message, wire::PatchedMessage& out);
+/// negotiated that we cannot read. A `compression` that mongod would refuse stays. With
+/// X509::refused takes out each `speculativeAuthenticate` but for a saslStart of another mechanism.
+[[nodiscard]] HelloRequest patch_hello_request(Bytes message, X509 x509, wire::PatchedMessage& out);
 
 /// What a reply to hello says of the server (OP_MSG or OP_REPLY). Names are in lower case.
 struct HelloReply {

@@ -2,9 +2,7 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace idproxy::rewrite {
 
@@ -20,6 +18,8 @@ struct RuleOutcomes {
   Counter transient{0};       ///< transactions that the client was told to run again
   Counter surfaced{0};        ///< duplicates of ours in transactions that went to the client
   Counter unacknowledged{0};  ///< values put into documents that nobody will hear of (w: 0)
+  /// The log has said that all documents of an insert brought an _id that their driver made.
+  std::atomic<bool> driver_made_told{false};
 
   /// A transaction has been aborted by a value of this rule. False if that happened `most` times in
   /// a row already, the first of them at most kRow ago: telling the client to begin anew leads
@@ -37,19 +37,6 @@ struct RuleOutcomes {
   // Two words that are not changed together: racing threads may count one abort more or less.
   std::atomic<std::uint32_t> aborts_{0};
   std::atomic<std::int64_t> first_abort_{0};
-};
-
-/// One row per rule, in file order. Thread-safe.
-class Outcomes {
- public:
-  explicit Outcomes(std::size_t rules) : rules_(rules) {}
-  [[nodiscard]] RuleOutcomes& of(std::size_t rule_index) { return rules_[rule_index]; }
-  [[nodiscard]] const RuleOutcomes& of(std::size_t rule_index) const { return rules_[rule_index]; }
-  /// Of all rules.
-  [[nodiscard]] std::uint64_t sum(RuleOutcomes::Counter RuleOutcomes::* counter) const;
-
- private:
-  std::vector<RuleOutcomes> rules_;
 };
 
 }  // namespace idproxy::rewrite

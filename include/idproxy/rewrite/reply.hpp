@@ -15,9 +15,12 @@ enum class ErrorCode : std::int32_t {
   bad_value = 2,
   host_unreachable = 6,
   unauthorized = 13,
+  authentication_failed = 18,
+  invalid_bson = 22,
   path_not_viable = 28,
   max_time_ms_expired = 50,
   invalid_options = 72,
+  shutdown_in_progress = 91,
   operation_failed = 96,
   write_conflict = 112,
   bson_object_too_large = 10334,
@@ -46,9 +49,18 @@ struct RefusedDocument {
 /// of type array", code 53 InvalidIdField (observed, 6.0.5).
 [[nodiscard]] Bytes refused_document();
 
-/// Appends a whole OP_MSG that answers `request`; with a checksum if the request had one.
-void append_error_reply(const wire::OpMsgView& request, std::int32_t request_id,
-                        const CommandError& error, Buffer& out);
+/// Appends a whole message that answers `request`, a whole OP_MSG or OP_QUERY, which need not be
+/// well-formed: an OP_MSG, with a checksum if the request had one, or an OP_REPLY.
+void append_error_reply(Bytes request, std::int32_t request_id, const CommandError& error,
+                        Buffer& out);
+
+/// The same for a request that has not been sent on: ShutdownInProgress. The label has a driver try
+/// again what it may: RetryableWriteError, or inside a transaction TransientTransactionError, but
+/// none for hello. False, and nothing is appended, if nobody waits for an answer, or the request
+/// cannot be read.
+[[nodiscard]] bool append_shutdown_reply(Bytes request, std::int32_t request_id, Buffer& out);
+/// The same in an OP_MSG for a hello that waits for news, or streams them.
+void append_shutdown_reply_to(std::int32_t response_to, std::int32_t request_id, Buffer& out);
 
 /// Appends `reply`, whose insert the server has undone with its transaction, as a top-level error
 /// whose label TransientTransactionError makes a driver's withTransaction begin anew. It is the

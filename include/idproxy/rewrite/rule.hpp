@@ -46,7 +46,11 @@ struct Rule {
   bool report = false;  ///< insert replies carry the values that were assigned
   ids::UniqueIndex unique_index = ids::UniqueIndex::warn;
   std::string strategy_name;  ///< as configured, for errors and logs
-  std::unique_ptr<ids::Strategy> strategy;
+  /// Shared, because a rule that a reload does not change keeps its strategy's state while both
+  /// rule sets are in use.
+  std::shared_ptr<ids::Strategy> strategy;
+  /// All that was configured, in one text: equal for rules that do the same. Empty: never equal.
+  std::string definition;
 };
 
 }  // namespace idproxy::rewrite

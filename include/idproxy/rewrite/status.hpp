@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "idproxy/rewrite/outcomes.hpp"
 #include "idproxy/rewrite/reply.hpp"
 #include "idproxy/rewrite/rules.hpp"
 #include "idproxy/wire/op_msg.hpp"
@@ -46,9 +46,8 @@ struct Status {
   std::string listener;  ///< that was asked
   std::string server;    ///< that it stands for
   std::vector<ListenerStatus> listeners;
-  const RuleSet& rules;  ///< and its store
-  const Outcomes& outcomes;
-  std::uint64_t connections = 0;  ///< since the start, as the others
+  std::shared_ptr<const RuleSet> rules;  ///< with their outcomes, and their store
+  std::uint64_t connections = 0;         ///< since the start, as the others
   std::uint64_t inserts_assigned = 0;
   std::uint64_t documents_refused = 0;
   std::uint64_t commands_failed = 0;

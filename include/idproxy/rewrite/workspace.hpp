@@ -7,9 +7,9 @@
 
 #include "idproxy/base/clock.hpp"
 #include "idproxy/base/random.hpp"
+#include "idproxy/rewrite/classify.hpp"
 #include "idproxy/rewrite/insert.hpp"
 #include "idproxy/rewrite/members.hpp"
-#include "idproxy/rewrite/outcomes.hpp"
 #include "idproxy/rewrite/rules.hpp"
 #include "idproxy/rewrite/status.hpp"
 #include "idproxy/wire/patched_message.hpp"
@@ -25,16 +25,14 @@ class StatusSource {
 };
 
 /// What exchanges of one io thread share: memory that serves one message after the other. Not
-/// thread-safe, but for `outcomes`, which all threads share.
+/// thread-safe.
 struct Workspace {
-  Workspace(std::shared_ptr<const RuleSet> rules, const Clock& time, RandomSource& bytes,
-            Outcomes& all_outcomes)
-      : namespaces(std::move(rules)), clock(time), random(bytes), outcomes(all_outcomes) {}
+  Workspace(std::shared_ptr<const RuleSet> rules, const Clock& time, RandomSource& bytes)
+      : namespaces(std::move(rules)), clock(time), random(bytes) {}
 
   Namespaces namespaces;
   const Clock& clock;
   RandomSource& random;  ///< for jitter
-  Outcomes& outcomes;
   InsertRewriter insert;
   ids::Values values;                 ///< of a plain insert
   Buffer reply;                       ///< of Action::reply
@@ -42,6 +40,7 @@ struct Workspace {
   /// The newest, when a reply to hello comes; null: nobody wants to know of it.
   std::shared_ptr<const Members> members;
   bool maps_hello = true;  ///< replies to hello name our listeners
+  X509 x509 = X509::passes;
   const StatusSource* status = nullptr;
 
   /// A message to fill; most often with the memory of one that was given back.

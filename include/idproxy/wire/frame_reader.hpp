@@ -35,6 +35,8 @@ class FrameReader {
     left_ -= static_cast<std::int64_t>(n);
     return left_ == 0;
   }
+  /// The current message is not at its end.
+  [[nodiscard]] bool inside() const { return left_ > 0; }
 
  private:
   std::int64_t left_ = 0;  // of the current message

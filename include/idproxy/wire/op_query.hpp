@@ -19,4 +19,10 @@ struct OpQueryView {
   [[nodiscard]] static std::optional<OpQueryView> parse(Bytes message);
 };
 
+/// OP_REPLY, which answers it:
+///
+///   header  int32 responseFlags  int64 cursorID  int32 startingFrom  int32 numberReturned
+///   document*
+inline constexpr std::size_t kReplyDocuments = kHeaderSize + 20;
+
 }  // namespace idproxy::wire

@@ -1,4 +1,3 @@
-import com.mongodb.ConnectionString;
 import com.mongodb.MongoBulkWriteException;
 import com.mongodb.MongoClientSettings;
 import com.mongodb.MongoException;
@@ -13,6 +12,7 @@ import com.mongodb.client.model.Filters;
 import com.mongodb.client.model.InsertManyOptions;
 import com.mongodb.client.model.Updates;
 import java.io.IOException;
+import java.security.GeneralSecurityException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -147,11 +147,9 @@ class Driver {
     }
   }
 
-  public static void main(String[] arguments) throws IOException {
+  public static void main(String[] arguments) throws IOException, GeneralSecurityException {
     Document argument = Document.parse(arguments[0]);
-    MongoClientSettings.Builder settings =
-        MongoClientSettings.builder()
-            .applyConnectionString(new ConnectionString(argument.getString("uri")));
+    MongoClientSettings.Builder settings = Settings.of(argument.getString("uri"));
     if (argument.getString("task").equals("steps")) {
       Steps.run(settings, argument);
       return;

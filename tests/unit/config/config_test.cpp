@@ -28,7 +28,6 @@ TEST(Config, AnEmptyFileIsTheDefaults) {
   EXPECT_EQ(config.id_store.db, "idproxy");
   EXPECT_EQ(config.id_store.uri, "mongodb://127.0.0.1:27017");
   EXPECT_EQ(config.id_store.wtimeout, 5s);
-  EXPECT_TRUE(config.id_store.rules.empty());
   EXPECT_TRUE(config.rules.empty());
 }
 
@@ -103,6 +102,9 @@ TEST(Config, TheShippedFileIsTheDefaults) {
   EXPECT_EQ(loaded.config.net.max_connections, defaults.net.max_connections);
   EXPECT_EQ(loaded.config.net.connect_timeout, defaults.net.connect_timeout);
   EXPECT_EQ(loaded.config.net.threads, defaults.net.threads);
+  EXPECT_EQ(loaded.config.net.limits, defaults.net.limits);
+  EXPECT_EQ(loaded.config.admin->text(), defaults.admin->text());
+  EXPECT_THAT(needs_restart(loaded.config, defaults), IsEmpty());
   EXPECT_EQ(loaded.config.id_store.uri, defaults.id_store.uri);
   EXPECT_EQ(loaded.config.id_store.db, defaults.id_store.db);
   EXPECT_EQ(loaded.config.id_store.wtimeout, defaults.id_store.wtimeout);
@@ -153,16 +155,9 @@ TEST(Config, ReportsEachKeyThatIsWrongOrHasNoEffect) {
        "1:1: error: admin: must be a mapping of keys to values, is null"},
       {"max_connections", "listen: {max_connections: 0}",
        "1:10: error: listen.max_connections: must be an integer 1 to 1000000, is 0"},
-      {"tls", "listen: {tls: {mode: require}}",
-       "1:16: error: listen.tls.mode: TLS towards clients is not in this release; only off is"},
-      {"tls_quoted", "listen: {tls: {mode: 'of'}}",
+      {"tls_mode", "listen: {tls: {mode: 'of'}}",
        "1:16: error: listen.tls.mode: must be one of off or require, is text 'of', did you mean "
        "'off'?"},
-      {"tls_certificate", "listen: {tls: {certificate_key_file: /nowhere/x.pem}}",
-       "1:16: error: listen.tls.certificate_key_file: cannot use '/nowhere/x.pem': No such file or "
-       "directory"},
-      {"tls_client", "listen: {tls: {client_certificate: optional}}",
-       "1:16: warning: listen.tls.client_certificate: has no effect in this release"},
       {"connect_timeout", "upstream: {connect_timeout: 5}",
        "1:12: error: upstream.connect_timeout: must be a duration of 1ms to 10m with its unit (ms, "
        "s, m or h), is 5"},
@@ -184,21 +179,34 @@ TEST(Config, ReportsEachKeyThatIsWrongOrHasNoEffect) {
        "undone by a failover, and the same ids would be given out again"},
       {"wtimeout", "id_store: {wtimeout: 0s}",
        "1:12: error: id_store.wtimeout: must be a duration of 1ms to 1h, is 0s"},
-      {"admin", "admin: {listen: '[::1]:9216'}",
-       "1:9: warning: admin.listen: has no effect in this release"},
+      {"admin_at_a_listener", "listen: {port: 9216}\nadmin: {listen: '0.0.0.0:9216'}",
+       "2:9: error: admin.listen: port 9216 is that of the listener for 127.0.0.1:27017"},
+      {"pinned_to_admin", "listen: {members: {'127.0.0.1:27017': 9216}}",
+       "listen.members.127.0.0.1:27017: port 9216 is that of admin.listen"},
+      {"listener_at_admin", "upstream: {uri: 'mongodb://a,b'}\nlisten: {port: 9215}",
+       "2:10: error: listen.port: port 9216, for b:27017, is that of admin.listen"},
       {"admin_bad", "admin: {listen: 9216}",
        "1:9: error: admin.listen: must be an IP address and a "
        "port, as in 127.0.0.1:9216 or [::1]:9216, or null, "
        "is '9216'"},
-      {"buffered", "limits: {buffered_messages: 1GiB}",
-       "1:10: warning: limits.buffered_messages: has no effect in this release"},
+      {"buffered", "limits: {buffered_messages: 65535KiB}",
+       "1:10: error: limits.buffered_messages: must be a size of 64MiB to 1024GiB, so that the "
+       "largest message, 48000000 bytes, fits with what is put into it, is 65535KiB"},
       {"buffered_unit", "limits: {buffered_messages: 256}",
-       "1:10: error: limits.buffered_messages: must be a size of 1MiB to 1024GiB with its unit"},
-      {"first_byte", "limits: {first_byte: 9s}",
-       "limits.first_byte: has no effect in this release"},
-      {"tls_handshake", "limits: {tls_handshake: 9s}", "limits.tls_handshake: has no effect"},
-      {"message", "limits: {message: 29s}", "limits.message: has no effect in this release"},
-      {"drain", "limits: {drain: 0ms}", "limits.drain: has no effect in this release"},
+       "1:10: error: limits.buffered_messages: must be a size of 64MiB to 1024GiB with its unit "
+       "(B, "
+       "KiB, MiB or GiB), is 256"},
+      {"buffered_name", "limits: {buffered_message: 1GiB}",
+       "1:10: error: limits: unknown key 'buffered_message', did you mean 'buffered_messages'?"},
+      {"first_byte", "limits: {first_byte: 99ms}",
+       "1:10: error: limits.first_byte: must be a duration of 100ms to 1h, is 99ms"},
+      {"tls_handshake", "limits: {tls_handshake: 0s}",
+       "1:10: error: limits.tls_handshake: must be a duration of 100ms to 1h, is 0s"},
+      {"message", "limits: {message: 61m}",
+       "1:10: error: limits.message: must be a duration of 100ms to 1h, is 61m"},
+      {"drain", "limits: {drain: 25}",
+       "1:10: error: limits.drain: must be a duration of 0ms to 1h with its unit (ms, s, m or h), "
+       "is 25"},
       {"log_level", "log: {level: warn}",
        "1:7: error: log.level: must be one of info, debug, warning or error, is text 'warn'"},
       {"log_format", "log: {format: logfmt}",
@@ -208,6 +216,36 @@ TEST(Config, ReportsEachKeyThatIsWrongOrHasNoEffect) {
   };
   for (const Case& c : kCases) {
     EXPECT_THAT(findings_without_rules(c.text), ElementsAre(HasSubstr(c.finding))) << c.name;
+  }
+}
+
+TEST(Config, ReadsLimits) {
+  const net::Limits defaults = load("").config.net.limits;
+  EXPECT_EQ(defaults, net::Limits());
+  EXPECT_EQ(defaults.buffered_messages, 256U << 20);
+  const Loaded loaded = load(
+      "limits: {buffered_messages: 64MiB, first_byte: 100ms, tls_handshake: 1h, message: 1m, "
+      "drain: "
+      "0ms}\nrules: [{ns: a.b, field: c, strategy: objectid}]\n");
+  EXPECT_THAT(texts_of(loaded.findings), IsEmpty());
+  EXPECT_EQ(loaded.config.net.limits, (net::Limits{64U << 20, 100ms, 1h, 1min, 0ms}));
+}
+
+TEST(Config, ReadsWhereTheAdminEndpointIs) {
+  const auto admin = [](const std::string& text) { return load(text).config.admin; };
+  EXPECT_EQ(admin("")->text(), "127.0.0.1:9216");
+  EXPECT_EQ(admin("admin: {}")->text(), "127.0.0.1:9216");
+  EXPECT_EQ(admin("admin: {listen: '[::1]:0'}")->text(), "[::1]:0");
+  EXPECT_EQ(admin("admin: {listen: 10.0.0.1:9216}")->text(), "10.0.0.1:9216");
+  EXPECT_FALSE(admin("admin: {listen: null}"));
+}
+
+TEST(Config, TheAdminEndpointMayHaveThePortOfAListenerElsewhere) {
+  for (const char* text :
+       {"listen: {port: 9216, address: 127.0.0.2}", "listen: {port: 9216}\nadmin: {listen: null}",
+        "listen: {port: 0}\nadmin: {listen: '127.0.0.1:0'}",
+        "listen: {port: 9216, address: 'unix:/run/p.sock'}"}) {
+    EXPECT_THAT(findings_without_rules(text), IsEmpty()) << text;
   }
 }
 

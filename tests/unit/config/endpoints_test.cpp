@@ -170,12 +170,6 @@ TEST(Endpoints, RefuseWhatCannotBeListenedOnOrReached) {
       {"pin_of_another_server_in_the_way",
        "listen: {members: {'h2:27017': 27117}}\nupstream: {uri: 'mongodb://h1,h2'}",
        "listen.members.h2:27017: port 27117 is that of h1:27017"},
-      {"srv", "upstream: {uri: 'mongodb+srv://db.example.org'}",
-       "1:12: error: upstream.uri: TLS towards the server is not in this release: mongodb+srv "
-       "needs tls=false among its options"},
-      {"tls", "upstream: {uri: 'mongodb://h/?tls=true'}",
-       "1:12: error: upstream.uri: TLS towards the server is not in this release"},
-      {"ssl", "upstream: {uri: 'mongodb://h/?ssl=true'}", "TLS towards the server is not in"},
       {"user", "upstream: {uri: 'mongodb://bob:secret@h'}\nid_store: {uri: 'mongodb://h'}",
        "1:12: warning: upstream.uri: user and password are not used"},
   };

@@ -111,5 +111,23 @@ TEST(RefillPace, NoTimeBetweenRefillsSaysNothing) {
   EXPECT_EQ(pace.size(), 100U);
 }
 
+TEST(RefillPace, AnotherSizeCountsWithWhatHasBeenMeasured) {
+  CounterSpec::Block block;
+  block.size = 1000;
+  block.prefetch = 0;
+  RefillPace pace(block);
+  refill(pace, 1s, 0);
+  pace.started(2s, 1000);  // 1000 per second
+  pace.succeeded(2100ms);
+  EXPECT_EQ(pace.threshold(), 200U);
+  block.size = 500;
+  pace.change(block);
+  EXPECT_EQ(pace.size(), 500U);
+  EXPECT_EQ(pace.threshold(), 200U);
+  block.size = 50;
+  pace.change(block);
+  EXPECT_EQ(pace.threshold(), 50U);
+}
+
 }  // namespace
 }  // namespace idproxy::ids

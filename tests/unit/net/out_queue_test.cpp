@@ -18,22 +18,23 @@ using Status = OutQueue::Status;
 /// Two connected sockets; what is sent into one is read from the other when the test says so.
 class OutQueueTest : public ::testing::Test {
  protected:
-  OutQueueTest() {
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds_.data()), 0);
+  OutQueueTest() : sink_(io_, scratch_) {
+    std::array<int, 2> fds{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()), 0);
+    sink_.open(Socket(io_, Protocol(AF_UNIX, 0), fds[0]), nullptr);
+    reader_ = fds[1];
   }
   ~OutQueueTest() override {
-    ::close(fds_[0]);
-    if (fds_[1] >= 0) ::close(fds_[1]);
+    if (reader_ >= 0) ::close(reader_);
   }
-  [[nodiscard]] int sink() const { return fds_[0]; }
   void close_reader() {
-    ::close(fds_[1]);
-    fds_[1] = -1;
+    ::close(reader_);
+    reader_ = -1;
   }
   void read() {
     std::array<char, 100'000> bytes;
     ssize_t n = 0;
-    while ((n = ::read(fds_[1], bytes.data(), bytes.size())) > 0) {
+    while ((n = ::read(reader_, bytes.data(), bytes.size())) > 0) {
       received_.append(bytes.data(), static_cast<std::size_t>(n));
     }
   }
@@ -41,18 +42,21 @@ class OutQueueTest : public ::testing::Test {
     Status status = Status::blocked;
     while (status == Status::blocked) {
       read();
-      status = queue_.flush(sink());
+      status = queue_.flush(sink_);
     }
     EXPECT_EQ(status, Status::done);
     EXPECT_TRUE(queue_.empty());
     read();
   }
 
+  asio::io_context io_;
+  TlsScratch scratch_;
+  Stream sink_;
   OutQueue queue_;
   std::string received_;
 
  private:
-  std::array<int, 2> fds_{};
+  int reader_ = -1;
 };
 
 std::string pattern(std::size_t size) {
@@ -62,11 +66,11 @@ std::string pattern(std::size_t size) {
 }
 
 TEST_F(OutQueueTest, KeepsOnlyWhatTheSocketDoesNotTake) {
-  EXPECT_EQ(queue_.send(sink(), as_bytes("small")), Status::done);
+  EXPECT_EQ(queue_.send(sink_, as_bytes("small")), Status::done);
   EXPECT_TRUE(queue_.empty());
   const std::string large = pattern(3'000'000);
-  EXPECT_EQ(queue_.send(sink(), as_bytes(large)), Status::blocked);
-  EXPECT_EQ(queue_.send(sink(), as_bytes("behind")), Status::blocked);
+  EXPECT_EQ(queue_.send(sink_, as_bytes(large)), Status::blocked);
+  EXPECT_EQ(queue_.send(sink_, as_bytes("behind")), Status::blocked);
   flush();
   EXPECT_TRUE(received_ == "small" + large + "behind");
 }
@@ -78,7 +82,7 @@ TEST_F(OutQueueTest, BorrowsALargePatchedMessage) {
   patched.keep(0, 1'000'000);
   patched.add(as_bytes("[new]"));
   patched.keep(1'500'000, original.size());
-  EXPECT_EQ(queue_.send(sink(), patched, as_bytes(original)), Status::blocked);
+  EXPECT_EQ(queue_.send(sink_, patched, as_bytes(original)), Status::blocked);
   queue_.add(as_bytes("behind"));
   flush();
   EXPECT_TRUE(received_ ==
@@ -87,9 +91,9 @@ TEST_F(OutQueueTest, BorrowsALargePatchedMessage) {
 
 TEST_F(OutQueueTest, CopiesASmallRestOfAPatchedMessage) {
   const std::string filler = pattern(1'000'000);
-  while (queue_.empty()) static_cast<void>(queue_.send(sink(), as_bytes(filler)));
+  while (queue_.empty()) static_cast<void>(queue_.send(sink_, as_bytes(filler)));
   read();
-  ASSERT_EQ(queue_.flush(sink()), Status::blocked) << "the socket is to be full";
+  ASSERT_EQ(queue_.flush(sink_), Status::blocked) << "the socket is to be full";
   const std::size_t before = received_.size();
   flush();
   const std::size_t filled = received_.size();
@@ -99,7 +103,7 @@ TEST_F(OutQueueTest, CopiesASmallRestOfAPatchedMessage) {
   patched.start(as_bytes(original));
   patched.keep(0, original.size());
   const std::string expected = original;
-  ASSERT_EQ(queue_.send(sink(), patched, as_bytes(original)), Status::blocked);
+  ASSERT_EQ(queue_.send(sink_, patched, as_bytes(original)), Status::blocked);
   original.assign(original.size(), '?');
   patched.start({});
   flush();
@@ -108,7 +112,7 @@ TEST_F(OutQueueTest, CopiesASmallRestOfAPatchedMessage) {
 
 TEST_F(OutQueueTest, FailsIfThePeerIsGone) {
   close_reader();
-  EXPECT_EQ(queue_.send(sink(), as_bytes("x")), Status::failed);
+  EXPECT_EQ(queue_.send(sink_, as_bytes("x")), Status::failed);
 }
 
 }  // namespace

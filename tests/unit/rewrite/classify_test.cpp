@@ -11,16 +11,16 @@ namespace {
 using namespace test;
 using Kind = Decision::Kind;
 
-Decision decide(std::string_view bytes, std::size_t there) {
+Decision decide(std::string_view bytes, std::size_t there, X509 x509) {
   Namespaces namespaces(rule_set());
   const Exact exact(bytes.substr(0, there));
-  return classify(wire::read_header(as_bytes(bytes)), exact.view(), namespaces);
+  return classify(wire::read_header(as_bytes(bytes)), exact.view(), namespaces, x509);
 }
 
 /// The decision on a message that arrives byte by byte; checks that what it asks for is needed.
-Kind decide_slowly(std::string_view bytes) {
+Kind decide_slowly(std::string_view bytes, X509 x509) {
   for (std::size_t there = wire::kHeaderSize; there <= bytes.size(); ++there) {
-    const Decision decision = decide(bytes, there);
+    const Decision decision = decide(bytes, there, x509);
     if (decision.kind != Kind::need_more) return decision.kind;
     EXPECT_GT(decision.bytes, there);
     EXPECT_LE(decision.bytes, bytes.size());
@@ -30,16 +30,17 @@ Kind decide_slowly(std::string_view bytes) {
   return Kind::need_more;
 }
 
-std::string op_query(std::string_view collection, std::string_view query) {
-  return message(2004,
-                 i32(0) + std::string(collection) + '\0' + i32(0) + i32(-1) + std::string(query));
-}
-
 struct Row {
   const char* name;
   std::string bytes;
   Kind kind;
 };
+
+void check(const Row& row, X509 x509) {
+  const auto kind = static_cast<int>(row.kind);
+  EXPECT_EQ(static_cast<int>(decide(row.bytes, row.bytes.size(), x509).kind), kind) << row.name;
+  EXPECT_EQ(static_cast<int>(decide_slowly(row.bytes, x509)), kind) << row.name;
+}
 
 TEST(Classify, DecidesOnWhatMongodWouldRead) {
   const std::string documents = sequence("documents", {doc(int_field("a", 1))});
@@ -103,12 +104,55 @@ TEST(Classify, DecidesOnWhatMongodWouldRead) {
       {"OP_INSERT", message(2002, "anything"), Kind::relay},
       {"unknown opcode", message(4711, "anything"), Kind::relay},
   };
-  for (const Row& row : rows) {
-    EXPECT_EQ(static_cast<int>(decide(row.bytes, row.bytes.size()).kind),
-              static_cast<int>(row.kind))
-        << row.name;
-    EXPECT_EQ(static_cast<int>(decide_slowly(row.bytes)), static_cast<int>(row.kind)) << row.name;
+  for (const Row& row : rows) check(row, X509::passes);
+}
+
+TEST(Classify, CollectsWhatLogsInWhereX509IsRefused) {
+  const auto command = [](std::string_view name) {
+    return doc(int_field(name, 1) + string_field("$db", "$external"));
+  };
+  const auto legacy = [](std::string_view name) {
+    return op_query("$external.$cmd", doc(int_field(name, 1)));
+  };
+  const Row logins[] = {
+      {"authenticate", op_msg(body(command("authenticate"))), Kind::collect},
+      {"saslStart", op_msg(body(command("saslStart"))), Kind::collect},
+      {"behind sequences",
+       op_msg(sequence("x", {doc()}) + sequence("y", {}) + body(command("authenticate"))),
+       Kind::collect},
+      {"without an answer", op_msg(body(command("authenticate")), wire::flag::kMoreToCome),
+       Kind::collect},
+      {"OP_QUERY authenticate", legacy("authenticate"), Kind::collect},
+      {"OP_QUERY saslStart", legacy("saslStart"), Kind::collect},
+      // Where the command is cannot be told.
+      {"kind 2 first", op_msg("\2" + doc() + body(command("ping"))), Kind::collect},
+      {"more sequences than any command has",
+       op_msg(sequence("a", {}) + sequence("b", {}) + sequence("c", {}) + sequence("d", {}) +
+              sequence("e", {}) + body(command("ping"))),
+       Kind::collect},
+      {"a sequence that leaves the message", op_msg("\1" + i32(900) + body(command("ping"))),
+       Kind::collect},
+      {"no room for sections", message(2013, i32(0)), Kind::collect},
+      {"header only", message(2013, ""), Kind::collect},
+  };
+  for (const Row& row : logins) {
+    check(row, X509::refused);
+    check({row.name, row.bytes, Kind::relay}, X509::passes);
   }
+  const Row others[] = {
+      {"Authenticate", op_msg(body(command("Authenticate"))), Kind::relay},
+      {"authenticate2", op_msg(body(command("authenticate2"))), Kind::relay},
+      {"authenticat", op_msg(body(command("authenticat"))), Kind::relay},
+      {"saslContinue", op_msg(body(command("saslContinue"))), Kind::relay},
+      {"ping", op_msg(body(command("ping"))), Kind::relay},
+      {"authenticate not first",
+       op_msg(body(doc(int_field("ping", 1) + int_field("authenticate", 1)))), Kind::relay},
+      {"a body that leaves the message", op_msg(body(i32(900) + "\1authenticate")), Kind::relay},
+      {"OP_QUERY on a collection", op_query("$external.x", doc(int_field("authenticate", 1))),
+       Kind::relay},
+      {"OP_QUERY ping", legacy("ping"), Kind::relay},
+  };
+  for (const Row& row : others) check(row, X509::refused);
 }
 
 TEST(Classify, RelaysByTheFirstBytesWhereNoRuleCanApply) {
@@ -117,8 +161,8 @@ TEST(Classify, RelaysByTheFirstBytesWhereNoRuleCanApply) {
       op_msg(body(doc(string_field("insert", "other") +
                       array_field("documents", {doc(string_field("x", std::string(5000, 'x')))}) +
                       string_field("$db", "shop"))));
-  const auto decision =
-      classify(wire::read_header(as_bytes(other)), as_bytes(other).first(60), namespaces);
+  const auto decision = classify(wire::read_header(as_bytes(other)), as_bytes(other).first(60),
+                                 namespaces, X509::refused);
   EXPECT_EQ(decision.kind, Kind::relay);
 }
 

@@ -370,21 +370,21 @@ TEST_F(Store, GivesBackWhatWasNeverSent) {
 
 TEST(Readiness, DecidesWhatBecomesOfAnInsert) {
   using Kind = ids::Standing::Kind;
-  FakeStore store;
+  const auto store = std::make_shared<FakeStore>();
   std::vector<Rule> rules;
   rules.push_back(rule("shop.*", "_id"));
-  ExchangeWorld world(std::make_shared<const RuleSet>(std::move(rules), "idproxy", &store));
+  ExchangeWorld world(std::make_shared<const RuleSet>(std::move(rules), "idproxy", store));
   for (const Form form : kForms) {
     const auto insert = client(form, kTxnNumber, {nth(0)});
-    store.set({});
+    store->set({});
     EXPECT_EQ(world.request(insert), Action::send);
-    store.set({Kind::left_alone, {}});
+    store->set({Kind::left_alone, {}});
     EXPECT_EQ(world.request(insert), Action::relay);
-    store.set({Kind::not_ready, {Errc::unavailable, "not looked at yet"}});
+    store->set({Kind::not_ready, {Errc::unavailable, "not looked at yet"}});
     EXPECT_EQ(world.request(insert), Action::reply);
     EXPECT_NE(world.body().find("HostUnreachable"), std::string::npos);
     EXPECT_NE(world.body().find("RetryableWriteError"), std::string::npos);
-    store.set({Kind::not_ready, {Errc::exhausted, "no unique index"}});
+    store->set({Kind::not_ready, {Errc::exhausted, "no unique index"}});
     EXPECT_EQ(world.request(insert), Action::reply);
     EXPECT_NE(world.body().find("OperationFailed"), std::string::npos);
     EXPECT_EQ(world.body().find("errorLabels"), std::string::npos);

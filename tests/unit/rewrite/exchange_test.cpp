@@ -572,6 +572,36 @@ TEST(Exchange, DrawsForThoseThatGoAgainOnly) {
       .play();
 }
 
+// ---- a reload --------------------------------------------------------------------------------
+
+TEST(Exchange, GoesOnWithItsRulesAfterAReload) {
+  for (const Form form : kForms) {
+    auto rules = rule_set_of(with(Retry{.attempts = 1}, rule("shop.*", "_id")));
+    const std::weak_ptr<const RuleSet> before = rules;
+    ExchangeWorld world(std::move(rules));
+    ASSERT_EQ(world.request(client(form, "", {nth(0)})), Action::send);
+    world.reload(rule_set_of(rule("other.*", "number")));
+    ASSERT_EQ(world.reply_with(n(0) + write_errors({duplicate(0)}) + ok()), Action::send);
+    EXPECT_EQ(world.bytes(), addressed(part("", {nth(0, 2)}), world.exchange->request_id(), 0));
+    ASSERT_EQ(world.reply_with(n(0) + write_errors({duplicate(0)}) + ok()), Action::reply);
+    EXPECT_EQ(world.exchange->given_up()->rule->field, "_id");
+    EXPECT_EQ(before.lock()->outcomes(0).given_up, 1U);
+    EXPECT_EQ(world.request(client(form, "", {nth(0)})), Action::relay);
+    EXPECT_TRUE(before.expired());
+  }
+}
+
+TEST(Exchange, NamesTheRuleThatFoundDriverMadeIdsAfterAReload) {
+  ExchangeWorld world(rule_set_of(rule("shop.*", "_id")));
+  const std::string made = element(bson::Type::object_id, "_id", std::string(12, '\0'));
+  world.clock.set(std::chrono::seconds(0));
+  ASSERT_EQ(world.request(client(Form::array, "", {doc(made)})), Action::relay);
+  world.reload(rule_set_of());
+  ASSERT_NE(world.exchange->driver_made(), nullptr);
+  EXPECT_EQ(world.exchange->driver_made()->rule->field, "_id");
+  EXPECT_FALSE(world.exchange->driver_made()->outcomes->driver_made_told);
+}
+
 // ---- other messages --------------------------------------------------------------------------
 
 TEST(Exchange, CountsWhatNobodyWillHearOf) {

@@ -12,10 +12,10 @@ namespace {
 using namespace test;
 
 /// The patched message, or "other", "as it is".
-std::string patched(std::string_view bytes) {
+std::string patched(std::string_view bytes, X509 x509 = X509::passes) {
   const Exact exact(bytes);
   wire::PatchedMessage out;
-  switch (patch_hello_request(exact.view(), out)) {
+  switch (patch_hello_request(exact.view(), x509, out)) {
     case HelloRequest::other:
       return "other";
     case HelloRequest::as_it_is:
@@ -57,20 +57,61 @@ TEST(PatchHelloRequest, LeavesAllElse) {
 }
 
 TEST(PatchHelloRequest, ReadsTheLegacyForms) {
-  const auto query = [](std::string_view document) {
-    return message(
-        2004, i32(4) + std::string("admin.$cmd\0", 11) + i32(0) + i32(-1) + std::string(document));
-  };
+  const auto query = [](std::string_view document) { return op_query("admin.$cmd", document); };
   const std::string is_master = int_field("isMaster", 1);
   EXPECT_EQ(patched(query(doc(is_master + kCompression))), query(doc(is_master)));
   EXPECT_EQ(patched(query(doc(doc_field("$query", is_master + kCompression) + kRest))),
             query(doc(doc_field("$query", is_master) + kRest)));
   EXPECT_EQ(patched(query(doc(doc_field("$query", int_field("ping", 1) + kCompression)))), "other");
   EXPECT_EQ(patched(query("")), "other");
+  // For mongod an array is a document; what another name has inside is no command.
+  const std::string array = element(bson::Type::array, "query", doc(is_master + kCompression));
+  EXPECT_EQ(patched(query(doc(array))),
+            query(doc(element(bson::Type::array, "query", doc(is_master)))));
+  EXPECT_EQ(patched(query(doc(doc_field("x", is_master + kCompression)))), "other");
+  EXPECT_EQ(patched(op_query("admin.x", doc(is_master + kCompression))), "other");
 }
 
-std::string op_reply(std::string_view document) {
-  return message(1, i32(8) + std::string(12, '\0') + i32(1) + std::string(document));
+const std::string kX509 =
+    doc_field("speculativeAuthenticate",
+              int_field("authenticate", 1) + string_field("mechanism", "MONGODB-X509"));
+const std::string kScram =
+    doc_field("speculativeAuthenticate",
+              int_field("saslStart", 1) + string_field("mechanism", "SCRAM-SHA-256") +
+                  element(bson::Type::binary, "payload", i32(2) + std::string("\0n,", 3)));
+
+TEST(PatchHelloRequest, TakesLoginsOutWhereX509IsRefused) {
+  const auto refused = [](const std::string& fields, std::uint32_t flags = 0) {
+    return patched(op_msg(body(doc(kHello + fields)), flags), X509::refused);
+  };
+  for (const std::uint32_t flags : {0U, wire::flag::kChecksumPresent, wire::flag::kMoreToCome}) {
+    const std::string plain = op_msg(body(doc(kHello + kRest)), flags);
+    EXPECT_EQ(refused(kX509 + kRest, flags), plain);
+    EXPECT_EQ(refused(kX509 + kRest + kX509, flags), plain);
+    EXPECT_EQ(refused(kCompression + kX509 + kRest, flags), plain);
+    EXPECT_EQ(refused(kX509 + kRest + kCompression, flags), plain);
+  }
+  EXPECT_EQ(refused(kScram + kRest), "as it is");
+  EXPECT_EQ(refused(kScram + kCompression), op_msg(body(doc(kHello + kScram))));
+  EXPECT_EQ(refused(kScram + kX509 + kRest), op_msg(body(doc(kHello + kScram + kRest))));
+  // A compression that mongod refuses stays.
+  EXPECT_EQ(refused(kCompression + kX509 + kCompression),
+            op_msg(body(doc(kHello + kCompression + kCompression))));
+  EXPECT_EQ(refused(int_field("compression", 1) + kX509),
+            op_msg(body(doc(kHello + int_field("compression", 1)))));
+  EXPECT_EQ(patched(op_msg(body(doc(kHello + kX509 + kRest)))), "as it is");
+}
+
+TEST(PatchHelloRequest, TakesLoginsOutOfTheLegacyForms) {
+  const auto query = [](std::string_view document) { return op_query("admin.$cmd", document); };
+  for (const char* name : {"isMaster", "ismaster", "hello"}) {
+    const std::string hello = int_field(name, 1);
+    EXPECT_EQ(patched(query(doc(hello + kX509 + kCompression)), X509::refused), query(doc(hello)));
+    for (const char* wrapper : {"$query", "query"}) {
+      EXPECT_EQ(patched(query(doc(doc_field(wrapper, hello + kX509) + kRest)), X509::refused),
+                query(doc(doc_field(wrapper, hello) + kRest)));
+    }
+  }
 }
 
 const std::string kNames = texts_field("hosts", {"DB1:27017", "db2:27017"}) +

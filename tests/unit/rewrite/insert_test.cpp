@@ -24,9 +24,7 @@ class Insert : public ::testing::Test {
  protected:
   template <class... Rules>
   void rules(Rules&&... all) {
-    const auto set = rule_set_of(std::forward<Rules>(all)...);
-    outcomes_ = std::make_unique<Outcomes>(set->rules().size());
-    workspace_.emplace(set, clock_, random_, *outcomes_);
+    workspace_.emplace(rule_set_of(std::forward<Rules>(all)...), clock_, random_);
   }
   Outcome request(std::string_view bytes) {
     Outcome outcome{};
@@ -55,7 +53,6 @@ class Insert : public ::testing::Test {
 
   FakeClock clock_;
   ScriptedRandom random_;
-  std::unique_ptr<Outcomes> outcomes_;
   std::optional<Workspace> workspace_;
 };
 

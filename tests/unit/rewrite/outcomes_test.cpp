@@ -7,17 +7,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(Outcomes, SumOverAllRules) {
-  Outcomes outcomes(3);
-  outcomes.of(0).cured += 2;
-  outcomes.of(2).cured += 3;
-  outcomes.of(1).resent += 7;
-  EXPECT_EQ(outcomes.sum(&RuleOutcomes::cured), 5U);
-  EXPECT_EQ(outcomes.sum(&RuleOutcomes::resent), 7U);
-  EXPECT_EQ(outcomes.sum(&RuleOutcomes::given_up), 0U);
-  EXPECT_EQ(Outcomes(0).sum(&RuleOutcomes::cured), 0U);
-}
-
 /// `now`, by steps; how many aborts in a row may run again.
 TEST(RuleOutcomes, LetATransactionRunAgainSoManyTimesInARow) {
   RuleOutcomes rule;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/fake_store.hpp"
 #include "support/rule_set.hpp"
 
 namespace idproxy::rewrite {
@@ -48,6 +49,136 @@ TEST(RuleSet, KnowsWhichCollectionsARuleCanReach) {
   EXPECT_TRUE(rules->possible("x1"));
   EXPECT_TRUE(rules->possible("any.x1"));
   EXPECT_FALSE(rules->possible("carts"));
+}
+
+TEST(RuleSet, SumsTheOutcomesOfAllRules) {
+  const auto rules = rule_set_of(rule("a.*", "_id"), rule("b.*", "_id"), rule("c.*", "_id"));
+  rules->outcomes(0).cured += 2;
+  rules->outcomes(2).cured += 3;
+  rules->outcomes(1).resent += 7;
+  EXPECT_EQ(rules->sum(&RuleOutcomes::cured), 5U);
+  EXPECT_EQ(rules->sum(&RuleOutcomes::resent), 7U);
+  EXPECT_EQ(rules->sum(&RuleOutcomes::given_up), 0U);
+  EXPECT_EQ(rule_set_of()->sum(&RuleOutcomes::cured), 0U);
+}
+
+// ---- a reload --------------------------------------------------------------------------------
+
+Rule defined(std::string definition, std::string ns = "shop.*") {
+  Rule defined = rule(std::move(ns), "_id");
+  defined.definition = std::move(definition);
+  return defined;
+}
+template <class... Rules>
+RuleSet reloaded(const RuleSet& before, Rules&&... rules) {
+  std::vector<Rule> all;
+  (all.push_back(std::forward<Rules>(rules)), ...);
+  return RuleSet(std::move(all), "idproxy", nullptr, &before);
+}
+/// Which rule of `before` a rule has its strategy and its outcomes from: "0", "1", … or "new".
+std::string origin(const RuleSet& before, const RuleSet& after, std::size_t index) {
+  const auto& strategy = after.rules()[index].strategy;
+  for (std::size_t i = 0; i < before.rules().size(); ++i) {
+    const bool same = before.rules()[i].strategy == strategy;
+    EXPECT_EQ(same, &before.outcomes(i) == &after.outcomes(index));
+    if (same) return std::to_string(i);
+  }
+  return "new";
+}
+
+TEST(RuleSet, TakesOverWhatAReloadDoesNotChange) {
+  const auto before = rule_set_of(defined("a"), defined("b"), defined(""), defined("c"));
+  const RuleSet after = reloaded(*before, defined("c"), defined("d"), defined(""), defined("a"));
+  EXPECT_EQ(origin(*before, after, 0), "3");
+  EXPECT_EQ(origin(*before, after, 1), "new");
+  EXPECT_EQ(origin(*before, after, 2), "new");
+  EXPECT_EQ(origin(*before, after, 3), "0");
+}
+
+TEST(RuleSet, TakesOverEachRuleOnce) {
+  const auto before = rule_set_of(defined("a"), defined("a"));
+  const RuleSet after = reloaded(*before, defined("a"), defined("a"), defined("a"));
+  EXPECT_EQ(origin(*before, after, 0), "0");
+  EXPECT_EQ(origin(*before, after, 1), "1");
+  EXPECT_EQ(origin(*before, after, 2), "new");
+}
+
+TEST(RuleSet, GoesOnWithTheValuesAndCountsOfTheOneBefore) {
+  const auto draw = [](const RuleSet& rules, std::size_t n) {
+    const Plan plan = rules.plan("shop", "orders");
+    ids::Values values;
+    EXPECT_TRUE(plan.front().strategy->next(n, values));
+    plan.front().outcomes->assigned += n;
+    return load_i64(values[n - 1].data());
+  };
+  const auto before = rule_set_of(defined("a"));
+  EXPECT_EQ(draw(*before, 3), 3);
+  const RuleSet after = reloaded(*before, defined("x", "other.*"), defined("a"));
+  EXPECT_EQ(draw(after, 2), 5);
+  EXPECT_EQ(draw(*before, 1), 6);  // of an exchange that had begun
+  EXPECT_EQ(after.outcomes(1).assigned, 6U);
+  EXPECT_EQ(after.plan("shop", "orders").front().rule_index, 1U);
+}
+
+/// Notes the stores that it is announced to and bound by.
+class NotingStrategy final : public ids::Strategy {
+ public:
+  void announce(ids::Store& store) override { announced.push_back(&store); }
+  std::shared_ptr<ids::Strategy> bind(std::string_view /*ns*/, ids::Store& store) const override {
+    bound.push_back(&store);
+    return nullptr;
+  }
+  ids::Result<void> next(std::size_t /*n*/, ids::Values& /*out*/) override { return {}; }
+
+  std::vector<ids::Store*> announced;
+  mutable std::vector<ids::Store*> bound;
+};
+
+TEST(RuleSet, AnnouncesWhatItTakesOverToItsOwnStore) {
+  const auto strategy = std::make_shared<NotingStrategy>();
+  const auto rules_with = [](std::shared_ptr<ids::Strategy> given) {
+    std::vector<Rule> all;
+    all.push_back(defined("a"));
+    if (given) all.front().strategy = std::move(given);
+    return all;
+  };
+  const auto first = std::make_shared<FakeStore>();
+  const auto second = std::make_shared<FakeStore>();
+  const RuleSet before(rules_with(strategy), "idproxy", first);
+  const RuleSet after(rules_with(nullptr), "idproxy", second, &before);
+  EXPECT_EQ(strategy->announced, (std::vector<ids::Store*>{first.get(), second.get()}));
+  EXPECT_EQ(before.plan("shop", "orders").size(), 1U);
+  EXPECT_EQ(after.plan("shop", "orders").size(), 1U);
+  EXPECT_EQ(strategy->bound, (std::vector<ids::Store*>{first.get(), second.get()}));
+  EXPECT_EQ(after.store(), second.get());
+}
+
+TEST(RuleSet, KeepsItsStore) {
+  auto store = std::make_shared<FakeStore>();
+  const std::weak_ptr<FakeStore> watched = store;
+  std::optional<RuleSet> rules(std::in_place, std::vector<Rule>(), "idproxy", std::move(store));
+  EXPECT_FALSE(watched.expired());
+  rules.reset();
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST(Namespaces, GiveOutPlansThatOutliveThemAndTheirRules) {
+  std::weak_ptr<const RuleSet> watched;
+  std::shared_ptr<const Plan> plan;
+  {
+    auto rules = rule_set_of(rule("shop.*", "_id"));
+    watched = rules;
+    Namespaces namespaces(std::move(rules));
+    plan = namespaces.plan("shop", "orders");
+    namespaces = Namespaces(rule_set_of());
+    EXPECT_EQ(namespaces.plan("shop", "orders"), nullptr);
+  }
+  EXPECT_EQ(plan->front().rule->field, "_id");
+  ids::Values values;
+  EXPECT_TRUE(plan->front().strategy->next(1, values));
+  ++plan->front().outcomes->assigned;
+  plan.reset();
+  EXPECT_TRUE(watched.expired());
 }
 
 TEST(Namespaces, TellsNamespacesApartThatReadTheSame) {

@@ -78,8 +78,8 @@ struct StatusReply : ::testing::Test {
     for (std::size_t i = 0; i < count; ++i) {
       all.push_back(rule("shop.c" + std::to_string(i), "number"));
     }
-    rules = std::make_unique<RuleSet>(std::move(all), "idproxy", with_store ? &store : nullptr);
-    outcomes = std::make_unique<Outcomes>(count);
+    rules =
+        std::make_shared<const RuleSet>(std::move(all), "idproxy", with_store ? store : nullptr);
   }
 
   /// The answer, or "not understood".
@@ -90,8 +90,7 @@ struct StatusReply : ::testing::Test {
                   .listener = "127.0.0.1:27117",
                   .server = "db1:27017",
                   .listeners = listeners,
-                  .rules = *rules,
-                  .outcomes = *outcomes,
+                  .rules = rules,
                   .connections = 9,
                   .inserts_assigned = 8,
                   .documents_refused = 7,
@@ -134,9 +133,8 @@ struct StatusReply : ::testing::Test {
                          long_field("numbersReturned", counts[4]) + long_field("heals", counts[5]));
   }
 
-  FakeStore store;
-  std::unique_ptr<RuleSet> rules;
-  std::unique_ptr<Outcomes> outcomes;
+  const std::shared_ptr<FakeStore> store = std::make_shared<FakeStore>();
+  std::shared_ptr<const RuleSet> rules;
   std::vector<ListenerStatus> listeners;
 };
 
@@ -145,7 +143,7 @@ const std::string kOk = reply_message(string_field("extra", "x") + ok() + kTimes
 
 TEST_F(StatusReply, HasRulesWithTheirCounts) {
   watch(2, false);
-  RuleOutcomes& of = outcomes->of(1);
+  RuleOutcomes& of = rules->outcomes(1);
   of.assigned = 1;
   of.resent = 2;
   of.cured = 3;
@@ -165,7 +163,7 @@ TEST_F(StatusReply, HasListeners) {
   watch(0);
   listeners = {{"127.0.0.1:27117", "db1:27017", "db1.lan:27017", "rs0", "PRIMARY", "uri", 3},
                {"127.0.0.1:27118", "db2:27017", "", "", "unknown", "member", 0}};
-  store.counted = {1, 2, 3, 4, 5, 6};
+  store->counted = {1, 2, 3, 4, 5, 6};
   const std::string first =
       doc(string_field("address", "127.0.0.1:27117") + string_field("server", "db1:27017") +
           string_field("me", "db1.lan:27017") + string_field("setName", "rs0") +
@@ -182,9 +180,9 @@ TEST_F(StatusReply, HasListeners) {
 
 TEST_F(StatusReply, SaysWhereRulesAreNotReady) {
   watch(4);
-  store.listed = {{2, "shop.b", {Standing::Kind::left_alone, {}}},
-                  {1, "shop.c1", {Standing::Kind::not_ready, {Errc::unavailable, "not looked"}}},
-                  {2, "shop.a", {Standing::Kind::not_ready, {Errc::exhausted, "no index"}}}};
+  store->listed = {{2, "shop.b", {Standing::Kind::left_alone, {}}},
+                   {1, "shop.c1", {Standing::Kind::not_ready, {Errc::unavailable, "not looked"}}},
+                   {2, "shop.a", {Standing::Kind::not_ready, {Errc::exhausted, "no index"}}}};
   const std::string one =
       bool_field("ready", false) +
       array_field("notReady", {doc(string_field("ns", "shop.c1") + int_field("code", 6) +
@@ -225,8 +223,8 @@ std::vector<std::string> listed(const std::string& answer) {
 
 TEST_F(StatusReply, ListsTwentyCollectionsOfARule) {
   watch(3);
-  for (std::size_t i = 0; i < 20; ++i) store.listed.push_back({1, "shop.c", {}});
-  for (std::size_t i = 0; i < 21; ++i) store.listed.push_back({2, "shop.c", {}});
+  for (std::size_t i = 0; i < 20; ++i) store->listed.push_back({1, "shop.c", {}});
+  for (std::size_t i = 0; i < 21; ++i) store->listed.push_back({2, "shop.c", {}});
   EXPECT_EQ(listed(answer(kOk)), (std::vector<std::string>{"0", "20", "20+"}));
 }
 
@@ -235,7 +233,7 @@ TEST_F(StatusReply, StaysBelowWhatAReplyMayHave) {
   watch(kRules);
   const ids::Error error{Errc::exhausted, std::string(2000, 'r')};
   for (std::size_t i = 0; i < 20 * kRules; ++i) {
-    store.listed.push_back({i / 20, std::string(255, 'n'), {Standing::Kind::not_ready, error}});
+    store->listed.push_back({i / 20, std::string(255, 'n'), {Standing::Kind::not_ready, error}});
   }
   const std::string all = answer(kOk);
   EXPECT_LT(all.size(), 10U * 1024 * 1024);

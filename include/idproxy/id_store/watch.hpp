@@ -1,0 +1,56 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "idproxy/ids/store.hpp"
+
+namespace idproxy::id_store {
+
+class Store;
+
+/// What is looked at for one rule, as the store's user may.
+struct Watched {
+  std::string ns;     ///< glob over "db.collection"
+  std::string field;  ///< dotted path
+  ids::UniqueIndex unique_index = ids::UniqueIndex::warn;
+  bool counts_documents = false;  ///< random numbers: how full their space is
+  std::string space{};            ///< of random numbers: any text that changes with their space
+  friend bool operator==(const Watched&, const Watched&) = default;
+};
+
+/// The id store as one set of rules sees it: made by Store::watch(), and asked nothing once that
+/// Store is gone. The last reference may be dropped on any thread: that waits for nothing.
+/// Thread-safe.
+class Watch final : public ids::Store {
+ public:
+  ~Watch() override;
+
+  /// Waits until the collections of the rules have been looked at once, or until it is clear that
+  /// they cannot be now; at most `limit`.
+  void await_first_look(std::chrono::milliseconds limit);
+
+  std::shared_ptr<ids::BlockCache> counter(const ids::CounterSpec& spec,
+                                           const ids::CounterField& field) override;
+  std::shared_ptr<ids::Fill> fill(std::string_view ns, std::string_view field) override;
+  ids::Standing standing(std::size_t rule_index, std::string_view db,
+                         std::string_view collection) override;
+  [[nodiscard]] std::uint64_t version() const override;
+  [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const override;
+  /// In how many collections each rule gives no values, in file order: those of not_ready().
+  [[nodiscard]] std::vector<std::size_t> not_ready_counts() const;
+  [[nodiscard]] ids::StoreCounts counts() const override;
+
+ private:
+  friend class id_store::Store;
+  struct Impl;
+  explicit Watch(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,38 @@
+#include "config_file.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include "idproxy/observability/log.hpp"
+
+namespace idproxy::app {
+
+boost::system::result<std::string, std::string> read_file(const std::string& file) {
+  errno = 0;
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  std::error_code ignored;
+  const bool directory = std::filesystem::is_directory(file, ignored);  // opens, but has no bytes
+  if (in && !directory) text << in.rdbuf();
+  using Text = boost::system::result<std::string, std::string>;
+  if (in && !directory && !text.bad()) return Text(boost::system::in_place_value, text.str());
+  const int cause = directory ? EISDIR : errno != 0 ? errno : EIO;
+  return Text(boost::system::in_place_error, "cannot read " + file + ": " + std::strerror(cause));
+}
+
+void log_findings(const std::string& file, const config::Loaded& loaded,
+                  const std::set<std::string>& before) {
+  for (const config::Finding& finding : loaded.findings) {
+    const bool is_error = finding.severity == config::Finding::Severity::error;
+    const std::string text = config::format(file, finding);
+    if (before.contains(text)) continue;
+    log::event(is_error ? log::Level::error : log::Level::warning,
+               is_error ? "config_error" : "config_warning", text);
+  }
+}
+
+}  // namespace idproxy::app

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <boost/system/result.hpp>
+#include <set>
+#include <string>
+
+#include "idproxy/config/config.hpp"
+
+namespace idproxy::app {
+
+/// All of the file; or why not: "cannot read FILE: Permission denied".
+[[nodiscard]] boost::system::result<std::string, std::string> read_file(const std::string& file);
+
+/// Writes each finding to the log as it is printed by format(); but for the texts of `before`.
+void log_findings(const std::string& file, const config::Loaded& loaded,
+                  const std::set<std::string>& before = {});
+
+}  // namespace idproxy::app

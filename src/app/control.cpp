@@ -1,0 +1,325 @@
+#include "control.hpp"
+
+#include <pthread.h>
+#include <systemd/sd-daemon.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <future>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "health.hpp"
+#include "idproxy/app/app.hpp"
+#include "idproxy/observability/log.hpp"
+#include "idproxy/observability/metrics_page.hpp"
+#include "watchdog.hpp"
+
+namespace idproxy::app {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using namespace std::chrono_literals;
+
+constexpr std::chrono::microseconds kTick = 1s;
+constexpr std::chrono::seconds kHousekeeping = 5s;  // the log, and what systemd shows
+constexpr std::chrono::seconds kLastLines = 1s;
+
+Watchdog::Time now() {
+  return std::chrono::steady_clock::now().time_since_epoch();
+}
+
+/// To systemd, if it has started us.
+void notify(const std::string& state) {
+  ::sd_notify(0, state.c_str());
+}
+
+/// How often to look: three times in the period in which systemd wants to hear of us.
+std::chrono::microseconds tick() {
+  std::uint64_t period = 0;
+  if (::sd_watchdog_enabled(0, &period) <= 0) return kTick;
+  return std::clamp(std::chrono::microseconds(period / 3), std::chrono::microseconds(1ms), kTick);
+}
+
+sigset_t signals() {
+  sigset_t set{};
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+  return set;
+}
+
+}  // namespace
+
+struct Control::Impl {
+  explicit Impl(std::string its_version);
+  ~Impl() { stop(); }
+
+  void run();
+  void stop();
+  template <class F>
+  auto on_thread(F f);
+
+  // On the control thread:
+  void await_signal();
+  void signalled(int signal);
+  void end();
+  [[noreturn]] void leave();
+  void reload();
+  void await_tick();
+  void look();
+  void housekeep();
+  void tell_status(bool always);
+  void feed();
+  [[nodiscard]] std::optional<Served> served() const;
+  [[nodiscard]] admin::Pages pages();
+
+  const std::string version;
+  asio::io_context io{1};
+  asio::signal_set signal_set{io, SIGTERM, SIGINT, SIGHUP};
+  asio::steady_timer timer{io};
+  const std::chrono::microseconds tick = app::tick();
+  std::unique_ptr<admin::Endpoint> endpoint;
+
+  Phase phase = Phase::starting;
+  net::Server* server = nullptr;
+  id_store::Store* store = nullptr;
+  Reload* reloader = nullptr;
+  bool reload_wanted = false;  // by a SIGHUP that came too early
+  bool end_wanted = false;     // by a SIGTERM
+  bool last_reload_failed = false;
+  std::optional<Served> last;        // once the server has ended
+  std::optional<Watchdog> watchdog;  // while the server runs
+  Watchdog::Time housekept{};
+  std::string told;  // systemd
+  std::thread thread;
+};
+
+Control::Impl::Impl(std::string its_version) : version(std::move(its_version)) {
+  // Blocked here, threads that are made by this one inherit it; the control thread alone takes
+  // them.
+  const sigset_t set = signals();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  await_signal();
+  await_tick();
+  thread = std::thread([this] { run(); });
+}
+
+void Control::Impl::run() {
+  pthread_setname_np(pthread_self(), "control");
+  const sigset_t set = signals();
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  try {
+    io.run();
+  } catch (const std::exception& error) {
+    log::event(log::Level::error, "internal_error", "an internal error ends the proxy",
+               {{"reason", error.what()}});
+    log::finish(kLastLines);
+    std::_Exit(static_cast<int>(ExitCode::internal));
+  }
+}
+
+void Control::Impl::stop() {
+  if (!thread.joinable()) return;
+  io.stop();
+  thread.join();
+}
+
+/// Runs it on the control thread and waits for what it returns.
+template <class F>
+auto Control::Impl::on_thread(F f) {
+  std::packaged_task<decltype(f())()> task(std::move(f));
+  auto result = task.get_future();
+  asio::post(io, [&task] { task(); });
+  return result.get();
+}
+
+// ---- signals ---------------------------------------------------------------------------------
+
+void Control::Impl::await_signal() {
+  signal_set.async_wait([this](error_code error, int signal) {
+    if (error) return;
+    signalled(signal);
+    await_signal();
+  });
+}
+
+void Control::Impl::signalled(int signal) {
+  if (signal == SIGHUP) return reload();
+  if (server == nullptr) leave();
+  if (std::exchange(end_wanted, true)) {
+    log::event(log::Level::warning, "stopping", "told to stop twice: everything is closed at once");
+    server->stop();
+  } else {
+    end();
+  }
+}
+
+void Control::Impl::end() {
+  phase = Phase::draining;
+  notify("STOPPING=1");
+  tell_status(true);
+  server->drain();
+}
+
+/// Before there is a server: nothing has been begun that would have to be ended.
+void Control::Impl::leave() {
+  notify("STOPPING=1");
+  log::event(log::Level::info, "stopped", "stopped before anything was listened on");
+  log::finish(kLastLines);
+  std::_Exit(static_cast<int>(ExitCode::ok));
+}
+
+void Control::Impl::reload() {
+  if (phase == Phase::starting) {
+    reload_wanted = true;
+    return;
+  }
+  if (phase == Phase::draining) return;  // it would be for nobody
+  const auto monotonic = std::chrono::duration_cast<std::chrono::microseconds>(now()).count();
+  notify("RELOADING=1\nMONOTONIC_USEC=" + std::to_string(monotonic) + "\nSTATUS=reloading");
+  last_reload_failed = reloader->reload() == Reload::Result::refused;
+  notify("READY=1");
+  tell_status(true);
+}
+
+// ---- from time to time -----------------------------------------------------------------------
+
+void Control::Impl::await_tick() {
+  timer.expires_after(tick);
+  timer.async_wait([this](error_code error) {
+    if (error) return;
+    look();
+    await_tick();
+  });
+}
+
+void Control::Impl::look() {
+  if (watchdog) watchdog->look(now());
+  feed();
+  if (phase == Phase::draining && !last) {
+    // Bounded by limits.drain, which may be longer than what systemd grants by itself.
+    notify("EXTEND_TIMEOUT_USEC=10000000");
+    tell_status(false);
+  }
+  if (now() - housekept >= kHousekeeping) housekeep();
+}
+
+void Control::Impl::housekeep() {
+  housekept = now();
+  log::catch_up();
+  tell_status(false);
+}
+
+void Control::Impl::feed() {
+  // Without io threads it is this one that lives.
+  if (!watchdog || watchdog->all_answered()) notify("WATCHDOG=1");
+}
+
+/// Only if it has changed, unless `always`.
+void Control::Impl::tell_status(bool always) {
+  const auto shown = served();
+  std::string status = status_line(phase, shown ? &*shown : nullptr);
+  if (status == told && !always) return;
+  notify("STATUS=" + status);
+  told = std::move(status);
+}
+
+// ---- pages -----------------------------------------------------------------------------------
+
+std::optional<Served> Control::Impl::served() const {
+  if (server == nullptr || last) return last;
+  const auto certificates = [](const std::shared_ptr<const net::tls::Context>& context) {
+    return context ? context->certificates() : std::vector<net::tls::Certificate>();
+  };
+  const RulesInForce& rules = reloader->rules();
+  return Served{.draining = phase == Phase::draining,
+                .net = server->figures(),
+                .store = store->figures(),
+                .rules = rules.set,
+                .not_ready = rules.watch->not_ready_counts(),
+                .reloads = reloader->figures(),
+                .last_reload_failed = last_reload_failed,
+                .client_side = certificates(reloader->client_tls()),
+                .server_side = certificates(reloader->server_tls())};
+}
+
+admin::Pages Control::Impl::pages() {
+  return {
+      {"/", [this] { return index_page(version); }},
+      {"/livez",
+       [this] { return livez(watchdog ? watchdog->owed(now()) : std::vector<Watchdog::Time>()); }},
+      {"/readyz",
+       [this] {
+         const auto shown = served();
+         return readyz(phase, shown ? &*shown : nullptr);
+       }},
+      {"/metrics", [this] {
+         const auto shown = served();
+         return admin::Answer{.body = exposition(version, process_figures(), log::counts(),
+                                                 shown ? &*shown : nullptr),
+                              .content_type = metrics::Page::kContentType};
+       }}};
+}
+
+// ---- for the main thread ---------------------------------------------------------------------
+
+Control::Control(std::string version) : impl_(std::make_unique<Impl>(std::move(version))) {}
+Control::~Control() = default;
+
+std::string Control::open(const net::Endpoint& admin) {
+  return impl_->on_thread([&impl = *impl_, &admin]() -> std::string {
+    auto endpoint = admin::Endpoint::open(impl.io, admin.host, admin.port, impl.pages());
+    if (!endpoint) return endpoint.error();
+    impl.endpoint = std::move(*endpoint);
+    log::event(log::Level::info, "admin_listening", "answering operators by HTTP",
+               {{"address", impl.endpoint->address()}});
+    return "";
+  });
+}
+
+void Control::serve(net::Server& server, id_store::Store& store, Reload& reload) {
+  impl_->on_thread([&impl = *impl_, &server, &store, &reload] {
+    impl.server = &server;
+    impl.store = &store;
+    impl.reloader = &reload;
+  });
+}
+
+void Control::announce() {
+  impl_->on_thread([&impl = *impl_] {
+    if (impl.phase == Phase::draining) return;
+    impl.phase = Phase::serving;
+    impl.watchdog.emplace(
+        impl.server->threads(),
+        [&server = *impl.server](std::size_t thread, std::function<void()> answer) {
+          server.ask(thread, std::move(answer));
+        });
+    const auto& rules = impl.reloader->rules().set->rules();
+    log::event(log::Level::info, "ready", "ready", {{"rules", rules.size()}});
+    notify("READY=1");
+    impl.tell_status(true);
+    if (impl.reload_wanted) asio::post(impl.io, [&impl] { impl.reload(); });
+  });
+}
+
+void Control::finished() {
+  impl_->on_thread([&impl = *impl_] {
+    impl.phase = Phase::draining;
+    impl.watchdog.reset();
+    impl.last = impl.served();
+  });
+}
+
+void Control::stop() {
+  impl_->stop();
+}
+
+}  // namespace idproxy::app

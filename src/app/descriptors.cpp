@@ -1,0 +1,64 @@
+#include "descriptors.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "idproxy/observability/log.hpp"
+
+namespace idproxy::app {
+namespace {
+
+// Listeners of members that join, the store's connections, the pages' 64 clients; and of each io
+// thread: epoll, its waker, its timers.
+constexpr std::uint64_t kOwn = 100;
+constexpr std::uint64_t kOfThread = 3;
+
+std::uint64_t own_descriptors(const net::Options& options) {
+  return kOwn + options.routes.size() + kOfThread * options.threads;
+}
+
+}  // namespace
+
+void hold_standard_descriptors() {
+  for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
+    // open() takes the lowest that is free, which is this one.
+    if (::fcntl(descriptor, F_GETFD) < 0) (void)::open("/dev/null", O_RDWR);
+  }
+}
+
+std::uint64_t needed_descriptors(const net::Options& options) {
+  return std::uint64_t{2} * options.max_connections + own_descriptors(options);
+}
+
+std::uint32_t connections_within(std::uint64_t limit, const net::Options& options) {
+  // Where there are few, not all of what is our own will be needed at once.
+  const std::uint64_t own = std::min(own_descriptors(options), limit / 2);
+  return static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>((limit - own) / 2, 1, options.max_connections));
+}
+
+std::uint32_t permitted_connections(const net::Options& options) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return options.max_connections;
+  const std::uint64_t needed = needed_descriptors(options);
+  if (limit.rlim_cur < needed) {
+    const rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, needed);
+    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = before;
+  }
+  if (limit.rlim_cur >= needed) return options.max_connections;
+  const std::uint32_t permitted = connections_within(limit.rlim_cur, options);
+  log::event(log::Level::warning, "max_connections_lowered",
+             "there are not enough file descriptors for listen.max_connections: raise LimitNOFILE= "
+             "of the unit, or ulimit -n",
+             {{"max_connections", options.max_connections},
+              {"permitted", permitted},
+              {"descriptors", static_cast<std::uint64_t>(limit.rlim_cur)},
+              {"needed", needed}});
+  return permitted;
+}
+
+}  // namespace idproxy::app

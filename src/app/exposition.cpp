@@ -1,0 +1,278 @@
+#include "exposition.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "idproxy/observability/metrics_page.hpp"
+
+namespace idproxy::app {
+namespace {
+
+using metrics::Labels;
+using metrics::Page;
+
+void add_process(Page& page, const ProcessFigures& process) {
+  page.counter("process_cpu_seconds_total", "CPU time, of user and system, in seconds.")
+      .add({}, process.cpu_seconds);
+  page.gauge("process_resident_memory_bytes", "Memory that is in use, in bytes.")
+      .add({}, process.resident_memory_bytes);
+  page.gauge("process_virtual_memory_bytes", "Address space that is mapped, in bytes.")
+      .add({}, process.virtual_memory_bytes);
+  page.gauge("process_open_fds", "File descriptors that are open: two for each client, and more.")
+      .add({}, process.open_fds);
+  page.gauge("process_max_fds", "How many may be open (LimitNOFILE).").add({}, process.max_fds);
+  page.gauge("process_start_time_seconds", "When the process was started, in seconds since 1970.")
+      .add({}, process.start_time_seconds);
+}
+
+void add_log(Page& page, const log::Counts& log) {
+  page.counter("idproxy_log_lines_suppressed_total",
+               "Lines left out of the log because there were more than ten of one event in a "
+               "second.")
+      .add({}, log.suppressed);
+  page.counter("idproxy_log_lines_dropped_total",
+               "Lines that are missing in the log because nobody read standard error.")
+      .add({}, log.dropped);
+}
+
+void add_reloads(Page& page, const Served& served) {
+  const Reload::Figures& reloads = served.reloads;
+  page.counter("idproxy_config_reloads_total",
+               "Reloads (SIGHUP) that came into force, or failed and left everything as it was.")
+      .add({{"result", "success"}}, reloads.succeeded)
+      .add({{"result", "failure"}}, reloads.failed);
+  page.gauge(
+          "idproxy_config_last_reload_successful",
+          "0: the last reload failed, the log says why; the configuration before it is in force.")
+      .add({}, served.last_reload_failed ? 0 : 1);
+  page.gauge("idproxy_config_last_success_timestamp_seconds",
+             "When the configuration that is in force was read, in seconds since 1970.")
+      .add({}, reloads.last_success.count());
+}
+
+void add_connections(Page& page, const net::Figures& net) {
+  page.counter("idproxy_connections_accepted_total", "Connections of clients that were accepted.")
+      .add({}, net.connections_accepted);
+  page.gauge("idproxy_connections", "Connections of clients that are open.")
+      .add({}, net.connections_open);
+  page.gauge("idproxy_connections_limit", "How many there may be: listen.max_connections.")
+      .add({}, net.connections_limit);
+  page.counter("idproxy_connections_closed_total",
+               "Connections of clients that the proxy has turned away or ended. max_connections: "
+               "there were as many as may be; descriptors: no file descriptor was left; "
+               "first_byte, tls_handshake, message: the client took longer than these limits; "
+               "connect: no connection to the server could be made; protocol: the client or the "
+               "server broke the protocol; drain: still busy when limits.drain was over.")
+      .add({{"reason", "max_connections"}}, net.refused_max_connections)
+      .add({{"reason", "descriptors"}}, net.refused_descriptors)
+      .add({{"reason", "first_byte"}}, net.closed_first_byte)
+      .add({{"reason", "tls_handshake"}}, net.closed_tls_handshake)
+      .add({{"reason", "message"}}, net.closed_message)
+      .add({{"reason", "connect"}}, net.closed_connect)
+      .add({{"reason", "protocol"}}, net.closed_protocol)
+      .add({{"reason", "drain"}}, net.closed_drain_forced);
+  page.counter("idproxy_accept_failures_total",
+               "Times that no connection could be accepted though clients were there; the log "
+               "says why.")
+      .add({}, net.accept_failures);
+  page.counter("idproxy_tls_failures_total",
+               "TLS handshakes and connections that failed, with clients or with servers; the log "
+               "says why.")
+      .add({{"peer", "client"}}, net.tls_failures_downstream)
+      .add({{"peer", "server"}}, net.tls_failures_upstream);
+}
+
+void add_listeners(Page& page, const net::Figures& net) {
+  auto connections = page.gauge("idproxy_listener_connections",
+                                "Connections of clients that are open at one listener.");
+  auto up = page.gauge("idproxy_listener_up",
+                       "1: the last connection to the listener's server could be made, 0: it "
+                       "could not.");
+  auto failures = page.counter("idproxy_listener_connect_failures_total",
+                               "Connections to the listener's server that could not be made.");
+  for (const net::Figures::Listener& each : net.listeners) {
+    const Labels listener{{"listener", each.listener}};
+    connections.add(listener, each.connections);
+    up.add(listener, each.up ? 1 : 0);
+    failures.add(listener, each.connect_failures);
+  }
+}
+
+void add_traffic(Page& page, const net::Figures& net) {
+  page.counter("idproxy_bytes_total",
+               "Bytes of messages, received from and sent to clients and servers; without TLS's "
+               "own.")
+      .add({{"peer", "client"}, {"direction", "received"}}, net.bytes_from_clients)
+      .add({{"peer", "client"}, {"direction", "sent"}}, net.bytes_to_clients)
+      .add({{"peer", "server"}, {"direction", "received"}}, net.bytes_from_servers)
+      .add({{"peer", "server"}, {"direction", "sent"}}, net.bytes_to_servers);
+  page.counter("idproxy_requests_total",
+               "Requests of clients. relayed: passed on unchanged; insert: inserts that got "
+               "values; hello: questions about the server and its set; status: {idproxy: "
+               "\"status\"}; refused: answered with an error of the proxy; shutdown: answered "
+               "with ShutdownInProgress while draining.")
+      .add({{"kind", "relayed"}}, net.requests_relayed)
+      .add({{"kind", "insert"}}, net.requests_insert)
+      .add({{"kind", "hello"}}, net.requests_hello)
+      .add({{"kind", "status"}}, net.requests_status)
+      .add({{"kind", "refused"}}, net.requests_refused)
+      .add({{"kind", "shutdown"}}, net.requests_shutdown);
+  page.counter("idproxy_documents_refused_total",
+               "Documents that could not take their value, and were answered with a write error.")
+      .add({}, net.documents_refused);
+  page.histogram("idproxy_insert_added_seconds",
+                 "What inserts that got values took longer for the proxy: its own time and that "
+                 "of the id store, without the server's.")
+      .add({}, net.insert_added);
+}
+
+void add_buffers(Page& page, const net::Figures& net) {
+  page.gauge("idproxy_buffered_messages_bytes",
+             "Memory for messages that are held whole, of limits.buffered_messages.")
+      .add({}, net.buffered_bytes);
+  page.gauge("idproxy_buffered_messages_limit_bytes", "limits.buffered_messages.")
+      .add({}, net.buffered_limit);
+  page.gauge("idproxy_buffered_messages_waiting",
+             "Connections that are not read because there is no room for their message.")
+      .add({}, net.buffered_waiting);
+  page.counter("idproxy_buffered_messages_waits_total", "Times that a connection had to wait so.")
+      .add({}, net.buffered_waits);
+}
+
+void add_rules(Page& page, const Served& served) {
+  using rewrite::RuleOutcomes;
+  struct Outcome {
+    const char* name;
+    const char* help;
+    RuleOutcomes::Counter RuleOutcomes::* counter;
+  };
+  static constexpr std::array kOutcomes{
+      Outcome{"idproxy_rule_values_assigned_total", "Values that the rule put into documents.",
+              &RuleOutcomes::assigned},
+      Outcome{"idproxy_rule_values_unacknowledged_total",
+              "Of these, values in inserts with w: 0, whose fate nobody hears of.",
+              &RuleOutcomes::unacknowledged},
+      Outcome{"idproxy_rule_documents_resent_total",
+              "Documents that were sent again with a fresh value because theirs was taken; counted "
+              "each time.",
+              &RuleOutcomes::resent},
+      Outcome{"idproxy_rule_documents_cured_total",
+              "Documents that were stored in the end because of that.", &RuleOutcomes::cured},
+      Outcome{"idproxy_rule_duplicates_given_up_total",
+              "Duplicates of the rule's own values that the client got to see.",
+              &RuleOutcomes::given_up},
+      Outcome{"idproxy_rule_duplicates_foreign_total",
+              "Duplicates on other keys, of documents that had a value of the rule.",
+              &RuleOutcomes::foreign},
+      Outcome{"idproxy_rule_transactions_transient_total",
+              "Transactions that the client was told to run again because of a duplicate.",
+              &RuleOutcomes::transient},
+      Outcome{"idproxy_rule_transactions_surfaced_total",
+              "Duplicates inside transactions that the client got to see.",
+              &RuleOutcomes::surfaced}};
+  std::vector<Labels> labels;
+  for (const rewrite::Rule& rule : served.rules->rules()) {
+    labels.push_back({{"rule", std::to_string(labels.size())},
+                      {"ns", rule.ns},
+                      {"field", rule.field},
+                      {"strategy", rule.strategy_name}});
+  }
+  for (const Outcome& outcome : kOutcomes) {
+    auto family = page.counter(outcome.name, outcome.help);
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      family.add(labels[i], (served.rules->outcomes(i).*outcome.counter).load());
+    }
+  }
+  auto not_ready = page.gauge("idproxy_rule_collections_not_ready",
+                              "Collections in which the rule gives no values now; {idproxy: "
+                              "\"status\"} says which, and why.");
+  for (std::size_t i = 0; i < std::min(labels.size(), served.not_ready.size()); ++i) {
+    not_ready.add(labels[i], served.not_ready[i]);
+  }
+}
+
+void add_store(Page& page, const id_store::Figures& store) {
+  page.gauge("idproxy_store_up",
+             "1: the id store has answered last time, 0: it has not; counters live on what they "
+             "have in memory.")
+      .add({}, store.up ? 1 : 0);
+  page.histogram("idproxy_store_round_trip_seconds",
+                 "How long commands for counters took, those that failed too.")
+      .add({}, store.round_trip);
+  page.counter("idproxy_store_round_trips_failed_total",
+               "Of these commands: without an answer, with an error, or without a majority.")
+      .add({}, store.round_trips_failed);
+  page.counter("idproxy_store_blocks_total", "Blocks of numbers that were fetched.")
+      .add({}, store.blocks);
+  page.counter("idproxy_store_blocks_dropped_total",
+               "Blocks that were perhaps fetched, and whose numbers are not used: gaps.")
+      .add({}, store.blocks_dropped);
+  page.counter("idproxy_store_numbers_allocated_total", "Numbers in the blocks that were fetched.")
+      .add({}, store.numbers_allocated);
+  page.counter("idproxy_store_numbers_returned_total", "Numbers that were given back unused.")
+      .add({}, store.numbers_returned);
+  page.counter("idproxy_store_heals_total",
+               "Counters that were set past the numbers stored already.")
+      .add({}, store.heals);
+  page.gauge("idproxy_store_counters", "Counters that this process uses.").add({}, store.counters);
+  page.gauge("idproxy_store_counters_exhausted", "Of these, those that have come to their end.")
+      .add({}, store.counters_exhausted);
+  page.gauge("idproxy_store_requests_waiting", "Inserts that wait for numbers now.")
+      .add({}, store.requests_waiting);
+  page.gauge("idproxy_store_numbers_held", "Numbers in memory, for the next inserts.")
+      .add({}, store.numbers_held);
+  page.gauge("idproxy_store_numbers_of_blocks",
+             "How many these are when each counter has a full block. The nearer to 0 the part "
+             "that is held, the sooner inserts have to wait for the store.")
+      .add({}, store.numbers_of_blocks);
+}
+
+/// The subjects are of our own files; where one has several certificates of a subject, as while one
+/// takes the other's place, that counts which is valid longest.
+void add_certificates(Page& page, const Served& served) {
+  auto family = page.gauge("idproxy_tls_certificate_expiry_timestamp_seconds",
+                           "When a certificate of listen.tls (side=\"client\") or upstream.uri "
+                           "(side=\"server\") expires, in seconds since 1970.");
+  std::map<Labels, std::int64_t> expiries;
+  const auto add = [&](const char* side, const std::vector<net::tls::Certificate>& all) {
+    for (const net::tls::Certificate& each : all) {
+      const auto expiry = each.not_after.time_since_epoch().count();
+      const auto [entry, added] = expiries.emplace(
+          Labels{{"side", side}, {"file", each.file}, {"subject", each.subject}}, expiry);
+      if (!added) entry->second = std::max(entry->second, expiry);
+    }
+  };
+  add("client", served.client_side);
+  add("server", served.server_side);
+  for (const auto& [labels, expiry] : expiries) family.add(labels, expiry);
+}
+
+}  // namespace
+
+std::string exposition(const std::string& version, const ProcessFigures& process,
+                       const log::Counts& log, const Served* served) {
+  Page page;
+  page.gauge("idproxy_build_info", "Always 1; which program this is.")
+      .add({{"version", version}}, 1);
+  if (served != nullptr) {
+    page.gauge("idproxy_draining", "1: the proxy is about to end, and takes nobody any more.")
+        .add({}, served->draining ? 1 : 0);
+    add_connections(page, served->net);
+    add_listeners(page, served->net);
+    add_traffic(page, served->net);
+    add_buffers(page, served->net);
+    add_rules(page, *served);
+    add_store(page, served->store);
+    add_certificates(page, *served);
+    add_reloads(page, *served);
+  }
+  add_log(page, log);
+  add_process(page, process);
+  return page.text();
+}
+
+}  // namespace idproxy::app

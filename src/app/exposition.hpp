@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "idproxy/id_store/figures.hpp"
+#include "idproxy/net/figures.hpp"
+#include "idproxy/net/tls.hpp"
+#include "idproxy/observability/log.hpp"
+#include "idproxy/rewrite/rules.hpp"
+#include "process.hpp"
+#include "reload.hpp"
+
+namespace idproxy::app {
+
+/// What a proxy that serves has to show.
+struct Served {
+  bool draining = false;
+  net::Figures net;
+  id_store::Figures store;
+  std::shared_ptr<const rewrite::RuleSet> rules;
+  std::vector<std::size_t> not_ready;  ///< by rule: collections in which it gives no values
+  Reload::Figures reloads;
+  bool last_reload_failed = false;
+  std::vector<net::tls::Certificate> client_side;  ///< certificates for listen.tls
+  std::vector<net::tls::Certificate> server_side;  ///< and for upstream.uri
+};
+
+/// The page /metrics. `served` is null until there is something to show of it. All labels are words
+/// of ours or from the configuration, so that neither clients nor servers can add a series.
+[[nodiscard]] std::string exposition(const std::string& version, const ProcessFigures& process,
+                                     const log::Counts& log, const Served* served);
+
+}  // namespace idproxy::app

@@ -1,0 +1,96 @@
+#include "health.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+
+#include "watchdog.hpp"
+
+namespace idproxy::app {
+namespace {
+
+// More are a list that nobody reads.
+constexpr std::size_t kMostListeners = 3;
+
+std::string_view name_of(Phase phase) {
+  switch (phase) {
+    case Phase::starting:
+      return "starting";
+    case Phase::serving:
+      return "ready";
+    case Phase::draining:
+      return "draining";
+  }
+  return "";
+}
+
+std::string count_of(std::uint64_t count, std::string_view what) {
+  return std::to_string(count) + " " + std::string(what) + (count == 1 ? "" : "s");
+}
+
+std::string line_of(const net::Figures::Listener& listener) {
+  return "listener " + listener.listener + ": " + (listener.up ? "server up" : "server down") +
+         ", " + count_of(listener.connections, "client") + "\n";
+}
+
+std::string line_of(const Served& served, std::size_t rule_index) {
+  const rewrite::Rule& rule = served.rules->rules()[rule_index];
+  std::string line = "rule " + std::to_string(rule_index) + " (" + rule.ns + ", " + rule.field +
+                     ", " + rule.strategy_name + "): ";
+  const std::size_t not_ready =
+      rule_index < served.not_ready.size() ? served.not_ready[rule_index] : 0;
+  if (not_ready == 0) return line + "ready\n";
+  return line + "gives no values in " + count_of(not_ready, "collection") +
+         "; why: db.adminCommand({idproxy: \"status\"})\n";
+}
+
+}  // namespace
+
+admin::Answer index_page(const std::string& version) {
+  return {.body = "mongo-idproxy " + version +
+                  "\n\n"
+                  "/livez    200 while it works: every thread answers\n"
+                  "/readyz   200 while clients may be sent here; what it finds, line by line\n"
+                  "/metrics  figures for Prometheus\n"};
+}
+
+admin::Answer livez(const std::vector<std::chrono::nanoseconds>& owed) {
+  admin::Answer answer;
+  for (std::size_t i = 0; i < owed.size(); ++i) {
+    if (owed[i] < Watchdog::kDead) continue;
+    answer.status = 503;
+    answer.body += "thread " + std::to_string(i) + ": no answer for " +
+                   std::to_string(std::chrono::floor<std::chrono::seconds>(owed[i]).count()) +
+                   " s\n";
+  }
+  if (answer.body.empty()) answer.body = "live\n";
+  return answer;
+}
+
+admin::Answer readyz(Phase phase, const Served* served) {
+  admin::Answer answer{.status = phase == Phase::serving ? 200U : 503U,
+                       .body = std::string(name_of(phase)) + "\n"};
+  if (served == nullptr) return answer;
+  for (const auto& listener : served->net.listeners) answer.body += line_of(listener);
+  for (std::size_t i = 0; i < served->rules->rules().size(); ++i)
+    answer.body += line_of(*served, i);
+  answer.body += served->store.up ? "id store: answers\n" : "id store: does not answer\n";
+  return answer;
+}
+
+std::string status_line(Phase phase, const Served* served) {
+  if (phase == Phase::starting || served == nullptr) return std::string(name_of(phase));
+  const net::Figures& net = served->net;
+  if (phase == Phase::draining) return "draining; " + count_of(net.connections_open, "client");
+  std::string line = "serving ";
+  for (std::size_t i = 0; i < std::min(net.listeners.size(), kMostListeners); ++i) {
+    line += (i == 0 ? "" : ", ") + net.listeners[i].listener + " -> " + net.listeners[i].server;
+  }
+  if (net.listeners.size() > kMostListeners) {
+    line += " and " + std::to_string(net.listeners.size() - kMostListeners) + " more";
+  }
+  line += "; " + count_of(net.connections_open, "client");
+  return served->last_reload_failed ? line + "; the last reload failed" : line;
+}
+
+}  // namespace idproxy::app

@@ -1,0 +1,81 @@
+#include "process.hpp"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <sstream>
+#include <string>
+
+namespace idproxy::app {
+namespace {
+
+constexpr const char* kDescriptors = "/proc/self/fd";
+
+double seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+}
+
+std::uint64_t open_fds() {
+  // Since Linux 6.2 the directory's size; before that they have to be counted.
+  struct stat status{};
+  if (::stat(kDescriptors, &status) == 0 && status.st_size > 0) {
+    return static_cast<std::uint64_t>(status.st_size);
+  }
+  std::error_code ignored;
+  const std::filesystem::directory_iterator begin(kDescriptors, ignored);
+  return static_cast<std::uint64_t>(std::distance(begin, std::filesystem::directory_iterator()));
+}
+
+std::uint64_t max_fds() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  return limit.rlim_cur;
+}
+
+/// Field 22 of proc_pid_stat(5), in ticks since the machine's start, by the clock of today.
+/// /proc/stat, which has the start of the machine, is not there for a service (ProcSubset=pid).
+double start_time() {
+  constexpr int kFieldsBehindName = 19;  // up to it
+  std::ifstream file("/proc/self/stat");
+  std::string text;
+  std::getline(file, text);
+  std::istringstream fields(text.substr(text.rfind(')') + 1));
+  for (int i = 0; i < kFieldsBehindName; ++i) fields >> text;
+  double ticks = 0;
+  fields >> ticks;
+  timespec up{};
+  ::clock_gettime(CLOCK_BOOTTIME, &up);
+  const double age = static_cast<double>(up.tv_sec) + static_cast<double>(up.tv_nsec) / 1e9 -
+                     ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  return now.count() - age;
+}
+
+}  // namespace
+
+ProcessFigures process_figures() {
+  ProcessFigures figures;
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  figures.cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  std::ifstream("/proc/self/statm") >> figures.virtual_memory_bytes >>
+      figures.resident_memory_bytes;
+  figures.virtual_memory_bytes *= page;
+  figures.resident_memory_bytes *= page;
+  figures.open_fds = open_fds();
+  figures.max_fds = max_fds();
+  // Once: a clock that is set would be a restart to who watches it.
+  static const double start = start_time();
+  figures.start_time_seconds = start;
+  return figures;
+}
+
+}  // namespace idproxy::app

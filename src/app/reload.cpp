@@ -1,0 +1,170 @@
+#include "reload.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <tuple>
+#include <utility>
+
+#include "config_file.hpp"
+#include "idproxy/observability/log.hpp"
+
+namespace idproxy::app {
+namespace {
+
+using Keys = std::vector<std::string>;
+using Tls = std::shared_ptr<const net::tls::Context>;
+
+bool has(const Keys& keys, std::string_view key) {
+  return std::ranges::find(keys, key) != keys.end();
+}
+
+std::string in_a_row(const Keys& keys) {
+  std::string text;
+  for (const std::string& key : keys) text += (text.empty() ? "" : ", ") + key;
+  return text;
+}
+
+bool same_rules(const std::vector<rewrite::Rule>& a, const std::vector<rewrite::Rule>& b) {
+  return std::ranges::equal(a, b, {}, &rewrite::Rule::definition, &rewrite::Rule::definition);
+}
+
+bool same_certificates(const Tls& a, const Tls& b) {
+  if (a == nullptr || b == nullptr) return a == b;
+  return std::ranges::equal(a->certificates(), b->certificates(), [](const auto& x, const auto& y) {
+    return std::tie(x.subject, x.file, x.not_before, x.not_after) ==
+           std::tie(y.subject, y.file, y.not_before, y.not_after);
+  });
+}
+
+std::string fault_of(const config::Loaded& loaded) {
+  const auto errors = std::ranges::count(loaded.findings, config::Finding::Severity::error,
+                                         &config::Finding::severity);
+  return "the configuration has " + std::to_string(errors) + (errors == 1 ? " error" : " errors") +
+         "; mongo-idproxy --check-config shows all";
+}
+
+}  // namespace
+
+RulesInForce make_rules(std::vector<rewrite::Rule> rules, const std::string& store_db,
+                        id_store::Store& store, const rewrite::RuleSet* before) {
+  std::vector<id_store::Watched> watched;
+  watched.reserve(rules.size());
+  for (const rewrite::Rule& rule : rules) {
+    const bool counts = rule.strategy->counts_documents();
+    watched.push_back(
+        {rule.ns, rule.field, rule.unique_index, counts, counts ? rule.definition : ""});
+  }
+  auto watch = store.watch(std::move(watched));
+  auto set = std::make_shared<const rewrite::RuleSet>(std::move(rules), store_db, watch, before);
+  return {std::move(set), std::move(watch)};
+}
+
+Reload::Reload(Start start, id_store::Store& store, net::Server& server, ids::Sources sources)
+    : file_(std::move(start.file)),
+      running_(std::move(start.config)),
+      seed_list_(std::move(start.seed_list)),
+      store_(store),
+      server_(server),
+      sources_(sources),
+      rules_(std::move(start.rules)) {
+  running_.rules.clear();
+  note_success();
+}
+
+void Reload::note_success() {
+  figures_.last_success = std::chrono::duration_cast<std::chrono::seconds>(sources_.clock.wall());
+}
+
+Reload::Result Reload::reload() noexcept {
+  try {
+    const std::string fault = attempt();
+    if (fault.empty()) {
+      ++figures_.succeeded;
+      note_success();
+      return Result::applied;
+    }
+    refuse(fault);
+  } catch (const std::exception& error) {
+    refuse(std::string_view(error.what()));
+  }
+  return Result::refused;
+}
+
+void Reload::refuse(std::string_view fault) noexcept {
+  ++figures_.failed;
+  try {
+    log::event(
+        log::Level::error, "reload_failed",
+        "nothing has been reloaded, the old configuration stays in force: " + std::string(fault),
+        {{"file", file_}, {"reason", fault}, {"failed", figures_.failed}});
+  } catch (const std::exception&) {  // no memory: it is counted at least
+  }
+}
+
+std::string Reload::attempt() {
+  const auto text = read_file(file_);
+  if (!text) return text.error();
+  config::Loaded loaded = config::parse(*text, sources_, seed_list_);
+  log_findings(file_, loaded);
+  if (!loaded.ok()) return fault_of(loaded);
+  config::Config& next = loaded.config;
+  keep_what_takes_a_restart(next);
+  if (next.net.pins != running_.net.pins) {
+    std::string fault = server_.fault_of_pins(next.net.pins);
+    if (!fault.empty()) return "listen.members: " + fault;
+  }
+  bring_into_force(next);
+  return {};
+}
+
+/// Rules of another id_store.db have their counters there, apart from those of the rules that stay.
+void Reload::keep_what_takes_a_restart(config::Config& next) const {
+  Keys keys = config::needs_restart(running_, next);
+  if (has(keys, "listen.tls.mode")) next.net.client_tls = running_.net.client_tls;
+  if (has(keys, "upstream.uri")) {
+    next.net.server_tls = running_.net.server_tls;
+    next.net.pins = running_.net.pins;
+  }
+  if (has(keys, "id_store.db")) {
+    if (!same_rules(next.rules, rules_.set->rules())) keys.emplace_back("rules");
+    next.rules = rules_.set->rules();
+  }
+  if (keys.empty()) return;
+  const std::string text = in_a_row(keys);
+  log::event(log::Level::warning, "restart_needed",
+             "what has changed here comes into force with a restart: " + text, {{"keys", text}});
+}
+
+void Reload::bring_into_force(config::Config& next) {
+  const std::string changes = changes_of(next);
+  RulesInForce rules =
+      make_rules(std::move(next.rules), running_.id_store.db, store_, rules_.set.get());
+  rules.watch->await_first_look(kFirstLook);
+  net::Options& net = running_.net;
+  net.client_tls = next.net.client_tls;
+  net.server_tls = next.net.server_tls;
+  net.pins = next.net.pins;
+  server_.apply({rules.set, net.client_tls, net.server_tls, net.pins});
+  rules_ = std::move(rules);
+  // The louder of both levels shows that the level has changed.
+  log::set_level(std::min(running_.log.level, next.log.level));
+  log::event(log::Level::info, "reloaded",
+             changes.empty() ? "reloaded; nothing has changed" : "reloaded; changed: " + changes,
+             {{"rules", rules_.set->rules().size()}, {"changed", changes}});
+  running_.log.level = next.log.level;
+  log::set_level(running_.log.level);
+}
+
+std::string Reload::changes_of(const config::Config& next) const {
+  Keys keys;
+  if (!same_rules(next.rules, rules_.set->rules())) keys.emplace_back("rules");
+  if (!same_certificates(next.net.client_tls, running_.net.client_tls) ||
+      !same_certificates(next.net.server_tls, running_.net.server_tls)) {
+    keys.emplace_back("certificates");
+  }
+  if (next.log.level != running_.log.level) keys.emplace_back("log.level");
+  if (next.net.pins != running_.net.pins) keys.emplace_back("listen.members");
+  return in_a_row(keys);
+}
+
+}  // namespace idproxy::app

@@ -1,0 +1,59 @@
+#include "config/definition.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "config/scalars.hpp"
+
+namespace idproxy::config {
+namespace {
+
+void append_text(std::string_view text, std::string& out) {
+  out += '"';
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  out += '"';
+}
+
+/// What is not quoted and looks like one is no text, as in Reader::document().
+bool is_text(const TreeNode& scalar) {
+  return scalar.quoted || (scalar.text != "true" && scalar.text != "false" &&
+                           read_number(scalar.text).reading == Reading::malformed);
+}
+
+// The tree is at most kMaxDepth deep.
+void append(const TreeNode& node, std::string& out) {
+  using Kind = TreeNode::Kind;
+  if (node.kind == Kind::null || node.kind == Kind::refused) {
+    out += "null";
+  } else if (node.kind == Kind::scalar) {
+    if (is_text(node)) return append_text(node.text, out);
+    out += node.text;
+  } else {
+    const bool is_mapping = node.kind == Kind::mapping;
+    std::vector<const TreeNode*> children;
+    children.reserve(node.children.size());
+    for (const TreeNode& child : node.children) children.push_back(&child);
+    if (is_mapping) std::ranges::sort(children, {}, &TreeNode::key);
+    out += is_mapping ? '{' : '[';
+    for (const TreeNode* child : children) {
+      if (child != children.front()) out += ',';
+      if (is_mapping) append_text(child->key, out);
+      if (is_mapping) out += ':';
+      append(*child, out);
+    }
+    out += is_mapping ? '}' : ']';
+  }
+}
+
+}  // namespace
+
+std::string canonical_text(const TreeNode& node) {
+  std::string text;
+  append(node, text);
+  return text;
+}
+
+}  // namespace idproxy::config

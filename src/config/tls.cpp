@@ -1,0 +1,120 @@
+#include "config/tls.hpp"
+
+#include <optional>
+#include <string>
+
+#include "config/secret_file.hpp"
+#include "config/words.hpp"
+
+namespace idproxy::config {
+namespace {
+
+using net::tls::ClientCertificate;
+using net::tls::Context;
+using net::tls::Fault;
+using Shared = std::shared_ptr<const Context>;
+
+void warn_of_dates(const Context& context, std::chrono::sys_seconds now, std::string_view key,
+                   Reader& reader) {
+  for (const std::string& text : context.warnings(now)) reader.warning(key, text);
+}
+
+void warn_of_no_effect(std::string_view key, std::string_view why, Reader& tls) {
+  if (tls.optional_text(key)) tls.warning(key, "has no effect with " + std::string(why));
+}
+
+void warn_of_mode(ClientCertificate client_certificate, Reader& tls) {
+  warn_of_no_effect("certificate_key_file", "mode: off", tls);
+  warn_of_no_effect("ca_file", "mode: off", tls);
+  if (client_certificate == ClientCertificate::none) return;
+  tls.warning("client_certificate", "has no effect with mode: off");
+}
+
+/// A file that must be named. Nothing after an error.
+std::optional<std::string> read_needed(std::string_view key, Access access, std::string_view what,
+                                       Reader& tls) {
+  if (tls.is_none(key)) tls.error(key, "must name " + std::string(what));
+  return read_path(key, access, tls);
+}
+
+std::optional<net::tls::ServerOptions> read_files(ClientCertificate client_certificate,
+                                                  Reader& tls) {
+  const auto own = read_needed("certificate_key_file", Access::secret,
+                               "a PEM file with the certificate and its key: mode is require", tls);
+  const bool asks = client_certificate != ClientCertificate::none;
+  // Where clients are not asked, it may still complete the chain of our own.
+  const auto ca = asks ? read_needed("ca_file", Access::any,
+                                     "a PEM file with the authorities that clients' certificates "
+                                     "are of: client_certificate is not none",
+                                     tls)
+                       : read_path("ca_file", Access::any, tls);
+  const bool lacks_ca = !ca && (asks || !tls.is_none("ca_file"));
+  if (!own || lacks_ca) return std::nullopt;
+  return net::tls::ServerOptions{*own, ca.value_or(""), client_certificate};
+}
+
+void report(const Fault& fault, const net::tls::ServerOptions& options, Reader& tls) {
+  const bool is_ca = fault.file == Fault::File::ca;
+  const std::string& path = is_ca ? options.ca_file : options.certificate_key_file;
+  tls.error(is_ca ? "ca_file" : "certificate_key_file",
+            "cannot use '" + shown(path) + "': " + fault.reason);
+}
+
+/// Without the path: whatever a connection string holds may be a part of its password, if somebody
+/// has forgotten to encode that.
+void report(const Fault& fault, std::string_view key, Reader& reader) {
+  const std::string name = fault.file == Fault::File::ca ? "tlsCAFile" : "tlsCertificateKeyFile";
+  reader.error(key, "cannot use the file of " + name + ": " + fault.reason);
+}
+
+/// Also keeps OpenSSL away from what is no file: a pipe would hold it up.
+bool can_be_used(const std::string& path, Access access, Fault::File file, std::string_view key,
+                 Reader& reader) {
+  const std::string fault = path.empty() ? "" : fault_of_file(path, access);
+  if (!fault.empty()) report({file, fault}, key, reader);
+  return fault.empty();
+}
+
+}  // namespace
+
+Shared read_client_tls(Reader& tls, std::chrono::sys_seconds now) {
+  const std::size_t errors = tls.errors();
+  const bool required = tls.choice("mode", {"off", "require"}) == 1;
+  const bool is_word = tls.errors() == errors;
+  const auto client_certificate = static_cast<ClientCertificate>(
+      tls.choice("client_certificate", {"none", "optional", "require"}));
+  if (!required) {
+    // Of a word that is no mode nobody knows what it was to do: but the keys are known.
+    for (const char* key : {"certificate_key_file", "ca_file"}) (void)tls.optional_text(key);
+    if (is_word) warn_of_mode(client_certificate, tls);
+    return nullptr;
+  }
+  const auto options = read_files(client_certificate, tls);
+  if (!options) return nullptr;
+  const auto context = Context::for_clients(*options);
+  if (!context) {
+    report(context.error(), *options, tls);
+    return nullptr;
+  }
+  warn_of_dates(**context, now, "certificate_key_file", tls);
+  return *context;
+}
+
+Shared make_server_tls(const ConnectionString& uri, std::string_view key,
+                       std::chrono::sys_seconds now, Reader& reader) {
+  if (!uri.tls) return nullptr;
+  const net::tls::ClientOptions& options = uri.tls_options;
+  const bool own = can_be_used(options.certificate_key_file, Access::secret,
+                               Fault::File::certificate_key, key, reader);
+  const bool ca = can_be_used(options.ca_file, Access::any, Fault::File::ca, key, reader);
+  if (!own || !ca) return nullptr;
+  const auto context = Context::for_servers(options);
+  if (!context) {
+    report(context.error(), key, reader);
+    return nullptr;
+  }
+  warn_of_dates(**context, now, key, reader);
+  return *context;
+}
+
+}  // namespace idproxy::config

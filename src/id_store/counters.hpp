@@ -1,0 +1,21 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "id_store/mongo.hpp"
+
+namespace idproxy::id_store {
+
+/// What has happened since the start (see Figures). Thread-safe; each is exact, together they are
+/// no snapshot.
+struct Counters {
+  mongo::RoundTrips round_trips;
+  std::atomic<std::uint64_t> blocks{0};
+  std::atomic<std::uint64_t> blocks_dropped{0};
+  std::atomic<std::uint64_t> heals{0};
+  std::atomic<std::uint64_t> numbers_allocated{0};
+  std::atomic<std::uint64_t> numbers_returned{0};
+};
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,98 @@
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "id_store/inspector_collections.hpp"
+#include "idproxy/base/glob.hpp"
+
+// What Collections of new rules know from those before.
+namespace idproxy::id_store {
+
+Collections::Collections(std::vector<Watched> rules, Time now, Collections before)
+    : rules_(std::move(rules)) {
+  take_over(before, now);
+  for (std::size_t rule = 0; rule < rules_.size(); ++rule) pin(rule, now);
+  begin_first_look();
+}
+
+void Collections::take_over(Collections& before, Time now) {
+  missed_ = std::move(before.missed_);
+  remarks_ = std::move(before.remarks_);
+  down_ = std::move(before.down_);
+  was_down_ = down_.has_value();
+  not_before_ = before.not_before_;
+  asked_ = before.asked_;
+  for (auto& [name, known] : before.databases_) {
+    const std::string any = name + ".*";
+    const bool touched = std::ranges::any_of(
+        rules_, [&](const Watched& rule) { return globs_overlap(rule.ns, any); });
+    if (!touched) continue;
+    known.pinned = false;
+    if (known.due == kNever) known.due = now;  // the answer is under way
+    databases_.emplace(name, std::move(known));
+  }
+  for (auto& [ns, known] : before.collections_) take_over(std::move(known), before.rules_, now);
+}
+
+void Collections::take_over(Collection known, const std::vector<Watched>& before, Time now) {
+  const std::string ns = known.ns();
+  const auto guards = std::exchange(known.guards, {});
+  const auto numbers = std::exchange(known.numbers, {});
+  known.pinned = false;
+  std::set<std::string_view> fields;
+  for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
+    const Watched& wanted = rules_[rule];
+    const bool fills = glob_matches(wanted.ns, ns) && fields.insert(wanted.field).second;
+    if (fills && wanted.field != "_id") take_over(known, guards, before, rule, now);
+    if (fills && wanted.counts_documents) take_over(known, numbers, before, rule, now);
+  }
+  if (known.guards.empty() && known.numbers.empty()) return;
+  resume(!known.guards.empty(), known.indexes_due, known.indexes_open, now);
+  resume(!known.numbers.empty(), known.documents_due, known.documents_open, now);
+  collections_.emplace(ns, std::move(known));
+}
+
+void Collections::take_over(Collection& known, const std::vector<Guard>& guards,
+                            const std::vector<Watched>& before, std::size_t rule, Time now) {
+  const Watched& wanted = rules_[rule];
+  const auto found = std::ranges::find_if(guards, [&](const Guard& guard) {
+    const Watched& was = before[guard.rule];
+    return was.field == wanted.field && was.unique_index == wanted.unique_index;
+  });
+  if (found == guards.end()) {
+    (void)guard(known, rule, now);
+    return;
+  }
+  known.guards.push_back(*found);
+  known.guards.back().rule = rule;
+}
+
+/// Of another space, draws and duplicates say nothing; how many documents there are is as true.
+void Collections::take_over(Collection& known, const std::vector<Numbers>& numbers,
+                            const std::vector<Watched>& before, std::size_t rule, Time now) {
+  const Watched& wanted = rules_[rule];
+  const auto found = std::ranges::find(numbers, wanted.field, &Numbers::field);
+  if (found == numbers.end()) {
+    (void)this->numbers(known, wanted.field, now);
+    return;
+  }
+  const auto was = rule_of(before, known.ns(), wanted.field);
+  if (was && before[*was].space == wanted.space) {
+    known.numbers.push_back(*found);
+    fills_due_ = std::min(fills_due_, now);
+  } else {
+    this->numbers(known, wanted.field, now).fill->counted(found->fill->seen().documents);
+  }
+}
+
+/// An answer that is under way may be for nobody.
+void Collections::resume(bool wanted, Time& due, bool& open, Time now) {
+  if (!wanted) {
+    due = kNever;
+    open = false;
+  } else if (due == kNever) {
+    due = now;
+  }
+}
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+#include <openssl/x509_vfy.h>
+
+#include <memory>
+#include <string>
+
+/// OpenSSL's objects with one owner each, and its texts.
+namespace idproxy::net::tls {
+
+template <auto free>
+struct Free {
+  template <class T>
+  void operator()(T* object) const {
+    free(object);
+  }
+};
+
+using OwnedBio = std::unique_ptr<BIO, Free<BIO_free_all>>;
+using OwnedBioMethod = std::unique_ptr<BIO_METHOD, Free<BIO_meth_free>>;
+using OwnedCertificate = std::unique_ptr<X509, Free<X509_free>>;
+using OwnedKey = std::unique_ptr<EVP_PKEY, Free<EVP_PKEY_free>>;
+using OwnedSsl = std::unique_ptr<SSL, Free<SSL_free>>;
+using OwnedSslContext = std::unique_ptr<SSL_CTX, Free<SSL_CTX_free>>;
+
+/// What OpenSSL says about an error, or "unknown error".
+inline std::string error_text(unsigned long error) {
+  const char* text = ERR_reason_error_string(error);
+  return text != nullptr ? text : "unknown error";
+}
+
+/// SSL_set_tlsext_host_name() without its cast.
+inline void set_sni(SSL* ssl, std::string name) {
+  SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, name.data());
+}
+
+}  // namespace idproxy::net::tls

@@ -1,0 +1,252 @@
+#include "stream.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace idproxy::net {
+namespace {
+
+constexpr std::size_t kRecord = 16384;  // RFC 8446, 5.1: plaintext of one record
+
+bool is_for_now(int error) {
+  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
+}
+
+/// Bytes taken by the socket; -1 for an error other than "not now".
+ssize_t send_some(int fd, Bytes bytes) {
+  const ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  return n < 0 && is_for_now(errno) ? 0 : n;
+}
+
+Bytes bytes_of(const iovec& slice) {
+  return {static_cast<const std::uint8_t*>(slice.iov_base), slice.iov_len};
+}
+
+}  // namespace
+
+Stream::Stream(Stream&& other) noexcept
+    : socket_(other.socket_.get_executor()), scratch_(other.scratch_) {
+  *this = std::move(other);
+}
+
+Stream& Stream::operator=(Stream&& other) noexcept {
+  socket_ = std::move(other.socket_);
+  engine_ = std::move(other.engine_);
+  unread_ = std::move(other.unread_);
+  unsent_ = std::move(other.unsent_);
+  decrypted_left_ = std::exchange(other.decrypted_left_, false);
+  heard_ = other.heard_;
+  bulk_ = other.bulk_;
+  early_size_ = std::exchange(other.early_size_, 0);
+  std::memcpy(early_.data(), other.early_.data(), early_size_);
+  return *this;
+}
+
+void Stream::open(Socket socket, std::unique_ptr<tls::Engine> engine) {
+  socket_ = std::move(socket);
+  engine_ = std::move(engine);
+}
+
+void Stream::close() {
+  if (!socket_.is_open()) return;
+  if (engine_ && unsent_.empty()) {
+    scratch_.sent.clear();
+    engine_->close_notify(scratch_.sent);
+    static_cast<void>(send_some(socket_.native_handle(), scratch_.sent.view()));
+  }
+  error_code ignored;
+  socket_.close(ignored);
+}
+
+// ---- handshake -------------------------------------------------------------------------------
+
+void Stream::handshake(std::function<void(std::string_view)> then) {
+  advance(std::move(then), {});
+}
+
+void Stream::advance(std::function<void(std::string_view)> then, Bytes received) {
+  scratch_.sent.clear();
+  const auto status = engine_->handshake(received, scratch_.sent);
+  const bool sent = send_secure();
+  if (status == tls::Engine::Status::failed) return then(engine_->reason());
+  if (!sent) return then(heard_ ? engine_->why_closed() : std::string(kLeft));
+  if (status == tls::Engine::Status::done) {
+    unread_.append(received);
+    return then({});
+  }
+  receive_handshake(std::move(then));
+}
+
+void Stream::receive_handshake(std::function<void(std::string_view)> then) {
+  const bool full = unsent();
+  socket_.async_wait(full ? Socket::wait_write : Socket::wait_read,
+                     [this, full, then = std::move(then)](error_code error) mutable {
+                       if (error == asio::error::operation_aborted) return;
+                       if (full) {
+                         if (flush() == Sent::failed) return then("the connection is lost");
+                         return receive_handshake(std::move(then));
+                       }
+                       if (!scratch_.received) {
+                         scratch_.received =
+                             std::make_unique_for_overwrite<std::uint8_t[]>(TlsScratch::kReadSize);
+                       }
+                       const std::span<std::uint8_t> room(scratch_.received.get(), kRecord);
+                       const ssize_t n = receive(room);
+                       if (n == 0) {
+                         return then(kLeft);
+                       }
+                       if (n < 0 && !is_for_now(errno)) return then("the connection is lost");
+                       if (n < 0) return receive_handshake(std::move(then));
+                       heard_ = true;
+                       advance(std::move(then), room.first(static_cast<std::size_t>(n)));
+                     });
+}
+
+// ---- reading ---------------------------------------------------------------------------------
+
+/// From the socket itself, behind what was received early. As ::recv().
+ssize_t Stream::receive(std::span<std::uint8_t> to) {
+  const std::size_t early = std::exchange(early_size_, 0);
+  if (early > 0) std::memcpy(to.data(), early_.data(), early);
+  if (early > 0 && early < early_.size()) return static_cast<ssize_t>(early);
+  const ssize_t n =
+      ::recv(socket_.native_handle(), to.data() + early, to.size() - early, MSG_DONTWAIT);
+  // An end or an error behind early bytes is met again by the next call.
+  return early == 0 ? n : static_cast<ssize_t>(early) + std::max<ssize_t>(n, 0);
+}
+
+Stream::Received Stream::read(std::span<std::uint8_t> to) {
+  using Status = Received::Status;
+  if (engine_) return read_secure(to);
+  const ssize_t n = receive(to);
+  bulk_ = n > static_cast<ssize_t>(early_.size());
+  if (n == 0) return {Status::ended};
+  if (n < 0) return {is_for_now(errno) ? Status::none : Status::broken};
+  return {Status::some, static_cast<std::size_t>(n), static_cast<std::size_t>(n) == to.size()};
+}
+
+Stream::Received Stream::read_secure(std::span<std::uint8_t> to) {
+  using Status = Received::Status;
+  const Buffer before = std::move(unread_);
+  unread_ = Buffer();
+  Bytes in = before.view();
+  bool more = false;
+  if (in.empty() && !decrypted_left_) {
+    if (!scratch_.received) {
+      scratch_.received = std::make_unique_for_overwrite<std::uint8_t[]>(TlsScratch::kReadSize);
+    }
+    // Not more than there is room for, but for what a record that has begun adds.
+    const std::span<std::uint8_t> room(scratch_.received.get(),
+                                       std::min(to.size(), TlsScratch::kReadSize));
+    const ssize_t n = receive(room);
+    bulk_ = n > static_cast<ssize_t>(early_.size());
+    if (n < 0) return {is_for_now(errno) ? Status::none : Status::broken};
+    if (n == 0) return {Status::ended};
+    in = room.first(static_cast<std::size_t>(n));
+    more = in.size() == room.size();
+  }
+  scratch_.sent.clear();
+  std::size_t bytes = 0;
+  const auto status = engine_->decrypt(in, to, bytes, scratch_.sent);
+  if (!in.empty()) unread_.append(in);
+  decrypted_left_ = status == tls::Engine::Status::done;
+  const bool sent = send_secure();
+  if (bytes == 0 && status == tls::Engine::Status::ended) return {Status::ended};
+  if (bytes == 0 && (status == tls::Engine::Status::failed || !sent)) return {Status::broken};
+  // After plaintext, an end or a failure is met again by the next call.
+  const bool over = status != tls::Engine::Status::done && status != tls::Engine::Status::need_more;
+  if (over) decrypted_left_ = true;
+  return {bytes > 0 ? Status::some : Status::none, bytes, more || undecoded()};
+}
+
+std::string Stream::fault() const {
+  if (!engine_) return {};
+  return engine_->reason().empty() ? engine_->why_closed() : engine_->reason();
+}
+
+bool Stream::is_at_end() {
+  std::uint8_t byte;
+  const ssize_t n = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return n == 0 || (n < 0 && !is_for_now(errno));
+}
+
+// ---- writing ---------------------------------------------------------------------------------
+
+ssize_t Stream::write(Bytes bytes) {
+  if (!engine_) return send_some(socket_.native_handle(), bytes);
+  const iovec slice{const_cast<std::uint8_t*>(bytes.data()), bytes.size()};
+  return write_secure({&slice, 1});
+}
+
+ssize_t Stream::write(std::span<const iovec> slices) {
+  if (engine_) return write_secure(slices);
+  msghdr header{};
+  header.msg_iov = const_cast<iovec*>(slices.data());  // sendmsg() does not write to it
+  header.msg_iovlen = slices.size();
+  const ssize_t n = ::sendmsg(socket_.native_handle(), &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+  return n < 0 && is_for_now(errno) ? 0 : n;
+}
+
+/// Small slices share a record; the inside of a large one is encrypted from where it lies.
+ssize_t Stream::write_secure(std::span<const iovec> slices) {
+  Buffer& record = scratch_.record;
+  record.clear();
+  scratch_.sent.clear();
+  std::size_t taken = 0;
+  const auto send_record = [&] {
+    const bool good = record.empty() || engine_->encrypt(record.view(), scratch_.sent);
+    record.clear();
+    return good;
+  };
+  for (const iovec& slice : slices) {
+    for (Bytes rest = bytes_of(slice); !rest.empty();) {
+      if (unsent()) return static_cast<ssize_t>(taken);
+      const bool whole = record.empty() && rest.size() >= kRecord;
+      const std::size_t most = whole ? rest.size() / kRecord * kRecord : kRecord - record.size();
+      const Bytes part = rest.first(std::min({rest.size(), most, kMostAtOnce}));
+      rest = rest.subspan(part.size());
+      taken += part.size();
+      if (whole) {
+        if (!engine_->encrypt(part, scratch_.sent)) return -1;
+      } else {
+        record.append(part);
+        if (record.size() == kRecord && !send_record()) return -1;
+      }
+      if (scratch_.sent.size() < kMostAtOnce) continue;
+      if (!send_record() || !send_secure()) return -1;
+      scratch_.sent.clear();
+    }
+  }
+  return send_record() && send_secure() ? static_cast<ssize_t>(taken) : -1;
+}
+
+/// What has been encrypted; keeps what the socket does not take. False if the connection is gone.
+bool Stream::send_secure() {
+  const Bytes bytes = scratch_.sent.view();
+  if (bytes.empty()) return true;
+  std::size_t n = 0;
+  if (unsent_.empty()) {
+    const ssize_t sent = send_some(socket_.native_handle(), bytes);
+    if (sent < 0) return false;
+    n = static_cast<std::size_t>(sent);
+  }
+  unsent_.append(bytes.subspan(n));
+  return true;
+}
+
+Stream::Sent Stream::flush() {
+  if (unsent_.empty()) return Sent::all;
+  const ssize_t n = send_some(socket_.native_handle(), unsent_.view());
+  if (n < 0) return Sent::failed;
+  if (static_cast<std::size_t>(n) < unsent_.size()) {
+    unsent_.drop_front(static_cast<std::size_t>(n));
+    return Sent::blocked;
+  }
+  unsent_ = Buffer();
+  return Sent::all;
+}
+
+}  // namespace idproxy::net

@@ -1,0 +1,135 @@
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/post.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "asio.hpp"
+#include "idproxy/base/buffer.hpp"
+#include "idproxy/net/tls.hpp"
+
+namespace idproxy::net {
+
+/// Memory that the TLS streams of one io thread use one after the other, each for the time of one
+/// call. Empty until the first of them needs it.
+struct TlsScratch {
+  static constexpr std::size_t kReadSize = std::size_t{256} * 1024;
+
+  std::unique_ptr<std::uint8_t[]> received;  // kReadSize: ciphertext
+  Buffer sent;                               // ciphertext
+  Buffer record;                             // plaintext of small slices, gathered
+};
+
+/// A connected socket, plain or with TLS: the only place that knows which. Never blocks. Lives on
+/// one io thread. Its owner sees to it that it lives as long as anything waits on it.
+///
+/// With TLS, one system call reads for many records and one writes many; between calls a stream
+/// keeps a record's beginning at most, and ciphertext that the socket has not taken.
+class Stream {
+ public:
+  struct Received {
+    enum class Status { some, none, ended, broken };
+    Status status = Status::none;
+    std::size_t bytes = 0;
+    bool more = false;  ///< there may be more at once: reading again is worth it
+  };
+  enum class Sent { all, blocked, failed };
+
+  Stream(asio::io_context& io, TlsScratch& scratch) : socket_(io), scratch_(scratch) {}
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  Stream(Stream&& other) noexcept;
+  /// The target has been closed, or never opened.
+  Stream& operator=(Stream&& other) noexcept;
+  ~Stream() = default;
+
+  /// `engine`: of a TLS connection; null for a plain one. Then handshake() comes first.
+  void open(Socket socket, std::unique_ptr<tls::Engine> engine);
+  /// Tells a TLS peer, if that is possible at once, and closes. Idempotent.
+  void close();
+  [[nodiscard]] Socket& socket() { return socket_; }
+
+  /// The peer has closed the connection without having sent a byte.
+  static constexpr std::string_view kLeft = "the connection was closed at once";
+  /// Calls `then` once, unless the stream is closed before: with "", or with why there is no TLS
+  /// connection.
+  void handshake(std::function<void(std::string_view reason)> then);
+
+  /// Calls `handler(error_code)` once there is something to read; error::eof at the end. While
+  /// small messages come and go, the wait itself receives the first bytes: that is a system call
+  /// less per message than waiting for readability (which costs an epoll_ctl).
+  template <class Handler>
+  void wait_readable(Handler handler) {
+    if (undecoded()) {
+      asio::post(socket_.get_executor(), [handler = std::move(handler)]() mutable { handler({}); });
+    } else if (bulk_) {
+      socket_.async_wait(Socket::wait_read, std::move(handler));
+    } else {
+      socket_.async_receive(
+          asio::buffer(early_),
+          [this, handler = std::move(handler)](error_code error, std::size_t received) mutable {
+            early_size_ = static_cast<std::uint16_t>(received);
+            handler(error);
+          });
+    }
+  }
+  template <class Handler>
+  void wait_writable(Handler handler) {
+    socket_.async_wait(Socket::wait_write, std::move(handler));
+  }
+
+  /// Bytes have been received that read() has not delivered.
+  [[nodiscard]] bool has_received() const { return early_size_ > 0 || undecoded(); }
+  /// `to` has room for more than 512 bytes. Of a TLS connection too, an end of the bytes is an end:
+  /// where it is one, messages tell.
+  [[nodiscard]] Received read(std::span<std::uint8_t> to);
+  /// Of a plain one: true if the peer has sent its end, or the connection is gone; looks behind
+  /// nothing that has not been read.
+  [[nodiscard]] bool is_at_end();
+  [[nodiscard]] bool is_secure() const { return engine_ != nullptr; }
+  /// What TLS has against it once it is broken, or has ended without a word, for the log; "":
+  /// nothing.
+  [[nodiscard]] std::string fault() const;
+
+  /// How much of it was taken; less than all: the socket is full, wait_writable(). Negative:
+  /// failed.
+  [[nodiscard]] ssize_t write(Bytes bytes);
+  /// The same for slices that follow each other.
+  [[nodiscard]] ssize_t write(std::span<const iovec> slices);
+  /// Sends what has been taken and not sent: what a TLS connection holds encrypted.
+  [[nodiscard]] Sent flush();
+  [[nodiscard]] bool unsent() const { return !unsent_.empty(); }
+
+ private:
+  // Encrypted before it is sent: bounds what is kept if the socket takes none of it.
+  static constexpr std::size_t kMostAtOnce = std::size_t{256} * 1024;
+
+  [[nodiscard]] bool undecoded() const { return decrypted_left_ || !unread_.empty(); }
+  void advance(std::function<void(std::string_view)> then, Bytes received);
+  void receive_handshake(std::function<void(std::string_view)> then);
+  [[nodiscard]] ssize_t receive(std::span<std::uint8_t> to);
+  [[nodiscard]] Received read_secure(std::span<std::uint8_t> to);
+  [[nodiscard]] ssize_t write_secure(std::span<const iovec> slices);
+  [[nodiscard]] bool send_secure();
+
+  Socket socket_;
+  TlsScratch& scratch_;
+  std::unique_ptr<tls::Engine> engine_;  // null: plain
+  Buffer unread_;                        // ciphertext that was received, in rare cases
+  Buffer unsent_;                        // ciphertext
+  bool heard_ = false;                   // the peer has sent something
+  bool decrypted_left_ = false;          // the engine has more than was asked for
+  bool bulk_ = false;                    // the last read was larger: wait without receiving
+  std::uint16_t early_size_ = 0;         // received into `early_`, not read yet
+  std::array<std::uint8_t, 512> early_;
+};
+
+}  // namespace idproxy::net

@@ -1,0 +1,167 @@
+#include "tls_context.hpp"
+
+#include <new>
+#include <utility>
+
+#include "tls_certificate.hpp"
+#include "tls_pem.hpp"
+#include "tls_verify.hpp"
+
+namespace idproxy::net::tls {
+namespace {
+
+using Fallible = boost::system::result<void, Fault>;
+
+// Ephemeral keys and authenticated encryption. TLS 1.3 has no others.
+constexpr const char* kCiphersOf12 = "ECDHE+AESGCM:ECDHE+CHACHA20";
+constexpr std::chrono::days kSoon{14};
+
+Fault key_fault(std::string reason) {
+  return {Fault::File::certificate_key, std::move(reason)};
+}
+Fault ca_fault(std::string reason) {
+  return {Fault::File::ca, std::move(reason)};
+}
+
+OwnedSslContext make_ssl(const SSL_METHOD* method) {
+  OwnedSslContext ssl(SSL_CTX_new(method));
+  if (ssl == nullptr) throw std::bad_alloc();
+  SSL_CTX* context = ssl.get();
+  SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+  SSL_CTX_set_cipher_list(context, kCiphersOf12);
+  SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET);
+  SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_NO_AUTO_CHAIN);
+  // Each connection is checked anew, also after certificates were replaced.
+  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_num_tickets(context, 0);
+  return ssl;
+}
+
+void list(Context::Impl& impl, const std::vector<OwnedCertificate>& from, const std::string& file) {
+  for (const OwnedCertificate& one : from) {
+    impl.certificates.push_back(
+        {subject_text(one.get()), file, not_before(one.get()), not_after(one.get())});
+  }
+}
+
+Fallible use_identity(Context::Impl& impl, const std::string& file, const std::string& password) {
+  const Read<Identity> identity = read_identity(file, password);
+  if (!identity) return key_fault(identity.error().why);
+  X509* own = identity->chain.front().get();
+  impl.own_subject = subject_text(own);
+  ERR_clear_error();
+  bool taken = SSL_CTX_use_certificate(impl.ssl.get(), own) == 1 &&
+               SSL_CTX_use_PrivateKey(impl.ssl.get(), identity->key.get()) == 1;
+  for (std::size_t i = 1; taken && i < identity->chain.size(); ++i) {
+    taken = SSL_CTX_add1_chain_cert(impl.ssl.get(), identity->chain[i].get()) == 1;
+  }
+  if (!taken) {
+    return key_fault("has a certificate that cannot be used, '" + impl.own_subject +
+                     "': " + error_text(ERR_peek_error()));
+  }
+  impl.own_chain = identity->chain.size();
+  impl.own_cluster_attributes = cluster_attributes(own);
+  list(impl, identity->chain, file);
+  return {};
+}
+
+/// As mongod does, takes what a file with a single certificate lacks of its chain from the CA file.
+/// Once and without the root: left to OpenSSL, each handshake would do it, and every peer would
+/// hold a certificate more.
+void complete_chain(Context::Impl& impl) {
+  if (impl.own_chain != 1) return;
+  SSL_CTX_build_cert_chain(impl.ssl.get(), SSL_BUILD_CHAIN_FLAG_NO_ROOT |
+                                               SSL_BUILD_CHAIN_FLAG_IGNORE_ERROR |
+                                               SSL_BUILD_CHAIN_FLAG_CLEAR_ERROR);
+}
+
+/// Also makes the list of names that clients are sent to choose a certificate by.
+Fallible trust(Context::Impl& impl, const std::string& file) {
+  const Read<Authorities> authorities = read_authorities(file);
+  if (!authorities) return ca_fault(authorities.error().why);
+  X509_STORE* store = SSL_CTX_get_cert_store(impl.ssl.get());
+  for (const OwnedCertificate& one : authorities->certificates) {
+    X509_STORE_add_cert(store, one.get());
+    SSL_CTX_add_client_CA(impl.ssl.get(), one.get());
+  }
+  for (const OwnedCrl& one : authorities->revoked) X509_STORE_add_crl(store, one.get());
+  if (!authorities->revoked.empty()) X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);
+  impl.trusted = "the CA file " + file;
+  list(impl, authorities->certificates, file);
+  return {};
+}
+
+int mode_of(ClientCertificate certificate) {
+  switch (certificate) {
+    case ClientCertificate::none:
+      break;
+    case ClientCertificate::optional:
+      return SSL_VERIFY_PEER;
+    case ClientCertificate::require:
+      return SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
+  }
+  return SSL_VERIFY_NONE;
+}
+
+}  // namespace
+
+Context::Context(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Context::~Context() = default;
+
+boost::system::result<std::shared_ptr<const Context>, Fault> Context::for_clients(
+    const ServerOptions& options) {
+  auto impl = std::make_unique<Impl>();
+  impl->ssl = make_ssl(TLS_server_method());
+  if (const auto used = use_identity(*impl, options.certificate_key_file, {}); !used) {
+    return used.error();
+  }
+  const bool asks = options.client_certificate != ClientCertificate::none;
+  if (asks && options.ca_file.empty()) {
+    return ca_fault("is missing: certificates of clients are checked against it");
+  }
+  if (!options.ca_file.empty()) {
+    if (const auto trusted = trust(*impl, options.ca_file); !trusted) return trusted.error();
+  }
+  complete_chain(*impl);
+  SSL_CTX_set_verify(impl->ssl.get(), mode_of(options.client_certificate), note_verification);
+  return std::make_shared<const Context>(std::move(impl));
+}
+
+boost::system::result<std::shared_ptr<const Context>, Fault> Context::for_servers(
+    const ClientOptions& options) {
+  auto impl = std::make_unique<Impl>();
+  impl->ssl = make_ssl(TLS_client_method());
+  if (!options.certificate_key_file.empty()) {
+    const auto used = use_identity(*impl, options.certificate_key_file, options.password);
+    if (!used) return used.error();
+  }
+  if (!options.ca_file.empty()) {
+    if (const auto trusted = trust(*impl, options.ca_file); !trusted) return trusted.error();
+  } else {
+    SSL_CTX_set_default_verify_paths(impl->ssl.get());
+    impl->trusted = "the system";
+  }
+  complete_chain(*impl);
+  const bool checks = !options.allow_invalid_certificates;
+  impl->checks_names = checks && !options.allow_invalid_hostnames;
+  SSL_CTX_set_verify(impl->ssl.get(), checks ? SSL_VERIFY_PEER : SSL_VERIFY_NONE,
+                     note_verification);
+  SSL_CTX_set_cert_cb(impl->ssl.get(), note_certificate_request, nullptr);
+  return std::make_shared<const Context>(std::move(impl));
+}
+
+const std::vector<Certificate>& Context::certificates() const {
+  return impl_->certificates;
+}
+
+std::vector<std::string> Context::warnings(std::chrono::sys_seconds now) const {
+  if (impl_->own_chain == 0) return {};
+  const Certificate& own = impl_->certificates.front();
+  const std::string name = "certificate '" + own.subject + "' in " + own.file;
+  if (now > own.not_after) return {name + " expired on " + time_text(own.not_after)};
+  if (now < own.not_before) return {name + " is not valid before " + time_text(own.not_before)};
+  if (own.not_after - now <= kSoon) return {name + " expires on " + time_text(own.not_after)};
+  return {};
+}
+
+}  // namespace idproxy::net::tls

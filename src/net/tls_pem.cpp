@@ -1,0 +1,124 @@
+#include "tls_pem.hpp"
+
+#include <openssl/pem.h>
+#include <openssl/pkcs12.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "tls_certificate.hpp"
+
+namespace idproxy::net::tls {
+namespace {
+
+using OwnedFile = std::unique_ptr<std::FILE, Free<std::fclose>>;
+
+Read<std::string> read_file(const std::string& name) {
+  const OwnedFile file(std::fopen(name.c_str(), "rbe"));
+  std::string text;
+  while (file) {
+    char block[4096];
+    const std::size_t n = std::fread(block, 1, sizeof block, file.get());
+    text.append(block, n);
+    if (n < sizeof block) break;
+  }
+  if (!file || std::ferror(file.get()) != 0) {
+    return Unusable{std::string("cannot be read: ") + std::strerror(errno)};
+  }
+  return {boost::system::in_place_value, std::move(text)};
+}
+
+OwnedBio memory_of(std::string_view text) {
+  return OwnedBio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+/// What is asked for the password of a key. Without it OpenSSL would ask at the terminal.
+struct Password {
+  const std::string& text;
+  bool asked = false;
+
+  static int give(char* to, int size, int /*for_writing*/, void* self) {
+    auto& password = *static_cast<Password*>(self);
+    password.asked = true;
+    if (password.text.empty() || password.text.size() > static_cast<std::size_t>(size)) return -1;
+    std::ranges::copy(password.text, to);
+    return static_cast<int>(password.text.size());
+  }
+};
+
+/// Certificates and lists in `text`; keys are passed over.
+Read<Authorities> read_blocks(const std::string& text) {
+  ERR_clear_error();
+  const std::string none;
+  Password password{none};
+  const auto free = [](STACK_OF(X509_INFO) * blocks) {
+    sk_X509_INFO_pop_free(blocks, X509_INFO_free);
+  };
+  const std::unique_ptr<STACK_OF(X509_INFO), decltype(free)> blocks(
+      PEM_X509_INFO_read_bio(memory_of(text).get(), nullptr, Password::give, &password), free);
+  if (!blocks) return Unusable{"cannot be read as PEM: " + error_text(ERR_peek_error())};
+  Authorities found;
+  for (int i = 0; i < sk_X509_INFO_num(blocks.get()); ++i) {
+    X509_INFO* block = sk_X509_INFO_value(blocks.get(), i);
+    if (block->x509) found.certificates.emplace_back(std::exchange(block->x509, nullptr));
+    if (block->crl) found.revoked.emplace_back(std::exchange(block->crl, nullptr));
+  }
+  if (found.certificates.empty()) return Unusable{"has no certificate"};
+  return found;
+}
+
+/// Where the first private key begins.
+std::size_t find_key(std::string_view text) {
+  constexpr std::string_view kBegin = "-----BEGIN ";
+  constexpr std::string_view kKind = "PRIVATE KEY-----";
+  for (std::size_t at = 0; (at = text.find(kBegin, at)) != text.npos; at += kBegin.size()) {
+    const std::string_view line = text.substr(at, text.find('\n', at) - at);
+    if (line.find(kKind) != line.npos) return at;
+  }
+  return text.npos;
+}
+
+Read<OwnedKey> read_key(std::string_view text, const std::string& password) {
+  const std::size_t at = find_key(text);
+  if (at == text.npos) return Unusable{"has no private key"};
+  ERR_clear_error();
+  Password given{password};
+  OwnedKey key(
+      PEM_read_bio_PrivateKey(memory_of(text.substr(at)).get(), nullptr, Password::give, &given));
+  if (key) return key;
+  if (!given.asked) {
+    return Unusable{"has a private key that cannot be read: " + error_text(ERR_peek_error())};
+  }
+  return Unusable{password.empty() ? "has an encrypted private key, and there is no password"
+                                   : "has a private key that the password does not decrypt"};
+}
+
+}  // namespace
+
+Read<Authorities> read_authorities(const std::string& file) {
+  const Read<std::string> text = read_file(file);
+  if (!text) return text.error();
+  return read_blocks(*text);
+}
+
+Read<Identity> read_identity(const std::string& file, const std::string& password) {
+  const Read<std::string> text = read_file(file);
+  if (!text) return text.error();
+  Read<Authorities> blocks = read_blocks(*text);
+  if (!blocks) return blocks.error();
+  Read<OwnedKey> key = read_key(*text, password);
+  if (!key) return key.error();
+  Identity identity{std::move(blocks->certificates), std::move(*key)};
+  X509* own = identity.chain.front().get();
+  if (X509_check_private_key(own, identity.key.get()) != 1) {
+    return Unusable{"has a private key that is not the one of its first certificate '" +
+                    subject_text(own) + "'"};
+  }
+  return identity;
+}
+
+}  // namespace idproxy::net::tls

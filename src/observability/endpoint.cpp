@@ -1,0 +1,303 @@
+#include "idproxy/observability/endpoint.hpp"
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+#include <exception>
+#include <list>
+#include <string_view>
+#include <utility>
+
+#include "idproxy/observability/log.hpp"
+
+namespace idproxy::admin {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+using std::chrono_literals::operator""ms;
+
+constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
+
+// After an error that accept() repeats at once, such as no free descriptor.
+constexpr std::chrono::milliseconds kAcceptPause = 100ms;
+// A client that was told an error and goes on sending: closing at once would be a reset, which may
+// overtake the answer.
+constexpr std::chrono::milliseconds kLinger = 1000ms;
+constexpr std::size_t kReadSize = 4096;
+
+/// One client, entered in the list of all while it is there.
+class Connection {
+ public:
+  Connection(tcp::socket socket, std::list<Connection*>& all)
+      : stream(std::move(socket)), all_(all), place_(all.insert(all.end(), this)) {}
+  ~Connection() { all_.erase(place_); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  beast::tcp_stream stream;
+  bool idle = true;  ///< nothing of a request is there
+  std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
+
+ private:
+  std::list<Connection*>& all_;
+  std::list<Connection*>::iterator place_;
+};
+
+using Request = http::request<http::empty_body>;
+using Response = http::response<http::string_body>;
+
+/// Of a coroutine.
+void log_end(const std::exception_ptr& thrown) {
+  try {
+    if (thrown) std::rethrow_exception(thrown);
+  } catch (const std::exception& error) {
+    log::event(log::Level::error, "admin_failed", "an internal error on admin.listen",
+               {{"reason", error.what()}});
+  }
+}
+
+Answer short_answer(unsigned status) {
+  return {.status = status,
+          .body = std::string(http::obsolete_reason(http::int_to_status(status))) + "\n"};
+}
+
+/// What a request line names: "/metrics" of "/metrics?x=1" and of "http://host/metrics".
+std::string_view path_of(std::string_view target) {
+  constexpr std::string_view kScheme = "http://";
+  if (target.starts_with(kScheme)) {
+    target.remove_prefix(kScheme.size());
+    target.remove_prefix(std::min(target.find('/'), target.size()));
+    if (target.empty()) target = "/";
+  }
+  return target.substr(0, target.find('?'));
+}
+
+}  // namespace
+
+struct Endpoint::Impl {
+  Impl(asio::io_context& io, Pages all_pages, EndpointLimits all_limits)
+      : acceptor(io), pages(std::move(all_pages)), limits(all_limits) {}
+
+  /// What is wrong, or "".
+  std::string listen(const std::string& host, std::uint16_t port);
+  static asio::awaitable<void> accept(std::shared_ptr<Impl> impl);
+  static asio::awaitable<void> converse(std::shared_ptr<Impl> impl, tcp::socket socket);
+
+  void close();
+  bool make_room();
+  static void refuse(tcp::socket socket);
+  asio::awaitable<bool> await_request(Connection& connection, std::string& received) const;
+  asio::awaitable<bool> answer_one(Connection& connection, std::string& received) const;
+  [[nodiscard]] Answer answer(const Request& request) const;
+  [[nodiscard]] Answer page(const std::function<Answer()>& make) const;
+
+  tcp::acceptor acceptor;
+  Pages pages;
+  EndpointLimits limits;
+  std::list<Connection*> connections;
+};
+
+namespace {
+
+Response response_to(const Request& request, bool keep_alive, Answer answer) {
+  Response response(http::int_to_status(answer.status), request.version());
+  response.set(http::field::content_type, answer.content_type);
+  response.set(http::field::cache_control, "no-store");
+  if (answer.status == 405) response.set(http::field::allow, "GET, HEAD");
+  response.keep_alive(keep_alive);
+  response.body() = std::move(answer.body);
+  response.prepare_payload();
+  if (request.method() == http::verb::head) response.body().clear();  // after its length is said
+  return response;
+}
+
+/// Reads the header, the first `size` bytes; the status says what is wrong with it.
+unsigned read(std::string& received, std::size_t size,
+              http::request_parser<http::empty_body>& parser) {
+  parser.header_limit(static_cast<std::uint32_t>(size));
+  error_code error;
+  parser.put(asio::buffer(received, size), error);
+  received.erase(0, size);
+  if (error == http::error::body_limit) return 413;
+  if (error) return 400;
+  return parser.is_done() ? 200 : 413;
+}
+
+asio::awaitable<bool> write(Connection& connection, std::chrono::milliseconds limit,
+                            const Response& response) {
+  connection.stream.expires_after(limit);
+  http::response_serializer<http::string_body> serializer(response);
+  const auto [error, size] = co_await http::async_write(connection.stream, serializer, kUse);
+  co_return !error;
+}
+
+/// Until the client has read the answer and leaves.
+asio::awaitable<void> linger(Connection& connection) {
+  error_code ignored;
+  connection.stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
+  connection.stream.expires_after(kLinger);
+  std::array<char, kReadSize> rest{};
+  for (;;) {
+    const auto [error, size] = co_await connection.stream.async_read_some(asio::buffer(rest), kUse);
+    if (error) co_return;
+  }
+}
+
+}  // namespace
+
+std::string Endpoint::Impl::listen(const std::string& host, std::uint16_t port) {
+  error_code error;
+  const auto ip = asio::ip::make_address(host, error);
+  if (error) return host + ": not an IP address";
+  const tcp::endpoint endpoint(ip, port);
+  if (!error) acceptor.open(endpoint.protocol(), error);
+  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
+  if (!error) return "";
+  const std::string shown = ip.is_v6() ? "[" + host + "]" : host;
+  return shown + ":" + std::to_string(port) + ": " + error.message();
+}
+
+asio::awaitable<void> Endpoint::Impl::accept(std::shared_ptr<Impl> impl) {
+  asio::steady_timer pause(impl->acceptor.get_executor());
+  for (;;) {
+    auto [error, socket] = co_await impl->acceptor.async_accept(kUse);
+    if (error == asio::error::operation_aborted) co_return;
+    if (error) {
+      pause.expires_after(kAcceptPause);
+      co_await pause.async_wait(kUse);
+    } else if (impl->make_room()) {
+      co_spawn(impl->acceptor.get_executor(), converse(impl, std::move(socket)), log_end);
+    } else {
+      refuse(std::move(socket));
+    }
+  }
+}
+
+bool Endpoint::Impl::make_room() {
+  if (connections.size() < limits.connections) return true;
+  const auto oldest = std::ranges::min_element(
+      connections, {}, [](const Connection* each) { return std::pair(!each->idle, each->since); });
+  if (oldest == connections.end() || !(*oldest)->idle) return false;
+  (*oldest)->idle = false;  // it goes once, though it is counted until it has ended
+  (*oldest)->stream.close();
+  return true;
+}
+
+/// Into the empty buffer of its socket, without waiting.
+void Endpoint::Impl::refuse(tcp::socket socket) {
+  static constexpr std::string_view kAnswer =
+      "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+  error_code ignored;
+  socket.non_blocking(true, ignored);
+  socket.write_some(asio::buffer(kAnswer), ignored);
+}
+
+asio::awaitable<void> Endpoint::Impl::converse(std::shared_ptr<Impl> impl, tcp::socket socket) {
+  Connection connection(std::move(socket), impl->connections);
+  std::string received;
+  bool goes_on = true;
+  while (goes_on) {
+    goes_on = co_await impl->await_request(connection, received) &&
+              co_await impl->answer_one(connection, received);
+  }
+}
+
+/// False if none comes.
+asio::awaitable<bool> Endpoint::Impl::await_request(Connection& connection,
+                                                    std::string& received) const {
+  if (!received.empty()) co_return true;  // the client has not waited for the last answer
+  connection.idle = true;
+  connection.since = std::chrono::steady_clock::now();
+  connection.stream.expires_after(limits.idle);
+  received.resize(std::min(kReadSize, limits.header_bytes));
+  const auto [error, size] =
+      co_await connection.stream.async_read_some(asio::buffer(received), kUse);
+  received.resize(size);
+  connection.idle = false;
+  co_return !error;
+}
+
+/// False if nothing may follow.
+asio::awaitable<bool> Endpoint::Impl::answer_one(Connection& connection,
+                                                 std::string& received) const {
+  connection.stream.expires_after(limits.request);  // for all of it, however many pieces it has
+  // Not read by Beast, which bounds no header whose lines come one by one.
+  const auto [error, size] = co_await asio::async_read_until(
+      connection.stream, asio::dynamic_buffer(received, limits.header_bytes), "\r\n\r\n", kUse);
+  if (error && error != asio::error::not_found) co_return false;
+  http::request_parser<http::empty_body> parser;
+  const unsigned status = error ? 431 : read(received, size, parser);
+  const bool keep_alive = status == 200 && parser.get().keep_alive();
+  const Response response = response_to(
+      parser.get(), keep_alive, status == 200 ? answer(parser.get()) : short_answer(status));
+  if (!co_await write(connection, limits.request, response)) co_return false;
+  if (!keep_alive) co_await linger(connection);
+  co_return keep_alive;
+}
+
+Answer Endpoint::Impl::answer(const Request& request) const {
+  const bool has_host = request.find(http::field::host) != request.end();
+  if (request.version() >= 11 && !has_host) return short_answer(400);
+  const auto target = request.target();
+  const auto found = pages.find(path_of({target.data(), target.size()}));
+  if (found == pages.end()) return short_answer(404);
+  if (request.method() != http::verb::get && request.method() != http::verb::head) {
+    return short_answer(405);
+  }
+  return page(found->second);
+}
+
+Answer Endpoint::Impl::page(const std::function<Answer()>& make) const {
+  try {
+    return make();
+  } catch (const std::exception& error) {
+    log::event(log::Level::error, "admin_page_failed", "a page could not be made",
+               {{"reason", error.what()}});
+    return short_answer(500);
+  }
+}
+
+void Endpoint::Impl::close() {
+  error_code ignored;
+  acceptor.close(ignored);
+  for (Connection* each : connections) each->stream.close();
+}
+
+Endpoint::Endpoint(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Endpoint::~Endpoint() {
+  impl_->close();
+}
+
+boost::system::result<std::unique_ptr<Endpoint>, std::string> Endpoint::open(
+    asio::io_context& io, const std::string& host, std::uint16_t port, Pages pages,
+    EndpointLimits limits) {
+  auto impl = std::make_shared<Impl>(io, std::move(pages), limits);
+  if (std::string error = impl->listen(host, port); !error.empty()) return error;
+  co_spawn(io, Impl::accept(impl), log_end);
+  return std::unique_ptr<Endpoint>(new Endpoint(std::move(impl)));
+}
+
+std::string Endpoint::address() const {
+  error_code ignored;
+  const tcp::endpoint endpoint = impl_->acceptor.local_endpoint(ignored);
+  const std::string host = endpoint.address().to_string();
+  return (endpoint.address().is_v6() ? "[" + host + "]" : host) + ":" +
+         std::to_string(endpoint.port());
+}
+
+}  // namespace idproxy::admin

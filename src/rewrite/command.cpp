@@ -1,0 +1,47 @@
+#include "command.hpp"
+
+#include "idproxy/bson/elements.hpp"
+#include "idproxy/rewrite/classify.hpp"
+#include "idproxy/wire/op_msg.hpp"
+#include "idproxy/wire/op_query.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+/// {$query: {isMaster: 1}, $readPreference: ...}, as drivers wrote it for mongos. An array is a
+/// document for mongod, and what is inside is not unwrapped again (observed, 6.0.5).
+bool is_wrapper(const bson::Element& first) {
+  return is_query_wrapper(first.key) &&
+         (first.type == bson::Type::document || first.type == bson::Type::array);
+}
+
+/// The documents of an OP_MSG or OP_QUERY, without the name.
+std::optional<Command> read(Bytes message) {
+  Command command;
+  if (wire::read_header(message).op_code == wire::OpCode::msg) {
+    const auto view = wire::OpMsgView::parse(message);
+    if (!view) return std::nullopt;
+    command.documents = {view->body()};
+    command.has_checksum = view->has(wire::flag::kChecksumPresent);
+    return command;
+  }
+  const auto view = wire::OpQueryView::parse(message);
+  if (!view || !view->full_collection_name.ends_with(".$cmd")) return std::nullopt;
+  command.documents = {view->query};
+  const auto first = bson::Elements(view->query).next();
+  if (first && is_wrapper(*first)) command.documents.push_back(first->value);
+  return command;
+}
+
+}  // namespace
+
+std::optional<Command> Command::find(Bytes message) {
+  auto command = read(message);
+  if (!command) return std::nullopt;
+  const auto first = bson::Elements(command->document()).next();
+  if (!first) return std::nullopt;
+  command->name = first->key;
+  return command;
+}
+
+}  // namespace idproxy::rewrite

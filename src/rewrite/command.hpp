@@ -1,0 +1,22 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "idproxy/base/bytes.hpp"
+
+namespace idproxy::rewrite {
+
+/// The command inside a whole OP_MSG or OP_QUERY, which it borrows.
+struct Command {
+  std::string_view name;         // of its first element
+  std::vector<Bytes> documents;  // the last one is the command itself, before it what is around it
+  bool has_checksum = false;
+
+  [[nodiscard]] Bytes document() const { return documents.back(); }
+  /// Nothing if there is none, or the message is malformed.
+  [[nodiscard]] static std::optional<Command> find(Bytes message);
+};
+
+}  // namespace idproxy::rewrite

@@ -1,0 +1,61 @@
+#include "login.hpp"
+
+#include "command.hpp"
+#include "idproxy/base/text.hpp"
+#include "idproxy/rewrite/classify.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+constexpr std::string_view kRefused =
+    "mongo-idproxy: MONGODB-X509 is not possible through a proxy that ends TLS, since the server "
+    "would see the proxy's certificate: use SCRAM (see docs/operations.md)";
+
+/// Servers compare exactly; some of their checks end at a NUL.
+bool is_x509(std::string_view mechanism) {
+  return ascii_lower(mechanism.substr(0, mechanism.find('\0'))) == "mongodb-x509";
+}
+
+/// False where a server might read another mechanism than we do, or none.
+bool names_other_mechanism(Bytes sasl_start) {
+  std::size_t others = 0;
+  bson::Elements fields(sasl_start);
+  while (const auto field = fields.next()) {
+    if (field->key != "mechanism") continue;
+    if (field->type != bson::Type::string || is_x509(field->text())) return false;
+    ++others;
+  }
+  return others == 1 && !fields.malformed();
+}
+
+/// `authenticate` knows no other mechanism.
+bool may_use_certificate(std::string_view name, Bytes command) {
+  return name == "authenticate" || (name == "saslStart" && !names_other_mechanism(command));
+}
+
+bool is_readable(Bytes document) {
+  bson::Elements fields(document);
+  while (fields.next()) {
+  }
+  return !fields.malformed();
+}
+
+}  // namespace
+
+std::optional<CommandError> fault_of_login(Bytes message) {
+  const auto command = Command::find(message);
+  if (!command || (is_hello(command->name) && !is_readable(command->document()))) {
+    return CommandError{ErrorCode::invalid_bson, "mongo-idproxy: the message cannot be read"};
+  }
+  if (!may_use_certificate(command->name, command->document())) return std::nullopt;
+  return CommandError{ErrorCode::authentication_failed, std::string(kRefused)};
+}
+
+bool may_use_certificate(const bson::Element& speculative_authenticate) {
+  if (speculative_authenticate.type != bson::Type::document) return true;
+  const Bytes command = speculative_authenticate.value;
+  const auto first = bson::Elements(command).next();
+  return !first || first->key != "saslStart" || may_use_certificate(first->key, command);
+}
+
+}  // namespace idproxy::rewrite

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <optional>
+
+#include "idproxy/bson/elements.hpp"
+#include "idproxy/rewrite/reply.hpp"
+
+/// Logging in by a client certificate, which X509::refused is about. It takes (observed, 6.0.5) one
+/// of these, in an OP_MSG or an OP_QUERY, also without asking for a reply:
+///
+///   {authenticate: any, mechanism: "MONGODB-X509", user?, $db: "$external"}
+///   {hello | isMaster | ismaster: any, speculativeAuthenticate: {authenticate: any, mechanism: …}}
+///
+/// saslStart with that mechanism is refused by that server; we do not count on it. Nor on what a
+/// server with net.wireObjectCheck off makes of malformed BSON: it logs in.
+namespace idproxy::rewrite {
+
+/// Where X509::refused applies: why a message, which is no insert, does not reach the server, or
+/// nothing. Of a hello only whether it can be read: speculativeAuthenticate is taken out of it.
+[[nodiscard]] std::optional<CommandError> fault_of_login(Bytes message);
+
+/// False for a speculativeAuthenticate that is a saslStart of one mechanism, another one.
+[[nodiscard]] bool may_use_certificate(const bson::Element& speculative_authenticate);
+
+}  // namespace idproxy::rewrite

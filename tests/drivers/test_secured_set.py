@@ -1,0 +1,29 @@
+"""As test_replica_set.py, where members and the proxy's clients have TLS and users.
+
+The drivers' connection strings name the user, the password and the file with the authority, and
+nothing else that is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from support.proxy import Proxy, Server, configuration
+from support.replica_set import ReplicaSet
+from support.secured import Certificates, SecuredSet
+from test_replica_set import *  # noqa: F401, F403
+from test_replica_set import RULES, pytestmark  # noqa: F401
+
+
+@pytest.fixture(scope="module")
+def new_set(certificates: Certificates) -> Callable[[], ReplicaSet]:
+    return lambda: SecuredSet(certificates, "rs0")
+
+
+@pytest.fixture(scope="module")
+def new_proxy(certificates: Certificates) -> Callable[[Server], Proxy]:
+    return lambda upstream: Proxy(
+        configuration(upstream, RULES, listen=certificates.listen()),
+        access=certificates.application)

@@ -1,0 +1,416 @@
+"""What operators see of a proxy: pages by HTTP, its log, its file descriptors, its signals."""
+
+from __future__ import annotations
+
+import fcntl
+import http.client
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pymongo
+import pytest
+
+from support import wire
+from support.admin import LISTEN, Admin
+from support.mongod import Mongod
+from support.process import eventually, free_port, start
+from support.proxy import Proxy, binary, configuration
+from support.thief import Robbed, Thief, fresh
+
+PING = {"ping": 1, "$db": "admin"}
+COUNTER = {"ns": "shop.*", "field": "number", "strategy": "counter"}
+DIGITS = {"ns": "bank.*", "field": "account", "strategy": "random-digits", "digits": 12}
+
+
+@contextmanager
+def slow_ping(server: Mongod, seconds: float) -> Iterator[None]:
+    """The next ping takes so long."""
+    admin = server.client.admin
+    admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data={
+        "failCommands": ["ping"], "blockConnection": True, "blockTimeMS": int(seconds * 1000)})
+    try:
+        yield
+    finally:
+        admin.command("configureFailPoint", "failCommand", mode="off")
+
+
+@pytest.fixture(scope="module")
+def admin(standalone: Mongod) -> Iterator[Admin]:
+    with Proxy(configuration(standalone, [COUNTER, DIGITS], admin=LISTEN)) as proxy:
+        yield Admin(proxy)
+
+
+class TestPages:
+    @pytest.mark.parametrize("path", ["/", "/livez", "/readyz", "/metrics"])
+    def test_page(self, admin, path):
+        page = admin.get(path)
+        assert page.status == 200 and page.text.endswith("\n")
+        assert page.headers["Content-Type"].startswith("text/plain;")
+        assert page.headers["Cache-Control"] == "no-store"
+        head = admin.get(path, "HEAD")
+        assert head.status == 200 and not head.text
+        assert admin.get(path, "POST").status == 405
+
+    def test_the_index_names_the_others(self, admin):
+        index = admin.get("/").text
+        version = subprocess.run([binary(), "--version"], capture_output=True, text=True).stdout
+        assert version.split()[-1] in index
+        for path in ("/livez", "/readyz", "/metrics"):
+            assert path in index
+
+    def test_elsewhere(self, admin):
+        assert admin.get("/status").status == 404
+
+    def test_no_endpoint_without_admin_listen(self, standalone, start_proxy):
+        proxy = start_proxy(configuration(standalone, [], admin={"listen": None}))
+        assert not proxy.find_events("admin_listening")
+
+    def test_a_port_that_is_taken(self, standalone):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            proxy = Proxy(configuration(standalone, [], admin={"listen": address}),
+                          await_ready=False)
+            assert proxy.process.wait(20) == 69
+        assert address in proxy.wait_event("cannot_listen")["message"]
+        proxy.kill()
+
+
+class TestReadiness:
+    def test_rules_and_listeners_line_by_line(self, standalone, start_proxy, coll):
+        rules = [{"ns": f"{coll}.*", "field": "n", "strategy": "random-digits",
+                  "unique_index": "require"}, COUNTER]
+        proxy = start_proxy(configuration(standalone, rules, admin=LISTEN))
+        admin = Admin(proxy)
+        assert admin.get("/readyz").text.splitlines()[2] == (
+            f"rule 0 ({coll}.*, n, random-digits): ready")
+        with proxy.client() as client, pytest.raises(pymongo.errors.PyMongoError):
+            client[coll].hidden.insert_one({})
+        line = f"rule 0 ({coll}.*, n, random-digits): gives no values in 1 collection;"
+        ready = eventually(lambda: (page := admin.get("/readyz")).text.count(line) and page, 40)
+        assert ready.status == 200, "another proxy would be no better off"
+        assert ready.text.splitlines()[0] == "ready"
+        assert f"listener {proxy.address}: server up, " in ready.text
+        assert admin.metrics()("idproxy_rule_collections_not_ready", rule="0") == 1
+
+    def test_not_before_the_first_look(self, start_proxy):
+        """It takes a second where the server is silent."""
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            proxy = Proxy({"upstream": {"uri": "mongodb://127.0.0.1:%d" % silent.getsockname()[1]},
+                           "rules": [COUNTER], "admin": LISTEN}, await_ready=False)
+            admin = Admin(proxy)
+            page = admin.get("/readyz")
+            assert (page.status, page.text.splitlines()[0]) == (503, "starting")
+            assert admin.get("/livez").status == 200
+            assert admin.get("/metrics").status == 200
+            proxy.wait_event("ready")
+            assert admin.get("/readyz").status == 200
+            proxy.stop()
+
+    def test_not_while_draining_and_served_till_the_end(self, standalone):
+        proxy = Proxy(configuration(
+            standalone, [COUNTER], admin=LISTEN, limits={"drain": "30s"}))
+        admin = Admin(proxy)
+        with slow_ping(standalone, 2), wire.WireClient(proxy.address) as client:
+            client.send(wire.command(PING))
+            time.sleep(0.3)
+            proxy.process.send_signal(signal.SIGTERM)
+            page = eventually(lambda: (page := admin.get("/readyz")).status == 503 and page, 5)
+            assert page.text.startswith("draining\n")
+            assert admin.get("/livez").status == 200
+            assert admin.metrics()("idproxy_draining") == 1
+            assert admin.metrics()("idproxy_connections") == 1
+            assert client.receive().body["ok"] == 1
+        proxy.stop()
+        with pytest.raises(OSError):
+            admin.get("/livez")
+
+
+class TestMetrics:
+    def test_what_was_done(self, replica_set, start_proxy, coll):
+        rules = [{"ns": f"{coll}.o*", "field": "number", "strategy": "counter"},
+                 {"ns": f"{coll}.*", "field": "_id", "strategy": "uuid", "assign": "always"}]
+        proxy = start_proxy(configuration(replica_set, rules, admin=LISTEN))
+        admin = Admin(proxy)
+        before = admin.metrics()
+        with proxy.client() as client:
+            for _ in range(30):
+                client[coll].orders.insert_one({})
+            client[coll].orders.insert_many([{} for _ in range(50)])
+            client[coll].bills.insert_one({"text": "x" * 100_000})
+            for _ in range(7):
+                client[coll].orders.find_one({})
+            during = admin.metrics()
+            status = client.admin.command("idproxy", "status")
+        assert before.sum("idproxy_requests_total") == before("idproxy_connections") == 0
+        first, second = status["rules"]
+        assert during("idproxy_rule_values_assigned_total", rule="0") == 80 == first["assigned"]
+        assert during("idproxy_rule_values_assigned_total", rule="1") == 81 == second["assigned"]
+        assert during("idproxy_rule_values_assigned_total", ns=f"{coll}.o*", field="number",
+                      strategy="counter") == 80
+        assert during("idproxy_requests_total", kind="insert") == 32
+        assert during("idproxy_requests_total", kind="relayed") == 7
+        assert during("idproxy_requests_total", kind="hello") >= 2
+        assert during("idproxy_insert_added_seconds_count") == 32
+        assert 0 < during("idproxy_insert_added_seconds_sum") < 60
+        assert during("idproxy_connections") == during("idproxy_connections_accepted_total") >= 2
+        assert during("idproxy_listener_connections", listener=proxy.address) == during(
+            "idproxy_connections")
+        received = during("idproxy_bytes_total", peer="client", direction="received")
+        assert 100_000 < received < during("idproxy_bytes_total", peer="server", direction="sent")
+        assert during("idproxy_store_round_trip_seconds_count") > 0
+        assert during("idproxy_store_numbers_allocated_total") >= 80
+        assert during("idproxy_store_numbers_held") == (
+            during("idproxy_store_numbers_allocated_total") - 80)
+        eventually(lambda: admin.metrics()("idproxy_connections") == 0, 5)
+        assert before("process_start_time_seconds") == during("process_start_time_seconds")
+
+    def test_duplicates(self, standalone, start_proxy, coll):
+        rules = [{"ns": f"{coll}.*", "field": "code", "strategy": "uuid",
+                  "retry": {"attempts": 3}}]
+        with Thief(standalone) as thief:
+            proxy = start_proxy(configuration(thief, rules, standalone, admin=LISTEN))
+            robbed = Robbed(standalone, thief, proxy)
+            ns = fresh(robbed, coll, "orders", "code")
+            thief.steal(ns, "code", times={1: 2, 2: 100})
+            reply = robbed.insert(ns, [{"k": i} for i in range(4)], ordered=False)
+            assert reply["n"] == 3
+            metrics = Admin(proxy).metrics()
+        assert metrics("idproxy_rule_documents_resent_total") == 2 + 3
+        assert metrics("idproxy_rule_documents_cured_total") == 1
+        assert metrics("idproxy_rule_duplicates_given_up_total") == 1
+        assert metrics("idproxy_rule_values_assigned_total") == 4
+
+    def test_no_name_that_only_clients_know(self, standalone, start_proxy):
+        rules = [{"ns": "*.*", "field": "number", "strategy": "counter"}]
+        proxy = start_proxy(configuration(standalone, rules, admin=LISTEN))
+        admin = Admin(proxy)
+        with proxy.client(appname="hiddenapp") as client:
+            for i in range(20):
+                client[f"hidden{i}"][f"veiled{i}"].insert_one({"hiddenfield": 1})
+        pages = "".join(admin.get(path).text for path in ("/metrics", "/readyz", "/livez", "/"))
+        assert 'ns="*.*"' in pages
+        for name in ("hidden", "veiled"):
+            assert name not in pages
+
+    def test_reloads(self, standalone, tmp_path, start_proxy):
+        file = tmp_path / "config.yaml"
+        config = {"listen": {"port": 0}, "admin": LISTEN, "log": {"format": "json"}, "rules": [],
+                  "upstream": {"uri": standalone.uri}}
+        file.write_text(json.dumps(config))
+        proxy = start_proxy(file)
+        admin = Admin(proxy)
+
+        def results() -> list[float]:
+            metrics = admin.metrics()
+            return [metrics("idproxy_config_reloads_total", result="success"),
+                    metrics("idproxy_config_reloads_total", result="failure"),
+                    metrics("idproxy_config_last_reload_successful")]
+
+        assert results() == [0, 0, 1]
+        file.write_text(json.dumps({**config, "rules": [COUNTER]}))
+        proxy.process.send_signal(signal.SIGHUP)
+        eventually(lambda: results() == [1, 0, 1], 10)
+        assert admin.metrics()("idproxy_rule_values_assigned_total", ns="shop.*") == 0
+        file.write_text("nonsense")
+        proxy.process.send_signal(signal.SIGHUP)
+        eventually(lambda: results() == [1, 1, 0], 10)
+        assert admin.metrics()("idproxy_rule_values_assigned_total", ns="shop.*") == 0
+
+    @pytest.mark.tsan
+    def test_scrapes_under_load(self, replica_set, start_proxy, coll):
+        """Fifty a second, and a scraper that never reads: every insert is answered, every number
+        is stored once."""
+        rules = [{"ns": f"{coll}.*", "field": "number", "strategy": "counter"}]
+        proxy = start_proxy(configuration(replica_set, rules, admin=LISTEN))
+        admin = Admin(proxy)
+        over = threading.Event()
+        scrapes: list[str] = []
+
+        def scrape() -> None:
+            connection = http.client.HTTPConnection(admin.address, timeout=20)
+            while not over.wait(0.02):
+                connection.request("GET", ("/metrics", "/readyz", "/livez")[len(scrapes) % 3])
+                scrapes.append(connection.getresponse().read().decode())
+            connection.close()
+
+        def insert() -> None:
+            with proxy.client() as client:
+                for i in range(100):
+                    client[coll].orders.insert_many([{"i": i} for _ in range(5)])
+
+        deaf = socket.create_connection(admin.address.split(":"))
+        deaf.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 200)
+        scraper = threading.Thread(target=scrape)
+        inserters = [threading.Thread(target=insert) for _ in range(4)]
+        for each in (scraper, *inserters):
+            each.start()
+        for each in inserters:
+            each.join()
+        over.set()
+        scraper.join()
+        deaf.close()
+        numbers = sorted(d["number"] for d in replica_set.client[coll].orders.find())
+        assert len(numbers) == len(set(numbers)) == 2000
+        assert len(scrapes) > 10 and all(scrapes)
+        assert admin.metrics()("idproxy_rule_values_assigned_total") == 2000
+
+
+class TestLog:
+    """Whoever reads the log can stop nobody."""
+
+    def start(self, standalone: Mongod, tmp_path: Any, within: Sequence[str] = (),
+              **options: Any) -> subprocess.Popen[bytes]:
+        self.port, self.admin_port = free_port(), free_port()
+        file = tmp_path / "config.yaml"
+        file.write_text(json.dumps({
+            "listen": {"port": self.port}, "admin": {"listen": f"127.0.0.1:{self.admin_port}"},
+            "upstream": {"uri": standalone.uri}, "rules": [COUNTER]}))
+        return start([*within, binary(), "--config", str(file)], stdout=subprocess.DEVNULL,
+                     **options)
+
+    def metric(self, name: str) -> float:
+        connection = http.client.HTTPConnection("127.0.0.1", self.admin_port, timeout=10)
+        connection.request("GET", "/metrics")
+        (line,) = [line for line in connection.getresponse().read().decode().splitlines()
+                   if line.startswith(name + " ")]
+        connection.close()
+        return float(line.split()[1])
+
+    def serves(self) -> bool:
+        try:
+            with wire.WireClient(f"127.0.0.1:{self.port}") as client:
+                return client.call(PING)["ok"] == 1
+        except OSError:
+            return False
+
+    def end(self, process: subprocess.Popen[bytes]) -> None:
+        process.terminate()
+        assert process.wait(20) == 0
+
+    def test_a_reader_that_does_not_read(self, standalone, tmp_path):
+        reading, writing = os.pipe()
+        os.set_blocking(writing, False)
+        try:
+            while True:
+                os.write(writing, b"x" * 4096)
+        except BlockingIOError:
+            os.set_blocking(writing, True)
+        process = self.start(standalone, tmp_path, stderr=writing)
+        try:
+            eventually(self.serves, 20)
+            assert not fcntl.fcntl(writing, fcntl.F_GETFL) & os.O_NONBLOCK, "it is not ours alone"
+            self.end(process)
+        finally:
+            process.kill()
+            os.close(writing)
+        with os.fdopen(reading, "rb") as rest:
+            assert not rest.read().strip(b"x")
+
+    def test_a_reader_that_comes_back(self, standalone, tmp_path):
+        reading, writing = os.pipe()
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+        os.write(writing, b"x" * 4095 + b"\n")
+        process = self.start(standalone, tmp_path, stderr=writing)
+        os.close(writing)
+        try:
+            eventually(self.serves, 20)
+            with os.fdopen(reading, "rb") as log:
+                assert log.readline().strip(b"x") == b"\n"
+                events = [json.loads(log.readline())["event"] for _ in range(3)]
+                assert {"admin_listening", "listening"} <= set(events)
+                process.terminate()
+                assert json.loads(log.read().splitlines()[-1])["event"] == "stopped"
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+
+    def test_a_reader_that_has_gone(self, standalone, tmp_path):
+        reading, writing = os.pipe()
+        os.close(reading)
+        process = self.start(standalone, tmp_path, stderr=writing)
+        os.close(writing)
+        try:
+            eventually(self.serves, 20)
+            assert self.metric("idproxy_log_lines_dropped_total") >= 3
+            self.end(process)
+        finally:
+            process.kill()
+
+    def test_closed(self, standalone, tmp_path):
+        """Else the first socket would be standard error, and a server would be sent the log."""
+        process = self.start(standalone, tmp_path, within=["sh", "-c", 'exec "$0" "$@" 2>&-'])
+        try:
+            eventually(self.serves, 20)
+            assert os.readlink(f"/proc/{process.pid}/fd/2") == "/dev/null"
+            self.end(process)
+        finally:
+            process.kill()
+
+
+class TestDescriptors:
+    def test_fewer_than_it_needs(self, standalone, start_proxy):
+        proxy = start_proxy(configuration(
+            standalone, [COUNTER], admin=LISTEN, listen={"port": 0, "max_connections": 5000}),
+            within=["prlimit", "--nofile=256:256"])
+        lowered = proxy.wait_event("max_connections_lowered")
+        assert "LimitNOFILE=" in lowered["message"]
+        assert (lowered["max_connections"], lowered["descriptors"]) == (5000, 256)
+        assert lowered["needed"] > 10_000
+        assert Admin(proxy).metrics()("idproxy_connections_limit") == lowered["permitted"]
+        with proxy.client() as client:
+            assert client.admin.command("ping")["ok"] == 1
+
+    def test_a_soft_limit_is_raised(self, standalone, start_proxy):
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        proxy = start_proxy(configuration(
+            standalone, [], listen={"port": 0, "max_connections": 200}),
+            within=["prlimit", f"--nofile=64:{hard}"])
+        assert not proxy.find_events("max_connections_lowered")
+        assert resource.prlimit(proxy.pid, resource.RLIMIT_NOFILE)[0] > 400
+
+
+class TestSignals:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_the_second_ends_at_once(self, standalone, number):
+        proxy = Proxy(configuration(standalone, [], limits={"drain": "30s"}))
+        with slow_ping(standalone, 4), wire.WireClient(proxy.address) as client:
+            client.send(wire.command(PING))
+            time.sleep(0.3)
+            proxy.process.send_signal(number)
+            proxy.wait_event("draining")
+            time.sleep(0.5)
+            assert proxy.alive()
+            started = time.monotonic()
+            proxy.stop(number)
+            assert time.monotonic() - started < 3
+        assert proxy.wait_event("stopped")["connections_cut_off"] == 1
+
+    def test_a_hangup_does_not_end_it(self, standalone, start_proxy):
+        proxy = start_proxy(configuration(standalone, []))
+        for _ in range(20):
+            proxy.process.send_signal(signal.SIGHUP)
+        proxy.wait_event("reloaded")
+        with proxy.client() as client:
+            assert client.admin.command("ping")["ok"] == 1
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+    def test_at_any_moment_of_the_start(self, standalone, number):
+        """From the first line of the log on."""
+        for delay in (0.0, 0.005, 0.02, 0.1):
+            proxy = Proxy(configuration(standalone, [COUNTER], admin=LISTEN), await_ready=False)
+            eventually(lambda: proxy.lines, 20)
+            time.sleep(delay)
+            proxy.process.send_signal(number)
+            if number == signal.SIGHUP:
+                proxy.wait_event("reloaded", 20)
+            proxy.stop()
+            assert proxy.events[-1]["event"] == "stopped"

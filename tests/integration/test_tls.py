@@ -1,0 +1,1163 @@
+"""TLS on either side of the proxy: what is served, and what is refused for which reason.
+
+Where something is refused, the log has to say why, and which certificate is at fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import bson
+import pymongo
+import pytest
+from bson.codec_options import CodecOptions
+from bson.raw_bson import RawBSONDocument
+from pymongo.errors import PyMongoError
+
+from support import elements as el
+from support import wire
+from support.access import OPEN, Access
+from support.certificates import Authority, Issued, self_signed
+from support.fake_server import FakeServer, Last, reply_to
+from support.mongod import Mongod
+from support.process import eventually, free_port
+from support.proxy import Proxy, binary, configuration
+from support.relay import Cut, Relay
+from support.secured import Certificates
+from support.wire import Closed, WireClient
+
+FULL = os.environ.get("IDPROXY_FULL") == "1"
+
+# Python warns of those that nobody should use.
+pytestmark = pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+
+PING = {"ping": 1, "$db": "admin"}
+RULES = [{"ns": "tls.*", "field": "n", "strategy": "uuid"}]
+
+TLS = ssl.TLSVersion
+VERSIONS = [TLS.TLSv1_2, TLS.TLSv1_3]
+OLD = {TLS.TLSv1: "TLS 1.0", TLS.TLSv1_1: "TLS 1.1"}
+
+Start = Callable[..., Proxy]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return tmp_path_factory.mktemp("tls")
+
+
+@pytest.fixture(scope="module")
+def secure(certificates: Certificates) -> Iterator[Mongod]:
+    """A server that takes TLS only."""
+    with Mongod(options=certificates.options, access=certificates.access) as mongod:
+        yield mongod
+
+
+def of_version(version: TLS, access: Access) -> ssl.SSLContext:
+    """What a client or a server has that knows this version only."""
+    context = access.tls
+    assert context
+    return only(version, context)
+
+
+def only(version: TLS, context: ssl.SSLContext) -> ssl.SSLContext:
+    context.minimum_version, context.maximum_version = version, version
+    if version in OLD:
+        context.set_ciphers("ALL:@SECLEVEL=0")
+    return context
+
+
+def ping(address: str, tls: ssl.SSLContext | None = None, timeout: float = 10) -> bool:
+    """Whether a new client is served."""
+    try:
+        with WireClient(address, timeout, tls=tls) as client:
+            return client.call(PING)["ok"] == 1
+    except (Closed, ConnectionError, ssl.SSLError):
+        return False
+
+
+def recent(event: dict[str, Any]) -> bool:
+    age = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.fromisoformat(
+        event["time"])
+    return age.total_seconds() < 1.2
+
+
+@contextlib.contextmanager
+def refusal(proxy: Proxy, event: str = "tls_failed") -> Iterator[Callable[[], str]]:
+    """A client is refused meanwhile. What this gives says why, according to the log."""
+    # The log has ten lines of a kind per second.
+    eventually(lambda: sum(map(recent, proxy.find_events(event))) < 9)
+    before = len(proxy.find_events(event))
+
+    def reason() -> str:
+        found = eventually(lambda: proxy.find_events(event)[before:], 10, "the log says why")[0]
+        assert found["level"] == "warning", found
+        return found.get("reason", found["message"])
+    yield reason
+
+
+def unreachable(proxy: Proxy, server: FakeServer | Mongod | SimpleNamespace) -> str:
+    """Why this server is not reached, according to the log."""
+    event = proxy.wait_event("upstream_unreachable", server=server.address)
+    assert event["level"] == "warning"
+    return event["reason"]
+
+
+# What works.
+
+@pytest.fixture(scope="module", params=["downstream", "upstream", "both"])
+def legs(request, certificates, standalone, secure) -> Iterator[SimpleNamespace]:
+    """A proxy with TLS on this side of it."""
+    server = standalone if request.param == "downstream" else secure
+    listen, access = {}, OPEN
+    if request.param != "upstream":
+        listen, access = {"listen": certificates.listen()}, certificates.access
+    with Proxy(configuration(server, RULES, **listen), access=access) as proxy:
+        yield SimpleNamespace(proxy=proxy, server=server, access=access)
+
+
+@pytest.mark.tsan
+class TestEachSide:
+    def test_a_driver(self, legs, coll):
+        with legs.proxy.client() as client:
+            documents = client["tls"][coll]
+            documents.insert_many([{"k": k} for k in range(1000)])
+            assert documents.count_documents({}) == 1000
+        stored = list(legs.server.client["tls"][coll].find().sort("k"))
+        assert [d["k"] for d in stored] == list(range(1000))
+        assert len({d["n"] for d in stored}) == 1000
+
+    @pytest.mark.parametrize("version", VERSIONS, ids=lambda v: v.name)
+    def test_each_version(self, legs, coll, version):
+        tls = of_version(version, legs.access) if legs.access.tls else None
+        with WireClient(legs.proxy.address, tls=tls) as client:
+            if tls:
+                assert client.socket.version() == version.name.replace("_", ".")
+            assert client.call({"hello": 1, "$db": "admin"})["isWritablePrimary"]
+            assert client.call({"insert": coll, "documents": [{"k": 1}], "$db": "tls"})["n"] == 1
+            (found,) = client.call({"find": coll, "$db": "tls"})["cursor"]["firstBatch"]
+        assert found["k"] == 1 and isinstance(found["n"], bson.Binary)
+
+    def test_messages_of_every_size(self, legs, coll):
+        """Around the size of a record, and of what is read at once."""
+        with WireClient(legs.proxy.address, timeout=30, tls=legs.access.tls) as client:
+            for size in (1, 400, 510, 16_000, 16_384, 16_400, 65_536, 262_144, 262_200, 5_000_000):
+                for insert in (True, False):
+                    text = "x" * size
+                    if insert:
+                        command = {"insert": coll, "documents": [{"s": text}], "$db": "tls"}
+                        assert client.call(command)["n"] == 1
+                    else:
+                        assert client.call({**PING, "comment": text})["ok"] == 1
+            sizes = [len(d["s"]) for d in legs.server.client["tls"][coll].find().sort("_id")]
+        assert sizes == [1, 400, 510, 16_000, 16_384, 16_400, 65_536, 262_144, 262_200, 5_000_000]
+
+    def test_byte_by_byte(self, legs):
+        """Each in a record of its own."""
+        with WireClient(legs.proxy.address, tls=legs.access.tls) as client:
+            for byte in wire.command({"hello": 1, "$db": "admin"}):
+                client.send(bytes([byte]))
+            assert client.receive().body["ok"] == 1
+
+    def test_pipelined(self, legs):
+        """All sent at once, in few records."""
+        with WireClient(legs.proxy.address, tls=legs.access.tls) as client:
+            client.send(b"".join(wire.command(PING, request_id=i) for i in range(500)))
+            assert [client.receive().response_to for _ in range(500)] == list(range(500))
+
+    def test_a_slow_reader_gets_everything(self, legs, coll):
+        legs.server.client["plain"][coll].insert_one({"_id": 1, "s": "x" * 4_000_000})
+        with WireClient(legs.proxy.address, timeout=60, tls=legs.access.tls) as client:
+            for i in range(20):
+                client.send(wire.command({"find": coll, "$db": "plain"}, request_id=i))
+            time.sleep(0.5)
+            for i in range(20):
+                reply = client.receive()
+                assert reply.response_to == i and len(reply.raw) > 4_000_000
+
+    def test_both_ways_at_once(self, legs, coll):
+        """A client that is three requests ahead of what it reads."""
+        text = "x" * 100_000
+        with WireClient(legs.proxy.address, timeout=60, tls=legs.access.tls) as client:
+            client.call({"insert": coll, "documents": [{"s": text}], "$db": "plain"})
+            sent = [wire.command({"find": coll, "comment": text, "$db": "plain"}, request_id=i)
+                    for i in range(300)]
+            for i, each in enumerate(sent):
+                client.send(each)
+                if i >= 3:
+                    assert client.receive().response_to == i - 3
+            assert [client.receive().response_to for _ in range(3)] == [297, 298, 299]
+
+
+RAW = CodecOptions(document_class=RawBSONDocument)
+
+
+def without(raw: bytes, *names: bytes) -> bytes:
+    return el.document(*(e for e in el.elements(raw) if e.name not in names))
+
+
+@pytest.fixture(scope="module")
+def both(certificates, secure) -> Iterator[Proxy]:
+    with Proxy(configuration(secure, RULES, listen=certificates.listen()),
+               access=certificates.access) as proxy:
+        yield proxy
+
+
+def padded(size: int) -> bytes:
+    """A ping of this size: it ignores a sequence that it does not know."""
+    def message(*sizes: int) -> bytes:
+        return wire.op_msg(wire.body(PING), wire.sequence(
+            "padding", [{"s": "x" * each} for each in sizes]))
+    room = size - len(message(0, 0, 0))
+    return message(room // 3, room // 3, room - 2 * (room // 3))
+
+
+class TestLarge:
+    def test_documents_of_16_mb(self, both, secure, coll):
+        """As large as they may be, with their values; and read again as they are stored."""
+        room = 16 * 1024 * 1024 - len(bson.encode(
+            {"_id": bson.ObjectId(), "s": "", "n": bson.Binary(bytes(16), 4)}))
+        texts = [chr(97 + i) * (room - i) for i in range(3)]
+        with both.client() as client:
+            client["tls"][coll].insert_many([{"s": text} for text in texts])
+            found = client["tls"].get_collection(coll, codec_options=RAW).find()
+            read = {bytes(d.raw) for d in found}
+        stored = {bytes(d.raw) for d in
+                  secure.client["tls"].get_collection(coll, codec_options=RAW).find()}
+        assert read == stored
+        assert {bson.decode(each)["s"] for each in stored} == {*texts}
+        assert all(isinstance(bson.decode(each)["n"], bson.Binary) for each in stored)
+
+    @pytest.mark.parametrize("version", VERSIONS, ids=lambda v: v.name)
+    def test_batches(self, both, secure, coll, version):
+        """1,000 documents of all sizes, several times; nothing is lost, changed or out of place."""
+        chance = random.Random(version.name)
+        batches = [[el.document(el.int32("_id", batch * 1000 + i), el.string(
+            "s", chr(97 + i % 26) * chance.choice((0, 10, 300, 5_000, 20_000))))
+            for i in range(1000)] for batch in range(3)]
+        tls = of_version(version, both.access)
+        with WireClient(both.address, timeout=60, tls=tls) as client:
+            for ordered, batch in enumerate(batches):
+                reply = client.call(wire.op_msg(
+                    wire.body({"insert": coll, "ordered": bool(ordered % 2), "$db": "tls"}),
+                    wire.sequence("documents", batch)))
+                assert reply["n"] == 1000 and "writeErrors" not in reply
+            cursor = client.call({"find": coll, "sort": {"_id": 1}, "batchSize": 3000,
+                                  "$db": "tls"})["cursor"]
+            read = cursor["firstBatch"]
+            while cursor["id"]:
+                cursor = client.call({"getMore": cursor["id"], "collection": coll,
+                                      "$db": "tls"})["cursor"]
+                read += cursor["nextBatch"]
+        found = secure.client["tls"].get_collection(coll, codec_options=RAW).find().sort("_id")
+        stored = [bytes(d.raw) for d in found]
+        assert [without(each, b"n") for each in stored] == [d for batch in batches for d in batch]
+        assert read == [bson.decode(each) for each in stored]
+        assert len({bson.decode(each)["n"] for each in stored}) == 3000
+
+    def test_the_largest_message(self, both):
+        with WireClient(both.address, timeout=60, tls=both.access.tls) as client:
+            assert client.call(padded(wire.MAX_MESSAGE))["ok"] == 1
+            assert client.call(PING)["ok"] == 1
+
+
+# Certificates of clients.
+
+@pytest.fixture(scope="module")
+def intermediate(certificates) -> Authority:
+    return certificates.authority.intermediate("intermediate")
+
+
+@pytest.fixture(scope="module")
+def theirs(directory, certificates, intermediate) -> dict[str, Issued | None]:
+    """What clients show. Of those that are not good, the subject says what is wrong."""
+    authority, other = certificates.authority, Authority(directory, "another authority")
+    return {
+        "nothing": None,
+        "good": authority.issue("CN=good,O=clients"),
+        "of_an_intermediate": intermediate.issue("CN=far,O=clients"),
+        "unknown": other.issue("CN=unknown,O=clients"),
+        "self_signed": self_signed(directory, "CN=self,O=clients"),
+        "expired": authority.issue("CN=expired,O=clients", days=(-10, -1)),
+        "not_yet_valid": authority.issue("CN=early,O=clients", days=(1, 10)),
+        "revoked": authority.issue("CN=revoked,O=clients"),
+    }
+
+
+# What the log says of each, besides its subject.
+WRONG = {
+    "unknown": "unknown CA",
+    "self_signed": "is self-signed",
+    "expired": "expired on",
+    "not_yet_valid": "is not valid before",
+    "revoked": "is revoked",
+}
+GOOD = ["good", "of_an_intermediate"]
+
+
+@pytest.fixture(scope="module")
+def trusted(directory, certificates, intermediate, theirs) -> pathlib.Path:
+    """With lists of who is revoked: where there is one, each authority needs one."""
+    path = directory / "trusted.pem"
+    path.write_bytes(certificates.authority.except_for(theirs["revoked"]).read_bytes() +
+                     intermediate.except_for().read_bytes())
+    return path
+
+
+@pytest.fixture(scope="module", params=["none", "optional", "require"])
+def asking(request, certificates, trusted, standalone) -> Iterator[SimpleNamespace]:
+    listen = certificates.listen(
+        client_certificate=request.param,
+        **({"ca_file": str(trusted)} if request.param != "none" else {}))
+    with Proxy(configuration(standalone, RULES, listen=listen),
+               access=certificates.access) as proxy:
+        yield SimpleNamespace(proxy=proxy, mode=request.param)
+
+
+class TestCertificatesOfClients:
+    @pytest.mark.parametrize("version", VERSIONS, ids=lambda v: v.name)
+    @pytest.mark.parametrize("what", ["nothing", *GOOD, *WRONG])
+    def test_they(self, asking, certificates, theirs, what, version):
+        """none: nobody is asked for one. optional: who has none is welcome."""
+        shown = theirs[what]
+        tls = of_version(version, Access(certificates.authority.file, shown and shown.file))
+        if asking.mode == "none" or what in GOOD or (what, asking.mode) == ("nothing", "optional"):
+            assert ping(asking.proxy.address, tls)
+            return
+        with refusal(asking.proxy) as reason:
+            assert not ping(asking.proxy.address, tls)
+        if shown:
+            assert shown.subject in reason() and WRONG[what] in reason()
+        else:
+            assert "sent no certificate" in reason()
+
+
+# What is no TLS, or none that will do.
+
+@pytest.fixture(scope="module")
+def behind_tls(certificates, standalone) -> Iterator[Proxy]:
+    with Proxy(configuration(standalone, RULES, listen=certificates.listen()),
+               access=certificates.access) as proxy:
+        yield proxy
+
+
+NO_TLS = {
+    "hello": (wire.command({"hello": 1, "$db": "admin"}), "no TLS, but a MongoDB message"),
+    "isMaster": (wire.op_query("admin.$cmd", {"isMaster": 1}), "no TLS, but a MongoDB message"),
+    "http": (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "no TLS, but HTTP"),
+    "zeros": (bytes(100), "no TLS"),
+    "letters": (b"x" * 100, "no TLS"),
+    "application data": (bytes.fromhex("1703030010") + bytes(16), "no TLS"),
+    "alert": (bytes.fromhex("15030300020228"), "TLS"),
+    "a record that is too long": (bytes.fromhex("160301ffff") + bytes(200), "TLS"),
+}
+
+
+class TestWhatIsNoTls:
+    @pytest.mark.tsan
+    @pytest.mark.parametrize("what", NO_TLS)
+    def test_on_the_port_with_tls(self, behind_tls, what):
+        with refusal(behind_tls) as reason, WireClient(behind_tls.address) as client:
+            client.send(NO_TLS[what][0])
+            assert client.closed_by_peer()
+        assert NO_TLS[what][1] in reason()
+
+    def test_whoever_connects_and_leaves_is_not_worth_a_warning(self, behind_tls):
+        """As a load balancer does, to see whether somebody is there."""
+        before = len(behind_tls.find_events("tls_failed"))
+        for _ in range(3):
+            WireClient(behind_tls.address).close()
+        assert ping(behind_tls.address, behind_tls.access.tls)
+        assert len(behind_tls.find_events("tls_failed")) == before
+
+    @pytest.mark.parametrize("version", [*OLD, *VERSIONS], ids=lambda v: v.name)
+    def test_tls_on_the_port_without(self, standalone, certificates, start_proxy, version):
+        """A driver hears at once that this is not what it thinks."""
+        proxy = start_proxy(configuration(standalone, RULES))
+        started = time.monotonic()
+        with refusal(proxy, "tls_on_plain_port") as reason, pytest.raises(OSError):
+            WireClient(proxy.address, tls=of_version(version, certificates.access))
+        assert time.monotonic() - started < 2
+        assert "listen.tls.mode is off" in reason()
+        assert ping(proxy.address)
+
+    @pytest.mark.parametrize("front", ["16030100", "16030300", "16030101"])
+    def test_a_message_that_begins_like_tls(self, standalone, start_proxy, front):
+        """Its length has the bytes of a ClientHello's record."""
+        proxy = start_proxy(configuration(standalone, RULES))
+        (length,) = struct.unpack("<i", bytes.fromhex(front))
+        message = padded(length)
+        assert message.startswith(bytes.fromhex(front))
+        with WireClient(proxy.address) as client:
+            assert client.call(message)["ok"] == 1
+        assert not proxy.find_events("tls_on_plain_port")
+
+    @pytest.mark.parametrize("version", OLD, ids=lambda v: v.name)
+    def test_old_versions(self, behind_tls, version):
+        with refusal(behind_tls) as reason:
+            assert not ping(behind_tls.address, of_version(version, behind_tls.access))
+        assert f"offers only {OLD[version]}" in reason()
+
+    def test_a_message_before_tls(self, behind_tls):
+        """CVE-2021-23214: what was there before TLS does not count as said in it."""
+        tls = behind_tls.access.tls
+        with socket.create_connection(("127.0.0.1", port_of(behind_tls))) as connection:
+            connection.sendall(wire.command(PING))
+            with refusal(behind_tls) as reason, pytest.raises(OSError):
+                tls.wrap_socket(connection, server_hostname="127.0.0.1").recv(1)
+            assert "no TLS, but a MongoDB message" in reason()
+
+    @pytest.mark.parametrize("version", VERSIONS, ids=lambda v: v.name)
+    def test_a_message_after_the_clients_hello(self, standalone, certificates, start_proxy,
+                                               version):
+        """In the same segment: it is no part of TLS, and nothing of it reaches the server."""
+        with FakeServer() as fake:
+            asked = []
+            fake.others["ping"] = lambda request: asked.append(request) or reply_to(
+                request, {"ok": 1.0})
+            proxy = start_proxy(configuration(fake, [], standalone, listen=certificates.listen()),
+                                access=certificates.access)
+            tls = of_version(version, certificates.access)
+            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+            engine = tls.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+            with socket.create_connection(("127.0.0.1", port_of(proxy)), 5) as connection:
+                with pytest.raises(ssl.SSLWantReadError):
+                    engine.do_handshake()
+                with refusal(proxy) as reason:
+                    connection.sendall(outgoing.read() + wire.command(PING))
+                    connection.shutdown(socket.SHUT_WR)
+                    while connection.recv(65536):
+                        pass
+                assert reason()
+            assert not asked
+
+    def test_a_handshake_that_does_not_end(self, standalone, certificates, start_proxy):
+        """Who says nothing, half of a hello, or a byte now and then, has no more time than this."""
+        proxy = start_proxy(configuration(
+            standalone, RULES, listen=certificates.listen(), limits={"tls_handshake": "1s"}),
+            access=certificates.access)
+        hello = client_hello(certificates.access.tls)
+
+        def nothing(client: WireClient) -> None:
+            pass
+
+        def half(client: WireClient) -> None:
+            client.send(hello[:len(hello) // 2])
+
+        def whole(client: WireClient) -> None:
+            client.send(hello)
+
+        late = "tls_handshake_timeout"
+        for begin in (nothing, half, whole):
+            with refusal(proxy, late) as reason, WireClient(proxy.address) as client:
+                started = time.monotonic()
+                begin(client)
+                assert client.closed_by_peer(5)
+                assert 0.8 < time.monotonic() - started < 3, begin.__name__
+            assert "limits.tls_handshake" in reason(), begin.__name__
+
+        with refusal(proxy, late), WireClient(proxy.address) as client:
+            started = time.monotonic()
+            with pytest.raises(Closed):
+                for byte in hello:
+                    client.send(bytes([byte]))
+                    time.sleep(0.05)
+            assert time.monotonic() - started < 4
+        assert ping(proxy.address, certificates.access.tls)
+
+    def test_a_handshake_in_small_pieces(self, behind_tls):
+        """It ends in time, and so it is as good as any."""
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        engine = behind_tls.access.tls.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+        with socket.create_connection(("127.0.0.1", port_of(behind_tls)), 10) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+            def flush() -> None:
+                for byte in outgoing.read():
+                    connection.sendall(bytes([byte]))
+
+            def until_done(step: Callable[[], Any]) -> Any:
+                while True:
+                    try:
+                        result = step()
+                        flush()
+                        return result
+                    except ssl.SSLWantReadError:
+                        flush()
+                        incoming.write(connection.recv(7))
+
+            until_done(engine.do_handshake)
+            engine.write(wire.command(PING))
+            flush()
+            assert bson.decode(until_done(lambda: engine.read(65536))[21:])["ok"] == 1
+
+
+def port_of(proxy: Proxy) -> int:
+    return int(proxy.address.rpartition(":")[2])
+
+
+def client_hello(tls: ssl.SSLContext) -> bytes:
+    outgoing = ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        tls.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="127.0.0.1").do_handshake()
+    return outgoing.read()
+
+
+# The proxy's own certificate, towards clients.
+
+class TestWhatClientsSee:
+    def test_an_intermediates_certificate(self, certificates, intermediate, standalone,
+                                          start_proxy):
+        """Who trusts the root alone is shown the way there."""
+        own = intermediate.issue("CN=far.test")
+        proxy = start_proxy(configuration(standalone, [], listen=certificates.listen(
+            certificate_key_file=str(own.file))))
+        assert serial_of(proxy.address, certificates.access.tls) == own.serial
+
+    @pytest.mark.parametrize("version", VERSIONS, ids=lambda v: v.name)
+    def test_one_that_a_client_refuses(self, behind_tls, certificates, directory, version):
+        """It says so, and the log names the certificate."""
+        stranger = Access(Authority(directory, "stranger").file)
+        with refusal(behind_tls) as reason, pytest.raises(ssl.SSLCertVerificationError):
+            WireClient(behind_tls.address, tls=of_version(version, stranger))
+        assert f"refused our certificate '{certificates.proxy.subject}'" in reason()
+
+    @pytest.mark.parametrize("days, says", [((-10, -1), "expired"), ((1, 10), "not valid"),
+                                            ((-10, 5), "expire")])
+    def test_the_operator_is_warned(self, certificates, standalone, start_proxy, days, says):
+        """Of one that is not valid, or not for long. It is used all the same."""
+        own = certificates.authority.issue("CN=warned.test", days=days)
+        proxy = start_proxy(configuration(standalone, RULES, listen=certificates.listen(
+            certificate_key_file=str(own.file))))
+        warnings = [e["message"] for e in proxy.find_events("config_warning")]
+        assert [text for text in warnings if "CN=warned.test" in text and says in text], warnings
+        trusting = certificates.access.tls
+        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+        assert ping(proxy.address, trusting)
+
+    def test_a_key_that_is_encrypted(self, tmp_path, certificates):
+        own = certificates.authority.issue("CN=locked.test", password="under-lock")
+        done = check_config(tmp_path, f"""
+            listen: {{tls: {{mode: require, certificate_key_file: "{own.file}"}}}}
+            rules: []
+            """)
+        assert done.returncode == 78
+        assert "certificate_key_file" in done.stdout + done.stderr
+
+    @pytest.mark.parametrize("version", VERSIONS, ids=lambda v: v.name)
+    def test_no_session_is_taken_up_again(self, behind_tls, version):
+        """Each connection shows its certificate anew."""
+        tls = of_version(version, behind_tls.access)
+        with WireClient(behind_tls.address, tls=tls) as client:
+            assert client.call(PING)["ok"] == 1
+            session = client.socket.session
+        connection = socket.create_connection(("127.0.0.1", port_of(behind_tls)), 10)
+        with tls.wrap_socket(connection, server_hostname="127.0.0.1", session=session) as again:
+            again.sendall(wire.command(PING))
+            assert again.recv(65536)
+            assert not again.session_reused
+
+    @pytest.mark.parametrize("ciphers", ["eNULL", "aNULL", "ECDHE-ECDSA-AES128-SHA"])
+    def test_ciphers_that_nobody_should_use(self, behind_tls, ciphers):
+        tls = of_version(TLS.TLSv1_2, behind_tls.access)
+        tls.set_ciphers(f"{ciphers}:@SECLEVEL=0")
+        with refusal(behind_tls) as reason:
+            assert not ping(behind_tls.address, tls)
+        assert "cipher" in reason()
+
+    def test_whoever_is_silent_after_the_handshake(self, certificates, standalone, start_proxy):
+        """Its time to say something begins there."""
+        proxy = start_proxy(configuration(
+            standalone, RULES, listen=certificates.listen(), limits={"first_byte": "1s"}),
+            access=certificates.access)
+        with WireClient(proxy.address, tls=certificates.access.tls) as client:
+            started = time.monotonic()
+            assert client.closed_by_peer(5)
+            assert 0.8 < time.monotonic() - started < 3
+
+
+# Servers.
+
+def server_context(shown: Issued, version: TLS | None = None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(shown.file)
+    return only(version, context) if version else context
+
+
+def in_front_of(fake: FakeServer, standalone: Mongod, *options: str,
+                host: str = "127.0.0.1", **more: Any) -> dict[str, Any]:
+    """The configuration of a proxy that reaches this server with TLS by this name."""
+    port = fake.address.rpartition(":")[2]
+    return {"upstream": {"uri": OPEN.uri(f"{host}:{port}", "directConnection=true", "tls=true",
+                                         *options)},
+            "id_store": {"uri": f"mongodb://{standalone.address}"}, "rules": RULES, **more}
+
+
+@pytest.fixture(scope="module")
+def servers(directory, certificates) -> dict[str, Issued]:
+    """What servers show."""
+    authority = certificates.authority
+    return {
+        "good": certificates.servers,
+        "of_an_intermediate": authority.intermediate("intermediate").issue("CN=server"),
+        "expired": authority.issue("CN=old.test,O=servers", days=(-10, -1)),
+        "not_yet_valid": authority.issue("CN=early.test,O=servers", days=(1, 10)),
+        "wrong_name": authority.issue("CN=wrong.test,O=servers", hosts=["elsewhere.test"]),
+        "no_name": authority.issue("CN=127.0.0.1,O=servers", hosts=[]),
+        "unknown": Authority(directory, "another").issue("CN=unknown.test,O=servers"),
+        "self_signed": self_signed(directory, "CN=self.test,O=servers"),
+    }
+
+
+WRONG_SERVERS = {
+    "expired": "expired on",
+    "not_yet_valid": "is not valid before",
+    "wrong_name": "is not for '127.0.0.1'; it is for elsewhere.test",
+    "no_name": "is not for '127.0.0.1'; it has no names",
+    "unknown": "unknown CA",
+    "self_signed": "is self-signed",
+}
+OF_NAMES = ["wrong_name", "no_name"]
+
+
+class TestServers:
+    @pytest.mark.parametrize("version", VERSIONS, ids=lambda v: v.name)
+    @pytest.mark.parametrize("what", GOOD)
+    def test_good_ones(self, certificates, standalone, servers, start_proxy, what, version):
+        with FakeServer(tls=server_context(servers[what], version)) as fake:
+            proxy = start_proxy(in_front_of(
+                fake, standalone, f"tlsCAFile={certificates.authority.file}"))
+            assert ping(proxy.address)
+
+    @pytest.mark.parametrize("version", VERSIONS, ids=lambda v: v.name)
+    @pytest.mark.parametrize("what", WRONG_SERVERS)
+    def test_wrong_ones(self, certificates, standalone, servers, start_proxy, what, version):
+        with FakeServer(tls=server_context(servers[what], version)) as fake:
+            asked: list[Any] = []
+            for name in ("hello", "ping"):
+                fake.others[name] = lambda request: asked.append(request) or reply_to(request, {})
+            proxy = start_proxy(in_front_of(
+                fake, standalone, f"tlsCAFile={certificates.authority.file}"))
+            assert not ping(proxy.address)
+            reason = unreachable(proxy, fake)
+            assert servers[what].subject in reason and WRONG_SERVERS[what] in reason
+            assert not asked
+
+    @pytest.mark.parametrize("what", WRONG_SERVERS)
+    def test_without_a_look_at_the_certificate(self, certificates, standalone, servers, start_proxy,
+                                               what):
+        with FakeServer(tls=server_context(servers[what])) as fake:
+            proxy = start_proxy(in_front_of(fake, standalone, "tlsAllowInvalidCertificates=true"))
+            assert ping(proxy.address)
+            assert proxy.find_events("config_warning")
+
+    @pytest.mark.parametrize("what", WRONG_SERVERS)
+    def test_without_a_look_at_the_name(self, certificates, standalone, servers, start_proxy, what):
+        with FakeServer(tls=server_context(servers[what])) as fake:
+            proxy = start_proxy(in_front_of(
+                fake, standalone, f"tlsCAFile={certificates.authority.file}",
+                "tlsAllowInvalidHostnames=true"))
+            assert ping(proxy.address) == (what in OF_NAMES)
+
+    def test_revoked(self, certificates, standalone, servers, start_proxy):
+        good = certificates.authority.issue("CN=still.test")
+        trusted = certificates.authority.except_for(servers["good"])
+        for shown, expected in ((servers["good"], False), (good, True)):
+            with FakeServer(tls=server_context(shown)) as fake:
+                proxy = start_proxy(in_front_of(fake, standalone, f"tlsCAFile={trusted}"))
+                assert ping(proxy.address) == expected
+                if not expected:
+                    assert "is revoked" in unreachable(proxy, fake)
+
+    def test_without_tls(self, certificates, standalone, start_proxy):
+        with FakeServer() as fake:
+            fake.greeting = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+            proxy = start_proxy(in_front_of(
+                fake, standalone, f"tlsCAFile={certificates.authority.file}"))
+            assert not ping(proxy.address)
+            assert "speaks no TLS: it sent HTTP" in unreachable(proxy, fake)
+
+    def test_a_mongod_without_tls(self, certificates, standalone, start_proxy):
+        proxy = start_proxy({
+            "upstream": {"uri": certificates.access.uri(standalone.address)},
+            "id_store": {"uri": f"mongodb://{standalone.address}"}, "rules": []})
+        assert not ping(proxy.address)
+        assert "TLS" in unreachable(proxy, standalone)
+
+    def test_a_mongod_that_wants_tls(self, secure, standalone, start_proxy):
+        """And gets none: it closes, and so does the proxy."""
+        proxy = start_proxy(configuration(SimpleNamespace(address=secure.address), [], standalone))
+        assert not ping(proxy.address)
+
+    @pytest.mark.parametrize("version", OLD, ids=lambda v: v.name)
+    def test_old_versions(self, certificates, standalone, servers, start_proxy, version):
+        with FakeServer(tls=server_context(servers["good"], version)) as fake:
+            proxy = start_proxy(in_front_of(
+                fake, standalone, f"tlsCAFile={certificates.authority.file}"))
+            assert not ping(proxy.address)
+            assert "neither TLS 1.2 nor 1.3" in unreachable(proxy, fake)
+
+    def test_the_name_that_is_asked_for(self, certificates, standalone, servers, start_proxy):
+        """It is the server's, whatever the client has asked for; none for an IP address."""
+        anybody = certificates.access.tls
+        anybody.check_hostname = False
+        for host, names in (("localhost", {"localhost"}), ("127.0.0.1", {None})):
+            with FakeServer(tls=server_context(servers["good"])) as fake:
+                proxy = start_proxy(in_front_of(
+                    fake, standalone, f"tlsCAFile={certificates.authority.file}", host=host,
+                    listen=certificates.listen()), access=certificates.access)
+                connection = socket.create_connection(("127.0.0.1", port_of(proxy)), 10)
+                with anybody.wrap_socket(connection, server_hostname="client.test") as client:
+                    client.sendall(wire.command(PING))
+                    assert client.recv(65536)
+                assert {*fake.server_names} == names
+
+    def test_one_that_never_ends_its_handshake(self, certificates, standalone, start_proxy):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            fake = SimpleNamespace(address="127.0.0.1:%d" % silent.getsockname()[1])
+            config = in_front_of(fake, standalone, f"tlsCAFile={certificates.authority.file}")
+            config["upstream"]["connect_timeout"] = "1s"
+            proxy = start_proxy(config)
+            started = time.monotonic()
+            assert not ping(proxy.address)
+            assert time.monotonic() - started < 4
+            assert "upstream.connect_timeout" in unreachable(proxy, fake)
+
+    def test_the_systems_authorities(self, certificates, standalone, servers, start_proxy):
+        """Are trusted where no file is named. Ours is none of them."""
+        with FakeServer(tls=server_context(servers["good"])) as fake:
+            proxy = start_proxy(in_front_of(fake, standalone))
+            assert not ping(proxy.address)
+            assert "unknown CA" in unreachable(proxy, fake)
+        with FakeServer(tls=server_context(servers["good"])) as fake:
+            proxy = start_proxy(in_front_of(fake, standalone), environment={
+                "SSL_CERT_FILE": str(certificates.authority.file)})
+            assert ping(proxy.address)
+
+
+class TestTheProxysOwnCertificate:
+    """Towards servers."""
+
+    @pytest.fixture
+    def asks(self, certificates, servers) -> Iterator[FakeServer]:
+        """A server that wants to see one."""
+        context = server_context(servers["good"])
+        context.load_verify_locations(certificates.authority.file)
+        context.verify_mode = ssl.CERT_REQUIRED
+        with FakeServer(tls=context) as fake:
+            yield fake
+
+    def start(self, start_proxy, asks, standalone, certificates, own: Issued | None,
+              *more: str) -> Proxy:
+        options = [f"tlsCertificateKeyFile={own.file}"] if own else []
+        return start_proxy(in_front_of(
+            asks, standalone, f"tlsCAFile={certificates.authority.file}", *options, *more))
+
+    @pytest.mark.parametrize("subject", ["CN=proxy", "CN=proxy,O=idproxy",
+                                         "CN=server,OU=proxies,O=idproxy"])
+    def test_is_shown(self, start_proxy, asks, standalone, certificates, subject):
+        own = certificates.authority.issue(subject)
+        proxy = self.start(start_proxy, asks, standalone, certificates, own)
+        assert ping(proxy.address)
+
+    def test_none(self, start_proxy, asks, standalone, certificates):
+        proxy = self.start(start_proxy, asks, standalone, certificates, None)
+        assert not ping(proxy.address)
+        assert "asks for a client certificate" in unreachable(proxy, asks)
+
+    def test_one_that_the_server_does_not_trust(self, start_proxy, asks, standalone, certificates,
+                                                directory):
+        own = Authority(directory, "stranger").issue("CN=proxy,O=strangers")
+        proxy = self.start(start_proxy, asks, standalone, certificates, own)
+        assert not ping(proxy.address)
+        eventually(lambda: asks.failures, 10, "the server has refused it")
+        assert f"refused our certificate '{own.subject}'" in unreachable(proxy, asks)
+
+    @pytest.mark.parametrize("subject", [
+        "CN=server,OU=servers,O=idproxy", "CN=another,OU=servers,O=idproxy",
+        "CN=another,O=idproxy,OU=servers"])
+    def test_one_like_a_members(self, start_proxy, asks, standalone, certificates, subject):
+        """mongod would take the proxy for a member of the cluster."""
+        own = certificates.authority.issue(subject)
+        proxy = self.start(start_proxy, asks, standalone, certificates, own)
+        assert not ping(proxy.address)
+        reason = unreachable(proxy, asks)
+        assert own.subject in reason and certificates.servers.subject in reason
+        assert "member" in reason
+
+    def test_of_an_encrypted_key(self, start_proxy, asks, standalone, certificates):
+        own = certificates.authority.issue("CN=proxy,O=idproxy", password="under-lock")
+        proxy = self.start(start_proxy, asks, standalone, certificates, own,
+                           "tlsCertificateKeyFilePassword=under-lock")
+        assert ping(proxy.address)
+        assert "under-lock" not in proxy.log()
+
+    @pytest.mark.parametrize("password", ["", "tlsCertificateKeyFilePassword=of-another-lock"],
+                             ids=["without", "wrong"])
+    def test_of_a_key_that_cannot_be_read(self, tmp_path, certificates, password):
+        own = certificates.authority.issue("CN=proxy,O=idproxy", password="under-lock")
+        uri = OPEN.uri("127.0.0.1:1", "tls=true", f"tlsCertificateKeyFile={own.file}",
+                       *([password] if password else []))
+        done = check_config(tmp_path, f'upstream: {{uri: "{uri}"}}\nrules: []\n')
+        assert done.returncode == 78
+        assert "tlsCertificateKeyFile" in done.stderr + done.stdout
+        assert "lock" not in done.stderr + done.stdout
+
+
+def check_config(directory: pathlib.Path, text: str) -> subprocess.CompletedProcess[str]:
+    path = directory / "config.yaml"
+    path.write_text(text)
+    return subprocess.run([binary(), "--config", str(path), "--check-config"],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+
+
+# In mid-stream.
+
+def s_client(address: str, authority: pathlib.Path) -> str:
+    """What OpenSSL's own client says when it begins a handshake anew within TLS 1.2."""
+    done = subprocess.run(
+        ["openssl", "s_client", "-connect", address, "-tls1_2", "-CAfile", authority],
+        input="R\n", capture_output=True, text=True, timeout=20)
+    assert "Verify return code: 0 (ok)" in done.stdout, done.stdout + done.stderr
+    assert "RENEGOTIATING" in done.stderr, done.stdout + done.stderr
+    return done.stderr
+
+
+class TestInMidStream:
+    def test_no_handshake_anew(self, behind_tls, certificates):
+        assert "no renegotiation" in s_client(behind_tls.address, certificates.authority.file)
+        assert ping(behind_tls.address, behind_tls.access.tls)
+
+    def test_openssls_own_server_would_have_it(self, certificates):
+        """The test above could fail."""
+        port = free_port()
+        server = subprocess.Popen(
+            ["openssl", "s_server", "-accept", f"127.0.0.1:{port}", "-cert",
+             certificates.servers.file, "-key", certificates.servers.file, "-client_renegotiation",
+             "-quiet"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            eventually(lambda: accepts(port))
+            said = s_client(f"127.0.0.1:{port}", certificates.authority.file)
+            assert "no renegotiation" not in said
+        finally:
+            server.kill()
+            server.wait()
+
+    @pytest.mark.parametrize("ns", ["tls", "plain"])
+    @pytest.mark.parametrize("version", VERSIONS, ids=lambda v: v.name)
+    def test_a_client_that_is_cut_off(self, certificates, standalone, start_proxy, version, ns):
+        """A FIN without close_notify, within a message: of which the server gets nothing, if it was
+        to be changed, and no whole in any case."""
+        insert = wire.op_msg(wire.body({"insert": "c", "$db": ns}),
+                             wire.sequence("documents", [{"s": "x" * 1000}] * 100))
+        with FakeServer(tls=server_context(certificates.servers)) as fake:
+            proxy = start_proxy(in_front_of(
+                fake, standalone, f"tlsCAFile={certificates.authority.file}",
+                listen=certificates.listen()), access=certificates.access)
+            with WireClient(proxy.address, tls=of_version(version, certificates.access)) as client:
+                assert client.call(PING)["ok"] == 1
+                client.send(insert[:len(insert) // 2])
+                socket.socket.shutdown(client.socket, socket.SHUT_WR)
+                assert client.closed_by_peer()
+            eventually(lambda: fake.open <= 1, 10, "the server's side is closed")
+            assert not fake.inserts
+
+    @pytest.mark.parametrize("version", VERSIONS, ids=lambda v: v.name)
+    def test_a_server_that_is_cut_off(self, certificates, standalone, start_proxy, version):
+        """Within a reply."""
+        with FakeServer(tls=server_context(certificates.servers, version)) as fake:
+            fake.others["ping"] = lambda request: Last(
+                reply_to(request, {"ok": 1.0, "s": "x" * 1000})[:500])
+            proxy = start_proxy(in_front_of(
+                fake, standalone, f"tlsCAFile={certificates.authority.file}",
+                listen=certificates.listen()), access=certificates.access)
+            with WireClient(proxy.address, tls=certificates.access.tls) as client:
+                with pytest.raises(Closed):
+                    client.call(PING)
+
+    @pytest.mark.tsan
+    @pytest.mark.parametrize("how", ["close_notify", "close", "reset"])
+    def test_a_client_that_leaves_while_its_insert_is_out(self, certificates, standalone,
+                                                          start_proxy, how):
+        """Its server's connection is closed at once, though no answer has come."""
+        waiting, leave = threading.Event(), threading.Event()
+
+        def never(request: Any) -> bytes:
+            waiting.set()
+            leave.wait(20)
+            return reply_to(request, {"n": 1, "ok": 1.0})
+
+        with FakeServer() as fake:
+            with Relay(fake.address) as relay:
+                proxy = start_proxy(configuration(
+                    relay, RULES, standalone, listen=certificates.listen()),
+                    access=certificates.access)
+                fake.script = [never]
+                client = WireClient(proxy.address, tls=certificates.access.tls)
+                client.send(wire.command({"insert": "c", "documents": [{}], "$db": "tls"}))
+                assert waiting.wait(10)
+                connection = relay.last()
+                if how == "close_notify":
+                    client.socket.settimeout(0.2)
+                    with contextlib.suppress(OSError):
+                        client.socket.unwrap()
+                    client.socket.close()
+                elif how == "reset":
+                    client.reset()
+                else:
+                    client.close()
+                try:
+                    eventually(lambda: connection.client_closed_at is not None, 5,
+                               "the proxy has closed its connection to the server")
+                finally:
+                    leave.set()
+
+
+def accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+        return True
+    except ConnectionRefusedError:
+        return False
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda v: v.name)
+@pytest.mark.parametrize("direction", ["to_server", "to_client"])
+@pytest.mark.parametrize("side", ["downstream", "upstream"])
+def test_cut_at_every_byte(certificates, secure, start_proxy, coll, side, direction, version):
+    """As test_cuts.py without TLS: in handshakes, within records, and between them. Each is followed
+    by an exchange that is not cut. Only the full run takes every byte."""
+    access = Access(certificates.authority.file)
+    documents = secure.client["tls"][coll]
+    documents.create_index("run")
+    with Relay(secure.address) as upstream:
+        config = configuration(secure, RULES, secure, listen=certificates.listen())
+        config["upstream"]["uri"] = access.uri(upstream.address, "directConnection=true")
+        proxy = start_proxy(config, access=access)
+        with Relay(proxy.address) as downstream:
+            run = 0
+
+            def exchange() -> int:
+                nonlocal run
+                run += 1
+                replies = 0
+                try:
+                    with WireClient(downstream.address, timeout=5,
+                                    tls=of_version(version, access)) as client:
+                        for command in (
+                                {"hello": 1, "$db": "admin"},
+                                {"insert": coll, "documents": [{"run": run}], "$db": "tls"},
+                                {"find": coll, "filter": {"run": run}, "$db": "tls"}):
+                            assert client.call(command)["ok"] == 1
+                            replies += 1
+                except (Closed, ConnectionError, ssl.SSLError):
+                    pass
+                return replies
+
+            relay = downstream if side == "downstream" else upstream
+            before = proxy.descriptors_at_rest()
+            assert exchange() == 3
+            eventually(lambda: relay.last().over)
+            proxy.await_descriptors(before)
+            whole = len(relay.last().passed[direction])
+            dense = range(0, 10)
+            sparse = range(10, whole, 1 if FULL else 41)
+            acknowledged = {run}
+
+            def exchange_again() -> bool:
+                """After a lost server the proxy waits a moment before it tries again."""
+                if whole_exchange := exchange() == 3:
+                    acknowledged.add(run)
+                return whole_exchange
+
+            for after in [*dense, *sparse, whole - 1]:
+                cut = Cut(direction, after, ["fin", "rst"][after % 2])
+                relay.next_cut = cut
+                if exchange() >= 2:
+                    acknowledged.add(run)
+                connection = relay.last()
+                assert connection.cut is cut
+                # The proxy's own hello may have come first.
+                eventually(lambda: relay.last().over and downstream.last().over, 2,
+                           f"both peers are closed after {cut}")
+                proxy.await_descriptors(before, timeout=2)
+                eventually(exchange_again, 5, f"the server is there again after {cut}")
+    stored = [d["run"] for d in documents.find({}, {"run": 1})]
+    assert len(stored) == len({*stored}) and acknowledged <= {*stored}
+
+
+# New certificates.
+
+def replace(path: pathlib.Path, issued: pathlib.Path) -> None:
+    """As those who renew certificates do: there is never half of one."""
+    copy = path.with_suffix(".new")
+    shutil.copy(issued, copy)
+    copy.replace(path)
+
+
+def reload(proxy: Proxy, event: str) -> dict[str, Any]:
+    """Has it read everything again; waits for the log to say what came of it."""
+    before = len(proxy.find_events(event))
+    proxy.process.send_signal(signal.SIGHUP)
+    return eventually(lambda: proxy.find_events(event)[before:], 20, event)[0]
+
+
+def serial_of(address: str, tls: ssl.SSLContext) -> int:
+    with WireClient(address, tls=tls) as client:
+        assert client.call(PING)["ok"] == 1
+        return int(client.socket.getpeercert()["serialNumber"], 16)
+
+
+class Load:
+    """Drivers that insert for as long as the context lasts, each with connections that live on and,
+    all the time, with new ones."""
+
+    def __init__(self, proxy: Proxy, coll: str):
+        self._proxy, self._coll = proxy, coll
+        self.errors: list[BaseException] = []
+        self.done = 0
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=work, daemon=True)
+                         for work in (self._insert, self._insert, self._connect)]
+
+    def _insert(self) -> None:
+        try:
+            with self._proxy.client(retryWrites=False) as client:
+                while not self._stop.is_set():
+                    client["tls"][self._coll].insert_one({"k": self.done})
+                    self.done += 1
+        except PyMongoError as error:
+            self.errors.append(error)
+
+    def _connect(self) -> None:
+        try:
+            while not self._stop.is_set():
+                assert ping(self._proxy.address, self._proxy.access.tls)
+        except BaseException as error:
+            self.errors.append(error)
+
+    def await_progress(self) -> None:
+        done = self.done
+        eventually(lambda: self.errors or self.done > done + 20, 30, "the load goes on")
+        assert not self.errors, self.errors
+
+    def __enter__(self) -> Load:
+        for each in self._threads:
+            each.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for each in self._threads:
+            each.join(30)
+        assert not self.errors, self.errors
+
+
+class TestRenewed:
+    @pytest.fixture
+    def own(self, certificates, tmp_path) -> pathlib.Path:
+        """The file that the proxy's configuration names."""
+        path = tmp_path / "own.pem"
+        shutil.copy(certificates.proxy.file, path)
+        return path
+
+    @pytest.mark.tsan
+    def test_under_load(self, certificates, standalone, start_proxy, own, coll):
+        """New connections see the new one; old ones live on, and nobody notices."""
+        proxy = start_proxy(configuration(standalone, RULES, listen=certificates.listen(
+            certificate_key_file=str(own))), access=certificates.access)
+        tls = certificates.access.tls
+        with contextlib.ExitStack() as stack:
+            old = [stack.enter_context(WireClient(proxy.address, tls=tls)) for _ in range(5)]
+            load = stack.enter_context(Load(proxy, coll))
+            load.await_progress()
+            assert serial_of(proxy.address, tls) == certificates.proxy.serial
+            for _ in range(5):
+                renewed = certificates.authority.issue("CN=proxy,O=idproxy")
+                replace(own, renewed.file)
+                assert serial_of(proxy.address, tls) != renewed.serial
+                reload(proxy, "reloaded")
+                assert serial_of(proxy.address, tls) == renewed.serial
+                load.await_progress()
+                assert all(client.call(PING)["ok"] == 1 for client in old)
+
+    BROKEN = {
+        "gone": lambda path, more: path.unlink(),
+        "empty": lambda path, more: path.write_text(""),
+        "half": lambda path, more: path.write_bytes(path.read_bytes()[:300]),
+        "without_key": lambda path, more: path.write_bytes(
+            b"-----BEGIN CERTIFICATE" + path.read_bytes().partition(b"-----BEGIN CERTIFICATE")[2]),
+        "of_another_key": lambda path, more: path.write_bytes(
+            more.file.read_bytes().partition(b"-----BEGIN CERTIFICATE")[0] +
+            b"-----BEGIN CERTIFICATE" + path.read_bytes().partition(b"-----BEGIN CERTIFICATE")[2]),
+        "for_everybody_to_read": lambda path, more: path.chmod(0o644),
+    }
+
+    @pytest.mark.parametrize("how", BROKEN)
+    def test_broken(self, certificates, standalone, start_proxy, own, coll, how):
+        """The old one stays; once it is mended, the new one is taken."""
+        proxy = start_proxy(configuration(standalone, RULES, listen=certificates.listen(
+            certificate_key_file=str(own))), access=certificates.access)
+        tls = certificates.access.tls
+        with Load(proxy, coll) as load:
+            load.await_progress()
+            self.BROKEN[how](own, certificates.servers)
+            failed = reload(proxy, "reload_failed")
+            assert "certificate_key_file" in str(failed) + str(proxy.find_events("config_error"))
+            assert serial_of(proxy.address, tls) == certificates.proxy.serial
+            load.await_progress()
+            renewed = certificates.authority.issue("CN=proxy,O=idproxy")
+            own.unlink(missing_ok=True)
+            replace(own, renewed.file)
+            reload(proxy, "reloaded")
+            assert serial_of(proxy.address, tls) == renewed.serial
+
+    def test_what_is_trusted(self, certificates, standalone, start_proxy, theirs, tmp_path):
+        """Of clients: one that is revoked is let in no more, but not thrown out."""
+        trusted = tmp_path / "trusted.pem"
+        shutil.copy(certificates.authority.file, trusted)
+        proxy = start_proxy(configuration(standalone, RULES, listen=certificates.listen(
+            client_certificate="require", ca_file=str(trusted))), access=certificates.access)
+        good, revoked = (Access(certificates.authority.file, theirs[name].file).tls
+                         for name in ("good", "revoked"))
+        with WireClient(proxy.address, tls=revoked) as client:
+            assert client.call(PING)["ok"] == 1
+            replace(trusted, certificates.authority.except_for(theirs["revoked"]))
+            reload(proxy, "reloaded")
+            assert client.call(PING)["ok"] == 1
+            assert ping(proxy.address, good) and not ping(proxy.address, revoked)
+
+    def test_what_is_trusted_of_servers(self, certificates, secure, standalone, directory,
+                                        start_proxy, tmp_path):
+        """The files that upstream.uri names are read again too."""
+        trusted = tmp_path / "trusted.pem"
+        shutil.copy(Authority(directory, "not theirs").file, trusted)
+        proxy = start_proxy({
+            "upstream": {"uri": Access(trusted).uri(secure.address)}, "rules": [],
+            "id_store": {"uri": f"mongodb://{standalone.address}"}})
+        assert not ping(proxy.address)
+        replace(trusted, certificates.authority.file)
+        reload(proxy, "reloaded")
+        eventually(lambda: ping(proxy.address), 20, "the server is trusted")
+        with WireClient(proxy.address) as client:
+            assert client.call(PING)["ok"] == 1
+            replace(trusted, Authority(directory, "not theirs either").file)
+            reload(proxy, "reloaded")
+            assert client.call(PING)["ok"] == 1
+            assert not ping(proxy.address)

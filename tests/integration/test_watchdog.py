@@ -1,0 +1,110 @@
+"""Type=notify: what systemd is told, and that it is told nothing more when a thread is stuck."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from support import wire
+from support.admin import LISTEN, Admin
+from support.process import eventually
+from support.proxy import Proxy, configuration
+from support.systemd import ServiceManager, frozen
+from test_admin import PING, slow_ping
+
+RULES = [{"ns": "shop.*", "field": "number", "strategy": "counter"}]
+
+
+@pytest.fixture
+def manager() -> Iterator[ServiceManager]:
+    with ServiceManager() as running:
+        yield running
+
+
+def test_the_life_of_a_service(standalone, manager, tmp_path):
+    file = tmp_path / "config.yaml"
+    config = {"listen": {"port": 0}, "admin": {"listen": None}, "log": {"format": "json"},
+              "upstream": {"uri": standalone.uri}, "rules": RULES, "limits": {"drain": "30s"}}
+    file.write_text(json.dumps(config))
+    proxy = Proxy(file, manager.environment)
+    manager.wait("READY", "1")
+    serving = f"serving {proxy.address} -> {standalone.address}; "
+    manager.wait("STATUS", serving + "0 clients")
+    with wire.WireClient(proxy.address) as client:
+        client.call(PING)
+        manager.wait("STATUS", serving + "1 client")
+
+        proxy.process.send_signal(signal.SIGHUP)
+        eventually(lambda: len(manager.values("READY")) == 2, 10)
+        (reloading,) = [m for m in manager.messages() if m.get("RELOADING") == "1"]
+        told = int(reloading["MONOTONIC_USEC"]) / 1e6
+        assert abs(told - time.clock_gettime(time.CLOCK_MONOTONIC)) < 20
+        file.write_text("nonsense")
+        proxy.process.send_signal(signal.SIGHUP)
+        eventually(lambda: len(manager.values("READY")) == 3, 10)
+        manager.wait("STATUS", serving + "1 client; the last reload failed")
+
+        with slow_ping(standalone, 3):
+            client.send(wire.command(PING))
+            time.sleep(0.3)
+            proxy.process.send_signal(signal.SIGTERM)
+            manager.wait("STOPPING", "1")
+            manager.wait("STATUS", "draining; 1 client")
+            manager.wait("EXTEND_TIMEOUT_USEC", "")
+            assert client.receive().body["ok"] == 1
+    proxy.stop()
+    order = [key for message in manager.messages() for key in message
+             if key in ("READY", "RELOADING", "STOPPING")]
+    assert order == ["READY", "RELOADING", "READY", "RELOADING", "READY", "STOPPING"]
+
+
+def test_without_systemd_nobody_is_told(standalone, start_proxy):
+    proxy = start_proxy(configuration(standalone, RULES))
+    assert proxy.alive()
+
+
+def test_the_watchdog_is_fed_in_time(standalone, manager, start_proxy):
+    start_proxy(configuration(standalone, RULES),
+                {**manager.environment, "WATCHDOG_USEC": "900000"})
+    time.sleep(3)
+    fed = manager.times("WATCHDOG")
+    assert len(fed) >= 4
+    assert max(later - earlier for earlier, later in zip(fed, fed[1:])) < 0.9
+
+
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_a_stuck_thread(standalone, manager, start_proxy, which):
+    """Its clients are not served, so systemd is to restart the proxy; others are, meanwhile."""
+    proxy = start_proxy(configuration(standalone, RULES, admin=LISTEN, threads=2),
+                        {**manager.environment, "WATCHDOG_USEC": "900000"})
+    admin = Admin(proxy)
+    index = ("first", "second").index(which)
+    threads = eventually(lambda: len(found := io_threads(proxy)) == 2 and found)
+    manager.wait("WATCHDOG", "1")
+    with frozen(threads[index]):
+        time.sleep(0.5)
+        fed = len(manager.times("WATCHDOG"))
+        stuck = proxy.wait_event("io_thread_stuck", 15)
+        assert stuck["thread"] == index
+        dead = eventually(lambda: (page := admin.get("/livez")).status == 503 and page, 15)
+        assert dead.text.startswith(f"thread {index}: no answer for 1")
+        assert admin.get("/readyz").status == 200 and admin.get("/metrics").status == 200
+        assert len(manager.times("WATCHDOG")) <= fed + 1
+    proxy.wait_event("io_thread_answers")
+    assert admin.get("/livez").status == 200
+    eventually(lambda: len(manager.times("WATCHDOG")) > fed + 1, 5)
+
+
+def io_threads(proxy: Proxy) -> list[int]:
+    """The threads that wait for sockets, but for the control thread; the main thread is first."""
+    found = []
+    for task in pathlib.Path(f"/proc/{proxy.pid}/task").iterdir():
+        waits = "ep" in (task / "wchan").read_text()  # do_epoll_wait, or ep_poll
+        if waits and (task / "comm").read_text() != "control\n":
+            found.append(int(task.name))
+    return sorted(found)

@@ -1,0 +1,265 @@
+"""The unit at work: installed, started, reloaded, hung and stopped by a systemd of its own."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+import re
+import resource
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pymongo
+import pytest
+
+from nested_systemd import NestedSystemd
+from support.certificates import Authority
+from support.mongod import Mongod
+from support.process import eventually, free_port
+from test_package import RELEASE
+
+CONFIG = "usr/local/etc/mongo-idproxy"
+SOCKET = "run/mongo-idproxy/mongodb.sock"
+
+# linux/ptrace.h, linux/wait.h
+PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 0x4206, 0x4207, 0x40000000
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+_libc.ptrace.restype = ctypes.c_long
+
+
+@pytest.fixture(scope="module")
+def systemd() -> Iterator[NestedSystemd]:
+    running = NestedSystemd()
+    try:
+        subprocess.run(["cmake", "--install", RELEASE], check=True, stdout=subprocess.DEVNULL,
+                       env={**os.environ, "DESTDIR": str(running.root)})
+        yield running
+    finally:
+        running.close()
+
+
+class Service:
+    """mongo-idproxy.service. Each test starts it with a configuration and a drop-in of its own."""
+
+    def __init__(self, systemd: NestedSystemd, mongod: Mongod):
+        self.systemd = systemd
+        self.mongod = mongod
+        self.port = free_port()
+        self._configuration = systemd.root / CONFIG / "mongo-idproxy.yaml"
+        self._changes = systemd.root / "etc/systemd/system/mongo-idproxy.service.d/changes.conf"
+        self._changes.parent.mkdir(parents=True, exist_ok=True)
+
+    def configure(self, listen: str = "", rules: str = "[]", more: str = "") -> None:
+        self._configuration.write_text(
+            f"listen: {{{listen or f'port: {self.port}'}}}\n"
+            f"upstream: {{uri: '{self.mongod.uri}'}}\n"
+            f"admin: {{listen: null}}\nthreads: 2\n{more}\nrules: {rules}\n")
+
+    def change(self, *lines: str) -> None:
+        """As systemctl edit does."""
+        self._changes.write_text("\n".join(["[Service]", *lines, ""]))
+        self.systemd.run("systemctl", "daemon-reload")
+
+    def start(self, *changes: str, **configuration: str) -> None:
+        self.configure(**configuration)
+        self.change(*changes)
+        self.systemd.run("systemctl", "start", "mongo-idproxy")
+
+    def stop(self) -> None:
+        self.systemd.run("systemctl", "stop", "mongo-idproxy")
+
+    def show(self, name: str) -> str:
+        return self.systemd.run("systemctl", "show", f"--property={name}", "--value",
+                                "mongo-idproxy").strip()
+
+    def log(self) -> str:
+        return self.systemd.run("journalctl", "--unit=mongo-idproxy", "--output=cat", "--no-pager")
+
+    @property
+    def process(self) -> pathlib.Path:
+        """Of its main process, below /proc as it is there."""
+        return self.systemd.root / "proc" / self.show("MainPID")
+
+    def client(self, **options: Any) -> pymongo.MongoClient:
+        return pymongo.MongoClient(f"mongodb://127.0.0.1:{self.port}/", **{
+            "directConnection": True, "serverSelectionTimeoutMS": 10_000, **options})
+
+    def operations(self) -> list[dict[str, Any]]:
+        """What the server is doing now."""
+        return self.mongod.client.admin.command("currentOp")["inprog"]
+
+    def connects(self, user: str) -> bool:
+        """Whether this user may connect to the Unix socket."""
+        program = ("import socket; "
+                   f"socket.socket(socket.AF_UNIX).connect('/{SOCKET}')")
+        done = self.systemd.attempt("setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups",
+                                    "/usr/bin/python3", "-c", program)
+        assert done.returncode == 0 or "Permission denied" in done.stderr, done.stderr
+        return done.returncode == 0
+
+
+@pytest.fixture
+def service(systemd: NestedSystemd, standalone: Mongod) -> Iterator[Service]:
+    running = Service(systemd, standalone)
+    yield running
+    running.systemd.attempt("systemctl", "stop", "mongo-idproxy")
+    running.systemd.attempt("systemctl", "reset-failed", "mongo-idproxy")
+
+
+def rule(collection: str, digits: int) -> str:
+    return f"[{{ns: shop.{collection}, field: n, strategy: random-digits, digits: {digits}}}]"
+
+
+def digits_of_next(service: Service, collection: str) -> int:
+    """How long the number is that an insert gets now; 0 if none."""
+    with service.client() as client:
+        client.shop[collection].insert_one({"_id": 1})
+        found = client.shop[collection].find_one_and_delete({"_id": 1})
+    return len(str(found.get("n", "")))
+
+
+def test_serves_and_stops(service, coll):
+    service.start(rules=rule(coll, 9))
+    assert service.show("ActiveState") == "active"
+    assert service.show("StatusText")
+    assert digits_of_next(service, coll) > 5
+    service.stop()
+    assert (service.show("Result"), service.show("ExecMainStatus")) == ("success", "0")
+    assert '"stopped"' in service.log()
+
+
+def test_has_no_rights(service):
+    service.start()
+    status = dict(line.split(":\t", 1) for line in
+                  (service.process / "status").read_text().splitlines() if ":\t" in line)
+    assert int(status["Uid"].split()[0]) >= 61184  # one of systemd's dynamic ones
+    assert {int(status[each], 16) for each in status if each.startswith("Cap")} == {0}
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    limits = (service.process / "limits").read_text()
+    assert re.search(r"(?m)^Max core file size +0 +0 ", limits)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # which a systemd here may not raise
+    descriptors = str(min(most, int(service.show("LimitNOFILE"))))
+    assert re.search(rf"(?m)^Max open files +{descriptors} +{descriptors} ", limits)
+
+
+def test_a_unix_socket_for_a_group(service):
+    for command in (["groupadd", "shop"], ["useradd", "--groups=shop", "ann"], ["useradd", "bob"]):
+        service.systemd.run(*command)
+    service.start("Group=shop", listen=f"address: 'unix:/{SOCKET}'")
+    assert service.connects("ann") and not service.connects("bob")
+    service.stop()
+    assert not (service.systemd.root / SOCKET).exists()
+
+
+def test_secrets_by_credentials(service, coll, tmp_path):
+    """Which only root may read."""
+    authority = Authority(tmp_path, "authority")
+    secrets = {"store-uri": service.mongod.uri,
+               "server.pem": authority.issue("CN=proxy").file.read_text()}
+    for name, text in secrets.items():
+        file = service.systemd.root / CONFIG / name
+        file.touch(mode=0o600)
+        file.write_text(text)
+    directory = "${CREDENTIALS_DIRECTORY}"
+    service.start(
+        *(f"LoadCredential={name}:/{CONFIG}/{name}" for name in secrets),
+        listen=f"port: {service.port}, "
+               f"tls: {{mode: require, certificate_key_file: '{directory}/server.pem'}}",
+        more=f"id_store: {{uri_file: '{directory}/store-uri'}}", rules=rule(coll, 9))
+    context = ssl.create_default_context(cafile=str(authority.file))
+    with socket.create_connection(("127.0.0.1", service.port), 10) as plain, \
+            context.wrap_socket(plain, server_hostname="localhost") as connection:
+        assert connection.version() == "TLSv1.3"
+    assert not re.search(r'"level":"(error|warning)"', service.log().rpartition('"ready"')[2])
+
+
+def test_reload(service, coll):
+    service.start(rules=rule(coll, 2))
+    process = service.show("MainPID")
+    service.configure(rules=rule(coll, 18))
+    service.systemd.run("systemctl", "reload", "mongo-idproxy")
+    eventually(lambda: digits_of_next(service, coll) > 10, 10, "the new rule is at work")
+    service.configure(rules="[{ns: shop.orders}]")
+    service.systemd.attempt("systemctl", "reload", "mongo-idproxy")
+    eventually(lambda: "reload_failed" in service.log(), 10, "the error is said")
+    assert digits_of_next(service, coll) > 10
+    eventually(lambda: service.show("ActiveState") == "active", 10, "it is not reloading for ever")
+    assert service.show("MainPID") == process
+
+
+def test_a_drain_longer_than_systemd_waits_for_by_itself(service):
+    """What is under way is brought to its end."""
+    service.start("TimeoutStopSec=3")
+    # It ends its session before it ends, and nobody is there any more.
+    with service.client(serverSelectionTimeoutMS=1000) as client, ThreadPoolExecutor() as pool:
+        asleep = pool.submit(client.admin.command, "sleep", 1, millis=6000, lock="none")
+        eventually(lambda: any("sleep" in each["command"] for each in service.operations()), 5)
+        began = time.monotonic()
+        service.stop()
+        assert 3 < time.monotonic() - began < 12
+        assert asleep.result()["ok"] == 1
+    assert (service.show("Result"), service.show("ExecMainStatus")) == ("success", "0")
+
+
+def test_a_bad_configuration_is_not_tried_again(service):
+    service.configure(rules="{}")
+    service.change()
+    service.systemd.attempt("systemctl", "start", "mongo-idproxy")
+    assert (service.show("ActiveState"), service.show("ExecMainStatus")) == ("failed", "78")
+
+
+def test_a_port_in_use_is_tried_again(service):
+    with socket.create_server(("127.0.0.1", service.port)):
+        service.configure()
+        service.change("RestartSec=50ms")
+        service.systemd.attempt("systemctl", "start", "mongo-idproxy")
+        # More often than systemd's default allows.
+        eventually(lambda: int(service.show("NRestarts")) > 6, 20, "it is started again")
+    eventually(lambda: service.show("ActiveState") == "active", 20, "the port is free")
+
+
+class Held:
+    """A thread that stands still, as if it were stuck in an endless loop, while its process goes on.
+    It is let go by being killed."""
+
+    def __init__(self, thread: int):
+        self._thread = thread
+        self._ptrace(PTRACE_SEIZE)
+        self._ptrace(PTRACE_INTERRUPT)
+
+    def _ptrace(self, request: int) -> None:
+        if _libc.ptrace(request, self._thread, None, None) != 0:
+            raise OSError(ctypes.get_errno(), f"ptrace request {request:#x}")
+
+    def close(self) -> None:
+        """As long as its end has not been looked at, it does not go away."""
+        def is_gone() -> bool:
+            try:
+                _, status = os.waitpid(self._thread, os.WNOHANG | WALL)
+            except ChildProcessError:
+                return True
+            return os.WIFSIGNALED(status) or os.WIFEXITED(status)
+        eventually(is_gone, 20, "the thread has ended")
+
+
+def test_the_watchdog(service, coll):
+    """A hung thread of clients is noticed, and the service started again."""
+    service.start("WatchdogSec=2", rules=rule(coll, 9))
+    before = service.show("MainPID")
+    with pytest.raises(TimeoutError):
+        eventually(lambda: service.show("NRestarts") != "0", 5)
+    held = Held(service.systemd.pid_here(int(before)))
+    eventually(lambda: "Watchdog timeout" in service.log(), 20, "systemd notices")
+    held.close()
+    eventually(lambda: service.show("NRestarts") == "1", 20, "it is started again")
+    eventually(lambda: service.show("ActiveState") == "active", 20, "it serves again")
+    assert service.show("MainPID") != before
+    assert digits_of_next(service, coll) > 5

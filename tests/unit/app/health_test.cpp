@@ -1,0 +1,87 @@
+#include "health.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "support/rule_set.hpp"
+
+namespace idproxy::app {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+Served served() {
+  Served served;
+  served.rules =
+      test::rule_set_of(test::rule("shop.orders", "number"), test::rule("shop.*", "_id"));
+  served.not_ready = {0, 2};
+  served.net.listeners = {
+      {.listener = "127.0.0.1:27117", .server = "db1:27017", .up = true, .connections = 3},
+      {.listener = "127.0.0.1:27118", .server = "db2:27017", .up = false, .connections = 1}};
+  served.net.connections_open = 4;
+  return served;
+}
+
+TEST(Livez, IsWellWhileEveryThreadAnswers) {
+  EXPECT_EQ(livez({}).status, 200U);
+  const admin::Answer answer = livez({0s, 9s});
+  EXPECT_EQ(answer.status, 200U);
+  EXPECT_EQ(answer.body, "live\n");
+}
+
+TEST(Livez, NamesTheThreadThatIsDead) {
+  const admin::Answer answer = livez({0s, 12'500ms, 10s});
+  EXPECT_EQ(answer.status, 503U);
+  EXPECT_EQ(answer.body, "thread 1: no answer for 12 s\nthread 2: no answer for 10 s\n");
+}
+
+TEST(Readyz, IsReadyWhileItServes) {
+  const Served shown = served();
+  const admin::Answer answer = readyz(Phase::serving, &shown);
+  EXPECT_EQ(answer.status, 200U);
+  EXPECT_EQ(answer.body,
+            "ready\n"
+            "listener 127.0.0.1:27117: server up, 3 clients\n"
+            "listener 127.0.0.1:27118: server down, 1 client\n"
+            "rule 0 (shop.orders, number, counting): ready\n"
+            "rule 1 (shop.*, _id, counting): gives no values in 2 collections; why: "
+            "db.adminCommand({idproxy: \"status\"})\n"
+            "id store: answers\n");
+}
+
+TEST(Readyz, IsNotReadyBeforeAndAfter) {
+  EXPECT_EQ(readyz(Phase::starting, nullptr).status, 503U);
+  EXPECT_EQ(readyz(Phase::starting, nullptr).body, "starting\n");
+  const Served shown = served();
+  EXPECT_EQ(readyz(Phase::starting, &shown).status, 503U);
+  EXPECT_EQ(readyz(Phase::draining, &shown).status, 503U);
+  EXPECT_TRUE(readyz(Phase::draining, &shown).body.starts_with("draining\n"));
+}
+
+TEST(StatusLine, SaysWhatIsServed) {
+  Served shown = served();
+  EXPECT_EQ(status_line(Phase::starting, nullptr), "starting");
+  EXPECT_EQ(status_line(Phase::serving, &shown),
+            "serving 127.0.0.1:27117 -> db1:27017, 127.0.0.1:27118 -> db2:27017; 4 clients");
+  EXPECT_EQ(status_line(Phase::draining, &shown), "draining; 4 clients");
+  shown.last_reload_failed = true;
+  EXPECT_THAT(status_line(Phase::serving, &shown),
+              HasSubstr("; 4 clients; the last reload failed"));
+  shown.last_reload_failed = false;
+  for (int i = 0; i < 5; ++i) shown.net.listeners.push_back(shown.net.listeners[0]);
+  shown.net.connections_open = 1;
+  EXPECT_THAT(status_line(Phase::serving, &shown), HasSubstr(" and 4 more; 1 client"));
+}
+
+TEST(Index, NamesThePages) {
+  EXPECT_THAT(index_page("1.2.3").body, HasSubstr("mongo-idproxy 1.2.3\n"));
+  for (const char* path : {"/livez", "/readyz", "/metrics"}) {
+    EXPECT_THAT(index_page("1.2.3").body, HasSubstr(path));
+  }
+}
+
+}  // namespace
+}  // namespace idproxy::app

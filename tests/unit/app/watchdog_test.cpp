@@ -1,0 +1,133 @@
+#include "watchdog.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "idproxy/observability/log.hpp"
+
+namespace idproxy::app {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// Io threads that answer when the test says so.
+class WatchdogTest : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kThreads = 3;
+
+  void answer(std::size_t thread) {
+    for (const auto& each : std::exchange(asked_[thread], {})) each();
+  }
+  void answer_all() {
+    for (std::size_t i = 0; i < kThreads; ++i) answer(i);
+  }
+  [[nodiscard]] std::size_t asked(std::size_t thread) const { return asked_[thread].size(); }
+
+ private:
+  std::vector<std::vector<std::function<void()>>> asked_{kThreads};
+
+ protected:
+  Watchdog watchdog_{kThreads, [this](std::size_t thread, std::function<void()> answer) {
+                       asked_[thread].push_back(std::move(answer));
+                     }};
+};
+
+TEST_F(WatchdogTest, IsFedWhenAllHaveAnswered) {
+  EXPECT_FALSE(watchdog_.all_answered()) << "nobody has been asked";
+  watchdog_.look(0s);
+  EXPECT_FALSE(watchdog_.all_answered());
+  answer(0);
+  answer(2);
+  EXPECT_FALSE(watchdog_.all_answered());
+  answer(1);
+  EXPECT_TRUE(watchdog_.all_answered());
+  EXPECT_FALSE(watchdog_.all_answered()) << "each time anew";
+  watchdog_.look(1s);
+  answer_all();
+  EXPECT_TRUE(watchdog_.all_answered());
+}
+
+TEST_F(WatchdogTest, IsNotFedWhileOneIsStuck) {
+  for (int second = 0; second < 100; ++second) {
+    watchdog_.look(std::chrono::seconds(second));
+    answer(0);
+    answer(1);
+    EXPECT_FALSE(watchdog_.all_answered());
+  }
+  answer(2);
+  EXPECT_TRUE(watchdog_.all_answered());
+}
+
+TEST_F(WatchdogTest, AsksNobodyTwice) {
+  for (int second = 0; second < 10; ++second) {
+    watchdog_.look(std::chrono::seconds(second));
+    answer(0);
+  }
+  EXPECT_EQ(asked(0), 0U);
+  EXPECT_EQ(asked(1), 1U);
+}
+
+TEST_F(WatchdogTest, TellsHowLongAnAnswerIsOwed) {
+  watchdog_.look(100s);
+  answer(0);
+  EXPECT_THAT(watchdog_.owed(103s), ElementsAre(0s, 3s, 3s));
+  watchdog_.look(104s);
+  EXPECT_THAT(watchdog_.owed(105s), ElementsAre(1s, 5s, 5s));
+  answer_all();
+  EXPECT_THAT(watchdog_.owed(200s), ElementsAre(0s, 0s, 0s));
+}
+
+TEST_F(WatchdogTest, LogsOnceWhoIsStuckAndThatItIsOver) {
+  const auto log_of = [&](int from, int to) {
+    ::testing::internal::CaptureStderr();
+    log::start({log::Level::info, log::Format::json});
+    for (int second = from; second < to; ++second) {
+      watchdog_.look(std::chrono::seconds(second));
+      answer(0);
+      answer(2);
+    }
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(log_of(0, 5), "");
+  const std::string stuck = log_of(5, 60);
+  EXPECT_THAT(stuck, HasSubstr("\"event\":\"io_thread_stuck\",\"thread\":1,\"seconds\":5,"));
+  EXPECT_EQ(std::ranges::count(stuck, '\n'), 1);
+  answer(1);
+  EXPECT_THAT(log_of(60, 61),
+              HasSubstr("\"event\":\"io_thread_answers\",\"thread\":1,\"seconds\":60"));
+  answer(1);
+  EXPECT_EQ(log_of(61, 62), "");
+}
+
+TEST_F(WatchdogTest, TakesAnswersFromAnyThread) {
+  for (int i = 0; i < 100; ++i) {
+    watchdog_.look(std::chrono::seconds(i));
+    std::jthread other([this] { answer_all(); });
+    const auto end = std::chrono::steady_clock::now() + 10s;
+    bool fed = false;
+    while (!fed && std::chrono::steady_clock::now() < end) fed = watchdog_.all_answered();
+    ASSERT_TRUE(fed);
+  }
+}
+
+TEST(Watchdog, MayEndBeforeAnAnswerComes) {
+  std::function<void()> late;
+  {
+    Watchdog watchdog(1, [&](std::size_t, std::function<void()> answer) { late = answer; });
+    watchdog.look(0s);
+  }
+  late();
+}
+
+}  // namespace
+}  // namespace idproxy::app

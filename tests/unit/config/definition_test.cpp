@@ -1,0 +1,75 @@
+#include "config/definition.hpp"
+
+#include "findings_of.hpp"
+
+namespace idproxy::config {
+namespace {
+
+std::string text_of(const std::string& yaml) {
+  Findings findings;
+  const auto tree = parse_tree(yaml, findings);
+  EXPECT_EQ(findings.errors(), 0U) << yaml;
+  return tree ? canonical_text(*tree) : "";
+}
+
+TEST(CanonicalText, SortsKeysAndKeepsTheOrderOfLists) {
+  EXPECT_EQ(text_of("{strategy: uuid, digits: 12, a: [true, \"true\", null, {c: 1, b: x}]}"),
+            R"({"a":[true,"true",null,{"b":"x","c":1}],"digits":12,"strategy":"uuid"})");
+  EXPECT_EQ(text_of("b: 1\na:\n  d: 2\n  c: 3\n"), text_of("{a: {c: 3, d: 2}, b: 1}"));
+  EXPECT_NE(text_of("[1, 2]"), text_of("[2, 1]"));
+}
+
+struct Case {
+  const char* name;
+  const char* a;
+  const char* b;
+  bool same;
+};
+
+TEST(CanonicalText, DiffersWhereTheMeaningDoes) {
+  constexpr Case kCases[] = {
+      {"quotes_of_text", "a: uuid", "a: 'uuid'", true},
+      {"quotes_of_a_duration", "a: 5s", "a: \"5s\"", true},
+      {"number_and_text", "a: 1", "a: '1'", false},
+      {"fraction_and_text", "a: 0.5", "a: '0.5'", false},
+      {"boolean_and_text", "a: false", "a: 'false'", false},
+      {"null_and_text", "a: null", "a: 'null'", false},
+      {"null_and_tilde", "a: null", "a: ~", true},
+      {"null_and_nothing", "a: null", "a:", true},
+      {"comment", "a: 1 # once", "a: 1", true},
+      {"case", "a: x", "a: X", false},
+      {"quote_inside", R"(a: 'x","b":"y')", "{a: x, b: y}", false},
+      {"backslash_inside", R"({a: 'x\', b: y})", R"(a: 'x\","b":"y')", false},
+      {"empty_mapping_and_list", "a: {}", "a: []", false},
+      {"empty_text_and_null", "a: ''", "a:", false},
+  };
+  for (const Case& c : kCases) EXPECT_EQ(text_of(c.a) == text_of(c.b), c.same) << c.name;
+}
+
+std::string definition_of(const std::string& rule, const std::string& more = "") {
+  const Loaded loaded = load(more + "\nrules: [{ns: a.b, field: c, " + rule + "}]\n");
+  EXPECT_TRUE(loaded.ok()) << rule;
+  return loaded.ok() ? loaded.config.rules.at(0).definition : "";
+}
+
+TEST(Definition, IsAllThatWasConfigured) {
+  const std::string counter = definition_of("strategy: counter, start: 5");
+  EXPECT_EQ(definition_of("start: 5, strategy: 'counter'"), counter);
+  EXPECT_NE(definition_of("strategy: counter, start: 6"), counter);
+  EXPECT_NE(definition_of("strategy: counter, start: 5, block: {size: 7}"), counter);
+  EXPECT_NE(definition_of("strategy: counter, start: 5, report: true"), counter);
+  // Its numbers come from another document then.
+  EXPECT_NE(definition_of("strategy: counter, start: 5", "id_store: {db: other}"), counter);
+}
+
+TEST(Definition, HasVariablesReplaced) {
+  const std::string rule = "strategy: counter, name: '${IDPROXY_TEST_NAME}'";
+  ::setenv("IDPROXY_TEST_NAME", "one", 1);
+  const std::string one = definition_of(rule);
+  ::setenv("IDPROXY_TEST_NAME", "two", 1);
+  EXPECT_NE(definition_of(rule), one);
+  EXPECT_EQ(definition_of("strategy: counter, name: one"), one);
+}
+
+}  // namespace
+}  // namespace idproxy::config

@@ -1,0 +1,180 @@
+#include "id_store/inspector_collections.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unit/id_store/collections_fixture.hpp"
+
+// What is known after a reload.
+namespace idproxy::id_store::test {
+namespace {
+
+struct TakeoverTest : CollectionsTest {
+  /// As a reload does.
+  void reload(std::vector<Watched> rules) {
+    Collections next(std::move(rules), now, *known);
+    known.emplace(std::move(next));
+  }
+  bool is_ready(std::string_view db, std::string_view name, std::size_t rule = 0) {
+    return standing(db, name, rule).kind == Standing::Kind::ready;
+  }
+};
+
+const std::map<std::string, Answer> kGuarded{
+    {"indexes shop.orders", indexes({unique({"number"})})},
+    {"indexes shop.bills", indexes({unique({"number"})})},
+};
+
+TEST_F(TakeoverTest, WhatWasReadyStaysReadyAndIsNotAskedAbout) {
+  watch({{"shop.*", "number", UniqueIndex::require}});
+  (void)standing("shop", "orders");
+  EXPECT_EQ(round(kGuarded).size(), 2U);
+  now += 1s;
+  reload({{"shop.x", "_id"}, {"shop.orders", "number", UniqueIndex::require}});
+  EXPECT_TRUE(is_ready("shop", "orders", 1));
+  EXPECT_TRUE(known->looked());
+  EXPECT_THAT(round(), IsEmpty());
+  now += 60s;
+  EXPECT_THAT(round(kGuarded), ElementsAre("left_alone shop", "indexes shop.orders"));
+}
+
+TEST_F(TakeoverTest, ARuleThatIsNewInAKnownCollectionBelongsToTheFirstLook) {
+  watch({{"shop.*", "number", UniqueIndex::require}});
+  (void)standing("shop", "orders");
+  EXPECT_EQ(round(kGuarded).size(), 2U);
+  reload({{"shop.*", "number", UniqueIndex::require}, {"shop.*", "code", UniqueIndex::require}});
+  EXPECT_TRUE(is_ready("shop", "orders"));
+  EXPECT_FALSE(known->looked());
+  EXPECT_THAT(round({{"indexes shop.orders", indexes({unique({"number"}), unique({"code"})})}}),
+              ElementsAre("indexes shop.orders"));
+  EXPECT_TRUE(known->looked());
+  EXPECT_TRUE(is_ready("shop", "orders", 1));
+}
+
+TEST_F(TakeoverTest, AnotherDemandIsLookedAt) {
+  watch({{"shop.orders", "number"}});
+  EXPECT_EQ(round(kGuarded).size(), 2U);
+  reload({{"shop.orders", "number", UniqueIndex::require}});
+  EXPECT_FALSE(is_ready("shop", "orders"));
+  EXPECT_THAT(round(kGuarded), ElementsAre("indexes shop.orders"));
+  EXPECT_TRUE(is_ready("shop", "orders"));
+}
+
+TEST_F(TakeoverTest, WhatNoRuleTouchesAnyMoreIsForgotten) {
+  watch({{"shop.orders", "number", UniqueIndex::require}, {"bank.*", "number"}});
+  (void)standing("bank", "accounts", 1);
+  EXPECT_EQ(round().size(), 4U);
+  EXPECT_EQ(known->not_ready(9).size(), 1U);
+  reload({{"bank.*", "number"}});
+  EXPECT_THAT(known->not_ready(9), IsEmpty());
+  now += 60s;
+  EXPECT_THAT(round(), ElementsAre("left_alone bank", "indexes bank.accounts"));
+}
+
+TEST_F(TakeoverTest, WhatCouldNotBeCheckedIsAskedOfTheNewOne) {
+  watch({{"shop.orders", "number", UniqueIndex::require}});
+  EXPECT_EQ(round({{"left_alone shop", kUnreachable}}).size(), 1U);
+  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("inspection_failing "), HasSubstr("not_ready ")));
+  reload({{"shop.orders", "number", UniqueIndex::require}, {"shop.bills", "number"}});
+  EXPECT_TRUE(known->looked());  // nobody answers now
+  EXPECT_THAT(standing("shop", "orders").error.reason, HasSubstr("does not answer"));
+  now += 1s;
+  EXPECT_EQ(round(kGuarded).size(), 3U);
+  EXPECT_TRUE(is_ready("shop", "orders"));
+  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("inspection_again "), HasSubstr("ready_again ")));
+}
+
+TEST_F(TakeoverTest, ViewsStayViews) {
+  watch({{"shop.*", "_id"}});
+  (void)standing("shop", "orders");
+  EXPECT_EQ(round({{"left_alone shop", views({"v"})}}).size(), 1U);
+  reload({{"*", "_id"}, {"shop.*", "number"}});
+  EXPECT_EQ(standing("shop", "v").kind, Standing::Kind::left_alone);
+  EXPECT_TRUE(known->looked());
+}
+
+TEST_F(TakeoverTest, AQuestionThatIsOutIsAskedAgainOrAnsweredToBoth) {
+  watch({{"shop.orders", "number", UniqueIndex::require}});
+  const auto database = known->next(Asks::looks, now);
+  const auto out = known->next(Asks::looks, now);
+  ASSERT_TRUE(database);
+  ASSERT_TRUE(out);
+  reload({{"shop.orders", "number", UniqueIndex::require}, {"a.b", "_id"}});
+  EXPECT_FALSE(known->looked());
+  known->learn(*database, {}, now);
+  known->learn(*out, indexes({unique({"number"})}), now);
+  EXPECT_TRUE(is_ready("shop", "orders"));
+  EXPECT_THAT(round(), ElementsAre("left_alone a"));
+}
+
+TEST_F(TakeoverTest, AnIndexThatIsBeingMadeIsNotMadeTwice) {
+  watch({{"shop.orders", "number", UniqueIndex::create}});
+  while (const auto question = known->next(Asks::looks, now)) known->learn(*question, {}, now);
+  const auto out = known->next(Asks::make_index, now);
+  ASSERT_TRUE(out);
+  reload({{"shop.*", "number", UniqueIndex::create}});
+  EXPECT_FALSE(known->next(Asks::make_index, now));
+  now += 60s;
+  Index building = unique({"number"});
+  building.building = true;
+  EXPECT_EQ(round({{"indexes shop.orders", indexes({building})}}).size(), 2U);
+  EXPECT_FALSE(is_ready("shop", "orders"));
+  known->learn(*out, {}, now);
+  EXPECT_TRUE(is_ready("shop", "orders"));
+}
+
+TEST_F(TakeoverTest, TheLogIsNotToldTwice) {
+  watch({{"shop.orders", "number"}});
+  const std::map<std::string, Answer> answers{
+      {"left_alone shop", {.kind = Kind::not_permitted}},
+      {"indexes shop.orders", indexes({})},
+  };
+  EXPECT_EQ(round(answers).size(), 2U);
+  EXPECT_EQ(remarks().size(), 2U);
+  reload({{"shop.orders", "number"}, {"shop.x", "_id"}});
+  now += 60s;
+  EXPECT_EQ(round(answers).size(), 2U);
+  EXPECT_THAT(remarks(), IsEmpty());
+}
+
+TEST_F(TakeoverTest, WhatWasNotToldYetIsToldByTheNewOne) {
+  watch({{"shop.orders", "number"}});
+  EXPECT_EQ(round({{"indexes shop.orders", indexes({})}}).size(), 2U);
+  reload({{"shop.orders", "number"}, {"shop.x", "_id"}});
+  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("no_unique_index ")));
+}
+
+// --- Random numbers ---
+
+Watched random_numbers(const char* ns, const char* space) {
+  return {ns, "n", UniqueIndex::warn, true, space};
+}
+
+TEST_F(TakeoverTest, TheFillOfASpaceGoesOn) {
+  watch({random_numbers("a.*", "12 digits")});
+  const auto fill = known->fill("a.b", "n", now);
+  (void)standing("a", "b");
+  EXPECT_EQ(round({{"documents a.b", documents(7)}}).size(), 3U);
+  reload({random_numbers("a.b", "12 digits"), {"a.x", "_id"}});
+  EXPECT_EQ(known->fill("a.b", "n", now), fill);
+  EXPECT_THAT(round(), IsEmpty());
+}
+
+TEST_F(TakeoverTest, OfAnotherSpaceOnlyTheDocumentsAreKnown) {
+  watch({random_numbers("a.b", "3 digits")});
+  const auto fill = known->fill("a.b", "n", now);
+  fill->limit({1000, 0.1, 0.9});
+  EXPECT_EQ(round({{"documents a.b", documents(950)}}).size(), 3U);
+  EXPECT_FALSE(fill->draw(1));
+  EXPECT_EQ(known->not_ready_counts(), std::vector<std::size_t>{1});
+  reload({random_numbers("a.b", "6 digits")});
+  const auto next = known->fill("a.b", "n", now);
+  EXPECT_NE(next, fill);
+  next->limit({1'000'000, 0.1, 0.9});
+  EXPECT_EQ(next->seen().documents, 950U);
+  EXPECT_TRUE(next->draw(1));
+  EXPECT_EQ(known->not_ready_counts(), std::vector<std::size_t>{0});
+}
+
+}  // namespace
+}  // namespace idproxy::id_store::test

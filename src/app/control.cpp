@@ -137,7 +137,7 @@ template <class F>
 auto Control::Impl::on_thread(F f) {
   std::packaged_task<decltype(f())()> task(std::move(f));
   auto result = task.get_future();
-  asio::post(io, [&task] { task(); });
+  asio::post(io, std::move(task));
   return result.get();
 }
 
@@ -169,10 +169,10 @@ void Control::Impl::end() {
   server->drain();
 }
 
-/// Before there is a server: nothing has been begun that would have to be ended.
+/// Before the server is ours: nothing has been begun that would have to be ended.
 void Control::Impl::leave() {
   notify("STOPPING=1");
-  log::event(log::Level::info, "stopped", "stopped before anything was listened on");
+  log::event(log::Level::info, "stopped", "stopped before anybody was served");
   log::finish(kLastLines);
   std::_Exit(static_cast<int>(ExitCode::ok));
 }

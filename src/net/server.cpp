@@ -60,12 +60,12 @@ struct Server::Impl {
                  {{"connections", shared.open_connections.load()}});
       stop();
     });
-    const auto others = std::make_shared<std::atomic<std::size_t>>(threads.size());
+    const auto unaware = std::make_shared<std::atomic<std::size_t>>(threads.size());
     for (const auto& thread : threads) {
-      asio::post(thread->io, [&thread = *thread, others, before = shared.open_connections.load()] {
+      asio::post(thread->io, [&thread = *thread, unaware, before = shared.open_connections.load()] {
         thread.draining = true;
         // Told once it is true of all threads.
-        if (--*others == 0) {
+        if (--*unaware == 0) {
           log::event(log::Level::info, "draining", "accepting no clients any more",
                      {{"connections", before}});
         }

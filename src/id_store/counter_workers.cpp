@@ -41,6 +41,8 @@ std::shared_ptr<ids::BlockCache> CounterWorkers::counter(const ids::CounterSpec&
                                                          const ids::CounterField& field,
                                                          std::uint64_t watch) {
   const std::scoped_lock lock(mutex_);
+  if (watch > newest_watch_) sweep();  // a reload may have left some behind
+  newest_watch_ = std::max(newest_watch_, watch);
   Shared& counter = all_[name_of(spec.place)];
   if (!counter) {
     counter = make(spec);

@@ -99,6 +99,7 @@ class CounterWorkers {
   std::map<std::string, Shared, std::less<>> all_;
   std::vector<Shared> retired_;  // others have taken their place
   std::size_t sweep_at_;
+  std::uint64_t newest_watch_ = 0;
   std::deque<Shared> queue_;
   std::deque<Shared> new_;  // have never got a number: whoever invents names holds up nobody else
   std::set<std::pair<Time, Shared>> due_;

@@ -197,6 +197,7 @@ void ConnectionPair::connected(Stream stream) {
   log::event(log::Level::debug, "connection_opened", "client connected",
              {{"connection", id_}, {"server", server_->name}});
   wait_source(replies_);
+  if (!requests_.held.empty()) return resume(requests_);
   if (downstream_.has_received()) return read(requests_);
   wait_source(requests_);
 }
@@ -260,6 +261,7 @@ void ConnectionPair::drain() {
     // What has come already is answered without the server.
     if (connector_) std::exchange(connector_, nullptr)->cancel();
     answer_hello_late();
+    if (!requests_.held.empty()) resume(requests_);
     if (!closed_ && !blocked(requests_)) read(requests_);
   });
 }
@@ -276,6 +278,7 @@ bool ConnectionPair::is_idle() const {
 void ConnectionPair::answer_hello_late() {
   if (!exchange_ || !exchange_->is_hello() || exchange_->legacy) return;
   if (!exchange_->awaits_reply() || outstanding_ != 1 || learning_) return;
+  if (!requests_.out.empty()) return close();  // it has not even been sent whole
   Buffer& reply = thread_.workspace.reply;
   reply.clear();
   rewrite::append_shutdown_reply_to(exchange_->request_id(),
@@ -431,7 +434,7 @@ void ConnectionPair::source_ended(Direction& direction) {
 
 void ConnectionPair::source_broke(const Direction& direction) {
   if (is_request(direction)) {
-    const std::string fault = downstream_.fault();
+    const std::string_view fault = downstream_.fault();
     if (!fault.empty()) return tls_failed(peer_name(downstream_.socket()), fault);
   } else {
     server_lost();
@@ -440,10 +443,11 @@ void ConnectionPair::source_broke(const Direction& direction) {
 }
 
 void ConnectionPair::server_lost() {
-  // With TLS 1.3 a server refuses our certificate after the handshake.
-  if (const std::string fault = upstream_.fault(); !fault.empty()) {
-    Connector::tls_failed(thread_, *server_, fault);
-  }
+  // With TLS 1.3 a server refuses our certificate after the handshake; mongod without a word, as it
+  // does with what a client sends that is no message.
+  std::string fault(upstream_.fault());
+  if (fault.empty() && requests_seen_ == 0) fault = upstream_.why_closed();
+  if (!fault.empty()) Connector::tls_failed(thread_, *server_, fault);
   thread_.shared.upstreams->lost(*server_);
 }
 
@@ -573,7 +577,9 @@ std::size_t ConnectionPair::process_requests(Bytes input) {
       const std::size_t needed = decision.kind == Kind::need_more ? decision.bytes
                                  : collect                        ? length
                                                                   : 0;
-      if ((collect || needed > kFirstGrowth) && !admit(length)) break;
+      // A driver's small questions do not wait behind large inserts: it would take the server for
+      // dead.
+      if ((decision.is_insert || needed > kFirstGrowth) && !admit(length)) break;
       if (decision.kind == Kind::need_more || message.size() < needed) {
         requests_.wanted = needed;
         break;

@@ -135,7 +135,8 @@ void Connector::connected() {
     if (!self->done_) return;
     if (fault.empty()) return self->ready();
     self->thread_.cells.tls_failures_upstream.add();
-    self->fail("TLS: " + (fault == Stream::kLeft ? self->stream_.fault() : std::string(fault)));
+    const bool left = fault == Stream::kLeft;
+    self->fail("TLS: " + (left ? self->stream_.why_closed() : std::string(fault)));
   });
 }
 

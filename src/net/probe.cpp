@@ -99,7 +99,8 @@ void Probe::read() {
   const Stream::Received received = stream_.read({reply_.extend(kRoom), kRoom});
   reply_.truncate(size + received.bytes);
   std::size_t length = 0;
-  const std::string fault = stream_.fault();
+  std::string fault(stream_.fault());
+  if (fault.empty()) fault = stream_.why_closed();
   const bool over = received.status == Status::ended || received.status == Status::broken;
   if (over && !fault.empty()) Connector::tls_failed(thread_, *server_, fault);
   if (over || !may_be_reply(reply_.view(), length)) return end(std::nullopt);

@@ -153,7 +153,8 @@ Stream::Received Stream::read_secure(std::span<std::uint8_t> to) {
   const auto status = engine_->decrypt(in, to, bytes, scratch_.sent);
   if (!in.empty()) unread_.append(in);
   decrypted_left_ = status == tls::Engine::Status::done;
-  const bool sent = send_secure();
+  // What a peer has us answer, and does not take, is bounded.
+  const bool sent = send_secure() && (scratch_.sent.empty() || unsent_.size() <= 2 * kMostAtOnce);
   if (bytes == 0 && status == tls::Engine::Status::ended) return {Status::ended};
   if (bytes == 0 && (status == tls::Engine::Status::failed || !sent)) return {Status::broken};
   // After plaintext, an end or a failure is met again by the next call.
@@ -162,9 +163,12 @@ Stream::Received Stream::read_secure(std::span<std::uint8_t> to) {
   return {bytes > 0 ? Status::some : Status::none, bytes, more || undecoded()};
 }
 
-std::string Stream::fault() const {
-  if (!engine_) return {};
-  return engine_->reason().empty() ? engine_->why_closed() : engine_->reason();
+std::string_view Stream::fault() const {
+  return engine_ ? std::string_view(engine_->reason()) : std::string_view();
+}
+
+std::string Stream::why_closed() const {
+  return engine_ ? engine_->why_closed() : std::string();
 }
 
 bool Stream::is_at_end() {

@@ -95,9 +95,10 @@ class Stream {
   /// nothing that has not been read.
   [[nodiscard]] bool is_at_end();
   [[nodiscard]] bool is_secure() const { return engine_ != nullptr; }
-  /// What TLS has against it once it is broken, or has ended without a word, for the log; "":
-  /// nothing.
-  [[nodiscard]] std::string fault() const;
+  /// What TLS has against it once it is broken, for the log; "": nothing.
+  [[nodiscard]] std::string_view fault() const;
+  /// What TLS may have to do with an end without a word; "": nothing.
+  [[nodiscard]] std::string why_closed() const;
 
   /// How much of it was taken; less than all: the socket is full, wait_writable(). Negative:
   /// failed.

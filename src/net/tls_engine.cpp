@@ -78,6 +78,7 @@ struct Engine::Impl : Session {
     if (error == SSL_ERROR_WANT_READ) return Status::need_more;
     if (error == SSL_ERROR_ZERO_RETURN && handshake_done) return Status::ended;
     failed = true;
+    if (window.shut) reason = peer() + " sends messages of TLS again and again, and no data";
     if (reason.empty()) reason = failure_text(*this, error);
     return Status::failed;
   }
@@ -134,6 +135,7 @@ Engine::Status Engine::decrypt(Bytes& in, std::span<std::uint8_t> to, std::size_
     if (result != 1) return session.refused(result);
     written += n;
     session.has_received = true;
+    session.idle_messages = 0;
   }
   return Status::done;
 }

@@ -11,6 +11,14 @@ int session_index() {
   return index;
 }
 
+/// Called by OpenSSL for each message of TLS, also in the middle of a call that reads many.
+void count_message(int sent, int /*version*/, int type, const void* /*bytes*/, std::size_t /*size*/,
+                   SSL* /*ssl*/, void* argument) {
+  Session& session = *static_cast<Session*>(argument);
+  if (sent != 0 || type != SSL3_RT_HANDSHAKE || !session.handshake_done) return;
+  if (++session.idle_messages > Session::kMostIdleMessages) session.window.shut = true;
+}
+
 }  // namespace
 
 Session::Session(std::shared_ptr<const Context> given, Role ours)
@@ -19,6 +27,8 @@ Session::Session(std::shared_ptr<const Context> given, Role ours)
   if (!ssl || !bio || SSL_set_ex_data(ssl.get(), session_index(), this) != 1) {
     throw std::bad_alloc();
   }
+  SSL_set_msg_callback(ssl.get(), count_message);
+  SSL_set_msg_callback_arg(ssl.get(), this);
   BIO* both = bio.release();
   SSL_set_bio(ssl.get(), both, both);  // takes over one reference where they are the same
   if (is_server()) {

@@ -17,6 +17,10 @@ enum class Role : std::uint8_t { server, client };
 
 /// What there is of one connection.
 struct Session {
+  /// A peer that has us derive keys or answer again and again, and says nothing, is one that wants
+  /// us to be busy. As many as BoringSSL allows.
+  static constexpr std::uint8_t kMostIdleMessages = 32;
+
   /// Throws std::bad_alloc.
   Session(std::shared_ptr<const Context> context, Role role);
   // OpenSSL has its address.
@@ -29,6 +33,7 @@ struct Session {
   bool failed = false;
   bool certificate_requested = false;  ///< by the server
   bool has_received = false;           ///< plaintext
+  std::uint8_t idle_messages = 0;      ///< of TLS itself, since the handshake or the last plaintext
   std::uint8_t front_size = 0;
   std::array<std::uint8_t, 16> front{};  ///< the peer's first bytes: what it speaks, if not TLS
   std::string host;                      ///< of the server, for texts; empty after the handshake

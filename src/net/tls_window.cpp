@@ -14,6 +14,7 @@ Window& window_of(BIO* bio) {
 int read(BIO* bio, char* to, std::size_t size, std::size_t* read) {
   BIO_clear_retry_flags(bio);
   const Window& window = window_of(bio);
+  if (window.shut) return 0;
   if (window.in == nullptr || window.in->empty()) {
     BIO_set_retry_read(bio);
     return 0;

@@ -9,6 +9,7 @@ namespace idproxy::net::tls {
 struct Window {
   Bytes* in = nullptr;
   Buffer* out = nullptr;
+  bool shut = false;  ///< for good: nothing is read any more, as at an end
 };
 
 /// A BIO whose reads take from `window.in`, which they shorten ("not now" at its end), and whose

@@ -13,6 +13,7 @@ using Kind = Decision::Kind;
 
 constexpr Decision kRelay{Kind::relay};
 constexpr Decision kCollect{Kind::collect};
+constexpr Decision kCollectInsert{Kind::collect, 0, true};
 constexpr std::size_t kLongestCommand = 12;  // "authenticate", the longest that we look for
 constexpr std::size_t kLongestName = 256;    // of a collection with its NUL; mongod's limit is 255
 
@@ -77,7 +78,7 @@ Decision classify_insert(Bytes front, const DocumentHead& head, Namespaces& name
   if (!body) return kRelay;
   const auto db = bson::find(*body, "$db");
   if (!db || db->type != bson::Type::string) return kRelay;
-  return namespaces.plan(db->text(), collection) == nullptr ? kRelay : kCollect;
+  return namespaces.plan(db->text(), collection) == nullptr ? kRelay : kCollectInsert;
 }
 
 Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces, X509 x509) {

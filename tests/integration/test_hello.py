@@ -189,8 +189,9 @@ class TestTheProcessLog:
             assert (event["me"], event["set"]) == (member.address, "every")
 
     def test_there_is_nothing_to_warn_of(self, behind: Behind):
-        assert {e["event"] for e in behind.proxy.events if e["level"] != "info"} == {
-            "config_warning"}  # of there being no rules
+        events = {e["event"] for e in behind.proxy.events if e["level"] != "info"}
+        # Of there being no rules; and on a machine with few descriptors.
+        assert events - {"max_connections_lowered"} == {"config_warning"}
         for event in ("member_joined", "member_left", "replica_set_bypass"):
             assert not behind.proxy.find_events(event)
 

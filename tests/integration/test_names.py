@@ -359,14 +359,15 @@ class TestSrv:
             raise
         proxy.stop(timeout=20)
 
-    def test_without_tls_false_it_is_an_error(self, tmp_path):
-        """TLS is what such a string means otherwise."""
+    def test_tls_is_what_it_means_otherwise(self, tmp_path):
         config = tmp_path / "config.yaml"
-        config.write_text('upstream: {uri: "mongodb+srv://set.proxied.test/"}\nrules: []\n')
-        result = subprocess.run([binary(), "--config", str(config), "--check-config"],
-                                capture_output=True, text=True, timeout=30)
-        assert result.returncode == 78
-        assert "tls" in result.stdout + result.stderr
+        for options, said in (("?tlsCAFile=/missing.pem", "/missing.pem"),
+                              ("?tls=false&tlsCAFile=/missing.pem", "no effect")):
+            config.write_text(f'upstream: {{uri: "mongodb+srv://set.proxied.test/{options}"}}\n'
+                              "rules: []\n")
+            result = subprocess.run([binary(), "--config", str(config), "--check-config"],
+                                    capture_output=True, text=True, timeout=30)
+            assert said in result.stdout + result.stderr
 
 
 def starting(store: Mongod, resolving: OwnNames) -> Proxy:

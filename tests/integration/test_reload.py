@@ -520,8 +520,8 @@ def variants(db: str) -> Iterator[list[dict[str, Any]]]:
                   "strategy": "random-digits", "unique_index": ["require", "warn"][i % 2],
                   "digits": 12 + i % 4}
         yield [
-            numbered(f"{db}.load", unique_index="require", block={"size": [10, 50, 1][i % 3]},
-                     start=1 + i % 2),
+            numbered([f"{db}.l*", f"{db}.load", "*.load"][i % 3], unique_index="require",
+                     block={"size": [10, 50, 1][i % 3]}, start=1 + i % 2),
             ids, digits, numbered(f"{db}.other{i}", unique_index="require")]
 
 
@@ -536,6 +536,8 @@ def broken_texts(reloading: Reloading, db: str) -> Iterator[str]:
 RELOADS = 1000 if FULL else 99
 # For buffers that grow once.
 WARM_UP = 30
+# The id store's, which come and go.
+STORE_CONNECTIONS = 8
 
 
 @pytest.mark.tsan
@@ -550,6 +552,8 @@ def test_reloads_under_load(
     reloading = start(next(rules))
     faulty = broken_texts(reloading, coll)
     reloading.proxy.descriptors_at_rest()
+    with wire.WireClient(reloading.proxy.address, 30) as first:
+        eventually(lambda: "n" in insert(first, ns), 20, "the collection has been looked at")
     writers = [Writer(reloading.proxy, ns, i) for i in range(4)]
     eventually(lambda: all(each.sent for each in writers), 30)
     pid = reloading.proxy.pid
@@ -567,7 +571,7 @@ def test_reloads_under_load(
         each.stop()
     assert [each.error for each in writers] == [None] * len(writers)
     assert all(len(each.connections) == 1 for each in writers), "somebody was dropped"
-    assert ended[1] <= begun[1], "descriptors are left"
+    assert ended[1] < begun[1] + STORE_CONNECTIONS, "descriptors are left"
     record("resident bytes more", ended[0] - begun[0])
     if not is_sanitized(pid):
         assert ended[0] - begun[0] < 4 << 20
@@ -575,7 +579,8 @@ def test_reloads_under_load(
     assert failures == (RELOADS + WARM_UP) // 3
     assert successes + failures == RELOADS + WARM_UP
 
-    found = list(replica_set.client[coll].load.find().sort([("w", 1), ("i", 1)]))
+    found = list(
+        replica_set.client[coll].load.find({"w": {"$exists": True}}).sort([("w", 1), ("i", 1)]))
     assert len(found) == sum(each.sent for each in writers)
     record("documents", len(found))
     for field in ("n", "u", "r"):
@@ -583,6 +588,6 @@ def test_reloads_under_load(
     for _, own in itertools.groupby(found, key=lambda each: each["w"]):
         made = [bytes(each["u"]) for each in own]
         assert made == sorted(made), "uuid version 7 is not in the order of its connection"
-    assert gaps(each["n"] for each in found) == 0
+    assert gaps(each["n"] for each in found) == 0 and min(each["n"] for each in found) == 2
     reloading.proxy.stop()
     assert counter(replica_set.client, ns)["COUNT"] == max(each["n"] for each in found) + 1

@@ -858,6 +858,41 @@ class TestInMidStream:
             server.kill()
             server.wait()
 
+    @pytest.mark.tsan
+    @pytest.mark.parametrize("begun", [0, 1, 20, 100_000, None], ids=str)
+    @pytest.mark.parametrize("side", ["plain", "tls"])
+    def test_what_comes_while_a_server_takes_its_time(self, certificates, standalone, start_proxy,
+                                                      side, begun):
+        """A request that is there, all or so many bytes of it, before the server's handshake ends;
+        the rest comes afterwards."""
+        go_on = threading.Event()
+
+        class Late(FakeServer):
+            def _wrapped(self, *args: Any) -> ssl.SSLSocket:
+                go_on.wait(20)
+                return super()._wrapped(*args)
+
+        with Late(tls=server_context(certificates.servers)) as fake:
+            listen = {"listen": certificates.listen()} if side == "tls" else {}
+            access = certificates.access if side == "tls" else OPEN
+            proxy = start_proxy(in_front_of(
+                fake, standalone, f"tlsCAFile={certificates.authority.file}", **listen),
+                access=access)
+            insert = wire.op_msg(wire.body({"insert": "c", "$db": "tls"}),
+                                 wire.sequence("documents", [{"s": "x" * 1000}] * 200))
+            for message in (wire.command(PING), insert, padded(200_000)):
+                go_on.clear()
+                with WireClient(proxy.address, tls=access.tls) as client:
+                    client.send(message[:begun])
+                    time.sleep(0.1)  # it may come at any time
+                    go_on.set()
+                    if begun is not None:
+                        time.sleep(0.1)
+                        client.send(message[begun:])
+                    assert client.receive().body["ok"] == 1
+                    assert client.call(PING)["ok"] == 1
+            assert [len(each.documents) for each in fake.inserts] == [200]
+
     @pytest.mark.parametrize("ns", ["tls", "plain"])
     @pytest.mark.parametrize("version", VERSIONS, ids=lambda v: v.name)
     def test_a_client_that_is_cut_off(self, certificates, standalone, start_proxy, version, ns):
@@ -941,8 +976,8 @@ def accepts(port: int) -> bool:
 @pytest.mark.parametrize("direction", ["to_server", "to_client"])
 @pytest.mark.parametrize("side", ["downstream", "upstream"])
 def test_cut_at_every_byte(certificates, secure, start_proxy, coll, side, direction, version):
-    """As test_cuts.py without TLS: in handshakes, within records, and between them. Each is followed
-    by an exchange that is not cut. Only the full run takes every byte."""
+    """As test_cuts.py without TLS: in handshakes, within records, and between them. After each, an
+    exchange that is not cut. Only the full run takes every byte."""
     access = Access(certificates.authority.file)
     documents = secure.client["tls"][coll]
     documents.create_index("run")

@@ -320,6 +320,20 @@ TEST_F(StoreTest, AFieldThatNoRuleFillsAnyMoreHoldsNothingUp) {
   EXPECT_TRUE(store.stop(2s));
 }
 
+TEST_F(StoreTest, WhatNobodyEverUsedIsForgotten) {
+  Store store(options(), clock);
+  const auto first = store.watch({});
+  EXPECT_TRUE(take(*first->counter(spec, field), 1).has_value());
+  for (int i = 0; i < 100; ++i) {
+    spec.place.key = std::to_string(i);
+    (void)first->counter(spec, field);
+  }
+  EXPECT_EQ(store.figures().counters, 101U);
+  (void)counter(store);
+  EXPECT_EQ(store.figures().counters, 2U);
+  EXPECT_TRUE(store.stop(2s));
+}
+
 // --- Watches ---
 
 class WatchTest : public StoreTest {

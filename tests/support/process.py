@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import pathlib
 import random
 import signal
 import socket
@@ -74,3 +76,17 @@ def eventually(condition: Callable[[], T], timeout: float = 10.0, what: str = ""
             raise TimeoutError(f"not within {timeout} s: {what or condition}")
         time.sleep(pause)
         pause = min(pause * 1.5, 0.05)
+
+
+def memory(pid: int, field: str) -> int:
+    """Bytes: VmRSS has a process now, VmHWM it had at most."""
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    found = next(line.split() for line in lines if line.startswith(field + ":"))
+    return int(found[1]) * 1024
+
+
+def processor_time(pid: int) -> float:
+    """Seconds that it has used, of user and system."""
+    # The name, the second field, may have spaces in it.
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -42,8 +42,8 @@ def binary() -> str:
 class Server(Protocol):
     """What a client can connect to: a mongod, or a relay in front of one.
 
-    access: what it asks of clients, if that is anything. store_access: how the proxy gets in for its
-    own purposes, if in another way than without a user.
+    access: what it asks of clients, if that is anything. store_access: how the proxy gets in for
+    its own purposes, if not as anybody.
     """
 
     address: str

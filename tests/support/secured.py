@@ -61,8 +61,11 @@ class Certificates:
 
 
 class SecuredSet(ReplicaSet):
-    """Members that know each other by a key file and take TLS only. There are root, app, which is an
-    application with readWrite on all databases, and the store's user with the README's role."""
+    """Members that know each other by a key file and take TLS only.
+
+    Users: root; app, an application, which may read and write everywhere; idproxy, the store's,
+    with the README's role for all databases.
+    """
 
     def __init__(self, certificates: Certificates, name: str = "rs3",
                  members: Sequence[dict[str, Any]] = ({}, {}, {})):
@@ -88,9 +91,9 @@ class SecuredSet(ReplicaSet):
         client = self.primary.client
         client.admin.command("createUser", "app", pwd=PASSWORD,
                              roles=["readWriteAnyDatabase", "clusterMonitor"])
-        client.admin.command("createRole", "idproxy", roles=[{"role": "readWrite", "db": "idproxy"}],
-                             privileges=[{"resource": {"db": "", "collection": ""},
-                                          "actions": STORE_ACTIONS}])
+        client.admin.command(
+            "createRole", "idproxy", roles=[{"role": "readWrite", "db": "idproxy"}],
+            privileges=[{"resource": {"db": "", "collection": ""}, "actions": STORE_ACTIONS}])
         client.admin.command("createUser", "idproxy", pwd=PASSWORD, roles=["idproxy"])
 
     @property

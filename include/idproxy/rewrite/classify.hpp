@@ -22,6 +22,7 @@ struct Decision {
   };
   Kind kind;
   std::size_t bytes = 0;
+  bool is_insert = false;  ///< of `collect`; else it is small, or else of no use
 };
 
 /// `front` is what is there of the message, from its header on; `header.message_length` has been

@@ -1,5 +1,7 @@
 #include "idproxy/app/app.hpp"
 
+#include <malloc.h>
+
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -159,6 +161,14 @@ ExitCode run(Reload::Start start, const std::string& version, Control& control) 
   return ExitCode::ok;
 }
 
+/// Whatever ends the process, a reader of the log that is a moment behind misses nothing.
+struct LastLines {
+  LastLines() = default;
+  LastLines(const LastLines&) = delete;
+  LastLines& operator=(const LastLines&) = delete;
+  ~LastLines() { log::finish(kLastLines); }
+};
+
 }  // namespace
 
 ExitCode check_config(const std::string& file) {
@@ -173,6 +183,9 @@ ExitCode check_config(const std::string& file) {
 
 ExitCode serve(const std::string& file, const std::string& version) {
   hold_standard_descriptors();
+  // Fixed: by itself it grows to 32 MiB with the first large message, and what grows below it stays
+  // with the process.
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
   (void)std::signal(SIGPIPE, SIG_IGN);  // who does not read our log any more does not end us
   const auto text = readable(file);
   if (!text) return ExitCode::no_permission;
@@ -182,6 +195,7 @@ ExitCode serve(const std::string& file, const std::string& version) {
     return ExitCode::config;
   }
   log::start(loaded.config.log);
+  const LastLines last_lines;
   log_findings(file, loaded);
   Control control(version);
   if (loaded.config.admin) {

@@ -75,6 +75,7 @@ struct Control::Impl {
   void reload();
   void await_tick();
   void look();
+  [[nodiscard]] bool all_well() const;
   void housekeep();
   void tell_status(bool always);
   void feed();
@@ -205,11 +206,18 @@ void Control::Impl::look() {
   if (watchdog) watchdog->look(now());
   feed();
   if (phase == Phase::draining && !last) {
-    // Bounded by limits.drain, which may be longer than what systemd grants by itself.
-    notify("EXTEND_TIMEOUT_USEC=10000000");
+    // limits.drain may be longer than what systemd grants by itself. It is kept by the first io
+    // thread: if that is stuck, systemd is to end it.
+    if (all_well()) notify("EXTEND_TIMEOUT_USEC=10000000");
     tell_status(false);
   }
   if (now() - housekept >= kHousekeeping) housekeep();
+}
+
+bool Control::Impl::all_well() const {
+  if (!watchdog) return true;
+  return std::ranges::all_of(watchdog->owed(now()),
+                             [](Watchdog::Time owed) { return owed < Watchdog::kStuck; });
 }
 
 void Control::Impl::housekeep() {
@@ -295,13 +303,13 @@ void Control::serve(net::Server& server, id_store::Store& store, Reload& reload)
 
 void Control::announce() {
   impl_->on_thread([&impl = *impl_] {
-    if (impl.phase == Phase::draining) return;
-    impl.phase = Phase::serving;
     impl.watchdog.emplace(
         impl.server->threads(),
         [&server = *impl.server](std::size_t thread, std::function<void()> answer) {
           server.ask(thread, std::move(answer));
         });
+    if (impl.phase == Phase::draining) return;
+    impl.phase = Phase::serving;
     const auto& rules = impl.reloader->rules().set->rules();
     log::event(log::Level::info, "ready", "ready", {{"rules", rules.size()}});
     notify("READY=1");

@@ -1,6 +1,7 @@
 #include "reload.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <exception>
 #include <tuple>
 #include <utility>
@@ -97,13 +98,16 @@ void Reload::refuse(std::string_view fault) noexcept {
         log::Level::error, "reload_failed",
         "nothing has been reloaded, the old configuration stays in force: " + std::string(fault),
         {{"file", file_}, {"reason", fault}, {"failed", figures_.failed}});
-  } catch (const std::exception&) {  // no memory: it is counted at least
+  } catch (const std::exception& error) {
+    (void)std::fprintf(stderr, "mongo-idproxy: a reload failed: %s\n", error.what());
   }
 }
 
 std::string Reload::attempt() {
   const auto text = read_file(file_);
   if (!text) return text.error();
+  // Somebody is writing it, most likely; as a configuration it would take all rules away.
+  if (text->find_first_not_of(" \t\r\n") == std::string::npos) return file_ + " is empty";
   config::Loaded loaded = config::parse(*text, sources_, seed_list_);
   log_findings(file_, loaded);
   if (!loaded.ok()) return fault_of(loaded);

@@ -15,7 +15,7 @@
 namespace idproxy::app {
 namespace {
 
-using std::chrono_literals::operator""ms;
+using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds kPatience = 200ms;
 

@@ -47,7 +47,7 @@ bool Inspector::stop(std::chrono::milliseconds limit) {
 
 std::shared_ptr<Inspection> Inspector::inspect(std::vector<Watched> rules) {
   const std::scoped_lock lock(mutex_);
-  const auto before = newest();
+  auto before = newest();
   if (before && before->collections_.rules() == rules) return before;
   start_threads(rules);
   const auto now = clock_.monotonic();

@@ -199,8 +199,10 @@ Client::Client(mongoc_client_pool_t* pool, std::chrono::milliseconds wtimeout,
       wtimeout_(wtimeout),
       round_trips_(round_trips) {}
 
-void Client::count_failed() const {
-  if (round_trips_ != nullptr) ++round_trips_->failed;
+/// Servers refuse for good reasons: there is no such collection, another one was first.
+void Client::count(const Reply& reply) const {
+  const bool failed = !reply.ok() && reply.kind != Reply::Kind::refused;
+  if (failed && round_trips_ != nullptr) ++round_trips_->failed;
 }
 
 Reply Client::send(const Send& send) {
@@ -213,8 +215,9 @@ Reply Client::send(const Send& send) {
     mongoc_session_opts_set_causal_consistency(options.get(), false);
     session_.reset(mongoc_client_start_session(client_.get(), options.get(), &error));
     if (!session_) {
-      count_failed();
-      return failure(error);
+      Reply reply = failure(error);
+      count(reply);
+      return reply;
     }
   }
   Document options;
@@ -230,7 +233,7 @@ Reply Client::send(const Send& send) {
   bson_destroy(&raw);
   Reply reply = ok || error.domain == MONGOC_ERROR_WRITE_CONCERN ? Reply{} : failure(error);
   reply.document = std::move(document);
-  if (!reply.ok()) count_failed();
+  count(reply);
   return reply;
 }
 
@@ -252,7 +255,7 @@ Reply Client::write(const std::string& db, const Document& command) {
   const bool was_ok = reply.ok();
   if (was_ok) read_write_concern_error(reply);
   if (reply.kind != Reply::Kind::unreachable) read_write_errors(reply);
-  if (was_ok && !reply.ok()) count_failed();
+  if (was_ok) count(reply);
   return reply;
 }
 

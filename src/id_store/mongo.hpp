@@ -113,7 +113,7 @@ inline constexpr std::int32_t kNoServer = MONGOC_ERROR_SERVER_SELECTION_FAILURE;
 /// What has become of commands. Thread-safe.
 struct RoundTrips {
   std::atomic<std::uint64_t> sent{0};
-  std::atomic<std::uint64_t> failed{0};  ///< those that were not ok
+  std::atomic<std::uint64_t> failed{0};  ///< could not be sent, no answer, or no majority
   metrics::Histogram duration;
 };
 
@@ -160,7 +160,7 @@ class Client {
   };
   using Send = std::function<bool(const Call& call)>;
   Reply send(const Send& send);
-  void count_failed() const;
+  void count(const Reply& reply) const;
 
   std::unique_ptr<mongoc_client_t, Release> client_;
   std::unique_ptr<mongoc_client_session_t, EndSession> session_;  // ends before client_ returns

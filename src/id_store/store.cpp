@@ -32,7 +32,8 @@ struct Watch::Impl {
   const std::shared_ptr<Inspection> inspection;
 };
 
-Store::Store(Options options, const Clock& clock) : impl_(std::make_unique<Impl>(options, clock)) {}
+Store::Store(const Options& options, const Clock& clock)
+    : impl_(std::make_unique<Impl>(options, clock)) {}
 
 Store::~Store() = default;
 

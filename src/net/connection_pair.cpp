@@ -208,7 +208,9 @@ template <class Work>
 void ConnectionPair::guarded(Work work) {
   try {
     work();
-    if (thread_.draining && is_idle()) close();
+    if (!thread_.draining) return;
+    answer_hello_late();
+    if (is_idle()) close();
   } catch (const std::exception& error) {
     close();  // first, since it gives memory back
     log::event(log::Level::error, "connection_failed", "an error ended one client's connection",
@@ -260,14 +262,24 @@ void ConnectionPair::drain() {
     if (greeting_) return close();
     // What has come already is answered without the server.
     if (connector_) std::exchange(connector_, nullptr)->cancel();
-    answer_hello_late();
-    if (!requests_.held.empty()) resume(requests_);
-    if (!closed_ && !blocked(requests_)) read(requests_);
+    if (!closed_ && !requests_.held.empty()) resume(requests_);
+    look_again();
   });
 }
 
+/// Reads what has come and was not met yet. The wait for it may have received something already,
+/// and its handler be on the way: it is that handler that goes on, early.
+void ConnectionPair::look_again() {
+  if (closed_ || blocked(requests_)) return;
+  if (!requests_.waiting) return read(requests_);
+  looking_ = true;
+  error_code ignored;
+  downstream_.socket().cancel(ignored);
+}
+
 bool ConnectionPair::is_idle() const {
-  if (closed_ || greeting_ || learning_ || outstanding_ > 0 || exchange_ || local_reply_) {
+  if (closed_ || greeting_ || looking_ || learning_ || outstanding_ > 0 || exchange_ ||
+      local_reply_) {
     return false;
   }
   if (!requests_.out.empty() || !replies_.out.empty()) return false;
@@ -276,7 +288,7 @@ bool ConnectionPair::is_idle() const {
 
 /// A hello that waits for news, or streams them, would do so for as long as it likes.
 void ConnectionPair::answer_hello_late() {
-  if (!exchange_ || !exchange_->is_hello() || exchange_->legacy) return;
+  if (closed_ || !exchange_ || !exchange_->is_hello() || exchange_->legacy) return;
   if (!exchange_->awaits_reply() || outstanding_ != 1 || learning_) return;
   if (!requests_.out.empty()) return close();  // it has not even been sent whole
   Buffer& reply = thread_.workspace.reply;
@@ -334,7 +346,9 @@ void ConnectionPair::wait_source(Direction& direction) {
   source.wait_readable([self = Self(this), &direction](error_code error) {
     direction.waiting = false;
     if (self->closed_) return;
+    if (self->is_request(direction)) self->looking_ = false;
     self->guarded([&] {
+      if (error == asio::error::operation_aborted) return self->on_readable(direction);
       if (error == asio::error::eof) return self->source_ended(direction);
       if (error) return self->source_broke(direction);
       self->on_readable(direction);
@@ -343,10 +357,8 @@ void ConnectionPair::wait_source(Direction& direction) {
 }
 
 void ConnectionPair::on_readable(Direction& direction) {
-  if (silent_ && is_request(direction)) {
-    silent_ = false;
-    deadline_.stop();
-  }
+  // What TLS itself has to say is no word of the client's.
+  if (is_request(direction) && !downstream_.is_secure()) heard();
   if (!blocked(direction)) return read(direction);
   // A request behind it waits for resume(). While there is none, the client's leaving is noticed at
   // once.
@@ -370,9 +382,7 @@ void ConnectionPair::read(Direction& direction) {
       if (received.more) continue;
       break;
     }
-    Cells& cells = thread_.cells;
-    (is_request(direction) ? cells.bytes_from_clients : cells.bytes_from_servers)
-        .add(received.bytes);
+    count_received(direction, received.bytes);
     if (direction.held.empty()) {
       process(direction, {thread_.read_buffer.get(), received.bytes});
     } else if (direction.held.size() >= direction.wanted) {
@@ -413,11 +423,22 @@ void ConnectionPair::hold_received(Direction& direction) {
   const Stream::Received received =
       source.read({direction.held.extend(kSmallestRead), kSmallestRead});
   direction.held.truncate(size + received.bytes);
+  if (direction.held.empty()) thread_.give_back(std::move(direction.held));
   using Status = Stream::Received::Status;
   if (received.status == Status::ended) return source_ended(direction);
   if (received.status == Status::broken) return source_broke(direction);
-  Cells& cells = thread_.cells;
-  (is_request(direction) ? cells.bytes_from_clients : cells.bytes_from_servers).add(received.bytes);
+  count_received(direction, received.bytes);
+}
+
+void ConnectionPair::count_received(const Direction& direction, std::size_t bytes) {
+  if (!is_request(direction)) return thread_.cells.bytes_from_servers.add(bytes);
+  thread_.cells.bytes_from_clients.add(bytes);
+  if (bytes > 0) heard();
+}
+
+/// The client has sent something.
+void ConnectionPair::heard() {
+  if (std::exchange(silent_, false)) deadline_.stop();
 }
 
 void ConnectionPair::source_ended(Direction& direction) {
@@ -487,10 +508,13 @@ void ConnectionPair::queued(Direction& direction, OutQueue::Status status) {
 void ConnectionPair::wait_sink(Direction& direction) {
   if (direction.draining || closed_) return;
   direction.draining = true;
+  if (is_request(direction)) watch_message();
   sink_of(direction).wait_writable([self = Self(this), &direction](error_code error) {
     direction.draining = false;
-    if (error || self->closed_) return;
-    self->guarded([&] { self->on_writable(direction); });
+    if (self->closed_) return;
+    // look_again() cancels this wait too.
+    if (error == asio::error::operation_aborted) return self->wait_sink(direction);
+    if (!error) self->guarded([&] { self->on_writable(direction); });
   });
 }
 

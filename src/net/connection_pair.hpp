@@ -91,6 +91,8 @@ class ConnectionPair {
   void read(Direction& direction);
   [[nodiscard]] Stream::Received read_some(Direction& direction);
   void hold_received(Direction& direction);
+  void count_received(const Direction& direction, std::size_t bytes);
+  void heard();
   void source_ended(Direction& direction);
   void source_broke(const Direction& direction);
   void server_lost();
@@ -137,6 +139,7 @@ class ConnectionPair {
   [[nodiscard]] bool refuse_late(Bytes message, std::size_t length);
   [[nodiscard]] bool is_idle() const;
   void answer_hello_late();
+  void look_again();
 
   void protocol_error(std::string_view event, std::string_view what);
   void note_member();
@@ -155,6 +158,7 @@ class ConnectionPair {
   bool closed_ = false;
   bool greeting_ = false;  // a TLS handshake with the client is under way
   bool silent_ = true;     // the client has sent nothing yet
+  bool looking_ = false;   // while draining: for what the client has sent
   bool deaf_ = false;      // while draining: no later request is read
   bool learning_ = false;  // what a reply to hello says; no later reply is read
 

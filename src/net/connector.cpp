@@ -21,6 +21,13 @@ namespace {
 constexpr std::chrono::nanoseconds kLongDown = 5min;
 constexpr std::chrono::nanoseconds kToldAgain = 60s;
 
+/// Says nothing about the server.
+bool is_our_own(const error_code& error) {
+  return error == boost::system::errc::too_many_files_open ||
+         error == boost::system::errc::too_many_files_open_in_system ||
+         error == boost::system::errc::not_enough_memory;
+}
+
 }  // namespace
 
 std::shared_ptr<Connector> Connector::start(IoThread& thread, std::shared_ptr<Upstream> server,
@@ -117,6 +124,7 @@ void Connector::connect_next() {
   socket_.close(ignored);
   socket_.async_connect(endpoint, [self = shared_from_this()](error_code error) {
     if (!self->done_) return;
+    if (is_our_own(error)) return self->give_up(error);
     if (error) {
       self->last_error_ = error.message();
       return self->connect_next();
@@ -152,6 +160,14 @@ void Connector::fail(std::string_view reason) {
   const std::string copy(reason);
   claimed_ = false;
   note_failure(thread_, *server_, copy, tries_ ? Told::if_news : Told::to_who_looks);
+  end(nullptr);
+}
+
+void Connector::give_up(const error_code& error) {
+  thread_.cells.refused_descriptors.add();
+  log::event(log::Level::error, "connect_failed",
+             "no connection to a server can be opened by this process; the client is closed",
+             {{"server", server_->name}, {"reason", error.message()}});
   end(nullptr);
 }
 

@@ -45,6 +45,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
   void connected();
   void ready();
   void fail(std::string_view reason);
+  void give_up(const error_code& error);
   static void note_failure(IoThread& thread, Upstream& server, std::string_view reason, Told told);
   [[nodiscard]] static bool is_news(IoThread& thread, Upstream& server);
   void end(Stream* stream);

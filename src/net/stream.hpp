@@ -110,8 +110,9 @@ class Stream {
   [[nodiscard]] bool unsent() const { return !unsent_.empty(); }
 
  private:
-  // Encrypted before it is sent: bounds what is kept if the socket takes none of it.
-  static constexpr std::size_t kMostAtOnce = std::size_t{256} * 1024;
+  // Encrypted before it is sent: bounds what is kept if the socket takes none of it, and stays in
+  // the processor's cache (with 256 KiB a reply of 1 MB takes an eighth longer).
+  static constexpr std::size_t kMostAtOnce = std::size_t{32} * 1024;
 
   [[nodiscard]] bool undecoded() const { return decrypted_left_ || !unread_.empty(); }
   void advance(std::function<void(std::string_view)> then, Bytes received);

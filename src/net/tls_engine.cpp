@@ -23,7 +23,7 @@ class Opened {
   Opened(Session& session, Bytes& in, Buffer& out) : session_(session) {
     session.window = {&in, &out};
     // What another connection of this thread has left would be taken for this one's.
-    ERR_clear_error();
+    if (ERR_peek_error() != 0) ERR_clear_error();
   }
   ~Opened() { session_.window = {}; }
   Opened(const Opened&) = delete;
@@ -136,6 +136,9 @@ Engine::Status Engine::decrypt(Bytes& in, std::span<std::uint8_t> to, std::size_
     written += n;
     session.has_received = true;
     session.idle_messages = 0;
+    // Else OpenSSL would allocate a record's buffer again only to find nothing.
+    const bool full = written == to.size();
+    if (!full && in.empty() && SSL_has_pending(session.ssl.get()) == 0) return Status::need_more;
   }
   return Status::done;
 }

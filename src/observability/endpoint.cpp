@@ -26,7 +26,7 @@ namespace beast = boost::beast;
 namespace http = beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
-using std::chrono_literals::operator""ms;
+using namespace std::chrono_literals;
 
 constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
 

@@ -56,10 +56,9 @@ Page::Family& Page::Family::add(const Labels& labels, const HistogramValues& val
   for (std::size_t i = 0; i < values.counts.size(); ++i) {
     histogram.sample_count += values.counts[i];
     const bool last = i == HistogramValues::kBounds.size();
-    histogram.bucket.push_back(
-        {.cumulative_count = histogram.sample_count,
-         .upper_bound = last ? std::numeric_limits<double>::infinity()
-                             : HistogramValues::kBounds[i]});
+    histogram.bucket.push_back({.cumulative_count = histogram.sample_count,
+                                .upper_bound = last ? std::numeric_limits<double>::infinity()
+                                                    : HistogramValues::kBounds[i]});
   }
   histogram.sample_sum = values.sum_seconds;
   return *this;

@@ -18,7 +18,7 @@ import pytest
 from support import wire
 from support.crowd_server import LARGE_REPLY, CrowdServer
 from support.mongod import Mongod
-from support.process import eventually, memory
+from support.process import LITTLE_QUARANTINE, eventually, memory
 from support.proxy import Proxy, binary, configuration
 from support.scrape import metric
 from support.wire import Closed, WireClient
@@ -27,8 +27,6 @@ FULL = os.environ.get("IDPROXY_FULL") == "1"
 RULES = [{"ns": "scale.ruled", "field": "n", "strategy": "uuid"}]
 PING = {"ping": 1, "$db": "admin"}
 MIB = 1 << 20
-# AddressSanitizer keeps what was freed for a while; that is not the proxy's.
-LITTLE_QUARANTINE = {"ASAN_OPTIONS": "detect_leaks=1:quarantine_size_mb=4"}
 
 Start = Callable[..., Proxy]
 
@@ -151,7 +149,7 @@ def inserted(proxy: Proxy, message: bytes, outcomes: list[Any]) -> None:
 
 
 class TestLargeMessages:
-    @pytest.mark.parametrize("number", [8, pytest.param(50, marks=pytest.mark.full)])
+    @pytest.mark.parametrize("number", [5, pytest.param(50, marks=pytest.mark.full)])
     def test_more_than_there_is_memory_for(self, start, record, is_sanitized, number):
         """Backpressure: each waits for its turn, and none is refused."""
         proxy = start(buffered_messages="64MiB", message="2m")

@@ -179,6 +179,7 @@ TEST_F(StoreTest, FiguresTellOfRoundTripsAndNumbers) {
   const auto& counts = figures.round_trip.counts;
   EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}), figures.round_trips);
   EXPECT_GT(figures.round_trip.sum_seconds, 0);
+  EXPECT_EQ(figures.round_trips_failed, 0U);
   EXPECT_TRUE(store.stop(2s));
 }
 
@@ -226,6 +227,8 @@ TEST_F(StoreTest, WithoutAServerItFailsInTimeAndStops) {
   EXPECT_EQ(take(*cache, 1).error().code, ids::Errc::unavailable);
   EXPECT_LT(std::chrono::steady_clock::now() - begun, 2s);
   EXPECT_EQ(take(*cache, 1).error().code, ids::Errc::unavailable);
+  EXPECT_GE(store.figures().round_trips_failed, 1U);
+  EXPECT_TRUE(comes_true([&] { return !store.figures().up; }));
   EXPECT_TRUE(store.stop(2s));
 }
 

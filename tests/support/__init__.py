@@ -16,4 +16,5 @@ counters.py inserts that proxies number, one by one or as a load from many clien
 audit.py    who ever had which value, as a change stream has it
 profiler.py the commands of the proxy's own connections, as mongod counts them
 fake_server.py  a scripted server, for replies that no mongod gives
+crowd_server.py  a server for thousands of connections
 """

@@ -1,7 +1,7 @@
 """A server for thousands of connections, in a process of its own.
 
-It answers each command with {ok: 1}, hello properly, an insert with the number of its documents, and
-{find: "large"} with LARGE_REPLY bytes, of which it holds none.
+It answers each command with {ok: 1}, hello properly, an insert with the number of its documents,
+and {find: "large"} with LARGE_REPLY bytes, of which it holds none.
 """
 
 from __future__ import annotations

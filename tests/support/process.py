@@ -78,8 +78,13 @@ def eventually(condition: Callable[[], T], timeout: float = 10.0, what: str = ""
         pause = min(pause * 1.5, 0.05)
 
 
+LITTLE_QUARANTINE = {"ASAN_OPTIONS": "detect_leaks=1:quarantine_size_mb=4"}
+"""The environment of a process whose memory is looked at: AddressSanitizer keeps what was freed for
+a while."""
+
+
 def memory(pid: int, field: str) -> int:
-    """Bytes: VmRSS has a process now, VmHWM it had at most."""
+    """Bytes that it has: VmRSS now, VmHWM at most."""
     lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
     found = next(line.split() for line in lines if line.startswith(field + ":"))
     return int(found[1]) * 1024

@@ -11,7 +11,7 @@ namespace idproxy::id_store {
 struct Figures {
   // Commands that were sent for counters, each retry by itself.
   std::uint64_t round_trips = 0;
-  std::uint64_t round_trips_failed = 0;  ///< could not be sent, no answer, an error, no majority
+  std::uint64_t round_trips_failed = 0;  ///< could not be sent, no answer, or no majority
   metrics::HistogramValues round_trip;   ///< how long each took, the failed ones too
   bool up = true;                        ///< the last job of a counter reached a server
 

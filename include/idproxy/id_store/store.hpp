@@ -24,7 +24,7 @@ class Store final {
  public:
   /// Connects in the background; never fails for what a server does. `clock` outlives the store.
   /// The URI has been checked (config).
-  Store(Options options, const Clock& clock);
+  Store(const Options& options, const Clock& clock);
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
   ~Store();

@@ -53,14 +53,14 @@ struct StoreCounts {
 };
 
 /// What strategies and rules need of the id store, which is elsewhere and has threads of its own:
-/// nothing here waits for it. Thread-safe; outlives all that it hands out.
+/// nothing here waits for it. Thread-safe. What it hands out can be kept longer than it.
 class Store {
  public:
   virtual ~Store() = default;
 
   /// The values of one counter document that this process holds; one object for all who name that
-  /// document. `field` is one more field that is filled from it: what it holds counts when the
-  /// counter is created or healed.
+  /// document, through whichever Store of the process. `field` is one more field that is filled
+  /// from it: what it holds counts when the counter is created or healed.
   virtual std::shared_ptr<BlockCache> counter(const CounterSpec& spec,
                                               const CounterField& field) = 0;
   /// How full the space of a rule of random numbers is in one collection. `ns`: "db.collection".

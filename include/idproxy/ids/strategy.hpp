@@ -39,8 +39,9 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  /// Once, before anything is bound: what the store must know of this rule though none of its
-  /// collections has been used yet. `store` outlives this object.
+  /// Before anything is bound for a set of rules: what the store must know of this rule though none
+  /// of its collections has been used yet. Again with each reload that leaves the rule as it is,
+  /// while others bind it for the set before, with another Store of the same counters.
   virtual void announce(Store& /*store*/) {}
   /// What serves the collection `ns` ("db.collection"); null if this object serves all of them. May
   /// be called often; what must be remembered for a collection is the store's.

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -19,12 +20,34 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds kPatience = 200ms;
 
-// Where the signal's handler leaves what it has found; of one thread at a time.
+// Where the signal's handler leaves what it has found. Only who has made `stage` what it is touches
+// the rest, so that a thread that comes too late finds nothing to do.
+enum class Stage { idle, asked, taking, taken };
+std::atomic<Stage> stage{Stage::idle};
+std::atomic<pid_t> asked_thread{0};
 std::array<void*, 48> frames;
-std::atomic<int> depth{0};
+int depth = 0;
 
 void take_trace(int) {
-  depth = ::backtrace(frames.data(), static_cast<int>(frames.size()));
+  const int error = errno;
+  auto expected = Stage::asked;
+  if (asked_thread == ::gettid() && stage.compare_exchange_strong(expected, Stage::taking)) {
+    depth = ::backtrace(frames.data(), static_cast<int>(frames.size()));
+    stage = Stage::taken;
+  }
+  errno = error;
+}
+
+/// True if the thread has come; if not, it will not come any more.
+bool await_trace() {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (stage != Stage::taken) {
+    std::this_thread::sleep_for(1ms);
+    if (std::chrono::steady_clock::now() < end) continue;
+    auto expected = Stage::asked;
+    if (stage.compare_exchange_strong(expected, Stage::idle)) return false;
+  }
+  return true;
 }
 
 bool install() {
@@ -39,10 +62,9 @@ bool install() {
 
 std::string trace_of(pid_t thread) {
   static const bool installed = install();
-  depth = 0;
-  if (!installed || ::tgkill(::getpid(), thread, SIGUSR2) != 0) return "";
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  while (depth == 0 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(1ms);
+  asked_thread = thread;
+  stage = Stage::asked;
+  if (!installed || ::tgkill(::getpid(), thread, SIGUSR2) != 0 || !await_trace()) return "";
   const std::unique_ptr<char*, decltype(&std::free)> symbols(
       ::backtrace_symbols(frames.data(), depth), &std::free);
   if (!symbols) return "";

@@ -210,7 +210,10 @@ void ConnectionPair::guarded(Work work) {
     work();
     if (!thread_.draining) return;
     answer_hello_late();
-    if (is_idle()) close();
+    while (is_idle()) {
+      if (deaf_ || seen_empty_) return close();
+      look_again();
+    }
   } catch (const std::exception& error) {
     close();  // first, since it gives memory back
     log::event(log::Level::error, "connection_failed", "an error ended one client's connection",
@@ -256,14 +259,19 @@ void ConnectionPair::watch_message() {
 
 // ---- draining --------------------------------------------------------------------------------
 
+bool ConnectionPair::tell_monitor() {
+  const Self self(this);
+  guarded([&] { answer_hello_late(); });
+  return deaf_;
+}
+
 void ConnectionPair::drain() {
   const Self self(this);
   guarded([&] {
     if (greeting_) return close();
     // What has come already is answered without the server.
     if (connector_) std::exchange(connector_, nullptr)->cancel();
-    if (!closed_ && !requests_.held.empty()) resume(requests_);
-    look_again();
+    if (!requests_.held.empty()) resume(requests_);
   });
 }
 
@@ -365,7 +373,7 @@ void ConnectionPair::on_readable(Direction& direction) {
   if (!is_request(direction) || !direction.out.empty()) return;
   if (downstream_.is_secure()) {
     if (!direction.held.empty()) return;
-    hold_received(direction);
+    read_to_hold(direction);
     if (!closed_ && direction.held.empty()) wait_source(direction);
   } else if (!downstream_.has_received() && downstream_.is_at_end()) {
     close();
@@ -378,6 +386,7 @@ void ConnectionPair::read(Direction& direction) {
     const Stream::Received received = read_some(direction);
     if (received.status == Status::ended) return source_ended(direction);
     if (received.status == Status::broken) return source_broke(direction);
+    if (is_request(direction)) seen_empty_ = received.status == Status::none && !received.more;
     if (received.status == Status::none) {
       if (received.more) continue;
       break;
@@ -414,10 +423,9 @@ Stream::Received ConnectionPair::read_some(Direction& direction) {
   return received;
 }
 
-/// What the source has received, and the thread's buffer is not free for, goes behind what is held.
-void ConnectionPair::hold_received(Direction& direction) {
+/// Reads behind what is held: while the thread's buffer is not free.
+void ConnectionPair::read_to_hold(Direction& direction) {
   Stream& source = source_of(direction);
-  if (!source.has_received()) return;
   if (direction.held.capacity() == 0) direction.held = thread_.take_buffer();
   const std::size_t size = direction.held.size();
   const Stream::Received received =
@@ -539,7 +547,7 @@ void ConnectionPair::resume(Direction& direction) {
     if (!closed_ && direction.out.empty()) wait_source(direction);
     return;
   }
-  hold_received(direction);
+  if (source_of(direction).has_received()) read_to_hold(direction);
   if (closed_) return;
   if (!direction.held.empty() && direction.held.size() >= direction.wanted) {
     process(direction, direction.held.view());

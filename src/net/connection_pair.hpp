@@ -43,6 +43,9 @@ class ConnectionPair {
   [[nodiscard]] const Upstream& upstream() const { return *server_; }
   /// Closes both connections at once. Idempotent.
   void close();
+  /// Answers a hello that waits for news, or streams them, with ShutdownInProgress; nothing else is
+  /// read from that connection any more. False if there is none.
+  bool tell_monitor();
   /// Closes both as soon as nothing is under way; what was not forwarded yet is answered with
   /// ShutdownInProgress. Its thread is draining.
   void drain();
@@ -90,7 +93,7 @@ class ConnectionPair {
   void on_readable(Direction& direction);
   void read(Direction& direction);
   [[nodiscard]] Stream::Received read_some(Direction& direction);
-  void hold_received(Direction& direction);
+  void read_to_hold(Direction& direction);
   void count_received(const Direction& direction, std::size_t bytes);
   void heard();
   void source_ended(Direction& direction);
@@ -156,11 +159,12 @@ class ConnectionPair {
   std::shared_ptr<Connector> connector_;  // until the server connection stands
   Deadlines::Place deadline_;             // for the client's first bytes, or a message's rest
   bool closed_ = false;
-  bool greeting_ = false;  // a TLS handshake with the client is under way
-  bool silent_ = true;     // the client has sent nothing yet
-  bool looking_ = false;   // while draining: for what the client has sent
-  bool deaf_ = false;      // while draining: no later request is read
-  bool learning_ = false;  // what a reply to hello says; no later reply is read
+  bool greeting_ = false;    // a TLS handshake with the client is under way
+  bool silent_ = true;       // the client has sent nothing yet
+  bool looking_ = false;     // while draining: for what the client has sent
+  bool seen_empty_ = false;  // the last read of the client's bytes found none
+  bool deaf_ = false;        // while draining: no later request is read
+  bool learning_ = false;    // what a reply to hello says; no later reply is read
 
   std::uint64_t outstanding_ = 0;  // requests forwarded whose reply has not ended
   bool reply_ends_ = false;        // the reply being relayed is its request's last

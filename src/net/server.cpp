@@ -39,6 +39,7 @@ struct Server::Impl {
       threads.push_back(std::make_unique<IoThread>(shared, rules));
     }
     drain_limit.emplace(threads[0]->io);
+    drivers_know.emplace(threads[0]->io);
     upstreams.emplace(threads, rules);
     shared.upstreams = &*upstreams;
     shared.nobody_left = [this] { asio::post(first(), [this] { end_if_drained(); }); };
@@ -60,6 +61,34 @@ struct Server::Impl {
                  {{"connections", shared.open_connections.load()}});
       stop();
     });
+    const auto untold = std::make_shared<std::atomic<std::size_t>>(threads.size());
+    const auto monitors = std::make_shared<std::atomic<std::size_t>>(0);
+    for (const auto& thread : threads) {
+      asio::post(thread->io, [this, &thread = *thread, untold, monitors] {
+        for (const ConnectionPair::Self& pair : ConnectionPair::all_of(thread)) {
+          *monitors += pair->tell_monitor();
+        }
+        if (--*untold > 0) return;
+        asio::post(first(), [this, some = monitors->load() > 0] {
+          some ? close_soon() : close_what_is_idle();
+        });
+      });
+    }
+    end_if_drained();
+  }
+
+  /// What a driver's monitors have been told of one server takes effect at once, so that operations
+  /// go to the others; until it is true of all servers, they would come back here.
+  void close_soon() {
+    constexpr std::chrono::milliseconds kUntilDriversKnow{100};
+    drivers_know->expires_after(kUntilDriversKnow);
+    drivers_know->async_wait([this](error_code error) {
+      if (!error) close_what_is_idle();
+    });
+  }
+
+  void close_what_is_idle() {
+    if (stopped) return;
     const auto unaware = std::make_shared<std::atomic<std::size_t>>(threads.size());
     for (const auto& thread : threads) {
       asio::post(thread->io, [&thread = *thread, unaware, before = shared.open_connections.load()] {
@@ -72,7 +101,6 @@ struct Server::Impl {
         for (const ConnectionPair::Self& pair : ConnectionPair::all_of(thread)) pair->drain();
       });
     }
-    end_if_drained();
   }
 
   void end_if_drained() {
@@ -84,6 +112,7 @@ struct Server::Impl {
     shared.lookups.stop();
     upstreams->stop();
     drain_limit->cancel();
+    drivers_know->cancel();
     for (const auto& thread : threads) {
       asio::post(thread->io, [&thread = *thread] {
         for (const ConnectionPair::Self& pair : ConnectionPair::all_of(thread)) {
@@ -103,6 +132,7 @@ struct Server::Impl {
   std::vector<std::unique_ptr<IoThread>> threads;
   std::optional<Upstreams> upstreams;
   std::optional<Timer> drain_limit;
+  std::optional<Timer> drivers_know;  // that they are to go elsewhere
   using Guard = asio::executor_work_guard<asio::io_context::executor_type>;
   std::vector<Guard> guards;         // of the other threads
   std::optional<Guard> first_guard;  // until they have ended: they may still ask the first
@@ -114,7 +144,7 @@ Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 
 boost::system::result<std::unique_ptr<Server>, std::string> Server::open(
-    Options options, std::shared_ptr<const rewrite::RuleSet> rules, const Clock& clock) {
+    Options options, const std::shared_ptr<const rewrite::RuleSet>& rules, const Clock& clock) {
   auto impl = std::make_unique<Impl>(std::move(options), rules, clock);
   if (std::string error = impl->upstreams->open(); !error.empty()) return error;
   return std::unique_ptr<Server>(new Server(std::move(impl)));

@@ -95,7 +95,11 @@ std::string names_text(const X509* certificate) {
   }
   if (!has_dns_name) {
     const std::string common = common_names(certificate);
-    if (!common.empty()) add(list, common);
+    // An address counts as a subjectAltName only.
+    in6_addr address{};
+    const bool is_address = ::inet_pton(AF_INET, common.c_str(), &address) == 1 ||
+                            ::inet_pton(AF_INET6, common.c_str(), &address) == 1;
+    if (!common.empty() && !is_address) add(list, common);
   }
   return shortened(std::move(list));
 }

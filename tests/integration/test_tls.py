@@ -32,6 +32,7 @@ from support import elements as el
 from support import wire
 from support.access import OPEN, Access
 from support.certificates import Authority, Issued, self_signed
+from support.failover import Cable
 from support.fake_server import FakeServer, Last, reply_to
 from support.mongod import Mongod
 from support.process import eventually, free_port
@@ -923,9 +924,10 @@ class TestInMidStream:
                     client.call(PING)
 
     @pytest.mark.tsan
+    @pytest.mark.parametrize("size", [1, 1000, 100_000])
     @pytest.mark.parametrize("how", ["close_notify", "close", "reset"])
     def test_a_client_that_leaves_while_its_insert_is_out(self, certificates, standalone,
-                                                          start_proxy, how):
+                                                          start_proxy, how, size):
         """Its server's connection is closed at once, though no answer has come."""
         waiting, leave = threading.Event(), threading.Event()
 
@@ -941,7 +943,8 @@ class TestInMidStream:
                     access=certificates.access)
                 fake.script = [never]
                 client = WireClient(proxy.address, tls=certificates.access.tls)
-                client.send(wire.command({"insert": "c", "documents": [{}], "$db": "tls"}))
+                client.send(wire.command(
+                    {"insert": "c", "documents": [{"s": "x" * size}], "$db": "tls"}))
                 assert waiting.wait(10)
                 connection = relay.last()
                 if how == "close_notify":
@@ -954,10 +957,120 @@ class TestInMidStream:
                 else:
                     client.close()
                 try:
-                    eventually(lambda: connection.client_closed_at is not None, 5,
+                    eventually(lambda: connection.client_closed_at is not None, 2,
                                "the proxy has closed its connection to the server")
                 finally:
                     leave.set()
+
+
+    @pytest.mark.parametrize("size", [1, 1000, 100_000])
+    @pytest.mark.parametrize("behind", [5, 100, 20_000])
+    def test_what_comes_behind_an_insert_that_is_out(self, certificates, standalone, start_proxy,
+                                                     size, behind):
+        """Half a record, or the next request: it waits, and nobody burns time over it."""
+        waiting, go_on = threading.Event(), threading.Event()
+
+        def late(request: Any) -> bytes:
+            waiting.set()
+            go_on.wait(20)
+            return reply_to(request, {"n": 1, "ok": 1.0})
+
+        with FakeServer() as fake:
+            proxy = start_proxy(configuration(fake, RULES, standalone,
+                                              listen=certificates.listen()))
+            fake.script = [late]
+            with ByHand(proxy.address, certificates.access.tls) as client:
+                client.socket.sendall(client.records(wire.command(
+                    {"insert": "c", "documents": [{"s": "x" * size}], "$db": "tls"})))
+                assert waiting.wait(10)
+                second = client.records(padded(20_000))
+                client.socket.sendall(second[:behind])
+                assert is_at_rest(proxy)
+                go_on.set()
+                client.socket.sendall(second[behind:])
+                received = b""
+                while received.count(b"\x01ok\0") < 2:
+                    received += client.read()
+
+    @pytest.mark.parametrize("part", [1, 4, 5, 6, 100, 600, -1])
+    @pytest.mark.parametrize("version", VERSIONS, ids=lambda v: v.name)
+    def test_half_a_record(self, behind_tls, version, part):
+        """Nobody burns time over what is not there yet."""
+        with ByHand(behind_tls.address, of_version(version, behind_tls.access)) as client:
+            for _ in range(2):
+                records = client.records(padded(2000))
+                client.socket.sendall(records[:part])
+                assert is_at_rest(behind_tls)
+                client.socket.sendall(records[part:])
+                assert b"\x01ok\0" in client.read()
+
+    @pytest.mark.parametrize("who", ["client", "server"])
+    def test_whoever_does_not_read(self, certificates, secure, start_proxy, who):
+        """Nobody burns time over what cannot be sent on."""
+        with Cable(secure.address) as cable:
+            config = configuration(secure, [], secure, listen=certificates.listen())
+            config["upstream"]["uri"] = certificates.access.uri(cable.address,
+                                                                "directConnection=true")
+            proxy = start_proxy(config, access=certificates.access)
+            with WireClient(proxy.address, timeout=60, tls=certificates.access.tls) as client:
+                if who == "server":
+                    assert client.call(PING)["ok"] == 1
+                    cable.pull()
+                    client.socket.settimeout(1)
+                    with contextlib.suppress(TimeoutError):
+                        client.send(padded(wire.MAX_MESSAGE))
+                else:
+                    client.call(wire.op_msg(
+                        wire.body({"insert": "unread", "$db": "plain"}),
+                        wire.sequence("documents", [{"s": "x" * 15_000_000}] * 2)))
+                    for _ in range(4):
+                        client.send(wire.command({"find": "unread", "$db": "plain"}))
+                    time.sleep(1)
+                assert is_at_rest(proxy)
+
+
+def is_at_rest(proxy: Proxy) -> bool:
+    time.sleep(0.2)
+    before = proxy.processor_seconds()
+    time.sleep(0.4)
+    return proxy.processor_seconds() - before < 0.1
+
+
+class ByHand:
+    """A client whose records can be sent in pieces."""
+
+    def __init__(self, address: str, tls: ssl.SSLContext):
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._engine = tls.wrap_bio(self._incoming, self._outgoing, server_hostname="127.0.0.1")
+        host, _, port = address.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)), 10)
+        self._until_done(self._engine.do_handshake)
+
+    def _until_done(self, step: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                result = step()
+                self.socket.sendall(self._outgoing.read())
+                return result
+            except ssl.SSLWantReadError:
+                self.socket.sendall(self._outgoing.read())
+                received = self.socket.recv(65536)
+                assert received, "the proxy has closed the connection"
+                self._incoming.write(received)
+
+    def records(self, message: bytes) -> bytes:
+        """That carry it; they are not sent."""
+        self._engine.write(message)
+        return self._outgoing.read()
+
+    def read(self) -> bytes:
+        return self._until_done(lambda: self._engine.read(65536))
+
+    def __enter__(self) -> ByHand:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
 
 
 def accepts(port: int) -> bool:

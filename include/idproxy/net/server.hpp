@@ -28,7 +28,7 @@ class Server {
   /// Opens all listeners; the error says which cannot be opened and why. `clock` outlives the
   /// server.
   [[nodiscard]] static boost::system::result<std::unique_ptr<Server>, std::string> open(
-      Options options, std::shared_ptr<const rewrite::RuleSet> rules, const Clock& clock);
+      Options options, const std::shared_ptr<const rewrite::RuleSet>& rules, const Clock& clock);
   ~Server();
 
   /// What is listened on, in the order of the routes, with the ports that were chosen.

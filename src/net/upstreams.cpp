@@ -341,7 +341,10 @@ std::string Upstreams::fault_of(const Pins& pins) const {
     } else if ((*ours)->name != server) {
       reason = "it is the listener of " + (*ours)->name;
     }
-    if (!reason.empty()) return "port " + std::to_string(port) + " for " + server + ": " + reason;
+    if (reason.empty()) continue;
+    std::string text = "port ";
+    text.append(std::to_string(port)).append(" for ").append(server).append(": ").append(reason);
+    return text;
   }
   return {};
 }

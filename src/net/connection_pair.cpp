@@ -509,8 +509,14 @@ void ConnectionPair::relay(Direction& direction, Bytes bytes) {
 }
 
 void ConnectionPair::queued(Direction& direction, OutQueue::Status status) {
-  if (status == OutQueue::Status::failed) return close();
   if (status == OutQueue::Status::blocked) wait_sink(direction);
+  if (status != OutQueue::Status::failed) return;
+  if (!is_request(direction)) return close();
+  // What the server said before it broke off is still there: replies, and why it ended TLS. Its end
+  // comes behind them.
+  deaf_ = true;
+  upstream_.shut_down();
+  wait_source(replies_);
 }
 
 void ConnectionPair::wait_sink(Direction& direction) {

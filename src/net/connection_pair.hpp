@@ -163,7 +163,7 @@ class ConnectionPair {
   bool silent_ = true;       // the client has sent nothing yet
   bool looking_ = false;     // while draining: for what the client has sent
   bool seen_empty_ = false;  // the last read of the client's bytes found none
-  bool deaf_ = false;        // while draining: no later request is read
+  bool deaf_ = false;        // no later request is read: at a drain, or nobody takes it any more
   bool learning_ = false;    // what a reply to hello says; no later reply is read
 
   std::uint64_t outstanding_ = 0;  // requests forwarded whose reply has not ended

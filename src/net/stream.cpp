@@ -61,6 +61,11 @@ void Stream::close() {
   socket_.close(ignored);
 }
 
+void Stream::shut_down() {
+  error_code ignored;
+  socket_.shutdown(Socket::shutdown_both, ignored);
+}
+
 // ---- handshake -------------------------------------------------------------------------------
 
 void Stream::handshake(std::function<void(std::string_view)> then) {

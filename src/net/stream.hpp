@@ -55,6 +55,8 @@ class Stream {
   void open(Socket socket, std::unique_ptr<tls::Engine> engine);
   /// Tells a TLS peer, if that is possible at once, and closes. Idempotent.
   void close();
+  /// Nothing is sent any more. What has been received can still be read; the end follows it.
+  void shut_down();
   [[nodiscard]] Socket& socket() { return socket_; }
 
   /// The peer has closed the connection without having sent a byte.

@@ -413,4 +413,5 @@ class TestSignals:
             if number == signal.SIGHUP:
                 proxy.wait_event("reloaded", 20)
             proxy.stop()
-            assert proxy.events[-1]["event"] == "stopped"
+            # What was being opened when the signal came may have its line after it.
+            assert proxy.find_events("stopped")

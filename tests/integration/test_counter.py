@@ -402,7 +402,7 @@ class TestGivingBack:
         def client() -> None:
             try:
                 with wire.WireClient(proxy.address, 60) as connection:
-                    while connection.call(insert_message(ns, [{}, {}]))["n"] == 2:
+                    while connection.call(insert_message(ns, [{}, {}]))["ok"] == 1:
                         going.set()
             except (wire.Closed, ConnectionError):
                 pass

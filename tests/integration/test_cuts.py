@@ -125,10 +125,7 @@ def test_every_byte(chain: Chain, side: Literal["downstream", "upstream"], direc
     for after in range(len(whole) + 1):
         for how in ["fin", "rst"] if both else [["fin", "rst"][after % 2]]:
             cut = Cut(direction, after, how)
-            relay.next_cut = cut
-            chain.exchange()
-            connection = relay.last()
-            assert connection.cut is cut
+            connection = relay.cut_one(cut, chain.exchange)
             eventually(lambda: connection.cut_at is not None, what=str(cut))
 
             chain.proxy.await_descriptors(chain.descriptors, timeout=LIMIT_SECONDS)

@@ -15,6 +15,7 @@ from pymongo import monitoring
 from support import elements as el
 from support import wire
 from support.elements import document, int32
+from support.fake_server import FakeServer, Last, Request, reply_to
 from support.mongod import Mongod
 from support.process import eventually, free_port
 from support.proxy import Proxy, configuration
@@ -346,6 +347,25 @@ class TestUpstream:
                 client.close()
             assert time.monotonic() - died < 1
             proxy.await_descriptors(start)
+
+    def test_what_it_said_before_it_broke_off_arrives(self, standalone, start_proxy):
+        """The proxy has the reply, and a request that it cannot pass on any more."""
+        with FakeServer() as server:
+            proxy = start_proxy(configuration(server, RULES, standalone))
+            with wire.WireClient(proxy.address) as client:
+
+                def answer(request: Request) -> Last:
+                    proxy.process.send_signal(signal.SIGSTOP)
+                    client.send(wire.command(PING))
+                    # With a request unread behind it, closing is a reset.
+                    return Last(reply_to(request, {"ok": 1.0, "said": "last"}))
+
+                server.others["first"] = answer
+                client.send(wire.command({"first": 1, "$db": "admin"}) + wire.command(PING))
+                eventually(lambda: server.connections and not server.open)
+                proxy.process.send_signal(signal.SIGCONT)
+                assert client.receive().body["said"] == "last"
+                assert client.closed_by_peer()
 
     def test_the_server_comes_back(self, start_proxy):
         port = free_port()

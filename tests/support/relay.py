@@ -9,6 +9,7 @@ import ssl
 import struct
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -73,6 +74,16 @@ class Relay:
         """The connection accepted last; waits for the first one."""
         eventually(lambda: self.connections, timeout, "a connection to the relay")
         return self.connections[-1]
+
+    def cut_one(self, cut: Cut, exchange: Callable[[], object]) -> RelayedConnection:
+        """Cuts the one connection that the exchange opens, and returns it. The exchange is run
+        again if there was another one: a hello of the proxy's own, which the cut may have hit."""
+        while True:
+            before = len(self.connections)
+            self.next_cut = cut
+            exchange()
+            if len(self.connections) == before + 1:
+                return self.connections[before]
 
     def close(self) -> None:
         self._wake.send(b"x")

@@ -116,7 +116,7 @@ void add_traffic(Page& page, const net::Figures& net) {
                "\"status\"}; refused: answered with an error of the proxy; shutdown: answered "
                "with ShutdownInProgress while draining.")
       .add({{"kind", "relayed"}}, net.requests_relayed)
-      .add({{"kind", "insert"}}, net.requests_insert)
+      .add({{"kind", "insert"}}, net.inserts_assigned)
       .add({{"kind", "hello"}}, net.requests_hello)
       .add({{"kind", "status"}}, net.requests_status)
       .add({{"kind", "refused"}}, net.requests_refused)

@@ -236,7 +236,6 @@ Figures Server::figures() const {
     figures.bytes_from_servers += cells.bytes_from_servers.value();
     figures.bytes_to_servers += cells.bytes_to_servers.value();
     figures.requests_relayed += cells.requests_relayed.value();
-    figures.requests_insert += cells.inserts_assigned.value();
     figures.requests_hello += cells.requests_hello.value();
     figures.requests_status += cells.requests_status.value();
     figures.requests_refused += cells.requests_refused.value();

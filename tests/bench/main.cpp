@@ -32,7 +32,8 @@ constexpr std::string_view kUsage =
     "                     [--tls 1.2|1.3] [--quick | --rounds N] [--only WORK] [--json FILE]\n"
     "A program that is not named is not measured, and with --tls the relay, which has none, is "
     "not.\n"
-    "--quick takes a minute. --only measures only the CPU of works whose name contains WORK.\n";
+    "--quick takes a minute. --only measures only the CPU of the work of this name, or of\n"
+    "those whose names contain it.\n";
 
 constexpr int kExitBroken = 1;
 constexpr int kExitUsage = 64;
@@ -155,7 +156,9 @@ class Bench {
     StubServer stub(works_, transport_, findings_);
     const Launcher launcher = make_launcher(stub.ports());
     const std::vector<Target> targets = launcher.start_all();
+    const bool exact = std::ranges::count(works_, options_.only, &Work::name) > 0;
     for (std::size_t i = 0; i < works_.size(); ++i) {
+      if (exact && works_[i].name != options_.only) continue;
       if (works_[i].name.find(options_.only) == std::string::npos) continue;
       const CpuCost cost = measure_cpu(targets, stub, works_[i], transport_, options_.effort);
       add_row("CPU of the proxy, us per operation", works_[i].name, cost.target_us, cpu_limit(i));

@@ -47,7 +47,6 @@ struct Figures {
 
   // Requests of clients.
   std::uint64_t requests_relayed = 0;
-  std::uint64_t requests_insert = 0;  ///< in which values were put
   std::uint64_t requests_hello = 0;
   std::uint64_t requests_status = 0;
   std::uint64_t requests_refused = 0;     ///< answered here with an error

@@ -182,6 +182,7 @@ ExitCode check_config(const std::string& file) {
 }
 
 ExitCode serve(const std::string& file, const std::string& version) {
+  Control::hold_signals();
   hold_standard_descriptors();
   // Fixed: by itself it grows to 32 MiB with the first large message, and what grows below it stays
   // with the process.

@@ -104,10 +104,6 @@ struct Control::Impl {
 };
 
 Control::Impl::Impl(std::string its_version) : version(std::move(its_version)) {
-  // Blocked here, threads that are made by this one inherit it; the control thread alone takes
-  // them.
-  const sigset_t set = signals();
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
   await_signal();
   await_tick();
   thread = std::thread([this] { run(); });
@@ -248,9 +244,11 @@ std::optional<Served> Control::Impl::served() const {
     return context ? context->certificates() : std::vector<net::tls::Certificate>();
   };
   const RulesInForce& rules = reloader->rules();
+  id_store::Figures known = store->figures();
+  known.up = known.up && !rules.watch->is_down();
   return Served{.draining = phase == Phase::draining,
                 .net = server->figures(),
-                .store = store->figures(),
+                .store = known,
                 .rules = rules.set,
                 .not_ready = rules.watch->not_ready_counts(),
                 .reloads = reloader->figures(),
@@ -278,6 +276,11 @@ admin::Pages Control::Impl::pages() {
 }
 
 // ---- for the main thread ---------------------------------------------------------------------
+
+void Control::hold_signals() {
+  const sigset_t set = signals();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
 
 Control::Control(std::string version) : impl_(std::make_unique<Impl>(std::move(version))) {}
 Control::~Control() = default;

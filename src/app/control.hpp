@@ -12,11 +12,13 @@ namespace idproxy::app {
 /// The control thread: signals, the pages on admin.listen, systemd, the watchdog, reloads. All that
 /// an operator asks of the process is done here, so that none of it holds up a client.
 ///
-/// Signals are for this thread alone from the constructor on: every thread that is made later
-/// has them blocked. SIGTERM and SIGINT drain the server, the second one of them ends it at once;
-/// before there is a server they end the process. SIGHUP reloads.
+/// Signals are for this thread alone: after hold_signals() all others have them blocked. SIGTERM
+/// and SIGINT drain the server, the second one of them ends it at once; before there is a server
+/// they end the process. SIGHUP reloads.
 class Control {
  public:
+  /// The first thing in the process: they wait for a Control, and end nothing meanwhile.
+  static void hold_signals();
   explicit Control(std::string version);
   /// As stop().
   ~Control();

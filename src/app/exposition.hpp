@@ -29,7 +29,8 @@ struct Served {
 };
 
 /// The page /metrics. `served` is null until there is something to show of it. All labels are words
-/// of ours or from the configuration, so that neither clients nor servers can add a series.
+/// of ours, from the configuration or addresses of our listeners, so that clients can add no
+/// series.
 [[nodiscard]] std::string exposition(const std::string& version, const ProcessFigures& process,
                                      const log::Counts& log, const Served* served);
 

@@ -29,8 +29,9 @@ std::string count_of(std::uint64_t count, std::string_view what) {
 }
 
 std::string line_of(const net::Figures::Listener& listener) {
-  return "listener " + listener.listener + ": " + (listener.up ? "server up" : "server down") +
-         ", " + count_of(listener.connections, "client") + "\n";
+  const char* state = listener.up ? ": server up, " : ": server down, ";
+  return "listener " + listener.listener + " -> " + listener.server + state +
+         count_of(listener.connections, "client") + "\n";
 }
 
 std::string line_of(const Served& served, std::size_t rule_index) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <tuple>
 #include <utility>
 
 #include "config_file.hpp"
@@ -30,11 +29,7 @@ bool same_rules(const std::vector<rewrite::Rule>& a, const std::vector<rewrite::
 }
 
 bool same_certificates(const Tls& a, const Tls& b) {
-  if (a == nullptr || b == nullptr) return a == b;
-  return std::ranges::equal(a->certificates(), b->certificates(), [](const auto& x, const auto& y) {
-    return std::tie(x.subject, x.file, x.not_before, x.not_after) ==
-           std::tie(y.subject, y.file, y.not_before, y.not_after);
-  });
+  return a == nullptr || b == nullptr ? a == b : a->does_the_same(*b);
 }
 
 std::string fault_of(const config::Loaded& loaded) {
@@ -52,8 +47,7 @@ RulesInForce make_rules(std::vector<rewrite::Rule> rules, const std::string& sto
   watched.reserve(rules.size());
   for (const rewrite::Rule& rule : rules) {
     const bool counts = rule.strategy->counts_documents();
-    watched.push_back(
-        {rule.ns, rule.field, rule.unique_index, counts, counts ? rule.definition : ""});
+    watched.push_back({rule.ns, rule.field, rule.unique_index, counts, counts ? rule.source : ""});
   }
   auto watch = store.watch(std::move(watched));
   auto set = std::make_shared<const rewrite::RuleSet>(std::move(rules), store_db, watch, before);

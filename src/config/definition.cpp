@@ -56,4 +56,12 @@ std::string canonical_text(const TreeNode& node) {
   return text;
 }
 
+std::string canonical_text(const TreeNode& mapping, std::span<const std::string_view> without) {
+  TreeNode rest = mapping;
+  std::erase_if(rest.children, [&](const TreeNode& child) {
+    return std::ranges::find(without, child.key) != without.end();
+  });
+  return canonical_text(rest);
+}
+
 }  // namespace idproxy::config

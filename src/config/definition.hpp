@@ -1,6 +1,8 @@
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "config/tree.hpp"
 
@@ -12,5 +14,8 @@ namespace idproxy::config {
 ///   {strategy: uuid, digits: 12, a: [true, "true", null]}  ->
 ///   {"a":[true,"true",null],"digits":12,"strategy":"uuid"}
 [[nodiscard]] std::string canonical_text(const TreeNode& node);
+/// As if it did not have these keys.
+[[nodiscard]] std::string canonical_text(const TreeNode& mapping,
+                                         std::span<const std::string_view> without);
 
 }  // namespace idproxy::config

@@ -1,6 +1,7 @@
 #include "config/rules.hpp"
 
 #include <algorithm>
+#include <array>
 #include <span>
 #include <utility>
 
@@ -171,9 +172,13 @@ void read_strategy(rewrite::Rule& rule, Reader& reader, const std::string& store
                rule.strategy_name + " is not in this release (" + listed(names, " and ") + " are)");
 }
 
+/// What says how values are put into documents, and nothing of what they are.
+constexpr std::array<std::string_view, 6> kOfTheRuleAlone{
+    "assign", "driver_window", "in_transaction", "keep_driver_id", "report", "retry"};
+
 /// A counter whose rule names no database lies in the store's.
-std::string definition_of(const TreeNode& rule, const std::string& store_db) {
-  return canonical_text(rule) + " " + store_db;
+std::string source_of(const TreeNode& rule, const std::string& store_db) {
+  return canonical_text(rule, kOfTheRuleAlone) + " " + store_db;
 }
 
 rewrite::Rule read_rule(Reader& reader, const std::string& store_db, ids::Sources sources) {
@@ -193,7 +198,8 @@ rewrite::Rule read_rule(Reader& reader, const std::string& store_db, ids::Source
       static_cast<ids::UniqueIndex>(reader.choice("unique_index", {"warn", "require", "create"}));
   read_later_keys(reader);
   read_strategy(rule, reader, store_db, sources);
-  rule.definition = definition_of(*reader.node(), store_db);
+  rule.definition = canonical_text(*reader.node());
+  rule.source = source_of(*reader.node(), store_db);
   return rule;
 }
 

@@ -93,7 +93,8 @@ std::optional<std::string> read_named_file(std::string_view key, Access access, 
     report(*path, key, fault, reader);
     return std::nullopt;
   }
-  if (content.ends_with('\n')) content.pop_back();
+  // Editors leave newlines behind it, some of them with a carriage return.
+  while (content.ends_with('\n') || content.ends_with('\r')) content.pop_back();
   return content;
 }
 

@@ -118,6 +118,11 @@ std::vector<std::size_t> Inspector::not_ready_counts(const Inspection& inspectio
   return inspection.collections_.not_ready_counts();
 }
 
+bool Inspector::is_down(const Inspection& inspection) const {
+  const std::scoped_lock lock(mutex_);
+  return inspection.collections_.is_down();
+}
+
 void Inspector::run(Asks its, const mongo::Pool& pool) {
   Lock lock(mutex_);
   while (!stopping_) {

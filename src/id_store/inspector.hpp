@@ -59,6 +59,7 @@ class Inspector {
   [[nodiscard]] std::vector<ids::NotReady> not_ready(const Inspection& inspection,
                                                      std::size_t most_per_rule) const;
   [[nodiscard]] std::vector<std::size_t> not_ready_counts(const Inspection& inspection) const;
+  [[nodiscard]] bool is_down(const Inspection& inspection) const;
   [[nodiscard]] static std::uint64_t version(const Inspection& inspection) {
     return inspection.version_.load(std::memory_order_acquire);
   }

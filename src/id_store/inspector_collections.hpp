@@ -109,6 +109,8 @@ class Collections {
   [[nodiscard]] std::uint64_t version() const { return version_; }
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const;
   [[nodiscard]] std::vector<std::size_t> not_ready_counts() const;
+  /// No server could be reached when one was asked last.
+  [[nodiscard]] bool is_down() const { return down_.has_value(); }
   /// True if there has come up something to ask since the last call.
   [[nodiscard]] bool take_news() { return std::exchange(news_, false); }
 

@@ -102,6 +102,10 @@ std::vector<std::size_t> Watch::not_ready_counts() const {
   return impl_->inspector.not_ready_counts(*impl_->inspection);
 }
 
+bool Watch::is_down() const {
+  return impl_->inspector.is_down(*impl_->inspection);
+}
+
 ids::StoreCounts Watch::counts() const {
   const Counters& counters = impl_->counters;
   return {.round_trips = counters.round_trips.sent,

@@ -4,6 +4,7 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <exception>
+#include <stdexcept>
 #include <utility>
 
 #include "idproxy/observability/log.hpp"
@@ -138,6 +139,7 @@ void ConnectionPair::close() {
   deadline_.stop();
   waiting_.reset();
   share_.reset();
+  unsent_share_.reset();
   if (exchange_) exchange_->share.reset();
   Shared& shared = thread_.shared;
   if (place_ != 0) shared.budget.leave(place_);
@@ -182,10 +184,12 @@ void ConnectionPair::tls_failed(std::string_view client, std::string_view reason
 
 void ConnectionPair::connect() {
   connector_ = Connector::start(thread_, server_, [self = Self(this)](Stream* stream) {
-    self->connector_ = nullptr;
+    const auto connector = std::exchange(self->connector_, nullptr);
     if (self->closed_) return;
     if (stream == nullptr) {
-      self->thread_.cells.closed_connect.add();
+      Cells& cells = self->thread_.cells;
+      const bool ours = connector && connector->gave_up();
+      (ours ? cells.refused_descriptors : cells.closed_connect).add();
       return self->close();
     }
     self->guarded([&] { self->connected(std::move(*stream)); });
@@ -194,8 +198,12 @@ void ConnectionPair::connect() {
 
 void ConnectionPair::connected(Stream stream) {
   upstream_ = std::move(stream);
-  log::event(log::Level::debug, "connection_opened", "client connected",
-             {{"connection", id_}, {"server", server_->name}});
+  if (log::enabled(log::Level::debug)) {
+    log::event(log::Level::debug, "connection_opened", "client connected",
+               {{"connection", id_},
+                {"client", peer_name(downstream_.socket())},
+                {"server", server_->name}});
+  }
   wait_source(replies_);
   if (!requests_.held.empty()) return resume(requests_);
   if (downstream_.has_received()) return read(requests_);
@@ -269,6 +277,7 @@ void ConnectionPair::drain() {
   const Self self(this);
   guarded([&] {
     if (greeting_) return close();
+    seen_empty_ = false;  // it may have been long ago
     // What has come already is answered without the server.
     if (connector_) std::exchange(connector_, nullptr)->cancel();
     if (!requests_.held.empty()) resume(requests_);
@@ -345,11 +354,13 @@ bool ConnectionPair::blocked(const Direction& direction) const {
 }
 
 void ConnectionPair::wait_source(Direction& direction) {
-  if (direction.waiting || closed_) return;
-  Stream& source = source_of(direction);
-  // What has been received waits for resume().
-  if (source.has_received() && blocked(direction)) return;
+  if (closed_) return;
   if (is_request(direction)) watch_message();
+  if (direction.waiting || direction.source_ended) return;
+  Stream& source = source_of(direction);
+  // What has been received waits for resume(); and who goes on sending, meanwhile, for it to read.
+  const bool enough = source.has_received() || direction.held.size() > IoThread::kReadSize;
+  if (enough && blocked(direction)) return;
   direction.waiting = true;
   source.wait_readable([self = Self(this), &direction](error_code error) {
     direction.waiting = false;
@@ -439,7 +450,10 @@ void ConnectionPair::read_to_hold(Direction& direction) {
 }
 
 void ConnectionPair::count_received(const Direction& direction, std::size_t bytes) {
-  if (!is_request(direction)) return thread_.cells.bytes_from_servers.add(bytes);
+  if (!is_request(direction)) {
+    server_->heard();
+    return thread_.cells.bytes_from_servers.add(bytes);
+  }
   thread_.cells.bytes_from_clients.add(bytes);
   if (bytes > 0) heard();
 }
@@ -456,9 +470,18 @@ void ConnectionPair::source_ended(Direction& direction) {
   } else {
     server_lost();
   }
-  // What was passed on before the end still gets there: on_writable() or learned() closes then.
-  const bool learning = !is_request(direction) && learning_;
-  if (direction.out.empty() && !learning) close();
+  // What came before the end still gets there: resume(), on_writable() or learned() closes then.
+  if (is_request(direction) ? leaves_something() : learning_) return;
+  if (direction.out.empty()) close();
+}
+
+/// Of a client that has gone: requests, of which some may be those that nobody waits for an answer
+/// to.
+bool ConnectionPair::leaves_something() const {
+  if (waiting_ && exchange_ && !exchange_->acknowledged()) return true;
+  const Bytes held = requests_.held.view();
+  if (requests_.frames.inside() || held.size() < wire::kHeaderSize) return false;
+  return wire::read_header(held).message_length <= static_cast<std::int64_t>(held.size());
 }
 
 void ConnectionPair::source_broke(const Direction& direction) {
@@ -516,6 +539,8 @@ void ConnectionPair::queued(Direction& direction, OutQueue::Status status) {
   // comes behind them.
   deaf_ = true;
   upstream_.shut_down();
+  // Even if it is being read just now: who reads on has read so much that this wait receives
+  // nothing itself.
   wait_source(replies_);
 }
 
@@ -535,7 +560,8 @@ void ConnectionPair::wait_sink(Direction& direction) {
 void ConnectionPair::on_writable(Direction& direction) {
   const OutQueue::Status status = direction.out.flush(sink_of(direction));
   if (status != OutQueue::Status::done) return queued(direction, status);
-  if (direction.source_ended) return close();
+  if (!is_request(direction)) unsent_share_.reset();
+  if (direction.source_ended && !(is_request(direction) && leaves_something())) return close();
   const bool written = is_request(direction) && exchange_ && !waiting_;
   if (written && !exchange_->awaits_reply()) exchange_ended();
   resume(direction);
@@ -558,12 +584,17 @@ void ConnectionPair::resume(Direction& direction) {
   if (!direction.held.empty() && direction.held.size() >= direction.wanted) {
     process(direction, direction.held.view());
   }
-  if (!closed_ && direction.out.empty()) wait_source(direction);
+  if (closed_ || !direction.out.empty()) return;
+  if (direction.source_ended && !blocked(direction)) return close();
+  wait_source(direction);
 }
 
 void ConnectionPair::protocol_error(std::string_view event, std::string_view what) {
   thread_.cells.closed_protocol.add();
-  log::event(log::Level::warning, event, what, {{"connection", id_}, {"server", server_->name}});
+  log::event(log::Level::warning, event, what,
+             {{"connection", id_},
+              {"client", peer_name(downstream_.socket())},
+              {"server", server_->name}});
   close();
 }
 
@@ -687,6 +718,7 @@ void ConnectionPair::exchange(Bytes message) {
 /// It is decided what becomes of the exchange's request, which is `message`.
 void ConnectionPair::begin_exchange(rewrite::Action action, Bytes message) {
   if (action == rewrite::Action::ask) return ask_store();
+  if (action == rewrite::Action::close) throw std::logic_error("a request cannot be rewritten");
   report(*exchange_);
   if (action == rewrite::Action::reply) return answer_here();
   if (exchange_->is_hello()) exchange_->share.reset();  // may last as long as its stream
@@ -823,6 +855,12 @@ std::size_t ConnectionPair::process_replies(Bytes input) {
       }
       const auto length = static_cast<std::size_t>(front.header.message_length);
       const Bytes message = rest.first(std::min(length, rest.size()));
+      // A late answer to the hello that has been answered here already.
+      if (deaf_ && outstanding_ == 0) {
+        replies_.source_ended = true;
+        if (replies_.out.empty()) close();
+        break;
+      }
       if (const auto fault = fault_of(front.header); !fault.empty()) {
         protocol_error("bad_reply", fault);
         break;
@@ -855,9 +893,9 @@ std::size_t ConnectionPair::process_replies(Bytes input) {
       break;
     }
     if (!ended || !reply_ends_) continue;
-    // Only an exchange or a local reply waits for the end of a reply; other replies of one read
-    // go out together.
-    if (exchange_ || local_reply_) pass_on();
+    // Only an exchange, a local reply or a request that has come already waits for the end of a
+    // reply; other replies of one read go out together.
+    if (exchange_ || local_reply_ || downstream_.has_received()) pass_on();
     if (!closed_) reply_ended();
   }
   if (!closed_) pass_on();
@@ -923,8 +961,12 @@ void ConnectionPair::act(rewrite::Action action, Bytes reply) {
     expect_reply_to(exchange_->request_id());
     return send_exchange();
   }
-  relay(replies_, action == Action::relay ? reply : thread_.workspace.reply.view());
+  const Bytes answer = action == Action::relay ? reply : thread_.workspace.reply.view();
+  relay(replies_, answer);
   if (closed_) return;
+  if (!replies_.out.empty() && answer.size() > kFirstGrowth) {
+    unsent_share_ = thread_.shared.budget.overdraw(answer.size());
+  }
   if (exchange_->is_hello()) note_member();
   if (exchange_->streams()) return expect_reply_to(exchange_->request_id());
   exchange_ended();

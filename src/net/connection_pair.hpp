@@ -97,6 +97,7 @@ class ConnectionPair {
   void count_received(const Direction& direction, std::size_t bytes);
   void heard();
   void source_ended(Direction& direction);
+  [[nodiscard]] bool leaves_something() const;
   void source_broke(const Direction& direction);
   void server_lost();
   void wait_sink(Direction& direction);
@@ -172,6 +173,7 @@ class ConnectionPair {
   std::unique_ptr<UnderWay> exchange_;
   std::unique_ptr<Waiting> waiting_;  // for its next re-send, or for the id store
   Budget::Share share_;               // of the message that is being collected
+  Budget::Share unsent_share_;        // of a large reply that the client has not taken yet
   Budget::Ticket place_ = 0;          // in the budget's queue; 0: none
   std::uint64_t questions_ = 0;       // to the id store so far
   // Which request each of the next replies must name: the newest, and those before it.

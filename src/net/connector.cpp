@@ -151,7 +151,6 @@ void Connector::connected() {
 void Connector::ready() {
   claimed_ = false;
   server_->backoff.succeeded();
-  server_->down_since = 0;
   Stream stream = std::move(stream_);
   end(&stream);
 }
@@ -164,7 +163,7 @@ void Connector::fail(std::string_view reason) {
 }
 
 void Connector::give_up(const error_code& error) {
-  thread_.cells.refused_descriptors.add();
+  gave_up_ = true;
   log::event(log::Level::error, "connect_failed",
              "no connection to a server can be opened by this process; the client is closed",
              {{"server", server_->name}, {"reason", error.message()}});
@@ -176,20 +175,30 @@ void Connector::tls_failed(IoThread& thread, Upstream& server, std::string_view 
   note_failure(thread, server, "TLS: " + std::string(reason), Told::if_news);
 }
 
+void Connector::gave_no_answer(IoThread& thread, Upstream& server, std::string_view reason) {
+  thread.shared.upstreams->lost(server);
+  tell_failure(server, reason, is_news(thread, server));
+}
+
 void Connector::note_failure(IoThread& thread, Upstream& server, std::string_view reason,
                              Told told) {
+  if (told == Told::if_news) {
+    server.backoff.failed(thread.shared.clock.monotonic(), system_random());
+    thread.shared.upstreams->lost(server);
+  }
+  tell_failure(server, reason, told == Told::if_news && is_news(thread, server));
+}
+
+void Connector::tell_failure(Upstream& server, std::string_view reason, bool news) {
   ++server.connect_failures;
-  const bool news = told == Told::if_news && is_news(thread, server);
   log::event(news ? log::Level::warning : log::Level::debug, "upstream_unreachable",
              "cannot reach the server; clients that want it are closed",
              {{"server", server.name}, {"reason", reason}});
 }
 
-/// Of a try that was made. True if the log should say so: at first, and from time to time.
+/// True if the log should say it: at first, and from time to time.
 bool Connector::is_news(IoThread& thread, Upstream& server) {
   const auto now = thread.shared.clock.monotonic();
-  server.backoff.failed(now, system_random());
-  thread.shared.upstreams->lost(server);
   std::int64_t since = 0;
   if (server.down_since.compare_exchange_strong(since, now.count())) {
     server.down_told = now.count();

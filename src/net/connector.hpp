@@ -28,9 +28,13 @@ class Connector : public std::enable_shared_from_this<Connector> {
   static std::shared_ptr<Connector> start(IoThread& thread, std::shared_ptr<Upstream> server,
                                           Done done);
   void cancel();
+  /// It was this process that could not, for want of descriptors.
+  [[nodiscard]] bool gave_up() const { return gave_up_; }
   /// Counts, logs and waits as if no connection had been made: for one that broke after its
   /// handshake for a reason of TLS.
   static void tls_failed(IoThread& thread, Upstream& server, std::string_view reason);
+  /// For one that stood, and on which a hello was not answered.
+  static void gave_no_answer(IoThread& thread, Upstream& server, std::string_view reason);
 
   Connector(IoThread& thread, std::shared_ptr<Upstream> server, Done done);
 
@@ -47,6 +51,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
   void fail(std::string_view reason);
   void give_up(const error_code& error);
   static void note_failure(IoThread& thread, Upstream& server, std::string_view reason, Told told);
+  static void tell_failure(Upstream& server, std::string_view reason, bool news);
   [[nodiscard]] static bool is_news(IoThread& thread, Upstream& server);
   void end(Stream* stream);
 
@@ -58,6 +63,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
   std::uint32_t failures_;  // of the server, when this began
   bool tries_ = false;      // it is not waiting for others
   bool claimed_ = false;
+  bool gave_up_ = false;
   Socket socket_;
   Stream stream_;
   std::vector<Protocol::endpoint> endpoints_;

@@ -69,7 +69,10 @@ std::string Listener::open() {
   if (!error && !local) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
-  if (error) return "cannot listen on " + listen.text() + ": " + error.message();
+  if (error) {
+    return "listen: cannot listen on " + listen.text() + " for " + upstream_->name + ": " +
+           error.message();
+  }
   if (!local) {
     const auto bound = acceptor_.local_endpoint();
     asio::ip::tcp::endpoint tcp_endpoint;
@@ -111,9 +114,10 @@ void Listener::admit(IoThread& thread, Socket socket) {
   if (++shared.open_connections > shared.options.max_connections) {
     shared.count_closed();
     cells.refused_max_connections.add();
-    log::event(log::Level::warning, "too_many_connections",
-               "a client was turned away: listen.max_connections are open",
-               {{"max_connections", shared.options.max_connections}});
+    log::event(
+        log::Level::warning, "too_many_connections",
+        "a client was turned away: listen.max_connections are open",
+        {{"client", peer_name(socket)}, {"max_connections", shared.options.max_connections}});
     return;
   }
   set_tcp_options(socket.native_handle());

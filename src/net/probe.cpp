@@ -67,7 +67,7 @@ void Probe::connected(Stream stream) {
   stream_ = std::move(stream);
   deadline_.expires_after(thread_.shared.options.connect_timeout);
   deadline_.async_wait([self = shared_from_this()](error_code error) {
-    if (!error) self->end(std::nullopt);
+    if (!error && self->done_) self->fail("no answer to hello within upstream.connect_timeout");
   });
   out_.add(request().view());
   send();
@@ -75,11 +75,11 @@ void Probe::connected(Stream stream) {
 
 void Probe::send() {
   const OutQueue::Status status = out_.flush(stream_);
-  if (status == OutQueue::Status::failed) return end(std::nullopt);
+  if (status == OutQueue::Status::failed) return broke_off();
   if (status == OutQueue::Status::done) return wait_for_reply();
   stream_.wait_writable([self = shared_from_this()](error_code error) {
     if (!self->done_) return;
-    if (error) return self->end(std::nullopt);
+    if (error) return self->broke_off();
     self->send();
   });
 }
@@ -87,7 +87,7 @@ void Probe::send() {
 void Probe::wait_for_reply() {
   stream_.wait_readable([self = shared_from_this()](error_code error) {
     if (!self->done_) return;
-    if (error) return self->end(std::nullopt);
+    if (error) return self->broke_off();
     self->read();
   });
 }
@@ -98,14 +98,30 @@ void Probe::read() {
   const std::size_t size = reply_.size();
   const Stream::Received received = stream_.read({reply_.extend(kRoom), kRoom});
   reply_.truncate(size + received.bytes);
+  if (received.bytes > 0) server_->heard();
+  if (received.status == Status::ended || received.status == Status::broken) return broke_off();
   std::size_t length = 0;
-  std::string fault(stream_.fault());
-  if (fault.empty()) fault = stream_.why_closed();
-  const bool over = received.status == Status::ended || received.status == Status::broken;
-  if (over && !fault.empty()) Connector::tls_failed(thread_, *server_, fault);
-  if (over || !may_be_reply(reply_.view(), length)) return end(std::nullopt);
+  if (!may_be_reply(reply_.view(), length)) return fail("its answer to hello cannot be understood");
   if (length == 0 || reply_.size() < length) return wait_for_reply();
   end(rewrite::read_hello_reply(reply_.view().first(length)));
+}
+
+/// mongod closes without a word where TLS, or a certificate, is missing.
+void Probe::broke_off() {
+  std::string reason(stream_.fault());
+  if (reason.empty()) reason = stream_.why_closed();
+  if (reason.empty()) {
+    return fail(stream_.is_secure() ? "it closed the connection without an answer to hello"
+                                    : "it closed the connection without an answer to hello; it "
+                                      "may want TLS (tls=true in upstream.uri)");
+  }
+  Connector::tls_failed(thread_, *server_, reason);
+  end(std::nullopt);
+}
+
+void Probe::fail(std::string_view reason) {
+  Connector::gave_no_answer(thread_, *server_, reason);
+  end(std::nullopt);
 }
 
 void Probe::end(std::optional<rewrite::HelloReply> said) {

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "connector.hpp"
 #include "idproxy/base/buffer.hpp"
@@ -30,6 +31,8 @@ class Probe : public std::enable_shared_from_this<Probe> {
   void send();
   void wait_for_reply();
   void read();
+  void broke_off();
+  void fail(std::string_view reason);
   void end(std::optional<rewrite::HelloReply> said);
 
   IoThread& thread_;

@@ -1,5 +1,6 @@
 #include "tls_context.hpp"
 
+#include <array>
 #include <new>
 #include <utility>
 
@@ -37,7 +38,20 @@ OwnedSslContext make_ssl(const SSL_METHOD* method) {
   return ssl;
 }
 
+/// `digest`: X509_digest or X509_CRL_digest.
+template <auto digest, class Owned>
+void note_content(Context::Impl& impl, const std::vector<Owned>& from) {
+  std::array<std::uint8_t, EVP_MAX_MD_SIZE> hash;
+  for (const Owned& one : from) {
+    unsigned size = 0;
+    if (digest(one.get(), EVP_sha256(), hash.data(), &size) != 1) throw std::bad_alloc();
+    impl.content.append(hash.begin(), hash.begin() + size);
+  }
+}
+
 void list(Context::Impl& impl, const std::vector<OwnedCertificate>& from, const std::string& file) {
+  impl.content += file;
+  note_content<X509_digest>(impl, from);
   for (const OwnedCertificate& one : from) {
     impl.certificates.push_back(
         {subject_text(one.get()), file, not_before(one.get()), not_after(one.get())});
@@ -88,6 +102,7 @@ Fallible trust(Context::Impl& impl, const std::string& file) {
   if (!authorities->revoked.empty()) X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);
   impl.trusted = "the CA file " + file;
   list(impl, authorities->certificates, file);
+  note_content<X509_CRL_digest>(impl, authorities->revoked);
   return {};
 }
 
@@ -123,6 +138,7 @@ boost::system::result<std::shared_ptr<const Context>, Fault> Context::for_client
     if (const auto trusted = trust(*impl, options.ca_file); !trusted) return trusted.error();
   }
   complete_chain(*impl);
+  impl->content += std::to_string(static_cast<int>(options.client_certificate));
   SSL_CTX_set_verify(impl->ssl.get(), mode_of(options.client_certificate), note_verification);
   return std::make_shared<const Context>(std::move(impl));
 }
@@ -148,6 +164,10 @@ boost::system::result<std::shared_ptr<const Context>, Fault> Context::for_server
                      note_verification);
   SSL_CTX_set_cert_cb(impl->ssl.get(), note_certificate_request, nullptr);
   return std::make_shared<const Context>(std::move(impl));
+}
+
+bool Context::does_the_same(const Context& other) const {
+  return impl_->content == other.impl_->content;
 }
 
 const std::vector<Certificate>& Context::certificates() const {

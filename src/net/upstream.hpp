@@ -16,6 +16,11 @@ namespace idproxy::net {
 struct Upstream {
   explicit Upstream(Route both) : route(std::move(both)), name(route.upstream.text()) {}
 
+  /// Something has come from it.
+  void heard() {
+    if (down_since.load(std::memory_order_relaxed) != 0) down_since = 0;
+  }
+
   Route route;
   const std::string name;  ///< of the server, for logs
   rewrite::ServerId id = 0;

@@ -60,9 +60,9 @@ RuleSet::RuleSet(std::vector<Rule> rules, std::string store_db, std::shared_ptr<
 void RuleSet::take_over(const RuleSet& before) {
   std::vector<bool> taken(before.rules_.size());
   for (std::size_t i = 0; i < rules_.size(); ++i) {
-    if (rules_[i].definition.empty()) continue;
+    if (rules_[i].source.empty()) continue;
     for (std::size_t j = 0; j < taken.size(); ++j) {
-      if (taken[j] || before.rules_[j].definition != rules_[i].definition) continue;
+      if (taken[j] || before.rules_[j].source != rules_[i].source) continue;
       rules_[i].strategy = before.rules_[j].strategy;
       outcomes_[i] = before.outcomes_[j];
       taken[j] = true;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import http.client
+import itertools
 import json
 import os
 import resource
@@ -12,7 +13,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,13 +33,15 @@ DIGITS = {"ns": "bank.*", "field": "account", "strategy": "random-digits", "digi
 
 
 @contextmanager
-def slow_ping(server: Mongod, seconds: float) -> Iterator[None]:
-    """The next ping takes so long."""
+def slow_ping(server: Mongod, seconds: float) -> Iterator[Callable[[], object]]:
+    """The next ping takes so long; what this gives returns once the server is at it."""
     admin = server.client.admin
-    admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data={
-        "failCommands": ["ping"], "blockConnection": True, "blockTimeMS": int(seconds * 1000)})
+    entered = admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data={
+        "failCommands": ["ping"], "blockConnection": True,
+        "blockTimeMS": int(seconds * 1000)})["count"]
     try:
-        yield
+        yield lambda: admin.command("waitForFailPoint", "failCommand", timesEntered=entered + 1,
+                                    maxTimeMS=20_000)
     finally:
         admin.command("configureFailPoint", "failCommand", mode="off")
 
@@ -98,17 +101,19 @@ class TestReadiness:
         ready = eventually(lambda: (page := admin.get("/readyz")).text.count(line) and page, 40)
         assert ready.status == 200, "another proxy would be no better off"
         assert ready.text.splitlines()[0] == "ready"
-        assert f"listener {proxy.address}: server up, " in ready.text
+        assert f"listener {proxy.address} -> {standalone.address}: server up, " in ready.text
         assert admin.metrics()("idproxy_rule_collections_not_ready", rule="0") == 1
 
     def test_not_before_the_first_look(self, start_proxy):
         """It takes a second where the server is silent."""
         with socket.create_server(("127.0.0.1", 0)) as silent:
+            began = time.monotonic()
             proxy = Proxy({"upstream": {"uri": "mongodb://127.0.0.1:%d" % silent.getsockname()[1]},
                            "rules": [COUNTER], "admin": LISTEN}, await_ready=False)
             admin = Admin(proxy)
             page = admin.get("/readyz")
-            assert (page.status, page.text.splitlines()[0]) == (503, "starting")
+            starting = (page.status, page.text.splitlines()[0]) == (503, "starting")
+            assert starting or time.monotonic() - began > 1, page.text
             assert admin.get("/livez").status == 200
             assert admin.get("/metrics").status == 200
             proxy.wait_event("ready")
@@ -119,9 +124,10 @@ class TestReadiness:
         proxy = Proxy(configuration(
             standalone, [COUNTER], admin=LISTEN, limits={"drain": "30s"}))
         admin = Admin(proxy)
-        with slow_ping(standalone, 2), wire.WireClient(proxy.address) as client:
+        with (slow_ping(standalone, 6) as under_way,
+              wire.WireClient(proxy.address, 30) as client):
             client.send(wire.command(PING))
-            time.sleep(0.3)
+            under_way()
             proxy.process.send_signal(signal.SIGTERM)
             page = eventually(lambda: (page := admin.get("/readyz")).status == 503 and page, 5)
             assert page.text.startswith("draining\n")
@@ -156,10 +162,11 @@ class TestMetrics:
         assert during("idproxy_rule_values_assigned_total", rule="1") == 81 == second["assigned"]
         assert during("idproxy_rule_values_assigned_total", ns=f"{coll}.o*", field="number",
                       strategy="counter") == 80
-        assert during("idproxy_requests_total", kind="insert") == 32
+        # A driver repeats what a slow store has refused.
+        assert 32 <= during("idproxy_requests_total", kind="insert") <= 33
         assert during("idproxy_requests_total", kind="relayed") == 7
         assert during("idproxy_requests_total", kind="hello") >= 2
-        assert during("idproxy_insert_added_seconds_count") == 32
+        assert 32 <= during("idproxy_insert_added_seconds_count") <= 33
         assert 0 < during("idproxy_insert_added_seconds_sum") < 60
         assert during("idproxy_connections") == during("idproxy_connections_accepted_total") >= 2
         assert during("idproxy_listener_connections", listener=proxy.address) == during(
@@ -170,7 +177,7 @@ class TestMetrics:
         assert during("idproxy_store_numbers_allocated_total") >= 80
         assert during("idproxy_store_numbers_held") == (
             during("idproxy_store_numbers_allocated_total") - 80)
-        eventually(lambda: admin.metrics()("idproxy_connections") == 0, 5)
+        eventually(lambda: admin.metrics()("idproxy_connections") == 0, 20)
         assert before("process_start_time_seconds") == during("process_start_time_seconds")
 
     def test_duplicates(self, standalone, start_proxy, coll):
@@ -289,7 +296,7 @@ class TestLog:
         try:
             with wire.WireClient(f"127.0.0.1:{self.port}") as client:
                 return client.call(PING)["ok"] == 1
-        except OSError:
+        except (OSError, wire.Closed):
             return False
 
     def end(self, process: subprocess.Popen[bytes]) -> None:
@@ -325,10 +332,11 @@ class TestLog:
             eventually(self.serves, 20)
             with os.fdopen(reading, "rb") as log:
                 assert log.readline().strip(b"x") == b"\n"
-                events = [json.loads(log.readline())["event"] for _ in range(3)]
+                ours = (line for line in log if line.startswith(b"{"))
+                events = [json.loads(line)["event"] for line in itertools.islice(ours, 3)]
                 assert {"admin_listening", "listening"} <= set(events)
                 process.terminate()
-                assert json.loads(log.read().splitlines()[-1])["event"] == "stopped"
+                assert "stopped" in {json.loads(line)["event"] for line in ours}
             assert process.wait(20) == 0
         finally:
             process.kill()
@@ -382,16 +390,16 @@ class TestSignals:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_the_second_ends_at_once(self, standalone, number):
         proxy = Proxy(configuration(standalone, [], limits={"drain": "30s"}))
-        with slow_ping(standalone, 4), wire.WireClient(proxy.address) as client:
+        with slow_ping(standalone, 10) as under_way, wire.WireClient(proxy.address) as client:
             client.send(wire.command(PING))
-            time.sleep(0.3)
+            under_way()
             proxy.process.send_signal(number)
             proxy.wait_event("draining")
             time.sleep(0.5)
             assert proxy.alive()
             started = time.monotonic()
             proxy.stop(number)
-            assert time.monotonic() - started < 3
+            assert time.monotonic() - started < 8
         assert proxy.wait_event("stopped")["connections_cut_off"] == 1
 
     def test_a_hangup_does_not_end_it(self, standalone, start_proxy):

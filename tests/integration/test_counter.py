@@ -447,6 +447,18 @@ class TestGivingBack:
         assert numbers(server.client, ns) == [1, 2, 3, 4, 104]
 
 
+def test_an_unacknowledged_insert_of_a_client_that_leaves(replica_set, start_proxy, coll):
+    """The first of its collection: it waits for numbers when its client has gone already."""
+    proxy = start_proxy(configuration(
+        replica_set, [{"ns": "leaves.*", "field": "n", "strategy": "counter"}]))
+    for i in range(10):
+        ns = f"leaves.{coll}-{i}"
+        with wire.WireClient(proxy.address) as client:
+            client.send(insert_message(ns, [{}, {}], more={"writeConcern": {"w": 0}},
+                                       flags=wire.MORE_TO_COME))
+        eventually(lambda ns=ns: numbers(replica_set.client, ns) == [1, 2], 20, "it is stored")
+
+
 class TestUnused:
     """Numbers of documents that the server has not stored, as its reply proves, are used again."""
 

@@ -13,7 +13,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -178,7 +178,7 @@ class TestFirstByte:
         eventually(lambda: metric(proxy, "idproxy_connections") == 0, 10)
 
     def test_one_byte_is_the_beginning_of_a_message(self, limited):
-        proxy = limited(first_byte="1s", message="2s")
+        proxy = limited(first_byte="10s", message="2s")
         with WireClient(proxy.address) as client:
             client.send(b"\x40")
             assert client.closed_by_peer(20)
@@ -206,17 +206,18 @@ BEGUN: dict[str, bytes] = {
 
 class TestMessage:
     def test_begun(self, limited):
-        proxy = limited(message="500ms")
+        proxy = limited(message="2s")
         with ExitStack() as stack:
             clients = {}
             for name, begun in BEGUN.items():
                 clients[name] = stack.enter_context(WireClient(proxy.address))
-                clients[name].send(begun)
+                with suppress(Closed):  # by a limit that came before the last of it was sent
+                    clients[name].send(begun)
             left = [name for name, client in clients.items() if not client.closed_by_peer(10)]
             assert left == []
         assert closed(proxy, "message") == len(BEGUN)
         assert len(proxy.find_events("message_timeout")) == len(BEGUN)
-        assert buffered(proxy) == 0
+        eventually(lambda: buffered(proxy) == 0, 10)
 
     def test_begun_behind_a_whole_one(self, limited):
         """The next one's time begins when it does."""
@@ -226,6 +227,16 @@ class TestMessage:
             assert client.receive().body["ok"] == 1
             assert client.closed_by_peer(20)
         assert closed(proxy, "message") == 1
+
+    def test_begun_behind_an_exchange(self, limited):
+        """Which holds it up for a while; then nobody but the client does."""
+        proxy = limited(message="500ms")
+        with WireClient(proxy.address) as client:
+            client.send(wire.command(HELLO) + large_insert("ruled")[:300])
+            assert client.receive().body["ok"] == 1
+            assert client.closed_by_peer(20)
+        assert closed(proxy, "message") == 1
+        eventually(lambda: buffered(proxy) == 0, 10)
 
     @pytest.mark.parametrize("collection", ["plain", "ruled"])
     def test_a_trickle(self, limited, collection):
@@ -240,14 +251,14 @@ class TestMessage:
     def test_a_client_that_never_pauses(self, limited, server):
         """No message of its ends where a read ends, but each ends soon."""
         server.may_answer.set()
-        proxy = limited(message="2s")
+        proxy = limited(message="6s")
         messages = [wire.command(PING), large_insert("plain", 100_000),
                     large_insert("ruled", 100_000)]
         with ExitStack() as stack:
             clients = [stack.enter_context(WireClient(proxy.address)) for _ in messages]
             for client, message in zip(clients, messages):
                 client.send(message[:len(message) // 2])
-            end = time.monotonic() + 3
+            end = time.monotonic() + 8
             while time.monotonic() < end:
                 for client, message in zip(clients, messages):
                     half = len(message) // 2
@@ -260,10 +271,10 @@ class TestMessage:
         """It is not the client that holds the message up."""
         server.early = lambda _: b""  # reads no more than the header before go_on
         server.may_answer.set()
-        proxy = limited(message="1s")
+        proxy = limited(message="4s")
         with Sender(proxy, large_insert(collection, 30_000_000)) as sender:
             eventually(lambda: server.early is None, 20, "the server has seen the header")
-            time.sleep(2.5)
+            time.sleep(6)
             assert closed(proxy, "message") == 0
             server.go_on.set()
             assert sender.reply()["n"] == 4
@@ -274,7 +285,7 @@ class TestBufferedMessages:
     def test_first_come_first_served(self, limited, server):
         """What is admitted has its share until the reply; who waits holds nothing and may do so
         for longer than limits.message; and nobody else is held up."""
-        proxy = limited(buffered_messages="64MiB", message="3s")
+        proxy = limited(buffered_messages="64MiB", message="8s")
         with ExitStack() as stack:
             def send(message: bytes) -> Sender:
                 return stack.enter_context(Sender(proxy, message))
@@ -298,7 +309,7 @@ class TestBufferedMessages:
             assert memory(proxy.pid, "VmRSS") - before < 16 << 20
 
             other = stack.enter_context(WireClient(proxy.address))
-            end = time.monotonic() + 4  # longer than limits.message
+            end = time.monotonic() + 9  # longer than limits.message
             while time.monotonic() < end:
                 for command in (PING, FIND):
                     assert other.call(command)["ok"] == 1
@@ -337,7 +348,8 @@ class TestBufferedMessages:
                        ) -> Iterator[Proxy]:
         """A large message is at the server. Behind it have come a client that left after `sent` and
         `later` bytes of the next one, and a small message."""
-        proxy = limited(certificates.listen() if certificates else {}, buffered_messages="64MiB")
+        proxy = limited(certificates.listen() if certificates else {}, buffered_messages="64MiB",
+                        first_byte="60s", message="60s")
         tls = certificates.access.tls if certificates else None
         message = large_insert("ruled", name="leaves")
         first = large_insert("ruled", name="first")
@@ -360,7 +372,7 @@ class TestBufferedMessages:
     @pytest.mark.parametrize("how", ["fin", "reset"])
     def test_who_leaves_lets_the_next_in(self, limited, server, how):
         with self.someone_leaves(limited, server, how, None, 100_000, 0):
-            eventually(lambda: "next" in server.come, 5, "the next one is admitted")
+            eventually(lambda: "next" in server.come, 30, "the next one is admitted")
 
     @pytest.mark.parametrize("how, secure", [("fin", False), ("reset", True)])
     def test_who_left_behind_unread_bytes_is_passed_over(self, limited, server, certificates, how,
@@ -369,22 +381,36 @@ class TestBufferedMessages:
         tls = certificates if secure else None
         with self.someone_leaves(limited, server, how, tls, 1000, 1000):
             server.may_answer.set()
-            eventually(lambda: "next" in server.come, 10, "the next one is admitted")
+            eventually(lambda: "next" in server.come, 30, "the next one is admitted")
             assert "leaves" not in server.come
 
     def test_announced_and_never_sent(self, limited, server):
         """limits.message frees what they have."""
         server.may_answer.set()
-        proxy = limited(buffered_messages="64MiB", message="3s")
+        proxy = limited(buffered_messages="64MiB", message="10s")
+        begin, large = large_insert("ruled", 6_000_000)[:1000], large_insert("ruled")
         with ExitStack() as stack:
             for _ in range(10):
                 liar = stack.enter_context(WireClient(proxy.address))
-                liar.send(large_insert("ruled", 6_000_000)[:1000])
+                liar.send(begin)
             eventually(lambda: buffered(proxy) >= 60_000_000, 20, "they have their shares")
-            with Sender(proxy, large_insert("ruled")) as sender:
+            with Sender(proxy, large) as sender:
                 eventually(lambda: waiting(proxy) == 1, 20)
                 assert sender.reply()["n"] == 4
         assert closed(proxy, "message") == 10
+        eventually(lambda: (buffered(proxy), waiting(proxy)) == (0, 0), 10)
+
+    def test_announced_while_there_was_no_room_and_never_sent(self, limited, server):
+        """limits.message begins when there is room."""
+        proxy = limited(buffered_messages="64MiB", message="2s")
+        with Sender(proxy, large_insert("ruled")) as sender, WireClient(proxy.address) as liar:
+            eventually(lambda: buffered(proxy) >= 40_000_000, 20, "the first one has room")
+            liar.send(large_insert("ruled")[:1000])
+            eventually(lambda: waiting(proxy) == 1, 20)
+            server.may_answer.set()
+            assert sender.reply()["n"] == 4
+            assert liar.closed_by_peer(20)
+        assert closed(proxy, "message") == 1
         eventually(lambda: (buffered(proxy), waiting(proxy)) == (0, 0), 10)
 
     def test_a_flood_of_unacknowledged_writes(self, limited, server):
@@ -526,12 +552,12 @@ class TestDescriptors:
                     ("127.0.0.1", int(proxy.address.rpartition(":")[2])), 10))
             before = processor_time(proxy.pid)
             time.sleep(2)
-            assert processor_time(proxy.pid) - before < 0.2
+            assert processor_time(proxy.pid) - before < 1.0  # a loop burns 2 s
             for client in clients:
                 assert client.call(PING)["ok"] == 1
             for client in clients[:5]:
                 client.close()
-            eventually(lambda: serves(proxy), 20, "a new one is served after some have left")
+            eventually(lambda: serves(proxy), 60, "a new one is served after some have left")
             for client in clients[5:]:
                 assert client.call(PING)["ok"] == 1
         limit_descriptors(proxy, 4096)
@@ -573,7 +599,7 @@ class TestDescriptors:
                     assert one_more.closed_by_peer(10)
             before = processor_time(proxy.pid)
             time.sleep(1)
-            assert processor_time(proxy.pid) - before < 0.1
+            assert processor_time(proxy.pid) - before < 0.5
             assert closed(proxy, "max_connections") == number
             for client in clients:
                 assert client.call(PING)["ok"] == 1

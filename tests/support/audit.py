@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
 import bson
 import pymongo
+from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
@@ -33,23 +35,42 @@ class Audit:
         self._lock = threading.Lock()
         self._keys: dict[bytes, set[Any]] = defaultdict(set)  # by value, encoded
         self._failure: BaseException | None = None
-        stream = self._db.watch(
-            [{"$match": {"operationType": "insert", "ns.coll": {"$in": self._names}}}],
-            max_await_time_ms=200)
+        stream = self._watch(None)
         self._thread = threading.Thread(target=self._follow, args=(stream,), daemon=True)
         self._thread.start()
 
+    def _watch(self, token: Any) -> Any:
+        """All changes from now on, or those after this one."""
+        return self._db.watch(
+            [{"$match": {"operationType": "insert", "ns.coll": {"$in": self._names}}}],
+            max_await_time_ms=200, resume_after=token)
+
     def _follow(self, stream: Any) -> None:
         try:
-            with stream:
-                for change in stream:
-                    document = change["fullDocument"]
-                    if document.get("k") == _END:
-                        return
-                    if self._field in document:
-                        self.told(document[self._field], document["k"])
+            token = stream.resume_token
+            for left in reversed(range(20)):
+                # PyMongo resumes a stream once; an election may take longer.
+                try:
+                    with stream or self._watch(token) as stream:
+                        try:
+                            return self._read(stream)
+                        finally:
+                            token = stream.resume_token
+                except PyMongoError:
+                    if not token or not left:
+                        raise
+                    stream = None
+                    time.sleep(0.5)
         except BaseException as failure:
             self._failure = failure
+
+    def _read(self, stream: Any) -> None:
+        for change in stream:
+            document = change["fullDocument"]
+            if document.get("k") == _END:
+                return
+            if self._field in document:
+                self.told(document[self._field], document["k"])
 
     def told(self, value: Any, key: Any) -> None:
         """This value was given to this key, as somebody else knows."""

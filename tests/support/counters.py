@@ -65,6 +65,7 @@ def delete_counter(client: pymongo.MongoClient, ns: str, path: str = "n") -> Non
 
 # The server steps down, or ends.
 _NOT_PRIMARY = {91, 189, 10107, 11600, 11602, 13435}
+_HOST_UNREACHABLE = 6
 
 
 @dataclass
@@ -72,7 +73,8 @@ class Load:
     """Clients that insert for as long as the context lasts, each document with a key k of its own.
 
     where(): the address to insert at; asked again whenever a connection is lost, or the server is
-    not the primary. Other replies that are not success are failures, unless `excused` says no.
+    not the primary. Other replies that are not success are failures, unless `excused` says no, or
+    they are the first few of a store that stood still for longer than a counter waits.
     """
 
     where: list[Callable[[], str]]  # for each client
@@ -88,6 +90,7 @@ class Load:
         self._stop = threading.Event()
         self._progress = threading.Condition()
         self._keys = itertools.count()
+        self._unavailable = itertools.count(1)
         self._threads = [threading.Thread(target=self._work, args=(where, n), daemon=True)
                          for n, where in enumerate(self.where)]
 
@@ -145,7 +148,9 @@ class Load:
         if codes <= _NOT_PRIMARY:
             self._stop.wait(0.01)
             return False
-        if not self.excused(reply):
+        if self.excused(reply):
+            return True
+        if codes != {_HOST_UNREACHABLE} or next(self._unavailable) > 5:
             self._failed(reply)
         return True
 

@@ -170,6 +170,7 @@ class FakeServer:
         self.go_on = threading.Event()
         self.greeting: bytes = b""  # sent to whoever connects, before anything was asked
         self.inserts: list[Request] = []
+        self.inserters: set[threading.Thread] = set()  # one for each connection with an insert
         self.connections = 0  # accepted since the last expect()
         self.open = 0
         self._lock = threading.Lock()
@@ -182,6 +183,7 @@ class FakeServer:
         """Forgets what was, and follows this script from now on."""
         eventually(lambda: self.open == 0, 10, "the connections of the test before are over")
         self.script, self.inserts, self.connections = script, [], 0
+        self.inserters = set()
         self.others, self.early, self.greeting = {}, None, b""
         self.go_on.clear()
 
@@ -245,6 +247,7 @@ class FakeServer:
             return self.others[request.command](request)
         if request.command == "insert":
             self.inserts.append(request)
+            self.inserters.add(threading.current_thread())
             at = len(self.inserts) - 1
             if at < len(self.script):
                 return self.script[at](request)

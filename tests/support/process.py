@@ -35,9 +35,9 @@ def start(args: list[str], **options: Any) -> subprocess.Popen[bytes]:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port of this host that nothing listened on a moment ago."""
-    with _bound(host, 0) as probe:
-        return probe.getsockname()[1]
+    """A port of this host that nothing listened on a moment ago; the kernel does not give it to
+    somebody else for port 0."""
+    return free_ports(1, host)[0]
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:

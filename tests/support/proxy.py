@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import select
 import signal
 import subprocess
 import tempfile
@@ -93,6 +94,7 @@ class Proxy:
         self.lines: list[str] = []
         self.events: list[dict[str, Any]] = []
         self._changed = threading.Condition()
+        self._log_ended = False
         self._own_config: pathlib.Path | None = None
         self._store_port = 0
         self._passwords = {access.password} - {""}
@@ -169,26 +171,47 @@ class Proxy:
 
     def _read_log(self) -> None:
         assert self.process.stderr
-        for raw in self.process.stderr:
-            line = raw.decode(errors="replace").rstrip("\n")
-            try:
-                event = json.loads(line)
-            except ValueError:
-                event = None
+        pipe, rest, ended = self.process.stderr.fileno(), b"", False
+        readable = select.poll()  # select() takes no descriptor above 1023
+        readable.register(pipe, select.POLLIN)
+        while not ended:
+            readable.poll()
+            # Read under the lock: with an empty pipe, all that was in it is in lines and events.
             with self._changed:
-                self.lines.append(line)
-                if isinstance(event, dict):
-                    self.events.append(event)
+                data = os.read(pipe, 65536)
+                ended = not data
+                *whole, rest = (rest + data).split(b"\n")
+                for raw in whole + ([rest] if ended and rest else []):
+                    self._add_line(raw.decode(errors="replace"))
+                self._log_ended = ended
                 self._changed.notify_all()
-        with self._changed:
-            self._changed.notify_all()
+
+    def _add_line(self, line: str) -> None:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            event = None
+        self.lines.append(line)
+        if isinstance(event, dict):
+            self.events.append(event)
+
+    def _await_reader(self) -> None:
+        """Under the lock: returns when what the proxy has written so far is read, or, if it never
+        rests, after a while."""
+        assert self.process.stderr
+        unread = select.poll()
+        unread.register(self.process.stderr.fileno(), select.POLLIN)
+        self._changed.wait_for(lambda: self._log_ended or not unread.poll(0), 10)
 
     def log(self) -> str:
         with self._changed:
+            self._await_reader()
             return "\n".join(self.lines)
 
     def find_events(self, event: str) -> list[dict[str, Any]]:
+        """The log lines with this event that the proxy has written so far."""
         with self._changed:
+            self._await_reader()
             return [e for e in self.events if e.get("event") == event]
 
     def wait_event(self, event: str, timeout: float = 10.0, **fields: Any) -> dict[str, Any]:

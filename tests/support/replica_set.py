@@ -217,7 +217,7 @@ class ReplicaSet:
             return False
 
         try:
-            eventually(accepted, 30, "the set has its new members")
+            eventually(accepted, 120, "the set has its new members")
         except TimeoutError as error:
             raise error from (refusals[-1] if refusals else None)
 

@@ -44,6 +44,8 @@ class Watch final : public ids::Store {
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const override;
   /// In how many collections each rule gives no values, in file order: those of not_ready().
   [[nodiscard]] std::vector<std::size_t> not_ready_counts() const;
+  /// No server could be reached when collections were looked at last.
+  [[nodiscard]] bool is_down() const;
   [[nodiscard]] ids::StoreCounts counts() const override;
 
  private:

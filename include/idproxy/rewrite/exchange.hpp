@@ -97,6 +97,8 @@ class Exchange {
   [[nodiscard]] const HelloReply& said() const { return said_; }
 
   [[nodiscard]] bool awaits_reply() const { return awaits_reply_; }
+  /// The client waits for an answer.
+  [[nodiscard]] bool acknowledged() const { return acknowledged_; }
   /// Of the message that is out.
   [[nodiscard]] std::int32_t request_id() const;
   [[nodiscard]] bool is_hello() const { return kind_ == Kind::hello; }

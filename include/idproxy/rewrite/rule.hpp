@@ -46,11 +46,12 @@ struct Rule {
   bool report = false;  ///< insert replies carry the values that were assigned
   ids::UniqueIndex unique_index = ids::UniqueIndex::warn;
   std::string strategy_name;  ///< as configured, for errors and logs
-  /// Shared, because a rule that a reload does not change keeps its strategy's state while both
+  /// Shared, because a reload that does not change `source` keeps its strategy's state while both
   /// rule sets are in use.
   std::shared_ptr<ids::Strategy> strategy;
-  /// All that was configured, in one text: equal for rules that do the same. Empty: never equal.
-  std::string definition;
+  /// Where values come from, in one text: equal if a reload goes on with them. Empty: never equal.
+  std::string source;
+  std::string definition;  ///< all that was configured, in one text
 };
 
 }  // namespace idproxy::rewrite

@@ -37,7 +37,7 @@ using Plan = std::vector<Assignment>;
 class RuleSet {
  public:
   /// `store_db`: the database of the id store, which no rule touches. `store`: null if no strategy
-  /// needs one. A rule of the same definition as one of `before` takes over its strategy, so that
+  /// needs one. A rule of the same source as one of `before` takes over its strategy, so that
   /// values go on in their order, and its outcomes; of several equal ones, each in turn.
   RuleSet(std::vector<Rule> rules, std::string store_db,
           std::shared_ptr<ids::Store> store = nullptr, const RuleSet* before = nullptr);

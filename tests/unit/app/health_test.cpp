@@ -44,8 +44,8 @@ TEST(Readyz, IsReadyWhileItServes) {
   EXPECT_EQ(answer.status, 200U);
   EXPECT_EQ(answer.body,
             "ready\n"
-            "listener 127.0.0.1:27117: server up, 3 clients\n"
-            "listener 127.0.0.1:27118: server down, 1 client\n"
+            "listener 127.0.0.1:27117 -> db1:27017: server up, 3 clients\n"
+            "listener 127.0.0.1:27118 -> db2:27017: server down, 1 client\n"
             "rule 0 (shop.orders, number, counting): ready\n"
             "rule 1 (shop.*, _id, counting): gives no values in 2 collections; why: "
             "db.adminCommand({idproxy: \"status\"})\n"

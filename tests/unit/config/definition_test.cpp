@@ -46,29 +46,47 @@ TEST(CanonicalText, DiffersWhereTheMeaningDoes) {
   for (const Case& c : kCases) EXPECT_EQ(text_of(c.a) == text_of(c.b), c.same) << c.name;
 }
 
-std::string definition_of(const std::string& rule, const std::string& more = "") {
+rewrite::Rule rule_of(const std::string& rule, const std::string& more = "") {
   const Loaded loaded = load(more + "\nrules: [{ns: a.b, field: c, " + rule + "}]\n");
   EXPECT_TRUE(loaded.ok()) << rule;
-  return loaded.ok() ? loaded.config.rules.at(0).definition : "";
+  return loaded.ok() ? loaded.config.rules.at(0) : rewrite::Rule();
+}
+std::string source_of(const std::string& rule, const std::string& more = "") {
+  return rule_of(rule, more).source;
 }
 
 TEST(Definition, IsAllThatWasConfigured) {
-  const std::string counter = definition_of("strategy: counter, start: 5");
-  EXPECT_EQ(definition_of("start: 5, strategy: 'counter'"), counter);
-  EXPECT_NE(definition_of("strategy: counter, start: 6"), counter);
-  EXPECT_NE(definition_of("strategy: counter, start: 5, block: {size: 7}"), counter);
-  EXPECT_NE(definition_of("strategy: counter, start: 5, report: true"), counter);
-  // Its numbers come from another document then.
-  EXPECT_NE(definition_of("strategy: counter, start: 5", "id_store: {db: other}"), counter);
+  const std::string counter = rule_of("strategy: counter, start: 5").definition;
+  EXPECT_EQ(rule_of("start: 5, strategy: 'counter'").definition, counter);
+  EXPECT_NE(rule_of("strategy: counter, start: 6").definition, counter);
+  EXPECT_NE(rule_of("strategy: counter, start: 5, report: true").definition, counter);
 }
 
-TEST(Definition, HasVariablesReplaced) {
+TEST(Source, IsWhatValuesDependOn) {
+  const std::string counter = source_of("strategy: counter, start: 5");
+  EXPECT_EQ(source_of("start: 5, strategy: 'counter'"), counter);
+  EXPECT_NE(source_of("strategy: counter, start: 6"), counter);
+  EXPECT_NE(source_of("strategy: counter, start: 5, block: {size: 7}"), counter);
+  EXPECT_NE(source_of("strategy: counter, start: 5, unique_index: require"), counter);
+  // Its numbers come from another document then.
+  EXPECT_NE(source_of("strategy: counter, start: 5", "id_store: {db: other}"), counter);
+}
+
+TEST(Source, IsTheSameHoweverValuesArePutIntoDocuments) {
+  const std::string counter = source_of("strategy: counter, start: 5");
+  for (const char* more : {"report: true", "retry: {attempts: 3}", "in_transaction: surface",
+                           "assign: always", "assign: missing-or-null", "driver_window: 9s"}) {
+    EXPECT_EQ(source_of(std::string("strategy: counter, start: 5, ") + more), counter) << more;
+  }
+}
+
+TEST(Source, HasVariablesReplaced) {
   const std::string rule = "strategy: counter, name: '${IDPROXY_TEST_NAME}'";
   ::setenv("IDPROXY_TEST_NAME", "one", 1);
-  const std::string one = definition_of(rule);
+  const std::string one = source_of(rule);
   ::setenv("IDPROXY_TEST_NAME", "two", 1);
-  EXPECT_NE(definition_of(rule), one);
-  EXPECT_EQ(definition_of("strategy: counter, name: one"), one);
+  EXPECT_NE(source_of(rule), one);
+  EXPECT_EQ(source_of("strategy: counter, name: one"), one);
 }
 
 }  // namespace

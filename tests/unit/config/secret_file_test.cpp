@@ -43,7 +43,7 @@ class SecretFile : public testing::Test {
 
 TEST_F(SecretFile, IsReadWithoutItsLastNewline) {
   EXPECT_EQ(read(write("mongodb://bob:secret@h\n", 0600)), "mongodb://bob:secret@h");
-  EXPECT_EQ(read(write("two\n\n", 0640)), "two\n");
+  EXPECT_EQ(read(write("two\r\n\n", 0640)), "two");
   EXPECT_EQ(read(write("none", 0400)), "none");
   EXPECT_THAT(found_, IsEmpty());
 }

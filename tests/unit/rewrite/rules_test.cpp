@@ -64,10 +64,10 @@ TEST(RuleSet, SumsTheOutcomesOfAllRules) {
 
 // ---- a reload --------------------------------------------------------------------------------
 
-Rule defined(std::string definition, std::string ns = "shop.*") {
-  Rule defined = rule(std::move(ns), "_id");
-  defined.definition = std::move(definition);
-  return defined;
+Rule from(std::string source, std::string ns = "shop.*") {
+  Rule from = rule(std::move(ns), "_id");
+  from.source = std::move(source);
+  return from;
 }
 template <class... Rules>
 RuleSet reloaded(const RuleSet& before, Rules&&... rules) {
@@ -87,8 +87,8 @@ std::string origin(const RuleSet& before, const RuleSet& after, std::size_t inde
 }
 
 TEST(RuleSet, TakesOverWhatAReloadDoesNotChange) {
-  const auto before = rule_set_of(defined("a"), defined("b"), defined(""), defined("c"));
-  const RuleSet after = reloaded(*before, defined("c"), defined("d"), defined(""), defined("a"));
+  const auto before = rule_set_of(from("a"), from("b"), from(""), from("c"));
+  const RuleSet after = reloaded(*before, from("c"), from("d"), from(""), from("a"));
   EXPECT_EQ(origin(*before, after, 0), "3");
   EXPECT_EQ(origin(*before, after, 1), "new");
   EXPECT_EQ(origin(*before, after, 2), "new");
@@ -96,8 +96,8 @@ TEST(RuleSet, TakesOverWhatAReloadDoesNotChange) {
 }
 
 TEST(RuleSet, TakesOverEachRuleOnce) {
-  const auto before = rule_set_of(defined("a"), defined("a"));
-  const RuleSet after = reloaded(*before, defined("a"), defined("a"), defined("a"));
+  const auto before = rule_set_of(from("a"), from("a"));
+  const RuleSet after = reloaded(*before, from("a"), from("a"), from("a"));
   EXPECT_EQ(origin(*before, after, 0), "0");
   EXPECT_EQ(origin(*before, after, 1), "1");
   EXPECT_EQ(origin(*before, after, 2), "new");
@@ -111,9 +111,9 @@ TEST(RuleSet, GoesOnWithTheValuesAndCountsOfTheOneBefore) {
     plan.front().outcomes->assigned += n;
     return load_i64(values[n - 1].data());
   };
-  const auto before = rule_set_of(defined("a"));
+  const auto before = rule_set_of(from("a"));
   EXPECT_EQ(draw(*before, 3), 3);
-  const RuleSet after = reloaded(*before, defined("x", "other.*"), defined("a"));
+  const RuleSet after = reloaded(*before, from("x", "other.*"), from("a"));
   EXPECT_EQ(draw(after, 2), 5);
   EXPECT_EQ(draw(*before, 1), 6);  // of an exchange that had begun
   EXPECT_EQ(after.outcomes(1).assigned, 6U);
@@ -138,7 +138,7 @@ TEST(RuleSet, AnnouncesWhatItTakesOverToItsOwnStore) {
   const auto strategy = std::make_shared<NotingStrategy>();
   const auto rules_with = [](std::shared_ptr<ids::Strategy> given) {
     std::vector<Rule> all;
-    all.push_back(defined("a"));
+    all.push_back(from("a"));
     if (given) all.front().strategy = std::move(given);
     return all;
   };

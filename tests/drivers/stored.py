@@ -25,7 +25,7 @@ COUNTS = [1, 100, 10_000]
 def run(arguments: list[str | os.PathLike], **options) -> str:
     """The standard output of a program that must succeed."""
     done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          **{"timeout": 120, **options})
+                          **{"timeout": 400, **options})
     assert done.returncode == 0, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -102,7 +102,7 @@ class Chain:
 
     def stop(self) -> None:
         for relay in (self.downstream, self.upstream):
-            eventually(relay.at_rest, what="the connections are gone")
+            eventually(relay.at_rest, 60, "the connections are gone")
             relay.close()
         self.proxy.stop()
         self.stopped = self.proxy.wait_event("stopped")
@@ -135,7 +135,7 @@ def chains(request, replica_set) -> dict[str, list[Chain]]:
             list(pool.map(lambda both: both[0].write(both[1]), writers))
         for chains in done.values():
             chains[-1].stop()
-    eventually(lambda: not inserting(replica_set), what="the server is done with what was cut off")
+    eventually(lambda: not inserting(replica_set), 60, "the server is done with what was cut off")
     return done
 
 

@@ -24,7 +24,7 @@ from program import StepFailed, Steps
 from support.access import Access
 from support.process import eventually, free_ports
 from support.proxy import Proxy, Server, configuration
-from support.replica_set import Member, ReplicaSet
+from support.replica_set import PASSIVE, Member, ReplicaSet
 
 # The first test of a driver may have to fetch its tool chain.
 pytestmark = pytest.mark.timeout(600)
@@ -190,7 +190,7 @@ def step_down(three: ReplicaSet) -> None:
 
     def done() -> bool:
         try:
-            old.client.admin.command("replSetStepDown", 3, secondaryCatchUpPeriodSecs=2)
+            old.client.admin.command("replSetStepDown", 10, secondaryCatchUpPeriodSecs=2)
         except PyMongoError:
             pass  # no other had got all by then
         return not old.hello().get("isWritablePrimary")
@@ -436,7 +436,7 @@ def test_members_come_move_and_go(request, new_set, new_proxy):
                 eventually(lambda: writer.knows(now), 60, f"{name} knows {now}")
 
         all_follow()
-        new = four.add()
+        new = four.add(PASSIVE)  # no election takes connections without a word
         all_follow()
         four.await_health()
         (port,) = free_ports(1)

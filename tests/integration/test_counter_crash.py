@@ -49,7 +49,7 @@ class Pair:
             each.kill()
 
 
-@pytest.mark.timeout(1800 if FULL else 240)
+@pytest.mark.timeout(1800 if FULL else 600)
 @pytest.mark.parametrize("kills", [20, pytest.param(100, marks=pytest.mark.full)])
 def test_kill_9_mid_block(replica_set: Mongod, coll: str, kills: int, record,
                           request: pytest.FixtureRequest):

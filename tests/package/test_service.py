@@ -204,7 +204,7 @@ def test_a_drain_longer_than_systemd_waits_for_by_itself(service):
         eventually(lambda: any("sleep" in each["command"] for each in service.operations()), 5)
         began = time.monotonic()
         service.stop()
-        assert 3 < time.monotonic() - began < 12
+        assert 3 < time.monotonic() - began < 30
         assert asleep.result()["ok"] == 1
     assert (service.show("Result"), service.show("ExecMainStatus")) == ("success", "0")
 
@@ -252,12 +252,12 @@ class Held:
 
 def test_the_watchdog(service, coll):
     """A hung thread of clients is noticed, and the service started again."""
-    service.start("WatchdogSec=2", rules=rule(coll, 9))
+    service.start("WatchdogSec=6", rules=rule(coll, 9))
     before = service.show("MainPID")
     with pytest.raises(TimeoutError):
-        eventually(lambda: service.show("NRestarts") != "0", 5)
+        eventually(lambda: service.show("NRestarts") != "0", 10)
     held = Held(service.systemd.pid_here(int(before)))
-    eventually(lambda: "Watchdog timeout" in service.log(), 20, "systemd notices")
+    eventually(lambda: "Watchdog timeout" in service.log(), 40, "systemd notices")
     held.close()
     eventually(lambda: service.show("NRestarts") == "1", 20, "it is started again")
     eventually(lambda: service.show("ActiveState") == "active", 20, "it serves again")

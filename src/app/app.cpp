@@ -174,7 +174,8 @@ struct LastLines {
 ExitCode check_config(const std::string& file) {
   const auto text = readable(file);
   if (!text) return ExitCode::no_permission;
-  const config::Loaded loaded = config::parse(*text, {kClock, system_random()});
+  config::Loaded loaded = config::parse(*text, {kClock, system_random()});
+  look_at_mode(file, loaded);
   print(std::cout, file, loaded);
   if (!loaded.ok()) return ExitCode::config;
   std::cout << file << ": ok, " << loaded.config.rules.size() << " rules\n";
@@ -197,6 +198,7 @@ ExitCode serve(const std::string& file, const std::string& version) {
   }
   log::start(loaded.config.log);
   const LastLines last_lines;
+  look_at_mode(file, loaded);
   log_findings(file, loaded);
   Control control(version);
   if (loaded.config.admin) {

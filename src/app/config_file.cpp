@@ -1,5 +1,7 @@
 #include "config_file.hpp"
 
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -22,6 +24,18 @@ boost::system::result<std::string, std::string> read_file(const std::string& fil
   if (in && !directory && !text.bad()) return Text(boost::system::in_place_value, text.str());
   const int cause = directory ? EISDIR : errno != 0 ? errno : EIO;
   return Text(boost::system::in_place_error, "cannot read " + file + ": " + std::strerror(cause));
+}
+
+void look_at_mode(const std::string& file, config::Loaded& loaded) {
+  struct stat status{};
+  const std::string& key = loaded.config.written.password_key;
+  if (key.empty() || ::stat(file.c_str(), &status) != 0) return;
+  if ((status.st_mode & (S_IROTH | S_IWOTH)) == 0) return;
+  loaded.findings.push_back(
+      {config::Finding::Severity::warning, 0, 0,
+       key + ": has a password in it, and this file is open to every user of this host: put the "
+             "string into a file of its own, id_store.uri_file, or take that away with chmod "
+             "o-rwx"});
 }
 
 void log_findings(const std::string& file, const config::Loaded& loaded,

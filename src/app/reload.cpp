@@ -103,6 +103,7 @@ std::string Reload::attempt() {
   // Somebody is writing it, most likely; as a configuration it would take all rules away.
   if (text->find_first_not_of(" \t\r\n") == std::string::npos) return file_ + " is empty";
   config::Loaded loaded = config::parse(*text, sources_, seed_list_);
+  look_at_mode(file_, loaded);
   log_findings(file_, loaded);
   if (!loaded.ok()) return fault_of(loaded);
   config::Config& next = loaded.config;

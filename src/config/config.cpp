@@ -14,6 +14,7 @@
 #include "config/scalars.hpp"
 #include "config/secret_file.hpp"
 #include "config/tls.hpp"
+#include "config/uri_parts.hpp"
 #include "config/words.hpp"
 
 namespace idproxy::config {
@@ -116,6 +117,12 @@ void check_store_tls(const ConnectionString& uri, const Servers& servers, std::s
                 "and its numbers are sent in the clear");
 }
 
+/// Of a string that has one in the file itself, and not by a variable.
+bool shows_password(const std::string& uri, std::string_view key, const Reader& reader) {
+  if (!uri.starts_with(kScheme) && !uri.starts_with(kSrvScheme)) return false;
+  return split_uri(uri).user_info.find(':') != std::string_view::npos && reader.is_literal(key);
+}
+
 std::optional<StoreUri> read_store_uri(const Servers& servers, std::chrono::sys_seconds now,
                                        Reader& store) {
   auto own = written_store_uri(store);
@@ -161,15 +168,19 @@ id_store::Options read_id_store(const Servers& servers, std::chrono::sys_seconds
   Reader& store = file.section("id_store");
   id_store::Options options;
   options.uri = servers.uri;
+  Reader& upstream = file.section("upstream");
+  if (shows_password(servers.uri, "uri", upstream)) written.password_key = "upstream.uri";
   if (const auto own = read_store_uri(servers, now, store)) {
     options.uri = own->text;
+    if (own->key == "uri" && shows_password(own->text, "uri", store)) {
+      written.password_key = "id_store.uri";
+    }
     written.store_uri = own->text;
     written.store_uri_key = "id_store." + std::string(own->key);
     if (servers.has_user) {
-      file.section("upstream")
-          .warning("uri",
-                   "user and password are not used: clients authenticate themselves, and the id "
-                   "store has a connection string of its own");
+      upstream.warning("uri",
+                       "user and password are not used: clients authenticate themselves, and the "
+                       "id store has a connection string of its own");
     }
   }
   read_write_concern(store);

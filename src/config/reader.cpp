@@ -325,6 +325,11 @@ std::string Reader::message(std::string_view key, std::string_view reason) const
   return name_of(key) + ": " + text;
 }
 
+bool Reader::is_literal(std::string_view key) const {
+  const TreeNode* node = find(key);
+  return node != nullptr && node->written.empty();
+}
+
 std::string Reader::name_of(std::string_view key) const {
   return path_.empty() ? std::string(key) : path_ + "." + std::string(key);
 }

@@ -54,6 +54,7 @@ def config(tmp_path):
     def write(text: str) -> pathlib.Path:
         path = tmp_path / "config.yaml"
         path.write_text(text)
+        path.chmod(0o600)
         return path
     return write
 
@@ -180,6 +181,24 @@ rules:
         result = run("--check-config", "--config", config(GOOD.replace("uuid", strategy)))
         assert result.returncode == 78
         assert strategy in result.stdout + result.stderr
+
+
+class TestAPasswordInTheFile:
+    URI = "mongodb://proxy:under-lock@127.0.0.1:27017"
+
+    @pytest.mark.parametrize("key", ["upstream", "id_store"])
+    @pytest.mark.parametrize("mode, warned", [(0o644, True), (0o640, False)])
+    def test_is_for_those_who_may_read_it(self, config, key, mode, warned):
+        path = config(f'{key}: {{uri: "{self.URI}"}}\nrules: []\n')
+        path.chmod(mode)
+        result = run("--config", path, "--check-config")
+        assert result.returncode == 0 and "under-lock" not in result.stdout
+        assert (f"{key}.uri: has a password in it" in result.stdout) == warned
+
+    def test_may_be_a_variable(self, config):
+        path = config('upstream: {uri: "${URI}"}\nrules: []\n')
+        path.chmod(0o644)
+        assert "password" not in run("--config", path, "--check-config", URI=self.URI).stdout
 
 
 class TestTls:

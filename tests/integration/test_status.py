@@ -17,7 +17,7 @@ from support.mongod import Mongod
 from support.process import eventually, free_port
 from support.proxy import Proxy, binary, configuration
 from support.replica_set import ARBITER, ReplicaSet
-from support.thief import Robbed, fresh, insert_message
+from support.thief import Robbed, fresh
 from support.wire import WireClient
 
 BAD_VALUE = 2

@@ -199,8 +199,8 @@ void Control::Impl::await_tick() {
 }
 
 void Control::Impl::look() {
+  feed();  // by the answers to what was asked last time
   if (watchdog) watchdog->look(now());
-  feed();
   if (phase == Phase::draining && !last) {
     // limits.drain may be longer than what systemd grants by itself. It is kept by the first io
     // thread: if that is stuck, systemd is to end it.

@@ -75,8 +75,9 @@ void Probe::connected(Stream stream) {
 
 void Probe::send() {
   const OutQueue::Status status = out_.flush(stream_);
-  if (status == OutQueue::Status::failed) return broke_off();
-  if (status == OutQueue::Status::done) return wait_for_reply();
+  // What the server said before it broke off is still there: why it ended TLS.
+  if (status == OutQueue::Status::failed) stream_.shut_down();
+  if (status != OutQueue::Status::blocked) return wait_for_reply();
   stream_.wait_writable([self = shared_from_this()](error_code error) {
     if (!self->done_) return;
     if (error) return self->broke_off();

@@ -17,7 +17,7 @@ from support.replica_set import ReplicaSet
 from support.secured import Certificates, SecuredSet
 from support.wire import WireClient
 from test_failover import (  # noqa: F401
-    cables, connect, test_a_member_dies, test_a_server_that_is_silent,
+    cables, connect, test_a_member_dies, test_a_server_that_is_silent, test_half_open,
     test_step_downs_and_dead_primaries, test_streams_of_hello,
     test_the_primary_is_cut_off_under_load, test_the_store_needs_one_secondary_of_the_uri,
     whole_again)

@@ -413,8 +413,8 @@ class TestWhatIsNoTls:
         """CVE-2021-23214: what was there before TLS does not count as said in it."""
         tls = behind_tls.access.tls
         with socket.create_connection(("127.0.0.1", port_of(behind_tls))) as connection:
-            connection.sendall(wire.command(PING))
             with refusal(behind_tls) as reason, pytest.raises(OSError):
+                connection.sendall(wire.command(PING))
                 tls.wrap_socket(connection, server_hostname="127.0.0.1").recv(1)
             assert "no TLS, but a MongoDB message" in reason()
 
@@ -774,7 +774,10 @@ class TestTheProxysOwnCertificate:
     def test_none(self, start_proxy, asks, standalone, certificates):
         proxy = self.start(start_proxy, asks, standalone, certificates, None)
         assert not ping(proxy.address)
-        assert "requires a client certificate" in unreachable(proxy, asks)
+        reason = unreachable(proxy, asks)
+        # Its alert may be lost where it resets the connection.
+        assert ("requires a client certificate" in reason or
+                "that have no certificate: none is set" in reason)
 
     def test_one_that_the_server_does_not_trust(self, start_proxy, asks, standalone, certificates,
                                                 directory):
@@ -782,7 +785,10 @@ class TestTheProxysOwnCertificate:
         proxy = self.start(start_proxy, asks, standalone, certificates, own)
         assert not ping(proxy.address)
         eventually(lambda: asks.failures, 10, "the server has refused it")
-        assert f"refused our certificate '{own.subject}'" in unreachable(proxy, asks)
+        reason = unreachable(proxy, asks)
+        # As above.
+        assert (f"refused our certificate '{own.subject}'" in reason or
+                f"whose certificate it refuses: ours is '{own.subject}'" in reason)
 
     @pytest.mark.parametrize("subject", [
         "CN=server,OU=servers,O=idproxy", "CN=another,OU=servers,O=idproxy",

@@ -126,7 +126,7 @@ def test_the_unit_has_no_name_left_to_be_replaced():
 
 @pytest.mark.parametrize("key, value", {
     "Type": "notify", "NotifyAccess": "main", "WatchdogSec": "30", "DynamicUser": "yes",
-    "ExecReload": "/bin/kill -HUP $MAINPID", "LimitCORE": "0", "Restart": "on-failure",
+    "ExecReload": "/bin/sh -c 'kill -HUP $MAINPID'", "LimitCORE": "0", "Restart": "on-failure",
     "RestartPreventExitStatus": "64 77 78", "StartLimitIntervalSec": "0",
 }.items())
 def test_the_unit_says(service, key, value):

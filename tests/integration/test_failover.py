@@ -382,13 +382,15 @@ def test_half_open(three, cables, start_proxy, record):
         silent = [stack.enter_context(WireClient(near, 5)) for _ in range(6)]
         gone = [stack.enter_context(WireClient(downstream.address, 5)) for _ in range(6)]
         assert all(client.call(ping)["ok"] for client in silent + gone)
+        eventually(lambda: cables[0].is_quiet() and downstream.is_quiet())
         cables[0].pull()
         downstream.pull()
         started = time.monotonic()
         for client in silent[:3] + gone[:3]:
             client.send(command(ping))
         with ThreadPoolExecutor(len(silent)) as pool:
-            assert all(pool.map(lambda client: client.closed_by_peer(90), silent))
+            closed = list(pool.map(lambda client: client.closed_by_peer(90), silent))
+        assert all(closed), closed
         proxy.await_descriptors(before + 2, 90)
         record("seconds until half-open connections are freed", time.monotonic() - started)
         cables[0].mend()

@@ -9,9 +9,11 @@ Cable    a relay that falls silent, as when a cable is pulled, or resets what go
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import random
 import socket
 import struct
+import termios
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
@@ -407,6 +409,13 @@ class Cable:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.address = "127.0.0.1:%d" % self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
+
+    def is_quiet(self) -> bool:
+        """All that has been sent on is acknowledged. What is not would be sent again and again when
+        it is pulled, and be heard: only what comes here is lost."""
+        with self._lock:
+            return all(struct.unpack("i", fcntl.ioctl(each, termios.TIOCOUTQ, bytes(4))) == (0,)
+                       for each in self._open)
 
     def pull(self) -> None:
         """From now on everything is lost on the way, silently, and nobody can connect."""

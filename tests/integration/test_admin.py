@@ -386,6 +386,17 @@ class TestDescriptors:
         assert resource.prlimit(proxy.pid, resource.RLIMIT_NOFILE)[0] > 400
 
 
+def test_a_store_that_does_not_answer(standalone, start_proxy):
+    """Whoever asks it: there is no counter here."""
+    rule = {"ns": "store.*", "field": "n", "strategy": "random-digits", "unique_index": "require"}
+    proxy = start_proxy({**configuration(standalone, [rule], admin=LISTEN),
+                         "id_store": {"uri": f"mongodb://127.0.0.1:{free_port()}"}})
+    proxy.wait_event("inspection_failing", 30)
+    admin = Admin(proxy)
+    assert admin.metrics()("idproxy_store_up") == 0
+    assert "id store: does not answer\n" in admin.get("/readyz").text
+
+
 class TestSignals:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_the_second_ends_at_once(self, standalone, number):

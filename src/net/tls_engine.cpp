@@ -137,8 +137,7 @@ Engine::Status Engine::decrypt(Bytes& in, std::span<std::uint8_t> to, std::size_
     session.has_received = true;
     session.idle_messages = 0;
     // Else OpenSSL would allocate a record's buffer again only to find nothing.
-    const bool full = written == to.size();
-    if (!full && in.empty() && SSL_has_pending(session.ssl.get()) == 0) return Status::need_more;
+    if (in.empty() && SSL_has_pending(session.ssl.get()) == 0) return Status::need_more;
   }
   return Status::done;
 }

@@ -102,7 +102,7 @@ class Engine {
   /// still has then is for decrypt().
   [[nodiscard]] Status handshake(Bytes& in, Buffer& out);
   /// Into `to`, `written` bytes of it. need_more: all of `in` is used and nothing that could be
-  /// decrypted is left; done: `to` is full, and there may be more; ended: the peer has closed
+  /// decrypted is left; done: `to` is full, and something is left; ended: the peer has closed
   /// (close_notify).
   [[nodiscard]] Status decrypt(Bytes& in, std::span<std::uint8_t> to, std::size_t& written,
                                Buffer& out);

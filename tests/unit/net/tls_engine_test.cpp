@@ -118,7 +118,8 @@ TEST_F(TlsEngine, FillsWhatItIsGivenAndKeepsTheRest) {
   std::size_t written = 0;
   std::string text;
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(decrypt(in, to, written), Status::done);
+    // Also where it is just enough: who waits for what is not there hears of no end.
+    EXPECT_EQ(decrypt(in, to, written), i < 2 ? Status::done : Status::need_more);
     EXPECT_EQ(written, to.size());
     text += as_text(to);
   }

@@ -228,10 +228,11 @@ def test_a_stream_of_hellos_ends(drained: Proxy, replica_set: Mongod):
 def test_the_servers_answer_to_a_hello_that_was_answered_here(
         standalone: Mongod, start_proxy: Callable[..., Proxy]):
     """It comes just behind, and is nobody's fault."""
-    may_answer = threading.Event()
+    asked, may_answer = threading.Event(), threading.Event()
 
     def hello(request: Request) -> bytes:
         if b"maxAwaitTimeMS" in request.raw:
+            asked.set()
             may_answer.wait(20)
         return reply_to(request, HELLO)
 
@@ -240,7 +241,7 @@ def test_the_servers_answer_to_a_hello_that_was_answered_here(
         proxy = start_proxy(configuration(server, RULES, standalone))
         with wire.WireClient(proxy.address) as client:
             client.send(wire.command({"hello": 1, "maxAwaitTimeMS": 30_000, "$db": "admin"}))
-            time.sleep(0.2)  # it waits at the server
+            assert asked.wait(20)
             terminate(proxy)
             is_refusal(client.receive(), None)
             may_answer.set()

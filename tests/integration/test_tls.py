@@ -933,13 +933,7 @@ class TestInMidStream:
     def test_a_client_that_leaves_while_its_insert_is_out(self, certificates, standalone,
                                                           start_proxy, how, size):
         """Its server's connection is closed at once, though no answer has come."""
-        waiting, leave = threading.Event(), threading.Event()
-
-        def never(request: Any) -> bytes:
-            waiting.set()
-            leave.wait(20)
-            return reply_to(request, {"n": 1, "ok": 1.0})
-
+        waiting, leave, never = held_back()
         with FakeServer() as fake:
             with Relay(fake.address) as relay:
                 proxy = start_proxy(configuration(
@@ -969,19 +963,12 @@ class TestInMidStream:
                 finally:
                     leave.set()
 
-
     @pytest.mark.parametrize("size", [1, 1000, 100_000])
     @pytest.mark.parametrize("behind", [5, 100, 20_000])
     def test_what_comes_behind_an_insert_that_is_out(self, certificates, standalone, start_proxy,
                                                      size, behind):
         """Half a record, or the next request: it waits, and nobody burns time over it."""
-        waiting, go_on = threading.Event(), threading.Event()
-
-        def late(request: Any) -> bytes:
-            waiting.set()
-            go_on.wait(20)
-            return reply_to(request, {"n": 1, "ok": 1.0})
-
+        waiting, go_on, late = held_back()
         with FakeServer() as fake:
             proxy = start_proxy(configuration(fake, RULES, standalone,
                                               listen=certificates.listen()))
@@ -1034,6 +1021,17 @@ class TestInMidStream:
                         client.send(wire.command({"find": "unread", "$db": "plain"}))
                     time.sleep(1)
                 assert is_at_rest(proxy)
+
+
+def held_back() -> tuple[threading.Event, threading.Event, Callable[[Any], bytes]]:
+    """An answer to an insert, that it is asked for, and that it may go."""
+    asked, may_go = threading.Event(), threading.Event()
+
+    def answer(request: Any) -> bytes:
+        asked.set()
+        may_go.wait(20)
+        return reply_to(request, {"n": 1, "ok": 1.0})
+    return asked, may_go, answer
 
 
 def is_at_rest(proxy: Proxy) -> bool:

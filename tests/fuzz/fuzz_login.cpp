@@ -98,9 +98,14 @@ bool is_embedded(const Field& field) {
   return field.type == 3 || field.type == 4;
 }
 
+/// A text is compared whole or as far as its first NUL; one of another type might be read anyhow.
 bool names_x509(const Field& field) {
   static constexpr std::string_view kName = "MONGODB-X509";
-  return field.key == "mechanism" && as_text(field.value).find(kName) != std::string_view::npos;
+  if (field.key != "mechanism") return false;
+  const auto value = as_text(field.value);
+  if (field.type != 2) return value.find(kName) != std::string_view::npos;
+  const auto text = value.substr(4);
+  return text.substr(0, text.find('\0')) == kName;
 }
 
 bool logs_in(const std::vector<Field>& command) {

@@ -236,6 +236,8 @@ def logins() -> dict[str, bytes]:
         "authenticate_silent": op_msg(b"\0" + doc(*by_certificate, external), flags=2),
         "sasl_start": op_msg(b"\0" + doc(*scram, external)),
         "sasl_start_x509": op_msg(b"\0" + doc(int32("saslStart", 1), mechanism, payload)),
+        "sasl_start_x509_within": op_msg(b"\0" + doc(
+            int32("saslStart", 1), text("mechanism", "SCRAM\0MONGODB-X509\0"), payload)),
         "two_mechanisms": op_msg(b"\0" + doc(*scram, mechanism)),
         "legacy": message(2004, query + doc(*by_certificate)),
         "legacy_wrapped": message(2004, query + doc(element(3, "$query", doc(*by_certificate)))),

@@ -164,8 +164,9 @@ TEST(Login, BySaslStartIsRefusedUnlessItNamesOneOtherMechanism) {
   const auto named = [](std::string_view mechanism, bson::Type type = bson::Type::string) {
     return string_field("mechanism", mechanism, type);
   };
-  for (const char* mechanism : {"SCRAM-SHA-1", "SCRAM-SHA-256", "PLAIN", "GSSAPI", "MONGODB-AWS",
-                                "MONGODB-OIDC", "MONGODB-X50", "MONGODB-X5099", ""}) {
+  for (const char* mechanism :
+       {"SCRAM-SHA-1", "SCRAM-SHA-256", "PLAIN", "GSSAPI", "MONGODB-AWS", "MONGODB-OIDC",
+        "MONGODB-X50", "MONGODB-X5099", "A-MONGODB-X509", ""}) {
     EXPECT_EQ(fate(start(named(mechanism) + kPayload)), "passes") << mechanism;
     EXPECT_EQ(fate(legacy(kSaslStart + kPayload + named(mechanism))), "passes") << mechanism;
     EXPECT_EQ(fate(legacy(doc_field("$query", kSaslStart + named(mechanism)))), "passes")

@@ -28,14 +28,14 @@ boost::system::result<std::string, std::string> read_file(const std::string& fil
 
 void look_at_mode(const std::string& file, config::Loaded& loaded) {
   struct stat status{};
-  const std::string& key = loaded.config.written.password_key;
-  if (key.empty() || ::stat(file.c_str(), &status) != 0) return;
-  if ((status.st_mode & (S_IROTH | S_IWOTH)) == 0) return;
-  loaded.findings.push_back(
-      {config::Finding::Severity::warning, 0, 0,
-       key + ": has a password in it, and this file is open to every user of this host: put the "
-             "string into a file of its own, id_store.uri_file, or take that away with chmod "
-             "o-rwx"});
+  if (::stat(file.c_str(), &status) != 0 || (status.st_mode & (S_IROTH | S_IWOTH)) == 0) return;
+  for (const std::string& key : loaded.config.written.password_keys) {
+    loaded.findings.push_back(
+        {config::Finding::Severity::warning, 0, 0,
+         key + ": has a password in it, and this file is open to every user of this host: take "
+               "that away with chmod o-rwx, write the password as a variable, ${NAME}, or put the "
+               "store's string into a file of its own, id_store.uri_file"});
+  }
 }
 
 void log_findings(const std::string& file, const config::Loaded& loaded,

@@ -1,6 +1,7 @@
 #include "idproxy/config/config.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <optional>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "config/tls.hpp"
 #include "config/uri_parts.hpp"
 #include "config/words.hpp"
+#include "idproxy/base/text.hpp"
 
 namespace idproxy::config {
 namespace {
@@ -26,6 +28,9 @@ using namespace std::chrono_literals;
 constexpr std::int64_t kLeastBuffered = std::int64_t{64} << 20;
 constexpr std::int64_t kTiB = std::int64_t{1} << 40;
 constexpr unsigned kCoresPerThread = 4;
+// Options of connection strings, in lower case.
+constexpr auto kPasswords = std::to_array<std::string_view>(
+    {"proxypassword", "sslclientcertificatekeypassword", "tlscertificatekeyfilepassword"});
 
 std::uint32_t automatic_threads() {
   return std::max(1U, std::thread::hardware_concurrency() / kCoresPerThread);
@@ -117,10 +122,21 @@ void check_store_tls(const ConnectionString& uri, const Servers& servers, std::s
                 "and its numbers are sent in the clear");
 }
 
-/// Of a string that has one in the file itself, and not by a variable.
-bool shows_password(const std::string& uri, std::string_view key, const Reader& reader) {
-  if (!uri.starts_with(kScheme) && !uri.starts_with(kSrvScheme)) return false;
-  return split_uri(uri).user_info.find(':') != std::string_view::npos && reader.is_literal(key);
+bool has_password(const UriParts& uri) {
+  bool found = uri.user_info.find(':') != std::string_view::npos;
+  for_each_option(uri.options, [&](std::string_view name, std::string_view value) {
+    const bool is_one = std::ranges::find(kPasswords, ascii_lower(name)) != kPasswords.end();
+    found = found || (is_one && !value.empty());
+  });
+  return found;
+}
+
+/// Notes a string that has one in the file itself, and not by a variable.
+void note_password(const std::string& uri, std::string_view key, const Reader& reader,
+                   Written& written) {
+  if (!uri.starts_with(kScheme) && !uri.starts_with(kSrvScheme)) return;
+  if (!has_password(split_uri(uri)) || !reader.is_literal(key)) return;
+  written.password_keys.push_back(reader.path() + "." + std::string(key));
 }
 
 std::optional<StoreUri> read_store_uri(const Servers& servers, std::chrono::sys_seconds now,
@@ -169,12 +185,10 @@ id_store::Options read_id_store(const Servers& servers, std::chrono::sys_seconds
   id_store::Options options;
   options.uri = servers.uri;
   Reader& upstream = file.section("upstream");
-  if (shows_password(servers.uri, "uri", upstream)) written.password_key = "upstream.uri";
+  note_password(servers.written_uri, "uri", upstream, written);
   if (const auto own = read_store_uri(servers, now, store)) {
     options.uri = own->text;
-    if (own->key == "uri" && shows_password(own->text, "uri", store)) {
-      written.password_key = "id_store.uri";
-    }
+    if (own->key == "uri") note_password(own->text, "uri", store, written);
     written.store_uri = own->text;
     written.store_uri_key = "id_store." + std::string(own->key);
     if (servers.has_user) {

@@ -185,15 +185,21 @@ rules:
 
 class TestAPasswordInTheFile:
     URI = "mongodb://proxy:under-lock@127.0.0.1:27017"
+    BARE = "mongodb://127.0.0.1:27017/?appName=x"
 
-    @pytest.mark.parametrize("key", ["upstream", "id_store"])
+    @pytest.mark.parametrize("keys", [["upstream"], ["id_store"], ["upstream", "id_store"]],
+                             ids="-".join)
+    @pytest.mark.parametrize("uri", [
+        URI, f"{BARE}&tlsCertificateKeyFilePassword=under-lock", f"{BARE}&PROXYPASSWORD=under-lock"],
+        ids=["user", "key_file", "proxy"])
     @pytest.mark.parametrize("mode, warned", [(0o644, True), (0o640, False)])
-    def test_is_for_those_who_may_read_it(self, config, key, mode, warned):
-        path = config(f'{key}: {{uri: "{self.URI}"}}\nrules: []\n')
+    def test_is_for_those_who_may_read_it(self, config, keys, uri, mode, warned):
+        path = config("".join(f'{key}: {{uri: "{uri}"}}\n' for key in keys) + "rules: []\n")
         path.chmod(mode)
         result = run("--config", path, "--check-config")
         assert result.returncode == 0 and "under-lock" not in result.stdout
-        assert (f"{key}.uri: has a password in it" in result.stdout) == warned
+        named = re.findall(r"(\w+)\.uri: has a password in it", result.stdout)
+        assert named == (keys if warned else [])
 
     def test_may_be_a_variable(self, config):
         path = config('upstream: {uri: "${URI}"}\nrules: []\n')

@@ -19,7 +19,7 @@ struct Written {
   std::string upstream_uri;              ///< of the file, not the list of hosts that stands for it
   std::optional<std::string> store_uri;  ///< if the store has one of its own
   std::string store_uri_key;             ///< then where it is: id_store.uri or id_store.uri_file
-  std::string password_key;              ///< of a string with a password in it; empty: none
+  std::vector<std::string> password_keys;  ///< of strings with a password in them
   bool threads_auto = true;
 };
 

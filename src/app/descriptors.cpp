@@ -7,17 +7,20 @@
 #include <algorithm>
 
 #include "idproxy/observability/log.hpp"
+#include "idproxy/rewrite/topology.hpp"
 
 namespace idproxy::app {
 namespace {
 
-// Listeners of members that join, the store's connections, the pages' 64 clients; and of each io
-// thread: epoll, its waker, its timers.
+// The store's connections, the pages' 64 clients, the log; of each listener: its socket, and the
+// one that it keeps in reserve; of each io thread: epoll, its waker, its timers.
 constexpr std::uint64_t kOwn = 100;
+constexpr std::uint64_t kOfListener = 2;
 constexpr std::uint64_t kOfThread = 3;
 
 std::uint64_t own_descriptors(const net::Options& options) {
-  return kOwn + options.routes.size() + kOfThread * options.threads;
+  const std::uint64_t joining = options.map_members ? rewrite::Topology::kMostMembers : 0;
+  return kOwn + kOfListener * (options.routes.size() + joining) + kOfThread * options.threads;
 }
 
 }  // namespace

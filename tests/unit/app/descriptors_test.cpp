@@ -19,7 +19,13 @@ net::Options options(std::uint32_t max_connections) {
 }
 
 TEST(Descriptors, HasTwoForEachClient) {
-  EXPECT_EQ(needed_descriptors(options(10'000)), 20'000U + 100 + 3 + 2 * 3);
+  EXPECT_EQ(needed_descriptors(options(10'000)), 20'000U + 100 + 2 * (3 + 50) + 3 * 2);
+}
+
+TEST(Descriptors, HasNoneForMembersWhereNoneCanJoin) {
+  net::Options direct = options(10'000);
+  direct.map_members = false;
+  EXPECT_EQ(needed_descriptors(direct), 20'000U + 100 + 2 * 3 + 3 * 2);
 }
 
 TEST(Descriptors, PermitsAsManyClientsAsThereIsRoomFor) {
@@ -31,7 +37,7 @@ TEST(Descriptors, PermitsAsManyClientsAsThereIsRoomFor) {
 }
 
 TEST(Descriptors, PermitsSomeClientsWhereThereAreFew) {
-  EXPECT_EQ(connections_within(256, options(1000)), (256U - 109) / 2);
+  EXPECT_EQ(connections_within(256, options(1000)), (256U - 128) / 2);
   EXPECT_EQ(connections_within(64, options(1000)), 16U);
   for (const std::uint64_t limit : {0U, 1U, 2U, 3U}) {
     EXPECT_EQ(connections_within(limit, options(1000)), 1U);

@@ -175,7 +175,7 @@ asio::awaitable<void> Endpoint::Impl::accept(std::shared_ptr<Impl> impl) {
   asio::steady_timer pause(impl->acceptor.get_executor());
   for (;;) {
     auto [error, socket] = co_await impl->acceptor.async_accept(kUse);
-    if (error == asio::error::operation_aborted) co_return;
+    if (!impl->acceptor.is_open()) co_return;
     if (error) {
       pause.expires_after(kAcceptPause);
       co_await pause.async_wait(kUse);

@@ -372,6 +372,29 @@ TEST_F(EndpointTest, EndsWithClientsInEveryState) {
   EXPECT_THROW(connect(), std::runtime_error);
 }
 
+/// The only socket of this process that listens.
+int listening_socket() {
+  for (int socket = 0; socket < 1024; ++socket) {
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    ::getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size);
+    if (listens != 0) return socket;
+  }
+  return -1;
+}
+
+TEST(Endpoint, EndsInThePauseAfterAClientThatCouldNotBeAccepted) {
+  boost::asio::io_context io;
+  auto endpoint = Endpoint::open(io, "127.0.0.1", 0, {});
+  ASSERT_TRUE(endpoint);
+  io.poll();
+  ::shutdown(listening_socket(), SHUT_RD);  // accept() fails from now on
+  io.poll();
+  endpoint->reset();
+  io.run_for(10s);
+  EXPECT_TRUE(io.stopped()) << "it goes on trying";
+}
+
 TEST(Endpoint, SaysWhyItCannotListen) {
   boost::asio::io_context io;
   const auto one = Endpoint::open(io, "127.0.0.1", 0, {});

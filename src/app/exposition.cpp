@@ -66,7 +66,8 @@ void add_connections(Page& page, const net::Figures& net) {
                "there were as many as may be; descriptors: no file descriptor was left; "
                "first_byte, tls_handshake, message: the client took longer than these limits; "
                "connect: no connection to the server could be made; protocol: the client or the "
-               "server broke the protocol; drain: still busy when limits.drain was over.")
+               "server broke the protocol; drain: cut off at the end of limits.drain, or by a "
+               "second SIGTERM.")
       .add({{"reason", "max_connections"}}, net.refused_max_connections)
       .add({{"reason", "descriptors"}}, net.refused_descriptors)
       .add({{"reason", "first_byte"}}, net.closed_first_byte)
@@ -90,10 +91,11 @@ void add_listeners(Page& page, const net::Figures& net) {
   auto connections = page.gauge("idproxy_listener_connections",
                                 "Connections of clients that are open at one listener.");
   auto up = page.gauge("idproxy_listener_up",
-                       "1: the last connection to the listener's server could be made, 0: it "
-                       "could not.");
+                       "1: the last connection to the listener's server was made, and answered; "
+                       "0: it was not.");
   auto failures = page.counter("idproxy_listener_connect_failures_total",
-                               "Connections to the listener's server that could not be made.");
+                               "Connections to the listener's server that could not be made, or "
+                               "on which its hello was not answered.");
   for (const net::Figures::Listener& each : net.listeners) {
     const Labels listener{{"listener", each.listener}};
     connections.add(listener, each.connections);

@@ -16,7 +16,7 @@ struct Figures {
     std::string listener;           ///< "host:port", as it is listened on
     std::string server;             ///< name of the server: of the configuration, or from its set
     bool configured = false;        ///< a host of the connection string
-    bool up = false;                ///< the last connection to it could be made
+    bool up = false;                ///< the last connection to it was made, and answered
     std::uint64_t connections = 0;  ///< of clients, now
     std::uint64_t connect_failures = 0;
   };
@@ -28,14 +28,14 @@ struct Figures {
   std::uint64_t connections_limit = 0;
   // Why connections of clients were ended or turned away by us.
   std::uint64_t refused_max_connections = 0;
-  std::uint64_t refused_descriptors = 0;  ///< no file descriptor left; the reserve served
+  std::uint64_t refused_descriptors = 0;  ///< no file descriptor left for it, or its server's
   std::uint64_t accept_failures = 0;
   std::uint64_t closed_first_byte = 0;
   std::uint64_t closed_tls_handshake = 0;  ///< took too long
   std::uint64_t closed_message = 0;        ///< the rest of a message took too long
   std::uint64_t closed_connect = 0;        ///< no connection to the server
   std::uint64_t closed_protocol = 0;       ///< a peer broke the protocol
-  std::uint64_t closed_drain_forced = 0;   ///< at the end of limits.drain
+  std::uint64_t closed_drain_forced = 0;   ///< at the end of limits.drain, or by a second SIGTERM
   std::uint64_t tls_failures_downstream = 0;
   std::uint64_t tls_failures_upstream = 0;
 

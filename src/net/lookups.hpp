@@ -9,10 +9,10 @@
 
 namespace idproxy::net {
 
-/// Asks the system for the addresses of names (getaddrinfo(3)), each name on a thread of its own
-/// and one at a time, so that a name server that does not answer for one server holds up nobody who
-/// wants another. Whoever asks for a name that is being asked for gets the same answer.
-/// Thread-safe.
+/// Asks the system for the addresses of names (getaddrinfo(3)), each name on threads of its own, so
+/// that a name server that does not answer for one server holds up nobody who wants another.
+/// Whoever asks for a name that is being asked for gets the first answer that comes; where none has
+/// come for a while, another thread asks as well, of four at most. Thread-safe.
 class Lookups {
  public:
   /// Without an error there is at least one address.
@@ -24,7 +24,8 @@ class Lookups {
   Lookups(const Lookups&) = delete;
   Lookups& operator=(const Lookups&) = delete;
 
-  /// `done` is called on a thread of `io`, which lives until stop(); never after that.
+  /// `done` is called on a thread of `io`, which lives until stop(). After that only for an answer
+  /// that had come before.
   void start(boost::asio::io_context& io, const std::string& host, std::uint16_t port, Done done);
   /// Does not wait for answers that are still to come.
   void stop();

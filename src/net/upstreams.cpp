@@ -320,8 +320,8 @@ std::vector<Figures::Listener> Upstreams::figures() const {
         published->upstreams, [&](const auto& each) { return each->id == server.id; });
     if (found == published->upstreams.end()) continue;
     const Upstream& upstream = **found;
-    result.push_back({upstream.route.listen.text(), upstream.name, server.origin == Origin::uri,
-                      upstream.down_since == 0, upstream.connections, upstream.connect_failures});
+    result.push_back({upstream.route.listen.text(), upstream.name, upstream.down_since == 0,
+                      upstream.connections, upstream.connect_failures});
   }
   return result;
 }

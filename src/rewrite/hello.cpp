@@ -151,7 +151,7 @@ bool read_names(const bson::Element& field, HelloReply& reply,
                 std::array<std::vector<std::string>, 3>& lists) {
   if (names_in(field.key) == Names::one) {
     if (field.type != bson::Type::string) return false;
-    (field.key == "me" ? reply.me : reply.primary) = ascii_lower(field.text());
+    if (field.key == "me") reply.me = ascii_lower(field.text());
     return true;
   }
   if (field.type != bson::Type::array) return false;

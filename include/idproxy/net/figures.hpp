@@ -15,7 +15,6 @@ struct Figures {
   struct Listener {
     std::string listener;           ///< "host:port", as it is listened on
     std::string server;             ///< name of the server: of the configuration, or from its set
-    bool configured = false;        ///< a host of the connection string
     bool up = false;                ///< the last connection to it was made, and answered
     std::uint64_t connections = 0;  ///< of clients, now
     std::uint64_t connect_failures = 0;

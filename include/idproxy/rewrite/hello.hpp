@@ -31,7 +31,6 @@ struct HelloReply {
   std::string set_name;              ///< empty: not a member of a replica set
   std::string me;                    ///< host:port under which the set knows it
   std::vector<std::string> members;  ///< hosts, passives, arbiters, in this order
-  std::string primary;               ///< empty: none is known
   std::int64_t set_version = 0;      ///< of the set's configuration
   std::string election_id;           ///< of a primary: 12 bytes, later elections compare greater
   std::string process_id;            ///< topologyVersion: 12 bytes; empty before 4.4

@@ -63,7 +63,6 @@ class OpMsgView {
 
   [[nodiscard]] const MsgHeader& header() const { return header_; }
   [[nodiscard]] Bytes message() const { return message_; }
-  [[nodiscard]] std::uint32_t flag_bits() const { return flag_bits_; }
   [[nodiscard]] bool has(std::uint32_t bit) const { return (flag_bits_ & bit) != 0; }
   /// The kind-0 document.
   [[nodiscard]] Bytes body() const { return body_; }

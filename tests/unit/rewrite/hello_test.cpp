@@ -135,7 +135,6 @@ TEST(ReadHelloReply, KnowsAMemberOfAReplicaSet) {
     EXPECT_EQ(reply->state, HelloReply::State::primary);
     EXPECT_EQ(reply->set_name, "rs0");
     EXPECT_EQ(reply->me, "db1:27017");
-    EXPECT_EQ(reply->primary, "db1:27017");
     EXPECT_EQ(reply->set_version, 3);
     EXPECT_EQ(reply->election_id, election);
     EXPECT_EQ(reply->process_id, election);

@@ -8,6 +8,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
+#include <utility>
 
 #include "connection_pair.hpp"
 #include "idproxy/observability/log.hpp"
@@ -73,13 +74,7 @@ std::string Listener::open() {
     return "listen: cannot listen on " + listen.text() + " for " + upstream_->name + ": " +
            error.message();
   }
-  if (!local) {
-    const auto bound = acceptor_.local_endpoint();
-    asio::ip::tcp::endpoint tcp_endpoint;
-    tcp_endpoint.resize(bound.size());
-    std::memcpy(tcp_endpoint.data(), bound.data(), bound.size());
-    listen.port = tcp_endpoint.port();
-  }
+  if (!local) listen.port = tcp_endpoint(acceptor_.local_endpoint()).port();
   return {};
 }
 

@@ -4,7 +4,6 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include <boost/asio/ip/tcp.hpp>
 #include <cstring>
 
 #include "idproxy/net/options.hpp"
@@ -24,13 +23,18 @@ void set_tcp_options(int fd) {
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, 30'000);
 }
 
+asio::ip::tcp::endpoint tcp_endpoint(const Protocol::endpoint& endpoint) {
+  asio::ip::tcp::endpoint tcp;
+  tcp.resize(endpoint.size());
+  std::memcpy(tcp.data(), endpoint.data(), endpoint.size());
+  return tcp;
+}
+
 std::string peer_name(const Socket& socket) {
   error_code error;
   const Protocol::endpoint peer = socket.remote_endpoint(error);
-  asio::ip::tcp::endpoint tcp;
-  if (error || peer.protocol().family() == AF_UNIX || peer.size() > tcp.capacity()) return {};
-  tcp.resize(peer.size());
-  std::memcpy(tcp.data(), peer.data(), peer.size());
+  if (error || peer.protocol().family() == AF_UNIX) return {};
+  const asio::ip::tcp::endpoint tcp = tcp_endpoint(peer);
   return Endpoint{tcp.address().to_string(), tcp.port(), {}}.text();
 }
 

@@ -18,7 +18,6 @@ from typing import Any
 import bson
 import pytest
 from pymongo.collection import Collection
-from pymongo.errors import PyMongoError
 
 from program import StepFailed, Steps
 from support.access import Access
@@ -187,15 +186,8 @@ def failing(members: list[Member], point: str, **data: Any) -> Iterator[list[int
 def step_down(three: ReplicaSet) -> None:
     """Another member becomes the primary."""
     old = three.primary
-
-    def done() -> bool:
-        try:
-            old.client.admin.command("replSetStepDown", 3, secondaryCatchUpPeriodSecs=2)
-        except PyMongoError:
-            pass  # no other had got all by then
-        return not old.hello().get("isWritablePrimary")
     while three.primary is old:  # again, if nobody else stood for election in time
-        eventually(done, 60, "the primary steps down")
+        three.step_down()
 
 
 def await_topology(client: Steps, way: Way, three: ReplicaSet) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from support.certificates import Authority
 from support.names import DnsServer, OwnNames, dns_permitted
-from support.process import eventually, free_port, start
+from support.process import eventually, free_port, has_ipv6, start
 from support.proxy import Proxy, binary
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -398,7 +398,7 @@ class TestListening:
         assert len({address for address, _ in proxy.listeners}) == 2
 
     def test_ipv6(self, standalone, start_proxy):
-        if not _has_ipv6():
+        if not has_ipv6():
             return
         proxy = start_proxy({"listen": {"address": "::1", "port": 0},
                              "upstream": {"uri": f"mongodb://{standalone.address}"}, "rules": []})
@@ -422,14 +422,6 @@ class TestListening:
             "upstream": {"uri": "mongodb://" + ",".join(f"127.0.0.1:{p}" for p in ports)},
             "rules": []})
         assert (f"127.0.0.1:{pinned}", f"127.0.0.1:{ports[1]}") in proxy.listeners
-
-
-def _has_ipv6() -> bool:
-    try:
-        with socket.create_server(("::1", 0), family=socket.AF_INET6):
-            return True
-    except OSError:
-        return False
 
 
 @pytest.fixture

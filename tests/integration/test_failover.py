@@ -132,7 +132,7 @@ def failures_through(load: Writers) -> int:
 def fate(three: ReplicaSet, writers: Writers, what: str, chance: random.Random) -> None:
     """One fault, and until everybody writes again."""
     if what == "step_down":
-        failover.step_down(three)
+        three.step_down()
     elif what == "hand_over":
         failover.hand_over(three, chance)
     else:
@@ -501,7 +501,7 @@ def test_streams_of_hello(three, start_proxy):
     proxy = start_proxy(configuration(three, []))
     where = {member.address: proxy.listener_of(member.address) for member in three.members}
     streams = {member.address: Stream(where[member.address]) for member in three.members}
-    for fault in (failover.step_down, failover.kill):
+    for fault in (ReplicaSet.step_down, failover.kill):
         old = three.primary
         fault(three)
         if fault is failover.kill:

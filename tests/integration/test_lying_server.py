@@ -403,18 +403,14 @@ INCONSISTENT_CASES = run_stages(INCONSISTENT, Untouched, Closed)
 ORDERED_TAIL = [document(int32("k", i)) for i in range(4)]
 
 
-def in_order(*entries: Any, n: int) -> Answer:
-    return lambda request: reply_to(request, failure(request, *entries, n=n))
-
-
 # Beyond one document: the first send has three of them, an ordered re-send here three of four.
 for _name, _ordered, _lie in [
         ("descending", False, errs(duplicate(1), duplicate(0))),
-        ("several_in_order", True, in_order(duplicate(0), duplicate(1), n=0)),
-        ("several_in_order_last_repeats", True, in_order(duplicate(1), duplicate(1), n=1)),
-        ("n_before_the_error", True, in_order(duplicate(1), n=0)),
-        ("n_behind_the_error", True, in_order(duplicate(1), n=2)),
-        ("n_of_an_unordered_one", True, in_order(duplicate(0), n=2))]:
+        ("several_in_order", True, errs(duplicate(0), duplicate(1), n=0)),
+        ("several_in_order_last_repeats", True, errs(duplicate(1), duplicate(1), n=1)),
+        ("n_before_the_error", True, errs(duplicate(1), n=0)),
+        ("n_behind_the_error", True, errs(duplicate(1), n=2)),
+        ("n_of_an_unordered_one", True, errs(duplicate(0), n=2))]:
     INCONSISTENT_CASES[f"{_name}-first"] = Case([_lie], Untouched(1), ordered=_ordered)
     INCONSISTENT_CASES[f"{_name}-resend"] = Case(
         [honest(1, ordered=True) if _ordered else honest(0, 1, 2), _lie], Closed(2),

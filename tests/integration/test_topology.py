@@ -500,17 +500,29 @@ def _asked(proxy: Proxy) -> bool:
     return bool(hello(proxy.address))
 
 
-class Load:
+class Work:
+    """Goes on in threads, each of which looks at _done, from _begin() to stop()."""
+
+    def _begin(self, *work: Callable[[], None]) -> None:
+        self._done = threading.Event()
+        self._threads = [threading.Thread(target=each) for each in work]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._done.set()
+        for thread in self._threads:
+            thread.join(60)
+
+
+class Load(Work):
     """Inserts with majority and reads from secondaries, with retries as drivers have them."""
 
     def __init__(self, client: pymongo.MongoClient, name: str):
         self._client, self._name = client, name
         self.errors: list[PyMongoError] = []
         self.acknowledged: list[int] = []
-        self._done = threading.Event()
-        self._threads = [threading.Thread(target=work) for work in (self._write, self._read)]
-        for thread in self._threads:
-            thread.start()
+        self._begin(self._write, self._read)
 
     def _write(self) -> None:
         collection = self._client.get_database(
@@ -538,23 +550,15 @@ class Load:
         before = len(self.acknowledged)
         eventually(lambda: len(self.acknowledged) >= before + 10, 60, "inserts go on")
 
-    def stop(self) -> None:
-        self._done.set()
-        for thread in self._threads:
-            thread.join(60)
 
-
-class Watch:
+class Watch(Work):
     """Asks each listener again and again who it is. No reply may name a member itself."""
 
     def __init__(self, proxy: Proxy, members: ReplicaSet):
         self._proxy, self._members = proxy, members
         self.replies = 0
         self.leaks: list[bytes] = []
-        self._done = threading.Event()
-        self._threads = [threading.Thread(target=self._ask) for _ in range(2)]
-        for thread in self._threads:
-            thread.start()
+        self._begin(self._ask, self._ask)
 
     def _ask(self) -> None:
         while not self._done.wait(0.005):
@@ -570,11 +574,6 @@ class Watch:
                 self.replies += 1
                 if any(m.address.encode() in raw for m in list(self._members.members)):
                     self.leaks.append(raw)
-
-    def stop(self) -> None:
-        self._done.set()
-        for thread in self._threads:
-            thread.join(60)
 
 
 class TestMembersThatComeAndGo:

@@ -345,19 +345,6 @@ def _kind(error: PyMongoError) -> str:
 
 # What happens to the servers.
 
-def step_down(three: ReplicaSet) -> None:
-    """The primary resigns and hands over to one that has caught up."""
-    old = three.primary
-
-    def resigned() -> bool:
-        try:
-            old.client.admin.command("replSetStepDown", 3, secondaryCatchUpPeriodSecs=2)
-        except PyMongoError:
-            pass  # nobody had caught up, or it is done and the reply was lost
-        return not old.hello().get("isWritablePrimary")
-    eventually(resigned, 60, "the primary resigns")
-
-
 def hand_over(three: ReplicaSet, chance: random.Random) -> None:
     """Another one takes its place."""
     three.step_up(chance.choice(three.secondaries))

@@ -64,6 +64,15 @@ def _bound(host: str, port: int) -> socket.socket:
     return probe
 
 
+def has_ipv6() -> bool:
+    """This host has an address of it."""
+    try:
+        _bound("::1", 0).close()
+    except OSError:
+        return False
+    return True
+
+
 def eventually(condition: Callable[[], T], timeout: float = 10.0, what: str = "") -> T:
     """Calls condition until it returns something true, and returns that."""
     deadline = time.monotonic() + timeout

@@ -177,6 +177,19 @@ class ReplicaSet:
             return any(m.hello().get("isWritablePrimary") for m in members)
         eventually(elected, 60, "one of them is elected")
 
+    def step_down(self) -> None:
+        """The primary resigns and hands over to one that has caught up; three seconds later it
+        may be elected again."""
+        old = self.primary
+
+        def resigned() -> bool:
+            try:
+                old.client.admin.command("replSetStepDown", 3, secondaryCatchUpPeriodSecs=2)
+            except PyMongoError:
+                pass  # nobody had caught up, or it is done and the reply was lost
+            return not old.hello().get("isWritablePrimary")
+        eventually(resigned, 60, "the primary resigns")
+
     @contextmanager
     def replication_paused(self) -> Iterator[None]:
         """Meanwhile nothing reaches the secondaries, so that no write reaches a majority.

@@ -6,7 +6,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
-#include <memory>
 #include <optional>
 #include <set>
 #include <utility>

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <map>
-#include <string_view>
-#include <utility>
 
 #include "idproxy/observability/metrics_page.hpp"
 

@@ -1,6 +1,7 @@
 #include "idproxy/observability/metrics.hpp"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace idproxy::metrics {
 

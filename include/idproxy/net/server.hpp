@@ -1,7 +1,7 @@
 #pragma once
 
 #include <boost/system/result.hpp>
-#include <cstdint>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>

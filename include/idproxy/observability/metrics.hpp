@@ -3,7 +3,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 
 /// Cells that the data path counts in: no lock, no allocation, no name. Who shows them gives the

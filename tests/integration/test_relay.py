@@ -20,6 +20,7 @@ from support.mongod import Mongod
 from support.process import eventually, free_port
 from support.proxy import Proxy, configuration
 from support.relay import Relay
+from support.scrape import metric
 
 RULES = [{"ns": "ruled.*", "field": "_id", "strategy": "uuid"}]
 
@@ -419,13 +420,22 @@ class TestEnds:
                 client.close()
             proxy.stop()
 
-    def test_a_client_that_leaves_before_its_reply(self, server, proxy):
-        connections = server.connections()
-        for _ in range(20):
-            client = wire.WireClient(proxy.address)
-            client.send(wire.command({"hello": 1, "$db": "admin"}))
-            client.reset()
-        eventually(lambda: server.connections() <= connections, 20)
+    def test_a_client_that_leaves_before_its_reply(self, server, elsewhere, start_proxy):
+        """Every other one not before it has a connection to the server."""
+        with Relay(server.address) as relay:
+            proxy = start_proxy(configuration(relay, RULES, elsewhere,
+                                              admin={"listen": "127.0.0.1:0"}))
+            for number in range(20):
+                before = len(relay.connections)
+                client = wire.WireClient(proxy.address)
+                client.send(wire.command({"hello": 1, "$db": "admin"}))
+                if number % 2:
+                    eventually(lambda: len(relay.connections) > before)
+                client.reset()
+            eventually(lambda: metric(proxy, "idproxy_connections_accepted_total") == 20)
+            eventually(lambda: metric(proxy, "idproxy_connections") == 0)
+            eventually(lambda: all(c.over for c in relay.connections), 20, "upstream is closed")
+            proxy.stop()
 
     @pytest.mark.parametrize("first", ["hello", "insert"])
     @pytest.mark.parametrize("how", ["close", "half_close"])

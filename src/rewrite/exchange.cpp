@@ -261,12 +261,13 @@ void Exchange::keep_original(Bytes message, Buffer* owner) {
   }
 }
 
-/// The whole command fails here. Nobody waits for an answer to an unacknowledged one.
-Action Exchange::fail(Bytes message, const CommandError& error, Workspace& workspace) {
+/// The whole command fails here, unsent. Nobody waits for an answer to an unacknowledged one.
+Action Exchange::fail(Bytes message, CommandError error, Workspace& workspace) {
   take_back_all();
   assigned_ = 0;
   workspace.reply.clear();
   if (acknowledged_) {
+    error.repeats_write = may_repeat_write(message);
     const auto id = static_cast<std::int32_t>(workspace.next_request_id++);
     append_error_reply(message, id, error, workspace.reply);
   }

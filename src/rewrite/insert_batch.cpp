@@ -152,7 +152,8 @@ Action InsertBatch::expired(Workspace& workspace) {
   return fail({ErrorCode::max_time_ms_expired, "operation exceeded time limit"}, workspace);
 }
 
-Action InsertBatch::fail(const CommandError& error, Workspace& workspace) const {
+Action InsertBatch::fail(CommandError error, Workspace& workspace) const {
+  error.repeats_write = commands_ == 0 && may_repeat_write(original());
   workspace.reply.clear();
   const auto id = static_cast<std::int32_t>(workspace.next_request_id++);
   append_error_reply(original(), id, error, workspace.reply);
@@ -219,7 +220,8 @@ Action InsertBatch::failed(const wire::OpMsgView& message, const InsertReply& re
   if (only && stores_nothing(reply.code)) take_back_all();
   if (only) return Action::relay;
   workspace.reply.clear();
-  append_readdressed(message, message_.header().request_id, workspace.reply);
+  const auto append = commands_ == 1 ? append_readdressed : append_failure_of_later;
+  append(message, message_.header().request_id, workspace.reply);
   return Action::reply;
 }
 

@@ -95,7 +95,7 @@ class InsertBatch {
   Action relay_failure(Workspace& workspace);
   Action finish(Workspace& workspace);
   Action expired(Workspace& workspace);
-  Action fail(const CommandError& error, Workspace& workspace) const;
+  Action fail(CommandError error, Workspace& workspace) const;
   Action answered_once(const wire::OpMsgView& message, const InsertReply& reply,
                        std::span<const WriteError> errors, Workspace& workspace);
 

@@ -19,10 +19,13 @@ void append_error(const CommandError& error, Buffer& out) {
   bson::append_string(out, "errmsg", error.message);
   bson::append_int32(out, "code", static_cast<std::int32_t>(error.code));
   bson::append_string(out, "codeName", code_name(error.code));
-  if (error.label.empty()) return;
+  if (error.label.empty() && !error.repeats_write) return;
   bson::append_head(out, bson::Type::array, "errorLabels");
   bson::Scope labels(out);
-  bson::append_string(out, "0", error.label);
+  if (!error.label.empty()) bson::append_string(out, "0", error.label);
+  if (error.repeats_write) {
+    bson::append_string(out, error.label.empty() ? "0" : "1", kNoWritesPerformed);
+  }
   labels.close();
 }
 
@@ -51,17 +54,24 @@ void append_op_reply(std::int32_t response_to, std::int32_t request_id, const Co
   wire::write_header(out.data() + start, {length, request_id, response_to, wire::OpCode::reply});
 }
 
-CommandError shutting_down(std::string_view label) {
-  return {ErrorCode::shutdown_in_progress, "mongo-idproxy is shutting down", label};
+CommandError shutting_down() {
+  return {ErrorCode::shutdown_in_progress, "mongo-idproxy is shutting down"};
+}
+
+bool in_transaction(const Command& command) {
+  const auto autocommit = bson::find(command.document(), "autocommit");
+  return autocommit && autocommit->as_integer() == 0;
 }
 
 /// Nothing of the command has reached the server: a driver that may try again shall.
 std::string_view label_of_unsent(const Command& command) {
   if (is_hello(command.name)) return {};
-  const auto autocommit = bson::find(command.document(), "autocommit");
-  const bool in_transaction = autocommit && autocommit->as_integer() == 0;
   const bool ends_it = command.name == "commitTransaction" || command.name == "abortTransaction";
-  return in_transaction && !ends_it ? kTransientTransactionError : kRetryableWriteError;
+  return in_transaction(command) && !ends_it ? kTransientTransactionError : kRetryableWriteError;
+}
+
+bool may_repeat_write(const Command& command) {
+  return bson::find(command.document(), "txnNumber") && !in_transaction(command);
 }
 
 }  // namespace
@@ -136,17 +146,25 @@ void append_error_reply(Bytes request, std::int32_t request_id, const CommandErr
                 out);
 }
 
+bool may_repeat_write(Bytes request) {
+  const auto command = Command::find(request);
+  return command && may_repeat_write(*command);
+}
+
 bool append_shutdown_reply(Bytes request, std::int32_t request_id, Buffer& out) {
   const wire::MsgHeader header = wire::read_header(request);
   if (header.op_code != wire::OpCode::msg && header.op_code != wire::OpCode::query) return false;
   const auto command = Command::find(request);
   if (!command || !expects_reply(header, request)) return false;
-  append_error_reply(request, request_id, shutting_down(label_of_unsent(*command)), out);
+  CommandError error = shutting_down();
+  error.label = label_of_unsent(*command);
+  error.repeats_write = may_repeat_write(*command);
+  append_error_reply(request, request_id, error, out);
   return true;
 }
 
 void append_shutdown_reply_to(std::int32_t response_to, std::int32_t request_id, Buffer& out) {
-  append_op_msg(response_to, request_id, false, shutting_down({}), out);
+  append_op_msg(response_to, request_id, false, shutting_down(), out);
 }
 
 void append_undone_reply(const wire::OpMsgView& reply, std::int32_t response_to,
@@ -171,6 +189,29 @@ void append_readdressed(const wire::OpMsgView& reply, std::int32_t response_to, 
   ReplyFrame frame(out, reply.header().request_id, response_to,
                    reply.has(wire::flag::kChecksumPresent));
   out.append(reply.body());
+  frame.close();
+}
+
+void append_failure_of_later(const wire::OpMsgView& reply, std::int32_t response_to, Buffer& out) {
+  ReplyFrame frame(out, reply.header().request_id, response_to,
+                   reply.has(wire::flag::kChecksumPresent));
+  bson::Scope document(out);
+  bson::Elements fields(reply.body());
+  while (const auto field = fields.next()) {
+    if (field->key != "errorLabels" || field->type != bson::Type::array) {
+      bson::append_copy(out, *field);
+      continue;
+    }
+    bson::append_head(out, bson::Type::array, "errorLabels");
+    bson::Scope kept(out);
+    bson::Elements labels(field->value);
+    while (const auto label = labels.next()) {
+      if (label->type == bson::Type::string && label->text() == kNoWritesPerformed) continue;
+      bson::append_copy(out, *label);
+    }
+    kept.close();
+  }
+  document.close();
   frame.close();
 }
 

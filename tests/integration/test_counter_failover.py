@@ -120,7 +120,7 @@ def test_without_a_majority_no_number_is_given(three, start_proxy, coll):
         given = 1
         while (reply := insert(proxy, ns, 1, more={**more, **session()}))["ok"]:
             given += 1
-        assert reply["code"] == UNAVAILABLE and reply["errorLabels"] == ["RetryableWriteError"]
+        assert reply["code"] == UNAVAILABLE and "RetryableWriteError" in reply["errorLabels"]
         started = time.monotonic()
         assert insert(proxy, ns, 1, more=more)["code"] == UNAVAILABLE
         assert time.monotonic() - started < 8

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pymongo
+import pymongo.errors
 import pytest
 
 from support import wire
@@ -18,13 +20,15 @@ from support.gate import Gate
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
-from support.thief import insert_message, session
+from support.thief import Cut, Passed, Thief, insert_message, session
 
 RULES = [
     {"ns": "counted.*", "field": "n", "strategy": "counter", "block": {"size": 10}},
     {"ns": "single.*", "field": "n", "strategy": "counter", "block": {"size": 1}},
     {"ns": "no-prefetch.*", "field": "n", "strategy": "counter",
      "block": {"size": 10, "prefetch": 0}},
+    {"ns": "bare.*", "field": "n", "strategy": "counter", "block": {"size": 1, "prefetch": 0}},
+    {"ns": "ends.*", "field": "n", "strategy": "counter", "block": {"size": 1}, "max": 1},
     {"ns": "idle.*", "field": "n", "strategy": "counter", "block": {"size": 10, "idle": "1s"}},
     *({"ns": "three.*", "field": each, "strategy": "counter"} for each in "nop"),
     {"ns": "waits.*", "field": "n", "strategy": "counter", "block": {"size": 1},
@@ -37,11 +41,12 @@ RULES = [
 # id-strategies 1.7 says 2 s. No test is to fail for a machine that was busy for a moment.
 PATIENCE = 8.0
 
+REPEATABLE = ["RetryableWriteError", "NoWritesPerformed"]
 TRANSACTION = {"autocommit": False, "startTransaction": True}
 LABELS: dict[str, tuple[Callable[[], dict[str, Any]], list[str] | None]] = {
     "plain": (lambda: {}, None),
     "session": (lambda: {"lsid": session()["lsid"]}, None),
-    "txnNumber": (session, ["RetryableWriteError"]),
+    "txnNumber": (session, REPEATABLE),
     "transaction": (lambda: {**session(), **TRANSACTION}, ["TransientTransactionError"]),
 }
 
@@ -92,6 +97,10 @@ def patient(server: Mongod, gate: Gate) -> dict[str, Any]:
     return {**configuration(server, RULES), "id_store": {"uri": gate.uri}}
 
 
+def upstream(server: Thief) -> dict[str, Any]:
+    return {"upstream": {"uri": f"mongodb://{server.address}/"}}
+
+
 @pytest.fixture(autouse=True)
 def open_again(gate: Gate, proxy: Proxy, coll: str) -> Iterator[None]:
     yield
@@ -113,6 +122,27 @@ class TestDown:
             record(f"store down, {name}: seconds until it is said", seconds)
             assert seconds < PATIENCE
         assert not numbers(replica_set.client, ns)
+
+    @pytest.mark.parametrize("db", ["bare", "ends"])
+    def test_the_repetition_of_a_write_that_is_stored(self, replica_set, start_proxy, gate, coll,
+                                                      db):
+        """Its reply was lost, and now there is no number for it: the application hears that it is
+        not known what became of the write, and not that it failed."""
+        ns = f"{db}.{coll}"
+        with Thief(replica_set) as thief:
+            proxy = start_proxy({**patient(replica_set, gate), **upstream(thief)})
+
+            def lose_the_reply(message: Passed) -> bytes:
+                if message not in thief.replies(ns):
+                    return message.raw
+                if db == "bare":
+                    gate.shut()
+                raise Cut
+            with (pymongo.MongoClient(f"mongodb://{proxy.address}/?directConnection=true") as app,
+                  thief.hook(lose_the_reply), pytest.raises(pymongo.errors.AutoReconnect)):
+                app[db][coll].insert_one({})
+            assert len(thief.inserts(ns)) == 1
+        assert numbers(replica_set.client, ns) == [1]
 
     def test_served_until_the_block_ends(self, proxy, gate, replica_set, coll):
         """And from where it ended, once the store is back."""
@@ -228,7 +258,7 @@ class TestBack:
         record("seconds until the proxy is ready without its store", seconds)
         assert insert(proxy, f"made.{coll}", 1)["n"] == 1
         reply, seconds = timed(lambda: insert(proxy, f"single.{coll}", 1, more=session()))
-        assert unavailable(reply) and reply["errorLabels"] == ["RetryableWriteError"]
+        assert unavailable(reply) and reply["errorLabels"] == REPEATABLE
         assert seconds < PATIENCE
         gate.open()
         record("down at start: seconds until it serves", recovery(proxy, f"single.{coll}"))
@@ -405,7 +435,7 @@ class TestItsServer:
         given = 3
         while (reply := insert(proxy, ns, 1, more=session()))["ok"]:
             given += 1
-        assert unavailable(reply) and reply["errorLabels"] == ["RetryableWriteError"]
+        assert unavailable(reply) and reply["errorLabels"] == REPEATABLE
         assert insert(proxy, f"made.{coll}", 1)["n"] == 1
         node.restart()
         record("kill -9: seconds until the store serves again", recovery(proxy, ns))

@@ -37,13 +37,16 @@ class Gate:
         self._port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
-    def shut(self) -> None:
-        """Closes what is open, and lets nobody in."""
+    def refuse(self) -> None:
+        """Lets nobody in. What is open stays."""
         listener, self._listener = self._listener, None
-        if not listener:
-            return
-        _end(listener)
-        listener.close()
+        if listener:
+            _end(listener)
+            listener.close()
+
+    def shut(self) -> None:
+        """The same, and closes what is open."""
+        self.refuse()
         with self._lock:
             for each in self._open:
                 _end(each)

@@ -133,7 +133,7 @@ class Exchange {
   Action send(Workspace& workspace);
   Action send_too_large(const InsertRequest& insert, Workspace& workspace);
   Action send_in_parts(Workspace& workspace);
-  Action fail(Bytes message, const CommandError& error, Workspace& workspace);
+  Action fail(Bytes message, CommandError error, Workspace& workspace);
   void give_each_document();
   void keep_original(Bytes message, Buffer* owner);
   void count_assigned() const;

@@ -33,10 +33,15 @@ enum class ErrorCode : std::int32_t {
 struct CommandError {
   ErrorCode code{};
   std::string message;
-  std::string_view label{};  ///< static; empty: none
+  std::string_view label{};    ///< static; empty: none
+  bool repeats_write = false;  ///< adds kNoWritesPerformed
 };
 inline constexpr std::string_view kTransientTransactionError = "TransientTransactionError";
 inline constexpr std::string_view kRetryableWriteError = "RetryableWriteError";
+/// To what may be a driver's second attempt at a write, and has not been sent on: the driver raises
+/// the error of the first one, of which it is not known what became, instead of this one, which
+/// would sound as if nothing were stored (retryable writes specification, "originalError").
+inline constexpr std::string_view kNoWritesPerformed = "NoWritesPerformed";
 
 /// A document in whose place mongod was given one that it always refuses.
 struct RefusedDocument {
@@ -54,6 +59,10 @@ struct RefusedDocument {
 void append_error_reply(Bytes request, std::int32_t request_id, const CommandError& error,
                         Buffer& out);
 
+/// True of a whole message if a driver may have sent the same write before: it has a txnNumber, and
+/// is not part of a transaction.
+[[nodiscard]] bool may_repeat_write(Bytes request);
+
 /// The same for a request that has not been sent on: ShutdownInProgress. The label has a driver try
 /// again what it may: RetryableWriteError, or inside a transaction TransientTransactionError, but
 /// none for hello. False, and nothing is appended, if nobody waits for an answer, or the request
@@ -70,5 +79,8 @@ void append_undone_reply(const wire::OpMsgView& reply, std::int32_t response_to,
 
 /// Appends `reply` as it is, in answer to another request.
 void append_readdressed(const wire::OpMsgView& reply, std::int32_t response_to, Buffer& out);
+/// The same for the failure of a command, to a client whose request has been sent as more than one:
+/// without NoWritesPerformed, which is not true of the others.
+void append_failure_of_later(const wire::OpMsgView& reply, std::int32_t response_to, Buffer& out);
 
 }  // namespace idproxy::rewrite

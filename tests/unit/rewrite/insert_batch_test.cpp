@@ -206,6 +206,22 @@ TEST(InsertBatch, EndsAtAServerThatRejectsStatementNumbers) {
       .play();
 }
 
+/// Not true of what was stored before it.
+TEST(InsertBatch, AFailedResendDoesNotSayThatNothingIsStored) {
+  const auto failed = [](const std::vector<std::string>& labels) {
+    return failure(10107, "not primary", labels);
+  };
+  ExchangeScript(only_id)
+      .request(client(Form::array, kUnordered, {nth(0), nth(1)}))
+      .sends(client(Form::array, kUnordered, {nth(0, 1), nth(1, 2)}))
+      .reply(n(1) + write_errors({duplicate(1)}) + ok())
+      .sends(part(kUnordered, {nth(1, 3)}))
+      .reply(failed({"RetryableWriteError", "NoWritesPerformed"}))
+      .replies(failed({"RetryableWriteError"}))
+      .counts("assigned=2 resent=1")
+      .play();
+}
+
 TEST(InsertBatch, FailsIfTheTimeIsUpBeforeAPartWasSent) {
   const std::string options = kUnordered + int_field("maxTimeMS", 50);
   ExchangeScript script(only_id);

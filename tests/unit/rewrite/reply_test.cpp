@@ -12,11 +12,12 @@ using namespace test;
 constexpr std::uint32_t kChecksum = wire::flag::kChecksumPresent;
 const std::string kRetryable(kRetryableWriteError);
 const std::string kTransient(kTransientTransactionError);
+const std::string kNoWrites(kNoWritesPerformed);
 
-std::string shutting_down(const std::string& label) {
+std::string shutting_down(const std::vector<std::string>& labels) {
   return doc(ok(0) + string_field("errmsg", "mongo-idproxy is shutting down") +
              int_field("code", 91) + string_field("codeName", "ShutdownInProgress") +
-             (label.empty() ? "" : texts_field("errorLabels", {label})));
+             (labels.empty() ? "" : texts_field("errorLabels", labels)));
 }
 
 /// The answer, behind what was there before; or "none".
@@ -36,26 +37,29 @@ TEST(ShutdownReply, HasTheLabelThatMakesADriverTryAgain) {
   const struct {
     const char* name;
     std::string fields;
-    std::string label;
+    std::vector<std::string> labels;
   } rows[] = {
-      {"insert", string_field("insert", "orders"), kRetryable},
-      {"retryable insert", string_field("insert", "orders") + outside, kRetryable},
-      {"find", string_field("find", "orders"), kRetryable},
-      {"getMore", long_field("getMore", 5), kRetryable},
-      {"autocommit that is true", int_field("find", 1) + bool_field("autocommit", true),
-       kRetryable},
-      {"insert in a transaction", string_field("insert", "orders") + inside, kTransient},
+      {"insert", string_field("insert", "orders"), {kRetryable}},
+      {"retryable insert", string_field("insert", "orders") + outside, {kRetryable, kNoWrites}},
+      {"retryable update", string_field("update", "orders") + outside, {kRetryable, kNoWrites}},
+      {"find", string_field("find", "orders"), {kRetryable}},
+      {"getMore", long_field("getMore", 5), {kRetryable}},
+      {"autocommit that is true",
+       int_field("find", 1) + bool_field("autocommit", true),
+       {kRetryable}},
+      {"insert in a transaction", string_field("insert", "orders") + inside, {kTransient}},
       {"first in a transaction",
-       string_field("find", "o") + inside + bool_field("startTransaction", true), kTransient},
-      {"commitTransaction", int_field("commitTransaction", 1) + inside, kRetryable},
-      {"abortTransaction", int_field("abortTransaction", 1) + inside, kRetryable},
-      {"hello", int_field("hello", 1), ""},
-      {"isMaster", int_field("isMaster", 1), ""},
-      {"ismaster", int_field("ismaster", 1), ""},
+       string_field("find", "o") + inside + bool_field("startTransaction", true),
+       {kTransient}},
+      {"commitTransaction", int_field("commitTransaction", 1) + inside, {kRetryable}},
+      {"abortTransaction", int_field("abortTransaction", 1) + inside, {kRetryable}},
+      {"hello", int_field("hello", 1), {}},
+      {"isMaster", int_field("isMaster", 1), {}},
+      {"ismaster", int_field("ismaster", 1), {}},
   };
-  for (const auto& [name, fields, label] : rows) {
+  for (const auto& [name, fields, labels] : rows) {
     SCOPED_TRACE(name);
-    const std::string document = shutting_down(label);
+    const std::string document = shutting_down(labels);
     for (const std::uint32_t flags : {0U, kChecksum, wire::flag::kExhaustAllowed}) {
       EXPECT_EQ(answer(op_msg(body(doc(fields)), flags)),
                 addressed(op_msg(body(document), flags & kChecksum), 11, 7));
@@ -102,7 +106,7 @@ TEST(ShutdownReply, IsNoneToAMessageThatIsCut) {
 TEST(ShutdownReply, EndsAStreamOfHellos) {
   Buffer out;
   append_shutdown_reply_to(4711, 11, out);
-  EXPECT_EQ(text_of(out.view()), addressed(op_msg(body(shutting_down(""))), 11, 4711));
+  EXPECT_EQ(text_of(out.view()), addressed(op_msg(body(shutting_down({}))), 11, 4711));
 }
 
 TEST(ErrorReply, AnswersWhatCannotBeRead) {
@@ -122,6 +126,25 @@ TEST(ErrorReply, AnswersWhatCannotBeRead) {
   EXPECT_EQ(reply(message(2013, i32(0))), plain);
   EXPECT_EQ(reply(message(2013, i32(1))), addressed(op_msg(body(document), kChecksum), 11, 7));
   EXPECT_EQ(reply(message(2004, "")), addressed(op_reply(document), 11, 7));
+}
+
+TEST(FailureOfLater, HasNotTheLabelThatIsTrueOfItAlone) {
+  const auto failure = [](const std::vector<std::string>& labels) {
+    return doc(ok(0) + texts_field("errorLabels", labels) + int_field("code", 10107));
+  };
+  const auto told = [](const std::string& document) {
+    const Exact exact(op_msg(body(document), kChecksum));
+    Buffer out;
+    append_failure_of_later(*wire::OpMsgView::parse(exact.view()), 4711, out);
+    return text_of(out.view());
+  };
+  const auto as = [](const std::string& document) {
+    return addressed(op_msg(body(document), kChecksum), 7, 4711);
+  };
+  EXPECT_EQ(told(failure({kRetryable, kNoWrites})), as(failure({kRetryable})));
+  EXPECT_EQ(told(failure({kRetryable})), as(failure({kRetryable})));
+  const std::string odd = doc(ok(0) + string_field("errorLabels", kNoWrites));
+  EXPECT_EQ(told(odd), as(odd));
 }
 
 }  // namespace

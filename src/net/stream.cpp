@@ -39,6 +39,7 @@ Stream& Stream::operator=(Stream&& other) noexcept {
   unsent_ = std::move(other.unsent_);
   decrypted_left_ = std::exchange(other.decrypted_left_, false);
   heard_ = other.heard_;
+  broken_ = other.broken_;
   bulk_ = other.bulk_;
   early_size_ = std::exchange(other.early_size_, 0);
   std::memcpy(early_.data(), other.early_.data(), early_size_);
@@ -69,45 +70,58 @@ void Stream::shut_down() {
 // ---- handshake -------------------------------------------------------------------------------
 
 void Stream::handshake(std::function<void(std::string_view)> then) {
-  advance(std::move(then), {});
+  advance(std::make_shared<const Then>(std::move(then)), {});
 }
 
-void Stream::advance(std::function<void(std::string_view)> then, Bytes received) {
+void Stream::advance(const std::shared_ptr<const Then>& then, Bytes received) {
   scratch_.sent.clear();
   const auto status = engine_->handshake(received, scratch_.sent);
   const bool sent = send_secure();
-  if (status == tls::Engine::Status::failed) return then(engine_->reason());
-  if (!sent) return then(heard_ ? engine_->why_closed() : std::string(kLeft));
+  if (status == tls::Engine::Status::failed) return (*then)(engine_->reason());
+  if (!sent) return (*then)(why_left());
   if (status == tls::Engine::Status::done) {
     unread_.append(received);
-    return then({});
+    return (*then)({});
   }
-  receive_handshake(std::move(then));
+  receive_handshake(then);
 }
 
-void Stream::receive_handshake(std::function<void(std::string_view)> then) {
+void Stream::receive_handshake(const std::shared_ptr<const Then>& then) {
   const bool full = unsent();
   socket_.async_wait(full ? Socket::wait_write : Socket::wait_read,
-                     [this, full, then = std::move(then)](error_code error) mutable {
-                       if (error == asio::error::operation_aborted) return;
-                       if (full) {
-                         if (flush() == Sent::failed) return then("the connection is lost");
-                         return receive_handshake(std::move(then));
+                     [this, full, then](error_code error) {
+                       // A wait that was over before the stream was closed comes here, too.
+                       if (error == asio::error::operation_aborted || !socket_.is_open()) return;
+                       try {
+                         continue_handshake(full, then);
+                       } catch (const std::exception& failure) {
+                         (*then)(failure.what());
                        }
-                       if (!scratch_.received) {
-                         scratch_.received =
-                             std::make_unique_for_overwrite<std::uint8_t[]>(TlsScratch::kReadSize);
-                       }
-                       const std::span<std::uint8_t> room(scratch_.received.get(), kRecord);
-                       const ssize_t n = receive(room);
-                       if (n == 0) {
-                         return then(kLeft);
-                       }
-                       if (n < 0 && !is_for_now(errno)) return then("the connection is lost");
-                       if (n < 0) return receive_handshake(std::move(then));
-                       heard_ = true;
-                       advance(std::move(then), room.first(static_cast<std::size_t>(n)));
                      });
+}
+
+void Stream::continue_handshake(bool full, const std::shared_ptr<const Then>& then) {
+  if (full) {
+    if (flush() == Sent::failed) return (*then)("the connection is lost");
+    return receive_handshake(then);
+  }
+  if (!scratch_.received) {
+    scratch_.received = std::make_unique_for_overwrite<std::uint8_t[]>(TlsScratch::kReadSize);
+  }
+  const std::span<std::uint8_t> room(scratch_.received.get(), kRecord);
+  const ssize_t n = receive(room);
+  if (n == 0) return (*then)(why_left());
+  if (n < 0 && !is_for_now(errno)) return (*then)("the connection is lost");
+  if (n < 0) return receive_handshake(then);
+  heard_ = true;
+  advance(then, room.first(static_cast<std::size_t>(n)));
+}
+
+/// Of a peer that is gone before the handshake is over.
+std::string Stream::why_left() const {
+  if (!heard_) return std::string(kLeft);
+  const std::string reason = engine_->why_closed();
+  return reason.empty() ? "the connection was closed during the handshake" : reason;
 }
 
 // ---- reading ---------------------------------------------------------------------------------
@@ -135,6 +149,7 @@ Stream::Received Stream::read(std::span<std::uint8_t> to) {
 
 Stream::Received Stream::read_secure(std::span<std::uint8_t> to) {
   using Status = Received::Status;
+  if (broken_) return {Status::broken};
   const Buffer before = std::move(unread_);
   unread_ = Buffer();
   Bytes in = before.view();
@@ -159,9 +174,11 @@ Stream::Received Stream::read_secure(std::span<std::uint8_t> to) {
   if (!in.empty()) unread_.append(in);
   decrypted_left_ = status == tls::Engine::Status::done;
   // What a peer has us answer, and does not take, is bounded.
-  const bool sent = send_secure() && (scratch_.sent.empty() || unsent_.size() <= 2 * kMostAtOnce);
+  const bool sent = send_secure();
+  broken_ = !scratch_.sent.empty() && unsent_.size() > 2 * kMostAtOnce;
   if (bytes == 0 && status == tls::Engine::Status::ended) return {Status::ended};
-  if (bytes == 0 && (status == tls::Engine::Status::failed || !sent)) return {Status::broken};
+  const bool failed = status == tls::Engine::Status::failed || !sent || broken_;
+  if (bytes == 0 && failed) return {Status::broken};
   // After plaintext, an end or a failure is met again by the next call.
   const bool over = status != tls::Engine::Status::done && status != tls::Engine::Status::need_more;
   if (over) decrypted_left_ = true;

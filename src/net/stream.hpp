@@ -116,9 +116,13 @@ class Stream {
   // the processor's cache (with 256 KiB a reply of 1 MB takes an eighth longer).
   static constexpr std::size_t kMostAtOnce = std::size_t{32} * 1024;
 
-  [[nodiscard]] bool undecoded() const { return decrypted_left_ || !unread_.empty(); }
-  void advance(std::function<void(std::string_view)> then, Bytes received);
-  void receive_handshake(std::function<void(std::string_view)> then);
+  using Then = std::function<void(std::string_view)>;
+
+  [[nodiscard]] bool undecoded() const { return decrypted_left_ || broken_ || !unread_.empty(); }
+  void advance(const std::shared_ptr<const Then>& then, Bytes received);
+  void receive_handshake(const std::shared_ptr<const Then>& then);
+  void continue_handshake(bool full, const std::shared_ptr<const Then>& then);
+  [[nodiscard]] std::string why_left() const;
   [[nodiscard]] ssize_t receive(std::span<std::uint8_t> to);
   [[nodiscard]] Received read_secure(std::span<std::uint8_t> to);
   [[nodiscard]] ssize_t write_secure(std::span<const iovec> slices);
@@ -130,6 +134,7 @@ class Stream {
   Buffer unread_;                        // ciphertext that was received, in rare cases
   Buffer unsent_;                        // ciphertext
   bool heard_ = false;                   // the peer has sent something
+  bool broken_ = false;                  // TLS, found behind what read() has delivered
   bool decrypted_left_ = false;          // the engine has more than was asked for
   bool bulk_ = false;                    // the last read was larger: wait without receiving
   std::uint16_t early_size_ = 0;         // received into `early_`, not read yet

@@ -67,7 +67,7 @@ net::Options read_net(Reader& file, const Servers& servers, std::chrono::sys_sec
   options.routes = servers.routes;
   options.map_members = !servers.direct;
   options.advertise = servers.advertise;
-  for (const Pin& pin : servers.pins) options.pins.emplace(pin.server.text(), pin.port);
+  for (const Pin& pin : servers.pins) options.pins.emplace(pin.server.key(), pin.port);
   options.next_port = port_behind(servers);
   options.replica_set = servers.replica_set;
   options.max_connections =

@@ -183,21 +183,22 @@ void ConnectionPair::tls_failed(std::string_view client, std::string_view reason
 }
 
 void ConnectionPair::connect() {
-  connector_ = Connector::start(thread_, server_, [self = Self(this)](Stream* stream) {
-    const auto connector = std::exchange(self->connector_, nullptr);
-    if (self->closed_) return;
-    if (stream == nullptr) {
-      Cells& cells = self->thread_.cells;
-      const bool ours = connector && connector->gave_up();
-      (ours ? cells.refused_descriptors : cells.closed_connect).add();
-      return self->close();
-    }
-    self->guarded([&] { self->connected(std::move(*stream)); });
-  });
+  connector_ =
+      Connector::start(thread_, server_, [self = Self(this)](Stream* stream, bool gave_up) {
+        self->connector_ = nullptr;
+        if (self->closed_) return;
+        if (stream == nullptr) {
+          Cells& cells = self->thread_.cells;
+          (gave_up ? cells.refused_descriptors : cells.closed_connect).add();
+          return self->close();
+        }
+        self->guarded([&] { self->connected(std::move(*stream)); });
+      });
 }
 
 void ConnectionPair::connected(Stream stream) {
   upstream_ = std::move(stream);
+  connected_ = thread_.shared.clock.monotonic();
   if (log::enabled(log::Level::debug)) {
     log::event(log::Level::debug, "connection_opened", "client connected",
                {{"connection", id_},
@@ -451,7 +452,7 @@ void ConnectionPair::read_to_hold(Direction& direction) {
 
 void ConnectionPair::count_received(const Direction& direction, std::size_t bytes) {
   if (!is_request(direction)) {
-    server_->heard();
+    server_->heard(connected_);
     return thread_.cells.bytes_from_servers.add(bytes);
   }
   thread_.cells.bytes_from_clients.add(bytes);

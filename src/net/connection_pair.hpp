@@ -158,6 +158,7 @@ class ConnectionPair {
   Direction requests_;
   Direction replies_;
   std::shared_ptr<Connector> connector_;  // until the server connection stands
+  std::chrono::nanoseconds connected_{};  // since when it does
   Deadlines::Place deadline_;             // for the client's first bytes, or a message's rest
   bool closed_ = false;
   bool greeting_ = false;    // a TLS handshake with the client is under way

@@ -16,16 +16,17 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Longer than a restart takes: a member that is looked for elsewhere gets another listener, which
-// is closed, with its clients, when the host of the connection string comes back.
-constexpr std::chrono::nanoseconds kLongDown = 5min;
 constexpr std::chrono::nanoseconds kToldAgain = 60s;
+
+// How long an address may be silent before the next one is tried beside it (RFC 8305, 5).
+constexpr std::chrono::milliseconds kAddressIsSilent = 250ms;
 
 /// Says nothing about the server.
 bool is_our_own(const error_code& error) {
   return error == boost::system::errc::too_many_files_open ||
          error == boost::system::errc::too_many_files_open_in_system ||
-         error == boost::system::errc::not_enough_memory;
+         error == boost::system::errc::not_enough_memory ||
+         error == boost::system::errc::no_buffer_space;
 }
 
 }  // namespace
@@ -44,7 +45,6 @@ Connector::Connector(IoThread& thread, std::shared_ptr<Upstream> server, Done do
       deadline_(thread.io),
       pause_(thread.io),
       failures_(server_->backoff.failures()),
-      socket_(thread.io),
       stream_(thread.io, thread.tls) {}
 
 void Connector::cancel() {
@@ -52,9 +52,20 @@ void Connector::cancel() {
   if (std::exchange(claimed_, false)) server_->backoff.release();
   deadline_.cancel();
   pause_.cancel();
-  error_code ignored;
-  socket_.close(ignored);
+  sockets_.clear();
   stream_.close();
+}
+
+/// Runs a handler's work, if anybody still waits for it. What it throws, memory that cannot be had
+/// above all, ends this attempt and no other.
+template <class Work>
+void Connector::guarded(Work work) {
+  if (!done_) return;
+  try {
+    work();
+  } catch (const std::exception& error) {
+    if (done_) give_up(error.what());
+  }
 }
 
 void Connector::begin() {
@@ -78,7 +89,7 @@ void Connector::take_turn() {
   // Others may bring news before the pause is over.
   pause_.expires_after(std::clamp<std::chrono::nanoseconds>(backoff.wait(now), 10ms, 100ms));
   pause_.async_wait([self = shared_from_this()](error_code error) {
-    if (!error && self->done_) self->take_turn();
+    if (!error) self->guarded([&] { self->take_turn(); });
   });
 }
 
@@ -86,58 +97,79 @@ void Connector::take_turn() {
 void Connector::look_up() {
   const Endpoint& server = server_->route.upstream;
   if (!server.unix_path.empty()) {
-    endpoints_ = {asio::local::stream_protocol::endpoint(server.unix_path)};
-    return connect_next();
+    return found({Protocol::endpoint(asio::local::stream_protocol::endpoint(server.unix_path))});
   }
   error_code not_literal;
   const auto address = asio::ip::make_address(server.host, not_literal);
-  if (!not_literal) {
-    endpoints_ = {tcp::endpoint(address, server.port)};
-    return connect_next();
-  }
+  if (!not_literal) return found({Protocol::endpoint(tcp::endpoint(address, server.port))});
   thread_.shared.lookups.start(
       thread_.io, server.host, server.port,
       [self = shared_from_this()](const std::string& error,
                                   const std::vector<tcp::endpoint>& found) {
-        if (!self->done_) return;
-        if (!error.empty()) return self->fail(error);
-        self->endpoints_.assign(found.begin(), found.end());
-        self->connect_next();
+        self->guarded([&] {
+          if (!error.empty()) return self->fail(error);
+          self->found(std::vector<Protocol::endpoint>(found.begin(), found.end()));
+        });
       });
 }
 
+void Connector::found(std::vector<Protocol::endpoint> endpoints) {
+  endpoints_ = std::move(endpoints);
+  sockets_.reserve(endpoints_.size());  // they do not move while they connect
+  connect_next();
+}
+
 void Connector::connect_next() {
-  if (next_ == endpoints_.size()) {
-    if (own_ == next_) thread_.shared.upstreams->is_ours(*server_);
-    return fail(last_error_);
-  }
-  const Protocol::endpoint& endpoint = endpoints_[next_++];
-  if (thread_.shared.upstreams->is_own(endpoint)) {
+  while (next_ < endpoints_.size()) {
+    const Protocol::endpoint& endpoint = endpoints_[next_++];
+    error_code error;
+    const bool own = thread_.shared.upstreams->is_own(endpoint, thread_.io, error);
+    if (error) return give_up(error.message());
+    if (!own) {
+      sockets_.emplace_back(thread_.io);
+      sockets_.back().async_connect(
+          endpoint, [self = shared_from_this(), place = sockets_.size() - 1](error_code failure) {
+            if (self->sockets_.empty()) return;  // another one stands
+            self->guarded([&] {
+              if (!failure) return self->connected(std::move(self->sockets_[place]));
+              if (is_our_own(failure)) return self->give_up(failure.message());
+              error_code ignored;
+              self->sockets_[place].close(ignored);
+              self->last_error_ = failure.message();
+              ++self->failed_;
+              self->connect_next();
+            });
+          });
+      return connect_later();
+    }
     log::event(log::Level::error, "upstream_is_this_proxy",
                "a server's address is a listener of this proxy: it would serve itself",
                {{"server", server_->name}});
     last_error_ = "it is this proxy itself";
+    ++failed_;
     ++own_;
-    return connect_next();
   }
-  error_code ignored;
-  socket_.close(ignored);
-  socket_.async_connect(endpoint, [self = shared_from_this()](error_code error) {
-    if (!self->done_) return;
-    if (is_our_own(error)) return self->give_up(error);
-    if (error) {
-      self->last_error_ = error.message();
-      return self->connect_next();
-    }
-    self->connected();
+  if (failed_ < endpoints_.size()) return;
+  if (own_ == endpoints_.size()) thread_.shared.upstreams->is_ours(*server_);
+  fail(last_error_);
+}
+
+/// Of two addresses, one may be behind a firewall that says nothing.
+void Connector::connect_later() {
+  if (next_ == endpoints_.size()) return;
+  pause_.expires_after(kAddressIsSilent);
+  pause_.async_wait([self = shared_from_this()](error_code error) {
+    if (!error && !self->sockets_.empty()) self->guarded([&] { self->connect_next(); });
   });
 }
 
-void Connector::connected() {
-  set_tcp_options(socket_.native_handle());
+void Connector::connected(Socket socket) {
+  pause_.cancel();
+  sockets_.clear();
+  set_tcp_options(socket.native_handle());
   const auto& context = thread_.server_tls;
   const std::string& host = server_->route.upstream.host;
-  stream_.open(std::move(socket_), context ? tls::Engine::connect(context, host) : nullptr);
+  stream_.open(std::move(socket), context ? tls::Engine::connect(context, host) : nullptr);
   if (!context) return ready();
   stream_.handshake([self = shared_from_this()](std::string_view fault) {
     if (!self->done_) return;
@@ -162,12 +194,11 @@ void Connector::fail(std::string_view reason) {
   end(nullptr);
 }
 
-void Connector::give_up(const error_code& error) {
-  gave_up_ = true;
+void Connector::give_up(std::string_view reason) {
   log::event(log::Level::error, "connect_failed",
              "no connection to a server can be opened by this process; the client is closed",
-             {{"server", server_->name}, {"reason", error.message()}});
-  end(nullptr);
+             {{"server", server_->name}, {"reason", reason}});
+  end(nullptr, true);
 }
 
 void Connector::tls_failed(IoThread& thread, Upstream& server, std::string_view reason) {
@@ -204,7 +235,7 @@ bool Connector::is_news(IoThread& thread, Upstream& server) {
     server.down_told = now.count();
     return true;
   }
-  if (now.count() - since >= kLongDown.count() && server.alias.exchange(false)) {
+  if (now - std::chrono::nanoseconds(since) >= kLongDown && server.alias.exchange(false)) {
     thread.shared.upstreams->forget(server);
   }
   std::int64_t told = server.down_told;
@@ -212,10 +243,10 @@ bool Connector::is_news(IoThread& thread, Upstream& server) {
          server.down_told.compare_exchange_strong(told, now.count());
 }
 
-void Connector::end(Stream* stream) {
+void Connector::end(Stream* stream, bool gave_up) {
   const Done done = std::exchange(done_, nullptr);
   cancel();
-  done(stream);
+  done(stream, gave_up);
 }
 
 }  // namespace idproxy::net

@@ -13,23 +13,23 @@
 
 namespace idproxy::net {
 
-/// Opens one connection to a server: asks the DNS, tries each address in turn, once, and makes a
-/// TLS handshake where servers are to speak TLS. An address that is a listener of ours is none.
-/// While the server is known to be down, one connector tries after the pause (Backoff); the others
-/// wait, and fail if that one fails. Lives on one io thread.
+/// Opens one connection to a server: asks the DNS, tries each address once, the next one as soon as
+/// those before it have failed or been silent for a moment (RFC 8305), and makes a TLS handshake,
+/// on the first one that stands, where servers are to speak TLS. An address that is a listener of
+/// ours is none. While the server is known to be down, one connector tries after the pause
+/// (Backoff); the others wait, and fail if that one fails. Lives on one io thread.
 ///
 /// Shared ownership, because its handlers may be under way when it is cancelled.
 class Connector : public std::enable_shared_from_this<Connector> {
  public:
-  /// Called once, unless cancelled: with the open stream, or null if there is none.
-  using Done = std::function<void(Stream* stream)>;
+  /// Called once, unless cancelled: with the open stream, or null if there is none. `gave_up`: it
+  /// was this process that could not, for want of descriptors.
+  using Done = std::function<void(Stream* stream, bool gave_up)>;
 
   /// Options::connect_timeout is the limit of it all.
   static std::shared_ptr<Connector> start(IoThread& thread, std::shared_ptr<Upstream> server,
                                           Done done);
   void cancel();
-  /// It was this process that could not, for want of descriptors.
-  [[nodiscard]] bool gave_up() const { return gave_up_; }
   /// Counts, logs and waits as if no connection had been made: for one that broke after its
   /// handshake for a reason of TLS.
   static void tls_failed(IoThread& thread, Upstream& server, std::string_view reason);
@@ -42,33 +42,37 @@ class Connector : public std::enable_shared_from_this<Connector> {
   /// Whether the log should say it, or only if somebody looks closely.
   enum class Told { if_news, to_who_looks };
 
+  template <class Work>
+  void guarded(Work work);
   void begin();
   void take_turn();
   void look_up();
+  void found(std::vector<Protocol::endpoint> endpoints);
   void connect_next();
-  void connected();
+  void connect_later();
+  void connected(Socket socket);
   void ready();
   void fail(std::string_view reason);
-  void give_up(const error_code& error);
+  void give_up(std::string_view reason);
   static void note_failure(IoThread& thread, Upstream& server, std::string_view reason, Told told);
   static void tell_failure(Upstream& server, std::string_view reason, bool news);
   [[nodiscard]] static bool is_news(IoThread& thread, Upstream& server);
-  void end(Stream* stream);
+  void end(Stream* stream, bool gave_up = false);
 
   IoThread& thread_;
   std::shared_ptr<Upstream> server_;
   Done done_;  // empty once it is over
   Timer deadline_;
-  Timer pause_;
+  Timer pause_;             // until it is our turn, then until the next address has its
   std::uint32_t failures_;  // of the server, when this began
   bool tries_ = false;      // it is not waiting for others
   bool claimed_ = false;
-  bool gave_up_ = false;
-  Socket socket_;
   Stream stream_;
   std::vector<Protocol::endpoint> endpoints_;
+  std::vector<Socket> sockets_;  // of the first of them, in their order; empty once one stands
   std::size_t next_ = 0;
-  std::size_t own_ = 0;  // of those tried: listeners of ours
+  std::size_t failed_ = 0;  // of those tried
+  std::size_t own_ = 0;     // of these: listeners of ours
   std::string last_error_;
 };
 

@@ -42,7 +42,7 @@ bool may_be_reply(Bytes bytes, std::size_t& size) {
 
 std::shared_ptr<Probe> Probe::start(IoThread& thread, std::shared_ptr<Upstream> server, Done done) {
   auto probe = std::make_shared<Probe>(thread, server, std::move(done));
-  probe->connector_ = Connector::start(thread, std::move(server), [probe](Stream* stream) {
+  probe->connector_ = Connector::start(thread, std::move(server), [probe](Stream* stream, bool) {
     if (stream == nullptr) return probe->end(std::nullopt);
     probe->connected(std::move(*stream));
   });
@@ -65,6 +65,7 @@ void Probe::cancel() {
 
 void Probe::connected(Stream stream) {
   stream_ = std::move(stream);
+  connected_ = thread_.shared.clock.monotonic();
   deadline_.expires_after(thread_.shared.options.connect_timeout);
   deadline_.async_wait([self = shared_from_this()](error_code error) {
     if (!error && self->done_) self->fail("no answer to hello within upstream.connect_timeout");
@@ -99,7 +100,7 @@ void Probe::read() {
   const std::size_t size = reply_.size();
   const Stream::Received received = stream_.read({reply_.extend(kRoom), kRoom});
   reply_.truncate(size + received.bytes);
-  if (received.bytes > 0) server_->heard();
+  if (received.bytes > 0) server_->heard(connected_);
   if (received.status == Status::ended || received.status == Status::broken) return broke_off();
   std::size_t length = 0;
   if (!may_be_reply(reply_.view(), length)) return fail("its answer to hello cannot be understood");
@@ -114,7 +115,7 @@ void Probe::broke_off() {
   if (reason.empty()) {
     return fail(stream_.is_secure() ? "it closed the connection without an answer to hello"
                                     : "it closed the connection without an answer to hello; it "
-                                      "may want TLS (tls=true in upstream.uri)");
+                                      "may be stopping, or want TLS (tls=true in upstream.uri)");
   }
   Connector::tls_failed(thread_, *server_, reason);
   end(std::nullopt);

@@ -40,6 +40,7 @@ class Probe : public std::enable_shared_from_this<Probe> {
   Done done_;  // empty once it is over
   std::shared_ptr<Connector> connector_;
   Stream stream_;
+  std::chrono::nanoseconds connected_{};
   OutQueue out_;
   Timer deadline_;
   Buffer reply_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -10,15 +11,22 @@
 
 namespace idproxy::net {
 
+/// A host of the connection string that is no member for so long, since it cannot be reached or
+/// says so, does not stand for one any more: that one is looked for under its own name. Longer than
+/// a restart takes: the other listener is closed, with its clients, when the host comes back.
+inline constexpr std::chrono::minutes kLongDown{5};
+
 /// One server and the listener that stands for it. Shared by that listener and by all connections
 /// to the server, which may outlive it. Thread-safe: what is not atomic does not change once the
 /// listener is open.
 struct Upstream {
   explicit Upstream(Route both) : route(std::move(both)), name(route.upstream.text()) {}
 
-  /// Something has come from it.
-  void heard() {
-    if (down_since.load(std::memory_order_relaxed) != 0) down_since = 0;
+  /// Something has come from it, on a connection that was made then. One from before the trouble
+  /// began says nothing: those that were let in may go on while nobody else is.
+  void heard(std::chrono::nanoseconds connected) {
+    const std::int64_t since = down_since.load(std::memory_order_relaxed);
+    if (since != 0 && connected.count() > since) is_back(since);
   }
 
   Route route;
@@ -31,6 +39,9 @@ struct Upstream {
   std::atomic<bool> alias{false};                  ///< its set has another name for it
   std::atomic<std::int64_t> down_since{0};  ///< nanoseconds of the monotonic clock; 0: it is not
   std::atomic<std::int64_t> down_told{0};   ///< when the log said so last
+
+ private:
+  void is_back(std::int64_t since);
 };
 
 }  // namespace idproxy::net

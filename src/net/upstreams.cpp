@@ -2,16 +2,16 @@
 
 #include <algorithm>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/ip/udp.hpp>
 #include <boost/asio/post.hpp>
 #include <charconv>
-#include <cstring>
 #include <utility>
 
 #include "connection_pair.hpp"
 #include "idproxy/base/text.hpp"
 #include "idproxy/observability/log.hpp"
+#include "own_address.hpp"
 #include "probe.hpp"
+#include "tcp.hpp"
 
 namespace idproxy::net {
 namespace {
@@ -64,32 +64,16 @@ asio::ip::address plain(asio::ip::address address) {
   return address;
 }
 
-tcp::endpoint tcp_of(const Protocol::endpoint& endpoint) {
-  tcp::endpoint result;
-  if (endpoint.size() > result.capacity()) return {};
-  result.resize(endpoint.size());
-  std::memcpy(result.data(), endpoint.data(), endpoint.size());
-  return {plain(result.address()), result.port()};
-}
-
-/// A socket can be bound to it. Asking for the list of addresses would take a netlink socket, which
-/// the systemd unit forbids.
-bool is_of_this_host(const asio::ip::address& address) {
-  if (address.is_loopback() || address.is_unspecified()) return true;
-  asio::io_context io;
-  asio::ip::udp::socket socket(io);
-  error_code error;
-  const asio::ip::udp::endpoint endpoint(address, 0);
-  socket.open(endpoint.protocol(), error);
-  if (!error) socket.bind(endpoint, error);
-  // In doubt it is: rather a client that is refused than a proxy that serves itself.
-  return error != boost::system::errc::address_not_available &&
-         error != boost::system::errc::address_family_not_supported;
+/// Whether a connection to `target` ends at a listener that is bound to `address`.
+bool reaches(const asio::ip::address& target, const asio::ip::address& address,
+             asio::io_context& io, error_code& error) {
+  if (target == address) return true;
+  if (address.is_unspecified()) return is_of_this_host(target, io, error);
+  return target.is_unspecified() && address.is_loopback();
 }
 
 /// Why nobody can listen there now, or "".
-std::string fault_of_listening(const Endpoint& listen) {
-  asio::io_context io;
+std::string fault_of_listening(const Endpoint& listen, asio::io_context& io) {
   tcp::acceptor acceptor(io);
   error_code error;
   const tcp::endpoint endpoint(asio::ip::make_address(listen.host, error), listen.port);
@@ -98,13 +82,6 @@ std::string fault_of_listening(const Endpoint& listen) {
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(1, error);
   return error ? error.message() : std::string();
-}
-
-/// Whether a connection to `target` ends at a listener that is bound to `address`.
-bool reaches(const asio::ip::address& target, const asio::ip::address& address) {
-  if (target == address) return true;
-  if (address.is_unspecified()) return is_of_this_host(target);
-  return target.is_unspecified() && address.is_loopback();
 }
 
 }  // namespace
@@ -182,7 +159,7 @@ void Upstreams::set_pins(Pins pins) {
   pins_ = std::move(pins);
   for (const auto& [id, served] : served_) {
     const Upstream& upstream = *served.upstream;
-    const auto pin = pins_.find(ascii_lower(upstream.name));
+    const auto pin = pins_.find(upstream.route.upstream.key());
     if (pin == pins_.end() || pin->second == upstream.route.listen.port) continue;
     log::event(log::Level::warning, "pin_later",
                "a server that has a listener already keeps its port until the next start",
@@ -259,16 +236,18 @@ void Upstreams::is_ours(const Upstream& server) {
   });
 }
 
-bool Upstreams::is_own(const Protocol::endpoint& endpoint) const {
+bool Upstreams::is_own(const Protocol::endpoint& endpoint, asio::io_context& io,
+                       error_code& error) const {
   const auto published = this->published();
   if (endpoint.protocol().family() == AF_UNIX) return false;  // checked in the configuration
-  const tcp::endpoint target = tcp_of(endpoint);
+  const tcp::endpoint server = tcp_endpoint(endpoint);
+  const asio::ip::address target = plain(server.address());
   return std::ranges::any_of(published->upstreams, [&](const auto& upstream) {
     const Endpoint& listen = upstream->route.listen;
-    if (!listen.unix_path.empty() || listen.port != target.port()) return false;
-    error_code error;
-    const auto address = plain(asio::ip::make_address(listen.host, error));
-    return !error && reaches(target.address(), address);
+    if (!listen.unix_path.empty() || listen.port != server.port()) return false;
+    error_code malformed;
+    const auto address = plain(asio::ip::make_address(listen.host, malformed));
+    return !malformed && reaches(target, address, io, error);
   });
 }
 
@@ -337,8 +316,8 @@ std::string Upstreams::fault_of(const Pins& pins) const {
     });
     std::string reason;
     if (ours == published->upstreams.end()) {
-      reason = fault_of_listening(listen);
-    } else if ((*ours)->name != server) {
+      reason = fault_of_listening(listen, thread_.io);
+    } else if ((*ours)->route.upstream.key() != server) {
       reason = "it is the listener of " + (*ours)->name;
     }
     if (reason.empty()) continue;
@@ -352,7 +331,7 @@ std::string Upstreams::fault_of(const Pins& pins) const {
 // ---- on the first io thread ------------------------------------------------------------------
 
 /// Again and again: soon until it is heard, and now and then while no client is connected to it,
-/// whose hellos would tell.
+/// whose hellos would tell, or none can be any more.
 void Upstreams::ask(Served& served) {
   const rewrite::ServerId id = served.upstream->id;
   const bool heard_of = topology_.find(id)->said.state != State::unknown;
@@ -364,13 +343,31 @@ void Upstreams::ask(Served& served) {
     const auto found = served_.find(id);
     if (error || stopped_ || found == served_.end()) return;
     Served& server = found->second;
-    if (heard_of && server.upstream->connections > 0) return ask(server);
+    if (is_nobody_for_long(server)) {
+      topology_.forget(id);
+      settle();
+    }
+    const bool clients_tell = server.upstream->connections > 0 && server.upstream->down_since == 0;
+    if (heard_of && clients_tell) return ask(server);
     server.probe =
         Probe::start(thread_, server.upstream, [this, id](std::optional<rewrite::HelloReply> said) {
           const auto asking = served_.find(id);
           if (!stopped_ && asking != served_.end()) asked(asking->second, std::move(said));
         });
   });
+}
+
+/// Its address may have been given to a server that waits to be made a member of something.
+bool Upstreams::is_nobody_for_long(Served& served) const {
+  const rewrite::Server& server = *topology_.find(served.upstream->id);
+  const bool nobody = server.said.state == State::other && server.said.set_name.empty();
+  if (!nobody || server.alias.empty()) {
+    served.nobody_since.reset();
+    return false;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  if (!served.nobody_since) served.nobody_since = now;
+  return now - *served.nobody_since >= kLongDown;
 }
 
 void Upstreams::asked(Served& server, std::optional<rewrite::HelloReply> said) {
@@ -453,7 +450,7 @@ bool Upstreams::open_member(const rewrite::Topology::Missing& member) {
     Served& served = served_.rbegin()->second;
     const Endpoint& listen = served.upstream->route.listen;
     if (port != 0 && ports_.size() < kMostTold) ports_[member.member] = port;
-    if (port >= next_port_ && next_port_ != 0 && !pins_.contains(member.member)) {
+    if (port >= next_port_ && next_port_ != 0 && !pins_.contains(route.upstream.key())) {
       next_port_ = port + 1U;
     }
     log::event(log::Level::info, "member_joined", "listening for a member of the replica set",
@@ -488,7 +485,7 @@ void Upstreams::wake_resting() {
 
 /// Where a member may have its listener, in the order to try.
 std::vector<std::uint16_t> Upstreams::ports_for(const std::string& member) {
-  if (const auto pin = pins_.find(member); pin != pins_.end()) {
+  if (const auto pin = pins_.find(endpoint_of(member).key()); pin != pins_.end()) {
     return {pin->second};
   }
   if (next_port_ == 0) return {0};
@@ -500,6 +497,7 @@ std::vector<std::uint16_t> Upstreams::ports_for(const std::string& member) {
   for (const auto& [server, port] : pins_) taken.insert(port);
   // A member of this host that is down would find its own port in use, by us.
   for (const rewrite::Server& server : topology_.servers()) {
+    taken.insert(port_of(server.name));  // the set may have other names for it
     for (const std::string& each : server.said.members) taken.insert(port_of(each));
   }
   for (std::uint32_t port = next_port_; port <= 65535 && ports.size() < kMostPorts; ++port) {

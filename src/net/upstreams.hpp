@@ -53,8 +53,10 @@ class Upstreams final : public rewrite::StatusSource {
   void forget(const Upstream& server);
   /// All of the server's addresses are our own. Any thread.
   void is_ours(const Upstream& server);
-  /// True if a connection to this address would be one to ourselves. Any thread.
-  [[nodiscard]] bool is_own(const Protocol::endpoint& endpoint) const;
+  /// True if a connection to this address would be one to ourselves. Any thread, whose `io` it is.
+  /// `error`: that cannot be found out now, for want of descriptors.
+  [[nodiscard]] bool is_own(const Protocol::endpoint& endpoint, asio::io_context& io,
+                            error_code& error) const;
   [[nodiscard]] rewrite::Status status(rewrite::ServerId asked) const override;
   /// For status(). Any thread.
   void set_rules(std::shared_ptr<const rewrite::RuleSet> rules);
@@ -72,12 +74,15 @@ class Upstreams final : public rewrite::StatusSource {
     std::shared_ptr<Probe> probe{};
     std::unique_ptr<Backoff> asks = std::make_unique<Backoff>();
     bool tried = false;  // there was an answer, or a failure
+    // Since when it stands for a member and says that it is none, as one does that starts.
+    std::optional<std::chrono::steady_clock::time_point> nobody_since{};
   };
   struct Published;
 
   [[nodiscard]] std::string open(Route route, rewrite::Server::Origin origin,
                                  const std::string& set_name);
   [[nodiscard]] bool open_member(const rewrite::Topology::Missing& member);
+  [[nodiscard]] bool is_nobody_for_long(Served& served) const;
   void leave_out(const rewrite::Topology::Missing& member);
   void close(rewrite::ServerId server);
   void ask(Served& server);

@@ -85,6 +85,8 @@ void Topology::heard(ServerId server, HelloReply reply) {
       found->ambiguous = true;
     }
     found->known_as = reply.me;
+  } else if (reply.state == State::standalone) {
+    found->known_as.clear();  // the address has been given to another one
   }
   found->said = std::move(reply);
   find_aliases();

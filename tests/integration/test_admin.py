@@ -22,6 +22,7 @@ import pytest
 
 from support import wire
 from support.admin import LISTEN, Admin
+from support.gate import Gate
 from support.mongod import Mongod
 from support.process import eventually, free_port, start
 from support.proxy import Proxy, binary, configuration
@@ -138,6 +139,26 @@ class TestReadiness:
         proxy.stop()
         with pytest.raises(OSError):
             admin.get("/livez")
+
+
+    def test_old_connections_do_not_hide_that_there_are_no_new_ones(self, standalone, start_proxy):
+        """As with a certificate that has expired, or a server that is full."""
+        with Gate(standalone.address) as gate:
+            proxy = start_proxy(configuration(gate, [], standalone, admin=LISTEN))
+            admin = Admin(proxy)
+            with wire.WireClient(proxy.address) as old:
+                old.call(PING)
+                assert admin.metrics()("idproxy_listener_up") == 1
+                gate.refuse()
+                with wire.WireClient(proxy.address) as new, pytest.raises(wire.Closed):
+                    new.call(PING)
+                for _ in range(3):
+                    assert old.call(PING)["ok"] == 1
+                    assert admin.metrics()("idproxy_listener_up") == 0
+                gate.open()
+                # It looks by itself: nobody else connects.
+                proxy.wait_event("upstream_back", 30, server=gate.address)
+                assert admin.metrics()("idproxy_listener_up") == 1
 
 
 class TestMetrics:

@@ -18,7 +18,7 @@ from support.fake_server import HELLO, FakeServer, reply_to
 from support.hello import node
 from support.mongod import Mongod
 from support.names import DnsServer, OwnNames
-from support.process import eventually, free_port, free_ports
+from support.process import eventually, free_port, free_ports, has_ipv6
 from support.proxy import Proxy, ProxyFailure, binary
 from support.replica_set import ReplicaSet
 
@@ -94,6 +94,22 @@ class TestHostNames:
         assert who(proxy.address) is None
         hosts.set({"db.test": "127.0.0.1"})
         eventually(lambda: who(proxy.address) == "a", 15, "the name is asked for again")
+
+    @pytest.mark.parametrize("silent", ["127.0.0.2", "127.0.0.3"])
+    def test_an_address_that_says_nothing(self, hosts, start, silent):
+        """As behind a firewall: the other one is tried while it is waited for. Whichever the
+        resolver has first."""
+        port = free_ports(1)[0]
+        speaks = {"127.0.0.2": "127.0.0.3", "127.0.0.3": "127.0.0.2"}[silent]
+        with answering("a", FakeServer(speaks, port)), names.silent(silent, port):
+            hosts.set_all([("db.test", "127.0.0.2"), ("db.test", "127.0.0.3")])
+            proxy = start(f"mongodb://db.test:{port}", upstream={"connect_timeout": "60s"},
+                          within=hosts.command)
+            rest = proxy.descriptors()
+            for _ in range(3):
+                assert who(proxy.address) == "a"
+            proxy.await_descriptors(rest)
+            assert not proxy.find_events("upstream_unreachable")
 
     def test_names_in_a_set(self, hosts, start, standalone):
         """They need not mean anything to the clients."""
@@ -378,14 +394,6 @@ def starting(store: Mongod, resolving: OwnNames) -> Proxy:
 
 
 # IPv6.
-
-def has_ipv6() -> bool:
-    try:
-        with socket.create_server(("::1", 0), family=socket.AF_INET6):
-            return True
-    except OSError:
-        return False
-
 
 @pytest.mark.skipif(not has_ipv6(), reason="this host has no IPv6")
 def test_a_set_of_ipv6_addresses(start):

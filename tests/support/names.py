@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import pathlib
 import random
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+from collections.abc import Iterable, Iterator
 
 import dns.flags
 import dns.message
@@ -70,7 +72,11 @@ class OwnNames:
 
     def set(self, names: dict[str, str]) -> None:
         """Name -> address. Takes effect at once: the file stays the same one."""
-        lines = [f"{address} {name}\n" for name, address in names.items()]
+        self.set_all(names.items())
+
+    def set_all(self, names: Iterable[tuple[str, str]]) -> None:
+        """The same where a name may have several."""
+        lines = [f"{address} {name}\n" for name, address in names]
         self._hosts.write_text("127.0.0.1 localhost\n" + "".join(lines))
 
     def close(self) -> None:
@@ -81,6 +87,25 @@ class OwnNames:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@contextlib.contextmanager
+def silent(address: str, port: int) -> Iterator[None]:
+    """Nobody who connects there hears anything: what a listener's backlog has no room for is
+    dropped (Linux)."""
+    with contextlib.ExitStack() as open_sockets:
+        listener = open_sockets.enter_context(socket.socket())
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+        listener.listen(0)
+        while True:
+            waiting = open_sockets.enter_context(socket.socket())
+            waiting.settimeout(0.5)
+            try:
+                waiting.connect((address, port))
+            except TimeoutError:
+                break
+        yield
 
 
 class DnsServer:

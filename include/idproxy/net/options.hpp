@@ -19,6 +19,8 @@ struct Endpoint {
   std::string unix_path;
   /// "host:port", "[v6]:port" or "unix:/path", as logs and messages show it.
   [[nodiscard]] std::string text() const;
+  /// The same for all spellings of one server: lower case, IP addresses as RFC 5952 has them.
+  [[nodiscard]] std::string key() const;
 };
 
 /// One listener and the one server that it stands for.
@@ -37,7 +39,7 @@ struct Limits {
   bool operator==(const Limits&) const = default;
 };
 
-/// Server ("host:port", lower case) -> the port of its listener.
+/// Endpoint::key() of a server -> the port of its listener.
 using Pins = std::map<std::string, std::uint16_t, std::less<>>;
 
 struct Options {

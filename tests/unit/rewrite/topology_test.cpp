@@ -157,6 +157,19 @@ TEST(Topology, OnlyAPrimaryTakesAListenerAway) {
   EXPECT_EQ(script.superfluous(), "db3:1");
 }
 
+TEST(Topology, AnAddressThatIsAnothersDoesNotStandForTheMemberThatHadIt) {
+  Script script;
+  const auto first = script.uri("10.0.0.1:1");
+  const auto second = script.uri("10.0.0.2:1");
+  script.says(first, State::secondary, "db1:1", {"db1:1", "db2:1"});
+  script.says(second, State::primary, "db2:1", {"db1:1", "db2:1"});
+  EXPECT_EQ(script.missing(), "");
+  script.says(first, State::other, "", {}, 0, 0, "");  // it starts
+  EXPECT_EQ(script.missing(), "");
+  script.says(first, State::standalone, "", {}, 0, 0, "");
+  EXPECT_EQ(script.missing(), "db1:1");
+}
+
 TEST(Topology, APrimarySpeaksForItsOwnSetOnly) {
   Script script;
   const auto first = script.uri("db1:1");

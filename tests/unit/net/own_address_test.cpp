@@ -1,0 +1,104 @@
+#include "own_address.hpp"
+
+#include <gtest/gtest.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+namespace idproxy::net {
+namespace {
+
+bool is_own(const asio::ip::address& address) {
+  asio::io_context io;
+  error_code error;
+  const bool own = is_of_this_host(address, io, error);
+  EXPECT_FALSE(error) << error.message();
+  return own;
+}
+
+bool is_own(const char* address) {
+  return is_own(asio::ip::make_address(address));
+}
+
+std::vector<asio::ip::address> addresses_of_this_host() {
+  ifaddrs* list = nullptr;
+  EXPECT_EQ(::getifaddrs(&list), 0);
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, ::freeifaddrs);
+  std::vector<asio::ip::address> all;
+  for (; list != nullptr; list = list->ifa_next) {
+    const sockaddr* address = list->ifa_addr;
+    if (address == nullptr) continue;
+    if (address->sa_family == AF_INET) {
+      const auto* v4 = reinterpret_cast<const sockaddr_in*>(address);
+      all.emplace_back(asio::ip::address_v4(ntohl(v4->sin_addr.s_addr)));
+    } else if (address->sa_family == AF_INET6) {
+      const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address);
+      asio::ip::address_v6::bytes_type bytes;
+      std::copy_n(std::begin(v6->sin6_addr.s6_addr), bytes.size(), bytes.begin());
+      all.emplace_back(asio::ip::address_v6(bytes, v6->sin6_scope_id));
+    }
+  }
+  return all;
+}
+
+TEST(OwnAddress, AreThoseOfTheInterfaces) {
+  const auto all = addresses_of_this_host();
+  EXPECT_FALSE(all.empty());
+  for (const auto& address : all) EXPECT_TRUE(is_own(address)) << address;
+  for (const char* address : {"127.0.0.1", "127.3.2.1", "::1", "0.0.0.0", "::"}) {
+    EXPECT_TRUE(is_own(address)) << address;
+  }
+}
+
+TEST(OwnAddress, AreNotThoseOfOthers) {
+  for (const char* address : {"192.0.2.1", "192.0.2.7", "198.51.100.1", "2001:db8::1",
+                              "2001:db8::7", "255.255.255.255", "fe80::1"}) {
+    EXPECT_FALSE(is_own(address)) << address;
+  }
+}
+
+/// A server must not be taken for ourselves because nothing can be asked.
+TEST(OwnAddress, IsUnknownWithoutDescriptors) {
+  asio::io_context io;
+  const Socket opens_the_reactor(io);
+  error_code error;
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{0, limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const bool own = is_of_this_host(asio::ip::make_address("192.0.2.7"), io, error);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(error, boost::system::errc::too_many_files_open);
+  EXPECT_FALSE(own);
+}
+
+/// Where every address can be bound to (net.ipv4.ip_nonlocal_bind, as failover of addresses has
+/// it): in a network namespace of its own.
+TEST(OwnAddress, AreNotThoseOfOthersWhereAllCanBeBoundInAChildOfFork) {
+  enum { own_is_own = 1, other_is_own = 2, not_permitted = 4 };
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) ::_exit(not_permitted);
+    std::FILE* file = std::fopen("/proc/sys/net/ipv4/ip_nonlocal_bind", "w");
+    if (file == nullptr || std::fputs("1", file) < 0 || std::fclose(file) != 0) {
+      ::_exit(not_permitted);
+    }
+    ::_exit((is_own("127.0.0.1") ? own_is_own : 0) | (is_own("192.0.2.7") ? other_is_own : 0));
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == not_permitted) GTEST_SKIP() << "no network namespace is permitted";
+  EXPECT_EQ(WEXITSTATUS(status), own_is_own);
+}
+
+}  // namespace
+}  // namespace idproxy::net

@@ -91,20 +91,28 @@ struct Server::Impl {
     if (stopped) return;
     const auto unaware = std::make_shared<std::atomic<std::size_t>>(threads.size());
     for (const auto& thread : threads) {
-      asio::post(thread->io, [&thread = *thread, unaware, before = shared.open_connections.load()] {
-        thread.draining = true;
-        // Told once it is true of all threads.
-        if (--*unaware == 0) {
-          log::event(log::Level::info, "draining", "accepting no clients any more",
-                     {{"connections", before}});
-        }
-        for (const ConnectionPair::Self& pair : ConnectionPair::all_of(thread)) pair->drain();
-      });
+      asio::post(thread->io,
+                 [this, &thread = *thread, unaware, before = shared.open_connections.load()] {
+                   thread.draining = true;
+                   // Told once it is true of all threads.
+                   if (--*unaware == 0) tell_draining(before);
+                   for (const ConnectionPair::Self& pair : ConnectionPair::all_of(thread))
+                     pair->drain();
+                 });
     }
   }
 
+  /// Once. Any thread.
+  void tell_draining(std::uint32_t connections) {
+    if (told_draining.exchange(true)) return;
+    log::event(log::Level::info, "draining", "accepting no clients any more",
+               {{"connections", connections}});
+  }
+
   void end_if_drained() {
-    if (shared.draining && shared.open_connections == 0) stop();
+    if (stopped || !shared.draining || shared.open_connections > 0) return;
+    tell_draining(0);
+    stop();
   }
 
   void stop() {
@@ -138,6 +146,7 @@ struct Server::Impl {
   std::optional<Guard> first_guard;  // until they have ended: they may still ask the first
   std::size_t others = 0;            // that run
   bool stopped = false;
+  std::atomic<bool> told_draining{false};
 };
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

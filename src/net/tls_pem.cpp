@@ -1,7 +1,6 @@
 #include "tls_pem.hpp"
 
 #include <openssl/pem.h>
-#include <openssl/pkcs12.h>
 
 #include <algorithm>
 #include <cerrno>

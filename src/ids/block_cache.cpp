@@ -56,7 +56,8 @@ Error BlockCache::why_not(Time now, After& after) {
   demand_at_ = now;
   if (stopped_) return {Errc::unavailable, "the proxy ends"};
   if (exhausted_until_ && now < *exhausted_until_) return {Errc::exhausted, reason_};
-  if (down_ && spec_.on_store_down.action == CounterSpec::OnStoreDown::Action::fail) {
+  const bool waits = spec_.on_store_down.action == CounterSpec::OnStoreDown::Action::wait;
+  if (down_ && !waits && now - failed_at_ < kFailureLasts) {
     request_job(now, after);
     return {Errc::unavailable, reason_};
   }

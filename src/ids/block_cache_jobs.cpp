@@ -33,7 +33,8 @@ std::optional<CounterJob> BlockCache::next_job(Time now) {
     return std::nullopt;
   }
   const bool demand = !waiting_.empty() || now - demand_at_ <= kDemandLasts;
-  if (wants_refill() && may_ask(now) && (demand || !retry_at_)) return refill(now);
+  const bool fetches_ahead = !retry_at_ && !down_;
+  if (wants_refill() && may_ask(now) && (demand || fetches_ahead)) return refill(now);
   // Nobody wants numbers any more: the next one who does starts it again.
   if (retry_at_ && now >= *retry_at_) retry_at_.reset();
   if (!lies_idle(now)) return std::nullopt;
@@ -227,6 +228,7 @@ void BlockCache::exhausted(std::string reason, Time now, After& after) {
 
 void BlockCache::failed(std::string reason, Time now, After& after) {
   retry_at_ = now + kRetryAfter;
+  failed_at_ = now;
   if (waiting_.empty()) return;
   down_ = true;
   reason_ = std::move(reason);

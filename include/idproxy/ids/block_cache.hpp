@@ -76,6 +76,9 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   static constexpr std::chrono::milliseconds kRetryAfter{250};
   /// ... which there is if numbers were wanted within this time.
   static constexpr std::chrono::seconds kDemandLasts{10};
+  /// So long after a failure whoever wants numbers is told of it at once. Later the store may be
+  /// back, and nobody may have asked: it is asked then, and its answer waited for.
+  static constexpr std::chrono::seconds kFailureLasts{1};
 
   /// `wake`: makes the store call begin() soon; callable from any thread, never blocks. `clock`
   /// outlives the cache.
@@ -209,6 +212,7 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
 
   bool down_ = false;             // the last job failed whoever waited for it
   std::optional<Time> retry_at_;  // the last job failed
+  Time failed_at_{};              // when one did; with down_
   std::optional<Time> exhausted_until_;
   std::string reason_;  // why it is down or exhausted
   std::uint64_t seen_taken_ = 0;

@@ -597,12 +597,57 @@ TEST(BlockCache, NobodyAsksAStoreThatIsDownWithoutDemand) {
   }
   EXPECT_EQ(tries, 40);  // for ten seconds
   EXPECT_EQ(counter.cache->due(), std::nullopt);
+  EXPECT_FALSE(counter.work());
   const int wakes = counter.wakes;
   counter.take(1);
   EXPECT_EQ(counter.error->code, Errc::unavailable);
   EXPECT_EQ(counter.wakes, wakes + 1);
   ASSERT_TRUE(counter.work());
   EXPECT_EQ(counter.take(1), (Ranges{{11, 1}}));
+}
+
+/// Nobody has asked it meanwhile.
+TEST(BlockCache, AFailureOfLongAgoIsNoAnswer) {
+  BlockCaches counter(spec_of(10));
+  {
+    const Waiting waiting = counter.ask(1);
+    ASSERT_TRUE(counter.fail());
+  }
+  counter.clock.advance(999ms);
+  counter.take(1);
+  EXPECT_EQ(counter.error->code, Errc::unavailable);
+  for (const auto later : {1s, 60s}) {
+    counter.clock.advance(later);
+    counter.take(1);
+    EXPECT_EQ(counter.error->code, Errc::pending);
+    const Waiting first = counter.ask(1);
+    const Waiting second = counter.ask(1);
+    EXPECT_EQ(first.answer->count, 0);
+    ASSERT_TRUE(counter.fail());
+    EXPECT_EQ(first.answer->error(), Errc::unavailable);
+    EXPECT_EQ(second.answer->error(), Errc::unavailable);
+    EXPECT_EQ(counter.ask(1).answer->error(), Errc::unavailable);  // this one is of now
+  }
+  counter.clock.advance(60s);
+  const Waiting waiting = counter.ask(1);
+  ASSERT_TRUE(counter.work());
+  EXPECT_EQ(waiting.answer->numbers(), (Ranges{{1, 1}}));
+}
+
+/// A try that takes long is waited for, and its end is told.
+TEST(BlockCache, WhoComesWhileTheStoreIsAskedWaitsForThat) {
+  BlockCaches counter(spec_of(10));
+  const Waiting first = counter.ask(1);
+  ASSERT_TRUE(counter.fail());
+  counter.clock.advance(250ms);
+  const auto job = counter.cache->begin();
+  ASSERT_TRUE(job);
+  EXPECT_EQ(counter.ask(1).answer->error(), Errc::unavailable);
+  counter.clock.advance(1s);
+  const Waiting late = counter.ask(1);
+  EXPECT_EQ(late.answer->count, 0);
+  counter.do_job(*job);
+  EXPECT_EQ(late.answer->numbers(), (Ranges{{1, 1}}));
 }
 
 TEST(BlockCache, WhoWaitsStaysWithActionWait) {

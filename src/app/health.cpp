@@ -45,6 +45,12 @@ std::string line_of(const Served& served, std::size_t rule_index) {
          "; why: db.adminCommand({idproxy: \"status\"})\n";
 }
 
+std::string line_of(const id_store::Figures& store) {
+  if (store.up) return "id store: answers\n";
+  const std::string& why = store.down_reason;
+  return "id store: does not answer" + (why.empty() ? "" : ": " + why) + "\n";
+}
+
 }  // namespace
 
 admin::Answer index_page(const std::string& version) {
@@ -75,7 +81,7 @@ admin::Answer readyz(Phase phase, const Served* served) {
   for (const auto& listener : served->net.listeners) answer.body += line_of(listener);
   for (std::size_t i = 0; i < served->rules->rules().size(); ++i)
     answer.body += line_of(*served, i);
-  answer.body += served->store.up ? "id store: answers\n" : "id store: does not answer\n";
+  answer.body += line_of(served->store);
   return answer;
 }
 

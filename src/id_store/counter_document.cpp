@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "id_store/counter_commands.hpp"
+#include "idproxy/bson/elements.hpp"
 
 namespace idproxy::id_store {
 namespace {
@@ -21,6 +22,26 @@ constexpr int kMostAttempts = 16;
 // What did not go well is tried again at once as long as nobody has waited for it yet.
 constexpr std::chrono::milliseconds kQuick{500};
 constexpr const char* kNoAnswer = "the id store does not answer";
+
+/// Empty if a server has carried it out, or refused it.
+std::string why_unreached(const Reply& reply) {
+  if (reply.kind != Reply::Kind::unreachable) return {};
+  return reply.message.empty() ? kNoAnswer : reply.message;
+}
+
+/// For clients, who need not know which servers there are.
+std::string no_answer(const Reply& reply) {
+  switch (reply.code) {
+    case mongo::kNoLogin:
+      return "the id store refuses the proxy's login";
+    case mongo::kNoServer:
+      return std::string(kNoAnswer) + ": its primary cannot be reached";
+    default:
+      return bson::find(reply.document.bytes(), "code")
+                 ? std::string(kNoAnswer) + ": error " + code_name(reply)
+                 : kNoAnswer;
+  }
+}
 
 /// The numbers that follow do if they are not beyond max.
 bool fits_into_fields(std::int64_t first, std::span<const ids::CounterField> fields) {
@@ -42,16 +63,24 @@ CounterDocument::CounterDocument(ids::CounterSpec spec, Counters& counters)
 
 CounterReply CounterDocument::run(mongo::Client& client, const CounterJob& job,
                                   std::span<const ids::CounterField> fields) {
-  Run run{client, job, fields, job.count, std::chrono::steady_clock::now(), true};
+  Run run{client, job, fields, job.count, std::chrono::steady_clock::now()};
   const bool heals = job.kind == CounterJob::Kind::heal;
   CounterReply reply =
       job.kind == CounterJob::Kind::give_back
           ? give_back(run)
           : repeat(run, heals ? &CounterDocument::heal : &CounterDocument::allocate);
-  reached_ = run.reached;
+  unreached_ = std::move(run.unreached);
   if (reply.kind == CounterReply::Kind::not_healed) events_.not_healed(reply.reason);
   if (reply.kind == CounterReply::Kind::exhausted) events_.exhausted(reply.reason);
   return reply;
+}
+
+void CounterDocument::look(mongo::Client& client) {
+  const Document nothing = query(Document().add("$in", Array()));
+  const Document unchanged =
+      Document().add("$inc", Document().add(spec_.place.value_field, std::int64_t{0}));
+  unreached_ = why_unreached(
+      client.write(spec_.place.db, find_and_modify(nothing).add("update", unchanged)));
 }
 
 CounterReply CounterDocument::repeat(Run& run, Attempt (CounterDocument::*attempt)(Run&)) {
@@ -145,8 +174,8 @@ CounterReply CounterDocument::give_back(Run& run) {
   const Reply reply =
       run.client.write(spec_.place.db, find_and_modify(query(Document().add("$eq", *from)))
                                            .add("update", set_value(spec_.place.value_field, *to)));
-  run.reached = reply.kind != Reply::Kind::unreachable;
-  const bool not_sent = !run.reached && reply.code == mongo::kNoServer;
+  run.unreached = why_unreached(reply);
+  const bool not_sent = !run.unreached.empty() && reply.code == mongo::kNoServer;
   const bool no_match = reply.ok() && !value_of(reply);
   if (not_sent) return {CounterReply::Kind::not_sent, {}, {}};
   const bool is_kept = no_match || reply.kind == Reply::Kind::refused;
@@ -171,14 +200,14 @@ Outcome<CounterDocument::Found> CounterDocument::read(Run& run) const {
                                             return false;
                                           });
   if (!reply.ok()) return answer_to(run, reply);
-  run.reached = true;
+  run.unreached.clear();
   return found;
 }
 
 /// How a job ends after such a reply.
 CounterReply CounterDocument::answer_to(Run& run, const Reply& reply) const {
-  run.reached = reply.kind != Reply::Kind::unreachable;
-  if (!run.reached) return failed(kNoAnswer);
+  run.unreached = why_unreached(reply);
+  if (!run.unreached.empty()) return failed(no_answer(reply));
   if (reply.kind == Reply::Kind::not_majority) {
     return failed("the id store does not reach a majority of its members");
   }

@@ -37,8 +37,13 @@ class CounterDocument {
   /// `fields`: all that are filled from this counter.
   [[nodiscard]] ids::CounterReply run(mongo::Client& client, const ids::CounterJob& job,
                                       std::span<const ids::CounterField> fields);
-  /// False if the last job came to nothing for want of a server.
-  [[nodiscard]] bool reached() const { return reached_; }
+  /// Only finds out whether the store would do a job: sends a write that changes nothing, not even
+  /// a counter that is there.
+  void look(mongo::Client& client);
+  /// False if the last job, or look(), came to nothing for want of a server.
+  [[nodiscard]] bool reached() const { return unreached_.empty(); }
+  /// Why not, as libmongoc or the server says it: for the log, not for clients.
+  [[nodiscard]] const std::string& unreached() const { return unreached_; }
   [[nodiscard]] const CounterEvents& events() const { return events_; }
 
  private:
@@ -49,7 +54,7 @@ class CounterDocument {
     std::span<const ids::CounterField> fields;
     std::uint64_t count;  ///< still wished; less than the job's where int64 ends
     std::chrono::steady_clock::time_point begun;
-    bool reached;  ///< the last reply came from a server
+    std::string unreached{};  ///< why the last command came to nothing for want of a server
   };
   /// How an attempt ends the job; nothing: try again.
   using Attempt = std::optional<ids::CounterReply>;
@@ -117,7 +122,7 @@ class CounterDocument {
   Counters& counters_;
   CounterEvents events_;
   bool converts_ = false;  // the last value was a double: the next allocation makes it int64
-  bool reached_ = true;
+  std::string unreached_;
   std::optional<std::int64_t> taken_up_to_;  // where to look on for free numbers of a new counter
 };
 

@@ -14,6 +14,8 @@ constexpr std::size_t kSweepAt = 1024;
 // With more of them, those that hold no numbers are forgotten, and with them how far they had come:
 // memory is bounded, though clients can invent names of collections.
 constexpr std::size_t kMostCounters = 10'000;
+// A store that is down is looked after so often, however many counters there are.
+constexpr std::chrono::seconds kLookAfter{1};
 // Of a counter in whose place there is another one: it gives back at once what nobody wants.
 constexpr ids::CounterSpec::Block kNothingHeld{.size = 1, .prefetch = 0, .idle = {}};
 
@@ -87,7 +89,7 @@ void CounterWorkers::retire(const Shared& counter) {
   counter->spec.block = kNothingHeld;
   counter->spec.block.give_back = gives_back;
   counter->cache->change(counter->spec);
-  std::erase_if(retired_, [](const Shared& old) { return is_unused(old) && !old->due; });
+  std::erase_if(retired_, [this](const Shared& old) { return is_unused(old) && !old->due; });
   retired_.push_back(counter);
   enqueue(counter);
 }
@@ -100,7 +102,8 @@ std::vector<CounterWorkers::Shared> CounterWorkers::all_and_retired() const {
 
 void CounterWorkers::add_to(Figures& figures) const {
   const std::scoped_lock lock(mutex_);
-  figures.up = !down_;
+  figures.up = !looking_;
+  figures.down_reason = down_why_;
   for (const Shared& counter : all_and_retired()) {
     const ids::BlockCache::Figures cache = counter->cache->figures();
     figures.counters += 1;
@@ -134,8 +137,9 @@ void CounterWorkers::sweep() {
   sweep_at_ = std::max(kSweepAt, 2 * all_.size());
 }
 
-bool CounterWorkers::is_unused(const Shared& counter) {
-  return !counter->queued && !counter->running && counter->cache.use_count() == 1;
+bool CounterWorkers::is_unused(const Shared& counter) const {
+  return !counter->queued && !counter->running && counter->cache.use_count() == 1 &&
+         counter != looking_;
 }
 
 void CounterWorkers::wake(const std::weak_ptr<Counter>& weak) {
@@ -200,12 +204,13 @@ void CounterWorkers::run() {
     if (std::exchange(counter->renew_document, false)) {
       counter->document.emplace(counter->spec, counters_);
     }
+    const Turn turn = turn_of(counter);
     lock.unlock();
-    const bool done = do_job(*counter, fields);
+    const bool done = do_job(counter, turn, fields);
     const auto due = counter->cache->due();
     lock.lock();
     counter->running = false;
-    set_due(counter, due);
+    set_due(counter, next_turn(counter, due));
     const bool woken = std::exchange(counter->woken_meanwhile, false);
     if (woken || (stopping_ && done)) enqueue(counter);  // stop() makes the cache wake nobody
   }
@@ -213,14 +218,32 @@ void CounterWorkers::run() {
   changed_.notify_all();
 }
 
-bool CounterWorkers::do_job(Counter& counter, const std::vector<ids::CounterField>& fields) {
-  const auto job = counter.cache->begin();
-  if (!job) return false;
+CounterWorkers::Turn CounterWorkers::turn_of(const Shared& counter) const {
+  const bool looks = counter == looking_ && !stopping_ && clock_.monotonic() >= look_at_;
+  return looks ? Turn::job_or_look : Turn::job;
+}
+
+/// `due`: of its cache.
+std::optional<CounterWorkers::Time> CounterWorkers::next_turn(const Shared& counter,
+                                                              std::optional<Time> due) const {
+  if (counter != looking_) return due;
+  return std::min(due.value_or(look_at_), look_at_);
+}
+
+bool CounterWorkers::do_job(const Shared& counter, Turn turn,
+                            const std::vector<ids::CounterField>& fields) {
+  const auto job = counter->cache->begin();
+  if (!job && turn == Turn::job) return false;
   mongo::Client client = pool_.client(&counters_.round_trips);
-  ids::CounterReply reply = counter.document->run(client, *job, fields);
-  note_reached(counter.document->reached());
-  const ids::Outcome outcome = counter.cache->finish(reply);
-  count(counter, *job, reply, outcome);
+  if (!job) {
+    counter->document->look(client);
+    note_reached(counter);
+    return false;
+  }
+  ids::CounterReply reply = counter->document->run(client, *job, fields);
+  note_reached(counter);
+  const ids::Outcome outcome = counter->cache->finish(reply);
+  count(*counter, *job, reply, outcome);
   return true;
 }
 
@@ -243,17 +266,25 @@ void CounterWorkers::count(Counter& counter, const ids::CounterJob& job,
   }
 }
 
-void CounterWorkers::note_reached(bool reached) {
+/// Of what the counter has done last.
+void CounterWorkers::note_reached(const Shared& counter) {
+  const bool reached = counter->document->reached();
+  const std::string& why = counter->document->unreached();
   {
     const std::scoped_lock lock(mutex_);
     if (stopping_ && !reached) giving_up_ = true;
-    if (std::exchange(down_, !reached) == !reached) return;
+    if (counter == looking_) look_at_ = clock_.monotonic() + kLookAfter;
+    down_why_ = why;
+    if (!looking_ == reached) return;
+    looking_ = reached ? nullptr : counter;
+    look_at_ = clock_.monotonic() + kLookAfter;
   }
   if (reached) {
     log::event(log::Level::info, "store_up", "the id store answers again: counters go on");
   } else {
     log::event(log::Level::error, "store_down",
-               "the id store does not answer: counters give out what they hold, and then nothing");
+               "the id store does not answer: counters give out what they hold, and then nothing",
+               {{"reason", why}});
   }
 }
 
@@ -262,7 +293,7 @@ bool CounterWorkers::stop(std::chrono::milliseconds limit) {
   {
     const std::scoped_lock lock(mutex_);
     stopping_ = true;
-    giving_up_ = down_;
+    giving_up_ = looking_ != nullptr;
     all = all_and_retired();
   }
   for (const Shared& counter : all) counter->cache->stop();

@@ -24,7 +24,8 @@
 namespace idproxy::id_store {
 
 /// The counters of this process and the threads that do their jobs: caches that were woken, or that
-/// are due, stand in a queue; one job of a cache at a time. Thread-safe.
+/// are due, stand in a queue; one job of a cache at a time. While the store is down, one counter
+/// asks once a second whether it is back, whether or not anybody wants numbers. Thread-safe.
 class CounterWorkers {
  public:
   /// All outlive it. The threads start with the first counter.
@@ -68,14 +69,16 @@ class CounterWorkers {
     std::optional<Time> due;
   };
   using Shared = std::shared_ptr<Counter>;
+  /// What a thread does with a counter: its job, if there is one; else it looks after the store.
+  enum class Turn { job, job_or_look };
 
   void wake(const std::weak_ptr<Counter>& counter);
   void run();
   /// False if there was none.
-  bool do_job(Counter& counter, const std::vector<ids::CounterField>& fields);
+  bool do_job(const Shared& counter, Turn turn, const std::vector<ids::CounterField>& fields);
   void count(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply,
              ids::Outcome outcome);
-  void note_reached(bool reached);
+  void note_reached(const Shared& counter);
 
   // Under the lock.
   [[nodiscard]] Shared make(const ids::CounterSpec& spec);
@@ -86,9 +89,11 @@ class CounterWorkers {
   void enqueue(const Shared& counter);
   void set_due(const Shared& counter, std::optional<Time> due);
   void enqueue_due();
+  [[nodiscard]] Turn turn_of(const Shared& counter) const;
+  [[nodiscard]] std::optional<Time> next_turn(const Shared& counter, std::optional<Time> due) const;
   [[nodiscard]] Shared next(std::unique_lock<std::mutex>& lock);
   void sweep();
-  [[nodiscard]] static bool is_unused(const Shared& counter);
+  [[nodiscard]] bool is_unused(const Shared& counter) const;
 
   const mongo::Pool& pool_;
   const Clock& clock_;
@@ -107,7 +112,9 @@ class CounterWorkers {
   std::size_t running_ = 0;
   bool stopping_ = false;
   bool giving_up_ = false;  // no server, or no time: what is left is not given back
-  bool down_ = false;
+  Shared looking_;          // the store is down; it sees when it is back
+  std::string down_why_;    // with looking_
+  Time look_at_{};          // not before
 };
 
 }  // namespace idproxy::id_store

@@ -109,6 +109,8 @@ inline constexpr std::int32_t kDuplicateKey = 11000;
 
 /// libmongoc's: there was nobody to send the command to, so that it has not been carried out.
 inline constexpr std::int32_t kNoServer = MONGOC_ERROR_SERVER_SELECTION_FAILURE;
+/// The same, for want of a login. No code of the server's that is `unreachable`.
+inline constexpr std::int32_t kNoLogin = MONGOC_ERROR_CLIENT_AUTHENTICATE;
 
 /// What has become of commands. Thread-safe.
 struct RoundTrips {

@@ -241,8 +241,9 @@ TEST_F(FailureTest, NobodyThere) {
       counter.run(client, {CounterJob::Kind::allocate, 10, {}, false, {}}, fields);
   const auto answered = std::chrono::steady_clock::now();
   EXPECT_EQ(reply.kind, Kind::failed);
-  EXPECT_EQ(reply.reason, "the id store does not answer");
+  EXPECT_EQ(reply.reason, "the id store does not answer: its primary cannot be reached");
   EXPECT_FALSE(counter.reached());
+  EXPECT_THAT(counter.unreached(), HasSubstr("127.0.0.1:1"));
   EXPECT_EQ(counter.run(client, {CounterJob::Kind::give_back, 2, {}, false, {5, 2}}, fields).kind,
             Kind::not_sent);
   EXPECT_LT(answered - begun, std::chrono::milliseconds(2000));

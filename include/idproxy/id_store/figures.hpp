@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "idproxy/observability/metrics.hpp"
 
@@ -14,6 +15,7 @@ struct Figures {
   std::uint64_t round_trips_failed = 0;  ///< could not be sent, no answer, or no majority
   metrics::HistogramValues round_trip;   ///< how long each took, the failed ones too
   bool up = true;                        ///< the last job of a counter reached a server
+  std::string down_reason;               ///< why not, for people; empty: it did
 
   std::uint64_t blocks = 0;          ///< allocated, and used
   std::uint64_t blocks_dropped = 0;  ///< allocated, perhaps, and never used

@@ -52,6 +52,15 @@ TEST(Readyz, IsReadyWhileItServes) {
             "id store: answers\n");
 }
 
+TEST(Readyz, SaysWhyTheStoreDoesNotAnswer) {
+  Served shown = served();
+  shown.store.up = false;
+  EXPECT_THAT(readyz(Phase::serving, &shown).body, HasSubstr("\nid store: does not answer\n"));
+  shown.store.down_reason = "Authentication failed.";
+  EXPECT_THAT(readyz(Phase::serving, &shown).body,
+              HasSubstr("\nid store: does not answer: Authentication failed.\n"));
+}
+
 TEST(Readyz, IsNotReadyBeforeAndAfter) {
   EXPECT_EQ(readyz(Phase::starting, nullptr).status, 503U);
   EXPECT_EQ(readyz(Phase::starting, nullptr).body, "starting\n");

@@ -225,12 +225,14 @@ CounterReply CounterDocument::answer_to(Run& run, const Reply& reply) const {
 CounterDocument::Attempt CounterDocument::after_failure(Run& run, const Reply& reply,
                                                         bool gives_numbers) {
   if (reply.kind == Reply::Kind::refused) return answer_to(run, reply);
-  const bool was_sent = reply.kind != Reply::Kind::unreachable || reply.code != mongo::kNoServer;
-  if (gives_numbers && was_sent) {
+  if (gives_numbers && !reply.not_carried_out) {
     counters_.blocks_dropped.fetch_add(1, std::memory_order_relaxed);
     events_.block_dropped(reply.message);
   }
-  if (was_sent && std::chrono::steady_clock::now() - run.begun < kQuick) return std::nullopt;
+  // Another server may be found. Without one, libmongoc has looked for long; and a login that was
+  // refused is refused again.
+  const bool was_there = reply.code != mongo::kNoServer && reply.code != mongo::kNoLogin;
+  if (was_there && std::chrono::steady_clock::now() - run.begun < kQuick) return std::nullopt;
   return answer_to(run, reply);
 }
 

@@ -58,6 +58,56 @@ template <class T, auto kDestroy>
 using Owned = std::unique_ptr<T, Destroyer<kDestroy>>;
 using Uri = Owned<mongoc_uri_t, mongoc_uri_destroy>;
 
+// The command comes back as it went.
+constexpr auto kNotPrimary = std::to_array<std::int32_t>({10107, 13435});
+
+/// Watches the command that this thread sends: libmongoc sends some of them twice, and tells of the
+/// second time only. Commands of its own, as those of a login, do not count.
+class Watched {
+ public:
+  explicit Watched(const Document& command) : name_(bson::Elements(command.bytes()).next()->key) {
+    current_ = this;
+  }
+  ~Watched() { current_ = nullptr; }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+
+  /// Each time that it was sent, a server answered that it does not do it.
+  [[nodiscard]] bool came_to_nothing() const { return sent_ == sent_back_; }
+
+  static void watch_all(mongoc_client_pool_t* pool) {
+    const Owned<mongoc_apm_callbacks_t, mongoc_apm_callbacks_destroy> callbacks(
+        mongoc_apm_callbacks_new());
+    mongoc_apm_set_command_started_cb(callbacks.get(), started);
+    mongoc_apm_set_command_failed_cb(callbacks.get(), failed);
+    mongoc_client_pool_set_apm_callbacks(pool, callbacks.get(), nullptr);
+  }
+
+ private:
+  static void started(const mongoc_apm_command_started_t* event) {
+    if (is_current(mongoc_apm_command_started_get_command_name(event))) ++current_->sent_;
+  }
+  static void failed(const mongoc_apm_command_failed_t* event) {
+    if (!is_current(mongoc_apm_command_failed_get_command_name(event))) return;
+    bson_error_t error{};
+    mongoc_apm_command_failed_get_error(event, &error);
+    const auto code = static_cast<std::int32_t>(error.code);
+    if (error.domain == MONGOC_ERROR_SERVER && std::ranges::count(kNotPrimary, code) > 0) {
+      ++current_->sent_back_;
+    }
+  }
+  static bool is_current(std::string_view name) {
+    return current_ != nullptr && name == current_->name_;
+  }
+
+  static thread_local Watched* current_;
+
+  const std::string_view name_;  // the command's
+  int sent_ = 0;
+  int sent_back_ = 0;
+};
+thread_local Watched* Watched::current_ = nullptr;
+
 void set_default(mongoc_uri_t* uri, const char* option, std::int32_t value) {
   if (!mongoc_uri_has_option(uri, option)) mongoc_uri_set_option_as_int32(uri, option, value);
 }
@@ -248,6 +298,7 @@ Reply Client::write(const std::string& db, const Document& command) {
   const Document concern =
       Document().add("w", "majority").add("wtimeout", std::int64_t{wtimeout_.count()});
   const Document whole = Document(command).add("writeConcern", concern);
+  const Watched watched(whole);
   Reply reply = send([&](const Call& call) {
     return mongoc_client_write_command_with_opts(client_.get(), db.c_str(), whole.get(),
                                                  call.options, call.reply, call.error);
@@ -256,6 +307,7 @@ Reply Client::write(const std::string& db, const Document& command) {
   if (was_ok) read_write_concern_error(reply);
   if (reply.kind != Reply::Kind::unreachable) read_write_errors(reply);
   if (was_ok) count(reply);
+  reply.not_carried_out = reply.kind == Reply::Kind::unreachable && watched.came_to_nothing();
   return reply;
 }
 
@@ -296,6 +348,7 @@ Pool::Pool(const std::string& uri, std::chrono::milliseconds wtimeout) : wtimeou
   pool_.reset(mongoc_client_pool_new(parsed.get()));
   if (!pool_) std::abort();  // checked by config
   mongoc_client_pool_set_error_api(pool_.get(), MONGOC_ERROR_API_VERSION_2);
+  Watched::watch_all(pool_.get());
   mongoc_client_pool_set_appname(pool_.get(), "mongo-idproxy");
   mongoc_client_pool_max_size(pool_.get(), kMostConnections);
 }

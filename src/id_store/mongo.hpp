@@ -89,6 +89,9 @@ struct Reply {
   std::int32_t code = 0;  ///< the server's (13 Unauthorized, 26 NamespaceNotFound …) or libmongoc's
   std::string message;    ///< empty if ok. The server's may hold values of documents: log with care
   Document document;      ///< empty if there is none
+  /// Proven, though `unreachable`: nothing was sent, or each server that got it said that it is not
+  /// the primary.
+  bool not_carried_out = false;
 
   [[nodiscard]] bool ok() const { return kind == Kind::ok; }
   /// True if the server refused with this code.

@@ -14,12 +14,15 @@ import pymongo.errors
 import pytest
 
 from support import wire
+from support.access import Access
+from support.admin import LISTEN, Admin
 from support.chaos import CrashNode
 from support.counters import counter, insert, numbers
 from support.gate import Gate
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
+from support.secrets import PASSWORD
 from support.thief import Cut, Passed, Thief, insert_message, session
 
 RULES = [
@@ -510,3 +513,104 @@ def test_on_and_off_under_load(replica_set, start_proxy, gate, coll):
     assert not failures, failures[:3]
     found = numbers(replica_set.client, ns)
     assert len(set(found)) == len(found)
+
+
+# Longer than anybody's demand lasts (BlockCache::kDemandLasts).
+QUIET = 12.0
+
+
+class Door:
+    """Lets the proxy into its store, or does not."""
+
+    def __init__(self, uri: str, shut: Callable[[], Any], open_: Callable[[], Any]):
+        self.uri = uri
+        self.shut = shut
+        self.open = open_
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Mongod]:
+    """A store that knows its users."""
+    with Mongod(options=["--auth"]) as mongod:
+        mongod.client.admin.command("createUser", "root", pwd=PASSWORD, roles=["root"])
+        yield mongod
+
+
+@pytest.fixture
+def password(guarded: Mongod) -> Iterator[Door]:
+    """The right one is in the proxy's connection string; its user has another one while the door
+    is shut, from the start on."""
+    name = f"idproxy{time.monotonic_ns()}"
+    with pymongo.MongoClient(Access(user="root", password=PASSWORD).uri(
+            guarded.address, "directConnection=true")) as root:
+        def change(to: str) -> None:
+            root.admin.command("updateUser", name, pwd=to)
+        root.admin.command("createUser", name, pwd=PASSWORD * 2, roles=["readWriteAnyDatabase"])
+        yield Door(Access(user=name, password=PASSWORD).uri(guarded.address),
+                   lambda: change(PASSWORD * 2), lambda: change(PASSWORD))
+
+
+@pytest.fixture
+def way(gate: Gate) -> Door:
+    gate.shut()
+    return Door(gate.uri, gate.shut, gate.open)
+
+
+@pytest.fixture(params=["password", "way"])
+def door(request: pytest.FixtureRequest) -> Door:
+    """Shut."""
+    return request.getfixturevalue(request.param)
+
+
+class TestQuiet:
+    """The store is away for long, and nobody wants a number meanwhile."""
+
+    @pytest.fixture
+    def lonely(self, replica_set: Mongod, start_proxy: Callable[..., Proxy], door: Door,
+               coll: str) -> Proxy:
+        """It has asked for numbers of two counters in vain, and a while ago."""
+        proxy = start_proxy({**configuration(replica_set, RULES, admin=LISTEN),
+                             "id_store": {"uri": door.uri}})
+        for db in ("counted", "single"):
+            reply, seconds = timed(lambda: insert(proxy, f"{db}.{coll}", 1))
+            assert unavailable(reply) and seconds < PATIENCE
+        proxy.wait_event("store_down")
+        time.sleep(QUIET)
+        return proxy
+
+    def test_its_return_is_noticed(self, lonely, door, coll, record):
+        """Though nobody inserts; until then it is asked about once a second, and no more."""
+        admin = Admin(lonely)
+        before = admin.metrics()("idproxy_store_round_trips_failed_total")
+        time.sleep(5)
+        now = admin.metrics()
+        assert now("idproxy_store_up") == 0
+        assert 0 < now("idproxy_store_round_trips_failed_total") - before <= 6
+        door.open()
+        started = time.monotonic()
+        lonely.wait_event("store_up", timeout=15)
+        record("quiet: seconds until the store's return is noticed", time.monotonic() - started)
+        eventually(lambda: admin.metrics()("idproxy_store_up") == 1, 15, "all have noticed")
+        assert "id store: answers\n" in admin.get("/readyz").text
+        assert insert(lonely, f"single.{coll}", 1)["n"] == 1
+        assert len(lonely.find_events("store_up")) == 1
+
+    def test_the_first_insert_gets_its_number(self, lonely, door, replica_set, coll):
+        """What the store said long ago is no answer to it."""
+        door.open()
+        reply = insert(lonely, f"single.{coll}", 1)
+        assert reply["ok"], reply
+        assert numbers(replica_set.client, f"single.{coll}") == [1]
+
+
+@pytest.mark.parametrize("door", ["password"], indirect=True)
+def test_a_wrong_password_is_called_that(replica_set, start_proxy, door, coll):
+    """Also to the client, without saying more than it may know. No numbers can be lost by it."""
+    proxy = start_proxy({**configuration(replica_set, RULES, admin=LISTEN),
+                         "id_store": {"uri": door.uri}})
+    reply = insert(proxy, f"single.{coll}", 1)
+    assert unavailable(reply) and "refuses the proxy's login" in reply["errmsg"]
+    assert not proxy.find_events("block_dropped")
+    assert "Authentication failed" in proxy.wait_event("store_down")["reason"]
+    assert "Authentication failed" in Admin(proxy).get("/readyz").text
+    assert Admin(proxy).metrics()("idproxy_store_blocks_dropped_total") == 0

@@ -203,6 +203,28 @@ TEST_F(FailureTest, ABrokenConnectionIsTriedAgainOnceByTheDriver) {
   EXPECT_EQ(counters.blocks_dropped, 0U);
 }
 
+TEST_F(FailureTest, WhatServersMayHaveDoneIsDropped) {
+  counter("1");
+  database.fail_find_and_modify(2, R"({"closeConnection": true})");
+  (void)allocate(10);
+  EXPECT_EQ(counters.blocks_dropped, 1U);
+  database.fail_find_and_modify(2, R"({"errorCode": 91})");
+  (void)allocate(10);
+  EXPECT_EQ(counters.blocks_dropped, 2U);
+}
+
+/// Twice, for libmongoc sends it again.
+TEST_F(FailureTest, WhatIsSentBackByOneThatIsNotThePrimaryIsNot) {
+  counter("1");
+  std::int64_t next = 1;
+  for (const char* code : {"10107", "13435"}) {
+    database.fail_find_and_modify(2, R"({"errorCode": )" + std::string(code) + "}");
+    EXPECT_EQ(allocate(10), allocated(next, 10)) << code;
+    next += 10;
+  }
+  EXPECT_EQ(counters.blocks_dropped, 0U);
+}
+
 TEST_F(FailureTest, NoNumberTwiceHoweverOftenTheConnectionBreaks) {
   counter("1");
   std::int64_t last = 0;

@@ -265,7 +265,7 @@ CounterReply CounterDocument::not_an_integer() const {
 }
 
 CounterReply CounterDocument::at_max() const {
-  return exhausted("counter " + events_.counter() + " has given out its last number");
+  return exhausted(ids::handed_out_up_to(spec_.max));
 }
 
 }  // namespace idproxy::id_store

@@ -44,7 +44,7 @@ class CounterDocument {
   [[nodiscard]] bool reached() const { return unreached_.empty(); }
   /// Why not, as libmongoc or the server says it: for the log, not for clients.
   [[nodiscard]] const std::string& unreached() const { return unreached_; }
-  [[nodiscard]] const CounterEvents& events() const { return events_; }
+  [[nodiscard]] CounterEvents& events() { return events_; }
 
  private:
   /// A job under way.

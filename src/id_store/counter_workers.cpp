@@ -114,6 +114,16 @@ void CounterWorkers::add_to(Figures& figures) const {
   }
 }
 
+std::vector<CounterWorkers::Exhausted> CounterWorkers::exhausted() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<Exhausted> found;
+  for (const auto& [name, counter] : all_) {
+    ids::BlockCache::Figures cache = counter->cache->figures();
+    if (cache.exhausted) found.push_back({std::move(cache.reason), counter->fields});
+  }
+  return found;
+}
+
 void CounterWorkers::start_threads() {
   if (!threads_.empty() || stopping_) return;
   running_ = kThreads;
@@ -233,6 +243,7 @@ std::optional<CounterWorkers::Time> CounterWorkers::next_turn(const Shared& coun
 bool CounterWorkers::do_job(const Shared& counter, Turn turn,
                             const std::vector<ids::CounterField>& fields) {
   const auto job = counter->cache->begin();
+  if (!job) tell_refusal(*counter);
   if (!job && turn == Turn::job) return false;
   mongo::Client client = pool_.client(&counters_.round_trips);
   if (!job) {
@@ -244,7 +255,13 @@ bool CounterWorkers::do_job(const Shared& counter, Turn turn,
   note_reached(counter);
   const ids::Outcome outcome = counter->cache->finish(reply);
   count(*counter, *job, reply, outcome);
+  tell_refusal(*counter);
   return true;
+}
+
+/// The store says of some counters that they are exhausted, the cache knows it of others.
+void CounterWorkers::tell_refusal(Counter& counter) {
+  if (const auto reason = counter.cache->refusal()) counter.document->events().exhausted(*reason);
 }
 
 void CounterWorkers::count(Counter& counter, const ids::CounterJob& job,

@@ -47,6 +47,12 @@ class CounterWorkers {
                                                          const ids::CounterField& field,
                                                          std::uint64_t watch);
 
+  struct Exhausted {
+    std::string reason;
+    std::vector<ids::CounterField> fields;
+  };
+  /// The counters that give no numbers now, though the store answers.
+  [[nodiscard]] std::vector<Exhausted> exhausted() const;
   /// Adds what is there now.
   void add_to(Figures& figures) const;
 
@@ -78,6 +84,7 @@ class CounterWorkers {
   bool do_job(const Shared& counter, Turn turn, const std::vector<ids::CounterField>& fields);
   void count(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply,
              ids::Outcome outcome);
+  static void tell_refusal(Counter& counter);
   void note_reached(const Shared& counter);
 
   // Under the lock.

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <utility>
 
 #include "id_store/counter_workers.hpp"
 #include "id_store/counters.hpp"
 #include "id_store/inspector.hpp"
 #include "id_store/mongo.hpp"
+#include "idproxy/base/glob.hpp"
 
 namespace idproxy::id_store {
 
@@ -29,8 +31,40 @@ struct Watch::Impl {
   Inspector& inspector;
   CounterWorkers& workers;
   const std::uint64_t number;  // the newer, the larger
+  const std::vector<Watched> rules;
   const std::shared_ptr<Inspection> inspection;
+
+  template <class Use>
+  void each_exhausted(const Use& use) const;
 };
+
+namespace {
+
+/// The one that fills a counter's field. A counter of several collections has a rule's own `ns`.
+std::optional<std::size_t> rule_of(const std::vector<Watched>& rules,
+                                   const ids::CounterField& field) {
+  const auto find = [&](const auto& fits) -> std::optional<std::size_t> {
+    const auto rule = std::ranges::find_if(
+        rules, [&](const Watched& each) { return each.field == field.field && fits(each.ns); });
+    if (rule == rules.end()) return std::nullopt;
+    return static_cast<std::size_t>(rule - rules.begin());
+  };
+  const auto literally = find([&](const std::string& ns) { return ns == field.ns; });
+  return literally ? literally
+                   : find([&](const std::string& ns) { return glob_matches(ns, field.ns); });
+}
+
+}  // namespace
+
+/// Calls `use` with the rule's index, the namespace and the reason.
+template <class Use>
+void Watch::Impl::each_exhausted(const Use& use) const {
+  for (const CounterWorkers::Exhausted& counter : workers.exhausted()) {
+    for (const ids::CounterField& field : counter.fields) {
+      if (const auto rule = rule_of(rules, field)) use(*rule, field.ns, counter.reason);
+    }
+  }
+}
 
 Store::Store(const Options& options, const Clock& clock)
     : impl_(std::make_unique<Impl>(options, clock)) {}
@@ -38,9 +72,10 @@ Store::Store(const Options& options, const Clock& clock)
 Store::~Store() = default;
 
 std::shared_ptr<Watch> Store::watch(std::vector<Watched> rules) {
+  auto inspection = impl_->inspector.inspect(rules);
   auto impl =
       std::make_unique<Watch::Impl>(impl_->counters, impl_->inspector, impl_->workers,
-                                    ++impl_->watches, impl_->inspector.inspect(std::move(rules)));
+                                    ++impl_->watches, std::move(rules), std::move(inspection));
   return std::shared_ptr<Watch>(new Watch(std::move(impl)));
 }
 
@@ -95,11 +130,20 @@ std::uint64_t Watch::version() const {
 }
 
 std::vector<ids::NotReady> Watch::not_ready(std::size_t most_per_rule) const {
-  return impl_->inspector.not_ready(*impl_->inspection, most_per_rule);
+  auto found = impl_->inspector.not_ready(*impl_->inspection, most_per_rule);
+  impl_->each_exhausted([&](std::size_t rule, const std::string& ns, const std::string& reason) {
+    const auto its = std::ranges::count(found, rule, &ids::NotReady::rule_index);
+    if (static_cast<std::size_t>(its) >= most_per_rule) return;
+    found.push_back({rule, ns, {ids::Standing::Kind::not_ready, {ids::Errc::exhausted, reason}}});
+  });
+  return found;
 }
 
 std::vector<std::size_t> Watch::not_ready_counts() const {
-  return impl_->inspector.not_ready_counts(*impl_->inspection);
+  auto counts = impl_->inspector.not_ready_counts(*impl_->inspection);
+  impl_->each_exhausted(
+      [&](std::size_t rule, const std::string&, const std::string&) { ++counts.at(rule); });
+  return counts;
 }
 
 bool Watch::is_down() const {

@@ -55,7 +55,10 @@ Result<void> BlockCache::take(std::uint64_t n, std::vector<Range>& out) {
 Error BlockCache::why_not(Time now, After& after) {
   demand_at_ = now;
   if (stopped_) return {Errc::unavailable, "the proxy ends"};
-  if (exhausted_until_ && now < *exhausted_until_) return {Errc::exhausted, reason_};
+  if (exhausted_until_ && now < *exhausted_until_) {
+    if (!std::exchange(refused_, true)) after.wake = true;
+    return {Errc::exhausted, reason_};
+  }
   const bool waits = spec_.on_store_down.action == CounterSpec::OnStoreDown::Action::wait;
   if (down_ && !waits && now - failed_at_ < kFailureLasts) {
     request_job(now, after);

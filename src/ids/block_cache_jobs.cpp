@@ -15,6 +15,10 @@ using Int64 = std::numeric_limits<std::int64_t>;
 
 }  // namespace
 
+std::string handed_out_up_to(std::int64_t max) {
+  return "all numbers up to max, " + std::to_string(max) + ", have been handed out";
+}
+
 std::optional<CounterJob> BlockCache::begin() {
   const auto lock = locked(mutex_);
   woken_ = false;
@@ -187,8 +191,7 @@ void BlockCache::use(Range range, Time now, After& after) {
   if (range.count > 0) free_.put({range});
   serve(after);
   if (steps_.count(*end_, spec_.max) > 0) return;
-  exhausted("all numbers up to max, " + std::to_string(spec_.max) + ", have been handed out", now,
-            after);
+  exhausted(handed_out_up_to(spec_.max), now, after);
 }
 
 Outcome BlockCache::went_back(Time now, After& after) {
@@ -223,6 +226,7 @@ void BlockCache::gave_back(const CounterJob& job, CounterReply::Kind kind) {
 void BlockCache::exhausted(std::string reason, Time now, After& after) {
   exhausted_until_ = now + kExhaustedFor;
   reason_ = std::move(reason);
+  refused_ = refused_ || !waiting_.empty();
   serve_or_refuse({Errc::exhausted, reason_}, after);
 }
 
@@ -240,6 +244,7 @@ void BlockCache::answers_again() {
   down_ = false;
   retry_at_.reset();
   exhausted_until_.reset();
+  refused_ = false;
 }
 
 /// Numbers of before are handed out no more, unless there is no heal after all.
@@ -294,6 +299,7 @@ void BlockCache::change(const CounterSpec& spec) {
   clip(aside_);
   take_what_was_beyond_max();
   exhausted_until_.reset();
+  refused_ = false;
   heal_not_before_.reset();
   rearm();
 }
@@ -301,6 +307,7 @@ void BlockCache::change(const CounterSpec& spec) {
 void BlockCache::ask_again() {
   const auto lock = locked(mutex_);
   exhausted_until_.reset();
+  refused_ = false;
   rearm();
 }
 
@@ -342,12 +349,19 @@ void BlockCache::take_what_was_beyond_max() {
   usable_end_ = steps_.end(usable);
 }
 
+std::optional<std::string> BlockCache::refusal() const {
+  const auto lock = locked(mutex_);
+  return refused_ ? std::optional(reason_) : std::nullopt;
+}
+
 BlockCache::Figures BlockCache::figures() const {
   const auto lock = locked(mutex_);
+  const bool exhausted = free_.count() == 0 && exhausted_until_.has_value();
   return {.held = free_.count(),
           .block_size = pace_.size(),
           .waiting = waiting_.size(),
-          .exhausted = free_.count() == 0 && exhausted_until_.has_value()};
+          .exhausted = exhausted,
+          .reason = exhausted ? reason_ : std::string()};
 }
 
 }  // namespace idproxy::ids

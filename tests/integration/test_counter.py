@@ -14,6 +14,7 @@ from bson.raw_bson import RawBSONDocument
 
 from support import elements as el
 from support import wire
+from support.admin import LISTEN, Admin
 from support.counters import STORE, counter, insert, key_of, numbers, set_counter, stored
 from support.elements import Element, document, elements, int32
 from support.mongod import Mongod
@@ -105,6 +106,12 @@ def refused(reply: dict[str, Any], ns: str) -> bool:
     assert "errorLabels" not in reply
     assert all(word in reply["errmsg"] for word in (ns, "'n'", "counter")), reply["errmsg"]
     return True
+
+
+def status_of_rules(proxy: Proxy) -> list[dict[str, Any]]:
+    """What it says of its rules."""
+    with proxy.client() as client:
+        return client.admin.command("idproxy", "status")["rules"]
 
 
 class TestValues:
@@ -277,6 +284,37 @@ class TestTheEnd:
         for _ in range(3):
             assert refused(insert(proxy, ns, 1), ns)
         assert numbers(server.client, ns) == list(range(1, 11))
+
+    def test_it_is_told_at_once(self, replica_set, start_proxy, coll):
+        """In the words of the error, and once."""
+        rules = [{"ns": f"end.{coll}", "field": "n", **_COUNTER, "max": 5},
+                 {"ns": "end.*", "field": "n", **_COUNTER, "max": 5},
+                 {"ns": f"shared-*.{coll}", "field": "n", **_COUNTER, "max": 5,
+                  "store": {"key": coll}}]
+        proxy = start_proxy(configuration(replica_set, rules, admin=LISTEN))
+        admin = Admin(proxy)
+
+        def state() -> list[str]:
+            """Of each rule."""
+            lines = admin.get("/readyz").text.splitlines()
+            return [line.split("): ")[1].split(";")[0] for line in lines if "rule " in line]
+        names = [f"end.{coll}", f"end.{coll}-2", f"shared-x.{coll}"]
+        for ns in names:
+            assert insert(proxy, ns, 5)["n"] == 5
+        for count, ns in enumerate(names, 1):
+            reply = insert(proxy, ns, 1)
+            assert refused(reply, ns)
+            eventually(lambda: len(proxy.find_events("counter_exhausted")) == count, 20)
+            reason = proxy.find_events("counter_exhausted")[-1]["reason"]
+            assert "max, 5," in reason and reply["errmsg"].endswith(reason)
+        for ns in names:
+            assert refused(insert(proxy, ns, 1), ns)
+        assert len(proxy.find_events("counter_exhausted")) == 3
+        assert state() == ["gives no values in 1 collection"] * 3
+        said = status_of_rules(proxy)
+        assert not any(each["ready"] for each in said)
+        assert [each["notReady"][0]["ns"] for each in said] == [*names[:2], f"shared-*.{coll}"]
+        assert "max, 5," in str(said[0]["notReady"])
 
     def test_downwards(self, server, proxy, coll):
         ns = f"down-to-1.{coll}"

@@ -58,6 +58,9 @@ enum class Outcome {
   went_back,  ///< dropped: they lie behind what this process got before; a heal follows, if allowed
 };
 
+/// Why a counter that has come to its end gives nothing, whoever finds out.
+[[nodiscard]] std::string handed_out_up_to(std::int64_t max);
+
 /// The numbers of one counter that this process holds, and who waits for more. Thread-safe: one
 /// lock, held for a handful of instructions per insert command. Shared ownership: strategies of
 /// several rules, grants under way and the store refer to it.
@@ -123,6 +126,9 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   /// When begin() should be called though nobody wakes the store: a retry after a failure, or the
   /// giving back of what is idle. Monotonic; nothing: never. Changes with begin() and finish().
   [[nodiscard]] std::optional<std::chrono::nanoseconds> due() const;
+  /// Why whoever wanted numbers was told that the counter has none (Errc::exhausted); nothing:
+  /// since numbers were allocated last, nobody was. The store is woken when it begins.
+  [[nodiscard]] std::optional<std::string> refusal() const;
   /// The process ends: nobody is served any more, all who wait are told so, and begin() has at most
   /// give_backs left. Does not wake the store.
   void stop();
@@ -137,6 +143,7 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
     std::uint64_t block_size;  ///< of the next block
     std::size_t waiting;       ///< who has asked and got none yet
     bool exhausted;
+    std::string reason;  ///< why it is exhausted
   };
   [[nodiscard]] Figures figures() const;
 
@@ -214,7 +221,8 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   std::optional<Time> retry_at_;  // the last job failed
   Time failed_at_{};              // when one did; with down_
   std::optional<Time> exhausted_until_;
-  std::string reason_;  // why it is down or exhausted
+  bool refused_ = false;  // somebody, for it is exhausted
+  std::string reason_;    // why it is down or exhausted
   std::uint64_t seen_taken_ = 0;
   Time demand_at_{};
 

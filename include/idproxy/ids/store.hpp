@@ -73,11 +73,11 @@ class Store {
   /// Another number than before once an answer of standing() may have changed.
   [[nodiscard]] virtual std::uint64_t version() const = 0;
 
-  /// For people: where rules give no values, as far as it is known at this moment, and spaces of
-  /// random numbers that are full; of each rule at most so many collections, by name. What a rule
-  /// names literally is known from the start, and listed too if it is left alone; what wildcards
-  /// match, once standing() has been asked about it. That a counter cannot move on is not seen
-  /// here.
+  /// For people: where rules give no values, as far as it is known at this moment, spaces of random
+  /// numbers that are full, and counters that are exhausted (of one that serves several
+  /// collections, the rule's `ns`); of each rule at most so many collections. What a rule names
+  /// literally is known from the start, and listed too if it is left alone; what wildcards match,
+  /// once standing() has been asked about it. That the store does not answer is not seen here.
   [[nodiscard]] virtual std::vector<NotReady> not_ready(std::size_t most_per_rule) const = 0;
   [[nodiscard]] virtual StoreCounts counts() const = 0;
 };

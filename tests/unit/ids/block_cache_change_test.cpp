@@ -108,10 +108,14 @@ TEST_F(BlockCacheChange, AHigherMaxEndsTheExhaustion) {
   EXPECT_EQ(counter->take(10), (Ranges{{1, 10}}));
   EXPECT_EQ(counter->take(1), Ranges());
   EXPECT_EQ(counter->error->code, Errc::exhausted);
+  EXPECT_TRUE(counter->cache->refusal());
+  const int wakes = counter->wakes;
   spec.max = 20;
   counter->cache->change(spec);
+  EXPECT_FALSE(counter->cache->refusal());
+  EXPECT_FALSE(counter->cache->figures().exhausted);
   const Waiting waiting = counter->ask(1);
-  EXPECT_EQ(counter->wakes, 1);
+  EXPECT_EQ(counter->wakes, wakes + 1);
   ASSERT_TRUE(counter->work());
   EXPECT_EQ(waiting.answer->numbers(), (Ranges{{11, 1}}));
 }
@@ -233,6 +237,7 @@ TEST_F(BlockCacheChange, FiguresSayWhatIsHeld) {
   EXPECT_FALSE(counter->cache->figures().exhausted);  // for who needs fewer, it is not
   EXPECT_EQ(counter->take(7), (Ranges{{4, 7}}));
   EXPECT_TRUE(counter->cache->figures().exhausted);
+  EXPECT_EQ(counter->cache->figures().reason, "the reason");
 }
 
 }  // namespace

@@ -274,6 +274,29 @@ TEST(BlockCache, ABlockEndsAtMax) {
   EXPECT_FALSE(counter.work());
 }
 
+/// The store's thread tells the log.
+TEST(BlockCache, TheFirstRefusalOfAnExhaustedCounterWakesTheStore) {
+  CounterSpec spec = spec_of(10, 0.5);
+  spec.max = 10;
+  BlockCaches counter(spec);
+  filled(counter);
+  const int wakes = counter.wakes;
+  counter.take(10);
+  EXPECT_EQ(counter.wakes, wakes);
+  EXPECT_EQ(counter.cache->refusal(), std::nullopt);
+  for (int i = 0; i < 3; ++i) {
+    counter.take(1);
+    EXPECT_EQ(counter.ask(1).answer->error(), Errc::exhausted);
+    EXPECT_EQ(counter.wakes, wakes + 1);
+    EXPECT_FALSE(counter.work());
+    EXPECT_EQ(counter.cache->refusal(), "all numbers up to max, 10, have been handed out");
+  }
+  counter.clock.advance(60s);
+  const Waiting waiting = counter.ask(1);
+  ASSERT_TRUE(counter.fail(Reply::exhausted));
+  EXPECT_EQ(counter.cache->refusal(), "the reason");
+}
+
 TEST(BlockCache, ABlockThatGoesBeyondMaxIsClipped) {
   CounterSpec spec = spec_of(10);
   spec.max = 3;

@@ -20,8 +20,13 @@ bool any_creates(const std::vector<Watched>& rules) {
 
 void write(const Remark& remark) {
   const auto& [first, second, third] = remark.fields;
+  if (first.value.empty()) return log::event(remark.level, remark.event, remark.message);
   if (second.value.empty()) {
     return log::event(remark.level, remark.event, remark.message, {{first.name, first.value}});
+  }
+  if (third.value.empty()) {
+    return log::event(remark.level, remark.event, remark.message,
+                      {{first.name, first.value}, {second.name, second.value}});
   }
   log::event(remark.level, remark.event, remark.message,
              {{first.name, first.value}, {second.name, second.value}, {third.name, third.value}});

@@ -59,7 +59,7 @@ struct Answer {
   std::uint64_t documents = 0;
 };
 
-/// Something for the log. If the second field is empty, there is only the first.
+/// Something for the log. Its fields end with the first that is empty.
 struct Remark {
   struct Field {
     std::string_view name;

@@ -102,7 +102,7 @@ void Collections::reached(const Answer& answer, Time now) {
   remarks_.push_back({log::Level::info,
                       "inspection_again",
                       "the id store answers again: collections are looked at",
-                      {{"reason", ""}, {}, {}}});
+                      {}});
 }
 
 /// Nothing else needs to be tried to know that it cannot be checked.
@@ -208,11 +208,11 @@ void Collections::judge_warned(Collection& collection, Guard& guard, const Answe
   }
   guard.warned = true;
   const std::string command = create_index_command(collection.db, collection.name, field);
-  remarks_.push_back({log::Level::warning,
-                      "no_unique_index",
-                      "no unique index keeps a value from being stored twice" +
-                          why_not(answer.indexes, field) + "; make it with " + command,
-                      {{"ns", collection.ns()}, {"field", field}, {"command", command}}});
+  remarks_.push_back(
+      {log::Level::warning,
+       "no_unique_index",
+       "no unique index keeps a value from being stored twice" + why_not(answer.indexes, field),
+       {{"ns", collection.ns()}, {"field", field}, {"command", command}}});
 }
 
 void Collections::learn_made(Collection& collection, Guard& guard, const Answer& answer, Time now) {
@@ -248,7 +248,7 @@ void Collections::set(Collection& collection, Guard& guard, Guard::State state,
   remarks_.push_back({ready ? log::Level::info : log::Level::warning,
                       ready ? "ready_again" : "not_ready",
                       ready ? "the rule is ready: a unique index guards its field"
-                            : "inserts that need a value of the rule are refused: " + guard.reason,
+                            : "inserts that need a value of the rule are refused",
                       {{"ns", collection.ns()}, {"field", field}, {"reason", guard.reason}}});
 }
 

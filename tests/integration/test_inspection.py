@@ -84,7 +84,7 @@ def test_warns_once_of_a_missing_unique_index(
     assert bare["command"] == (
         f'db.getSiblingDB("{coll}").getCollection("bare").createIndex('
         '{"number": 1}, {unique: true})')
-    assert bare["command"] in bare["message"]
+    assert bare["message"] == "no unique index keeps a value from being stored twice"
     with proxy.client() as client:
         for name in names:
             assert insert(client, coll, name)

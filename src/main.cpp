@@ -1,6 +1,8 @@
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <iostream>
+#include <memory>
+#include <string>
 
 #include "idproxy/app/app.hpp"
 
@@ -9,7 +11,7 @@ namespace {
 using idproxy::app::ExitCode;
 
 constexpr const char* kFooter =
-    "\nApplications point their connection string at the proxy; inserts get their ids from the\n"
+    "Applications point their connection string at the proxy; inserts get their ids from the\n"
     "rules of the configuration, everything else is relayed unchanged.\n"
     "\n"
     "Exit codes: 0 done, 64 command line, 69 cannot listen, 70 internal error,\n"
@@ -17,19 +19,32 @@ constexpr const char* kFooter =
     "Signals:    SIGTERM and SIGINT end it once requests that are under way are answered,\n"
     "            a second one at once; SIGHUP reads the configuration again\n";
 
+/// Says what a line needs; CLI11's own has "[OPTIONS]" for all of it.
+class Help : public CLI::Formatter {
+ public:
+  [[nodiscard]] std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: mongo-idproxy --config FILE [--check-config]\n";
+  }
+};
+
 ExitCode run(int argc, char** argv) {
   CLI::App options("mongo-idproxy: a MongoDB proxy that gives inserted documents their ids");
+  options.formatter(std::make_shared<Help>());
   options.footer(kFooter);
+  options.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return "mongo-idproxy: " + std::string(error.what()) + "; --help shows what there is\n";
+  });
   options.set_version_flag("--version", "mongo-idproxy " IDPROXY_VERSION);
   std::string config;
   bool check_only = false;
-  options.add_option("-c,--config", config, "The YAML configuration")
-      ->required()
-      ->type_name("FILE");
+  // Not required(): its absence would be all that is said of a line with an unknown option.
+  const CLI::Option* file =
+      options.add_option("-c,--config", config, "The YAML configuration")->type_name("FILE");
   options.add_flag("--check-config", check_only,
                    "Print everything that is wrong with the configuration, and stop");
   try {
     options.parse(argc, argv);
+    if (file->empty()) throw CLI::RequiredError("--config FILE");
   } catch (const CLI::ParseError& error) {
     return options.exit(error) == 0 ? ExitCode::ok : ExitCode::usage;
   }

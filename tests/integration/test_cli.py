@@ -62,6 +62,8 @@ def config(tmp_path):
 def test_help():
     result = run("--help")
     assert result.returncode == 0 and not result.stderr
+    assert "Usage: mongo-idproxy --config FILE [--check-config]\n" in result.stdout
+    assert "\n\n\n" not in result.stdout
     for option in ("--config", "--check-config", "--version", "--help"):
         assert option in result.stdout
     for number in ("SIGTERM", "SIGINT", "SIGHUP"):
@@ -81,7 +83,13 @@ class TestUsage:
     def test_it_is_an_error(self, arguments):
         result = run(*arguments)
         assert result.returncode == 64
-        assert result.stderr
+        assert result.stderr.startswith("mongo-idproxy: ")
+
+    @pytest.mark.parametrize("arguments, named", [
+        ([], "--config"), (["--check-config"], "--config"), (["--bogus"], "--bogus"),
+        (["--bogus", "--check-config"], "--bogus"), (["extra"], "extra")], ids=str)
+    def test_it_is_named(self, arguments, named):
+        assert named in run(*arguments).stderr
 
 
 class TestCheckConfig:

@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::size_t kMaxShown = 80;
 constexpr std::size_t kMaxTypingErrors = 2;
+constexpr std::size_t kMinBeginning = 3;  // letters of a word that may be short for a longer one
 
 /// "mongodb://user:password@host/?option=secret" -> "mongodb://***@host/".
 std::string without_credentials(std::string_view text) {
@@ -46,6 +47,15 @@ std::size_t typing_errors(std::string_view a, std::string_view b) {
   return now[b.size()];
 }
 
+/// The only word that begins with this one, as `warning` with `warn`.
+std::optional<std::string_view> completed(std::string_view word,
+                                          std::span<const std::string_view> words) {
+  if (word.size() < kMinBeginning) return std::nullopt;
+  const auto begins = [word](std::string_view candidate) { return candidate.starts_with(word); };
+  if (std::ranges::count_if(words, begins) != 1) return std::nullopt;
+  return *std::ranges::find_if(words, begins);
+}
+
 bool similar_length(std::string_view a, std::string_view b) {
   return std::max(a.size(), b.size()) - std::min(a.size(), b.size()) <= kMaxTypingErrors;
 }
@@ -72,6 +82,7 @@ std::string listed(std::span<const std::string_view> words, std::string_view las
 
 std::optional<std::string_view> closest(std::string_view word,
                                         std::span<const std::string_view> words) {
+  if (const auto whole = completed(word, words)) return whole;
   std::optional<std::string_view> best;
   std::size_t best_errors = kMaxTypingErrors + 1;
   for (const std::string_view candidate : words) {

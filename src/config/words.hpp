@@ -16,8 +16,9 @@ namespace idproxy::config {
 [[nodiscard]] std::string listed(std::span<const std::string_view> words,
                                  std::string_view last = " or ");
 
-/// The word that was probably meant: the nearest one, at most 2 typing errors away and half of
-/// its length. Nothing if there is none.
+/// The word that was probably meant: the only one that begins with it, if it has 3 letters or more;
+/// else the nearest one, at most 2 typing errors away and half of its length. Nothing if there is
+/// none.
 [[nodiscard]] std::optional<std::string_view> closest(std::string_view word,
                                                       std::span<const std::string_view> words);
 

@@ -18,6 +18,9 @@ TEST(Words, FindsWhatWasProbablyMeant) {
   EXPECT_EQ(closest("dgt", kWords), std::nullopt) << "three errors";
   EXPECT_EQ(closest("nz", kWords), "ns");
   EXPECT_EQ(closest("x", kWords), std::nullopt) << "as many errors as letters";
+  EXPECT_EQ(closest("lead", kWords), "leading_zeros");
+  EXPECT_EQ(closest("ma", kWords), std::nullopt) << "too short to be the beginning of a word";
+  EXPECT_EQ(closest("max", std::array<std::string_view, 2>{"max_fill", "max_jump"}), std::nullopt);
   EXPECT_EQ(closest("", kWords), std::nullopt);
   EXPECT_EQ(closest("digits", {}), std::nullopt);
 }

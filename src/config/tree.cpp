@@ -5,6 +5,7 @@
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 #include <string_view>
@@ -197,6 +198,33 @@ bool check_bytes(std::string_view text, Findings& findings) {
   return true;
 }
 
+std::string_view line_of(std::string_view text, int number) {
+  for (; number > 0 && !text.empty(); --number) {
+    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  }
+  return text.substr(0, text.find('\n'));
+}
+
+/// What to do about the fault at this place, or "". The parser's words say only what it expected.
+std::string hint_for(std::string_view text, const YAML::Mark& mark) {
+  if (mark.is_null() || text.empty()) return {};
+  const std::string_view line = line_of(text, mark.line);
+  const std::string_view indentation = line.substr(0, line.find_first_not_of(" \t"));
+  if (indentation.find('\t') != std::string_view::npos) {
+    return ": this line is indented with a tab: indent with spaces";
+  }
+  // The place of a lone * is behind it.
+  const auto column = static_cast<std::size_t>(mark.column);
+  const std::string_view behind = line.substr(std::min(column, line.size()));
+  const bool lone = column > 0 && column <= line.size() && line[column - 1] == '*';
+  if (lone || behind.starts_with('*')) {
+    return ": a value that begins with * must be in quotes, as in \"*.orders\"";
+  }
+  if (behind.empty() || std::string_view("@`%").find(behind[0]) == std::string_view::npos)
+    return {};
+  return std::string(": a value that begins with ") + behind[0] + " must be in quotes";
+}
+
 }  // namespace
 
 std::optional<TreeNode> parse_tree(const std::string& text, Findings& findings) {
@@ -209,7 +237,8 @@ std::optional<TreeNode> parse_tree(const std::string& text, Findings& findings) 
     Nothing nothing;
     parser.HandleNextDocument(nothing);
   } catch (const YAML::Exception& fault) {
-    findings.error(place_of(fault.mark), "not valid YAML: " + fault.msg);
+    findings.error(place_of(fault.mark),
+                   "not valid YAML: " + fault.msg + hint_for(text, fault.mark));
     return std::nullopt;
   } catch (const std::exception& fault) {
     findings.error({}, std::string("not valid YAML: ") + fault.what());

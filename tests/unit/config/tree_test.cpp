@@ -69,7 +69,24 @@ TEST(Tree, RefusesWhatIsNotPlainYaml) {
       {"not_closed", "a: {b: 1\n", "2:1: error: not valid YAML: end of map flow not found"},
       {"wrong_indentation", "a: 1\n b: 2\n", "2:3: error: not valid YAML: illegal map value"},
       {"undefined_alias", "a: *x",
-       "1:4: error: not valid YAML: the referenced anchor is not defined"},
+       "1:4: error: not valid YAML: the referenced anchor is not defined: a value that begins with "
+       "* must be in quotes, as in \"*.orders\""},
+      {"pattern", "a:\n  - b: {\"\xc3\xa9\": *.orders}",
+       "2:15: error: not valid YAML: the referenced anchor is not defined: a value that begins "
+       "with "
+       "* must be in quotes, as in \"*.orders\""},
+      {"pattern_of_all", "a: *\nb: 1",
+       "1:5: error: not valid YAML: alias not found after *: a value that begins with * must be in "
+       "quotes, as in \"*.orders\""},
+      {"at_sign", "a: @x",
+       "1:4: error: not valid YAML: unknown token: a value that begins with @ must be in quotes"},
+      {"tab", "a:\n\tb: 1\n",
+       "2:3: error: not valid YAML: illegal map value: this line is indented with a tab: indent "
+       "with spaces"},
+      {"tab_behind_spaces", "a:\n  b: 1\n  \tc: 1\n",
+       "3:3: error: not valid YAML: illegal tab when looking for indentation: this line is "
+       "indented "
+       "with a tab: indent with spaces"},
       {"control_character", "a: 1\nb: x\x04y", "2:5: error: control characters are not allowed"},
       {"nul_byte", std::string("a: x\0y", 6), "1:5: error: control characters are not allowed"},
       {"nul_by_escape", "a: \"x\\0y\"", "1:4: error: text must not contain a NUL"},

@@ -115,6 +115,34 @@ std::string fault_of(std::string_view uri) {
   return fault_of_tls_options(parts.options);
 }
 
+/// The option that libmongoc's message is about, as kOptions spells it; nothing if the string does
+/// not have it.
+std::optional<std::string_view> refused_option(std::string_view message, const UriParts& parts) {
+  constexpr auto kBeginnings =
+      std::to_array<std::string_view>({"Unsupported", "Invalid \"", "Value for URI option"});
+  const auto begins = [&](std::string_view beginning) { return message.starts_with(beginning); };
+  if (std::ranges::none_of(kBeginnings, begins)) return std::nullopt;
+  const std::string lower = ascii_lower(message);
+  std::optional<std::string_view> refused;
+  for_each_option(parts.options, [&](std::string_view given, std::string_view) {
+    const std::string name = ascii_lower(given);
+    const bool is_named = lower.find('"' + name + '"') != std::string::npos ||
+                          lower.find('[' + name + '=') != std::string::npos;
+    const auto is_this = [&](std::string_view known) { return ascii_lower(known) == name; };
+    const auto* known = std::ranges::find_if(kOptions, is_this);
+    if (is_named && known != kOptions.end() && !refused) refused = *known;
+  });
+  return refused;
+}
+
+std::string expectation_of(std::string_view option) {
+  const std::string name(option);
+  if (mongoc_uri_option_is_bool(name.c_str())) return "must be true or false";
+  const bool is_integer =
+      mongoc_uri_option_is_int32(name.c_str()) || mongoc_uri_option_is_int64(name.c_str());
+  return is_integer ? "must be an integer" : "has a value that it cannot have";
+}
+
 /// libmongoc's message, unless it shows a part of the string that may be secret.
 std::string public_message(std::string_view message, std::string_view uri) {
   const UriParts parts = split_uri(uri);
@@ -129,8 +157,13 @@ std::string public_message(std::string_view message, std::string_view uri) {
   for_each_option(parts.options, [&](std::string_view, std::string_view value) {
     is_public = is_public && !shows(value);
   });
-  if (!is_public) return "is not a valid connection string";
-  return "is not a valid connection string: " + shown(message);
+  std::string refusal = "is not a valid connection string";
+  const bool shows_value = message.starts_with("Unsupported");  // perhaps decoded
+  if (is_public && !shows_value) return refusal + ": " + shown(message);
+  const auto option = refused_option(message, parts);
+  if (!option) return refusal;
+  return refusal + ": its option " + std::string(*option) + ' ' +
+         (shows_value ? expectation_of(*option) : "has a value that it cannot have");
 }
 
 void warn_of_unknown_options(std::string_view uri, std::string_view key, Reader& reader) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <memory>
 #include <mutex>
+#include <set>
 
 #include "config/uri_parts.hpp"
 #include "config/uri_tls.hpp"
@@ -176,6 +177,32 @@ void warn_of_unknown_options(std::string_view uri, std::string_view key, Reader&
   });
 }
 
+/// As libmongoc compares hosts: it leaves out what it has already.
+std::string with_port(std::string_view host) {
+  const std::size_t bracket = host.rfind(']');
+  const std::size_t from = bracket == std::string_view::npos ? 0 : bracket;
+  const bool is_unix = host.find('%') != std::string_view::npos;
+  const bool has_port = host.find(':', from) != std::string_view::npos;
+  return ascii_lower(host) + (is_unix || has_port ? "" : ":27017");
+}
+
+void warn_of_repeated_hosts(std::string_view uri, std::string_view key, Reader& reader) {
+  std::set<std::string> known;
+  std::set<std::string> repeated;
+  std::string_view hosts = split_uri(uri).hosts;
+  while (!hosts.empty()) {
+    const std::size_t end = std::min(hosts.find(','), hosts.size());
+    const std::string host = with_port(hosts.substr(0, end));
+    if (!known.insert(host).second) repeated.insert(host);
+    hosts.remove_prefix(std::min(end + 1, hosts.size()));
+  }
+  for (const std::string& host : repeated) {
+    reader.warning(key, "names " + shown(host) +
+                            " more than once, which counts as once: is it to "
+                            "be another server?");
+  }
+}
+
 net::Endpoint endpoint_of(const mongoc_host_list_t& host) {
   net::Endpoint endpoint;
   if (host.family == AF_UNIX) {
@@ -203,6 +230,7 @@ std::optional<ConnectionString> parse_connection_string(const std::string& uri,
     return std::nullopt;
   }
   warn_of_unknown_options(uri, key, reader);
+  warn_of_repeated_hosts(uri, key, reader);
   ConnectionString result;
   for (const auto* host = mongoc_uri_get_hosts(parsed.get()); host != nullptr; host = host->next) {
     result.hosts.push_back(endpoint_of(*host));

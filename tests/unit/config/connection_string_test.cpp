@@ -26,8 +26,19 @@ TEST(ConnectionString, KeepsTheOrderOfItsHosts) {
   EXPECT_THAT(hosts_of("mongodb://[::1]:5,[2001:db8::2]"),
               ElementsAre("[::1]:5", "[2001:db8::2]:27017"));
   EXPECT_THAT(hosts_of("mongodb://%2Ftmp%2FX.sock,h"), ElementsAre("unix:/tmp/X.sock", "h:27017"));
-  EXPECT_THAT(hosts_of("mongodb://h:1,H:1,h:2"), ElementsAre("h:1", "h:2"));
   EXPECT_THAT(hosts_of("mongodb://bob:p%40ss@h/db?authSource=x"), ElementsAre("h:27017"));
+}
+
+TEST(ConnectionString, WarnsOfRepeatedHosts) {
+  Mapping m("uri: x");
+  const auto parsed =
+      parse_connection_string("mongodb://h:1,i,H:1,i:27017,h:2,[::1],[::1]:27017", "uri", m.reader);
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->hosts.size(), 4U);
+  const std::string what = " more than once, which counts as once: is it to be another server?";
+  EXPECT_THAT(m.found(), ElementsAre("1:1: warning: uri: names [::1]:27017" + what,
+                                     "1:1: warning: uri: names h:1" + what,
+                                     "1:1: warning: uri: names i:27017" + what));
 }
 
 TEST(ConnectionString, ReadsWhatMattersHere) {

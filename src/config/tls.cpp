@@ -60,18 +60,20 @@ void report(const Fault& fault, const net::tls::ServerOptions& options, Reader& 
             "cannot use '" + shown(path) + "': " + fault.reason);
 }
 
-/// Without the path: whatever a connection string holds may be a part of its password, if somebody
-/// has forgotten to encode that.
-void report(const Fault& fault, std::string_view key, Reader& reader) {
+/// Not a path with an '@' in it: it may be the end of a password that somebody has forgotten to
+/// encode, whose '/' and '?' began the options.
+void report(const Fault& fault, const std::string& path, std::string_view key, Reader& reader) {
   const std::string name = fault.file == Fault::File::ca ? "tlsCAFile" : "tlsCertificateKeyFile";
-  reader.error(key, "cannot use the file of " + name + ": " + fault.reason);
+  const bool may_be_secret = path.empty() || path.find('@') != std::string::npos;
+  const std::string file = may_be_secret ? "the file" : "'" + shown(path) + "'";
+  reader.error(key, "cannot use " + file + " of " + name + ": " + fault.reason);
 }
 
 /// Also keeps OpenSSL away from what is no file: a pipe would hold it up.
 bool can_be_used(const std::string& path, Access access, Fault::File file, std::string_view key,
                  Reader& reader) {
   const std::string fault = path.empty() ? "" : fault_of_file(path, access);
-  if (!fault.empty()) report({file, fault}, key, reader);
+  if (!fault.empty()) report({file, fault}, path, key, reader);
   return fault.empty();
 }
 
@@ -110,7 +112,9 @@ Shared make_server_tls(const ConnectionString& uri, std::string_view key,
   if (!own || !ca) return nullptr;
   const auto context = Context::for_servers(options);
   if (!context) {
-    report(context.error(), key, reader);
+    const bool is_ca = context.error().file == Fault::File::ca;
+    const std::string& path = is_ca ? options.ca_file : options.certificate_key_file;
+    report(context.error(), path, key, reader);
     return nullptr;
   }
   warn_of_dates(**context, now, key, reader);

@@ -215,25 +215,28 @@ TEST_F(Tls, RefusesTowardsServersWithoutShowingSecrets) {
   add("locked.pem", own_.pem() + own_.key_pem("secret"), 0600);
   add("text.pem", "nothing", 0600);
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
-  const std::string key =
-      "1:12: error: upstream.uri: cannot use the file of "
-      "tlsCertificateKeyFile: ";
-  const std::string ca = "1:12: error: upstream.uri: cannot use the file of tlsCAFile: ";
+  const auto fault_of = [&](const char* name, const std::string& option) {
+    return "1:12: error: upstream.uri: cannot use '" + path(name) + "' of " + option + ": ";
+  };
+  const auto key = [&](const char* name) { return fault_of(name, "tlsCertificateKeyFile"); };
+  const auto ca = [&](const char* name) { return fault_of(name, "tlsCAFile"); };
   const auto own = [&](const char* name) { return "tlsCertificateKeyFile=" + path(name); };
   const auto trusted = [&](const char* name) { return "tlsCAFile=" + path(name); };
   const Case kCases[] = {
-      {"nowhere", own("secret.pem"), key + "No such file or directory"},
-      {"open_to_all", own("open.pem"), key + "is open to every user of this host"},
-      {"pipe", own("pipe"), key + "is not a regular file"},
-      {"no_key", own("certificate.pem"), key + "has no private key"},
+      {"nowhere", own("nowhere.pem"), key("nowhere.pem") + "No such file or directory"},
+      {"open_to_all", own("open.pem"), key("open.pem") + "is open to every user of this host"},
+      {"pipe", own("pipe"), key("pipe") + "is not a regular file"},
+      {"no_key", own("certificate.pem"), key("certificate.pem") + "has no private key"},
       {"no_password", own("locked.pem"),
-       key + "has an encrypted private key, and there is no password"},
+       key("locked.pem") + "has an encrypted private key, and there is no password"},
       {"wrong_password", own("locked.pem") + "&tlsCertificateKeyFilePassword=no%20secret",
-       key + "has a private key that the password does not decrypt"},
-      {"ca_nowhere", trusted("secret.pem"), ca + "No such file or directory"},
-      {"ca_pipe", trusted("pipe"), ca + "is not a regular file"},
-      {"ca_text", trusted("text.pem"), ca},
-      {"srv", "tls=secret", "upstream.uri: is not a valid connection string"},
+       key("locked.pem") + "has a private key that the password does not decrypt"},
+      {"ca_nowhere", trusted("nowhere.pem"), ca("nowhere.pem") + "No such file or directory"},
+      {"ca_pipe", trusted("pipe"), ca("pipe") + "is not a regular file"},
+      {"ca_text", trusted("text.pem"), ca("text.pem")},
+      {"end_of_a_password", "tlsCAFile=secret@h/x",
+       "1:12: error: upstream.uri: cannot use the file of tlsCAFile: No such file or directory"},
+      {"srv", "tls=secret", "upstream.uri: is not a valid connection string: its option tls"},
   };
   for (const Case& c : kCases) {
     EXPECT_EQ(upstream(c.text).net.server_tls, nullptr) << c.name;
@@ -258,8 +261,8 @@ TEST_F(Tls, IsTheStoresOwnInItsOwnUri) {
             "mongodb://bob@h/?" + options + "&tlsCertificateKeyFile=" + path("own.pem"));
   EXPECT_THAT(findings_, IsEmpty());
   (void)store("tls=false", "tlsCertificateKeyFile=" + path("nowhere"));
-  EXPECT_THAT(findings_, ElementsAre("2:12: error: id_store.uri: cannot use the file of "
-                                     "tlsCertificateKeyFile: No such file or directory"));
+  EXPECT_THAT(findings_, ElementsAre("2:12: error: id_store.uri: cannot use '" + path("nowhere") +
+                                     "' of tlsCertificateKeyFile: No such file or directory"));
   (void)store("tls=true", "w=1");
   EXPECT_THAT(findings_,
               ElementsAre("2:12: warning: id_store.uri: has no TLS, but upstream.uri has: it needs "

@@ -32,9 +32,11 @@ void look_at_mode(const std::string& file, config::Loaded& loaded) {
   for (const std::string& key : loaded.config.written.password_keys) {
     loaded.findings.push_back(
         {config::Finding::Severity::warning, 0, 0,
-         key + ": has a password in it, and this file is open to every user of this host: take "
-               "that away with chmod o-rwx, write the password as a variable, ${NAME}, or put the "
-               "store's string into a file of its own, id_store.uri_file"});
+         key + ": has a password in it, and this file is open to every user of this host: put the "
+               "store's string into a file of its own, id_store.uri_file, which systemd hands over "
+               "with LoadCredential=, or write the password as a variable, ${NAME}. (chmod o-rwx "
+               "is for a file that the user of the proxy owns; that of the unit could not read "
+               "it.)"});
   }
 }
 

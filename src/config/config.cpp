@@ -122,20 +122,25 @@ void check_store_tls(const ConnectionString& uri, const Servers& servers, std::s
                 "and its numbers are sent in the clear");
 }
 
+bool is_literal(std::string_view password) {
+  return password.find("${") == std::string_view::npos;
+}
+
+/// In the file itself, and not by a variable.
 bool has_password(const UriParts& uri) {
-  bool found = uri.user_info.find(':') != std::string_view::npos;
+  const std::size_t colon = uri.user_info.find(':');
+  bool found = colon != std::string_view::npos && is_literal(uri.user_info.substr(colon));
   for_each_option(uri.options, [&](std::string_view name, std::string_view value) {
     const bool is_one = std::ranges::find(kPasswords, ascii_lower(name)) != kPasswords.end();
-    found = found || (is_one && !value.empty());
+    found = found || (is_one && !value.empty() && is_literal(value));
   });
   return found;
 }
 
-/// Notes a string that has one in the file itself, and not by a variable.
-void note_password(const std::string& uri, std::string_view key, const Reader& reader,
-                   Written& written) {
+void note_password(std::string_view key, const Reader& reader, Written& written) {
+  const std::string_view uri = reader.as_written(key);
   if (!uri.starts_with(kScheme) && !uri.starts_with(kSrvScheme)) return;
-  if (!has_password(split_uri(uri)) || !reader.is_literal(key)) return;
+  if (!has_password(split_uri(uri))) return;
   written.password_keys.push_back(reader.path() + "." + std::string(key));
 }
 
@@ -185,10 +190,10 @@ id_store::Options read_id_store(const Servers& servers, std::chrono::sys_seconds
   id_store::Options options;
   options.uri = servers.uri;
   Reader& upstream = file.section("upstream");
-  note_password(servers.written_uri, "uri", upstream, written);
+  note_password("uri", upstream, written);
   if (const auto own = read_store_uri(servers, now, store)) {
     options.uri = own->text;
-    if (own->key == "uri") note_password(own->text, "uri", store, written);
+    if (own->key == "uri") note_password("uri", store, written);
     written.store_uri = own->text;
     written.store_uri_key = "id_store." + std::string(own->key);
     if (servers.has_user) {

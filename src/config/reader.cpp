@@ -326,9 +326,10 @@ std::string Reader::message(std::string_view key, std::string_view reason) const
   return name_of(key) + ": " + text;
 }
 
-bool Reader::is_literal(std::string_view key) const {
+std::string_view Reader::as_written(std::string_view key) const {
   const TreeNode* node = find(key);
-  return node != nullptr && node->written.empty();
+  if (node == nullptr) return {};
+  return node->written.empty() ? node->text : node->written;
 }
 
 std::string Reader::name_of(std::string_view key) const {

@@ -44,8 +44,8 @@ class Reader : public ids::Parameters {
   void error(std::string_view key, std::string_view reason) override;
   void warning(std::string_view key, std::string_view reason) override;
 
-  /// What it has was written so, without a variable.
-  [[nodiscard]] bool is_literal(std::string_view key) const;
+  /// A scalar as it is in the file, with ${NAME} where a variable was replaced; else "".
+  [[nodiscard]] std::string_view as_written(std::string_view key) const;
   /// Bytes. `why` says what the bounds are for: "a size of 64MiB to 1GiB, WHY".
   std::int64_t size(std::string_view key, std::int64_t min, std::int64_t max, std::int64_t fallback,
                     std::string_view why = {});

@@ -44,7 +44,8 @@ std::string refusal(const File& file, Access access) {
   if (!S_ISREG(status.st_mode)) return "is not a regular file";
   if (status.st_size > static_cast<off_t>(kMaxSecretBytes)) return "is larger than 1 MiB";
   if (access == Access::secret && (status.st_mode & (S_IROTH | S_IWOTH)) != 0) {
-    return "is open to every user of this host: take that away with chmod o-rwx";
+    return "is open to every user of this host: take that away with chmod o-rwx, and let systemd "
+           "hand it over with LoadCredential= to a service whose user cannot read it then";
   }
   return {};
 }

@@ -215,10 +215,26 @@ class TestAPasswordInTheFile:
         named = re.findall(r"(\w+)\.uri: has a password in it", result.stdout)
         assert named == (keys if warned else [])
 
-    def test_may_be_a_variable(self, config):
-        path = config('upstream: {uri: "${URI}"}\nrules: []\n')
+    @pytest.mark.parametrize("uri, warned", [
+        ("${URI}", False), ("mongodb://proxy:${WORD}@${HOST}", False),
+        ("mongodb://${HOST}/?tlsCertificateKeyFilePassword=${WORD}", False),
+        ("mongodb://proxy:under-lock@${HOST}", True),
+        ("mongodb://${HOST}/?tlsCertificateKeyFilePassword=under-lock", True)])
+    def test_may_be_a_variable(self, config, uri, warned):
+        path = config(f'upstream: {{uri: "{uri}"}}\nrules: []\n')
         path.chmod(0o644)
-        assert "password" not in run("--config", path, "--check-config", URI=self.URI).stdout
+        result = run("--config", path, "--check-config", URI=self.URI, WORD="under-lock",
+                     HOST="127.0.0.1:27017")
+        assert result.returncode == 0 and "under-lock" not in result.stdout
+        assert ("has a password in it" in result.stdout) == warned
+
+    def test_advice_is_safe_under_systemd(self, config):
+        """With chmod alone the unit's user could not read the file any more: status 77."""
+        path = config(f'upstream: {{uri: "{self.URI}"}}\nrules: []\n')
+        path.chmod(0o644)
+        result = run("--config", path, "--check-config")
+        advice = result.stdout.partition("has a password in it")[2]
+        assert advice.index("LoadCredential=") < advice.index("(chmod o-rwx")
 
 
 class TestTls:

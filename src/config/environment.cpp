@@ -18,13 +18,20 @@ bool is_name(std::string_view text) {
          text.find_first_not_of(kLetters) == std::string_view::npos;
 }
 
+std::string_view hint_for(std::string_view name) {
+  if (name != "CREDENTIALS_DIRECTORY") return {};
+  return ": systemd defines it for a service with LoadCredential=; by hand, set it to the "
+         "directory "
+         "that the files are in";
+}
+
 /// Appends what `name` stands for; returns what is wrong with it, or nothing.
 std::string append_variable(std::string_view name, std::string& out) {
   const std::string zero_terminated(name);
   // Read while starting and, later, while reloading: no thread of ours ever sets a variable.
   const char* value = std::getenv(zero_terminated.c_str());  // NOLINT(concurrency-mt-unsafe)
   const std::string variable = "environment variable '" + shown(name) + "' is ";
-  if (value == nullptr) return variable + "not defined";
+  if (value == nullptr) return variable + "not defined" + std::string(hint_for(name));
   const std::string_view text(value);
   if (!bson_utf8_validate(text.data(), text.size(), false)) return variable + "not UTF-8 text";
   out += text;

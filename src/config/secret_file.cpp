@@ -65,13 +65,19 @@ std::string read_all(const File& file, std::string& content) {
 
 void report(const std::string& path, std::string_view key, const std::string& fault,
             Reader& reader) {
-  reader.error(key, "cannot use '" + shown(path) + "': " + fault);
+  reader.error(key, "cannot use " + shown_path(path, key, reader) + ": " + fault);
 }
 
 }  // namespace
 
 std::string fault_of_file(const std::string& path, Access access) {
   return refusal(File(path), access);
+}
+
+std::string shown_path(const std::string& path, std::string_view key, const Reader& reader) {
+  std::string quoted = "'" + shown(path) + "'";  // the reader puts ${NAME} back into it
+  if (reader.as_written(key) == path || !path.starts_with('/')) return quoted;
+  return quoted + " (" + shown(path) + ")";
 }
 
 std::optional<std::string> read_path(std::string_view key, Access access, Reader& reader) {

@@ -17,6 +17,12 @@ enum class Access {
 /// Why this file cannot be used, or "".
 [[nodiscard]] std::string fault_of_file(const std::string& path, Access access);
 
+/// A path that `key` names, as messages have it: "'/a/b'", with a variable in it
+/// "'${NAME}/b' (/a/b)". What is no absolute path, and may be another variable's secret, is not
+/// shown.
+[[nodiscard]] std::string shown_path(const std::string& path, std::string_view key,
+                                     const Reader& reader);
+
 /// The path that `key` names, for somebody else to read. Nothing if the key is absent or null, or
 /// if the file cannot be used, which is then reported.
 [[nodiscard]] std::optional<std::string> read_path(std::string_view key, Access access,

@@ -56,8 +56,8 @@ std::optional<net::tls::ServerOptions> read_files(ClientCertificate client_certi
 void report(const Fault& fault, const net::tls::ServerOptions& options, Reader& tls) {
   const bool is_ca = fault.file == Fault::File::ca;
   const std::string& path = is_ca ? options.ca_file : options.certificate_key_file;
-  tls.error(is_ca ? "ca_file" : "certificate_key_file",
-            "cannot use '" + shown(path) + "': " + fault.reason);
+  const char* key = is_ca ? "ca_file" : "certificate_key_file";
+  tls.error(key, "cannot use " + shown_path(path, key, tls) + ": " + fault.reason);
 }
 
 /// Not a path with an '@' in it: it may be the end of a password that somebody has forgotten to

@@ -263,7 +263,8 @@ class TestTls:
         assert result.returncode == 0, result.stdout
         result = self.check(config, tls, CREDENTIALS_DIRECTORY=str(tmp_path / "secret"))
         assert result.returncode == 78
-        assert "'${CREDENTIALS_DIRECTORY}/server.pem': No such file" in result.stdout
+        assert (f"'${{CREDENTIALS_DIRECTORY}}/server.pem' ({tmp_path}/secret/server.pem): No such file"
+                in result.stdout)
 
     @pytest.mark.parametrize("days, text", [
         ((-2, -1), "expired on"), ((1, 2), "is not valid before"), ((-1, 13), "expires on")],

@@ -288,12 +288,14 @@ TEST_F(Tls, TakesCredentials) {
   EXPECT_THAT(config.id_store.uri, HasSubstr("mongodb://bob:secret@h/"));
   (void)listen("mode: require, certificate_key_file: '" + directory + "/nowhere'");
   EXPECT_THAT(findings_, ElementsAre("1:31: error: listen.tls.certificate_key_file: cannot use "
-                                     "'${CREDENTIALS_DIRECTORY}/nowhere': No such file or "
-                                     "directory"));
+                                     "'${CREDENTIALS_DIRECTORY}/nowhere' (" +
+                                     path("") + "/nowhere): No such file or directory"));
   ::unsetenv("CREDENTIALS_DIRECTORY");
   (void)listen("mode: require, certificate_key_file: '" + directory + "/own.pem'");
-  EXPECT_THAT(findings_, ElementsAre(HasSubstr("environment variable "
-                                               "'CREDENTIALS_DIRECTORY' is not defined")));
+  EXPECT_THAT(findings_,
+              ElementsAre(HasSubstr("environment variable "
+                                    "'CREDENTIALS_DIRECTORY' is not defined: systemd defines "
+                                    "it for a service with LoadCredential=")));
 }
 
 TEST_F(Tls, OfClientsNeedsARestartToBeSwitchedOnlyNotToBeRenewed) {

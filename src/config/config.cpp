@@ -99,6 +99,16 @@ struct StoreUri {
   std::string text;
 };
 
+/// What is wrong with the content of uri_file, before it is looked at as a connection string.
+std::string fault_of_content(std::string_view content) {
+  if (content.empty()) {
+    return "the file is empty: it must hold a connection string, as in "
+           "mongodb://USER:PASSWORD@db1,db2,db3/?replicaSet=rs0";
+  }
+  if (content.starts_with(kScheme) || content.starts_with(kSrvScheme)) return {};
+  return "the file must hold a connection string, and begin with mongodb://";
+}
+
 std::optional<StoreUri> written_store_uri(Reader& store) {
   auto in_file = read_named_file("uri_file", Access::secret, store);
   auto here = store.optional_text("uri");
@@ -107,8 +117,12 @@ std::optional<StoreUri> written_store_uri(Reader& store) {
     return std::nullopt;
   }
   if (here) return StoreUri{"uri", std::move(*here)};
-  if (in_file) return StoreUri{"uri_file", std::move(*in_file)};
-  return std::nullopt;
+  if (!in_file) return std::nullopt;
+  if (const std::string fault = fault_of_content(*in_file); !fault.empty()) {
+    store.error("uri_file", fault);
+    return std::nullopt;
+  }
+  return StoreUri{"uri_file", std::move(*in_file)};
 }
 
 /// The TLS of a string of the store's own. libmongoc reads the files with every connection; what is

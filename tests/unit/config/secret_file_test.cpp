@@ -82,6 +82,17 @@ TEST_F(SecretFile, HoldsTheConnectionStringOfTheStore) {
   write("mongodb://bob:s@secret@h\n", 0600);
   EXPECT_THAT(findings_without_rules("id_store:\n  uri_file: " + path),
               ElementsAre(HasSubstr("2:3: error: id_store.uri_file: the characters")));
+  for (const char* blank : {"", "\n"}) {
+    write(blank, 0600);
+    EXPECT_THAT(findings_without_rules("id_store:\n  uri_file: " + path),
+                ElementsAre("2:3: error: id_store.uri_file: the file is empty: it must hold a "
+                            "connection string, as in "
+                            "mongodb://USER:PASSWORD@db1,db2,db3/?replicaSet=rs0"));
+  }
+  write("secret", 0600);
+  EXPECT_THAT(findings_without_rules("id_store:\n  uri_file: " + path),
+              ElementsAre("2:3: error: id_store.uri_file: the file must hold a connection string, "
+                          "and begin with mongodb://"));
   write("mongodb+srv://bob:secret@h.example.org", 0600);
   EXPECT_THAT(findings_without_rules("id_store:\n  uri_file: " + path),
               ElementsAre(HasSubstr("2:3: error: id_store.uri_file: mongodb+srv is not in this")));

@@ -37,7 +37,7 @@ std::optional<CounterJob> BlockCache::next_job(Time now) {
     return std::nullopt;
   }
   const bool demand = !waiting_.empty() || now - demand_at_ <= kDemandLasts;
-  const bool fetches_ahead = !retry_at_ && !down_;
+  const bool fetches_ahead = !failed_;
   if (wants_refill() && may_ask(now) && (demand || fetches_ahead)) return refill(now);
   // Nobody wants numbers any more: the next one who does starts it again.
   if (retry_at_ && now >= *retry_at_) retry_at_.reset();
@@ -231,10 +231,13 @@ void BlockCache::exhausted(std::string reason, Time now, After& after) {
 }
 
 void BlockCache::failed(std::string reason, Time now, After& after) {
+  failed_ = true;
   retry_at_ = now + kRetryAfter;
   failed_at_ = now;
   if (waiting_.empty()) return;
   down_ = true;
+  exhausted_until_.reset();  // whether it still is will be seen
+  refused_ = false;
   reason_ = std::move(reason);
   if (spec_.on_store_down.action == CounterSpec::OnStoreDown::Action::wait) return;
   serve_or_refuse({Errc::unavailable, reason_}, after);
@@ -242,6 +245,7 @@ void BlockCache::failed(std::string reason, Time now, After& after) {
 
 void BlockCache::answers_again() {
   down_ = false;
+  failed_ = false;
   retry_at_.reset();
   exhausted_until_.reset();
   refused_ = false;

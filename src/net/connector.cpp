@@ -34,7 +34,7 @@ bool is_our_own(const error_code& error) {
 std::shared_ptr<Connector> Connector::start(IoThread& thread, std::shared_ptr<Upstream> server,
                                             Done done) {
   auto connector = std::make_shared<Connector>(thread, std::move(server), std::move(done));
-  connector->begin();
+  connector->guarded([&] { connector->begin(); });
   return connector;
 }
 
@@ -71,7 +71,9 @@ void Connector::guarded(Work work) {
 void Connector::begin() {
   deadline_.expires_after(thread_.shared.options.connect_timeout);
   deadline_.async_wait([self = shared_from_this()](error_code error) {
-    if (!error && self->done_) self->fail("no answer within upstream.connect_timeout");
+    if (!error) {
+      self->guarded([&] { self->fail("no answer within upstream.connect_timeout"); });
+    }
   });
   take_turn();
 }
@@ -124,7 +126,12 @@ void Connector::connect_next() {
     const Protocol::endpoint& endpoint = endpoints_[next_++];
     error_code error;
     const bool own = thread_.shared.upstreams->is_own(endpoint, thread_.io, error);
-    if (error) return give_up(error.message());
+    if (error) {
+      if (!others_connect()) return give_up(error.message());
+      last_error_ = error.message();
+      ++failed_;
+      continue;
+    }
     if (!own) {
       sockets_.emplace_back(thread_.io);
       sockets_.back().async_connect(
@@ -132,7 +139,9 @@ void Connector::connect_next() {
             if (self->sockets_.empty()) return;  // another one stands
             self->guarded([&] {
               if (!failure) return self->connected(std::move(self->sockets_[place]));
-              if (is_our_own(failure)) return self->give_up(failure.message());
+              if (is_our_own(failure) && !self->others_connect()) {
+                return self->give_up(failure.message());
+              }
               error_code ignored;
               self->sockets_[place].close(ignored);
               self->last_error_ = failure.message();
@@ -154,6 +163,11 @@ void Connector::connect_next() {
   fail(last_error_);
 }
 
+/// Beside the one that is being dealt with.
+bool Connector::others_connect() const {
+  return next_ - failed_ > 1;
+}
+
 /// Of two addresses, one may be behind a firewall that says nothing.
 void Connector::connect_later() {
   if (next_ == endpoints_.size()) return;
@@ -172,11 +186,12 @@ void Connector::connected(Socket socket) {
   stream_.open(std::move(socket), context ? tls::Engine::connect(context, host) : nullptr);
   if (!context) return ready();
   stream_.handshake([self = shared_from_this()](std::string_view fault) {
-    if (!self->done_) return;
-    if (fault.empty()) return self->ready();
-    self->thread_.cells.tls_failures_upstream.add();
-    const bool left = fault == Stream::kLeft;
-    self->fail("TLS: " + (left ? self->stream_.why_closed() : std::string(fault)));
+    self->guarded([&] {
+      if (fault.empty()) return self->ready();
+      self->thread_.cells.tls_failures_upstream.add();
+      const bool left = fault == Stream::kLeft;
+      self->fail("TLS: " + (left ? self->stream_.why_closed() : std::string(fault)));
+    });
   });
 }
 

@@ -50,6 +50,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
   void found(std::vector<Protocol::endpoint> endpoints);
   void connect_next();
   void connect_later();
+  [[nodiscard]] bool others_connect() const;
   void connected(Socket socket);
   void ready();
   void fail(std::string_view reason);

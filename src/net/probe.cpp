@@ -44,7 +44,11 @@ std::shared_ptr<Probe> Probe::start(IoThread& thread, std::shared_ptr<Upstream> 
   auto probe = std::make_shared<Probe>(thread, server, std::move(done));
   probe->connector_ = Connector::start(thread, std::move(server), [probe](Stream* stream, bool) {
     if (stream == nullptr) return probe->end(std::nullopt);
-    probe->connected(std::move(*stream));
+    try {
+      probe->connected(std::move(*stream));
+    } catch (const std::exception&) {  // no memory: asked again later, as after any failure
+      probe->end(std::nullopt);
+    }
   });
   return probe;
 }

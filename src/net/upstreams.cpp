@@ -349,11 +349,15 @@ void Upstreams::ask(Served& served) {
     }
     const bool clients_tell = server.upstream->connections > 0 && server.upstream->down_since == 0;
     if (heard_of && clients_tell) return ask(server);
-    server.probe =
+    auto probe =
         Probe::start(thread_, server.upstream, [this, id](std::optional<rewrite::HelloReply> said) {
           const auto asking = served_.find(id);
           if (!stopped_ && asking != served_.end()) asked(asking->second, std::move(said));
         });
+    // It may have failed at once, and this server be gone with it.
+    if (const auto still = served_.find(id); still != served_.end()) {
+      still->second.probe = std::move(probe);
+    }
   });
 }
 

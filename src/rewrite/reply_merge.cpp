@@ -221,11 +221,15 @@ class ReplyMerge::Writer {
   }
 
   void labels() {
-    if (std::exchange(labels_done_, true) || merge_.labels_.empty()) return;
+    if (std::exchange(labels_done_, true)) return;
+    std::vector<std::string> labels = merge_.labels_;
+    // Of one part it may be true.
+    if (merge_.n_.value_or(0) > 0) std::erase(labels, kNoWritesPerformed);
+    if (labels.empty()) return;
     bson::append_head(out_, bson::Type::array, "errorLabels");
     bson::Scope array(out_);
-    for (std::size_t i = 0; i < merge_.labels_.size(); ++i) {
-      bson::append_string(out_, std::to_string(i), merge_.labels_[i]);
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      bson::append_string(out_, std::to_string(i), labels[i]);
     }
     array.close();
   }

@@ -105,6 +105,9 @@ class TestHostNames:
             hosts.set_all([("db.test", "127.0.0.2"), ("db.test", "127.0.0.3")])
             proxy = start(f"mongodb://db.test:{port}", upstream={"connect_timeout": "60s"},
                           within=hosts.command)
+            proxy.wait_event("ready")
+            for _ in range(3):
+                assert who(proxy.address) == "a"
             rest = proxy.descriptors()
             for _ in range(3):
                 assert who(proxy.address) == "a"

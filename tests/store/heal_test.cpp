@@ -219,7 +219,10 @@ TEST_F(FailureTest, WhatIsSentBackByOneThatIsNotThePrimaryIsNot) {
   std::int64_t next = 1;
   for (const char* code : {"10107", "13435"}) {
     database.fail_find_and_modify(2, R"({"errorCode": )" + std::string(code) + "}");
-    EXPECT_EQ(allocate(10), allocated(next, 10)) << code;
+    CounterReply reply = allocate(10);
+    // On a slow machine libmongoc's own repetition takes longer than a job repeats anything.
+    for (int i = 0; i < 20 && reply.kind == Kind::failed; ++i) reply = allocate(10);
+    EXPECT_EQ(reply, allocated(next, 10)) << code;
     next += 10;
   }
   EXPECT_EQ(counters.blocks_dropped, 0U);

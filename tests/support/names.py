@@ -100,7 +100,7 @@ def silent(address: str, port: int) -> Iterator[None]:
         listener.listen(0)
         while True:
             waiting = open_sockets.enter_context(socket.socket())
-            waiting.settimeout(0.5)
+            waiting.settimeout(2)
             try:
                 waiting.connect((address, port))
             except TimeoutError:

@@ -218,8 +218,9 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   std::uint64_t in_a_row_ = 0;
 
   bool down_ = false;             // the last job failed whoever waited for it
-  std::optional<Time> retry_at_;  // the last job failed
-  Time failed_at_{};              // when one did; with down_
+  bool failed_ = false;           // the last job, whether or not anybody waited
+  std::optional<Time> retry_at_;  // not before; reset once nobody wants numbers
+  Time failed_at_{};              // with failed_
   std::optional<Time> exhausted_until_;
   bool refused_ = false;  // somebody, for it is exhausted
   std::string reason_;    // why it is down or exhausted

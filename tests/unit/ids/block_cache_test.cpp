@@ -359,6 +359,34 @@ TEST(BlockCache, AnExhaustedCounterIsNotAskedForAMinute) {
   EXPECT_EQ(counter.wakes, 3);
 }
 
+TEST(BlockCache, AStoreThatFailsIsNoReasonForExhaustion) {
+  BlockCaches counter(spec_of(10, 0.5));
+  const Waiting waiting = counter.ask(1);
+  ASSERT_TRUE(counter.fail(Reply::exhausted));
+  EXPECT_EQ(counter.cache->refusal(), "the reason");
+  counter.clock.advance(60s);
+  const Waiting later = counter.ask(1);
+  ASSERT_TRUE(counter.fail(Reply::failed));
+  EXPECT_EQ(later.answer->error(), Errc::unavailable);
+  EXPECT_EQ(counter.cache->refusal(), std::nullopt);
+  EXPECT_FALSE(counter.cache->figures().exhausted);
+}
+
+/// Not even by a store that looks after itself meanwhile.
+TEST(BlockCache, WhatCouldNotBeFetchedAheadIsNotFetchedForNobody) {
+  BlockCaches counter(spec_of(10, 0.5));
+  filled(counter);
+  counter.take(6);
+  ASSERT_TRUE(counter.fail(Reply::failed));
+  counter.clock.advance(11s);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(counter.work());
+    counter.clock.advance(1s);
+  }
+  counter.take(1);
+  EXPECT_TRUE(counter.work());
+}
+
 // --- counters that go back, and healing (id-strategies 2.2, 2.5) ---
 
 TEST(BlockCache, ACounterThatWentBackIsHealed) {

@@ -205,9 +205,10 @@ void append_failure_of_later(const wire::OpMsgView& reply, std::int32_t response
     bson::append_head(out, bson::Type::array, "errorLabels");
     bson::Scope kept(out);
     bson::Elements labels(field->value);
+    int place = 0;
     while (const auto label = labels.next()) {
-      if (label->type == bson::Type::string && label->text() == kNoWritesPerformed) continue;
-      bson::append_copy(out, *label);
+      if (label->type != bson::Type::string || label->text() == kNoWritesPerformed) continue;
+      bson::append_string(out, std::to_string(place++), label->text());
     }
     kept.close();
   }

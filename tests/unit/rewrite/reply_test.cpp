@@ -142,6 +142,7 @@ TEST(FailureOfLater, HasNotTheLabelThatIsTrueOfItAlone) {
     return addressed(op_msg(body(document), kChecksum), 7, 4711);
   };
   EXPECT_EQ(told(failure({kRetryable, kNoWrites})), as(failure({kRetryable})));
+  EXPECT_EQ(told(failure({kNoWrites, kRetryable})), as(failure({kRetryable})));
   EXPECT_EQ(told(failure({kRetryable})), as(failure({kRetryable})));
   const std::string odd = doc(ok(0) + string_field("errorLabels", kNoWrites));
   EXPECT_EQ(told(odd), as(odd));

@@ -7,6 +7,10 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/mongo-idproxy
 jobs=${IDPROXY_JOBS:-2}
 
+# Clones share what was compiled: paths below the tree count as relative ones.
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+
 say() { printf '%s\n' "$*" >&2; }
 
 die() {
@@ -26,14 +30,53 @@ run_quietly() {
   return 1
 }
 
-# build PRESET [TARGET...]: configures and builds build/PRESET.
+# build PRESET [TARGET...]: configures and builds build/PRESET. One caller at a time.
 build() {
-  local preset=$1
+  local preset=$1 lock
   shift
   local targets=()
   if (($#)); then targets=(--target "$@"); fi
+  mkdir -p "$root/build"
+  exec {lock}>"$root/build/$preset.lock"
+  flock "$lock"
   cd "$root"
   run_quietly "$root/build/$preset.configure.log" cmake --preset "$preset"
   run_quietly "$root/build/$preset.build.log" \
     cmake --build --preset "$preset" -j "$jobs" "${targets[@]}"
+  exec {lock}>&-
+}
+
+# build_visibly PRESET TARGET: the same, for people: shows how far it is, and with what.
+build_visibly() {
+  local log=$root/build/$1.build.log
+  cd "$root"
+  run_quietly "$root/build/$1.configure.log" cmake --preset "$1"
+  NINJA_STATUS='[%p] ' cmake --build --preset "$1" -j "$jobs" --target "$2" </dev/null 2>&1 |
+    tee "$log" | show_progress && return
+  say "the end of its output ($log):"
+  tail -n 40 "$log" >&2
+  return 1
+}
+
+# show_progress: on a terminal one line that changes, elsewhere a line for each tenth.
+show_progress() {
+  local line percent what shown=-10
+  while IFS= read -r line; do
+    [[ $line =~ ^\[\ *([0-9]+)%\]\ (.*)$ ]] || continue
+    percent=${BASH_REMATCH[1]} what=${BASH_REMATCH[2]}
+    if [[ $what =~ idproxy_([a-z_]+)\.dir ]]; then
+      what="compiling ${BASH_REMATCH[1]}"
+    elif [[ $what == Linking* ]]; then
+      what=linking
+    else
+      what=compiling
+    fi
+    if [[ -t 2 ]]; then
+      printf '\r\033[K%4d %%  %s' "$percent" "$what" >&2
+    elif ((percent >= shown + 10)); then
+      printf '%4d %%  %s\n' "$percent" "$what" >&2
+      shown=$percent
+    fi
+  done
+  if [[ -t 2 ]]; then printf '\r\033[K' >&2; fi
 }

@@ -38,8 +38,6 @@ const SystemClock kClock;
 // How long to wait for the id store: with the first client, and at the end.
 constexpr std::chrono::seconds kFirstLook{1};
 constexpr std::chrono::seconds kLastWords{2};
-// And for whoever reads the log, at the end.
-constexpr std::chrono::seconds kLastLines{1};
 
 std::optional<std::string> readable(const std::string& file) {
   auto text = read_file(file);

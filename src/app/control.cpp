@@ -32,7 +32,6 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::microseconds kTick = 1s;
 constexpr std::chrono::seconds kHousekeeping = 5s;  // the log, and what systemd shows
-constexpr std::chrono::seconds kLastLines = 1s;
 
 Watchdog::Time now() {
   return std::chrono::steady_clock::now().time_since_epoch();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -8,6 +9,9 @@
 #include "reload.hpp"
 
 namespace idproxy::app {
+
+/// How long to wait at the end for whoever reads the log.
+inline constexpr std::chrono::seconds kLastLines{1};
 
 /// The control thread: signals, the pages on admin.listen, systemd, the watchdog, reloads. All that
 /// an operator asks of the process is done here, so that none of it holds up a client.

@@ -41,7 +41,7 @@ std::uint32_t automatic_threads() {
 std::uint16_t port_behind(const Servers& servers) {
   if (servers.first.port == 0) return 0;
   const std::size_t port = servers.first.port + servers.routes.size();
-  return static_cast<std::uint16_t>(std::min<std::size_t>(port, 65535));
+  return static_cast<std::uint16_t>(std::min<std::size_t>(port, net::kMaxPort));
 }
 
 net::Limits read_limits(Reader& reader) {
@@ -136,17 +136,17 @@ void check_store_tls(const ConnectionString& uri, const Servers& servers, std::s
                 "and its numbers are sent in the clear");
 }
 
-bool is_literal(std::string_view password) {
+bool is_written_out(std::string_view password) {
   return password.find("${") == std::string_view::npos;
 }
 
 /// In the file itself, and not by a variable.
 bool has_password(const UriParts& uri) {
   const std::size_t colon = uri.user_info.find(':');
-  bool found = colon != std::string_view::npos && is_literal(uri.user_info.substr(colon));
+  bool found = colon != std::string_view::npos && is_written_out(uri.user_info.substr(colon));
   for_each_option(uri.options, [&](std::string_view name, std::string_view value) {
     const bool is_one = std::ranges::find(kPasswords, ascii_lower(name)) != kPasswords.end();
-    found = found || (is_one && !value.empty() && is_literal(value));
+    found = found || (is_one && !value.empty() && is_written_out(value));
   });
   return found;
 }

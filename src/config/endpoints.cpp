@@ -18,7 +18,6 @@ namespace {
 constexpr std::string_view kDefaultAddress = "127.0.0.1";
 constexpr std::string_view kDefaultUri = "mongodb://127.0.0.1:27017";
 constexpr std::uint16_t kDefaultPort = 27117;
-constexpr std::int64_t kMaxPort = 65535;
 constexpr std::string_view kUnixPrefix = "unix:";
 
 net::Endpoint unix_endpoint(const std::string& path, Reader& listen) {
@@ -119,7 +118,7 @@ std::optional<net::Endpoint> listener_of(std::size_t position, const net::Endpoi
   net::Endpoint listener = first;
   if (first.port == 0) return listener;
   const std::int64_t port = first.port + static_cast<std::int64_t>(position);
-  if (port > kMaxPort) return std::nullopt;
+  if (port > net::kMaxPort) return std::nullopt;
   listener.port = static_cast<std::uint16_t>(port);
   return listener;
 }
@@ -184,7 +183,7 @@ Servers read_servers(Reader& listen, Reader& upstream, const std::string& seed_l
                      std::chrono::sys_seconds now) {
   Servers servers;
   servers.first = read_address(listen);
-  const std::int64_t port = listen.integer("port", 0, kMaxPort, kDefaultPort);
+  const std::int64_t port = listen.integer("port", 0, net::kMaxPort, kDefaultPort);
   if (servers.first.unix_path.empty()) servers.first.port = static_cast<std::uint16_t>(port);
   servers.advertise = read_advertise(listen);
   servers.pins = read_pins(listen.section("members"));
@@ -242,7 +241,7 @@ std::optional<net::Endpoint> parse_address_and_port(const std::string& text) {
   const std::string bytes = address_bytes(host);
   if (bytes.empty() || bracketed != (bytes.size() == sizeof(in6_addr))) return std::nullopt;
   const auto port = read_integer(std::string_view(text).substr(colon + 1));
-  const bool fits = port.reading == Reading::ok && port.value >= 0 && port.value <= kMaxPort;
+  const bool fits = port.reading == Reading::ok && port.value >= 0 && port.value <= net::kMaxPort;
   if (!fits) return std::nullopt;
   net::Endpoint endpoint;
   endpoint.host = host;

@@ -10,14 +10,13 @@
 namespace idproxy::config {
 namespace {
 
-constexpr std::int64_t kMaxPort = 65535;
-
 /// "db2.internal:27017" or "[::1]:27017", as replica sets name their members.
 std::optional<net::Endpoint> parse_server(const std::string& text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0) return std::nullopt;
   const auto port = read_integer(std::string_view(text).substr(colon + 1));
-  if (port.reading != Reading::ok || port.value < 1 || port.value > kMaxPort) return std::nullopt;
+  if (port.reading != Reading::ok || port.value < 1 || port.value > net::kMaxPort)
+    return std::nullopt;
   net::Endpoint server;
   server.host = ascii_lower(text.substr(0, colon));
   server.port = static_cast<std::uint16_t>(port.value);
@@ -44,7 +43,7 @@ std::string conflict(const Pin& pin, const std::vector<Pin>& pins) {
 std::vector<Pin> read_pins(Reader& members) {
   std::vector<Pin> pins;
   for (const std::string& key : members.keys()) {
-    const std::int64_t port = members.integer(key, 1, kMaxPort, 0);
+    const std::int64_t port = members.integer(key, 1, net::kMaxPort, 0);
     const auto server = parse_server(key);
     if (!server) members.error(key, "must name a server as host:port, IPv6 as [::1]:27017");
     if (!server || port == 0) continue;

@@ -21,7 +21,6 @@ using mongo::Reply;
 constexpr int kMostAttempts = 16;
 // What did not go well is tried again at once as long as nobody has waited for it yet.
 constexpr std::chrono::milliseconds kQuick{500};
-constexpr const char* kNoAnswer = "the id store does not answer";
 
 /// Empty if a server has carried it out, or refused it.
 std::string why_unreached(const Reply& reply) {

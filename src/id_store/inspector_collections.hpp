@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "id_store/outcome.hpp"
 #include "idproxy/id_store/watch.hpp"
 #include "idproxy/ids/fill.hpp"
 #include "idproxy/observability/log.hpp"
@@ -71,10 +72,9 @@ struct Remark {
   Field fields[3];
 };
 
-// Parts of reasons.
+// Part of reasons.
 inline constexpr const char* kCannotCheck =
     "whether a unique index guards the field cannot be checked: ";
-inline constexpr const char* kNoAnswer = "the id store does not answer";
 
 /// Not thread-safe. Times are monotonic. Of collections and databases that rules do not name
 /// literally, those asked about least recently are forgotten when there are too many.

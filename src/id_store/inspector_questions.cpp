@@ -31,8 +31,9 @@ std::string reason_of(std::int32_t code) {
   }
 }
 
+using Kind = Answer::Kind;
+
 Answer answer_of(const Reply& reply) {
-  using Kind = Answer::Kind;
   if (reply.ok()) return {};
   if (reply.kind == Reply::Kind::unreachable) return {Kind::unreachable, reply.message};
   if (reply.kind == Reply::Kind::not_majority) {

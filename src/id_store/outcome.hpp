@@ -8,6 +8,8 @@
 
 namespace idproxy::id_store {
 
+inline constexpr const char* kNoAnswer = "the id store does not answer";  ///< in reasons
+
 /// A step of a job: what the next step needs, or how the job ends.
 template <class T>
 using Outcome = boost::system::result<T, ids::CounterReply>;

@@ -12,18 +12,18 @@
 namespace idproxy::ids {
 namespace {
 
-enum class Output { objectid, string };
+enum class IdOutput { objectid, string };
 
 std::uint64_t second_of(const Clock& clock) {
   const auto second = std::chrono::floor<std::chrono::seconds>(clock.wall()).count();
   return static_cast<std::uint64_t>(std::max<std::int64_t>(second, 0));
 }
 
-void append_objectid(const ObjectIdPosition& position, const ObjectIdRandom& random, Values& out) {
+void append_bytes(const ObjectIdPosition& position, const ObjectIdRandom& random, Values& out) {
   write_objectid(position, random, out.add(bson::Type::object_id, kObjectIdSize));
 }
 
-void append_text(const ObjectIdPosition& position, const ObjectIdRandom& random, Values& out) {
+void append_hex(const ObjectIdPosition& position, const ObjectIdRandom& random, Values& out) {
   std::array<std::uint8_t, kObjectIdSize> id;
   write_objectid(position, random, id.data());
   write_hex(id, out.add_string(2 * kObjectIdSize));
@@ -33,14 +33,14 @@ void append_text(const ObjectIdPosition& position, const ObjectIdRandom& random,
 /// by the 5 bytes, and the sources stay injectable. A mutex guards the sequence.
 class ObjectId final : public Strategy {
  public:
-  ObjectId(Output output, Sources sources) : output_(output), sources_(sources) { seed(); }
+  ObjectId(IdOutput output, Sources sources) : output_(output), sources_(sources) { seed(); }
 
   Result<void> next(std::size_t n, Values& out) override {
     const std::lock_guard lock(mutex_);
     // A child of fork() would go on with the parent's bytes and counter.
     if (generation_ != sources_.random.generation()) seed();
     sequence_.follow(second_of(sources_.clock));
-    const auto append = output_ == Output::objectid ? append_objectid : append_text;
+    const auto append = output_ == IdOutput::objectid ? append_bytes : append_hex;
     for (std::size_t i = 0; i < n; ++i) append(sequence_.next(), random_, out);
     return {};
   }
@@ -54,7 +54,7 @@ class ObjectId final : public Strategy {
     sequence_ = ObjectIdSequence(boost::endian::load_big_u24(bytes.data() + random_.size()));
   }
 
-  const Output output_;
+  const IdOutput output_;
   const Sources sources_;
   std::mutex mutex_;
   std::uint64_t generation_ = 0;
@@ -73,7 +73,7 @@ void write_objectid(const ObjectIdPosition& position, const ObjectIdRandom& rand
 
 /// Keys: output (objectid, string).
 std::unique_ptr<Strategy> make_objectid(Parameters& parameters, Sources sources) {
-  const auto output = static_cast<Output>(parameters.choice("output", {"objectid", "string"}));
+  const auto output = static_cast<IdOutput>(parameters.choice("output", {"objectid", "string"}));
   return std::make_unique<ObjectId>(output, sources);
 }
 

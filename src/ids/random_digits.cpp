@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "idproxy/ids/counter_spec.hpp"
 #include "idproxy/ids/fill.hpp"
 #include "idproxy/ids/parameters.hpp"
 #include "idproxy/ids/store.hpp"
@@ -22,7 +23,7 @@
 namespace idproxy::ids {
 namespace {
 
-enum class Output { int64, int32, string };
+using Output = NumberFormat::Output;
 
 /// Above 19 digits the numbers, and what they are drawn from, need 128 bits.
 constexpr std::int64_t kMostDigits64 = 19;

@@ -504,7 +504,7 @@ std::vector<std::uint16_t> Upstreams::ports_for(const std::string& member) {
     taken.insert(port_of(server.name));  // the set may have other names for it
     for (const std::string& each : server.said.members) taken.insert(port_of(each));
   }
-  for (std::uint32_t port = next_port_; port <= 65535 && ports.size() < kMostPorts; ++port) {
+  for (std::uint32_t port = next_port_; port <= kMaxPort && ports.size() < kMostPorts; ++port) {
     if (!taken.contains(port)) ports.push_back(static_cast<std::uint16_t>(port));
   }
   return ports;

@@ -9,8 +9,10 @@
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
-#include <boost/beast/http.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/parser.hpp>
 #include <exception>
 #include <list>
 #include <string_view>
@@ -56,7 +58,6 @@ class Connection {
 };
 
 using Request = http::request<http::empty_body>;
-using Response = http::response<http::string_body>;
 
 /// Of a coroutine.
 void log_end(const std::exception_ptr& thrown) {
@@ -111,16 +112,20 @@ struct Endpoint::Impl {
 
 namespace {
 
-Response response_to(const Request& request, bool keep_alive, Answer answer) {
-  Response response(http::int_to_status(answer.status), request.version());
-  response.set(http::field::content_type, answer.content_type);
-  response.set(http::field::cache_control, "no-store");
-  if (answer.status == 405) response.set(http::field::allow, "GET, HEAD");
-  response.keep_alive(keep_alive);
-  response.body() = std::move(answer.body);
-  response.prepare_payload();
-  if (request.method() == http::verb::head) response.body().clear();  // after its length is said
-  return response;
+/// The whole response. Written here and not by Beast, whose serializer is made for bodies of any
+/// kind and takes longer to compile than all else in this file.
+std::string response_to(const Request& request, bool keep_alive, const Answer& answer) {
+  const bool old = request.version() < 11;
+  std::string text = old ? "HTTP/1.0 " : "HTTP/1.1 ";
+  text += std::to_string(answer.status) + " ";
+  text += http::obsolete_reason(http::int_to_status(answer.status));
+  text += "\r\nContent-Type: " + answer.content_type + "\r\nCache-Control: no-store\r\n";
+  if (answer.status == 405) text += "Allow: GET, HEAD\r\n";
+  if (old && keep_alive) text += "Connection: keep-alive\r\n";
+  if (!old && !keep_alive) text += "Connection: close\r\n";
+  text += "Content-Length: " + std::to_string(answer.body.size()) + "\r\n\r\n";
+  if (request.method() != http::verb::head) text += answer.body;
+  return text;
 }
 
 /// Reads the header, the first `size` bytes; the status says what is wrong with it.
@@ -136,10 +141,10 @@ unsigned read(std::string& received, std::size_t size,
 }
 
 asio::awaitable<bool> write(Connection& connection, std::chrono::milliseconds limit,
-                            const Response& response) {
+                            const std::string& response) {
   connection.stream.expires_after(limit);
-  http::response_serializer<http::string_body> serializer(response);
-  const auto [error, size] = co_await http::async_write(connection.stream, serializer, kUse);
+  const auto [error, size] =
+      co_await asio::async_write(connection.stream, asio::buffer(response), kUse);
   co_return !error;
 }
 
@@ -242,7 +247,7 @@ asio::awaitable<bool> Endpoint::Impl::answer_one(Connection& connection,
   http::request_parser<http::empty_body> parser;
   const unsigned status = error ? 431 : read(received, size, parser);
   const bool keep_alive = status == 200 && parser.get().keep_alive();
-  const Response response = response_to(
+  const std::string response = response_to(
       parser.get(), keep_alive, status == 200 ? answer(parser.get()) : short_answer(status));
   if (!co_await write(connection, limits.request, response)) co_return false;
   if (!keep_alive) co_await linger(connection);

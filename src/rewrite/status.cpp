@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMostNotReady = 20;
 // A reply holds at most 16 MiB + 16 KiB. Behind this much, collections that are not ready are left
 // out; what is there of every rule and listener is far less than the rest.
-constexpr std::size_t kMostBytes = std::size_t{8} * 1024 * 1024;
+constexpr std::size_t kMostStatusBytes = std::size_t{8} * 1024 * 1024;
 
 constexpr std::string_view kNeeded =
     "mongo-idproxy: the status is for those who may do hostInfo on the cluster, which the role "
@@ -52,7 +52,7 @@ void append_documents(Buffer& out, std::string_view key, const Items& items, Eac
 class StatusWriter {
  public:
   StatusWriter(const Status& status, Buffer& out)
-      : status_(status), out_(out), most_(out.size() + kMostBytes) {}
+      : status_(status), out_(out), most_(out.size() + kMostStatusBytes) {}
 
   void write() {
     bson::append_string(out_, "version", status_.version);

@@ -94,6 +94,9 @@ def go(tmp_path_factory) -> Program:
     def fill(directory: pathlib.Path) -> None:
         attempt(["go", "mod", "download"], "go cannot download the modules of go.mod",
                 cwd=HERE / "go", env=environment(directory))
+        # Once for all test processes that are waiting here, not once in each.
+        run(["go", "build", "-o", directory / "driver", "."], cwd=HERE / "go",
+            env=environment(directory), timeout=600)
 
     manifests = [(HERE / "go" / name).read_bytes() for name in ("go.mod", "go.sum")]
     cache = cached("go", fill, *manifests, run(["go", "version"]))

@@ -102,7 +102,10 @@ def robbed_replica_set(standalone: Mongod, replica_set: Mongod) -> Iterator[Robb
         yield running
 
 
-@pytest.fixture(params=["standalone", "replica_set", "txnNumber"])
+PLACES = ["standalone", "replica_set", "txnNumber"]
+
+
+@pytest.fixture(params=PLACES)
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     """Each test that asks for it runs on both kinds of server, on the set also with txnNumber."""
     server = "standalone" if request.param == "standalone" else "replica_set"
@@ -114,7 +117,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 def heavy(always: str) -> pytest.MarkDecorator:
     """For tests that take many seconds: in the normal run only in this place, in the full run in
     all of them."""
-    others = [p for p in ("standalone", "replica_set", "txnNumber") if p != always]
+    others = [p for p in PLACES if p != always]
     return pytest.mark.parametrize(
         "place", [always, *(pytest.param(p, marks=pytest.mark.full) for p in others)],
         indirect=True)
@@ -1389,6 +1392,7 @@ class TestFullMessages:
     def test_small_documents_are_split(self, place, coll, ordered):
         self.check_split(place, coll, 100_000, ordered)
 
+    @heavy("txnNumber")
     @pytest.mark.timeout(600)
     def test_duplicates_in_every_part(self, place, coll, ordered):
         ns = fresh(place, "patient", coll, "made")

@@ -27,7 +27,7 @@ from support.admin import LISTEN, Admin
 from support.counters import counter, gaps
 from support.mongod import Mongod
 from support.process import eventually, free_port
-from support.proxy import Proxy
+from support.proxy import Proxy, is_sanitized
 from support.secured import Certificates
 from support.thief import insert_message
 
@@ -545,11 +545,6 @@ def resident_bytes(pid: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def is_sanitized(pid: int) -> bool:
-    maps = pathlib.Path(f"/proc/{pid}/maps").read_text()
-    return "libasan" in maps or "libtsan" in maps
-
-
 def variants(db: str) -> Iterator[list[dict[str, Any]]]:
     """Rules for db.load, all of which number it alike."""
     ids = {"ns": f"{db}.load", "field": "u", "strategy": "uuid"}
@@ -611,7 +606,7 @@ def test_reloads_under_load(
     assert all(len(each.connections) == 1 for each in writers), "somebody was dropped"
     assert ended[1] < begun[1] + STORE_CONNECTIONS, "descriptors are left"
     record("resident bytes more", ended[0] - begun[0])
-    if not is_sanitized(pid):
+    if not is_sanitized():
         assert ended[0] - begun[0] < 4 << 20
     successes, failures = reloading.counts()
     assert failures == (RELOADS + WARM_UP) // 3

@@ -5,7 +5,6 @@ all of it is gone afterwards.
 from __future__ import annotations
 
 import os
-import pathlib
 import resource
 import threading
 import time
@@ -19,7 +18,7 @@ from support import wire
 from support.crowd_server import LARGE_REPLY, CrowdServer
 from support.mongod import Mongod
 from support.process import LITTLE_QUARANTINE, eventually, memory
-from support.proxy import Proxy, binary, configuration
+from support.proxy import Proxy, configuration, is_sanitized
 from support.scrape import metric
 from support.wire import Closed, WireClient
 
@@ -53,12 +52,6 @@ def start(crowd: CrowdServer, standalone: Mongod, start_proxy: Start) -> Start:
                           limits={"drain": "1s", "first_byte": "5m", **limits}),
             environment=LITTLE_QUARANTINE)
     return start
-
-
-@pytest.fixture(scope="module")
-def is_sanitized() -> bool:
-    content = pathlib.Path(binary()).read_bytes()
-    return b"__asan_init" in content or b"__tsan_init" in content
 
 
 def events(proxy: Proxy) -> int:
@@ -105,7 +98,7 @@ class TestConnections:
         assert metric(proxy, "idproxy_connections_closed_total") == 0
 
     @pytest.mark.parametrize("number", [1000, pytest.param(10_000, marks=pytest.mark.full)])
-    def test_idle(self, start, record, is_sanitized, number):
+    def test_idle(self, start, record, number):
         proxy = start()
         rest = proxy.descriptors_at_rest()
         # Both sides of each are descriptors of the proxy, which may have fewer.
@@ -121,7 +114,7 @@ class TestConnections:
             resident = memory(proxy.pid, "VmRSS")
             record(f"{number} idle clients, RSS, MiB", resident / MIB)
             record("bytes of RSS for each of them", (resident - before) / number)
-            assert is_sanitized or resident < 200 * MIB
+            assert is_sanitized() or resident < 200 * MIB
             all_served(clients)
         await_rest(proxy, rest)
         assert events(proxy) == lines
@@ -150,7 +143,7 @@ def inserted(proxy: Proxy, message: bytes, outcomes: list[Any]) -> None:
 
 class TestLargeMessages:
     @pytest.mark.parametrize("number", [5, pytest.param(50, marks=pytest.mark.full)])
-    def test_more_than_there_is_memory_for(self, start, record, is_sanitized, number):
+    def test_more_than_there_is_memory_for(self, start, record, number):
         """Backpressure: each waits for its turn, and none is refused."""
         proxy = start(buffered_messages="64MiB", message="2m")
         message = wire.op_msg(
@@ -168,7 +161,7 @@ class TestLargeMessages:
         assert outcomes == [4] * number
         peak = memory(proxy.pid, "VmHWM")
         record(f"{number} inserts of 48 MB within 64 MiB, peak RSS, MiB", peak / MIB)
-        assert peak < (before + 160 * MIB if is_sanitized else 128 * MIB)
+        assert peak < (before + 160 * MIB if is_sanitized() else 128 * MIB)
         assert metric(proxy, "idproxy_buffered_messages_waits_total") > 0
         eventually(lambda: metric(proxy, "idproxy_buffered_messages_bytes") == 0, 10)
 

@@ -78,6 +78,10 @@ LOST_TOO = STEPPING_DOWN | {"AutoReconnect"}
 """The same where connections are lost at that moment: the repetition falls to such a connection.
 Without a proxy seen 10 times in 80 step-downs, with the old primary's connections reset before."""
 
+NO_KEYS = "OperationFailure 211"
+"""KeyNotFound, of members with a key file: one that has just come back cannot check the signature of
+the $clusterTime that drivers tell it, until it has read the set's keys. Seen on a busy machine."""
+
 OPERATIONS: dict[str, tuple[Callable[[Collection, list[Any]], None], int]] = {
     "insert_one": (_insert_one, 1), "ordered": (_ordered, 5), "unordered": (_unordered, 8),
     "transaction": (_transaction, 3)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import pathlib
 import random
@@ -34,17 +35,40 @@ def start(args: list[str], **options: Any) -> subprocess.Popen[bytes]:
         preexec_fn=_die_with_parent, **options)
 
 
+# The kernel gives no port of these to anybody for port 0. They are divided into shares, so that test
+# processes that run side by side never choose the same one.
+_FIRST_PORT, _SHARE, _SHARES = 20_000, 500, 24
+
+
+@functools.cache
+def _share() -> int:
+    """The first port of a share that belongs to this process alone, until it ends."""
+    for number in range(_SHARES):
+        # An abstract socket of Linux: a name, no file, which goes with its process.
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0idproxy-tests-ports-{number}")
+        except OSError:
+            claim.close()
+            continue
+        _claims.append(claim)
+        return _FIRST_PORT + number * _SHARE
+    raise RuntimeError(f"more than {_SHARES} processes want ports for tests")
+
+
+_claims: list[socket.socket] = []
+
+
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port of this host that nothing listened on a moment ago; the kernel does not give it to
-    somebody else for port 0."""
+    """A port of this host that nothing listened on a moment ago."""
     return free_ports(1, host)[0]
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Ports one after the other that nothing listened on a moment ago; the kernel gives none of
-    them to somebody else for port 0."""
+    """Ports one after the other that nothing listened on a moment ago; only this process chooses
+    among them."""
     for _ in range(200):
-        first = random.randrange(20_000, 32_000 - count)
+        first = random.randrange(_share(), _share() + _SHARE - count)
         try:
             for port in range(first, first + count):
                 _bound(host, port).close()

@@ -40,6 +40,12 @@ def binary() -> str:
     return os.environ.get("IDPROXY_BINARY", str(default))
 
 
+def is_sanitized() -> bool:
+    """The binary has AddressSanitizer or ThreadSanitizer, which take memory of their own."""
+    content = pathlib.Path(binary()).read_bytes()
+    return b"__asan_init" in content or b"__tsan_init" in content
+
+
 class Server(Protocol):
     """What a client can connect to: a mongod, or a relay in front of one.
 

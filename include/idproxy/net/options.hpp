@@ -11,6 +11,8 @@
 
 namespace idproxy::net {
 
+inline constexpr std::uint16_t kMaxPort = 65535;
+
 /// Where something listens or is reached: an IP address or host name with its port, or, when
 /// `unix_path` is not empty, a Unix domain socket.
 struct Endpoint {

@@ -112,9 +112,9 @@ TEST_F(Store, AnswersWithoutAskingWhereNothingCanBeHad) {
   for (const auto& [code, fields] :
        {std::pair(Errc::unavailable, error_fields(6, "HostUnreachable", kRepeatable)),
         std::pair(Errc::exhausted, error_fields(96, "OperationFailed", kNoWrites))}) {
-    const auto rules = [&, code = code] {
+    const auto rules = [reason = code] {
       auto lending = std::make_shared<Lending>();
-      lending->errors = {{code, "the reason"}};
+      lending->errors = {{reason, "the reason"}};
       return rule_set_of(lent("shop.*", "_id", lending));
     };
     for (const Form form : kForms) {

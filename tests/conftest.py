@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from support.mongod import Mongod
+from support.pairs import beyond_pairs
 from support.proxy import Proxy, binary, configuration
 from support.secured import Certificates
 from support.thief import Robbed, Thief, robbing
@@ -23,13 +24,18 @@ TOPOLOGIES = ["standalone", "replica_set"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Not there at all, rather than skipped, are long tests, unless IDPROXY_FULL=1, and those that
-    a binary with UBSan cannot take: it finds out whether an object is there by means of a pipe, and
-    reports sound ones for want of descriptors. What is built with AddressSanitizer has it too."""
+    """Not there at all, rather than skipped, are long tests and beyond_pairs(), unless
+    IDPROXY_FULL=1, and tests that a binary with UBSan cannot take: it finds out whether an object is
+    there by means of a pipe, and reports sound ones for want of descriptors. What is built with
+    AddressSanitizer has it too."""
     out = {"full"} if os.environ.get("IDPROXY_FULL") != "1" else set()
     if b"__asan_init" in pathlib.Path(binary()).read_bytes():
         out.add("no_ubsan")
     left_out = {item for item in items if any(map(item.get_closest_marker, out))}
+    if os.environ.get("IDPROXY_FULL") != "1":
+        left_out.update(beyond_pairs([
+            item for item in items
+            if item.path.parent.name == "integration" and item not in left_out]))
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
 

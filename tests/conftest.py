@@ -22,6 +22,11 @@ os.environ["MONGOC_DISABLE_SHM"] = "1"
 
 TOPOLOGIES = ["standalone", "replica_set"]
 
+LONGEST = [f"test_{name}" for name in (
+    "duplicates", "counter_store_down", "tls", "inspection", "failover", "secured_set", "limits", "topology",
+    "counter_failover", "admin", "drain", "cuts", "chaos", "watchdog", "store", "counter", "differential")]
+"""The files that take longest. They come first: what begins last of what runs side by side is short."""
+
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Not there at all, rather than skipped, are long tests and beyond_pairs(), unless
@@ -38,6 +43,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.path.parent.name == "integration" and item not in left_out]))
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 
 
 def pytest_report_header() -> str:

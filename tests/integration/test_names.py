@@ -259,7 +259,8 @@ class TestDns:
         dns.broken = False
         eventually(lambda: who(proxy.address) == "a", 15)
         dns.broken = True
-        assert who(proxy.address) is None
+        # A question that was answered before may still be on its way, and serves all who ask.
+        eventually(lambda: who(proxy.address) is None, 15)
         dns.broken = False
         eventually(lambda: who(proxy.address) == "a", 15)
 

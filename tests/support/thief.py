@@ -245,7 +245,8 @@ class Thief:
                 each.close()
         self._client.close()
         if self.failures:
-            raise self.failures[0]
+            raise BaseExceptionGroup(
+                f"the thief failed; {self._client.topology_description}", self.failures)
 
     def __enter__(self) -> Thief:
         return self

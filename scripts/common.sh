@@ -64,7 +64,7 @@ show_progress() {
   while IFS= read -r line; do
     [[ $line =~ ^\[\ *([0-9]+)%\]\ (.*)$ ]] || continue
     percent=${BASH_REMATCH[1]} what=${BASH_REMATCH[2]}
-    if [[ $what =~ idproxy_([a-z_]+)\.dir ]]; then
+    if [[ $what =~ idproxy_([a-z_]+)\. ]]; then
       what="compiling ${BASH_REMATCH[1]}"
     elif [[ $what == Linking* ]]; then
       what=linking

@@ -14,6 +14,7 @@ import pymongo
 import pytest
 
 from support import names, wire
+from support.admin import LISTEN, Admin
 from support.fake_server import HELLO, FakeServer, reply_to
 from support.hello import node
 from support.mongod import Mongod
@@ -365,6 +366,20 @@ class TestSrv:
             raise
         proxy.stop(timeout=20)
 
+    def test_the_pages_are_there_while_it_asks(self, dns, resolving, standalone):
+        """Operators see that it lives, and that no client is to be sent here."""
+        dns.broken = True
+        proxy = starting(standalone, resolving, admin=LISTEN)
+        try:
+            admin = Admin(proxy)
+            ready = admin.get("/readyz")
+            assert (ready.status, ready.text) == (503, "starting\n")
+            assert admin.get("/livez").status == 200
+            assert "idproxy_log_lines_dropped_total" in admin.metrics().text
+            assert "idproxy_listener_up" not in admin.metrics().text
+        finally:
+            proxy.kill()
+
     @pytest.mark.parametrize("target", ["m0.elsewhere.test.", "proxied.test."])
     def test_a_target_in_another_domain(self, dns, resolving, standalone, target):
         """Who forges such a record is not to lead us away (Initial DNS Seedlist Discovery)."""
@@ -390,9 +405,9 @@ class TestSrv:
             assert said in result.stdout + result.stderr
 
 
-def starting(store: Mongod, resolving: OwnNames) -> Proxy:
-    """A proxy that cannot be ready yet."""
-    return Proxy({"upstream": {"uri": SRV}, "rules": [],
+def starting(store: Mongod, resolving: OwnNames, **more: Any) -> Proxy:
+    """A proxy that cannot be ready yet. more: of its configuration."""
+    return Proxy({"upstream": {"uri": SRV}, "rules": [], **more,
                   "id_store": {"uri": f"mongodb://{store.address}"}},
                  within=resolving.command, await_ready=False)
 

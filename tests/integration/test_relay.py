@@ -519,8 +519,8 @@ class TestStop:
         standalone.client["ruled"].drop_collection("load")
         going, acknowledged, lock = threading.Event(), [], threading.Lock()
 
-        def work(number: int) -> None:
-            with wire.WireClient(proxy.address) as client:
+        def work(number: int, client: wire.WireClient) -> None:
+            with client:
                 for i in range(100_000):
                     key = number * 100_000 + i
                     try:
@@ -533,7 +533,8 @@ class TestStop:
                             acknowledged.append(key)
                     going.set()
 
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+        threads = [threading.Thread(target=work, args=(i, wire.WireClient(proxy.address)))
+                   for i in range(8)]
         for thread in threads:
             thread.start()
         assert going.wait(10)

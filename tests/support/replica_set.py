@@ -155,15 +155,19 @@ class ReplicaSet:
 
     def await_health(self) -> None:
         """A primary, the others are secondaries or arbiters, and what is written reaches all."""
-        def bearing() -> int:
+        def whole() -> bool:
             says = [m.hello() for m in self.members]
             if not all(s.get("isWritablePrimary") or s.get("secondary") or s.get("arbiterOnly")
                        for s in says) or not self._primary():
-                return 0
-            return sum(not s.get("arbiterOnly") for s in says)
-        count = eventually(bearing, 60, "the set is whole")
-        self.client.admin.command("appendOplogNote", data={"health": 1},
-                                  writeConcern={"w": count, "wtimeout": 60_000})
+                return False
+            bearing = sum(not s.get("arbiterOnly") for s in says)
+            try:
+                self.client.admin.command("appendOplogNote", data={"health": 1},
+                                          writeConcern={"w": bearing, "wtimeout": 60_000})
+            except AutoReconnect:
+                return False  # another one was elected just now, or the client asked the old primary
+            return True
+        eventually(whole, 60, "the set is whole")
 
     def step_up(self, *members: Member) -> None:
         """Makes one of them the primary: gracefully, if the old one lives. Of two, the others may

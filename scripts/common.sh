@@ -7,6 +7,10 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/mongo-idproxy
 jobs=${IDPROXY_JOBS:-2}
 
+# So does what Python compiles: every test process would compile all tests again.
+export PYTHONPYCACHEPREFIX=$cache/pycache
+unset PYTHONDONTWRITEBYTECODE
+
 # Clones share what was compiled: paths below the tree count as relative ones.
 export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
 export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime

@@ -23,8 +23,9 @@ os.environ["MONGOC_DISABLE_SHM"] = "1"
 TOPOLOGIES = ["standalone", "replica_set"]
 
 LONGEST = [f"test_{name}" for name in (
-    "duplicates", "counter_store_down", "tls", "inspection", "failover", "secured_set", "limits", "topology",
-    "counter_failover", "admin", "drain", "cuts", "chaos", "watchdog", "store", "counter", "differential")]
+    "duplicates", "counter_store_down", "tls", "inspection", "failover", "secured_set", "limits",
+    "replica_set", "topology", "counter_failover", "admin", "drain", "cuts", "chaos", "watchdog",
+    "store", "counter", "differential")]
 """The files that take longest. They come first: what begins last of what runs side by side is short."""
 
 

@@ -126,8 +126,8 @@ def truststore(bundle: pathlib.Path, to: pathlib.Path) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def java(tmp_path_factory) -> Program:
-    """java/, compiled with the jars of pom.xml, which are in the cache."""
+def java() -> Program:
+    """java/, compiled with the jars of pom.xml: both are in the cache."""
     need("mvn", "javac", "java")
     pom, sums = HERE / "java" / "pom.xml", HERE / "java" / "jars.sha256"
     # Maven has no eye for the variable that all others look at.
@@ -148,9 +148,13 @@ def java(tmp_path_factory) -> Program:
         run(["sha256sum", "--check", "--strict", sums], cwd=jars)
 
     jars = cached("java", fill, pom.read_bytes(), sums.read_bytes()) / "jars"
-    classes = tmp_path_factory.mktemp("java")
-    run(["javac", "-Xlint:all", "-Werror", "-cp", jars / "*", "-d", classes,
-         *(HERE / "java").glob("*.java")])
+    sources = sorted((HERE / "java").glob("*.java"))
+
+    def compile_to(directory: pathlib.Path) -> None:
+        run(["javac", "-Xlint:all", "-Werror", "-cp", jars / "*", "-d", directory, *sources])
+
+    classes = cached("java-classes", compile_to, str(jars), run(["javac", "-version"]),
+                     *(source.read_bytes() for source in sources))
     # For programs that live for seconds.
     return Program(["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
                     "-cp", f"{classes}:{jars}/*", "Driver"])

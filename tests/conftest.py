@@ -52,13 +52,14 @@ def pytest_report_header() -> str:
     return f"mongo-idproxy: {binary()}"
 
 
-@pytest.fixture(scope="session")
+# Modules share no data: a counter looks at every collection of its rule, whoever made it.
+@pytest.fixture(scope="module")
 def standalone() -> Iterator[Mongod]:
     with Mongod() as mongod:
         yield mongod
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def replica_set() -> Iterator[Mongod]:
     with Mongod("rs0") as mongod:
         yield mongod
@@ -69,7 +70,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates.make(tmp_path_factory.mktemp("certificates"))
 
 
-@pytest.fixture(scope="session", params=TOPOLOGIES)
+@pytest.fixture(scope="module", params=TOPOLOGIES)
 def server(request: pytest.FixtureRequest) -> Mongod:
     """Each test that asks for it runs against a standalone and a one-member replica set."""
     return request.getfixturevalue(request.param)
@@ -152,7 +153,7 @@ _collections = itertools.count()
 
 @pytest.fixture
 def coll(request: pytest.FixtureRequest) -> str:
-    """A collection's name that no other test uses: modules share their servers."""
+    """A collection's name that no other test of the module uses, nor one of another module."""
     return f"{request.path.stem}{next(_collections)}"
 
 

@@ -181,7 +181,7 @@ TEST_F(CounterTest, CreatedOverMoreStringsThanOneJobLooksAt) {
   constexpr int kStored = 210'000;
   for (int i = 1; i <= kStored;) {
     Array documents;
-    for (int end = i + 70'000; i < end; ++i) {
+    for (int end = i + 10'000; i < end; ++i) {
       documents.push(Document().add("number", std::to_string(i)));
     }
     database.write(Document().add("insert", "orders").add("documents", documents));

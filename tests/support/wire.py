@@ -143,6 +143,13 @@ def parse(raw: bytes) -> Message:
     return parsed
 
 
+class Reply(dict[str, Any]):
+    """The body of one. Who looks for a field that it lacks is shown what there is instead."""
+
+    def __missing__(self, key: str) -> Any:
+        raise KeyError(f"no {key} in {dict(self)}")
+
+
 class WireClient:
     """A connection that sends bytes as they are and reads messages; with TLS, if it is given what
     to trust. What is wrong with TLS it raises as ssl.SSLError."""
@@ -189,7 +196,7 @@ class WireClient:
     def call(self, data: bytes | dict[str, Any]) -> dict[str, Any]:
         """Sends a message, or a command, and returns the body of the next reply."""
         self.send(command(data) if isinstance(data, dict) else data)
-        return self.receive().body
+        return Reply(self.receive().body)
 
     def closed_by_peer(self, timeout: float = 5.0) -> bool:
         """True once the peer has closed or reset; what came before that is thrown away."""

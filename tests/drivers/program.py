@@ -1,4 +1,4 @@
-"""The drivers' programs: one task and its result, or step after step while the client lives.
+"""The drivers' programs: tasks and their results, or step after step while the client lives.
 
 A step is a line of JSON, and so is what came of it. If the driver raised an error, there is its
 text as error, and the codes that the server gave, none if a connection was lost.
@@ -24,6 +24,7 @@ import struct
 import subprocess
 import tempfile
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 from bson import json_util
@@ -40,15 +41,20 @@ class StepFailed(AssertionError):
 
 
 class Program:
-    """A program that is given its task as JSON. Options are those of subprocess."""
+    """A program that is given its tasks as JSON. Options are those of subprocess."""
 
     def __init__(self, command: list[str | os.PathLike], **options: Any):
         self._command, self._options = command, options
 
     def __call__(self, task: str, **argument: Any) -> dict:
         """Has it do a task; returns what it prints."""
-        return json.loads(run([*self._command, json.dumps({"task": task, **argument})],
-                              **self._options))
+        return self.each([{"task": task, **argument}])[0]
+
+    def each(self, tasks: Iterable[dict[str, Any]]) -> list[dict]:
+        """The same for several, one after the other: the program may take longer to start than a
+        task does."""
+        printed = run([*self._command, *map(json.dumps, tasks)], **self._options)
+        return [json.loads(line) for line in printed.splitlines()]
 
     def steps(self, **argument: Any) -> Steps:
         return Steps([*self._command, json.dumps({"task": "steps", **argument})], self._options)

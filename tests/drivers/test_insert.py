@@ -17,21 +17,15 @@ def coll() -> str:
     return f"insert-{uuid.uuid4().hex}"
 
 
-@pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
-@pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("driver", DRIVERS, indirect=True)
-def test_insert_without_an_id(proxy, server, driver, coll, count, ordered):
-    assert driver("insert", uri=proxy.uri, db="ids", coll=coll, count=count, ordered=ordered,
-                  own=False) == {"inserted": count}
-    check_ids(server, coll, count)
-
-
-@pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("driver", DRIVERS, indirect=True)
-def test_insert_with_the_drivers_id(proxy, server, driver, coll, count):
-    assert driver("insert", uri=proxy.uri, db="fields", coll=coll, count=count, ordered=True,
-                  own=True) == {"inserted": count}
-    check_fields(server, coll, count)
+def test_inserts(proxy, server, driver, coll):
+    tasks = [{"task": "insert", "uri": proxy.uri, "db": "fields" if own else "ids",
+              "coll": f"{coll}-{count}-{ordered}", "count": count, "ordered": ordered, "own": own}
+             for own, ordered in [(False, True), (False, False), (True, True)] for count in COUNTS]
+    assert driver.each(tasks) == [{"inserted": task["count"]} for task in tasks]
+    for task in tasks:
+        check = check_fields if task["own"] else check_ids
+        check(server, task["coll"], task["count"])
 
 
 @pytest.mark.parametrize("driver", ["node", "go", "java"], indirect=True)

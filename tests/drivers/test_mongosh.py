@@ -15,29 +15,37 @@ def coll() -> str:
     return f"mongosh-{uuid.uuid4().hex}"
 
 
-def documents(count: int) -> str:
-    return f"Array.from({{length: {count}}}, (_, k) => ({{k: NumberInt(k), text: `text ${{k}}`}}))"
+DOCUMENTS = """
+const documents = (count) =>
+    Array.from({length: count}, (_, k) => ({k: NumberInt(k), text: `text ${k}`}));
+"""
 
 
-@pytest.mark.parametrize("ordered", ["true", "false"])
-@pytest.mark.parametrize("count", COUNTS)
-def test_run_command(proxy, server, mongosh, coll, count, ordered):
-    printed = mongosh(proxy.uri, f"""
-        const reply = db.getSiblingDB('ids').runCommand(
-            {{insert: '{coll}', documents: {documents(count)}, ordered: {ordered}}});
-        print(reply.ok, reply.n);""")
-    assert printed.split() == ["1", str(count)]
-    check_ids(server, coll, count)
+def test_run_command(proxy, server, mongosh, coll):
+    printed = mongosh(proxy.uri, DOCUMENTS + f"""
+        for (const count of {COUNTS}) {{
+          for (const ordered of [true, false]) {{
+            const reply = db.getSiblingDB('ids').runCommand({{
+              insert: `{coll}-${{count}}-${{ordered}}`, documents: documents(count), ordered}});
+            print(reply.ok, reply.n);
+          }}
+        }}""")
+    assert printed.split() == [each for count in COUNTS for each in ["1", str(count)] * 2]
+    for count in COUNTS:
+        check_ids(server, f"{coll}-{count}-true", count)
+        check_ids(server, f"{coll}-{count}-false", count)
 
 
-@pytest.mark.parametrize("count", COUNTS)
-def test_insert_many(proxy, server, mongosh, coll, count):
-    printed = mongosh(proxy.uri, f"""
-        const result = db.getSiblingDB('fields').getCollection('{coll}')
-            .insertMany({documents(count)});
-        print(Object.keys(result.insertedIds).length);""")
-    assert printed.split() == [str(count)]
-    check_fields(server, coll, count)
+def test_insert_many(proxy, server, mongosh, coll):
+    printed = mongosh(proxy.uri, DOCUMENTS + f"""
+        for (const count of {COUNTS}) {{
+          const result = db.getSiblingDB('fields').getCollection(`{coll}-${{count}}`)
+              .insertMany(documents(count));
+          print(Object.keys(result.insertedIds).length);
+        }}""")
+    assert printed.split() == [str(count) for count in COUNTS]
+    for count in COUNTS:
+        check_fields(server, f"{coll}-{count}", count)
 
 
 ORDINARY = """

@@ -1,6 +1,6 @@
-/* Does one task with libmongoc; prints what came of it as JSON.
+/* Does tasks with libmongoc, one after the other; prints what came of each as a line of JSON.
  *
- *   driver '{"task": "insert" | "batches" | "steps", "uri": ..., "own": true | false, ...}'
+ *   driver '{"task": "insert" | "batches" | "steps", "uri": ..., "own": true | false, ...}' ...
  *
  * own: insert_many puts an _id of its own in front; else the documents go without one, in a write
  * command.
@@ -145,11 +145,7 @@ static void log_to_stderr(mongoc_log_level_t level, const char* domain, const ch
   fprintf(stderr, "%s: %s: %s\n", mongoc_log_level_str(level), domain, message);
 }
 
-int main(int argc, char** argv) {
-  bson_error_t error;
-  if (argc != 2 || !bson_init_from_json(&argument, argv[1], -1, &error)) return 64;
-  mongoc_log_set_handler(log_to_stderr, NULL);
-  mongoc_init();
+static int task(void) {
   mongoc_uri_t* uri = mongoc_uri_new(text("uri"));
   if (!uri) return 1;
   int status = 0;
@@ -161,7 +157,19 @@ int main(int argc, char** argv) {
     status = run(uri);
   }
   mongoc_uri_destroy(uri);
+  return status;
+}
+
+int main(int argc, char** argv) {
+  mongoc_log_set_handler(log_to_stderr, NULL);
+  mongoc_init();
+  int status = 0;
+  for (int i = 1; i < argc && status == 0; ++i) {
+    bson_error_t error;
+    if (!bson_init_from_json(&argument, argv[i], -1, &error)) return 64;
+    status = task();
+    bson_destroy(&argument);
+  }
   mongoc_cleanup();
-  bson_destroy(&argument);
   return status;
 }

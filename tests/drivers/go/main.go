@@ -1,6 +1,6 @@
-// Does one task with the Go driver; prints what came of it as JSON.
+// Does tasks with the Go driver, one after the other; prints what came of each as a line of JSON.
 //
-//	driver '{"task": "insert" | "ordinary" | "batches" | "transactions" | "steps", "uri": ..., ...}'
+//	driver '{"task": "insert" | "ordinary" | "batches" | "transactions" | "steps", "uri": ..., ...}' ...
 package main
 
 import (
@@ -124,9 +124,14 @@ func check(err error) {
 }
 
 func main() {
-	var a argument
-	check(json.Unmarshal([]byte(os.Args[1]), &a))
-	ctx := context.Background()
+	for _, task := range os.Args[1:] {
+		var a argument
+		check(json.Unmarshal([]byte(task), &a))
+		do(context.Background(), a)
+	}
+}
+
+func do(ctx context.Context, a argument) {
 	if a.Task == "steps" {
 		steps(ctx, a)
 		return

@@ -21,9 +21,9 @@ import org.bson.RawBsonDocument;
 import org.bson.codecs.DocumentCodec;
 
 /**
- * Does one task with the Java driver; prints what came of it as JSON.
+ * Does tasks with the Java driver, one after the other; prints what came of each as a line of JSON.
  *
- * <p>java Driver '{"task": "insert" | "ordinary" | "batches" | "transactions" | "steps", ...}'
+ * <p>java Driver '{"task": "insert" | "ordinary" | "batches" | "transactions" | "steps", ...}' ...
  */
 class Driver {
   private final Document argument;
@@ -147,8 +147,13 @@ class Driver {
     }
   }
 
-  public static void main(String[] arguments) throws IOException, GeneralSecurityException {
-    Document argument = Document.parse(arguments[0]);
+  public static void main(String[] tasks) throws IOException, GeneralSecurityException {
+    for (String task : tasks) {
+      run(Document.parse(task));
+    }
+  }
+
+  private static void run(Document argument) throws IOException, GeneralSecurityException {
     MongoClientSettings.Builder settings = Settings.of(argument.getString("uri"));
     if (argument.getString("task").equals("steps")) {
       Steps.run(settings, argument);

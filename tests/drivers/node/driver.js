@@ -1,7 +1,7 @@
-// Does one task with the Node driver; prints what came of it as JSON.
+// Does tasks with the Node driver, one after the other; prints what came of each as a line of JSON.
 //
 //   node driver.js '{"task": "insert" | "ordinary" | "batches" | "transactions" | "steps",
-//                    "uri": ..., ...}'
+//                    "uri": ..., ...}' ...
 'use strict';
 const {MongoClient} = require('mongodb');
 const ordinary = require('./ordinary.js');
@@ -27,7 +27,7 @@ async function batches(collection, {first, count, size, own}) {
   return {outcomes};
 }
 
-async function main(argument) {
+async function run(argument) {
   const {task, uri, db: name, coll} = argument;
   const client = new MongoClient(uri);
   try {
@@ -40,8 +40,12 @@ async function main(argument) {
   }
 }
 
+async function main(tasks) {
+  for (const task of tasks) await run(JSON.parse(task));
+}
+
 // By exit(): a selection of a server that was lost may leave its timer of 30 s behind.
-main(JSON.parse(process.argv[2])).then(() => process.exit(0), (error) => {
+main(process.argv.slice(2)).then(() => process.exit(0), (error) => {
   console.error(error);
   process.exit(1);
 });

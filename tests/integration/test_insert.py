@@ -166,6 +166,8 @@ def test_ten_thousand_documents(proxy, server, through, coll, name, form, ordere
 
 
 @pytest.mark.tsan
+@pytest.mark.parametrize("server", [pytest.param("standalone", marks=pytest.mark.full),
+                                    "replica_set"], indirect=True)
 @pytest.mark.parametrize("name", BY_NAME)
 def test_ten_thousand_documents_in_a_field(proxy, server, coll, name):
     """By PyMongo, in one message."""

@@ -7,6 +7,7 @@ once if it was acknowledged, not at all if it was refused, at most once if nobod
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import random
 import threading
@@ -337,9 +338,11 @@ def steal_if_resend(between: Between, coll: str, stage: str) -> None:
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("when", ["before_apply", "after_apply"])
-def test_the_server_is_killed(crashing: Between, coll: str, when: str, stage: str, ordered: bool):
+def test_the_server_is_killed(crashing: Between, coll: str, when: str, stage: str, ordered: bool,
+                              caplog: pytest.LogCaptureFixture):
     """SIGKILL while two inserts, or their re-sends, are being worked on (F2). A driver that
     retries gets each document stored once; a plain client is told nothing."""
+    caplog.set_level(logging.DEBUG, "pymongo")  # if it fails: what the driver took for alive, and when
     server, thief = crashing.server, crashing.thief
     names = {f"long.{coll}": coll, f"long.plain-{coll}": f"plain-{coll}"}
     crashing.thief.forget()
@@ -402,7 +405,7 @@ def test_the_server_is_killed(crashing: Between, coll: str, when: str, stage: st
             plain.receive()
         server.restart()
         back.set()
-        driver.result(60)
+        driver.result(120)
     assert not checked("ok").violations(stored(server, "long", coll))
     left = stored(server, "long", f"plain-{coll}")
     assert not checked("unknown").violations(left)

@@ -68,6 +68,8 @@ class Mongod:
                 "--bind_ip", self.host, "--nounixsocket",
                 "--logpath", str(self._directory / "mongod.log"),
                 "--wiredTigerCacheSizeGB", "0.25",
+                # The journal grows as it is written: its files would come with 300 MB.
+                "--wiredTigerEngineConfigString", "log=(prealloc=false)",
                 "--setParameter", "enableTestCommands=1",
                 "--setParameter", "diagnosticDataCollectionEnabled=false",
             ]

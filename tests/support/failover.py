@@ -337,8 +337,9 @@ def _refused(error: PyMongoError, operation: str, keys: range) -> dict[int, str]
 
 
 def _kind(error: PyMongoError) -> str:
-    """Its class and code; of an insert_many, those of all that was not planted."""
-    name = type(error).__name__
+    """Its class and code; of an insert_many, those of all that was not planted. An application knows
+    PyMongo's public classes only."""
+    name = next(c.__name__ for c in type(error).__mro__ if not c.__name__.startswith("_"))
     if isinstance(error, BulkWriteError):
         parts = [e for kind in ("writeErrors", "writeConcernErrors")
                  for e in error.details.get(kind, [])]

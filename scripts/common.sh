@@ -7,7 +7,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/mongo-idproxy
 jobs=${IDPROXY_JOBS:-2}
 
-# So does what Python compiles: every test process would compile all tests again.
+# Python keeps in the cache what it compiled, so that not every test process compiles all tests again.
 export PYTHONPYCACHEPREFIX=$cache/pycache
 unset PYTHONDONTWRITEBYTECODE
 

@@ -48,7 +48,8 @@ class Program:
 
     def __call__(self, task: str, **argument: Any) -> dict:
         """Has it do a task; returns what it prints."""
-        return self.each([{"task": task, **argument}])[0]
+        (result,) = self.each([{"task": task, **argument}])
+        return result
 
     def each(self, tasks: Iterable[dict[str, Any]]) -> list[dict]:
         """The same for several, one after the other: the program may take longer to start than a

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support.full import FULL
 from support.mongod import Mongod
 from support.pairs import beyond_pairs
 from support.proxy import Proxy, binary, configuration
@@ -34,11 +35,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     IDPROXY_FULL=1, and tests that a binary with UBSan cannot take: it finds out whether an object is
     there by means of a pipe, and reports sound ones for want of descriptors. What is built with
     AddressSanitizer has it too."""
-    out = {"full"} if os.environ.get("IDPROXY_FULL") != "1" else set()
+    out = set() if FULL else {"full"}
     if b"__asan_init" in pathlib.Path(binary()).read_bytes():
         out.add("no_ubsan")
     left_out = {item for item in items if any(map(item.get_closest_marker, out))}
-    if os.environ.get("IDPROXY_FULL") != "1":
+    if not FULL:
         left_out.update(beyond_pairs([
             item for item in items
             if item.path.parent.name == "integration" and item not in left_out]))

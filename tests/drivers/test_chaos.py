@@ -8,7 +8,6 @@ once if the driver gave up.
 from __future__ import annotations
 
 import itertools
-import os
 from concurrent.futures import ThreadPoolExecutor
 
 import bson
@@ -19,6 +18,7 @@ from pymongo.read_concern import ReadConcern
 
 from support.chaos import Ledger, StepRelay
 from support.elements import document, int32, string
+from support.full import FULL
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
@@ -39,7 +39,6 @@ OWN = {"node": False, "go": True, "java": False, "libmongoc": True}
 # half a second since it last looked for its server.
 PROGRAMS = {"node": 1, "go": 2, "java": 1, "libmongoc": 5}
 
-FULL = os.environ.get("IDPROXY_FULL") == "1"
 BATCHES, BATCH = 150, 5
 # In full, 10,000 batches of each driver.
 ROUNDS = 9 if FULL else 1

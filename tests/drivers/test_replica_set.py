@@ -7,7 +7,6 @@ must never have known, nor been connected to, anything but listeners of the prox
 from __future__ import annotations
 
 import itertools
-import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from pymongo.collection import Collection
 
 from program import StepFailed, Steps
 from support.access import Access
+from support.full import FULL
 from support.process import eventually, free_ports
 from support.proxy import Proxy, Server, configuration
 from support.replica_set import PASSIVE, Member, ReplicaSet
@@ -28,7 +28,7 @@ from support.replica_set import PASSIVE, Member, ReplicaSet
 # The first test of a driver may have to fetch its tool chain.
 pytestmark = pytest.mark.timeout(600)
 
-STEP_DOWNS = 10 if os.environ.get("IDPROXY_FULL") == "1" else 2
+STEP_DOWNS = 10 if FULL else 2
 # What drivers report when they lose the primary, they report without a proxy too.
 DIRECT_IN_FULL = [pytest.param("direct", marks=pytest.mark.full), "proxy"]
 

@@ -7,7 +7,6 @@ same documents, the assigned fields aside.
 
 from __future__ import annotations
 
-import os
 import random
 import struct
 import time
@@ -22,6 +21,7 @@ import pytest
 from support import elements as el
 from support import wire
 from support.elements import array, boolean, document, element, elements, embedded, int32, string
+from support.full import FULL
 from support.mongod import Mongod
 from support.proxy import Proxy, configuration
 
@@ -676,7 +676,7 @@ def mutate(choose: random.Random, data: bytes) -> bytes:
 @pytest.mark.timeout(600)
 def test_random_mutations(pair: Pair):
     pair.clean()
-    count, limit_seconds = 10_000 if os.environ.get("IDPROXY_FULL") == "1" else 4_000, 90
+    count, limit_seconds = 10_000 if FULL else 4_000, 90
     deadline, alive = time.monotonic() + limit_seconds, 0
     for number in range(count):
         choose = random.Random(number)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import os
 import random
 import threading
 from collections import Counter
@@ -28,6 +27,7 @@ from support import elements as el
 from support import wire
 from support.chaos import CrashNode, Ledger, StepRelay
 from support.elements import document, int32
+from support.full import FULL
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
@@ -44,7 +44,6 @@ RULES = [
      "leading_zeros": False, "retry": RETRY, "report": True},
 ]
 
-FULL = os.environ.get("IDPROXY_FULL") == "1"
 DROPPED = 0.12
 
 _collections = (f"c{i}" for i in itertools.count())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 from typing import Any
@@ -11,10 +10,10 @@ import pytest
 
 from support.audit import Audit
 from support.counters import Load, counter, gaps, numbers
+from support.full import FULL
 from support.mongod import Mongod
 from support.proxy import Proxy, configuration
 
-FULL = os.environ.get("IDPROXY_FULL") == "1"
 BLOCK = 40
 
 

@@ -8,7 +8,6 @@ the full run takes each byte both ways.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Literal
 import pytest
 
 from support import wire
+from support.full import FULL
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
@@ -125,9 +125,8 @@ def test_every_byte(chain: Chain, side: Literal["downstream", "upstream"], direc
     ends = message_ends(bytes(ours.passed["to_server"]))
     first_run = chain.runs
 
-    both = os.environ.get("IDPROXY_FULL") == "1"
     for after in range(len(whole) + 1):
-        for how in ["fin", "rst"] if both else [["fin", "rst"][after % 2]]:
+        for how in ["fin", "rst"] if FULL else [["fin", "rst"][after % 2]]:
             cut = Cut(direction, after, how)
             connection = relay.cut_one(cut, chain.exchange)
             eventually(lambda: connection.cut_at is not None, what=str(cut))
@@ -177,7 +176,7 @@ def test_every_byte_of_a_retried_insert(chain: Chain, side: Literal["downstream"
         cleared()
     cuts = 0
     most, step = longest, 1
-    if os.environ.get("IDPROXY_FULL") != "1":
+    if not FULL:
         # Until within the second re-send, and of what is long every third byte.
         most = min(longest, 450)
         step = 3 if most > 150 else 1

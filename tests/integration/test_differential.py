@@ -10,7 +10,6 @@ documents but for the ids.
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import re
 import struct
@@ -28,10 +27,10 @@ from support import wire
 from support.chaos import StepRelay
 from support.elements import Element, document, elements, int32
 from support.fake_server import Request
+from support.full import FULL
 from support.mongod import Mongod
 from support.proxy import Proxy, configuration
 
-FULL = os.environ.get("IDPROXY_FULL") == "1"
 COUNT = 20_000 if FULL else 2000
 
 # Of one length, so that sizes in messages and errors are the same on both ways.

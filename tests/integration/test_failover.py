@@ -28,15 +28,14 @@ from support.chaos import CrashNode
 from support.counters import numbers
 from support.elements import Element
 from support.failover import Cable, Table, Told, Writer, Writers
+from support.full import FULL
 from support.process import eventually
 from support.proxy import Proxy, Server, configuration
 from support.replica_set import Member, ReplicaSet
 from support.values import digits_of, to_uuid
 from support.wire import EXHAUST_ALLOWED, MORE_TO_COME, Closed, WireClient, command
 
-FULL = os.environ.get("IDPROXY_FULL") == "1"
 STEP_DOWNS, KILLS = (20, 10) if FULL else (5, 3)
-
 DIGITS = 6 if FULL else 5
 RETRY = {"attempts": 100, "deadline": "60s"}
 RULES = [

@@ -25,13 +25,12 @@ import pytest
 from support import wire
 from support.admin import LISTEN, Admin
 from support.counters import counter, gaps
+from support.full import FULL
 from support.mongod import Mongod
 from support.process import eventually, free_port
 from support.proxy import Proxy, is_sanitized
 from support.secured import Certificates
 from support.thief import insert_message
-
-FULL = os.environ.get("IDPROXY_FULL") == "1"
 
 HOST_UNREACHABLE = 6
 

@@ -3,7 +3,6 @@ with retryable writes and reads, applications notice nothing."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -11,11 +10,10 @@ import pymongo
 import pytest
 
 from support.failover import Table, Writer, Writers
+from support.full import FULL
 from support.process import free_ports
 from support.proxy import Proxy, configuration
 from support.replica_set import ReplicaSet
-
-FULL = os.environ.get("IDPROXY_FULL") == "1"
 
 ROUNDS = 5
 

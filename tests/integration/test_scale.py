@@ -4,7 +4,6 @@ all of it is gone afterwards.
 
 from __future__ import annotations
 
-import os
 import resource
 import threading
 import time
@@ -16,13 +15,13 @@ import pytest
 
 from support import wire
 from support.crowd_server import LARGE_REPLY, CrowdServer
+from support.full import FULL
 from support.mongod import Mongod
 from support.process import LITTLE_QUARANTINE, eventually, memory
 from support.proxy import Proxy, configuration, is_sanitized
 from support.scrape import metric
 from support.wire import Closed, WireClient
 
-FULL = os.environ.get("IDPROXY_FULL") == "1"
 RULES = [{"ns": "scale.ruled", "field": "n", "strategy": "uuid"}]
 PING = {"ping": 1, "$db": "admin"}
 MIB = 1 << 20

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import os
 import pathlib
 import random
 import shutil
@@ -34,14 +33,13 @@ from support.access import OPEN, Access
 from support.certificates import Authority, Issued, self_signed
 from support.failover import Cable
 from support.fake_server import FakeServer, Last, reply_to
+from support.full import FULL
 from support.mongod import Mongod
 from support.process import eventually, free_port
 from support.proxy import Proxy, binary, configuration
 from support.relay import Cut, Relay
 from support.secured import Certificates
 from support.wire import Closed, WireClient
-
-FULL = os.environ.get("IDPROXY_FULL") == "1"
 
 # Python warns of those that nobody should use.
 pytestmark = pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")

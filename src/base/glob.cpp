@@ -3,19 +3,14 @@
 #include <algorithm>
 #include <vector>
 
+#include "idproxy/base/utf8.hpp"
+
 namespace idproxy {
 namespace {
 
-/// Bytes of the UTF-8 character at the front of `text`, which is not empty; 1 if it is none. What
-/// '?' stands for, and the step in which '*' grows.
+/// What '?' stands for, and the step in which '*' grows: the bytes of one character.
 std::size_t character(std::string_view text) {
-  const auto first = static_cast<unsigned char>(text[0]);
-  const std::size_t size = first < 0xc0 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-  if (size > text.size()) return 1;
-  for (std::size_t i = 1; i < size; ++i) {
-    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 1;
-  }
-  return size;
+  return first_character(text).size;
 }
 
 std::vector<std::string_view> characters(std::string_view text) {

@@ -243,10 +243,11 @@ std::optional<net::Endpoint> read_admin(Reader& admin, const Servers& servers, R
 log::Options read_log(Reader& reader) {
   using log::Format;
   using log::Level;
-  constexpr Level kLevels[] = {Level::info, Level::debug, Level::warning, Level::error};
+  constexpr Level kLevels[] = {Level::info, Level::debug, Level::warning, Level::warning,
+                               Level::error};
   constexpr Format kFormats[] = {Format::automatic, Format::text, Format::json};
   log::Options options;
-  options.level = kLevels[reader.choice("level", {"info", "debug", "warning", "error"})];
+  options.level = kLevels[reader.choice("level", {"info", "debug", "warn", "warning", "error"})];
   options.format = kFormats[reader.choice("format", {"auto", "text", "json"})];
   return options;
 }

@@ -47,7 +47,7 @@ std::size_t typing_errors(std::string_view a, std::string_view b) {
   return now[b.size()];
 }
 
-/// The only word that begins with this one, as `warning` with `warn`.
+/// The only word that begins with this one, as `surface` begins with `surf`.
 std::optional<std::string_view> completed(std::string_view word,
                                           std::span<const std::string_view> words) {
   if (word.size() < kMinBeginning) return std::nullopt;

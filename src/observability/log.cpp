@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "idproxy/base/utf8.hpp"
 #include "line_writer.hpp"
 
 namespace idproxy::log {
@@ -119,23 +120,39 @@ struct State {
 };
 State state;
 
-/// What is not printable ASCII is escaped byte by byte, so that a name chosen by a peer can neither
-/// end the line, nor move a terminal's cursor, nor be invalid UTF-8.
-void append_printable(std::string& out, char c) {
-  const auto byte = static_cast<unsigned char>(c);
-  if (byte < 0x20 || byte > 0x7e) {
-    fmt::format_to(std::back_inserter(out), "\\u{:04x}", byte);
-  } else {
-    out += c;
+/// Characters that end a line, move a terminal's cursor, show nothing, or turn round the order in
+/// which what follows them is shown.
+bool is_shown(char32_t c) {
+  constexpr std::array<std::pair<char32_t, char32_t>, 6> kHidden{{{0, 0x1f},
+                                                                  {0x7f, 0x9f},
+                                                                  {0x200b, 0x200f},
+                                                                  {0x2028, 0x202e},
+                                                                  {0x2060, 0x206f},
+                                                                  {0xfeff, 0xfeff}}};
+  return std::ranges::none_of(
+      kHidden, [&](const auto& range) { return c >= range.first && c <= range.second; });
+}
+
+/// A peer may have chosen the text: it is escaped where it is not to be shown, and is UTF-8
+/// afterwards. `escaped`: characters before which a backslash is to be.
+void append_shown(std::string& out, std::string_view text, std::string_view escaped) {
+  while (!text.empty()) {
+    const auto [code_point, size] = first_character(text);
+    if (!is_shown(code_point)) {
+      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<std::uint32_t>(code_point));
+    } else if (code_point == kReplacementCharacter) {
+      out += "\xef\xbf\xbd";
+    } else {
+      if (escaped.find(text[0]) != std::string_view::npos) out += '\\';
+      out += text.substr(0, size);
+    }
+    text.remove_prefix(size);
   }
 }
 
 void append_json(std::string& out, std::string_view text) {
   out += '"';
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    append_printable(out, c);
-  }
+  append_shown(out, text, "\"\\");
   out += '"';
 }
 
@@ -164,7 +181,7 @@ std::string json_line(std::string_view time, Level level, std::string_view name,
 
 std::string text_line(std::string_view message, std::span<const Field> fields) {
   std::string line;
-  for (const char c : message) append_printable(line, c);
+  append_shown(line, message, {});
   const char* separator = "  ";
   for (const Field& field : fields) {
     line.append(separator).append(field.name) += '=';

@@ -185,9 +185,9 @@ rules:
         assert result.stdout.count("error: ") == 1, result.stdout
 
     def test_words_and_hosts(self, config):
-        text = GOOD.replace("27017", "27017,127.0.0.1:27017") + "log: {level: warn}\n"
+        text = GOOD.replace("27017", "27017,127.0.0.1:27017") + "log: {format: jso}\n"
         output = run("--check-config", "--config", config(text)).stdout
-        assert "did you mean 'warning'?" in output
+        assert "did you mean 'json'?" in output
         assert "config.yaml:3:12: warning: upstream.uri: names 127.0.0.1:27017 more than" in output
 
     @pytest.mark.parametrize("strategy", ["counter-ranges", "gapless"])

@@ -207,8 +207,9 @@ TEST(Config, ReportsEachKeyThatIsWrongOrHasNoEffect) {
       {"drain", "limits: {drain: 25}",
        "1:10: error: limits.drain: must be a duration of 0ms to 1h with its unit (ms, s, m or h), "
        "is 25"},
-      {"log_level", "log: {level: warn}",
-       "1:7: error: log.level: must be one of info, debug, warning or error, is text 'warn'"},
+      {"log_level", "log: {level: inf}",
+       "1:7: error: log.level: must be one of info, debug, warn, warning or error, is text 'inf', "
+       "did you mean 'info'?"},
       {"log_format", "log: {format: logfmt}",
        "1:7: error: log.format: must be one of auto, text or json, is text 'logfmt'"},
       {"threads", "threads: 257",
@@ -216,6 +217,13 @@ TEST(Config, ReportsEachKeyThatIsWrongOrHasNoEffect) {
   };
   for (const Case& c : kCases) {
     EXPECT_THAT(findings_without_rules(c.text), ElementsAre(HasSubstr(c.finding))) << c.name;
+  }
+}
+
+TEST(Config, KnowsWarningsByBothNames) {
+  for (const char* level : {"warn", "warning"}) {
+    const Loaded loaded = load("log: {level: " + std::string(level) + "}\nrules: []\n");
+    EXPECT_EQ(loaded.config.log.level, log::Level::warning);
   }
 }
 

@@ -49,9 +49,37 @@ TEST(Log, WritesOneLineOfJson) {
 
 TEST(Log, EscapesWhatAPeerMayHaveChosen) {
   const std::string line = written(
-      [] { event(Level::info, "escaped", "", {{"ns", std::string("a\"\\\n\0\xff{}", 8)}}); });
-  EXPECT_NE(line.find("\"ns\":\"a\\\"\\\\\\u000a\\u0000\\u00ff{}\""), std::string::npos) << line;
+      [] { event(Level::info, "escaped", "", {{"ns", std::string("a\"\\\n\0\x7f{}", 8)}}); });
+  EXPECT_NE(line.find("\"ns\":\"a\\\"\\\\\\u000a\\u0000\\u007f{}\""), std::string::npos) << line;
   EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
+}
+
+TEST(Log, KeepsCharactersOfOtherLanguages) {
+  constexpr std::string_view kName =
+      "B\xc3\xbc"
+      "cher.\xe6\x9c\xac.\xf0\x9f\x93\x9a";
+  for (const Format format : {Format::json, Format::text}) {
+    const std::string line =
+        written([&] { event(Level::info, "named", "m", {{"ns", kName}}); }, {Level::info, format});
+    EXPECT_NE(line.find(kName), std::string::npos) << line;
+  }
+}
+
+TEST(Log, EscapesCharactersThatAreNotShownByCodePoint) {
+  // A control character of two bytes (CSI, 8 bits), a line separator, a right-to-left override.
+  const std::string line = written(
+      [] { event(Level::info, "hidden", "", {{"ns", "\xc2\x9b.\xe2\x80\xa8.\xe2\x80\xae"}}); });
+  EXPECT_NE(line.find("\"ns\":\"\\u009b.\\u2028.\\u202e\""), std::string::npos) << line;
+}
+
+TEST(Log, ReplacesBytesThatAreNoUtf8) {
+  const std::string line =
+      written([] { event(Level::info, "broken", "", {{"ns", "a\xff\xc3z\xed\xa0\x80"}}); });
+  constexpr std::string_view kReplaced = "\xef\xbf\xbd";
+  std::string expected = "\"ns\":\"a";
+  expected.append(kReplaced).append(kReplaced) += 'z';
+  expected.append(kReplaced).append(kReplaced).append(kReplaced) += '"';
+  EXPECT_NE(line.find(expected), std::string::npos) << line;
 }
 
 TEST(Log, EscapesTheSentenceForPeopleToo) {

@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "health.hpp"
-#include "idproxy/app/app.hpp"
+#include "idproxy/app/exit_code.hpp"
 #include "idproxy/observability/log.hpp"
 #include "idproxy/observability/metrics_page.hpp"
 #include "watchdog.hpp"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "idproxy/config/config.hpp"
+#include "idproxy/config/finding.hpp"
 
 namespace idproxy::config {
 

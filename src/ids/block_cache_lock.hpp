@@ -1,11 +1,6 @@
 #pragma once
 
-#include <memory>
 #include <mutex>
-#include <utility>
-#include <vector>
-
-#include "idproxy/ids/block_cache.hpp"
 
 namespace idproxy::ids {
 
@@ -29,16 +24,5 @@ inline std::unique_lock<std::mutex> locked(std::mutex& mutex) {
   }
   return std::unique_lock(mutex);
 }
-
-/// What is done once the lock is free.
-struct BlockCache::After {
-  bool wake = false;
-  std::vector<std::pair<std::unique_ptr<Asker>, Result<Grant>>> answers;
-
-  void run(const BlockCache& cache) {
-    if (wake) cache.wake_();
-    for (auto& [asker, grant] : answers) asker->answered(std::move(grant));
-  }
-};
 
 }  // namespace idproxy::ids

@@ -10,7 +10,6 @@
 #include "idproxy/observability/log.hpp"
 #include "idproxy/rewrite/classify.hpp"
 #include "tcp.hpp"
-#include "upstreams.hpp"
 
 namespace idproxy::net {
 namespace {
@@ -154,7 +153,7 @@ void ConnectionPair::close() {
 void ConnectionPair::begin() {
   if (thread_.draining) return close();
   if (!greeting_) return greeted();
-  thread_.tls_handshake.start(deadline_);
+  thread_.tls_handshake.start(deadline_, expired<&ConnectionPair::made_no_handshake>);
   // Asked now: one that has gone has no name any more.
   std::string client = peer_name(downstream_.socket());
   downstream_.handshake([self = Self(this), client = std::move(client)](std::string_view fault) {
@@ -170,7 +169,7 @@ void ConnectionPair::begin() {
 /// The client may speak now.
 void ConnectionPair::greeted() {
   greeting_ = false;
-  thread_.first_byte.start(deadline_);
+  thread_.first_byte.start(deadline_, expired<&ConnectionPair::sent_nothing>);
   connect();
   wait_source(requests_);
 }
@@ -263,7 +262,8 @@ void ConnectionPair::watch_message() {
   if (silent_) return;
   const bool begun = requests_.frames.inside() || !requests_.held.empty();
   if (!begun || blocked(requests_)) return deadline_.stop();
-  if (!deadline_.runs()) thread_.message.start(deadline_);
+  if (!deadline_.runs())
+    thread_.message.start(deadline_, expired<&ConnectionPair::sent_half_a_message>);
 }
 
 // ---- draining --------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ void ConnectionPair::look_again() {
 }
 
 bool ConnectionPair::is_idle() const {
-  if (closed_ || greeting_ || looking_ || learning_ || outstanding_ > 0 || exchange_ ||
+  if (closed_ || greeting_ || looking_ || learning_ || ledger_.outstanding() > 0 || exchange_ ||
       local_reply_) {
     return false;
   }
@@ -307,7 +307,7 @@ bool ConnectionPair::is_idle() const {
 /// A hello that waits for news, or streams them, would do so for as long as it likes.
 void ConnectionPair::answer_hello_late() {
   if (closed_ || !exchange_ || !exchange_->is_hello() || exchange_->legacy) return;
-  if (!exchange_->awaits_reply() || outstanding_ != 1 || learning_) return;
+  if (!exchange_->awaits_reply() || ledger_.outstanding() != 1 || learning_) return;
   if (!requests_.out.empty()) return close();  // it has not even been sent whole
   Buffer& reply = thread_.workspace.reply;
   reply.clear();
@@ -315,7 +315,7 @@ void ConnectionPair::answer_hello_late() {
                                     static_cast<std::int32_t>(thread_.workspace.next_request_id++),
                                     reply);
   thread_.cells.requests_shutdown.add();
-  outstanding_ = 0;
+  ledger_.answered();
   deaf_ = true;
   relay(replies_, reply.view());
   if (!closed_) exchange_ended();
@@ -501,7 +501,7 @@ void ConnectionPair::server_lost() {
   std::string fault(upstream_.fault());
   if (fault.empty() && requests_seen_ == 0) fault = upstream_.why_closed();
   if (!fault.empty()) Connector::tls_failed(thread_, *server_, fault);
-  thread_.shared.upstreams->lost(*server_);
+  thread_.shared.news->lost(*server_);
 }
 
 void ConnectionPair::process(Direction& direction, Bytes input) {
@@ -702,8 +702,8 @@ void ConnectionPair::admitted(Budget::Share share) {
 void ConnectionPair::forwarded(const wire::MsgHeader& header, Bytes front) {
   if (++requests_seen_ == 2) thread_.shared.last_stayed = std::chrono::steady_clock::now();
   if (!rewrite::expects_reply(header, front)) return;
-  expect_reply_to(header.request_id);
-  legacy_exhaust_ = legacy_exhaust_ || rewrite::is_legacy_exhaust(header, front);
+  ledger_.forwarded(header.request_id);
+  if (rewrite::is_legacy_exhaust(header, front)) ledger_.permit_unrequested();
 }
 
 void ConnectionPair::exchange(Bytes message) {
@@ -800,7 +800,7 @@ void ConnectionPair::exchange_ended() {
 
 /// What was answered here goes out when everything before it has been answered.
 void ConnectionPair::deliver_local_reply() {
-  if (!local_reply_ || outstanding_ > 0 || !replies_.out.empty()) return;
+  if (!local_reply_ || ledger_.outstanding() > 0 || !replies_.out.empty()) return;
   const Buffer reply = std::move(*local_reply_);
   local_reply_.reset();
   relay(replies_, reply.view());
@@ -857,7 +857,7 @@ std::size_t ConnectionPair::process_replies(Bytes input) {
       const auto length = static_cast<std::size_t>(front.header.message_length);
       const Bytes message = rest.first(std::min(length, rest.size()));
       // A late answer to the hello that has been answered here already.
-      if (deaf_ && outstanding_ == 0) {
+      if (deaf_ && ledger_.outstanding() == 0) {
         replies_.source_ended = true;
         if (replies_.out.empty()) close();
         break;
@@ -870,10 +870,10 @@ std::size_t ConnectionPair::process_replies(Bytes input) {
         pass_on();
         if (blocked(replies_)) break;
         at += length;
-        --outstanding_;
+        ledger_.answered();
         exchange_->at_server += std::chrono::steady_clock::now() - exchange_->sent;
         if (exchange_->is_hello()) {
-          thread_.workspace.members = thread_.shared.upstreams->members();
+          thread_.workspace.members = thread_.shared.directory.members();
         }
         act(exchange_->reply(message, thread_.workspace), message);
         continue;
@@ -885,7 +885,7 @@ std::size_t ConnectionPair::process_replies(Bytes input) {
     const bool ended = replies_.frames.took(taken);
     pending = {pending.empty() ? rest.data() : pending.data(), pending.size() + taken};
     at += taken;
-    if (ended && !reply_ends_ && thread_.draining) {
+    if (ended && !ledger_.is_last() && thread_.draining) {
       pass_on();
       if (closed_) break;
       // A stream would last as long as it likes.
@@ -893,7 +893,7 @@ std::size_t ConnectionPair::process_replies(Bytes input) {
       if (replies_.out.empty()) close();
       break;
     }
-    if (!ended || !reply_ends_) continue;
+    if (!ended || !ledger_.is_last()) continue;
     // Only an exchange, a local reply or a request that has come already waits for the end of a
     // reply; other replies of one read go out together.
     if (exchange_ || local_reply_ || downstream_.has_received()) pass_on();
@@ -914,26 +914,16 @@ std::size_t ConnectionPair::reply_bytes_needed(const wire::MsgHeader& header) co
 
 /// The next reply is the one that the exchange waits for.
 bool ConnectionPair::answers_exchange() const {
-  return exchange_ && exchange_->awaits_reply() && outstanding_ == 1;
-}
-
-/// A server answers in the order of the requests.
-void ConnectionPair::expect_reply_to(std::int32_t request_id) {
-  if (outstanding_++ > 0) earlier_.push_back(newest_);
-  newest_ = request_id;
-}
-
-std::int32_t& ConnectionPair::next_response_to() {
-  return earlier_at_ < earlier_.size() ? earlier_[earlier_at_] : newest_;
+  return exchange_ && exchange_->awaits_reply() && ledger_.outstanding() == 1;
 }
 
 /// Why the reply cannot be what the client is owed, or "".
 std::string_view ConnectionPair::fault_of(const wire::MsgHeader& header) {
-  if (legacy_exhaust_ && !answers_exchange()) return {};
-  if (outstanding_ == 0) return "the server sent a reply that nobody had asked for";
-  if (header.response_to != next_response_to()) {
-    return "a server's reply belongs to no request of this connection";
-  }
+  using Owed = wire::ReplyLedger::Owed;
+  if (ledger_.unrequested_permitted() && !answers_exchange()) return {};
+  const Owed owed = ledger_.owed(header);
+  if (owed == Owed::to_nobody) return "the server sent a reply that nobody had asked for";
+  if (owed == Owed::to_other) return "a server's reply belongs to no request of this connection";
   if (answers_exchange() && !requests_.out.empty()) {
     return "the server replied to a request that had not been sent whole";
   }
@@ -944,9 +934,7 @@ void ConnectionPair::begin_reply(const wire::MsgHeader& header, Bytes front) {
   const bool msg = header.op_code == wire::OpCode::msg && front.size() >= wire::kSectionsOffset;
   const bool more =
       msg && (load_u32(front.data() + wire::kFlagsOffset) & wire::flag::kMoreToCome) != 0;
-  reply_ends_ = !more;
-  // The next reply of a stream names the one before it (OP_MSG specification, "exhaustAllowed").
-  if (more && outstanding_ > 0) next_response_to() = header.request_id;
+  more ? ledger_.begin_with_more(header) : ledger_.begin_last();
 }
 
 /// `reply`: the message that led to the action, if one did.
@@ -959,7 +947,7 @@ void ConnectionPair::act(rewrite::Action action, Bytes reply) {
   if (action == Action::ask) return ask_store();
   if (action == Action::learn) return learn();
   if (action == Action::send) {
-    expect_reply_to(exchange_->request_id());
+    ledger_.forwarded(exchange_->request_id());
     return send_exchange();
   }
   const Bytes answer = action == Action::relay ? reply : thread_.workspace.reply.view();
@@ -969,7 +957,7 @@ void ConnectionPair::act(rewrite::Action action, Bytes reply) {
     unsent_share_ = thread_.shared.budget.overdraw(answer.size());
   }
   if (exchange_->is_hello()) note_member();
-  if (exchange_->streams()) return expect_reply_to(exchange_->request_id());
+  if (exchange_->streams()) return ledger_.forwarded(exchange_->request_id());
   exchange_ended();
   resume(requests_);
 }
@@ -978,7 +966,7 @@ void ConnectionPair::act(rewrite::Action action, Bytes reply) {
 void ConnectionPair::learn() {
   learning_ = true;
   const auto messenger = std::make_shared<Messenger>(thread_, id_);
-  thread_.shared.upstreams->learn(server_->id, exchange_->said(), [messenger] {
+  thread_.shared.news->learn(server_->id, exchange_->said(), [messenger] {
     messenger->deliver([](ConnectionPair& pair) { pair.learned(); });
   });
 }
@@ -987,7 +975,7 @@ void ConnectionPair::learned() {
   const Self self(this);
   guarded([&] {
     learning_ = false;
-    thread_.workspace.members = thread_.shared.upstreams->members();
+    thread_.workspace.members = thread_.shared.directory.members();
     act(exchange_->learned(thread_.workspace), exchange_->original());
     if (replies_.source_ended && replies_.out.empty()) return close();
     resume(replies_);
@@ -1004,13 +992,8 @@ void ConnectionPair::wait_to_resume(std::chrono::nanoseconds delay) {
 }
 
 void ConnectionPair::reply_ended() {
-  if (earlier_at_ < earlier_.size()) ++earlier_at_;
-  if (earlier_at_ * 2 > earlier_.size()) {
-    earlier_.erase(earlier_.begin(), earlier_.begin() + static_cast<std::ptrdiff_t>(earlier_at_));
-    earlier_at_ = 0;
-  }
-  if (outstanding_ > 0) --outstanding_;
-  if (outstanding_ > 0) return;
+  ledger_.answered();
+  if (ledger_.outstanding() > 0) return;
   if (local_reply_) deliver_local_reply();
   resume(requests_);
 }

@@ -10,6 +10,7 @@
 #include "asio.hpp"
 #include "connector.hpp"
 #include "idproxy/wire/frame_reader.hpp"
+#include "idproxy/wire/reply_ledger.hpp"
 #include "io_thread.hpp"
 #include "out_queue.hpp"
 #include "stream.hpp"
@@ -50,11 +51,6 @@ class ConnectionPair {
   /// ShutdownInProgress. Its thread is draining.
   void drain();
 
-  // Its time is over (Deadlines).
-  void sent_nothing();
-  void made_no_handshake();
-  void sent_half_a_message();
-
  private:
   friend void intrusive_ptr_add_ref(ConnectionPair* pair) { ++pair->owners_; }
   friend void intrusive_ptr_release(ConnectionPair* pair);
@@ -69,6 +65,14 @@ class ConnectionPair {
     bool draining = false;   // waiting for its sink to be writable
     bool source_ended = false;
   };
+  struct Deadline : Deadlines::Place {
+    explicit Deadline(ConnectionPair& of) : pair(of) {}
+    ConnectionPair& pair;
+  };
+  template <auto kExpired>
+  static void expired(Deadlines::Place& place) {
+    (static_cast<Deadline&>(place).pair.*kExpired)();
+  }
   struct UnderWay;
   struct Waiting;
   class StoreAnswer;
@@ -106,6 +110,9 @@ class ConnectionPair {
   void on_writable(Direction& direction);
   void resume(Direction& direction);
   void watch_message();
+  void sent_nothing();
+  void made_no_handshake();
+  void sent_half_a_message();
 
   [[nodiscard]] bool blocked(const Direction& direction) const;
   void process(Direction& direction, Bytes input);
@@ -130,8 +137,6 @@ class ConnectionPair {
   void begin_reply(const wire::MsgHeader& header, Bytes front);
   [[nodiscard]] bool answers_exchange() const;
   [[nodiscard]] std::size_t reply_bytes_needed(const wire::MsgHeader& header) const;
-  void expect_reply_to(std::int32_t request_id);
-  [[nodiscard]] std::int32_t& next_response_to();
   [[nodiscard]] std::string_view fault_of(const wire::MsgHeader& header);
   void act(rewrite::Action action, Bytes reply);
   void wait_to_resume(std::chrono::nanoseconds delay);
@@ -159,7 +164,7 @@ class ConnectionPair {
   Direction replies_;
   std::shared_ptr<Connector> connector_;  // until the server connection stands
   std::chrono::nanoseconds connected_{};  // since when it does
-  Deadlines::Place deadline_;             // for the client's first bytes, or a message's rest
+  Deadline deadline_;                     // for the client's first bytes, or a message's rest
   bool closed_ = false;
   bool greeting_ = false;    // a TLS handshake with the client is under way
   bool silent_ = true;       // the client has sent nothing yet
@@ -168,20 +173,14 @@ class ConnectionPair {
   bool deaf_ = false;        // no later request is read: at a drain, or nobody takes it any more
   bool learning_ = false;    // what a reply to hello says; no later reply is read
 
-  std::uint64_t outstanding_ = 0;  // requests forwarded whose reply has not ended
-  bool reply_ends_ = false;        // the reply being relayed is its request's last
+  wire::ReplyLedger ledger_;
   // The newest of them, if later ones must wait for it; or what requests_.out still sends from.
   std::unique_ptr<UnderWay> exchange_;
-  std::unique_ptr<Waiting> waiting_;  // for its next re-send, or for the id store
-  Budget::Share share_;               // of the message that is being collected
-  Budget::Share unsent_share_;        // of a large reply that the client has not taken yet
-  Budget::Ticket place_ = 0;          // in the budget's queue; 0: none
-  std::uint64_t questions_ = 0;       // to the id store so far
-  // Which request each of the next replies must name: the newest, and those before it.
-  std::int32_t newest_ = 0;
-  std::vector<std::int32_t> earlier_;
-  std::size_t earlier_at_ = 0;         // of earlier_: the next
-  bool legacy_exhaust_ = false;        // replies may come that no request tells of
+  std::unique_ptr<Waiting> waiting_;   // for its next re-send, or for the id store
+  Budget::Share share_;                // of the message that is being collected
+  Budget::Share unsent_share_;         // of a large reply that the client has not taken yet
+  Budget::Ticket place_ = 0;           // in the budget's queue; 0: none
+  std::uint64_t questions_ = 0;        // to the id store so far
   std::optional<Buffer> local_reply_;  // to be sent when nothing is outstanding
   std::uint64_t requests_seen_ = 0;
   // When hello was answered for a replica set that does not name us.

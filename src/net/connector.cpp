@@ -7,7 +7,6 @@
 
 #include "idproxy/observability/log.hpp"
 #include "tcp.hpp"
-#include "upstreams.hpp"
 
 namespace idproxy::net {
 
@@ -125,7 +124,7 @@ void Connector::connect_next() {
   while (next_ < endpoints_.size()) {
     const Protocol::endpoint& endpoint = endpoints_[next_++];
     error_code error;
-    const bool own = thread_.shared.upstreams->is_own(endpoint, thread_.io, error);
+    const bool own = thread_.shared.directory.is_own(endpoint, thread_.io, error);
     if (error) {
       if (!others_connect()) return give_up(error.message());
       last_error_ = error.message();
@@ -159,7 +158,7 @@ void Connector::connect_next() {
     ++own_;
   }
   if (failed_ < endpoints_.size()) return;
-  if (own_ == endpoints_.size()) thread_.shared.upstreams->is_ours(*server_);
+  if (own_ == endpoints_.size()) thread_.shared.news->is_ours(*server_);
   fail(last_error_);
 }
 
@@ -222,7 +221,7 @@ void Connector::tls_failed(IoThread& thread, Upstream& server, std::string_view 
 }
 
 void Connector::gave_no_answer(IoThread& thread, Upstream& server, std::string_view reason) {
-  thread.shared.upstreams->lost(server);
+  thread.shared.news->lost(server);
   tell_failure(server, reason, is_news(thread, server));
 }
 
@@ -230,7 +229,7 @@ void Connector::note_failure(IoThread& thread, Upstream& server, std::string_vie
                              Told told) {
   if (told == Told::if_news) {
     server.backoff.failed(thread.shared.clock.monotonic(), system_random());
-    thread.shared.upstreams->lost(server);
+    thread.shared.news->lost(server);
   }
   tell_failure(server, reason, told == Told::if_news && is_news(thread, server));
 }
@@ -251,7 +250,7 @@ bool Connector::is_news(IoThread& thread, Upstream& server) {
     return true;
   }
   if (now - std::chrono::nanoseconds(since) >= kLongDown && server.alias.exchange(false)) {
-    thread.shared.upstreams->forget(server);
+    thread.shared.news->forget(server);
   }
   std::int64_t told = server.down_told;
   return now.count() - told >= kToldAgain.count() &&

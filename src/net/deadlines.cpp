@@ -1,11 +1,10 @@
 #include "deadlines.hpp"
 
-#include "connection_pair.hpp"
-
 namespace idproxy::net {
 
-void Deadlines::start(Place& place) {
+void Deadlines::start(Place& place, Expired expired) {
   place.stop();
+  place.expired_ = expired;
   place.end_ = std::chrono::steady_clock::now() + time_;
   places_.push_back(place);
   if (!waiting_) wait();
@@ -25,7 +24,7 @@ void Deadlines::look() {
   while (!places_.empty() && places_.front().end_ <= now) {
     Place& place = places_.front();
     places_.pop_front();
-    (place.pair_.*expired_)();
+    place.expired_(place);
   }
   if (!places_.empty()) wait();
 }

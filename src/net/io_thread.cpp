@@ -1,15 +1,13 @@
 #include "io_thread.hpp"
 
-#include "connection_pair.hpp"
-
 namespace idproxy::net {
 
 IoThread::IoThread(Shared& shared_state, std::shared_ptr<const rewrite::RuleSet> rules)
     : shared(shared_state),
       io(1),
-      first_byte(io, shared.options.limits.first_byte, &ConnectionPair::sent_nothing),
-      tls_handshake(io, shared.options.limits.tls_handshake, &ConnectionPair::made_no_handshake),
-      message(io, shared.options.limits.message, &ConnectionPair::sent_half_a_message),
+      first_byte(io, shared.options.limits.first_byte),
+      tls_handshake(io, shared.options.limits.tls_handshake),
+      message(io, shared.options.limits.message),
       read_buffer(std::make_unique_for_overwrite<std::uint8_t[]>(kReadSize)),
       client_tls(shared.options.client_tls),
       server_tls(shared.options.server_tls),

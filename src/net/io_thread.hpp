@@ -4,6 +4,7 @@
 #include <boost/smart_ptr/intrusive_ptr.hpp>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -11,17 +12,18 @@
 #include "asio.hpp"
 #include "budget.hpp"
 #include "deadlines.hpp"
+#include "directory.hpp"
 #include "idproxy/base/buffer.hpp"
-#include "idproxy/net/server.hpp"
+#include "idproxy/net/options.hpp"
 #include "idproxy/observability/metrics.hpp"
 #include "idproxy/rewrite/exchange.hpp"
 #include "lookups.hpp"
+#include "server_news.hpp"
 #include "stream.hpp"
 
 namespace idproxy::net {
 
 class ConnectionPair;
-class Upstreams;
 
 /// What all io threads share. Thread-safe: atomics, and what does not change.
 struct Shared {
@@ -37,7 +39,8 @@ struct Shared {
 
   const Options options;
   const Clock& clock;
-  Upstreams* upstreams = nullptr;     // set before the first thread runs
+  Directory directory;
+  ServerNews* news = nullptr;         // who hears what connections find out; set before they run
   std::function<void()> nobody_left;  // the last connection is closed while draining. Any thread
   Lookups lookups;
   Budget budget;

@@ -13,6 +13,7 @@
 #include "connection_pair.hpp"
 #include "idproxy/observability/log.hpp"
 #include "io_thread.hpp"
+#include "server_status.hpp"
 #include "upstreams.hpp"
 
 namespace idproxy::net {
@@ -40,10 +41,11 @@ struct Server::Impl {
     }
     drain_limit.emplace(threads[0]->io);
     drivers_know.emplace(threads[0]->io);
-    upstreams.emplace(threads, rules);
-    shared.upstreams = &*upstreams;
+    upstreams.emplace(threads);
+    status.emplace(threads, rules);
+    shared.news = &*upstreams;
     shared.nobody_left = [this] { asio::post(first(), [this] { end_if_drained(); }); };
-    for (const auto& thread : threads) thread->workspace.status = &*upstreams;
+    for (const auto& thread : threads) thread->workspace.status = &*status;
   }
 
   [[nodiscard]] asio::io_context& first() const { return threads[0]->io; }
@@ -139,6 +141,7 @@ struct Server::Impl {
   Shared shared;
   std::vector<std::unique_ptr<IoThread>> threads;
   std::optional<Upstreams> upstreams;
+  std::optional<ServerStatus> status;
   std::optional<Timer> drain_limit;
   std::optional<Timer> drivers_know;  // that they are to go elsewhere
   using Guard = asio::executor_work_guard<asio::io_context::executor_type>;
@@ -201,7 +204,7 @@ std::string Server::fault_of_pins(const Pins& pins) const {
 }
 
 void Server::apply(Changes changes) {
-  impl_->upstreams->set_rules(changes.rules);
+  impl_->status->set_rules(changes.rules);
   for (const auto& thread : impl_->threads) {
     asio::post(thread->io,
                [&thread = *thread, rules = changes.rules, client_tls = changes.client_tls,
@@ -219,7 +222,7 @@ void Server::apply(Changes changes) {
 Figures Server::figures() const {
   const Shared& shared = impl_->shared;
   Figures figures;
-  figures.listeners = impl_->upstreams->figures();
+  figures.listeners = shared.directory.figures();
   figures.connections_open = shared.open_connections;
   figures.connections_limit = shared.options.max_connections;
   figures.buffered_limit = shared.budget.limit();

@@ -7,7 +7,7 @@
 
 #include "idproxy/net/tls.hpp"
 #include "openssl.hpp"
-#include "tls_context.hpp"
+#include "tls_context_impl.hpp"
 #include "tls_window.hpp"
 
 namespace idproxy::net::tls {

@@ -3,15 +3,11 @@
 #include <algorithm>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
-#include <charconv>
 #include <utility>
 
 #include "connection_pair.hpp"
 #include "idproxy/base/text.hpp"
 #include "idproxy/observability/log.hpp"
-#include "own_address.hpp"
-#include "probe.hpp"
-#include "tcp.hpp"
 
 namespace idproxy::net {
 namespace {
@@ -26,50 +22,11 @@ constexpr std::chrono::seconds kPatience{1};
 // Until a port is tried again that was in use, and a name that led to ourselves.
 constexpr std::chrono::seconds kAgain{10};
 constexpr std::chrono::seconds kAgainOurs{60};
-// How often a server is asked that no client is connected to.
-constexpr std::chrono::seconds kAskIdle{10};
-// Ports in a row that are tried for one member.
-constexpr std::size_t kMostPorts = 100;
 constexpr std::size_t kMostTold = 100;
 
 /// The name that a server has in Topology: as a member of a set would be called.
 std::string name_of(const Endpoint& server) {
   return server.unix_path.empty() ? ascii_lower(server.text()) : server.unix_path;
-}
-
-/// 0 if it has none.
-std::uint32_t port_of(std::string_view member) {
-  const std::string_view digits = member.substr(member.rfind(':') + 1);
-  std::uint32_t port = 0;
-  std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  return port;
-}
-
-/// "host:port" or "[v6]:port", which it is known to be.
-Endpoint endpoint_of(const std::string& member) {
-  const std::size_t colon = member.rfind(':');
-  Endpoint endpoint;
-  endpoint.host = member.substr(0, colon);
-  if (endpoint.host.starts_with('[') && endpoint.host.ends_with(']')) {
-    endpoint.host = endpoint.host.substr(1, endpoint.host.size() - 2);
-  }
-  endpoint.port = static_cast<std::uint16_t>(port_of(member));
-  return endpoint;
-}
-
-asio::ip::address plain(asio::ip::address address) {
-  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
-    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6());
-  }
-  return address;
-}
-
-/// Whether a connection to `target` ends at a listener that is bound to `address`.
-bool reaches(const asio::ip::address& target, const asio::ip::address& address,
-             asio::io_context& io, error_code& error) {
-  if (target == address) return true;
-  if (address.is_unspecified()) return is_of_this_host(target, io, error);
-  return target.is_unspecified() && address.is_loopback();
 }
 
 /// Why nobody can listen there now, or "".
@@ -86,22 +43,13 @@ std::string fault_of_listening(const Endpoint& listen, asio::io_context& io) {
 
 }  // namespace
 
-/// What other threads see.
-struct Upstreams::Published {
-  std::shared_ptr<const rewrite::Members> members;
-  std::vector<std::shared_ptr<const Upstream>> upstreams;
-};
-
-Upstreams::Upstreams(std::span<const std::unique_ptr<IoThread>> threads,
-                     std::shared_ptr<const rewrite::RuleSet> rules)
+Upstreams::Upstreams(std::span<const std::unique_ptr<IoThread>> threads)
     : threads_(threads),
       thread_(*threads[0]),
       options_(thread_.shared.options),
-      pins_(options_.pins),
+      ports_(options_.pins, options_.next_port),
       patience_(thread_.io),
-      again_(thread_.io),
-      next_port_(options_.next_port),
-      rules_(std::move(rules)) {}
+      again_(thread_.io) {}
 
 Upstreams::~Upstreams() = default;
 
@@ -120,7 +68,8 @@ std::string Upstreams::open(Route route, Origin origin, const std::string& set_n
   const Endpoint& listen = upstream->route.listen;
   upstream->id =
       topology_.add(name_of(upstream->route.upstream), advertised(listen), origin, set_name);
-  served_.emplace(upstream->id, Served{upstream, std::move(listener), Timer(thread_.io)});
+  auto prober = std::make_shared<Prober>(thread_, upstream, static_cast<Prober::Owner&>(*this));
+  served_.emplace(upstream->id, Served{upstream, std::move(listener), std::move(prober)});
   publish();
   return {};
 }
@@ -140,7 +89,7 @@ void Upstreams::start() {
   patience_.async_wait([this](error_code error) {
     if (!error && !stopped_) decided();
   });
-  for (auto& [id, served] : served_) ask(served);
+  for (auto& [id, served] : served_) served.prober->start();
 }
 
 void Upstreams::stop() {
@@ -148,19 +97,18 @@ void Upstreams::stop() {
   patience_.cancel();
   again_.cancel();
   for (auto& [id, served] : served_) {
-    served.pause.cancel();
-    if (served.probe) served.probe->cancel();
+    served.prober->stop();
     served.listener->stop();
   }
   for (const auto& then : std::exchange(waiting_, {})) then();
 }
 
 void Upstreams::set_pins(Pins pins) {
-  pins_ = std::move(pins);
+  ports_.set_pins(std::move(pins));
   for (const auto& [id, served] : served_) {
     const Upstream& upstream = *served.upstream;
-    const auto pin = pins_.find(upstream.route.upstream.key());
-    if (pin == pins_.end() || pin->second == upstream.route.listen.port) continue;
+    const auto pin = ports_.pins().find(upstream.route.upstream.key());
+    if (pin == ports_.pins().end() || pin->second == upstream.route.listen.port) continue;
     log::event(log::Level::warning, "pin_later",
                "a server that has a listener already keeps its port until the next start",
                {{"server", upstream.name},
@@ -177,15 +125,6 @@ std::vector<Endpoint> Upstreams::listening() const {
 }
 
 // ---- from any thread -------------------------------------------------------------------------
-
-std::shared_ptr<const Upstreams::Published> Upstreams::published() const {
-  const std::lock_guard lock(mutex_);
-  return published_;
-}
-
-std::shared_ptr<const rewrite::Members> Upstreams::members() const {
-  return published()->members;
-}
 
 void Upstreams::learn(rewrite::ServerId server, rewrite::HelloReply said,
                       std::function<void()> then) {
@@ -222,7 +161,7 @@ void Upstreams::forget(const Upstream& server) {
     if (stopped_ || found == served_.end()) return;
     topology_.forget(id);
     settle();
-    ask(found->second);
+    found->second.prober->start();
   });
 }
 
@@ -236,89 +175,17 @@ void Upstreams::is_ours(const Upstream& server) {
   });
 }
 
-bool Upstreams::is_own(const Protocol::endpoint& endpoint, asio::io_context& io,
-                       error_code& error) const {
-  const auto published = this->published();
-  if (endpoint.protocol().family() == AF_UNIX) return false;  // checked in the configuration
-  const tcp::endpoint server = tcp_endpoint(endpoint);
-  const asio::ip::address target = plain(server.address());
-  return std::ranges::any_of(published->upstreams, [&](const auto& upstream) {
-    const Endpoint& listen = upstream->route.listen;
-    if (!listen.unix_path.empty() || listen.port != server.port()) return false;
-    error_code malformed;
-    const auto address = plain(asio::ip::make_address(listen.host, malformed));
-    return !malformed && reaches(target, address, io, error);
-  });
-}
-
-rewrite::Status Upstreams::status(rewrite::ServerId asked) const {
-  const auto published = this->published();
-  const auto sum = [&](Cells::Count Cells::* count) {
-    std::uint64_t all = 0;
-    for (const auto& thread : threads_) all += (thread->cells.*count).value();
-    return all;
-  };
-  rewrite::Status status{.version = options_.version,
-                         .listener = {},
-                         .server = {},
-                         .listeners = {},
-                         .rules = rules(),
-                         .connections = sum(&Cells::connections),
-                         .inserts_assigned = sum(&Cells::inserts_assigned),
-                         .documents_refused = sum(&Cells::documents_refused),
-                         .commands_failed = sum(&Cells::requests_refused)};
-  for (const rewrite::Server& server : published->members->servers()) {
-    const auto upstream = std::ranges::find_if(
-        published->upstreams, [&](const auto& each) { return each->id == server.id; });
-    status.listeners.push_back(
-        {server.listener, server.name, server.said.me, server.set_name,
-         rewrite::state_name(server.said.state), server.origin == Origin::uri ? "uri" : "member",
-         upstream == published->upstreams.end() ? 0 : (*upstream)->connections.load()});
-    if (server.id != asked) continue;
-    status.listener = server.listener;
-    status.server = server.name;
-  }
-  return status;
-}
-
-std::shared_ptr<const rewrite::RuleSet> Upstreams::rules() const {
-  const std::lock_guard lock(mutex_);
-  return rules_;
-}
-
-void Upstreams::set_rules(std::shared_ptr<const rewrite::RuleSet> rules) {
-  const std::lock_guard lock(mutex_);
-  rules_.swap(rules);
-}
-
-std::vector<Figures::Listener> Upstreams::figures() const {
-  std::vector<Figures::Listener> result;
-  const auto published = this->published();
-  for (const rewrite::Server& server : published->members->servers()) {
-    const auto found = std::ranges::find_if(
-        published->upstreams, [&](const auto& each) { return each->id == server.id; });
-    if (found == published->upstreams.end()) continue;
-    const Upstream& upstream = **found;
-    result.push_back({upstream.route.listen.text(), upstream.name, upstream.down_since == 0,
-                      upstream.connections, upstream.connect_failures});
-  }
-  return result;
-}
-
 std::string Upstreams::fault_of(const Pins& pins) const {
-  const auto published = this->published();
   Endpoint listen = options_.routes.front().listen;
   if (!listen.unix_path.empty()) return {};
   for (const auto& [server, port] : pins) {
     listen.port = port;
-    const auto ours = std::ranges::find_if(published->upstreams, [&](const auto& upstream) {
-      return upstream->route.listen.port == port;
-    });
+    const auto ours = thread_.shared.directory.at_port(port);
     std::string reason;
-    if (ours == published->upstreams.end()) {
+    if (ours == nullptr) {
       reason = fault_of_listening(listen, thread_.io);
-    } else if ((*ours)->route.upstream.key() != server) {
-      reason = "it is the listener of " + (*ours)->name;
+    } else if (ours->route.upstream.key() != server) {
+      reason = "it is the listener of " + ours->name;
     }
     if (reason.empty()) continue;
     std::string text = "port ";
@@ -330,35 +197,20 @@ std::string Upstreams::fault_of(const Pins& pins) const {
 
 // ---- on the first io thread ------------------------------------------------------------------
 
-/// Again and again: soon until it is heard, and now and then while no client is connected to it,
-/// whose hellos would tell, or none can be any more.
-void Upstreams::ask(Served& served) {
-  const rewrite::ServerId id = served.upstream->id;
-  const bool heard_of = topology_.find(id)->said.state != State::unknown;
-  if (served.probe) std::exchange(served.probe, nullptr)->cancel();
-  served.pause.expires_after(heard_of ? kAskIdle
-                                      : served.asks->wait(thread_.shared.clock.monotonic()));
-  served.pause.async_wait([this, id, heard_of](error_code error) {
-    // A wait that was over before it was cancelled still comes here.
-    const auto found = served_.find(id);
-    if (error || stopped_ || found == served_.end()) return;
-    Served& server = found->second;
-    if (is_nobody_for_long(server)) {
-      topology_.forget(id);
-      settle();
-    }
-    const bool clients_tell = server.upstream->connections > 0 && server.upstream->down_since == 0;
-    if (heard_of && clients_tell) return ask(server);
-    auto probe =
-        Probe::start(thread_, server.upstream, [this, id](std::optional<rewrite::HelloReply> said) {
-          const auto asking = served_.find(id);
-          if (!stopped_ && asking != served_.end()) asked(asking->second, std::move(said));
-        });
-    // It may have failed at once, and this server be gone with it.
-    if (const auto still = served_.find(id); still != served_.end()) {
-      still->second.probe = std::move(probe);
-    }
-  });
+bool Upstreams::is_known(const Upstream& server) const {
+  return topology_.find(server.id)->said.state != State::unknown;
+}
+
+void Upstreams::about_to_ask(const Upstream& server) {
+  if (!is_nobody_for_long(served_.at(server.id))) return;
+  topology_.forget(server.id);
+  settle();
+}
+
+void Upstreams::answered(const Upstream& server, std::optional<rewrite::HelloReply> said) {
+  if (said) heard(server.id, std::move(*said));
+  tried(served_.at(server.id));
+  if (undecided_ == 0) settle();
 }
 
 /// Its address may have been given to a server that waits to be made a member of something.
@@ -372,19 +224,6 @@ bool Upstreams::is_nobody_for_long(Served& served) const {
   const auto now = std::chrono::steady_clock::now();
   if (!served.nobody_since) served.nobody_since = now;
   return now - *served.nobody_since >= kLongDown;
-}
-
-void Upstreams::asked(Served& server, std::optional<rewrite::HelloReply> said) {
-  const rewrite::ServerId id = server.upstream->id;
-  if (said && said->state != State::unknown) {
-    heard(id, std::move(*said));
-    server.asks->succeeded();
-  } else {
-    server.asks->failed(thread_.shared.clock.monotonic(), system_random());
-  }
-  ask(server);
-  tried(server);
-  if (undecided_ == 0) settle();
 }
 
 /// It is known who the server is, or that it cannot be known now.
@@ -442,7 +281,7 @@ void Upstreams::open_and_close() {
 /// False if it cannot have one now.
 bool Upstreams::open_member(const rewrite::Topology::Missing& member) {
   Route route{options_.routes.front().listen, endpoint_of(member.member)};
-  for (const std::uint16_t port : ports_for(member.member)) {
+  for (const std::uint16_t port : ports_.candidates(member.member, ports_of_servers())) {
     route.listen.port = port;
     const std::string error = open(route, Origin::member, member.set_name);
     if (!error.empty()) {
@@ -453,15 +292,12 @@ bool Upstreams::open_member(const rewrite::Topology::Missing& member) {
     }
     Served& served = served_.rbegin()->second;
     const Endpoint& listen = served.upstream->route.listen;
-    if (port != 0 && ports_.size() < kMostTold) ports_[member.member] = port;
-    if (port >= next_port_ && next_port_ != 0 && !pins_.contains(route.upstream.key())) {
-      next_port_ = port + 1U;
-    }
+    ports_.took(member.member, port);
     log::event(log::Level::info, "member_joined", "listening for a member of the replica set",
                {{"address", listen.text()}, {"server", member.member}, {"set", member.set_name}});
     told_left_out_.erase(member.member);
     served.listener->start();
-    ask(served);
+    served.prober->start();
     return true;
   }
   rest(member.member, kAgain);
@@ -487,25 +323,12 @@ void Upstreams::wake_resting() {
   });
 }
 
-/// Where a member may have its listener, in the order to try.
-std::vector<std::uint16_t> Upstreams::ports_for(const std::string& member) {
-  if (const auto pin = pins_.find(endpoint_of(member).key()); pin != pins_.end()) {
-    return {pin->second};
-  }
-  if (next_port_ == 0) return {0};
-  std::vector<std::uint16_t> ports;
-  if (const auto before = ports_.find(member); before != ports_.end()) {
-    ports.push_back(before->second);
-  }
-  std::set<std::uint32_t> taken;
-  for (const auto& [server, port] : pins_) taken.insert(port);
-  // A member of this host that is down would find its own port in use, by us.
+/// The set may have other names for them.
+std::set<std::uint32_t> Upstreams::ports_of_servers() const {
+  std::set<std::uint32_t> ports;
   for (const rewrite::Server& server : topology_.servers()) {
-    taken.insert(port_of(server.name));  // the set may have other names for it
-    for (const std::string& each : server.said.members) taken.insert(port_of(each));
-  }
-  for (std::uint32_t port = next_port_; port <= kMaxPort && ports.size() < kMostPorts; ++port) {
-    if (!taken.contains(port)) ports.push_back(static_cast<std::uint16_t>(port));
+    ports.insert(port_of(server.name));
+    for (const std::string& each : server.said.members) ports.insert(port_of(each));
   }
   return ports;
 }
@@ -524,7 +347,7 @@ void Upstreams::close(rewrite::ServerId server) {
   log::event(log::Level::info, "member_left",
              "a server is no member of the replica set any more: its listener is closed",
              {{"address", upstream->route.listen.text()}, {"server", upstream->name}});
-  if (found->second.probe) found->second.probe->cancel();
+  found->second.prober->stop();
   found->second.listener->stop();
   topology_.remove(server);
   for (const auto& thread : threads_) {
@@ -538,16 +361,14 @@ void Upstreams::close(rewrite::ServerId server) {
 }
 
 void Upstreams::publish() {
-  auto published = std::make_shared<Published>();
-  published->members = topology_.members();
+  Directory::Servers servers;
   for (const auto& [id, served] : served_) {
     const auto* server = topology_.find(id);
     served.upstream->primary = server->said.state == State::primary;
     served.upstream->alias = !server->alias.empty();
-    published->upstreams.push_back(served.upstream);
+    servers.push_back(served.upstream);
   }
-  const std::lock_guard lock(mutex_);
-  published_ = std::move(published);
+  thread_.shared.directory.publish(topology_.members(), std::move(servers));
 }
 
 }  // namespace idproxy::net

@@ -1,34 +1,35 @@
 #pragma once
 
-#include <boost/asio/executor_work_guard.hpp>
 #include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "asio.hpp"
-#include "connector.hpp"
 #include "idproxy/rewrite/topology.hpp"
 #include "io_thread.hpp"
 #include "listener.hpp"
+#include "member_ports.hpp"
+#include "prober.hpp"
+#include "server_news.hpp"
 
 namespace idproxy::net {
 
-class Probe;
-
 /// The servers and their listeners: opens one for each host of the connection string, then for
 /// members of their replica sets as replies to hello name them, and closes those of members that
-/// have left. Lives on the first io thread; the functions marked so may be called from any.
-class Upstreams final : public rewrite::StatusSource {
+/// have left. What other threads see of them is in Shared::directory. Lives on the first io thread,
+/// but for ServerNews and fault_of().
+class Upstreams final : public ServerNews, private Prober::Owner {
  public:
-  Upstreams(std::span<const std::unique_ptr<IoThread>> threads,
-            std::shared_ptr<const rewrite::RuleSet> rules);
+  explicit Upstreams(std::span<const std::unique_ptr<IoThread>> threads);
   ~Upstreams() override;
+  Upstreams(const Upstreams&) = delete;
+  Upstreams& operator=(const Upstreams&) = delete;
 
   /// Opens the listeners of the connection string's hosts; the error says which cannot be opened
   /// and why.
@@ -41,43 +42,28 @@ class Upstreams final : public rewrite::StatusSource {
   void set_pins(Pins pins);
   /// Of the hosts of the connection string, with the ports that were chosen.
   [[nodiscard]] std::vector<Endpoint> listening() const;
-
-  /// What replies to hello are to be changed with. Any thread.
-  [[nodiscard]] std::shared_ptr<const rewrite::Members> members() const;
-  /// A server has said something new. `then` is called, on any thread, once members() takes it into
-  /// account: soon, for the first clients after one second at most. Any thread.
-  void learn(rewrite::ServerId server, rewrite::HelloReply said, std::function<void()> then);
-  /// A connection to the server has broken, or none could be made. Any thread.
-  void lost(Upstream& server);
-  /// It could not be reached for so long that its set may have it elsewhere by now. Any thread.
-  void forget(const Upstream& server);
-  /// All of the server's addresses are our own. Any thread.
-  void is_ours(const Upstream& server);
-  /// True if a connection to this address would be one to ourselves. Any thread, whose `io` it is.
-  /// `error`: that cannot be found out now, for want of descriptors.
-  [[nodiscard]] bool is_own(const Protocol::endpoint& endpoint, asio::io_context& io,
-                            error_code& error) const;
-  [[nodiscard]] rewrite::Status status(rewrite::ServerId asked) const override;
-  /// For status(). Any thread.
-  void set_rules(std::shared_ptr<const rewrite::RuleSet> rules);
-  /// Any thread.
-  [[nodiscard]] std::vector<Figures::Listener> figures() const;
   /// Why these pins cannot be had, or "". Any thread.
   [[nodiscard]] std::string fault_of(const Pins& pins) const;
 
+  void learn(rewrite::ServerId server, rewrite::HelloReply said,
+             std::function<void()> then) override;
+  void lost(Upstream& server) override;
+  void forget(const Upstream& server) override;
+  void is_ours(const Upstream& server) override;
+
  private:
-  /// One server on the first io thread.
   struct Served {
     std::shared_ptr<Upstream> upstream;
     std::shared_ptr<Listener> listener;
-    Timer pause;  // before the next probe
-    std::shared_ptr<Probe> probe{};
-    std::unique_ptr<Backoff> asks = std::make_unique<Backoff>();
+    std::shared_ptr<Prober> prober;
     bool tried = false;  // there was an answer, or a failure
     // Since when it stands for a member and says that it is none, as one does that starts.
     std::optional<std::chrono::steady_clock::time_point> nobody_since{};
   };
-  struct Published;
+
+  [[nodiscard]] bool is_known(const Upstream& server) const override;
+  void about_to_ask(const Upstream& server) override;
+  void answered(const Upstream& server, std::optional<rewrite::HelloReply> said) override;
 
   [[nodiscard]] std::string open(Route route, rewrite::Server::Origin origin,
                                  const std::string& set_name);
@@ -85,8 +71,6 @@ class Upstreams final : public rewrite::StatusSource {
   [[nodiscard]] bool is_nobody_for_long(Served& served) const;
   void leave_out(const rewrite::Topology::Missing& member);
   void close(rewrite::ServerId server);
-  void ask(Served& server);
-  void asked(Served& server, std::optional<rewrite::HelloReply> said);
   void rest(const std::string& member, std::chrono::seconds time);
   void wake_resting();
   void heard(rewrite::ServerId server, rewrite::HelloReply said);
@@ -95,18 +79,15 @@ class Upstreams final : public rewrite::StatusSource {
   void settle();
   void open_and_close();
   void publish();
-  [[nodiscard]] std::shared_ptr<const Published> published() const;
-  [[nodiscard]] std::shared_ptr<const rewrite::RuleSet> rules() const;
   [[nodiscard]] std::string advertised(const Endpoint& listener) const;
-  [[nodiscard]] std::vector<std::uint16_t> ports_for(const std::string& member);
+  [[nodiscard]] std::set<std::uint32_t> ports_of_servers() const;
 
   std::span<const std::unique_ptr<IoThread>> threads_;
   IoThread& thread_;  // the first
   const Options& options_;
   rewrite::Topology topology_;
-  Pins pins_;
+  MemberPorts ports_;
   std::map<rewrite::ServerId, Served> served_;
-  std::map<std::string, std::uint16_t> ports_;  // by member, also of those that have left
   std::set<std::string> told_left_out_;
   // Members that cannot have a listener now, and until when.
   std::map<std::string, std::chrono::steady_clock::time_point> resting_;
@@ -115,11 +96,6 @@ class Upstreams final : public rewrite::StatusSource {
   Timer patience_;
   Timer again_;
   bool stopped_ = false;
-  std::uint32_t next_port_;  // 0: any
-
-  mutable std::mutex mutex_;  // guards:
-  std::shared_ptr<const Published> published_;
-  std::shared_ptr<const rewrite::RuleSet> rules_;
 };
 
 }  // namespace idproxy::net

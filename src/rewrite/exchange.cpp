@@ -239,7 +239,7 @@ Action Exchange::send_in_parts(Workspace& workspace) {
   sent_ = true;
   awaits_reply_ = true;
   if (started_.count() == 0) started_ = workspace.clock.monotonic();
-  open_batch(Sent::nothing);
+  open_batch(BatchSent::nothing);
   return batch_->send(workspace, message_);
 }
 
@@ -352,7 +352,7 @@ Action Exchange::reply(Bytes message, Workspace& workspace) {
     const Look needed = look(view->body());
     if (needed == Look::malformed) return Action::close;
     if (needed == Look::at_nothing && !wants_every_reply()) return Action::relay;
-    open_batch(Sent::whole);
+    open_batch(BatchSent::whole);
   }
   return batch_->reply(*view, workspace, message_);
 }
@@ -366,7 +366,7 @@ bool Exchange::wants_every_reply() const {
   });
 }
 
-void Exchange::open_batch(Sent sent) {
+void Exchange::open_batch(BatchSent sent) {
   if (original_.empty()) {  // a plain insert
     Buffer patched;
     message_.copy({}, 0, patched);

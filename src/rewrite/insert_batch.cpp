@@ -72,7 +72,7 @@ bool rejects_stmt_ids(const wire::OpMsgView& message, std::int64_t code) {
 
 }  // namespace
 
-InsertBatch::InsertBatch(Contents contents, Sent sent)
+InsertBatch::InsertBatch(Contents contents, BatchSent sent)
     : contents_(std::move(contents)),
       message_(*wire::OpMsgView::parse(original())),
       command_(*InsertCommand::read(message_)),
@@ -81,7 +81,7 @@ InsertBatch::InsertBatch(Contents contents, Sent sent)
       request_id_(message_.header().request_id) {
   std::vector<std::int32_t> all(contents_.documents);
   std::iota(all.begin(), all.end(), 0);
-  if (sent == Sent::whole) {
+  if (sent == BatchSent::whole) {
     sent_ = std::move(all);
     commands_ = 1;
   } else {

@@ -7,14 +7,18 @@
 #include <utility>
 #include <vector>
 
-#include "idproxy/rewrite/exchange.hpp"
+#include "idproxy/rewrite/action.hpp"
 #include "idproxy/rewrite/reply_merge.hpp"
+#include "idproxy/rewrite/workspace.hpp"
 
 namespace idproxy::rewrite {
 
 /// Larger unordered batches go in several commands, so that a storm of collisions never makes a
 /// reply that mongod cannot send (it closes the connection then; observed at 100,000).
 inline constexpr std::size_t kPartStatements = 20'000;
+
+/// What has been sent of a batch when it becomes an InsertBatch.
+enum class BatchSent { nothing, whole };
 
 /// A client's insert that takes, or may take, more than one command: which of its documents are
 /// out, which are still to be sent or to be sent again, and what has been answered. How a document
@@ -31,7 +35,7 @@ class InsertBatch {
     std::vector<RefusedDocument> refused;
     std::size_t documents;
   };
-  InsertBatch(Contents contents, Sent sent);
+  InsertBatch(Contents contents, BatchSent sent);
   InsertBatch(const InsertBatch&) = delete;  // command_ points into message_
   InsertBatch& operator=(const InsertBatch&) = delete;
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "idproxy/base/buffer.hpp"
+#include "idproxy/rewrite/hello.hpp"
 #include "idproxy/rewrite/topology.hpp"
 
 namespace {

@@ -1,5 +1,9 @@
-"""Holds every include to the table of modules in src/README.md."""
+"""Holds every include to the table of modules in src/README.md, and components to an order.
 
+A component is a header with its source. None may need itself, however many others are between.
+"""
+
+import graphlib
 import pathlib
 import re
 import sys
@@ -19,6 +23,7 @@ ALLOWED = {
 }
 CORE = ("base", "bson", "wire", "ids", "rewrite")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
+OWN_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
 def faults(root: pathlib.Path):
@@ -33,8 +38,31 @@ def faults(root: pathlib.Path):
                         yield f"{file.relative_to(root)}: the core may not include <{include}>"
 
 
+def components(root: pathlib.Path) -> dict[str, set[str]]:
+    """What each one includes, as "module/name"."""
+    includes: dict[str, set[str]] = {}
+    for folder in (root / "include" / "idproxy", root / "src"):
+        for file in sorted(folder.glob("*/*.[hc]pp")):
+            own = f"{file.parent.name}/{file.stem}"
+            for include in OWN_INCLUDE.findall(file.read_text()):
+                path = pathlib.PurePath(include)
+                module = path.parts[1] if path.parts[0] == "idproxy" else file.parent.name
+                other = f"{module}/{path.stem}"
+                if other != own:
+                    includes.setdefault(own, set()).add(other)
+    return includes
+
+
+def cycles(root: pathlib.Path):
+    try:
+        graphlib.TopologicalSorter(components(root)).prepare()
+    except graphlib.CycleError as error:
+        yield "components need each other: " + " <- ".join(error.args[1])
+
+
 def main() -> int:
-    found = list(faults(pathlib.Path(sys.argv[1])))
+    root = pathlib.Path(sys.argv[1])
+    found = [*faults(root), *cycles(root)]
     print("\n".join(found) or "every include is allowed")
     return 1 if found else 0
 

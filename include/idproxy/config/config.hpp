@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "idproxy/config/finding.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/ids/strategy.hpp"
 #include "idproxy/net/options.hpp"
@@ -35,16 +36,6 @@ struct Config {
   Written written;
 };
 
-/// What was found in a file, in the order of its lines. `line` and `column` count from 1; 0 when
-/// the finding belongs to the file as a whole.
-struct Finding {
-  enum class Severity { warning, error };
-  Severity severity;
-  int line = 0;
-  int column = 0;
-  std::string message;  ///< "rules[2].digits: must be 1 to 18 with output int64, is 19"
-};
-
 struct Loaded {
   Config config;  ///< to be used only if there is no error among the findings
   std::vector<Finding> findings;
@@ -64,8 +55,5 @@ struct Loaded {
 /// upstream.uri. Where listen.tls.mode or upstream.uri is named, `next`'s Context of that side is
 /// for what is not in force, and the old one stays. Both are free of errors.
 [[nodiscard]] std::vector<std::string> needs_restart(const Config& running, const Config& next);
-
-/// "FILE:LINE:COLUMN: error: MESSAGE", as compilers print it.
-[[nodiscard]] std::string format(const std::string& file, const Finding& finding);
 
 }  // namespace idproxy::config

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "idproxy/base/clock.hpp"
@@ -153,7 +154,16 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
     std::uint64_t n;
     std::unique_ptr<Asker> asker;
   };
-  struct After;
+  /// What is done once the lock is free.
+  struct After {
+    bool wake = false;
+    std::vector<std::pair<std::unique_ptr<Asker>, Result<Grant>>> answers;
+
+    void run(const BlockCache& cache) {
+      if (wake) cache.wake_();
+      for (auto& [asker, grant] : answers) asker->answered(std::move(grant));
+    }
+  };
 
   // All of these under the lock.
   [[nodiscard]] bool has(std::uint64_t n) const;

@@ -3,43 +3,16 @@
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <string>
+#include <vector>
 
+#include "idproxy/rewrite/action.hpp"
 #include "idproxy/rewrite/workspace.hpp"
 
 namespace idproxy::rewrite {
 
 class InsertBatch;
+enum class BatchSent;
 class PlainInsert;
-
-/// What has been sent of a batch when it becomes an InsertBatch.
-enum class Sent { nothing, whole };
-
-/// A duplicate of ours that stays one. Valid as long as its exchange.
-struct GivenUp {
-  std::string ns;  ///< "db.collection"
-  const Rule* rule;
-  std::uint32_t attempts;  ///< that its documents had, at most
-};
-
-/// What an exchange needs of the id store.
-struct Need {
-  ids::Strategy* strategy;
-  std::size_t count;
-  std::chrono::nanoseconds patience;  ///< then Errc::unavailable is the answer
-};
-
-/// What net does next.
-enum class Action {
-  relay,  ///< the message at hand, request or reply, goes on as it came
-  send,   ///< Exchange::message() goes upstream
-  wait,   ///< for Exchange::delay(); then resume()
-  ask,    ///< the id store, for Exchange::need(); then answered()
-  learn,  ///< Topology hears Exchange::said(); then learned()
-  reply,  ///< Workspace::reply goes downstream; in answer to the request, once everything that the
-          ///< client sent before has been answered
-  close,  ///< both connections end: what the server said cannot be
-};
 
 /// One request that classify() wanted whole, up to its last reply, all re-sends included. A state
 /// machine: events go in, the Action that follows comes out; no sockets, no time of its own.
@@ -138,7 +111,7 @@ class Exchange {
   void keep_original(Bytes message, Buffer* owner);
   void count_assigned() const;
   [[nodiscard]] bool wants_every_reply() const;
-  void open_batch(Sent sent);
+  void open_batch(BatchSent sent);
 
   ServerId server_;
   Kind kind_ = Kind::insert;

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "idproxy/rewrite/hello.hpp"
+#include "idproxy/rewrite/hello_reply.hpp"
 
 namespace idproxy::rewrite {
 

@@ -1,4 +1,4 @@
-#include "tls_context.hpp"
+#include "tls_context_impl.hpp"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

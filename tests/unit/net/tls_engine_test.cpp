@@ -5,7 +5,7 @@
 
 #include "idproxy/net/tls.hpp"
 #include "support/tls_peers.hpp"
-#include "tls_context.hpp"
+#include "tls_context_impl.hpp"
 
 namespace idproxy::net::tls {
 namespace {

@@ -1,0 +1,101 @@
+#include "directory.hpp"
+
+#include <algorithm>
+#include <boost/asio/ip/tcp.hpp>
+#include <utility>
+
+#include "own_address.hpp"
+#include "tcp.hpp"
+
+namespace idproxy::net {
+namespace {
+
+asio::ip::address plain(asio::ip::address address) {
+  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
+    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6());
+  }
+  return address;
+}
+
+/// Whether a connection to `target` ends at a listener that is bound to `address`.
+bool reaches(const asio::ip::address& target, const asio::ip::address& address,
+             asio::io_context& io, error_code& error) {
+  if (target == address) return true;
+  if (address.is_unspecified()) return is_of_this_host(target, io, error);
+  return target.is_unspecified() && address.is_loopback();
+}
+
+}  // namespace
+
+const Upstream* Directory::Published::find(rewrite::ServerId server) const {
+  const auto found =
+      std::ranges::find_if(servers, [&](const auto& each) { return each->id == server; });
+  return found == servers.end() ? nullptr : found->get();
+}
+
+void Directory::publish(std::shared_ptr<const rewrite::Members> members, Servers servers) {
+  std::shared_ptr<const Published> next =
+      std::make_shared<Published>(Published{std::move(members), std::move(servers)});
+  const std::lock_guard lock(mutex_);
+  published_.swap(next);
+}
+
+std::shared_ptr<const Directory::Published> Directory::published() const {
+  const std::lock_guard lock(mutex_);
+  return published_;
+}
+
+std::shared_ptr<const rewrite::Members> Directory::members() const {
+  return published()->members;
+}
+
+bool Directory::is_own(const Protocol::endpoint& endpoint, asio::io_context& io,
+                       error_code& error) const {
+  const auto published = this->published();
+  if (endpoint.protocol().family() == AF_UNIX) return false;  // checked in the configuration
+  const asio::ip::tcp::endpoint server = tcp_endpoint(endpoint);
+  const asio::ip::address target = plain(server.address());
+  return std::ranges::any_of(published->servers, [&](const auto& each) {
+    const Endpoint& listen = each->route.listen;
+    if (!listen.unix_path.empty() || listen.port != server.port()) return false;
+    error_code malformed;
+    const auto address = plain(asio::ip::make_address(listen.host, malformed));
+    return !malformed && reaches(target, address, io, error);
+  });
+}
+
+std::shared_ptr<const Upstream> Directory::at_port(std::uint16_t port) const {
+  const auto published = this->published();
+  const auto found = std::ranges::find_if(
+      published->servers, [&](const auto& each) { return each->route.listen.port == port; });
+  return found == published->servers.end() ? nullptr : *found;
+}
+
+void Directory::describe(rewrite::ServerId asked, rewrite::Status& status) const {
+  using Origin = rewrite::Server::Origin;
+  const auto published = this->published();
+  for (const rewrite::Server& server : published->members->servers()) {
+    const Upstream* upstream = published->find(server.id);
+    status.listeners.push_back({server.listener, server.name, server.said.me, server.set_name,
+                                rewrite::state_name(server.said.state),
+                                server.origin == Origin::uri ? "uri" : "member",
+                                upstream == nullptr ? 0 : upstream->connections.load()});
+    if (server.id != asked) continue;
+    status.listener = server.listener;
+    status.server = server.name;
+  }
+}
+
+std::vector<Figures::Listener> Directory::figures() const {
+  const auto published = this->published();
+  std::vector<Figures::Listener> result;
+  for (const rewrite::Server& server : published->members->servers()) {
+    const Upstream* upstream = published->find(server.id);
+    if (upstream == nullptr) continue;
+    result.push_back({upstream->route.listen.text(), upstream->name, upstream->down_since == 0,
+                      upstream->connections, upstream->connect_failures});
+  }
+  return result;
+}
+
+}  // namespace idproxy::net

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "asio.hpp"
+#include "idproxy/net/figures.hpp"
+#include "idproxy/rewrite/members.hpp"
+#include "idproxy/rewrite/status.hpp"
+#include "upstream.hpp"
+
+namespace idproxy::net {
+
+/// The servers and the listeners that stand for them, as Upstreams published them last.
+/// Thread-safe.
+class Directory {
+ public:
+  using Servers = std::vector<std::shared_ptr<const Upstream>>;
+
+  void publish(std::shared_ptr<const rewrite::Members> members, Servers servers);
+
+  /// What replies to hello are to be changed with.
+  [[nodiscard]] std::shared_ptr<const rewrite::Members> members() const;
+  /// True if a connection to this address would be one to this proxy. The calling thread runs
+  /// `io`. `error`: that cannot be found out now, for want of descriptors.
+  [[nodiscard]] bool is_own(const Protocol::endpoint& endpoint, asio::io_context& io,
+                            error_code& error) const;
+  /// The server whose listener has this port; null if there is none.
+  [[nodiscard]] std::shared_ptr<const Upstream> at_port(std::uint16_t port) const;
+  /// Fills in the listeners, and which of them `asked` has.
+  void describe(rewrite::ServerId asked, rewrite::Status& status) const;
+  /// For the metrics.
+  [[nodiscard]] std::vector<Figures::Listener> figures() const;
+
+ private:
+  struct Published {
+    std::shared_ptr<const rewrite::Members> members;
+    Servers servers;
+
+    /// Null if it is not there any more.
+    [[nodiscard]] const Upstream* find(rewrite::ServerId server) const;
+  };
+  [[nodiscard]] std::shared_ptr<const Published> published() const;
+
+  mutable std::mutex mutex_;  // guards:
+  std::shared_ptr<const Published> published_ =
+      std::make_shared<Published>(Published{std::make_shared<const rewrite::Members>(), {}});
+};
+
+}  // namespace idproxy::net

@@ -1,0 +1,61 @@
+#include "prober.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include "idproxy/base/random.hpp"
+
+namespace idproxy::net {
+namespace {
+
+// How often a server is asked that no client is connected to.
+constexpr std::chrono::seconds kAskIdle{10};
+
+}  // namespace
+
+Prober::Prober(IoThread& thread, std::shared_ptr<Upstream> server, Owner& owner)
+    : thread_(thread), server_(std::move(server)), owner_(owner), pause_(thread.io) {}
+
+void Prober::start() {
+  if (probe_) std::exchange(probe_, nullptr)->cancel();
+  const bool known = owner_.is_known(*server_);
+  pause_.expires_after(known ? kAskIdle : backoff_.wait(thread_.shared.clock.monotonic()));
+  pause_.async_wait([self = shared_from_this(), known](error_code error) {
+    // A wait that was over before it was cancelled still comes here.
+    if (error || self->stopped_) return;
+    self->owner_.about_to_ask(*self->server_);
+    if (self->stopped_) return;
+    const Upstream& server = *self->server_;
+    const bool clients_tell = server.connections > 0 && server.down_since == 0;
+    if (known && clients_tell) return self->start();
+    self->ask();
+  });
+}
+
+void Prober::stop() {
+  stopped_ = true;
+  pause_.cancel();
+  if (probe_) std::exchange(probe_, nullptr)->cancel();
+}
+
+void Prober::ask() {
+  auto probe = Probe::start(thread_, server_,
+                            [self = shared_from_this()](std::optional<rewrite::HelloReply> said) {
+                              if (!self->stopped_) self->answered(std::move(said));
+                            });
+  // It may have failed at once, and the owner have stopped this.
+  if (!stopped_) probe_ = std::move(probe);
+}
+
+void Prober::answered(std::optional<rewrite::HelloReply> said) {
+  if (said && said->state != rewrite::HelloReply::State::unknown) {
+    backoff_.succeeded();
+  } else {
+    backoff_.failed(thread_.shared.clock.monotonic(), system_random());
+    said.reset();
+  }
+  owner_.answered(*server_, std::move(said));
+  if (!stopped_) start();
+}
+
+}  // namespace idproxy::net

@@ -1,0 +1,128 @@
+#include "idproxy/rewrite/hello_reply.hpp"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "hello_fields.hpp"
+#include "idproxy/base/text.hpp"
+#include "idproxy/bson/elements.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+// Of hosts, passives and arbiters each. A set has 50 members at most; whoever names many more would
+// have us look each of them up among the others.
+constexpr std::size_t kMostNames = 100;
+
+bool is_true(const bson::Element& element) {
+  return element.as_integer().value_or(0) != 0;
+}
+
+/// The parts of a HelloReply that depend on several fields.
+struct Flags {
+  bool ok = false;
+  bool writable = false;
+  bool secondary = false;
+  bool arbiter = false;
+  bool mongos = false;
+  bool ghost = false;  // of a set, but of none that it knows
+
+  void read(const bson::Element& field) {
+    if (field.key == "ok") ok = is_true(field);
+    if (field.key == "isWritablePrimary" || field.key == "ismaster") writable = is_true(field);
+    if (field.key == "secondary") secondary = is_true(field);
+    if (field.key == "arbiterOnly") arbiter = is_true(field);
+    if (field.key == "isreplicaset") ghost = is_true(field);
+    if (field.key == "msg") {
+      mongos = field.type == bson::Type::string && field.text() == "isdbgrid";
+    }
+  }
+  [[nodiscard]] HelloReply::State state(bool in_set) const {
+    using State = HelloReply::State;
+    if (!ok) return State::unknown;
+    if (!in_set) return mongos ? State::mongos : ghost ? State::other : State::standalone;
+    if (writable) return State::primary;
+    if (secondary) return State::secondary;
+    return arbiter ? State::arbiter : State::other;
+  }
+};
+
+/// {processId: ObjectId, counter: int64}
+void read_topology_version(Bytes version, HelloReply& reply) {
+  const auto process = bson::find(version, "processId");
+  const auto counter = bson::find(version, "counter");
+  if (!process || process->type != bson::Type::object_id || !counter) return;
+  reply.process_id = as_text(process->value);
+  reply.counter = counter->as_integer().value_or(0);
+}
+
+/// Reads a field that names members; false if it is not of its type.
+bool read_names(const bson::Element& field, HelloReply& reply,
+                std::array<std::vector<std::string>, 3>& lists) {
+  if (names_members(field.key) == NamesMembers::one) {
+    if (field.type != bson::Type::string) return false;
+    if (field.key == "me") reply.me = ascii_lower(field.text());
+    return true;
+  }
+  if (field.type != bson::Type::array) return false;
+  auto& list = lists[field.key == "hosts" ? 0 : field.key == "passives" ? 1 : 2];
+  bson::Elements names(field.value);
+  while (const auto name = names.next()) {
+    if (name->type != bson::Type::string || list.size() == kMostNames) return false;
+    list.push_back(ascii_lower(name->text()));
+  }
+  return !names.malformed();
+}
+
+}  // namespace
+
+std::string_view state_name(HelloReply::State state) {
+  switch (state) {
+    case HelloReply::State::unknown:
+      return "unknown";
+    case HelloReply::State::standalone:
+      return "STANDALONE";
+    case HelloReply::State::mongos:
+      return "MONGOS";
+    case HelloReply::State::primary:
+      return "PRIMARY";
+    case HelloReply::State::secondary:
+      return "SECONDARY";
+    case HelloReply::State::arbiter:
+      return "ARBITER";
+    case HelloReply::State::other:
+      return "OTHER";
+  }
+  return "unknown";
+}
+
+std::optional<HelloReply> read_hello_reply(Bytes message) {
+  const auto answer = find_hello_document(message);
+  if (!answer) return std::nullopt;
+  HelloReply reply;
+  Flags flags;
+  std::array<std::vector<std::string>, 3> lists;
+  bson::Elements fields(answer->document);
+  while (const auto field = fields.next()) {
+    if (names_members(field->key) != NamesMembers::none) {
+      if (!read_names(*field, reply, lists)) return std::nullopt;
+    } else if (field->key == "setName" && field->type == bson::Type::string) {
+      reply.set_name = field->text();
+    } else if (field->key == "setVersion") {
+      reply.set_version = field->as_integer().value_or(0);
+    } else if (field->key == "topologyVersion" && field->type == bson::Type::document) {
+      read_topology_version(field->value, reply);
+    } else if (field->key == "electionId" && field->type == bson::Type::object_id) {
+      reply.election_id = as_text(field->value);
+    } else {
+      flags.read(*field);
+    }
+  }
+  if (fields.malformed()) return std::nullopt;
+  for (auto& list : lists) std::ranges::move(list, std::back_inserter(reply.members));
+  reply.state = flags.state(!reply.set_name.empty());
+  return reply;
+}
+
+}  // namespace idproxy::rewrite

@@ -1,0 +1,97 @@
+#include "directory.hpp"
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <string>
+#include <utility>
+
+namespace idproxy::net {
+namespace {
+
+using rewrite::Server;
+
+/// A listener at `host`:`port` for db`id`:27017.
+std::shared_ptr<Upstream> upstream(rewrite::ServerId id, const std::string& host,
+                                   std::uint16_t port) {
+  auto result =
+      std::make_shared<Upstream>(Route{{host, port, {}}, {"db" + std::to_string(id), 27017, {}}});
+  result->id = id;
+  return result;
+}
+
+Server server(rewrite::ServerId id, const std::string& listener) {
+  Server result;
+  result.id = id;
+  result.name = "db" + std::to_string(id) + ":27017";
+  result.listener = listener;
+  return result;
+}
+
+class DirectoryOf : public ::testing::Test {
+ protected:
+  bool is_own(const std::string& host, std::uint16_t port) {
+    error_code error;
+    const asio::ip::tcp::endpoint endpoint(asio::ip::make_address(host), port);
+    const bool result = directory.is_own(endpoint, io, error);
+    EXPECT_FALSE(error) << error.message();
+    return result;
+  }
+
+  asio::io_context io;
+  Directory directory;
+};
+
+TEST_F(DirectoryOf, NothingIsEmpty) {
+  ASSERT_NE(directory.members(), nullptr);
+  EXPECT_TRUE(directory.members()->servers().empty());
+  EXPECT_EQ(directory.at_port(27117), nullptr);
+  EXPECT_TRUE(directory.figures().empty());
+}
+
+TEST_F(DirectoryOf, TwoServersHasWhatWasPublishedLast) {
+  const auto one = upstream(1, "127.0.0.1", 27117);
+  const auto two = upstream(2, "127.0.0.1", 27118);
+  one->connections = 3;
+  two->down_since = 1;
+  directory.publish(std::make_shared<const rewrite::Members>(
+                        std::vector{server(1, "127.0.0.1:27117"), server(2, "127.0.0.1:27118")}),
+                    {one, two});
+  EXPECT_EQ(directory.at_port(27118), two);
+  EXPECT_EQ(directory.at_port(27119), nullptr);
+
+  const auto figures = directory.figures();
+  ASSERT_EQ(figures.size(), 2U);
+  EXPECT_EQ(figures[0].connections, 3U);
+  EXPECT_TRUE(figures[0].up);
+  EXPECT_FALSE(figures[1].up);
+
+  rewrite::Status status;
+  directory.describe(2, status);
+  EXPECT_EQ(status.listener, "127.0.0.1:27118");
+  EXPECT_EQ(status.server, "db2:27017");
+  EXPECT_EQ(status.listeners.size(), 2U);
+
+  directory.publish(
+      std::make_shared<const rewrite::Members>(std::vector{server(1, "127.0.0.1:27117")}), {one});
+  EXPECT_EQ(directory.at_port(27118), nullptr);
+  EXPECT_EQ(directory.figures().size(), 1U);
+}
+
+TEST_F(DirectoryOf, AListenerKnowsItsOwnAddress) {
+  directory.publish(std::make_shared<const rewrite::Members>(), {upstream(1, "127.0.0.1", 27117)});
+  EXPECT_TRUE(is_own("127.0.0.1", 27117));
+  EXPECT_TRUE(is_own("::ffff:127.0.0.1", 27117)) << "IPv4 mapped into IPv6";
+  EXPECT_TRUE(is_own("0.0.0.0", 27117)) << "connects to loopback";
+  EXPECT_FALSE(is_own("127.0.0.1", 27118));
+  EXPECT_FALSE(is_own("127.0.0.2", 27117));
+}
+
+TEST_F(DirectoryOf, AListenerAtAnyAddressHasAllOfThisHost) {
+  directory.publish(std::make_shared<const rewrite::Members>(), {upstream(1, "0.0.0.0", 27117)});
+  EXPECT_TRUE(is_own("127.0.0.2", 27117));
+  EXPECT_FALSE(is_own("192.0.2.1", 27117)) << "an address for documentation (RFC 5737)";
+}
+
+}  // namespace
+}  // namespace idproxy::net

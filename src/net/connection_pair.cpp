@@ -466,11 +466,7 @@ void ConnectionPair::heard() {
 
 void ConnectionPair::source_ended(Direction& direction) {
   direction.source_ended = true;
-  if (is_request(direction)) {
-    report_bypass();
-  } else {
-    server_lost();
-  }
+  if (!is_request(direction)) server_lost();
   // What came before the end still gets there: resume(), on_writable() or learned() closes then.
   if (is_request(direction) ? leaves_something() : learning_) return;
   if (direction.out.empty()) close();
@@ -499,7 +495,7 @@ void ConnectionPair::server_lost() {
   // With TLS 1.3 a server refuses our certificate after the handshake; mongod without a word, as it
   // does with what a client sends that is no message.
   std::string fault(upstream_.fault());
-  if (fault.empty() && requests_seen_ == 0) fault = upstream_.why_closed();
+  if (fault.empty() && !has_forwarded_) fault = upstream_.why_closed();
   if (!fault.empty()) Connector::tls_failed(thread_, *server_, fault);
   thread_.shared.news->lost(*server_);
 }
@@ -615,8 +611,7 @@ std::size_t ConnectionPair::process_requests(Bytes input) {
       requests_.wanted = wire::kHeaderSize;
       break;
     }
-    if (requests_seen_ == 0 && front.kind != wire::FrameReader::Kind::inside &&
-        tls::begins_tls(rest)) {
+    if (!has_forwarded_ && front.kind != wire::FrameReader::Kind::inside && tls::begins_tls(rest)) {
       protocol_error("tls_on_plain_port",
                      "a client speaks TLS where listen.tls.mode is off: either is to be changed");
       break;
@@ -700,7 +695,7 @@ void ConnectionPair::admitted(Budget::Share share) {
 }
 
 void ConnectionPair::forwarded(const wire::MsgHeader& header, Bytes front) {
-  if (++requests_seen_ == 2) thread_.shared.last_stayed = std::chrono::steady_clock::now();
+  has_forwarded_ = true;
   if (!rewrite::expects_reply(header, front)) return;
   ledger_.forwarded(header.request_id);
   if (rewrite::is_legacy_exhaust(header, front)) ledger_.permit_unrequested();
@@ -956,7 +951,6 @@ void ConnectionPair::act(rewrite::Action action, Bytes reply) {
   if (!replies_.out.empty() && answer.size() > kFirstGrowth) {
     unsent_share_ = thread_.shared.budget.overdraw(answer.size());
   }
-  if (exchange_->is_hello()) note_member();
   if (exchange_->streams()) return ledger_.forwarded(exchange_->request_id());
   exchange_ended();
   resume(requests_);
@@ -996,34 +990,6 @@ void ConnectionPair::reply_ended() {
   if (ledger_.outstanding() > 0) return;
   if (local_reply_) deliver_local_reply();
   resume(requests_);
-}
-
-/// A reply to hello went to the client as the server sent it.
-void ConnectionPair::note_member() {
-  if (thread_.workspace.maps_hello) return;
-  const rewrite::Members& members = *thread_.workspace.members;
-  const rewrite::Server* server = members.find(server_->id);
-  if (server == nullptr || server->said.me.empty()) return;
-  if (members.listener_of(server->said.me) == server->said.me) return;
-  set_member_seen_ = std::chrono::steady_clock::now();
-}
-
-/// A driver without directConnection=true asks one hello, follows the member's host list, which
-/// does not name us, and leaves at once: its writes pass us by. A driver that stays opens
-/// connections too that carry one hello only, but just after another one of it has sent its second
-/// request.
-void ConnectionPair::report_bypass() {
-  constexpr std::chrono::seconds kAtOnce{1};
-  if (requests_seen_ != 1 || !set_member_seen_) return;
-  if (std::chrono::steady_clock::now() - *set_member_seen_ > kAtOnce) return;
-  if (thread_.shared.last_stayed.load() > opened_ - kAtOnce) return;
-  if (thread_.shared.bypass_reported.exchange(true)) return;
-  log::event(
-      log::Level::warning, "replica_set_bypass",
-      "a client asked the replica-set member behind this listener who its members are, and "
-      "left to talk to them directly: IT GETS NO IDS. Put directConnection=true into its "
-      "connection string",
-      {{"connection", id_}, {"listener", server_->route.listen.text()}, {"server", server_->name}});
 }
 
 }  // namespace idproxy::net

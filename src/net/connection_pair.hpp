@@ -151,8 +151,6 @@ class ConnectionPair {
   void look_again();
 
   void protocol_error(std::string_view event, std::string_view what);
-  void note_member();
-  void report_bypass();
 
   std::uint32_t owners_ = 0;
   IoThread& thread_;
@@ -182,10 +180,7 @@ class ConnectionPair {
   Budget::Ticket place_ = 0;           // in the budget's queue; 0: none
   std::uint64_t questions_ = 0;        // to the id store so far
   std::optional<Buffer> local_reply_;  // to be sent when nothing is outstanding
-  std::uint64_t requests_seen_ = 0;
-  // When hello was answered for a replica set that does not name us.
-  std::optional<std::chrono::steady_clock::time_point> set_member_seen_;
-  std::chrono::steady_clock::time_point opened_ = std::chrono::steady_clock::now();
+  bool has_forwarded_ = false;         // a request
 };
 
 }  // namespace idproxy::net

@@ -40,30 +40,13 @@ struct Shared {
   const Options options;
   const Clock& clock;
   Directory directory;
-  ServerNews* news = nullptr;         // who hears what connections find out; set before they run
+  ServerNews* news = nullptr;         // set before the first thread runs
   std::function<void()> nobody_left;  // the last connection is closed while draining. Any thread
   Lookups lookups;
   Budget budget;
   std::atomic<bool> draining{false};
   std::atomic<std::uint32_t> open_connections{0};
   std::atomic<std::uint64_t> last_connection_id{0};
-  std::atomic<bool> bypass_reported{false};
-  /// When a connection last sent a second request: its driver has stayed (see report_bypass).
-  std::atomic<std::chrono::steady_clock::time_point> last_stayed{};
-};
-
-/// What one io thread has counted (Figures says what).
-struct Cells {
-  using Count = metrics::Count;
-  Count connections;
-  Count refused_max_connections, refused_descriptors, accept_failures;
-  Count closed_first_byte, closed_tls_handshake, closed_message, closed_connect, closed_protocol,
-      closed_drain_forced;
-  Count tls_failures_downstream, tls_failures_upstream;
-  Count bytes_from_clients, bytes_to_clients, bytes_from_servers, bytes_to_servers;
-  Count requests_relayed, requests_hello, requests_status, requests_refused, requests_shutdown;
-  Count documents_refused, inserts_assigned;
-  metrics::Histogram insert_added;
 };
 
 /// One thread's event loop and what its connections share, none of which any other thread touches,

@@ -246,12 +246,25 @@ void Upstreams::heard(rewrite::ServerId server, rewrite::HelloReply said) {
         {{"server", known->name}, {"expected", options_.replica_set}, {"found", said.set_name}});
   }
   topology_.heard(server, std::move(said));
+  warn_of_bypass(*known);
   if (ambiguous || !renamed) return;
   log::event(log::Level::info, "server_identified",
              known->ambiguous ? "a name of upstream.uri leads to several members of a replica set: "
                                 "its listener stands for none of them"
                               : "a server is a member of a replica set",
              {{"server", known->name}, {"me", known->known_as}, {"set", known->set_name}});
+}
+
+/// A driver follows the host list of the set, unless its own connection string forbids that.
+void Upstreams::warn_of_bypass(const rewrite::Server& server) {
+  const std::string& me = server.said.me;
+  if (options_.map_members || me.empty() || me == ascii_lower(server.listener)) return;
+  if (std::exchange(warned_of_bypass_, true)) return;
+  log::event(log::Level::warning, "replica_set_bypass",
+             "upstream.uri has directConnection=true, and its server is a member of a replica set: "
+             "a client without directConnection=true in its own connection string goes round the "
+             "proxy, and GETS NO IDS",
+             {{"server", server.name}, {"me", me}, {"set", server.said.set_name}});
 }
 
 /// All hosts of the connection string have been tried, or that takes too long.

@@ -74,6 +74,7 @@ class Upstreams final : public ServerNews, private Prober::Owner {
   void rest(const std::string& member, std::chrono::seconds time);
   void wake_resting();
   void heard(rewrite::ServerId server, rewrite::HelloReply said);
+  void warn_of_bypass(const rewrite::Server& server);
   void tried(Served& server);
   void decided();
   void settle();
@@ -96,6 +97,7 @@ class Upstreams final : public ServerNews, private Prober::Owner {
   Timer patience_;
   Timer again_;
   bool stopped_ = false;
+  bool warned_of_bypass_ = false;
 };
 
 }  // namespace idproxy::net

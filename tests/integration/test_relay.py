@@ -556,19 +556,25 @@ class TestReplicaSetBypass:
         config = configuration(replica_set, RULES)
         config["upstream"]["uri"] += "/?directConnection=true"
         proxy = start_proxy(config)
-        for _ in range(3):
-            with pymongo.MongoClient(f"mongodb://{proxy.address}") as client:
-                client.admin.command("ping")
-        proxy.wait_event("replica_set_bypass")
-        proxy.stop()
-        (warning,) = proxy.find_events("replica_set_bypass")
+        warning = proxy.wait_event("replica_set_bypass")  # before any client has come
         assert warning["level"] == "warning"
+        assert (warning["me"], warning["set"]) == (replica_set.address, "rs0")
         assert "directConnection=true" in warning["message"]
+        for _ in range(3):
+            with pymongo.MongoClient(f"mongodb://{proxy.address}", directConnection=True) as client:
+                client.admin.command("ping")
+        proxy.stop()
+        assert proxy.find_events("replica_set_bypass") == [warning]
 
     def test_a_standalone_gives_no_reason_for_it(self, standalone, start_proxy):
         proxy = start_proxy(configuration(standalone, RULES))
         with pymongo.MongoClient(f"mongodb://{proxy.address}") as client:
             client.admin.command("ping")
+        # Its own hello has been answered: it is known what the server is.
+        with proxy.client() as client:
+            states = lambda: [each["state"] for each in client.admin.command(
+                {"idproxy": "status"})["listeners"]]
+            eventually(lambda: states() == ["STANDALONE"])
         proxy.stop()
         assert not proxy.find_events("replica_set_bypass")
 

@@ -79,16 +79,17 @@ void log_listening(const net::Server& server, const std::vector<net::Route>& rou
   }
 }
 
-void log_stopped(const net::Figures& net, const rewrite::RuleSet& rules,
+void log_stopped(const net::Figures& figures, const rewrite::RuleSet& rules,
                  const id_store::Figures& store) {
+  using net::Counted;
   using rewrite::RuleOutcomes;
   log::event(log::Level::info, "stopped", "stopped",
-             {{"connections", net.connections_accepted},
-              {"connections_cut_off", net.closed_drain_forced},
-              {"inserts_assigned", net.inserts_assigned},
+             {{"connections", figures.counted[Counted::connections_accepted]},
+              {"connections_cut_off", figures.counted[Counted::closed_drain]},
+              {"inserts_assigned", figures.counted[Counted::requests_insert]},
               {"values_assigned", rules.sum(&RuleOutcomes::assigned)},
-              {"documents_refused", net.documents_refused},
-              {"commands_failed", net.requests_refused},
+              {"documents_refused", figures.counted[Counted::documents_refused]},
+              {"commands_failed", figures.counted[Counted::requests_refused]},
               {"duplicates_resent", rules.sum(&RuleOutcomes::resent)},
               {"duplicates_cured", rules.sum(&RuleOutcomes::cured)},
               {"duplicates_given_up", rules.sum(&RuleOutcomes::given_up)},

@@ -51,37 +51,20 @@ void add_reloads(Page& page, const Served& served) {
       .add({}, reloads.last_success.count());
 }
 
+void add_counted(Page& page, const net::Figures& net) {
+  for (const net::CountedFamily& family : net::counted_families()) {
+    auto shown = page.counter(std::string(family.name), std::string(family.help));
+    for (const auto& [kind, labels] : family.series) {
+      shown.add(Labels(labels.begin(), labels.end()), net.counted[kind]);
+    }
+  }
+}
+
 void add_connections(Page& page, const net::Figures& net) {
-  page.counter("idproxy_connections_accepted_total", "Connections of clients that were accepted.")
-      .add({}, net.connections_accepted);
   page.gauge("idproxy_connections", "Connections of clients that are open.")
       .add({}, net.connections_open);
   page.gauge("idproxy_connections_limit", "How many there may be: listen.max_connections.")
       .add({}, net.connections_limit);
-  page.counter("idproxy_connections_closed_total",
-               "Connections of clients that the proxy has turned away or ended. max_connections: "
-               "there were as many as may be; descriptors: no file descriptor was left; "
-               "first_byte, tls_handshake, message: the client took longer than these limits; "
-               "connect: no connection to the server could be made; protocol: the client or the "
-               "server broke the protocol; drain: cut off at the end of limits.drain, or by a "
-               "second SIGTERM.")
-      .add({{"reason", "max_connections"}}, net.refused_max_connections)
-      .add({{"reason", "descriptors"}}, net.refused_descriptors)
-      .add({{"reason", "first_byte"}}, net.closed_first_byte)
-      .add({{"reason", "tls_handshake"}}, net.closed_tls_handshake)
-      .add({{"reason", "message"}}, net.closed_message)
-      .add({{"reason", "connect"}}, net.closed_connect)
-      .add({{"reason", "protocol"}}, net.closed_protocol)
-      .add({{"reason", "drain"}}, net.closed_drain_forced);
-  page.counter("idproxy_accept_failures_total",
-               "Times that no connection could be accepted though clients were there; the log "
-               "says why.")
-      .add({}, net.accept_failures);
-  page.counter("idproxy_tls_failures_total",
-               "TLS handshakes and connections that failed, with clients or with servers; the log "
-               "says why.")
-      .add({{"peer", "client"}}, net.tls_failures_downstream)
-      .add({{"peer", "server"}}, net.tls_failures_upstream);
 }
 
 void add_listeners(Page& page, const net::Figures& net) {
@@ -101,28 +84,7 @@ void add_listeners(Page& page, const net::Figures& net) {
   }
 }
 
-void add_traffic(Page& page, const net::Figures& net) {
-  page.counter("idproxy_bytes_total",
-               "Bytes of messages, received from and sent to clients and servers; without TLS's "
-               "own.")
-      .add({{"peer", "client"}, {"direction", "received"}}, net.bytes_from_clients)
-      .add({{"peer", "client"}, {"direction", "sent"}}, net.bytes_to_clients)
-      .add({{"peer", "server"}, {"direction", "received"}}, net.bytes_from_servers)
-      .add({{"peer", "server"}, {"direction", "sent"}}, net.bytes_to_servers);
-  page.counter("idproxy_requests_total",
-               "Requests of clients. relayed: passed on unchanged; insert: inserts that got "
-               "values; hello: questions about the server and its set; status: {idproxy: "
-               "\"status\"}; refused: answered with an error of the proxy; shutdown: answered "
-               "with ShutdownInProgress while draining.")
-      .add({{"kind", "relayed"}}, net.requests_relayed)
-      .add({{"kind", "insert"}}, net.inserts_assigned)
-      .add({{"kind", "hello"}}, net.requests_hello)
-      .add({{"kind", "status"}}, net.requests_status)
-      .add({{"kind", "refused"}}, net.requests_refused)
-      .add({{"kind", "shutdown"}}, net.requests_shutdown);
-  page.counter("idproxy_documents_refused_total",
-               "Documents that could not take their value, and were answered with a write error.")
-      .add({}, net.documents_refused);
+void add_inserts(Page& page, const net::Figures& net) {
   page.histogram("idproxy_insert_added_seconds",
                  "What inserts that got values took longer for the proxy: its own time and that "
                  "of the id store, without the server's.")
@@ -260,9 +222,10 @@ std::string exposition(const std::string& version, const ProcessFigures& process
   if (served != nullptr) {
     page.gauge("idproxy_draining", "1: the proxy is about to end, and takes nobody any more.")
         .add({}, served->draining ? 1 : 0);
+    add_counted(page, served->net);
     add_connections(page, served->net);
     add_listeners(page, served->net);
-    add_traffic(page, served->net);
+    add_inserts(page, served->net);
     add_buffers(page, served->net);
     add_rules(page, *served);
     add_store(page, served->store);

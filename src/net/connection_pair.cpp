@@ -175,7 +175,7 @@ void ConnectionPair::greeted() {
 }
 
 void ConnectionPair::tls_failed(std::string_view client, std::string_view reason) {
-  thread_.cells.tls_failures_downstream.add();
+  thread_.cells[Counted::tls_failures_client].add();
   log::event(log::Level::warning, "tls_failed", "no TLS connection with a client",
              {{"connection", id_}, {"client", client}, {"reason", reason}});
   close();
@@ -188,7 +188,7 @@ void ConnectionPair::connect() {
         if (self->closed_) return;
         if (stream == nullptr) {
           Cells& cells = self->thread_.cells;
-          (gave_up ? cells.refused_descriptors : cells.closed_connect).add();
+          cells[gave_up ? Counted::closed_descriptors : Counted::closed_connect].add();
           return self->close();
         }
         self->guarded([&] { self->connected(std::move(*stream)); });
@@ -232,7 +232,7 @@ void ConnectionPair::guarded(Work work) {
 // ---- its time is over ------------------------------------------------------------------------
 
 void ConnectionPair::made_no_handshake() {
-  thread_.cells.closed_tls_handshake.add();
+  thread_.cells[Counted::closed_tls_handshake].add();
   log::event(log::Level::warning, "tls_handshake_timeout",
              "a client has not ended its TLS handshake within limits.tls_handshake",
              {{"connection", id_}, {"client", peer_name(downstream_.socket())}});
@@ -241,7 +241,7 @@ void ConnectionPair::made_no_handshake() {
 
 /// Not worth a warning: drivers and health checks open connections ahead.
 void ConnectionPair::sent_nothing() {
-  thread_.cells.closed_first_byte.add();
+  thread_.cells[Counted::closed_first_byte].add();
   log::event(log::Level::debug, "first_byte_timeout",
              "a client has sent nothing within limits.first_byte",
              {{"connection", id_}, {"client", peer_name(downstream_.socket())}});
@@ -249,7 +249,7 @@ void ConnectionPair::sent_nothing() {
 }
 
 void ConnectionPair::sent_half_a_message() {
-  thread_.cells.closed_message.add();
+  thread_.cells[Counted::closed_message].add();
   log::event(log::Level::warning, "message_timeout",
              "a client has not ended a message that it began within limits.message",
              {{"connection", id_}, {"client", peer_name(downstream_.socket())}});
@@ -314,7 +314,7 @@ void ConnectionPair::answer_hello_late() {
   rewrite::append_shutdown_reply_to(exchange_->request_id(),
                                     static_cast<std::int32_t>(thread_.workspace.next_request_id++),
                                     reply);
-  thread_.cells.requests_shutdown.add();
+  thread_.cells[Counted::requests_shutdown].add();
   ledger_.answered();
   deaf_ = true;
   relay(replies_, reply.view());
@@ -340,7 +340,7 @@ bool ConnectionPair::refuse_late(Bytes message, std::size_t length) {
     deaf_ = true;
     return false;
   }
-  thread_.cells.requests_shutdown.add();
+  thread_.cells[Counted::requests_shutdown].add();
   local_reply_ = std::move(reply);
   deliver_local_reply();
   return true;
@@ -453,9 +453,9 @@ void ConnectionPair::read_to_hold(Direction& direction) {
 void ConnectionPair::count_received(const Direction& direction, std::size_t bytes) {
   if (!is_request(direction)) {
     server_->heard(connected_);
-    return thread_.cells.bytes_from_servers.add(bytes);
+    return thread_.cells[Counted::bytes_from_servers].add(bytes);
   }
-  thread_.cells.bytes_from_clients.add(bytes);
+  thread_.cells[Counted::bytes_from_clients].add(bytes);
   if (bytes > 0) heard();
 }
 
@@ -524,7 +524,8 @@ void ConnectionPair::settle(Direction& direction, Bytes input, std::size_t consu
 
 void ConnectionPair::relay(Direction& direction, Bytes bytes) {
   Cells& cells = thread_.cells;
-  (is_request(direction) ? cells.bytes_to_servers : cells.bytes_to_clients).add(bytes.size());
+  cells[is_request(direction) ? Counted::bytes_to_servers : Counted::bytes_to_clients].add(
+      bytes.size());
   queued(direction, direction.out.send(sink_of(direction), bytes));
 }
 
@@ -587,7 +588,7 @@ void ConnectionPair::resume(Direction& direction) {
 }
 
 void ConnectionPair::protocol_error(std::string_view event, std::string_view what) {
-  thread_.cells.closed_protocol.add();
+  thread_.cells[Counted::closed_protocol].add();
   log::event(log::Level::warning, event, what,
              {{"connection", id_},
               {"client", peer_name(downstream_.socket())},
@@ -658,7 +659,7 @@ std::size_t ConnectionPair::process_requests(Bytes input) {
         continue;
       }
       share_.reset();
-      thread_.cells.requests_relayed.add();
+      thread_.cells[Counted::requests_relayed].add();
       forwarded(front.header, message);
       requests_.frames.pass(front.header);
       taken = message.size();
@@ -719,7 +720,7 @@ void ConnectionPair::begin_exchange(rewrite::Action action, Bytes message) {
   if (action == rewrite::Action::reply) return answer_here();
   if (exchange_->is_hello()) exchange_->share.reset();  // may last as long as its stream
   if (action == rewrite::Action::relay && !exchange_->is_hello()) {
-    thread_.cells.requests_relayed.add();
+    thread_.cells[Counted::requests_relayed].add();
   }
   forwarded(wire::read_header(message), message);
   if (action == rewrite::Action::send) return send_exchange();
@@ -729,7 +730,7 @@ void ConnectionPair::begin_exchange(rewrite::Action action, Bytes message) {
 }
 
 void ConnectionPair::answer_here() {
-  thread_.cells.requests_refused.add();
+  thread_.cells[Counted::requests_refused].add();
   const Bytes reply = thread_.workspace.reply.view();
   if (!reply.empty()) local_reply_.emplace().append(reply);  // w:0: nobody waits for an answer
   exchange_ended();
@@ -766,7 +767,7 @@ void ConnectionPair::store_answered(std::uint64_t question, ids::Result<ids::Gra
 }
 
 void ConnectionPair::send_exchange() {
-  thread_.cells.bytes_to_servers.add(exchange_->message().size());
+  thread_.cells[Counted::bytes_to_servers].add(exchange_->message().size());
   const auto status = requests_.out.send(upstream_, exchange_->message(), exchange_->original());
   exchange_->sent = std::chrono::steady_clock::now();
   if (status == OutQueue::Status::done && !exchange_->awaits_reply()) exchange_ended();
@@ -803,11 +804,11 @@ void ConnectionPair::deliver_local_reply() {
 
 void ConnectionPair::report(const rewrite::Exchange& exchange) {
   Cells& cells = thread_.cells;
-  if (exchange.is_hello()) cells.requests_hello.add();
-  if (exchange.is_status()) cells.requests_status.add();
+  if (exchange.is_hello()) cells[Counted::requests_hello].add();
+  if (exchange.is_status()) cells[Counted::requests_status].add();
   if (exchange.assigned() > 0) {
-    cells.inserts_assigned.add();
-    cells.documents_refused.add(exchange.refused());
+    cells[Counted::requests_insert].add();
+    cells[Counted::documents_refused].add(exchange.refused());
   }
   const rewrite::Assignment* rule = exchange.driver_made();
   if (rule == nullptr || rule->outcomes->driver_made_told.exchange(true)) return;

@@ -187,7 +187,7 @@ void Connector::connected(Socket socket) {
   stream_.handshake([self = shared_from_this()](std::string_view fault) {
     self->guarded([&] {
       if (fault.empty()) return self->ready();
-      self->thread_.cells.tls_failures_upstream.add();
+      self->thread_.cells[Counted::tls_failures_server].add();
       const bool left = fault == Stream::kLeft;
       self->fail("TLS: " + (left ? self->stream_.why_closed() : std::string(fault)));
     });
@@ -216,7 +216,7 @@ void Connector::give_up(std::string_view reason) {
 }
 
 void Connector::tls_failed(IoThread& thread, Upstream& server, std::string_view reason) {
-  thread.cells.tls_failures_upstream.add();
+  thread.cells[Counted::tls_failures_server].add();
   note_failure(thread, server, "TLS: " + std::string(reason), Told::if_news);
 }
 

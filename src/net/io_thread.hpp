@@ -14,6 +14,7 @@
 #include "deadlines.hpp"
 #include "directory.hpp"
 #include "idproxy/base/buffer.hpp"
+#include "idproxy/net/counted.hpp"
 #include "idproxy/net/options.hpp"
 #include "idproxy/observability/metrics.hpp"
 #include "idproxy/rewrite/exchange.hpp"
@@ -47,6 +48,11 @@ struct Shared {
   std::atomic<bool> draining{false};
   std::atomic<std::uint32_t> open_connections{0};
   std::atomic<std::uint64_t> last_connection_id{0};
+};
+
+/// What one io thread has counted. Its thread writes, any may read.
+struct Cells : PerCounted<metrics::Count> {
+  metrics::Histogram insert_added;  ///< as Figures::insert_added
 };
 
 /// One thread's event loop and what its connections share, none of which any other thread touches,

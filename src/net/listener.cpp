@@ -105,10 +105,10 @@ void Listener::accepted(IoThread& thread, error_code error, Socket socket) {
 void Listener::admit(IoThread& thread, Socket socket) {
   Shared& shared = thread.shared;
   Cells& cells = threads_[0]->cells;
-  cells.connections.add();
+  cells[Counted::connections_accepted].add();
   if (++shared.open_connections > shared.options.max_connections) {
     shared.count_closed();
-    cells.refused_max_connections.add();
+    cells[Counted::closed_max_connections].add();
     log::event(
         log::Level::warning, "too_many_connections",
         "a client was turned away: listen.max_connections are open",
@@ -124,7 +124,7 @@ void Listener::admit(IoThread& thread, Socket socket) {
 /// Without a pause, a process that is out of file descriptors would accept, fail and accept in a
 /// loop.
 void Listener::pause(const error_code& error) {
-  threads_[0]->cells.accept_failures.add();
+  threads_[0]->cells[Counted::accept_failures].add();
   log::event(log::Level::error, "accept_failed", "cannot accept clients; trying again shortly",
              {{"reason", error.message()}});
   if (is_out_of_descriptors(error)) turn_one_away();
@@ -141,7 +141,7 @@ void Listener::turn_one_away() {
       ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (client >= 0) {
     ::close(client);
-    threads_[0]->cells.refused_descriptors.add();
+    threads_[0]->cells[Counted::closed_descriptors].add();
   }
   reserve_ = open_reserve();
 }

@@ -126,7 +126,7 @@ struct Server::Impl {
     for (const auto& thread : threads) {
       asio::post(thread->io, [&thread = *thread] {
         for (const ConnectionPair::Self& pair : ConnectionPair::all_of(thread)) {
-          if (thread.draining) thread.cells.closed_drain_forced.add();
+          if (thread.draining) thread.cells[Counted::closed_drain].add();
           pair->close();
         }
         thread.first_byte.cancel();
@@ -231,29 +231,10 @@ Figures Server::figures() const {
   figures.buffered_waits = shared.budget.waits();
   for (const auto& thread : impl_->threads) {
     const Cells& cells = thread->cells;
-    figures.connections_accepted += cells.connections.value();
-    figures.refused_max_connections += cells.refused_max_connections.value();
-    figures.refused_descriptors += cells.refused_descriptors.value();
-    figures.accept_failures += cells.accept_failures.value();
-    figures.closed_first_byte += cells.closed_first_byte.value();
-    figures.closed_tls_handshake += cells.closed_tls_handshake.value();
-    figures.closed_message += cells.closed_message.value();
-    figures.closed_connect += cells.closed_connect.value();
-    figures.closed_protocol += cells.closed_protocol.value();
-    figures.closed_drain_forced += cells.closed_drain_forced.value();
-    figures.tls_failures_downstream += cells.tls_failures_downstream.value();
-    figures.tls_failures_upstream += cells.tls_failures_upstream.value();
-    figures.bytes_from_clients += cells.bytes_from_clients.value();
-    figures.bytes_to_clients += cells.bytes_to_clients.value();
-    figures.bytes_from_servers += cells.bytes_from_servers.value();
-    figures.bytes_to_servers += cells.bytes_to_servers.value();
-    figures.requests_relayed += cells.requests_relayed.value();
-    figures.requests_hello += cells.requests_hello.value();
-    figures.requests_status += cells.requests_status.value();
-    figures.requests_refused += cells.requests_refused.value();
-    figures.requests_shutdown += cells.requests_shutdown.value();
-    figures.documents_refused += cells.documents_refused.value();
-    figures.inserts_assigned += cells.inserts_assigned.value();
+    for (std::size_t kind = 0; kind < kCountedKinds; ++kind) {
+      const auto each = static_cast<Counted>(kind);
+      figures.counted[each] += cells[each].value();
+    }
     figures.insert_added += cells.insert_added.values();
   }
   return figures;

@@ -13,9 +13,9 @@ void ServerStatus::set_rules(std::shared_ptr<const rewrite::RuleSet> rules) {
   rules_.swap(rules);
 }
 
-std::uint64_t ServerStatus::sum(Cells::Count Cells::* count) const {
+std::uint64_t ServerStatus::sum(Counted kind) const {
   std::uint64_t all = 0;
-  for (const auto& thread : threads_) all += (thread->cells.*count).value();
+  for (const auto& thread : threads_) all += thread->cells[kind].value();
   return all;
 }
 
@@ -24,10 +24,10 @@ rewrite::Status ServerStatus::status(rewrite::ServerId asked) const {
   rewrite::Status status;
   status.version = shared.options.version;
   shared.directory.describe(asked, status);
-  status.connections = sum(&Cells::connections);
-  status.inserts_assigned = sum(&Cells::inserts_assigned);
-  status.documents_refused = sum(&Cells::documents_refused);
-  status.commands_failed = sum(&Cells::requests_refused);
+  status.connections = sum(Counted::connections_accepted);
+  status.inserts_assigned = sum(Counted::requests_insert);
+  status.documents_refused = sum(Counted::documents_refused);
+  status.commands_failed = sum(Counted::requests_refused);
   const std::lock_guard lock(mutex_);
   status.rules = rules_;
   return status;

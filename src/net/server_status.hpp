@@ -20,7 +20,7 @@ class ServerStatus final : public rewrite::StatusSource {
   [[nodiscard]] rewrite::Status status(rewrite::ServerId asked) const override;
 
  private:
-  [[nodiscard]] std::uint64_t sum(Cells::Count Cells::* count) const;
+  [[nodiscard]] std::uint64_t sum(Counted kind) const;
 
   std::span<const std::unique_ptr<IoThread>> threads_;
   mutable std::mutex mutex_;  // guards:

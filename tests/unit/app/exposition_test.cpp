@@ -178,7 +178,7 @@ Served served() {
   served.net.listeners = {
       {.listener = "127.0.0.1:27117", .server = "SECRET1", .up = true, .connections = 3},
       {.listener = "127.0.0.1:27118", .server = "SECRET2", .connect_failures = 7}};
-  served.net.bytes_from_clients = std::uint64_t{1} << 40;
+  served.net.counted[net::Counted::bytes_from_clients] = std::uint64_t{1} << 40;
   served.net.insert_added.counts = {1, 0, 2};
   served.net.insert_added.counts.back() = 4;
   served.net.insert_added.sum_seconds = 44.5;

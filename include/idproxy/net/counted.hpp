@@ -1,0 +1,68 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace idproxy::net {
+
+/// What the io threads count. A new kind is a line here and a line in counted_families().
+enum class Counted : std::uint8_t {
+  connections_accepted,
+  closed_max_connections,
+  closed_descriptors,
+  closed_first_byte,
+  closed_tls_handshake,
+  closed_message,
+  closed_connect,
+  closed_protocol,
+  closed_drain,
+  accept_failures,
+  tls_failures_client,
+  tls_failures_server,
+  bytes_from_clients,
+  bytes_to_clients,
+  bytes_from_servers,
+  bytes_to_servers,
+  requests_relayed,
+  requests_insert,
+  requests_hello,
+  requests_status,
+  requests_refused,
+  requests_shutdown,
+  documents_refused,
+};
+inline constexpr std::size_t kCountedKinds =
+    static_cast<std::size_t>(Counted::documents_refused) + 1;
+
+/// One T for each kind.
+template <class T>
+class PerCounted {
+ public:
+  T& operator[](Counted kind) { return all_[static_cast<std::size_t>(kind)]; }
+  const T& operator[](Counted kind) const { return all_[static_cast<std::size_t>(kind)]; }
+
+ private:
+  std::array<T, kCountedKinds> all_{};
+};
+
+/// One metric of /metrics, and its series.
+struct CountedFamily {
+  using Label = std::pair<std::string_view, std::string_view>;
+  struct Series {
+    Counted kind;
+    std::vector<Label> labels;
+  };
+  std::string_view name;
+  std::string_view help;
+  std::vector<Series> series;
+};
+
+/// Each kind is in one of them, once.
+[[nodiscard]] std::span<const CountedFamily> counted_families();
+
+}  // namespace idproxy::net

@@ -71,7 +71,7 @@ def touched(paths: Iterable[str]) -> set[pathlib.Path]:
             tests |= _users(found[1])
         elif re.fullmatch(r"tests/integration/test_\w+\.py", path):
             tests.add(_ROOT / path)
-        elif path.endswith(".md"):
+        elif path.endswith(".md") or path.startswith("config/"):
             tests.add(_TESTS / "test_documented.py")
     return {path for path in tests if path.exists()}
 

@@ -18,7 +18,7 @@
 
 namespace idproxy::id_store {
 
-/// Carries out the jobs of one counter (id-strategies 2.2 to 2.5):
+/// Carries out the jobs of one counter (docs/strategies.md#counter):
 ///
 ///   allocate   findAndModify {query: {_id: key, V: {$type: numbers, $lte: max}},
 ///                             update: {$inc: {V: step * n}}, new: false, w: majority}

@@ -20,7 +20,8 @@ namespace idproxy::id_store::mongo {
 namespace {
 
 // After a connection broke, libmongoc takes a second to find the same server again: only if a retry
-// waits longer does it have a chance. No caller waits longer than 2 s (id-strategies 1.7).
+// waits longer does it have a chance. No caller waits longer than 2 s
+// (docs/strategies.md#when-no-value-is-available).
 constexpr std::int32_t kServerSelectionMs = 1500;
 constexpr std::int32_t kConnectMs = 1000;
 // How long a server that has answered "not primary" or "shutting down" is not asked again, unless

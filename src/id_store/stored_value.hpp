@@ -11,7 +11,7 @@ namespace idproxy::id_store {
 /// The element at a dotted path; arrays are not entered.
 [[nodiscard]] std::optional<bson::Element> find_path(Bytes document, std::string_view path);
 
-/// What stands in a counter's document (id-strategies 2.3).
+/// What stands in a counter's document (docs/strategies.md#the-stored-value).
 struct StoredValue {
   enum class Kind {
     missing,

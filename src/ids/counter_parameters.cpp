@@ -16,7 +16,7 @@ using Int32 = std::numeric_limits<std::int32_t>;
 using Output = NumberFormat::Output;
 using ValueIs = CounterPlace::ValueIs;
 
-/// The published recipes (id-strategies 2.1), in the order of read_layout().
+/// The published recipes (docs/counters.md#layouts), in the order of read_layout().
 struct Layout {
   std::string_view collection;
   std::string_view value_field;

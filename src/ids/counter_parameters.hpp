@@ -7,8 +7,9 @@
 
 namespace idproxy::ids {
 
-/// Reads and checks the keys of a rule with the strategy counter (id-strategies 2). What names of
-/// databases and collections may look like is not checked here.
+/// Reads and checks the keys of a rule with the strategy counter
+/// (docs/configuration.md#keys-of-the-strategy-counter). Names of databases and collections are not
+/// checked here.
 [[nodiscard]] CounterUse read_counter(Parameters& rule, std::string_view store_db);
 
 }  // namespace idproxy::ids

@@ -815,8 +815,9 @@ void ConnectionPair::report(const rewrite::Exchange& exchange) {
   log::event(
       log::Level::warning, "driver_made_ids",
       "all documents of an insert brought an _id that their driver made, so the rule had "
-      "nothing to assign: make the driver leave _id out (docs/drivers.md), or set "
-      "assign: driver, and then the insertedId that the driver reports is not the stored one",
+      "nothing to assign: make the driver leave _id out "
+      "(docs/drivers.md#documents-without-an-_id), or set assign: driver, and then the insertedId "
+      "that the driver reports is not the stored one",
       {{"rule", rule->rule_index}, {"ns", rule->rule->ns}, {"field", rule->rule->field}});
 }
 

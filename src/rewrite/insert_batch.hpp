@@ -21,9 +21,9 @@ inline constexpr std::size_t kPartStatements = 20'000;
 enum class BatchSent { nothing, whole };
 
 /// A client's insert that takes, or may take, more than one command: which of its documents are
-/// out, which are still to be sent or to be sent again, and what has been answered. How a document
-/// may be sent again without being lost or stored twice is product.md section 4's; with a txnNumber
-/// each command names the documents' statements, which for the server are the client's own.
+/// out, which are still to be sent or to be sent again, and what has been answered. With a
+/// txnNumber each command names the documents' statements, which for the server are the client's
+/// own, so that no document is lost or stored twice (docs/server-behaviour.md#retryable-writes).
 class InsertBatch {
  public:
   struct Contents {

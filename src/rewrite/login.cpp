@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kRefused =
     "mongo-idproxy: MONGODB-X509 is not possible through a proxy that ends TLS, since the server "
-    "would see the proxy's certificate: use SCRAM (see docs/operations.md)";
+    "would see the proxy's certificate: use SCRAM (see docs/tls-and-logins.md#x509)";
 
 /// Servers compare exactly; some of their checks end at a NUL.
 bool is_x509(std::string_view mechanism) {

@@ -28,7 +28,7 @@ from support.guarded import Guarded
 from support.process import eventually
 from support.proxy import Proxy, configuration
 from support.secrets import CANARY, PASSWORD, passwords_in, secrets_in
-from support.secured import Certificates
+from support.secured import STORE_ACTIONS, Certificates
 from support.wire import Closed, WireClient
 
 AUTHENTICATION_FAILED = 18
@@ -553,7 +553,6 @@ def start_secured(start_proxy, certificates, guarded) -> Start:
 
 
 STORE = [{"role": "readWrite", "db": "idproxy"}]
-README = ["listCollections", "find", "listIndexes", "collStats"]
 
 
 def of(db: str, actions: list[str]) -> list[dict[str, Any]]:
@@ -569,12 +568,12 @@ def rules_of(db: str) -> list[dict[str, Any]]:
 
 
 class TestTheStoresUser:
-    def test_the_readmes_role_is_enough(self, guarded, start_secured, coll):
+    def test_the_documented_role_is_enough(self, guarded, start_secured, coll):
         guarded.client[coll].create_collection("view", viewOn="counted")
         guarded.client[coll].counted.create_index("number", unique=True)
         guarded.client[coll].warned.insert_one({})
-        guarded.add_user(f"{coll}-readme", STORE, of(coll, [*README, "createIndex"]))
-        proxy = start_secured(f"{coll}-readme", rules_of(coll))
+        guarded.add_user(f"{coll}-role", STORE, of(coll, [*STORE_ACTIONS, "createIndex"]))
+        proxy = start_secured(f"{coll}-role", rules_of(coll))
         with proxy.client() as client:
             for name in ("counted", "warned", "created"):
                 eventually(lambda: insert(client, coll, name), 40, name)
@@ -602,7 +601,7 @@ class TestTheStoresUser:
 
     def test_nothing_to_write_counters_with(self, guarded, start_secured, coll):
         guarded.client[coll].counted.create_index("number", unique=True)
-        guarded.add_user(f"{coll}-reader", [], of(coll, README))
+        guarded.add_user(f"{coll}-reader", [], of(coll, STORE_ACTIONS))
         proxy = start_secured(f"{coll}-reader", rules_of(coll)[:2])
         with proxy.client(retryWrites=False) as client:
 
@@ -619,7 +618,7 @@ class TestTheStoresUser:
         """The proxy itself may log in by X.509, as a user of its own."""
         own = certificates.authority.issue(f"CN=store-{coll},O=stores")
         guarded.client.admin.command("createRole", f"{coll}-store", roles=STORE,
-                                     privileges=of(coll, README))
+                                     privileges=of(coll, STORE_ACTIONS))
         guarded.client["$external"].command(
             "createUser", own.subject, roles=[{"role": f"{coll}-store", "db": "admin"}])
         uri = Access(certificates.authority.file, own.file).uri(
@@ -632,7 +631,7 @@ class TestTheStoresUser:
 
     def test_it_is_nobody_elses(self, guarded, start_secured, coll):
         """What the store's user may do, clients may not for that; nor do they use up numbers."""
-        guarded.add_user(f"{coll}-own", STORE, of(coll, README))
+        guarded.add_user(f"{coll}-own", STORE, of(coll, STORE_ACTIONS))
         proxy = start_secured(f"{coll}-own", rules_of(coll)[:1])
         with WireClient(proxy.address, tls=proxy.access.tls) as client:
             assert logged_in(client) == []

@@ -76,7 +76,7 @@ def quiet(server: Mongod, db: str) -> bool:
     return not running["cursor"]["firstBatch"]
 
 
-# The table of wire-facts B.
+# The table of docs/server-behaviour.md#retryable-writes.
 
 @dataclass(frozen=True)
 class Writer:

@@ -101,7 +101,7 @@ def robbed(robbed_replica_set: Robbed) -> Iterator[Robbed]:
 
 
 def refused(reply: dict[str, Any], ns: str) -> bool:
-    """IdExhausted, as id-strategies 1.7 has it."""
+    """Error 96, as in docs/strategies.md#when-no-value-is-available."""
     assert (reply["ok"], reply["code"], reply["codeName"]) == (0, 96, "OperationFailed"), reply
     assert "errorLabels" not in reply
     assert all(word in reply["errmsg"] for word in (ns, "'n'", "counter")), reply["errmsg"]

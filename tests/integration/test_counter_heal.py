@@ -440,7 +440,7 @@ class TestUnderLoad:
 
 
 class TestRestart:
-    """After a restore every proxy is started again, as the README says."""
+    """After a restore every proxy is started again, as docs/counters.md#restores says."""
 
     def test_an_older_counter_and_a_new_proxy(self, replica_set, start_proxy, coll):
         """No more than `after` numbers are tried in vain, and no client sees that."""

@@ -41,7 +41,8 @@ RULES = [
     {"ns": "made.*", "field": "n", "strategy": "uuid"},
 ]
 
-# id-strategies 1.7 says 2 s. No test is to fail for a machine that was busy for a moment.
+# docs/strategies.md#when-no-value-is-available promises 2 s. No test is to fail for a machine that
+# was busy for a moment.
 PATIENCE = 8.0
 
 REPEATABLE = ["RetryableWriteError", "NoWritesPerformed"]

@@ -1,21 +1,32 @@
-"""docs/operations.md lists every event of the log and every metric, and none that there is not."""
+"""The pages name every event of the log, every metric, every key of the configuration and every exit
+code, and none that there is not; what they and the sources refer to is there."""
 
 from __future__ import annotations
 
+import json
 import pathlib
 import re
+import subprocess
 import urllib.request
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from support.mongod import Mongod
 from support.process import free_port
-from support.proxy import Proxy, configuration
-from support.secured import Certificates
+from support.proxy import Proxy, binary, configuration
+from support.secured import STORE_ACTIONS, Certificates
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-OPERATIONS = ROOT / "docs" / "operations.md"
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+CONFIGURATION = ROOT / "docs" / "configuration.md"
+EVENTS = ROOT / "docs" / "log-events.md"
+LOGINS = ROOT / "docs" / "tls-and-logins.md"
+METRICS = ROOT / "docs" / "metrics.md"
+TROUBLESHOOTING = ROOT / "docs" / "troubleshooting.md"
+SHIPPED = ROOT / "config" / "mongo-idproxy.yaml"
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "src" / "README.md", *PAGES]
 
 # A level, or two of them to choose from, and what is behind it: an event's name, or two of them.
 _ONE_OF = r"(?:[^,;{{}}\"]*\?\s*)?{0}(?:\s*:\s*{0})?"
@@ -43,13 +54,17 @@ def events_of_sources() -> dict[str, set[str]]:
     return events
 
 
-def rows_below(heading: str) -> list[list[str]]:
-    """Of all tables between this heading and the next of its rank: the cells of each row whose
-    first cell is code."""
-    text = OPERATIONS.read_text()
-    section = re.split(r"(?m)^## ", text.split(f"\n## {heading}\n")[1])[0]
-    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-            for line in section.splitlines() if line.startswith("| `")]
+def tables(text: str) -> Iterator[tuple[str, list[list[str]]]]:
+    """Each table's first heading, and the cells of its rows."""
+    for table in re.findall(r"(?m)(?:^\|.*\n)+", text):
+        head, _, *rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+                          for line in table.splitlines()]
+        yield head[0], rows
+
+
+def rows_of(page: pathlib.Path, first_heading: str) -> list[list[str]]:
+    """Of all tables of the page whose first column has this heading."""
+    return [row for head, rows in tables(page.read_text()) if head == first_heading for row in rows]
 
 
 def names_in(cell: str) -> list[str]:
@@ -68,7 +83,7 @@ def test_no_call_of_the_log_is_overlooked():
 
 def test_every_event_is_described():
     described: dict[str, set[str]] = {}
-    for names, levels, *_ in rows_below("The log"):
+    for names, levels, *_ in rows_of(EVENTS, "Event"):
         for name in names_in(names):
             assert name not in described, f"{name} is there twice"
             described[name] = set(levels.split(", "))
@@ -89,7 +104,7 @@ def families(standalone: Mongod, tmp_path_factory) -> dict[str, str]:
 
 
 def test_every_metric_is_described(families):
-    described = [name for names, *_ in rows_below("The metrics") for name in names_in(names)]
+    described = [name for names, *_ in rows_of(METRICS, "Metric") for name in names_in(names)]
     assert len(described) == len(set(described))
     assert set(described) == set(families)
 
@@ -110,18 +125,150 @@ def test_every_event_that_is_named_exists():
     events = events_of_sources()
     for document in DOCUMENTS:
         text = document.read_text()
-        for section in re.findall(r"(?ms)^\| Event \|.*?(?=^$)", text):
-            for row in re.findall(r"(?m)^\| (`[^|]+)\|", section):
-                assert set(names_in(row)) <= set(events), f"{document.name}: {row}"
+        for head, rows in tables(text):
+            for names, *_ in rows if head == "Event" else []:
+                assert set(names_in(names)) <= set(events), f"{document.name}: {names}"
         for name in re.findall(r"`([a-z_]+)` in the log", text):
             assert name in events, f"{document.name}: {name}"
 
 
-def test_the_store_user_is_the_same_everywhere():
-    roles = [re.findall(r"(?ms)^use admin\ndb\.createRole.*?^```", (ROOT / name).read_text())
-             for name in ("README.md", "docs/operations.md")]
-    assert roles[0] and roles[0] == roles[1]
+def test_the_store_users_role_is_the_one_that_is_tested():
+    (role,) = re.findall(r"(?ms)^use admin\ndb\.createRole.*?^```", LOGINS.read_text())
+    actions = [json.loads(found) for found in re.findall(r"actions: (\[.*?\])", LOGINS.read_text())]
+    assert "roles: [{role: \"readWrite\", db: \"idproxy\"}]" in role
+    assert actions == [STORE_ACTIONS, STORE_ACTIONS]
+    assert '"createIndex", if rules say unique_index: create' in role
 
+
+# ---- the configuration
+
+# No key is like it, so that none is suggested, and all that are known are named.
+_UNKNOWN = "no-key-has-a-name-like-this"
+_KNOWN = re.compile(rf"error: (?:(\S+): )?unknown key '{_UNKNOWN}'; known here: (.*)")
+
+
+def checked(directory: pathlib.Path, config: dict[str, Any]) -> str:
+    path = directory / "config.yaml"
+    path.write_text(json.dumps(config))
+    return subprocess.run([binary(), "--check-config", "--config", path], capture_output=True,
+                          text=True, timeout=60).stdout
+
+
+def filled(known: dict[str, Any], fixed: dict[str, Any]) -> dict[str, Any]:
+    """Each key with a mapping that has an unknown key, unless it is fixed."""
+    mapping: dict[str, Any] = {_UNKNOWN: 1, **fixed}
+    for key, below in known.items():
+        given = fixed.get(key, {})
+        if isinstance(given, dict):
+            mapping[key] = filled(below or {}, given)
+    return mapping
+
+
+def leaves(known: dict[str, Any], path: str = "") -> set[str]:
+    return {leaf for key, below in known.items()
+            for leaf in (leaves(below, f"{path}{key}.") if below else {path + key})}
+
+
+def known_keys(directory: pathlib.Path, rule: dict[str, Any] | None = None) -> set[str]:
+    """Dotted names of all keys of the file, or of a rule like this, as the program itself names them:
+    a mapping with an unknown key is answered with those that are known."""
+    known: dict[str, Any] = {}
+    while True:
+        mapping = filled(known, rule or {})
+        output = checked(directory, mapping if rule is None else {"rules": [mapping]})
+        found: dict[str, Any] = {}
+        for path, names in sorted(_KNOWN.findall(output)):
+            if rule is not None:
+                if not path.startswith("rules[0]"):
+                    continue
+                path = path.removeprefix("rules[0]").removeprefix(".")
+            node = found
+            for part in filter(None, path.split(".")):
+                node[part] = node[part] or {}
+                node = node[part]
+            node.update({name: None for name in names.split(", ")})
+        assert found, output
+        if found == known:
+            return leaves(known)
+        known = found
+
+
+def described_keys(heading: str) -> list[list[str]]:
+    """The rows below this heading, up to the next one of any rank."""
+    text = re.split(r"(?m)^#+ ", CONFIGURATION.read_text().split(f"# {heading}\n")[1])[0]
+    rows = [row for head, rows in tables(text) if head == "Key" for row in rows]
+    assert rows, heading
+    return [[row[0].strip("`"), *row[1:]] for row in rows]
+
+
+TOP = ["listen", "upstream", "id_store", "admin, limits, log, threads", "Rules"]
+BEFORE_RULES = [row for heading in TOP for row in described_keys(heading)]
+
+
+def test_every_key_of_the_file_is_described(tmp_path):
+    described = [row[0] for row in BEFORE_RULES]
+    assert len(described) == len(set(described))
+    assert set(described) == known_keys(tmp_path)
+
+
+def rule_of(strategy: str) -> dict[str, Any]:
+    return {"ns": "shop.orders", "field": "number", "strategy": strategy}
+
+
+def test_every_key_of_a_rule_is_described(tmp_path):
+    refusal = checked(tmp_path, {"rules": [rule_of(_UNKNOWN)]})
+    (names,) = re.findall(r"strategy: must be one of (.*), is ", refusal)
+    strategies = [name for name in re.findall(r"[\w-]{3,}", names)
+                  if "is not in this release" not in checked(tmp_path, {"rules": [rule_of(name)]})]
+    of_every_rule = {row[0] for row in described_keys("Keys of every rule")}
+    headings = re.findall(r"(?m)^## Keys of the strategy (.*)$", CONFIGURATION.read_text())
+    assert sorted(headings) == sorted(strategies)
+    for strategy in strategies:
+        rule = {**rule_of(strategy), "reserve": {"db": "shop"}}  # known only where it is given
+        known = known_keys(tmp_path, rule)
+        if strategy == "counter":
+            known |= known_keys(tmp_path, {**rule, "store": {"layout": "custom"}})
+        own = [row[0] for row in described_keys(f"Keys of the strategy {strategy}")]
+        assert len(own) == len(set(own))
+        assert of_every_rule.isdisjoint(own)
+        assert of_every_rule | set(own) == known, strategy
+
+
+def shipped_values() -> dict[str, str]:
+    """Dotted key -> value, of all that is no comment."""
+    values: dict[str, str] = {}
+    path: list[tuple[int, str]] = []
+    for line in SHIPPED.read_text().splitlines():
+        if found := re.match(r"( *)(\w+): *(.*?) *(?:#.*)?$", line):
+            path = [(indent, key) for indent, key in path if indent < len(found[1])]
+            path.append((len(found[1]), found[2]))
+            if found[3]:
+                values[".".join(key for _, key in path)] = found[3].strip('"')
+    return values
+
+
+def test_defaults_are_those_of_the_shipped_file():
+    """Which tests/unit/config/config_test.cpp compares with the program's own."""
+    assert {row[0]: row[2].strip("`") for row in BEFORE_RULES} == shipped_values()
+
+
+def test_the_shipped_file_has_every_key_of_a_rule():
+    text = SHIPPED.read_text()
+    rows = [row for heading in re.findall(r"(?m)^##+ (Keys of .*)$", CONFIGURATION.read_text())
+            for row in described_keys(heading)]
+    for key, *_, meaning in rows:
+        if not meaning.startswith(("Reserved", "`layout: custom`")):
+            assert re.search(rf"\b{key.rpartition('.')[2]}: ", text), key
+
+
+def test_every_exit_code_is_described():
+    header = (ROOT / "include/idproxy/app/exit_code.hpp").read_text()
+    codes = set(re.findall(r"(?m)^  \w+ = (\d+),", header))
+    assert codes
+    assert [row[0] for row in rows_of(TROUBLESHOOTING, "Exit code")] == sorted(codes, key=int)
+
+
+# ---- links, and how long pages are
 
 def anchors_of(document: pathlib.Path) -> set[str]:
     """Of its headings, as they are made for links."""
@@ -129,8 +276,40 @@ def anchors_of(document: pathlib.Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_links_lead_to_headings():
+def leads_somewhere(target: pathlib.Path, anchor: str) -> bool:
+    return target.exists() and (not anchor or anchor in anchors_of(target))
+
+
+def test_links_lead_to_files_and_headings():
     for document in DOCUMENTS:
-        for path, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", document.read_text()):
+        for path, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", document.read_text()):
             target = (document.parent / path) if path else document
-            assert anchor in anchors_of(target), f"{document.name}: {path}#{anchor}"
+            assert leads_somewhere(target, anchor), f"{document.name}: {path}#{anchor}"
+
+
+@pytest.mark.parametrize("folder", ["src", "include", "systemd", "config", "scripts", "tests"])
+def test_pages_that_are_named_elsewhere_are_there(folder):
+    """In what the program prints, and in comments."""
+    for path in (ROOT / folder).rglob("*"):
+        if path.suffix not in {".cpp", ".hpp", ".py", ".yaml", ".in", ""} or not path.is_file():
+            continue
+        if "corpus" in path.parts:
+            continue
+        for page, anchor in re.findall(r"\b(docs/[\w-]+\.md)(?:#([\w-]+))?",
+                                       path.read_text(errors="replace")):
+            assert leads_somewhere(ROOT / page, anchor), f"{path}: {page}#{anchor}"
+
+
+def test_nothing_refers_to_pages_that_are_not_here():
+    for folder in ("src", "include", "tests", "config", "systemd"):
+        for path in (ROOT / folder).rglob("*.?pp"):
+            text = re.sub(r"https?://\S+", "", path.read_text())
+            for name in re.findall(r"\b([\w-]+\.md)\b", text):
+                assert name in {page.name for page in DOCUMENTS}, f"{path}: {name}"
+
+
+def test_pages_are_short():
+    lengths = {path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines())
+               for path in (*PAGES, ROOT / "README.md", SHIPPED)}
+    most = {"README.md": 150, "config/mongo-idproxy.yaml": 100}
+    assert {name: lines for name, lines in lengths.items() if lines > most.get(name, 300)} == {}

@@ -281,7 +281,7 @@ class TestResend:
             assert b"".join(e.raw for e in others) == before[4:-1]
 
     def test_a_thousand(self, place, coll, ordered):
-        """id-strategies 8, row 9."""
+        """The first, one in the middle and the last of a large batch collide: one reply."""
         ns = fresh(place, "field", coll, "made")
         place.thief.steal(ns, "made", {0: 1, 499: 1, 999: 1})
         reply = place.insert(ns, numbered(1000), ordered=ordered)
@@ -359,7 +359,8 @@ class TestResend:
 
 
 class TestStatementNumbers:
-    """With txnNumber: what decides between lost, doubled and right (wire-facts B)."""
+    """With txnNumber: what decides between lost, doubled and right
+    (docs/server-behaviour.md#retryable-writes)."""
 
     OFFSETS = {
         "none": ({}, [0, 1, 2, 3, 4]),
@@ -720,7 +721,7 @@ class TestForeign:
 
     @pytest.mark.parametrize("first", ["foreign", "ours"])
     def test_a_foreign_index_violated_by_the_same_document(self, place, coll, first, ordered):
-        """id-strategies 8, row 8: one error, no loop; ours is cured on the way, if it is first."""
+        """One error, no loop; ours is cured on the way, if it is first."""
         ns = fresh(place, "field", coll, *(
             ["email", "made"] if first == "foreign" else ["made", "email"]))
         place.collection(ns).insert_one({"email": "a@b", "stolen": True})
@@ -955,7 +956,8 @@ class TestMaxTime:
 
 
 class TestMerge:
-    """wire-facts J: the client cannot tell a merged reply from a lucky one."""
+    """The client cannot tell a merged reply from a lucky one
+    (docs/server-behaviour.md#merging-replies)."""
 
     TIMES = ("opTime", "operationTime", "$clusterTime", "electionId")
 

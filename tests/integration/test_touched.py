@@ -29,6 +29,7 @@ def test_a_file_of_a_new_module_is_not_overlooked():
     ("tests/integration/test_cuts.py", "test_cuts.py"),
     ("tests/support/failover.py", "test_failover.py"),
     ("docs/operations.md", "test_documented.py"),
+    ("config/mongo-idproxy.yaml", "test_documented.py"),
 ])
 def test_of_a_change(path: str, test: str):
     assert ROOT / "tests" / "integration" / test in touched.touched([path])

@@ -6,8 +6,8 @@
 
 #include "support/messages.hpp"
 
-/// Replies of mongod to inserts, in its order of fields (wire-facts A and J). `fields` are elements
-/// of the body, joined with +.
+/// Replies of mongod to inserts, in its order of fields
+/// (docs/server-behaviour.md#duplicate-keys). `fields` are elements of the body, joined with +.
 namespace idproxy::test {
 
 inline std::string n(std::int32_t stored) {

@@ -14,7 +14,7 @@ from .replica_set import ReplicaSet
 from .secrets import PASSWORD
 
 STORE_ACTIONS = ["listCollections", "find", "listIndexes", "collStats"]
-"""What the README has the store's user do to databases with rules, but for createIndex."""
+"""What the role in docs/tls-and-logins.md may do to databases with rules, but for createIndex."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ class SecuredSet(ReplicaSet):
     """Members that know each other by a key file and take TLS only.
 
     Users: root; app, an application, which may read and write everywhere; idproxy, the store's,
-    with the README's role for all databases.
+    with the role of docs/tls-and-logins.md for all databases.
     """
 
     def __init__(self, certificates: Certificates, name: str = "rs3",

@@ -67,8 +67,8 @@ enum class Outcome {
 /// several rules, grants under way and the store refer to it.
 ///
 /// Numbers leave in their order. Whoever finds too few queues up; the store is woken when the rest
-/// falls below the threshold of id-strategies 2.4, so that in steady state nobody queues. At most
-/// one job is out. Askers are answered, and the store is woken, outside the lock.
+/// falls below a threshold (docs/strategies.md#block-size), so that in steady state nobody queues.
+/// At most one job is out. Askers are answered, and the store is woken, outside the lock.
 class BlockCache final : public Lender, public std::enable_shared_from_this<BlockCache> {
  public:
   static constexpr std::size_t kMostWaiting = 65'536;

@@ -27,7 +27,7 @@ struct CounterField {
   friend bool operator==(const CounterField&, const CounterField&) = default;
 };
 
-/// Where a counter lives and how its document reads (id-strategies 2.1):
+/// Where a counter lives and how its document reads (docs/counters.md#layouts):
 /// {key_field: key, <filter>, value_field: V}.
 struct CounterPlace {
   enum class ValueIs {
@@ -45,7 +45,7 @@ struct CounterPlace {
   friend bool operator==(const CounterPlace&, const CounterPlace&) = default;
 };
 
-/// A counter as its rule describes it (id-strategies 2).
+/// A counter as its rule describes it (docs/strategies.md#counter).
 struct CounterSpec {
   CounterPlace place;
   std::int64_t start = 1;

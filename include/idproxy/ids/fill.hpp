@@ -9,8 +9,9 @@
 namespace idproxy::ids {
 
 /// How much of a space of random numbers is in use in one collection, as far as it is known:
-/// documents that the store has counted, and the share of duplicates among the last draws (id-
-/// strategies 5). Thread-safe: one lock, held for a handful of instructions per insert command.
+/// documents that the store has counted, and the share of duplicates among the last draws
+/// (docs/strategies.md#random-digits). Thread-safe: one lock, held for a handful of instructions
+/// per insert command.
 class Fill {
  public:
   /// What its rule says. Fractions of `space`, 0 to 1.

@@ -10,7 +10,8 @@
 
 namespace idproxy::ids {
 
-/// How large the next block is, and how early it is fetched (id-strategies 2.4). Not thread-safe.
+/// How large the next block is, and how early it is fetched (docs/strategies.md#block-size). Not
+/// thread-safe.
 class RefillPace {
  public:
   explicit RefillPace(const CounterSpec::Block& block);

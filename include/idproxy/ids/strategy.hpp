@@ -90,7 +90,7 @@ class Strategy {
   /// True from a collision on until an insert went well: went_well() wants to be told.
   [[nodiscard]] bool in_a_row() const { return in_a_row_.load(std::memory_order_relaxed); }
 
-  /// No caller waits longer for ids (id-strategies 1.7).
+  /// No caller waits longer for ids (docs/strategies.md#when-no-value-is-available).
   static constexpr std::chrono::seconds kPatience{2};
   static constexpr std::uint32_t kAttempts = 8;
 

@@ -11,7 +11,7 @@
 
 namespace idproxy::rewrite {
 
-/// Which values of a field are replaced (id-strategies 1.1).
+/// Which values of a field are replaced (docs/strategies.md#assign).
 enum class Assign {
   missing,          ///< the field is absent
   missing_or_null,  ///< or null

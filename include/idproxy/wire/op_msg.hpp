@@ -57,8 +57,9 @@ struct DocumentSequence {
 /// One whole OP_MSG, borrowed.
 class OpMsgView {
  public:
-  /// `message` is exactly one message, its header's length checked. Reads sections in any order;
-  /// what mongod could read in another way is an error (the codes that it gives: wire-facts F).
+  /// `message` is exactly one message, its header's length checked. Reads sections in any order; a
+  /// message that mongod could read in another way is an error (the codes that mongod gives:
+  /// docs/server-behaviour.md#messages).
   [[nodiscard]] static Result<OpMsgView> parse(Bytes message);
 
   [[nodiscard]] const MsgHeader& header() const { return header_; }

@@ -36,7 +36,8 @@ TEST_P(Uniform, SucceedsWithAllBytesUsed) {
   EXPECT_EQ(random.left(), 0U);
 }
 
-// id-strategies 1.8; limits: 10^12 -> 18446744000000000000, 9 * 10^11 -> 18446743800000000000.
+// docs/strategies.md#uniform-random-numbers; limits: 10^12 -> 18446744000000000000, 9 * 10^11 ->
+// 18446743800000000000.
 INSTANTIATE_TEST_SUITE_P(
     Vectors, Uniform,
     ::testing::Values(

@@ -40,7 +40,7 @@ BlockCaches& filled(BlockCaches& counter) {
   return counter;
 }
 
-// --- blocks (id-strategies 2.4) ---
+// --- blocks (docs/strategies.md#block-size) ---
 
 TEST(BlockCache, AsksTheStoreForTheFirstWhoComes) {
   BlockCaches counter(spec_of(10));
@@ -387,7 +387,7 @@ TEST(BlockCache, WhatCouldNotBeFetchedAheadIsNotFetchedForNobody) {
   EXPECT_TRUE(counter.work());
 }
 
-// --- counters that go back, and healing (id-strategies 2.2, 2.5) ---
+// --- counters that go back, and healing (docs/strategies.md#duplicates-and-healing) ---
 
 TEST(BlockCache, ACounterThatWentBackIsHealed) {
   BlockCaches counter(spec_of(10, 0.5));
@@ -611,7 +611,7 @@ TEST(BlockCache, AHealThatIsRefusedStaysToBeDone) {
   EXPECT_EQ(counter.jobs.back().kind, Job::heal);
 }
 
-// --- the store down (id-strategies 2.4, on_store_down) ---
+// --- the store down (docs/counters.md#when-the-store-is-down) ---
 
 TEST(BlockCache, WhoWaitsIsToldThatTheStoreIsDown) {
   BlockCaches counter(spec_of(10));

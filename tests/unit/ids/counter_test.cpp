@@ -314,8 +314,9 @@ TEST(Counter, TellsTheStoreOfFieldsThatShareACounter) {
   EXPECT_EQ(store.fields.size(), 1U);
 }
 
-// The vectors of id-strategies 2.2, from what the document says to what is handed out: a block of n
-// whose pre-image is p begins with p (next) or p + step (last), which is the store's business.
+// The vectors of docs/strategies.md#allocation, from what the document says to what is handed out:
+// a block of n whose pre-image is p begins with p (next) or p + step (last), which is the store's
+// business.
 TEST(Counter, SucceedsWithTheVectors) {
   Bound blog(Table{{"start", "0"}, {"block.size", "1000"}, {"name", "n"}});
   const Numbers thousand = blog.next(1000);

@@ -53,7 +53,7 @@ bool all_distinct(Texts texts) {
   return std::adjacent_find(texts.begin(), texts.end()) == texts.end();
 }
 
-// --- id-strategies 1.8 ---
+// --- docs/strategies.md#uniform-random-numbers ---
 
 TEST(RejectionLimit, SucceedsWithTheVectors) {
   EXPECT_EQ(rejection_limit<std::uint64_t>(1'000'000'000'000), 18446744000000000000U);

@@ -148,7 +148,7 @@ TEST(DuplicateKey, GoesByTheIndexNameWithoutPattern) {
       {"a document above", shop + "a_1 dup key: { : 1 }", {"a.b"}, {}},
       {"merely begins like the field", shop + "number_1 dup key: { : 1 }", {"num"}, {}},
       {"the field and more before the underscore", shop + "num2_1 dup key: { : 1 }", {"num"}, {}},
-      // The name cannot tell num_x from num; product.md 4 accepts that.
+      // The name cannot tell num_x from num: both are given a fresh value.
       {"a field whose name goes on with an underscore",
        shop + "num_x_1 dup key: { : 1 }",
        {"num", "num_x"},

@@ -275,7 +275,7 @@ TEST(Login, DoesNotPassCutAnywhere) {
 TEST(Login, IsRefusedWithTheReason) {
   const std::string text =
       "mongo-idproxy: MONGODB-X509 is not possible through a proxy that ends TLS, since the server "
-      "would see the proxy's certificate: use SCRAM (see docs/operations.md)";
+      "would see the proxy's certificate: use SCRAM (see docs/tls-and-logins.md#x509)";
   const std::string error = doc(ok(0) + string_field("errmsg", text) + int_field("code", 18) +
                                 string_field("codeName", "AuthenticationFailed"));
   ExchangeWorld world(rule_set());

@@ -192,8 +192,8 @@ CounterWorkers::Shared CounterWorkers::next(std::unique_lock<std::mutex>& lock) 
   while (true) {
     if (!stopping_) enqueue_due();
     if (!(queue_.empty() && new_.empty()) && !giving_up_) break;
-    if (stopping_) return nullptr;
-    if (due_.empty()) {
+    if (ending_) return nullptr;
+    if (stopping_ || due_.empty()) {
       changed_.wait(lock);
     } else {
       changed_.wait_for(lock, due_.begin()->first - clock_.monotonic());
@@ -316,6 +316,7 @@ bool CounterWorkers::stop(std::chrono::milliseconds limit) {
   for (const Shared& counter : all) counter->cache->stop();
   std::unique_lock lock(mutex_);
   for (const Shared& counter : all) enqueue(counter);
+  ending_ = true;
   changed_.notify_all();
   const bool ended = changed_.wait_for(lock, limit, [this] { return running_ == 0; });
   giving_up_ = true;

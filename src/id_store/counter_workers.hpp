@@ -118,6 +118,7 @@ class CounterWorkers {
   std::vector<std::thread> threads_;
   std::size_t running_ = 0;
   bool stopping_ = false;
+  bool ending_ = false;     // all that is to be given back is queued: then the threads end
   bool giving_up_ = false;  // no server, or no time: what is left is not given back
   Shared looking_;          // the store is down; it sees when it is back
   std::string down_why_;    // with looking_

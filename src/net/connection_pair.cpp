@@ -713,33 +713,37 @@ void ConnectionPair::exchange(Bytes message) {
 }
 
 /// It is decided what becomes of the exchange's request, which is `message`.
-void ConnectionPair::begin_exchange(rewrite::Action action, Bytes message) {
-  if (action == rewrite::Action::ask) return ask_store();
-  if (action == rewrite::Action::close) throw std::logic_error("a request cannot be rewritten");
+void ConnectionPair::begin_exchange(const rewrite::Action& action, Bytes message) {
+  namespace act = rewrite::action;
+  if (const auto* ask = std::get_if<act::AskStore>(&action)) return ask_store(*ask);
+  const auto* send = std::get_if<act::Send>(&action);
+  const auto* reply = std::get_if<act::Reply>(&action);
+  const bool relays = std::holds_alternative<act::Relay>(action);
+  if (send == nullptr && reply == nullptr && !relays) {
+    throw std::logic_error("a request cannot be rewritten");
+  }
   report(*exchange_);
-  if (action == rewrite::Action::reply) return answer_here();
+  if (reply != nullptr) return answer_here(reply->message);
   if (exchange_->is_hello()) exchange_->share.reset();  // may last as long as its stream
-  if (action == rewrite::Action::relay && !exchange_->is_hello()) {
+  if (relays && !exchange_->is_hello()) {
     thread_.cells[Counted::requests_relayed].add();
   }
   forwarded(wire::read_header(message), message);
-  if (action == rewrite::Action::send) return send_exchange();
+  if (send != nullptr) return send_exchange(*send);
   exchange_->sent = std::chrono::steady_clock::now();
   if (!exchange_->awaits_reply()) exchange_ended();
   relay(requests_, message);
 }
 
-void ConnectionPair::answer_here() {
+void ConnectionPair::answer_here(Bytes reply) {
   thread_.cells[Counted::requests_refused].add();
-  const Bytes reply = thread_.workspace.reply.view();
   if (!reply.empty()) local_reply_.emplace().append(reply);  // w:0: nobody waits for an answer
   exchange_ended();
   deliver_local_reply();
 }
 
 /// Until store_answered().
-void ConnectionPair::ask_store() {
-  const rewrite::Need need = exchange_->need();
+void ConnectionPair::ask_store(const rewrite::action::AskStore& need) {
   const std::uint64_t question = ++questions_;
   waiting_ = std::make_unique<Waiting>(thread_.io);
   waiting_->question = question;
@@ -766,9 +770,9 @@ void ConnectionPair::store_answered(std::uint64_t question, ids::Result<ids::Gra
   });
 }
 
-void ConnectionPair::send_exchange() {
-  thread_.cells[Counted::bytes_to_servers].add(exchange_->message().size());
-  const auto status = requests_.out.send(upstream_, exchange_->message(), exchange_->original());
+void ConnectionPair::send_exchange(const rewrite::action::Send& send) {
+  thread_.cells[Counted::bytes_to_servers].add(send.message->size());
+  const auto status = requests_.out.send(upstream_, *send.message, send.original);
   exchange_->sent = std::chrono::steady_clock::now();
   if (status == OutQueue::Status::done && !exchange_->awaits_reply()) exchange_ended();
   queued(requests_, status);
@@ -935,19 +939,20 @@ void ConnectionPair::begin_reply(const wire::MsgHeader& header, Bytes front) {
 }
 
 /// `reply`: the message that led to the action, if one did.
-void ConnectionPair::act(rewrite::Action action, Bytes reply) {
-  using rewrite::Action;
-  if (action == Action::close) {
+void ConnectionPair::act(const rewrite::Action& action, Bytes reply) {
+  namespace act = rewrite::action;
+  if (std::holds_alternative<act::Close>(action)) {
     return protocol_error("bad_reply", "a server's reply cannot be understood");
   }
-  if (action == Action::wait) return wait_to_resume(exchange_->delay());
-  if (action == Action::ask) return ask_store();
-  if (action == Action::learn) return learn();
-  if (action == Action::send) {
+  if (const auto* wait = std::get_if<act::Wait>(&action)) return wait_to_resume(wait->delay);
+  if (const auto* ask = std::get_if<act::AskStore>(&action)) return ask_store(*ask);
+  if (const auto* learns = std::get_if<act::Learn>(&action)) return learn(*learns->said);
+  if (const auto* send = std::get_if<act::Send>(&action)) {
     ledger_.forwarded(exchange_->request_id());
-    return send_exchange();
+    return send_exchange(*send);
   }
-  const Bytes answer = action == Action::relay ? reply : thread_.workspace.reply.view();
+  const auto* ours = std::get_if<act::Reply>(&action);
+  const Bytes answer = ours == nullptr ? reply : ours->message;
   relay(replies_, answer);
   if (closed_) return;
   if (!replies_.out.empty() && answer.size() > kFirstGrowth) {
@@ -959,10 +964,10 @@ void ConnectionPair::act(rewrite::Action action, Bytes reply) {
 }
 
 /// Until learned().
-void ConnectionPair::learn() {
+void ConnectionPair::learn(const rewrite::HelloReply& said) {
   learning_ = true;
   const auto messenger = std::make_shared<Messenger>(thread_, id_);
-  thread_.shared.news->learn(server_->id, exchange_->said(), [messenger] {
+  thread_.shared.news->learn(server_->id, said, [messenger] {
     messenger->deliver([](ConnectionPair& pair) { pair.learned(); });
   });
 }
@@ -972,7 +977,7 @@ void ConnectionPair::learned() {
   guarded([&] {
     learning_ = false;
     thread_.workspace.members = thread_.shared.directory.members();
-    act(exchange_->learned(thread_.workspace), exchange_->original());
+    act(exchange_->learned(thread_.workspace), {});
     if (replies_.source_ended && replies_.out.empty()) return close();
     resume(replies_);
   });

@@ -124,11 +124,11 @@ class ConnectionPair {
   [[nodiscard]] bool admit(std::size_t length);
   void admitted(Budget::Share share);
   void exchange(Bytes message);
-  void begin_exchange(rewrite::Action action, Bytes message);
-  void answer_here();
-  void ask_store();
+  void begin_exchange(const rewrite::Action& action, Bytes message);
+  void answer_here(Bytes reply);
+  void ask_store(const rewrite::action::AskStore& need);
   void store_answered(std::uint64_t question, ids::Result<ids::Grant> grant);
-  void send_exchange();
+  void send_exchange(const rewrite::action::Send& send);
   void forwarded(const wire::MsgHeader& header, Bytes front);
   void report(const rewrite::Exchange& exchange);
   void deliver_local_reply();
@@ -138,9 +138,9 @@ class ConnectionPair {
   [[nodiscard]] bool answers_exchange() const;
   [[nodiscard]] std::size_t reply_bytes_needed(const wire::MsgHeader& header) const;
   [[nodiscard]] std::string_view fault_of(const wire::MsgHeader& header);
-  void act(rewrite::Action action, Bytes reply);
+  void act(const rewrite::Action& action, Bytes reply);
   void wait_to_resume(std::chrono::nanoseconds delay);
-  void learn();
+  void learn(const rewrite::HelloReply& said);
   void learned();
   void exchange_ended();
   void reply_ended();

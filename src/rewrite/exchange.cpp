@@ -60,13 +60,13 @@ Action Exchange::hello(Bytes message, Buffer* owner, Workspace& workspace) {
   message_ = workspace.take_message();
   const HelloRequest hello = patch_hello_request(message, workspace.x509, message_);
   // If it is malformed, mongod says what is wrong with it.
-  if (hello == HelloRequest::other) return Action::relay;
+  if (hello == HelloRequest::other) return action::Relay{};
   kind_ = Kind::hello;
   awaits_reply_ = acknowledged_;
   may_stream_ = allows_stream(message);
-  if (hello == HelloRequest::as_it_is) return Action::relay;
+  if (hello == HelloRequest::as_it_is) return action::Relay{};
   if (message_.borrows()) keep_original(message, owner);
-  return Action::send;
+  return action::Send{&message_, original()};
 }
 
 /// Whoever may look at the server may look at us: the server is asked, as the client.
@@ -80,14 +80,14 @@ Action Exchange::status(const wire::OpMsgView& message, Buffer* owner, Workspace
   message_ = workspace.take_message();
   ask_for_right(message, message_);
   keep_original(message.message(), owner);
-  return Action::send;
+  return action::Send{&message_, original()};
 }
 
 Action Exchange::insert(const wire::OpMsgView& message, Buffer* owner, Workspace& workspace) {
   const auto command = InsertCommand::read(message);
-  if (!command) return Action::relay;
+  if (!command) return action::Relay{};
   plan_ = workspace.namespaces.plan(command->db, command->collection);
-  if (plan_ == nullptr) return Action::relay;
+  if (plan_ == nullptr) return action::Relay{};
   if (command->repeats_stmt_id()) {
     return fail(message.message(),
                 {ErrorCode::invalid_options, "mongo-idproxy: stmtIds must be distinct"}, workspace);
@@ -136,7 +136,7 @@ void Exchange::give_each_document() {
 Action Exchange::insert_any(const InsertRequest& insert, Buffer* owner, Workspace& workspace) {
   InsertResult result = workspace.insert.scan(insert, given_);
   driver_made_ = result.driver_made;
-  if (result.kind == InsertResult::Kind::unchanged) return Action::relay;
+  if (result.kind == InsertResult::Kind::unchanged) return action::Relay{};
   if (result.kind == InsertResult::Kind::failed) {
     return fail(insert.message.message(), result.error, workspace);
   }
@@ -172,20 +172,16 @@ std::optional<Action> Exchange::draw_values(const wire::OpMsgView& message, Work
 Action Exchange::ask(Workspace& workspace) {
   const auto now = workspace.clock.monotonic();
   if (started_.count() == 0) started_ = now;
-  const auto left = (*plan_)[drawing_].strategy->patience() - (now - started_);
-  patience_ = std::max(left, std::chrono::nanoseconds(0));
-  return Action::ask;
+  ids::Strategy* strategy = (*plan_)[drawing_].strategy;
+  const auto left = strategy->patience() - (now - started_);
+  return action::AskStore{strategy, given_.wanted[drawing_],
+                          std::max(left, std::chrono::nanoseconds(0))};
 }
 
 bool Exchange::too_many_bytes() const {
   std::size_t size = size_;
   for (const ids::Values& values : given_.values) size += values.bytes();
   return size > kMostWithIds;
-}
-
-Need Exchange::need() const {
-  if (batch_ != nullptr) return batch_->need();
-  return {(*plan_)[drawing_].strategy, given_.wanted[drawing_], patience_};
 }
 
 Action Exchange::answered(ids::Result<ids::Grant> grant, Workspace& workspace) {
@@ -223,7 +219,7 @@ Action Exchange::send(Workspace& workspace) {
   sent_ = true;
   awaits_reply_ = acknowledged_;
   if (acknowledged_ && started_.count() == 0) started_ = workspace.clock.monotonic();
-  return Action::send;
+  return action::Send{&message_, original()};
 }
 
 /// In more than one, if that is possible; else it fails.
@@ -271,7 +267,7 @@ Action Exchange::fail(Bytes message, CommandError error, Workspace& workspace) {
     const auto id = static_cast<std::int32_t>(workspace.next_request_id++);
     append_error_reply(message, id, error, workspace.reply);
   }
-  return Action::reply;
+  return action::Reply{workspace.reply.view()};
 }
 
 /// Nothing has been sent with them.
@@ -308,50 +304,54 @@ Look look(Bytes body) {
 Action Exchange::hello_reply(Bytes message, Workspace& workspace) {
   auto said = read_hello_reply(message);
   streams_ = has_flag(message, wire::flag::kMoreToCome);
-  if (!said || (streams_ && !may_stream_)) return Action::close;
+  if (!said || (streams_ && !may_stream_)) return action::Close{};
   // The next reply of a stream names the one before it (OP_MSG specification, "exhaustAllowed").
   if (streams_) request_id_ = wire::read_header(message).request_id;
-  if (workspace.members == nullptr) return Action::relay;
+  if (workspace.members == nullptr) return action::Relay{};
   if (said->state == HelloReply::State::unknown || workspace.members->agrees(server_, *said)) {
     return map_hello(message, workspace);
   }
   said_ = std::move(*said);
   original_.clear();
   original_.append(message);
-  return Action::learn;
+  return action::Learn{&said_};
 }
 
 Action Exchange::learned(Workspace& workspace) {
-  return map_hello(original_.view(), workspace);
+  const Bytes message = original_.view();
+  const Action action = map_hello(message, workspace);
+  if (std::holds_alternative<action::Relay>(action)) return action::Reply{message};
+  return action;
 }
 
 Action Exchange::map_hello(Bytes message, Workspace& workspace) {
-  if (!workspace.maps_hello) return Action::relay;
-  if (!patch_hello_reply(message, *workspace.members, message_)) return Action::relay;
+  if (!workspace.maps_hello) return action::Relay{};
+  if (!patch_hello_reply(message, *workspace.members, message_)) return action::Relay{};
   workspace.reply.clear();
   message_.copy(message, 0, workspace.reply);
-  return Action::reply;
+  return action::Reply{workspace.reply.view()};
 }
 
 Action Exchange::reply(Bytes message, Workspace& workspace) {
   if (kind_ == Kind::hello) return hello_reply(message, workspace);
-  if (wire::read_header(message).op_code != wire::OpCode::msg) return Action::close;
+  if (wire::read_header(message).op_code != wire::OpCode::msg) return action::Close{};
   const auto view = wire::OpMsgView::parse(message);
   if (!view || view->has(wire::flag::kMoreToCome) || view->sequence_count() > 0) {
-    return Action::close;
+    return action::Close{};
   }
   if (kind_ == Kind::status) {
-    if (workspace.status == nullptr) return Action::relay;
+    if (workspace.status == nullptr) return action::Relay{};
     const auto request = *wire::OpMsgView::parse(original_.view());
     workspace.reply.clear();
-    return append_status_reply(request, *view, workspace.status->status(server_), workspace.reply)
-               ? Action::reply
-               : Action::close;
+    if (!append_status_reply(request, *view, workspace.status->status(server_), workspace.reply)) {
+      return action::Close{};
+    }
+    return action::Reply{workspace.reply.view()};
   }
   if (batch_ == nullptr) {
     const Look needed = look(view->body());
-    if (needed == Look::malformed) return Action::close;
-    if (needed == Look::at_nothing && !wants_every_reply()) return Action::relay;
+    if (needed == Look::malformed) return action::Close{};
+    if (needed == Look::at_nothing && !wants_every_reply()) return action::Relay{};
     open_batch(BatchSent::whole);
   }
   return batch_->reply(*view, workspace, message_);
@@ -394,10 +394,6 @@ Bytes Exchange::original() const {
 
 std::int32_t Exchange::request_id() const {
   return batch_ == nullptr ? request_id_ : batch_->request_id();
-}
-
-std::chrono::nanoseconds Exchange::delay() const {
-  return batch_->delay();
 }
 
 std::optional<GivenUp> Exchange::given_up() const {

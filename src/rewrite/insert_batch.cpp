@@ -129,10 +129,10 @@ Action InsertBatch::send(Workspace& workspace, wire::PatchedMessage& out) {
   todo_.erase(todo_.begin(), todo_.begin() + static_cast<std::ptrdiff_t>(count));
   if (commands_ > 0) request_id_ = static_cast<std::int32_t>(workspace.next_request_id++);
   const InsertPart part{sent_, &*options_, commands_ == 0, left, request_id_};
-  if (!workspace.insert.emit_part(insert, contents_.given, part, out)) return Action::close;
+  if (!workspace.insert.emit_part(insert, contents_.given, part, out)) return action::Close{};
   ++commands_;
   count_resent();
-  return Action::send;
+  return action::Send{&out, original()};
 }
 
 /// Of maxTimeMS; nothing if the client has set no limit.
@@ -157,7 +157,7 @@ Action InsertBatch::fail(CommandError error, Workspace& workspace) const {
   workspace.reply.clear();
   const auto id = static_cast<std::int32_t>(workspace.next_request_id++);
   append_error_reply(original(), id, error, workspace.reply);
-  return Action::reply;
+  return action::Reply{workspace.reply.view()};
 }
 
 // ---- what a reply says -----------------------------------------------------------------------
@@ -165,7 +165,7 @@ Action InsertBatch::fail(CommandError error, Workspace& workspace) const {
 Action InsertBatch::reply(const wire::OpMsgView& message, Workspace& workspace,
                           wire::PatchedMessage& out) {
   // What cannot be understood is not acted on: the client may have it if that is all there is.
-  const Action otherwise = only_command() ? Action::relay : Action::close;
+  const Action otherwise = only_command() ? Action{action::Relay{}} : action::Close{};
   const auto reply = InsertReply::read(message.body());
   if (!reply) return otherwise;
   if (!reply->ok) return options_ ? failed(message, *reply, workspace, out) : otherwise;
@@ -198,7 +198,7 @@ Action InsertBatch::failed(const wire::OpMsgView& message, const InsertReply& re
     if (!collision.given.empty()) {
       only_ = only;
       if (options_->in_transaction) {
-        if (aborted(message, collision, workspace) == Action::reply) return Action::reply;
+        if (const auto again = aborted(message, collision, workspace)) return *again;
       } else {
         tell_strategies({&collision, 1}, ids::Taken::in_batch);
         failed_whole_ = true;
@@ -218,11 +218,11 @@ Action InsertBatch::failed(const wire::OpMsgView& message, const InsertReply& re
     }
   }
   if (only && stores_nothing(reply.code)) take_back_all();
-  if (only) return Action::relay;
+  if (only) return action::Relay{};
   workspace.reply.clear();
   const auto append = commands_ == 1 ? append_readdressed : append_failure_of_later;
   append(message, message_.header().request_id, workspace.reply);
-  return Action::reply;
+  return action::Reply{workspace.reply.view()};
 }
 
 /// As one command, as the client sent it: the server knows no other way.
@@ -232,20 +232,19 @@ Action InsertBatch::send_whole(Workspace& workspace, wire::PatchedMessage& out) 
   options_.reset();
   const InsertRequest insert{message_, command_, *contents_.plan, contents_.now};
   const InsertPart whole{sent_, nullptr, true, std::nullopt, request_id_};
-  if (!workspace.insert.emit_part(insert, contents_.given, whole, out)) return Action::close;
+  if (!workspace.insert.emit_part(insert, contents_.given, whole, out)) return action::Close{};
   if (out.size() > static_cast<std::size_t>(wire::kMaxMessageSize)) {
     return fail(too_large(), workspace);
   }
-  return Action::send;
+  return action::Send{&out, original()};
 }
 
 Action InsertBatch::answered(const wire::OpMsgView& message, const InsertReply& reply,
                              std::span<const WriteError> errors, Workspace& workspace,
                              wire::PatchedMessage& out) {
   std::vector<Collision> collisions = collisions_in(errors);
-  if (options_->in_transaction && !collisions.empty() &&
-      aborted(message, collisions.front(), workspace) == Action::reply) {
-    return Action::reply;
+  if (options_->in_transaction && !collisions.empty()) {
+    if (const auto again = aborted(message, collisions.front(), workspace)) return *again;
   }
   only_ = only_command();
   failed_whole_ = false;
@@ -289,11 +288,11 @@ Action InsertBatch::decided(Workspace& workspace, wire::PatchedMessage& out) {
 
 /// A single document's duplicate, which the server answered with as an error of the whole command.
 Action InsertBatch::relay_failure(Workspace& workspace) {
-  if (only_ && !asked_) return Action::relay;
+  if (only_ && !asked_) return action::Relay{};
   workspace.reply.clear();
   append_readdressed(*wire::OpMsgView::parse(failure_.view()), message_.header().request_id,
                      workspace.reply);
-  return Action::reply;
+  return action::Reply{workspace.reply.view()};
 }
 
 /// Of an ordered batch mongod stores nothing behind the first error, so that sending the whole tail
@@ -311,7 +310,7 @@ void InsertBatch::limit_tail(std::span<const WriteError> errors) {
 /// A command whose options are not understood: nothing of it is sent again.
 Action InsertBatch::answered_once(const wire::OpMsgView& message, const InsertReply& reply,
                                   std::span<const WriteError> errors, Workspace& workspace) {
-  if (!refuses(errors)) return Action::relay;
+  if (!refuses(errors)) return action::Relay{};
   merge_.add(message, reply, errors, sent_);
   return finish(workspace);
 }
@@ -321,14 +320,15 @@ Action InsertBatch::go_again(std::vector<std::int32_t> documents, Workspace& wor
                              wire::PatchedMessage& out) {
   todo_.insert(todo_.begin(), documents.begin(), documents.end());
   if (!options_->ordered) again_ += documents.size();
-  delay_ = jittered(std::exchange(wait_, {}), workspace.random);
-  return delay_.count() > 0 ? Action::wait : send(workspace, out);
+  const nanoseconds delay = jittered(std::exchange(wait_, {}), workspace.random);
+  if (delay.count() > 0) return action::Wait{delay};
+  return send(workspace, out);
 }
 
-/// A duplicate of ours has aborted the client's transaction. Action::reply if the client is told to
-/// run it again; else it gets the server's answer.
-Action InsertBatch::aborted(const wire::OpMsgView& message, const Collision& collision,
-                            Workspace& workspace) {
+/// A duplicate of ours has aborted the client's transaction. The client is told to run it again, or
+/// gets the server's answer: then nothing.
+std::optional<Action> InsertBatch::aborted(const wire::OpMsgView& message,
+                                           const Collision& collision, Workspace& workspace) {
   tell_strategies({&collision, 1}, ids::Taken::in_transaction);
   const Assignment& target = assignment(collision.given.front());
   RuleOutcomes& outcomes = *target.outcomes;
@@ -336,7 +336,7 @@ Action InsertBatch::aborted(const wire::OpMsgView& message, const Collision& col
                          outcomes.may_run_again(workspace.clock.monotonic(), target.attempts());
   if (!transient) {
     ++outcomes.surfaced;
-    return Action::relay;
+    return std::nullopt;
   }
   ++outcomes.transient;
   workspace.reply.clear();
@@ -346,7 +346,7 @@ Action InsertBatch::aborted(const wire::OpMsgView& message, const Collision& col
                            "' of " + ns_ + " is taken; run the transaction again",
                        kTransientTransactionError},
                       workspace.reply);
-  return Action::reply;
+  return action::Reply{workspace.reply.view()};
 }
 
 void InsertBatch::went_well() const {
@@ -517,7 +517,7 @@ void InsertBatch::want_next_rule() {
 }
 
 /// Draws fresh values for those that go again. Where there are not enough, the last ones stay
-/// behind. Action::ask where the store must be asked first.
+/// behind. Asks the store where it must be asked first.
 Action InsertBatch::renew(Workspace& workspace, wire::PatchedMessage& out) {
   while (renewal_.assignment < contents_.plan->size()) {
     const Assignment& target = (*contents_.plan)[renewal_.assignment];
@@ -560,15 +560,12 @@ void InsertBatch::leave_behind() {
 }
 
 /// Together with all that has been waited for since the first duplicate, not beyond the deadline.
-Action InsertBatch::ask(const Assignment& target, Workspace& workspace) {
+Action InsertBatch::ask(const Assignment& target, Workspace& workspace) const {
   const nanoseconds left =
       target.rule->retry.deadline - (workspace.clock.monotonic() - *first_duplicate_);
-  patience_ = std::clamp<nanoseconds>(left, nanoseconds(0), target.strategy->patience());
-  return Action::ask;
-}
-
-Need InsertBatch::need() const {
-  return {(*contents_.plan)[renewal_.assignment].strategy, renewal_.count, patience_};
+  return action::AskStore{
+      target.strategy, renewal_.count,
+      std::clamp<nanoseconds>(left, nanoseconds(0), target.strategy->patience())};
 }
 
 Action InsertBatch::answered(ids::Result<ids::Grant> grant, Workspace& workspace,
@@ -665,7 +662,7 @@ Action InsertBatch::finish_or_relay(Workspace& workspace) {
   const auto reported = report();
   if (!only_ || asked_ || replaces_errors_ || !reported.empty()) return finish(workspace);
   take_back_unused();
-  return Action::relay;
+  return action::Relay{};
 }
 
 Action InsertBatch::finish(Workspace& workspace) {
@@ -677,7 +674,7 @@ Action InsertBatch::finish(Workspace& workspace) {
   } else {
     merge_.append(request_id, contents_.refused, report(), workspace.reply);
   }
-  return Action::reply;
+  return action::Reply{workspace.reply.view()};
 }
 
 }  // namespace idproxy::rewrite

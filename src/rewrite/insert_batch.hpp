@@ -52,12 +52,10 @@ class InsertBatch {
   /// `message` answers the command that is out.
   Action reply(const wire::OpMsgView& message, Workspace& workspace, wire::PatchedMessage& out);
 
-  /// The store's answer to need(), or that nobody waits for it any more.
+  /// The store's answer, or that nobody waits for it any more.
   Action answered(ids::Result<ids::Grant> grant, Workspace& workspace, wire::PatchedMessage& out);
 
-  [[nodiscard]] Need need() const;
   [[nodiscard]] std::int32_t request_id() const { return request_id_; }
-  [[nodiscard]] std::chrono::nanoseconds delay() const { return delay_; }
   [[nodiscard]] std::optional<GivenUp> given_up() const {
     if (given_up_ == nullptr) return std::nullopt;
     return GivenUp{ns_, given_up_->rule, given_up_->attempts()};
@@ -90,7 +88,8 @@ class InsertBatch {
   Action answered(const wire::OpMsgView& message, const InsertReply& reply,
                   std::span<const WriteError> errors, Workspace& workspace,
                   wire::PatchedMessage& out);
-  Action aborted(const wire::OpMsgView& message, const Collision& collision, Workspace& workspace);
+  std::optional<Action> aborted(const wire::OpMsgView& message, const Collision& collision,
+                                Workspace& workspace);
   void limit_tail(std::span<const WriteError> errors);
   Action go_again(std::vector<std::int32_t> documents, Workspace& workspace,
                   wire::PatchedMessage& out);
@@ -117,7 +116,7 @@ class InsertBatch {
   void count_cured(std::size_t reached);
   void count_decided(std::span<const Collision> collisions);
   Action renew(Workspace& workspace, wire::PatchedMessage& out);
-  Action ask(const Assignment& target, Workspace& workspace);
+  Action ask(const Assignment& target, Workspace& workspace) const;
   void want_next_rule();
   void renewed(std::size_t first);
   void leave_behind();
@@ -149,10 +148,8 @@ class InsertBatch {
   std::int32_t request_id_;
   std::unordered_map<std::int32_t, Tries> tries_;  // by document
   std::optional<std::chrono::nanoseconds> first_duplicate_;
-  std::chrono::nanoseconds wait_{};   // before what has collided goes again
-  std::chrono::nanoseconds delay_{};  // of Action::wait
+  std::chrono::nanoseconds wait_{};  // before what has collided goes again
   Renewal renewal_;
-  std::chrono::nanoseconds patience_{};    // of the question to the store that is out
   bool asked_ = false;                     // the store, since the last reply: it is gone
   bool failed_whole_ = false;              // the last reply was a duplicate as a whole
   std::optional<std::int32_t> stopped_;    // where the last command of an ordered batch did

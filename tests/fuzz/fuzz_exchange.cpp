@@ -22,6 +22,7 @@ namespace {
 
 using namespace idproxy;
 using rewrite::Action;
+namespace action = rewrite::action;
 
 constexpr std::uint32_t kAttempts = 3;
 
@@ -210,8 +211,8 @@ class Values {
 Action ask(Action action, rewrite::Exchange& exchange, rewrite::Workspace& workspace,
            std::size_t& asked) {
   static constexpr std::int64_t kFirst = 1'000'000;
-  while (action == Action::ask) {
-    const std::uint64_t count = exchange.need().count;
+  while (const auto* need = std::get_if<action::AskStore>(&action)) {
+    const std::uint64_t count = need->count;
     require(count > 0 && ++asked < 1000);
     if (asked % 3 == 0) {
       action = exchange.answered(ids::Error{ids::Errc::exhausted, "none"}, workspace);
@@ -277,7 +278,8 @@ void drive(Bytes input, rewrite::Workspace& workspace, test::FakeClock& clock,
   std::size_t asked = 0;
   Action action =
       ask(exchange.request(request.view(), nullptr, workspace), exchange, workspace, asked);
-  if (action != Action::send || exchange.is_hello() || !exchange.awaits_reply()) return;
+  const auto* send = std::get_if<action::Send>(&action);
+  if (send == nullptr || exchange.is_hello() || !exchange.awaits_reply()) return;
   const std::int32_t id = wire::read_header(request.view()).request_id;
   const Sent whole = read(request.view());
   if (!whole.well_formed) return;  // every server refuses it
@@ -288,9 +290,9 @@ void drive(Bytes input, rewrite::Workspace& workspace, test::FakeClock& clock,
   Buffer reply;
   for (std::size_t steps = 0;; ++steps) {
     require(steps <= most);
-    if (action == Action::send) {
+    if (send != nullptr) {
       Buffer out;
-      exchange.message().copy(exchange.original(), 0, out);
+      send->message->copy(send->original, 0, out);
       require(wire::read_header(out.view()).request_id == exchange.request_id());
       // A client may number its messages as we number ours; there is one out at a time.
       require(steps == 0 || ids.insert(exchange.request_id()).second);
@@ -304,20 +306,25 @@ void drive(Bytes input, rewrite::Workspace& workspace, test::FakeClock& clock,
     values.answered(reply.view());
     action = ask(exchange.reply(reply.view(), workspace), exchange, workspace, asked);
     values.check(lending.back);
-    require(action == Action::close || !more_to_come(reply.view()));
-    if (action == Action::wait) {
-      require(exchange.delay().count() > 0);
+    require(std::holds_alternative<action::Close>(action) || !more_to_come(reply.view()));
+    if (const auto* wait = std::get_if<action::Wait>(&action)) {
+      require(wait->delay.count() > 0);
       watch.answered(reply.view());
-      clock.advance(exchange.delay());
+      clock.advance(wait->delay);
       action = exchange.resume(workspace);
-    } else if (action == Action::send) {
+    } else if (std::holds_alternative<action::Send>(action)) {
       watch.answered(reply.view());
     }
-    if (action != Action::send) break;
+    send = std::get_if<action::Send>(&action);
+    if (send == nullptr) break;
   }
-  if (action == Action::reply) check_reply(workspace.reply.view(), id, whole);
+  if (const auto* ours = std::get_if<action::Reply>(&action)) {
+    check_reply(ours->message, id, whole);
+  }
   // Only what answers the client's own message passes as it came.
-  if (action == Action::relay) require(wire::read_header(reply.view()).response_to == id);
+  if (std::holds_alternative<action::Relay>(action)) {
+    require(wire::read_header(reply.view()).response_to == id);
+  }
   static_cast<void>(exchange.given_up());
   workspace.reply.clear();
   exchange.release(workspace);

@@ -191,15 +191,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                           workspace.namespaces, workspace.x509);
   require(decision.kind != rewrite::Decision::Kind::need_more);
   if (decision.kind == rewrite::Decision::Kind::close) return 0;
-  rewrite::Action action = rewrite::Action::relay;
+  rewrite::Action action;
   rewrite::Exchange exchange;
   if (decision.kind == rewrite::Decision::Kind::collect) {
     action = exchange.request(message.view(), nullptr, workspace);
   }
-  if (action == rewrite::Action::relay) check(message.view());
-  if (action == rewrite::Action::send) {
+  if (std::holds_alternative<rewrite::action::Relay>(action)) check(message.view());
+  if (const auto* send = std::get_if<rewrite::action::Send>(&action)) {
     Buffer out;
-    exchange.message().copy(exchange.original(), 0, out);
+    send->message->copy(send->original, 0, out);
     require(load_i32(out.data()) == static_cast<std::int32_t>(out.size()));
     check(out.view());
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "idproxy/rewrite/exchange.hpp"
+#include "support/action_kind.hpp"
 #include "support/fake_clock.hpp"
 #include "support/replies.hpp"
 #include "support/rule_set.hpp"
@@ -17,8 +18,6 @@
 
 /// Scripts of an exchange: expect this action and these bytes, feed that event.
 namespace idproxy::test {
-
-using rewrite::Action;
 
 /// Where a client puts its documents: what is plain in a sequence takes the general path in an
 /// array.
@@ -65,7 +64,7 @@ class ExchangeWorld {
       : random(random_hex), workspace(rules, clock, random), rules_(std::move(rules)) {}
 
   /// The bytes are gone when this returns, or belong to the exchange.
-  Action request(std::string_view bytes, bool owned = false) {
+  ActionKind request(std::string_view bytes, bool owned = false) {
     exchange = std::make_unique<rewrite::Exchange>();
     const Exact exact(bytes);
     Buffer owner;
@@ -73,7 +72,7 @@ class ExchangeWorld {
     return keep(exchange->request(owned ? owner.view() : exact.view(), owned ? &owner : nullptr,
                                   workspace));
   }
-  Action reply(std::string_view bytes) {
+  ActionKind reply(std::string_view bytes) {
     const Exact exact(bytes);
     return keep(exchange->reply(exact.view(), workspace));
   }
@@ -83,14 +82,19 @@ class ExchangeWorld {
     rules_ = std::move(rules);
   }
   /// With these fields in its body, and the request id that is expected.
-  Action reply_with(std::string_view fields, std::uint32_t flags = 0) {
+  ActionKind reply_with(std::string_view fields, std::uint32_t flags = 0) {
     return reply(reply_message(fields, exchange->request_id(), flags));
   }
-  Action resume() { return keep(exchange->resume(workspace)); }
-  Action answer(ids::Result<ids::Grant> grant) {
+  ActionKind resume() { return keep(exchange->resume(workspace)); }
+  ActionKind answer(ids::Result<ids::Grant> grant) {
     return keep(exchange->answered(std::move(grant), workspace));
   }
 
+  /// The last action, which is of this kind.
+  template <class Alternative>
+  [[nodiscard]] const Alternative& last() const {
+    return std::get<Alternative>(last_);
+  }
   /// What is sent or replied with the last action.
   [[nodiscard]] const std::string& bytes() const { return bytes_; }
   /// The body of the reply with the last action.
@@ -121,23 +125,27 @@ class ExchangeWorld {
   std::unique_ptr<rewrite::Exchange> exchange;
 
  private:
-  Action keep(Action action) {
+  ActionKind keep(rewrite::Action action) {
     Buffer out;
-    if (action == Action::send) {
-      exchange->message().copy(exchange->original(), 0, out);
-      EXPECT_EQ(out.size(), exchange->message().size());
+    if (const auto* send = std::get_if<rewrite::action::Send>(&action)) {
+      send->message->copy(send->original, 0, out);
+      EXPECT_EQ(out.size(), send->message->size());
     }
-    if (action == Action::reply) out.append(workspace.reply.view());
+    if (const auto* reply = std::get_if<rewrite::action::Reply>(&action)) {
+      out.append(reply->message);
+    }
     bytes_ = text_of(out.view());
-    return action;
+    last_ = action;
+    return kind_of(action);
   }
 
   std::shared_ptr<const rewrite::RuleSet> rules_;
   std::string bytes_;
+  rewrite::Action last_;
 };
 
-inline std::string name_of(Action action) {
-  constexpr const char* kNames[] = {"relay", "send", "wait", "ask", "learn", "reply", "close"};
+inline std::string name_of(ActionKind action) {
+  constexpr const char* kNames[] = {"Relay", "Send", "Wait", "AskStore", "Learn", "Reply", "Close"};
   return kNames[static_cast<int>(action)];
 }
 
@@ -174,7 +182,7 @@ class ExchangeScript {
 
   // What the event before leads to.
   /// `bytes` but for the request id: the client's first, then ids that are new.
-  ExchangeScript& sends(std::string bytes) { return expect(Action::send, std::move(bytes)); }
+  ExchangeScript& sends(std::string bytes) { return expect(ActionKind::send, std::move(bytes)); }
   /// As the request, once its values had been asked for.
   ExchangeScript& sends_first(std::string bytes) {
     steps_.back().first_send = true;
@@ -187,17 +195,17 @@ class ExchangeScript {
   }
   ExchangeScript& waits(std::chrono::nanoseconds delay) {
     steps_.back().delay = delay;
-    return expect(Action::wait, {});
+    return expect(ActionKind::wait, {});
   }
   ExchangeScript& asks(std::size_t count) {
     steps_.back().count = count;
-    return expect(Action::ask, {});
+    return expect(ActionKind::ask_store, {});
   }
-  ExchangeScript& relays() { return expect(Action::relay, {}); }
-  ExchangeScript& closes() { return expect(Action::close, {}); }
+  ExchangeScript& relays() { return expect(ActionKind::relay, {}); }
+  ExchangeScript& closes() { return expect(ActionKind::close, {}); }
   /// In answer to the client's request id.
   ExchangeScript& replies(std::string_view fields, std::uint32_t flags = 0) {
-    return expect(Action::reply, reply_message(fields, 7, flags));
+    return expect(ActionKind::reply, reply_message(fields, 7, flags));
   }
   /// At the end: see ExchangeWorld::counts(), and the field of a duplicate that was given up.
   ExchangeScript& counts(std::string counts, std::optional<std::string> given_up = {}) {
@@ -229,7 +237,7 @@ class ExchangeScript {
     std::set<std::int32_t> ids;
     for (std::size_t i = 0; i < steps_.size(); ++i) {
       SCOPED_TRACE("step " + std::to_string(i));
-      const Action action = run(world, steps_[i], owned);
+      const ActionKind action = run(world, steps_[i], owned);
       ASSERT_EQ(name_of(action), name_of(steps_[i].action));
       check(world, steps_[i], ids);
     }
@@ -248,7 +256,7 @@ class ExchangeScript {
     Event event;
     std::string bytes;
     std::chrono::nanoseconds pass{};
-    Action action{};
+    ActionKind action{};
     std::string out;
     std::chrono::nanoseconds delay{};
     bool client_id = false;
@@ -273,32 +281,32 @@ class ExchangeScript {
     steps_.back().pass = std::exchange(pass_, {});
     return *this;
   }
-  ExchangeScript& expect(Action action, std::string out) {
+  ExchangeScript& expect(ActionKind action, std::string out) {
     steps_.back().action = action;
     steps_.back().out = std::move(out);
     return *this;
   }
 
-  static Action run(ExchangeWorld& world, const Step& step, bool owned) {
+  static ActionKind run(ExchangeWorld& world, const Step& step, bool owned) {
     world.clock.advance(step.pass);
     if (step.event == Event::request) return world.request(step.bytes, owned);
     if (step.event == Event::resume) return world.resume();
     if (step.event == Event::answer) {
       if (step.refused != ids::Errc{}) return world.answer(ids::Error{step.refused, "the reason"});
-      const std::uint64_t count = world.exchange->need().count;
+      const std::uint64_t count = world.last<rewrite::action::AskStore>().count;
       return world.answer(ids::Grant(nullptr, {{step.granted, count}}));
     }
     return world.reply(addressed(step.bytes, 4711, world.exchange->request_id()));
   }
 
   static void check(const ExchangeWorld& world, const Step& step, std::set<std::int32_t>& ids) {
-    if (step.action == Action::wait) {
-      EXPECT_EQ(world.exchange->delay(), step.delay);
+    if (step.action == ActionKind::wait) {
+      EXPECT_EQ(world.last<rewrite::action::Wait>().delay, step.delay);
     }
-    if (step.action == Action::ask) {
-      EXPECT_EQ(world.exchange->need().count, step.count);
+    if (step.action == ActionKind::ask_store) {
+      EXPECT_EQ(world.last<rewrite::action::AskStore>().count, step.count);
     }
-    if (step.action == Action::send) {
+    if (step.action == ActionKind::send) {
       const std::int32_t id = world.exchange->request_id();
       const bool first = step.event == Event::request || step.client_id || step.first_send;
       EXPECT_TRUE(first ? id == 7 : ids.insert(id).second && id != 7) << id;
@@ -308,7 +316,7 @@ class ExchangeScript {
         EXPECT_EQ(world.bytes(), addressed(step.out, id, 0));
       }
     }
-    if (step.action != Action::reply || (step.out.empty() && world.bytes().empty())) return;
+    if (step.action != ActionKind::reply || (step.out.empty() && world.bytes().empty())) return;
     const auto reply = wire::OpMsgView::parse(as_bytes(world.bytes()));
     ASSERT_TRUE(reply);
     EXPECT_EQ(reply->header().message_length, static_cast<std::int32_t>(world.bytes().size()));
@@ -325,11 +333,13 @@ class ExchangeScript {
       for (std::size_t i = 0; i < failing; ++i) run(world, steps_[i], false);
       world.clock.advance(steps_[failing].pass);
       const std::string bytes = addressed(fault.bytes, 4711, world.exchange->request_id());
-      const Action action = world.reply(bytes);
+      const ActionKind action = world.reply(bytes);
       const bool closes = fault.end == End::close || (fault.end == End::relay_or_close && !only);
-      const Action expected = closes ? Action::close : only ? Action::relay : Action::reply;
+      const ActionKind expected = closes ? ActionKind::close
+                                  : only ? ActionKind::relay
+                                         : ActionKind::reply;
       ASSERT_EQ(name_of(action), name_of(expected));
-      if (action == Action::reply) {
+      if (action == ActionKind::reply) {
         EXPECT_EQ(world.bytes(), addressed(bytes, 4711, 7));
       }
       world.exchange->release(world.workspace);

@@ -17,23 +17,21 @@ class PlainInsert;
 /// One request that classify() wanted whole, up to its last reply, all re-sends included. A state
 /// machine: events go in, the Action that follows comes out; no sockets, no time of its own.
 ///
-///   request(message) -> reply                  it is over
-///                    -> ask                    nothing has been sent yet; until answered(), with
-///                                              the same Actions as request() but relay. No later
-///                                              message of this connection is forwarded
-///                    -> send                   w: 0: over once the message has been taken. Else
-///                                              (awaits_reply()): no later message of this
-///                                              connection is forwarded until its last reply is
-///                                              queued
-///                    -> relay                  as send, for a hello; else it is over
-///   reply(message)   -> relay | reply          it is over, unless streams(): then another reply
-///                                              follows, to request_id()
-///                    -> close                  it is over
-///                    -> send                   another reply follows, to request_id()
-///                    -> wait                   until resume() -> send; a reply meanwhile is a lie
-///                    -> ask                    until answered() -> send | wait | reply | ask
-///                    -> learn                  until learned() -> relay | reply, as reply(). No
-///                                              later reply is read
+///   request(message) -> Reply       it is over
+///                    -> AskStore    nothing has been sent yet; until answered(), with the same
+///                                   Actions as request() but Relay. No later message of this
+///                                   connection is forwarded
+///                    -> Send        w: 0: over once the message has been taken. Else
+///                                   (awaits_reply()): no later message of this connection is
+///                                   forwarded until its last reply is queued
+///                    -> Relay       as Send, for a hello; else it is over
+///   reply(message)   -> Relay,      it is over, unless streams(): then another reply follows, to
+///                       Reply       request_id()
+///                    -> Close       it is over
+///                    -> Send        another reply follows, to request_id()
+///                    -> Wait        until resume() -> Send; a reply meanwhile is a lie
+///                    -> AskStore    until answered() -> Send, Wait, Reply, AskStore
+///                    -> Learn       until learned() -> Reply, as reply(). No later reply is read
 ///
 /// Whoever loses the server connection meanwhile closes the client's: what has been stored is not
 /// known, and nothing is sent again.
@@ -52,23 +50,15 @@ class Exchange {
   Action reply(Bytes message, Workspace& workspace);
   /// Event: the delay is over.
   Action resume(Workspace& workspace);
-  /// Event: Workspace::members takes said() into account, or nobody waits for that any more.
+  /// Event: Workspace::members takes what was said into account, or nobody waits for that any more.
   Action learned(Workspace& workspace);
-  /// Event: the store's answer to need(), or that nobody waits for it any more.
+  /// Event: the store's answer, or that nobody waits for it any more.
   Action answered(ids::Result<ids::Grant> grant, Workspace& workspace);
   /// Gives memory back, and the buffer that `owner` had given. Nothing may be called afterwards.
   Buffer release(Workspace& workspace);
 
-  /// Of Action::send: patches original(). Both stay where they are, unchanged, until the next
-  /// event.
-  [[nodiscard]] const wire::PatchedMessage& message() const { return message_; }
+  /// The client's message, as far as the exchange had to keep it: always while it asks the store.
   [[nodiscard]] Bytes original() const;
-  [[nodiscard]] std::chrono::nanoseconds delay() const;
-  /// Of Action::ask. The strategy lives as long as the exchange.
-  [[nodiscard]] Need need() const;
-  /// Of Action::learn.
-  [[nodiscard]] const HelloReply& said() const { return said_; }
-
   [[nodiscard]] bool awaits_reply() const { return awaits_reply_; }
   /// The client waits for an answer.
   [[nodiscard]] bool acknowledged() const { return acknowledged_; }
@@ -76,7 +66,7 @@ class Exchange {
   [[nodiscard]] std::int32_t request_id() const;
   [[nodiscard]] bool is_hello() const { return kind_ == Kind::hello; }
   [[nodiscard]] bool is_status() const { return kind_ == Kind::status; }
-  /// After relay or reply: the server goes on with replies that nobody asks for one by one.
+  /// After Relay or Reply: the server goes on with replies that nobody asks for one by one.
   [[nodiscard]] bool streams() const { return streams_; }
 
   /// For the log and counters; of the request event, or the answer that it had to wait for.
@@ -124,8 +114,7 @@ class Exchange {
   Buffer original_;  // empty if it can be restored from message_
   std::shared_ptr<const Plan> plan_;
   std::chrono::seconds now_{};
-  std::chrono::nanoseconds started_{};   // sent first, or the store asked
-  std::chrono::nanoseconds patience_{};  // of the question that is out
+  std::chrono::nanoseconds started_{};  // sent first, or the store asked
   bool sent_ = false;
   GivenValues given_;
   std::size_t drawing_ = 0;  // the assignment whose values are drawn next, or asked for

@@ -35,7 +35,7 @@ struct Workspace {
   RandomSource& random;  ///< for jitter
   InsertRewriter insert;
   ids::Values values;                 ///< of a plain insert
-  Buffer reply;                       ///< of Action::reply
+  Buffer reply;                       ///< of action::Reply
   std::uint32_t next_request_id = 1;  ///< of our own messages; wraps
   /// The newest, when a reply to hello comes; null: nobody wants to know of it.
   std::shared_ptr<const Members> members;

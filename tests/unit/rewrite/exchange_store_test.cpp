@@ -65,11 +65,13 @@ TEST_F(Store, SendsWhatItHadToAskFor) {
 
 TEST_F(Store, DropsAnUnacknowledgedInsertWithoutValues) {
   ExchangeWorld world(only_id(0)());
-  EXPECT_EQ(world.request(insert_sequence({nth(0)}, wire::flag::kMoreToCome)), Action::ask);
-  EXPECT_EQ(world.answer(ids::Error{Errc::unavailable, "down"}), Action::reply);
+  EXPECT_EQ(world.request(insert_sequence({nth(0)}, wire::flag::kMoreToCome)),
+            ActionKind::ask_store);
+  EXPECT_EQ(world.answer(ids::Error{Errc::unavailable, "down"}), ActionKind::reply);
   EXPECT_EQ(world.bytes(), "");
-  EXPECT_EQ(world.request(insert_sequence({nth(0)}, wire::flag::kMoreToCome)), Action::ask);
-  EXPECT_EQ(world.answer(ids::Grant(nullptr, {{5, 1}})), Action::send);
+  EXPECT_EQ(world.request(insert_sequence({nth(0)}, wire::flag::kMoreToCome)),
+            ActionKind::ask_store);
+  EXPECT_EQ(world.answer(ids::Grant(nullptr, {{5, 1}})), ActionKind::send);
   EXPECT_FALSE(world.exchange->awaits_reply());
 }
 
@@ -176,11 +178,11 @@ TEST_F(Store, WaitsNoLongerForManyRulesThanForOne) {
   const auto rules = rule_set_of(lent("shop.*", "a", std::make_shared<Lending>()),
                                  lent("shop.*", "b", std::make_shared<Lending>()));
   ExchangeWorld world(rules);
-  ASSERT_EQ(world.request(client(Form::array, "", {nth(0)})), Action::ask);
-  EXPECT_EQ(world.exchange->need().patience, 2s);
+  ASSERT_EQ(world.request(client(Form::array, "", {nth(0)})), ActionKind::ask_store);
+  EXPECT_EQ(world.last<action::AskStore>().patience, 2s);
   world.clock.advance(1500ms);
-  ASSERT_EQ(world.answer(ids::Grant(nullptr, {{1, 1}})), Action::ask);
-  EXPECT_EQ(world.exchange->need().patience, 500ms);
+  ASSERT_EQ(world.answer(ids::Grant(nullptr, {{1, 1}})), ActionKind::ask_store);
+  EXPECT_EQ(world.last<action::AskStore>().patience, 500ms);
 }
 
 TEST_F(Store, GivesBackWhatAClientThatHasGoneHadDrawn) {
@@ -188,7 +190,7 @@ TEST_F(Store, GivesBackWhatAClientThatHasGoneHadDrawn) {
   a->at_hand = 1;
   ExchangeWorld world(
       rule_set_of(lent("shop.*", "a", a), lent("shop.*", "b", std::make_shared<Lending>())));
-  ASSERT_EQ(world.request(client(Form::array, "", {nth(0)})), Action::ask);
+  ASSERT_EQ(world.request(client(Form::array, "", {nth(0)})), ActionKind::ask_store);
   world.exchange.reset();
   EXPECT_EQ(a->told, "back 1; ");
 }
@@ -366,7 +368,7 @@ TEST_F(Store, GivesBackWhatWasNeverSent) {
   const std::string large = doc(string_field("big", std::string(room / 3, 'b')));
   ExchangeWorld world(only_id(9)());
   EXPECT_EQ(world.request(insert_sequence({large, large, large}, wire::flag::kMoreToCome)),
-            Action::reply);
+            ActionKind::reply);
   EXPECT_EQ(last->told, "back 1 2 3; ");
 }
 
@@ -381,20 +383,20 @@ TEST(Readiness, DecidesWhatBecomesOfAnInsert) {
   for (const Form form : kForms) {
     const auto insert = client(form, kTxnNumber, {nth(0)});
     store->set({});
-    EXPECT_EQ(world.request(insert), Action::send);
+    EXPECT_EQ(world.request(insert), ActionKind::send);
     store->set({Kind::left_alone, {}});
-    EXPECT_EQ(world.request(insert), Action::relay);
+    EXPECT_EQ(world.request(insert), ActionKind::relay);
     store->set({Kind::not_ready, {Errc::unavailable, "not looked at yet"}});
-    EXPECT_EQ(world.request(insert), Action::reply);
+    EXPECT_EQ(world.request(insert), ActionKind::reply);
     EXPECT_NE(world.body().find("HostUnreachable"), std::string::npos);
     EXPECT_NE(world.body().find("RetryableWriteError"), std::string::npos);
     store->set({Kind::not_ready, {Errc::exhausted, "no unique index"}});
-    EXPECT_EQ(world.request(insert), Action::reply);
+    EXPECT_EQ(world.request(insert), ActionKind::reply);
     EXPECT_NE(world.body().find("OperationFailed"), std::string::npos);
     EXPECT_EQ(world.body().find("RetryableWriteError"), std::string::npos);
     EXPECT_NE(world.body().find("NoWritesPerformed"), std::string::npos);
     // Documents that need no value pass.
-    EXPECT_EQ(world.request(client(form, "", {nth(0, 5)})), Action::relay);
+    EXPECT_EQ(world.request(client(form, "", {nth(0, 5)})), ActionKind::relay);
   }
 }
 

@@ -489,9 +489,9 @@ TEST(Exchange, ShowsTheStrategyWhatHasCollided) {
     Rule rule = test::rule("shop.*", "_id");
     rule.strategy = std::move(strategy);
     ExchangeWorld world(rule_set_of(std::move(rule)));
-    ASSERT_EQ(world.request(client(form, "", {nth(0), nth(1)})), Action::send);
+    ASSERT_EQ(world.request(client(form, "", {nth(0), nth(1)})), ActionKind::send);
     for (int i = 0; i < 2; ++i) {
-      ASSERT_EQ(world.reply_with(n(0) + write_errors({duplicate(0)}) + ok()), Action::send);
+      ASSERT_EQ(world.reply_with(n(0) + write_errors({duplicate(0)}) + ok()), ActionKind::send);
     }
     EXPECT_EQ(world.bytes().substr(8), part("", {nth(0, 14), nth(1, 12)}).substr(8));
     EXPECT_EQ(seen.shown, (std::vector<std::vector<std::int64_t>>{{}, {11, 12}, {11, 12, 13}}));
@@ -579,14 +579,14 @@ TEST(Exchange, GoesOnWithItsRulesAfterAReload) {
     auto rules = rule_set_of(with(Retry{.attempts = 1}, rule("shop.*", "_id")));
     const std::weak_ptr<const RuleSet> before = rules;
     ExchangeWorld world(std::move(rules));
-    ASSERT_EQ(world.request(client(form, "", {nth(0)})), Action::send);
+    ASSERT_EQ(world.request(client(form, "", {nth(0)})), ActionKind::send);
     world.reload(rule_set_of(rule("other.*", "number")));
-    ASSERT_EQ(world.reply_with(n(0) + write_errors({duplicate(0)}) + ok()), Action::send);
+    ASSERT_EQ(world.reply_with(n(0) + write_errors({duplicate(0)}) + ok()), ActionKind::send);
     EXPECT_EQ(world.bytes(), addressed(part("", {nth(0, 2)}), world.exchange->request_id(), 0));
-    ASSERT_EQ(world.reply_with(n(0) + write_errors({duplicate(0)}) + ok()), Action::reply);
+    ASSERT_EQ(world.reply_with(n(0) + write_errors({duplicate(0)}) + ok()), ActionKind::reply);
     EXPECT_EQ(world.exchange->given_up()->rule->field, "_id");
     EXPECT_EQ(before.lock()->outcomes(0).given_up, 1U);
-    EXPECT_EQ(world.request(client(form, "", {nth(0)})), Action::relay);
+    EXPECT_EQ(world.request(client(form, "", {nth(0)})), ActionKind::relay);
     EXPECT_TRUE(before.expired());
   }
 }
@@ -595,7 +595,7 @@ TEST(Exchange, NamesTheRuleThatFoundDriverMadeIdsAfterAReload) {
   ExchangeWorld world(rule_set_of(rule("shop.*", "_id")));
   const std::string made = element(bson::Type::object_id, "_id", std::string(12, '\0'));
   world.clock.set(std::chrono::seconds(0));
-  ASSERT_EQ(world.request(client(Form::array, "", {doc(made)})), Action::relay);
+  ASSERT_EQ(world.request(client(Form::array, "", {doc(made)})), ActionKind::relay);
   world.reload(rule_set_of());
   ASSERT_NE(world.exchange->driver_made(), nullptr);
   EXPECT_EQ(world.exchange->driver_made()->rule->field, "_id");
@@ -608,7 +608,7 @@ TEST(Exchange, CountsWhatNobodyWillHearOf) {
   for (const Form form : kForms) {
     ExchangeWorld world(only_id());
     ASSERT_EQ(world.request(client(form, "", {nth(0), nth(1)}, wire::flag::kMoreToCome)),
-              Action::send);
+              ActionKind::send);
     EXPECT_FALSE(world.exchange->awaits_reply());
     EXPECT_EQ(world.counts(), "assigned=2 unacknowledged=2");
   }
@@ -616,7 +616,7 @@ TEST(Exchange, CountsWhatNobodyWillHearOf) {
 
 TEST(Exchange, CountsNothingOfAnInsertThatFailsHere) {
   ExchangeWorld world(rule_set_of(rule("shop.*", "_id", Assign::missing, 1)));
-  ASSERT_EQ(world.request(client(Form::sequence, "", {nth(0), nth(1)})), Action::reply);
+  ASSERT_EQ(world.request(client(Form::sequence, "", {nth(0), nth(1)})), ActionKind::reply);
   EXPECT_FALSE(world.exchange->awaits_reply());
   EXPECT_EQ(world.counts(), "");
 }
@@ -645,8 +645,8 @@ TEST(Exchange, GivesTheBufferBack) {
   for (const Form form : kForms) {
     ExchangeWorld world(only_id());
     const std::string bytes = client(form, "", {nth(0), nth(1)});
-    ASSERT_EQ(world.request(bytes, true), Action::send);
-    ASSERT_EQ(world.reply_with(n(1) + write_errors({duplicate(1)}) + ok()), Action::send);
+    ASSERT_EQ(world.request(bytes, true), ActionKind::send);
+    ASSERT_EQ(world.reply_with(n(1) + write_errors({duplicate(1)}) + ok()), ActionKind::send);
     EXPECT_EQ(text_of(world.exchange->original()), bytes);
     EXPECT_EQ(text_of(world.exchange->release(world.workspace).view()), bytes);
   }
@@ -700,9 +700,10 @@ TEST(Exchange, NamesADuplicateThatWasAbandoned) {
 TEST(Exchange, SendsNoFewerDocumentsThanNumbers) {
   const std::string bad = doc(element(static_cast<bson::Type>(0x42), "x", ""));
   ExchangeWorld world(only_id());
-  ASSERT_EQ(world.request(client(Form::sequence, kTxnNumber, {nth(0), bad, nth(2)})), Action::send);
-  const Action action = world.reply_with(n(0) + write_errors({duplicate(0)}) + ok());
-  if (action != Action::send) return;
+  ASSERT_EQ(world.request(client(Form::sequence, kTxnNumber, {nth(0), bad, nth(2)})),
+            ActionKind::send);
+  const ActionKind action = world.reply_with(n(0) + write_errors({duplicate(0)}) + ok());
+  if (action != ActionKind::send) return;
   const auto view = wire::OpMsgView::parse(as_bytes(world.bytes()));
   const auto command = InsertCommand::read(*view);
   InsertDocuments walk(*command);
@@ -727,10 +728,10 @@ TEST(Exchange, KeepsTimesOfAnEarlierReply) {
 
 TEST(Exchange, CountsWhatWasCuredBeforeAFailure) {
   ExchangeWorld world(only_id());
-  ASSERT_EQ(world.request(client(Form::sequence, "", {nth(0), nth(1)})), Action::send);
-  ASSERT_EQ(world.reply_with(n(0) + write_errors({duplicate(0)}) + ok()), Action::send);
-  ASSERT_EQ(world.reply_with(n(1) + write_errors({duplicate(1)}) + ok()), Action::send);
-  ASSERT_EQ(world.reply_with(failure(10107, "not primary")), Action::reply);
+  ASSERT_EQ(world.request(client(Form::sequence, "", {nth(0), nth(1)})), ActionKind::send);
+  ASSERT_EQ(world.reply_with(n(0) + write_errors({duplicate(0)}) + ok()), ActionKind::send);
+  ASSERT_EQ(world.reply_with(n(1) + write_errors({duplicate(1)}) + ok()), ActionKind::send);
+  ASSERT_EQ(world.reply_with(failure(10107, "not primary")), ActionKind::reply);
   EXPECT_EQ(world.counts(), "assigned=2 resent=2 cured=1");
 }
 

@@ -119,7 +119,7 @@ TEST(InsertBatch, SendsOtherLargeBatchesWhole) {
   for (const auto& row : rows) {
     ExchangeWorld world(only_id());
     const auto sent = client(Form::sequence, row.options, many(0, row.documents), row.flags);
-    ASSERT_EQ(world.request(sent), Action::send) << row.name;
+    ASSERT_EQ(world.request(sent), ActionKind::send) << row.name;
     EXPECT_TRUE(world.bytes() ==
                 client(Form::sequence, row.options, many_stored(0, row.documents), row.flags))
         << row.name;
@@ -545,15 +545,15 @@ TEST(InsertBatch, SurfacesDuplicatesInTransactionsWhereTold) {
 /// One insert after the other, in transactions of one rule with two attempts, and of another rule.
 class Row : public ::testing::Test {
  protected:
-  Action insert(const std::string& options, const std::string& reply) {
-    EXPECT_EQ(world_.request(client(Form::sequence, options, {doc()})), Action::send);
+  ActionKind insert(const std::string& options, const std::string& reply) {
+    EXPECT_EQ(world_.request(client(Form::sequence, options, {doc()})), ActionKind::send);
     return world_.reply_with(reply);
   }
-  Action abort() { return insert(kTransaction, n(0) + write_errors({duplicate(0)}) + ok()); }
+  ActionKind abort() { return insert(kTransaction, n(0) + write_errors({duplicate(0)}) + ok()); }
   void abort_to_the_bound() {
-    EXPECT_EQ(abort(), Action::reply);
-    EXPECT_EQ(abort(), Action::reply);
-    EXPECT_EQ(abort(), Action::relay);
+    EXPECT_EQ(abort(), ActionKind::reply);
+    EXPECT_EQ(abort(), ActionKind::reply);
+    EXPECT_EQ(abort(), ActionKind::relay);
   }
 
   ExchangeWorld world_{rule_set_of(with({.attempts = 2}, rule("shop.*", "_id")),
@@ -562,32 +562,34 @@ class Row : public ::testing::Test {
 
 TEST_F(Row, IsBounded) {
   abort_to_the_bound();
-  EXPECT_EQ(abort(), Action::relay);
+  EXPECT_EQ(abort(), ActionKind::relay);
   EXPECT_EQ(world_.counts(), "assigned=8 transient=2 surfaced=2");
 }
 
 TEST_F(Row, EndsWithASuccessInATransaction) {
   abort_to_the_bound();
-  EXPECT_EQ(insert(kTransaction, n(1) + ok()), Action::relay);
+  EXPECT_EQ(insert(kTransaction, n(1) + ok()), ActionKind::relay);
   abort_to_the_bound();
 }
 
 TEST_F(Row, EndsAfterTenSeconds) {
   abort_to_the_bound();
   world_.clock.advance(9'999ms);
-  EXPECT_EQ(abort(), Action::relay);
+  EXPECT_EQ(abort(), ActionKind::relay);
   world_.clock.advance(2ms);
   abort_to_the_bound();
 }
 
 TEST_F(Row, GoesOnDespiteAllElse) {
   abort_to_the_bound();
-  EXPECT_EQ(insert("", n(1) + ok()), Action::relay);
-  EXPECT_EQ(insert(kTransaction, n(0) + write_errors({write_error(0, 121)}) + ok()), Action::relay);
-  EXPECT_EQ(insert(kTransaction, failure(251, "aborted")), Action::relay);
-  EXPECT_EQ(abort(), Action::relay);
+  EXPECT_EQ(insert("", n(1) + ok()), ActionKind::relay);
+  EXPECT_EQ(insert(kTransaction, n(0) + write_errors({write_error(0, 121)}) + ok()),
+            ActionKind::relay);
+  EXPECT_EQ(insert(kTransaction, failure(251, "aborted")), ActionKind::relay);
+  EXPECT_EQ(abort(), ActionKind::relay);
   // Each rule has its own.
-  EXPECT_EQ(insert(kTransaction, n(0) + write_errors({duplicate(0, {"n"})}) + ok()), Action::reply);
+  EXPECT_EQ(insert(kTransaction, n(0) + write_errors({duplicate(0, {"n"})}) + ok()),
+            ActionKind::reply);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "idproxy/rewrite/exchange.hpp"
+#include "support/action_kind.hpp"
 #include "support/fake_clock.hpp"
 #include "support/messages.hpp"
 #include "support/rule_set.hpp"
@@ -15,7 +16,7 @@ using namespace test;
 
 /// What one request does: the action, and the bytes that go upstream or back.
 struct Outcome {
-  Action action;
+  ActionKind action;
   std::string bytes;
   std::unique_ptr<Exchange> exchange = std::make_unique<Exchange>();
 };
@@ -28,15 +29,17 @@ class Insert : public ::testing::Test {
   }
   Outcome request(std::string_view bytes) {
     Outcome outcome{};
+    Action action;
     {
       const Exact exact(bytes);
-      outcome.action = outcome.exchange->request(exact.view(), nullptr, *workspace_);
+      action = outcome.exchange->request(exact.view(), nullptr, *workspace_);
     }
+    outcome.action = kind_of(action);
     Buffer out;
-    if (outcome.action == Action::send) {
-      outcome.exchange->message().copy(outcome.exchange->original(), 0, out);
+    if (const auto* send = std::get_if<action::Send>(&action)) {
+      send->message->copy(send->original, 0, out);
     }
-    if (outcome.action == Action::reply) out.append(workspace_->reply.view());
+    if (const auto* reply = std::get_if<action::Reply>(&action)) out.append(reply->message);
     outcome.bytes = text_of(out.view());
     return outcome;
   }
@@ -103,9 +106,9 @@ TEST_F(Insert, FollowsDottedPaths) {
 
 TEST_F(Insert, LeavesAMessageInWhichNothingIsAssigned) {
   rules(rule("shop.*", "_id"));
-  EXPECT_EQ(request(insert_array({doc(id(1)), doc(kX + id(2))})).action, Action::relay);
+  EXPECT_EQ(request(insert_array({doc(id(1)), doc(kX + id(2))})).action, ActionKind::relay);
   EXPECT_EQ(request(insert_array({doc(element(bson::Type::null, "_id", ""))})).action,
-            Action::relay);
+            ActionKind::relay);
 }
 
 TEST_F(Insert, ReplacesWhatTheModeSays) {
@@ -136,7 +139,7 @@ TEST_F(Insert, ReplacesWhatTheModeSays) {
       ++next;
     }
     for (const auto& value : row.kept) {
-      EXPECT_EQ(request(insert_array({doc(kX + value)})).action, Action::relay);
+      EXPECT_EQ(request(insert_array({doc(kX + value)})).action, ActionKind::relay);
     }
   }
 }
@@ -182,7 +185,7 @@ TEST_F(Insert, ReplacesTheErrorsOfRefusedDocuments) {
                   0, 7);
   };
   const std::string theirs = reply(error(0, 53, "The '_id' value cannot be of type array"));
-  EXPECT_EQ(outcome.exchange->reply(as_bytes(theirs), *workspace_), Action::reply);
+  EXPECT_EQ(kind_of(outcome.exchange->reply(as_bytes(theirs), *workspace_)), ActionKind::reply);
   EXPECT_EQ(
       text_of(workspace_->reply.view()),
       reply(error(0, 28,
@@ -192,14 +195,14 @@ TEST_F(Insert, ReplacesTheErrorsOfRefusedDocuments) {
                                 op_msg(body(doc(int_field("writeErrors", 1))), 0, 7)};
   for (const std::string& other : others) {
     auto again = unordered();
-    EXPECT_EQ(again.exchange->reply(as_bytes(other), *workspace_), Action::relay);
+    EXPECT_EQ(kind_of(again.exchange->reply(as_bytes(other), *workspace_)), ActionKind::relay);
   }
 }
 
 TEST_F(Insert, SendsNothingWithoutAllValues) {
   rules(rule("shop.*", "_id", Assign::missing, 2));
   const auto outcome = request(insert_array({doc(), doc(), doc()}));
-  EXPECT_EQ(outcome.action, Action::reply);
+  EXPECT_EQ(outcome.action, ActionKind::reply);
   const auto reply = wire::OpMsgView::parse(as_bytes(outcome.bytes));
   ASSERT_TRUE(reply);
   EXPECT_EQ(reply->header().response_to, 7);
@@ -244,7 +247,7 @@ TEST_F(Insert, LeavesToMongodWhatItRefuses) {
       {"wrong checksum",
        op_msg(body(fields) + documents, wire::flag::kChecksumPresent).replace(30, 1, "?")},
   };
-  for (const auto& row : rows) EXPECT_EQ(request(row.bytes).action, Action::relay) << row.name;
+  for (const auto& row : rows) EXPECT_EQ(request(row.bytes).action, ActionKind::relay) << row.name;
 }
 
 TEST_F(Insert, RefusesEqualStmtIds) {
@@ -256,9 +259,9 @@ TEST_F(Insert, RefusesEqualStmtIds) {
     const std::string ids = element(bson::Type::array, "stmtIds", doc(elements));
     return op_msg(body(doc(insert_fields() + ids)) + sequence("documents", {doc(), doc()}), flags);
   };
-  EXPECT_EQ(request(numbered({1, 0})).action, Action::send);
+  EXPECT_EQ(request(numbered({1, 0})).action, ActionKind::send);
   const auto outcome = request(numbered({1, 1}));
-  ASSERT_EQ(outcome.action, Action::reply);
+  ASSERT_EQ(outcome.action, ActionKind::reply);
   const auto reply = wire::OpMsgView::parse(as_bytes(outcome.bytes));
   EXPECT_EQ(bson::find(reply->body(), "code")->as_integer(), 72);
   EXPECT_EQ(request(numbered({1, 1}, wire::flag::kMoreToCome)).bytes, "");
@@ -293,7 +296,7 @@ TEST_F(Insert, BoundsTheErrorTextsOfAReply) {
       op_msg(body(doc(int_field("n", 0) + element(bson::Type::array, "writeErrors", doc(errors)) +
                       int_field("ok", 1))),
              0, 7);
-  ASSERT_EQ(outcome.exchange->reply(as_bytes(reply), *workspace_), Action::reply);
+  ASSERT_EQ(kind_of(outcome.exchange->reply(as_bytes(reply), *workspace_)), ActionKind::reply);
   EXPECT_LE(workspace_->reply.size(), 16'793'600U);
   EXPECT_TRUE(wire::OpMsgView::parse(workspace_->reply.view()));
 }
@@ -319,7 +322,7 @@ TEST_F(Insert, MovesDocumentsToASequenceWhenTheBodyOutgrowsItsLimit) {
     const std::int64_t first = flags == 0 ? 1 : 3;
     const std::string sent = insert_array({large, large}, flags);
     const auto outcome = request(sent);
-    ASSERT_EQ(outcome.action, Action::send);
+    ASSERT_EQ(outcome.action, ActionKind::send);
     const std::string big_field = string_field("big", big);
     EXPECT_TRUE(outcome.bytes == op_msg(body(doc(insert_fields())) +
                                             sequence("documents", {doc(id(first) + big_field),
@@ -334,7 +337,7 @@ TEST_F(Insert, DropsAnUnacknowledgedMessageThatOutgrowsTheProtocol) {
   const std::size_t room = 48'000'000 - insert_sequence({empty, empty, empty}).size();
   const std::string large = doc(string_field("big", std::string(room / 3, 'b')));
   const auto outcome = request(insert_sequence({large, large, large}, wire::flag::kMoreToCome));
-  EXPECT_EQ(outcome.action, Action::reply);
+  EXPECT_EQ(outcome.action, ActionKind::reply);
   EXPECT_EQ(outcome.bytes, "");
 }
 
@@ -342,9 +345,9 @@ TEST_F(Insert, LeavesDocumentsAloneThatAreTooLargeAnyway) {
   rules(rule("shop.*", "_id"));
   const std::string over = doc(string_field("big", std::string(16 * 1024 * 1024 - 14, 'b')));
   ASSERT_EQ(over.size(), 16U * 1024 * 1024 + 1);
-  EXPECT_EQ(request(insert_sequence({over})).action, Action::relay);
+  EXPECT_EQ(request(insert_sequence({over})).action, ActionKind::relay);
   const std::string just = doc(string_field("big", std::string(16 * 1024 * 1024 - 15, 'b')));
-  EXPECT_EQ(request(insert_sequence({just})).action, Action::send);
+  EXPECT_EQ(request(insert_sequence({just})).action, ActionKind::send);
 }
 
 TEST_F(Insert, SaysWhenAllIdsWereTheDrivers) {

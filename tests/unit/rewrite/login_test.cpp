@@ -20,10 +20,10 @@ std::string fate(std::string_view bytes) {
                                  world.workspace.namespaces, world.workspace.x509);
   if (decision.kind == Decision::Kind::relay) return "passes";
   EXPECT_EQ(decision.kind, Decision::Kind::collect);
-  const Action action = world.request(bytes);
-  if (action == Action::relay) return "passes";
-  if (action == Action::send) return world.bytes();
-  EXPECT_EQ(action, Action::reply);
+  const ActionKind action = world.request(bytes);
+  if (action == ActionKind::relay) return "passes";
+  if (action == ActionKind::send) return world.bytes();
+  EXPECT_EQ(action, ActionKind::reply);
   EXPECT_FALSE(world.exchange->awaits_reply());
   const Bytes reply = as_bytes(world.bytes());
   if (reply.empty()) return "dropped";
@@ -282,10 +282,10 @@ TEST(Login, IsRefusedWithTheReason) {
   world.workspace.x509 = X509::refused;
   const std::string login = doc(kAuthenticate + kX509 + kExternal);
   for (const std::uint32_t flags : {0U, wire::flag::kChecksumPresent}) {
-    ASSERT_EQ(world.request(op_msg(body(login), flags)), Action::reply);
+    ASSERT_EQ(world.request(op_msg(body(login), flags)), ActionKind::reply);
     EXPECT_EQ(addressed(world.bytes(), 0, 7), addressed(op_msg(body(error), flags), 0, 7));
   }
-  ASSERT_EQ(world.request(legacy(kAuthenticate + kX509)), Action::reply);
+  ASSERT_EQ(world.request(legacy(kAuthenticate + kX509)), ActionKind::reply);
   EXPECT_EQ(addressed(world.bytes(), 0, 7), addressed(op_reply(error), 0, 7));
 }
 
@@ -293,9 +293,10 @@ TEST(Login, PassesWhereTheServerSeesTheClientsCertificate) {
   ExchangeWorld world(rule_set());
   const std::string hello =
       doc(int_field("hello", 1) + doc_field("speculativeAuthenticate", kAuthenticate + kX509));
-  EXPECT_EQ(world.request(op_msg(body(hello))), Action::relay);
-  EXPECT_EQ(world.request(legacy(doc_field("$query", kAuthenticate + kX509))), Action::relay);
-  EXPECT_EQ(world.request(op_msg(body(doc(int_field("hello", 1) + kUnterminated)))), Action::relay);
+  EXPECT_EQ(world.request(op_msg(body(hello))), ActionKind::relay);
+  EXPECT_EQ(world.request(legacy(doc_field("$query", kAuthenticate + kX509))), ActionKind::relay);
+  EXPECT_EQ(world.request(op_msg(body(doc(int_field("hello", 1) + kUnterminated)))),
+            ActionKind::relay);
   EXPECT_TRUE(world.exchange->is_hello());
 }
 

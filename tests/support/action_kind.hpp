@@ -1,0 +1,14 @@
+#pragma once
+
+#include "idproxy/rewrite/action.hpp"
+
+namespace idproxy::test {
+
+/// The alternatives of an Action, in their order.
+enum class ActionKind { relay, send, wait, ask_store, learn, reply, close };
+
+inline ActionKind kind_of(const rewrite::Action& action) {
+  return static_cast<ActionKind>(action.index());
+}
+
+}  // namespace idproxy::test

@@ -4,45 +4,19 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <exception>
-#include <stdexcept>
 #include <utility>
 
 #include "idproxy/observability/log.hpp"
-#include "idproxy/rewrite/classify.hpp"
+#include "idproxy/rewrite/reply.hpp"
 #include "tcp.hpp"
 
 namespace idproxy::net {
 namespace {
 
-// One direction of one connection is read at most this often before the others have a turn.
-constexpr int kReadsPerTurn = 4;
-// While a message is collected, reads ask for at least and at most this much.
-constexpr std::size_t kSmallestRead = std::size_t{16} * 1024;
-constexpr std::size_t kFirstGrowth = std::size_t{64} * 1024;
+// While room is scarce, who begins to read reads little.
 constexpr std::size_t kLittleRead = std::size_t{4} * 1024;
-
-}  // namespace
-
-/// One exchange, and what it holds.
-struct ConnectionPair::UnderWay : rewrite::Exchange {
-  using Exchange::Exchange;
-  Budget::Share share;        // of the request
-  Budget::Share reply_share;  // of a large reply that is being collected
-  std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
-  std::chrono::steady_clock::time_point sent{};
-  std::chrono::nanoseconds at_server{};
-  bool legacy = false;  // an OP_QUERY
-};
-
-/// Until an exchange may go on.
-struct ConnectionPair::Waiting {
-  explicit Waiting(asio::io_context& io) : timer(io) {}
-  Timer timer;
-  std::uint64_t question = 0;  // to the id store; 0: none
-  ids::Ticket ticket;
-};
-
-namespace {
+// Replies larger than this count against the room for messages that are held.
+constexpr std::size_t kUnbudgetedReply = std::size_t{64} * 1024;
 
 /// Brings news to a pair's thread, from any other; the pair may be gone by then. The thread's loop
 /// does not end before.
@@ -77,13 +51,28 @@ class ConnectionPair::StoreAnswer final : public ids::Asker {
   void answered(ids::Result<ids::Grant> grant) override {
     messenger_.deliver(
         [question = question_, answer = std::move(grant)](ConnectionPair& pair) mutable {
-          pair.store_answered(question, std::move(answer));
+          const Self self(&pair);
+          pair.guarded([&] { pair.runner_.answered(question, std::move(answer)); });
         });
   }
 
  private:
   Messenger messenger_;
   std::uint64_t question_;
+};
+
+/// Bytes of one direction while they are processed.
+struct ConnectionPair::Cursor {
+  Bytes input;
+  std::size_t at = 0;  // what has been consumed ends here
+  Bytes run{};         // its end, which goes on and is not written yet: a run of messages goes out
+                       // in one write
+
+  [[nodiscard]] Bytes front() const { return input.subspan(at); }
+  void pass(std::size_t bytes) {
+    run = {run.empty() ? input.data() + at : run.data(), run.size() + bytes};
+    at += bytes;
+  }
 };
 
 void ConnectionPair::start(IoThread& thread, Socket downstream,
@@ -117,10 +106,14 @@ ConnectionPair::ConnectionPair(IoThread& thread, Socket downstream,
       downstream_(thread.io, thread.tls),
       upstream_(thread.io, thread.tls),
       id_(++thread.shared.last_connection_id),
+      request_gate_(thread.shared.budget),
+      runner_(*this, thread, server_->id, id_),
+      requests_(*this, downstream_, upstream_, thread.buffers, true),
+      replies_(*this, upstream_, downstream_, thread.buffers, false),
       deadline_(*this) {
   auto engine = thread_.client_tls ? tls::Engine::accept(thread_.client_tls) : nullptr;
   downstream_.open(std::move(downstream), std::move(engine));
-  greeting_ = thread_.client_tls != nullptr;
+  handshaking_ = thread_.client_tls != nullptr;
   thread_.pairs.emplace(id_, this);
   ++server_->connections;
 }
@@ -133,26 +126,25 @@ void ConnectionPair::close() {
   if (closed_) return;
   closed_ = true;
   const auto connector = std::exchange(connector_, nullptr);
+  requests_.close();
+  replies_.close();
   downstream_.close();
   upstream_.close();
   deadline_.stop();
-  waiting_.reset();
-  share_.reset();
+  runner_.close();
+  request_gate_.leave();
   unsent_share_.reset();
-  if (exchange_) exchange_->share.reset();
-  Shared& shared = thread_.shared;
-  if (place_ != 0) shared.budget.leave(place_);
   thread_.pairs.erase(id_);
   --server_->connections;
-  shared.count_closed();
+  thread_.shared.count_closed();
   if (connector) connector->cancel();  // last: it may hold the last reference to this pair
 }
 
-// ---- the server connection -------------------------------------------------------------------
+// ---- opening ---------------------------------------------------------------------------------
 
 void ConnectionPair::begin() {
   if (thread_.draining) return close();
-  if (!greeting_) return greeted();
+  if (!handshaking_) return greeted();
   thread_.tls_handshake.start(deadline_, expired<&ConnectionPair::made_no_handshake>);
   // Asked now: one that has gone has no name any more.
   std::string client = peer_name(downstream_.socket());
@@ -168,10 +160,10 @@ void ConnectionPair::begin() {
 
 /// The client may speak now.
 void ConnectionPair::greeted() {
-  greeting_ = false;
+  handshaking_ = false;
   thread_.first_byte.start(deadline_, expired<&ConnectionPair::sent_nothing>);
   connect();
-  wait_source(requests_);
+  requests_.wait_source();
 }
 
 void ConnectionPair::tls_failed(std::string_view client, std::string_view reason) {
@@ -204,10 +196,19 @@ void ConnectionPair::connected(Stream stream) {
                 {"client", peer_name(downstream_.socket())},
                 {"server", server_->name}});
   }
-  wait_source(replies_);
-  if (!requests_.held.empty()) return resume(requests_);
-  if (downstream_.has_received()) return read(requests_);
-  wait_source(requests_);
+  replies_.wait_source();
+  if (!requests_.held().empty()) return requests_.resume();
+  if (downstream_.has_received()) return requests_.read();
+  requests_.wait_source();
+}
+
+void ConnectionPair::server_lost() {
+  // With TLS 1.3 a server refuses our certificate after the handshake; mongod without a word, as it
+  // does with what a client sends that is no message.
+  std::string fault(upstream_.fault());
+  if (fault.empty() && !request_gate_.has_forwarded()) fault = upstream_.why_closed();
+  if (!fault.empty()) Connector::tls_failed(thread_, *server_, fault);
+  thread_.shared.news->lost(*server_);
 }
 
 /// Runs a handler's work. What it throws, memory that cannot be had above all, ends this pair and
@@ -216,12 +217,7 @@ template <class Work>
 void ConnectionPair::guarded(Work work) {
   try {
     work();
-    if (!thread_.draining) return;
-    answer_hello_late();
-    while (is_idle()) {
-      if (deaf_ || seen_empty_) return close();
-      look_again();
-    }
+    if (thread_.draining) go_on_draining();
   } catch (const std::exception& error) {
     close();  // first, since it gives memory back
     log::event(log::Level::error, "connection_failed", "an error ended one client's connection",
@@ -229,7 +225,7 @@ void ConnectionPair::guarded(Work work) {
   }
 }
 
-// ---- its time is over ------------------------------------------------------------------------
+// ---- time limits -----------------------------------------------------------------------------
 
 void ConnectionPair::made_no_handshake() {
   thread_.cells[Counted::closed_tls_handshake].add();
@@ -260,8 +256,8 @@ void ConnectionPair::sent_half_a_message() {
 /// client holds it up.
 void ConnectionPair::watch_message() {
   if (silent_) return;
-  const bool begun = requests_.frames.inside() || !requests_.held.empty();
-  if (!begun || blocked(requests_)) return deadline_.stop();
+  const bool begun = request_gate_.inside() || !requests_.held().empty();
+  if (!begun || requests_.blocked()) return deadline_.stop();
   if (!deadline_.runs())
     thread_.message.start(deadline_, expired<&ConnectionPair::sent_half_a_message>);
 }
@@ -271,213 +267,131 @@ void ConnectionPair::watch_message() {
 bool ConnectionPair::tell_monitor() {
   const Self self(this);
   guarded([&] { answer_hello_late(); });
-  return deaf_;
+  return requests_ended_;
 }
 
 void ConnectionPair::drain() {
   const Self self(this);
   guarded([&] {
-    if (greeting_) return close();
-    seen_empty_ = false;  // it may have been long ago
+    if (handshaking_) return close();
+    requests_.forget_empty();  // it may have been long ago
     // What has come already is answered without the server.
     if (connector_) std::exchange(connector_, nullptr)->cancel();
-    if (!requests_.held.empty()) resume(requests_);
+    if (!requests_.held().empty()) requests_.resume();
   });
+}
+
+void ConnectionPair::go_on_draining() {
+  answer_hello_late();
+  while (!closed_) {
+    const drain::Next next = drain::next(progress());
+    if (next == drain::Next::close) return close();
+    if (next == drain::Next::wait || requests_.blocked()) return;
+    look_again();
+  }
+}
+
+drain::Progress ConnectionPair::progress() const {
+  return {.handshaking = handshaking_,
+          .busy = runner_.is_busy() || runner_.learning(),
+          .unsent = requests_.unsent() || replies_.unsent(),
+          .inside_message = request_gate_.inside() || !requests_.held().empty(),
+          .ended = requests_ended_,
+          .looking = looking_,
+          .seen_empty = requests_.seen_empty(),
+          .outstanding = reply_gate_.ledger().outstanding()};
 }
 
 /// Reads what has come and was not met yet. The wait for it may have received something already,
 /// and its handler be on the way: it is that handler that goes on, early.
 void ConnectionPair::look_again() {
-  if (closed_ || blocked(requests_)) return;
-  if (!requests_.waiting) return read(requests_);
+  if (!requests_.waiting()) return requests_.read();
   looking_ = true;
   error_code ignored;
   downstream_.socket().cancel(ignored);
 }
 
-bool ConnectionPair::is_idle() const {
-  if (closed_ || greeting_ || looking_ || learning_ || ledger_.outstanding() > 0 || exchange_ ||
-      local_reply_) {
-    return false;
-  }
-  if (!requests_.out.empty() || !replies_.out.empty()) return false;
-  return deaf_ || (requests_.held.empty() && !requests_.frames.inside());
-}
-
 /// A hello that waits for news, or streams them, would do so for as long as it likes.
 void ConnectionPair::answer_hello_late() {
-  if (closed_ || !exchange_ || !exchange_->is_hello() || exchange_->legacy) return;
-  if (!exchange_->awaits_reply() || ledger_.outstanding() != 1 || learning_) return;
-  if (!requests_.out.empty()) return close();  // it has not even been sent whole
-  Buffer& reply = thread_.workspace.reply;
-  reply.clear();
-  rewrite::append_shutdown_reply_to(exchange_->request_id(),
-                                    static_cast<std::int32_t>(thread_.workspace.next_request_id++),
-                                    reply);
+  if (closed_ || reply_gate_.ledger().outstanding() != 1) return;
+  const auto request = runner_.waiting_hello();
+  if (!request) return;
+  if (requests_.unsent()) return close();  // it has not even been sent whole
+  Buffer& answer = thread_.workspace.reply;
+  answer.clear();
+  rewrite::append_shutdown_reply_to(
+      *request, static_cast<std::int32_t>(thread_.workspace.next_request_id++), answer);
   thread_.cells[Counted::requests_shutdown].add();
-  ledger_.answered();
-  deaf_ = true;
-  relay(replies_, reply.view());
-  if (!closed_) exchange_ended();
+  reply_gate_.ledger().answered();
+  requests_ended_ = true;
+  reply(answer.view());
+  if (!closed_) runner_.abandon();
 }
 
-/// A request that came while draining, of which `message` is there. True if it is dealt with;
-/// false: there is to be more of it, or nothing is read any more.
-bool ConnectionPair::refuse_late(Bytes message, std::size_t length) {
-  // Longer ones are not worth waiting for: the end of the connection says the same.
-  constexpr std::size_t kLongest = std::size_t{1024} * 1024;
-  if (length > kLongest) {
-    deaf_ = true;
-    return false;
-  }
-  if (message.size() < length) {
-    requests_.wanted = length;
-    return false;
-  }
-  Buffer reply;
+/// A request that came while draining, of which `front` is there. True if it is dealt with; false:
+/// there is to be more of it, or nothing is read any more.
+bool ConnectionPair::refuse_late(Bytes front, std::size_t length) {
+  using Kind = drain::Late::Kind;
   const auto id = static_cast<std::int32_t>(thread_.workspace.next_request_id++);
-  if (!rewrite::append_shutdown_reply(message, id, reply)) {
-    deaf_ = true;
-    return false;
-  }
+  auto late = drain::refuse(front, length, id);
+  if (late.kind == Kind::need_more) requests_.need(length);
+  if (late.kind == Kind::end) requests_ended_ = true;
+  if (late.kind != Kind::refuse) return false;
   thread_.cells[Counted::requests_shutdown].add();
-  local_reply_ = std::move(reply);
-  deliver_local_reply();
+  runner_.reply_locally(std::move(late.reply));
   return true;
 }
 
 // ---- both directions -------------------------------------------------------------------------
 
-bool ConnectionPair::blocked(const Direction& direction) const {
-  if (closed_ || !direction.out.empty()) return true;
-  if (!is_request(direction)) return learning_;
-  return exchange_ || local_reply_ || connector_ || place_ != 0 || deaf_;
+bool ConnectionPair::holds_up(const Direction& direction) const {
+  if (!is_request(direction)) return runner_.learning();
+  return runner_.is_busy() || connector_ || request_gate_.queued() || requests_ended_;
 }
 
-void ConnectionPair::wait_source(Direction& direction) {
-  if (closed_) return;
+std::size_t ConnectionPair::read_size(const Direction& direction) const {
+  // While messages have to wait for room, the beginnings of many are held.
+  const bool little =
+      is_request(direction) && !request_gate_.inside() && thread_.shared.budget.is_scarce();
+  return little ? kLittleRead : BufferPool::kReadSize;
+}
+
+void ConnectionPair::woken(Direction& direction, bool writable, ByteStream::Wake wake) {
+  if (!writable && is_request(direction)) looking_ = false;
+  guarded([&] { writable ? direction.on_writable() : direction.on_readable(wake); });
+}
+
+void ConnectionPair::waits(const Direction& direction) {
   if (is_request(direction)) watch_message();
-  if (direction.waiting || direction.source_ended) return;
-  Stream& source = source_of(direction);
-  // What has been received waits for resume(); and who goes on sending, meanwhile, for it to read.
-  const bool enough = source.has_received() || direction.held.size() > IoThread::kReadSize;
-  if (enough && blocked(direction)) return;
-  direction.waiting = true;
-  source.wait_readable([self = Self(this), &direction](error_code error) {
-    direction.waiting = false;
-    if (self->closed_) return;
-    if (self->is_request(direction)) self->looking_ = false;
-    self->guarded([&] {
-      if (error == asio::error::operation_aborted) return self->on_readable(direction);
-      if (error == asio::error::eof) return self->source_ended(direction);
-      if (error) return self->source_broke(direction);
-      self->on_readable(direction);
-    });
-  });
 }
 
-void ConnectionPair::on_readable(Direction& direction) {
-  // What TLS itself has to say is no word of the client's.
-  if (is_request(direction) && !downstream_.is_secure()) heard();
-  if (!blocked(direction)) return read(direction);
-  // A request behind it waits for resume(). While there is none, the client's leaving is noticed at
-  // once.
-  if (!is_request(direction) || !direction.out.empty()) return;
-  if (downstream_.is_secure()) {
-    if (!direction.held.empty()) return;
-    read_to_hold(direction);
-    if (!closed_ && direction.held.empty()) wait_source(direction);
-  } else if (!downstream_.has_received() && downstream_.is_at_end()) {
-    close();
-  }
+void ConnectionPair::heard(const Direction& direction) {
+  if (is_request(direction) && std::exchange(silent_, false)) deadline_.stop();
 }
 
-void ConnectionPair::read(Direction& direction) {
-  using Status = Stream::Received::Status;
-  for (int turn = 0; turn < kReadsPerTurn; ++turn) {
-    const Stream::Received received = read_some(direction);
-    if (received.status == Status::ended) return source_ended(direction);
-    if (received.status == Status::broken) return source_broke(direction);
-    if (is_request(direction)) seen_empty_ = received.status == Status::none && !received.more;
-    if (received.status == Status::none) {
-      if (received.more) continue;
-      break;
-    }
-    count_received(direction, received.bytes);
-    if (direction.held.empty()) {
-      process(direction, {thread_.read_buffer.get(), received.bytes});
-    } else if (direction.held.size() >= direction.wanted) {
-      process(direction, direction.held.view());
-    }
-    if (blocked(direction) || !received.more) break;
-  }
-  // With unsent bytes, on_writable() goes on.
-  if (direction.out.empty()) wait_source(direction);
-}
-
-/// Into the thread's buffer, or behind what is held.
-Stream::Received ConnectionPair::read_some(Direction& direction) {
-  Stream& source = source_of(direction);
-  Buffer& held = direction.held;
-  if (held.empty()) {
-    // While messages have to wait for room, the beginnings of many are held.
-    const bool little =
-        is_request(direction) && !direction.frames.inside() && thread_.shared.budget.is_scarce();
-    return source.read({thread_.read_buffer.get(), little ? kLittleRead : IoThread::kReadSize});
-  }
-  // Grows with what has come, not with what is announced.
-  const std::size_t size = held.size();
-  const std::size_t missing = direction.wanted > size ? direction.wanted - size : 0;
-  std::size_t room = std::clamp(missing, kSmallestRead, std::max(size, kFirstGrowth));
-  room = std::max(room, std::min(held.capacity() - size, IoThread::kReadSize));
-  const Stream::Received received = source.read({held.extend(room), room});
-  held.truncate(size + received.bytes);
-  return received;
-}
-
-/// Reads behind what is held: while the thread's buffer is not free.
-void ConnectionPair::read_to_hold(Direction& direction) {
-  Stream& source = source_of(direction);
-  if (direction.held.capacity() == 0) direction.held = thread_.take_buffer();
-  const std::size_t size = direction.held.size();
-  const Stream::Received received =
-      source.read({direction.held.extend(kSmallestRead), kSmallestRead});
-  direction.held.truncate(size + received.bytes);
-  if (direction.held.empty()) thread_.give_back(std::move(direction.held));
-  using Status = Stream::Received::Status;
-  if (received.status == Status::ended) return source_ended(direction);
-  if (received.status == Status::broken) return source_broke(direction);
-  count_received(direction, received.bytes);
-}
-
-void ConnectionPair::count_received(const Direction& direction, std::size_t bytes) {
-  if (!is_request(direction)) {
+void ConnectionPair::received(const Direction& direction, std::size_t bytes) {
+  if (is_request(direction)) {
+    thread_.cells[Counted::bytes_from_clients].add(bytes);
+    if (bytes > 0) heard(direction);
+  } else {
     server_->heard(connected_);
-    return thread_.cells[Counted::bytes_from_servers].add(bytes);
+    thread_.cells[Counted::bytes_from_servers].add(bytes);
   }
-  thread_.cells[Counted::bytes_from_clients].add(bytes);
-  if (bytes > 0) heard();
 }
 
-/// The client has sent something.
-void ConnectionPair::heard() {
-  if (std::exchange(silent_, false)) deadline_.stop();
-}
-
-void ConnectionPair::source_ended(Direction& direction) {
-  direction.source_ended = true;
+void ConnectionPair::source_ended(const Direction& direction) {
   if (!is_request(direction)) server_lost();
-  // What came before the end still gets there: resume(), on_writable() or learned() closes then.
-  if (is_request(direction) ? leaves_something() : learning_) return;
-  if (direction.out.empty()) close();
+  // What came before the end still gets there: resume(), written() or learn() closes then.
+  if (is_request(direction) ? leaves_something() : runner_.learning()) return;
+  if (!direction.unsent()) close();
 }
 
 /// Of a client that has gone: requests, of which some may be those that nobody waits for an answer
 /// to.
 bool ConnectionPair::leaves_something() const {
-  if (waiting_ && exchange_ && !exchange_->acknowledged()) return true;
-  const Bytes held = requests_.held.view();
-  if (requests_.frames.inside() || held.size() < wire::kHeaderSize) return false;
+  if (runner_.delays_unacknowledged()) return true;
+  const Bytes held = requests_.held();
+  if (request_gate_.inside() || held.size() < wire::kHeaderSize) return false;
   return wire::read_header(held).message_length <= static_cast<std::int64_t>(held.size());
 }
 
@@ -491,105 +405,47 @@ void ConnectionPair::source_broke(const Direction& direction) {
   close();
 }
 
-void ConnectionPair::server_lost() {
-  // With TLS 1.3 a server refuses our certificate after the handshake; mongod without a word, as it
-  // does with what a client sends that is no message.
-  std::string fault(upstream_.fault());
-  if (fault.empty() && !has_forwarded_) fault = upstream_.why_closed();
-  if (!fault.empty()) Connector::tls_failed(thread_, *server_, fault);
-  thread_.shared.news->lost(*server_);
-}
-
-void ConnectionPair::process(Direction& direction, Bytes input) {
-  direction.wanted = 0;
-  const std::size_t consumed =
-      &direction == &requests_ ? process_requests(input) : process_replies(input);
-  settle(direction, input, consumed);
-}
-
-/// Keeps what was not consumed of `input`, which is the thread's buffer, or what is held, or was
-/// held until an OutQueue took the memory over.
-void ConnectionPair::settle(Direction& direction, Bytes input, std::size_t consumed) {
-  Buffer& held = direction.held;
-  if (held.empty()) {
-    if (consumed == input.size()) return;
-    if (held.capacity() == 0) held = thread_.take_buffer();
-    held.append(input.subspan(consumed));
-    return;
+void ConnectionPair::written(Direction& direction) {
+  if (!is_request(direction)) unsent_share_.reset();
+  if (direction.ended() && !(is_request(direction) && leaves_something())) return close();
+  if (is_request(direction)) runner_.request_written();
+  direction.resume();
+  if (!is_request(direction) && runner_.has_local_reply()) {
+    runner_.deliver_local_reply();
+    requests_.resume();
   }
-  held.drop_front(consumed);
-  if (!held.empty()) return;
-  thread_.give_back(std::move(held));
 }
 
-void ConnectionPair::relay(Direction& direction, Bytes bytes) {
-  Cells& cells = thread_.cells;
-  cells[is_request(direction) ? Counted::bytes_to_servers : Counted::bytes_to_clients].add(
-      bytes.size());
-  queued(direction, direction.out.send(sink_of(direction), bytes));
-}
-
-void ConnectionPair::queued(Direction& direction, OutQueue::Status status) {
-  if (status == OutQueue::Status::blocked) wait_sink(direction);
-  if (status != OutQueue::Status::failed) return;
+void ConnectionPair::write_failed(const Direction& direction) {
   if (!is_request(direction)) return close();
   // What the server said before it broke off is still there: replies, and why it ended TLS. Its end
   // comes behind them.
-  deaf_ = true;
+  requests_ended_ = true;
   upstream_.shut_down();
   // Even if it is being read just now: who reads on has read so much that this wait receives
   // nothing itself.
-  wait_source(replies_);
+  replies_.wait_source();
 }
 
-void ConnectionPair::wait_sink(Direction& direction) {
-  if (direction.draining || closed_) return;
-  direction.draining = true;
-  if (is_request(direction)) watch_message();
-  sink_of(direction).wait_writable([self = Self(this), &direction](error_code error) {
-    direction.draining = false;
-    if (self->closed_) return;
-    // look_again() cancels this wait too.
-    if (error == asio::error::operation_aborted) return self->wait_sink(direction);
-    if (!error) self->guarded([&] { self->on_writable(direction); });
-  });
-}
-
-void ConnectionPair::on_writable(Direction& direction) {
-  const OutQueue::Status status = direction.out.flush(sink_of(direction));
-  if (status != OutQueue::Status::done) return queued(direction, status);
-  if (!is_request(direction)) unsent_share_.reset();
-  if (direction.source_ended && !(is_request(direction) && leaves_something())) return close();
-  const bool written = is_request(direction) && exchange_ && !waiting_;
-  if (written && !exchange_->awaits_reply()) exchange_ended();
-  resume(direction);
-  if (!is_request(direction) && local_reply_) {
-    deliver_local_reply();
-    resume(requests_);
+std::size_t ConnectionPair::process(Direction& direction, Bytes input) {
+  Cursor cursor{.input = input, .run = {}};
+  const bool requests = is_request(direction);
+  while (cursor.at < input.size() && !direction.blocked()) {
+    if (!(requests ? take_request(cursor) : take_reply(cursor))) break;
   }
+  if (!closed_) write_run(direction, cursor);
+  return cursor.at;
 }
 
-/// Goes on after whatever blocked the direction is gone, first with what is held. Does not read
-/// into the thread's buffer: the caller may be using it.
-void ConnectionPair::resume(Direction& direction) {
-  if (blocked(direction)) {
-    // Blocked by an exchange: the source is watched for its end.
-    if (!closed_ && direction.out.empty()) wait_source(direction);
-    return;
-  }
-  if (source_of(direction).has_received()) read_to_hold(direction);
-  if (closed_) return;
-  if (!direction.held.empty() && direction.held.size() >= direction.wanted) {
-    process(direction, direction.held.view());
-  }
-  if (closed_ || !direction.out.empty()) return;
-  if (direction.source_ended && !blocked(direction)) return close();
-  wait_source(direction);
+void ConnectionPair::write_run(Direction& direction, Cursor& cursor) {
+  const Bytes run = std::exchange(cursor.run, {});
+  if (run.empty()) return;
+  is_request(direction) ? send(run) : relay_reply(run);
 }
 
-void ConnectionPair::protocol_error(std::string_view event, std::string_view what) {
+void ConnectionPair::protocol_error(const ProtocolFault& fault) {
   thread_.cells[Counted::closed_protocol].add();
-  log::event(log::Level::warning, event, what,
+  log::event(log::Level::warning, fault.event, fault.message,
              {{"connection", id_},
               {"client", peer_name(downstream_.socket())},
               {"server", server_->name}});
@@ -598,374 +454,173 @@ void ConnectionPair::protocol_error(std::string_view event, std::string_view wha
 
 // ---- requests --------------------------------------------------------------------------------
 
-std::size_t ConnectionPair::process_requests(Bytes input) {
-  std::size_t at = 0;
-  Bytes pending;  // relayed, not sent yet: a run of messages goes out in one write
-  const auto pass_on = [&] {
-    if (!pending.empty()) relay(requests_, std::exchange(pending, {}));
-  };
-  while (at < input.size() && !blocked(requests_)) {
-    const Bytes rest = input.subspan(at);
-    const auto front = requests_.frames.look(rest);
-    std::size_t taken = 0;
-    if (front.kind == wire::FrameReader::Kind::need_more) {
-      requests_.wanted = wire::kHeaderSize;
-      break;
-    }
-    if (!has_forwarded_ && front.kind != wire::FrameReader::Kind::inside && tls::begins_tls(rest)) {
-      protocol_error("tls_on_plain_port",
-                     "a client speaks TLS where listen.tls.mode is off: either is to be changed");
-      break;
-    }
-    if (front.kind == wire::FrameReader::Kind::malformed) {
-      protocol_error("bad_message_length",
-                     "a client's message length is not between 16 and 48000000");
-      break;
-    }
-    if (front.kind == wire::FrameReader::Kind::begin) {
-      const auto length = static_cast<std::size_t>(front.header.message_length);
-      const Bytes message = rest.first(std::min(length, rest.size()));
-      if (thread_.draining && rewrite::expects_reply(front.header, message)) {
-        pass_on();
-        if (blocked(requests_) || !refuse_late(message, length)) break;
-        at += length;
-        continue;
+bool ConnectionPair::take_request(Cursor& cursor) {
+  using Kind = RequestGate::Step::Kind;
+  const Bytes front = cursor.front();
+  const auto step = request_gate_.look(front, thread_.draining, thread_.workspace.namespaces,
+                                       thread_.workspace.x509);
+  switch (step.kind) {
+    case Kind::pass:
+      if (step.begins) {
+        deadline_.stop();
+        thread_.cells[Counted::requests_relayed].add();
+        forwarded(step.header, front.first(step.bytes));
       }
-      const auto decision = rewrite::classify(front.header, message, thread_.workspace.namespaces,
-                                              thread_.workspace.x509);
-      using Kind = rewrite::Decision::Kind;
-      if (decision.kind == Kind::close) {
-        protocol_error("compressed_message",
-                       "a client sent OP_COMPRESSED, which was not negotiated");
-        break;
-      }
-      const bool collect = decision.kind == Kind::collect;
-      const std::size_t needed = decision.kind == Kind::need_more ? decision.bytes
-                                 : collect                        ? length
-                                                                  : 0;
-      // A driver's small questions do not wait behind large inserts: it would take the server for
-      // dead.
-      if ((decision.is_insert || needed > kFirstGrowth) && !admit(length)) break;
-      if (decision.kind == Kind::need_more || message.size() < needed) {
-        requests_.wanted = needed;
-        break;
-      }
+      if (request_gate_.passed(step)) deadline_.stop();
+      cursor.pass(step.bytes);
+      return true;
+    case Kind::collect:
       deadline_.stop();
-      if (collect) {
-        pass_on();
-        if (blocked(requests_)) break;
-        exchange(message);
-        at += length;
-        continue;
-      }
-      share_.reset();
-      thread_.cells[Counted::requests_relayed].add();
-      forwarded(front.header, message);
-      requests_.frames.pass(front.header);
-      taken = message.size();
-    } else {
-      taken = front.bytes;
-    }
-    if (requests_.frames.took(taken)) deadline_.stop();
-    pending = {pending.empty() ? rest.data() : pending.data(), pending.size() + taken};
-    at += taken;
+      write_run(requests_, cursor);
+      if (requests_.blocked()) return false;
+      cursor.at += step.bytes;
+      begin_exchange(front.first(step.bytes));
+      return true;
+    case Kind::need:
+      requests_.need(step.bytes);
+      return false;
+    case Kind::wait:
+      queue_for_room();
+      return false;
+    case Kind::late:
+      write_run(requests_, cursor);
+      if (requests_.blocked()) return false;
+      if (!refuse_late(front.first(std::min(step.bytes, front.size())), step.bytes)) return false;
+      cursor.at += step.bytes;
+      return true;
+    case Kind::reject:
+      break;
   }
-  if (!closed_) pass_on();
-  return at;
-}
-
-/// True if the message may be held whole. If not yet, admitted() follows.
-bool ConnectionPair::admit(std::size_t length) {
-  if (share_.bytes() >= length) return true;
-  Budget& budget = thread_.shared.budget;
-  share_ = budget.take(length);
-  if (share_.bytes() > 0) return true;
-  place_ = budget.wait(length, [&thread = thread_, id = id_](Budget::Share share) {
-    Messenger(thread, id).deliver([given = std::move(share)](ConnectionPair& pair) mutable {
-      pair.admitted(std::move(given));
-    });
-  });
+  protocol_error(step.fault);
   return false;
 }
 
-void ConnectionPair::admitted(Budget::Share share) {
-  place_ = 0;
-  share_ = std::move(share);
-  const Self self(this);
-  guarded([&] { resume(requests_); });
+void ConnectionPair::begin_exchange(Bytes message) {
+  runner_.begin(message, requests_.buffer_of(message), request_gate_.take_share());
 }
 
-void ConnectionPair::forwarded(const wire::MsgHeader& header, Bytes front) {
-  has_forwarded_ = true;
-  if (!rewrite::expects_reply(header, front)) return;
-  ledger_.forwarded(header.request_id);
-  if (rewrite::is_legacy_exhaust(header, front)) ledger_.permit_unrequested();
-}
-
-void ConnectionPair::exchange(Bytes message) {
-  rewrite::Workspace& workspace = thread_.workspace;
-  Buffer& held = requests_.held;
-  const bool owns = held.data() == message.data() && held.size() == message.size();
-  exchange_ = std::make_unique<UnderWay>(server_->id);
-  exchange_->share = std::move(share_);
-  exchange_->legacy = wire::read_header(message).op_code != wire::OpCode::msg;
-  begin_exchange(exchange_->request(message, owns ? &held : nullptr, workspace), message);
-}
-
-/// It is decided what becomes of the exchange's request, which is `message`.
-void ConnectionPair::begin_exchange(const rewrite::Action& action, Bytes message) {
-  namespace act = rewrite::action;
-  if (const auto* ask = std::get_if<act::AskStore>(&action)) return ask_store(*ask);
-  const auto* send = std::get_if<act::Send>(&action);
-  const auto* reply = std::get_if<act::Reply>(&action);
-  const bool relays = std::holds_alternative<act::Relay>(action);
-  if (send == nullptr && reply == nullptr && !relays) {
-    throw std::logic_error("a request cannot be rewritten");
-  }
-  report(*exchange_);
-  if (reply != nullptr) return answer_here(reply->message);
-  if (exchange_->is_hello()) exchange_->share.reset();  // may last as long as its stream
-  if (relays && !exchange_->is_hello()) {
-    thread_.cells[Counted::requests_relayed].add();
-  }
-  forwarded(wire::read_header(message), message);
-  if (send != nullptr) return send_exchange(*send);
-  exchange_->sent = std::chrono::steady_clock::now();
-  if (!exchange_->awaits_reply()) exchange_ended();
-  relay(requests_, message);
-}
-
-void ConnectionPair::answer_here(Bytes reply) {
-  thread_.cells[Counted::requests_refused].add();
-  if (!reply.empty()) local_reply_.emplace().append(reply);  // w:0: nobody waits for an answer
-  exchange_ended();
-  deliver_local_reply();
-}
-
-/// Until store_answered().
-void ConnectionPair::ask_store(const rewrite::action::AskStore& need) {
-  const std::uint64_t question = ++questions_;
-  waiting_ = std::make_unique<Waiting>(thread_.io);
-  waiting_->question = question;
-  waiting_->timer.expires_after(need.patience);
-  waiting_->timer.async_wait([self = Self(this), question](error_code error) {
-    if (error) return;
-    self->store_answered(
-        question, ids::Error{ids::Errc::unavailable, "the id store has not answered in time"});
-  });
-  waiting_->ticket = need.strategy->ask(need.count, std::make_unique<StoreAnswer>(*this, question));
-}
-
-void ConnectionPair::store_answered(std::uint64_t question, ids::Result<ids::Grant> grant) {
-  // An answer that comes too late goes back to the store with the grant.
-  if (closed_ || !waiting_ || waiting_->question != question) return;
-  waiting_.reset();
-  const Self self(this);
-  guarded([&] {
-    const bool sent = exchange_->awaits_reply();
-    const auto action = exchange_->answered(std::move(grant), thread_.workspace);
-    if (sent) return act(action, {});
-    begin_exchange(action, exchange_->original());
-    resume(requests_);
+void ConnectionPair::queue_for_room() {
+  request_gate_.queue([&thread = thread_, id = id_](Budget::Share share) {
+    Messenger(thread, id).deliver([given = std::move(share)](ConnectionPair& pair) mutable {
+      const Self self(&pair);
+      pair.request_gate_.admitted(std::move(given));
+      pair.guarded([&] { pair.requests_.resume(); });
+    });
   });
 }
 
-void ConnectionPair::send_exchange(const rewrite::action::Send& send) {
-  thread_.cells[Counted::bytes_to_servers].add(send.message->size());
-  const auto status = requests_.out.send(upstream_, *send.message, send.original);
-  exchange_->sent = std::chrono::steady_clock::now();
-  if (status == OutQueue::Status::done && !exchange_->awaits_reply()) exchange_ended();
-  queued(requests_, status);
+void ConnectionPair::forwarded(const wire::MsgHeader& header, Bytes request) {
+  request_gate_.forwarded();
+  if (!rewrite::expects_reply(header, request)) return;
+  wire::ReplyLedger& ledger = reply_gate_.ledger();
+  ledger.forwarded(header.request_id);
+  if (rewrite::is_legacy_exhaust(header, request)) ledger.permit_unrequested();
 }
 
-void ConnectionPair::exchange_ended() {
-  if (const auto given_up = exchange_->given_up()) {
-    log::event(log::Level::warning, "duplicates_given_up",
-               "generated values stayed duplicates within the bounds of the rule's retry; the "
-               "client got mongod's error",
-               {{"connection", id_},
-                {"ns", given_up->ns},
-                {"field", given_up->rule->field},
-                {"attempts", given_up->attempts}});
-  }
-  if (exchange_->assigned() > 0) {
-    thread_.cells.insert_added.observe(std::chrono::steady_clock::now() - exchange_->began -
-                                       exchange_->at_server);
-  }
-  thread_.give_back(exchange_->release(thread_.workspace));
-  thread_.workspace.trim();
-  exchange_.reset();
-  waiting_.reset();
+bool ConnectionPair::send(const wire::PatchedMessage& message, Bytes original) {
+  thread_.cells[Counted::bytes_to_servers].add(message.size());
+  return requests_.write(message, original);
 }
 
-/// What was answered here goes out when everything before it has been answered.
-void ConnectionPair::deliver_local_reply() {
-  if (!local_reply_ || ledger_.outstanding() > 0 || !replies_.out.empty()) return;
-  const Buffer reply = std::move(*local_reply_);
-  local_reply_.reset();
-  relay(replies_, reply.view());
+void ConnectionPair::send(Bytes message) {
+  thread_.cells[Counted::bytes_to_servers].add(message.size());
+  requests_.write(message);
 }
 
-void ConnectionPair::report(const rewrite::Exchange& exchange) {
-  Cells& cells = thread_.cells;
-  if (exchange.is_hello()) cells[Counted::requests_hello].add();
-  if (exchange.is_status()) cells[Counted::requests_status].add();
-  if (exchange.assigned() > 0) {
-    cells[Counted::requests_insert].add();
-    cells[Counted::documents_refused].add(exchange.refused());
-  }
-  const rewrite::Assignment* rule = exchange.driver_made();
-  if (rule == nullptr || rule->outcomes->driver_made_told.exchange(true)) return;
-  log::event(
-      log::Level::warning, "driver_made_ids",
-      "all documents of an insert brought an _id that their driver made, so the rule had "
-      "nothing to assign: make the driver leave _id out "
-      "(docs/drivers.md#documents-without-an-_id), or set assign: driver, and then the insertedId "
-      "that the driver reports is not the stored one",
-      {{"rule", rule->rule_index}, {"ns", rule->rule->ns}, {"field", rule->rule->field}});
+void ConnectionPair::start_timer(std::chrono::nanoseconds delay, std::uint64_t question) {
+  timer_ = std::make_unique<Timer>(thread_.io);
+  timer_->expires_after(delay);
+  timer_->async_wait([self = Self(this), question](error_code error) {
+    if (error || self->closed_) return;
+    self->guarded([&] { self->runner_.elapsed(question); });
+  });
+}
+
+ids::Ticket ConnectionPair::ask(const rewrite::action::AskStore& need, std::uint64_t question) {
+  return need.strategy->ask(need.count, std::make_unique<StoreAnswer>(*this, question));
 }
 
 // ---- replies ---------------------------------------------------------------------------------
 
-std::size_t ConnectionPair::process_replies(Bytes input) {
-  std::size_t at = 0;
-  Bytes pending;
-  const auto pass_on = [&] {
-    if (!pending.empty()) relay(replies_, std::exchange(pending, {}));
-  };
-  while (at < input.size() && !blocked(replies_)) {
-    const Bytes rest = input.subspan(at);
-    const auto front = replies_.frames.look(rest);
-    std::size_t taken = front.bytes;
-    if (front.kind == wire::FrameReader::Kind::malformed) {
-      protocol_error("bad_reply", "a server's message length is not between 16 and 48000000");
+bool ConnectionPair::take_reply(Cursor& cursor) {
+  using Kind = ReplyGate::Step::Kind;
+  const Bytes front = cursor.front();
+  const auto step = reply_gate_.look(front, awaited(), requests_ended_);
+  switch (step.kind) {
+    case Kind::pass:
+      cursor.pass(step.bytes);
+      return reply_passed(reply_gate_.passed(step), cursor);
+    case Kind::exchange:
+      write_run(replies_, cursor);
+      if (replies_.blocked()) return false;
+      cursor.at += step.bytes;
+      reply_gate_.ledger().answered();
+      runner_.reply(front.first(step.bytes));
+      return true;
+    case Kind::need:
+      if (step.bytes > kUnbudgetedReply) runner_.collects_reply(step.bytes);
+      replies_.need(step.bytes);
+      return false;
+    case Kind::over:
+      end_after_replies();
+      return false;
+    case Kind::reject:
       break;
-    }
-    if (front.kind == wire::FrameReader::Kind::need_more) {
-      replies_.wanted = wire::kHeaderSize;
-      break;
-    }
-    if (front.kind == wire::FrameReader::Kind::begin) {
-      const std::size_t needed = reply_bytes_needed(front.header);
-      if (rest.size() < needed) {
-        // It cannot wait for room: its request holds some.
-        if (needed > kFirstGrowth && exchange_ && exchange_->reply_share.bytes() == 0) {
-          exchange_->reply_share = thread_.shared.budget.overdraw(needed);
-        }
-        replies_.wanted = needed;
-        break;
-      }
-      const auto length = static_cast<std::size_t>(front.header.message_length);
-      const Bytes message = rest.first(std::min(length, rest.size()));
-      // A late answer to the hello that has been answered here already.
-      if (deaf_ && ledger_.outstanding() == 0) {
-        replies_.source_ended = true;
-        if (replies_.out.empty()) close();
-        break;
-      }
-      if (const auto fault = fault_of(front.header); !fault.empty()) {
-        protocol_error("bad_reply", fault);
-        break;
-      }
-      if (answers_exchange()) {
-        pass_on();
-        if (blocked(replies_)) break;
-        at += length;
-        ledger_.answered();
-        exchange_->at_server += std::chrono::steady_clock::now() - exchange_->sent;
-        if (exchange_->is_hello()) {
-          thread_.workspace.members = thread_.shared.directory.members();
-        }
-        act(exchange_->reply(message, thread_.workspace), message);
-        continue;
-      }
-      begin_reply(front.header, message);
-      replies_.frames.pass(front.header);
-      taken = message.size();
-    }
-    const bool ended = replies_.frames.took(taken);
-    pending = {pending.empty() ? rest.data() : pending.data(), pending.size() + taken};
-    at += taken;
-    if (ended && !ledger_.is_last() && thread_.draining) {
-      pass_on();
-      if (closed_) break;
-      // A stream would last as long as it likes.
-      replies_.source_ended = true;
-      if (replies_.out.empty()) close();
-      break;
-    }
-    if (!ended || !ledger_.is_last()) continue;
-    // Only an exchange, a local reply or a request that has come already waits for the end of a
-    // reply; other replies of one read go out together.
-    if (exchange_ || local_reply_ || downstream_.has_received()) pass_on();
-    if (!closed_) reply_ended();
   }
-  if (!closed_) pass_on();
-  return at;
+  protocol_error({"bad_reply", step.fault});
+  return false;
 }
 
-/// How much of a reply must be there before it can be passed on: flags to tell whether more replies
-/// follow, and all of it where it is looked into.
-std::size_t ConnectionPair::reply_bytes_needed(const wire::MsgHeader& header) const {
-  const auto length = static_cast<std::size_t>(header.message_length);
-  if (answers_exchange()) return length;
-  return header.op_code == wire::OpCode::msg ? std::min(length, wire::kSectionsOffset)
-                                             : wire::kHeaderSize;
-}
-
-/// The next reply is the one that the exchange waits for.
-bool ConnectionPair::answers_exchange() const {
-  return exchange_ && exchange_->awaits_reply() && ledger_.outstanding() == 1;
-}
-
-/// Why the reply cannot be what the client is owed, or "".
-std::string_view ConnectionPair::fault_of(const wire::MsgHeader& header) {
-  using Owed = wire::ReplyLedger::Owed;
-  if (ledger_.unrequested_permitted() && !answers_exchange()) return {};
-  const Owed owed = ledger_.owed(header);
-  if (owed == Owed::to_nobody) return "the server sent a reply that nobody had asked for";
-  if (owed == Owed::to_other) return "a server's reply belongs to no request of this connection";
-  if (answers_exchange() && !requests_.out.empty()) {
-    return "the server replied to a request that had not been sent whole";
+bool ConnectionPair::reply_passed(ReplyGate::Ended ended, Cursor& cursor) {
+  if (ended == ReplyGate::Ended::nothing) return true;
+  if (ended == ReplyGate::Ended::reply) {
+    if (!thread_.draining) return true;
+    // A stream would last as long as it likes.
+    write_run(replies_, cursor);
+    if (!closed_) end_after_replies();
+    return false;
   }
-  return {};
+  // Only an exchange, a local reply or a request that has come already waits for the end of a
+  // reply; other replies of one read go out together.
+  if (runner_.is_busy() || downstream_.has_received()) write_run(replies_, cursor);
+  if (closed_) return false;
+  reply_gate_.ledger().answered();
+  if (reply_gate_.ledger().outstanding() > 0) return true;
+  runner_.deliver_local_reply();
+  requests_.resume();
+  return true;
 }
 
-void ConnectionPair::begin_reply(const wire::MsgHeader& header, Bytes front) {
-  const bool msg = header.op_code == wire::OpCode::msg && front.size() >= wire::kSectionsOffset;
-  const bool more =
-      msg && (load_u32(front.data() + wire::kFlagsOffset) & wire::flag::kMoreToCome) != 0;
-  more ? ledger_.begin_with_more(header) : ledger_.begin_last();
+/// No later reply is read; closes once those before are written.
+void ConnectionPair::end_after_replies() {
+  replies_.end();
+  if (!replies_.unsent()) close();
 }
 
-/// `reply`: the message that led to the action, if one did.
-void ConnectionPair::act(const rewrite::Action& action, Bytes reply) {
-  namespace act = rewrite::action;
-  if (std::holds_alternative<act::Close>(action)) {
-    return protocol_error("bad_reply", "a server's reply cannot be understood");
-  }
-  if (const auto* wait = std::get_if<act::Wait>(&action)) return wait_to_resume(wait->delay);
-  if (const auto* ask = std::get_if<act::AskStore>(&action)) return ask_store(*ask);
-  if (const auto* learns = std::get_if<act::Learn>(&action)) return learn(*learns->said);
-  if (const auto* send = std::get_if<act::Send>(&action)) {
-    ledger_.forwarded(exchange_->request_id());
-    return send_exchange(*send);
-  }
-  const auto* ours = std::get_if<act::Reply>(&action);
-  const Bytes answer = ours == nullptr ? reply : ours->message;
-  relay(replies_, answer);
-  if (closed_) return;
-  if (!replies_.out.empty() && answer.size() > kFirstGrowth) {
-    unsent_share_ = thread_.shared.budget.overdraw(answer.size());
-  }
-  if (exchange_->streams()) return ledger_.forwarded(exchange_->request_id());
-  exchange_ended();
-  resume(requests_);
+ReplyGate::Exchange ConnectionPair::awaited() const {
+  return {.awaits_reply = runner_.awaits_reply(), .sent_whole = !requests_.unsent()};
 }
 
-/// Until learned().
+void ConnectionPair::relay_reply(Bytes bytes) {
+  thread_.cells[Counted::bytes_to_clients].add(bytes.size());
+  replies_.write(bytes);
+}
+
+void ConnectionPair::reply(Bytes message) {
+  relay_reply(message);
+  if (closed_ || !replies_.unsent() || message.size() <= kUnbudgetedReply) return;
+  unsent_share_ = thread_.shared.budget.overdraw(message.size());
+}
+
+bool ConnectionPair::has_answered_all() const {
+  return reply_gate_.ledger().outstanding() == 0 && !replies_.unsent();
+}
+
+void ConnectionPair::reject_reply() {
+  protocol_error({"bad_reply", "a server's reply cannot be understood"});
+}
+
 void ConnectionPair::learn(const rewrite::HelloReply& said) {
-  learning_ = true;
   const auto messenger = std::make_shared<Messenger>(thread_, id_);
   thread_.shared.news->learn(server_->id, said, [messenger] {
     messenger->deliver([](ConnectionPair& pair) { pair.learned(); });
@@ -975,28 +630,10 @@ void ConnectionPair::learn(const rewrite::HelloReply& said) {
 void ConnectionPair::learned() {
   const Self self(this);
   guarded([&] {
-    learning_ = false;
-    thread_.workspace.members = thread_.shared.directory.members();
-    act(exchange_->learned(thread_.workspace), {});
-    if (replies_.source_ended && replies_.out.empty()) return close();
-    resume(replies_);
+    runner_.learned();
+    if (replies_.ended() && !replies_.unsent()) return close();
+    replies_.resume();
   });
-}
-
-void ConnectionPair::wait_to_resume(std::chrono::nanoseconds delay) {
-  waiting_ = std::make_unique<Waiting>(thread_.io);
-  waiting_->timer.expires_after(delay);
-  waiting_->timer.async_wait([self = Self(this)](error_code error) {
-    if (error || self->closed_) return;
-    self->guarded([&] { self->act(self->exchange_->resume(self->thread_.workspace), {}); });
-  });
-}
-
-void ConnectionPair::reply_ended() {
-  ledger_.answered();
-  if (ledger_.outstanding() > 0) return;
-  if (local_reply_) deliver_local_reply();
-  resume(requests_);
 }
 
 }  // namespace idproxy::net

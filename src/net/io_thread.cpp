@@ -8,7 +8,6 @@ IoThread::IoThread(Shared& shared_state, std::shared_ptr<const rewrite::RuleSet>
       first_byte(io, shared.options.limits.first_byte),
       tls_handshake(io, shared.options.limits.tls_handshake),
       message(io, shared.options.limits.message),
-      read_buffer(std::make_unique_for_overwrite<std::uint8_t[]>(kReadSize)),
       client_tls(shared.options.client_tls),
       server_tls(shared.options.server_tls),
       workspace(std::move(rules), shared.clock, system_random()) {

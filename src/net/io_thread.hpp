@@ -1,19 +1,16 @@
 #pragma once
 
 #include <atomic>
-#include <boost/smart_ptr/intrusive_ptr.hpp>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <unordered_map>
-#include <vector>
 
 #include "asio.hpp"
 #include "budget.hpp"
+#include "buffer_pool.hpp"
 #include "deadlines.hpp"
 #include "directory.hpp"
-#include "idproxy/base/buffer.hpp"
 #include "idproxy/net/counted.hpp"
 #include "idproxy/net/options.hpp"
 #include "idproxy/observability/metrics.hpp"
@@ -59,24 +56,7 @@ struct Cells : PerCounted<metrics::Count> {
 /// but for reading the cells.
 class IoThread {
  public:
-  static constexpr std::size_t kReadSize = std::size_t{256} * 1024;
-
   IoThread(Shared& shared_state, std::shared_ptr<const rewrite::RuleSet> rules);
-
-  /// A buffer to collect a message in; most often one that served before.
-  Buffer take_buffer() {
-    if (spare_.empty()) return {};
-    Buffer buffer = std::move(spare_.back());
-    spare_.pop_back();
-    return buffer;
-  }
-  void give_back(Buffer buffer) {
-    constexpr std::size_t kSpareBuffers = 8;
-    constexpr std::size_t kSpareSize = std::size_t{512} * 1024;
-    if (buffer.capacity() == 0 || buffer.capacity() > kSpareSize) return;
-    buffer.clear();
-    if (spare_.size() < kSpareBuffers) spare_.push_back(std::move(buffer));
-  }
 
   Shared& shared;
   Cells cells;
@@ -86,15 +66,12 @@ class IoThread {
   Deadlines first_byte;
   Deadlines tls_handshake;
   Deadlines message;
-  const std::unique_ptr<std::uint8_t[]> read_buffer;
+  BufferPool buffers;
   TlsScratch tls;
   std::shared_ptr<const tls::Context> client_tls;  // null: plain
   std::shared_ptr<const tls::Context> server_tls;
   rewrite::Workspace workspace;
   bool draining = false;
-
- private:
-  std::vector<Buffer> spare_;
 };
 
 }  // namespace idproxy::net

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "byte_stream.hpp"
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/wire/patched_message.hpp"
-#include "stream.hpp"
 
 namespace idproxy::net {
 
@@ -16,19 +16,19 @@ class OutQueue {
   [[nodiscard]] bool empty() const { return bytes_.empty() && message_ == nullptr && !in_stream_; }
 
   /// Sends as much as the socket takes and keeps the rest.
-  Status send(Stream& sink, Bytes bytes);
+  Status send(ByteStream& sink, Bytes bytes);
   /// Sends `message`, which patches `original`. Of what the socket does not take a small rest is
   /// copied; a large one is borrowed: then both must stay as they are until the queue is empty.
   /// Only on an empty queue.
-  Status send(Stream& sink, const wire::PatchedMessage& message, Bytes original);
+  Status send(ByteStream& sink, const wire::PatchedMessage& message, Bytes original);
   /// Adds bytes behind what is there, without trying to send them.
   void add(Bytes bytes) { bytes_.append(bytes); }
   /// Sends as much of the rest as the socket takes.
-  Status flush(Stream& sink);
+  Status flush(ByteStream& sink);
 
  private:
-  Status send_patched(Stream& sink, const wire::PatchedMessage& message, Bytes original);
-  Status taken(const Stream& sink);
+  Status send_patched(ByteStream& sink, const wire::PatchedMessage& message, Bytes original);
+  Status taken(const ByteStream& sink);
 
   const wire::PatchedMessage* message_ = nullptr;  // goes first
   Bytes original_;                                 // of message_

@@ -25,6 +25,13 @@ Bytes bytes_of(const iovec& slice) {
   return {static_cast<const std::uint8_t*>(slice.iov_base), slice.iov_len};
 }
 
+ByteStream::Wake wake_of(error_code error) {
+  using Wake = ByteStream::Wake;
+  if (!error) return Wake::ready;
+  if (error == asio::error::operation_aborted) return Wake::cancelled;
+  return error == asio::error::eof ? Wake::ended : Wake::failed;
+}
+
 }  // namespace
 
 Stream::Stream(Stream&& other) noexcept
@@ -191,6 +198,16 @@ std::string_view Stream::fault() const {
 
 std::string Stream::why_closed() const {
   return engine_ ? engine_->why_closed() : std::string();
+}
+
+void Stream::notify_readable(WaiterPtr waiter) {
+  wait_readable(
+      [waiter = std::move(waiter)](error_code error) { waiter->readable(wake_of(error)); });
+}
+
+void Stream::notify_writable(WaiterPtr waiter) {
+  wait_writable(
+      [waiter = std::move(waiter)](error_code error) { waiter->writable(wake_of(error)); });
 }
 
 bool Stream::is_at_end() {

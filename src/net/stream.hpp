@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sys/uio.h>
-
 #include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
@@ -13,6 +11,7 @@
 #include <utility>
 
 #include "asio.hpp"
+#include "byte_stream.hpp"
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/net/tls.hpp"
 
@@ -33,16 +32,8 @@ struct TlsScratch {
 ///
 /// With TLS, one system call reads for many records and one writes many; between calls a stream
 /// keeps a record's beginning at most, and ciphertext that the socket has not taken.
-class Stream {
+class Stream final : public ByteStream {
  public:
-  struct Received {
-    enum class Status { some, none, ended, broken };
-    Status status = Status::none;
-    std::size_t bytes = 0;
-    bool more = false;  ///< there may be more at once: reading again is worth it
-  };
-  enum class Sent { all, blocked, failed };
-
   Stream(asio::io_context& io, TlsScratch& scratch) : socket_(io), scratch_(scratch) {}
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -88,28 +79,22 @@ class Stream {
     socket_.async_wait(Socket::wait_write, std::move(handler));
   }
 
-  /// Bytes have been received that read() has not delivered.
-  [[nodiscard]] bool has_received() const { return early_size_ > 0 || undecoded(); }
-  /// `to` has room for more than 512 bytes. Of a TLS connection too, an end of the bytes is an end:
-  /// where it is one, messages tell.
-  [[nodiscard]] Received read(std::span<std::uint8_t> to);
-  /// Of a plain one: true if the peer has sent its end, or the connection is gone; looks behind
-  /// nothing that has not been read.
-  [[nodiscard]] bool is_at_end();
-  [[nodiscard]] bool is_secure() const { return engine_ != nullptr; }
+  void notify_readable(WaiterPtr waiter) override;
+  void notify_writable(WaiterPtr waiter) override;
+
+  [[nodiscard]] bool has_received() const override { return early_size_ > 0 || undecoded(); }
+  [[nodiscard]] Received read(std::span<std::uint8_t> to) override;
+  [[nodiscard]] bool is_at_end() override;
+  [[nodiscard]] bool is_secure() const override { return engine_ != nullptr; }
   /// What TLS has against it once it is broken, for the log; "": nothing.
   [[nodiscard]] std::string_view fault() const;
   /// What TLS may have to do with an end without a word; "": nothing.
   [[nodiscard]] std::string why_closed() const;
 
-  /// How much of it was taken; less than all: the socket is full, wait_writable(). Negative:
-  /// failed.
-  [[nodiscard]] ssize_t write(Bytes bytes);
-  /// The same for slices that follow each other.
-  [[nodiscard]] ssize_t write(std::span<const iovec> slices);
-  /// Sends what has been taken and not sent: what a TLS connection holds encrypted.
-  [[nodiscard]] Sent flush();
-  [[nodiscard]] bool unsent() const { return !unsent_.empty(); }
+  [[nodiscard]] ssize_t write(Bytes bytes) override;
+  [[nodiscard]] ssize_t write(std::span<const iovec> slices) override;
+  [[nodiscard]] Sent flush() override;
+  [[nodiscard]] bool unsent() const override { return !unsent_.empty(); }
 
  private:
   // Encrypted before it is sent: bounds what is kept if the socket takes none of it, and stays in

@@ -8,6 +8,7 @@
 #include <array>
 #include <string>
 
+#include "stream.hpp"
 #include "support/messages.hpp"
 
 namespace idproxy::net {

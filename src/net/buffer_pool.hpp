@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "idproxy/base/buffer.hpp"
+
+namespace idproxy::net {
+
+/// The memory that the connections of one io thread share: the buffer that all of them read into,
+/// one after the other, and those in which messages are collected. Not thread-safe.
+class BufferPool {
+ public:
+  static constexpr std::size_t kReadSize = std::size_t{256} * 1024;
+
+  /// kReadSize bytes.
+  [[nodiscard]] std::uint8_t* read_buffer() { return read_buffer_.get(); }
+
+  /// A buffer to collect a message in; most often one that served before.
+  [[nodiscard]] Buffer take() {
+    if (spare_.empty()) return {};
+    Buffer buffer = std::move(spare_.back());
+    spare_.pop_back();
+    return buffer;
+  }
+  void give_back(Buffer buffer) {
+    constexpr std::size_t kSpareBuffers = 8;
+    constexpr std::size_t kSpareSize = std::size_t{512} * 1024;
+    if (buffer.capacity() == 0 || buffer.capacity() > kSpareSize) return;
+    buffer.clear();
+    if (spare_.size() < kSpareBuffers) spare_.push_back(std::move(buffer));
+  }
+
+ private:
+  const std::unique_ptr<std::uint8_t[]> read_buffer_ =
+      std::make_unique_for_overwrite<std::uint8_t[]>(kReadSize);
+  std::vector<Buffer> spare_;
+};
+
+}  // namespace idproxy::net

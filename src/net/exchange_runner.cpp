@@ -1,0 +1,235 @@
+#include "exchange_runner.hpp"
+
+#include <stdexcept>
+#include <utility>
+#include <variant>
+
+#include "idproxy/observability/log.hpp"
+
+namespace idproxy::net {
+
+namespace action = rewrite::action;
+
+/// One exchange, and what it holds.
+struct ExchangeRunner::UnderWay : rewrite::Exchange {
+  using Exchange::Exchange;
+  Budget::Share share;        // of the request
+  Budget::Share reply_share;  // of a large reply that is being collected
+  std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point sent{};
+  std::chrono::nanoseconds at_server{};
+  bool legacy = false;  // an OP_QUERY
+};
+
+ExchangeRunner::ExchangeRunner(Connection& connection, IoThread& thread, rewrite::ServerId server,
+                               std::uint64_t id)
+    : connection_(connection), thread_(thread), server_(server), id_(id) {}
+
+ExchangeRunner::~ExchangeRunner() = default;
+
+void ExchangeRunner::close() {
+  closed_ = true;
+  stop_waiting();
+  local_reply_.reset();
+  if (exchange_) exchange_->share.reset();
+}
+
+// ---- the request -----------------------------------------------------------------------------
+
+void ExchangeRunner::begin(Bytes message, Buffer* owner, Budget::Share share) {
+  exchange_ = std::make_unique<UnderWay>(server_);
+  exchange_->share = std::move(share);
+  exchange_->legacy = wire::read_header(message).op_code != wire::OpCode::msg;
+  start(exchange_->request(message, owner, thread_.workspace), message);
+}
+
+/// It is decided what becomes of the exchange's request, which is `message`.
+void ExchangeRunner::start(const rewrite::Action& next, Bytes message) {
+  if (const auto* need = std::get_if<action::AskStore>(&next)) return ask(*need);
+  report();
+  if (const auto* reply = std::get_if<action::Reply>(&next)) return answer_here(reply->message);
+  if (exchange_->is_hello()) exchange_->share.reset();  // may last as long as its stream
+  if (const auto* patched = std::get_if<action::Send>(&next)) {
+    connection_.forwarded(wire::read_header(message), message);
+    return send(*patched);
+  }
+  if (!std::holds_alternative<action::Relay>(next)) {
+    throw std::logic_error("an exchange answered its request with an action for a reply");
+  }
+  if (!exchange_->is_hello()) thread_.cells[Counted::requests_relayed].add();
+  connection_.forwarded(wire::read_header(message), message);
+  exchange_->sent = std::chrono::steady_clock::now();
+  if (!exchange_->awaits_reply()) ended();
+  connection_.send(message);
+}
+
+void ExchangeRunner::send(const action::Send& message) {
+  const bool whole = connection_.send(*message.message, message.original);
+  exchange_->sent = std::chrono::steady_clock::now();
+  if (whole && !closed_ && !exchange_->awaits_reply()) ended();
+}
+
+void ExchangeRunner::request_written() {
+  if (exchange_ && !waiting_ && !exchange_->awaits_reply()) ended();
+}
+
+void ExchangeRunner::answer_here(Bytes reply) {
+  thread_.cells[Counted::requests_refused].add();
+  if (!reply.empty()) local_reply_.emplace().append(reply);  // w: 0: nobody waits for an answer
+  ended();
+  deliver_local_reply();
+}
+
+void ExchangeRunner::reply_locally(Buffer reply) {
+  local_reply_ = std::move(reply);
+  deliver_local_reply();
+}
+
+void ExchangeRunner::deliver_local_reply() {
+  if (!local_reply_ || !connection_.has_answered_all()) return;
+  const Buffer reply = std::move(*local_reply_);
+  local_reply_.reset();
+  connection_.reply(reply.view());
+}
+
+// ---- waiting ---------------------------------------------------------------------------------
+
+/// Until answered().
+void ExchangeRunner::ask(const action::AskStore& need) {
+  waiting_ = asking_ = true;
+  connection_.start_timer(need.patience, ++questions_);
+  ticket_ = connection_.ask(need, questions_);
+}
+
+void ExchangeRunner::elapsed(std::uint64_t question) {
+  if (closed_ || !waiting_) return;
+  if (asking_) {
+    return answered(question,
+                    ids::Error{ids::Errc::unavailable, "the id store has not answered in time"});
+  }
+  if (question != 0) return;
+  stop_waiting();
+  act(exchange_->resume(thread_.workspace), {});
+}
+
+void ExchangeRunner::answered(std::uint64_t question, ids::Result<ids::Grant> grant) {
+  if (closed_ || !asking_ || question != questions_) return;
+  stop_waiting();
+  const bool sent = exchange_->awaits_reply();
+  const auto next = exchange_->answered(std::move(grant), thread_.workspace);
+  if (sent) return act(next, {});
+  start(next, exchange_->original());
+  if (!closed_) connection_.resume_requests();
+}
+
+void ExchangeRunner::stop_waiting() {
+  if (!waiting_) return;
+  waiting_ = asking_ = false;
+  connection_.stop_timer();
+  ticket_ = ids::Ticket();
+}
+
+void ExchangeRunner::learned() {
+  if (closed_) return;
+  learning_ = false;
+  thread_.workspace.members = thread_.shared.directory.members();
+  act(exchange_->learned(thread_.workspace), {});
+}
+
+// ---- replies ---------------------------------------------------------------------------------
+
+void ExchangeRunner::collects_reply(std::size_t bytes) {
+  if (!exchange_ || exchange_->reply_share.bytes() > 0) return;
+  exchange_->reply_share = thread_.shared.budget.overdraw(bytes);
+}
+
+void ExchangeRunner::reply(Bytes message) {
+  exchange_->at_server += std::chrono::steady_clock::now() - exchange_->sent;
+  if (exchange_->is_hello()) thread_.workspace.members = thread_.shared.directory.members();
+  act(exchange_->reply(message, thread_.workspace), message);
+}
+
+/// `reply`: the message that led to the action, if one did.
+void ExchangeRunner::act(const rewrite::Action& next, Bytes reply) {
+  if (std::holds_alternative<action::Close>(next)) return connection_.reject_reply();
+  if (const auto* need = std::get_if<action::AskStore>(&next)) return ask(*need);
+  if (const auto* pause = std::get_if<action::Wait>(&next)) {
+    waiting_ = true;
+    return connection_.start_timer(pause->delay, 0);
+  }
+  if (const auto* learn = std::get_if<action::Learn>(&next)) {
+    learning_ = true;
+    return connection_.learn(*learn->said);
+  }
+  if (const auto* again = std::get_if<action::Send>(&next)) {
+    connection_.awaits(exchange_->request_id());
+    return send(*again);
+  }
+  const auto* own = std::get_if<action::Reply>(&next);
+  connection_.reply(own != nullptr ? own->message : reply);
+  if (closed_) return;
+  if (exchange_->streams()) return connection_.awaits(exchange_->request_id());
+  ended();
+  connection_.resume_requests();
+}
+
+std::optional<std::int32_t> ExchangeRunner::waiting_hello() const {
+  if (!exchange_ || !exchange_->is_hello() || exchange_->legacy) return std::nullopt;
+  if (!exchange_->awaits_reply() || learning_) return std::nullopt;
+  return exchange_->request_id();
+}
+
+bool ExchangeRunner::awaits_reply() const {
+  return exchange_ && exchange_->awaits_reply();
+}
+
+bool ExchangeRunner::delays_unacknowledged() const {
+  return waiting_ && exchange_ && !exchange_->acknowledged();
+}
+
+// ---- the end ---------------------------------------------------------------------------------
+
+void ExchangeRunner::ended() {
+  log_given_up();
+  if (exchange_->assigned() > 0) {
+    thread_.cells.insert_added.observe(std::chrono::steady_clock::now() - exchange_->began -
+                                       exchange_->at_server);
+  }
+  thread_.buffers.give_back(exchange_->release(thread_.workspace));
+  thread_.workspace.trim();
+  exchange_.reset();
+  stop_waiting();
+}
+
+void ExchangeRunner::log_given_up() const {
+  const auto given_up = exchange_->given_up();
+  if (!given_up) return;
+  log::event(log::Level::warning, "duplicates_given_up",
+             "generated values stayed duplicates within the bounds of the rule's retry; the "
+             "client got mongod's error",
+             {{"connection", id_},
+              {"ns", given_up->ns},
+              {"field", given_up->rule->field},
+              {"attempts", given_up->attempts}});
+}
+
+void ExchangeRunner::report() {
+  Cells& cells = thread_.cells;
+  if (exchange_->is_hello()) cells[Counted::requests_hello].add();
+  if (exchange_->is_status()) cells[Counted::requests_status].add();
+  if (exchange_->assigned() > 0) {
+    cells[Counted::requests_insert].add();
+    cells[Counted::documents_refused].add(exchange_->refused());
+  }
+  const rewrite::Assignment* rule = exchange_->driver_made();
+  if (rule == nullptr || rule->outcomes->driver_made_told.exchange(true)) return;
+  log::event(
+      log::Level::warning, "driver_made_ids",
+      "all documents of an insert brought an _id that their driver made, so the rule had "
+      "nothing to assign: make the driver leave _id out "
+      "(docs/drivers.md#documents-without-an-_id), or set assign: driver, and then the insertedId "
+      "that the driver reports is not the stored one",
+      {{"rule", rule->rule_index}, {"ns", rule->rule->ns}, {"field", rule->rule->field}});
+}
+
+}  // namespace idproxy::net

@@ -1,0 +1,74 @@
+#include "reply_gate.hpp"
+
+#include <algorithm>
+
+namespace idproxy::net {
+namespace {
+
+ReplyGate::Step reject(std::string_view fault) {
+  return {.kind = ReplyGate::Step::Kind::reject, .fault = fault};
+}
+
+bool has_more_to_come(const wire::MsgHeader& header, Bytes message) {
+  return header.op_code == wire::OpCode::msg && message.size() >= wire::kSectionsOffset &&
+         (load_u32(message.data() + wire::kFlagsOffset) & wire::flag::kMoreToCome) != 0;
+}
+
+/// How much of a reply must be there before it can be passed on: flags to tell whether more replies
+/// follow, and all of it where it is looked into.
+std::size_t bytes_needed(const wire::MsgHeader& header, bool for_exchange) {
+  const auto length = static_cast<std::size_t>(header.message_length);
+  if (for_exchange) return length;
+  return header.op_code == wire::OpCode::msg ? std::min(length, wire::kSectionsOffset)
+                                             : wire::kHeaderSize;
+}
+
+}  // namespace
+
+ReplyGate::Step ReplyGate::look(Bytes front, Exchange exchange, bool abandoned) const {
+  using Kind = Step::Kind;
+  using Frame = wire::FrameReader::Kind;
+  const auto frame = frames_.look(front);
+  if (frame.kind == Frame::inside) return {.kind = Kind::pass, .bytes = frame.bytes};
+  if (frame.kind == Frame::need_more) return {.kind = Kind::need, .bytes = wire::kHeaderSize};
+  if (frame.kind == Frame::malformed) {
+    return reject("a server's message length is not between 16 and 48000000");
+  }
+  const bool for_exchange = is_for(exchange);
+  const std::size_t needed = bytes_needed(frame.header, for_exchange);
+  if (front.size() < needed) return {.kind = Kind::need, .bytes = needed};
+  if (abandoned && ledger_.outstanding() == 0) return {.kind = Kind::over};
+  if (const auto fault = fault_of(frame.header, exchange); !fault.empty()) return reject(fault);
+  if (for_exchange) return {.kind = Kind::exchange, .bytes = needed};
+  const auto length = static_cast<std::size_t>(frame.header.message_length);
+  const Bytes message = front.first(std::min(length, front.size()));
+  return {.kind = Kind::pass,
+          .bytes = message.size(),
+          .begins = true,
+          .more = has_more_to_come(frame.header, message),
+          .header = frame.header};
+}
+
+/// Why the reply cannot be what the client is owed, or "".
+std::string_view ReplyGate::fault_of(const wire::MsgHeader& header, Exchange exchange) const {
+  using Owed = wire::ReplyLedger::Owed;
+  if (ledger_.unrequested_permitted() && !is_for(exchange)) return {};
+  const Owed owed = ledger_.owed(header);
+  if (owed == Owed::to_nobody) return "the server sent a reply that nobody had asked for";
+  if (owed == Owed::to_other) return "a server's reply belongs to no request of this connection";
+  if (is_for(exchange) && !exchange.sent_whole) {
+    return "the server replied to a request that had not been sent whole";
+  }
+  return {};
+}
+
+ReplyGate::Ended ReplyGate::passed(const Step& step) {
+  if (step.begins) {
+    step.more ? ledger_.begin_with_more(step.header) : ledger_.begin_last();
+    frames_.pass(step.header);
+  }
+  if (!frames_.took(step.bytes)) return Ended::nothing;
+  return ledger_.is_last() ? Ended::last_reply : Ended::reply;
+}
+
+}  // namespace idproxy::net

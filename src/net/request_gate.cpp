@@ -1,0 +1,83 @@
+#include "request_gate.hpp"
+
+#include <algorithm>
+
+#include "tls_first_bytes.hpp"
+
+namespace idproxy::net {
+namespace {
+
+// Messages of which more than this must be there need room.
+constexpr std::size_t kUnbudgeted = std::size_t{64} * 1024;
+
+constexpr ProtocolFault kTls{
+    "tls_on_plain_port",
+    "a client speaks TLS where listen.tls.mode is off: either is to be changed"};
+constexpr ProtocolFault kLength{"bad_message_length",
+                                "a client's message length is not between 16 and 48000000"};
+constexpr ProtocolFault kCompressed{"compressed_message",
+                                    "a client sent OP_COMPRESSED, which was not negotiated"};
+
+RequestGate::Step reject(const ProtocolFault& fault) {
+  return {.kind = RequestGate::Step::Kind::reject, .fault = fault};
+}
+
+}  // namespace
+
+RequestGate::Step RequestGate::look(Bytes front, bool draining, rewrite::Namespaces& namespaces,
+                                    rewrite::X509 x509) {
+  using Frame = wire::FrameReader::Kind;
+  using Kind = Step::Kind;
+  const auto frame = frames_.look(front);
+  if (frame.kind == Frame::inside) return {.kind = Kind::pass, .bytes = frame.bytes};
+  if (frame.kind == Frame::need_more) return {.kind = Kind::need, .bytes = wire::kHeaderSize};
+  if (!has_forwarded_ && tls::begins_tls(front)) return reject(kTls);
+  if (frame.kind == Frame::malformed) return reject(kLength);
+  const auto length = static_cast<std::size_t>(frame.header.message_length);
+  const Bytes message = front.first(std::min(length, front.size()));
+  if (draining && rewrite::expects_reply(frame.header, message)) {
+    return {.kind = Kind::late, .bytes = length};
+  }
+  return look_at_message(frame.header, message, namespaces, x509);
+}
+
+RequestGate::Step RequestGate::look_at_message(const wire::MsgHeader& header, Bytes front,
+                                               rewrite::Namespaces& namespaces,
+                                               rewrite::X509 x509) {
+  using Becomes = rewrite::Decision::Kind;
+  using Kind = Step::Kind;
+  const auto length = static_cast<std::size_t>(header.message_length);
+  const auto decision = rewrite::classify(header, front, namespaces, x509);
+  if (decision.kind == Becomes::close) return reject(kCompressed);
+  if (decision.kind == Becomes::relay) {
+    return {.kind = Kind::pass, .bytes = front.size(), .begins = true, .header = header};
+  }
+  const std::size_t needed = decision.kind == Becomes::collect ? length : decision.bytes;
+  // A driver's small questions do not wait behind large inserts: it would take the server for dead.
+  if ((decision.is_insert || needed > kUnbudgeted) && !admit(length)) {
+    wanted_room_ = length;
+    return {.kind = Kind::wait};
+  }
+  const bool whole = decision.kind == Becomes::collect && front.size() == length;
+  return {.kind = whole ? Kind::collect : Kind::need, .bytes = needed};
+}
+
+bool RequestGate::admit(std::size_t length) {
+  if (share_.bytes() < length) share_ = budget_.take(length);
+  return share_.bytes() > 0;
+}
+
+bool RequestGate::passed(const Step& step) {
+  if (step.begins) {
+    share_.reset();
+    frames_.pass(step.header);
+  }
+  return frames_.took(step.bytes);
+}
+
+void RequestGate::leave() {
+  share_.reset();
+  if (place_ != 0) budget_.leave(std::exchange(place_, 0));
+}
+
+}  // namespace idproxy::net

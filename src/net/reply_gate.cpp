@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "idproxy/wire/op_msg.hpp"
+
 namespace idproxy::net {
 namespace {
 

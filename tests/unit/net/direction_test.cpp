@@ -1,0 +1,803 @@
+#include "direction.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/messages.hpp"
+
+namespace idproxy::net {
+namespace {
+
+using namespace test;
+using Wake = ByteStream::Wake;
+using Status = ByteStream::Received::Status;
+using Texts = std::vector<std::string>;
+
+constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+
+/// A stream that the test plays both ends of.
+class ScriptedStream final : public ByteStream {
+ public:
+  explicit ScriptedStream(bool secure) : secure_(secure) {}
+
+  // What there is to read.
+  void sends(std::string_view bytes) { arrived_ += bytes; }
+  void ends() { end_ = Status::ended; }
+  void breaks() { end_ = Status::broken; }
+
+  // Waits. Each ends once.
+  [[nodiscard]] bool is_waited_for() const { return reader_ != nullptr; }
+  [[nodiscard]] bool is_waited_to_take() const { return writer_ != nullptr; }
+  void wake_reader(Wake wake = Wake::ready) { std::exchange(reader_, nullptr)->readable(wake); }
+  void wake_writer(Wake wake = Wake::ready) { std::exchange(writer_, nullptr)->writable(wake); }
+
+  std::size_t takes = kAll;  ///< that many bytes more
+  bool write_fails = false;
+  bool encrypts = false;  ///< takes all, and has to be flushed of it
+  bool flushes = true;
+  bool more = false;           ///< reading again is always worth it
+  bool has_received_ = false;  ///< the wait itself has received what there is
+  std::string taken;
+  int writes = 0;
+  std::vector<std::size_t> reads;  ///< for how much, each
+  const std::uint8_t* read_to = nullptr;
+
+  void notify_readable(WaiterPtr waiter) override {
+    EXPECT_EQ(reader_, nullptr) << "one wait at a time";
+    reader_ = std::move(waiter);
+  }
+  void notify_writable(WaiterPtr waiter) override {
+    EXPECT_EQ(writer_, nullptr) << "one wait at a time";
+    writer_ = std::move(waiter);
+  }
+  [[nodiscard]] bool has_received() const override { return has_received_; }
+  [[nodiscard]] Received read(std::span<std::uint8_t> to) override {
+    reads.push_back(to.size());
+    read_to = to.data();
+    has_received_ = false;
+    if (arrived_.empty()) return {.status = end_, .more = more};
+    const std::size_t bytes = std::min(to.size(), arrived_.size());
+    std::copy_n(as_bytes(arrived_).begin(), bytes, to.begin());
+    arrived_.erase(0, bytes);
+    return {.status = Status::some,
+            .bytes = bytes,
+            .more = more || !arrived_.empty() || end_ != Status::none};
+  }
+  [[nodiscard]] bool is_at_end() override { return arrived_.empty() && end_ != Status::none; }
+  [[nodiscard]] bool is_secure() const override { return secure_; }
+  [[nodiscard]] ssize_t write(Bytes bytes) override {
+    ++writes;
+    if (write_fails) return -1;
+    const std::size_t some = std::min(bytes.size(), takes);
+    taken += as_text(bytes.first(some));
+    takes -= takes == kAll ? 0 : some;
+    unsent_ = encrypts;
+    return static_cast<ssize_t>(some);
+  }
+  [[nodiscard]] ssize_t write(std::span<const iovec> slices) override {
+    ssize_t sum = 0;
+    for (const iovec& slice : slices) {
+      const ssize_t some =
+          write(Bytes(static_cast<const std::uint8_t*>(slice.iov_base), slice.iov_len));
+      if (some < 0) return some;
+      sum += some;
+    }
+    return sum;
+  }
+  [[nodiscard]] Sent flush() override {
+    if (write_fails) return Sent::failed;
+    if (!flushes) return Sent::blocked;
+    unsent_ = false;
+    return Sent::all;
+  }
+  [[nodiscard]] bool unsent() const override { return unsent_; }
+
+ private:
+  const bool secure_;
+  std::string arrived_;
+  Status end_ = Status::none;
+  bool unsent_ = false;
+  WaiterPtr reader_;
+  WaiterPtr writer_;
+};
+
+/// Notes what it is told, and does as the test says.
+class ScriptedOwner final : public Direction::Owner {
+ public:
+  std::function<std::size_t(Direction&, Bytes)> decide = [](Direction& direction, Bytes input) {
+    direction.write(input);
+    return input.size();
+  };
+  bool holds = false;
+  std::size_t most = BufferPool::kReadSize;
+  std::string close_in;  ///< the callback that closes the direction
+  Texts told;            ///< but for waits() and woken()
+  Texts inputs;          ///< of process()
+  int references = 0;
+
+  std::size_t process(Direction& direction, Bytes input) override {
+    inputs.push_back(text_of(input));
+    if (close_in == "process") {
+      direction.close();
+      return input.size();
+    }
+    const std::size_t consumed = decide(direction, input);
+    if (close_in == "process, at its end") direction.close();
+    return consumed;
+  }
+  [[nodiscard]] bool holds_up(const Direction& /*direction*/) const override { return holds; }
+  [[nodiscard]] std::size_t read_size(const Direction& /*direction*/) const override {
+    return most;
+  }
+  void woken(Direction& direction, bool writable, Wake wake) override {
+    target = &direction;
+    if (close_in == "woken") return direction.close();
+    writable ? direction.on_writable() : direction.on_readable(wake);
+  }
+  void waits(const Direction& /*direction*/) override {}
+  void heard(const Direction& /*direction*/) override { tell("heard"); }
+  void received(const Direction& /*direction*/, std::size_t bytes) override {
+    tell("received " + std::to_string(bytes));
+  }
+  void source_ended(const Direction& direction) override {
+    EXPECT_TRUE(direction.ended());
+    tell("source ended");
+  }
+  void source_broke(const Direction& /*direction*/) override { tell("source broke"); }
+  void finished(const Direction& /*direction*/) override { tell("finished"); }
+  void written(Direction& direction) override {
+    tell("written");
+    direction.resume();
+  }
+  void write_failed(const Direction& /*direction*/) override { tell("write failed"); }
+  void acquire() override { ++references; }
+  void release() override { --references; }
+
+  Direction* target = nullptr;
+
+ private:
+  void tell(const std::string& what) {
+    told.push_back(what);
+    if (close_in == what && target != nullptr) target->close();
+  }
+};
+
+enum class Notices { nothing, leaving };
+
+struct World {
+  explicit World(bool secure = false, Notices notices = Notices::leaving)
+      : source(secure),
+        sink(secure),
+        direction(owner, source, sink, pool, notices == Notices::leaving) {
+    owner.target = &direction;
+    direction.wait_source();
+  }
+
+  /// Arrives at the source, whose wait is over.
+  void arrives(std::string_view bytes) {
+    source.sends(bytes);
+    source.wake_reader();
+  }
+  /// Does not decide before there are this many bytes; then passes all on.
+  void needs(std::size_t bytes) {
+    owner.decide = [bytes](Direction& of, Bytes input) -> std::size_t {
+      if (input.size() < bytes) {
+        of.need(bytes);
+        return 0;
+      }
+      of.write(input);
+      return input.size();
+    };
+  }
+
+  BufferPool pool;
+  ScriptedOwner owner;
+  ScriptedStream source;
+  ScriptedStream sink;
+  Direction direction;
+};
+
+std::string held(const Direction& direction) {
+  return text_of(direction.held());
+}
+
+// ---- what is consumed goes, what is not is kept ------------------------------------------------
+
+TEST(Direction, WritesWhatGoesOnAndWaitsForMore) {
+  World world;
+  world.arrives("hello");
+  EXPECT_EQ(world.owner.told, (Texts{"heard", "received 5"}));
+  EXPECT_EQ(world.sink.taken, "hello");
+  EXPECT_EQ(held(world.direction), "");
+  EXPECT_TRUE(world.source.is_waited_for());
+  world.arrives(" world");
+  EXPECT_EQ(world.sink.taken, "hello world");
+}
+
+TEST(Direction, KeepsWhatIsNotConsumedAndOffersItAgainWithMore) {
+  World world;
+  world.owner.decide = [](Direction& direction, Bytes input) {
+    const std::size_t whole = input.size() / 3 * 3;
+    if (whole > 0) direction.write(input.first(whole));
+    return whole;
+  };
+  world.arrives("abcde");
+  EXPECT_EQ(held(world.direction), "de");
+  world.arrives("f");
+  EXPECT_EQ(held(world.direction), "");
+  world.arrives("g");
+  world.arrives("hijkl");
+  EXPECT_EQ(world.owner.inputs, (Texts{"abcde", "def", "g", "ghijkl"}));
+  EXPECT_EQ(world.sink.taken, "abcdefghijkl");
+}
+
+TEST(Direction, AsksAgainOnlyWhenWhatIsNeededIsThere) {
+  World world;
+  world.needs(10);
+  world.arrives("12345");
+  world.arrives("6789");
+  EXPECT_EQ(world.owner.inputs, Texts{"12345"});
+  world.arrives("0");
+  EXPECT_EQ(world.owner.inputs, (Texts{"12345", "1234567890"}));
+  EXPECT_EQ(world.sink.taken, "1234567890");
+}
+
+TEST(Direction, GivesTheMemoryBackOnceNothingIsKept) {
+  World world;
+  world.needs(10);
+  world.arrives("12345");
+  EXPECT_EQ(world.pool.take().capacity(), 0U);
+  world.arrives("67890");
+  EXPECT_GT(world.pool.take().capacity(), 0U);
+}
+
+TEST(Direction, LetsTheBufferGoThatIsTheMessage) {
+  World world;
+  Buffer given;
+  world.owner.decide = [&given](Direction& direction, Bytes input) -> std::size_t {
+    Buffer* buffer = direction.buffer_of(input);
+    if (input.size() < 5) {
+      EXPECT_TRUE(buffer == nullptr || buffer->size() == input.size());
+      direction.need(5);
+      return 0;
+    }
+    if (buffer != nullptr) given = std::move(*buffer);
+    return input.size();
+  };
+  world.arrives("123");
+  EXPECT_EQ(world.direction.buffer_of(world.direction.held().first(2)), nullptr);
+  world.arrives("45");
+  EXPECT_EQ(text_of(given.view()), "12345");
+  EXPECT_EQ(held(world.direction), "");
+  world.arrives("123");
+  EXPECT_EQ(held(world.direction), "123") << "in another buffer";
+}
+
+TEST(Direction, HoldsItsOwnerAsLongAsItWaits) {
+  World world;
+  EXPECT_EQ(world.owner.references, 1);
+  world.sink.takes = 0;
+  world.arrives("x");
+  EXPECT_EQ(world.owner.references, 1) << "for the sink";
+  world.direction.close();
+  world.sink.wake_writer();
+  EXPECT_EQ(world.owner.references, 0);
+}
+
+// ---- back-pressure -----------------------------------------------------------------------------
+
+TEST(Direction, ReadsNothingWhileTheSinkHasNotTakenEverything) {
+  World world;
+  world.sink.takes = 2;
+  world.source.more = true;
+  world.arrives("hello");
+  EXPECT_TRUE(world.direction.unsent());
+  EXPECT_TRUE(world.direction.blocked());
+  EXPECT_FALSE(world.source.is_waited_for());
+  EXPECT_EQ(world.source.reads.size(), 1U);
+  EXPECT_EQ(world.sink.taken, "he");
+
+  world.sink.takes = 2;
+  world.sink.wake_writer();
+  EXPECT_EQ(world.sink.taken, "hell");
+  EXPECT_TRUE(world.sink.is_waited_to_take()) << "for the rest";
+  EXPECT_EQ(world.source.reads.size(), 1U);
+
+  world.sink.takes = kAll;
+  world.sink.wake_writer();
+  EXPECT_EQ(world.sink.taken, "hello");
+  EXPECT_EQ(world.owner.told.back(), "written");
+  EXPECT_FALSE(world.direction.unsent());
+  EXPECT_TRUE(world.source.is_waited_for());
+}
+
+TEST(Direction, GoesOnWithWhatItHoldsOnceTheSinkHasTakenEverything) {
+  World world;
+  world.owner.decide = [](Direction& direction, Bytes input) -> std::size_t {
+    direction.write(input.first(1));
+    return 1;
+  };
+  world.sink.takes = 0;
+  world.arrives("ab");
+  EXPECT_EQ(held(world.direction), "b");
+  world.sink.takes = kAll;
+  world.sink.wake_writer();
+  EXPECT_EQ(world.owner.inputs, (Texts{"ab", "b"}));
+  EXPECT_EQ(world.sink.taken, "ab");
+}
+
+TEST(Direction, WaitsUntilWhatASinkHasEncryptedIsSent) {
+  World world(true);
+  world.sink.encrypts = true;
+  world.sink.flushes = false;
+  world.arrives("hello");
+  EXPECT_EQ(world.sink.taken, "hello");
+  EXPECT_TRUE(world.direction.unsent());
+  world.sink.wake_writer();
+  EXPECT_TRUE(world.direction.unsent());
+  EXPECT_FALSE(world.source.is_waited_for());
+  world.sink.flushes = true;
+  world.sink.wake_writer();
+  EXPECT_FALSE(world.direction.unsent());
+  EXPECT_EQ(world.owner.told.back(), "written");
+  EXPECT_TRUE(world.source.is_waited_for());
+}
+
+TEST(Direction, TellsWhetherAPatchedMessageHasBeenTakenWhole) {
+  World world;
+  const std::string original = "original";
+  wire::PatchedMessage patched;
+  patched.start(as_bytes(original));
+  patched.keep(0, 4);
+  patched.add(as_bytes("[new]"));
+  EXPECT_TRUE(world.direction.write(patched, as_bytes(original)));
+  world.sink.takes = 5;
+  EXPECT_FALSE(world.direction.write(patched, as_bytes(original)));
+  world.sink.takes = kAll;
+  world.sink.wake_writer();
+  EXPECT_EQ(world.sink.taken, "orig[new]orig[new]");
+}
+
+TEST(Direction, TellsOfAWriteThatFails) {
+  World at_once;
+  at_once.sink.write_fails = true;
+  at_once.arrives("hello");
+  EXPECT_EQ(at_once.owner.told.back(), "write failed");
+
+  World later;
+  later.sink.takes = 2;
+  later.arrives("hello");
+  later.sink.write_fails = true;
+  later.sink.wake_writer();
+  EXPECT_EQ(later.owner.told.back(), "write failed");
+  EXPECT_TRUE(later.direction.unsent());
+}
+
+TEST(Direction, WaitsAgainForASinkWhoseWaitWasCancelled) {
+  World world;
+  world.sink.takes = 2;
+  world.arrives("hello");
+  world.sink.wake_writer(Wake::cancelled);
+  EXPECT_TRUE(world.sink.is_waited_to_take());
+  EXPECT_EQ(world.owner.references, 1);
+  world.direction.close();
+  world.sink.wake_writer(Wake::cancelled);
+  EXPECT_FALSE(world.sink.is_waited_to_take());
+  EXPECT_EQ(world.owner.references, 0);
+}
+
+/// The direction for which it is the source tells of its end.
+TEST(Direction, LeavesASinkThatHasEndedToTheOtherDirection) {
+  for (const Wake wake : {Wake::ended, Wake::failed}) {
+    World world;
+    world.sink.takes = 2;
+    world.arrives("hello");
+    const Texts before = world.owner.told;
+    world.sink.wake_writer(wake);
+    EXPECT_EQ(world.owner.told, before);
+    EXPECT_FALSE(world.sink.is_waited_to_take());
+  }
+}
+
+// ---- reads -------------------------------------------------------------------------------------
+
+TEST(Direction, ReadsAFewTimesAndThenGivesOthersATurn) {
+  World world;
+  world.owner.most = 1;
+  world.arrives("1234567");
+  EXPECT_EQ(world.sink.taken, "1234");
+  EXPECT_TRUE(world.source.is_waited_for());
+  world.source.wake_reader();
+  EXPECT_EQ(world.sink.taken, "1234567");
+}
+
+TEST(Direction, ReadsNoMoreThanItsOwnerAllows) {
+  World world;
+  world.owner.most = 600;
+  world.arrives("x");
+  EXPECT_EQ(world.source.reads, std::vector<std::size_t>{600});
+  EXPECT_EQ(world.source.read_to, world.pool.read_buffer());
+}
+
+TEST(Direction, KnowsWhetherTheLastReadFoundNothing) {
+  World world;
+  EXPECT_FALSE(world.direction.seen_empty());
+  world.source.wake_reader();
+  EXPECT_TRUE(world.direction.seen_empty());
+  world.direction.forget_empty();
+  EXPECT_FALSE(world.direction.seen_empty());
+  world.source.wake_reader();
+  world.arrives("x");
+  EXPECT_FALSE(world.direction.seen_empty());
+}
+
+/// Of TLS: records that hold nothing for us.
+TEST(Direction, HasNotSeenEmptyWhileThereMayBeMore) {
+  World world(true);
+  world.source.more = true;
+  world.source.wake_reader();
+  EXPECT_FALSE(world.direction.seen_empty());
+  EXPECT_EQ(world.source.reads.size(), 4U);
+  EXPECT_TRUE(world.source.is_waited_for());
+}
+
+TEST(Direction, ReadsWhenAWaitIsCancelled) {
+  World world;
+  world.source.sends("hello");
+  world.source.wake_reader(Wake::cancelled);
+  EXPECT_EQ(world.sink.taken, "hello");
+}
+
+TEST(Direction, HearsNothingInWhatTlsHasToSay) {
+  World world(true);
+  world.source.wake_reader();
+  EXPECT_EQ(world.owner.told, Texts{});
+}
+
+TEST(Direction, GrowsWithWhatHasComeAndNotWithWhatIsAnnounced) {
+  constexpr std::size_t kAnnounced = 48'000'000;
+  constexpr std::size_t kPiece = 100'000;
+  World world;
+  world.needs(kAnnounced);
+  std::size_t arrived = 0;
+  for (int i = 0; i < 40; ++i) {
+    world.arrives(std::string(kPiece, 'x'));
+    arrived += kPiece;
+    while (world.direction.held().size() < arrived) world.source.wake_reader();
+    const std::size_t capacity = world.direction.buffer_of(world.direction.held())->capacity();
+    EXPECT_LE(capacity, 4 * arrived) << arrived;
+  }
+  EXPECT_EQ(world.owner.inputs.size(), 1U);
+}
+
+TEST(Direction, ReadsARestOfAMessageAtOnce) {
+  constexpr std::size_t kLength = 100'000;
+  World world;
+  world.needs(kLength);
+  world.arrives(std::string(60'000, 'x'));
+  world.source.reads.clear();
+  world.arrives(std::string(40'000, 'x'));
+  EXPECT_EQ(world.source.reads.size(), 1U);
+  EXPECT_GE(world.source.reads.front(), 40'000U);
+  EXPECT_EQ(world.sink.taken.size(), kLength);
+}
+
+// ---- held up by its owner ----------------------------------------------------------------------
+
+TEST(Direction, ProcessesNothingWhileItsOwnerHoldsItUp) {
+  World world;
+  world.owner.holds = true;
+  world.source.has_received_ = true;
+  world.arrives("hello");
+  EXPECT_EQ(world.owner.inputs, Texts{});
+  EXPECT_EQ(world.source.reads, std::vector<std::size_t>{});
+  EXPECT_FALSE(world.source.is_waited_for()) << "it waits for resume()";
+  world.direction.wait_source();
+  EXPECT_FALSE(world.source.is_waited_for());
+
+  world.owner.holds = false;
+  world.direction.resume();
+  EXPECT_EQ(world.owner.inputs, Texts{"hello"});
+  EXPECT_EQ(world.sink.taken, "hello");
+  EXPECT_TRUE(world.source.is_waited_for());
+}
+
+TEST(Direction, ResumesWithWhatItHoldsAndOutsideTheThreadsBuffer) {
+  World world;
+  world.owner.decide = [&world](Direction& direction, Bytes input) -> std::size_t {
+    direction.write(input.first(1));
+    world.owner.holds = true;
+    return 1;
+  };
+  world.arrives("abc");
+  EXPECT_EQ(held(world.direction), "bc");
+  world.source.sends("d");
+  world.source.has_received_ = true;
+  world.owner.holds = false;
+  world.direction.resume();
+  EXPECT_EQ(world.owner.inputs, (Texts{"abc", "bcd"}));
+  EXPECT_NE(world.source.read_to, world.pool.read_buffer());
+  EXPECT_EQ(held(world.direction), "cd");
+}
+
+TEST(Direction, ResumesOnlyOnceWhatIsNeededIsThere) {
+  World world;
+  world.needs(3);
+  world.arrives("ab");
+  world.direction.resume();
+  EXPECT_EQ(world.owner.inputs, Texts{"ab"});
+  world.source.sends("c");
+  world.source.has_received_ = true;
+  world.direction.resume();
+  EXPECT_EQ(world.sink.taken, "abc");
+}
+
+TEST(Direction, WatchesTheSourceWhileItIsHeldUp) {
+  World world;
+  world.owner.decide = [&world](Direction&, Bytes input) {
+    world.owner.holds = true;
+    return input.size();
+  };
+  world.arrives("request");
+  EXPECT_TRUE(world.source.is_waited_for());
+  world.direction.resume();
+  EXPECT_TRUE(world.source.is_waited_for());
+  EXPECT_EQ(world.owner.references, 1) << "one wait is enough";
+}
+
+TEST(Direction, NoticesAtOnceThatAPlainSourceLeavesWhileItIsHeldUp) {
+  World world;
+  world.owner.holds = true;
+  world.source.ends();
+  world.source.wake_reader();
+  EXPECT_EQ(world.owner.told, (Texts{"heard", "finished"}));
+}
+
+TEST(Direction, LooksForTheEndBehindNothingThatIsNotRead) {
+  World world;
+  world.owner.holds = true;
+  world.source.has_received_ = true;
+  world.source.ends();
+  world.arrives("hello");
+  EXPECT_EQ(world.owner.told, Texts{"heard"});
+  world.owner.holds = false;
+  world.direction.resume();
+  EXPECT_EQ(world.sink.taken, "hello");
+}
+
+TEST(Direction, NoticesAtOnceThatASecureSourceLeavesWhileItIsHeldUp) {
+  World world(true);
+  world.owner.holds = true;
+  world.source.ends();
+  world.source.wake_reader();
+  EXPECT_EQ(world.owner.told, Texts{"source ended"});
+  EXPECT_TRUE(world.direction.ended());
+  EXPECT_FALSE(world.source.is_waited_for());
+}
+
+TEST(Direction, KeepsWhatASecureSourceSendsWhileItIsHeldUp) {
+  World world(true);
+  world.owner.holds = true;
+  world.arrives("hello");
+  EXPECT_EQ(world.owner.told, Texts{"received 5"});
+  EXPECT_EQ(held(world.direction), "hello");
+  EXPECT_EQ(world.owner.inputs, Texts{});
+  EXPECT_FALSE(world.source.is_waited_for()) << "it waits for resume()";
+  world.owner.holds = false;
+  world.direction.resume();
+  EXPECT_EQ(world.sink.taken, "hello");
+}
+
+/// TLS's own, a KeyUpdate or a session ticket.
+TEST(Direction, WaitsAgainIfASecureSourceHasSentNothingWhileItIsHeldUp) {
+  World world(true);
+  world.owner.holds = true;
+  world.source.wake_reader();
+  EXPECT_EQ(held(world.direction), "");
+  EXPECT_TRUE(world.source.is_waited_for());
+}
+
+TEST(Direction, NoticesNoLeavingIfItIsNotAskedTo) {
+  for (const bool secure : {false, true}) {
+    World world(secure, Notices::nothing);
+    world.owner.holds = true;
+    world.source.ends();
+    world.source.wake_reader();
+    EXPECT_EQ(world.source.reads, std::vector<std::size_t>{});
+    EXPECT_TRUE(world.owner.told.empty() || world.owner.told == Texts{"heard"});
+  }
+}
+
+TEST(Direction, NoticesNoLeavingWhileTheSinkHasNotTakenEverything) {
+  World world(true);
+  world.sink.takes = 0;
+  world.direction.write(as_bytes("local"));
+  world.source.ends();
+  world.source.wake_reader();
+  EXPECT_EQ(world.owner.told, Texts{});
+  EXPECT_EQ(world.source.reads, std::vector<std::size_t>{});
+}
+
+/// Who sends on while nobody reads fills the proxy's memory no further than that.
+TEST(Direction, WaitsForNoMoreThanAReadWhileItIsHeldUp) {
+  World world(true);
+  world.owner.holds = true;
+  world.source.sends(std::string(BufferPool::kReadSize + 1, 'x'));
+  std::size_t wakes = 0;
+  while (world.source.is_waited_for() && ++wakes < 100) world.source.wake_reader();
+  EXPECT_LT(wakes, 100U);
+  EXPECT_LE(world.direction.held().size(), BufferPool::kReadSize);
+}
+
+// ---- the end -----------------------------------------------------------------------------------
+
+TEST(Direction, TellsThatItsSourceHasEndedOrBroken) {
+  const struct {
+    const char* name;
+    std::function<void(World&)> happens;
+    const char* told;
+  } rows[] = {
+      {"a wait ends", [](World& world) { world.source.wake_reader(Wake::ended); }, "source ended"},
+      {"a wait fails", [](World& world) { world.source.wake_reader(Wake::failed); },
+       "source broke"},
+      {"a read ends", [](World& world) { world.source.ends(), world.source.wake_reader(); },
+       "source ended"},
+      {"a read breaks", [](World& world) { world.source.breaks(), world.source.wake_reader(); },
+       "source broke"},
+      {"a read ends behind bytes",
+       [](World& world) { world.source.ends(), world.arrives("hello"); }, "source ended"},
+      {"a read breaks behind bytes",
+       [](World& world) { world.source.breaks(), world.arrives("hello"); }, "source broke"},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.name);
+    World world;
+    row.happens(world);
+    ASSERT_FALSE(world.owner.told.empty());
+    EXPECT_EQ(world.owner.told.back(), row.told);
+    EXPECT_EQ(std::ranges::count(world.owner.told, row.told), 1);
+    EXPECT_EQ(world.direction.ended(), std::string(row.told) == "source ended");
+    EXPECT_FALSE(world.source.is_waited_for());
+    EXPECT_EQ(world.owner.references, 0);
+  }
+}
+
+TEST(Direction, PassesOnWhatCameBeforeTheEnd) {
+  World world;
+  world.source.ends();
+  world.arrives("hello");
+  EXPECT_EQ(world.sink.taken, "hello");
+  EXPECT_EQ(world.owner.told, (Texts{"heard", "received 5", "source ended"}));
+}
+
+TEST(Direction, FinishesWhatItHoldsAfterTheEnd) {
+  World world(true);
+  world.owner.holds = true;
+  world.arrives("hello");
+  world.direction.end();
+  world.direction.resume();
+  EXPECT_EQ(world.owner.told.back(), "received 5") << "it is still held up";
+  world.owner.holds = false;
+  world.direction.resume();
+  EXPECT_EQ(world.sink.taken, "hello");
+  EXPECT_EQ(world.owner.told.back(), "finished");
+  EXPECT_FALSE(world.source.is_waited_for());
+}
+
+TEST(Direction, IsNotFinishedBeforeTheSinkHasTakenEverything) {
+  World world;
+  world.sink.takes = 0;
+  world.source.ends();
+  world.arrives("hello");
+  world.direction.end();
+  world.direction.resume();
+  EXPECT_EQ(std::ranges::count(world.owner.told, "finished"), 0);
+  world.sink.takes = kAll;
+  world.sink.wake_writer();
+  EXPECT_EQ(world.owner.told.back(), "finished");
+}
+
+TEST(Direction, WaitsForNoSourceThatHasEnded) {
+  World world;
+  world.source.wake_reader(Wake::ended);
+  world.direction.wait_source();
+  EXPECT_FALSE(world.source.is_waited_for());
+}
+
+// ---- closing in the middle ---------------------------------------------------------------------
+
+/// Everything that can happen, as far as it still does once the direction has been closed.
+void play(World& world) {
+  const auto wake_reader = [&world](Wake wake = Wake::ready) {
+    if (world.source.is_waited_for()) world.source.wake_reader(wake);
+  };
+  const auto wake_writer = [&world] {
+    if (world.sink.is_waited_to_take()) world.sink.wake_writer();
+  };
+  world.needs(3);
+  world.source.sends("a");
+  wake_reader();
+  world.source.sends("bcd");
+  world.sink.takes = 1;
+  wake_reader();
+  world.sink.takes = kAll;
+  wake_writer();
+  world.owner.holds = true;
+  world.source.sends("efg");
+  world.source.has_received_ = true;
+  wake_reader();
+  world.owner.holds = false;
+  world.direction.resume();
+  world.source.ends();
+  wake_reader();
+  world.direction.resume();
+}
+
+TEST(Direction, ReadsProcessesAndWritesNothingOnceItIsClosed) {
+  for (const std::string step : {"woken", "heard", "process", "process, at its end", "written",
+                                 "source ended", "finished"}) {
+    SCOPED_TRACE(step);
+    World world;
+    world.owner.close_in = step;
+    bool closes = false;
+    const auto done = [&world] {
+      return std::tuple(world.source.reads.size(), world.owner.inputs.size(), world.sink.writes);
+    };
+    play(world);
+    closes = world.direction.blocked();
+    EXPECT_TRUE(closes) << "the script comes to this step";
+    world.owner.close_in.clear();
+    const auto before = done();
+    play(world);
+    EXPECT_EQ(done(), before);
+    EXPECT_FALSE(world.source.is_waited_for());
+    EXPECT_FALSE(world.sink.is_waited_to_take());
+    EXPECT_EQ(world.owner.references, 0);
+  }
+}
+
+TEST(Direction, GoesNoFurtherThanTheStepThatClosesIt) {
+  const auto world_with = [](const char* step) {
+    auto world = std::make_unique<World>();
+    world->owner.close_in = step;
+    return world;
+  };
+  auto world = world_with("woken");
+  world->arrives("hello");
+  EXPECT_EQ(world->source.reads.size(), 0U);
+
+  world = world_with("process");
+  world->source.more = true;
+  world->arrives("hello");
+  EXPECT_EQ(world->source.reads.size(), 1U);
+  EXPECT_EQ(world->sink.taken, "");
+
+  world = world_with("write failed");
+  world->sink.write_fails = true;
+  world->source.more = true;
+  world->arrives("hello");
+  EXPECT_EQ(world->source.reads.size(), 1U);
+
+  world = world_with("written");
+  world->sink.takes = 0;
+  world->owner.decide = [](Direction& direction, Bytes input) -> std::size_t {
+    direction.write(input.first(1));
+    return 1;
+  };
+  world->arrives("hello");
+  world->sink.takes = kAll;
+  world->sink.wake_writer();
+  EXPECT_EQ(world->owner.inputs.size(), 1U);
+  EXPECT_EQ(world->sink.taken, "h");
+}
+
+}  // namespace
+}  // namespace idproxy::net

@@ -1,0 +1,408 @@
+#include "request_gate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/messages.hpp"
+#include "support/rule_set.hpp"
+
+namespace idproxy::net {
+namespace {
+
+using namespace test;
+using Kind = RequestGate::Step::Kind;
+using Texts = std::vector<std::string>;
+
+constexpr const char* kTls = "tls_on_plain_port";
+constexpr const char* kLength = "bad_message_length";
+constexpr const char* kCompressed = "compressed_message";
+
+/// A client's bytes on their way through a gate, and what became of them: "relayed" and the bytes,
+/// then "!" at a message's end; "collected" and the bytes; "waits"; "late" and the length; or the
+/// event of the fault.
+class Client {
+ public:
+  Client(Budget& budget, rewrite::Namespaces& namespaces) : gate(budget), namespaces_(namespaces) {}
+
+  void sends(std::string_view bytes) {
+    held_ += bytes;
+    go_on();
+  }
+  void go_on() {
+    while (!ended_ && !gate.queued() && !held_.empty() && held_.size() >= needed_ && take()) {
+    }
+  }
+  /// There is room: what the budget has granted is brought to the gate.
+  void is_admitted() {
+    ASSERT_GT(granted.bytes(), 0U);
+    gate.admitted(std::move(granted));
+    go_on();
+  }
+
+  Budget::Share granted;  // and not brought to the gate; before it: the gate leaves the queue first
+  RequestGate gate;
+  rewrite::X509 x509 = rewrite::X509::passes;
+  bool draining = false;
+  Texts seen;
+  std::vector<std::uint64_t> rooms;  ///< that the collected messages had
+
+  [[nodiscard]] std::size_t needed() const { return needed_; }
+
+ private:
+  bool take() {
+    const Exact front(held_);
+    const auto step = gate.look(front.view(), draining, namespaces_, x509);
+    needed_ = 0;
+    switch (step.kind) {
+      case Kind::need:
+        EXPECT_GT(step.bytes, held_.size()) << "or it would be asked for ever";
+        needed_ = step.bytes;
+        return false;
+      case Kind::wait:
+        seen.emplace_back("waits");
+        gate.queue([this](Budget::Share share) { granted = std::move(share); });
+        return false;
+      case Kind::pass:
+        pass(step);
+        return true;
+      case Kind::collect:
+        seen.push_back("collected " + consume(step.bytes));
+        rooms.push_back(gate.take_share().bytes());
+        gate.forwarded();
+        return true;
+      case Kind::late:
+        seen.push_back("late " + std::to_string(step.bytes));
+        break;
+      case Kind::reject:
+        seen.emplace_back(step.fault.event);
+        break;
+    }
+    ended_ = true;
+    return false;
+  }
+  void pass(const RequestGate::Step& step) {
+    EXPECT_GT(step.bytes, 0U);
+    if (step.begins) {
+      seen.emplace_back("relayed ");
+      gate.forwarded();
+    }
+    seen.back() += consume(step.bytes);
+    if (gate.passed(step)) seen.back() += '!';
+  }
+  std::string consume(std::size_t bytes) {
+    std::string front = held_.substr(0, bytes);
+    held_.erase(0, bytes);
+    return front;
+  }
+
+  rewrite::Namespaces& namespaces_;
+  std::string held_;
+  std::size_t needed_ = 0;
+  bool ended_ = false;
+};
+
+std::string command(const std::string& name, const std::string& more = {},
+                    std::uint32_t flags = 0) {
+  return op_msg(body(doc(int_field(name, 1) + string_field("$db", "admin") + more)), flags);
+}
+
+const std::string kPing = command("ping");
+const std::string kHello = command("hello");
+const std::string kInsert = insert_sequence({doc(int_field("x", 1))});
+const std::string kInsertElsewhere =
+    op_msg(body(doc(insert_fields("orders", "elsewhere"))) + sequence("documents", {doc()}));
+const std::string kUnacknowledged =
+    insert_sequence({doc(int_field("x", 1))}, wire::flag::kMoreToCome);
+
+/// The header and the first bytes of a message of `length` bytes.
+std::string front_of(std::string bytes, std::int32_t length) {
+  return bytes.replace(0, 4, i32(length));
+}
+
+class RequestGateTest : public ::testing::Test {
+ protected:
+  /// What became of it, sent to a gate of its own.
+  Texts seen_of(const std::string& bytes) {
+    Client other(budget, namespaces);
+    other.sends(bytes);
+    return other.seen;
+  }
+  /// Leaves no room.
+  void fill() { others = budget.take(budget.limit()); }
+
+  Budget budget{1000};
+  Budget::Share others;
+  rewrite::Namespaces namespaces{rule_set()};
+  Client client{budget, namespaces};
+};
+
+// ---- pieces ------------------------------------------------------------------------------------
+
+struct Sent {
+  std::string bytes;
+  bool collected;
+};
+const std::vector<Sent> kMessages = {
+    {kPing, false},
+    {kHello, true},
+    {kInsert, true},
+    {insert_array({doc(), doc()}), true},
+    {op_msg(sequence("documents", {doc(), doc()}) + body(doc(insert_fields()))), true},
+    {insert_sequence({doc()}, wire::flag::kChecksumPresent), true},
+    {kInsertElsewhere, false},
+    {kUnacknowledged, true},
+    {command("ping", {}, wire::flag::kMoreToCome), false},
+    {op_query("admin.$cmd", doc(int_field("isMaster", 1))), true},
+    {op_query("shop.orders", doc()), false},
+    {message(4711, ""), false},
+    {message(4711, "?"), false},
+    {op_msg(""), false},
+    {command("idproxy"), true},
+};
+
+Texts expected() {
+  Texts texts;
+  for (const Sent& sent : kMessages) {
+    texts.push_back(sent.collected ? "collected " + sent.bytes : "relayed " + sent.bytes + '!');
+  }
+  return texts;
+}
+
+TEST_F(RequestGateTest, SeesTheSameWhereverTheBytesAreCut) {
+  std::string all;
+  for (const Sent& sent : kMessages) all += sent.bytes;
+  for (std::size_t cut = 0; cut <= all.size(); ++cut) {
+    Client one(budget, namespaces);
+    one.sends(all.substr(0, cut));
+    one.sends(all.substr(cut));
+    ASSERT_EQ(one.seen, expected()) << "cut at " << cut;
+    EXPECT_FALSE(one.gate.inside());
+  }
+}
+
+TEST_F(RequestGateTest, SeesTheSameByteByByte) {
+  for (const Sent& sent : kMessages) {
+    for (const char byte : sent.bytes) client.sends({&byte, 1});
+  }
+  EXPECT_EQ(client.seen, expected());
+}
+
+TEST_F(RequestGateTest, RelaysAMessageBeforeItIsWhole) {
+  const std::string bytes = front_of(kPing + "rest", 48'000'000);
+  client.sends(bytes);
+  EXPECT_EQ(client.seen, Texts{"relayed " + bytes});
+  EXPECT_TRUE(client.gate.inside());
+}
+
+TEST_F(RequestGateTest, CollectsAMessageOnlyWhole) {
+  client.sends(kInsert.substr(0, kInsert.size() - 1));
+  EXPECT_EQ(client.seen, Texts{});
+  EXPECT_EQ(client.needed(), kInsert.size());
+  EXPECT_FALSE(client.gate.inside());
+  client.sends(kInsert.substr(kInsert.size() - 1) + kPing);
+  EXPECT_EQ(client.seen, (Texts{"collected " + kInsert, "relayed " + kPing + '!'}));
+}
+
+TEST_F(RequestGateTest, CollectsLoginsWhereX509IsRefused) {
+  const std::string login = command("authenticate");
+  client.sends(login);
+  client.x509 = rewrite::X509::refused;
+  client.sends(login);
+  EXPECT_EQ(client.seen, (Texts{"relayed " + login + '!', "collected " + login}));
+}
+
+// ---- room --------------------------------------------------------------------------------------
+
+TEST_F(RequestGateTest, TakesRoomByTheAnnouncedLength) {
+  client.sends(kInsert.substr(0, 80));
+  EXPECT_EQ(budget.used(), kInsert.size());
+  client.sends(kInsert.substr(80));
+  EXPECT_EQ(client.rooms, std::vector<std::uint64_t>{kInsert.size()});
+  EXPECT_EQ(budget.used(), 0U) << "the room is the exchange's";
+}
+
+TEST_F(RequestGateTest, WaitsForRoomAndGoesOnWhenItIsAdmitted) {
+  fill();
+  client.sends(kInsert.substr(0, 80));
+  EXPECT_EQ(client.seen, Texts{"waits"});
+  EXPECT_TRUE(client.gate.queued());
+  EXPECT_EQ(budget.waiting(), 1U);
+  client.sends(kInsert.substr(80));
+  EXPECT_EQ(client.seen, Texts{"waits"}) << "nothing goes on";
+  others.reset();
+  EXPECT_EQ(client.granted.bytes(), kInsert.size());
+  client.is_admitted();
+  EXPECT_FALSE(client.gate.queued());
+  EXPECT_EQ(client.seen, (Texts{"waits", "collected " + kInsert}));
+  EXPECT_EQ(client.rooms, std::vector<std::uint64_t>{kInsert.size()});
+  EXPECT_EQ(budget.used(), 0U);
+}
+
+TEST_F(RequestGateTest, ServesOneGateAfterTheOther) {
+  fill();
+  Client second(budget, namespaces);
+  client.sends(front_of(kInsert, 600));
+  second.sends(front_of(kInsert, 600));
+  others.reset();
+  EXPECT_EQ(client.granted.bytes(), 600U);
+  EXPECT_EQ(second.granted.bytes(), 0U);
+  client.is_admitted();
+  client.gate.leave();
+  EXPECT_EQ(second.granted.bytes(), 600U);
+}
+
+TEST_F(RequestGateTest, LeavesTheQueue) {
+  fill();
+  client.sends(kInsert);
+  client.gate.leave();
+  EXPECT_FALSE(client.gate.queued());
+  EXPECT_EQ(budget.waiting(), 0U);
+  client.gate.leave();
+  others.reset();
+  EXPECT_EQ(client.granted.bytes(), 0U);
+  EXPECT_EQ(budget.used(), 0U);
+}
+
+TEST_F(RequestGateTest, GivesBackTheRoomOfAMessageThatIsNotWhole) {
+  client.sends(kInsert.substr(0, 80));
+  client.gate.leave();
+  EXPECT_EQ(budget.used(), 0U);
+}
+
+TEST_F(RequestGateTest, LeavesWhenItIsGone) {
+  {
+    Client gone(budget, namespaces);
+    gone.sends(kInsert.substr(0, 80));
+    EXPECT_GT(budget.used(), 0U);
+  }
+  EXPECT_EQ(budget.used(), 0U);
+  fill();
+  {
+    Client gone(budget, namespaces);
+    gone.sends(kInsert);
+    EXPECT_EQ(budget.waiting(), 1U);
+  }
+  EXPECT_EQ(budget.waiting(), 0U);
+}
+
+TEST_F(RequestGateTest, NeedsNoRoomForWhatIsSmallOrRelayed) {
+  fill();
+  const std::string large = kInsertElsewhere + std::string(100'000, '\0');
+  const std::string relayed = front_of(large, static_cast<std::int32_t>(large.size()));
+  client.sends(kHello + kPing + relayed);
+  EXPECT_EQ(client.seen,
+            (Texts{"collected " + kHello, "relayed " + kPing + '!', "relayed " + relayed + '!'}));
+  EXPECT_EQ(client.rooms, std::vector<std::uint64_t>{0});
+}
+
+/// Its command stands behind more than 64 KiB of documents.
+TEST_F(RequestGateTest, GivesBackTheRoomOfAMessageThatTurnsOutToBeRelayed) {
+  const std::string documents =
+      sequence("documents", {doc(string_field("x", std::string(70'000, 'x')))});
+  const std::string bytes = op_msg(documents + body(doc(insert_fields("orders", "elsewhere"))));
+  client.sends(bytes.substr(0, 100));
+  EXPECT_EQ(budget.used(), bytes.size());
+  client.sends(bytes.substr(100));
+  EXPECT_EQ(client.seen, Texts{"relayed " + bytes + '!'});
+  EXPECT_EQ(budget.used(), 0U);
+
+  fill();
+  Client waiting(budget, namespaces);
+  waiting.sends(bytes.substr(0, 100));
+  EXPECT_EQ(waiting.seen, Texts{"waits"});
+}
+
+// ---- what ends a connection --------------------------------------------------------------------
+
+TEST_F(RequestGateTest, RejectsAMalformedLength) {
+  for (const std::int32_t length :
+       {15, 0, -1, 48'000'001, std::numeric_limits<std::int32_t>::min()}) {
+    const std::string bytes = front_of(kPing, length);
+    EXPECT_EQ(seen_of(bytes), Texts{kLength}) << length;
+    EXPECT_EQ(seen_of(bytes.substr(0, 16)), Texts{kLength}) << length;
+    EXPECT_EQ(seen_of(bytes.substr(0, 15)), Texts{}) << length;
+    EXPECT_EQ(seen_of(kPing + bytes), (Texts{"relayed " + kPing + '!', kLength})) << length;
+  }
+}
+
+TEST_F(RequestGateTest, TakesTheShortestAndTheLongestLength) {
+  for (const std::int32_t length : {16, 48'000'000}) {
+    const std::string header = front_of(message(4711, ""), length);
+    EXPECT_EQ(seen_of(header), Texts{"relayed " + header + (length == 16 ? "!" : "")});
+  }
+}
+
+/// A ClientHello's first bytes; as a message's length, the first four are `length`.
+std::string client_hello(char length_high) {
+  return std::string("\x16\x03\x01", 3) + length_high +
+         std::string("\x00\x01\x00\x00\x00\x03\x03", 7) + std::string(20, '\x55');
+}
+
+TEST_F(RequestGateTest, RejectsTlsThatIsTheFirstMessage) {
+  for (const char length_high : {'\x00', '\x02', '\x04'}) {
+    EXPECT_EQ(seen_of(client_hello(length_high)), Texts{kTls});
+  }
+  EXPECT_EQ(seen_of(client_hello('\x02').substr(0, 15)), Texts{}) << "nobody can tell yet";
+}
+
+TEST_F(RequestGateTest, TakesWhatLooksLikeTlsForAMessageOnceOneWasForwarded) {
+  const std::string bytes = client_hello('\x02');
+  EXPECT_EQ(seen_of(kPing + bytes), (Texts{"relayed " + kPing + '!', "relayed " + bytes}));
+  EXPECT_EQ(seen_of(kHello + bytes), (Texts{"collected " + kHello, "relayed " + bytes}));
+  EXPECT_EQ(seen_of(kPing + client_hello('\x04')), (Texts{"relayed " + kPing + '!', kLength}));
+}
+
+TEST_F(RequestGateTest, RejectsACompressedMessage) {
+  const std::string bytes = message(2012, "?");
+  EXPECT_EQ(seen_of(bytes), Texts{kCompressed});
+  EXPECT_EQ(seen_of(kPing + bytes), (Texts{"relayed " + kPing + '!', kCompressed}));
+  client.draining = true;
+  client.sends(bytes);
+  EXPECT_EQ(client.seen, Texts{kCompressed});
+}
+
+// ---- draining ----------------------------------------------------------------------------------
+
+TEST_F(RequestGateTest, IsTooLateForARequestWhileDraining) {
+  for (const std::string& bytes :
+       {kPing, kHello, kInsert, op_query("admin.$cmd", doc(int_field("isMaster", 1)))}) {
+    for (const std::size_t there : {bytes.size(), bytes.size() - 1, wire::kHeaderSize}) {
+      Client late(budget, namespaces);
+      late.draining = true;
+      late.sends(bytes.substr(0, there));
+      EXPECT_EQ(late.seen, Texts{"late " + std::to_string(bytes.size())});
+    }
+  }
+  EXPECT_EQ(budget.used(), 0U) << "it takes no room";
+}
+
+TEST_F(RequestGateTest, LetsThroughWhatExpectsNoReplyWhileDraining) {
+  const std::string ping = command("ping", {}, wire::flag::kMoreToCome);
+  client.draining = true;
+  client.sends(ping + kUnacknowledged + message(4711, "?"));
+  EXPECT_EQ(client.seen, (Texts{"relayed " + ping + '!', "collected " + kUnacknowledged,
+                                "relayed " + message(4711, "?") + '!'}));
+}
+
+TEST_F(RequestGateTest, EndsAMessageThatItHasBegunBeforeDraining) {
+  client.sends(kPing.substr(0, 45));
+  client.draining = true;
+  client.sends(kPing.substr(45) + kPing);
+  EXPECT_EQ(client.seen, (Texts{"relayed " + kPing + '!', "late " + std::to_string(kPing.size())}));
+}
+
+TEST_F(RequestGateTest, IsTooLateForAMessageThatWaitedForRoom) {
+  fill();
+  client.sends(kInsert);
+  client.draining = true;
+  others.reset();
+  client.is_admitted();
+  EXPECT_EQ(client.seen, (Texts{"waits", "late " + std::to_string(kInsert.size())}));
+}
+
+}  // namespace
+}  // namespace idproxy::net

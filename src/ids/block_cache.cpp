@@ -6,65 +6,51 @@
 
 #include "ids/block_cache_lock.hpp"
 
-// What strategies use. What the store uses: block_cache_jobs.cpp.
 namespace idproxy::ids {
 
-BlockCache::BlockCache(CounterSpec spec, const Clock& clock, std::function<void()> wake)
-    : steps_(spec.step),
-      clock_(clock),
-      wake_(std::move(wake)),
-      spec_(std::move(spec)),
-      free_(steps_),
-      pace_(spec_.block),
-      heal_(spec_.heal.at_start && spec_.heal.mode != CounterSpec::Heal::Mode::off),
-      aside_(steps_) {
-  rearm();
+BlockCache::BlockCache(const CounterSpec& spec, const Clock& clock, std::function<void()> wake)
+    : clock_(clock), wake_(std::move(wake)), held_(spec.step, spec.max), supply_(spec) {
+  threshold_ = supply_.threshold();
 }
+
+// ---- for strategies ----------------------------------------------------------------------------
 
 std::uint32_t BlockCache::heals_after() const {
   const auto lock = locked(mutex_);
-  return spec_.heal.after;
+  return supply_.heals_after();
 }
 
 bool BlockCache::has(std::uint64_t n) const {
-  return n <= free_.count() && waiting_.empty() && !stopped_;
+  return n <= held_.count() && waiting_.empty() && !supply_.stopped();
+}
+
+StockLevel BlockCache::level() const {
+  return {.now = clock_.monotonic(),
+          .held = held_.count(),
+          .taken = held_.taken(),
+          .needed = needed_,
+          .end = held_.end(),
+          .unused_end = held_.unused_end()};
 }
 
 Result<void> BlockCache::take(std::uint64_t n, std::vector<Range>& out) {
   auto lock = locked(mutex_);
   if (has(n)) [[likely]] {
-    free_.take(n, out);
-    taken_ += n;
-    if (free_.count() >= trigger_) [[likely]]
+    held_.take(n, out);
+    if (held_.count() >= threshold_) [[likely]]
       return {};
-    trigger_ = 0;
-    woken_ = true;
+    supply_.ran_low();
+    threshold_ = 0;
     lock.unlock();
     wake_();
     return {};
   }
   if (n == 0) return {};
-  After after;
-  Error error = why_not(clock_.monotonic(), after);
+  SupplyAction action = supply_.wanted(level());
+  threshold_ = supply_.threshold();
   lock.unlock();
-  after.run(*this);
-  return error;
-}
-
-/// Errc::pending if it is worth while to wait.
-Error BlockCache::why_not(Time now, After& after) {
-  demand_at_ = now;
-  if (stopped_) return {Errc::unavailable, "the proxy ends"};
-  if (exhausted_until_ && now < *exhausted_until_) {
-    if (!std::exchange(refused_, true)) after.wake = true;
-    return {Errc::exhausted, reason_};
-  }
-  const bool waits = spec_.on_store_down.action == CounterSpec::OnStoreDown::Action::wait;
-  if (down_ && !waits && now - failed_at_ < kFailureLasts) {
-    request_job(now, after);
-    return {Errc::unavailable, reason_};
-  }
-  return {Errc::pending, {}};
+  if (action.wake) wake_();
+  return action.refusal.value_or(Error{Errc::pending, {}});
 }
 
 Ticket BlockCache::ask(std::uint64_t n, std::unique_ptr<Asker> asker) {
@@ -72,11 +58,11 @@ Ticket BlockCache::ask(std::uint64_t n, std::unique_ptr<Asker> asker) {
   std::uint64_t ticket = 0;
   {
     const auto lock = locked(mutex_);
-    const Time now = clock_.monotonic();
     if (has(n)) {
       after.answers.emplace_back(std::move(asker), grant(n));
-    } else if (Error error = why_not(now, after); error.code != Errc::pending) {
-      after.answers.emplace_back(std::move(asker), std::move(error));
+    } else if (SupplyAction action = supply_.wanted(level()); action.refusal) {
+      after.wake = action.wake;
+      after.answers.emplace_back(std::move(asker), *std::move(action.refusal));
     } else if (waiting_.size() == kMostWaiting) {
       after.answers.emplace_back(std::move(asker),
                                  Error{Errc::unavailable, "too many requests wait for numbers"});
@@ -84,8 +70,9 @@ Ticket BlockCache::ask(std::uint64_t n, std::unique_ptr<Asker> asker) {
       ticket = ++tickets_;
       waiting_.emplace_hint(waiting_.end(), ticket, Waiter{n, std::move(asker)});
       needed_ += n;
-      request_job(now, after);
+      after.wake = supply_.queued(level()).wake;
     }
+    threshold_ = supply_.threshold();
   }
   after.run(*this);
   if (ticket == 0) return {};
@@ -109,13 +96,12 @@ void BlockCache::cancel(std::uint64_t ticket) {
 
 Grant BlockCache::grant(std::uint64_t n) {
   std::vector<Range> ranges;
-  free_.take(n, ranges);
-  taken_ += n;
+  held_.take(n, ranges);
   return {shared_from_this(), std::move(ranges)};
 }
 
 void BlockCache::serve(After& after) {
-  while (!waiting_.empty() && waiting_.begin()->second.n <= free_.count()) {
+  while (!waiting_.empty() && waiting_.begin()->second.n <= held_.count()) {
     auto waiter = waiting_.extract(waiting_.begin());
     needed_ -= waiter.mapped().n;
     after.answers.emplace_back(std::move(waiter.mapped().asker), grant(waiter.mapped().n));
@@ -125,7 +111,7 @@ void BlockCache::serve(After& after) {
 /// Nobody is left waiting.
 void BlockCache::serve_or_refuse(const Error& error, After& after) {
   for (auto& [ticket, waiter] : waiting_) {
-    const bool enough = waiter.n <= free_.count() && !stopped_;
+    const bool enough = waiter.n <= held_.count() && !supply_.stopped();
     after.answers.emplace_back(std::move(waiter.asker),
                                enough ? Result<Grant>(grant(waiter.n)) : Result<Grant>(error));
   }
@@ -134,11 +120,12 @@ void BlockCache::serve_or_refuse(const Error& error, After& after) {
 }
 
 void BlockCache::take_back(const std::vector<Range>& ranges) {
+  const Steps& steps = held_.steps();
   std::vector<Range> sorted;
   std::copy_if(ranges.begin(), ranges.end(), std::back_inserter(sorted),
                [](const Range& range) { return range.count > 0; });
   const auto before = [&](const Range& a, const Range& b) {
-    return steps_.before(a.first, b.first);
+    return steps.before(a.first, b.first);
   };
   if (!std::is_sorted(sorted.begin(), sorted.end(), before)) {
     std::sort(sorted.begin(), sorted.end(), before);
@@ -146,15 +133,11 @@ void BlockCache::take_back(const std::vector<Range>& ranges) {
   After after;
   {
     const auto lock = locked(mutex_);
-    if (!end_) return;
-    std::erase_if(sorted, [&](const Range& range) {
-      return steps_.before(range.first, valid_from_) || steps_.before(*end_, steps_.end(range));
-    });
-    free_.put(sorted);
-    clip(free_);  // max may have been lowered since they were handed out
+    if (!held_.end()) return;
+    held_.take_back(std::move(sorted));
     serve(after);
-    // The last number is back, and nobody looks after idle ones.
-    if (!idle_check_ && returnable()) request_job(clock_.monotonic(), after);
+    after.wake = supply_.put_back(level()).wake;
+    threshold_ = supply_.threshold();
   }
   after.run(*this);
 }
@@ -163,24 +146,107 @@ void BlockCache::collided(const std::vector<std::int64_t>& numbers, bool heal_at
   After after;
   {
     const auto lock = locked(mutex_);
-    if (spec_.heal.mode == CounterSpec::Heal::Mode::off || heal_ || !end_) return;
-    const auto fresh = std::count_if(numbers.begin(), numbers.end(), [&](std::int64_t number) {
-      return !steps_.before(number, valid_from_);
-    });
-    in_a_row_ += static_cast<std::uint64_t>(fresh);
-    if (fresh == 0 || (!heal_at_once && in_a_row_ < spec_.heal.after)) return;
-    const Time now = clock_.monotonic();
-    if (heal_not_before_ && now < *heal_not_before_) return;
-    decide_to_heal();
-    demand_at_ = now;
-    request_job(now, after);
+    apply(supply_.collided(held_.count_valid(numbers), heal_at_once, level()), after);
   }
   after.run(*this);
 }
 
 void BlockCache::went_well() {
   const auto lock = locked(mutex_);
-  in_a_row_ = 0;
+  supply_.went_well();
+}
+
+// ---- for the store -----------------------------------------------------------------------------
+
+std::optional<CounterJob> BlockCache::begin() {
+  const auto lock = locked(mutex_);
+  const SupplyAction action = supply_.begin(level());
+  change_stock(held_, action);
+  threshold_ = supply_.threshold();
+  return action.job;
+}
+
+Outcome BlockCache::finish(CounterReply reply) {
+  Outcome outcome = Outcome::dropped;
+  After after;
+  {
+    const auto lock = locked(mutex_);
+    if (!supply_.asking()) return outcome;
+    const SupplyAction action = supply_.finish(std::move(reply), level());
+    outcome = action.outcome;
+    apply(action, after);
+    apply(supply_.settled(level()), after);
+  }
+  after.run(*this);
+  return outcome;
+}
+
+void BlockCache::apply(const SupplyAction& action, After& after) {
+  after.wake = after.wake || action.wake;
+  change_stock(held_, action);
+  if (action.refusal) {
+    serve_or_refuse(*action.refusal, after);
+  } else {
+    serve(after);
+  }
+  threshold_ = supply_.threshold();
+}
+
+std::optional<std::chrono::nanoseconds> BlockCache::due() const {
+  const auto lock = locked(mutex_);
+  return supply_.due();
+}
+
+void BlockCache::stop() {
+  After after;
+  {
+    const auto lock = locked(mutex_);
+    apply(supply_.stop(), after);
+  }
+  after.run(*this);
+}
+
+void BlockCache::change(const CounterSpec& spec) {
+  const auto lock = locked(mutex_);
+  held_.change_max(spec.max);
+  supply_.change(spec);
+  threshold_ = supply_.threshold();
+}
+
+void BlockCache::ask_again() {
+  const auto lock = locked(mutex_);
+  supply_.ask_again();
+  threshold_ = supply_.threshold();
+}
+
+bool BlockCache::forgettable() const {
+  const auto lock = locked(mutex_);
+  return !held_.end() && waiting_.empty() && !supply_.asking();
+}
+
+bool BlockCache::is_new() const {
+  const auto lock = locked(mutex_);
+  return !held_.end();
+}
+
+bool BlockCache::is_empty() const {
+  const auto lock = locked(mutex_);
+  return held_.count() == 0 && waiting_.empty() && supply_.idle();
+}
+
+std::optional<std::string> BlockCache::refusal() const {
+  const auto lock = locked(mutex_);
+  return supply_.refused() ? std::optional(supply_.reason()) : std::nullopt;
+}
+
+BlockCache::Figures BlockCache::figures() const {
+  const auto lock = locked(mutex_);
+  const bool exhausted = held_.count() == 0 && supply_.exhausted();
+  return {.held = held_.count(),
+          .block_size = supply_.block_size(),
+          .waiting = waiting_.size(),
+          .exhausted = exhausted,
+          .reason = exhausted ? supply_.reason() : std::string()};
 }
 
 }  // namespace idproxy::ids

@@ -516,7 +516,7 @@ def test_on_and_off_under_load(replica_set, start_proxy, gate, coll):
     assert len(set(found)) == len(found)
 
 
-# Longer than anybody's demand lasts (BlockCache::kDemandLasts).
+# Longer than anybody's demand lasts (BlockSupply::kDemandLasts).
 QUIET = 12.0
 
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -12,81 +12,29 @@
 #include <vector>
 
 #include "idproxy/base/clock.hpp"
+#include "idproxy/ids/block_supply.hpp"
+#include "idproxy/ids/counter_job.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 #include "idproxy/ids/grant.hpp"
-#include "idproxy/ids/number_ranges.hpp"
-#include "idproxy/ids/refill_pace.hpp"
+#include "idproxy/ids/held_numbers.hpp"
 
 namespace idproxy::ids {
 
-/// What the store is to do for one counter.
-struct CounterJob {
-  enum class Kind {
-    allocate,   ///< move the counter on by `count` numbers; create it if it is not there
-    heal,       ///< raise it past all that is stored, then as allocate
-    give_back,  ///< if nobody has allocated since, set it back to `unused.first`
-  };
-  Kind kind;
-  std::uint64_t count = 0;  ///< > 0
-  /// Every new number must lie beyond this one: the last that this process was ever given.
-  std::optional<std::int64_t> beyond{};
-  /// heal: the counter has gone back, or its document had vanished, while this process (and perhaps
-  /// others) held numbers of it.
-  bool lost = false;
-  Range unused{};  ///< give_back: the numbers that nobody was given, up to the counter's value
-};
-
-/// What came of a job.
-struct CounterReply {
-  enum class Kind {
-    allocated,   ///< `range`; allocate and heal
-    given_back,  ///< the counter has been set back
-    kept,        ///< give_back: others have allocated since; the numbers are still ours
-    not_sent,    ///< give_back: no server was there; the numbers are still ours
-    not_healed,  ///< heal, unless it is `lost`: `reason`; the counter goes on where it stands
-    exhausted,   ///< `reason`; nothing more is asked for 60 s
-    failed,      ///< `reason`: the store could not be asked, or what it did may be undone
-  };
-  Kind kind;
-  Range range{};
-  std::string reason{};
-};
-
-/// What became of the numbers of a reply.
-enum class Outcome {
-  used,
-  dropped,    ///< nobody gets them: the counter is about to be healed, or the reply made no sense
-  went_back,  ///< dropped: they lie behind what this process got before; a heal follows, if allowed
-};
-
-/// Why a counter that has come to its end gives nothing, whoever finds out.
-[[nodiscard]] std::string handed_out_up_to(std::int64_t max);
-
-/// The numbers of one counter that this process holds, and who waits for more. Thread-safe: one
-/// lock, held for a handful of instructions per insert command. Shared ownership: strategies of
-/// several rules, grants under way and the store refer to it.
+/// The stock of one counter's numbers in this process, and the queue of those who wait for more;
+/// its BlockSupply says when the store is asked. Thread-safe: one lock, held for a handful of
+/// instructions per insert command. Shared ownership: strategies of several rules, grants under way
+/// and the store refer to it.
 ///
 /// Numbers leave in their order. Whoever finds too few queues up; the store is woken when the rest
 /// falls below a threshold (docs/strategies.md#block-size), so that in steady state nobody queues.
-/// At most one job is out. Askers are answered, and the store is woken, outside the lock.
+/// Those who wait are answered, and the store is woken, outside the lock.
 class BlockCache final : public Lender, public std::enable_shared_from_this<BlockCache> {
  public:
   static constexpr std::size_t kMostWaiting = 65'536;
-  /// A heal that was refused is not tried again for so long.
-  static constexpr std::chrono::seconds kNoHealFor{60};
-  /// An exhausted counter is not asked again for so long.
-  static constexpr std::chrono::seconds kExhaustedFor{60};
-  /// After a failure the store is asked again so soon, while there is demand ...
-  static constexpr std::chrono::milliseconds kRetryAfter{250};
-  /// ... which there is if numbers were wanted within this time.
-  static constexpr std::chrono::seconds kDemandLasts{10};
-  /// So long after a failure whoever wants numbers is told of it at once. Later the store may be
-  /// back, and nobody may have asked: it is asked then, and its answer waited for.
-  static constexpr std::chrono::seconds kFailureLasts{1};
 
   /// `wake`: makes the store call begin() soon; callable from any thread, never blocks. `clock`
   /// outlives the cache.
-  BlockCache(CounterSpec spec, const Clock& clock, std::function<void()> wake);
+  BlockCache(const CounterSpec& spec, const Clock& clock, std::function<void()> wake);
 
   /// What the rule says from now on; place and step are those of before. Numbers that are held
   /// stay, but for those beyond a new max. Another block size counts from the next block on;
@@ -98,7 +46,7 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
 
   // ---- for strategies
 
-  [[nodiscard]] std::int64_t step() const { return steps_.step(); }
+  [[nodiscard]] std::int64_t step() const { return held_.steps().step(); }
   /// heal.after of the rule.
   [[nodiscard]] std::uint32_t heals_after() const;
 
@@ -149,7 +97,6 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   [[nodiscard]] Figures figures() const;
 
  private:
-  using Time = std::chrono::nanoseconds;  // monotonic
   struct Waiter {
     std::uint64_t n;
     std::unique_ptr<Asker> asker;
@@ -167,79 +114,22 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
 
   // All of these under the lock.
   [[nodiscard]] bool has(std::uint64_t n) const;
-  [[nodiscard]] Error why_not(Time now, After& after);
-  void request_job(Time now, After& after);
-  void rearm();
+  [[nodiscard]] StockLevel level() const;
+  void apply(const SupplyAction& action, After& after);
   void serve(After& after);
   void serve_or_refuse(const Error& error, After& after);
   [[nodiscard]] Grant grant(std::uint64_t n);
 
-  [[nodiscard]] bool wants_refill() const;
-  [[nodiscard]] bool may_ask(Time now) const;
-  [[nodiscard]] std::optional<CounterJob> next_job(Time now);
-  [[nodiscard]] CounterJob refill(Time now);
-  void note_demand(Time now);
-  void watch_idle(Time now);
-  [[nodiscard]] bool lies_idle(Time now);
-  [[nodiscard]] std::optional<Range> returnable() const;
-  [[nodiscard]] CounterJob give_back(Range unused);
-
-  [[nodiscard]] Outcome allocated(const CounterJob& job, Range range, Time now, After& after);
-  [[nodiscard]] Outcome went_back(Time now, After& after);
-  void use(Range range, Time now, After& after);
-  void gave_back(const CounterJob& job, CounterReply::Kind kind);
-  void exhausted(std::string reason, Time now, After& after);
-  void failed(std::string reason, Time now, After& after);
-  void answers_again();
-  void not_healed(const CounterJob& job, std::string reason, Time now, After& after);
-  void decide_to_heal();
-  void put_back_aside();
-  void clip(NumberRanges& numbers);
-  void take_what_was_beyond_max();
-
-  const Steps steps_;
   const Clock& clock_;
   const std::function<void()> wake_;
 
-  mutable std::mutex mutex_;  // guards all that follows
-  CounterSpec spec_;
-  NumberRanges free_;
-  std::uint64_t trigger_ = 0;                // fewer numbers than this wake the store
-  std::uint64_t taken_ = 0;                  // numbers that ever left
+  mutable std::mutex mutex_;                 // guards all that follows, but for held_.steps()
+  std::uint64_t threshold_;                  // fewer numbers than this wake the store
   std::map<std::uint64_t, Waiter> waiting_;  // by ticket
   std::uint64_t tickets_ = 0;
   std::uint64_t needed_ = 0;  // by all who wait
-  bool stopped_ = false;
-
-  RefillPace pace_;
-  std::optional<CounterJob> out_;
-  bool woken_ = false;                // and begin() has not come yet
-  bool resting_ = false;              // given back for idleness: only who waits makes it refill
-  std::optional<Int128> end_;         // behind all numbers that this process was given
-  std::optional<Int128> usable_end_;  // the same, but for those beyond max
-  Int128 valid_from_ = 0;             // numbers in front of it are from before a heal; with end_
-  bool others_went_on_ = false;       // the counter's value is not end_ any more
-
-  bool heal_;  // before anything else is done
-  bool lost_ = false;
-  NumberRanges aside_;           // what was held before: of use if there is no heal after all
-  Int128 aside_valid_from_ = 0;  // valid_from_ then
-  std::optional<Time> heal_not_before_;
-  std::uint64_t in_a_row_ = 0;
-
-  bool down_ = false;             // the last job failed whoever waited for it
-  bool failed_ = false;           // the last job, whether or not anybody waited
-  std::optional<Time> retry_at_;  // not before; reset once nobody wants numbers
-  Time failed_at_{};              // with failed_
-  std::optional<Time> exhausted_until_;
-  bool refused_ = false;  // somebody, for it is exhausted
-  std::string reason_;    // why it is down or exhausted
-  std::uint64_t seen_taken_ = 0;
-  Time demand_at_{};
-
-  std::optional<Time> idle_check_;  // when to look whether numbers lie idle
-  std::uint64_t idle_taken_ = 0;    // taken_ then
-  Time idle_since_{};
+  HeldNumbers held_;
+  BlockSupply supply_;
 };
 
 }  // namespace idproxy::ids

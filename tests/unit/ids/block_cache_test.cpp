@@ -506,7 +506,7 @@ TEST(BlockCache, GoesOnIfItCannotBeHealed) {
   // Not for each of its collisions.
   counter.cache->collided({7, 8}, true);
   EXPECT_EQ(counter.take(1), (Ranges{{8, 1}}));
-  counter.clock.advance(BlockCache::kNoHealFor);
+  counter.clock.advance(BlockSupply::kNoHealFor);
   counter.cache->collided({8}, true);
   EXPECT_EQ(counter.take(1), Ranges());
   EXPECT_EQ(counter.error->code, Errc::pending);

@@ -1,0 +1,359 @@
+#include "idproxy/ids/block_supply.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace idproxy::ids {
+namespace {
+
+using namespace std::chrono_literals;
+using Int64 = std::numeric_limits<std::int64_t>;
+using Stock = SupplyAction::Stock;
+
+}  // namespace
+
+void change_stock(HeldNumbers& stock, const SupplyAction& action) {
+  switch (action.stock) {
+    case Stock::keep:
+      return;
+    case Stock::add:
+      return stock.add(action.range);
+    case Stock::replace:
+      return stock.replace(action.range);
+    case Stock::skip:
+      return stock.skip(action.range);
+    case Stock::set_aside:
+      return stock.set_aside();
+    case Stock::restore:
+      return stock.restore();
+    case Stock::drop:
+      return stock.drop();
+    case Stock::drop_and_heal:
+      stock.drop();
+      return stock.set_aside();
+    case Stock::take_unused_end:
+      return stock.take_unused_end();
+    case Stock::put_unused_end:
+      return stock.put_unused_end(action.range);
+    case Stock::cut:
+      return stock.cut(action.range.first);
+  }
+}
+
+BlockSupply::BlockSupply(const CounterSpec& spec)
+    : steps_(spec.step),
+      spec_(spec),
+      pace_(spec_.block),
+      heal_(spec_.heal.at_start && spec_.heal.mode != CounterSpec::Heal::Mode::off ? Heal::due
+                                                                                   : Heal::none) {}
+
+// ---- what the stock wants ----------------------------------------------------------------------
+
+SupplyAction BlockSupply::wanted(const StockLevel& level) {
+  SupplyAction action;
+  demand_at_ = level.now;
+  if (stopped_) {
+    action.refusal = {Errc::unavailable, "the proxy ends"};
+  } else if (store_ == Store::exhausted && level.now < exhausted_until_) {
+    action.wake = !std::exchange(refused_, true);
+    action.refusal = {Errc::exhausted, reason_};
+  } else if (refuses(level.now)) {
+    request(level, action);
+    action.refusal = {Errc::unavailable, reason_};
+  }
+  return action;
+}
+
+/// For the store is down.
+bool BlockSupply::refuses(Time now) const {
+  const bool waits = spec_.on_store_down.action == CounterSpec::OnStoreDown::Action::wait;
+  return store_ == Store::down && !waits && now - failed_at_ < kFailureLasts;
+}
+
+SupplyAction BlockSupply::queued(const StockLevel& level) {
+  SupplyAction action;
+  request(level, action);
+  return action;
+}
+
+SupplyAction BlockSupply::put_back(const StockLevel& level) {
+  SupplyAction action;
+  // The last number is back, and nobody looks after idle ones.
+  if (!idle_check_ && returnable(level)) request(level, action);
+  return action;
+}
+
+SupplyAction BlockSupply::settled(const StockLevel& level) {
+  SupplyAction action;
+  watch_idle(level);
+  if (wants_refill(level)) request(level, action);
+  return action;
+}
+
+SupplyAction BlockSupply::collided(std::uint64_t numbers, bool heal_at_once,
+                                   const StockLevel& level) {
+  SupplyAction action;
+  const bool off = spec_.heal.mode == CounterSpec::Heal::Mode::off;
+  if (off || heal_ != Heal::none || !level.end) return action;
+  collisions_in_a_row_ += numbers;
+  if (numbers == 0 || (!heal_at_once && collisions_in_a_row_ < spec_.heal.after)) return action;
+  if (heal_not_before_ && level.now < *heal_not_before_) return action;
+  decide_to_heal(Heal::due);
+  action.stock = Stock::set_aside;
+  demand_at_ = level.now;
+  request(level, action);
+  return action;
+}
+
+void BlockSupply::request(const StockLevel& level, SupplyAction& action) {
+  if (state_ != State::idle || stopped_ || !may_ask(level)) return;
+  state_ = State::woken;
+  action.wake = true;
+}
+
+/// While the store is down, who would wait is not there to be seen.
+bool BlockSupply::wants_refill(const StockLevel& level) const {
+  const bool low = !resting_ && level.held < pace_.threshold();
+  return heal_ != Heal::none || store_ == Store::down || level.needed > 0 || low;
+}
+
+bool BlockSupply::may_ask(const StockLevel& level) const {
+  if (store_ == Store::exhausted && level.now < exhausted_until_) return false;
+  if (!retry_at_ || level.now >= *retry_at_) return true;
+  return level.needed > 0 && store_ != Store::down;  // what failed was only fetched ahead
+}
+
+// ---- what the store is to do -------------------------------------------------------------------
+
+SupplyAction BlockSupply::begin(const StockLevel& level) {
+  SupplyAction action;
+  if (state_ == State::asking) return action;
+  note_demand(level);
+  action.job = next_job(level);
+  if (!action.job) {
+    state_ = State::idle;
+    watch_idle(level);
+    return action;
+  }
+  state_ = State::asking;
+  job_ = *action.job;
+  if (job_.kind == CounterJob::Kind::give_back) {
+    idle_check_.reset();
+    action.stock = Stock::take_unused_end;
+  }
+  return action;
+}
+
+std::optional<CounterJob> BlockSupply::next_job(const StockLevel& level) {
+  const auto give_back = [](Range unused) {
+    CounterJob job{CounterJob::Kind::give_back, unused.count};
+    job.unused = unused;
+    return job;
+  };
+  const auto unused = returnable(level);
+  if (stopped_) return unused ? std::optional(give_back(*unused)) : std::nullopt;
+  const bool demand = level.needed > 0 || level.now - demand_at_ <= kDemandLasts;
+  if (wants_refill(level) && may_ask(level) && (demand || fetches_ahead_)) return refill(level);
+  // Nobody wants numbers any more: the next one who does starts it again.
+  if (retry_at_ && level.now >= *retry_at_) retry_at_.reset();
+  if (!lies_idle(level)) return std::nullopt;
+  return give_back(*unused);
+}
+
+CounterJob BlockSupply::refill(const StockLevel& level) {
+  pace_.started(level.now, level.taken);
+  CounterJob job{heal_ == Heal::none ? CounterJob::Kind::allocate : CounterJob::Kind::heal};
+  job.count = pace_.size();
+  if (level.needed > level.held) job.count = std::max(job.count, level.needed - level.held);
+  job.lost = heal_ == Heal::due_after_loss;
+  if (!level.end) return job;
+  job.beyond = static_cast<std::int64_t>(
+      std::clamp<Int128>(*level.end - steps_.step(), Int64::min(), Int64::max()));
+  const std::uint64_t left = steps_.count(*level.end, spec_.max);
+  if (left > 0) job.count = std::min(job.count, left);
+  return job;
+}
+
+void BlockSupply::note_demand(const StockLevel& level) {
+  if (level.taken != seen_taken_ || level.needed > 0) demand_at_ = level.now;
+  seen_taken_ = level.taken;
+}
+
+std::optional<Range> BlockSupply::returnable(const StockLevel& level) const {
+  return spec_.block.give_back && !moved_on_ ? level.unused_end : std::nullopt;
+}
+
+/// Taking numbers does not look at the clock: idle is what nobody has taken from between two looks.
+void BlockSupply::watch_idle(const StockLevel& level) {
+  constexpr int kLooks = 8;
+  if (stopped_ || !returnable(level)) {
+    idle_check_.reset();
+    return;
+  }
+  if (!idle_check_ || level.taken != idle_taken_) {
+    idle_since_ = level.now;
+    idle_taken_ = level.taken;
+  }
+  const Time idle = spec_.block.idle;
+  idle_check_ = std::min(level.now + std::max<Time>(idle / kLooks, 1ms), idle_since_ + idle);
+}
+
+bool BlockSupply::lies_idle(const StockLevel& level) const {
+  return idle_check_ && level.taken == idle_taken_ && level.now - idle_since_ >= spec_.block.idle &&
+         returnable(level).has_value();
+}
+
+// ---- what the store has answered ---------------------------------------------------------------
+
+SupplyAction BlockSupply::finish(CounterReply reply, const StockLevel& level) {
+  using Kind = CounterReply::Kind;
+  SupplyAction action;
+  state_ = State::idle;
+  note_demand(level);
+  if (job_.kind == CounterJob::Kind::give_back) {
+    gave_back(reply.kind, action);
+  } else if (reply.kind == Kind::allocated) {
+    allocated(reply.range, level, action);
+  } else if (reply.kind == Kind::not_healed) {
+    not_healed(std::move(reply.reason), level, action);
+  } else if (reply.kind == Kind::exhausted) {
+    answers_again();
+    exhaust(std::move(reply.reason), level.now, level.needed > 0, action);
+  } else {
+    failed(std::move(reply.reason), level, action);
+  }
+  return action;
+}
+
+void BlockSupply::allocated(Range range, const StockLevel& level, SupplyAction& action) {
+  const bool healed = job_.kind == CounterJob::Kind::heal;
+  const bool behind = level.end && steps_.before(range.first, *level.end);
+  if (range.count == 0 || (healed && behind)) {
+    action.outcome = Outcome::dropped;
+    return failed("the store gave numbers that had been handed out before", level, action);
+  }
+  answers_again();
+  if (behind) return went_back(level, action);
+  moved_on_ = false;
+  if (healed) heal_ = Heal::none;
+  pace_.succeeded(level.now);
+  action.range = range;
+  if (heal_ == Heal::none) return use(range, level, action);
+  // Decided upon while this job was out: the counter had not been raised yet.
+  action.stock = Stock::skip;
+  action.outcome = Outcome::dropped;
+}
+
+void BlockSupply::use(Range range, const StockLevel& level, SupplyAction& action) {
+  resting_ = false;
+  action.stock = job_.kind == CounterJob::Kind::heal ? Stock::replace : Stock::add;
+  if (steps_.count(steps_.end(range), spec_.max) > 0) return;
+  const std::uint64_t usable = std::min(range.count, steps_.count(range.first, spec_.max));
+  exhaust(handed_out_up_to(spec_.max), level.now, level.needed > level.held + usable, action);
+}
+
+void BlockSupply::went_back(const StockLevel& level, SupplyAction& action) {
+  const bool heals = spec_.heal.mode != CounterSpec::Heal::Mode::off;
+  action.outcome = Outcome::went_back;
+  action.stock = heals ? Stock::drop_and_heal : Stock::drop;
+  decide_to_heal(heals ? Heal::due_after_loss : Heal::none);
+  if (heals) return;
+  exhaust("the counter has gone back behind numbers that were handed out, and heal.mode is off",
+          level.now, level.needed > 0, action);
+}
+
+/// What was not given back is lost after a failure: nobody knows whether the counter was set back.
+void BlockSupply::gave_back(CounterReply::Kind kind, SupplyAction& action) {
+  action.range = job_.unused;
+  if (kind == CounterReply::Kind::kept || kind == CounterReply::Kind::not_sent) {
+    moved_on_ = kind == CounterReply::Kind::kept || stopped_;
+    action.stock = Stock::put_unused_end;
+    return;
+  }
+  moved_on_ = kind != CounterReply::Kind::given_back;
+  resting_ = true;
+  action.stock = Stock::cut;
+}
+
+/// The counter goes on: what collides is cured document by document.
+void BlockSupply::not_healed(std::string reason, const StockLevel& level, SupplyAction& action) {
+  answers_again();
+  if (job_.lost) return exhaust(std::move(reason), level.now, level.needed > 0, action);
+  heal_not_before_ = level.now + kNoHealFor;
+  heal_ = Heal::none;
+  action.stock = Stock::restore;
+}
+
+void BlockSupply::exhaust(std::string reason, Time now, bool refuses_somebody,
+                          SupplyAction& action) {
+  store_ = Store::exhausted;
+  exhausted_until_ = now + kExhaustedFor;
+  reason_ = std::move(reason);
+  refused_ = refused_ || refuses_somebody;
+  action.refusal = {Errc::exhausted, reason_};
+}
+
+void BlockSupply::failed(std::string reason, const StockLevel& level, SupplyAction& action) {
+  fetches_ahead_ = false;
+  retry_at_ = level.now + kRetryAfter;
+  failed_at_ = level.now;
+  if (level.needed == 0) return;
+  store_ = Store::down;  // if it was exhausted: whether it still is will be seen
+  refused_ = false;
+  reason_ = std::move(reason);
+  if (spec_.on_store_down.action == CounterSpec::OnStoreDown::Action::wait) return;
+  action.refusal = {Errc::unavailable, reason_};
+}
+
+void BlockSupply::answers_again() {
+  store_ = Store::answers;
+  fetches_ahead_ = true;
+  retry_at_.reset();
+  refused_ = false;
+}
+
+void BlockSupply::decide_to_heal(Heal heal) {
+  heal_ = heal;
+  resting_ = false;
+  collisions_in_a_row_ = 0;
+}
+
+// ---- the process -------------------------------------------------------------------------------
+
+SupplyAction BlockSupply::stop() {
+  SupplyAction action;
+  stopped_ = true;
+  if (heal_ == Heal::due) {
+    heal_ = Heal::none;
+    action.stock = Stock::restore;
+  }
+  action.refusal = {Errc::unavailable, "the proxy ends"};
+  return action;
+}
+
+void BlockSupply::change(const CounterSpec& spec) {
+  if (spec_.block != spec.block) pace_.change(spec.block);
+  spec_ = spec;
+  heal_not_before_.reset();
+  ask_again();
+}
+
+void BlockSupply::ask_again() {
+  if (store_ == Store::exhausted) store_ = Store::answers;
+  refused_ = false;
+}
+
+std::uint64_t BlockSupply::threshold() const {
+  const bool quiet = state_ != State::idle || stopped_ || resting_ || heal_ != Heal::none ||
+                     retry_at_ || store_ == Store::exhausted;
+  return quiet ? 0 : pace_.threshold();
+}
+
+std::optional<BlockSupply::Time> BlockSupply::due() const {
+  if (state_ == State::asking || stopped_) return std::nullopt;
+  if (!retry_at_ || !idle_check_) return retry_at_ ? retry_at_ : idle_check_;
+  return std::min(*retry_at_, *idle_check_);
+}
+
+}  // namespace idproxy::ids

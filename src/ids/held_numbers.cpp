@@ -1,0 +1,115 @@
+#include "idproxy/ids/held_numbers.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace idproxy::ids {
+
+HeldNumbers::HeldNumbers(std::int64_t step, std::int64_t max)
+    : steps_(step), max_(max), free_(steps_) {}
+
+void HeldNumbers::take_back(std::vector<Range> sorted) {
+  std::erase_if(sorted, [&](const Range& range) {
+    return steps_.before(range.first, valid_from_) || steps_.before(*end_, steps_.end(range));
+  });
+  free_.put(sorted);
+  clip(free_);  // max may have been lowered since they were handed out
+}
+
+std::uint64_t HeldNumbers::count_valid(std::span<const std::int64_t> numbers) const {
+  return static_cast<std::uint64_t>(std::ranges::count_if(
+      numbers, [&](std::int64_t number) { return !steps_.before(number, valid_from_); }));
+}
+
+void HeldNumbers::add(Range block) {
+  if (!end_) valid_from_ = block.first;
+  end_ = steps_.end(block);
+  block = up_to_max(block);
+  usable_end_ = steps_.end(block);
+  if (block.count > 0) free_.put({block});
+}
+
+void HeldNumbers::replace(Range block) {
+  aside_.reset();
+  valid_from_ = block.first;
+  add(block);
+}
+
+void HeldNumbers::skip(Range block) {
+  end_ = steps_.end(block);
+  usable_end_ = end_;
+  valid_from_ = *end_;
+}
+
+void HeldNumbers::set_aside() {
+  aside_ = std::exchange(free_, NumberRanges(steps_));
+  aside_valid_from_ = valid_from_;
+  if (end_) valid_from_ = *end_;
+}
+
+void HeldNumbers::restore() {
+  if (!aside_) return;
+  free_ = std::move(*aside_);
+  aside_.reset();
+  valid_from_ = aside_valid_from_;
+}
+
+void HeldNumbers::drop() {
+  free_.clear();
+  aside_.reset();
+  if (end_) valid_from_ = *end_;
+}
+
+std::optional<Range> HeldNumbers::unused_end() const {
+  const auto last = free_.last();
+  if (!last || !end_ || steps_.end(*last) != *usable_end_) return std::nullopt;
+  const auto count = static_cast<std::uint64_t>((*end_ - last->first) / steps_.step());
+  return Range{last->first, count};
+}
+
+void HeldNumbers::put_unused_end(Range unused) {
+  unused = up_to_max(unused);
+  if (unused.count > 0) usable().put({unused});
+}
+
+void HeldNumbers::cut(std::int64_t first) {
+  // Perhaps the counter stands there now, and that is no step back then.
+  end_ = first;
+  usable_end_ = end_;
+  if (steps_.before(*end_, valid_from_)) valid_from_ = *end_;
+}
+
+void HeldNumbers::change_max(std::int64_t max) {
+  max_ = max;
+  clip(free_);
+  if (aside_) clip(*aside_);
+  put_what_was_beyond_max();
+}
+
+Range HeldNumbers::up_to_max(Range range) const {
+  return {range.first, std::min(range.count, steps_.count(range.first, max_))};
+}
+
+/// Takes out what lies beyond max; it can only be at the end.
+void HeldNumbers::clip(NumberRanges& numbers) {
+  while (const auto last = numbers.last()) {
+    const Range usable_part = up_to_max(*last);
+    if (usable_part.count == last->count) return;
+    if (steps_.end(*last) == usable_end_) usable_end_ = steps_.end(usable_part);
+    numbers.drop_last();
+    if (usable_part.count > 0) numbers.put({usable_part});
+  }
+}
+
+/// Numbers up to end_ are ours, whatever the old max was.
+void HeldNumbers::put_what_was_beyond_max() {
+  if (!end_ || !steps_.before(*usable_end_, *end_)) return;
+  const auto first = static_cast<std::int64_t>(*usable_end_);
+  const auto ours = static_cast<std::uint64_t>((*end_ - first) / steps_.step());
+  const Range beyond = up_to_max({first, ours});
+  if (beyond.count == 0) return;
+  usable().put({beyond});
+  usable_end_ = steps_.end(beyond);
+}
+
+}  // namespace idproxy::ids

@@ -1,0 +1,143 @@
+#include "idproxy/ids/held_numbers.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <limits>
+#include <vector>
+
+namespace idproxy::ids {
+namespace {
+
+using Ranges = std::vector<Range>;
+
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+
+Ranges take(HeldNumbers& numbers, std::uint64_t n) {
+  Ranges out;
+  numbers.take(n, out);
+  return out;
+}
+
+Ranges take_all(HeldNumbers& numbers) {
+  return take(numbers, numbers.count());
+}
+
+/// Holds 4 to 10; 1 to 3 are in use.
+HeldNumbers some(std::int64_t max = kMax) {
+  HeldNumbers numbers(1, max);
+  numbers.add({1, 10});
+  EXPECT_EQ(take(numbers, 3), (Ranges{{1, 3}}));
+  return numbers;
+}
+
+TEST(HeldNumbers, KnowsHowFarTheCounterHasCome) {
+  HeldNumbers numbers(1, kMax);
+  EXPECT_EQ(numbers.end(), std::nullopt);
+  EXPECT_EQ(numbers.unused_end(), std::nullopt);
+  numbers.add({5, 10});
+  EXPECT_TRUE(numbers.end() == Int128{15});
+  EXPECT_EQ(numbers.count(), 10U);
+  EXPECT_EQ(numbers.taken(), 0U);
+}
+
+TEST(HeldNumbers, TakesBackOnlyWhatItHasGiven) {
+  HeldNumbers numbers = some();
+  numbers.take_back({{-5, 1}, {2, 2}, {11, 1}});
+  EXPECT_EQ(take_all(numbers), (Ranges{{2, 9}}));
+}
+
+TEST(HeldNumbers, WhatIsSetAsideComesBackIfThereIsNoHeal) {
+  HeldNumbers numbers = some();
+  numbers.set_aside();
+  EXPECT_EQ(numbers.count(), 0U);
+  EXPECT_EQ(numbers.count_valid(std::array<std::int64_t, 2>{1, 3}), 0U);
+  numbers.take_back({{3, 1}});  // from before: burned
+  numbers.restore();
+  EXPECT_EQ(numbers.count_valid(std::array<std::int64_t, 2>{1, 3}), 2U);
+  EXPECT_EQ(take_all(numbers), (Ranges{{4, 7}}));
+}
+
+TEST(HeldNumbers, AHealReplacesWhatWasHeld) {
+  HeldNumbers numbers = some();
+  numbers.set_aside();
+  numbers.replace({101, 5});
+  numbers.take_back({{3, 1}});
+  numbers.restore();  // there is nothing
+  EXPECT_EQ(numbers.count_valid(std::array<std::int64_t, 2>{3, 101}), 1U);
+  EXPECT_EQ(take_all(numbers), (Ranges{{101, 5}}));
+}
+
+TEST(HeldNumbers, OfASkippedBlockNothingIsHandedOut) {
+  HeldNumbers numbers = some();
+  numbers.set_aside();
+  numbers.skip({11, 10});
+  EXPECT_TRUE(numbers.end() == Int128{21});
+  EXPECT_EQ(numbers.unused_end(), std::nullopt);
+  numbers.take_back({{15, 1}});
+  EXPECT_EQ(numbers.count(), 0U);
+}
+
+TEST(HeldNumbers, WhatIsDroppedNeverComesBack) {
+  for (const bool aside : {false, true}) {
+    HeldNumbers numbers = some();
+    if (aside) numbers.set_aside();
+    numbers.drop();
+    numbers.restore();
+    numbers.take_back({{2, 1}});
+    EXPECT_EQ(numbers.count(), 0U);
+    numbers.add({11, 2});
+    EXPECT_EQ(take_all(numbers), (Ranges{{11, 2}}));
+  }
+}
+
+TEST(HeldNumbers, TheUnusedEndIsGivenBackOrNot) {
+  HeldNumbers numbers = some();
+  const auto unused = numbers.unused_end();
+  EXPECT_EQ(unused, (Range{4, 7}));
+  numbers.take_unused_end();
+  EXPECT_EQ(numbers.count(), 0U);
+  numbers.put_unused_end(*unused);
+  EXPECT_EQ(numbers.unused_end(), unused);
+  numbers.take_unused_end();
+  numbers.cut(4);
+  EXPECT_TRUE(numbers.end() == Int128{4});
+  numbers.add({4, 2});
+  EXPECT_EQ(take_all(numbers), (Ranges{{4, 2}}));
+}
+
+TEST(HeldNumbers, WhatIsNotGivenBackDuringAHealIsSetAside) {
+  HeldNumbers numbers = some();
+  numbers.take_unused_end();
+  numbers.set_aside();
+  numbers.put_unused_end({4, 7});
+  EXPECT_EQ(numbers.count(), 0U);
+  numbers.restore();
+  EXPECT_EQ(take_all(numbers), (Ranges{{4, 7}}));
+}
+
+TEST(HeldNumbers, BeyondMaxNothingIsHandedOut) {
+  HeldNumbers numbers = some(6);
+  EXPECT_EQ(numbers.count(), 3U);
+  EXPECT_TRUE(numbers.end() == Int128{11});
+  EXPECT_EQ(numbers.unused_end(), (Range{4, 7}));  // all of it is given back
+  numbers.change_max(8);
+  EXPECT_EQ(numbers.count(), 5U);
+  numbers.change_max(3);
+  EXPECT_EQ(numbers.count(), 0U);
+  numbers.take_back({{2, 2}});
+  numbers.change_max(kMax);
+  EXPECT_EQ(take_all(numbers), (Ranges{{2, 9}}));
+}
+
+TEST(HeldNumbers, BeyondMaxDuringAHealAllIsSetAside) {
+  HeldNumbers numbers = some(6);
+  numbers.set_aside();
+  numbers.change_max(8);
+  EXPECT_EQ(numbers.count(), 0U);
+  numbers.restore();
+  EXPECT_EQ(take_all(numbers), (Ranges{{4, 5}}));
+}
+
+}  // namespace
+}  // namespace idproxy::ids

@@ -95,39 +95,6 @@ void Inspector::await_first_look(const Inspection& inspection, std::chrono::mill
   changed_.wait_for(lock, limit, [&] { return stopping_ || inspection.collections_.looked(); });
 }
 
-std::shared_ptr<ids::Fill> Inspector::fill(Inspection& inspection, std::string_view ns,
-                                           std::string_view field) {
-  const std::scoped_lock lock(mutex_);
-  auto fill = inspection.collections_.fill(ns, field, clock_.monotonic());
-  if (inspection.collections_.take_news()) changed_.notify_all();
-  return fill;
-}
-
-ids::Standing Inspector::standing(Inspection& inspection, std::size_t rule_index,
-                                  std::string_view db, std::string_view collection) {
-  const std::scoped_lock lock(mutex_);
-  Collections& known = inspection.collections_;
-  auto standing = known.standing(rule_index, db, collection, clock_.monotonic());
-  if (known.take_news()) changed_.notify_all();
-  return standing;
-}
-
-std::vector<ids::NotReady> Inspector::not_ready(const Inspection& inspection,
-                                                std::size_t most_per_rule) const {
-  const std::scoped_lock lock(mutex_);
-  return inspection.collections_.not_ready(most_per_rule);
-}
-
-std::vector<std::size_t> Inspector::not_ready_counts(const Inspection& inspection) const {
-  const std::scoped_lock lock(mutex_);
-  return inspection.collections_.not_ready_counts();
-}
-
-bool Inspector::is_down(const Inspection& inspection) const {
-  const std::scoped_lock lock(mutex_);
-  return inspection.collections_.is_down();
-}
-
 void Inspector::run(Asks its, const mongo::Pool& pool) {
   Lock lock(mutex_);
   while (!stopping_) {

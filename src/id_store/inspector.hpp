@@ -9,7 +9,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -21,11 +20,14 @@
 
 namespace idproxy::id_store {
 
-/// What is known for one list of rules. Whoever asks the Inspector about it holds it; letting go of
-/// it ends the looking.
+/// What is known for one list of rules. A Watch holds it; when the last one lets go of it, the
+/// Inspector stops looking at collections for these rules.
 class Inspection {
  public:
   explicit Inspection(Collections collections) : collections_(std::move(collections)) {}
+
+  /// Collections::version(), without the Inspector's lock.
+  [[nodiscard]] std::uint64_t version() const { return version_.load(std::memory_order_acquire); }
 
  private:
   friend class Inspector;
@@ -50,19 +52,17 @@ class Inspector {
   /// the same, this is the same object.
   [[nodiscard]] std::shared_ptr<Inspection> inspect(std::vector<Watched> rules);
 
-  // As Watch's.
-  void await_first_look(const Inspection& inspection, std::chrono::milliseconds limit);
-  std::shared_ptr<ids::Fill> fill(Inspection& inspection, std::string_view ns,
-                                  std::string_view field);
-  ids::Standing standing(Inspection& inspection, std::size_t rule_index, std::string_view db,
-                         std::string_view collection);
-  [[nodiscard]] std::vector<ids::NotReady> not_ready(const Inspection& inspection,
-                                                     std::size_t most_per_rule) const;
-  [[nodiscard]] std::vector<std::size_t> not_ready_counts(const Inspection& inspection) const;
-  [[nodiscard]] bool is_down(const Inspection& inspection) const;
-  [[nodiscard]] static std::uint64_t version(const Inspection& inspection) {
-    return inspection.version_.load(std::memory_order_acquire);
+  /// Calls `use` with the inspection's Collections and the time, under the lock, and returns what
+  /// it returns. If that leaves something to ask a server, the threads ask it.
+  template <class Use>
+  auto with(Inspection& inspection, const Use& use) {
+    const std::scoped_lock lock(mutex_);
+    auto result = use(inspection.collections_, clock_.monotonic());
+    if (inspection.collections_.take_news()) changed_.notify_all();
+    return result;
   }
+  /// As Watch's.
+  void await_first_look(const Inspection& inspection, std::chrono::milliseconds limit);
 
   /// Ends the threads. False if one still waits for a server after `limit`: then the process must
   /// end without destroying this object.

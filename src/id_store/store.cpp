@@ -35,6 +35,10 @@ struct Watch::Impl {
   const std::shared_ptr<Inspection> inspection;
 
   template <class Use>
+  auto with(const Use& use) const {
+    return inspector.with(*inspection, use);
+  }
+  template <class Use>
   void each_exhausted(const Use& use) const;
 };
 
@@ -117,20 +121,24 @@ std::shared_ptr<ids::BlockCache> Watch::counter(const ids::CounterSpec& spec,
 }
 
 std::shared_ptr<ids::Fill> Watch::fill(std::string_view ns, std::string_view field) {
-  return impl_->inspector.fill(*impl_->inspection, ns, field);
+  return impl_->with(
+      [&](Collections& known, Collections::Time now) { return known.fill(ns, field, now); });
 }
 
 ids::Standing Watch::standing(std::size_t rule_index, std::string_view db,
                               std::string_view collection) {
-  return impl_->inspector.standing(*impl_->inspection, rule_index, db, collection);
+  return impl_->with([&](Collections& known, Collections::Time now) {
+    return known.standing(rule_index, db, collection, now);
+  });
 }
 
 std::uint64_t Watch::version() const {
-  return Inspector::version(*impl_->inspection);
+  return impl_->inspection->version();
 }
 
 std::vector<ids::NotReady> Watch::not_ready(std::size_t most_per_rule) const {
-  auto found = impl_->inspector.not_ready(*impl_->inspection, most_per_rule);
+  auto found = impl_->with(
+      [&](const Collections& known, Collections::Time) { return known.not_ready(most_per_rule); });
   impl_->each_exhausted([&](std::size_t rule, const std::string& ns, const std::string& reason) {
     const auto its = std::ranges::count(found, rule, &ids::NotReady::rule_index);
     if (static_cast<std::size_t>(its) >= most_per_rule) return;
@@ -140,14 +148,15 @@ std::vector<ids::NotReady> Watch::not_ready(std::size_t most_per_rule) const {
 }
 
 std::vector<std::size_t> Watch::not_ready_counts() const {
-  auto counts = impl_->inspector.not_ready_counts(*impl_->inspection);
+  auto counts = impl_->with(
+      [](const Collections& known, Collections::Time) { return known.not_ready_counts(); });
   impl_->each_exhausted(
       [&](std::size_t rule, const std::string&, const std::string&) { ++counts.at(rule); });
   return counts;
 }
 
 bool Watch::is_down() const {
-  return impl_->inspector.is_down(*impl_->inspection);
+  return impl_->with([](const Collections& known, Collections::Time) { return known.is_down(); });
 }
 
 ids::StoreCounts Watch::counts() const {

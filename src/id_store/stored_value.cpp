@@ -15,12 +15,6 @@ double double_at(const std::uint8_t* at) {
   return std::bit_cast<double>(load_i64(at));
 }
 
-StoredValue of_double(double value) {
-  const bool is_exact = std::abs(value) <= static_cast<double>(kMostInDouble);  // false for NaN
-  if (!is_exact || std::trunc(value) != value) return {StoredValue::Kind::not_an_integer};
-  return {StoredValue::Kind::integral_double, static_cast<std::int64_t>(value)};
-}
-
 /// x86's long double has all 64 bits of an int64.
 std::optional<std::int64_t> floor_of(long double value) {
   if (std::isnan(value)) return std::nullopt;
@@ -52,16 +46,10 @@ std::optional<bson::Element> find_path(Bytes document, std::string_view path) {
 StoredValue stored_value(Bytes document, std::string_view path) {
   const auto element = find_path(document, path);
   if (!element) return {};
-  switch (element->type) {
-    case bson::Type::int32:
-      return {StoredValue::Kind::integer, load_i32(element->value.data())};
-    case bson::Type::int64:
-      return {StoredValue::Kind::integer, load_i64(element->value.data())};
-    case bson::Type::number_double:
-      return of_double(double_at(element->value.data()));
-    default:
-      return {StoredValue::Kind::not_an_integer};
-  }
+  const auto number = element->as_integer();
+  if (!number || element->type == bson::Type::boolean) return {StoredValue::Kind::not_an_integer};
+  const bool is_double = element->type == bson::Type::number_double;
+  return {is_double ? StoredValue::Kind::integral_double : StoredValue::Kind::integer, *number};
 }
 
 std::optional<std::int64_t> floor_of(const bson::Element& element) {

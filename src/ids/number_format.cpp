@@ -2,18 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <charconv>
-#include <cmath>
-#include <limits>
 #include <string_view>
-
-#include "idproxy/ids/number_ranges.hpp"
 
 namespace idproxy::ids {
 namespace {
-
-using Int64 = std::numeric_limits<std::int64_t>;
 
 /// "-9223372036854775808"
 struct Digits {
@@ -43,41 +36,6 @@ void append_text(std::int64_t number, const NumberFormat& format, Values& out) {
   at = std::fill_n(at, zeros, std::uint8_t{'0'});
   at = put(digits.digits, at);
   put(format.suffix, at);
-}
-
-std::optional<std::int64_t> integer_of(double number) {
-  constexpr double kEnd = 9223372036854775808.0;  // 2^63
-  if (!(number >= -kEnd && number < kEnd) || std::trunc(number) != number) return std::nullopt;
-  return static_cast<std::int64_t>(number);
-}
-
-std::optional<std::int64_t> signed_number(bool negative, Int128 magnitude) {
-  const Int128 number = negative ? -magnitude : magnitude;
-  if (number < Int64::min() || number > Int64::max()) return std::nullopt;
-  return static_cast<std::int64_t>(number);
-}
-
-/// IEEE 754-2008 decimal128 in its binary encoding: sign, 14 bits of exponent + 6176, 113 bits of
-/// coefficient. The other form of the coefficient (the bits behind the sign are 11) holds no
-/// canonical number, and NaN and infinity.
-std::optional<std::int64_t> integer_of_decimal128(Bytes value) {
-  constexpr int kBias = 6176;
-  const auto low = static_cast<std::uint64_t>(load_i64(value.data()));
-  const auto high = static_cast<std::uint64_t>(load_i64(value.data() + 8));
-  if ((high >> 61 & 3) == 3) return std::nullopt;
-  const bool negative = high >> 63 != 0;
-  int exponent = static_cast<int>(high >> 49 & 0x3fff) - kBias;
-  Int128 magnitude = static_cast<Int128>(high & 0x1'ffff'ffff'ffff) << 64 | low;
-  if (magnitude == 0) return 0;
-  for (; exponent < 0; ++exponent) {
-    if (magnitude % 10 != 0) return std::nullopt;
-    magnitude /= 10;
-  }
-  for (; exponent > 0; --exponent) {
-    if (magnitude > Int64::max()) return std::nullopt;
-    magnitude *= 10;
-  }
-  return signed_number(negative, magnitude);
 }
 
 std::optional<std::int64_t> parse(std::string_view text, const NumberFormat& format) {
@@ -111,22 +69,19 @@ std::string number_text(std::int64_t number, const NumberFormat& format) {
 }
 
 std::optional<std::int64_t> read_number(bson::Type type, Bytes value, const NumberFormat& format) {
-  if (format.output == NumberFormat::Output::string) {
-    if (type != bson::Type::string) return std::nullopt;
-    return parse(as_text(value.subspan(4, value.size() - 5)), format);
+  switch (format.output) {
+    case NumberFormat::Output::int64:
+      if (type == bson::Type::int64) return load_i64(value.data());
+      break;
+    case NumberFormat::Output::int32:
+      if (type == bson::Type::int32) return load_i32(value.data());
+      break;
+    case NumberFormat::Output::string:
+      if (type == bson::Type::string)
+        return parse(as_text(value.subspan(4, value.size() - 5)), format);
+      break;
   }
-  switch (type) {
-    case bson::Type::int64:
-      return load_i64(value.data());
-    case bson::Type::int32:
-      return load_i32(value.data());
-    case bson::Type::number_double:
-      return integer_of(std::bit_cast<double>(load_i64(value.data())));
-    case bson::Type::decimal128:
-      return integer_of_decimal128(value);
-    default:
-      return std::nullopt;
-  }
+  return std::nullopt;
 }
 
 }  // namespace idproxy::ids

@@ -40,7 +40,7 @@ constexpr std::chrono::seconds kFirstLook{1};
 constexpr std::chrono::seconds kLastWords{2};
 
 std::optional<std::string> readable(const std::string& file) {
-  auto text = read_file(file);
+  auto text = read_config_file(file);
   if (text) return *std::move(text);
   std::cerr << "mongo-idproxy: " << text.error() << '\n';
   return std::nullopt;

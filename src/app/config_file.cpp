@@ -2,28 +2,16 @@
 
 #include <sys/stat.h>
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-#include <system_error>
-
+#include "idproxy/base/input_file.hpp"
 #include "idproxy/observability/log.hpp"
 
 namespace idproxy::app {
 
-boost::system::result<std::string, std::string> read_file(const std::string& file) {
-  errno = 0;
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  std::error_code ignored;
-  const bool directory = std::filesystem::is_directory(file, ignored);  // opens, but has no bytes
-  if (in && !directory) text << in.rdbuf();
+boost::system::result<std::string, std::string> read_config_file(const std::string& file) {
+  auto text = read_file(file);
   using Text = boost::system::result<std::string, std::string>;
-  if (in && !directory && !text.bad()) return Text(boost::system::in_place_value, text.str());
-  const int cause = directory ? EISDIR : errno != 0 ? errno : EIO;
-  return Text(boost::system::in_place_error, "cannot read " + file + ": " + std::strerror(cause));
+  if (text) return Text(boost::system::in_place_value, *std::move(text));
+  return Text(boost::system::in_place_error, "cannot read " + file + ": " + text.error().message());
 }
 
 void look_at_mode(const std::string& file, config::Loaded& loaded) {

@@ -9,7 +9,8 @@
 namespace idproxy::app {
 
 /// All of the file; or why not: "cannot read FILE: Permission denied".
-[[nodiscard]] boost::system::result<std::string, std::string> read_file(const std::string& file);
+[[nodiscard]] boost::system::result<std::string, std::string> read_config_file(
+    const std::string& file);
 
 /// Adds a finding if what is secret in the file can be read by everybody.
 void look_at_mode(const std::string& file, config::Loaded& loaded);

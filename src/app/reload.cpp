@@ -98,7 +98,7 @@ void Reload::refuse(std::string_view fault) noexcept {
 }
 
 std::string Reload::attempt() {
-  const auto text = read_file(file_);
+  const auto text = read_config_file(file_);
   if (!text) return text.error();
   // Somebody is writing it, most likely; as a configuration it would take all rules away.
   if (text->find_first_not_of(" \t\r\n") == std::string::npos) return file_ + " is empty";

@@ -2,47 +2,32 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <system_error>
 
 #include "config/words.hpp"
+#include "idproxy/base/input_file.hpp"
 
 namespace idproxy::config {
 namespace {
 
 // Certificates with their chain and key take a few KiB, connection strings less.
 constexpr std::size_t kMaxSecretBytes = std::size_t{1} << 20;
+constexpr const char* kTooLarge = "is larger than 1 MiB";
 
-class File {
- public:
-  // Not blocking: the path may name a pipe that nobody writes to.
-  explicit File(const std::string& path)
-      : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
-  ~File() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-
-  [[nodiscard]] int descriptor() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
-
-std::string system_text(int code) {
-  return std::generic_category().message(code);
+/// Not blocking: the path may name a pipe that nobody writes to.
+boost::system::result<InputFile> open_file(const std::string& path) {
+  return InputFile::open(path, O_NONBLOCK);
 }
 
 /// What forbids to use the open file, or "". Looks at what is open, not at the path once more.
-std::string refusal(const File& file, Access access) {
+std::string refusal(const boost::system::result<InputFile>& file, Access access) {
+  if (!file) return file.error().message();
   struct stat status{};
-  if (file.descriptor() < 0 || ::fstat(file.descriptor(), &status) != 0) return system_text(errno);
+  if (::fstat(file->descriptor(), &status) != 0) return std::generic_category().message(errno);
   if (!S_ISREG(status.st_mode)) return "is not a regular file";
-  if (status.st_size > static_cast<off_t>(kMaxSecretBytes)) return "is larger than 1 MiB";
+  if (status.st_size > static_cast<off_t>(kMaxSecretBytes)) return kTooLarge;
   if (access == Access::secret && (status.st_mode & (S_IROTH | S_IWOTH)) != 0) {
     return "is open to every user of this host: take that away with chmod o-rwx, and let systemd "
            "hand it over with LoadCredential= to a service whose user cannot read it then";
@@ -50,17 +35,14 @@ std::string refusal(const File& file, Access access) {
   return {};
 }
 
-/// Returns what went wrong, or "".
-std::string read_all(const File& file, std::string& content) {
-  char buffer[4096];
-  for (;;) {
-    const ssize_t n = ::read(file.descriptor(), buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return system_text(errno);
-    if (n == 0) return {};
-    content.append(buffer, static_cast<std::size_t>(n));
-    if (content.size() > kMaxSecretBytes) return "is larger than 1 MiB";
+/// What went wrong, or "".
+std::string read_all(InputFile& file, std::string& content) {
+  auto read = file.read_all(kMaxSecretBytes);
+  if (!read) {
+    return read.error() == boost::system::errc::file_too_large ? kTooLarge : read.error().message();
   }
+  content = *std::move(read);
+  return {};
 }
 
 void report(const std::string& path, std::string_view key, const std::string& fault,
@@ -71,7 +53,7 @@ void report(const std::string& path, std::string_view key, const std::string& fa
 }  // namespace
 
 std::string fault_of_file(const std::string& path, Access access) {
-  return refusal(File(path), access);
+  return refusal(open_file(path), access);
 }
 
 std::string shown_path(const std::string& path, std::string_view key, const Reader& reader) {
@@ -92,10 +74,10 @@ std::optional<std::string> read_path(std::string_view key, Access access, Reader
 std::optional<std::string> read_named_file(std::string_view key, Access access, Reader& reader) {
   const auto path = reader.optional_text(key);
   if (!path) return std::nullopt;
-  const File file(*path);
-  std::string content;
+  auto file = open_file(*path);
   std::string fault = refusal(file, access);
-  if (fault.empty()) fault = read_all(file, content);
+  std::string content;
+  if (fault.empty()) fault = read_all(*file, content);
   if (!fault.empty()) {
     report(*path, key, fault, reader);
     return std::nullopt;

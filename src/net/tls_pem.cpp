@@ -3,32 +3,19 @@
 #include <openssl/pem.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <string_view>
 #include <utility>
 
+#include "idproxy/base/input_file.hpp"
 #include "tls_certificate.hpp"
 
 namespace idproxy::net::tls {
 namespace {
 
-using OwnedFile = std::unique_ptr<std::FILE, Free<std::fclose>>;
-
-Read<std::string> read_file(const std::string& name) {
-  const OwnedFile file(std::fopen(name.c_str(), "rbe"));
-  std::string text;
-  while (file) {
-    char block[4096];
-    const std::size_t n = std::fread(block, 1, sizeof block, file.get());
-    text.append(block, n);
-    if (n < sizeof block) break;
-  }
-  if (!file || std::ferror(file.get()) != 0) {
-    return Unusable{std::string("cannot be read: ") + std::strerror(errno)};
-  }
-  return {boost::system::in_place_value, std::move(text)};
+Read<std::string> read_text(const std::string& name) {
+  auto text = read_file(name);
+  if (!text) return Unusable{"cannot be read: " + text.error().message()};
+  return {boost::system::in_place_value, *std::move(text)};
 }
 
 OwnedBio memory_of(std::string_view text) {
@@ -99,13 +86,13 @@ Read<OwnedKey> read_key(std::string_view text, const std::string& password) {
 }  // namespace
 
 Read<Authorities> read_authorities(const std::string& file) {
-  const Read<std::string> text = read_file(file);
+  const Read<std::string> text = read_text(file);
   if (!text) return text.error();
   return read_blocks(*text);
 }
 
 Read<Identity> read_identity(const std::string& file, const std::string& password) {
-  const Read<std::string> text = read_file(file);
+  const Read<std::string> text = read_text(file);
   if (!text) return text.error();
   Read<Authorities> blocks = read_blocks(*text);
   if (!blocks) return blocks.error();

@@ -8,6 +8,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/system/system_error.hpp>
 #include <utility>
 
 #include "connection_pair.hpp"
@@ -42,6 +43,19 @@ bool is_out_of_descriptors(const error_code& error) {
 
 }  // namespace
 
+boost::system::result<Acceptor> listen_at(const Endpoint& endpoint, asio::io_context& io) {
+  try {
+    if (!endpoint.unix_path.empty()) {
+      const asio::local::stream_protocol::endpoint at(endpoint.unix_path);
+      return Acceptor(io, Protocol::endpoint(at));
+    }
+    const asio::ip::tcp::endpoint at(asio::ip::make_address(endpoint.host), endpoint.port);
+    return Acceptor(io, Protocol::endpoint(at));
+  } catch (const boost::system::system_error& error) {
+    return error.code();
+  }
+}
+
 Listener::Listener(std::span<const std::unique_ptr<IoThread>> threads,
                    std::shared_ptr<Upstream> upstream)
     : threads_(threads),
@@ -57,23 +71,13 @@ Listener::~Listener() {
 std::string Listener::open() {
   Endpoint& listen = upstream_->route.listen;
   const bool local = !listen.unix_path.empty();
-  error_code error;
-  Protocol::endpoint endpoint;
-  if (local) {
-    remove_stale_socket(listen.unix_path, threads_[0]->io);
-    endpoint = asio::local::stream_protocol::endpoint(listen.unix_path);
-  } else {
-    const auto address = asio::ip::make_address(listen.host, error);
-    endpoint = asio::ip::tcp::endpoint(address, listen.port);
-  }
-  if (!error) acceptor_.open(endpoint.protocol(), error);
-  if (!error && !local) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
-  if (!error) acceptor_.bind(endpoint, error);
-  if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
-  if (error) {
+  if (local) remove_stale_socket(listen.unix_path, threads_[0]->io);
+  auto acceptor = listen_at(listen, threads_[0]->io);
+  if (!acceptor) {
     return "listen: cannot listen on " + listen.text() + " for " + upstream_->name + ": " +
-           error.message();
+           acceptor.error().message();
   }
+  acceptor_ = *std::move(acceptor);
   if (!local) listen.port = tcp_endpoint(acceptor_.local_endpoint()).port();
   return {};
 }

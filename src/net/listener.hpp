@@ -1,15 +1,21 @@
 #pragma once
 
+#include <boost/system/result.hpp>
 #include <memory>
 #include <span>
 #include <string>
 
 #include "asio.hpp"
+#include "idproxy/net/options.hpp"
 #include "io_thread.hpp"
 #include "timer.hpp"
 #include "upstream.hpp"
 
 namespace idproxy::net {
+
+/// An acceptor that listens at `endpoint`, an IP address (port 0: any free port) or a Unix socket.
+[[nodiscard]] boost::system::result<Acceptor> listen_at(const Endpoint& endpoint,
+                                                        asio::io_context& io);
 
 /// Accepts the clients of one server and hands them to the io threads in turn. Lives on the first
 /// io thread.

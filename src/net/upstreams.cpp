@@ -1,7 +1,6 @@
 #include "upstreams.hpp"
 
 #include <algorithm>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <utility>
 
@@ -12,7 +11,6 @@
 namespace idproxy::net {
 namespace {
 
-using tcp = asio::ip::tcp;
 using Origin = rewrite::Server::Origin;
 using State = rewrite::HelloReply::State;
 
@@ -27,18 +25,6 @@ constexpr std::size_t kMostTold = 100;
 /// The name that a server has in Topology: as a member of a set would be called.
 std::string name_of(const Endpoint& server) {
   return server.unix_path.empty() ? ascii_lower(server.text()) : server.unix_path;
-}
-
-/// Why nobody can listen there now, or "".
-std::string fault_of_listening(const Endpoint& listen, asio::io_context& io) {
-  tcp::acceptor acceptor(io);
-  error_code error;
-  const tcp::endpoint endpoint(asio::ip::make_address(listen.host, error), listen.port);
-  if (!error) acceptor.open(endpoint.protocol(), error);
-  if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
-  if (!error) acceptor.bind(endpoint, error);
-  if (!error) acceptor.listen(1, error);
-  return error ? error.message() : std::string();
 }
 
 }  // namespace
@@ -183,7 +169,8 @@ std::string Upstreams::fault_of(const Pins& pins) const {
     const auto ours = thread_.shared.directory.at_port(port);
     std::string reason;
     if (ours == nullptr) {
-      reason = fault_of_listening(listen, thread_.io);
+      const auto acceptor = listen_at(listen, thread_.io);
+      if (!acceptor) reason = acceptor.error().message();
     } else if (ours->route.upstream.key() != server) {
       reason = "it is the listener of " + ours->name;
     }

@@ -13,6 +13,7 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
+#include <boost/system/system_error.hpp>
 #include <exception>
 #include <list>
 #include <string_view>
@@ -166,14 +167,13 @@ std::string Endpoint::Impl::listen(const std::string& host, std::uint16_t port) 
   error_code error;
   const auto ip = asio::ip::make_address(host, error);
   if (error) return host + ": not an IP address";
-  const tcp::endpoint endpoint(ip, port);
-  if (!error) acceptor.open(endpoint.protocol(), error);
-  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) acceptor.bind(endpoint, error);
-  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
-  if (!error) return "";
-  const std::string shown = ip.is_v6() ? "[" + host + "]" : host;
-  return shown + ":" + std::to_string(port) + ": " + error.message();
+  try {
+    acceptor = tcp::acceptor(acceptor.get_executor(), tcp::endpoint(ip, port));
+  } catch (const boost::system::system_error& refused) {
+    const std::string shown = ip.is_v6() ? "[" + host + "]" : host;
+    return shown + ":" + std::to_string(port) + ": " + refused.code().message();
+  }
+  return "";
 }
 
 asio::awaitable<void> Endpoint::Impl::accept(std::shared_ptr<Impl> impl) {

@@ -16,7 +16,9 @@
 namespace idproxy::config {
 namespace {
 
-// Of the connection string's specification and of libmongoc; their case does not matter.
+// Of the connection string's specification and of libmongoc; their case does not matter. libmongoc
+// only says whether it knows a name: it lists none to suggest, has them all in lower case, and does
+// not know every option that the specification gives to drivers.
 constexpr auto kOptions = std::to_array<std::string_view>({
     "appName",
     "authMechanism",

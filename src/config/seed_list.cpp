@@ -9,6 +9,7 @@
 namespace idproxy::config {
 namespace {
 
+/// libmongoc decodes percent-encoded text, but has no function that encodes it.
 std::string percent_encoded(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   std::string result;

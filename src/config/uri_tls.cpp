@@ -31,6 +31,7 @@ struct Pair {
 
 /// Those that may not stand side by side, whatever their values
 /// (https://github.com/mongodb/specifications/blob/master/source/uri-options/uri-options.md).
+/// libmongoc refuses them too, but its message lists options that the string does not have.
 constexpr auto kExclusive = std::to_array<Pair>({
     {kInsecure, kInvalidCertificates},
     {kInsecure, kInvalidHostnames},

@@ -80,7 +80,7 @@ void log_listening(const net::Server& server, const std::vector<net::Route>& rou
 }
 
 void log_stopped(const net::Figures& figures, const rewrite::RuleSet& rules,
-                 const id_store::Figures& store) {
+                 const id_store::StoreStatistics& store) {
   using net::Counted;
   using rewrite::RuleOutcomes;
   log::event(log::Level::info, "stopped", "stopped",
@@ -154,7 +154,7 @@ ExitCode run(Reload::Start start, const std::string& version, Control& control) 
   server.run();
   control.finished();
   const bool ended = store.stop(kLastWords);
-  log_stopped(server.figures(), *reload.rules().set, store.figures());
+  log_stopped(server.figures(), *reload.rules().set, store.statistics());
   if (!ended) leave(ExitCode::ok);
   return ExitCode::ok;
 }

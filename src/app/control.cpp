@@ -243,14 +243,14 @@ std::optional<Served> Control::Impl::served() const {
     return context ? context->certificates() : std::vector<net::tls::Certificate>();
   };
   const RulesInForce& rules = reloader->rules();
-  id_store::Figures known = store->figures();
+  id_store::StoreStatistics known = store->statistics();
   known.up = known.up && !rules.watch->is_down();
   return Served{.draining = phase == Phase::draining,
                 .net = server->figures(),
                 .store = known,
                 .rules = rules.set,
                 .not_ready = rules.watch->not_ready_counts(),
-                .reloads = reloader->figures(),
+                .reloads = reloader->statistics(),
                 .last_reload_failed = last_reload_failed,
                 .client_side = certificates(reloader->client_tls()),
                 .server_side = certificates(reloader->server_tls())};
@@ -268,9 +268,9 @@ admin::Pages Control::Impl::pages() {
        }},
       {"/metrics", [this] {
          const auto shown = served();
-         return admin::Answer{.body = exposition(version, process_figures(), log::counts(),
-                                                 shown ? &*shown : nullptr),
-                              .content_type = metrics::Page::kContentType};
+         return admin::HttpResponse{.body = exposition(version, process_figures(), log::counts(),
+                                                       shown ? &*shown : nullptr),
+                                    .content_type = metrics::Page::kContentType};
        }}};
 }
 

@@ -37,7 +37,7 @@ void add_log(Page& page, const log::Counts& log) {
 }
 
 void add_reloads(Page& page, const Served& served) {
-  const Reload::Figures& reloads = served.reloads;
+  const ReloadStatistics& reloads = served.reloads;
   page.counter("idproxy_config_reloads_total",
                "Reloads (SIGHUP) that came into force, or failed and left everything as it was.")
       .add({{"result", "success"}}, reloads.succeeded)
@@ -156,7 +156,7 @@ void add_rules(Page& page, const Served& served) {
   }
 }
 
-void add_store(Page& page, const id_store::Figures& store) {
+void add_store(Page& page, const id_store::StoreStatistics& store) {
   page.gauge("idproxy_store_up",
              "1: the id store has answered last time, 0: it has not; counters live on what they "
              "have in memory.")

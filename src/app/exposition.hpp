@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "idproxy/id_store/figures.hpp"
+#include "idproxy/id_store/store_statistics.hpp"
 #include "idproxy/net/figures.hpp"
 #include "idproxy/net/tls.hpp"
 #include "idproxy/observability/log.hpp"
@@ -19,10 +19,10 @@ namespace idproxy::app {
 struct Served {
   bool draining = false;
   net::Figures net;
-  id_store::Figures store;
+  id_store::StoreStatistics store;
   std::shared_ptr<const rewrite::RuleSet> rules;
   std::vector<std::size_t> not_ready;  ///< by rule: collections in which it gives no values
-  Reload::Figures reloads;
+  ReloadStatistics reloads;
   bool last_reload_failed = false;
   std::vector<net::tls::Certificate> client_side;  ///< certificates for listen.tls
   std::vector<net::tls::Certificate> server_side;  ///< and for upstream.uri

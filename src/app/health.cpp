@@ -9,7 +9,7 @@
 namespace idproxy::app {
 namespace {
 
-// More are a list that nobody reads.
+// Further ones are only counted, to keep the line short.
 constexpr std::size_t kMostListeners = 3;
 
 std::string_view name_of(Phase phase) {
@@ -45,7 +45,7 @@ std::string line_of(const Served& served, std::size_t rule_index) {
          "; why: db.adminCommand({idproxy: \"status\"})\n";
 }
 
-std::string line_of(const id_store::Figures& store) {
+std::string line_of(const id_store::StoreStatistics& store) {
   if (store.up) return "id store: answers\n";
   const std::string& why = store.down_reason;
   return "id store: does not answer" + (why.empty() ? "" : ": " + why) + "\n";
@@ -53,7 +53,7 @@ std::string line_of(const id_store::Figures& store) {
 
 }  // namespace
 
-admin::Answer index_page(const std::string& version) {
+admin::HttpResponse index_page(const std::string& version) {
   return {.body = "mongo-idproxy " + version +
                   "\n\n"
                   "/livez    200 while it works: every thread answers\n"
@@ -61,28 +61,28 @@ admin::Answer index_page(const std::string& version) {
                   "/metrics  figures for Prometheus\n"};
 }
 
-admin::Answer livez(const std::vector<std::chrono::nanoseconds>& owed) {
-  admin::Answer answer;
+admin::HttpResponse livez(const std::vector<std::chrono::nanoseconds>& owed) {
+  admin::HttpResponse response;
   for (std::size_t i = 0; i < owed.size(); ++i) {
     if (owed[i] < Watchdog::kDead) continue;
-    answer.status = 503;
-    answer.body += "thread " + std::to_string(i) + ": no answer for " +
-                   std::to_string(std::chrono::floor<std::chrono::seconds>(owed[i]).count()) +
-                   " s\n";
+    response.status = 503;
+    response.body += "thread " + std::to_string(i) + ": no answer for " +
+                     std::to_string(std::chrono::floor<std::chrono::seconds>(owed[i]).count()) +
+                     " s\n";
   }
-  if (answer.body.empty()) answer.body = "live\n";
-  return answer;
+  if (response.body.empty()) response.body = "live\n";
+  return response;
 }
 
-admin::Answer readyz(Phase phase, const Served* served) {
-  admin::Answer answer{.status = phase == Phase::serving ? 200U : 503U,
-                       .body = std::string(name_of(phase)) + "\n"};
-  if (served == nullptr) return answer;
-  for (const auto& listener : served->net.listeners) answer.body += line_of(listener);
+admin::HttpResponse readyz(Phase phase, const Served* served) {
+  admin::HttpResponse response{.status = phase == Phase::serving ? 200U : 503U,
+                               .body = std::string(name_of(phase)) + "\n"};
+  if (served == nullptr) return response;
+  for (const auto& listener : served->net.listeners) response.body += line_of(listener);
   for (std::size_t i = 0; i < served->rules->rules().size(); ++i)
-    answer.body += line_of(*served, i);
-  answer.body += line_of(served->store);
-  return answer;
+    response.body += line_of(*served, i);
+  response.body += line_of(served->store);
+  return response;
 }
 
 std::string status_line(Phase phase, const Served* served) {

@@ -67,14 +67,15 @@ Reload::Reload(Start start, id_store::Store& store, net::Server& server, ids::So
 }
 
 void Reload::note_success() {
-  figures_.last_success = std::chrono::duration_cast<std::chrono::seconds>(sources_.clock.wall());
+  statistics_.last_success =
+      std::chrono::duration_cast<std::chrono::seconds>(sources_.clock.wall());
 }
 
 Reload::Result Reload::reload() noexcept {
   try {
     const std::string fault = attempt();
     if (fault.empty()) {
-      ++figures_.succeeded;
+      ++statistics_.succeeded;
       note_success();
       return Result::applied;
     }
@@ -86,12 +87,12 @@ Reload::Result Reload::reload() noexcept {
 }
 
 void Reload::refuse(std::string_view fault) noexcept {
-  ++figures_.failed;
+  ++statistics_.failed;
   try {
     log::event(
         log::Level::error, "reload_failed",
         "nothing has been reloaded, the old configuration stays in force: " + std::string(fault),
-        {{"file", file_}, {"reason", fault}, {"failed", figures_.failed}});
+        {{"file", file_}, {"reason", fault}, {"failed", statistics_.failed}});
   } catch (const std::exception& error) {
     (void)std::fprintf(stderr, "mongo-idproxy: a reload failed: %s\n", error.what());
   }

@@ -15,7 +15,7 @@ std::string unique_index(Fields fields) {
   return "make a unique index: " + create_index_command(ns.db, ns.collection, fields.front().field);
 }
 
-/// Begins a sentence's last part: an index does not help a counter of several fields.
+/// The first alternative of a reason, or "": an index does not help a counter of several fields.
 std::string unique_index_or(Fields fields) {
   return can_be_guarded(fields) ? unique_index(fields) + " – or " : "";
 }

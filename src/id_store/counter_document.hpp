@@ -90,9 +90,9 @@ class CounterDocument {
   [[nodiscard]] Outcome<NewCounter> first_of_new(Run& run);
   [[nodiscard]] Outcome<NewCounter> first_free_of_new(FieldNumbers& stored, NewCounter created,
                                                       std::uint64_t count);
-  [[nodiscard]] Outcome<std::string_view> set_strays_aside(FieldNumbers& stored,
-                                                           FieldNumbers::Look& look,
-                                                           std::int64_t from) const;
+  [[nodiscard]] Outcome<std::string_view> ignore_outliers(FieldNumbers& stored,
+                                                          FieldNumbers::Look& look,
+                                                          std::int64_t from) const;
   [[nodiscard]] bool is_too_far(std::int64_t from, const FieldNumbers::Look& look) const;
   enum class Loss {
     none,

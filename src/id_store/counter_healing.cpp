@@ -5,7 +5,7 @@
 #include "id_store/advice.hpp"
 #include "id_store/counter_commands.hpp"
 #include "id_store/counter_document.hpp"
-#include "id_store/strays.hpp"
+#include "id_store/outliers.hpp"
 
 namespace idproxy::id_store {
 namespace {
@@ -22,9 +22,9 @@ constexpr std::uint64_t kBlocksOfOthers = 128;
 constexpr std::uint64_t kMostInOneInsert = 100'000;
 
 constexpr std::string_view kGoesFar =
-    "what is stored lies further from `start` than heal.max_jump, and too many to be set aside";
-constexpr std::string_view kSetAside =
-    "a few numbers that are stored lie further ahead than heal.max_jump, and are set aside";
+    "stored numbers lie further from `start` than heal.max_jump, too many of them to be ignored";
+constexpr std::string_view kIgnored =
+    "a few stored numbers lie further ahead than heal.max_jump; the counter ignores them";
 
 }  // namespace
 
@@ -43,21 +43,21 @@ bool CounterDocument::is_too_far(std::int64_t from, const FieldNumbers::Look& lo
   return look.most() && is_jump_too_large(numbers_, max_jump, from, *look.most());
 }
 
-/// Where a jump is too large: takes away from `look` what need not be in the counter's way
-/// (strays.hpp). Returns what to say of it.
-Outcome<std::string_view> CounterDocument::set_strays_aside(FieldNumbers& stored,
-                                                            FieldNumbers::Look& look,
-                                                            std::int64_t from) const {
-  auto wider = stored.look(kLookForStrays);
+/// If the jump is too large: removes outliers (outliers.hpp) from `look`. Returns a warning for the
+/// log, or "".
+Outcome<std::string_view> CounterDocument::ignore_outliers(FieldNumbers& stored,
+                                                           FieldNumbers::Look& look,
+                                                           std::int64_t from) const {
+  auto wider = stored.look(kOutlierSample);
   if (!wider) return wider.error();
   look = *std::move(wider);
-  const std::size_t strays =
-      count_strays(numbers_, static_cast<std::uint64_t>(spec_.heal.max_jump), from, look.furthest,
-                   look.is_guarded ? MayMeet::yes : MayMeet::no);
+  const std::size_t outliers =
+      count_outliers(numbers_, static_cast<std::uint64_t>(spec_.heal.max_jump), from, look.furthest,
+                     look.is_guarded ? MayMeet::yes : MayMeet::no);
   look.furthest.erase(look.furthest.begin(),
-                      look.furthest.begin() + static_cast<std::ptrdiff_t>(strays));
+                      look.furthest.begin() + static_cast<std::ptrdiff_t>(outliers));
   if (is_too_far(from, look)) return kGoesFar;
-  return strays > 0 ? kSetAside : std::string_view();
+  return outliers > 0 ? kIgnored : std::string_view();
 }
 
 /// Other proxies may hold numbers of a counter that was lost, and no unique index keeps ours from
@@ -82,7 +82,7 @@ Outcome<CounterDocument::NewCounter> CounterDocument::first_of_new(Run& run) {
   auto first = behind(spec_.start, run.job.beyond);
   if (!first) return at_max();
   Outcome<std::string_view> warning = std::string_view();
-  if (is_too_far(*first, *look)) warning = set_strays_aside(stored, *look, *first);
+  if (is_too_far(*first, *look)) warning = ignore_outliers(stored, *look, *first);
   if (!warning) return warning.error();
   first = behind(first, look->most());
   if (!first) return at_max();
@@ -179,7 +179,7 @@ Outcome<CounterDocument::HealTarget> CounterDocument::heal_target(Run& run, std:
       return HealTarget{*from, true};
     }
     // From one free number on, the next ones need not be free, and nothing would tell.
-    const auto done = set_strays_aside(stored, *look, *from);
+    const auto done = ignore_outliers(stored, *look, *from);
     if (!done) return refused_heal(run, done.error());
     if (is_too_far(*from, *look)) return refused_heal(run, advice::too_far(run.fields));
   }

@@ -100,17 +100,17 @@ std::vector<CounterWorkers::Shared> CounterWorkers::all_and_retired() const {
   return all;
 }
 
-void CounterWorkers::add_to(Figures& figures) const {
+void CounterWorkers::add_to(StoreStatistics& statistics) const {
   const std::scoped_lock lock(mutex_);
-  figures.up = !looking_;
-  figures.down_reason = down_why_;
+  statistics.up = !looking_;
+  statistics.down_reason = down_why_;
   for (const Shared& counter : all_and_retired()) {
     const ids::BlockCache::Figures cache = counter->cache->figures();
-    figures.counters += 1;
-    figures.counters_exhausted += cache.exhausted ? 1 : 0;
-    figures.requests_waiting += cache.waiting;
-    figures.numbers_held += cache.held;
-    figures.numbers_of_blocks += cache.block_size;
+    statistics.counters += 1;
+    statistics.counters_exhausted += cache.exhausted ? 1 : 0;
+    statistics.requests_waiting += cache.waiting;
+    statistics.numbers_held += cache.held;
+    statistics.numbers_of_blocks += cache.block_size;
   }
 }
 

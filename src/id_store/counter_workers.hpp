@@ -18,7 +18,7 @@
 #include "id_store/counters.hpp"
 #include "id_store/mongo.hpp"
 #include "idproxy/base/clock.hpp"
-#include "idproxy/id_store/figures.hpp"
+#include "idproxy/id_store/store_statistics.hpp"
 #include "idproxy/ids/block_cache.hpp"
 
 namespace idproxy::id_store {
@@ -54,7 +54,7 @@ class CounterWorkers {
   /// The counters that give no numbers now, though the store answers.
   [[nodiscard]] std::vector<Exhausted> exhausted() const;
   /// Adds what is there now.
-  void add_to(Figures& figures) const;
+  void add_to(StoreStatistics& statistics) const;
 
   /// Gives back what is unused and ends the threads. False if one is still at it after `limit`.
   [[nodiscard]] bool stop(std::chrono::milliseconds limit);

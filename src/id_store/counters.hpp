@@ -7,8 +7,8 @@
 
 namespace idproxy::id_store {
 
-/// What has happened since the start (see Figures). Thread-safe; each is exact, together they are
-/// no snapshot.
+/// What has happened since the start (see StoreStatistics). Thread-safe; each is exact, together
+/// they are no snapshot.
 struct Counters {
   mongo::RoundTrips round_trips;
   std::atomic<std::uint64_t> blocks{0};

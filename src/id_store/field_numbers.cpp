@@ -18,8 +18,8 @@ using mongo::Document;
 using mongo::Reply;
 
 constexpr std::size_t kPage = 1000;
-constexpr int kMostPages = 200;   // of taken numbers only: the next job goes on behind them
-constexpr int kEnoughPages = 10;  // for a row of the wished length
+constexpr int kMostPages = 200;   // all of them taken: the next job continues behind them
+constexpr int kEnoughPages = 10;  // then a shorter row will do
 
 bool is_text(const CounterField& field) {
   return field.format.output == NumberFormat::Output::string;
@@ -42,7 +42,7 @@ std::optional<std::int64_t> number_of(const bson::Element& element, const Counte
   return ids::read_number(element.type, element.value, field.format);
 }
 
-/// All that stands at a path, as an index sees it: arrays are entered.
+/// All values at a path, as an index sees them: it enters arrays.
 void add_elements(Bytes document, std::string_view path, std::vector<bson::Element>& found);
 
 void add_element(const bson::Element& element, std::string_view rest,
@@ -128,9 +128,9 @@ Outcome<FieldNumbers::Look> FieldNumbers::look(std::size_t count) {
   return look;
 }
 
-/// Those that a bracket finds, up to the counter's max; `order` sorts the furthest to the front.
-/// Goes on until `count` documents held one number: an array sorts by an element that may lie
-/// outside of the bracket, and so hides what sorts behind it.
+/// The numbers within a bracket, up to the counter's max; `order` sorts the furthest to the front.
+/// Reads on until `count` documents held a single number: an array sorts by an element that may lie
+/// outside of the bracket, and so hides numbers that sort behind it.
 Outcome<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& place,
                                                           const Document& bracket,
                                                           std::int32_t order, std::size_t count) {
@@ -158,8 +158,8 @@ Outcome<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& plac
   return numbers;
 }
 
-/// Without the brackets, strings and ObjectIds would sort behind all numbers. Nothing beyond the
-/// counter's max will ever be in its way.
+/// Without the bracket, strings and ObjectIds would sort behind all numbers. Numbers beyond the
+/// counter's max do not matter: it never reaches them.
 Outcome<void> FieldNumbers::look_at_numbers(const FieldPlace& place, std::size_t count,
                                             Look& look) {
   const bool up = numbers_.upwards();
@@ -171,8 +171,8 @@ Outcome<void> FieldNumbers::look_at_numbers(const FieldPlace& place, std::size_t
   return {};
 }
 
-/// Class by class, the furthest first. A class that cannot be read matters only as long as nothing
-/// has been found further ahead.
+/// Class by class, the furthest first. A class that cannot be read in order matters only if no
+/// number has been found further ahead.
 Outcome<void> FieldNumbers::look_at_texts(const FieldPlace& place, std::size_t count, Look& look) {
   const int step = numbers_.upwards() ? -1 : 1;
   std::size_t found = 0;
@@ -198,8 +198,8 @@ Outcome<void> FieldNumbers::look_at_texts(const FieldPlace& place, std::size_t c
   return {};
 }
 
-/// True also if that cannot be found out within the time: the texts of other widths between them
-/// have to be gone through, where `pad` is nearly used up.
+/// True also if the server exceeds the time limit: where `pad` is nearly used up, it has to pass
+/// many texts of other widths.
 Outcome<bool> FieldNumbers::holds_texts(const FieldPlace& place, TextClass which) {
   bool holds = false;
   const Document texts = texts_of(which, place.field->format);

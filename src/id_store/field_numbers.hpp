@@ -16,8 +16,8 @@
 
 namespace idproxy::id_store {
 
-/// What the fields that are filled from a counter hold. Reads the primary, through indexes only:
-/// what cannot be read so ends the job, and the reason says what to type.
+/// The numbers stored in the fields that a counter fills. Reads the primary, through indexes only;
+/// without a usable index the job ends, and the reason has the command that creates one.
 class FieldNumbers {
  public:
   /// All outlive it.
@@ -29,26 +29,27 @@ class FieldNumbers {
     /// The numbers furthest ahead, up to the counter's max, in all fields; the first is the one
     /// furthest ahead of all.
     std::vector<std::int64_t> furthest;
-    /// False: there are strings of varying width, which do not sort as their numbers do, so that
-    /// `furthest` says nothing.
+    /// False: there are strings of varying width, which do not sort as their numbers do, and
+    /// `furthest` means nothing.
     bool is_known = true;
-    /// A unique index, which only a counter of one field in one collection can have, sees to it
-    /// that a number given out twice is not stored twice.
+    /// A unique index keeps a number that is given out twice from being stored twice. Only a
+    /// counter of one field in one collection can have one.
     bool is_guarded = false;
 
     [[nodiscard]] std::optional<std::int64_t> most() const {
       return furthest.empty() ? std::nullopt : std::optional(furthest.front());
     }
   };
-  /// At least `count` of the furthest numbers, as far as there are so many.
+  /// At least `count` of the furthest numbers, if there are as many.
   [[nodiscard]] Outcome<Look> look(std::size_t count);
 
-  /// The first `count` numbers in a row, from `from` on, that no field holds; fewer if there is no
-  /// such row nearby, and none (but a place to go on from) if all that was looked at is taken.
+  /// The first `count` consecutive numbers from `from` on that no field holds; fewer if there is no
+  /// such row nearby. If every number that was checked is taken, the range is empty and begins
+  /// where the next search continues.
   [[nodiscard]] Outcome<ids::Range> first_free(std::int64_t from, std::uint64_t count);
 
  private:
-  /// Found once: a job does not see indexes come and go.
+  /// Searched once per job, which therefore does not notice new or dropped indexes.
   [[nodiscard]] Outcome<void> find_places();
   [[nodiscard]] Outcome<void> look_at_numbers(const FieldPlace& place, std::size_t count,
                                               Look& look);

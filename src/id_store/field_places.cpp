@@ -17,7 +17,7 @@ constexpr std::int32_t kMaxTimeMs = 5000;
 
 /// An ordinary ascending or descending index, all documents in it, whose first field is `field`.
 /// Strings must stand in it as they are; a collation leaves numbers as they are.
-/// One that is still being built has its key elsewhere (inspector_questions.cpp).
+/// One that is still being built has its key elsewhere (catalog_requests.cpp).
 bool begins_with(Bytes index, const CounterField& field) {
   const auto key = bson::find(index, "key");
   if (!key || key->type != bson::Type::document) return false;

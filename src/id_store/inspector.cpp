@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "id_store/inspector_questions.hpp"
+#include "id_store/catalog_requests.hpp"
 #include "idproxy/observability/log.hpp"
 
 namespace idproxy::id_store {
@@ -18,17 +18,17 @@ bool any_creates(const std::vector<Watched>& rules) {
   });
 }
 
-void write(const Remark& remark) {
-  const auto& [first, second, third] = remark.fields;
-  if (first.value.empty()) return log::event(remark.level, remark.event, remark.message);
+void write(const LogEvent& event) {
+  const auto& [first, second, third] = event.fields;
+  if (first.value.empty()) return log::event(event.level, event.event, event.message);
   if (second.value.empty()) {
-    return log::event(remark.level, remark.event, remark.message, {{first.name, first.value}});
+    return log::event(event.level, event.event, event.message, {{first.name, first.value}});
   }
   if (third.value.empty()) {
-    return log::event(remark.level, remark.event, remark.message,
+    return log::event(event.level, event.event, event.message,
                       {{first.name, first.value}, {second.name, second.value}});
   }
-  log::event(remark.level, remark.event, remark.message,
+  log::event(event.level, event.event, event.message,
              {{first.name, first.value}, {second.name, second.value}, {third.name, third.value}});
 }
 
@@ -98,15 +98,15 @@ void Inspector::await_first_look(const Inspection& inspection, std::chrono::mill
 void Inspector::run(Asks its, const mongo::Pool& pool) {
   Lock lock(mutex_);
   while (!stopping_) {
-    if (const auto question = next(its)) {
+    if (const auto request = next(its)) {
       lock.unlock();
-      Answer answer;
+      CatalogResponse response;
       {
         mongo::Client client = pool.client();
-        answer = ask(client, *question);
+        response = send(client, *request);
       }
       lock.lock();
-      learn(*question, answer);
+      learn(*request, response);
       changed_.notify_all();
     } else {
       wait(lock, its);
@@ -117,41 +117,41 @@ void Inspector::run(Asks its, const mongo::Pool& pool) {
   changed_.notify_all();
 }
 
-/// Indexes are made for the newest alone: the rule that wanted one may be gone.
+/// Only the newest inspection makes indexes: an older one may have rules that are gone.
 std::vector<std::shared_ptr<Inspection>> Inspector::asked_for(Asks its) const {
   auto all = in_use();
   if (its == Asks::make_index && !all.empty()) all.resize(1);
   return all;
 }
 
-std::optional<Question> Inspector::next(Asks its) {
+std::optional<CatalogRequest> Inspector::next(Asks its) {
   const auto now = clock_.monotonic();
   for (const auto& inspection : asked_for(its)) {
-    if (auto question = inspection->collections_.next(its, now)) return question;
+    if (auto request = inspection->collections_.next(its, now)) return request;
   }
   return std::nullopt;
 }
 
-/// Whoever has asked: it is as true for the others.
-void Inspector::learn(const Question& question, const Answer& answer) {
+/// Passes the response to all inspections, whichever one sent the request.
+void Inspector::learn(const CatalogRequest& request, const CatalogResponse& response) {
   const auto now = clock_.monotonic();
   const auto all = in_use();
   for (const auto& inspection : all) {
     Collections& known = inspection->collections_;
-    known.learn(question, answer, now);
-    if (inspection != all.front()) known.drop_remarks();
+    known.learn(request, response, now);
+    if (inspection != all.front()) known.drop_log_events();
     inspection->version_.store(known.version(), std::memory_order_release);
   }
 }
 
-/// Writing to the log may block: nobody else shall wait for that.
+/// Without the lock: writing to the log may block.
 void Inspector::tell(Lock& lock) {
   const auto inspection = newest();
   if (!inspection) return;
-  const auto remarks = inspection->collections_.remarks(clock_.monotonic());
-  if (remarks.empty()) return;
+  const auto log_events = inspection->collections_.take_log_events(clock_.monotonic());
+  if (log_events.empty()) return;
   lock.unlock();
-  std::for_each(remarks.begin(), remarks.end(), write);
+  std::for_each(log_events.begin(), log_events.end(), write);
   lock.lock();
 }
 
@@ -162,7 +162,7 @@ Collections::Time Inspector::due(Asks its) const {
   }
   const auto speaks = newest();
   if (!speaks || its == Asks::make_index) return first;
-  return std::min(first, speaks->collections_.remarks_due());
+  return std::min(first, speaks->collections_.log_events_due());
 }
 
 void Inspector::wait(Lock& lock, Asks its) {

@@ -35,9 +35,9 @@ class Inspection {
   Collections collections_;  // under the Inspector's lock
 };
 
-/// Looks at the collections that rules touch, as far as the store's user may: which are views or
-/// time-series collections, which unique indexes there are, how many documents. It has a thread of
-/// its own, and one more where rules want indexes to be made, which can take hours. Thread-safe.
+/// Checks the collections that rules touch, as far as the store's user may: which are views or
+/// time-series collections, their unique indexes, their numbers of documents. It has a thread of
+/// its own, and another one for making indexes, which can take hours. Thread-safe.
 class Inspector {
  public:
   /// With no rules there is nothing to do and no thread. `uri` is for connections of its own to the
@@ -72,7 +72,7 @@ class Inspector {
   using Asks = Collections::Asks;
   using Lock = std::unique_lock<std::mutex>;
 
-  /// What one of the threads does: answers the questions that are `its`.
+  /// Runs in each thread: sends the requests that are `its`.
   void run(Asks its, const mongo::Pool& pool);
 
   // Under the lock.
@@ -80,8 +80,8 @@ class Inspector {
   [[nodiscard]] std::shared_ptr<Inspection> newest() const;
   [[nodiscard]] std::vector<std::shared_ptr<Inspection>> in_use() const;  // the newest first
   [[nodiscard]] std::vector<std::shared_ptr<Inspection>> asked_for(Asks its) const;
-  [[nodiscard]] std::optional<Question> next(Asks its);
-  void learn(const Question& question, const Answer& answer);
+  [[nodiscard]] std::optional<CatalogRequest> next(Asks its);
+  void learn(const CatalogRequest& request, const CatalogResponse& response);
   [[nodiscard]] Collections::Time due(Asks its) const;
   void tell(Lock& lock);
   void wait(Lock& lock, Asks its);

@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 using ids::Standing;
 using ids::UniqueIndex;
 
-// How often the log looks at how full spaces are.
+// How often to check how full the spaces of random numbers are.
 constexpr auto kFillRound = 5s;
 constexpr auto kWarnAgain = 1h;
 
@@ -173,48 +173,48 @@ bool Collections::is_left_alone(std::string_view ns) const {
   return in != databases_.end() && in->second.left_alone.contains(name);
 }
 
-std::optional<Question> Collections::next(Asks asks, Time now) {
+std::optional<CatalogRequest> Collections::next(Asks asks, Time now) {
   if (now < not_before_) return std::nullopt;
   return asks == Asks::looks ? next_look(now) : next_index(now);
 }
 
-/// Databases first: of a view, nothing else is asked.
-std::optional<Question> Collections::next_look(Time now) {
+/// Databases first: a view gets no further request.
+std::optional<CatalogRequest> Collections::next_look(Time now) {
   for (auto& [name, database] : databases_) {
     if (database.due > now) continue;
     database.due = kNever;
-    return Question{Question::Kind::left_alone, name, {}, {}};
+    return CatalogRequest{CatalogRequest::Kind::left_alone, name, {}, {}};
   }
   for (auto& [ns, collection] : collections_) {
     if (is_left_alone(ns)) {
       leave_alone(collection, now);
     } else if (collection.indexes_due <= now) {
       collection.indexes_due = kNever;
-      return Question{Question::Kind::indexes, collection.db, collection.name, {}};
+      return CatalogRequest{CatalogRequest::Kind::indexes, collection.db, collection.name, {}};
     } else if (collection.documents_due <= now) {
       collection.documents_due = kNever;
-      return Question{Question::Kind::documents, collection.db, collection.name, {}};
+      return CatalogRequest{CatalogRequest::Kind::documents, collection.db, collection.name, {}};
     }
   }
   return std::nullopt;
 }
 
-/// It may become an ordinary collection one day.
+/// Asks again later: the view may be replaced by an ordinary collection.
 void Collections::leave_alone(Collection& collection, Time now) {
   if (collection.indexes_due <= now) collection.indexes_due = now + kRound;
   if (collection.documents_due <= now) collection.documents_due = now + kRound;
   collection.indexes_open = collection.documents_open = false;
 }
 
-std::optional<Question> Collections::next_index(Time now) {
+std::optional<CatalogRequest> Collections::next_index(Time now) {
   for (auto& [ns, collection] : collections_) {
     for (Guard& guard : collection.guards) {
       if (guard.make_due > now) continue;
       guard.make_due = kNever;
       guard.making = true;
       guard.make_begun = now;
-      return Question{Question::Kind::make_index, collection.db, collection.name,
-                      rules_[guard.rule].field};
+      return CatalogRequest{CatalogRequest::Kind::make_index, collection.db, collection.name,
+                            rules_[guard.rule].field};
     }
   }
   return std::nullopt;
@@ -248,14 +248,14 @@ bool Collections::looked() const {
                        std::all_of(collections_.begin(), collections_.end(), done));
 }
 
-std::vector<Remark> Collections::remarks(Time now) {
+std::vector<LogEvent> Collections::take_log_events(Time now) {
   if (now >= fills_due_) {
     fills_due_ = now + kFillRound;
     for (auto& [ns, collection] : collections_) {
       for (Numbers& numbers : collection.numbers) judge_fill(collection, numbers, now);
     }
   }
-  return std::exchange(remarks_, {});
+  return std::exchange(log_events_, {});
 }
 
 void Collections::judge_fill(const Collection& collection, Numbers& numbers, Time now) {
@@ -265,24 +265,24 @@ void Collections::judge_fill(const Collection& collection, Numbers& numbers, Tim
   }
   const ids::Fill::Seen seen = numbers.fill->seen();
   if (!seen.limits) return;
-  const auto remark = [&](log::Level level, std::string_view event, std::string message) {
-    remarks_.push_back({level,
-                        event,
-                        std::move(message),
-                        {{"ns", collection.ns()},
-                         {"field", numbers.field},
-                         {"documents", std::to_string(seen.documents)}}});
+  const auto log_event = [&](log::Level level, std::string_view event, std::string message) {
+    log_events_.push_back({level,
+                           event,
+                           std::move(message),
+                           {{"ns", collection.ns()},
+                            {"field", numbers.field},
+                            {"documents", std::to_string(seen.documents)}}});
   };
   const std::string why = why_full(seen);
   const bool full = !why.empty();
-  if (full && !numbers.full) remark(log::Level::error, "numbers_used_up", why);
+  if (full && !numbers.full) log_event(log::Level::error, "numbers_used_up", why);
   numbers.full = full;
   if (full || seen.fraction <= seen.limits->warn_fill || now < numbers.warn_due) return;
   numbers.warn_due = now + kWarnAgain;
-  remark(log::Level::warning, "numbers_run_out",
-         in_use(seen) + ", and at max_fill (" + percent(seen.limits->max_fill) +
-             "), that is with " + whole(seen.limits->space * seen.limits->max_fill) +
-             " documents, no more will be given out");
+  log_event(log::Level::warning, "numbers_run_out",
+            in_use(seen) + ", and at max_fill (" + percent(seen.limits->max_fill) +
+                "), that is with " + whole(seen.limits->space * seen.limits->max_fill) +
+                " documents, no more will be given out");
 }
 
 }  // namespace idproxy::id_store

@@ -17,12 +17,12 @@
 #include "idproxy/ids/fill.hpp"
 #include "idproxy/observability/log.hpp"
 
-/// What is known of collections, and what is to be asked next: the Inspector's thoughts, without
-/// its threads and connections.
+/// What the Inspector knows of collections and what it asks next: its state and decisions, without
+/// threads and connections.
 namespace idproxy::id_store {
 
-/// What a server can be asked about a collection, or about all of a database.
-struct Question {
+/// A request about a collection, or about a whole database.
+struct CatalogRequest {
   enum class Kind {
     left_alone,  ///< which collections of the database are views or time-series collections
     indexes,
@@ -33,7 +33,7 @@ struct Question {
   std::string db;
   std::string collection;  ///< empty: left_alone
   std::string field;       ///< make_index only
-  friend bool operator==(const Question&, const Question&) = default;
+  friend bool operator==(const CatalogRequest&, const CatalogRequest&) = default;
 };
 
 /// An index as the server lists it.
@@ -45,7 +45,8 @@ struct Index {
   bool building = false;  ///< it may still fail
 };
 
-struct Answer {
+/// The server's response, or why there is none.
+struct CatalogResponse {
   enum class Kind {
     answered,
     no_collection,
@@ -60,8 +61,8 @@ struct Answer {
   std::uint64_t documents = 0;
 };
 
-/// Something for the log. Its fields end with the first that is empty.
-struct Remark {
+/// An event for the log. Its fields end with the first that has an empty value.
+struct LogEvent {
   struct Field {
     std::string_view name;
     std::string value;
@@ -72,12 +73,12 @@ struct Remark {
   Field fields[3];
 };
 
-// Part of reasons.
+// The beginning of several reasons.
 inline constexpr const char* kCannotCheck =
     "whether a unique index guards the field cannot be checked: ";
 
-/// Not thread-safe. Times are monotonic. Of collections and databases that rules do not name
-/// literally, those asked about least recently are forgotten when there are too many.
+/// Not thread-safe. Times are monotonic. When there are too many collections or databases, it
+/// forgets the least recently used of those that no rule names literally.
 class Collections {
  public:
   using Time = std::chrono::nanoseconds;
@@ -85,23 +86,22 @@ class Collections {
   static constexpr std::size_t kMostCollections = 4096;
   static constexpr std::size_t kMostDatabases = 1024;
   static constexpr std::size_t kMostLeftAlone = 10'000;  ///< per database
-  /// How long an answer is good for; and when what is not as it should be is asked about again.
+  /// How long a response is good for, and when to ask again about something that is not in order.
   static constexpr std::chrono::seconds kRound{60};
   static constexpr std::chrono::seconds kSoon{10};
 
-  /// Who answers a question: making an index can take hours.
+  /// The thread that sends a request: making an index can take hours.
   enum class Asks { looks, make_index };
 
   Collections(std::vector<Watched> rules, Time now);
-  /// What is known of collections that these rules touch too, is known here from the beginning: in
-  /// the part of a rule that has the field and the unique_index of the rule before. Those that are
-  /// not known as well as they should be belong to the first look. Whoever answers questions of
-  /// `before` tells both.
+  /// Takes over what `before` knows of collections that these rules touch too, for each rule with
+  /// the field and unique_index of an earlier one. What is incomplete belongs to the first look.
+  /// Responses to requests of `before` go to both objects.
   Collections(std::vector<Watched> rules, Time now, Collections before);
 
   [[nodiscard]] const std::vector<Watched>& rules() const { return rules_; }
 
-  // As Watch's. What is not known yet becomes a question.
+  // As Watch's. For anything that is not known yet, next() returns a request.
   [[nodiscard]] ids::Standing standing(std::size_t rule_index, std::string_view db,
                                        std::string_view collection, Time now);
   [[nodiscard]] std::shared_ptr<ids::Fill> fill(std::string_view ns, std::string_view field,
@@ -109,32 +109,32 @@ class Collections {
   [[nodiscard]] std::uint64_t version() const { return version_; }
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const;
   [[nodiscard]] std::vector<std::size_t> not_ready_counts() const;
-  /// No server could be reached when one was asked last.
+  /// The last request reached no server.
   [[nodiscard]] bool is_down() const { return down_.has_value(); }
-  /// True if there has come up something to ask since the last call.
+  /// True if next() has had something new to return since the last call.
   [[nodiscard]] bool take_news() { return std::exchange(news_, false); }
 
-  /// What should be asked now; it is not due again before learn() has been told the answer.
-  [[nodiscard]] std::optional<Question> next(Asks asks, Time now);
-  void learn(const Question& question, const Answer& answer, Time now);
+  /// The next request that is due; not returned again before learn() has its response.
+  [[nodiscard]] std::optional<CatalogRequest> next(Asks asks, Time now);
+  void learn(const CatalogRequest& request, const CatalogResponse& response, Time now);
   /// When next() has something; kNever: not before something changes.
   [[nodiscard]] Time due(Asks asks) const;
-  /// True once all that rules name literally, and what was known before, has been looked at, or a
-  /// server could not be reached.
+  /// True once everything that rules name literally, or that was known before, has been checked, or
+  /// no server could be reached.
   [[nodiscard]] bool looked() const;
-  /// What has been found out since the last call.
-  [[nodiscard]] std::vector<Remark> remarks(Time now);
-  /// When to look for some though nothing has been learnt.
-  [[nodiscard]] Time remarks_due() const { return fills_due_; }
-  /// Somebody else tells the log.
-  void drop_remarks() { remarks_.clear(); }
+  /// The events since the last call.
+  [[nodiscard]] std::vector<LogEvent> take_log_events(Time now);
+  /// When to call take_log_events() even if there has been no response.
+  [[nodiscard]] Time log_events_due() const { return fills_due_; }
+  /// For an object that must not write to the log: another one does.
+  void drop_log_events() { log_events_.clear(); }
 
  private:
   struct Known {
     std::uint64_t asked = 0;  // the larger, the more recently
     bool pinned = false;      // a rule names it
     bool awaited = false;     // belongs to the first look
-    bool failed = false;      // the last question was not answered, for want of a server
+    bool failed = false;      // the last request was not answered, for want of a server
   };
   struct Database : Known {
     std::set<std::string, std::less<>> left_alone;
@@ -199,18 +199,19 @@ class Collections {
                                                           std::string_view field);
   template <class Use>
   void each_not_ready(const Use& use) const;
-  std::optional<Question> next_look(Time now);
+  std::optional<CatalogRequest> next_look(Time now);
   static void leave_alone(Collection& collection, Time now);
-  std::optional<Question> next_index(Time now);
+  std::optional<CatalogRequest> next_index(Time now);
 
-  void reached(const Answer& answer, Time now);
+  void reached(const CatalogResponse& response, Time now);
   void go_down(const std::string& reason);
-  void learn_left_alone(Database& database, std::string_view db, const Answer& answer, Time now);
-  void learn_indexes(Collection& collection, const Answer& answer, Time now);
-  void learn_documents(Collection& collection, const Answer& answer, Time now);
-  void learn_made(Collection& collection, Guard& guard, const Answer& answer, Time now);
-  void judge(Collection& collection, Guard& guard, const Answer& answer, Time now);
-  void judge_warned(Collection& collection, Guard& guard, const Answer& answer);
+  void learn_left_alone(Database& database, std::string_view db, const CatalogResponse& response,
+                        Time now);
+  void learn_indexes(Collection& collection, const CatalogResponse& response, Time now);
+  void learn_documents(Collection& collection, const CatalogResponse& response, Time now);
+  void learn_made(Collection& collection, Guard& guard, const CatalogResponse& response, Time now);
+  void judge(Collection& collection, Guard& guard, const CatalogResponse& response, Time now);
+  void judge_warned(Collection& collection, Guard& guard, const CatalogResponse& response);
   void set(Collection& collection, Guard& guard, Guard::State state, std::string reason);
   void miss(std::string_view privilege, const std::string& db, const std::string& collection);
   void judge_fill(const Collection& collection, Numbers& numbers, Time now);
@@ -219,7 +220,7 @@ class Collections {
   std::map<std::string, Database, std::less<>> databases_;
   std::map<std::string, Collection, std::less<>> collections_;  // by namespace
   std::set<std::string, std::less<>> missed_;                   // "privilege db", as said
-  std::vector<Remark> remarks_;
+  std::vector<LogEvent> log_events_;
   std::optional<std::string> down_;  // why no server can be reached
   bool was_down_ = false;            // ever
   bool news_ = false;

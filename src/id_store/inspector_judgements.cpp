@@ -4,22 +4,24 @@
 
 #include "id_store/inspector_collections.hpp"
 
-// What Collections makes of answers.
+// How Collections evaluates responses.
 namespace idproxy::id_store {
 namespace {
 
 using namespace std::chrono_literals;
 using ids::UniqueIndex;
-using Kind = Answer::Kind;
+using Kind = CatalogResponse::Kind;
 
-// A server that cannot be reached is tried again; finding that out takes a second by itself.
+// The pause after an unreachable server, beside the second that it takes to find that out.
 constexpr auto kRest = 250ms;
-// A try to make an index reads the whole collection: that shall not be all that its server does.
+// Each attempt to make an index reads the whole collection. The pause is ten times as long, so that
+// the server is not busy with attempts alone.
 constexpr int kRestPerTry = 10;
 constexpr auto kLongestRest = 1h;
 
-/// The field is the only one of its key: with another one behind it, its values may repeat. Without
-/// a condition too. A sparse index will do: a document without the field cannot repeat its value.
+/// True if the index keeps values of the field unique: the field is its whole key (with a further
+/// field, values may repeat), and it covers all documents. A sparse index will do: a document
+/// without the field cannot repeat a value.
 bool guards(const Index& index, std::string_view field) {
   return index.unique && !index.partial && index.fields.size() == 1 && index.fields[0] == field;
 }
@@ -28,7 +30,7 @@ bool seems_to_guard(const Index& index, std::string_view field) {
   return index.unique && !index.fields.empty() && index.fields[0] == field;
 }
 
-/// Why an index that seems to do does not, for people: "", or it begins with a blank.
+/// Why an index that looks sufficient is not, for people: "", or a text that begins with a blank.
 std::string why_not(const std::vector<Index>& indexes, std::string_view field) {
   for (const Index& index : indexes) {
     if (!seems_to_guard(index, field) || guards(index, field)) continue;
@@ -39,51 +41,54 @@ std::string why_not(const std::vector<Index>& indexes, std::string_view field) {
   return {};
 }
 
-/// For clients too: which servers did not answer, and how, is in the log.
-std::string cause_of(const Answer& answer) {
-  return answer.kind == Kind::unreachable ? kNoAnswer : answer.reason;
+/// Clients see this too, so it does not name servers; the log does.
+std::string cause_of(const CatalogResponse& response) {
+  return response.kind == Kind::unreachable ? kNoAnswer : response.reason;
 }
 
-/// What is not done without it.
+/// The effect of a missing privilege.
 std::string consequence(std::string_view privilege) {
   if (privilege == "listCollections") {
     return "views and time-series collections of this database are not known: rules apply to them "
            "as to ordinary collections";
   }
-  if (privilege == "listIndexes") return "unique indexes are not known";
+  if (privilege == "listIndexes") return "the proxy cannot check for unique indexes";
   if (privilege == "collStats") {
-    return "documents are not counted: how many numbers are in use is told from duplicates only";
+    return "the proxy cannot count documents, and estimates from duplicates alone how many numbers "
+           "are in use";
   }
-  return "unique indexes cannot be made";
+  return "the proxy cannot make unique indexes";
 }
 
 }  // namespace
 
-void Collections::learn(const Question& question, const Answer& answer, Time now) {
-  reached(answer, now);
-  if (question.kind == Question::Kind::left_alone) {
-    const auto database = databases_.find(question.db);
+void Collections::learn(const CatalogRequest& request, const CatalogResponse& response, Time now) {
+  reached(response, now);
+  if (request.kind == CatalogRequest::Kind::left_alone) {
+    const auto database = databases_.find(request.db);
     if (database != databases_.end()) {
-      learn_left_alone(database->second, question.db, answer, now);
+      learn_left_alone(database->second, request.db, response, now);
     }
     return;
   }
-  const auto found = collections_.find(question.db + "." + question.collection);
+  const auto found = collections_.find(request.db + "." + request.collection);
   if (found == collections_.end()) return;  // forgotten meanwhile
   Collection& collection = found->second;
-  if (question.kind == Question::Kind::indexes) return learn_indexes(collection, answer, now);
-  if (question.kind == Question::Kind::documents) return learn_documents(collection, answer, now);
+  if (request.kind == CatalogRequest::Kind::indexes)
+    return learn_indexes(collection, response, now);
+  if (request.kind == CatalogRequest::Kind::documents)
+    return learn_documents(collection, response, now);
   for (Guard& guard : collection.guards) {
-    const bool is_this = guard.making && rules_[guard.rule].field == question.field;
-    if (is_this) learn_made(collection, guard, answer, now);
+    const bool is_this = guard.making && rules_[guard.rule].field == request.field;
+    if (is_this) learn_made(collection, guard, response, now);
   }
 }
 
-/// When a server is there again, all that it did not answer is asked at once.
-void Collections::reached(const Answer& answer, Time now) {
-  if (answer.kind == Kind::unreachable) {
+/// When a server can be reached again, all failed requests are due at once.
+void Collections::reached(const CatalogResponse& response, Time now) {
+  if (response.kind == Kind::unreachable) {
     not_before_ = now + kRest;
-    if (!down_) go_down(answer.reason);
+    if (!down_) go_down(response.reason);
     return;
   }
   if (!down_) return;
@@ -99,20 +104,20 @@ void Collections::reached(const Answer& answer, Time now) {
       if (collection.*due != kNever) collection.*due = std::min(collection.*due, now);
     }
   }
-  remarks_.push_back({log::Level::info,
-                      "inspection_again",
-                      "the id store answers again: collections are looked at",
-                      {}});
+  log_events_.push_back({log::Level::info,
+                         "inspection_again",
+                         "the id store answers again: the proxy checks collections again",
+                         {}});
 }
 
-/// Nothing else needs to be tried to know that it cannot be checked.
+/// Other unchecked rules get the reason at once, without a request of their own.
 void Collections::go_down(const std::string& reason) {
   was_down_ = true;
   down_ = reason;
-  remarks_.push_back({log::Level::warning,
-                      "inspection_failing",
-                      "the id store does not answer: collections are not looked at",
-                      {{"reason", reason}, {}, {}}});
+  log_events_.push_back({log::Level::warning,
+                         "inspection_failing",
+                         "the id store does not answer: the proxy cannot check collections",
+                         {{"reason", reason}, {}, {}}});
   for (auto& [ns, collection] : collections_) {
     for (Guard& guard : collection.guards) {
       if (guard.state != Guard::State::unchecked || guard.making) continue;
@@ -121,121 +126,125 @@ void Collections::go_down(const std::string& reason) {
   }
 }
 
-void Collections::learn_left_alone(Database& database, std::string_view db, const Answer& answer,
-                                   Time now) {
-  const bool answered = answer.kind == Kind::answered;
-  const bool not_permitted = answer.kind == Kind::not_permitted;
+void Collections::learn_left_alone(Database& database, std::string_view db,
+                                   const CatalogResponse& response, Time now) {
+  const bool answered = response.kind == Kind::answered;
+  const bool not_permitted = response.kind == Kind::not_permitted;
   if (not_permitted) miss("listCollections", std::string(db), "");
   database.open = false;
-  database.failed = answer.kind == Kind::unreachable;
+  database.failed = response.kind == Kind::unreachable;
   if (answered || not_permitted) {
     database.failing_since.reset();
   } else if (!database.failing_since) {
     database.failing_since = now;
   }
   database.due = now + (database.failing_since ? kSoon : kRound);
-  // What was known is not trusted for ever.
+  // Old knowledge expires.
   if (database.failing_since && now - *database.failing_since < kRound) return;
-  if (database.left_alone == answer.left_alone) return;
-  database.left_alone = answer.left_alone;
+  if (database.left_alone == response.left_alone) return;
+  database.left_alone = response.left_alone;
   ++version_;
 }
 
-void Collections::learn_documents(Collection& collection, const Answer& answer, Time now) {
+void Collections::learn_documents(Collection& collection, const CatalogResponse& response,
+                                  Time now) {
   collection.documents_open = false;
-  collection.failed = collection.failed || answer.kind == Kind::unreachable;
-  collection.documents_due = now + (answer.kind == Kind::unreachable ? kSoon : kRound);
-  if (answer.kind == Kind::not_permitted) miss("collStats", collection.db, collection.name);
-  if (answer.kind != Kind::answered && answer.kind != Kind::no_collection) return;
-  for (Numbers& numbers : collection.numbers) numbers.fill->counted(answer.documents);
+  collection.failed = collection.failed || response.kind == Kind::unreachable;
+  collection.documents_due = now + (response.kind == Kind::unreachable ? kSoon : kRound);
+  if (response.kind == Kind::not_permitted) miss("collStats", collection.db, collection.name);
+  if (response.kind != Kind::answered && response.kind != Kind::no_collection) return;
+  for (Numbers& numbers : collection.numbers) numbers.fill->counted(response.documents);
   fills_due_ = std::min(fills_due_, now);
 }
 
-void Collections::learn_indexes(Collection& collection, const Answer& answer, Time now) {
+void Collections::learn_indexes(Collection& collection, const CatalogResponse& response, Time now) {
   collection.indexes_open = false;
-  collection.failed = collection.failed || answer.kind == Kind::unreachable;
-  if (answer.kind == Kind::not_permitted) miss("listIndexes", collection.db, collection.name);
+  collection.failed = collection.failed || response.kind == Kind::unreachable;
+  if (response.kind == Kind::not_permitted) miss("listIndexes", collection.db, collection.name);
   bool all_well = true;
   for (Guard& guard : collection.guards) {
-    judge(collection, guard, answer, now);
+    judge(collection, guard, response, now);
     all_well = all_well && guard.state == Guard::State::ready;
   }
-  const bool unreachable = answer.kind == Kind::unreachable;
+  const bool unreachable = response.kind == Kind::unreachable;
   collection.indexes_due = now + (all_well && !unreachable ? kRound : kSoon);
 }
 
-void Collections::judge(Collection& collection, Guard& guard, const Answer& answer, Time now) {
+void Collections::judge(Collection& collection, Guard& guard, const CatalogResponse& response,
+                        Time now) {
   const Watched& rule = rules_[guard.rule];
-  if (rule.unique_index == UniqueIndex::warn) return judge_warned(collection, guard, answer);
+  if (rule.unique_index == UniqueIndex::warn) return judge_warned(collection, guard, response);
   const bool creates = rule.unique_index == UniqueIndex::create;
-  if (answer.kind == Kind::unreachable || answer.kind == Kind::refused) {
+  if (response.kind == Kind::unreachable || response.kind == Kind::refused) {
     if (guard.state != Guard::State::unchecked) return;
-    return set(collection, guard, Guard::State::unchecked, kCannotCheck + cause_of(answer));
+    return set(collection, guard, Guard::State::unchecked, kCannotCheck + cause_of(response));
   }
-  const auto found = std::find_if(answer.indexes.begin(), answer.indexes.end(),
+  const auto found = std::find_if(response.indexes.begin(), response.indexes.end(),
                                   [&](const Index& index) { return guards(index, rule.field); });
-  if (found != answer.indexes.end() && !found->building) {
+  if (found != response.indexes.end() && !found->building) {
     guard.make_due = kNever;
     return set(collection, guard, Guard::State::ready, {});
   }
-  if (found != answer.indexes.end() || guard.making) {
+  if (found != response.indexes.end() || guard.making) {
     if (guard.state == Guard::State::failed) return;
     return set(collection, guard, Guard::State::unchecked,
                "the unique index on the field is still being built");
   }
   if (creates) {
-    if (answer.kind == Kind::not_permitted && guard.state == Guard::State::ready) return;
+    if (response.kind == Kind::not_permitted && guard.state == Guard::State::ready) return;
     if (guard.make_due == kNever) guard.make_due = now;
     return;
   }
-  if (answer.kind == Kind::not_permitted) {
+  if (response.kind == Kind::not_permitted) {
     return set(collection, guard, Guard::State::failed,
                "the id store's user may not listIndexes of " + collection.ns() +
                    ", which unique_index: require needs");
   }
   set(collection, guard, Guard::State::failed,
-      "no unique index guards the field" + why_not(answer.indexes, rule.field) + "; make it with " +
-          create_index_command(collection.db, collection.name, rule.field));
+      "no unique index guards the field" + why_not(response.indexes, rule.field) +
+          "; make it with " + create_index_command(collection.db, collection.name, rule.field));
 }
 
-/// Once per collection, when it is there.
-void Collections::judge_warned(Collection& collection, Guard& guard, const Answer& answer) {
+/// Warns once per collection, when the collection exists.
+void Collections::judge_warned(Collection& collection, Guard& guard,
+                               const CatalogResponse& response) {
   const std::string& field = rules_[guard.rule].field;
-  if (guard.warned || answer.kind != Kind::answered) return;
-  if (std::any_of(answer.indexes.begin(), answer.indexes.end(),
+  if (guard.warned || response.kind != Kind::answered) return;
+  if (std::any_of(response.indexes.begin(), response.indexes.end(),
                   [&](const Index& index) { return guards(index, field); })) {
     return;
   }
   guard.warned = true;
   const std::string command = create_index_command(collection.db, collection.name, field);
-  remarks_.push_back(
+  log_events_.push_back(
       {log::Level::warning,
        "no_unique_index",
-       "no unique index keeps a value from being stored twice" + why_not(answer.indexes, field),
+       "no unique index keeps a value from being stored twice" + why_not(response.indexes, field),
        {{"ns", collection.ns()}, {"field", field}, {"command", command}}});
 }
 
-void Collections::learn_made(Collection& collection, Guard& guard, const Answer& answer, Time now) {
+void Collections::learn_made(Collection& collection, Guard& guard, const CatalogResponse& response,
+                             Time now) {
   guard.making = false;
-  if (answer.kind == Kind::answered) return set(collection, guard, Guard::State::ready, {});
+  if (response.kind == Kind::answered) return set(collection, guard, Guard::State::ready, {});
   const Time rest = std::min<Time>((now - guard.make_begun) * kRestPerTry, kLongestRest);
   guard.make_due = now + std::max<Time>(rest, kSoon);
-  if (answer.kind == Kind::unreachable) {
+  if (response.kind == Kind::unreachable) {
     if (guard.state != Guard::State::unchecked) return;
     return set(collection, guard, Guard::State::unchecked,
-               "the unique index on the field cannot be made: " + cause_of(answer));
+               "the unique index on the field cannot be made: " + cause_of(response));
   }
-  if (answer.kind == Kind::not_permitted) {
+  if (response.kind == Kind::not_permitted) {
     miss("createIndex", collection.db, collection.name);
     return set(collection, guard, Guard::State::failed,
                "the id store's user may not createIndex in " + collection.ns() +
                    ", which unique_index: create needs");
   }
   set(collection, guard, Guard::State::failed,
-      "the unique index on the field cannot be made: " + answer.reason);
+      "the unique index on the field cannot be made: " + response.reason);
 }
 
-/// The log hears of each reason once, and of the end of it.
+/// Logs each new reason once, and the return to ready.
 void Collections::set(Collection& collection, Guard& guard, Guard::State state,
                       std::string reason) {
   const std::string& field = rules_[guard.rule].field;
@@ -245,20 +254,20 @@ void Collections::set(Collection& collection, Guard& guard, Guard::State state,
   if (guard.reported == guard.reason) return;
   guard.reported = guard.reason;
   const bool ready = state == Guard::State::ready;
-  remarks_.push_back({ready ? log::Level::info : log::Level::warning,
-                      ready ? "ready_again" : "not_ready",
-                      ready ? "the rule is ready: a unique index guards its field"
-                            : "inserts that need a value of the rule are refused",
-                      {{"ns", collection.ns()}, {"field", field}, {"reason", guard.reason}}});
+  log_events_.push_back({ready ? log::Level::info : log::Level::warning,
+                         ready ? "ready_again" : "not_ready",
+                         ready ? "the rule is ready: a unique index guards its field"
+                               : "the proxy refuses inserts that need a value of the rule",
+                         {{"ns", collection.ns()}, {"field", field}, {"reason", guard.reason}}});
 }
 
-/// Named once per database, with the first collection that it was missed for.
+/// Logs a privilege once per database, with the first collection that needed it.
 void Collections::miss(std::string_view privilege, const std::string& db,
                        const std::string& collection) {
-  // As many as there are databases that clients can make us remember.
+  // Clients can make the proxy remember at most this many: four privileges per database.
   if (missed_.size() >= 4 * kMostDatabases) return;
   if (!missed_.insert(std::string(privilege) + " " + db).second) return;
-  remarks_.push_back(
+  log_events_.push_back(
       {log::Level::warning,
        "missing_privilege",
        "the id store's user may not " + std::string(privilege) + " in " + db + ": " +

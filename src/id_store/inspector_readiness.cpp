@@ -20,7 +20,7 @@ Standing Collections::standing_of(const Guard& guard) {
   return {Standing::Kind::not_ready, {ids::Errc::unavailable, guard.reason}};
 }
 
-/// Calls `use` with the rule's index, the namespace and what gives the Standing there.
+/// Calls `use` with the rule's index, the namespace and a function that returns the Standing there.
 template <class Use>
 void Collections::each_not_ready(const Use& use) const {
   for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
@@ -60,7 +60,7 @@ std::vector<std::size_t> Collections::not_ready_counts() const {
   return counts;
 }
 
-/// The one that fills the field.
+/// The rule that fills the field.
 std::optional<std::size_t> Collections::rule_of(const std::vector<Watched>& rules,
                                                 std::string_view ns, std::string_view field) {
   const auto found = std::find_if(rules.begin(), rules.end(), [&](const Watched& rule) {

@@ -5,7 +5,7 @@
 #include "id_store/inspector_collections.hpp"
 #include "idproxy/base/glob.hpp"
 
-// What Collections of new rules know from those before.
+// What Collections take over when the rules change.
 namespace idproxy::id_store {
 
 Collections::Collections(std::vector<Watched> rules, Time now, Collections before)
@@ -17,7 +17,7 @@ Collections::Collections(std::vector<Watched> rules, Time now, Collections befor
 
 void Collections::take_over(Collections& before, Time now) {
   missed_ = std::move(before.missed_);
-  remarks_ = std::move(before.remarks_);
+  log_events_ = std::move(before.log_events_);
   down_ = std::move(before.down_);
   was_down_ = down_.has_value();
   not_before_ = before.not_before_;
@@ -28,7 +28,7 @@ void Collections::take_over(Collections& before, Time now) {
         rules_, [&](const Watched& rule) { return globs_overlap(rule.ns, any); });
     if (!touched) continue;
     known.pinned = false;
-    if (known.due == kNever) known.due = now;  // the answer is under way
+    if (known.due == kNever) known.due = now;  // a response is under way, for `before`
     databases_.emplace(name, std::move(known));
   }
   for (auto& [ns, known] : before.collections_) take_over(std::move(known), before.rules_, now);
@@ -67,7 +67,7 @@ void Collections::take_over(Collection& known, const std::vector<Guard>& guards,
   known.guards.back().rule = rule;
 }
 
-/// Of another space, draws and duplicates say nothing; how many documents there are is as true.
+/// Draws and duplicates say nothing about another space, but the number of documents still holds.
 void Collections::take_over(Collection& known, const std::vector<Numbers>& numbers,
                             const std::vector<Watched>& before, std::size_t rule, Time now) {
   const Watched& wanted = rules_[rule];
@@ -85,7 +85,7 @@ void Collections::take_over(Collection& known, const std::vector<Numbers>& numbe
   }
 }
 
-/// An answer that is under way may be for nobody.
+/// Asks again for a response that is under way: it may reach nobody.
 void Collections::resume(bool wanted, Time& due, bool& open, Time now) {
   if (!wanted) {
     due = kNever;

@@ -11,7 +11,7 @@ bool is_word(char c) {
   return byte >= 0x80 || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
 }
 
-/// For PCRE. A pattern ends at a NUL.
+/// For PCRE, where a NUL would end the pattern.
 std::string escaped(std::string_view text) {
   std::string result;
   for (const char c : text) {
@@ -25,7 +25,7 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-/// Without a pad there is still one digit.
+/// At least one digit, even without a pad.
 std::size_t width_of(const ids::NumberFormat& format) {
   return std::max<std::size_t>(format.pad, 1);
 }

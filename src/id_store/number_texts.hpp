@@ -18,7 +18,7 @@ namespace idproxy::id_store {
 ///   positive       A-000 … A-999
 ///   wide           A-1000 …     their order as texts is not that of the numbers
 ///
-/// Within a class, and only there, texts of one width sort as the numbers' magnitudes do.
+/// Only within a class do texts of one width sort by the magnitude of their numbers.
 enum class TextClass { wide_negative, negative, positive, wide };
 
 [[nodiscard]] inline bool is_wide(TextClass of) {
@@ -30,13 +30,13 @@ enum class TextClass { wide_negative, negative, positive, wide };
 
 [[nodiscard]] TextClass class_of(std::int64_t number, const ids::NumberFormat& format);
 
-/// Both ends inclusive, as the index sorts texts.
+/// In the order of the index; both ends inclusive.
 struct TextRange {
   std::optional<std::string> from;
   std::optional<std::string> to;
 };
-/// What the texts of a class meet that lie within a range, and hardly any other text: {$gte, $lt or
-/// $lte, $regex}.
+/// A condition that the texts of a class within a range meet, and hardly any other text: {$gte, $lt
+/// or $lte, $regex}.
 [[nodiscard]] mongo::Document texts_of(TextClass which, const ids::NumberFormat& format,
                                        const TextRange& within = {});
 

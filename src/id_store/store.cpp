@@ -92,19 +92,19 @@ bool Store::stop(std::chrono::milliseconds limit) {
   return impl_->inspector.stop(std::max(left, std::chrono::milliseconds(0))) && workers_ended;
 }
 
-Figures Store::figures() const {
+StoreStatistics Store::statistics() const {
   const Counters& counters = impl_->counters;
-  Figures figures;
-  figures.round_trips = counters.round_trips.sent;
-  figures.round_trips_failed = counters.round_trips.failed;
-  figures.round_trip = counters.round_trips.duration.values();
-  figures.blocks = counters.blocks;
-  figures.blocks_dropped = counters.blocks_dropped;
-  figures.heals = counters.heals;
-  figures.numbers_allocated = counters.numbers_allocated;
-  figures.numbers_returned = counters.numbers_returned;
-  impl_->workers.add_to(figures);
-  return figures;
+  StoreStatistics statistics;
+  statistics.round_trips = counters.round_trips.sent;
+  statistics.round_trips_failed = counters.round_trips.failed;
+  statistics.round_trip = counters.round_trips.duration.values();
+  statistics.blocks = counters.blocks;
+  statistics.blocks_dropped = counters.blocks_dropped;
+  statistics.heals = counters.heals;
+  statistics.numbers_allocated = counters.numbers_allocated;
+  statistics.numbers_returned = counters.numbers_returned;
+  impl_->workers.add_to(statistics);
+  return statistics;
 }
 
 Watch::Watch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

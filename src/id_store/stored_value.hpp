@@ -11,7 +11,7 @@ namespace idproxy::id_store {
 /// The element at a dotted path; arrays are not entered.
 [[nodiscard]] std::optional<bson::Element> find_path(Bytes document, std::string_view path);
 
-/// What stands in a counter's document (docs/strategies.md#the-stored-value).
+/// The value in a counter's document (docs/strategies.md#the-stored-value).
 struct StoredValue {
   enum class Kind {
     missing,
@@ -29,11 +29,11 @@ struct StoredValue {
 
 [[nodiscard]] StoredValue stored_value(Bytes document, std::string_view path);
 
-/// Doubles know all integers up to here: beyond, adding 1 changes nothing.
+/// A double holds every integer up to here; beyond, adding 1 changes nothing.
 inline constexpr std::int64_t kMostInDouble = std::int64_t{1} << 53;
 
-/// The greatest integer that is not above the number of any type, decimal128 included, as far as
-/// int64 reaches; nothing for NaN and for what is no number.
+/// A number of any type, decimal128 included, rounded down to an integer and limited to the range
+/// of int64; nothing for NaN and for other types.
 [[nodiscard]] std::optional<std::int64_t> floor_of(const bson::Element& element);
 
 }  // namespace idproxy::id_store

@@ -18,16 +18,16 @@ namespace {
 
 using boost::asio::ip::tcp;
 
-// Who asks for a name that was asked for just now gets that answer.
+// A result this young also serves later requests for the same name.
 constexpr std::chrono::milliseconds kYoung{250};
 constexpr std::size_t kMostAsking = 4;
 
-struct Answer {
+struct LookupResult {
   std::string error;
   std::vector<tcp::endpoint> found;
 };
 
-Answer ask(const std::string& host, std::uint16_t port) {
+LookupResult ask(const std::string& host, std::uint16_t port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_ADDRCONFIG | AI_NUMERICSERV;
@@ -36,16 +36,16 @@ Answer ask(const std::string& host, std::uint16_t port) {
   if (code == EAI_SYSTEM) return {std::generic_category().message(errno), {}};
   if (code != 0) return {::gai_strerror(code), {}};
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(all, ::freeaddrinfo);
-  Answer answer;
+  LookupResult result;
   for (const addrinfo* each = all; each != nullptr; each = each->ai_next) {
     tcp::endpoint endpoint;
     if (each->ai_addrlen > endpoint.capacity()) continue;
     std::memcpy(endpoint.data(), each->ai_addr, each->ai_addrlen);
     endpoint.resize(each->ai_addrlen);
-    answer.found.push_back(endpoint);
+    result.found.push_back(endpoint);
   }
-  if (answer.found.empty()) answer.error = "the name has no address";
-  return answer;
+  if (result.found.empty()) result.error = "the name has no address";
+  return result;
 }
 
 }  // namespace
@@ -67,13 +67,13 @@ struct Lookups::State {
   }
 
   /// Serves all who wait, whichever thread they came for.
-  void answered(const std::string& key, const Answer& answer) {
+  void answered(const std::string& key, const LookupResult& result) {
     const std::lock_guard lock(mutex);
     const auto found = names.find(key);
     if (found == names.end()) return;
     for (Waiting& each : std::exchange(found->second.waiting, {})) {
       boost::asio::post(
-          *each.io, [done = std::move(each.done), answer] { done(answer.error, answer.found); });
+          *each.io, [done = std::move(each.done), result] { done(result.error, result.found); });
     }
     if (--found->second.asking == 0) names.erase(found);
   }

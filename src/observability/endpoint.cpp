@@ -33,14 +33,14 @@ using namespace std::chrono_literals;
 
 constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
 
-// After an error that accept() repeats at once, such as no free descriptor.
+// After an error that accept() would repeat at once, such as EMFILE.
 constexpr std::chrono::milliseconds kAcceptPause = 100ms;
-// A client that was told an error and goes on sending: closing at once would be a reset, which may
-// overtake the answer.
+// For a client that gets an error and goes on sending: closing at once would send a reset, which
+// may overtake the response.
 constexpr std::chrono::milliseconds kLinger = 1000ms;
 constexpr std::size_t kReadSize = 4096;
 
-/// One client, entered in the list of all while it is there.
+/// One client's connection, listed in `all` during its lifetime.
 class Connection {
  public:
   Connection(tcp::socket socket, std::list<Connection*>& all)
@@ -50,7 +50,7 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
 
   beast::tcp_stream stream;
-  bool idle = true;  ///< nothing of a request is there
+  bool idle = true;  ///< no byte of a request has come
   std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
 
  private:
@@ -60,7 +60,7 @@ class Connection {
 
 using Request = http::request<http::empty_body>;
 
-/// Of a coroutine.
+/// Logs the exception that ended a coroutine, if any.
 void log_end(const std::exception_ptr& thrown) {
   try {
     if (thrown) std::rethrow_exception(thrown);
@@ -70,12 +70,12 @@ void log_end(const std::exception_ptr& thrown) {
   }
 }
 
-Answer short_answer(unsigned status) {
+HttpResponse status_response(unsigned status) {
   return {.status = status,
           .body = std::string(http::obsolete_reason(http::int_to_status(status))) + "\n"};
 }
 
-/// What a request line names: "/metrics" of "/metrics?x=1" and of "http://host/metrics".
+/// The path of a request's target: "/metrics" of "/metrics?x=1" and of "http://host/metrics".
 std::string_view path_of(std::string_view target) {
   constexpr std::string_view kScheme = "http://";
   if (target.starts_with(kScheme)) {
@@ -92,7 +92,7 @@ struct Endpoint::Impl {
   Impl(asio::io_context& io, Pages all_pages, EndpointLimits all_limits)
       : acceptor(io), pages(std::move(all_pages)), limits(all_limits) {}
 
-  /// What is wrong, or "".
+  /// The error, or "".
   std::string listen(const std::string& host, std::uint16_t port);
   static asio::awaitable<void> accept(std::shared_ptr<Impl> impl);
   static asio::awaitable<void> converse(std::shared_ptr<Impl> impl, tcp::socket socket);
@@ -102,8 +102,8 @@ struct Endpoint::Impl {
   static void refuse(tcp::socket socket);
   asio::awaitable<bool> await_request(Connection& connection, std::string& received) const;
   asio::awaitable<bool> answer_one(Connection& connection, std::string& received) const;
-  [[nodiscard]] Answer answer(const Request& request) const;
-  [[nodiscard]] Answer page(const std::function<Answer()>& make) const;
+  [[nodiscard]] HttpResponse respond(const Request& request) const;
+  [[nodiscard]] HttpResponse page(const std::function<HttpResponse()>& make) const;
 
   tcp::acceptor acceptor;
   Pages pages;
@@ -113,23 +113,23 @@ struct Endpoint::Impl {
 
 namespace {
 
-/// The whole response. Written here and not by Beast, whose serializer is made for bodies of any
-/// kind and takes longer to compile than all else in this file.
-std::string response_to(const Request& request, bool keep_alive, const Answer& answer) {
+/// The whole response as bytes. Beast's serializer, made for bodies of any kind, takes longer to
+/// compile than everything else in this file.
+std::string text_of(const Request& request, bool keep_alive, const HttpResponse& response) {
   const bool old = request.version() < 11;
   std::string text = old ? "HTTP/1.0 " : "HTTP/1.1 ";
-  text += std::to_string(answer.status) + " ";
-  text += http::obsolete_reason(http::int_to_status(answer.status));
-  text += "\r\nContent-Type: " + answer.content_type + "\r\nCache-Control: no-store\r\n";
-  if (answer.status == 405) text += "Allow: GET, HEAD\r\n";
+  text += std::to_string(response.status) + " ";
+  text += http::obsolete_reason(http::int_to_status(response.status));
+  text += "\r\nContent-Type: " + response.content_type + "\r\nCache-Control: no-store\r\n";
+  if (response.status == 405) text += "Allow: GET, HEAD\r\n";
   if (old && keep_alive) text += "Connection: keep-alive\r\n";
   if (!old && !keep_alive) text += "Connection: close\r\n";
-  text += "Content-Length: " + std::to_string(answer.body.size()) + "\r\n\r\n";
-  if (request.method() != http::verb::head) text += answer.body;
+  text += "Content-Length: " + std::to_string(response.body.size()) + "\r\n\r\n";
+  if (request.method() != http::verb::head) text += response.body;
   return text;
 }
 
-/// Reads the header, the first `size` bytes; the status says what is wrong with it.
+/// Parses the header, the first `size` bytes. Returns 200, or the status of the error.
 unsigned read(std::string& received, std::size_t size,
               http::request_parser<http::empty_body>& parser) {
   parser.header_limit(static_cast<std::uint32_t>(size));
@@ -149,7 +149,7 @@ asio::awaitable<bool> write(Connection& connection, std::chrono::milliseconds li
   co_return !error;
 }
 
-/// Until the client has read the answer and leaves.
+/// Reads until the client has the response and closes its end.
 asio::awaitable<void> linger(Connection& connection) {
   error_code ignored;
   connection.stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
@@ -197,12 +197,12 @@ bool Endpoint::Impl::make_room() {
   const auto oldest = std::ranges::min_element(
       connections, {}, [](const Connection* each) { return std::pair(!each->idle, each->since); });
   if (oldest == connections.end() || !(*oldest)->idle) return false;
-  (*oldest)->idle = false;  // it goes once, though it is counted until it has ended
+  (*oldest)->idle = false;  // chosen only once, though it counts until its coroutine has ended
   (*oldest)->stream.close();
   return true;
 }
 
-/// Into the empty buffer of its socket, without waiting.
+/// Does not wait: the socket's send buffer is empty.
 void Endpoint::Impl::refuse(tcp::socket socket) {
   static constexpr std::string_view kAnswer =
       "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
@@ -221,10 +221,10 @@ asio::awaitable<void> Endpoint::Impl::converse(std::shared_ptr<Impl> impl, tcp::
   }
 }
 
-/// False if none comes.
+/// False if no request comes.
 asio::awaitable<bool> Endpoint::Impl::await_request(Connection& connection,
                                                     std::string& received) const {
-  if (!received.empty()) co_return true;  // the client has not waited for the last answer
+  if (!received.empty()) co_return true;  // the client did not wait for the last response
   connection.idle = true;
   connection.since = std::chrono::steady_clock::now();
   connection.stream.expires_after(limits.idle);
@@ -236,43 +236,43 @@ asio::awaitable<bool> Endpoint::Impl::await_request(Connection& connection,
   co_return !error;
 }
 
-/// False if nothing may follow.
+/// False if no further request may follow on this connection.
 asio::awaitable<bool> Endpoint::Impl::answer_one(Connection& connection,
                                                  std::string& received) const {
-  connection.stream.expires_after(limits.request);  // for all of it, however many pieces it has
-  // Not read by Beast, which bounds no header whose lines come one by one.
+  connection.stream.expires_after(limits.request);  // for the whole request, not for each read
+  // Beast's own read does not limit a header whose lines come one by one.
   const auto [error, size] = co_await asio::async_read_until(
       connection.stream, asio::dynamic_buffer(received, limits.header_bytes), "\r\n\r\n", kUse);
   if (error && error != asio::error::not_found) co_return false;
   http::request_parser<http::empty_body> parser;
   const unsigned status = error ? 431 : read(received, size, parser);
   const bool keep_alive = status == 200 && parser.get().keep_alive();
-  const std::string response = response_to(
-      parser.get(), keep_alive, status == 200 ? answer(parser.get()) : short_answer(status));
+  const std::string response = text_of(
+      parser.get(), keep_alive, status == 200 ? respond(parser.get()) : status_response(status));
   if (!co_await write(connection, limits.request, response)) co_return false;
   if (!keep_alive) co_await linger(connection);
   co_return keep_alive;
 }
 
-Answer Endpoint::Impl::answer(const Request& request) const {
+HttpResponse Endpoint::Impl::respond(const Request& request) const {
   const bool has_host = request.find(http::field::host) != request.end();
-  if (request.version() >= 11 && !has_host) return short_answer(400);
+  if (request.version() >= 11 && !has_host) return status_response(400);
   const auto target = request.target();
   const auto found = pages.find(path_of({target.data(), target.size()}));
-  if (found == pages.end()) return short_answer(404);
+  if (found == pages.end()) return status_response(404);
   if (request.method() != http::verb::get && request.method() != http::verb::head) {
-    return short_answer(405);
+    return status_response(405);
   }
   return page(found->second);
 }
 
-Answer Endpoint::Impl::page(const std::function<Answer()>& make) const {
+HttpResponse Endpoint::Impl::page(const std::function<HttpResponse()>& make) const {
   try {
     return make();
   } catch (const std::exception& error) {
-    log::event(log::Level::error, "admin_page_failed", "a page could not be made",
+    log::event(log::Level::error, "admin_page_failed", "cannot make a page",
                {{"reason", error.what()}});
-    return short_answer(500);
+    return status_response(500);
   }
 }
 

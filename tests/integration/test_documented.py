@@ -35,7 +35,7 @@ _EVENT = re.compile(
 # Functions that log what they are told, always as a warning.
 _WARNING = re.compile(r'\bprotocol_error\(\s*"([a-z_]+)"')
 # An event whose name is none of these comes from elsewhere: whoever calls there is looked at.
-_FORWARDED = re.compile(r"\blog::event\(\s*(?:log::Level::warning, event|remark\.level, remark\.event),")
+_FORWARDED = re.compile(r"\blog::event\(\s*(?:log::Level::warning, event|event\.level, event\.event),")
 
 
 def events_of_sources() -> dict[str, set[str]]:

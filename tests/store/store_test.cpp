@@ -117,7 +117,7 @@ TEST_F(StoreTest, GivesBackWhenItStops) {
   EXPECT_THAT(*take(*cache, 3), testing::ElementsAre(1, 2, 3));
   EXPECT_TRUE(store.stop(2s));
   EXPECT_EQ(database.value("counters", "V").number, 4);
-  EXPECT_EQ(store.figures().numbers_allocated - store.figures().numbers_returned, 3U);
+  EXPECT_EQ(store.statistics().numbers_allocated - store.statistics().numbers_returned, 3U);
   EXPECT_EQ(take(*cache, 1).error().code, ids::Errc::unavailable);
 }
 
@@ -161,25 +161,26 @@ TEST_F(StoreTest, RoundTripsPerBlock) {
   constexpr int kNumbers = 20'000;
   for (int i = 0; i < kNumbers / 10; ++i) ASSERT_TRUE(take(*cache, 10).has_value());
   // Creating it takes some more: a look at the document, at the indexes, at the field.
-  EXPECT_LE(store.figures().round_trips, kNumbers / spec.block.size + 2 + 6);
+  EXPECT_LE(store.statistics().round_trips, kNumbers / spec.block.size + 2 + 6);
   EXPECT_TRUE(store.stop(2s));
 }
 
-TEST_F(StoreTest, FiguresTellOfRoundTripsAndNumbers) {
+TEST_F(StoreTest, StatisticsTellOfRoundTripsAndNumbers) {
   Store store(options(), clock);
   EXPECT_TRUE(take(*counter(store), 10).has_value());
-  const auto settled = [&] { return store.figures().numbers_allocated == 100; };
+  const auto settled = [&] { return store.statistics().numbers_allocated == 100; };
   ASSERT_TRUE(comes_true(settled));
-  const Figures figures = store.figures();
-  EXPECT_TRUE(figures.up);
-  EXPECT_EQ(figures.blocks, 1U);
-  EXPECT_EQ(figures.counters, 1U);
-  EXPECT_EQ(figures.numbers_held, 90U);
-  EXPECT_EQ(figures.numbers_of_blocks, 100U);
-  const auto& counts = figures.round_trip.counts;
-  EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}), figures.round_trips);
-  EXPECT_GT(figures.round_trip.sum_seconds, 0);
-  EXPECT_EQ(figures.round_trips_failed, 0U);
+  const StoreStatistics statistics = store.statistics();
+  EXPECT_TRUE(statistics.up);
+  EXPECT_EQ(statistics.blocks, 1U);
+  EXPECT_EQ(statistics.counters, 1U);
+  EXPECT_EQ(statistics.numbers_held, 90U);
+  EXPECT_EQ(statistics.numbers_of_blocks, 100U);
+  const auto& counts = statistics.round_trip.counts;
+  EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}),
+            statistics.round_trips);
+  EXPECT_GT(statistics.round_trip.sum_seconds, 0);
+  EXPECT_EQ(statistics.round_trips_failed, 0U);
   EXPECT_TRUE(store.stop(2s));
 }
 
@@ -202,7 +203,7 @@ TEST_F(StoreTest, ACounterThatGoesBackIsHealed) {
       EXPECT_TRUE(numbers.insert(number).second);
     }
   }
-  EXPECT_EQ(store.figures().heals, 1U);
+  EXPECT_EQ(store.statistics().heals, 1U);
   EXPECT_TRUE(store.stop(2s));
 }
 
@@ -227,8 +228,8 @@ TEST_F(StoreTest, WithoutAServerItFailsInTimeAndStops) {
   EXPECT_EQ(take(*cache, 1).error().code, ids::Errc::unavailable);
   EXPECT_LT(std::chrono::steady_clock::now() - begun, 2s);
   EXPECT_EQ(take(*cache, 1).error().code, ids::Errc::unavailable);
-  EXPECT_GE(store.figures().round_trips_failed, 1U);
-  EXPECT_TRUE(comes_true([&] { return !store.figures().up; }));
+  EXPECT_GE(store.statistics().round_trips_failed, 1U);
+  EXPECT_TRUE(comes_true([&] { return !store.statistics().up; }));
   EXPECT_TRUE(store.stop(2s));
 }
 
@@ -250,13 +251,13 @@ TEST_F(StoreTest, AnUnchangedCounterKeepsItsBlock) {
   Store store(options(), clock);
   const auto first = store.watch({{field.ns, field.field}});
   EXPECT_THAT(*take(*first->counter(spec, field), 3), testing::ElementsAre(1, 2, 3));
-  const std::uint64_t trips = store.figures().round_trips;
+  const std::uint64_t trips = store.statistics().round_trips;
   for (std::int64_t i = 0; i < 10; ++i) {
     const auto next = store.watch({{field.ns, field.field, ids::UniqueIndex::warn, false}});
     EXPECT_THAT(*take(*next->counter(spec, field), 1), testing::ElementsAre(4 + i));
   }
-  EXPECT_EQ(store.figures().round_trips, trips);
-  EXPECT_EQ(store.figures().counters, 1U);
+  EXPECT_EQ(store.statistics().round_trips, trips);
+  EXPECT_EQ(store.statistics().counters, 1U);
   EXPECT_TRUE(store.stop(2s));
 }
 
@@ -305,7 +306,7 @@ TEST_F(StoreTest, WithAnotherStepACounterBeginsAnew) {
   // An insert that began before the reload.
   EXPECT_EQ(take(*old, 1)->front(), 3 + 10 * 100);
   EXPECT_TRUE(store.stop(2s));
-  EXPECT_EQ(store.figures().blocks_dropped, 0U);
+  EXPECT_EQ(store.statistics().blocks_dropped, 0U);
 }
 
 TEST_F(StoreTest, AFieldThatNoRuleFillsAnyMoreHoldsNothingUp) {
@@ -331,9 +332,9 @@ TEST_F(StoreTest, WhatNobodyEverUsedIsForgotten) {
     spec.place.key = std::to_string(i);
     (void)first->counter(spec, field);
   }
-  EXPECT_EQ(store.figures().counters, 101U);
+  EXPECT_EQ(store.statistics().counters, 101U);
   (void)counter(store);
-  EXPECT_EQ(store.figures().counters, 2U);
+  EXPECT_EQ(store.statistics().counters, 2U);
   EXPECT_TRUE(store.stop(2s));
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "idproxy/base/clock.hpp"
-#include "idproxy/id_store/figures.hpp"
+#include "idproxy/id_store/store_statistics.hpp"
 #include "idproxy/id_store/watch.hpp"
 
 namespace idproxy::id_store {
@@ -43,7 +43,7 @@ class Store final {
   /// server: then the process must end without destroying this object.
   [[nodiscard]] bool stop(std::chrono::milliseconds limit);
 
-  [[nodiscard]] Figures figures() const;
+  [[nodiscard]] StoreStatistics statistics() const;
 
  private:
   struct Impl;

@@ -14,7 +14,7 @@ namespace idproxy::id_store {
 
 class Store;
 
-/// What is looked at for one rule, as the store's user may.
+/// What the id store checks for one rule, as far as its user may.
 struct Watched {
   std::string ns;     ///< glob over "db.collection"
   std::string field;  ///< dotted path
@@ -24,15 +24,14 @@ struct Watched {
   friend bool operator==(const Watched&, const Watched&) = default;
 };
 
-/// The id store as one set of rules sees it: made by Store::watch(), and asked nothing once that
-/// Store is gone. The last reference may be dropped on any thread: that waits for nothing.
-/// Thread-safe.
+/// The id store for one set of rules, made by Store::watch(). Must not be used once that Store is
+/// gone. The last reference may be dropped on any thread, without waiting. Thread-safe.
 class Watch final : public ids::Store {
  public:
   ~Watch() override;
 
-  /// Waits until the collections of the rules have been looked at once, or until it is clear that
-  /// they cannot be now; at most `limit`.
+  /// Waits until the collections of the rules have been checked once, or cannot be checked now; at
+  /// most `limit`.
   void await_first_look(std::chrono::milliseconds limit);
 
   std::shared_ptr<ids::BlockCache> counter(const ids::CounterSpec& spec,
@@ -42,9 +41,10 @@ class Watch final : public ids::Store {
                          std::string_view collection) override;
   [[nodiscard]] std::uint64_t version() const override;
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const override;
-  /// In how many collections each rule gives no values, in file order: those of not_ready().
+  /// The number of collections in which each rule gives no values, as in not_ready(), in file
+  /// order.
   [[nodiscard]] std::vector<std::size_t> not_ready_counts() const;
-  /// No server could be reached when collections were looked at last.
+  /// The last check of collections reached no server.
   [[nodiscard]] bool is_down() const;
   [[nodiscard]] ids::StoreCounts counts() const override;
 

@@ -10,35 +10,34 @@
 #include <memory>
 #include <string>
 
-/// Pages for operators and their programs by HTTP/1.1: GET and HEAD of a few paths, nothing else.
+/// Serves pages to operators and their programs by HTTP/1.1: GET and HEAD of a few paths.
 namespace idproxy::admin {
 
-struct Answer {
+struct HttpResponse {
   unsigned status = 200;
   std::string body{};
   std::string content_type = "text/plain; charset=utf-8";
 };
 
-/// Path -> what makes the answer to it, on the endpoint's thread. Whatever follows a `?` is
-/// ignored.
-using Pages = std::map<std::string, std::function<Answer()>, std::less<>>;
+/// Path -> function that makes the response, called on the endpoint's thread. The endpoint ignores
+/// a query string.
+using Pages = std::map<std::string, std::function<HttpResponse()>, std::less<>>;
 
 struct EndpointLimits {
-  std::size_t connections = 64;  ///< beyond it the one that was idle for longest has to go
+  std::size_t connections = 64;  ///< a further one closes the one that was idle longest
   std::size_t header_bytes = 8192;
   std::chrono::milliseconds request{
-      10'000};  ///< from its first byte; and for the answer to be read
+      10'000};  ///< from its first byte to its last; again until the client has the response
   std::chrono::milliseconds idle{60'000};
 };
 
-/// Serves the pages to any number of clients, none of which can hold up another. Not thread-safe:
-/// it lives on the thread that runs `io`, or before and after that. Requests that it does not
-/// answer with a page get 400, 404, 405, 413 (no request may have a body), 431 or 503 (too many
-/// connections).
+/// Serves the pages; a slow client does not hold up others. Not thread-safe: use it on the thread
+/// that runs `io`, or before and after that. Errors are 400, 404, 405, 413 (a request with a body),
+/// 431 and 503 (too many connections).
 class Endpoint {
  public:
-  /// `host` is an IP address; port 0: any free one. `io` and what the pages use outlive it. The
-  /// error: "127.0.0.1:9216: Address already in use".
+  /// `host` is an IP address; port 0: any free port. `io` and everything the pages use must outlive
+  /// it. The error is a text: "127.0.0.1:9216: Address already in use".
   [[nodiscard]] static boost::system::result<std::unique_ptr<Endpoint>, std::string> open(
       boost::asio::io_context& io, const std::string& host, std::uint16_t port, Pages pages,
       EndpointLimits limits = {});
@@ -52,7 +51,7 @@ class Endpoint {
  private:
   struct Impl;
   explicit Endpoint(std::shared_ptr<Impl> impl);
-  std::shared_ptr<Impl> impl_;  // the conversations have it too: they end after close()
+  std::shared_ptr<Impl> impl_;  // also held by coroutines of connections, which end after close()
 };
 
 }  // namespace idproxy::admin

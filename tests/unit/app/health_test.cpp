@@ -27,22 +27,22 @@ Served served() {
 
 TEST(Livez, IsWellWhileEveryThreadAnswers) {
   EXPECT_EQ(livez({}).status, 200U);
-  const admin::Answer answer = livez({0s, 9s});
-  EXPECT_EQ(answer.status, 200U);
-  EXPECT_EQ(answer.body, "live\n");
+  const admin::HttpResponse response = livez({0s, 9s});
+  EXPECT_EQ(response.status, 200U);
+  EXPECT_EQ(response.body, "live\n");
 }
 
 TEST(Livez, NamesTheThreadThatIsDead) {
-  const admin::Answer answer = livez({0s, 12'500ms, 10s});
-  EXPECT_EQ(answer.status, 503U);
-  EXPECT_EQ(answer.body, "thread 1: no answer for 12 s\nthread 2: no answer for 10 s\n");
+  const admin::HttpResponse response = livez({0s, 12'500ms, 10s});
+  EXPECT_EQ(response.status, 503U);
+  EXPECT_EQ(response.body, "thread 1: no answer for 12 s\nthread 2: no answer for 10 s\n");
 }
 
 TEST(Readyz, IsReadyWhileItServes) {
   const Served shown = served();
-  const admin::Answer answer = readyz(Phase::serving, &shown);
-  EXPECT_EQ(answer.status, 200U);
-  EXPECT_EQ(answer.body,
+  const admin::HttpResponse response = readyz(Phase::serving, &shown);
+  EXPECT_EQ(response.status, 200U);
+  EXPECT_EQ(response.body,
             "ready\n"
             "listener 127.0.0.1:27117 -> db1:27017: server up, 3 clients\n"
             "listener 127.0.0.1:27118 -> db2:27017: server down, 1 client\n"

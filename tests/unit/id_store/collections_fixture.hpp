@@ -22,39 +22,40 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using Asks = Collections::Asks;
-using Kind = Answer::Kind;
+using Kind = CatalogResponse::Kind;
 using Texts = std::vector<std::string>;
 
 inline Index unique(Texts fields) {
   return {.name = "i", .fields = std::move(fields), .unique = true};
 }
 
-inline const Answer kUnreachable{.kind = Kind::unreachable, .reason = "no suitable servers"};
+inline const CatalogResponse kUnreachable{.kind = Kind::unreachable,
+                                          .reason = "no suitable servers"};
 
-inline Answer indexes(std::vector<Index> indexes) {
-  Answer answer;
-  answer.indexes = std::move(indexes);
-  return answer;
+inline CatalogResponse indexes(std::vector<Index> indexes) {
+  CatalogResponse response;
+  response.indexes = std::move(indexes);
+  return response;
 }
 
-inline Answer views(std::set<std::string, std::less<>> names) {
-  Answer answer;
-  answer.left_alone = std::move(names);
-  return answer;
+inline CatalogResponse views(std::set<std::string, std::less<>> names) {
+  CatalogResponse response;
+  response.left_alone = std::move(names);
+  return response;
 }
 
-inline Answer documents(std::uint64_t count) {
-  Answer answer;
-  answer.documents = count;
-  return answer;
+inline CatalogResponse documents(std::uint64_t count) {
+  CatalogResponse response;
+  response.documents = count;
+  return response;
 }
 
 /// "KIND db.collection" with the field behind it.
-inline std::string text_of(const Question& question) {
+inline std::string text_of(const CatalogRequest& request) {
   constexpr const char* kKinds[] = {"left_alone ", "indexes ", "documents ", "make_index "};
-  std::string text = kKinds[static_cast<std::size_t>(question.kind)] + question.db;
-  if (!question.collection.empty()) text += "." + question.collection;
-  if (!question.field.empty()) text += " " + question.field;
+  std::string text = kKinds[static_cast<std::size_t>(request.kind)] + request.db;
+  if (!request.collection.empty()) text += "." + request.collection;
+  if (!request.field.empty()) text += " " + request.field;
   return text;
 }
 
@@ -62,22 +63,23 @@ struct CollectionsTest : ::testing::Test {
   void watch(std::vector<Watched> rules) { known.emplace(std::move(rules), now); }
 
   /// Answers all that is due, with what `answers` has for it; else with nothing found.
-  Texts round(const std::map<std::string, Answer>& answers = {}) {
+  Texts round(const std::map<std::string, CatalogResponse>& answers = {}) {
     Texts asked;
     for (const Asks asks : {Asks::looks, Asks::make_index, Asks::looks}) {
-      while (const auto question = known->next(asks, now)) {
-        asked.push_back(text_of(*question));
-        const auto answer = answers.find(asked.back());
-        known->learn(*question, answer == answers.end() ? Answer{} : answer->second, now);
+      while (const auto request = known->next(asks, now)) {
+        asked.push_back(text_of(*request));
+        const auto response = answers.find(asked.back());
+        known->learn(*request, response == answers.end() ? CatalogResponse{} : response->second,
+                     now);
       }
     }
     return asked;
   }
   /// "EVENT MESSAGE"
-  Texts remarks() {
+  Texts log_events() {
     Texts texts;
-    for (const Remark& remark : known->remarks(now)) {
-      texts.push_back(std::string(remark.event) + " " + remark.message);
+    for (const LogEvent& log_event : known->take_log_events(now)) {
+      texts.push_back(std::string(log_event.event) + " " + log_event.message);
     }
     return texts;
   }

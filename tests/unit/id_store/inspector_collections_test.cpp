@@ -73,11 +73,12 @@ TEST_F(CollectionsTest, TakesCollectionsForOrdinaryIfTheListIsNotPermitted) {
   now += 60s;
   EXPECT_EQ(round({{"left_alone shop", {.kind = Kind::not_permitted}}}).size(), 1U);
   EXPECT_EQ(standing("shop", "v").kind, Standing::Kind::ready);
-  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("missing_privilege the id store's user may not "
-                                               "listCollections in shop: views and time-series")));
+  EXPECT_THAT(log_events(),
+              ElementsAre(HasSubstr("missing_privilege the id store's user may not "
+                                    "listCollections in shop: views and time-series")));
   now += 60s;
   EXPECT_EQ(round({{"left_alone shop", {.kind = Kind::not_permitted}}}).size(), 1U);
-  EXPECT_THAT(remarks(), IsEmpty());
+  EXPECT_THAT(log_events(), IsEmpty());
 }
 
 TEST_F(CollectionsTest, KeepsViewsForAMinuteWhileTheStoreIsDown) {
@@ -101,30 +102,30 @@ TEST_F(CollectionsTest, WarnsOnceOfAMissingIndex) {
   EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
   EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"_id"})})}}).size(), 2U);
   EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
-  const std::vector<Remark> said = known->remarks(now);
+  const std::vector<LogEvent> said = known->take_log_events(now);
   ASSERT_EQ(said.size(), 1U);
   EXPECT_EQ(said[0].event, "no_unique_index");
   EXPECT_EQ(said[0].message, "no unique index keeps a value from being stored twice");
   EXPECT_EQ(said[0].fields[2].value, kCommand);
   now += 60s;
   EXPECT_EQ(round({{"indexes shop.orders", indexes({})}}).size(), 2U);
-  EXPECT_THAT(remarks(), IsEmpty());
+  EXPECT_THAT(log_events(), IsEmpty());
 }
 
 TEST_F(CollectionsTest, SaysNothingAboutACollectionThatIsNotThere) {
   watch({{"shop.orders", "number"}});
   EXPECT_EQ(round({{"indexes shop.orders", {.kind = Kind::no_collection}}}).size(), 2U);
-  EXPECT_THAT(remarks(), IsEmpty());
+  EXPECT_THAT(log_events(), IsEmpty());
   now += 60s;
   EXPECT_EQ(round({{"indexes shop.orders", indexes({})}}).size(), 2U);
-  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("no_unique_index ")));
+  EXPECT_THAT(log_events(), ElementsAre(HasSubstr("no_unique_index ")));
 }
 
 struct IndexCase {
   const char* name;
   Index index;
   bool guards;
-  const char* remark;
+  const char* log_event;
 };
 
 TEST_F(CollectionsTest, KnowsWhichIndexesGuardAField) {
@@ -144,9 +145,9 @@ TEST_F(CollectionsTest, KnowsWhichIndexesGuardAField) {
   for (const IndexCase& c : kCases) {
     watch({{"shop.orders", "number"}});
     EXPECT_EQ(round({{"indexes shop.orders", indexes({c.index})}}).size(), 2U);
-    const Texts said = remarks();
+    const Texts said = log_events();
     EXPECT_EQ(said.empty(), c.guards) << c.name;
-    EXPECT_THAT(said.empty() ? "" : said[0], HasSubstr(c.remark)) << c.name;
+    EXPECT_THAT(said.empty() ? "" : said[0], HasSubstr(c.log_event)) << c.name;
   }
 }
 
@@ -162,17 +163,17 @@ TEST_F(CollectionsTest, RequiredIndexMakesARuleReady) {
   EXPECT_EQ(stands.kind, Standing::Kind::not_ready);
   EXPECT_EQ(stands.error.code, ids::Errc::exhausted);
   EXPECT_THAT(stands.error.reason, HasSubstr(kCommand));
-  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("not_ready ")));
+  EXPECT_THAT(log_events(), ElementsAre(HasSubstr("not_ready ")));
 
   now += 10s;
   EXPECT_THAT(round(), ElementsAre("indexes shop.orders"));
-  EXPECT_THAT(remarks(), IsEmpty());
+  EXPECT_THAT(log_events(), IsEmpty());
   now += 10s;
   const auto version = known->version();
   EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"number"})})}}).size(), 1U);
   EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
   EXPECT_GT(known->version(), version);
-  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("ready_again ")));
+  EXPECT_THAT(log_events(), ElementsAre(HasSubstr("ready_again ")));
 }
 
 TEST_F(CollectionsTest, ARuleThatWasReadyStaysReadyWhileTheStoreIsDown) {
@@ -196,23 +197,24 @@ TEST_F(CollectionsTest, ARuleThatCannotBeCheckedIsNotReady) {
   const auto stands = standing("shop", "orders");
   EXPECT_EQ(stands.error.code, ids::Errc::unavailable);
   EXPECT_THAT(stands.error.reason, HasSubstr("the id store does not answer"));
-  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("inspection_failing "), HasSubstr("not_ready ")));
+  EXPECT_THAT(log_events(), ElementsAre(HasSubstr("inspection_failing "), HasSubstr("not_ready ")));
 }
 
 TEST_F(CollectionsTest, AsksAllAgainWhenTheStoreIsBack) {
   watch({{"a.a", "x"}, {"b.b", "x", UniqueIndex::require}, {"c.c", "x"}});
   for (int i = 0; i < 3; ++i, now += 1s) {
-    const auto question = known->next(Asks::looks, now);
-    ASSERT_TRUE(question);
-    known->learn(*question, kUnreachable, now);
+    const auto request = known->next(Asks::looks, now);
+    ASSERT_TRUE(request);
+    known->learn(*request, kUnreachable, now);
     EXPECT_FALSE(known->next(Asks::looks, now));
     EXPECT_GT(known->due(Asks::looks), now);
   }
   EXPECT_THAT(round(), ElementsAre("indexes a.a", "left_alone a", "left_alone b", "left_alone c",
                                    "indexes b.b", "indexes c.c"));
-  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("inspection_failing "), HasSubstr("not_ready "),
-                                     HasSubstr("inspection_again "), HasSubstr("no_unique_index"),
-                                     HasSubstr("not_ready"), HasSubstr("no_unique_index")));
+  EXPECT_THAT(log_events(),
+              ElementsAre(HasSubstr("inspection_failing "), HasSubstr("not_ready "),
+                          HasSubstr("inspection_again "), HasSubstr("no_unique_index"),
+                          HasSubstr("not_ready"), HasSubstr("no_unique_index")));
 }
 
 TEST_F(CollectionsTest, ARuleNeedsThePrivilegeToCheck) {
@@ -229,16 +231,16 @@ TEST_F(CollectionsTest, MakesAnIndexWhereThereIsNone) {
       round({{"indexes shop.orders", {.kind = Kind::no_collection}}}),
       ElementsAre("left_alone shop", "indexes shop.orders", "make_index shop.orders number"));
   EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
-  EXPECT_THAT(remarks(), IsEmpty());
+  EXPECT_THAT(log_events(), IsEmpty());
   now += 60s;
   EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"number"})})}}).size(), 2U);
 }
 
 TEST_F(CollectionsTest, IsNotReadyWhileAnIndexIsMade) {
   watch({{"shop.orders", "number", UniqueIndex::create}});
-  while (const auto question = known->next(Asks::looks, now)) known->learn(*question, {}, now);
-  const auto question = known->next(Asks::make_index, now);
-  ASSERT_TRUE(question);
+  while (const auto request = known->next(Asks::looks, now)) known->learn(*request, {}, now);
+  const auto request = known->next(Asks::make_index, now);
+  ASSERT_TRUE(request);
   EXPECT_FALSE(known->looked());
   now += 10s;
   Index building = unique({"number"});
@@ -250,42 +252,43 @@ TEST_F(CollectionsTest, IsNotReadyWhileAnIndexIsMade) {
   EXPECT_EQ(stands.error.code, ids::Errc::unavailable);
   EXPECT_THAT(stands.error.reason, HasSubstr("still being built"));
   EXPECT_FALSE(known->next(Asks::make_index, now));
-  known->learn(*question, {}, now);
+  known->learn(*request, {}, now);
   EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
   EXPECT_TRUE(known->looked());
 }
 
 TEST_F(CollectionsTest, SaysWhyAnIndexCannotBeMade) {
   watch({{"shop.orders", "number", UniqueIndex::create}});
-  const Answer refused{.kind = Kind::refused, .reason = "there are documents with the same value"};
+  const CatalogResponse refused{.kind = Kind::refused,
+                                .reason = "there are documents with the same value"};
   EXPECT_EQ(round({{"make_index shop.orders number", refused}}).size(), 3U);
   auto stands = standing("shop", "orders");
   EXPECT_EQ(stands.error.code, ids::Errc::exhausted);
   EXPECT_EQ(stands.error.reason,
             "the unique index on the field cannot be made: there are documents with the same "
             "value");
-  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("not_ready ")));
+  EXPECT_THAT(log_events(), ElementsAre(HasSubstr("not_ready ")));
 
   now += 10s;
   EXPECT_THAT(round({{"make_index shop.orders number", {.kind = Kind::not_permitted}}}),
               ElementsAre("indexes shop.orders", "make_index shop.orders number"));
   stands = standing("shop", "orders");
   EXPECT_THAT(stands.error.reason, HasSubstr("may not createIndex in shop.orders"));
-  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("missing_privilege "), HasSubstr("not_ready ")));
+  EXPECT_THAT(log_events(), ElementsAre(HasSubstr("missing_privilege "), HasSubstr("not_ready ")));
 
   now += 10s;
   EXPECT_EQ(round().size(), 2U);
   EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
-  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("ready_again ")));
+  EXPECT_THAT(log_events(), ElementsAre(HasSubstr("ready_again ")));
 }
 
 TEST_F(CollectionsTest, RestsAfterALongTryToMakeAnIndex) {
   watch({{"shop.orders", "number", UniqueIndex::create}});
-  while (const auto question = known->next(Asks::looks, now)) known->learn(*question, {}, now);
-  const auto question = known->next(Asks::make_index, now);
-  ASSERT_TRUE(question);
+  while (const auto request = known->next(Asks::looks, now)) known->learn(*request, {}, now);
+  const auto request = known->next(Asks::make_index, now);
+  ASSERT_TRUE(request);
   now += 100s;
-  known->learn(*question, {.kind = Kind::refused, .reason = "no"}, now);
+  known->learn(*request, {.kind = Kind::refused, .reason = "no"}, now);
   EXPECT_EQ(known->due(Asks::make_index), now + 1000s);
 }
 
@@ -303,7 +306,7 @@ struct FillTest : CollectionsTest {
         round({{"documents a.b", documents(count)}, {"indexes a.b", indexes({unique({"n"})})}})
             .size(),
         3U);
-    return remarks();
+    return log_events();
   }
   std::shared_ptr<ids::Fill> fill;
 };
@@ -343,8 +346,8 @@ TEST_F(FillTest, KeepsWhatWasCountedLast) {
   now += 60s;
   EXPECT_EQ(round({{"documents a.b", {.kind = Kind::not_permitted}}}).size(), 3U);
   EXPECT_EQ(fill->seen().documents, 500U);
-  EXPECT_THAT(remarks(), testing::Contains(HasSubstr("missing_privilege the id store's user may "
-                                                     "not collStats in a: ")));
+  EXPECT_THAT(log_events(), testing::Contains(HasSubstr("missing_privilege the id store's user may "
+                                                        "not collStats in a: ")));
 }
 
 // --- Where rules are not ready ---
@@ -422,8 +425,8 @@ TEST_F(ReadinessTest, KnowsFullSpaces) {
          {"a.*", "m", UniqueIndex::warn, true},
          {"*", "n", UniqueIndex::warn, true}});
   for (const char* ns : {"a.b", "a.c"}) known->fill(ns, "n", now)->limit({1000, 0.1, 0.9});
-  const std::map<std::string, Answer> full{{"documents a.b", documents(901)},
-                                           {"documents a.c", documents(950)}};
+  const std::map<std::string, CatalogResponse> full{{"documents a.b", documents(901)},
+                                                    {"documents a.c", documents(950)}};
   EXPECT_EQ(round(full).size(), 4U);
   EXPECT_THAT(not_ready(),
               ElementsAre("2 a.b never: 90.1 % of the possible numbers are in use, more than "
@@ -439,7 +442,8 @@ TEST_F(ReadinessTest, KnowsFullSpaces) {
 TEST_F(CollectionsTest, ForgetsWhatIsAskedAboutLeastRecently) {
   watch({{"shop.orders", "number", UniqueIndex::require}, {"*", "number", UniqueIndex::require}});
   EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"number"})})}}).size(), 2U);
-  const std::map<std::string, Answer> found{{"indexes a.first", indexes({unique({"number"})})}};
+  const std::map<std::string, CatalogResponse> found{
+      {"indexes a.first", indexes({unique({"number"})})}};
   EXPECT_EQ(standing("a", "first", 1).kind, Standing::Kind::not_ready);
   EXPECT_EQ(round(found).size(), 2U);
   EXPECT_EQ(standing("a", "first", 1).kind, Standing::Kind::ready);

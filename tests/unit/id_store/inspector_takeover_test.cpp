@@ -20,7 +20,7 @@ struct TakeoverTest : CollectionsTest {
   }
 };
 
-const std::map<std::string, Answer> kGuarded{
+const std::map<std::string, CatalogResponse> kGuarded{
     {"indexes shop.orders", indexes({unique({"number"})})},
     {"indexes shop.bills", indexes({unique({"number"})})},
 };
@@ -74,14 +74,14 @@ TEST_F(TakeoverTest, WhatNoRuleTouchesAnyMoreIsForgotten) {
 TEST_F(TakeoverTest, WhatCouldNotBeCheckedIsAskedOfTheNewOne) {
   watch({{"shop.orders", "number", UniqueIndex::require}});
   EXPECT_EQ(round({{"left_alone shop", kUnreachable}}).size(), 1U);
-  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("inspection_failing "), HasSubstr("not_ready ")));
+  EXPECT_THAT(log_events(), ElementsAre(HasSubstr("inspection_failing "), HasSubstr("not_ready ")));
   reload({{"shop.orders", "number", UniqueIndex::require}, {"shop.bills", "number"}});
   EXPECT_TRUE(known->looked());  // nobody answers now
   EXPECT_THAT(standing("shop", "orders").error.reason, HasSubstr("does not answer"));
   now += 1s;
   EXPECT_EQ(round(kGuarded).size(), 3U);
   EXPECT_TRUE(is_ready("shop", "orders"));
-  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("inspection_again "), HasSubstr("ready_again ")));
+  EXPECT_THAT(log_events(), ElementsAre(HasSubstr("inspection_again "), HasSubstr("ready_again ")));
 }
 
 TEST_F(TakeoverTest, ViewsStayViews) {
@@ -109,7 +109,7 @@ TEST_F(TakeoverTest, AQuestionThatIsOutIsAskedAgainOrAnsweredToBoth) {
 
 TEST_F(TakeoverTest, AnIndexThatIsBeingMadeIsNotMadeTwice) {
   watch({{"shop.orders", "number", UniqueIndex::create}});
-  while (const auto question = known->next(Asks::looks, now)) known->learn(*question, {}, now);
+  while (const auto request = known->next(Asks::looks, now)) known->learn(*request, {}, now);
   const auto out = known->next(Asks::make_index, now);
   ASSERT_TRUE(out);
   reload({{"shop.*", "number", UniqueIndex::create}});
@@ -125,23 +125,23 @@ TEST_F(TakeoverTest, AnIndexThatIsBeingMadeIsNotMadeTwice) {
 
 TEST_F(TakeoverTest, TheLogIsNotToldTwice) {
   watch({{"shop.orders", "number"}});
-  const std::map<std::string, Answer> answers{
+  const std::map<std::string, CatalogResponse> answers{
       {"left_alone shop", {.kind = Kind::not_permitted}},
       {"indexes shop.orders", indexes({})},
   };
   EXPECT_EQ(round(answers).size(), 2U);
-  EXPECT_EQ(remarks().size(), 2U);
+  EXPECT_EQ(log_events().size(), 2U);
   reload({{"shop.orders", "number"}, {"shop.x", "_id"}});
   now += 60s;
   EXPECT_EQ(round(answers).size(), 2U);
-  EXPECT_THAT(remarks(), IsEmpty());
+  EXPECT_THAT(log_events(), IsEmpty());
 }
 
 TEST_F(TakeoverTest, WhatWasNotToldYetIsToldByTheNewOne) {
   watch({{"shop.orders", "number"}});
   EXPECT_EQ(round({{"indexes shop.orders", indexes({})}}).size(), 2U);
   reload({{"shop.orders", "number"}, {"shop.x", "_id"}});
-  EXPECT_THAT(remarks(), ElementsAre(HasSubstr("no_unique_index ")));
+  EXPECT_THAT(log_events(), ElementsAre(HasSubstr("no_unique_index ")));
 }
 
 // --- Random numbers ---

@@ -137,11 +137,11 @@ class EndpointTest : public ::testing::Test {
 
  private:
   static Pages pages() {
-    return {{"/hello", [] { return Answer{.body = "hello\n"}; }},
-            {"/sick", [] { return Answer{.status = 503, .body = "sick\n"}; }},
-            {"/other", [] { return Answer{.body = "x", .content_type = "text/other"}; }},
-            {"/large", [] { return Answer{.body = std::string(kLargePage, 'x')}; }},
-            {"/fault", []() -> Answer { throw std::runtime_error("on purpose"); }}};
+    return {{"/hello", [] { return HttpResponse{.body = "hello\n"}; }},
+            {"/sick", [] { return HttpResponse{.status = 503, .body = "sick\n"}; }},
+            {"/other", [] { return HttpResponse{.body = "x", .content_type = "text/other"}; }},
+            {"/large", [] { return HttpResponse{.body = std::string(kLargePage, 'x')}; }},
+            {"/fault", []() -> HttpResponse { throw std::runtime_error("on purpose"); }}};
   }
 
   boost::asio::io_context io_;

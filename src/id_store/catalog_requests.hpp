@@ -5,7 +5,7 @@
 
 namespace idproxy::id_store {
 
-/// Asks the server, which blocks.
-[[nodiscard]] Answer ask(mongo::Client& client, const Question& question);
+/// Sends the request and waits for the response.
+[[nodiscard]] CatalogResponse send(mongo::Client& client, const CatalogRequest& request);
 
 }  // namespace idproxy::id_store

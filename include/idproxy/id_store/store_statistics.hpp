@@ -7,10 +7,10 @@
 
 namespace idproxy::id_store {
 
-/// What the id store has done since the start and holds now, in plain numbers. Each is exact,
-/// together they are no snapshot.
-struct Figures {
-  // Commands that were sent for counters, each retry by itself.
+/// Counts since the start, and current values, of the id store. Each is exact; together they are
+/// not a snapshot.
+struct StoreStatistics {
+  // Commands sent for counters; each retry counts.
   std::uint64_t round_trips = 0;
   std::uint64_t round_trips_failed = 0;  ///< could not be sent, no answer, or no majority
   metrics::HistogramValues round_trip;   ///< how long each took, the failed ones too

@@ -1,4 +1,4 @@
-#include "id_store/inspector_questions.hpp"
+#include "id_store/catalog_requests.hpp"
 
 #include <utility>
 
@@ -31,9 +31,8 @@ std::string reason_of(std::int32_t code) {
   }
 }
 
-using Kind = Answer::Kind;
-
-Answer answer_of(const Reply& reply) {
+CatalogResponse response_of(const Reply& reply) {
+  using Kind = CatalogResponse::Kind;
   if (reply.ok()) return {};
   if (reply.kind == Reply::Kind::unreachable) return {Kind::unreachable, reply.message};
   if (reply.kind == Reply::Kind::not_majority) {
@@ -44,24 +43,24 @@ Answer answer_of(const Reply& reply) {
   return {Kind::refused, reason_of(reply.code)};
 }
 
-/// {name, type}, for views and time-series collections alone. Not `authorizedCollections`: those
-/// that the user may not read would be missing, without a word.
-Answer ask_left_alone(mongo::Client& client, const Question& question) {
+/// {name, type} of views and time-series collections only. Without `authorizedCollections`, which
+/// would silently leave out those that the user may not read.
+CatalogResponse ask_left_alone(mongo::Client& client, const CatalogRequest& request) {
   Document filter;
   filter.add("type",
              Document().add("$in", Array().push(std::string_view("view")).push("timeseries")));
   Document command;
   command.add("listCollections", 1).add("nameOnly", true).add("filter", filter);
   std::set<std::string, std::less<>> names;
-  const Reply reply = client.read_all(question.db, command, [&](Bytes document) {
+  const Reply reply = client.read_all(request.db, command, [&](Bytes document) {
     const auto name = bson::find(document, "name");
     if (name && name->type == bson::Type::string) names.emplace(name->text());
     return names.size() < Collections::kMostLeftAlone;
   });
-  Answer answer = answer_of(reply);
-  answer.left_alone = std::move(names);
-  if (answer.kind != Answer::Kind::answered) answer.left_alone.clear();
-  return answer;
+  CatalogResponse response = response_of(reply);
+  response.left_alone = std::move(names);
+  if (response.kind != CatalogResponse::Kind::answered) response.left_alone.clear();
+  return response;
 }
 
 /// {v, key: {a: 1, b: -1}, name, unique, partialFilterExpression …}
@@ -89,59 +88,59 @@ Index listed_index_of(Bytes document) {
   return index;
 }
 
-Answer ask_indexes(mongo::Client& client, const Question& question) {
+CatalogResponse ask_indexes(mongo::Client& client, const CatalogRequest& request) {
   std::vector<Index> indexes;
-  const Reply reply = client.list_indexes(question.db, question.collection, [&](Bytes document) {
+  const Reply reply = client.list_indexes(request.db, request.collection, [&](Bytes document) {
     indexes.push_back(listed_index_of(document));
     return true;
   });
-  Answer answer = answer_of(reply);
-  if (answer.kind == Answer::Kind::answered) answer.indexes = std::move(indexes);
-  return answer;
+  CatalogResponse response = response_of(reply);
+  if (response.kind == CatalogResponse::Kind::answered) response.indexes = std::move(indexes);
+  return response;
 }
 
-/// {count: N} from each shard.
-Answer ask_documents(mongo::Client& client, const Question& question) {
+/// $collStats returns {count: N} for each shard.
+CatalogResponse ask_documents(mongo::Client& client, const CatalogRequest& request) {
   const Document stage = Document().add("$collStats", Document().add("count", Document()));
   Document command;
-  command.add("aggregate", question.collection);
+  command.add("aggregate", request.collection);
   command.add("pipeline", Array().push(stage));
   command.add("cursor", Document());
   std::int64_t documents = 0;
-  const Reply reply = client.read_all(question.db, command, [&](Bytes document) {
+  const Reply reply = client.read_all(request.db, command, [&](Bytes document) {
     if (const auto count = bson::find(document, "count")) {
       documents += count->as_integer().value_or(0);
     }
     return true;
   });
-  Answer answer = answer_of(reply);
-  if (documents > 0) answer.documents = static_cast<std::uint64_t>(documents);
-  return answer;
+  CatalogResponse response = response_of(reply);
+  if (documents > 0) response.documents = static_cast<std::uint64_t>(documents);
+  return response;
 }
 
-Answer make_index(mongo::Client& client, const Question& question) {
+CatalogResponse make_index(mongo::Client& client, const CatalogRequest& request) {
   Document index;
-  index.add("key", Document().add(question.field, 1));
-  index.add("name", question.field + "_1").add("unique", true);
+  index.add("key", Document().add(request.field, 1));
+  index.add("name", request.field + "_1").add("unique", true);
   Document command;
-  command.add("createIndexes", question.collection).add("indexes", Array().push(index));
-  return answer_of(client.write(question.db, command));
+  command.add("createIndexes", request.collection).add("indexes", Array().push(index));
+  return response_of(client.write(request.db, command));
 }
 
 }  // namespace
 
-Answer ask(mongo::Client& client, const Question& question) {
-  switch (question.kind) {
-    case Question::Kind::left_alone:
-      return ask_left_alone(client, question);
-    case Question::Kind::indexes:
-      return ask_indexes(client, question);
-    case Question::Kind::documents:
-      return ask_documents(client, question);
-    case Question::Kind::make_index:
+CatalogResponse send(mongo::Client& client, const CatalogRequest& request) {
+  switch (request.kind) {
+    case CatalogRequest::Kind::left_alone:
+      return ask_left_alone(client, request);
+    case CatalogRequest::Kind::indexes:
+      return ask_indexes(client, request);
+    case CatalogRequest::Kind::documents:
+      return ask_documents(client, request);
+    case CatalogRequest::Kind::make_index:
       break;
   }
-  return make_index(client, question);
+  return make_index(client, request);
 }
 
 }  // namespace idproxy::id_store

@@ -1,4 +1,4 @@
-#include "id_store/strays.hpp"
+#include "id_store/outliers.hpp"
 
 #include <gtest/gtest.h>
 
@@ -28,35 +28,35 @@ std::vector<std::int64_t> operator+(std::vector<std::int64_t> a,
 struct Row {
   const char* name;
   std::vector<std::int64_t> furthest;
-  std::size_t strays;
+  std::size_t outliers;
   MayMeet may_meet = MayMeet::yes;
   std::int64_t from = 1;
   std::int64_t max = kMax;
   std::int64_t step = 1;
 };
 
-class StraysTest : public testing::TestWithParam<Row> {};
+class OutliersTest : public testing::TestWithParam<Row> {};
 
-TEST_P(StraysTest, AreCounted) {
+TEST_P(OutliersTest, AreCounted) {
   const Row& row = GetParam();
   ids::CounterSpec spec;
   spec.max = row.max;
   spec.step = row.step;
-  EXPECT_EQ(count_strays(Numbers(spec), kBillion, row.from, row.furthest, row.may_meet),
-            row.strays);
+  EXPECT_EQ(count_outliers(Numbers(spec), kBillion, row.from, row.furthest, row.may_meet),
+            row.outliers);
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Rows, StraysTest,
+    Rows, OutliersTest,
     testing::Values(
         Row{"none", {}, 0}, Row{"near", {5, 4, 3}, 0}, Row{"one_far", {kMax - 1, 5, 4, 3}, 1},
         Row{"one_alone", {kMax - 1}, 1}, Row{"the_last_number", {kMax}, 1},
         Row{"one_alone_not_far", {5 * kBillion}, 0},
         Row{"fifty_alone_not_far", down_from(5 * kBillion, 50), 0},
         Row{"fifty_alone_at_the_end", down_from(kMax, 50), 50},
-        Row{"a_thousand_not_far", down_from(5 * kBillion, kLookForStrays), 0},
-        Row{"more_than_strays", down_from(kMax, 100) + down_from(500, 100), 0},
-        Row{"as_many_as_strays_may_be", down_from(kMax, 99) + down_from(500, 100), 99},
+        Row{"a_thousand_not_far", down_from(5 * kBillion, kOutlierSample), 0},
+        Row{"more_than_outliers", down_from(kMax, 100) + down_from(500, 100), 0},
+        Row{"as_many_as_outliers_may_be", down_from(kMax, 99) + down_from(500, 100), 99},
         Row{"fewer_behind_than_beyond", down_from(5 * kBillion, 3) + down_from(3, 2), 0},
         Row{"more_behind_than_beyond", down_from(5 * kBillion, 2) + down_from(3, 3), 2},
         Row{"one_beyond_numbers_of_others", {kMax - 1, 5 * kBillion + 2, 5 * kBillion + 1}, 1},

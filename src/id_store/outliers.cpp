@@ -1,9 +1,9 @@
-#include "id_store/strays.hpp"
+#include "id_store/outliers.hpp"
 
 namespace idproxy::id_store {
 namespace {
 
-// Numbers, not counting what a step skips, that no counter gives out: 30 years at 10,000 a second.
+// No counter gives out as many numbers: 30 years at 10,000 a second.
 constexpr std::uint64_t kNever = 10'000'000'000'000;
 
 }  // namespace
@@ -13,12 +13,12 @@ bool is_jump_too_large(const Numbers& numbers, std::uint64_t max_jump, std::int6
   return numbers.is_ahead(number, from) && Numbers::distance(number, from) > max_jump;
 }
 
-/// From the furthest gap to the nearest one, as long as what lies beyond may be set aside.
-std::size_t count_strays(const Numbers& numbers, std::uint64_t max_jump, std::int64_t from,
-                         std::span<const std::int64_t> furthest, MayMeet may_meet) {
+/// From the furthest gap to the nearest one, as long as the numbers beyond it are outliers.
+std::size_t count_outliers(const Numbers& numbers, std::uint64_t max_jump, std::int64_t from,
+                           std::span<const std::int64_t> furthest, MayMeet may_meet) {
   const std::uint64_t step = Numbers::distance(numbers.step(), 0);
-  std::size_t strays = 0;
-  for (std::size_t beyond = 1; beyond <= furthest.size() && beyond <= kMostStrays; ++beyond) {
+  std::size_t outliers = 0;
+  for (std::size_t beyond = 1; beyond <= furthest.size() && beyond <= kMostOutliers; ++beyond) {
     const std::int64_t nearest = furthest[beyond - 1];
     const std::int64_t next =
         beyond < furthest.size() ? numbers.further(furthest[beyond], from) : from;
@@ -28,9 +28,9 @@ std::size_t count_strays(const Numbers& numbers, std::uint64_t max_jump, std::in
     const bool are_few = furthest.size() - beyond > beyond || uses_up;
     const bool is_out_of_reach = Numbers::distance(nearest, next) / step >= kNever;
     if (!are_few || (may_meet == MayMeet::no && !is_out_of_reach)) break;
-    strays = beyond;
+    outliers = beyond;
   }
-  return strays;
+  return outliers;
 }
 
 }  // namespace idproxy::id_store

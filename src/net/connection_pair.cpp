@@ -457,8 +457,8 @@ void ConnectionPair::protocol_error(const ProtocolFault& fault) {
 bool ConnectionPair::take_request(Cursor& cursor) {
   using Kind = RequestGate::Step::Kind;
   const Bytes front = cursor.front();
-  const auto step = request_gate_.look(front, thread_.draining, thread_.workspace.namespaces,
-                                       thread_.workspace.x509);
+  const auto step =
+      request_gate_.look(front, thread_.draining, thread_.namespaces, thread_.context.x509);
   switch (step.kind) {
     case Kind::pass:
       if (step.begins) {

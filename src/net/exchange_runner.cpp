@@ -40,7 +40,7 @@ void ExchangeRunner::begin(Bytes message, Buffer* owner, Budget::Share share) {
   exchange_ = std::make_unique<UnderWay>(server_);
   exchange_->share = std::move(share);
   exchange_->legacy = wire::read_header(message).op_code != wire::OpCode::msg;
-  start(exchange_->request(message, owner, thread_.workspace), message);
+  start(exchange_->request(message, owner, thread_.context, thread_.workspace), message);
 }
 
 /// It is decided what becomes of the exchange's request, which is `message`.
@@ -109,14 +109,14 @@ void ExchangeRunner::elapsed(std::uint64_t question) {
   }
   if (question != 0) return;
   stop_waiting();
-  act(exchange_->resume(thread_.workspace), {});
+  act(exchange_->resume(thread_.context, thread_.workspace), {});
 }
 
 void ExchangeRunner::answered(std::uint64_t question, ids::Result<ids::Grant> grant) {
   if (closed_ || !asking_ || question != questions_) return;
   stop_waiting();
   const bool sent = exchange_->awaits_reply();
-  const auto next = exchange_->answered(std::move(grant), thread_.workspace);
+  const auto next = exchange_->answered(std::move(grant), thread_.context, thread_.workspace);
   if (sent) return act(next, {});
   start(next, exchange_->original());
   if (!closed_) connection_.resume_requests();
@@ -132,8 +132,8 @@ void ExchangeRunner::stop_waiting() {
 void ExchangeRunner::learned() {
   if (closed_) return;
   learning_ = false;
-  thread_.workspace.members = thread_.shared.directory.members();
-  act(exchange_->learned(thread_.workspace), {});
+  thread_.context.members = thread_.shared.directory.members();
+  act(exchange_->learned(thread_.context, thread_.workspace), {});
 }
 
 // ---- replies ---------------------------------------------------------------------------------
@@ -145,8 +145,8 @@ void ExchangeRunner::collects_reply(std::size_t bytes) {
 
 void ExchangeRunner::reply(Bytes message) {
   exchange_->at_server += std::chrono::steady_clock::now() - exchange_->sent;
-  if (exchange_->is_hello()) thread_.workspace.members = thread_.shared.directory.members();
-  act(exchange_->reply(message, thread_.workspace), message);
+  if (exchange_->is_hello()) thread_.context.members = thread_.shared.directory.members();
+  act(exchange_->reply(message, thread_.context, thread_.workspace), message);
 }
 
 /// `reply`: the message that led to the action, if one did.

@@ -10,9 +10,10 @@ IoThread::IoThread(Shared& shared_state, std::shared_ptr<const rewrite::RuleSet>
       message(io, shared.options.limits.message),
       client_tls(shared.options.client_tls),
       server_tls(shared.options.server_tls),
-      workspace(std::move(rules), shared.clock, system_random()) {
-  workspace.maps_hello = shared.options.map_members;
-  if (client_tls || server_tls) workspace.x509 = rewrite::X509::refused;
+      namespaces(std::move(rules)),
+      context{namespaces, shared.clock, system_random()} {
+  context.maps_hello = shared.options.map_members;
+  if (client_tls || server_tls) context.x509 = rewrite::X509::refused;
 }
 
 }  // namespace idproxy::net

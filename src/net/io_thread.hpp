@@ -70,6 +70,8 @@ class IoThread {
   TlsScratch tls;
   std::shared_ptr<const tls::Context> client_tls;  // null: plain
   std::shared_ptr<const tls::Context> server_tls;
+  rewrite::Namespaces namespaces;
+  rewrite::Context context;
   rewrite::Workspace workspace;
   bool draining = false;
 };

@@ -45,7 +45,7 @@ struct Server::Impl {
     status.emplace(threads, rules);
     shared.news = &*upstreams;
     shared.nobody_left = [this] { asio::post(first(), [this] { end_if_drained(); }); };
-    for (const auto& thread : threads) thread->workspace.status = &*status;
+    for (const auto& thread : threads) thread->context.status = &*status;
   }
 
   [[nodiscard]] asio::io_context& first() const { return threads[0]->io; }
@@ -209,7 +209,7 @@ void Server::apply(Changes changes) {
     asio::post(thread->io,
                [&thread = *thread, rules = changes.rules, client_tls = changes.client_tls,
                 server_tls = changes.server_tls]() mutable {
-                 thread.workspace.namespaces = rewrite::Namespaces(std::move(rules));
+                 thread.namespaces = rewrite::Namespaces(std::move(rules));
                  thread.client_tls = std::move(client_tls);
                  thread.server_tls = std::move(server_tls);
                });

@@ -4,7 +4,7 @@
 #include <mutex>
 #include <span>
 
-#include "idproxy/rewrite/workspace.hpp"
+#include "idproxy/rewrite/status.hpp"
 #include "io_thread.hpp"
 
 namespace idproxy::net {

@@ -39,26 +39,27 @@ Exchange::~Exchange() {
 
 // ---- the request -----------------------------------------------------------------------------
 
-Action Exchange::request(Bytes message, Buffer* owner, Workspace& workspace) {
+Action Exchange::request(Bytes message, Buffer* owner, const Context& context,
+                         Workspace& workspace) {
   const wire::MsgHeader header = wire::read_header(message);
   request_id_ = header.request_id;
   acknowledged_ = expects_reply(header, message);
   if (header.op_code == wire::OpCode::msg) {
     if (const auto view = wire::OpMsgView::parse(message)) {
       const auto command = bson::Elements(view->body()).next();
-      if (command && command->key == "insert") return insert(*view, owner, workspace);
+      if (command && command->key == "insert") return insert(*view, owner, context, workspace);
       if (command && command->key == "idproxy") return status(*view, owner, workspace);
     }
   }
-  if (workspace.x509 == X509::refused) {
+  if (context.x509 == X509::refused) {
     if (const auto fault = fault_of_login(message)) return fail(message, *fault, workspace);
   }
-  return hello(message, owner, workspace);
+  return hello(message, owner, context.x509, workspace);
 }
 
-Action Exchange::hello(Bytes message, Buffer* owner, Workspace& workspace) {
+Action Exchange::hello(Bytes message, Buffer* owner, X509 x509, Workspace& workspace) {
   message_ = workspace.take_message();
-  const HelloRequest hello = patch_hello_request(message, workspace.x509, message_);
+  const HelloRequest hello = patch_hello_request(message, x509, message_);
   // If it is malformed, mongod says what is wrong with it.
   if (hello == HelloRequest::other) return action::Relay{};
   kind_ = Kind::hello;
@@ -83,28 +84,30 @@ Action Exchange::status(const wire::OpMsgView& message, Buffer* owner, Workspace
   return action::Send{&message_, original()};
 }
 
-Action Exchange::insert(const wire::OpMsgView& message, Buffer* owner, Workspace& workspace) {
+Action Exchange::insert(const wire::OpMsgView& message, Buffer* owner, const Context& context,
+                        Workspace& workspace) {
   const auto command = InsertCommand::read(message);
   if (!command) return action::Relay{};
-  plan_ = workspace.namespaces.plan(command->db, command->collection);
+  plan_ = context.namespaces.plan(command->db, command->collection);
   if (plan_ == nullptr) return action::Relay{};
   if (command->repeats_stmt_id()) {
     return fail(message.message(),
                 {ErrorCode::invalid_options, "mongo-idproxy: stmtIds must be distinct"}, workspace);
   }
+  started_ = now_ = context.clock.monotonic();
   message_ = workspace.take_message();
   if (plan_->size() == 1 && plan_->front().is_id()) {
     const auto plain = PlainInsert::recognise(message, *command);
     if (plain && plain->documents() <= kPartStatements) {
-      return insert_plain({message, *command, *plan_, now_}, *plain, owner, workspace);
+      return insert_plain({message, *command, *plan_, wall_}, *plain, owner, context, workspace);
     }
   }
-  now_ = std::chrono::duration_cast<std::chrono::seconds>(workspace.clock.wall());
-  return insert_any({message, *command, *plan_, now_}, owner, workspace);
+  wall_ = std::chrono::duration_cast<std::chrono::seconds>(context.clock.wall());
+  return insert_any({message, *command, *plan_, wall_}, owner, context, workspace);
 }
 
 Action Exchange::insert_plain(const InsertRequest& insert, const PlainInsert& plain, Buffer* owner,
-                              Workspace& workspace) {
+                              const Context& context, Workspace& workspace) {
   documents_ = plain.documents();
   assigned_ = documents_;
   workspace.values.clear();
@@ -121,8 +124,8 @@ Action Exchange::insert_plain(const InsertRequest& insert, const PlainInsert& pl
     give_each_document();
     keep_original(insert.message.message(), owner);
   }
-  if (!drawn) return ask(workspace);
-  return fits ? send(workspace) : send_too_large(insert, workspace);
+  if (!drawn) return ask();
+  return fits ? send() : send_too_large(insert, context, workspace);
 }
 
 /// Of a plain insert: document i has value i of the only rule.
@@ -133,7 +136,8 @@ void Exchange::give_each_document() {
   }
 }
 
-Action Exchange::insert_any(const InsertRequest& insert, Buffer* owner, Workspace& workspace) {
+Action Exchange::insert_any(const InsertRequest& insert, Buffer* owner, const Context& context,
+                            Workspace& workspace) {
   InsertResult result = workspace.insert.scan(insert, given_);
   driver_made_ = result.driver_made;
   if (result.kind == InsertResult::Kind::unchanged) return action::Relay{};
@@ -147,7 +151,7 @@ Action Exchange::insert_any(const InsertRequest& insert, Buffer* owner, Workspac
   size_ = result.size;
   keep_original(insert.message.message(), owner);
   if (const auto otherwise = draw_values(insert.message, workspace)) return *otherwise;
-  return send_assigned(insert, workspace);
+  return send_assigned(insert, context, workspace);
 }
 
 /// Rule by rule, from drawing_ on. Nothing once all values are there; else it ends, or the store is
@@ -157,7 +161,7 @@ std::optional<Action> Exchange::draw_values(const wire::OpMsgView& message, Work
     if (given_.wanted[drawing_] == 0) continue;
     const Assignment& assignment = (*plan_)[drawing_];
     const auto drawn = draw(assignment, given_.wanted[drawing_], given_.values[drawing_]);
-    if (!drawn && drawn.error().code == ids::Errc::pending) return ask(workspace);
+    if (!drawn && drawn.error().code == ids::Errc::pending) return ask();
     if (!drawn) {
       given_.values[drawing_].clear();
       return fail(message.message(), no_values(message, assignment, drawn.error()), workspace);
@@ -169,11 +173,9 @@ std::optional<Action> Exchange::draw_values(const wire::OpMsgView& message, Work
 }
 
 /// However many rules ask in turn: the client's patience is one.
-Action Exchange::ask(Workspace& workspace) {
-  const auto now = workspace.clock.monotonic();
-  if (started_.count() == 0) started_ = now;
+Action Exchange::ask() const {
   ids::Strategy* strategy = (*plan_)[drawing_].strategy;
-  const auto left = strategy->patience() - (now - started_);
+  const auto left = strategy->patience() - (now_ - started_);
   return action::AskStore{strategy, given_.wanted[drawing_],
                           std::max(left, std::chrono::nanoseconds(0))};
 }
@@ -184,8 +186,11 @@ bool Exchange::too_many_bytes() const {
   return size > kMostWithIds;
 }
 
-Action Exchange::answered(ids::Result<ids::Grant> grant, Workspace& workspace) {
-  if (batch_ != nullptr) return batch_->answered(std::move(grant), workspace, message_);
+Action Exchange::answered(ids::Result<ids::Grant> grant, const Context& context,
+                          Workspace& workspace) {
+  now_ = context.clock.monotonic();
+  if (batch_ != nullptr)
+    return batch_->answered(std::move(grant), {now_, context.random, workspace, message_});
   const auto message = *wire::OpMsgView::parse(original_.view());
   const Assignment& assignment = (*plan_)[drawing_];
   if (!grant) {
@@ -195,48 +200,48 @@ Action Exchange::answered(ids::Result<ids::Grant> grant, Workspace& workspace) {
   if (too_many_bytes()) return fail(message.message(), too_large(), workspace);
   if (const auto otherwise = draw_values(message, workspace)) return *otherwise;
   const InsertCommand command = *InsertCommand::read(message);
-  const InsertRequest insert{message, command, *plan_, now_};
+  const InsertRequest insert{message, command, *plan_, wall_};
   GivenValues same;  // other messages have been read since
   workspace.insert.scan(insert, same);
-  return send_assigned(insert, workspace);
+  return send_assigned(insert, context, workspace);
 }
 
-Action Exchange::send_assigned(const InsertRequest& insert, Workspace& workspace) {
+Action Exchange::send_assigned(const InsertRequest& insert, const Context& context,
+                               Workspace& workspace) {
   if (documents_ > kPartStatements && acknowledged_ && assigned_ > 0) {
     const auto options = InsertBatch::divisible(insert.message, documents_);
     if (options && !options->ordered && !options->in_transaction &&
         InsertBatch::separable(insert.command)) {
-      return send_in_parts(workspace);
+      return send_in_parts(context, workspace);
     }
   }
   workspace.insert.emit(insert, given_, message_);
-  return message_.size() <= kLimit ? send(workspace) : send_too_large(insert, workspace);
+  return message_.size() <= kLimit ? send() : send_too_large(insert, context, workspace);
 }
 
 /// In one command: most often there is no other.
-Action Exchange::send(Workspace& workspace) {
+Action Exchange::send() {
   count_assigned();
   sent_ = true;
   awaits_reply_ = acknowledged_;
-  if (acknowledged_ && started_.count() == 0) started_ = workspace.clock.monotonic();
   return action::Send{&message_, original()};
 }
 
 /// In more than one, if that is possible; else it fails.
-Action Exchange::send_too_large(const InsertRequest& insert, Workspace& workspace) {
+Action Exchange::send_too_large(const InsertRequest& insert, const Context& context,
+                                Workspace& workspace) {
   const bool possible = acknowledged_ && InsertBatch::divisible(insert.message, documents_) &&
                         InsertBatch::separable(insert.command);
-  return possible ? send_in_parts(workspace)
+  return possible ? send_in_parts(context, workspace)
                   : fail(insert.message.message(), too_large(), workspace);
 }
 
-Action Exchange::send_in_parts(Workspace& workspace) {
+Action Exchange::send_in_parts(const Context& context, Workspace& workspace) {
   count_assigned();
   sent_ = true;
   awaits_reply_ = true;
-  if (started_.count() == 0) started_ = workspace.clock.monotonic();
   open_batch(BatchSent::nothing);
-  return batch_->send(workspace, message_);
+  return batch_->send({now_, context.random, workspace, message_});
 }
 
 void Exchange::count_assigned() const {
@@ -301,15 +306,15 @@ Look look(Bytes body) {
 
 }  // namespace
 
-Action Exchange::hello_reply(Bytes message, Workspace& workspace) {
+Action Exchange::hello_reply(Bytes message, const Context& context, Workspace& workspace) {
   auto said = read_hello_reply(message);
   streams_ = has_flag(message, wire::flag::kMoreToCome);
   if (!said || (streams_ && !may_stream_)) return action::Close{};
   // The next reply of a stream names the one before it (OP_MSG specification, "exhaustAllowed").
   if (streams_) request_id_ = wire::read_header(message).request_id;
-  if (workspace.members == nullptr) return action::Relay{};
-  if (said->state == HelloReply::State::unknown || workspace.members->agrees(server_, *said)) {
-    return map_hello(message, workspace);
+  if (context.members == nullptr) return action::Relay{};
+  if (said->state == HelloReply::State::unknown || context.members->agrees(server_, *said)) {
+    return map_hello(message, context, workspace);
   }
   said_ = std::move(*said);
   original_.clear();
@@ -317,33 +322,33 @@ Action Exchange::hello_reply(Bytes message, Workspace& workspace) {
   return action::Learn{&said_};
 }
 
-Action Exchange::learned(Workspace& workspace) {
+Action Exchange::learned(const Context& context, Workspace& workspace) {
   const Bytes message = original_.view();
-  const Action action = map_hello(message, workspace);
+  const Action action = map_hello(message, context, workspace);
   if (std::holds_alternative<action::Relay>(action)) return action::Reply{message};
   return action;
 }
 
-Action Exchange::map_hello(Bytes message, Workspace& workspace) {
-  if (!workspace.maps_hello) return action::Relay{};
-  if (!patch_hello_reply(message, *workspace.members, message_)) return action::Relay{};
+Action Exchange::map_hello(Bytes message, const Context& context, Workspace& workspace) {
+  if (!context.maps_hello) return action::Relay{};
+  if (!patch_hello_reply(message, *context.members, message_)) return action::Relay{};
   workspace.reply.clear();
   message_.copy(message, 0, workspace.reply);
   return action::Reply{workspace.reply.view()};
 }
 
-Action Exchange::reply(Bytes message, Workspace& workspace) {
-  if (kind_ == Kind::hello) return hello_reply(message, workspace);
+Action Exchange::reply(Bytes message, const Context& context, Workspace& workspace) {
+  if (kind_ == Kind::hello) return hello_reply(message, context, workspace);
   if (wire::read_header(message).op_code != wire::OpCode::msg) return action::Close{};
   const auto view = wire::OpMsgView::parse(message);
   if (!view || view->has(wire::flag::kMoreToCome) || view->sequence_count() > 0) {
     return action::Close{};
   }
   if (kind_ == Kind::status) {
-    if (workspace.status == nullptr) return action::Relay{};
+    if (context.status == nullptr) return action::Relay{};
     const auto request = *wire::OpMsgView::parse(original_.view());
     workspace.reply.clear();
-    if (!append_status_reply(request, *view, workspace.status->status(server_), workspace.reply)) {
+    if (!append_status_reply(request, *view, context.status->status(server_), workspace.reply)) {
       return action::Close{};
     }
     return action::Reply{workspace.reply.view()};
@@ -354,7 +359,8 @@ Action Exchange::reply(Bytes message, Workspace& workspace) {
     if (needed == Look::at_nothing && !wants_every_reply()) return action::Relay{};
     open_batch(BatchSent::whole);
   }
-  return batch_->reply(*view, workspace, message_);
+  now_ = context.clock.monotonic();
+  return batch_->reply(*view, {now_, context.random, workspace, message_});
 }
 
 /// A clean one too: to report what was assigned, or to end a row of aborted transactions, or of
@@ -374,13 +380,14 @@ void Exchange::open_batch(BatchSent sent) {
     give_each_document();
   }
   batch_ = std::make_unique<InsertBatch>(
-      InsertBatch::Contents{std::move(original_), plan_, now_, started_, std::move(given_),
+      InsertBatch::Contents{std::move(original_), plan_, wall_, started_, std::move(given_),
                             std::move(refused_), documents_},
       sent);
 }
 
-Action Exchange::resume(Workspace& workspace) {
-  return batch_->send(workspace, message_);
+Action Exchange::resume(const Context& context, Workspace& workspace) {
+  now_ = context.clock.monotonic();
+  return batch_->send({now_, context.random, workspace, message_});
 }
 
 Buffer Exchange::release(Workspace& workspace) {

@@ -112,10 +112,10 @@ bool InsertBatch::separable(const InsertCommand& command) {
 
 // ---- sending ---------------------------------------------------------------------------------
 
-Action InsertBatch::send(Workspace& workspace, wire::PatchedMessage& out) {
+Action InsertBatch::send(const Step& step) {
   const InsertRequest insert{message_, command_, *contents_.plan, contents_.now};
-  const auto left = time_left(workspace.clock.monotonic());
-  if (left && *left <= 0) return expired(workspace);
+  const auto left = time_left(step.now);
+  if (left && *left <= 0) return expired(step);
   std::size_t count = InsertRewriter::fitting(insert, contents_.given, todo_);
   if (!options_->ordered && !options_->in_transaction) count = std::min(count, kPartStatements);
   if (again_ > 0) {
@@ -127,12 +127,13 @@ Action InsertBatch::send(Workspace& workspace, wire::PatchedMessage& out) {
   if (options_->ordered && tail_) count = std::min(count, *tail_);
   sent_.assign(todo_.begin(), todo_.begin() + static_cast<std::ptrdiff_t>(count));
   todo_.erase(todo_.begin(), todo_.begin() + static_cast<std::ptrdiff_t>(count));
-  if (commands_ > 0) request_id_ = static_cast<std::int32_t>(workspace.next_request_id++);
+  if (commands_ > 0) request_id_ = static_cast<std::int32_t>(step.workspace.next_request_id++);
   const InsertPart part{sent_, &*options_, commands_ == 0, left, request_id_};
-  if (!workspace.insert.emit_part(insert, contents_.given, part, out)) return action::Close{};
+  if (!step.workspace.insert.emit_part(insert, contents_.given, part, step.out))
+    return action::Close{};
   ++commands_;
   count_resent();
-  return action::Send{&out, original()};
+  return action::Send{&step.out, original()};
 }
 
 /// Of maxTimeMS; nothing if the client has set no limit.
@@ -144,36 +145,35 @@ std::optional<std::int64_t> InsertBatch::time_left(nanoseconds now) const {
 
 /// The client's time is up before the next command. What collided keeps its error; what has never
 /// been sent can only be answered as mongod answers then.
-Action InsertBatch::expired(Workspace& workspace) {
+Action InsertBatch::expired(const Step& step) {
   if (only_resends(todo_)) {
     abandon(todo_);
-    return finish(workspace);
+    return finish(step);
   }
-  return fail({ErrorCode::max_time_ms_expired, "operation exceeded time limit"}, workspace);
+  return fail({ErrorCode::max_time_ms_expired, "operation exceeded time limit"}, step);
 }
 
-Action InsertBatch::fail(CommandError error, Workspace& workspace) const {
+Action InsertBatch::fail(CommandError error, const Step& step) const {
   error.repeats_write = commands_ == 0 && may_repeat_write(original());
-  workspace.reply.clear();
-  const auto id = static_cast<std::int32_t>(workspace.next_request_id++);
-  append_error_reply(original(), id, error, workspace.reply);
-  return action::Reply{workspace.reply.view()};
+  step.workspace.reply.clear();
+  const auto id = static_cast<std::int32_t>(step.workspace.next_request_id++);
+  append_error_reply(original(), id, error, step.workspace.reply);
+  return action::Reply{step.workspace.reply.view()};
 }
 
 // ---- what a reply says -----------------------------------------------------------------------
 
-Action InsertBatch::reply(const wire::OpMsgView& message, Workspace& workspace,
-                          wire::PatchedMessage& out) {
+Action InsertBatch::reply(const wire::OpMsgView& message, const Step& step) {
   // What cannot be understood is not acted on: the client may have it if that is all there is.
   const Action otherwise = only_command() ? Action{action::Relay{}} : action::Close{};
   const auto reply = InsertReply::read(message.body());
   if (!reply) return otherwise;
-  if (!reply->ok) return options_ ? failed(message, *reply, workspace, out) : otherwise;
+  if (!reply->ok) return options_ ? failed(message, *reply, step) : otherwise;
   const auto errors = read_write_errors(reply->write_errors, sent_.size());
   if (!errors) return otherwise;
-  if (!options_) return answered_once(message, *reply, *errors, workspace);
+  if (!options_) return answered_once(message, *reply, *errors, step);
   if (!adds_up(*reply, *errors)) return otherwise;
-  return answered(message, *reply, *errors, workspace, out);
+  return answered(message, *reply, *errors, step);
 }
 
 /// Every document is accounted for.
@@ -191,14 +191,14 @@ bool InsertBatch::adds_up(const InsertReply& reply, std::span<const WriteError> 
 
 /// The command has failed as a whole.
 Action InsertBatch::failed(const wire::OpMsgView& message, const InsertReply& reply,
-                           Workspace& workspace, wire::PatchedMessage& out) {
+                           const Step& step) {
   const bool only = only_command();
   if (reply.code == kDuplicateKey && sent_.size() == 1) {
     Collision collision = collision_of(sent_.front(), message.body());
     if (!collision.given.empty()) {
       only_ = only;
       if (options_->in_transaction) {
-        if (const auto again = aborted(message, collision, workspace)) return *again;
+        if (const auto again = aborted(message, collision, step)) return *again;
       } else {
         tell_strategies({&collision, 1}, ids::Taken::in_batch);
         failed_whole_ = true;
@@ -206,45 +206,45 @@ Action InsertBatch::failed(const wire::OpMsgView& message, const InsertReply& re
         failure_.append(message.message());
         std::vector<Collision> collisions;
         collisions.push_back(std::move(collision));
-        return decide(std::move(collisions), workspace, out);
+        return decide(std::move(collisions), step);
       }
     }
   }
   if (rejects_stmt_ids(message, reply.code) && options_->has_txn_number) {
-    if (commands_ == 1 && !only) return send_whole(workspace, out);
+    if (commands_ == 1 && !only) return send_whole(step);
     if (commands_ > 1 && only_resends(sent_)) {
       abandon(sent_);
-      return finish(workspace);
+      return finish(step);
     }
   }
   if (only && stores_nothing(reply.code)) take_back_all();
   if (only) return action::Relay{};
-  workspace.reply.clear();
+  step.workspace.reply.clear();
   const auto append = commands_ == 1 ? append_readdressed : append_failure_of_later;
-  append(message, message_.header().request_id, workspace.reply);
-  return action::Reply{workspace.reply.view()};
+  append(message, message_.header().request_id, step.workspace.reply);
+  return action::Reply{step.workspace.reply.view()};
 }
 
 /// As one command, as the client sent it: the server knows no other way.
-Action InsertBatch::send_whole(Workspace& workspace, wire::PatchedMessage& out) {
+Action InsertBatch::send_whole(const Step& step) {
   sent_.insert(sent_.end(), todo_.begin(), todo_.end());
   todo_.clear();
   options_.reset();
   const InsertRequest insert{message_, command_, *contents_.plan, contents_.now};
   const InsertPart whole{sent_, nullptr, true, std::nullopt, request_id_};
-  if (!workspace.insert.emit_part(insert, contents_.given, whole, out)) return action::Close{};
-  if (out.size() > static_cast<std::size_t>(wire::kMaxMessageSize)) {
-    return fail(too_large(), workspace);
+  if (!step.workspace.insert.emit_part(insert, contents_.given, whole, step.out))
+    return action::Close{};
+  if (step.out.size() > static_cast<std::size_t>(wire::kMaxMessageSize)) {
+    return fail(too_large(), step);
   }
-  return action::Send{&out, original()};
+  return action::Send{&step.out, original()};
 }
 
 Action InsertBatch::answered(const wire::OpMsgView& message, const InsertReply& reply,
-                             std::span<const WriteError> errors, Workspace& workspace,
-                             wire::PatchedMessage& out) {
+                             std::span<const WriteError> errors, const Step& step) {
   std::vector<Collision> collisions = collisions_in(errors);
   if (options_->in_transaction && !collisions.empty()) {
-    if (const auto again = aborted(message, collisions.front(), workspace)) return *again;
+    if (const auto again = aborted(message, collisions.front(), step)) return *again;
   }
   only_ = only_command();
   failed_whole_ = false;
@@ -256,43 +256,43 @@ Action InsertBatch::answered(const wire::OpMsgView& message, const InsertReply& 
   count_cured(stopped_ ? static_cast<std::size_t>(*stopped_) : sent_.size());
   if (errors.empty()) went_well();
   if (options_->in_transaction) {
-    if (errors.empty() && !todo_.empty()) return send(workspace, out);
-    return finish_or_relay(workspace);
+    if (errors.empty() && !todo_.empty()) return send(step);
+    return finish_or_relay(step);
   }
   if (options_->ordered) limit_tail(errors);
   tell_strategies(collisions, ids::Taken::in_batch);
-  return decide(std::move(collisions), workspace, out);
+  return decide(std::move(collisions), step);
 }
 
 /// It is settled what goes again, and with which values.
-Action InsertBatch::decided(Workspace& workspace, wire::PatchedMessage& out) {
+Action InsertBatch::decided(const Step& step) {
   const std::vector<Collision> collisions = std::exchange(renewal_.collisions, {});
   count_decided(collisions);
   if (failed_whole_) {
-    if (collisions.front().again) return go_again({collisions.front().document}, workspace, out);
-    return relay_failure(workspace);
+    if (collisions.front().again) return go_again({collisions.front().document}, step);
+    return relay_failure(step);
   }
   if (stopped_) {
-    if (collisions.empty() || !collisions.front().again) return finish_or_relay(workspace);
+    if (collisions.empty() || !collisions.front().again) return finish_or_relay(step);
     std::vector<std::int32_t> tail(sent_.begin() + *stopped_, sent_.end());
-    return go_again(std::move(tail), workspace, out);
+    return go_again(std::move(tail), step);
   }
   std::vector<std::int32_t> again;
   for (const Collision& collision : collisions) {
     if (collision.again) again.push_back(collision.document);
   }
-  if (!again.empty()) return go_again(std::move(again), workspace, out);
-  if (!todo_.empty()) return send(workspace, out);
-  return finish_or_relay(workspace);
+  if (!again.empty()) return go_again(std::move(again), step);
+  if (!todo_.empty()) return send(step);
+  return finish_or_relay(step);
 }
 
 /// A single document's duplicate, which the server answered with as an error of the whole command.
-Action InsertBatch::relay_failure(Workspace& workspace) {
+Action InsertBatch::relay_failure(const Step& step) {
   if (only_ && !asked_) return action::Relay{};
-  workspace.reply.clear();
+  step.workspace.reply.clear();
   append_readdressed(*wire::OpMsgView::parse(failure_.view()), message_.header().request_id,
-                     workspace.reply);
-  return action::Reply{workspace.reply.view()};
+                     step.workspace.reply);
+  return action::Reply{step.workspace.reply.view()};
 }
 
 /// Of an ordered batch mongod stores nothing behind the first error, so that sending the whole tail
@@ -309,44 +309,43 @@ void InsertBatch::limit_tail(std::span<const WriteError> errors) {
 
 /// A command whose options are not understood: nothing of it is sent again.
 Action InsertBatch::answered_once(const wire::OpMsgView& message, const InsertReply& reply,
-                                  std::span<const WriteError> errors, Workspace& workspace) {
+                                  std::span<const WriteError> errors, const Step& step) {
   if (!refuses(errors)) return action::Relay{};
   merge_.add(message, reply, errors, sent_);
-  return finish(workspace);
+  return finish(step);
 }
 
 /// These go first, after the backoff.
-Action InsertBatch::go_again(std::vector<std::int32_t> documents, Workspace& workspace,
-                             wire::PatchedMessage& out) {
+Action InsertBatch::go_again(std::vector<std::int32_t> documents, const Step& step) {
   todo_.insert(todo_.begin(), documents.begin(), documents.end());
   if (!options_->ordered) again_ += documents.size();
-  const nanoseconds delay = jittered(std::exchange(wait_, {}), workspace.random);
+  const nanoseconds delay = jittered(std::exchange(wait_, {}), step.random);
   if (delay.count() > 0) return action::Wait{delay};
-  return send(workspace, out);
+  return send(step);
 }
 
 /// A duplicate of ours has aborted the client's transaction. The client is told to run it again, or
 /// gets the server's answer: then nothing.
 std::optional<Action> InsertBatch::aborted(const wire::OpMsgView& message,
-                                           const Collision& collision, Workspace& workspace) {
+                                           const Collision& collision, const Step& step) {
   tell_strategies({&collision, 1}, ids::Taken::in_transaction);
   const Assignment& target = assignment(collision.given.front());
   RuleOutcomes& outcomes = *target.outcomes;
   const bool transient = target.rule->in_transaction == InTransaction::transient &&
-                         outcomes.may_run_again(workspace.clock.monotonic(), target.attempts());
+                         outcomes.may_run_again(step.now, target.attempts());
   if (!transient) {
     ++outcomes.surfaced;
     return std::nullopt;
   }
   ++outcomes.transient;
-  workspace.reply.clear();
+  step.workspace.reply.clear();
   append_undone_reply(message, message_.header().request_id,
                       {ErrorCode::write_conflict,
                        "mongo-idproxy: the value generated for field '" + target.rule->field +
                            "' of " + ns_ + " is taken; run the transaction again",
                        kTransientTransactionError},
-                      workspace.reply);
-  return action::Reply{workspace.reply.view()};
+                      step.workspace.reply);
+  return action::Reply{step.workspace.reply.view()};
 }
 
 void InsertBatch::went_well() const {
@@ -416,17 +415,16 @@ void InsertBatch::tell_strategies(std::span<const Collision> collisions, ids::Ta
 }
 
 /// Which of them go again, with fresh values.
-Action InsertBatch::decide(std::vector<Collision> collisions, Workspace& workspace,
-                           wire::PatchedMessage& out) {
+Action InsertBatch::decide(std::vector<Collision> collisions, const Step& step) {
   asked_ = false;
   if (!collisions.empty()) {
-    const auto now = workspace.clock.monotonic();
+    const auto now = step.now;
     if (!first_duplicate_) first_duplicate_ = now;
     for (Collision& collision : collisions) collision.again = may_go_again(collision, now);
   }
   renewal_ = {std::move(collisions), 0, {}, 0, 0};
   want_next_rule();
-  return renew(workspace, out);
+  return renew(step);
 }
 
 void InsertBatch::count_decided(std::span<const Collision> collisions) {
@@ -518,7 +516,7 @@ void InsertBatch::want_next_rule() {
 
 /// Draws fresh values for those that go again. Where there are not enough, the last ones stay
 /// behind. Asks the store where it must be asked first.
-Action InsertBatch::renew(Workspace& workspace, wire::PatchedMessage& out) {
+Action InsertBatch::renew(const Step& step) {
   while (renewal_.assignment < contents_.plan->size()) {
     const Assignment& target = (*contents_.plan)[renewal_.assignment];
     ids::Values& values = contents_.given.values[renewal_.assignment];
@@ -529,14 +527,14 @@ Action InsertBatch::renew(Workspace& workspace, wire::PatchedMessage& out) {
         renewed(first);
       } else if (drawn.error().code == ids::Errc::pending) {
         asked_ = true;
-        return ask(target, workspace);
+        return ask(target, step);
       } else {
         renewal_.count /= 2;
       }
     }
     leave_behind();
   }
-  return decided(workspace, out);
+  return decided(step);
 }
 
 /// The values from `first` on are there.
@@ -560,16 +558,14 @@ void InsertBatch::leave_behind() {
 }
 
 /// Together with all that has been waited for since the first duplicate, not beyond the deadline.
-Action InsertBatch::ask(const Assignment& target, Workspace& workspace) const {
-  const nanoseconds left =
-      target.rule->retry.deadline - (workspace.clock.monotonic() - *first_duplicate_);
+Action InsertBatch::ask(const Assignment& target, const Step& step) const {
+  const nanoseconds left = target.rule->retry.deadline - (step.now - *first_duplicate_);
   return action::AskStore{
       target.strategy, renewal_.count,
       std::clamp<nanoseconds>(left, nanoseconds(0), target.strategy->patience())};
 }
 
-Action InsertBatch::answered(ids::Result<ids::Grant> grant, Workspace& workspace,
-                             wire::PatchedMessage& out) {
+Action InsertBatch::answered(ids::Result<ids::Grant> grant, const Step& step) {
   ids::Values& values = contents_.given.values[renewal_.assignment];
   const std::size_t first = values.size();
   if (grant) {
@@ -580,7 +576,7 @@ Action InsertBatch::answered(ids::Result<ids::Grant> grant, Workspace& workspace
   } else {
     renewal_.count /= 2;
   }
-  return renew(workspace, out);
+  return renew(step);
 }
 
 // ---- the end ---------------------------------------------------------------------------------
@@ -658,23 +654,23 @@ void InsertBatch::take_back_all() const {
 }
 
 /// A reply that needs no change keeps its bytes.
-Action InsertBatch::finish_or_relay(Workspace& workspace) {
+Action InsertBatch::finish_or_relay(const Step& step) {
   const auto reported = report();
-  if (!only_ || asked_ || replaces_errors_ || !reported.empty()) return finish(workspace);
+  if (!only_ || asked_ || replaces_errors_ || !reported.empty()) return finish(step);
   take_back_unused();
   return action::Relay{};
 }
 
-Action InsertBatch::finish(Workspace& workspace) {
+Action InsertBatch::finish(const Step& step) {
   take_back_unused();
-  workspace.reply.clear();
+  step.workspace.reply.clear();
   const std::int32_t request_id = message_.header().request_id;
   if (merge_.empty()) {
-    append_readdressed(*wire::OpMsgView::parse(failure_.view()), request_id, workspace.reply);
+    append_readdressed(*wire::OpMsgView::parse(failure_.view()), request_id, step.workspace.reply);
   } else {
-    merge_.append(request_id, contents_.refused, report(), workspace.reply);
+    merge_.append(request_id, contents_.refused, report(), step.workspace.reply);
   }
-  return action::Reply{workspace.reply.view()};
+  return action::Reply{step.workspace.reply.view()};
 }
 
 }  // namespace idproxy::rewrite

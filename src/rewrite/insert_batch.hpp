@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "idproxy/base/random.hpp"
 #include "idproxy/rewrite/action.hpp"
 #include "idproxy/rewrite/reply_merge.hpp"
 #include "idproxy/rewrite/workspace.hpp"
@@ -30,10 +31,17 @@ class InsertBatch {
     Buffer original;  ///< the client's message, a well-formed insert
     std::shared_ptr<const Plan> plan;
     std::chrono::seconds now;          ///< of its rewriting, since the Unix epoch
-    std::chrono::nanoseconds started;  ///< its first sending, monotonic
+    std::chrono::nanoseconds started;  ///< when it came, monotonic
     GivenValues given;
     std::vector<RefusedDocument> refused;
     std::size_t documents;
+  };
+  /// What one event works with.
+  struct Step {
+    std::chrono::nanoseconds now;  ///< monotonic
+    RandomSource& random;
+    Workspace& workspace;
+    wire::PatchedMessage& out;  ///< to hold the next command
   };
   InsertBatch(Contents contents, BatchSent sent);
   InsertBatch(const InsertBatch&) = delete;  // command_ points into message_
@@ -47,13 +55,13 @@ class InsertBatch {
   /// itself: then the first part cannot be stored before a later one makes the whole fail.
   [[nodiscard]] static bool separable(const InsertCommand& command);
 
-  /// Fills `out` with the next command.
-  Action send(Workspace& workspace, wire::PatchedMessage& out);
+  /// The next command.
+  Action send(const Step& step);
   /// `message` answers the command that is out.
-  Action reply(const wire::OpMsgView& message, Workspace& workspace, wire::PatchedMessage& out);
+  Action reply(const wire::OpMsgView& message, const Step& step);
 
   /// The store's answer, or that nobody waits for it any more.
-  Action answered(ids::Result<ids::Grant> grant, Workspace& workspace, wire::PatchedMessage& out);
+  Action answered(ids::Result<ids::Grant> grant, const Step& step);
 
   [[nodiscard]] std::int32_t request_id() const { return request_id_; }
   [[nodiscard]] std::optional<GivenUp> given_up() const {
@@ -83,24 +91,21 @@ class InsertBatch {
     bool counted;            // its last re-send
   };
 
-  Action failed(const wire::OpMsgView& message, const InsertReply& reply, Workspace& workspace,
-                wire::PatchedMessage& out);
+  Action failed(const wire::OpMsgView& message, const InsertReply& reply, const Step& step);
   Action answered(const wire::OpMsgView& message, const InsertReply& reply,
-                  std::span<const WriteError> errors, Workspace& workspace,
-                  wire::PatchedMessage& out);
+                  std::span<const WriteError> errors, const Step& step);
   std::optional<Action> aborted(const wire::OpMsgView& message, const Collision& collision,
-                                Workspace& workspace);
+                                const Step& step);
   void limit_tail(std::span<const WriteError> errors);
-  Action go_again(std::vector<std::int32_t> documents, Workspace& workspace,
-                  wire::PatchedMessage& out);
-  Action send_whole(Workspace& workspace, wire::PatchedMessage& out);
-  Action finish_or_relay(Workspace& workspace);
-  Action relay_failure(Workspace& workspace);
-  Action finish(Workspace& workspace);
-  Action expired(Workspace& workspace);
-  Action fail(CommandError error, Workspace& workspace) const;
+  Action go_again(std::vector<std::int32_t> documents, const Step& step);
+  Action send_whole(const Step& step);
+  Action finish_or_relay(const Step& step);
+  Action relay_failure(const Step& step);
+  Action finish(const Step& step);
+  Action expired(const Step& step);
+  Action fail(CommandError error, const Step& step) const;
   Action answered_once(const wire::OpMsgView& message, const InsertReply& reply,
-                       std::span<const WriteError> errors, Workspace& workspace);
+                       std::span<const WriteError> errors, const Step& step);
 
   [[nodiscard]] bool adds_up(const InsertReply& reply, std::span<const WriteError> errors) const;
   [[nodiscard]] bool refuses(std::span<const WriteError> errors) const;
@@ -108,19 +113,19 @@ class InsertBatch {
   [[nodiscard]] Collision collision_of(std::int32_t document, Bytes error) const;
   [[nodiscard]] std::span<const Given> given_to(std::int32_t document) const;
   void tell_strategies(std::span<const Collision> collisions, ids::Taken where);
-  Action decide(std::vector<Collision> collisions, Workspace& workspace, wire::PatchedMessage& out);
+  Action decide(std::vector<Collision> collisions, const Step& step);
   [[nodiscard]] bool may_go_again(const Collision& collision, std::chrono::nanoseconds now);
   void abandon(std::span<const std::int32_t> documents);
   [[nodiscard]] bool only_resends(std::span<const std::int32_t> next) const;
   void count_resent();
   void count_cured(std::size_t reached);
   void count_decided(std::span<const Collision> collisions);
-  Action renew(Workspace& workspace, wire::PatchedMessage& out);
-  Action ask(const Assignment& target, Workspace& workspace) const;
+  Action renew(const Step& step);
+  Action ask(const Assignment& target, const Step& step) const;
   void want_next_rule();
   void renewed(std::size_t first);
   void leave_behind();
-  Action decided(Workspace& workspace, wire::PatchedMessage& out);
+  Action decided(const Step& step);
   void take_back_unused() const;
   void take_back(std::vector<std::vector<std::uint32_t>>& values) const;
   void take_back_all() const;

@@ -208,17 +208,17 @@ class Values {
 };
 
 /// The store's answers.
-Action ask(Action action, rewrite::Exchange& exchange, rewrite::Workspace& workspace,
-           std::size_t& asked) {
+Action ask(Action action, rewrite::Exchange& exchange, const rewrite::Context& context,
+           rewrite::Workspace& workspace, std::size_t& asked) {
   static constexpr std::int64_t kFirst = 1'000'000;
   while (const auto* need = std::get_if<action::AskStore>(&action)) {
     const std::uint64_t count = need->count;
     require(count > 0 && ++asked < 1000);
     if (asked % 3 == 0) {
-      action = exchange.answered(ids::Error{ids::Errc::exhausted, "none"}, workspace);
+      action = exchange.answered(ids::Error{ids::Errc::exhausted, "none"}, context, workspace);
     } else {
       const auto first = kFirst * static_cast<std::int64_t>(asked);
-      action = exchange.answered(ids::Grant(nullptr, {{first, count}}), workspace);
+      action = exchange.answered(ids::Grant(nullptr, {{first, count}}), context, workspace);
     }
   }
   return action;
@@ -267,17 +267,17 @@ bool more_to_come(Bytes reply) {
   return view && view->has(wire::flag::kMoreToCome);
 }
 
-void drive(Bytes input, rewrite::Workspace& workspace, test::FakeClock& clock,
-           const test::Lending& lending) {
+void drive(Bytes input, rewrite::Context context, rewrite::Workspace& workspace,
+           test::FakeClock& clock, const test::Lending& lending) {
   std::uint8_t event = 0;
   auto content = piece(input, event);
   if (!content || content->size() < wire::kHeaderSize) return;
-  workspace.x509 = event % 2 == 1 ? rewrite::X509::refused : rewrite::X509::passes;
+  context.x509 = event % 2 == 1 ? rewrite::X509::refused : rewrite::X509::passes;
   const Buffer request = framed(*content, 0);
   rewrite::Exchange exchange;
   std::size_t asked = 0;
-  Action action =
-      ask(exchange.request(request.view(), nullptr, workspace), exchange, workspace, asked);
+  Action action = ask(exchange.request(request.view(), nullptr, context, workspace), exchange,
+                      context, workspace, asked);
   const auto* send = std::get_if<action::Send>(&action);
   if (send == nullptr || exchange.is_hello() || !exchange.awaits_reply()) return;
   const std::int32_t id = wire::read_header(request.view()).request_id;
@@ -304,14 +304,15 @@ void drive(Bytes input, rewrite::Workspace& workspace, test::FakeClock& clock,
     clock.advance(std::chrono::milliseconds(event));
     reply = framed(*content, exchange.request_id());
     values.answered(reply.view());
-    action = ask(exchange.reply(reply.view(), workspace), exchange, workspace, asked);
+    action =
+        ask(exchange.reply(reply.view(), context, workspace), exchange, context, workspace, asked);
     values.check(lending.back);
     require(std::holds_alternative<action::Close>(action) || !more_to_come(reply.view()));
     if (const auto* wait = std::get_if<action::Wait>(&action)) {
       require(wait->delay.count() > 0);
       watch.answered(reply.view());
       clock.advance(wait->delay);
-      action = exchange.resume(workspace);
+      action = exchange.resume(context, workspace);
     } else if (std::holds_alternative<action::Send>(action)) {
       watch.answered(reply.view());
     }
@@ -338,7 +339,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto set = rules(lending);
   test::FakeClock clock;
   test::SeededRandom random;
-  rewrite::Workspace workspace(set, clock, random);
-  drive({data, size}, workspace, clock, *lending);
+  rewrite::Namespaces namespaces(set);
+  rewrite::Workspace workspace;
+  drive({data, size}, {namespaces, clock, random}, workspace, clock, *lending);
   return 0;
 }

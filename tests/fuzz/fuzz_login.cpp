@@ -182,19 +182,20 @@ void check(Bytes message) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < wire::kHeaderSize) return 0;
   static const test::FakeClock clock;
-  static rewrite::Workspace workspace(test::rule_set(), clock, system_random());
-  workspace.x509 = rewrite::X509::refused;
+  static rewrite::Namespaces namespaces(test::rule_set());
+  static rewrite::Workspace workspace;
+  const rewrite::Context context{namespaces, clock, system_random(), rewrite::X509::refused};
   Buffer message;
   message.append({data, size});
   store_i32(message.data(), static_cast<std::int32_t>(size));
   const auto decision = rewrite::classify(wire::read_header(message.view()), message.view(),
-                                          workspace.namespaces, workspace.x509);
+                                          namespaces, context.x509);
   require(decision.kind != rewrite::Decision::Kind::need_more);
   if (decision.kind == rewrite::Decision::Kind::close) return 0;
   rewrite::Action action;
   rewrite::Exchange exchange;
   if (decision.kind == rewrite::Decision::Kind::collect) {
-    action = exchange.request(message.view(), nullptr, workspace);
+    action = exchange.request(message.view(), nullptr, context, workspace);
   }
   if (std::holds_alternative<rewrite::action::Relay>(action)) check(message.view());
   if (const auto* send = std::get_if<rewrite::action::Send>(&action)) {

@@ -61,7 +61,7 @@ class ExchangeWorld {
  public:
   explicit ExchangeWorld(std::shared_ptr<const rewrite::RuleSet> rules,
                          std::string_view random_hex = {})
-      : random(random_hex), workspace(rules, clock, random), rules_(std::move(rules)) {}
+      : random(random_hex), namespaces(rules), rules_(std::move(rules)) {}
 
   /// The bytes are gone when this returns, or belong to the exchange.
   ActionKind request(std::string_view bytes, bool owned = false) {
@@ -70,24 +70,24 @@ class ExchangeWorld {
     Buffer owner;
     if (owned) owner.append(exact.view());
     return keep(exchange->request(owned ? owner.view() : exact.view(), owned ? &owner : nullptr,
-                                  workspace));
+                                  context, workspace));
   }
   ActionKind reply(std::string_view bytes) {
     const Exact exact(bytes);
-    return keep(exchange->reply(exact.view(), workspace));
+    return keep(exchange->reply(exact.view(), context, workspace));
   }
   /// Other rules from now on; those before go, unless the exchange needs them.
   void reload(std::shared_ptr<const rewrite::RuleSet> rules) {
-    workspace.namespaces = rewrite::Namespaces(rules);
+    namespaces = rewrite::Namespaces(rules);
     rules_ = std::move(rules);
   }
   /// With these fields in its body, and the request id that is expected.
   ActionKind reply_with(std::string_view fields, std::uint32_t flags = 0) {
     return reply(reply_message(fields, exchange->request_id(), flags));
   }
-  ActionKind resume() { return keep(exchange->resume(workspace)); }
+  ActionKind resume() { return keep(exchange->resume(context, workspace)); }
   ActionKind answer(ids::Result<ids::Grant> grant) {
-    return keep(exchange->answered(std::move(grant), workspace));
+    return keep(exchange->answered(std::move(grant), context, workspace));
   }
 
   /// The last action, which is of this kind.
@@ -121,6 +121,8 @@ class ExchangeWorld {
 
   FakeClock clock;
   ScriptedRandom random;
+  rewrite::Namespaces namespaces;
+  rewrite::Context context{namespaces, clock, random};
   rewrite::Workspace workspace;
   std::unique_ptr<rewrite::Exchange> exchange;
 

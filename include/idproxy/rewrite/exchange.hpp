@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "idproxy/rewrite/action.hpp"
+#include "idproxy/rewrite/context.hpp"
 #include "idproxy/rewrite/workspace.hpp"
 
 namespace idproxy::rewrite {
@@ -45,15 +46,15 @@ class Exchange {
 
   /// Event: the request, whole. `owner`: the buffer that holds it and nothing else, or null; may be
   /// moved from.
-  Action request(Bytes message, Buffer* owner, Workspace& workspace);
+  Action request(Bytes message, Buffer* owner, const Context& context, Workspace& workspace);
   /// Event: a reply to request_id(), whole. Only while awaits_reply().
-  Action reply(Bytes message, Workspace& workspace);
+  Action reply(Bytes message, const Context& context, Workspace& workspace);
   /// Event: the delay is over.
-  Action resume(Workspace& workspace);
-  /// Event: Workspace::members takes what was said into account, or nobody waits for that any more.
-  Action learned(Workspace& workspace);
+  Action resume(const Context& context, Workspace& workspace);
+  /// Event: Context::members takes what was said into account, or nobody waits for that any more.
+  Action learned(const Context& context, Workspace& workspace);
   /// Event: the store's answer, or that nobody waits for it any more.
-  Action answered(ids::Result<ids::Grant> grant, Workspace& workspace);
+  Action answered(ids::Result<ids::Grant> grant, const Context& context, Workspace& workspace);
   /// Gives memory back, and the buffer that `owner` had given. Nothing may be called afterwards.
   Buffer release(Workspace& workspace);
 
@@ -80,22 +81,24 @@ class Exchange {
  private:
   enum class Kind { insert, hello, status };
 
-  Action hello(Bytes message, Buffer* owner, Workspace& workspace);
-  Action hello_reply(Bytes message, Workspace& workspace);
-  Action map_hello(Bytes message, Workspace& workspace);
+  Action hello(Bytes message, Buffer* owner, X509 x509, Workspace& workspace);
+  Action hello_reply(Bytes message, const Context& context, Workspace& workspace);
+  Action map_hello(Bytes message, const Context& context, Workspace& workspace);
   Action status(const wire::OpMsgView& message, Buffer* owner, Workspace& workspace);
-  Action insert(const wire::OpMsgView& message, Buffer* owner, Workspace& workspace);
+  Action insert(const wire::OpMsgView& message, Buffer* owner, const Context& context,
+                Workspace& workspace);
   Action insert_plain(const InsertRequest& insert, const PlainInsert& plain, Buffer* owner,
-                      Workspace& workspace);
-  Action insert_any(const InsertRequest& insert, Buffer* owner, Workspace& workspace);
-  Action ask(Workspace& workspace);
+                      const Context& context, Workspace& workspace);
+  Action insert_any(const InsertRequest& insert, Buffer* owner, const Context& context,
+                    Workspace& workspace);
+  [[nodiscard]] Action ask() const;
   std::optional<Action> draw_values(const wire::OpMsgView& message, Workspace& workspace);
   [[nodiscard]] bool too_many_bytes() const;
   void take_back_all();
-  Action send_assigned(const InsertRequest& insert, Workspace& workspace);
-  Action send(Workspace& workspace);
-  Action send_too_large(const InsertRequest& insert, Workspace& workspace);
-  Action send_in_parts(Workspace& workspace);
+  Action send_assigned(const InsertRequest& insert, const Context& context, Workspace& workspace);
+  Action send();
+  Action send_too_large(const InsertRequest& insert, const Context& context, Workspace& workspace);
+  Action send_in_parts(const Context& context, Workspace& workspace);
   Action fail(Bytes message, CommandError error, Workspace& workspace);
   void give_each_document();
   void keep_original(Bytes message, Buffer* owner);
@@ -113,8 +116,9 @@ class Exchange {
   wire::PatchedMessage message_;
   Buffer original_;  // empty if it can be restored from message_
   std::shared_ptr<const Plan> plan_;
-  std::chrono::seconds now_{};
-  std::chrono::nanoseconds started_{};  // sent first, or the store asked
+  std::chrono::seconds wall_{};         // when the insert came, since the Unix epoch
+  std::chrono::nanoseconds started_{};  // when the insert came, monotonic
+  std::chrono::nanoseconds now_{};      // when the event at hand came, monotonic
   bool sent_ = false;
   GivenValues given_;
   std::size_t drawing_ = 0;  // the assignment whose values are drawn next, or asked for

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "idproxy/rewrite/members.hpp"
 #include "idproxy/rewrite/reply.hpp"
 #include "idproxy/rewrite/rules.hpp"
 #include "idproxy/wire/op_msg.hpp"
@@ -65,5 +66,13 @@ void ask_for_right(const wire::OpMsgView& request, wire::PatchedMessage& out);
 /// False, and nothing is appended, if the reply cannot be understood.
 [[nodiscard]] bool append_status_reply(const wire::OpMsgView& request, const wire::OpMsgView& reply,
                                        const Status& status, Buffer& out);
+
+/// Where {idproxy: "status"} gets its answer from. Thread-safe.
+class StatusSource {
+ public:
+  virtual ~StatusSource() = default;
+  /// `asked`: the server behind the connection.
+  [[nodiscard]] virtual Status status(ServerId asked) const = 0;
+};
 
 }  // namespace idproxy::rewrite

@@ -1,47 +1,22 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
-#include "idproxy/base/clock.hpp"
-#include "idproxy/base/random.hpp"
-#include "idproxy/rewrite/classify.hpp"
 #include "idproxy/rewrite/insert.hpp"
-#include "idproxy/rewrite/members.hpp"
-#include "idproxy/rewrite/rules.hpp"
-#include "idproxy/rewrite/status.hpp"
 #include "idproxy/wire/patched_message.hpp"
 
 namespace idproxy::rewrite {
 
-/// Where {idproxy: "status"} gets its answer from. Thread-safe.
-class StatusSource {
- public:
-  virtual ~StatusSource() = default;
-  /// `asked`: the server behind the connection.
-  [[nodiscard]] virtual Status status(ServerId asked) const = 0;
-};
-
 /// What exchanges of one io thread share: memory that serves one message after the other. Not
 /// thread-safe.
 struct Workspace {
-  Workspace(std::shared_ptr<const RuleSet> rules, const Clock& time, RandomSource& bytes)
-      : namespaces(std::move(rules)), clock(time), random(bytes) {}
-
-  Namespaces namespaces;
-  const Clock& clock;
-  RandomSource& random;  ///< for jitter
   InsertRewriter insert;
   ids::Values values;                 ///< of a plain insert
   Buffer reply;                       ///< of action::Reply
   std::uint32_t next_request_id = 1;  ///< of our own messages; wraps
-  /// The newest, when a reply to hello comes; null: nobody wants to know of it.
-  std::shared_ptr<const Members> members;
-  bool maps_hello = true;  ///< replies to hello name our listeners
-  X509 x509 = X509::passes;
-  const StatusSource* status = nullptr;
 
   /// A message to fill; most often with the memory of one that was given back.
   wire::PatchedMessage take_message() {

@@ -25,14 +25,14 @@ class Insert : public ::testing::Test {
  protected:
   template <class... Rules>
   void rules(Rules&&... all) {
-    workspace_.emplace(rule_set_of(std::forward<Rules>(all)...), clock_, random_);
+    namespaces_.emplace(rule_set_of(std::forward<Rules>(all)...));
   }
   Outcome request(std::string_view bytes) {
     Outcome outcome{};
     Action action;
     {
       const Exact exact(bytes);
-      action = outcome.exchange->request(exact.view(), nullptr, *workspace_);
+      action = outcome.exchange->request(exact.view(), nullptr, context(), workspace_);
     }
     outcome.action = kind_of(action);
     Buffer out;
@@ -54,9 +54,12 @@ class Insert : public ::testing::Test {
     return bytes;
   }
 
+  Context context() { return {*namespaces_, clock_, random_}; }
+
   FakeClock clock_;
   ScriptedRandom random_;
-  std::optional<Workspace> workspace_;
+  std::optional<Namespaces> namespaces_;
+  Workspace workspace_;
 };
 
 std::string id(std::int64_t value) {
@@ -185,9 +188,10 @@ TEST_F(Insert, ReplacesTheErrorsOfRefusedDocuments) {
                   0, 7);
   };
   const std::string theirs = reply(error(0, 53, "The '_id' value cannot be of type array"));
-  EXPECT_EQ(kind_of(outcome.exchange->reply(as_bytes(theirs), *workspace_)), ActionKind::reply);
+  EXPECT_EQ(kind_of(outcome.exchange->reply(as_bytes(theirs), context(), workspace_)),
+            ActionKind::reply);
   EXPECT_EQ(
-      text_of(workspace_->reply.view()),
+      text_of(workspace_.reply.view()),
       reply(error(0, 28,
                   "mongo-idproxy: cannot create field 'a.b': 'a' is of type number, not object")));
   const std::string others[] = {op_msg(body(doc(int_field("ok", 0))), 0, 7),
@@ -195,7 +199,8 @@ TEST_F(Insert, ReplacesTheErrorsOfRefusedDocuments) {
                                 op_msg(body(doc(int_field("writeErrors", 1))), 0, 7)};
   for (const std::string& other : others) {
     auto again = unordered();
-    EXPECT_EQ(kind_of(again.exchange->reply(as_bytes(other), *workspace_)), ActionKind::relay);
+    EXPECT_EQ(kind_of(again.exchange->reply(as_bytes(other), context(), workspace_)),
+              ActionKind::relay);
   }
 }
 
@@ -296,9 +301,10 @@ TEST_F(Insert, BoundsTheErrorTextsOfAReply) {
       op_msg(body(doc(int_field("n", 0) + element(bson::Type::array, "writeErrors", doc(errors)) +
                       int_field("ok", 1))),
              0, 7);
-  ASSERT_EQ(kind_of(outcome.exchange->reply(as_bytes(reply), *workspace_)), ActionKind::reply);
-  EXPECT_LE(workspace_->reply.size(), 16'793'600U);
-  EXPECT_TRUE(wire::OpMsgView::parse(workspace_->reply.view()));
+  ASSERT_EQ(kind_of(outcome.exchange->reply(as_bytes(reply), context(), workspace_)),
+            ActionKind::reply);
+  EXPECT_LE(workspace_.reply.size(), 16'793'600U);
+  EXPECT_TRUE(wire::OpMsgView::parse(workspace_.reply.view()));
 }
 
 TEST_F(Insert, SurvivesBeingCutAtAnyByte) {

@@ -14,10 +14,10 @@ using namespace test;
 /// code of the answer, or "dropped".
 std::string fate(std::string_view bytes) {
   ExchangeWorld world(rule_set());
-  world.workspace.x509 = X509::refused;
+  world.context.x509 = X509::refused;
   const Exact exact(bytes);
-  const auto decision = classify(wire::read_header(exact.view()), exact.view(),
-                                 world.workspace.namespaces, world.workspace.x509);
+  const auto decision =
+      classify(wire::read_header(exact.view()), exact.view(), world.namespaces, world.context.x509);
   if (decision.kind == Decision::Kind::relay) return "passes";
   EXPECT_EQ(decision.kind, Decision::Kind::collect);
   const ActionKind action = world.request(bytes);
@@ -279,7 +279,7 @@ TEST(Login, IsRefusedWithTheReason) {
   const std::string error = doc(ok(0) + string_field("errmsg", text) + int_field("code", 18) +
                                 string_field("codeName", "AuthenticationFailed"));
   ExchangeWorld world(rule_set());
-  world.workspace.x509 = X509::refused;
+  world.context.x509 = X509::refused;
   const std::string login = doc(kAuthenticate + kX509 + kExternal);
   for (const std::uint32_t flags : {0U, wire::flag::kChecksumPresent}) {
     ASSERT_EQ(world.request(op_msg(body(login), flags)), ActionKind::reply);

@@ -7,8 +7,9 @@
 #include "idproxy/rewrite/classify.hpp"
 #include "idproxy/rewrite/hello.hpp"
 #include "idproxy/rewrite/plain_insert.hpp"
-#include "insert_batch.hpp"
+#include "insert_write.hpp"
 #include "login.hpp"
+#include "write_batch.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -209,9 +210,9 @@ Action Exchange::answered(ids::Result<ids::Grant> grant, const Context& context,
 Action Exchange::send_assigned(const InsertRequest& insert, const Context& context,
                                Workspace& workspace) {
   if (documents_ > kPartStatements && acknowledged_ && assigned_ > 0) {
-    const auto options = InsertBatch::divisible(insert.message, documents_);
+    const auto options = divisible(insert.message, documents_);
     if (options && !options->ordered && !options->in_transaction &&
-        InsertBatch::separable(insert.command)) {
+        InsertWrite::separable(insert.command)) {
       return send_in_parts(context, workspace);
     }
   }
@@ -230,8 +231,8 @@ Action Exchange::send() {
 /// In more than one, if that is possible; else it fails.
 Action Exchange::send_too_large(const InsertRequest& insert, const Context& context,
                                 Workspace& workspace) {
-  const bool possible = acknowledged_ && InsertBatch::divisible(insert.message, documents_) &&
-                        InsertBatch::separable(insert.command);
+  const bool possible = acknowledged_ && divisible(insert.message, documents_) &&
+                        InsertWrite::separable(insert.command);
   return possible ? send_in_parts(context, workspace)
                   : fail(insert.message.message(), too_large(), workspace);
 }
@@ -379,9 +380,10 @@ void Exchange::open_batch(BatchSent sent) {
     PlainInsert::restore(patched.view(), original_, given_.values.emplace_back());
     give_each_document();
   }
-  batch_ = std::make_unique<InsertBatch>(
-      InsertBatch::Contents{std::move(original_), plan_, wall_, started_, std::move(given_),
-                            std::move(refused_), documents_},
+  auto insert =
+      std::make_unique<InsertWrite>(std::move(original_), plan_, wall_, std::move(refused_));
+  batch_ = std::make_unique<WriteBatch>(
+      WriteBatch::Contents{std::move(insert), plan_, started_, std::move(given_), documents_},
       sent);
 }
 

@@ -48,7 +48,7 @@ namespace {
 
 /// So that the driver tries again, in the way that it knows for such a command.
 std::string_view retry_label(const wire::OpMsgView& insert) {
-  const auto options = InsertOptions::read(insert.body());
+  const auto options = WriteOptions::read(insert.body());
   if (!options) return {};
   if (options->in_transaction) return kTransientTransactionError;
   return options->has_txn_number ? kRetryableWriteError : std::string_view{};

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <limits>
 
 namespace idproxy::rewrite {
 namespace {
@@ -14,17 +13,6 @@ bool is_index(std::string_view key, std::size_t number) {
   std::array<char, 20> text;
   const auto end = std::to_chars(text.data(), text.data() + text.size(), number).ptr;
   return key == std::string_view(text.data(), end);
-}
-
-/// False if an element is no int32, the only type that mongod takes here.
-bool read_numbers(const bson::Element& array, std::vector<std::int32_t>& out) {
-  if (array.type != bson::Type::array) return false;
-  bson::Elements elements(array.value);
-  while (const auto element = elements.next()) {
-    if (element->type != bson::Type::int32) return false;
-    out.push_back(load_i32(element->value.data()));
-  }
-  return !elements.malformed();
 }
 
 }  // namespace
@@ -96,59 +84,6 @@ std::optional<Bytes> InsertDocuments::next() {
   malformed_ = !document;
   if (document) rest_ = rest_.subspan(document->size());
   return document;
-}
-
-std::optional<InsertOptions> InsertOptions::read(Bytes body) {
-  enum : unsigned {
-    kWriteConcern,
-    kOrdered,
-    kAutocommit,
-    kTxnNumber,
-    kMaxTime,
-    kStmtId,
-    kStmtIds,
-    kFields
-  };
-  std::array<bool, kFields> seen{};
-  const auto once = [&](unsigned field) { return !std::exchange(seen[field], true); };
-  InsertOptions options;
-  bson::Elements fields(body);
-  while (const auto field = fields.next()) {
-    const bool null = field->type == bson::Type::null;  // is as good as absent, where it is allowed
-    const auto number = field->as_integer();
-    if (field->key == "ordered") {
-      if (!once(kOrdered) || (!number && !null)) return {};
-      options.ordered = number != 0;
-    } else if (field->key == "autocommit") {
-      const bool no = field->type == bson::Type::boolean && number == 0;
-      if (!once(kAutocommit) || (!no && !null)) return {};
-      options.in_transaction = no;
-    } else if (field->key == "writeConcern") {
-      if (!once(kWriteConcern) || field->type != bson::Type::document) return {};
-      const auto w = bson::find(field->value, "w");
-      options.acknowledged = !w || w->as_integer() != 0;
-    } else if (field->key == "txnNumber") {
-      if (!once(kTxnNumber) || (field->type != bson::Type::int64 && !null)) return {};
-      options.has_txn_number = !null;
-    } else if (field->key == "maxTimeMS") {
-      if (!once(kMaxTime) || !number || *number < 0) return {};
-      if (field->type == bson::Type::boolean) return {};
-      if (*number > 0) options.max_time_ms = number;
-    } else if (field->key == "stmtId") {
-      if (!once(kStmtId) || (field->type != bson::Type::int32 && !null)) return {};
-      if (!null) options.stmt_id = load_i32(field->value.data());
-    } else if (field->key == "stmtIds") {
-      if (!once(kStmtIds) || !read_numbers(*field, options.stmt_ids)) return {};
-    }
-  }
-  if (fields.malformed() || (seen[kStmtId] && seen[kStmtIds])) return {};
-  return options;
-}
-
-bool InsertOptions::numbers(std::size_t documents) const {
-  if (!stmt_ids.empty()) return stmt_ids.size() == documents;
-  const auto last = std::int64_t{stmt_id} + static_cast<std::int64_t>(documents) - 1;
-  return last <= std::numeric_limits<std::int32_t>::max();
 }
 
 }  // namespace idproxy::rewrite

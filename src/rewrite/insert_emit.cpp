@@ -80,7 +80,7 @@ std::size_t InsertRewriter::fitting(const InsertRequest& insert, const GivenValu
     const auto document = walk.next();
     if (!document) break;
     std::size_t added = kStatement;
-    for (; value != given.given.end() && value->document == index; ++value) {
+    for (; value != given.given.end() && value->statement == index; ++value) {
       added += most_added(insert.plan[value->assignment],
                           given.values[value->assignment][value->value].size());
     }
@@ -93,7 +93,7 @@ std::size_t InsertRewriter::fitting(const InsertRequest& insert, const GivenValu
 }
 
 bool InsertRewriter::emit_part(const InsertRequest& insert, const GivenValues& given,
-                               const InsertPart& part, wire::PatchedMessage& out) {
+                               const WritePart& part, wire::PatchedMessage& out) {
   begin(insert);
   values_ = &given.values;
   used_.assign(insert.plan.size(), 0);
@@ -109,11 +109,11 @@ bool InsertRewriter::emit_part(const InsertRequest& insert, const GivenValues& g
   out.add(as_bytes(std::string_view("documents\0", 10)));
   InsertDocuments walk(insert.command);
   auto value = given.given.begin();
-  auto wanted = part.documents.begin();
-  for (std::int32_t index = 0; wanted != part.documents.end(); ++index) {
+  auto wanted = part.statements.begin();
+  for (std::int32_t index = 0; wanted != part.statements.end(); ++index) {
     const auto document = walk.next();
     if (!document) return false;
-    for (; value != given.given.end() && value->document == index; ++value) {
+    for (; value != given.given.end() && value->statement == index; ++value) {
       used_[value->assignment] = value->value;
     }
     if (*wanted != index) continue;
@@ -136,7 +136,7 @@ bool InsertRewriter::emit_part(const InsertRequest& insert, const GivenValues& g
 }
 
 /// The section of kind 0: every field as it is, but for those that say which documents these are.
-void InsertRewriter::emit_body(const InsertPart& part, wire::PatchedMessage& out) {
+void InsertRewriter::emit_body(const WritePart& part, wire::PatchedMessage& out) {
   const Bytes body = insert_->message.body();
   const std::size_t end = offset(body.data()) + body.size() - 1;
   *out.add(1) = 0;
@@ -163,8 +163,8 @@ void InsertRewriter::emit_body(const InsertPart& part, wire::PatchedMessage& out
     element_.clear();
     bson::append_head(element_, bson::Type::array, "stmtIds");
     bson::Scope array(element_);
-    for (std::size_t i = 0; i < part.documents.size(); ++i) {
-      bson::append_int32(element_, std::to_string(i), part.options->number_of(part.documents[i]));
+    for (std::size_t i = 0; i < part.statements.size(); ++i) {
+      bson::append_int32(element_, std::to_string(i), part.options->number_of(part.statements[i]));
     }
     array.close();
     out.add(element_.view());

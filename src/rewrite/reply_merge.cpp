@@ -55,10 +55,10 @@ void ReplyMerge::Latest::see(const bson::Element& field, Time its_time) {
   bson::append_copy(element, field);
 }
 
-void ReplyMerge::add(const wire::OpMsgView& message, const InsertReply& reply,
-                     std::span<const WriteError> errors, std::span<const std::int32_t> documents) {
+void ReplyMerge::add(const wire::OpMsgView& message, const WriteReply& reply,
+                     std::span<const std::int32_t> documents) {
   if (reply.n) n_ = n_.value_or(0) + *reply.n;
-  add_errors(errors, documents);
+  add_errors(reply.errors, documents);
   // Beside ok: 1 labels are about the writeConcernError, and go with it.
   if (!bson::find(message.body(), "writeConcernError")) labels_.clear();
   bson::Elements fields(message.body());

@@ -11,7 +11,7 @@
 #include <set>
 
 #include "idproxy/rewrite/exchange.hpp"
-#include "idproxy/rewrite/insert_reply.hpp"
+#include "idproxy/rewrite/write_reply.hpp"
 #include "support/fake_clock.hpp"
 #include "support/lending_strategy.hpp"
 #include "support/replies.hpp"
@@ -75,7 +75,7 @@ Sent read(Bytes bytes) {
     sent.documents.push_back(untouched(*document, sent.well_formed));
   }
   require(!documents.malformed());
-  const auto options = rewrite::InsertOptions::read(view->body());
+  const auto options = rewrite::WriteOptions::read(view->body());
   if (!options) return sent;
   sent.stops_at_errors = options->ordered || options->in_transaction;
   sent.acknowledged = options->acknowledged;
@@ -123,17 +123,15 @@ class Watch {
   /// ordered batch, and a transaction, stop at the first error.
   void answered(Bytes reply) {
     const auto view = wire::OpMsgView::parse(reply);
-    const auto read = rewrite::InsertReply::read(view->body());
+    const auto read = rewrite::WriteReply::read(view->body(), out_.size());
     require(read.has_value());
     if (!read->ok) {  // one document, and it is not stored
       require(out_.size() == 1);
       ++failures_[out_.front()];
       return;
     }
-    const auto errors = rewrite::read_write_errors(read->write_errors, out_.size());
-    require(errors.has_value());
     std::set<std::size_t> failed;
-    for (const auto& error : *errors) failed.insert(static_cast<std::size_t>(error.index));
+    for (const auto& error : read->errors) failed.insert(static_cast<std::size_t>(error.index));
     for (std::size_t i = 0; i < out_.size(); ++i) {
       if (failed.contains(i)) {
         ++failures_[out_[i]];
@@ -172,7 +170,7 @@ class Values {
   void answered(Bytes reply) {
     std::set<std::size_t> denied;
     const auto view = wire::OpMsgView::parse(reply);
-    const auto read = view ? rewrite::InsertReply::read(view->body()) : std::nullopt;
+    const auto read = view ? rewrite::WriteReply::read(view->body(), out_.size()) : std::nullopt;
     if (read && read->ok && read->retried == 0 && read->n) deny(*read, denied);
     // Not authorized, an invalid namespace, a view, not understood: the whole command is refused.
     static const std::set<std::int64_t> kRefused = {2, 9, 13, 14, 72, 73, 166, 323, 40415};
@@ -187,17 +185,15 @@ class Values {
   }
 
  private:
-  void deny(const rewrite::InsertReply& reply, std::set<std::size_t>& denied) const {
-    const auto errors = rewrite::read_write_errors(reply.write_errors, out_.size());
-    if (!errors) return;
+  void deny(const rewrite::WriteReply& reply, std::set<std::size_t>& denied) const {
     static const std::set<std::int64_t> kDenied = {2,  9,  13,  14,    28,    52,   53,
                                                    56, 57, 121, 10334, 11000, 16755};
-    for (const auto& error : *errors) {
+    for (const auto& error : reply.errors) {
       if (!kDenied.contains(error.code)) return denied.clear();
       denied.insert(static_cast<std::size_t>(error.index));
     }
-    if (in_transaction_ && !errors->empty()) denied.insert(0);  // and all behind it
-    if (!stops_at_errors_ || errors->empty()) return;
+    if (in_transaction_ && !reply.errors.empty()) denied.insert(0);  // and all behind it
+    if (!stops_at_errors_ || reply.errors.empty()) return;
     for (auto i = *denied.begin(); i < out_.size(); ++i) denied.insert(i);
   }
 
@@ -248,18 +244,17 @@ void check_reply(Bytes bytes, std::int32_t request_id, const Sent& whole) {
   const auto view = wire::OpMsgView::parse(bytes);
   require(view && view->header().response_to == request_id);
   require(view->header().message_length == static_cast<std::int32_t>(bytes.size()));
-  const auto reply = rewrite::InsertReply::read(view->body());
+  const auto reply = rewrite::WriteReply::read(view->body(), whole.documents.size());
   require(reply.has_value());
   if (!reply->ok) return;
   const auto documents = static_cast<std::int64_t>(whole.documents.size());
-  const auto errors = rewrite::read_write_errors(reply->write_errors, whole.documents.size());
-  require(errors && reply->n);
-  if (!whole.acknowledged) return require(errors->empty() && *reply->n == 0);
+  const auto& errors = reply->errors;
+  require(reply->n.has_value());
+  if (!whole.acknowledged) return require(errors.empty() && *reply->n == 0);
   if (!whole.stops_at_errors) {
-    return require(*reply->n + static_cast<std::int64_t>(errors->size()) == documents);
+    return require(*reply->n + static_cast<std::int64_t>(errors.size()) == documents);
   }
-  require(errors->size() <= 1 &&
-          *reply->n == (errors->empty() ? documents : errors->front().index));
+  require(errors.size() <= 1 && *reply->n == (errors.empty() ? documents : errors.front().index));
 }
 
 bool more_to_come(Bytes reply) {

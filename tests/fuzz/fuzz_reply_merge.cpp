@@ -34,10 +34,9 @@ class Inputs {
     while (const auto field = fields.next()) elements_.insert(text(*field));
   }
   void check(const wire::OpMsgView& merged) const {
-    const auto reply = rewrite::InsertReply::read(merged.body());
+    const auto reply = rewrite::WriteReply::read(merged.body(), 64);
     require(reply && reply->ok);
     require(reply->n.has_value() == has_n_ && (!has_n_ || *reply->n == n_));
-    require(rewrite::read_write_errors(reply->write_errors, 64).has_value());
     bson::Elements fields(merged.body());
     while (const auto field = fields.next()) {
       const std::set<std::string_view> made = {"n", "writeErrors", "retriedStmtIds", "errorLabels",
@@ -57,17 +56,15 @@ class Inputs {
   std::set<std::string> elements_;
 };
 
-/// A reply as InsertBatch takes it, or nothing.
+/// A reply as WriteBatch takes it, or nothing.
 bool add(Bytes bytes, std::span<const std::int32_t> documents, rewrite::ReplyMerge& merge,
          Inputs& inputs) {
   const auto message = wire::OpMsgView::parse(bytes);
   if (!message) return false;
-  const auto reply = rewrite::InsertReply::read(message->body());
+  const auto reply = rewrite::WriteReply::read(message->body(), documents.size());
   if (!reply || !reply->ok || reply->n.value_or(0) < 0 || reply->n.value_or(0) > 100'000)
     return false;
-  const auto errors = rewrite::read_write_errors(reply->write_errors, documents.size());
-  if (!errors) return false;
-  merge.add(*message, *reply, *errors, documents);
+  merge.add(*message, *reply, documents);
   inputs.see(*message, reply->n.value_or(0), reply->n.has_value());
   return true;
 }

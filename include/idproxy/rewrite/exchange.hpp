@@ -11,7 +11,7 @@
 
 namespace idproxy::rewrite {
 
-class InsertBatch;
+class WriteBatch;
 enum class BatchSent;
 class PlainInsert;
 
@@ -129,7 +129,7 @@ class Exchange {
   std::vector<RefusedDocument> refused_;
   const Assignment* driver_made_ = nullptr;
   HelloReply said_;
-  std::unique_ptr<InsertBatch> batch_;  // once a reply, or its size, makes more of it
+  std::unique_ptr<WriteBatch> batch_;  // once a reply, or its size, makes more of it
 };
 
 }  // namespace idproxy::rewrite

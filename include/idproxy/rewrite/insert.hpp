@@ -8,24 +8,10 @@
 #include "idproxy/rewrite/insert_command.hpp"
 #include "idproxy/rewrite/reply.hpp"
 #include "idproxy/rewrite/rules.hpp"
+#include "idproxy/rewrite/write.hpp"
 #include "idproxy/wire/patched_message.hpp"
 
 namespace idproxy::rewrite {
-
-/// A document that has a value of ours.
-struct Given {
-  std::int32_t document;     ///< its index in the client's batch
-  std::uint16_t assignment;  ///< in the plan
-  std::uint32_t value;       ///< in GivenValues::values[assignment]
-};
-
-/// What the documents of one insert have been given.
-struct GivenValues {
-  std::vector<ids::Values>
-      values;                ///< by assignment: all that were drawn, also those that collided
-  std::vector<Given> given;  ///< by document, then in file order
-  std::vector<std::size_t> wanted;  ///< by assignment: how many values the insert needs at first
-};
 
 /// What became of one insert.
 struct InsertResult {
@@ -40,15 +26,6 @@ struct InsertResult {
   std::size_t size = 0;                     ///< of the message without the new values
   std::vector<RefusedDocument> refused;     ///< documents that mongod is made to refuse
   const Assignment* driver_made = nullptr;  ///< an `_id` rule that found only driver-made ObjectIds
-};
-
-/// A command of its own that carries some documents of a client's batch.
-struct InsertPart {
-  std::span<const std::int32_t> documents;  ///< indexes in the client's batch; they ascend
-  const InsertOptions* options;  ///< of the client's command; null: all its fields stay as they are
-  bool first;  ///< of this batch: what begins a transaction stands in the first command alone
-  std::optional<std::int64_t> max_time_ms;  ///< what is left of it
-  std::int32_t request_id;
 };
 
 /// One insert of a client, with all that its documents are to be given. Everything is borrowed.
@@ -94,7 +71,7 @@ class InsertRewriter {
   /// a document is malformed, as may be in an insert that needed no walk: mongod has refused it,
   /// and who says otherwise lies.
   [[nodiscard]] bool emit_part(const InsertRequest& insert, const GivenValues& given,
-                               const InsertPart& part, wire::PatchedMessage& out);
+                               const WritePart& part, wire::PatchedMessage& out);
 
   /// The memory that it holds, but for small parts.
   [[nodiscard]] std::size_t capacity() const {
@@ -151,7 +128,7 @@ class InsertRewriter {
   // insert_emit.cpp: writing
   void emit_as_sequence(const InsertRequest& insert, const GivenValues& given,
                         wire::PatchedMessage& out);
-  void emit_body(const InsertPart& part, wire::PatchedMessage& out);
+  void emit_body(const WritePart& part, wire::PatchedMessage& out);
   void emit_edits(wire::PatchedMessage& out, std::size_t& next, std::size_t& at, std::size_t end);
   void emit_elements(std::span<const Edit> edits, wire::PatchedMessage& out);
   void emit_level(std::span<const Edit* const> edits, std::size_t depth, Buffer& out);

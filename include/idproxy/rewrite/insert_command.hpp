@@ -1,9 +1,8 @@
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <optional>
 #include <string_view>
-#include <vector>
 
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/wire/op_msg.hpp"
@@ -46,26 +45,6 @@ class InsertDocuments {
   std::size_t count_ = 0;
   bool malformed_ = false;
   bool plain_keys_ = true;
-};
-
-/// The fields of an insert's body that decide how its documents may be sent again.
-struct InsertOptions {
-  bool ordered = true;
-  bool in_transaction = false;
-  bool has_txn_number = false;
-  bool acknowledged = true;                 ///< not writeConcern {w: 0}: its reply says {n: 0}
-  std::optional<std::int64_t> max_time_ms;  ///< of the command in all; nothing: no limit
-  std::int32_t stmt_id = 0;                 ///< of the first document
-  std::vector<std::int32_t> stmt_ids;       ///< of each document, if the client sent them
-
-  /// Nothing if one of them stands twice or has a form that mongod refuses, or could read in
-  /// another way: such a command is sent once, as it is.
-  [[nodiscard]] static std::optional<InsertOptions> read(Bytes body);
-  /// Of a batch of `documents`: each has a statement number, and that of `document` is …
-  [[nodiscard]] bool numbers(std::size_t documents) const;
-  [[nodiscard]] std::int32_t number_of(std::int32_t document) const {
-    return stmt_ids.empty() ? stmt_id + document : stmt_ids[static_cast<std::size_t>(document)];
-  }
 };
 
 }  // namespace idproxy::rewrite

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "idproxy/rewrite/insert_reply.hpp"
 #include "idproxy/rewrite/reply.hpp"
+#include "idproxy/rewrite/write_reply.hpp"
 
 namespace idproxy::rewrite {
 
@@ -36,9 +36,9 @@ struct Assigned {
 class ReplyMerge {
  public:
   /// Takes over what `reply` (of `message`, ok: 1) says of `documents`, the ones that its command
-  /// carried, and drops what earlier ones said of these. `errors` are its own, read from it.
-  void add(const wire::OpMsgView& message, const InsertReply& reply,
-           std::span<const WriteError> errors, std::span<const std::int32_t> documents);
+  /// carried, and drops what earlier ones said of these.
+  void add(const wire::OpMsgView& message, const WriteReply& reply,
+           std::span<const std::int32_t> documents);
 
   /// Nothing has been added.
   [[nodiscard]] bool empty() const { return last_.empty(); }

@@ -709,7 +709,7 @@ TEST(Exchange, SendsNoFewerDocumentsThanNumbers) {
   InsertDocuments walk(*command);
   std::size_t documents = 0;
   while (walk.next()) ++documents;
-  EXPECT_EQ(InsertOptions::read(view->body())->stmt_ids.size(), documents);
+  EXPECT_EQ(WriteOptions::read(view->body())->stmt_ids.size(), documents);
 }
 
 TEST(Exchange, KeepsTimesOfAnEarlierReply) {

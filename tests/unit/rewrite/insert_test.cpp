@@ -389,7 +389,7 @@ struct AssignedInsert {
     return scanned;
   }
   std::vector<std::string> part(std::span<const std::int32_t> documents,
-                                const InsertOptions* options = nullptr) {
+                                const WriteOptions* options = nullptr) {
     wire::PatchedMessage out;
     EXPECT_TRUE(
         rewriter.emit_part(request, given, {documents, options, true, std::nullopt, 9}, out));
@@ -467,7 +467,7 @@ TEST(InsertRewriter, FillsAMessageButNotMore) {
   std::vector<std::int32_t> documents(60);
   std::iota(documents.begin(), documents.end(), 0);
   documents.erase(documents.begin() + 3);
-  const InsertOptions options;
+  const WriteOptions options;
   const std::size_t fit = InsertRewriter::fitting(insert.request, insert.given, documents);
   EXPECT_EQ(fit, 47U);
   wire::PatchedMessage out;

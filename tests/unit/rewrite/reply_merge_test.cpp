@@ -19,11 +19,9 @@ struct Answer {
 void add(ReplyMerge& merge, const Answer& answer) {
   const Exact exact(reply_message(answer.fields, 99, answer.flags));
   const auto message = wire::OpMsgView::parse(exact.view());
-  const auto reply = InsertReply::read(message->body());
+  const auto reply = WriteReply::read(message->body(), answer.documents.size());
   ASSERT_TRUE(reply);
-  const auto errors = read_write_errors(reply->write_errors, answer.documents.size());
-  ASSERT_TRUE(errors);
-  merge.add(*message, *reply, *errors, answer.documents);
+  merge.add(*message, *reply, answer.documents);
 }
 
 /// The merged reply, checked to be one whole OP_MSG; its body's fields.
@@ -250,14 +248,14 @@ TEST(ReplyMerge, BoundsTheTextsOfErrors) {
   const auto view = wire::OpMsgView::parse(out.view());
   ASSERT_TRUE(view);
   EXPECT_LE(view->body().size(), kLargestReply);
-  const auto reply = InsertReply::read(view->body());
-  const auto errors = read_write_errors(reply->write_errors, 100'000);
-  ASSERT_TRUE(errors);
-  ASSERT_EQ(errors->size(), 100'000U);
-  EXPECT_EQ(errors->back().code, 11000);
-  EXPECT_EQ(text_of(errors->back().document),
+  const auto reply = WriteReply::read(view->body(), 100'000);
+  ASSERT_TRUE(reply);
+  const auto& errors = reply->errors;
+  ASSERT_EQ(errors.size(), 100'000U);
+  EXPECT_EQ(errors.back().code, 11000);
+  EXPECT_EQ(text_of(errors.back().document),
             write_error(99'999, 11000, string_field("errmsg", "")));
-  EXPECT_EQ(text_of(errors->front().document), write_error(0, 11000, text));
+  EXPECT_EQ(text_of(errors.front().document), write_error(0, 11000, text));
 }
 
 /// Each of them fits into a reply, both do not.

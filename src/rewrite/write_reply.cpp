@@ -1,4 +1,4 @@
-#include "idproxy/rewrite/insert_reply.hpp"
+#include "idproxy/rewrite/write_reply.hpp"
 
 #include <array>
 #include <utility>
@@ -23,11 +23,12 @@ std::optional<std::size_t> count_of(const bson::Element& array, bson::Type type)
 
 }  // namespace
 
-std::optional<InsertReply> InsertReply::read(Bytes body) {
+std::optional<WriteReply> WriteReply::read(Bytes body, std::size_t statements) {
   enum : unsigned { kOk, kCode, kN, kWriteErrors, kRetried, kLabels, kFields };
   std::array<bool, kFields> seen{};
   const auto once = [&](unsigned field) { return !std::exchange(seen[field], true); };
-  InsertReply reply;
+  WriteReply reply;
+  Bytes write_errors;
   bson::Elements fields(body);
   while (const auto field = fields.next()) {
     if (field->key == "n") {
@@ -39,7 +40,7 @@ std::optional<InsertReply> InsertReply::read(Bytes body) {
       reply.ok = *ok == 1;
     } else if (field->key == "writeErrors") {
       if (!once(kWriteErrors) || field->type != bson::Type::array) return {};
-      reply.write_errors = field->value;
+      write_errors = field->value;
     } else if (field->key == "retriedStmtIds") {
       const auto count = count_of(*field, bson::Type::int32);
       if (!once(kRetried) || !count) return {};
@@ -54,10 +55,14 @@ std::optional<InsertReply> InsertReply::read(Bytes body) {
     }
   }
   if (fields.malformed() || !seen[kOk]) return {};
+  if (!reply.ok) return reply;
+  auto errors = read_write_errors(write_errors, statements);
+  if (!errors) return {};
+  reply.errors = std::move(*errors);
   return reply;
 }
 
-std::optional<std::vector<WriteError>> read_write_errors(Bytes array, std::size_t documents) {
+std::optional<std::vector<WriteError>> read_write_errors(Bytes array, std::size_t statements) {
   std::vector<WriteError> errors;
   if (array.empty()) return errors;
   std::int64_t last = -1;
@@ -68,7 +73,7 @@ std::optional<std::vector<WriteError>> read_write_errors(Bytes array, std::size_
     const auto code = bson::find(entry->value, "code");
     if (!index || index->type != bson::Type::int32 || !code || !code->as_integer()) return {};
     const std::int32_t at = load_i32(index->value.data());
-    if (at <= last || at >= static_cast<std::int64_t>(documents)) return {};
+    if (at <= last || at >= static_cast<std::int64_t>(statements)) return {};
     last = at;
     errors.push_back({at, *code->as_integer(), entry->value});
   }

@@ -1,4 +1,4 @@
-#include "idproxy/rewrite/insert_reply.hpp"
+#include "idproxy/rewrite/write_reply.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,21 +9,21 @@ namespace {
 
 using namespace test;
 
-TEST(InsertReply, ReadsWhatMongodSays) {
+TEST(WriteReply, ReadsWhatMongodSays) {
   const std::string bytes =
       doc(n(3) + element(bson::Type::object_id, "electionId", std::string(12, 'e')) +
           write_errors({duplicate(1)}) + numbers_field("retriedStmtIds", {0, 2}) + ok());
   const Exact exact(bytes);
-  const auto reply = InsertReply::read(exact.view());
+  const auto reply = WriteReply::read(exact.view(), 3);
   ASSERT_TRUE(reply);
   EXPECT_TRUE(reply->ok);
   EXPECT_EQ(reply->n, 3);
   EXPECT_EQ(reply->code, 0);
-  EXPECT_EQ(read_write_errors(reply->write_errors, 2)->size(), 1U);
+  EXPECT_EQ(reply->errors.size(), 1U);
   EXPECT_EQ(reply->retried, 2U);
 }
 
-TEST(InsertReply, AcceptsNumbersOfAnyType) {
+TEST(WriteReply, AcceptsNumbersOfAnyType) {
   const struct {
     const char* name;
     std::string fields;
@@ -38,9 +38,14 @@ TEST(InsertReply, AcceptsNumbersOfAnyType) {
       {"an error", failure(11000, "E11000"), false, {}, 11000},
       {"a code in a long", ok(0) + long_field("code", 13), false, {}, 13},
       {"no code", ok(0), false, {}, 0},
+      {"an error, with others of no statement",
+       failure(13, "") + write_errors({duplicate(3)}),
+       false,
+       {},
+       13},
   };
   for (const auto& row : rows) {
-    const auto reply = InsertReply::read(as_bytes(doc(row.fields)));
+    const auto reply = WriteReply::read(as_bytes(doc(row.fields)), 3);
     ASSERT_TRUE(reply) << row.name;
     EXPECT_EQ(reply->ok, row.ok) << row.name;
     EXPECT_EQ(reply->n, row.n) << row.name;
@@ -48,7 +53,7 @@ TEST(InsertReply, AcceptsNumbersOfAnyType) {
   }
 }
 
-TEST(InsertReply, FailsIfAFieldIsMissingRepeatedOrOfAnotherType) {
+TEST(WriteReply, FailsIfAFieldIsMissingRepeatedOrOfAnotherType) {
   const struct {
     const char* name;
     std::string fields;
@@ -77,11 +82,12 @@ TEST(InsertReply, FailsIfAFieldIsMissingRepeatedOrOfAnotherType) {
       {"errorLabels twice", ok() + texts_field("errorLabels", {}) + texts_field("errorLabels", {})},
       {"more errorLabels than exist",
        ok() + texts_field("errorLabels", std::vector<std::string>(17, "A"))},
+      {"an error of no statement", ok() + write_errors({duplicate(3)})},
       {"bad BSON at the end", ok() + element(static_cast<bson::Type>(0x42), "x", "")},
   };
   for (const auto& row : rows) {
     const Exact exact(doc(row.fields));
-    EXPECT_FALSE(InsertReply::read(exact.view())) << row.name;
+    EXPECT_FALSE(WriteReply::read(exact.view(), 3)) << row.name;
   }
 }
 

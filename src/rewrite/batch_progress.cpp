@@ -1,0 +1,75 @@
+#include "batch_progress.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace idproxy::rewrite {
+namespace {
+
+// About as long in mongod's hands as another command is under way.
+constexpr std::size_t kSmallestTail = 100;
+
+}  // namespace
+
+BatchProgress::BatchProgress(std::size_t statements, Stops stops)
+    : stops_(stops), todo_(statements) {
+  std::iota(todo_.begin(), todo_.end(), 0);
+}
+
+void BatchProgress::sent_whole() {
+  out_ = std::exchange(todo_, {});
+  commands_ = 1;
+}
+
+void BatchProgress::send(std::size_t fitting) {
+  std::size_t count = std::min(fitting, todo_.size());
+  if (stops_ == Stops::never) count = std::min(count, kPartStatements);
+  if (again_ > 0) {
+    count = std::min(count, again_);
+    again_ -= count;
+  }
+  if (tail_) count = std::min(count, *tail_);
+  const auto end = todo_.begin() + static_cast<std::ptrdiff_t>(count);
+  out_.assign(todo_.begin(), end);
+  todo_.erase(todo_.begin(), end);
+  failed_.reset();
+  ++commands_;
+}
+
+void BatchProgress::join() {
+  out_.insert(out_.end(), todo_.begin(), todo_.end());
+  todo_.clear();
+}
+
+void BatchProgress::answered(std::optional<std::size_t> failed) {
+  if (stops_ != Stops::at_errors) return;
+  failed_ = failed;
+  limit_tail(failed);
+}
+
+/// Of an ordered batch mongod stores nothing behind the first error, so that sending the whole tail
+/// for each of many collisions would cost the square of them. Its pieces become half as long with
+/// each, but twice what went well before it at least, and double where all goes well.
+void BatchProgress::limit_tail(std::optional<std::size_t> failed) {
+  if (failed) {
+    tail_ = std::max({kSmallestTail, 2 * *failed, tail_.value_or(out_.size()) / 2});
+  } else if (tail_) {
+    *tail_ *= 2;
+  }
+}
+
+void BatchProgress::repeat(std::span<const std::int32_t> statements) {
+  todo_.insert(todo_.begin(), statements.begin(), statements.end());
+  if (stops_ == Stops::never) again_ += statements.size();
+}
+
+std::span<const std::int32_t> BatchProgress::tried() const {
+  return out().first(failed_.value_or(out_.size()));
+}
+
+std::span<const std::int32_t> BatchProgress::tail() const {
+  return out().subspan(failed_.value_or(out_.size()));
+}
+
+}  // namespace idproxy::rewrite

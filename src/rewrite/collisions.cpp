@@ -1,0 +1,53 @@
+#include "collisions.hpp"
+
+#include <algorithm>
+
+#include "idproxy/rewrite/duplicate_key.hpp"
+
+namespace idproxy::rewrite {
+
+Collision TakenValues::collision_of(std::int32_t statement, Bytes error) const {
+  Collision collision{statement, {}};
+  const auto given = std::ranges::equal_range(given_.given, statement, {}, &Given::statement);
+  if (given.empty()) return collision;
+  const auto helped = curable(error, ns_, plan_);
+  for (const Given& each : given) {
+    if (std::ranges::find(helped, each.assignment) == helped.end()) continue;
+    collision.given.push_back(static_cast<std::size_t>(&each - given_.given.data()));
+  }
+  if (collision.given.empty()) ++plan_[given.front().assignment].outcomes->foreign;
+  return collision;
+}
+
+std::vector<Collision> TakenValues::collisions_in(std::span<const WriteError> errors,
+                                                  std::span<const std::int32_t> statements) const {
+  std::vector<Collision> collisions;
+  for (const WriteError& error : errors) {
+    if (error.code != kDuplicateKey) continue;
+    const std::int32_t statement = statements[static_cast<std::size_t>(error.index)];
+    Collision collision = collision_of(statement, error.document);
+    if (!collision.given.empty()) collisions.push_back(std::move(collision));
+  }
+  return collisions;
+}
+
+void TakenValues::add(std::span<const Collision> collisions, ids::Taken where) {
+  if (collisions.empty()) return;
+  std::vector<std::vector<std::uint32_t>> values(plan_.size());
+  counts_.resize(plan_.size());
+  for (const Collision& collision : collisions) {
+    for (const std::size_t at : collision.given) {
+      const Given& given = given_.given[at];
+      values[given.assignment].push_back(given.value);
+      taken_.insert(at);
+    }
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i].empty()) continue;
+    std::ranges::sort(values[i]);
+    counts_[i] += values[i].size();
+    plan_[i].strategy->collided(given_.values[i], values[i], counts_[i], where);
+  }
+}
+
+}  // namespace idproxy::rewrite

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "write_command.hpp"
+
+namespace idproxy::rewrite {
+
+/// An insert: its statements are documents.
+class InsertWrite final : public WriteCommand {
+ public:
+  /// `now`: since the Unix epoch, when the insert came. `refused`: documents that mongod is made to
+  /// refuse; they ascend by index.
+  InsertWrite(Buffer original, std::shared_ptr<const Plan> plan, std::chrono::seconds now,
+              std::vector<RefusedDocument> refused);
+
+  /// True if mongod will not refuse the command for one of its documents, but each of them by
+  /// itself: then the first part cannot be stored before a later one makes the whole fail.
+  [[nodiscard]] static bool separable(const InsertCommand& command);
+
+  [[nodiscard]] std::string_view ns() const override { return ns_; }
+  [[nodiscard]] std::size_t fitting(const GivenValues& given,
+                                    std::span<const std::int32_t> statements) const override;
+  [[nodiscard]] bool emit(const GivenValues& given, const WritePart& part, Workspace& workspace,
+                          wire::PatchedMessage& out) const override;
+  [[nodiscard]] std::optional<WriteReply> read(Bytes body, std::size_t sent) const override;
+  [[nodiscard]] bool adds_up(const WriteReply& reply, const WriteOptions& options,
+                             std::size_t sent) const override;
+  [[nodiscard]] bool replaces_errors(const WriteReply& reply,
+                                     std::span<const std::int32_t> sent) const override;
+  void add(const wire::OpMsgView& message, const WriteReply& reply,
+           std::span<const std::int32_t> sent) override;
+  [[nodiscard]] const std::map<std::int32_t, Buffer>& errors() const override {
+    return merge_.errors();
+  }
+  [[nodiscard]] bool retried(std::int32_t number) const override { return merge_.retried(number); }
+  [[nodiscard]] bool has_reply() const override { return !merge_.empty(); }
+  void append_reply(std::span<const Assigned> assigned, Buffer& out) const override;
+
+ private:
+  [[nodiscard]] InsertRequest request() const { return {message(), command_, *plan_, now_}; }
+
+  std::shared_ptr<const Plan> plan_;
+  std::chrono::seconds now_;
+  std::vector<RefusedDocument> refused_;
+  InsertCommand command_;
+  std::string ns_;
+  ReplyMerge merge_;
+};
+
+}  // namespace idproxy::rewrite

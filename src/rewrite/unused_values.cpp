@@ -1,0 +1,45 @@
+#include "unused_values.hpp"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "idproxy/rewrite/write_reply.hpp"
+
+namespace idproxy::rewrite {
+
+bool stores_nothing(std::int64_t code) {
+  constexpr std::int64_t kUnauthorized = 13;
+  constexpr std::int64_t kInvalidNamespace = 73;
+  constexpr std::int64_t kCommandNotSupportedOnView = 166;
+  return code == kUnauthorized || code == kInvalidNamespace || code == kCommandNotSupportedOnView;
+}
+
+bool denies(Bytes error) {
+  // BadValue, FailedToParse, Unauthorized, TypeMismatch, PathNotViable, DollarPrefixedFieldName,
+  // InvalidIdField, EmptyFieldName, DottedFieldName, DocumentValidationFailure,
+  // BSONObjectTooLarge, geo keys that cannot be extracted
+  static constexpr std::array<std::int64_t, 12> kRefusals = {2,  9,  13, 14,  28,    52,
+                                                             53, 56, 57, 121, 10334, 16755};
+  const auto code = bson::find(error, "code");
+  const auto number = code ? code->as_integer() : std::nullopt;
+  if (number == kDuplicateKey) return bson::find(error, "keyPattern").has_value();
+  return number && std::ranges::find(kRefusals, *number) != kRefusals.end();
+}
+
+void give_back(const Plan& plan, const GivenValues& given,
+               const std::function<bool(std::size_t)>& is_unused) {
+  std::vector<std::vector<std::uint32_t>> values(plan.size());
+  for (std::size_t at = 0; at < given.given.size(); ++at) {
+    const Given& each = given.given[at];
+    if (!plan[each.assignment].strategy->takes_back() || !is_unused(at)) continue;
+    values[each.assignment].push_back(each.value);
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i].empty()) continue;
+    std::ranges::sort(values[i]);
+    plan[i].strategy->take_back(given.values[i], values[i]);
+  }
+}
+
+}  // namespace idproxy::rewrite

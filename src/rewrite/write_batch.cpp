@@ -1,0 +1,369 @@
+#include "write_batch.hpp"
+
+#include <algorithm>
+
+#include "unused_values.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+/// True if the server did not understand the field by which repeated statements are told apart.
+bool rejects_stmt_ids(const wire::OpMsgView& message, std::int64_t code) {
+  constexpr std::int64_t kBadValue = 2;
+  constexpr std::int64_t kFailedToParse = 9;
+  constexpr std::int64_t kTypeMismatch = 14;
+  constexpr std::int64_t kInvalidOptions = 72;
+  constexpr std::int64_t kApiStrict = 323;
+  constexpr std::int64_t kUnknownField = 40415;
+  if (code != kBadValue && code != kFailedToParse && code != kTypeMismatch &&
+      code != kInvalidOptions && code != kApiStrict && code != kUnknownField) {
+    return false;
+  }
+  const auto errmsg = bson::find(message.body(), "errmsg");
+  if (!errmsg || errmsg->type != bson::Type::string) return false;
+  return errmsg->text().find("stmtIds") != std::string_view::npos;
+}
+
+/// The position in the command of the first statement with an error.
+std::optional<std::size_t> first_failed(const WriteReply& reply) {
+  if (reply.errors.empty()) return std::nullopt;
+  return static_cast<std::size_t>(reply.errors.front().index);
+}
+
+Stops stops_of(const std::optional<WriteOptions>& options) {
+  if (!options || options->in_transaction) return Stops::in_transaction;
+  return options->ordered ? Stops::at_errors : Stops::never;
+}
+
+}  // namespace
+
+WriteBatch::WriteBatch(Contents contents, BatchSent sent)
+    : contents_(std::move(contents)),
+      options_(divisible(contents_.command->message(), contents_.statements)),
+      progress_(contents_.statements, stops_of(options_)),
+      budget_(options_ ? options_->max_time_ms : std::nullopt, contents_.started),
+      taken_(*contents_.plan, contents_.given, contents_.command->ns()),
+      renewal_(*contents_.plan, contents_.given, taken_),
+      request_id_(client_request_id()) {
+  if (sent == BatchSent::whole) progress_.sent_whole();
+}
+
+std::optional<GivenUp> WriteBatch::given_up() const {
+  const Assignment* given_up = repeats_.given_up();
+  if (given_up == nullptr) return std::nullopt;
+  return GivenUp{std::string(contents_.command->ns()), given_up->rule, given_up->attempts()};
+}
+
+// ---- sending ---------------------------------------------------------------------------------
+
+Action WriteBatch::send(const Step& step) {
+  const auto left = budget_.time_left(step.now);
+  if (left && *left <= 0) return expired(step);
+  if (progress_.begins_part()) budget_.end();
+  progress_.send(contents_.command->fitting(contents_.given, progress_.todo()));
+  const bool first = progress_.commands() == 1;
+  if (!first) request_id_ = static_cast<std::int32_t>(step.workspace.next_request_id++);
+  const WritePart part{progress_.out(), &*options_, first, left, request_id_};
+  if (!contents_.command->emit(contents_.given, part, step.workspace, step.out)) {
+    return action::Close{};
+  }
+  repeats_.sent(progress_.out());
+  return action::Send{&step.out, original()};
+}
+
+/// As one command, as the client sent it: the server knows no other way.
+Action WriteBatch::send_whole(const Step& step) {
+  progress_.join();
+  options_.reset();
+  const WritePart whole{progress_.out(), nullptr, true, std::nullopt, request_id_};
+  if (!contents_.command->emit(contents_.given, whole, step.workspace, step.out)) {
+    return action::Close{};
+  }
+  if (step.out.size() > static_cast<std::size_t>(wire::kMaxMessageSize)) {
+    return fail(too_large(), step);
+  }
+  return action::Send{&step.out, original()};
+}
+
+/// The client's time is up before the next command. What collided keeps its error; what has never
+/// been sent can only be answered as mongod answers then.
+Action WriteBatch::expired(const Step& step) {
+  if (only_repeats(progress_.todo())) {
+    repeats_.abandon(progress_.todo());
+    return finish(step);
+  }
+  return fail({ErrorCode::max_time_ms_expired, "operation exceeded time limit"}, step);
+}
+
+/// Nothing is left of the batch but statements that have collided.
+bool WriteBatch::only_repeats(std::span<const std::int32_t> next) const {
+  return repeats_.contains(next.front()) && progress_.only_repeats();
+}
+
+Action WriteBatch::fail(CommandError error, const Step& step) const {
+  error.repeats_write = progress_.commands() == 0 && may_repeat_write(original());
+  step.workspace.reply.clear();
+  const auto id = static_cast<std::int32_t>(step.workspace.next_request_id++);
+  append_error_reply(original(), id, error, step.workspace.reply);
+  return action::Reply{step.workspace.reply.view()};
+}
+
+// ---- what a reply says -----------------------------------------------------------------------
+
+Action WriteBatch::reply(const wire::OpMsgView& message, const Step& step) {
+  // What cannot be understood is not acted on: the client may have it if that is all there is.
+  const Action otherwise =
+      progress_.is_only_command() ? Action{action::Relay{}} : Action{action::Close{}};
+  const std::size_t sent = progress_.out().size();
+  const auto reply = contents_.command->read(message.body(), sent);
+  if (!reply) return otherwise;
+  if (!reply->ok) return options_ ? failed(message, reply->code, step) : otherwise;
+  if (!options_) return answered_once(message, *reply, step);
+  if (reply->retried > contents_.statements) return otherwise;
+  if (!contents_.command->adds_up(*reply, *options_, sent)) return otherwise;
+  return answered(message, *reply, step);
+}
+
+/// The command has failed as a whole.
+Action WriteBatch::failed(const wire::OpMsgView& message, std::int64_t code, const Step& step) {
+  const bool only = progress_.is_only_command();
+  if (code == kDuplicateKey && progress_.out().size() == 1) {
+    if (const auto next = failed_duplicate(message, step)) return *next;
+  }
+  if (rejects_stmt_ids(message, code) && options_->has_txn_number) {
+    if (progress_.commands() == 1 && !only) return send_whole(step);
+    if (progress_.commands() > 1 && only_repeats(progress_.out())) {
+      repeats_.abandon(progress_.out());
+      return finish(step);
+    }
+  }
+  if (only && stores_nothing(code)) {
+    give_back(*contents_.plan, contents_.given, [](std::size_t) { return true; });
+  }
+  if (only) return action::Relay{};
+  step.workspace.reply.clear();
+  const auto append = progress_.commands() == 1 ? append_readdressed : append_failure_of_later;
+  append(message, client_request_id(), step.workspace.reply);
+  return action::Reply{step.workspace.reply.view()};
+}
+
+/// With a duplicate of its only statement. Nothing if that is none of ours, or the client gets the
+/// server's answer.
+std::optional<Action> WriteBatch::failed_duplicate(const wire::OpMsgView& message,
+                                                   const Step& step) {
+  Collision collision = taken_.collision_of(progress_.out().front(), message.body());
+  if (collision.given.empty()) return std::nullopt;
+  only_ = progress_.is_only_command();
+  if (options_->in_transaction) return aborted(message, collision, step);
+  taken_.add({&collision, 1}, ids::Taken::in_batch);
+  failed_whole_ = true;
+  failure_.clear();
+  failure_.append(message.message());
+  std::vector<Collision> collisions;
+  collisions.push_back(std::move(collision));
+  return decide(std::move(collisions), step);
+}
+
+Action WriteBatch::answered(const wire::OpMsgView& message, const WriteReply& reply,
+                            const Step& step) {
+  const bool well = reply.errors.empty();
+  std::vector<Collision> collisions = taken_.collisions_in(reply.errors, progress_.out());
+  if (options_->in_transaction && !collisions.empty()) {
+    if (const auto again = aborted(message, collisions.front(), step)) return *again;
+  }
+  only_ = progress_.is_only_command();
+  failed_whole_ = false;
+  retried_ = retried_ || reply.retried > 0;
+  replaces_errors_ = replaces_errors_ || contents_.command->replaces_errors(reply, progress_.out());
+  contents_.command->add(message, reply, progress_.out());
+  progress_.answered(first_failed(reply));
+  repeats_.tried(progress_.tried(), contents_.command->errors());
+  if (well) went_well();
+  if (options_->in_transaction) {
+    if (well && !progress_.todo().empty()) return send(step);
+    return finish_or_relay(step);
+  }
+  taken_.add(collisions, ids::Taken::in_batch);
+  return decide(std::move(collisions), step);
+}
+
+/// A command whose options are not understood: nothing of it is sent again.
+Action WriteBatch::answered_once(const wire::OpMsgView& message, const WriteReply& reply,
+                                 const Step& step) {
+  if (!contents_.command->replaces_errors(reply, progress_.out())) return action::Relay{};
+  contents_.command->add(message, reply, progress_.out());
+  return finish(step);
+}
+
+/// A duplicate of ours has aborted the client's transaction. The client is told to run it again, or
+/// gets the server's answer: then nothing.
+std::optional<Action> WriteBatch::aborted(const wire::OpMsgView& message,
+                                          const Collision& collision, const Step& step) {
+  taken_.add({&collision, 1}, ids::Taken::in_transaction);
+  const Assignment& target = assignment(collision.given.front());
+  RuleOutcomes& outcomes = *target.outcomes;
+  const bool transient = target.rule->in_transaction == InTransaction::transient &&
+                         outcomes.may_run_again(step.now, target.attempts());
+  if (!transient) {
+    ++outcomes.surfaced;
+    return std::nullopt;
+  }
+  ++outcomes.transient;
+  step.workspace.reply.clear();
+  append_undone_reply(
+      message, client_request_id(),
+      {ErrorCode::write_conflict,
+       "mongo-idproxy: the value generated for field '" + target.rule->field + "' of " +
+           std::string(contents_.command->ns()) + " is taken; run the transaction again",
+       kTransientTransactionError},
+      step.workspace.reply);
+  return action::Reply{step.workspace.reply.view()};
+}
+
+void WriteBatch::went_well() const {
+  for (std::size_t i = 0; i < contents_.plan->size(); ++i) {
+    if (contents_.given.values[i].size() == 0) continue;
+    const Assignment& target = (*contents_.plan)[i];
+    if (options_->in_transaction) target.outcomes->went_well();
+    if (target.strategy->in_a_row()) target.strategy->went_well();
+  }
+}
+
+// ---- what goes again -------------------------------------------------------------------------
+
+Action WriteBatch::decide(std::vector<Collision> collisions, const Step& step) {
+  if (!collisions.empty()) budget_.start(step.now);
+  for (Collision& collision : collisions) collision.again = may_go_again(collision, step);
+  renewal_.start(std::move(collisions));
+  return renew(step);
+}
+
+bool WriteBatch::may_go_again(const Collision& collision, const Step& step) {
+  std::vector<const Assignment*> taken;
+  taken.reserve(collision.given.size());
+  for (const std::size_t given : collision.given) taken.push_back(&assignment(given));
+  return budget_.allows(taken, repeats_.of(collision.statement), step.now);
+}
+
+/// Draws fresh values, where the store need not be asked first.
+Action WriteBatch::renew(const Step& step) {
+  const auto question = renewal_.draw();
+  if (!question) return decided(step);
+  return action::AskStore{question->assignment->strategy, question->count,
+                          budget_.patience(*question->assignment, step.now)};
+}
+
+Action WriteBatch::answered(ids::Result<ids::Grant> grant, const Step& step) {
+  renewal_.answered(std::move(grant));
+  return renew(step);
+}
+
+/// It is settled what goes again, and with which values.
+Action WriteBatch::decided(const Step& step) {
+  const std::vector<Collision> collisions = renewal_.take();
+  count(collisions);
+  if (failed_whole_) {
+    return collisions.front().again ? go_again(progress_.out(), step) : relay_failure(step);
+  }
+  if (const auto tail = progress_.tail(); !tail.empty()) {
+    if (collisions.empty() || !collisions.front().again) return finish_or_relay(step);
+    return go_again(tail, step);
+  }
+  std::vector<std::int32_t> again;
+  for (const Collision& collision : collisions) {
+    if (collision.again) again.push_back(collision.statement);
+  }
+  if (!again.empty()) return go_again(again, step);
+  if (!progress_.todo().empty()) return send(step);
+  return finish_or_relay(step);
+}
+
+void WriteBatch::count(std::span<const Collision> collisions) {
+  for (const Collision& collision : collisions) {
+    const Assignment& rule = assignment(collision.given.front());
+    collision.again ? repeats_.add(collision.statement, rule) : repeats_.give_up(rule);
+  }
+}
+
+/// After the backoff.
+Action WriteBatch::go_again(std::span<const std::int32_t> statements, const Step& step) {
+  progress_.repeat(statements);
+  const auto pause = budget_.take_pause(step.random);
+  if (pause.count() > 0) return action::Wait{pause};
+  return send(step);
+}
+
+// ---- the end ---------------------------------------------------------------------------------
+
+/// A single statement's duplicate, which the server answered with as an error of the whole command.
+Action WriteBatch::relay_failure(const Step& step) {
+  if (only_ && !renewal_.has_asked()) return action::Relay{};
+  step.workspace.reply.clear();
+  append_readdressed(*wire::OpMsgView::parse(failure_.view()), client_request_id(),
+                     step.workspace.reply);
+  return action::Reply{step.workspace.reply.view()};
+}
+
+/// A reply that needs no change keeps its bytes.
+Action WriteBatch::finish_or_relay(const Step& step) {
+  if (!only_ || renewal_.has_asked() || replaces_errors_ || !report().empty()) return finish(step);
+  give_back_unused();
+  return action::Relay{};
+}
+
+Action WriteBatch::finish(const Step& step) {
+  give_back_unused();
+  step.workspace.reply.clear();
+  if (!contents_.command->has_reply()) {
+    append_readdressed(*wire::OpMsgView::parse(failure_.view()), client_request_id(),
+                       step.workspace.reply);
+  } else {
+    contents_.command->append_reply(report(), step.workspace.reply);
+  }
+  return action::Reply{step.workspace.reply.view()};
+}
+
+/// The values that are stored now: not those of statements that failed, were not reached, or had
+/// been executed with other values by an earlier command.
+std::vector<Assigned> WriteBatch::report() const {
+  std::vector<Assigned> report;
+  const auto& errors = contents_.command->errors();
+  if (!options_ || !options_->acknowledged || (options_->in_transaction && !errors.empty())) {
+    return report;
+  }
+  const bool stops = options_->ordered && !errors.empty();
+  for (const Given& given : contents_.given.given) {
+    const Rule& rule = *(*contents_.plan)[given.assignment].rule;
+    if (!rule.report || errors.contains(given.statement)) continue;
+    if (stops && given.statement > errors.begin()->first) break;
+    if (options_->has_txn_number &&
+        contents_.command->retried(options_->number_of(given.statement))) {
+      continue;
+    }
+    const ids::Values& values = contents_.given.values[given.assignment];
+    report.push_back({given.statement, rule.field, values.type(), values[given.value]});
+  }
+  return report;
+}
+
+/// Of an answer that accounts for every statement: true if this value is in none that was executed.
+bool WriteBatch::is_unused(const Given& given) const {
+  const auto& errors = contents_.command->errors();
+  if (options_->in_transaction || errors.contains(given.statement)) return true;
+  return options_->ordered && given.statement > errors.begin()->first;
+}
+
+/// After a driver's replay nobody can say which values an earlier execution has stored, nor after
+/// an error that does not deny it.
+void WriteBatch::give_back_unused() const {
+  const auto& errors = contents_.command->errors();
+  if (!options_ || !options_->acknowledged || retried_ || errors.empty()) return;
+  const bool denied =
+      std::ranges::all_of(errors, [](const auto& error) { return denies(error.second.view()); });
+  if (!denied) return;
+  give_back(*contents_.plan, contents_.given, [&](std::size_t at) {
+    return !taken_.contains(at) && is_unused(contents_.given.given[at]);
+  });
+}
+
+}  // namespace idproxy::rewrite

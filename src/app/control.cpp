@@ -98,7 +98,7 @@ struct Control::Impl {
   std::optional<Served> last;        // once the server has ended
   std::optional<Watchdog> watchdog;  // while the server runs
   Watchdog::Time housekept{};
-  std::string told;  // systemd
+  std::string reported;  // to systemd
   std::thread thread;
 };
 
@@ -230,9 +230,9 @@ void Control::Impl::feed() {
 void Control::Impl::tell_status(bool always) {
   const auto shown = served();
   std::string status = status_line(phase, shown ? &*shown : nullptr);
-  if (status == told && !always) return;
+  if (status == reported && !always) return;
   notify("STATUS=" + status);
-  told = std::move(status);
+  reported = std::move(status);
 }
 
 // ---- pages -----------------------------------------------------------------------------------

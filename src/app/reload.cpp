@@ -46,7 +46,7 @@ RulesInForce make_rules(std::vector<rewrite::Rule> rules, const std::string& sto
   std::vector<id_store::Watched> watched;
   watched.reserve(rules.size());
   for (const rewrite::Rule& rule : rules) {
-    const bool counts = rule.strategy->counts_documents();
+    const bool counts = rule.strategy->bounded_space() != nullptr;
     watched.push_back({rule.ns, rule.field, rule.unique_index, counts, counts ? rule.source : ""});
   }
   auto watch = store.watch(std::move(watched));

@@ -10,7 +10,8 @@ namespace idproxy::config {
 namespace {
 
 const ids::CounterUse* use_of(const rewrite::Rule& rule) {
-  return rule.strategy ? rule.strategy->counter_use() : nullptr;
+  const auto* counter = rule.strategy ? rule.strategy->counter_rule() : nullptr;
+  return counter == nullptr ? nullptr : &counter->use();
 }
 
 std::string fault_of_counter_db(const std::string& db) {
@@ -72,8 +73,8 @@ bool check_shared_counter(const rewrite::Rule& earlier, const std::string& path,
 
 bool check_counter_collection(const rewrite::Rule& counting, const std::string& path,
                               const rewrite::Rule& rule, Reader& reader) {
-  if (!counting.strategy || rule.ns.empty()) return false;
-  if (counting.strategy->store_namespace() != rule.ns) return false;
+  const ids::CounterUse* use = use_of(counting);
+  if (use == nullptr || rule.ns.empty() || use->spec.place.ns() != rule.ns) return false;
   reader.error("ns",
                "'" + shown(rule.ns) + "' is never touched: " + path + " keeps its counters there");
   return true;

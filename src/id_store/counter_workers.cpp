@@ -105,7 +105,7 @@ void CounterWorkers::add_to(StoreStatistics& statistics) const {
   statistics.up = !looking_;
   statistics.down_reason = down_why_;
   for (const Shared& counter : all_and_retired()) {
-    const ids::BlockCache::Figures cache = counter->cache->figures();
+    const ids::CounterFigures cache = counter->cache->figures();
     statistics.counters += 1;
     statistics.counters_exhausted += cache.exhausted ? 1 : 0;
     statistics.requests_waiting += cache.waiting;
@@ -118,7 +118,7 @@ std::vector<CounterWorkers::Exhausted> CounterWorkers::exhausted() const {
   const std::scoped_lock lock(mutex_);
   std::vector<Exhausted> found;
   for (const auto& [name, counter] : all_) {
-    ids::BlockCache::Figures cache = counter->cache->figures();
+    ids::CounterFigures cache = counter->cache->figures();
     if (cache.exhausted) found.push_back({std::move(cache.reason), counter->fields});
   }
   return found;
@@ -215,8 +215,10 @@ void CounterWorkers::run() {
       counter->document.emplace(counter->spec, counters_);
     }
     const Turn turn = turn_of(counter);
+    // Under the lock: what change() says later is for the next job, on the document of that spec.
+    const auto job = counter->cache->begin();
     lock.unlock();
-    const bool done = do_job(counter, turn, fields);
+    const bool done = do_job(counter, job, turn, fields);
     const auto due = counter->cache->due();
     lock.lock();
     counter->running = false;
@@ -240,9 +242,8 @@ std::optional<CounterWorkers::Time> CounterWorkers::next_turn(const Shared& coun
   return std::min(due.value_or(look_at_), look_at_);
 }
 
-bool CounterWorkers::do_job(const Shared& counter, Turn turn,
-                            const std::vector<ids::CounterField>& fields) {
-  const auto job = counter->cache->begin();
+bool CounterWorkers::do_job(const Shared& counter, const std::optional<ids::CounterJob>& job,
+                            Turn turn, const std::vector<ids::CounterField>& fields) {
   if (!job) tell_refusal(*counter);
   if (!job && turn == Turn::job) return false;
   mongo::Client client = pool_.client(&counters_.round_trips);
@@ -253,7 +254,7 @@ bool CounterWorkers::do_job(const Shared& counter, Turn turn,
   }
   ids::CounterReply reply = counter->document->run(client, *job, fields);
   note_reached(counter);
-  const ids::Outcome outcome = counter->cache->finish(reply);
+  const ids::BlockOutcome outcome = counter->cache->finish(reply);
   count(*counter, *job, reply, outcome);
   tell_refusal(*counter);
   return true;
@@ -265,18 +266,18 @@ void CounterWorkers::tell_refusal(Counter& counter) {
 }
 
 void CounterWorkers::count(Counter& counter, const ids::CounterJob& job,
-                           const ids::CounterReply& reply, ids::Outcome outcome) {
+                           const ids::CounterReply& reply, ids::BlockOutcome outcome) {
   using Kind = ids::CounterReply::Kind;
   if (reply.kind == Kind::given_back) counters_.numbers_returned += job.unused.count;
   if (reply.kind != Kind::allocated) return;
   if (job.kind == ids::CounterJob::Kind::heal) ++counters_.heals;
-  if (outcome == ids::Outcome::used) {
+  if (outcome == ids::BlockOutcome::used) {
     ++counters_.blocks;
     counters_.numbers_allocated += reply.range.count;
     return;
   }
   ++counters_.blocks_dropped;
-  if (outcome == ids::Outcome::went_back) {
+  if (outcome == ids::BlockOutcome::went_back) {
     counter.document->events().went_backwards();
   } else {
     counter.document->events().block_dropped("the counter is healed first");

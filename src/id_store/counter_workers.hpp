@@ -81,9 +81,10 @@ class CounterWorkers {
   void wake(const std::weak_ptr<Counter>& counter);
   void run();
   /// False if there was none.
-  bool do_job(const Shared& counter, Turn turn, const std::vector<ids::CounterField>& fields);
+  bool do_job(const Shared& counter, const std::optional<ids::CounterJob>& job, Turn turn,
+              const std::vector<ids::CounterField>& fields);
   void count(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply,
-             ids::Outcome outcome);
+             ids::BlockOutcome outcome);
   static void tell_refusal(Counter& counter);
   void note_reached(const Shared& counter);
 

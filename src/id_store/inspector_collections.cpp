@@ -8,7 +8,7 @@ namespace idproxy::id_store {
 namespace {
 
 using namespace std::chrono_literals;
-using ids::Standing;
+using ids::Readiness;
 using ids::UniqueIndex;
 
 // How often to check how full the spaces of random numbers are.
@@ -85,12 +85,12 @@ void Collections::pin(std::size_t rule, Time now) {
   if (rules_[rule].counts_documents) numbers(known, rules_[rule].field, now);
 }
 
-Standing Collections::standing(std::size_t rule_index, std::string_view db, std::string_view name,
-                               Time now) {
+Readiness Collections::readiness(std::size_t rule_index, std::string_view db, std::string_view name,
+                                 Time now) {
   Database& in = database(db);
-  if (in.left_alone.contains(name)) return {Standing::Kind::left_alone};
+  if (in.left_alone.contains(name)) return {Readiness::Kind::left_alone};
   if (rules_[rule_index].field == "_id") return {};  // whose unique index is always there
-  return standing_of(guard(collection(db, name), rule_index, now));
+  return readiness_of(guard(collection(db, name), rule_index, now));
 }
 
 std::shared_ptr<ids::Fill> Collections::fill(std::string_view ns, std::string_view field,

@@ -102,8 +102,8 @@ class Collections {
   [[nodiscard]] const std::vector<Watched>& rules() const { return rules_; }
 
   // As Watch's. For anything that is not known yet, next() returns a request.
-  [[nodiscard]] ids::Standing standing(std::size_t rule_index, std::string_view db,
-                                       std::string_view collection, Time now);
+  [[nodiscard]] ids::Readiness readiness(std::size_t rule_index, std::string_view db,
+                                         std::string_view collection, Time now);
   [[nodiscard]] std::shared_ptr<ids::Fill> fill(std::string_view ns, std::string_view field,
                                                 Time now);
   [[nodiscard]] std::uint64_t version() const { return version_; }
@@ -193,7 +193,7 @@ class Collections {
   void begin_first_look();
 
   [[nodiscard]] bool is_left_alone(std::string_view ns) const;
-  [[nodiscard]] static ids::Standing standing_of(const Guard& guard);
+  [[nodiscard]] static ids::Readiness readiness_of(const Guard& guard);
   [[nodiscard]] static std::optional<std::size_t> rule_of(const std::vector<Watched>& rules,
                                                           std::string_view ns,
                                                           std::string_view field);

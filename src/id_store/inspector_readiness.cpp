@@ -6,33 +6,34 @@
 
 namespace idproxy::id_store {
 
-using ids::Standing;
+using ids::Readiness;
 
-Standing Collections::standing_of(const Guard& guard) {
+Readiness Collections::readiness_of(const Guard& guard) {
   switch (guard.state) {
     case Guard::State::ready:
       return {};
     case Guard::State::failed:
-      return {Standing::Kind::not_ready, {ids::Errc::exhausted, guard.reason}};
+      return {Readiness::Kind::not_ready, {ids::Errc::exhausted, guard.reason}};
     case Guard::State::unchecked:
       break;
   }
-  return {Standing::Kind::not_ready, {ids::Errc::unavailable, guard.reason}};
+  return {Readiness::Kind::not_ready, {ids::Errc::unavailable, guard.reason}};
 }
 
-/// Calls `use` with the rule's index, the namespace and a function that returns the Standing there.
+/// Calls `use` with the rule's index, the namespace and a function that returns the Readiness
+/// there.
 template <class Use>
 void Collections::each_not_ready(const Use& use) const {
   for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
     const std::string& ns = rules_[rule].ns;
     if (!is_left_alone(ns)) continue;
-    use(rule, ns, [] { return Standing{Standing::Kind::left_alone, {}}; });
+    use(rule, ns, [] { return Readiness{Readiness::Kind::left_alone, {}}; });
   }
   for (const auto& [ns, collection] : collections_) {
     if (is_left_alone(ns)) continue;
     for (const Guard& guard : collection.guards) {
       if (guard.state == Guard::State::ready) continue;
-      use(guard.rule, ns, [&] { return standing_of(guard); });
+      use(guard.rule, ns, [&] { return readiness_of(guard); });
     }
     for (const Numbers& numbers : collection.numbers) {
       const std::string why = why_full(numbers.fill->seen());
@@ -40,7 +41,7 @@ void Collections::each_not_ready(const Use& use) const {
       const auto rule = rule_of(rules_, ns, numbers.field);
       if (!rule) continue;
       use(*rule, ns,
-          [&] { return Standing{Standing::Kind::not_ready, {ids::Errc::exhausted, why}}; });
+          [&] { return Readiness{Readiness::Kind::not_ready, {ids::Errc::exhausted, why}}; });
     }
   }
 }
@@ -48,8 +49,8 @@ void Collections::each_not_ready(const Use& use) const {
 std::vector<ids::NotReady> Collections::not_ready(std::size_t most_per_rule) const {
   std::vector<ids::NotReady> found;
   std::vector<std::size_t> counts(rules_.size());
-  each_not_ready([&](std::size_t rule, const std::string& ns, const auto& standing) {
-    if (counts[rule]++ < most_per_rule) found.push_back({rule, ns, standing()});
+  each_not_ready([&](std::size_t rule, const std::string& ns, const auto& readiness) {
+    if (counts[rule]++ < most_per_rule) found.push_back({rule, ns, readiness()});
   });
   return found;
 }

@@ -125,10 +125,10 @@ std::shared_ptr<ids::Fill> Watch::fill(std::string_view ns, std::string_view fie
       [&](Collections& known, Collections::Time now) { return known.fill(ns, field, now); });
 }
 
-ids::Standing Watch::standing(std::size_t rule_index, std::string_view db,
-                              std::string_view collection) {
+ids::Readiness Watch::readiness(std::size_t rule_index, std::string_view db,
+                                std::string_view collection) {
   return impl_->with([&](Collections& known, Collections::Time now) {
-    return known.standing(rule_index, db, collection, now);
+    return known.readiness(rule_index, db, collection, now);
   });
 }
 
@@ -142,7 +142,7 @@ std::vector<ids::NotReady> Watch::not_ready(std::size_t most_per_rule) const {
   impl_->each_exhausted([&](std::size_t rule, const std::string& ns, const std::string& reason) {
     const auto its = std::ranges::count(found, rule, &ids::NotReady::rule_index);
     if (static_cast<std::size_t>(its) >= most_per_rule) return;
-    found.push_back({rule, ns, {ids::Standing::Kind::not_ready, {ids::Errc::exhausted, reason}}});
+    found.push_back({rule, ns, {ids::Readiness::Kind::not_ready, {ids::Errc::exhausted, reason}}});
   });
   return found;
 }

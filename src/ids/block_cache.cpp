@@ -33,7 +33,7 @@ StockLevel BlockCache::level() const {
           .unused_end = held_.unused_end()};
 }
 
-Result<void> BlockCache::take(std::uint64_t n, std::vector<Range>& out) {
+Draw BlockCache::take(std::uint64_t n, std::vector<Range>& out) {
   auto lock = locked(mutex_);
   if (has(n)) [[likely]] {
     held_.take(n, out);
@@ -50,25 +50,25 @@ Result<void> BlockCache::take(std::uint64_t n, std::vector<Range>& out) {
   threshold_ = supply_.threshold();
   lock.unlock();
   if (action.wake) wake_();
-  return action.refusal.value_or(Error{Errc::pending, {}});
+  return action.refusal ? Draw(*std::move(action.refusal)) : Draw::need();
 }
 
-Ticket BlockCache::ask(std::uint64_t n, std::unique_ptr<Asker> asker) {
+Ticket BlockCache::ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) {
   After after;
   std::uint64_t ticket = 0;
   {
     const auto lock = locked(mutex_);
     if (has(n)) {
-      after.answers.emplace_back(std::move(asker), grant(n));
+      after.answers.emplace_back(std::move(waiter), grant(n));
     } else if (SupplyAction action = supply_.wanted(level()); action.refusal) {
       after.wake = action.wake;
-      after.answers.emplace_back(std::move(asker), *std::move(action.refusal));
+      after.answers.emplace_back(std::move(waiter), *std::move(action.refusal));
     } else if (waiting_.size() == kMostWaiting) {
-      after.answers.emplace_back(std::move(asker),
+      after.answers.emplace_back(std::move(waiter),
                                  Error{Errc::unavailable, "too many requests wait for numbers"});
     } else {
       ticket = ++tickets_;
-      waiting_.emplace_hint(waiting_.end(), ticket, Waiter{n, std::move(asker)});
+      waiting_.emplace_hint(waiting_.end(), ticket, Request{n, std::move(waiter)});
       needed_ += n;
       after.wake = supply_.queued(level()).wake;
     }
@@ -81,14 +81,14 @@ Ticket BlockCache::ask(std::uint64_t n, std::unique_ptr<Asker> asker) {
 
 void BlockCache::cancel(std::uint64_t ticket) {
   After after;
-  std::unique_ptr<Asker> gone;  // destroyed without the lock
+  std::unique_ptr<Waiter> gone;  // destroyed without the lock
   {
     const auto lock = locked(mutex_);
-    const auto waiter = waiting_.find(ticket);
-    if (waiter == waiting_.end()) return;
-    needed_ -= waiter->second.n;
-    gone = std::move(waiter->second.asker);
-    waiting_.erase(waiter);
+    const auto request = waiting_.find(ticket);
+    if (request == waiting_.end()) return;
+    needed_ -= request->second.n;
+    gone = std::move(request->second.waiter);
+    waiting_.erase(request);
     serve(after);  // it may have held up who needs less
   }
   after.run(*this);
@@ -102,18 +102,18 @@ Grant BlockCache::grant(std::uint64_t n) {
 
 void BlockCache::serve(After& after) {
   while (!waiting_.empty() && waiting_.begin()->second.n <= held_.count()) {
-    auto waiter = waiting_.extract(waiting_.begin());
-    needed_ -= waiter.mapped().n;
-    after.answers.emplace_back(std::move(waiter.mapped().asker), grant(waiter.mapped().n));
+    auto request = waiting_.extract(waiting_.begin());
+    needed_ -= request.mapped().n;
+    after.answers.emplace_back(std::move(request.mapped().waiter), grant(request.mapped().n));
   }
 }
 
 /// Nobody is left waiting.
 void BlockCache::serve_or_refuse(const Error& error, After& after) {
-  for (auto& [ticket, waiter] : waiting_) {
-    const bool enough = waiter.n <= held_.count() && !supply_.stopped();
-    after.answers.emplace_back(std::move(waiter.asker),
-                               enough ? Result<Grant>(grant(waiter.n)) : Result<Grant>(error));
+  for (auto& [ticket, request] : waiting_) {
+    const bool enough = request.n <= held_.count() && !supply_.stopped();
+    after.answers.emplace_back(std::move(request.waiter),
+                               enough ? Result<Grant>(grant(request.n)) : Result<Grant>(error));
   }
   waiting_.clear();
   needed_ = 0;
@@ -166,8 +166,8 @@ std::optional<CounterJob> BlockCache::begin() {
   return action.job;
 }
 
-Outcome BlockCache::finish(CounterReply reply) {
-  Outcome outcome = Outcome::dropped;
+BlockOutcome BlockCache::finish(CounterReply reply) {
+  BlockOutcome outcome = BlockOutcome::dropped;
   After after;
   {
     const auto lock = locked(mutex_);
@@ -239,7 +239,7 @@ std::optional<std::string> BlockCache::refusal() const {
   return supply_.refused() ? std::optional(supply_.reason()) : std::nullopt;
 }
 
-BlockCache::Figures BlockCache::figures() const {
+CounterFigures BlockCache::figures() const {
   const auto lock = locked(mutex_);
   const bool exhausted = held_.count() == 0 && supply_.exhausted();
   return {.held = held_.count(),

@@ -230,7 +230,7 @@ void BlockSupply::allocated(Range range, const StockLevel& level, SupplyAction& 
   const bool healed = job_.kind == CounterJob::Kind::heal;
   const bool behind = level.end && steps_.before(range.first, *level.end);
   if (range.count == 0 || (healed && behind)) {
-    action.outcome = Outcome::dropped;
+    action.outcome = BlockOutcome::dropped;
     return failed("the store gave numbers that had been handed out before", level, action);
   }
   answers_again();
@@ -242,7 +242,7 @@ void BlockSupply::allocated(Range range, const StockLevel& level, SupplyAction& 
   if (heal_ == Heal::none) return use(range, level, action);
   // Decided upon while this job was out: the counter had not been raised yet.
   action.stock = Stock::skip;
-  action.outcome = Outcome::dropped;
+  action.outcome = BlockOutcome::dropped;
 }
 
 void BlockSupply::use(Range range, const StockLevel& level, SupplyAction& action) {
@@ -255,7 +255,7 @@ void BlockSupply::use(Range range, const StockLevel& level, SupplyAction& action
 
 void BlockSupply::went_back(const StockLevel& level, SupplyAction& action) {
   const bool heals = spec_.heal.mode != CounterSpec::Heal::Mode::off;
-  action.outcome = Outcome::went_back;
+  action.outcome = BlockOutcome::went_back;
   action.stock = heals ? Stock::drop_and_heal : Stock::drop;
   decide_to_heal(heals ? Heal::due_after_loss : Heal::none);
   if (heals) return;

@@ -14,7 +14,7 @@ namespace idproxy::ids {
 namespace {
 
 /// Draws for one collection. The state is the cache's, which other collections may share.
-class BoundCounter final : public Strategy {
+class BoundCounter final : public Strategy, public StoreBacked, public DuplicateObserver {
  public:
   BoundCounter(std::shared_ptr<BlockCache> cache, NumberFormat format,
                const CounterSpec::OnStoreDown& on_store_down)
@@ -22,7 +22,10 @@ class BoundCounter final : public Strategy {
         format_(std::move(format)),
         patience_(patience_of(on_store_down)) {}
 
-  Result<void> next(std::size_t n, Values& out) override {
+  StoreBacked* store_backed() override { return this; }
+  DuplicateObserver* duplicate_observer() override { return this; }
+
+  Draw next(std::size_t n, Values& out) override {
     // Kept from call to call: allocating would take longer than all the rest.
     static thread_local std::vector<Range> ranges;
     ranges.clear();
@@ -31,8 +34,8 @@ class BoundCounter final : public Strategy {
     return taken;
   }
 
-  Ticket ask(std::size_t n, std::unique_ptr<Asker> asker) override {
-    return cache_->ask(n, std::move(asker));
+  Ticket ask(std::size_t n, std::unique_ptr<Waiter> waiter) override {
+    return cache_->ask(n, std::move(waiter));
   }
   [[nodiscard]] std::chrono::nanoseconds patience() const override { return patience_; }
   void accept(Grant grant, Values& out) override { append(grant.take(), out); }
@@ -50,7 +53,6 @@ class BoundCounter final : public Strategy {
     }
     cache_->take_back(ranges);
   }
-  [[nodiscard]] bool takes_back() const override { return true; }
 
   void collided(const Values& values, std::span<const std::uint32_t> which, std::size_t in_request,
                 Taken where) override {
@@ -101,7 +103,7 @@ class BoundCounter final : public Strategy {
 };
 
 /// What a rule says; each of its collections gets an object of its own.
-class Counter final : public Strategy {
+class Counter final : public Strategy, public CounterRule {
  public:
   explicit Counter(CounterUse use) : use_(std::move(use)) {}
 
@@ -115,12 +117,10 @@ class Counter final : public Strategy {
                                           use_.spec.on_store_down);
   }
 
-  [[nodiscard]] std::string store_namespace() const override {
-    return use_.spec.place.db + "." + use_.spec.place.collection;
-  }
-  [[nodiscard]] const CounterUse* counter_use() const override { return &use_; }
+  CounterRule* counter_rule() override { return this; }
+  [[nodiscard]] const CounterUse& use() const override { return use_; }
 
-  Result<void> next(std::size_t /*n*/, Values& /*out*/) override {
+  Draw next(std::size_t /*n*/, Values& /*out*/) override {
     return Error{Errc::unavailable, "there is no id store"};
   }
 

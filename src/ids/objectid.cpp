@@ -35,7 +35,7 @@ class ObjectId final : public Strategy {
  public:
   ObjectId(IdOutput output, Sources sources) : output_(output), sources_(sources) { seed(); }
 
-  Result<void> next(std::size_t n, Values& out) override {
+  Draw next(std::size_t n, Values& out) override {
     const std::lock_guard lock(mutex_);
     // A child of fork() would go on with the parent's bytes and counter.
     if (generation_ != sources_.random.generation()) seed();

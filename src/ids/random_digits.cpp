@@ -126,7 +126,7 @@ std::string percent(double fraction) {
 /// again, and the collection's unique index decides. What is known of a collection is in the
 /// store's Fill.
 template <class Number>
-class RandomDigits final : public Strategy {
+class RandomDigits final : public Strategy, public DuplicateObserver, public BoundedSpace {
  public:
   RandomDigits(Number lowest, Number count, Format format, FillRule rule, RandomSource& random)
       : lowest_(lowest), count_(count), format_(format), rule_(std::move(rule)), random_(random) {}
@@ -140,7 +140,8 @@ class RandomDigits final : public Strategy {
     return bound;
   }
 
-  bool counts_documents() const override { return true; }
+  DuplicateObserver* duplicate_observer() override { return this; }
+  BoundedSpace* bounded_space() override { return this; }
   std::uint32_t attempts() const override { return fill_ ? fill_->attempts() : kAttempts; }
 
   void collided(const Values& /*values*/, std::span<const std::uint32_t> which,
@@ -148,7 +149,7 @@ class RandomDigits final : public Strategy {
     if (fill_) fill_->collided(which.size());
   }
 
-  Result<void> next(std::size_t n, Values& out) override {
+  Draw next(std::size_t n, Values& out) override {
     const std::size_t given = out.size();
     if (count_ < given || n > count_ - given) return exhausted(n + given);
     if (fill_ && !fill_->draw(n)) return too_full();

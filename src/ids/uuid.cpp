@@ -71,7 +71,7 @@ class TimeBasedUuid final : public Strategy {
     seed();
   }
 
-  Result<void> next(std::size_t n, Values& out) override {
+  Draw next(std::size_t n, Values& out) override {
     const std::lock_guard lock(mutex_);
     if (generation_ != sources_.random.generation()) seed();
     follow_clock();
@@ -132,7 +132,7 @@ class RandomUuid final : public Strategy {
   RandomUuid(Representation representation, Sources sources)
       : representation_(representation), random_(sources.random) {}
 
-  Result<void> next(std::size_t n, Values& out) override {
+  Draw next(std::size_t n, Values& out) override {
     RandomChunk<kUuidSize> bytes(random_, n);
     for (std::size_t i = 0; i < n; ++i) append_uuid(layout_v4(bytes.next()), representation_, out);
     return {};
@@ -149,7 +149,7 @@ class UnorderedUuid final : public Strategy {
   UnorderedUuid(Representation representation, Sources sources)
       : representation_(representation), sources_(sources) {}
 
-  Result<void> next(std::size_t n, Values& out) override {
+  Draw next(std::size_t n, Values& out) override {
     const std::uint64_t now = milliseconds_of(sources_.clock);
     RandomChunk<10> bytes(sources_.random, n);
     for (std::size_t i = 0; i < n; ++i) {
@@ -169,7 +169,7 @@ class OrderedUuid final : public Strategy {
   OrderedUuid(Representation representation, Sources sources)
       : representation_(representation), sources_(sources) {}
 
-  Result<void> next(std::size_t n, Values& out) override {
+  Draw next(std::size_t n, Values& out) override {
     if (n == 0) return {};
     const std::lock_guard lock(mutex_);
     const bool moved = follow_clock();

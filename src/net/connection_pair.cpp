@@ -43,7 +43,7 @@ class Messenger {
 
 }  // namespace
 
-class ConnectionPair::StoreAnswer final : public ids::Asker {
+class ConnectionPair::StoreAnswer final : public ids::Waiter {
  public:
   StoreAnswer(ConnectionPair& pair, std::uint64_t question)
       : messenger_(pair.thread_, pair.id_), question_(question) {}

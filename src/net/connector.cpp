@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::chrono::nanoseconds kToldAgain = 60s;
+constexpr std::chrono::nanoseconds kLogAgain = 60s;
 
 // How long an address may be silent before the next one is tried beside it (RFC 8305, 5).
 constexpr std::chrono::milliseconds kAddressIsSilent = 250ms;
@@ -204,7 +204,7 @@ void Connector::ready() {
 void Connector::fail(std::string_view reason) {
   const std::string copy(reason);
   claimed_ = false;
-  note_failure(thread_, *server_, copy, tries_ ? Told::if_news : Told::to_who_looks);
+  note_failure(thread_, *server_, copy, tries_ ? Report::if_news : Report::at_debug);
   end(nullptr);
 }
 
@@ -217,7 +217,7 @@ void Connector::give_up(std::string_view reason) {
 
 void Connector::tls_failed(IoThread& thread, Upstream& server, std::string_view reason) {
   thread.cells[Counted::tls_failures_server].add();
-  note_failure(thread, server, "TLS: " + std::string(reason), Told::if_news);
+  note_failure(thread, server, "TLS: " + std::string(reason), Report::if_news);
 }
 
 void Connector::gave_no_answer(IoThread& thread, Upstream& server, std::string_view reason) {
@@ -226,12 +226,12 @@ void Connector::gave_no_answer(IoThread& thread, Upstream& server, std::string_v
 }
 
 void Connector::note_failure(IoThread& thread, Upstream& server, std::string_view reason,
-                             Told told) {
-  if (told == Told::if_news) {
+                             Report report) {
+  if (report == Report::if_news) {
     server.backoff.failed(thread.shared.clock.monotonic(), system_random());
     thread.shared.news->lost(server);
   }
-  tell_failure(server, reason, told == Told::if_news && is_news(thread, server));
+  tell_failure(server, reason, report == Report::if_news && is_news(thread, server));
 }
 
 void Connector::tell_failure(Upstream& server, std::string_view reason, bool news) {
@@ -246,15 +246,15 @@ bool Connector::is_news(IoThread& thread, Upstream& server) {
   const auto now = thread.shared.clock.monotonic();
   std::int64_t since = 0;
   if (server.down_since.compare_exchange_strong(since, now.count())) {
-    server.down_told = now.count();
+    server.down_logged = now.count();
     return true;
   }
   if (now - std::chrono::nanoseconds(since) >= kLongDown && server.alias.exchange(false)) {
     thread.shared.news->forget(server);
   }
-  std::int64_t told = server.down_told;
-  return now.count() - told >= kToldAgain.count() &&
-         server.down_told.compare_exchange_strong(told, now.count());
+  std::int64_t logged = server.down_logged;
+  return now.count() - logged >= kLogAgain.count() &&
+         server.down_logged.compare_exchange_strong(logged, now.count());
 }
 
 void Connector::end(Stream* stream, bool gave_up) {

@@ -39,8 +39,8 @@ class Connector : public std::enable_shared_from_this<Connector> {
   Connector(IoThread& thread, std::shared_ptr<Upstream> server, Done done);
 
  private:
-  /// Whether the log should say it, or only if somebody looks closely.
-  enum class Told { if_news, to_who_looks };
+  /// Where a failure is logged: as a warning if it is news, or for debugging only.
+  enum class Report { if_news, at_debug };
 
   template <class Work>
   void guarded(Work work);
@@ -55,7 +55,8 @@ class Connector : public std::enable_shared_from_this<Connector> {
   void ready();
   void fail(std::string_view reason);
   void give_up(std::string_view reason);
-  static void note_failure(IoThread& thread, Upstream& server, std::string_view reason, Told told);
+  static void note_failure(IoThread& thread, Upstream& server, std::string_view reason,
+                           Report report);
   static void tell_failure(Upstream& server, std::string_view reason, bool news);
   [[nodiscard]] static bool is_news(IoThread& thread, Upstream& server);
   void end(Stream* stream, bool gave_up = false);

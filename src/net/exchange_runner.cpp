@@ -222,7 +222,7 @@ void ExchangeRunner::report() {
     cells[Counted::documents_refused].add(exchange_->refused());
   }
   const rewrite::Assignment* rule = exchange_->driver_made();
-  if (rule == nullptr || rule->outcomes->driver_made_told.exchange(true)) return;
+  if (rule == nullptr || rule->outcomes->driver_made_logged.exchange(true)) return;
   log::event(
       log::Level::warning, "driver_made_ids",
       "all documents of an insert brought an _id that their driver made, so the rule had "

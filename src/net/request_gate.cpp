@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tls_first_bytes.hpp"
+#include "idproxy/net/tls.hpp"
 
 namespace idproxy::net {
 namespace {

@@ -37,8 +37,8 @@ struct Upstream {
   std::atomic<std::uint64_t> connect_failures{0};  ///< since the start
   std::atomic<bool> primary{false};                ///< as far as is known
   std::atomic<bool> alias{false};                  ///< its set has another name for it
-  std::atomic<std::int64_t> down_since{0};  ///< nanoseconds of the monotonic clock; 0: it is not
-  std::atomic<std::int64_t> down_told{0};   ///< when the log said so last
+  std::atomic<std::int64_t> down_since{0};   ///< nanoseconds of the monotonic clock; 0: it is not
+  std::atomic<std::int64_t> down_logged{0};  ///< when the log said so last
 
  private:
   void is_back(std::int64_t since);

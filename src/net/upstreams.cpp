@@ -63,9 +63,9 @@ std::string Upstreams::open(Route route, Origin origin, const std::string& set_n
 /// As clients are told.
 std::string Upstreams::advertised(const Endpoint& listener) const {
   if (!listener.unix_path.empty()) return listener.unix_path;
-  Endpoint told = listener;
-  if (!options_.advertise.empty()) told.host = options_.advertise;
-  return told.text();
+  Endpoint advertised = listener;
+  if (!options_.advertise.empty()) advertised.host = options_.advertise;
+  return advertised.text();
 }
 
 void Upstreams::start() {

@@ -46,7 +46,9 @@ void TakenValues::add(std::span<const Collision> collisions, ids::Taken where) {
     if (values[i].empty()) continue;
     std::ranges::sort(values[i]);
     counts_[i] += values[i].size();
-    plan_[i].strategy->collided(given_.values[i], values[i], counts_[i], where);
+    if (auto* observer = plan_[i].strategy->duplicate_observer()) {
+      observer->collided(given_.values[i], values[i], counts_[i], where);
+    }
   }
 }
 

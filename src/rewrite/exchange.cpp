@@ -113,7 +113,7 @@ Action Exchange::insert_plain(const InsertRequest& insert, const PlainInsert& pl
   assigned_ = documents_;
   workspace.values.clear();
   const auto drawn = draw(plan_->front(), documents_, workspace.values);
-  if (!drawn && drawn.error().code != ids::Errc::pending) {
+  if (!drawn && !drawn.needs_store()) {
     return fail(insert.message.message(), no_values(insert.message, plan_->front(), drawn.error()),
                 workspace);
   }
@@ -162,7 +162,7 @@ std::optional<Action> Exchange::draw_values(const wire::OpMsgView& message, Work
     if (given_.wanted[drawing_] == 0) continue;
     const Assignment& assignment = (*plan_)[drawing_];
     const auto drawn = draw(assignment, given_.wanted[drawing_], given_.values[drawing_]);
-    if (!drawn && drawn.error().code == ids::Errc::pending) return ask();
+    if (drawn.needs_store()) return ask();
     if (!drawn) {
       given_.values[drawing_].clear();
       return fail(message.message(), no_values(message, assignment, drawn.error()), workspace);
@@ -175,7 +175,7 @@ std::optional<Action> Exchange::draw_values(const wire::OpMsgView& message, Work
 
 /// However many rules ask in turn: the client's patience is one.
 Action Exchange::ask() const {
-  ids::Strategy* strategy = (*plan_)[drawing_].strategy;
+  ids::StoreBacked* strategy = (*plan_)[drawing_].strategy->store_backed();
   const auto left = strategy->patience() - (now_ - started_);
   return action::AskStore{strategy, given_.wanted[drawing_],
                           std::max(left, std::chrono::nanoseconds(0))};
@@ -197,7 +197,7 @@ Action Exchange::answered(ids::Result<ids::Grant> grant, const Context& context,
   if (!grant) {
     return fail(message.message(), no_values(message, assignment, grant.error()), workspace);
   }
-  assignment.strategy->accept(std::move(*grant), given_.values[drawing_++]);
+  assignment.strategy->store_backed()->accept(std::move(*grant), given_.values[drawing_++]);
   if (too_many_bytes()) return fail(message.message(), too_large(), workspace);
   if (const auto otherwise = draw_values(message, workspace)) return *otherwise;
   const InsertCommand command = *InsertCommand::read(message);
@@ -280,11 +280,11 @@ Action Exchange::fail(Bytes message, CommandError error, Workspace& workspace) {
 void Exchange::take_back_all() {
   for (std::size_t i = 0; i < given_.values.size(); ++i) {
     const ids::Values& values = given_.values[i];
-    ids::Strategy& strategy = *(*plan_)[i].strategy;
-    if (values.size() == 0 || !strategy.takes_back()) continue;
+    ids::StoreBacked* strategy = (*plan_)[i].strategy->store_backed();
+    if (values.size() == 0 || strategy == nullptr) continue;
     std::vector<std::uint32_t> all(values.size());
     std::iota(all.begin(), all.end(), 0U);
-    strategy.take_back(values, all);
+    strategy->take_back(values, all);
   }
   given_.values.clear();
 }
@@ -368,7 +368,8 @@ Action Exchange::reply(Bytes message, const Context& context, Workspace& workspa
 /// duplicates.
 bool Exchange::wants_every_reply() const {
   return std::ranges::any_of(*plan_, [&](const Assignment& assignment) {
-    return assignment.rule->report || assignment.strategy->in_a_row() ||
+    const ids::DuplicateObserver* observer = assignment.strategy->duplicate_observer();
+    return assignment.rule->report || (observer != nullptr && observer->in_a_row()) ||
            assignment.outcomes->in_a_row();
   });
 }

@@ -39,7 +39,7 @@ std::string_view type_name(bson::Type type) {
 
 }  // namespace
 
-ids::Result<void> draw(const Assignment& assignment, std::size_t count, ids::Values& out) {
+ids::Draw draw(const Assignment& assignment, std::size_t count, ids::Values& out) {
   if (assignment.not_ready) return *assignment.not_ready;
   return assignment.strategy->next(count, out);
 }

@@ -53,7 +53,8 @@ nanoseconds RetryBudget::take_pause(RandomSource& random) {
 
 nanoseconds RetryBudget::patience(const Assignment& assignment, nanoseconds now) const {
   const nanoseconds left = assignment.rule->retry.deadline - (now - *first_duplicate_);
-  return std::clamp<nanoseconds>(left, nanoseconds(0), assignment.strategy->patience());
+  return std::clamp<nanoseconds>(left, nanoseconds(0),
+                                 assignment.strategy->store_backed()->patience());
 }
 
 }  // namespace idproxy::rewrite

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "idproxy/base/glob.hpp"
+#include "idproxy/ids/counter_spec.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -51,9 +52,10 @@ RuleSet::RuleSet(std::vector<Rule> rules, std::string store_db, std::shared_ptr<
     if (outcomes == nullptr) outcomes = std::make_shared<RuleOutcomes>();
   }
   for (const Rule& rule : rules_) {
-    std::string ns = rule.strategy->store_namespace();
-    if (!ns.empty()) store_namespaces_.push_back(std::move(ns));
-    if (store_ != nullptr) rule.strategy->announce(*store_);
+    ids::CounterRule* counter = rule.strategy->counter_rule();
+    if (counter == nullptr) continue;
+    store_namespaces_.push_back(counter->use().spec.place.ns());
+    if (store_ != nullptr) counter->announce(*store_);
   }
 }
 
@@ -100,10 +102,10 @@ Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
     Assignment assignment{
         &rules_[i], outcomes_[i].get(), i, std::move(path), rules_[i].strategy.get(), nullptr, {}};
     if (store_ != nullptr) {
-      ids::Standing standing = store_->standing(i, db, collection);
-      if (standing.kind == ids::Standing::Kind::left_alone) return {};
-      if (standing.kind == ids::Standing::Kind::not_ready) {
-        assignment.not_ready = std::move(standing.error);
+      ids::Readiness readiness = store_->readiness(i, db, collection);
+      if (readiness.kind == ids::Readiness::Kind::left_alone) return {};
+      if (readiness.kind == ids::Readiness::Kind::not_ready) {
+        assignment.not_ready = std::move(readiness.error);
       }
       assignment.bound = rules_[i].strategy->bind(ns, *store_);
       if (assignment.bound) assignment.strategy = assignment.bound.get();

@@ -122,11 +122,11 @@ class StatusWriter {
 
   void reason(const ids::NotReady& not_ready) {
     bson::append_string(out_, "ns", not_ready.ns);
-    if (not_ready.standing.kind == ids::Standing::Kind::left_alone) {
+    if (not_ready.readiness.kind == ids::Readiness::Kind::left_alone) {
       return bson::append_string(out_, "errmsg",
                                  "a view or a time-series collection: no rule applies to it");
     }
-    const ids::Error& error = not_ready.standing.error;
+    const ids::Error& error = not_ready.readiness.error;
     bson::append_int32(out_, "code", static_cast<std::int32_t>(code_of(error.code)));
     bson::append_string(out_, "errmsg", error.reason);
   }

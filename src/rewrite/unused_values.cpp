@@ -32,13 +32,13 @@ void give_back(const Plan& plan, const GivenValues& given,
   std::vector<std::vector<std::uint32_t>> values(plan.size());
   for (std::size_t at = 0; at < given.given.size(); ++at) {
     const Given& each = given.given[at];
-    if (!plan[each.assignment].strategy->takes_back() || !is_unused(at)) continue;
+    if (plan[each.assignment].strategy->store_backed() == nullptr || !is_unused(at)) continue;
     values[each.assignment].push_back(each.value);
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i].empty()) continue;
     std::ranges::sort(values[i]);
-    plan[i].strategy->take_back(given.values[i], values[i]);
+    plan[i].strategy->store_backed()->take_back(given.values[i], values[i]);
   }
 }
 

@@ -36,7 +36,7 @@ std::optional<ValueRenewal::Question> ValueRenewal::draw() {
       const auto drawn = target.strategy->next(count_, values);
       if (drawn) {
         renewed(first);
-      } else if (drawn.error().code == ids::Errc::pending) {
+      } else if (drawn.needs_store()) {
         asked_ = true;
         return Question{&target, count_};
       } else {
@@ -52,7 +52,7 @@ void ValueRenewal::answered(ids::Result<ids::Grant> grant) {
   ids::Values& values = given_.values[assignment_];
   const std::size_t first = values.size();
   if (grant) {
-    plan_[assignment_].strategy->accept(std::move(*grant), values);
+    plan_[assignment_].strategy->store_backed()->accept(std::move(*grant), values);
     renewed(first);
   } else if (grant.error().code == ids::Errc::unavailable) {
     count_ = 0;

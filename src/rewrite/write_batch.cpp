@@ -225,7 +225,8 @@ void WriteBatch::went_well() const {
     if (contents_.given.values[i].size() == 0) continue;
     const Assignment& target = (*contents_.plan)[i];
     if (options_->in_transaction) target.outcomes->went_well();
-    if (target.strategy->in_a_row()) target.strategy->went_well();
+    ids::DuplicateObserver* observer = target.strategy->duplicate_observer();
+    if (observer != nullptr && observer->in_a_row()) observer->went_well();
   }
 }
 
@@ -249,7 +250,7 @@ bool WriteBatch::may_go_again(const Collision& collision, const Step& step) {
 Action WriteBatch::renew(const Step& step) {
   const auto question = renewal_.draw();
   if (!question) return decided(step);
-  return action::AskStore{question->assignment->strategy, question->count,
+  return action::AskStore{question->assignment->strategy->store_backed(), question->count,
                           budget_.patience(*question->assignment, step.now)};
 }
 

@@ -51,8 +51,8 @@ class InstantStore final : public ids::Store {
   std::shared_ptr<ids::Fill> fill(std::string_view /*ns*/, std::string_view /*field*/) override {
     return nullptr;
   }
-  ids::Standing standing(std::size_t /*rule*/, std::string_view /*db*/,
-                         std::string_view /*collection*/) override {
+  ids::Readiness readiness(std::size_t /*rule*/, std::string_view /*db*/,
+                           std::string_view /*collection*/) override {
     return {};
   }
   [[nodiscard]] std::uint64_t version() const override { return 0; }

@@ -31,7 +31,7 @@ class SystemClock final : public Clock {
   }
 };
 
-class Promise final : public ids::Asker {
+class Promise final : public ids::Waiter {
  public:
   explicit Promise(std::promise<ids::Result<ids::Grant>> promise) : promise_(std::move(promise)) {}
   void answered(ids::Result<ids::Grant> grant) override { promise_.set_value(std::move(grant)); }
@@ -44,7 +44,7 @@ class Promise final : public ids::Asker {
 ids::Result<std::vector<std::int64_t>> take(ids::BlockCache& cache, std::uint64_t n) {
   std::vector<ids::Range> ranges;
   if (const auto taken = cache.take(n, ranges); !taken) {
-    if (taken.error().code != ids::Errc::pending) return taken.error();
+    if (!taken.needs_store()) return taken.error();
     std::promise<ids::Result<ids::Grant>> promise;
     auto future = promise.get_future();
     const ids::Ticket ticket = cache.ask(n, std::make_unique<Promise>(std::move(promise)));
@@ -347,7 +347,7 @@ class WatchTest : public StoreTest {
     return {database.name() + "." + collection, "number", ids::UniqueIndex::require};
   }
   [[nodiscard]] bool is_ready(Watch& watch, const char* collection, std::size_t rule = 0) const {
-    return watch.standing(rule, database.name(), collection).kind == ids::Standing::Kind::ready;
+    return watch.readiness(rule, database.name(), collection).kind == ids::Readiness::Kind::ready;
   }
 
   Store store{options(), clock};
@@ -426,7 +426,7 @@ TEST_F(WatchTest, WithoutAServerNothingIsWaitedFor) {
   const auto second = lost.watch({require("orders"), require("bills")});
   second->await_first_look(10s);
   EXPECT_LT(std::chrono::steady_clock::now() - begun, 1s);
-  EXPECT_EQ(second->standing(1, database.name(), "bills").error.code, ids::Errc::unavailable);
+  EXPECT_EQ(second->readiness(1, database.name(), "bills").error.code, ids::Errc::unavailable);
   EXPECT_TRUE(lost.stop(5s));
   EXPECT_TRUE(store.stop(2s));
 }

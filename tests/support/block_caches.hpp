@@ -23,7 +23,7 @@ namespace idproxy::test {
 
 using Ranges = std::vector<ids::Range>;
 
-/// What somebody who waits for numbers has been told.
+/// The answer to somebody who waits for numbers.
 struct Answer {
   std::optional<ids::Result<ids::Grant>> grant;
   int count = 0;
@@ -36,9 +36,9 @@ struct Answer {
   }
 };
 
-class NotedAsker final : public ids::Asker {
+class NotedWaiter final : public ids::Waiter {
  public:
-  explicit NotedAsker(std::shared_ptr<Answer> answer) : answer_(std::move(answer)) {}
+  explicit NotedWaiter(std::shared_ptr<Answer> answer) : answer_(std::move(answer)) {}
   void answered(ids::Result<ids::Grant> grant) override {
     ++answer_->count;
     answer_->grant = std::move(grant);
@@ -65,14 +65,15 @@ class BlockCaches {
   /// One range in most tests; an error is kept.
   Ranges take(std::uint64_t n) {
     Ranges out;
-    const auto taken = cache->take(n, out);
+    const ids::Draw taken = cache->take(n, out);
+    needs_store = taken.needs_store();
     error.reset();
-    if (!taken) error = taken.error();
+    if (!taken && !needs_store) error = taken.error();
     return out;
   }
   Waiting ask(std::uint64_t n) {
     Waiting waiting;
-    waiting.ticket = cache->ask(n, std::make_unique<NotedAsker>(waiting.answer));
+    waiting.ticket = cache->ask(n, std::make_unique<NotedWaiter>(waiting.answer));
     return waiting;
   }
 
@@ -82,7 +83,7 @@ class BlockCaches {
     if (job) do_job(*job);
     return job.has_value();
   }
-  ids::Outcome do_job(const ids::CounterJob& job) {
+  ids::BlockOutcome do_job(const ids::CounterJob& job) {
     using Reply = ids::CounterReply;
     jobs.push_back(job);
     if (job.kind == ids::CounterJob::Kind::give_back) {
@@ -108,6 +109,7 @@ class BlockCaches {
   std::int64_t value;
   int wakes = 0;
   std::vector<ids::CounterJob> jobs;
+  bool needs_store = false;         // the last take()
   std::optional<ids::Error> error;  // of the last take()
   std::shared_ptr<ids::BlockCache> cache;
 

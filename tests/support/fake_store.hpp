@@ -18,9 +18,9 @@ class FakeStore final : public ids::Store {
   std::shared_ptr<ids::Fill> fill(std::string_view /*ns*/, std::string_view /*field*/) override {
     return nullptr;
   }
-  ids::Standing standing(std::size_t /*rule_index*/, std::string_view /*db*/,
-                         std::string_view /*collection*/) override {
-    return standing_;
+  ids::Readiness readiness(std::size_t /*rule_index*/, std::string_view /*db*/,
+                           std::string_view /*collection*/) override {
+    return readiness_;
   }
   [[nodiscard]] std::uint64_t version() const override { return version_; }
   /// Those that the test has listed, however many of a rule.
@@ -30,15 +30,15 @@ class FakeStore final : public ids::Store {
   [[nodiscard]] ids::StoreCounts counts() const override { return counted; }
 
   /// How all rules stand everywhere.
-  void set(ids::Standing standing) {
-    standing_ = std::move(standing);
+  void set(ids::Readiness readiness) {
+    readiness_ = std::move(readiness);
     ++version_;
   }
   std::vector<ids::NotReady> listed;
   ids::StoreCounts counted;
 
  private:
-  ids::Standing standing_;
+  ids::Readiness readiness_;
   std::uint64_t version_ = 0;
 };
 

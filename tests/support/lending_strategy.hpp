@@ -9,29 +9,37 @@
 
 namespace idproxy::test {
 
-/// What a LendingStrategy has at hand, and what it was told.
+/// What a LendingStrategy has at hand, and how it was called.
 struct Lending {
   std::int64_t next = 1;           ///< the first number at hand
   std::size_t at_hand = 0;         ///< that many
   std::vector<ids::Error> errors;  ///< of the next calls of next(), instead of numbers
-  std::string told;                ///< "back 3 4; taken 5; well; …"
+  std::string calls;               ///< "back 3 4; taken 5; well; …"
   std::vector<std::int64_t> back;  ///< all that were given back
 };
 
 /// int64 numbers, of which some are at hand and others must be asked for. Not thread-safe.
-class LendingStrategy final : public ids::Strategy {
+class LendingStrategy final : public ids::Strategy,
+                              public ids::StoreBacked,
+                              public ids::DuplicateObserver {
  public:
   explicit LendingStrategy(std::shared_ptr<Lending> lending) : lending_(std::move(lending)) {}
 
-  ids::Result<void> next(std::size_t n, ids::Values& out) override {
+  ids::StoreBacked* store_backed() override { return this; }
+  ids::DuplicateObserver* duplicate_observer() override { return this; }
+
+  ids::Draw next(std::size_t n, ids::Values& out) override {
     if (!lending_->errors.empty()) {
       const ids::Error error = lending_->errors.front();
       lending_->errors.erase(lending_->errors.begin());
       return error;
     }
-    if (n > lending_->at_hand) return ids::Error{ids::Errc::pending, ""};
+    if (n > lending_->at_hand) return ids::Draw::need();
     lending_->at_hand -= n;
     for (; n > 0; --n) add(lending_->next++, out);
+    return {};
+  }
+  ids::Ticket ask(std::size_t /*n*/, std::unique_ptr<ids::Waiter> /*waiter*/) override {
     return {};
   }
   void accept(ids::Grant grant, ids::Values& out) override {
@@ -42,31 +50,30 @@ class LendingStrategy final : public ids::Strategy {
     }
   }
   void take_back(const ids::Values& values, std::span<const std::uint32_t> which) override {
-    tell("back", values, which);
+    note("back", values, which);
     for (const std::uint32_t i : which) lending_->back.push_back(load_i64(values[i].data()));
   }
-  bool takes_back() const override { return true; }
   void collided(const ids::Values& values, std::span<const std::uint32_t> which,
                 std::size_t in_request, ids::Taken where) override {
     in_a_row_ = true;
-    tell(where == ids::Taken::in_transaction ? "aborted by" : "taken", values, which);
-    lending_->told.insert(lending_->told.size() - 2, " of " + std::to_string(in_request));
+    note(where == ids::Taken::in_transaction ? "aborted by" : "taken", values, which);
+    lending_->calls.insert(lending_->calls.size() - 2, " of " + std::to_string(in_request));
   }
   void went_well() override {
     in_a_row_ = false;
-    lending_->told += "well; ";
+    lending_->calls += "well; ";
   }
 
  private:
   static void add(std::int64_t number, ids::Values& out) {
     store_i64(out.add(bson::Type::int64, 8), number);
   }
-  void tell(const char* what, const ids::Values& values, std::span<const std::uint32_t> which) {
-    lending_->told += what;
+  void note(const char* what, const ids::Values& values, std::span<const std::uint32_t> which) {
+    lending_->calls += what;
     for (const std::uint32_t i : which) {
-      lending_->told += ' ' + std::to_string(load_i64(values[i].data()));
+      lending_->calls += ' ' + std::to_string(load_i64(values[i].data()));
     }
-    lending_->told += "; ";
+    lending_->calls += "; ";
   }
 
   std::shared_ptr<Lending> lending_;

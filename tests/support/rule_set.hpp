@@ -13,7 +13,7 @@ namespace idproxy::test {
 class CountingStrategy final : public ids::Strategy {
  public:
   explicit CountingStrategy(std::int64_t limit = std::int64_t{1} << 62) : limit_(limit) {}
-  ids::Result<void> next(std::size_t n, ids::Values& out) override {
+  ids::Draw next(std::size_t n, ids::Values& out) override {
     for (; n > 0; --n) {
       if (last_ == limit_)
         return ids::Error{ids::Errc::exhausted, "the test's numbers are used up"};

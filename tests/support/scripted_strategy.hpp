@@ -15,7 +15,7 @@ class ScriptedStrategy final : public ids::Strategy {
  public:
   explicit ScriptedStrategy(std::vector<std::int64_t> numbers) : numbers_(std::move(numbers)) {}
 
-  ids::Result<void> next(std::size_t n, ids::Values& out) override {
+  ids::Draw next(std::size_t n, ids::Values& out) override {
     asked.push_back(n);
     auto& seen = shown.emplace_back();
     for (std::size_t i = 0; i < out.size(); ++i) seen.push_back(load_i64(out[i].data()));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -15,10 +16,20 @@
 #include "idproxy/ids/block_supply.hpp"
 #include "idproxy/ids/counter_job.hpp"
 #include "idproxy/ids/counter_spec.hpp"
+#include "idproxy/ids/draw.hpp"
 #include "idproxy/ids/grant.hpp"
 #include "idproxy/ids/held_numbers.hpp"
 
 namespace idproxy::ids {
+
+/// What a BlockCache holds, for people.
+struct CounterFigures {
+  std::uint64_t held;        ///< numbers for the next who ask
+  std::uint64_t block_size;  ///< of the next block
+  std::size_t waiting;       ///< requests
+  bool exhausted;
+  std::string reason;  ///< why it is exhausted
+};
 
 /// The stock of one counter's numbers in this process, and the queue of those who wait for more;
 /// its BlockSupply says when the store is asked. Thread-safe: one lock, held for a handful of
@@ -50,18 +61,17 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   /// heal.after of the rule.
   [[nodiscard]] std::uint32_t heals_after() const;
 
-  /// Takes `n` numbers, as up to a few ranges in their order, appended to `out`. Errc::pending:
-  /// ask() waits for them; nothing has been appended then.
-  [[nodiscard]] Result<void> take(std::uint64_t n, std::vector<Range>& out);
+  /// Takes `n` numbers, as up to a few ranges in their order, appended to `out`, or nothing.
+  [[nodiscard]] Draw take(std::uint64_t n, std::vector<Range>& out);
   /// First come, first served, at most kMostWaiting. Answered at once if the numbers have come
   /// meanwhile.
-  [[nodiscard]] Ticket ask(std::uint64_t n, std::unique_ptr<Asker> asker);
+  [[nodiscard]] Ticket ask(std::uint64_t n, std::unique_ptr<Waiter> waiter);
   void cancel(std::uint64_t ticket) override;
   /// Numbers that are used nowhere go to the front. Numbers from before a heal are dropped.
   void take_back(const std::vector<Range>& ranges) override;
   /// Each of `numbers` turned out to be taken already. Heals after as many in a row as the rule
-  /// says, or at once; until that is done, take() is pending. Numbers from before the last heal do
-  /// not count.
+  /// says, or at once; until that is done, take() needs the store. Numbers from before the last
+  /// heal do not count.
   void collided(const std::vector<std::int64_t>& numbers, bool heal_at_once);
   /// Ends the row of collisions.
   void went_well();
@@ -71,14 +81,14 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   /// The next job, if there is one to do at this time. Nothing while one is out.
   [[nodiscard]] std::optional<CounterJob> begin();
   /// Wakes the store if there is more to do at once; due() may have changed.
-  Outcome finish(CounterReply reply);
+  BlockOutcome finish(CounterReply reply);
   /// When begin() should be called though nobody wakes the store: a retry after a failure, or the
   /// giving back of what is idle. Monotonic; nothing: never. Changes with begin() and finish().
   [[nodiscard]] std::optional<std::chrono::nanoseconds> due() const;
-  /// Why whoever wanted numbers was told that the counter has none (Errc::exhausted); nothing:
-  /// since numbers were allocated last, nobody was. The store is woken when it begins.
+  /// Why requests are refused with Errc::exhausted; nothing: since numbers were allocated last,
+  /// none was. The store is woken when it begins.
   [[nodiscard]] std::optional<std::string> refusal() const;
-  /// The process ends: nobody is served any more, all who wait are told so, and begin() has at most
+  /// The process ends: nobody is served any more, all who wait are refused, and begin() has at most
   /// give_backs left. Does not wake the store.
   void stop();
   /// True if it holds nothing worth remembering: it never got a number, and nobody waits.
@@ -87,28 +97,21 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   [[nodiscard]] bool is_new() const;
   /// True if it holds no number, and nobody waits: forgetting it forgets how far it had come.
   [[nodiscard]] bool is_empty() const;
-  struct Figures {
-    std::uint64_t held;        ///< numbers for the next who ask
-    std::uint64_t block_size;  ///< of the next block
-    std::size_t waiting;       ///< who has asked and got none yet
-    bool exhausted;
-    std::string reason;  ///< why it is exhausted
-  };
-  [[nodiscard]] Figures figures() const;
+  [[nodiscard]] CounterFigures figures() const;
 
  private:
-  struct Waiter {
+  struct Request {
     std::uint64_t n;
-    std::unique_ptr<Asker> asker;
+    std::unique_ptr<Waiter> waiter;
   };
   /// What is done once the lock is free.
   struct After {
     bool wake = false;
-    std::vector<std::pair<std::unique_ptr<Asker>, Result<Grant>>> answers;
+    std::vector<std::pair<std::unique_ptr<Waiter>, Result<Grant>>> answers;
 
     void run(const BlockCache& cache) {
       if (wake) cache.wake_();
-      for (auto& [asker, grant] : answers) asker->answered(std::move(grant));
+      for (auto& [waiter, grant] : answers) waiter->answered(std::move(grant));
     }
   };
 
@@ -123,9 +126,9 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   const Clock& clock_;
   const std::function<void()> wake_;
 
-  mutable std::mutex mutex_;                 // guards all that follows, but for held_.steps()
-  std::uint64_t threshold_;                  // fewer numbers than this wake the store
-  std::map<std::uint64_t, Waiter> waiting_;  // by ticket
+  mutable std::mutex mutex_;                  // guards all that follows, but for held_.steps()
+  std::uint64_t threshold_;                   // fewer numbers than this wake the store
+  std::map<std::uint64_t, Request> waiting_;  // by ticket
   std::uint64_t tickets_ = 0;
   std::uint64_t needed_ = 0;  // by all who wait
   HeldNumbers held_;

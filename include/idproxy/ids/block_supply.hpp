@@ -45,7 +45,7 @@ struct SupplyAction {
   std::optional<CounterJob> job{};  ///< for the store
   /// Those who wait for more than there is are answered with it; nobody is left waiting.
   std::optional<Error> refusal{};
-  Outcome outcome = Outcome::used;  ///< of finish()
+  BlockOutcome outcome = BlockOutcome::used;  ///< of finish()
 };
 
 /// Does what `action` says to the stock.

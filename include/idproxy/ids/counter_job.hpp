@@ -42,7 +42,7 @@ struct CounterReply {
 };
 
 /// What became of the numbers of a reply.
-enum class Outcome {
+enum class BlockOutcome {
   used,
   dropped,    ///< nobody gets them: the counter is about to be healed, or the reply made no sense
   went_back,  ///< dropped: they lie behind what this process got before; a heal follows, if allowed

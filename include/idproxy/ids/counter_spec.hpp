@@ -42,6 +42,8 @@ struct CounterPlace {
   ValueIs value_is = ValueIs::next;
   std::string filter;      ///< BSON document: further fields that must be equal; empty: none
   std::string store_db{};  ///< the id store's database, in which no rule applies
+  /// "db.collection"
+  [[nodiscard]] std::string ns() const { return db + "." + collection; }
   friend bool operator==(const CounterPlace&, const CounterPlace&) = default;
 };
 

@@ -8,7 +8,6 @@ namespace idproxy::ids {
 enum class Errc {
   exhausted = 1,  ///< no value left that this request may get, now or soon (IdExhausted)
   unavailable,    ///< the store does not answer; it may, later (IdStoreUnavailable)
-  pending,        ///< not at hand: Strategy::ask() waits for it
 };
 
 struct Error {

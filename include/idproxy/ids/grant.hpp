@@ -25,7 +25,7 @@ class Lender {
   virtual void cancel(std::uint64_t ticket) = 0;
 };
 
-/// Numbers that one asker has been given. What is not taken out returns to where it came from, so
+/// Numbers that one waiter has been given. What is not taken out returns to where it came from, so
 /// that a client that has gone leaves no gap. Movable to any thread.
 class Grant {
  public:
@@ -57,10 +57,10 @@ class Grant {
   std::vector<Range> ranges_;
 };
 
-/// Who waits for numbers. Told at most once, on any thread; must not block it.
-class Asker {
+/// Waits for numbers. Answered at most once, on any thread; must not block it.
+class Waiter {
  public:
-  virtual ~Asker() = default;
+  virtual ~Waiter() = default;
   virtual void answered(Result<Grant> grant) = 0;
 };
 

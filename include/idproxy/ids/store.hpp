@@ -24,8 +24,8 @@ enum class UniqueIndex {
   create,   ///< made where there is none
 };
 
-/// How a rule stands in one collection.
-struct Standing {
+/// Whether a rule gives values in one collection.
+struct Readiness {
   enum class Kind {
     ready,
     left_alone,  ///< a view or a time-series collection: no rule applies
@@ -39,7 +39,7 @@ struct Standing {
 struct NotReady {
   std::size_t rule_index;  ///< in file order
   std::string ns;          ///< "db.collection"
-  Standing standing;       ///< never ready
+  Readiness readiness;     ///< never ready
 };
 
 /// What a store has done since the start; each number is exact, together they are no snapshot.
@@ -68,16 +68,16 @@ class Store {
 
   /// As far as it is known at this moment. Asking makes the collection one that is looked at.
   /// `rule_index`: in file order.
-  virtual Standing standing(std::size_t rule_index, std::string_view db,
-                            std::string_view collection) = 0;
-  /// Another number than before once an answer of standing() may have changed.
+  virtual Readiness readiness(std::size_t rule_index, std::string_view db,
+                              std::string_view collection) = 0;
+  /// Another number than before once an answer of readiness() may have changed.
   [[nodiscard]] virtual std::uint64_t version() const = 0;
 
   /// For people: where rules give no values, as far as it is known at this moment, spaces of random
   /// numbers that are full, and counters that are exhausted (of one that serves several
   /// collections, the rule's `ns`); of each rule at most so many collections. What a rule names
   /// literally is known from the start, and listed too if it is left alone; what wildcards match,
-  /// once standing() has been asked about it. That the store does not answer is not seen here.
+  /// once readiness() has been asked about it. That the store does not answer is not seen here.
   [[nodiscard]] virtual std::vector<NotReady> not_ready(std::size_t most_per_rule) const = 0;
   [[nodiscard]] virtual StoreCounts counts() const = 0;
 };

@@ -36,7 +36,7 @@ struct Wait {
 };
 /// Then answered().
 struct AskStore {
-  ids::Strategy* strategy;  ///< lives as long as the exchange
+  ids::StoreBacked* strategy;  ///< lives as long as the exchange
   std::size_t count;
   std::chrono::nanoseconds patience;  ///< then Errc::unavailable is the answer
 };

@@ -37,8 +37,7 @@ struct InsertRequest {
 };
 
 /// Appends `count` values for an assignment.
-[[nodiscard]] ids::Result<void> draw(const Assignment& assignment, std::size_t count,
-                                     ids::Values& out);
+[[nodiscard]] ids::Draw draw(const Assignment& assignment, std::size_t count, ids::Values& out);
 /// The error of the whole insert if its values cannot be had. `insert` must be an insert command.
 [[nodiscard]] CommandError no_values(const wire::OpMsgView& insert, const Assignment& assignment,
                                      const ids::Error& error);

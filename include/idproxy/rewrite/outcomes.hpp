@@ -19,7 +19,7 @@ struct RuleOutcomes {
   Counter surfaced{0};        ///< duplicates of ours in transactions that went to the client
   Counter unacknowledged{0};  ///< values put into documents that nobody will hear of (w: 0)
   /// The log has said that all documents of an insert brought an _id that their driver made.
-  std::atomic<bool> driver_made_told{false};
+  std::atomic<bool> driver_made_logged{false};
 
   /// A transaction has been aborted by a value of this rule. False if that happened `most` times in
   /// a row already, the first of them at most kRow ago: telling the client to begin anew leads

@@ -96,7 +96,8 @@ TEST(Counters, ACustomLayoutNamesItsFields) {
       "     s: '12', t: true, f: false, z: null}}}\n");
   EXPECT_THAT(texts_of(loaded.findings), IsEmpty());
   ASSERT_EQ(loaded.config.rules.size(), 1U);
-  const ids::CounterPlace& place = loaded.config.rules[0].strategy->counter_use()->spec.place;
+  const ids::CounterPlace& place =
+      loaded.config.rules[0].strategy->counter_rule()->use().spec.place;
   EXPECT_EQ(place.db, "idproxy");
   EXPECT_EQ(place.key, "k");
   using namespace std::string_literals;

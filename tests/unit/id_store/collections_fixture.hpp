@@ -16,7 +16,7 @@
 namespace idproxy::id_store::test {
 
 using namespace std::chrono_literals;
-using ids::Standing;
+using ids::Readiness;
 using ids::UniqueIndex;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -83,8 +83,8 @@ struct CollectionsTest : ::testing::Test {
     }
     return texts;
   }
-  Standing standing(std::string_view db, std::string_view name, std::size_t rule = 0) {
-    return known->standing(rule, db, name, now);
+  Readiness readiness(std::string_view db, std::string_view name, std::size_t rule = 0) {
+    return known->readiness(rule, db, name, now);
   }
 
   std::chrono::nanoseconds now = 1h;

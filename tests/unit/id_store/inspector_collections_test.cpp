@@ -37,7 +37,7 @@ TEST_F(CollectionsTest, AsksAboutWhatComesUpThroughWildcards) {
   watch({{"*.logs", "x", UniqueIndex::warn, true}});
   EXPECT_TRUE(known->looked());
   EXPECT_EQ(known->due(Asks::looks), Collections::kNever);
-  EXPECT_EQ(standing("a", "logs").kind, Standing::Kind::ready);
+  EXPECT_EQ(readiness("a", "logs").kind, Readiness::Kind::ready);
   EXPECT_TRUE(known->take_news());
   EXPECT_FALSE(known->take_news());
   EXPECT_TRUE(known->fill("a.logs", "x", now));
@@ -52,9 +52,9 @@ TEST_F(CollectionsTest, LeavesViewsAlone) {
   const auto version = known->version();
   EXPECT_THAT(round({{"left_alone shop", views({"v"})}}), ElementsAre("left_alone shop"));
   EXPECT_GT(known->version(), version);
-  EXPECT_EQ(standing("shop", "v").kind, Standing::Kind::left_alone);
-  EXPECT_EQ(standing("shop", "v", 1).kind, Standing::Kind::left_alone);
-  EXPECT_EQ(standing("shop", "orders", 1).kind, Standing::Kind::ready);
+  EXPECT_EQ(readiness("shop", "v").kind, Readiness::Kind::left_alone);
+  EXPECT_EQ(readiness("shop", "v", 1).kind, Readiness::Kind::left_alone);
+  EXPECT_EQ(readiness("shop", "orders", 1).kind, Readiness::Kind::ready);
   EXPECT_THAT(round(), IsEmpty());
 }
 
@@ -72,7 +72,7 @@ TEST_F(CollectionsTest, TakesCollectionsForOrdinaryIfTheListIsNotPermitted) {
   EXPECT_EQ(round({{"left_alone shop", views({"v"})}}).size(), 1U);
   now += 60s;
   EXPECT_EQ(round({{"left_alone shop", {.kind = Kind::not_permitted}}}).size(), 1U);
-  EXPECT_EQ(standing("shop", "v").kind, Standing::Kind::ready);
+  EXPECT_EQ(readiness("shop", "v").kind, Readiness::Kind::ready);
   EXPECT_THAT(log_events(),
               ElementsAre(HasSubstr("missing_privilege the id store's user may not "
                                     "listCollections in shop: views and time-series")));
@@ -87,11 +87,11 @@ TEST_F(CollectionsTest, KeepsViewsForAMinuteWhileTheStoreIsDown) {
   now += 60s;
   for (int i = 0; i < 6; ++i, now += 10s) {
     EXPECT_EQ(round({{"left_alone shop", kUnreachable}}).size(), 1U);
-    EXPECT_EQ(standing("shop", "v").kind, Standing::Kind::left_alone);
+    EXPECT_EQ(readiness("shop", "v").kind, Readiness::Kind::left_alone);
   }
   const auto version = known->version();
   EXPECT_EQ(round({{"left_alone shop", kUnreachable}}).size(), 1U);
-  EXPECT_EQ(standing("shop", "v").kind, Standing::Kind::ready);
+  EXPECT_EQ(readiness("shop", "v").kind, Readiness::Kind::ready);
   EXPECT_GT(known->version(), version);
 }
 
@@ -99,9 +99,9 @@ TEST_F(CollectionsTest, KeepsViewsForAMinuteWhileTheStoreIsDown) {
 
 TEST_F(CollectionsTest, WarnsOnceOfAMissingIndex) {
   watch({{"shop.orders", "number"}});
-  EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
+  EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
   EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"_id"})})}}).size(), 2U);
-  EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
+  EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
   const std::vector<LogEvent> said = known->take_log_events(now);
   ASSERT_EQ(said.size(), 1U);
   EXPECT_EQ(said[0].event, "no_unique_index");
@@ -153,14 +153,14 @@ TEST_F(CollectionsTest, KnowsWhichIndexesGuardAField) {
 
 TEST_F(CollectionsTest, RequiredIndexMakesARuleReady) {
   watch({{"shop.orders", "number", UniqueIndex::require}});
-  auto stands = standing("shop", "orders");
-  EXPECT_EQ(stands.kind, Standing::Kind::not_ready);
+  auto stands = readiness("shop", "orders");
+  EXPECT_EQ(stands.kind, Readiness::Kind::not_ready);
   EXPECT_EQ(stands.error.code, ids::Errc::unavailable);
   EXPECT_THAT(stands.error.reason, HasSubstr("has not been checked yet"));
 
   EXPECT_EQ(round({{"indexes shop.orders", {.kind = Kind::no_collection}}}).size(), 2U);
-  stands = standing("shop", "orders");
-  EXPECT_EQ(stands.kind, Standing::Kind::not_ready);
+  stands = readiness("shop", "orders");
+  EXPECT_EQ(stands.kind, Readiness::Kind::not_ready);
   EXPECT_EQ(stands.error.code, ids::Errc::exhausted);
   EXPECT_THAT(stands.error.reason, HasSubstr(kCommand));
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("not_ready ")));
@@ -171,7 +171,7 @@ TEST_F(CollectionsTest, RequiredIndexMakesARuleReady) {
   now += 10s;
   const auto version = known->version();
   EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"number"})})}}).size(), 1U);
-  EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
+  EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
   EXPECT_GT(known->version(), version);
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("ready_again ")));
 }
@@ -183,7 +183,7 @@ TEST_F(CollectionsTest, ARuleThatWasReadyStaysReadyWhileTheStoreIsDown) {
   EXPECT_EQ(round({{"left_alone shop", kUnreachable}}).size(), 1U);
   now += 1s;
   EXPECT_EQ(round({{"indexes shop.orders", kUnreachable}}).size(), 1U);
-  EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
+  EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
   now += 1s;
   EXPECT_EQ(round().size(), 0U);
 }
@@ -194,7 +194,7 @@ TEST_F(CollectionsTest, ARuleThatCannotBeCheckedIsNotReady) {
   EXPECT_TRUE(known->looked());
   now += 1s;
   EXPECT_EQ(round({{"indexes shop.orders", kUnreachable}}).size(), 1U);
-  const auto stands = standing("shop", "orders");
+  const auto stands = readiness("shop", "orders");
   EXPECT_EQ(stands.error.code, ids::Errc::unavailable);
   EXPECT_THAT(stands.error.reason, HasSubstr("the id store does not answer"));
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("inspection_failing "), HasSubstr("not_ready ")));
@@ -220,7 +220,7 @@ TEST_F(CollectionsTest, AsksAllAgainWhenTheStoreIsBack) {
 TEST_F(CollectionsTest, ARuleNeedsThePrivilegeToCheck) {
   watch({{"shop.orders", "number", UniqueIndex::require}});
   EXPECT_EQ(round({{"indexes shop.orders", {.kind = Kind::not_permitted}}}).size(), 2U);
-  const auto stands = standing("shop", "orders");
+  const auto stands = readiness("shop", "orders");
   EXPECT_EQ(stands.error.code, ids::Errc::exhausted);
   EXPECT_THAT(stands.error.reason, HasSubstr("may not listIndexes of shop.orders"));
 }
@@ -230,7 +230,7 @@ TEST_F(CollectionsTest, MakesAnIndexWhereThereIsNone) {
   EXPECT_THAT(
       round({{"indexes shop.orders", {.kind = Kind::no_collection}}}),
       ElementsAre("left_alone shop", "indexes shop.orders", "make_index shop.orders number"));
-  EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
+  EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
   EXPECT_THAT(log_events(), IsEmpty());
   now += 60s;
   EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"number"})})}}).size(), 2U);
@@ -248,12 +248,12 @@ TEST_F(CollectionsTest, IsNotReadyWhileAnIndexIsMade) {
   const auto look = known->next(Asks::looks, now);
   ASSERT_TRUE(look);
   known->learn(*look, indexes({building}), now);
-  const auto stands = standing("shop", "orders");
+  const auto stands = readiness("shop", "orders");
   EXPECT_EQ(stands.error.code, ids::Errc::unavailable);
   EXPECT_THAT(stands.error.reason, HasSubstr("still being built"));
   EXPECT_FALSE(known->next(Asks::make_index, now));
   known->learn(*request, {}, now);
-  EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
+  EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
   EXPECT_TRUE(known->looked());
 }
 
@@ -262,7 +262,7 @@ TEST_F(CollectionsTest, SaysWhyAnIndexCannotBeMade) {
   const CatalogResponse refused{.kind = Kind::refused,
                                 .reason = "there are documents with the same value"};
   EXPECT_EQ(round({{"make_index shop.orders number", refused}}).size(), 3U);
-  auto stands = standing("shop", "orders");
+  auto stands = readiness("shop", "orders");
   EXPECT_EQ(stands.error.code, ids::Errc::exhausted);
   EXPECT_EQ(stands.error.reason,
             "the unique index on the field cannot be made: there are documents with the same "
@@ -272,13 +272,13 @@ TEST_F(CollectionsTest, SaysWhyAnIndexCannotBeMade) {
   now += 10s;
   EXPECT_THAT(round({{"make_index shop.orders number", {.kind = Kind::not_permitted}}}),
               ElementsAre("indexes shop.orders", "make_index shop.orders number"));
-  stands = standing("shop", "orders");
+  stands = readiness("shop", "orders");
   EXPECT_THAT(stands.error.reason, HasSubstr("may not createIndex in shop.orders"));
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("missing_privilege "), HasSubstr("not_ready ")));
 
   now += 10s;
   EXPECT_EQ(round().size(), 2U);
-  EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
+  EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("ready_again ")));
 }
 
@@ -358,12 +358,12 @@ struct ReadinessTest : CollectionsTest {
     Texts texts;
     for (const ids::NotReady& each : known->not_ready(most_per_rule)) {
       std::string text = std::to_string(each.rule_index) + " " + each.ns;
-      if (each.standing.kind == Standing::Kind::left_alone) {
+      if (each.readiness.kind == Readiness::Kind::left_alone) {
         text += " view";
       } else {
-        EXPECT_EQ(each.standing.kind, Standing::Kind::not_ready);
-        const bool later = each.standing.error.code == ids::Errc::unavailable;
-        text += (later ? " later: " : " never: ") + each.standing.error.reason;
+        EXPECT_EQ(each.readiness.kind, Readiness::Kind::not_ready);
+        const bool later = each.readiness.error.code == ids::Errc::unavailable;
+        text += (later ? " later: " : " never: ") + each.readiness.error.reason;
       }
       texts.push_back(text);
     }
@@ -392,9 +392,9 @@ TEST_F(ReadinessTest, OfWildcardsIsKnownOfWhatWasAskedAbout) {
   watch({{"shop.*", "number", UniqueIndex::require}, {"*", "x", UniqueIndex::require}});
   EXPECT_THAT(not_ready(), IsEmpty());
   for (const char* name : {"a", "b", "view"}) {
-    EXPECT_EQ(standing("shop", name).kind, Standing::Kind::not_ready);
+    EXPECT_EQ(readiness("shop", name).kind, Readiness::Kind::not_ready);
   }
-  EXPECT_EQ(standing("shop", "b", 1).kind, Standing::Kind::not_ready);
+  EXPECT_EQ(readiness("shop", "b", 1).kind, Readiness::Kind::not_ready);
   EXPECT_EQ(round({{"left_alone shop", views({"view"})},
                    {"indexes shop.a", indexes({unique({"number"})})}})
                 .size(),
@@ -413,9 +413,9 @@ TEST_F(ReadinessTest, AsksNothing) {
 TEST_F(ReadinessTest, ListsSoManyOfARule) {
   watch({{"a.*", "number", UniqueIndex::require}, {"b.*", "number", UniqueIndex::require}});
   for (const char* name : {"one", "two", "three"}) {
-    EXPECT_EQ(standing("a", name).kind, Standing::Kind::not_ready);
+    EXPECT_EQ(readiness("a", name).kind, Readiness::Kind::not_ready);
   }
-  EXPECT_EQ(standing("b", "b", 1).kind, Standing::Kind::not_ready);
+  EXPECT_EQ(readiness("b", "b", 1).kind, Readiness::Kind::not_ready);
   EXPECT_THAT(not_ready(2),
               ElementsAre(HasSubstr("0 a.one "), HasSubstr("0 a.three "), HasSubstr("1 b.b ")));
 }
@@ -444,14 +444,14 @@ TEST_F(CollectionsTest, ForgetsWhatIsAskedAboutLeastRecently) {
   EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"number"})})}}).size(), 2U);
   const std::map<std::string, CatalogResponse> found{
       {"indexes a.first", indexes({unique({"number"})})}};
-  EXPECT_EQ(standing("a", "first", 1).kind, Standing::Kind::not_ready);
+  EXPECT_EQ(readiness("a", "first", 1).kind, Readiness::Kind::not_ready);
   EXPECT_EQ(round(found).size(), 2U);
-  EXPECT_EQ(standing("a", "first", 1).kind, Standing::Kind::ready);
+  EXPECT_EQ(readiness("a", "first", 1).kind, Readiness::Kind::ready);
   for (std::size_t i = 0; i < Collections::kMostCollections; ++i) {
-    EXPECT_EQ(standing("a", "x" + std::to_string(i), 1).kind, Standing::Kind::not_ready);
+    EXPECT_EQ(readiness("a", "x" + std::to_string(i), 1).kind, Readiness::Kind::not_ready);
   }
-  EXPECT_EQ(standing("a", "first", 1).kind, Standing::Kind::not_ready);
-  EXPECT_EQ(standing("shop", "orders").kind, Standing::Kind::ready);
+  EXPECT_EQ(readiness("a", "first", 1).kind, Readiness::Kind::not_ready);
+  EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
 }
 
 TEST(CreateIndexCommand, QuotesNames) {

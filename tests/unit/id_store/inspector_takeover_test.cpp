@@ -16,7 +16,7 @@ struct TakeoverTest : CollectionsTest {
     known.emplace(std::move(next));
   }
   bool is_ready(std::string_view db, std::string_view name, std::size_t rule = 0) {
-    return standing(db, name, rule).kind == Standing::Kind::ready;
+    return readiness(db, name, rule).kind == Readiness::Kind::ready;
   }
 };
 
@@ -27,7 +27,7 @@ const std::map<std::string, CatalogResponse> kGuarded{
 
 TEST_F(TakeoverTest, WhatWasReadyStaysReadyAndIsNotAskedAbout) {
   watch({{"shop.*", "number", UniqueIndex::require}});
-  (void)standing("shop", "orders");
+  (void)readiness("shop", "orders");
   EXPECT_EQ(round(kGuarded).size(), 2U);
   now += 1s;
   reload({{"shop.x", "_id"}, {"shop.orders", "number", UniqueIndex::require}});
@@ -40,7 +40,7 @@ TEST_F(TakeoverTest, WhatWasReadyStaysReadyAndIsNotAskedAbout) {
 
 TEST_F(TakeoverTest, ARuleThatIsNewInAKnownCollectionBelongsToTheFirstLook) {
   watch({{"shop.*", "number", UniqueIndex::require}});
-  (void)standing("shop", "orders");
+  (void)readiness("shop", "orders");
   EXPECT_EQ(round(kGuarded).size(), 2U);
   reload({{"shop.*", "number", UniqueIndex::require}, {"shop.*", "code", UniqueIndex::require}});
   EXPECT_TRUE(is_ready("shop", "orders"));
@@ -62,7 +62,7 @@ TEST_F(TakeoverTest, AnotherDemandIsLookedAt) {
 
 TEST_F(TakeoverTest, WhatNoRuleTouchesAnyMoreIsForgotten) {
   watch({{"shop.orders", "number", UniqueIndex::require}, {"bank.*", "number"}});
-  (void)standing("bank", "accounts", 1);
+  (void)readiness("bank", "accounts", 1);
   EXPECT_EQ(round().size(), 4U);
   EXPECT_EQ(known->not_ready(9).size(), 1U);
   reload({{"bank.*", "number"}});
@@ -77,7 +77,7 @@ TEST_F(TakeoverTest, WhatCouldNotBeCheckedIsAskedOfTheNewOne) {
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("inspection_failing "), HasSubstr("not_ready ")));
   reload({{"shop.orders", "number", UniqueIndex::require}, {"shop.bills", "number"}});
   EXPECT_TRUE(known->looked());  // nobody answers now
-  EXPECT_THAT(standing("shop", "orders").error.reason, HasSubstr("does not answer"));
+  EXPECT_THAT(readiness("shop", "orders").error.reason, HasSubstr("does not answer"));
   now += 1s;
   EXPECT_EQ(round(kGuarded).size(), 3U);
   EXPECT_TRUE(is_ready("shop", "orders"));
@@ -86,10 +86,10 @@ TEST_F(TakeoverTest, WhatCouldNotBeCheckedIsAskedOfTheNewOne) {
 
 TEST_F(TakeoverTest, ViewsStayViews) {
   watch({{"shop.*", "_id"}});
-  (void)standing("shop", "orders");
+  (void)readiness("shop", "orders");
   EXPECT_EQ(round({{"left_alone shop", views({"v"})}}).size(), 1U);
   reload({{"*", "_id"}, {"shop.*", "number"}});
-  EXPECT_EQ(standing("shop", "v").kind, Standing::Kind::left_alone);
+  EXPECT_EQ(readiness("shop", "v").kind, Readiness::Kind::left_alone);
   EXPECT_TRUE(known->looked());
 }
 
@@ -153,7 +153,7 @@ Watched random_numbers(const char* ns, const char* space) {
 TEST_F(TakeoverTest, TheFillOfASpaceGoesOn) {
   watch({random_numbers("a.*", "12 digits")});
   const auto fill = known->fill("a.b", "n", now);
-  (void)standing("a", "b");
+  (void)readiness("a", "b");
   EXPECT_EQ(round({{"documents a.b", documents(7)}}).size(), 3U);
   reload({random_numbers("a.b", "12 digits"), {"a.x", "_id"}});
   EXPECT_EQ(known->fill("a.b", "n", now), fill);

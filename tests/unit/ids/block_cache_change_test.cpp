@@ -65,7 +65,7 @@ TEST_F(BlockCacheChange, ABlockUnderWayIsUsed) {
   ASSERT_TRUE(job);
   spec.block.size = 50;
   counter->cache->change(spec);
-  EXPECT_EQ(counter->do_job(*job), Outcome::used);
+  EXPECT_EQ(counter->do_job(*job), BlockOutcome::used);
   EXPECT_EQ(waiting.answer->numbers(), (Ranges{{1, 11}}));
 }
 

@@ -81,17 +81,17 @@ class ThreadedStore {
 };
 
 /// Hands an answer to the thread that waits for it.
-class HandedOver final : public Asker {
+class HandedOver final : public Waiter {
  public:
   struct State {
-    std::atomic<bool> told{false};
+    std::atomic<bool> done{false};
     std::optional<Grant> grant;
   };
   explicit HandedOver(std::shared_ptr<State> state) : state_(std::move(state)) {}
   void answered(Result<Grant> grant) override {
     if (grant) state_->grant = std::move(*grant);
-    state_->told = true;
-    state_->told.notify_one();
+    state_->done = true;
+    state_->done.notify_one();
   }
 
  private:
@@ -109,7 +109,7 @@ test::Ranges client(BlockCache& cache, std::uint64_t seed, int rounds) {
       auto state = std::make_shared<HandedOver::State>();
       const Ticket ticket = cache.ask(n, std::make_unique<HandedOver>(state));
       if ((seed >> 40) % 4 == 0) continue;  // gone: what it may have been granted goes back
-      state->told.wait(false);
+      state->done.wait(false);
       if (state->grant) got = state->grant->take();
     }
     if ((seed >> 50) % 8 == 0) {

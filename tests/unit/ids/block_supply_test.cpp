@@ -127,39 +127,59 @@ TEST(BlockSupply, ActsOnEachReply) {
     CounterReply reply;
     Stock stock;
     std::optional<Errc> refusal;  // of who waits
-    Outcome outcome;
+    BlockOutcome outcome;
   };
   const std::vector<Row> rows{
-      {"allocated", Job::allocate, {Reply::allocated, {11, 10}}, Stock::add, {}, Outcome::used},
+      {"allocated",
+       Job::allocate,
+       {Reply::allocated, {11, 10}},
+       Stock::add,
+       {},
+       BlockOutcome::used},
       {"went back",
        Job::allocate,
        {Reply::allocated, {3, 10}},
        Stock::drop_and_heal,
        {},
-       Outcome::went_back},
+       BlockOutcome::went_back},
       {"nothing",
        Job::allocate,
        {Reply::allocated, {11, 0}},
        Stock::keep,
        Errc::unavailable,
-       Outcome::dropped},
-      {"exhausted", Job::allocate, {Reply::exhausted}, Stock::keep, Errc::exhausted, Outcome::used},
-      {"failed", Job::allocate, {Reply::failed}, Stock::keep, Errc::unavailable, Outcome::used},
-      {"healed", Job::heal, {Reply::allocated, {50, 10}}, Stock::replace, {}, Outcome::used},
+       BlockOutcome::dropped},
+      {"exhausted",
+       Job::allocate,
+       {Reply::exhausted},
+       Stock::keep,
+       Errc::exhausted,
+       BlockOutcome::used},
+      {"failed",
+       Job::allocate,
+       {Reply::failed},
+       Stock::keep,
+       Errc::unavailable,
+       BlockOutcome::used},
+      {"healed", Job::heal, {Reply::allocated, {50, 10}}, Stock::replace, {}, BlockOutcome::used},
       {"healed to old numbers",
        Job::heal,
        {Reply::allocated, {9, 10}},
        Stock::keep,
        Errc::unavailable,
-       Outcome::dropped},
-      {"not healed", Job::heal, {Reply::not_healed}, Stock::restore, {}, Outcome::used},
+       BlockOutcome::dropped},
+      {"not healed", Job::heal, {Reply::not_healed}, Stock::restore, {}, BlockOutcome::used},
       {"heal exhausted",
        Job::heal,
        {Reply::exhausted},
        Stock::keep,
        Errc::exhausted,
-       Outcome::used},
-      {"heal failed", Job::heal, {Reply::failed}, Stock::keep, Errc::unavailable, Outcome::used},
+       BlockOutcome::used},
+      {"heal failed",
+       Job::heal,
+       {Reply::failed},
+       Stock::keep,
+       Errc::unavailable,
+       BlockOutcome::used},
   };
   for (const Row& row : rows) {
     for (const bool waits : {false, true}) {
@@ -201,7 +221,7 @@ TEST(BlockSupply, WhatWasAllocatedBeforeAHealIsSkipped) {
   EXPECT_EQ(counter.collide(2).stock, Stock::set_aside);
   const SupplyAction action = counter.succeed(*job);
   EXPECT_EQ(action.stock, Stock::skip);
-  EXPECT_EQ(action.outcome, Outcome::dropped);
+  EXPECT_EQ(action.outcome, BlockOutcome::dropped);
   const auto heal = counter.begin();
   ASSERT_TRUE(heal);
   EXPECT_EQ(heal->kind, Job::heal);

@@ -33,7 +33,7 @@ class FakeStore final : public Store {
     return counter->cache;
   }
   std::shared_ptr<Fill> fill(std::string_view, std::string_view) override { return nullptr; }
-  Standing standing(std::size_t, std::string_view, std::string_view) override { return {}; }
+  Readiness readiness(std::size_t, std::string_view, std::string_view) override { return {}; }
   [[nodiscard]] std::uint64_t version() const override { return 0; }
   [[nodiscard]] std::vector<NotReady> not_ready(std::size_t) const override { return {}; }
   [[nodiscard]] StoreCounts counts() const override { return {}; }
@@ -61,7 +61,7 @@ CounterUse use_of(const Table& table) {
   const auto strategy = make(parameters);
   EXPECT_EQ(parameters.errors(), Texts());
   EXPECT_EQ(parameters.unknown(), Texts());
-  return strategy ? *strategy->counter_use() : CounterUse();
+  return strategy ? strategy->counter_rule()->use() : CounterUse();
 }
 
 Texts faults_of(const Table& table) {
@@ -270,9 +270,10 @@ struct Bound {
 
   test::BlockCaches& counter() { return *store.counters.begin()->second; }
   [[nodiscard]] Numbers numbers_of(const Values& drawn) const {
+    const NumberFormat& format = rule->counter_rule()->use().field.format;
     Numbers numbers;
     for (std::size_t i = 0; i < drawn.size(); ++i) {
-      numbers.push_back(*read_number(drawn.type(), drawn[i], rule->counter_use()->field.format));
+      numbers.push_back(*read_number(drawn.type(), drawn[i], format));
     }
     return numbers;
   }
@@ -280,11 +281,14 @@ struct Bound {
   Numbers next(std::size_t n) {
     values.clear();
     const auto taken = strategy->next(n, values);
-    if (taken || taken.error().code != Errc::pending) return numbers_of(values);
+    if (!taken.needs_store()) return numbers_of(values);
     auto answer = std::make_shared<test::Answer>();
-    const Ticket ticket = strategy->ask(n, std::make_unique<test::NotedAsker>(answer));
+    const Ticket ticket =
+        strategy->store_backed()->ask(n, std::make_unique<test::NotedWaiter>(answer));
     counter().work();
-    if (answer->grant && *answer->grant) strategy->accept(std::move(**answer->grant), values);
+    if (answer->grant && *answer->grant) {
+      strategy->store_backed()->accept(std::move(**answer->grant), values);
+    }
     return numbers_of(values);
   }
 
@@ -300,17 +304,17 @@ TEST(Counter, TellsTheStoreOfFieldsThatShareACounter) {
     FakeStore store;
     test::FakeParameters parameters(with_rule(Table{{key, "shared"}}));
     const auto rule = make(parameters);
-    rule->announce(store);
+    rule->counter_rule()->announce(store);
     ASSERT_EQ(store.fields.size(), 1U);
     EXPECT_EQ(store.fields[0].field, "number");
   }
   FakeStore store;
   test::FakeParameters one(with_rule(Table{}));
-  make(one)->announce(store);  // another rule may name it
+  make(one)->counter_rule()->announce(store);  // another rule may name it
   EXPECT_EQ(store.fields.size(), 1U);
   EXPECT_TRUE(store.counters.contains("shop.orders.number"));
   test::FakeParameters many(with_rule(Table{{"ns", "shop.*"}}));
-  make(many)->announce(store);
+  make(many)->counter_rule()->announce(store);
   EXPECT_EQ(store.fields.size(), 1U);
 }
 
@@ -333,7 +337,8 @@ TEST(Counter, SucceedsWithTheVectors) {
   EXPECT_EQ(step.counter().value, 18);
   Bound healed(Table{{"start", "10"}, {"block.size", "100"}, {"heal.after", "1"}});
   EXPECT_EQ(healed.next(1), (Numbers{10}));
-  healed.strategy->collided(healed.values, std::vector<std::uint32_t>{0}, 1, Taken::in_batch);
+  healed.strategy->duplicate_observer()->collided(healed.values, std::vector<std::uint32_t>{0}, 1,
+                                                  Taken::in_batch);
   healed.counter().value = 338;
   const Numbers hundred = healed.next(100);
   EXPECT_EQ(hundred.front(), 338);
@@ -401,27 +406,29 @@ TEST(Counter, OneForAllIfItHasAName) {
 }
 
 TEST(Counter, NamesWhereItsCountersLie) {
-  EXPECT_EQ(Bound(Table{}).rule->store_namespace(), "idproxy.uniqueIdentifierCounter");
-  EXPECT_EQ(
-      Bound(Table{{"store.db", "shop"}, {"store.layout", "ids-index"}}).rule->store_namespace(),
-      "shop.ids");
+  const auto ns_of = [](const Table& table) {
+    return Bound(table).rule->counter_rule()->use().spec.place.ns();
+  };
+  EXPECT_EQ(ns_of({}), "idproxy.uniqueIdentifierCounter");
+  EXPECT_EQ(ns_of({{"store.db", "shop"}, {"store.layout", "ids-index"}}), "shop.ids");
 }
 
 TEST(Counter, PatienceIsTheRules) {
-  EXPECT_EQ(Bound(Table{}).strategy->patience(), 2s);
-  EXPECT_EQ(Bound(Table{{"on_store_down.action", "wait"}}).strategy->patience(), 1s);
+  EXPECT_EQ(Bound(Table{}).strategy->store_backed()->patience(), 2s);
+  EXPECT_EQ(Bound(Table{{"on_store_down.action", "wait"}}).strategy->store_backed()->patience(),
+            1s);
   EXPECT_EQ(Bound(Table{{"on_store_down.action", "wait"}, {"on_store_down.wait", "0"}})
-                .strategy->patience(),
+                .strategy->store_backed()
+                ->patience(),
             0s);
-  EXPECT_EQ(Bound(Table{{"on_store_down.wait", "100"}}).strategy->patience(), 2s);
+  EXPECT_EQ(Bound(Table{{"on_store_down.wait", "100"}}).strategy->store_backed()->patience(), 2s);
 }
 
 TEST(Counter, TakesUnusedValuesBack) {
   for (const char* output : {"int64", "int32", "string"}) {
     Bound bound(Table{{"output", output}, {"step", "3"}});
-    EXPECT_TRUE(bound.strategy->takes_back());
     EXPECT_EQ(bound.next(5), (Numbers{1, 4, 7, 10, 13}));
-    bound.strategy->take_back(bound.values, std::vector<std::uint32_t>{0, 1, 3});
+    bound.strategy->store_backed()->take_back(bound.values, std::vector<std::uint32_t>{0, 1, 3});
     EXPECT_EQ(bound.next(4), (Numbers{1, 4, 10, 16})) << output;
   }
 }
@@ -429,12 +436,14 @@ TEST(Counter, TakesUnusedValuesBack) {
 TEST(Counter, CollisionsOfOneRequestHeal) {
   Bound bound(Table{{"heal.after", "3"}});
   (void)bound.next(5);
-  EXPECT_FALSE(bound.strategy->in_a_row());
-  bound.strategy->collided(bound.values, std::vector<std::uint32_t>{0, 1}, 2, Taken::in_batch);
-  EXPECT_TRUE(bound.strategy->in_a_row());
-  bound.strategy->went_well();  // another request
-  EXPECT_FALSE(bound.strategy->in_a_row());
-  bound.strategy->collided(bound.values, std::vector<std::uint32_t>{2}, 3, Taken::in_batch);
+  EXPECT_FALSE(bound.strategy->duplicate_observer()->in_a_row());
+  bound.strategy->duplicate_observer()->collided(bound.values, std::vector<std::uint32_t>{0, 1}, 2,
+                                                 Taken::in_batch);
+  EXPECT_TRUE(bound.strategy->duplicate_observer()->in_a_row());
+  bound.strategy->duplicate_observer()->went_well();  // another request
+  EXPECT_FALSE(bound.strategy->duplicate_observer()->in_a_row());
+  bound.strategy->duplicate_observer()->collided(bound.values, std::vector<std::uint32_t>{2}, 3,
+                                                 Taken::in_batch);
   ASSERT_TRUE(bound.counter().work());
   EXPECT_EQ(bound.counter().jobs.back().kind, CounterJob::Kind::heal);
 }
@@ -442,7 +451,8 @@ TEST(Counter, CollisionsOfOneRequestHeal) {
 TEST(Counter, OneCollisionInATransactionHeals) {
   Bound bound(Table{});
   (void)bound.next(5);
-  bound.strategy->collided(bound.values, std::vector<std::uint32_t>{4}, 1, Taken::in_transaction);
+  bound.strategy->duplicate_observer()->collided(bound.values, std::vector<std::uint32_t>{4}, 1,
+                                                 Taken::in_transaction);
   ASSERT_TRUE(bound.counter().work());
   EXPECT_EQ(bound.counter().jobs.back().kind, CounterJob::Kind::heal);
 }

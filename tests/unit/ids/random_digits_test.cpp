@@ -269,7 +269,7 @@ class FillStore final : public Store {
     EXPECT_EQ(field, "number");
     return fill_;
   }
-  Standing standing(std::size_t, std::string_view, std::string_view) override { return {}; }
+  Readiness readiness(std::size_t, std::string_view, std::string_view) override { return {}; }
   [[nodiscard]] std::uint64_t version() const override { return 1; }
   [[nodiscard]] std::vector<NotReady> not_ready(std::size_t) const override { return {}; }
   [[nodiscard]] StoreCounts counts() const override { return {}; }
@@ -285,7 +285,7 @@ struct RandomDigitsFill : ::testing::Test {
     Table keys = table;
     keys.emplace("field", "number");
     const auto rule = make(random, keys);
-    EXPECT_TRUE(rule->counts_documents());
+    EXPECT_NE(rule->bounded_space(), nullptr);
     return rule->bind("bank.accounts", store);
   }
 
@@ -321,7 +321,7 @@ TEST_F(RandomDigitsFill, FailsIfTooManyAreDuplicates) {
   Values values;
   const std::vector<std::uint32_t> taken(950);
   ASSERT_TRUE(strategy->next(1000, values));
-  strategy->collided(values, taken, taken.size(), Taken::in_batch);
+  strategy->duplicate_observer()->collided(values, taken, taken.size(), Taken::in_batch);
   EXPECT_FALSE(strategy->next(1, values));
 }
 

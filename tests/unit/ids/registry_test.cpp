@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <map>
 #include <ostream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -23,6 +25,32 @@ TEST(Registry, SucceedsWithTheNamesInTheOrderOfMessages) {
   std::vector<std::string_view> names;
   for (const Kind& kind : kinds()) names.push_back(kind.name);
   EXPECT_EQ(names, (std::vector<std::string_view>{"objectid", "uuid", "counter", "random-digits"}));
+}
+
+/// Of the object of a rule, bound to no collection yet.
+std::string offers(Strategy& strategy) {
+  std::string text;
+  if (strategy.store_backed() != nullptr) text += "store_backed ";
+  if (strategy.duplicate_observer() != nullptr) text += "duplicate_observer ";
+  if (strategy.bounded_space() != nullptr) text += "bounded_space ";
+  if (strategy.counter_rule() != nullptr) text += "counter_rule ";
+  return text;
+}
+
+TEST(Registry, EachOffersOnlyWhatItsKindCanDo) {
+  const std::map<std::string_view, std::string> expected{
+      {"objectid", ""},
+      {"uuid", ""},
+      {"counter", "counter_rule "},
+      {"random-digits", "duplicate_observer bounded_space "}};
+  const test::FakeClock clock;
+  test::SeededRandom random;
+  for (const Kind& kind : kinds()) {
+    test::FakeParameters parameters({{"ns", "shop.orders"}, {"field", "number"}});
+    const auto strategy = kind.make(parameters, {clock, random});
+    EXPECT_EQ(offers(*strategy), expected.at(kind.name)) << kind.name;
+    EXPECT_EQ(strategy->attempts(), Strategy::kAttempts);
+  }
 }
 
 struct Variant {

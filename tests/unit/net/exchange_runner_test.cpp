@@ -401,7 +401,7 @@ TEST(ExchangeRunner, AsksTheStoreBeforeAnythingIsSent) {
   world.request(kInsert);
   EXPECT_EQ(world.calls(), (Texts{"starts a timer", "asks for 2"}));
   ASSERT_TRUE(world.connection.timer);
-  EXPECT_EQ(world.connection.timer->delay, ids::Strategy::kPatience);
+  EXPECT_EQ(world.connection.timer->delay, ids::StoreBacked::kPatience);
   EXPECT_TRUE(world.runner.is_busy());
   EXPECT_FALSE(world.runner.awaits_reply());
   EXPECT_FALSE(world.runner.delays_unacknowledged());

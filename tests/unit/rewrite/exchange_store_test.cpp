@@ -22,7 +22,7 @@ Rule lent(std::string ns, std::string field, std::shared_ptr<Lending> lending) {
   return result;
 }
 
-/// One rule for `_id` with `at_hand` numbers from 1 on; what it was told last.
+/// One rule for `_id` with `at_hand` numbers from 1 on; the calls of it so far.
 class Store : public ::testing::Test {
  protected:
   ExchangeScript::Rules only_id(std::size_t at_hand) {
@@ -59,7 +59,7 @@ TEST_F(Store, SendsWhatItHadToAskFor) {
         .relays()
         .counts("assigned=2")
         .play();
-    EXPECT_EQ(last->told, "");
+    EXPECT_EQ(last->calls, "");
   }
 }
 
@@ -169,8 +169,8 @@ TEST_F(Store, AsksForEachRuleInTurn) {
                  int_field("code", 96) + string_field("codeName", "OperationFailed"))
         .counts("")
         .play();
-    EXPECT_EQ(a->told, "back 10 11; ");
-    EXPECT_EQ(b->told, "");
+    EXPECT_EQ(a->calls, "back 10 11; ");
+    EXPECT_EQ(b->calls, "");
   }
 }
 
@@ -192,7 +192,7 @@ TEST_F(Store, GivesBackWhatAClientThatHasGoneHadDrawn) {
       rule_set_of(lent("shop.*", "a", a), lent("shop.*", "b", std::make_shared<Lending>())));
   ASSERT_EQ(world.request(client(Form::array, "", {nth(0)})), ActionKind::ask_store);
   world.exchange.reset();
-  EXPECT_EQ(a->told, "back 1; ");
+  EXPECT_EQ(a->calls, "back 1; ");
 }
 
 // ---- duplicates ------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ TEST_F(Store, AsksForFreshValues) {
         .replies(n(3) + ok())
         .counts("assigned=3 resent=3 cured=2")
         .play_once();
-    EXPECT_EQ(last->told, "taken 1 3 of 2; taken 51 of 3; well; ");
+    EXPECT_EQ(last->calls, "taken 1 3 of 2; taken 51 of 3; well; ");
   }
 }
 
@@ -231,7 +231,7 @@ TEST_F(Store, AsksForFreshValuesOfAnOrderedTail) {
       .replies(n(3) + ok())
       .counts("assigned=3 resent=1 cured=1")
       .play();
-  EXPECT_EQ(last->told.substr(0, 12), "taken 2 of 1");
+  EXPECT_EQ(last->calls.substr(0, 12), "taken 2 of 1");
 }
 
 /// mongod's 11000 stays where no fresh value can be had; what is stored is, once.
@@ -246,7 +246,7 @@ TEST_F(Store, LeavesTheDuplicateWhereNoFreshValueIsToBeHad) {
         .replies(n(2) + write_errors({duplicate(1)}) + ok())
         .counts("assigned=3 given_up=1", "_id")
         .play_once();
-    EXPECT_EQ(last->told, "taken 2 of 1; ");
+    EXPECT_EQ(last->calls, "taken 2 of 1; ");
     // An error of the whole command is one document's.
     ExchangeScript(only_id(1))
         .request(client(Form::array, "", {nth(0)}))
@@ -291,7 +291,7 @@ TEST_F(Store, TellsOfATransactionThatItsValueHasAborted) {
                texts_field("errorLabels", {"TransientTransactionError"}))
       .counts("assigned=2 transient=1")
       .play_once();
-  EXPECT_EQ(last->told, "aborted by 2 of 1; ");
+  EXPECT_EQ(last->calls, "aborted by 2 of 1; ");
 }
 
 // ---- unused values ---------------------------------------------------------------------------
@@ -300,7 +300,7 @@ TEST_F(Store, GivesBackWhatIsStoredNowhere) {
   const std::string foreign = write_error(1, 11000, duplicate_fields({"mail"}));
   const struct {
     const char* name;
-    std::string options, reply, told;
+    std::string options, reply, calls;
   } rows[] = {
       {"unordered", kUnordered, n(2) + write_errors({foreign}) + ok(), "back 2; "},
       {"ordered: what is behind it too", "", n(1) + write_errors({foreign}) + ok(), "back 2 3; "},
@@ -330,7 +330,7 @@ TEST_F(Store, GivesBackWhatIsStoredNowhere) {
                       ? "assigned=3"
                       : "assigned=3 foreign=1")
           .play_once();
-      EXPECT_EQ(last->told, row.told);
+      EXPECT_EQ(last->calls, row.calls);
     }
   }
 }
@@ -346,7 +346,7 @@ TEST_F(Store, GivesBackWhatWasDrawnAfterADuplicate) {
       .replies(n(1) + write_errors({duplicate(1, {"mail"})}) + ok())
       .counts("assigned=3 resent=1 cured=1 foreign=1")
       .play_once();
-  EXPECT_EQ(last->told, "taken 1 of 1; back 2 3; ");
+  EXPECT_EQ(last->calls, "taken 1 of 1; back 2 3; ");
   const auto never = [this] {
     last = std::make_shared<Lending>();
     last->at_hand = 9;
@@ -359,7 +359,7 @@ TEST_F(Store, GivesBackWhatWasDrawnAfterADuplicate) {
       .relays()
       .counts("assigned=2 given_up=1", "_id")
       .play_once();
-  EXPECT_EQ(last->told, "taken 1 of 1; back 2; ");
+  EXPECT_EQ(last->calls, "taken 1 of 1; back 2; ");
 }
 
 TEST_F(Store, GivesBackWhatWasNeverSent) {
@@ -369,13 +369,13 @@ TEST_F(Store, GivesBackWhatWasNeverSent) {
   ExchangeWorld world(only_id(9)());
   EXPECT_EQ(world.request(insert_sequence({large, large, large}, wire::flag::kMoreToCome)),
             ActionKind::reply);
-  EXPECT_EQ(last->told, "back 1 2 3; ");
+  EXPECT_EQ(last->calls, "back 1 2 3; ");
 }
 
 // ---- readiness -------------------------------------------------------------------------------
 
 TEST(Readiness, DecidesWhatBecomesOfAnInsert) {
-  using Kind = ids::Standing::Kind;
+  using Kind = ids::Readiness::Kind;
   const auto store = std::make_shared<FakeStore>();
   std::vector<Rule> rules;
   rules.push_back(rule("shop.*", "_id"));

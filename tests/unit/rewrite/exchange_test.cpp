@@ -599,7 +599,7 @@ TEST(Exchange, NamesTheRuleThatFoundDriverMadeIdsAfterAReload) {
   world.reload(rule_set_of());
   ASSERT_NE(world.exchange->driver_made(), nullptr);
   EXPECT_EQ(world.exchange->driver_made()->rule->field, "_id");
-  EXPECT_FALSE(world.exchange->driver_made()->outcomes->driver_made_told);
+  EXPECT_FALSE(world.exchange->driver_made()->outcomes->driver_made_logged);
 }
 
 // ---- other messages --------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/lending_strategy.hpp"
 #include "support/rule_set.hpp"
 #include "support/scripted_random.hpp"
 
@@ -18,6 +19,9 @@ class Budget : public ::testing::Test {
     auto second = test::rule("shop.*", "b");
     first.retry = a;
     second.retry = b;
+    for (Rule* rule : {&first, &second}) {
+      rule->strategy = std::make_shared<test::LendingStrategy>(std::make_shared<test::Lending>());
+    }
     rules_ = test::rule_set_of(std::move(first), std::move(second));
     plan_ = rules_->plan("shop", "orders");
   }
@@ -99,7 +103,7 @@ TEST_F(Budget, GivesTheStoreWhatIsLeft) {
   rules({.deadline = 5s}, {.deadline = 1s});
   RetryBudget budget({}, 0s);
   budget.start(10s);
-  EXPECT_EQ(budget.patience(plan_[0], 10s), ids::Strategy::kPatience);
+  EXPECT_EQ(budget.patience(plan_[0], 10s), ids::StoreBacked::kPatience);
   EXPECT_EQ(budget.patience(plan_[0], 14s), 1s);
   EXPECT_EQ(budget.patience(plan_[1], 10'400ms), 600ms);
   EXPECT_EQ(budget.patience(plan_[1], 12s), 0s);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "idproxy/ids/counter_spec.hpp"
 #include "support/fake_store.hpp"
 #include "support/rule_set.hpp"
 
@@ -121,17 +122,22 @@ TEST(RuleSet, GoesOnWithTheValuesAndCountsOfTheOneBefore) {
 }
 
 /// Notes the stores that it is announced to and bound by.
-class NotingStrategy final : public ids::Strategy {
+class NotingStrategy final : public ids::Strategy, public ids::CounterRule {
  public:
+  ids::CounterRule* counter_rule() override { return this; }
+  const ids::CounterUse& use() const override { return use_; }
   void announce(ids::Store& store) override { announced.push_back(&store); }
   std::shared_ptr<ids::Strategy> bind(std::string_view /*ns*/, ids::Store& store) const override {
     bound.push_back(&store);
     return nullptr;
   }
-  ids::Result<void> next(std::size_t /*n*/, ids::Values& /*out*/) override { return {}; }
+  ids::Draw next(std::size_t /*n*/, ids::Values& /*out*/) override { return {}; }
 
   std::vector<ids::Store*> announced;
   mutable std::vector<ids::Store*> bound;
+
+ private:
+  ids::CounterUse use_;
 };
 
 TEST(RuleSet, AnnouncesWhatItTakesOverToItsOwnStore) {

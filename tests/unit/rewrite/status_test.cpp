@@ -11,7 +11,7 @@ namespace {
 
 using namespace test;
 using ids::Errc;
-using ids::Standing;
+using ids::Readiness;
 
 const std::string kAdmin = string_field("$db", "admin");
 const std::string kStatus = string_field("idproxy", "status");
@@ -180,9 +180,9 @@ TEST_F(StatusReply, HasListeners) {
 
 TEST_F(StatusReply, SaysWhereRulesAreNotReady) {
   watch(4);
-  store->listed = {{2, "shop.b", {Standing::Kind::left_alone, {}}},
-                   {1, "shop.c1", {Standing::Kind::not_ready, {Errc::unavailable, "not looked"}}},
-                   {2, "shop.a", {Standing::Kind::not_ready, {Errc::exhausted, "no index"}}}};
+  store->listed = {{2, "shop.b", {Readiness::Kind::left_alone, {}}},
+                   {1, "shop.c1", {Readiness::Kind::not_ready, {Errc::unavailable, "not looked"}}},
+                   {2, "shop.a", {Readiness::Kind::not_ready, {Errc::exhausted, "no index"}}}};
   const std::string one =
       bool_field("ready", false) +
       array_field("notReady", {doc(string_field("ns", "shop.c1") + int_field("code", 6) +
@@ -233,7 +233,7 @@ TEST_F(StatusReply, StaysBelowWhatAReplyMayHave) {
   watch(kRules);
   const ids::Error error{Errc::exhausted, std::string(2000, 'r')};
   for (std::size_t i = 0; i < 20 * kRules; ++i) {
-    store->listed.push_back({i / 20, std::string(255, 'n'), {Standing::Kind::not_ready, error}});
+    store->listed.push_back({i / 20, std::string(255, 'n'), {Readiness::Kind::not_ready, error}});
   }
   const std::string all = answer(kOk);
   EXPECT_LT(all.size(), 10U * 1024 * 1024);

@@ -26,9 +26,9 @@ TEST(UnusedValues, ReturnInTheirOrderToStrategiesThatTakeThemBack) {
   // The first statement has been renewed: its value is the last.
   given.given = {{0, 0, 3}, {0, 1, 0}, {1, 0, 1}, {2, 0, 2}};
   give_back(plan, given, [](std::size_t at) { return at != 3; });
-  EXPECT_EQ(lending->told, "back 2 4; ");
+  EXPECT_EQ(lending->calls, "back 2 4; ");
   give_back(plan, given, [](std::size_t) { return false; });
-  EXPECT_EQ(lending->told, "back 2 4; ");
+  EXPECT_EQ(lending->calls, "back 2 4; ");
 }
 
 TEST(UnusedValues, AreThoseOfStatementsWhoseErrorProvesIt) {

@@ -81,7 +81,7 @@ TEST_F(Renewal, DrawsForTheValuesOfTheIndexOnly) {
   a_->at_hand = b_->at_hand = 9;
   auto found = collisions({0, 2}, {"a"});
   taken_.add(found, ids::Taken::in_batch);
-  EXPECT_EQ(a_->told, "taken 1 3 of 2; ");
+  EXPECT_EQ(a_->calls, "taken 1 3 of 2; ");
   EXPECT_TRUE(taken_.contains(0));
   renewal_.start(std::move(found));
   EXPECT_FALSE(renewal_.draw());
@@ -95,8 +95,8 @@ TEST_F(Renewal, CountsWhatIsTakenInTheWholeRequest) {
   give(2);
   taken_.add(collisions({0, 1}, {"a"}), ids::Taken::in_batch);
   taken_.add(collisions({1}, {"a", "b"}), ids::Taken::in_transaction);
-  EXPECT_EQ(a_->told, "taken 1 2 of 2; aborted by 2 of 3; ");
-  EXPECT_EQ(b_->told, "aborted by 2 of 1; ");
+  EXPECT_EQ(a_->calls, "taken 1 2 of 2; aborted by 2 of 3; ");
+  EXPECT_EQ(b_->calls, "aborted by 2 of 1; ");
 }
 
 TEST_F(Renewal, KnowsDuplicatesThatAreNotOurs) {

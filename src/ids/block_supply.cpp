@@ -137,6 +137,7 @@ SupplyAction BlockSupply::begin(const StockLevel& level) {
     return action;
   }
   state_ = State::asking;
+  changed_ = false;
   job_ = *action.job;
   if (job_.kind == CounterJob::Kind::give_back) {
     idle_check_.reset();
@@ -219,7 +220,8 @@ SupplyAction BlockSupply::finish(CounterReply reply, const StockLevel& level) {
     not_healed(std::move(reply.reason), level, action);
   } else if (reply.kind == Kind::exhausted) {
     answers_again();
-    exhaust(std::move(reply.reason), level.now, level.needed > 0, action);
+    // By another rule it may have numbers: it is asked again.
+    if (!changed_) exhaust(std::move(reply.reason), level.now, level.needed > 0, action);
   } else {
     failed(std::move(reply.reason), level, action);
   }
@@ -336,6 +338,7 @@ void BlockSupply::change(const CounterSpec& spec) {
   if (spec_.block != spec.block) pace_.change(spec.block);
   spec_ = spec;
   heal_not_before_.reset();
+  changed_ = true;
   ask_again();
 }
 

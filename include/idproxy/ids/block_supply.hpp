@@ -190,7 +190,8 @@ class BlockSupply {
   RefillPace pace_;
 
   State state_ = State::idle;
-  CounterJob job_{};  // with asking
+  CounterJob job_{};      // with asking
+  bool changed_ = false;  // the rule, since the job began
 
   Store store_ = Store::answers;
   std::string reason_;

@@ -250,6 +250,22 @@ TEST(BlockSupply, ALostCounterThatCannotBeHealedIsExhausted) {
   EXPECT_TRUE(counter.begin()->lost);
 }
 
+TEST(BlockSupply, AnAnswerToARuleOfBeforeDoesNotExhaustTheCounter) {
+  CounterSpec spec = spec_of(10);
+  Counter counter(spec);
+  counter.want(1);
+  ASSERT_TRUE(counter.begin());
+  spec.max = 1000;
+  counter.supply.change(spec);
+  counter.finish({Reply::exhausted, {}, "the counter has reached its max"});
+  EXPECT_FALSE(counter.refused);
+  const auto again = counter.begin();
+  ASSERT_TRUE(again);
+  counter.finish({Reply::exhausted, {}, "the counter has reached its max"});
+  EXPECT_EQ(counter.refused, Errc::exhausted);
+  EXPECT_FALSE(counter.begin());
+}
+
 TEST(BlockSupply, GivesBackOnceStopped) {
   Counter counter(spec_of(10));
   counter.want(1);

@@ -32,10 +32,10 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "src" / "README.m
 _ONE_OF = r"(?:[^,;{{}}\"]*\?\s*)?{0}(?:\s*:\s*{0})?"
 _EVENT = re.compile(
     _ONE_OF.format(r"\b(?:log::)?Level::(\w+)") + r"\s*,\s*" + _ONE_OF.format(r'"([a-z_]+)"'))
-# Functions that log what they are told, always as a warning.
-_WARNING = re.compile(r'\bprotocol_error\(\s*"([a-z_]+)"')
+# Faults that end a connection, always logged as a warning.
+_WARNING = re.compile(r'\b(?:protocol_error\(|ProtocolFault \w+)\{\s*"([a-z_]+)"')
 # An event whose name is none of these comes from elsewhere: whoever calls there is looked at.
-_FORWARDED = re.compile(r"\blog::event\(\s*(?:log::Level::warning, event|event\.level, event\.event),")
+_FORWARDED = re.compile(r"\blog::event\(\s*(?:log::Level::warning, fault\.event|event\.level, event\.event),")
 
 
 def events_of_sources() -> dict[str, set[str]]:

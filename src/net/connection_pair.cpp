@@ -437,10 +437,11 @@ std::size_t ConnectionPair::process(Direction& direction, Bytes input) {
   return cursor.at;
 }
 
-void ConnectionPair::write_run(Direction& direction, Cursor& cursor) {
+/// True if what follows it may be dealt with.
+bool ConnectionPair::write_run(Direction& direction, Cursor& cursor) {
   const Bytes run = std::exchange(cursor.run, {});
-  if (run.empty()) return;
-  is_request(direction) ? send(run) : relay_reply(run);
+  if (!run.empty()) is_request(direction) ? send(run) : relay_reply(run);
+  return !direction.blocked();
 }
 
 void ConnectionPair::protocol_error(const ProtocolFault& fault) {
@@ -471,8 +472,7 @@ bool ConnectionPair::take_request(Cursor& cursor) {
       return true;
     case Kind::collect:
       deadline_.stop();
-      write_run(requests_, cursor);
-      if (requests_.blocked()) return false;
+      if (!write_run(requests_, cursor)) return false;
       cursor.at += step.bytes;
       begin_exchange(front.first(step.bytes));
       return true;
@@ -483,8 +483,7 @@ bool ConnectionPair::take_request(Cursor& cursor) {
       queue_for_room();
       return false;
     case Kind::late:
-      write_run(requests_, cursor);
-      if (requests_.blocked()) return false;
+      if (!write_run(requests_, cursor)) return false;
       if (!refuse_late(front.first(std::min(step.bytes, front.size())), step.bytes)) return false;
       cursor.at += step.bytes;
       return true;
@@ -551,8 +550,7 @@ bool ConnectionPair::take_reply(Cursor& cursor) {
       cursor.pass(step.bytes);
       return reply_passed(reply_gate_.passed(step), cursor);
     case Kind::exchange:
-      write_run(replies_, cursor);
-      if (replies_.blocked()) return false;
+      if (!write_run(replies_, cursor)) return false;
       cursor.at += step.bytes;
       reply_gate_.ledger().answered();
       runner_.reply(front.first(step.bytes));

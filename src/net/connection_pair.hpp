@@ -110,7 +110,7 @@ class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
   bool take_request(Cursor& cursor);
   bool take_reply(Cursor& cursor);
   bool reply_passed(ReplyGate::Ended ended, Cursor& cursor);
-  void write_run(Direction& direction, Cursor& cursor);
+  bool write_run(Direction& direction, Cursor& cursor);
   void begin_exchange(Bytes message);
   void queue_for_room();
   void learned();

@@ -70,7 +70,7 @@ void ExchangeRunner::send(const action::Send& message) {
 }
 
 void ExchangeRunner::request_written() {
-  if (exchange_ && !waiting_ && !exchange_->awaits_reply()) ended();
+  if (exchange_ && waits_ == Waits::for_nothing && !exchange_->awaits_reply()) ended();
 }
 
 void ExchangeRunner::answer_here(Bytes reply) {
@@ -96,24 +96,23 @@ void ExchangeRunner::deliver_local_reply() {
 
 /// Until answered().
 void ExchangeRunner::ask(const action::AskStore& need) {
-  waiting_ = asking_ = true;
+  waits_ = Waits::for_store;
   connection_.start_timer(need.patience, ++questions_);
   ticket_ = connection_.ask(need, questions_);
 }
 
 void ExchangeRunner::elapsed(std::uint64_t question) {
-  if (closed_ || !waiting_) return;
-  if (asking_) {
+  if (waits_ == Waits::for_store) {
     return answered(question,
                     ids::Error{ids::Errc::unavailable, "the id store has not answered in time"});
   }
-  if (question != 0) return;
+  if (waits_ != Waits::for_pause || question != 0) return;
   stop_waiting();
   act(exchange_->resume(thread_.context, thread_.workspace), {});
 }
 
 void ExchangeRunner::answered(std::uint64_t question, ids::Result<ids::Grant> grant) {
-  if (closed_ || !asking_ || question != questions_) return;
+  if (waits_ != Waits::for_store || question != questions_) return;
   stop_waiting();
   const bool sent = exchange_->awaits_reply();
   const auto next = exchange_->answered(std::move(grant), thread_.context, thread_.workspace);
@@ -123,8 +122,8 @@ void ExchangeRunner::answered(std::uint64_t question, ids::Result<ids::Grant> gr
 }
 
 void ExchangeRunner::stop_waiting() {
-  if (!waiting_) return;
-  waiting_ = asking_ = false;
+  if (waits_ == Waits::for_nothing) return;
+  waits_ = Waits::for_nothing;
   connection_.stop_timer();
   ticket_ = ids::Ticket();
 }
@@ -154,7 +153,7 @@ void ExchangeRunner::act(const rewrite::Action& next, Bytes reply) {
   if (std::holds_alternative<action::Close>(next)) return connection_.reject_reply();
   if (const auto* need = std::get_if<action::AskStore>(&next)) return ask(*need);
   if (const auto* pause = std::get_if<action::Wait>(&next)) {
-    waiting_ = true;
+    waits_ = Waits::for_pause;
     return connection_.start_timer(pause->delay, 0);
   }
   if (const auto* learn = std::get_if<action::Learn>(&next)) {
@@ -184,7 +183,7 @@ bool ExchangeRunner::awaits_reply() const {
 }
 
 bool ExchangeRunner::delays_unacknowledged() const {
-  return waiting_ && exchange_ && !exchange_->acknowledged();
+  return waits_ != Waits::for_nothing && exchange_ && !exchange_->acknowledged();
 }
 
 // ---- the end ---------------------------------------------------------------------------------

@@ -122,8 +122,8 @@ class ExchangeRunner {
   std::optional<Buffer> local_reply_;  // to be sent when nothing is outstanding
   ids::Ticket ticket_;                 // of the question that is out
   std::uint64_t questions_ = 0;        // to the store so far
-  bool asking_ = false;                // the store
-  bool waiting_ = false;               // for the store, or a pause
+  enum class Waits { for_nothing, for_store, for_pause };
+  Waits waits_ = Waits::for_nothing;
   bool learning_ = false;
   bool closed_ = false;
 };

@@ -11,11 +11,6 @@ ReplyGate::Step reject(std::string_view fault) {
   return {.kind = ReplyGate::Step::Kind::reject, .fault = fault};
 }
 
-bool has_more_to_come(const wire::MsgHeader& header, Bytes message) {
-  return header.op_code == wire::OpCode::msg && message.size() >= wire::kSectionsOffset &&
-         (load_u32(message.data() + wire::kFlagsOffset) & wire::flag::kMoreToCome) != 0;
-}
-
 /// How much of a reply must be there before it can be passed on: flags to tell whether more replies
 /// follow, and all of it where it is looked into.
 std::size_t bytes_needed(const wire::MsgHeader& header, bool for_exchange) {
@@ -47,7 +42,7 @@ ReplyGate::Step ReplyGate::look(Bytes front, Exchange exchange, bool abandoned) 
   return {.kind = Kind::pass,
           .bytes = message.size(),
           .begins = true,
-          .more = has_more_to_come(frame.header, message),
+          .more = wire::has_flag(frame.header, message, wire::flag::kMoreToCome),
           .header = frame.header};
 }
 

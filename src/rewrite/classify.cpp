@@ -153,8 +153,7 @@ Decision classify(const wire::MsgHeader& header, Bytes front, Namespaces& namesp
 bool expects_reply(const wire::MsgHeader& header, Bytes front) {
   switch (header.op_code) {
     case wire::OpCode::msg:
-      return front.size() < wire::kSectionsOffset ||
-             (load_u32(front.data() + wire::kFlagsOffset) & wire::flag::kMoreToCome) == 0;
+      return !wire::has_flag(header, front, wire::flag::kMoreToCome);
     case wire::OpCode::query:
     case wire::OpCode::get_more:
       return true;

@@ -16,16 +16,6 @@ namespace {
 
 constexpr auto kLimit = static_cast<std::size_t>(wire::kMaxMessageSize);
 
-bool has_flag(Bytes message, std::uint32_t bit) {
-  return wire::read_header(message).op_code == wire::OpCode::msg &&
-         message.size() >= wire::kSectionsOffset &&
-         (load_u32(message.data() + wire::kFlagsOffset) & bit) != 0;
-}
-
-bool allows_stream(Bytes message) {
-  return has_flag(message, wire::flag::kExhaustAllowed);
-}
-
 }  // namespace
 
 Exchange::Exchange(ServerId server) : server_(server) {}
@@ -65,7 +55,7 @@ Action Exchange::hello(Bytes message, Buffer* owner, X509 x509, Workspace& works
   if (hello == HelloRequest::other) return action::Relay{};
   kind_ = Kind::hello;
   awaits_reply_ = acknowledged_;
-  may_stream_ = allows_stream(message);
+  may_stream_ = wire::has_flag(wire::read_header(message), message, wire::flag::kExhaustAllowed);
   if (hello == HelloRequest::as_it_is) return action::Relay{};
   if (message_.borrows()) keep_original(message, owner);
   return action::Send{&message_, original()};
@@ -309,10 +299,11 @@ Look look(Bytes body) {
 
 Action Exchange::hello_reply(Bytes message, const Context& context, Workspace& workspace) {
   auto said = read_hello_reply(message);
-  streams_ = has_flag(message, wire::flag::kMoreToCome);
+  const wire::MsgHeader header = wire::read_header(message);
+  streams_ = wire::has_flag(header, message, wire::flag::kMoreToCome);
   if (!said || (streams_ && !may_stream_)) return action::Close{};
   // The next reply of a stream names the one before it (OP_MSG specification, "exhaustAllowed").
-  if (streams_) request_id_ = wire::read_header(message).request_id;
+  if (streams_) request_id_ = header.request_id;
   if (context.members == nullptr) return action::Relay{};
   if (said->state == HelloReply::State::unknown || context.members->agrees(server_, *said)) {
     return map_hello(message, context, workspace);

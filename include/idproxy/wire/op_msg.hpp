@@ -32,6 +32,13 @@ inline constexpr std::size_t kMaxSequences = 4;
 inline constexpr std::size_t kFlagsOffset = kHeaderSize;
 inline constexpr std::size_t kSectionsOffset = kHeaderSize + 4;
 
+/// True if `front`, what is there of a message, is an OP_MSG and has this flag. False while the
+/// flags are not there.
+[[nodiscard]] inline bool has_flag(const MsgHeader& header, Bytes front, std::uint32_t bit) {
+  return header.op_code == OpCode::msg && front.size() >= kSectionsOffset &&
+         (load_u32(front.data() + kFlagsOffset) & bit) != 0;
+}
+
 enum class Errc {
   too_short = 1,       ///< no room for flags and the smallest body
   unknown_flag,        ///< a required bit that nobody defined

@@ -8,6 +8,7 @@
 
 #include "idproxy/observability/log.hpp"
 #include "idproxy/rewrite/reply.hpp"
+#include "idproxy/wire/expects_reply.hpp"
 #include "tcp.hpp"
 
 namespace idproxy::net {
@@ -458,8 +459,7 @@ void ConnectionPair::protocol_error(const ProtocolFault& fault) {
 bool ConnectionPair::take_request(Cursor& cursor) {
   using Kind = RequestGate::Step::Kind;
   const Bytes front = cursor.front();
-  const auto step =
-      request_gate_.look(front, thread_.draining, thread_.namespaces, thread_.context.x509);
+  auto step = request_gate_.look(front, thread_.draining, thread_.namespaces, thread_.context.x509);
   switch (step.kind) {
     case Kind::pass:
       if (step.begins) {
@@ -474,7 +474,7 @@ bool ConnectionPair::take_request(Cursor& cursor) {
       deadline_.stop();
       if (!write_run(requests_, cursor)) return false;
       cursor.at += step.bytes;
-      begin_exchange(front.first(step.bytes));
+      begin_exchange(std::move(*step.request), front.first(step.bytes));
       return true;
     case Kind::need:
       requests_.need(step.bytes);
@@ -494,8 +494,9 @@ bool ConnectionPair::take_request(Cursor& cursor) {
   return false;
 }
 
-void ConnectionPair::begin_exchange(Bytes message) {
-  runner_.begin(message, requests_.buffer_of(message), request_gate_.take_share());
+void ConnectionPair::begin_exchange(rewrite::Request request, Bytes message) {
+  runner_.begin(std::move(request), message, requests_.buffer_of(message),
+                request_gate_.take_share());
 }
 
 void ConnectionPair::queue_for_room() {
@@ -510,10 +511,10 @@ void ConnectionPair::queue_for_room() {
 
 void ConnectionPair::forwarded(const wire::MsgHeader& header, Bytes request) {
   request_gate_.forwarded();
-  if (!rewrite::expects_reply(header, request)) return;
+  if (!wire::expects_reply(header, request)) return;
   wire::ReplyLedger& ledger = reply_gate_.ledger();
   ledger.forwarded(header.request_id);
-  if (rewrite::is_legacy_exhaust(header, request)) ledger.permit_unrequested();
+  if (wire::is_legacy_exhaust(header, request)) ledger.permit_unrequested();
 }
 
 bool ConnectionPair::send(const wire::PatchedMessage& message, Bytes original) {

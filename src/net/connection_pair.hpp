@@ -111,7 +111,7 @@ class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
   bool take_reply(Cursor& cursor);
   bool reply_passed(ReplyGate::Ended ended, Cursor& cursor);
   bool write_run(Direction& direction, Cursor& cursor);
-  void begin_exchange(Bytes message);
+  void begin_exchange(rewrite::Request request, Bytes message);
   void queue_for_room();
   void learned();
   [[nodiscard]] ReplyGate::Exchange awaited() const;

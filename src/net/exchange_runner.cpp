@@ -36,11 +36,13 @@ void ExchangeRunner::close() {
 
 // ---- the request -----------------------------------------------------------------------------
 
-void ExchangeRunner::begin(Bytes message, Buffer* owner, Budget::Share share) {
+void ExchangeRunner::begin(rewrite::Request request, Bytes message, Buffer* owner,
+                           Budget::Share share) {
   exchange_ = std::make_unique<UnderWay>(server_);
   exchange_->share = std::move(share);
   exchange_->legacy = wire::read_header(message).op_code != wire::OpCode::msg;
-  start(exchange_->request(message, owner, thread_.context, thread_.workspace), message);
+  start(exchange_->request(std::move(request), message, owner, thread_.context, thread_.workspace),
+        message);
 }
 
 /// It is decided what becomes of the exchange's request, which is `message`.

@@ -59,9 +59,9 @@ class ExchangeRunner {
   ExchangeRunner(const ExchangeRunner&) = delete;
   ExchangeRunner& operator=(const ExchangeRunner&) = delete;
 
-  /// Event: a request that is to be dealt with by an exchange, whole. `owner` as for
+  /// Event: a request that is to be dealt with by an exchange. `message` and `owner` as for
   /// rewrite::Exchange::request().
-  void begin(Bytes message, Buffer* owner, Budget::Share share);
+  void begin(rewrite::Request request, Bytes message, Buffer* owner, Budget::Share share);
   /// Event: the reply that the exchange awaits, whole. The ledger knows that it has come.
   void reply(Bytes message);
   /// Event: that reply is being collected; `bytes` of it are needed. It cannot wait for room: its

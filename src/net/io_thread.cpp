@@ -11,7 +11,7 @@ IoThread::IoThread(Shared& shared_state, std::shared_ptr<const rewrite::RuleSet>
       client_tls(shared.options.client_tls),
       server_tls(shared.options.server_tls),
       namespaces(std::move(rules)),
-      context{namespaces, shared.clock, system_random()} {
+      context{shared.clock, system_random()} {
   context.maps_hello = shared.options.map_members;
   if (client_tls || server_tls) context.x509 = rewrite::X509::refused;
 }

@@ -1,8 +1,10 @@
 #include "request_gate.hpp"
 
 #include <algorithm>
+#include <variant>
 
 #include "idproxy/net/tls.hpp"
+#include "idproxy/wire/expects_reply.hpp"
 
 namespace idproxy::net {
 namespace {
@@ -35,7 +37,7 @@ RequestGate::Step RequestGate::look(Bytes front, bool draining, rewrite::Namespa
   if (frame.kind == Frame::malformed) return reject(kLength);
   const auto length = static_cast<std::size_t>(frame.header.message_length);
   const Bytes message = front.first(std::min(length, front.size()));
-  if (draining && rewrite::expects_reply(frame.header, message)) {
+  if (draining && wire::expects_reply(frame.header, message)) {
     return {.kind = Kind::late, .bytes = length};
   }
   return look_at_message(frame.header, message, namespaces, x509);
@@ -44,22 +46,25 @@ RequestGate::Step RequestGate::look(Bytes front, bool draining, rewrite::Namespa
 RequestGate::Step RequestGate::look_at_message(const wire::MsgHeader& header, Bytes front,
                                                rewrite::Namespaces& namespaces,
                                                rewrite::X509 x509) {
-  using Becomes = rewrite::Decision::Kind;
   using Kind = Step::Kind;
   const auto length = static_cast<std::size_t>(header.message_length);
-  const auto decision = rewrite::classify(header, front, namespaces, x509);
-  if (decision.kind == Becomes::close) return reject(kCompressed);
-  if (decision.kind == Becomes::relay) {
+  auto decision = rewrite::classify(header, front, namespaces, x509);
+  if (std::holds_alternative<rewrite::decision::Close>(decision)) return reject(kCompressed);
+  if (std::holds_alternative<rewrite::decision::Relay>(decision)) {
     return {.kind = Kind::pass, .bytes = front.size(), .begins = true, .header = header};
   }
-  const std::size_t needed = decision.kind == Becomes::collect ? length : decision.bytes;
+  const auto* more = std::get_if<rewrite::decision::NeedMore>(&decision);
+  auto* request = std::get_if<rewrite::Request>(&decision);
+  const bool is_insert =
+      more != nullptr ? more->is_insert : std::holds_alternative<rewrite::InsertRequest>(*request);
+  const std::size_t needed = more != nullptr ? more->bytes : length;
   // A driver's small questions do not wait behind large inserts: it would take the server for dead.
-  if ((decision.is_insert || needed > kUnbudgeted) && !admit(length)) {
+  if ((is_insert || needed > kUnbudgeted) && !admit(length)) {
     wanted_room_ = length;
     return {.kind = Kind::wait};
   }
-  const bool whole = decision.kind == Becomes::collect && front.size() == length;
-  return {.kind = whole ? Kind::collect : Kind::need, .bytes = needed};
+  if (more != nullptr) return {.kind = Kind::need, .bytes = needed};
+  return {.kind = Kind::collect, .bytes = length, .request = std::move(*request)};
 }
 
 bool RequestGate::admit(std::size_t length) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -26,7 +27,8 @@ class RequestGate {
       need,     ///< nothing can be decided before `bytes` of the message are there
       wait,     ///< there is no room for the message yet: queue() for it
       pass,     ///< `bytes` go on to the server: then passed()
-      collect,  ///< the first `bytes` are a whole message for an Exchange: then take_share()
+      collect,  ///< the first `bytes` are a whole message for an Exchange, `request`: then
+                ///< take_share()
       late,     ///< draining: a message that expects a reply, `bytes` long, not all of it there
       reject,   ///< the connection ends, for `fault`
     };
@@ -35,6 +37,7 @@ class RequestGate {
     bool begins = false;  ///< of `pass`: with them a message begins, the one with `header`
     wire::MsgHeader header{};
     ProtocolFault fault{};
+    std::optional<rewrite::Request> request{};  ///< of `collect`
   };
 
   explicit RequestGate(Budget& budget) : budget_(budget) {}

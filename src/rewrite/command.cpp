@@ -1,7 +1,6 @@
-#include "command.hpp"
+#include "idproxy/rewrite/command.hpp"
 
 #include "idproxy/bson/elements.hpp"
-#include "idproxy/rewrite/classify.hpp"
 #include "idproxy/wire/op_msg.hpp"
 #include "idproxy/wire/op_query.hpp"
 
@@ -34,6 +33,14 @@ std::optional<Command> read(Bytes message) {
 }
 
 }  // namespace
+
+bool is_query_wrapper(std::string_view key) {
+  return key == "$query" || key == "query";
+}
+
+bool is_hello(std::string_view command) {
+  return command == "hello" || command == "isMaster" || command == "ismaster";
+}
 
 std::optional<Command> Command::find(Bytes message) {
   auto command = read(message);

@@ -4,11 +4,10 @@
 #include <new>
 #include <numeric>
 
-#include "idproxy/rewrite/classify.hpp"
 #include "idproxy/rewrite/hello.hpp"
 #include "idproxy/rewrite/plain_insert.hpp"
+#include "idproxy/wire/expects_reply.hpp"
 #include "insert_write.hpp"
-#include "login.hpp"
 #include "write_batch.hpp"
 
 namespace idproxy::rewrite {
@@ -30,82 +29,73 @@ Exchange::~Exchange() {
 
 // ---- the request -----------------------------------------------------------------------------
 
-Action Exchange::request(Bytes message, Buffer* owner, const Context& context,
+Action Exchange::request(Request request, Bytes message, Buffer* owner, const Context& context,
                          Workspace& workspace) {
   const wire::MsgHeader header = wire::read_header(message);
   request_id_ = header.request_id;
-  acknowledged_ = expects_reply(header, message);
-  if (header.op_code == wire::OpCode::msg) {
-    if (const auto view = wire::OpMsgView::parse(message)) {
-      const auto command = bson::Elements(view->body()).next();
-      if (command && command->key == "insert") return insert(*view, owner, context, workspace);
-      if (command && command->key == "idproxy") return status(*view, owner, workspace);
-    }
+  acknowledged_ = wire::expects_reply(header, message);
+  if (auto* found = std::get_if<InsertRequest>(&request)) {
+    insert_ = std::move(*found);
+    return insert(owner, context, workspace);
   }
-  if (context.x509 == X509::refused) {
-    if (const auto fault = fault_of_login(message)) return fail(message, *fault, workspace);
+  if (const auto* found = std::get_if<HelloRequest>(&request)) {
+    return hello(*found, message, owner, context.x509, workspace);
   }
-  return hello(message, owner, context.x509, workspace);
+  if (const auto* found = std::get_if<StatusRequest>(&request)) {
+    return status(*found, owner, workspace);
+  }
+  return fail(message, std::get<RefusedRequest>(std::move(request)).error, workspace);
 }
 
-Action Exchange::hello(Bytes message, Buffer* owner, X509 x509, Workspace& workspace) {
-  message_ = workspace.take_message();
-  const HelloRequest hello = patch_hello_request(message, x509, message_);
-  // If it is malformed, mongod says what is wrong with it.
-  if (hello == HelloRequest::other) return action::Relay{};
+Action Exchange::hello(const HelloRequest& hello, Bytes message, Buffer* owner, X509 x509,
+                       Workspace& workspace) {
   kind_ = Kind::hello;
   awaits_reply_ = acknowledged_;
   may_stream_ = wire::has_flag(wire::read_header(message), message, wire::flag::kExhaustAllowed);
-  if (hello == HelloRequest::as_it_is) return action::Relay{};
+  message_ = workspace.take_message();
+  if (!patch_hello_request(message, hello.command, x509, message_)) return action::Relay{};
   if (message_.borrows()) keep_original(message, owner);
   return action::Send{&message_, original()};
 }
 
 /// Whoever may look at the server may look at us: the server is asked, as the client.
-Action Exchange::status(const wire::OpMsgView& message, Buffer* owner, Workspace& workspace) {
-  if (const auto fault = fault_of_status_request(message)) {
-    return fail(message.message(), *fault, workspace);
-  }
-  if (!acknowledged_) return fail(message.message(), {}, workspace);
+Action Exchange::status(const StatusRequest& status, Buffer* owner, Workspace& workspace) {
+  const Bytes message = status.message.message();
+  if (!acknowledged_) return fail(message, {}, workspace);
   kind_ = Kind::status;
   awaits_reply_ = true;
   message_ = workspace.take_message();
-  ask_for_right(message, message_);
-  keep_original(message.message(), owner);
+  ask_for_right(status.message, message_);
+  keep_original(message, owner);
   return action::Send{&message_, original()};
 }
 
-Action Exchange::insert(const wire::OpMsgView& message, Buffer* owner, const Context& context,
-                        Workspace& workspace) {
-  const auto command = InsertCommand::read(message);
-  if (!command) return action::Relay{};
-  plan_ = context.namespaces.plan(command->db, command->collection);
-  if (plan_ == nullptr) return action::Relay{};
-  if (command->repeats_stmt_id()) {
-    return fail(message.message(),
-                {ErrorCode::invalid_options, "mongo-idproxy: stmtIds must be distinct"}, workspace);
+Action Exchange::insert(Buffer* owner, const Context& context, Workspace& workspace) {
+  if (insert_.command.repeats_stmt_id()) {
+    return fail_insert({ErrorCode::invalid_options, "mongo-idproxy: stmtIds must be distinct"},
+                       workspace);
   }
   started_ = now_ = context.clock.monotonic();
   message_ = workspace.take_message();
-  if (plan_->size() == 1 && plan_->front().is_id()) {
-    const auto plain = PlainInsert::recognise(message, *command);
+  if (insert_.plan->size() == 1 && insert_.plan->front().is_id()) {
+    const auto plain = PlainInsert::recognise(insert_.message, insert_.command);
     if (plain && plain->documents() <= kPartStatements) {
-      return insert_plain({message, *command, *plan_, wall_}, *plain, owner, context, workspace);
+      return insert_plain(*plain, owner, context, workspace);
     }
   }
-  wall_ = std::chrono::duration_cast<std::chrono::seconds>(context.clock.wall());
-  return insert_any({message, *command, *plan_, wall_}, owner, context, workspace);
+  insert_.now = std::chrono::duration_cast<std::chrono::seconds>(context.clock.wall());
+  return insert_any(owner, context, workspace);
 }
 
-Action Exchange::insert_plain(const InsertRequest& insert, const PlainInsert& plain, Buffer* owner,
-                              const Context& context, Workspace& workspace) {
+Action Exchange::insert_plain(const PlainInsert& plain, Buffer* owner, const Context& context,
+                              Workspace& workspace) {
   documents_ = plain.documents();
   assigned_ = documents_;
   workspace.values.clear();
-  const auto drawn = draw(plan_->front(), documents_, workspace.values);
+  const Assignment& assignment = insert_.plan->front();
+  const auto drawn = draw(assignment, documents_, workspace.values);
   if (!drawn && !drawn.needs_store()) {
-    return fail(insert.message.message(), no_values(insert.message, plan_->front(), drawn.error()),
-                workspace);
+    return fail_insert(no_values(insert_, assignment, drawn.error()), workspace);
   }
   if (drawn) plain.patch(workspace.values, message_);
   const bool fits = !drawn || message_.size() <= kLimit;
@@ -113,10 +103,10 @@ Action Exchange::insert_plain(const InsertRequest& insert, const PlainInsert& pl
     given_.wanted.push_back(documents_);
     given_.values.push_back(std::exchange(workspace.values, {}));
     give_each_document();
-    keep_original(insert.message.message(), owner);
+    keep_original(insert_.message.message(), owner);
   }
   if (!drawn) return ask();
-  return fits ? send() : send_too_large(insert, context, workspace);
+  return fits ? send() : send_too_large(context, workspace);
 }
 
 /// Of a plain insert: document i has value i of the only rule.
@@ -127,45 +117,42 @@ void Exchange::give_each_document() {
   }
 }
 
-Action Exchange::insert_any(const InsertRequest& insert, Buffer* owner, const Context& context,
-                            Workspace& workspace) {
-  InsertResult result = workspace.insert.scan(insert, given_);
+Action Exchange::insert_any(Buffer* owner, const Context& context, Workspace& workspace) {
+  InsertResult result = workspace.insert.scan(insert_, given_);
   driver_made_ = result.driver_made;
   if (result.kind == InsertResult::Kind::unchanged) return action::Relay{};
-  if (result.kind == InsertResult::Kind::failed) {
-    return fail(insert.message.message(), result.error, workspace);
-  }
+  if (result.kind == InsertResult::Kind::failed) return fail_insert(result.error, workspace);
   documents_ = result.documents;
   refused_ = std::move(result.refused);
   refused_documents_ = refused_.size();
   assigned_ = given_.given.size();
   size_ = result.size;
-  keep_original(insert.message.message(), owner);
-  if (const auto otherwise = draw_values(insert.message, workspace)) return *otherwise;
-  return send_assigned(insert, context, workspace);
+  keep_original(insert_.message.message(), owner);
+  if (const auto otherwise = draw_values(workspace)) return *otherwise;
+  return send_assigned(context, workspace);
 }
 
 /// Rule by rule, from drawing_ on. Nothing once all values are there; else it ends, or the store is
 /// asked.
-std::optional<Action> Exchange::draw_values(const wire::OpMsgView& message, Workspace& workspace) {
-  for (; drawing_ < plan_->size(); ++drawing_) {
+std::optional<Action> Exchange::draw_values(Workspace& workspace) {
+  for (; drawing_ < insert_.plan->size(); ++drawing_) {
     if (given_.wanted[drawing_] == 0) continue;
-    const Assignment& assignment = (*plan_)[drawing_];
+    const Assignment& assignment = (*insert_.plan)[drawing_];
     const auto drawn = draw(assignment, given_.wanted[drawing_], given_.values[drawing_]);
     if (drawn.needs_store()) return ask();
     if (!drawn) {
       given_.values[drawing_].clear();
-      return fail(message.message(), no_values(message, assignment, drawn.error()), workspace);
+      return fail_insert(no_values(insert_, assignment, drawn.error()), workspace);
     }
     // Many rules on many documents: known before any of it is written, and memory for it spent.
-    if (too_many_bytes()) return fail(message.message(), too_large(), workspace);
+    if (too_many_bytes()) return fail_insert(too_large(), workspace);
   }
   return std::nullopt;
 }
 
 /// However many rules ask in turn: the client's patience is one.
 Action Exchange::ask() const {
-  ids::StoreBacked* strategy = (*plan_)[drawing_].strategy->store_backed();
+  ids::StoreBacked* strategy = (*insert_.plan)[drawing_].strategy->store_backed();
   const auto left = strategy->patience() - (now_ - started_);
   return action::AskStore{strategy, given_.wanted[drawing_],
                           std::max(left, std::chrono::nanoseconds(0))};
@@ -182,32 +169,27 @@ Action Exchange::answered(ids::Result<ids::Grant> grant, const Context& context,
   now_ = context.clock.monotonic();
   if (batch_ != nullptr)
     return batch_->answered(std::move(grant), {now_, context.random, workspace, message_});
-  const auto message = *wire::OpMsgView::parse(original_.view());
-  const Assignment& assignment = (*plan_)[drawing_];
-  if (!grant) {
-    return fail(message.message(), no_values(message, assignment, grant.error()), workspace);
-  }
+  look_into_original();
+  const Assignment& assignment = (*insert_.plan)[drawing_];
+  if (!grant) return fail_insert(no_values(insert_, assignment, grant.error()), workspace);
   assignment.strategy->store_backed()->accept(std::move(*grant), given_.values[drawing_++]);
-  if (too_many_bytes()) return fail(message.message(), too_large(), workspace);
-  if (const auto otherwise = draw_values(message, workspace)) return *otherwise;
-  const InsertCommand command = *InsertCommand::read(message);
-  const InsertRequest insert{message, command, *plan_, wall_};
-  GivenValues same;  // other messages have been read since
-  workspace.insert.scan(insert, same);
-  return send_assigned(insert, context, workspace);
+  if (too_many_bytes()) return fail_insert(too_large(), workspace);
+  if (const auto otherwise = draw_values(workspace)) return *otherwise;
+  GivenValues same;  // other messages have been scanned since
+  workspace.insert.scan(insert_, same);
+  return send_assigned(context, workspace);
 }
 
-Action Exchange::send_assigned(const InsertRequest& insert, const Context& context,
-                               Workspace& workspace) {
+Action Exchange::send_assigned(const Context& context, Workspace& workspace) {
   if (documents_ > kPartStatements && acknowledged_ && assigned_ > 0) {
-    const auto options = divisible(insert.message, documents_);
+    const auto options = divisible(insert_.message, documents_);
     if (options && !options->ordered && !options->in_transaction &&
-        InsertWrite::separable(insert.command)) {
+        InsertWrite::separable(insert_.command)) {
       return send_in_parts(context, workspace);
     }
   }
-  workspace.insert.emit(insert, given_, message_);
-  return message_.size() <= kLimit ? send() : send_too_large(insert, context, workspace);
+  workspace.insert.emit(insert_, given_, message_);
+  return message_.size() <= kLimit ? send() : send_too_large(context, workspace);
 }
 
 /// In one command: most often there is no other.
@@ -219,12 +201,10 @@ Action Exchange::send() {
 }
 
 /// In more than one, if that is possible; else it fails.
-Action Exchange::send_too_large(const InsertRequest& insert, const Context& context,
-                                Workspace& workspace) {
-  const bool possible = acknowledged_ && divisible(insert.message, documents_) &&
-                        InsertWrite::separable(insert.command);
-  return possible ? send_in_parts(context, workspace)
-                  : fail(insert.message.message(), too_large(), workspace);
+Action Exchange::send_too_large(const Context& context, Workspace& workspace) {
+  const bool possible = acknowledged_ && divisible(insert_.message, documents_) &&
+                        InsertWrite::separable(insert_.command);
+  return possible ? send_in_parts(context, workspace) : fail_insert(too_large(), workspace);
 }
 
 Action Exchange::send_in_parts(const Context& context, Workspace& workspace) {
@@ -236,8 +216,8 @@ Action Exchange::send_in_parts(const Context& context, Workspace& workspace) {
 }
 
 void Exchange::count_assigned() const {
-  for (std::size_t i = 0; i < plan_->size(); ++i) {
-    RuleOutcomes& outcomes = *(*plan_)[i].outcomes;
+  for (std::size_t i = 0; i < insert_.plan->size(); ++i) {
+    RuleOutcomes& outcomes = *(*insert_.plan)[i].outcomes;
     const std::size_t values = given_.values.empty() ? assigned_ : given_.values[i].size();
     outcomes.assigned += values;
     if (!acknowledged_) outcomes.unacknowledged += values;
@@ -251,6 +231,16 @@ void Exchange::keep_original(Bytes message, Buffer* owner) {
   } else {
     original_.append(message);
   }
+}
+
+/// The bytes that the insert came in may be gone.
+void Exchange::look_into_original() {
+  if (insert_.message.message().data() == original_.data()) return;
+  insert_ = insert_.in(original_.view());
+}
+
+Action Exchange::fail_insert(CommandError error, Workspace& workspace) {
+  return fail(insert_.message.message(), std::move(error), workspace);
 }
 
 /// The whole command fails here, unsent. Nobody waits for an answer to an unacknowledged one.
@@ -270,7 +260,7 @@ Action Exchange::fail(Bytes message, CommandError error, Workspace& workspace) {
 void Exchange::take_back_all() {
   for (std::size_t i = 0; i < given_.values.size(); ++i) {
     const ids::Values& values = given_.values[i];
-    ids::StoreBacked* strategy = (*plan_)[i].strategy->store_backed();
+    ids::StoreBacked* strategy = (*insert_.plan)[i].strategy->store_backed();
     if (values.size() == 0 || strategy == nullptr) continue;
     std::vector<std::uint32_t> all(values.size());
     std::iota(all.begin(), all.end(), 0U);
@@ -358,7 +348,7 @@ Action Exchange::reply(Bytes message, const Context& context, Workspace& workspa
 /// A clean one too: to report what was assigned, or to end a row of aborted transactions, or of
 /// duplicates.
 bool Exchange::wants_every_reply() const {
-  return std::ranges::any_of(*plan_, [&](const Assignment& assignment) {
+  return std::ranges::any_of(*insert_.plan, [&](const Assignment& assignment) {
     const ids::DuplicateObserver* observer = assignment.strategy->duplicate_observer();
     return assignment.rule->report || (observer != nullptr && observer->in_a_row()) ||
            assignment.outcomes->in_a_row();
@@ -372,11 +362,12 @@ void Exchange::open_batch(BatchSent sent) {
     PlainInsert::restore(patched.view(), original_, given_.values.emplace_back());
     give_each_document();
   }
-  auto insert =
-      std::make_unique<InsertWrite>(std::move(original_), plan_, wall_, std::move(refused_));
-  batch_ = std::make_unique<WriteBatch>(
-      WriteBatch::Contents{std::move(insert), plan_, started_, std::move(given_), documents_},
-      sent);
+  look_into_original();
+  auto insert = std::make_unique<InsertWrite>(std::move(original_), insert_, std::move(refused_));
+  batch_ =
+      std::make_unique<WriteBatch>(WriteBatch::Contents{std::move(insert), insert_.plan, started_,
+                                                        std::move(given_), documents_},
+                                   sent);
 }
 
 Action Exchange::resume(const Context& context, Workspace& workspace) {

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "command.hpp"
 #include "hello_fields.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
@@ -72,11 +71,10 @@ void append_mapped(const bson::Element& element, const Members& members, Buffer&
 
 }  // namespace
 
-HelloRequest patch_hello_request(Bytes message, X509 x509, wire::PatchedMessage& out) {
-  const auto command = Command::find(message);
-  if (!command || !is_hello(command->name)) return HelloRequest::other;
-  const auto removed = not_to_be_asked(command->document(), x509);
-  if (removed.empty()) return HelloRequest::as_it_is;
+bool patch_hello_request(Bytes message, const Command& hello, X509 x509,
+                         wire::PatchedMessage& out) {
+  const auto removed = not_to_be_asked(hello.document(), x509);
+  if (removed.empty()) return false;
   std::size_t removed_size = 0;
   for (const Bytes element : removed) removed_size += element.size();
 
@@ -89,7 +87,7 @@ HelloRequest patch_hello_request(Bytes message, X509 x509, wire::PatchedMessage&
   out.start(message);
   shrink(message.size());
   std::size_t position = 4;
-  for (const Bytes enclosing : command->documents) {
+  for (const Bytes enclosing : hello.documents) {
     out.keep(position, offset(enclosing.data()));
     shrink(enclosing.size());
     position = offset(enclosing.data()) + 4;
@@ -98,9 +96,9 @@ HelloRequest patch_hello_request(Bytes message, X509 x509, wire::PatchedMessage&
     out.keep(position, offset(element.data()));
     position = offset(element.data()) + element.size();
   }
-  out.keep(position, message.size() - (command->has_checksum ? 4 : 0));
-  if (command->has_checksum) out.add_checksum();
-  return HelloRequest::patched;
+  out.keep(position, message.size() - (hello.has_checksum ? 4 : 0));
+  if (hello.has_checksum) out.add_checksum();
+  return true;
 }
 
 bool patch_hello_reply(Bytes message, const Members& members, wire::PatchedMessage& out) {

@@ -56,15 +56,14 @@ std::string_view retry_label(const wire::OpMsgView& insert) {
 
 }  // namespace
 
-CommandError no_values(const wire::OpMsgView& insert, const Assignment& assignment,
+CommandError no_values(const InsertRequest& insert, const Assignment& assignment,
                        const ids::Error& error) {
-  const auto command = InsertCommand::read(insert);
   const bool passes = error.code == ids::Errc::unavailable;
   return {code_of(error.code),
           "mongo-idproxy: no value for field '" + assignment.rule->field + "' of " +
-              std::string(command->db) + "." + std::string(command->collection) + " (strategy " +
-              assignment.rule->strategy_name + "): " + error.reason,
-          passes ? retry_label(insert) : std::string_view{}};
+              std::string(insert.command.db) + "." + std::string(insert.command.collection) +
+              " (strategy " + assignment.rule->strategy_name + "): " + error.reason,
+          passes ? retry_label(insert.message) : std::string_view{}};
 }
 
 CommandError too_large() {
@@ -76,7 +75,7 @@ CommandError too_large() {
 void InsertRewriter::begin(const InsertRequest& insert) {
   insert_ = &insert;
   edits_.clear();
-  driver_made_.assign(insert.plan.size(), 0);
+  driver_made_.assign(insert.plan->size(), 0);
 }
 
 InsertResult InsertRewriter::scan(const InsertRequest& insert, GivenValues& given) {
@@ -121,8 +120,8 @@ bool InsertRewriter::scan_documents(InsertResult& result, std::vector<Given>& gi
   if (documents.malformed()) return false;
   plain_keys_ = documents.plain_keys();
   result.documents = static_cast<std::size_t>(index);
-  for (std::size_t i = 0; i < insert_->plan.size(); ++i) {
-    if (index > 0 && driver_made_[i] == result.documents) result.driver_made = &insert_->plan[i];
+  for (std::size_t i = 0; i < insert_->plan->size(); ++i) {
+    if (index > 0 && driver_made_[i] == result.documents) result.driver_made = &(*insert_->plan)[i];
   }
   return true;
 }
@@ -133,7 +132,7 @@ bool InsertRewriter::scan_document(Bytes document) {
   if (static_cast<std::int64_t>(document.size()) > bson::kMaxUserDocument) return true;
   const std::size_t first_edit = edits_.size();
   Site& site = site_;
-  for (std::size_t i = 0; i < insert_->plan.size(); ++i) {
+  for (std::size_t i = 0; i < insert_->plan->size(); ++i) {
     if (!locate(document, i, site)) return false;
     const bool changes = site.found != Site::Found::present || replaces(site, i);
     if (!changes) continue;
@@ -154,7 +153,7 @@ bool InsertRewriter::scan_document(Bytes document) {
 /// then what is replaced there. Stable insertion: a document has a handful of edits.
 void InsertRewriter::sort_edits(std::size_t first_edit) {
   const auto rank = [&](const Edit& edit) {
-    const bool front = edit.kind == EditKind::element && insert_->plan[edit.assignment].is_id();
+    const bool front = edit.kind == EditKind::element && (*insert_->plan)[edit.assignment].is_id();
     const int kind = front ? 0 : edit.kind == EditKind::element ? 1 : edit.remove == 0 ? 2 : 3;
     return std::pair(edit.at, kind);
   };
@@ -168,8 +167,8 @@ void InsertRewriter::sort_edits(std::size_t first_edit) {
 
 /// False if a document on the path is malformed.
 bool InsertRewriter::locate(Bytes document, std::size_t assignment, Site& site) const {
-  const auto& path = insert_->plan[assignment].path;
-  const bool only_missing = insert_->plan[assignment].rule->assign == Assign::missing;
+  const auto& path = (*insert_->plan)[assignment].path;
+  const bool only_missing = (*insert_->plan)[assignment].rule->assign == Assign::missing;
   site.parents.assign(1, document);
   site.ambiguous = false;
   for (std::size_t depth = 0;; ++depth) {
@@ -205,7 +204,7 @@ bool InsertRewriter::driver_made(const bson::Element& element, const Rule& rule)
 }
 
 bool InsertRewriter::replaces(const Site& site, std::size_t assignment) {
-  const Assignment& target = insert_->plan[assignment];
+  const Assignment& target = (*insert_->plan)[assignment];
   const bool null = site.element.type == bson::Type::null;
   const bool made = driver_made(site.element, *target.rule);
   switch (target.rule->assign) {
@@ -233,14 +232,14 @@ void InsertRewriter::plan_edit(const Site& site, std::size_t assignment) {
     edit.remove = narrow(offset(site.element.end())) - edit.at;
   } else {
     edit.kind = EditKind::element;
-    const bool front = insert_->plan[assignment].is_id();
+    const bool front = (*insert_->plan)[assignment].is_id();
     edit.at = narrow(offset(parent.data()) + (front ? 4 : parent.size() - 1));
   }
   edits_.push_back(edit);
 }
 
 void InsertRewriter::keep_driver_id(Bytes document, const Site& site, std::size_t assignment) {
-  const std::string& name = insert_->plan[assignment].rule->keep_driver_id;
+  const std::string& name = (*insert_->plan)[assignment].rule->keep_driver_id;
   if (name.empty() || site.element.type != bson::Type::object_id) return;
   if (bson::find(document, name)) return;
   edits_.push_back({narrow(offset(document.data()) + document.size() - 1), 0,
@@ -262,7 +261,7 @@ void InsertRewriter::add_lengths(const Site& site, std::size_t first_edit) {
 }
 
 void InsertRewriter::refuse(Bytes document, const Site& site, std::size_t assignment) {
-  const std::string& field = insert_->plan[assignment].rule->field;
+  const std::string& field = (*insert_->plan)[assignment].rule->field;
   refusal_ = {0, ErrorCode::bad_value,
               "mongo-idproxy: a name on the path '" + field +
                   "' occurs twice in the document: no value can be assigned"};
@@ -278,8 +277,8 @@ void InsertRewriter::refuse(Bytes document, const Site& site, std::size_t assign
 
 /// The next value of its rule for each document, in their order.
 void InsertRewriter::number_values(GivenValues& given) const {
-  given.values.resize(insert_->plan.size());
-  given.wanted.assign(insert_->plan.size(), 0);
+  given.values.resize(insert_->plan->size());
+  given.wanted.assign(insert_->plan->size(), 0);
   for (Given& each : given.given) {
     each.value = static_cast<std::uint32_t>(given.wanted[each.assignment]++);
   }

@@ -45,9 +45,10 @@ std::optional<InsertCommand> InsertCommand::read(const wire::OpMsgView& insert) 
   if (fields.malformed() || inserts != 1 || dbs != 1 || arrays > 1) return {};
   if (arrays + insert.sequence_count() != 1) return {};
   if (arrays == 1) return command;
-  command.sequence = insert.sequence(kDocuments);
-  if (command.sequence == nullptr) return {};
-  command.documents = command.sequence->documents;
+  const wire::DocumentSequence* sequence = insert.sequence(kDocuments);
+  if (sequence == nullptr) return {};
+  command.sequence = *sequence;
+  command.documents = sequence->documents;
   return command;
 }
 

@@ -26,7 +26,7 @@ bool begins_transaction(std::string_view field) {
 void InsertRewriter::emit(const InsertRequest& insert, const GivenValues& given,
                           wire::PatchedMessage& out) {
   values_ = &given.values;
-  used_.assign(insert.plan.size(), 0);
+  used_.assign(insert.plan->size(), 0);
   const wire::OpMsgView& message = insert.message;
   const std::size_t end = message.message().size();
   out.start(message.message());
@@ -81,7 +81,7 @@ std::size_t InsertRewriter::fitting(const InsertRequest& insert, const GivenValu
     if (!document) break;
     std::size_t added = kStatement;
     for (; value != given.given.end() && value->statement == index; ++value) {
-      added += most_added(insert.plan[value->assignment],
+      added += most_added((*insert.plan)[value->assignment],
                           given.values[value->assignment][value->value].size());
     }
     if (documents[fit] != index) continue;
@@ -96,7 +96,7 @@ bool InsertRewriter::emit_part(const InsertRequest& insert, const GivenValues& g
                                const WritePart& part, wire::PatchedMessage& out) {
   begin(insert);
   values_ = &given.values;
-  used_.assign(insert.plan.size(), 0);
+  used_.assign(insert.plan->size(), 0);
   lengths_.clear();
   out.start(insert.message.message());
   const std::size_t message_size = out.add_i32();
@@ -212,7 +212,7 @@ void InsertRewriter::emit_elements(std::span<const Edit> edits, wire::PatchedMes
   element_.clear();
   std::vector<const Edit*> elements;
   for (const Edit& edit : edits) {
-    const Assignment& target = insert_->plan[edit.assignment];
+    const Assignment& target = (*insert_->plan)[edit.assignment];
     if (edit.kind == EditKind::driver_id) {
       bson::append_head(element_, bson::Type::object_id, target.rule->keep_driver_id);
       element_.append(insert_->message.message().subspan(edit.from, 12));
@@ -232,7 +232,7 @@ void InsertRewriter::emit_elements(std::span<const Edit> edits, wire::PatchedMes
 void InsertRewriter::emit_level(std::span<const Edit* const> edits, std::size_t depth,
                                 Buffer& out) {
   const auto path = [&](const Edit* edit) -> const auto& {
-    return insert_->plan[edit->assignment].path;
+    return (*insert_->plan)[edit->assignment].path;
   };
   for (std::size_t i = 0; i < edits.size(); ++i) {
     const std::string& name = path(edits[i])[depth];
@@ -253,7 +253,7 @@ void InsertRewriter::emit_level(std::span<const Edit* const> edits, std::size_t 
 
 void InsertRewriter::emit_value(const Edit& edit, Buffer& out) {
   const ids::Values& values = (*values_)[edit.assignment];
-  bson::append_head(out, values.type(), insert_->plan[edit.assignment].path.back());
+  bson::append_head(out, values.type(), (*insert_->plan)[edit.assignment].path.back());
   out.append(values[used_[edit.assignment]++]);
 }
 

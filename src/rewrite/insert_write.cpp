@@ -4,14 +4,12 @@
 
 namespace idproxy::rewrite {
 
-InsertWrite::InsertWrite(Buffer original, std::shared_ptr<const Plan> plan,
-                         std::chrono::seconds now, std::vector<RefusedDocument> refused)
-    : WriteCommand(std::move(original)),
-      plan_(std::move(plan)),
-      now_(now),
+InsertWrite::InsertWrite(Buffer original, InsertRequest insert,
+                         std::vector<RefusedDocument> refused)
+    : WriteCommand(std::move(original), insert.message),
+      insert_(std::move(insert)),
       refused_(std::move(refused)),
-      command_(*InsertCommand::read(message())),
-      ns_(std::string(command_.db) + "." + std::string(command_.collection)) {}
+      ns_(std::string(insert_.command.db) + "." + std::string(insert_.command.collection)) {}
 
 bool InsertWrite::separable(const InsertCommand& command) {
   constexpr std::size_t kLevels = 100;  // mongod takes somewhat more
@@ -25,12 +23,12 @@ bool InsertWrite::separable(const InsertCommand& command) {
 
 std::size_t InsertWrite::fitting(const GivenValues& given,
                                  std::span<const std::int32_t> statements) const {
-  return InsertRewriter::fitting(request(), given, statements);
+  return InsertRewriter::fitting(insert_, given, statements);
 }
 
 bool InsertWrite::emit(const GivenValues& given, const WritePart& part, Workspace& workspace,
                        wire::PatchedMessage& out) const {
-  return workspace.insert.emit_part(request(), given, part, out);
+  return workspace.insert.emit_part(insert_, given, part, out);
 }
 
 std::optional<WriteReply> InsertWrite::read(Bytes body, std::size_t sent) const {

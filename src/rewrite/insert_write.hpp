@@ -1,7 +1,5 @@
 #pragma once
 
-#include <chrono>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,10 +10,9 @@ namespace idproxy::rewrite {
 /// An insert: its statements are documents.
 class InsertWrite final : public WriteCommand {
  public:
-  /// `now`: since the Unix epoch, when the insert came. `refused`: documents that mongod is made to
-  /// refuse; they ascend by index.
-  InsertWrite(Buffer original, std::shared_ptr<const Plan> plan, std::chrono::seconds now,
-              std::vector<RefusedDocument> refused);
+  /// `insert` borrows `original`. `refused`: documents that mongod is made to refuse; they ascend
+  /// by index.
+  InsertWrite(Buffer original, InsertRequest insert, std::vector<RefusedDocument> refused);
 
   /// True if mongod will not refuse the command for one of its documents, but each of them by
   /// itself: then the first part cannot be stored before a later one makes the whole fail.
@@ -41,12 +38,8 @@ class InsertWrite final : public WriteCommand {
   void append_reply(std::span<const Assigned> assigned, Buffer& out) const override;
 
  private:
-  [[nodiscard]] InsertRequest request() const { return {message(), command_, *plan_, now_}; }
-
-  std::shared_ptr<const Plan> plan_;
-  std::chrono::seconds now_;
+  InsertRequest insert_;
   std::vector<RefusedDocument> refused_;
-  InsertCommand command_;
   std::string ns_;
   ReplyMerge merge_;
 };

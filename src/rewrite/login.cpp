@@ -1,8 +1,6 @@
 #include "login.hpp"
 
-#include "command.hpp"
 #include "idproxy/base/text.hpp"
-#include "idproxy/rewrite/classify.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -42,8 +40,7 @@ bool is_readable(Bytes document) {
 
 }  // namespace
 
-std::optional<CommandError> fault_of_login(Bytes message) {
-  const auto command = Command::find(message);
+std::optional<CommandError> fault_of_login(const std::optional<Command>& command) {
   if (!command || (is_hello(command->name) && !is_readable(command->document()))) {
     return CommandError{ErrorCode::invalid_bson, "mongo-idproxy: the message cannot be read"};
   }

@@ -3,11 +3,11 @@
 #include <array>
 #include <cstring>
 
-#include "command.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
-#include "idproxy/rewrite/classify.hpp"
+#include "idproxy/rewrite/command.hpp"
 #include "idproxy/wire/checksum.hpp"
+#include "idproxy/wire/expects_reply.hpp"
 #include "idproxy/wire/op_query.hpp"
 #include "reply_frame.hpp"
 
@@ -155,7 +155,7 @@ bool append_shutdown_reply(Bytes request, std::int32_t request_id, Buffer& out) 
   const wire::MsgHeader header = wire::read_header(request);
   if (header.op_code != wire::OpCode::msg && header.op_code != wire::OpCode::query) return false;
   const auto command = Command::find(request);
-  if (!command || !expects_reply(header, request)) return false;
+  if (!command || !wire::expects_reply(header, request)) return false;
   CommandError error = shutting_down();
   error.label = label_of_unsent(*command);
   error.repeats_write = may_repeat_write(*command);

@@ -18,9 +18,9 @@ namespace idproxy::rewrite {
 /// its replies say. WriteBatch has the rest.
 class WriteCommand {
  public:
-  /// `original`: the client's message, a well-formed command of that kind.
-  explicit WriteCommand(Buffer original)
-      : original_(std::move(original)), message_(*wire::OpMsgView::parse(original_.view())) {}
+  /// `original`: the client's message; `message` is a view of it.
+  WriteCommand(Buffer original, const wire::OpMsgView& message)
+      : original_(std::move(original)), message_(message) {}
   virtual ~WriteCommand() = default;
   WriteCommand(const WriteCommand&) = delete;  // message_ points into original_
   WriteCommand& operator=(const WriteCommand&) = delete;

@@ -15,6 +15,7 @@
 #include "support/fake_clock.hpp"
 #include "support/lending_strategy.hpp"
 #include "support/replies.hpp"
+#include "support/request.hpp"
 #include "support/rule_set.hpp"
 #include "support/scripted_random.hpp"
 
@@ -262,8 +263,8 @@ bool more_to_come(Bytes reply) {
   return view && view->has(wire::flag::kMoreToCome);
 }
 
-void drive(Bytes input, rewrite::Context context, rewrite::Workspace& workspace,
-           test::FakeClock& clock, const test::Lending& lending) {
+void drive(Bytes input, rewrite::Namespaces& namespaces, rewrite::Context context,
+           rewrite::Workspace& workspace, test::FakeClock& clock, const test::Lending& lending) {
   std::uint8_t event = 0;
   auto content = piece(input, event);
   if (!content || content->size() < wire::kHeaderSize) return;
@@ -271,8 +272,9 @@ void drive(Bytes input, rewrite::Context context, rewrite::Workspace& workspace,
   const Buffer request = framed(*content, 0);
   rewrite::Exchange exchange;
   std::size_t asked = 0;
-  Action action = ask(exchange.request(request.view(), nullptr, context, workspace), exchange,
-                      context, workspace, asked);
+  Action action =
+      ask(test::begin(exchange, request.view(), nullptr, namespaces, context, workspace), exchange,
+          context, workspace, asked);
   const auto* send = std::get_if<action::Send>(&action);
   if (send == nullptr || exchange.is_hello() || !exchange.awaits_reply()) return;
   const std::int32_t id = wire::read_header(request.view()).request_id;
@@ -336,6 +338,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   test::SeededRandom random;
   rewrite::Namespaces namespaces(set);
   rewrite::Workspace workspace;
-  drive({data, size}, {namespaces, clock, random}, workspace, clock, *lending);
+  drive({data, size}, namespaces, {clock, random}, workspace, clock, *lending);
   return 0;
 }

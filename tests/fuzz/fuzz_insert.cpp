@@ -3,8 +3,8 @@
 
 #include <cstdlib>
 
-#include "idproxy/rewrite/exchange.hpp"
 #include "support/fake_clock.hpp"
+#include "support/request.hpp"
 #include "support/rule_set.hpp"
 
 namespace {
@@ -16,8 +16,8 @@ void require(bool condition) {
 }
 
 /// A patched message is patched again: nothing may be left to do but what a rule always does.
-void check(const rewrite::action::Send& send, const rewrite::Context& context,
-           rewrite::Workspace& workspace) {
+void check(const rewrite::action::Send& send, rewrite::Namespaces& namespaces,
+           const rewrite::Context& context, rewrite::Workspace& workspace) {
   Buffer out;
   send.message->copy(send.original, 0, out);
   require(out.size() == send.message->size());
@@ -26,7 +26,7 @@ void check(const rewrite::action::Send& send, const rewrite::Context& context,
   require(static_cast<bool>(view));
   rewrite::Exchange again;
   require(std::holds_alternative<rewrite::action::Relay>(
-      again.request(out.view(), nullptr, context, workspace)));
+      test::begin(again, out.view(), nullptr, namespaces, context, workspace)));
 }
 
 }  // namespace
@@ -36,14 +36,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const test::FakeClock clock;
   static rewrite::Namespaces namespaces(test::rule_set());
   static rewrite::Workspace workspace;
-  const rewrite::Context context{namespaces, clock, system_random()};
+  const rewrite::Context context{clock, system_random()};
   Buffer message;
   message.append({data, size});
   store_i32(message.data(), static_cast<std::int32_t>(size));
   rewrite::Exchange exchange;
-  const auto action = exchange.request(message.view(), nullptr, context, workspace);
+  const auto action =
+      test::begin(exchange, message.view(), nullptr, namespaces, context, workspace);
   const auto* send = std::get_if<rewrite::action::Send>(&action);
   if (send != nullptr && !exchange.is_hello() && exchange.refused() == 0)
-    check(*send, context, workspace);
+    check(*send, namespaces, context, workspace);
   return 0;
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "idproxy/rewrite/classify.hpp"
 #include "idproxy/rewrite/exchange.hpp"
 #include "support/fake_clock.hpp"
 #include "support/rule_set.hpp"
@@ -184,18 +185,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const test::FakeClock clock;
   static rewrite::Namespaces namespaces(test::rule_set());
   static rewrite::Workspace workspace;
-  const rewrite::Context context{namespaces, clock, system_random(), rewrite::X509::refused};
+  const rewrite::Context context{clock, system_random(), rewrite::X509::refused};
   Buffer message;
   message.append({data, size});
   store_i32(message.data(), static_cast<std::int32_t>(size));
-  const auto decision = rewrite::classify(wire::read_header(message.view()), message.view(),
-                                          namespaces, context.x509);
-  require(decision.kind != rewrite::Decision::Kind::need_more);
-  if (decision.kind == rewrite::Decision::Kind::close) return 0;
+  auto decision = rewrite::classify(wire::read_header(message.view()), message.view(), namespaces,
+                                    context.x509);
+  require(!std::holds_alternative<rewrite::decision::NeedMore>(decision));
+  if (std::holds_alternative<rewrite::decision::Close>(decision)) return 0;
   rewrite::Action action;
   rewrite::Exchange exchange;
-  if (decision.kind == rewrite::Decision::Kind::collect) {
-    action = exchange.request(message.view(), nullptr, context, workspace);
+  if (auto* request = std::get_if<rewrite::Request>(&decision)) {
+    action = exchange.request(std::move(*request), message.view(), nullptr, context, workspace);
   }
   if (std::holds_alternative<rewrite::action::Relay>(action)) check(message.view());
   if (const auto* send = std::get_if<rewrite::action::Send>(&action)) {

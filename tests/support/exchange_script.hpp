@@ -13,6 +13,7 @@
 #include "support/action_kind.hpp"
 #include "support/fake_clock.hpp"
 #include "support/replies.hpp"
+#include "support/request.hpp"
 #include "support/rule_set.hpp"
 #include "support/scripted_random.hpp"
 
@@ -69,8 +70,8 @@ class ExchangeWorld {
     const Exact exact(bytes);
     Buffer owner;
     if (owned) owner.append(exact.view());
-    return keep(exchange->request(owned ? owner.view() : exact.view(), owned ? &owner : nullptr,
-                                  context, workspace));
+    return keep(begin(*exchange, owned ? owner.view() : exact.view(), owned ? &owner : nullptr,
+                      namespaces, context, workspace));
   }
   ActionKind reply(std::string_view bytes) {
     const Exact exact(bytes);
@@ -122,7 +123,7 @@ class ExchangeWorld {
   FakeClock clock;
   ScriptedRandom random;
   rewrite::Namespaces namespaces;
-  rewrite::Context context{namespaces, clock, random};
+  rewrite::Context context{clock, random};
   rewrite::Workspace workspace;
   std::unique_ptr<rewrite::Exchange> exchange;
 

@@ -1,7 +1,9 @@
 #pragma once
 
-#include <string_view>
+#include <cstddef>
+#include <variant>
 
+#include "idproxy/rewrite/request.hpp"
 #include "idproxy/rewrite/rules.hpp"
 #include "idproxy/wire/msg_header.hpp"
 
@@ -12,35 +14,28 @@ namespace idproxy::rewrite {
 /// proxy (observed, 6.0.5).
 enum class X509 { passes, refused };
 
-/// What becomes of a client's message, told from its first bytes.
-struct Decision {
-  enum class Kind {
-    relay,      ///< its bytes go on as they come
-    need_more,  ///< undecided until `bytes` of it are there
-    collect,    ///< an Exchange wants it whole
-    close,      ///< the connection ends
-  };
-  Kind kind;
-  std::size_t bytes = 0;
-  bool is_insert = false;  ///< of `collect`; else it is small, or else of no use
-};
+namespace decision {
 
-/// `front` is what is there of the message, from its header on; `header.message_length` has been
-/// checked. A message that mongod will refuse anyway is relayed, so that the error is mongod's own.
+/// The message's bytes go on as they come.
+struct Relay {};
+/// Nothing can be decided until `bytes` of the message are there.
+struct NeedMore {
+  std::size_t bytes;
+  bool is_insert = false;  ///< one that rules apply to, needed whole; other messages are small
+};
+/// The connection ends.
+struct Close {};
+
+}  // namespace decision
+
+/// What becomes of a client's message; a Request goes to an Exchange.
+using Decision = std::variant<decision::Relay, decision::NeedMore, decision::Close, Request>;
+
+/// Decides by the first bytes where they are enough, and understands a message in which the proxy
+/// takes part once it is whole. `front` is what is there of it, from its header on;
+/// `header.message_length` has been checked. A message that mongod will refuse anyway is relayed,
+/// so that the error is mongod's own.
 [[nodiscard]] Decision classify(const wire::MsgHeader& header, Bytes front, Namespaces& namespaces,
                                 X509 x509);
-
-/// True if mongod answers the message. `front` as for classify(), once that has decided.
-[[nodiscard]] bool expects_reply(const wire::MsgHeader& header, Bytes front);
-
-/// True for an OP_QUERY whose answer may be any number of OP_REPLYs without a further request (flag
-/// Exhaust; servers before 5.1).
-[[nodiscard]] bool is_legacy_exhaust(const wire::MsgHeader& header, Bytes front);
-
-/// "$query" or "query": what an OP_QUERY may have around its command.
-[[nodiscard]] bool is_query_wrapper(std::string_view key);
-
-/// "hello", "isMaster" or "ismaster": the names that mongod knows it by.
-[[nodiscard]] bool is_hello(std::string_view command);
 
 }  // namespace idproxy::rewrite

@@ -6,7 +6,6 @@
 #include "idproxy/base/random.hpp"
 #include "idproxy/rewrite/classify.hpp"
 #include "idproxy/rewrite/members.hpp"
-#include "idproxy/rewrite/rules.hpp"
 #include "idproxy/rewrite/status.hpp"
 
 namespace idproxy::rewrite {
@@ -14,7 +13,6 @@ namespace idproxy::rewrite {
 /// What an exchange needs to know, as it is at the time of an event. An io thread has one; the
 /// objects that it refers to outlive the thread's exchanges.
 struct Context {
-  Namespaces& namespaces;
   const Clock& clock;
   RandomSource& random;  ///< for jitter
   X509 x509 = X509::passes;

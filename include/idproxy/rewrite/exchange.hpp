@@ -15,10 +15,10 @@ class WriteBatch;
 enum class BatchSent;
 class PlainInsert;
 
-/// One request that classify() wanted whole, up to its last reply, all re-sends included. A state
-/// machine: events go in, the Action that follows comes out; no sockets, no time of its own.
+/// One Request of a client, up to its last reply, all re-sends included. A state machine: events go
+/// in, the Action that follows comes out; no sockets, no time of its own.
 ///
-///   request(message) -> Reply       it is over
+///   request(…)       -> Reply       it is over
 ///                    -> AskStore    nothing has been sent yet; until answered(), with the same
 ///                                   Actions as request() but Relay. No later message of this
 ///                                   connection is forwarded
@@ -44,9 +44,10 @@ class Exchange {
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  /// Event: the request, whole. `owner`: the buffer that holds it and nothing else, or null; may be
-  /// moved from.
-  Action request(Bytes message, Buffer* owner, const Context& context, Workspace& workspace);
+  /// Event: the request, which is what `message` was understood as. `owner`: the buffer that holds
+  /// the message and nothing else, or null; may be moved from.
+  Action request(Request request, Bytes message, Buffer* owner, const Context& context,
+                 Workspace& workspace);
   /// Event: a reply to request_id(), whole. Only while awaits_reply().
   Action reply(Bytes message, const Context& context, Workspace& workspace);
   /// Event: the delay is over.
@@ -81,27 +82,28 @@ class Exchange {
  private:
   enum class Kind { insert, hello, status };
 
-  Action hello(Bytes message, Buffer* owner, X509 x509, Workspace& workspace);
+  Action hello(const HelloRequest& hello, Bytes message, Buffer* owner, X509 x509,
+               Workspace& workspace);
   Action hello_reply(Bytes message, const Context& context, Workspace& workspace);
   Action map_hello(Bytes message, const Context& context, Workspace& workspace);
-  Action status(const wire::OpMsgView& message, Buffer* owner, Workspace& workspace);
-  Action insert(const wire::OpMsgView& message, Buffer* owner, const Context& context,
-                Workspace& workspace);
-  Action insert_plain(const InsertRequest& insert, const PlainInsert& plain, Buffer* owner,
-                      const Context& context, Workspace& workspace);
-  Action insert_any(const InsertRequest& insert, Buffer* owner, const Context& context,
-                    Workspace& workspace);
+  Action status(const StatusRequest& status, Buffer* owner, Workspace& workspace);
+  Action insert(Buffer* owner, const Context& context, Workspace& workspace);
+  Action insert_plain(const PlainInsert& plain, Buffer* owner, const Context& context,
+                      Workspace& workspace);
+  Action insert_any(Buffer* owner, const Context& context, Workspace& workspace);
   [[nodiscard]] Action ask() const;
-  std::optional<Action> draw_values(const wire::OpMsgView& message, Workspace& workspace);
+  std::optional<Action> draw_values(Workspace& workspace);
   [[nodiscard]] bool too_many_bytes() const;
   void take_back_all();
-  Action send_assigned(const InsertRequest& insert, const Context& context, Workspace& workspace);
+  Action send_assigned(const Context& context, Workspace& workspace);
   Action send();
-  Action send_too_large(const InsertRequest& insert, const Context& context, Workspace& workspace);
+  Action send_too_large(const Context& context, Workspace& workspace);
   Action send_in_parts(const Context& context, Workspace& workspace);
+  Action fail_insert(CommandError error, Workspace& workspace);
   Action fail(Bytes message, CommandError error, Workspace& workspace);
   void give_each_document();
   void keep_original(Bytes message, Buffer* owner);
+  void look_into_original();
   void count_assigned() const;
   [[nodiscard]] bool wants_every_reply() const;
   void open_batch(BatchSent sent);
@@ -114,9 +116,8 @@ class Exchange {
   bool streams_ = false;
   bool acknowledged_ = true;
   wire::PatchedMessage message_;
-  Buffer original_;  // empty if it can be restored from message_
-  std::shared_ptr<const Plan> plan_;
-  std::chrono::seconds wall_{};         // when the insert came, since the Unix epoch
+  Buffer original_;                     // empty if it can be restored from message_
+  InsertRequest insert_;                // in the bytes that it came in, or in original_
   std::chrono::nanoseconds started_{};  // when the insert came, monotonic
   std::chrono::nanoseconds now_{};      // when the event at hand came, monotonic
   bool sent_ = false;

@@ -1,13 +1,9 @@
 #pragma once
 
-#include <chrono>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "idproxy/rewrite/insert_command.hpp"
-#include "idproxy/rewrite/reply.hpp"
-#include "idproxy/rewrite/rules.hpp"
+#include "idproxy/rewrite/request.hpp"
 #include "idproxy/rewrite/write.hpp"
 #include "idproxy/wire/patched_message.hpp"
 
@@ -28,18 +24,10 @@ struct InsertResult {
   const Assignment* driver_made = nullptr;  ///< an `_id` rule that found only driver-made ObjectIds
 };
 
-/// One insert of a client, with all that its documents are to be given. Everything is borrowed.
-struct InsertRequest {
-  const wire::OpMsgView& message;
-  const InsertCommand& command;  ///< read from `message`
-  const Plan& plan;              ///< of its namespace
-  std::chrono::seconds now;      ///< since the Unix epoch, at its first sending
-};
-
 /// Appends `count` values for an assignment.
 [[nodiscard]] ids::Draw draw(const Assignment& assignment, std::size_t count, ids::Values& out);
-/// The error of the whole insert if its values cannot be had. `insert` must be an insert command.
-[[nodiscard]] CommandError no_values(const wire::OpMsgView& insert, const Assignment& assignment,
+/// The error of the whole insert if its values cannot be had.
+[[nodiscard]] CommandError no_values(const InsertRequest& insert, const Assignment& assignment,
                                      const ids::Error& error);
 /// The error of an insert that no message can carry any more.
 [[nodiscard]] CommandError too_large();

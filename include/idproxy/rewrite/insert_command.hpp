@@ -17,13 +17,13 @@ struct InsertCommand {
   std::string_view db;
   Bytes documents;      ///< the array's value, or the documents of the sequence
   Bytes array_element;  ///< with documents in the body: their element, type byte to end
-  const wire::DocumentSequence* sequence = nullptr;  ///< with documents in a section of kind 1
+  std::optional<wire::DocumentSequence> sequence;  ///< with documents in a section of kind 1
   Bytes stmt_ids;  ///< the array's value; empty if the client sent none
 
-  [[nodiscard]] bool in_body() const { return sequence == nullptr; }
+  [[nodiscard]] bool in_body() const { return !sequence; }
   /// Two equal numbers make a primary abort (observed, 6.0.5: fassert 40526).
   [[nodiscard]] bool repeats_stmt_id() const;
-  /// `insert` must outlive the result. Nothing if mongod will refuse the command: a name that is no
+  /// Nothing if mongod will refuse the command: a name that is no
   /// text, repeated fields, documents twice or nowhere, a section that insert does not have.
   [[nodiscard]] static std::optional<InsertCommand> read(const wire::OpMsgView& insert);
 };

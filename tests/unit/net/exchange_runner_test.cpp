@@ -11,6 +11,7 @@
 
 #include "support/exchange_script.hpp"
 #include "support/lending_strategy.hpp"
+#include "support/request.hpp"
 
 namespace idproxy::net {
 namespace {
@@ -127,14 +128,14 @@ class World {
   World& request(const std::string& bytes) {
     if (!event()) return *this;
     const Exact exact(bytes);
-    runner.begin(exact.view(), nullptr, shared.budget.take(bytes.size()));
+    begin(exact.view(), nullptr);
     return *this;
   }
   /// In the buffer that holds it and nothing else.
   World& request_in_its_buffer(const std::string& bytes) {
     Buffer buffer;
     buffer.append(as_bytes(bytes));
-    if (event()) runner.begin(buffer.view(), &buffer, shared.budget.take(bytes.size()));
+    if (event()) begin(buffer.view(), &buffer);
     return *this;
   }
   /// The reply that it awaits, if it does.
@@ -196,6 +197,11 @@ class World {
   std::size_t events = 0;
 
  private:
+  void begin(Bytes message, Buffer* owner) {
+    auto request = request_in(message, thread.namespaces, thread.context.x509);
+    ASSERT_TRUE(request.has_value());
+    runner.begin(std::move(*request), message, owner, shared.budget.take(message.size()));
+  }
   /// False if what happens on the connection is not seen any more.
   bool event() {
     if (events++ == close_before_) close();

@@ -9,22 +9,36 @@ namespace idproxy::rewrite {
 namespace {
 
 using namespace test;
-using Kind = Decision::Kind;
+enum class Kind { relay, close, insert, hello, status, refused, need_more };
 
-Decision decide(std::string_view bytes, std::size_t there, X509 x509) {
+Kind kind_of(const Decision& decision) {
+  if (std::holds_alternative<decision::Relay>(decision)) return Kind::relay;
+  if (std::holds_alternative<decision::Close>(decision)) return Kind::close;
+  const auto* request = std::get_if<Request>(&decision);
+  if (request == nullptr) return Kind::need_more;
+  constexpr Kind kRequests[] = {Kind::insert, Kind::hello, Kind::status, Kind::refused};
+  return kRequests[request->index()];
+}
+
+/// The decision on the first bytes of a message.
+Kind decide(std::string_view bytes, std::size_t there, X509 x509, std::size_t& needed) {
   Namespaces namespaces(rule_set());
   const Exact exact(bytes.substr(0, there));
-  return classify(wire::read_header(as_bytes(bytes)), exact.view(), namespaces, x509);
+  const auto decision =
+      classify(wire::read_header(as_bytes(bytes)), exact.view(), namespaces, x509);
+  if (const auto* more = std::get_if<decision::NeedMore>(&decision)) needed = more->bytes;
+  return kind_of(decision);
 }
 
 /// The decision on a message that arrives byte by byte; checks that what it asks for is needed.
 Kind decide_slowly(std::string_view bytes, X509 x509) {
   for (std::size_t there = wire::kHeaderSize; there <= bytes.size(); ++there) {
-    const Decision decision = decide(bytes, there, x509);
-    if (decision.kind != Kind::need_more) return decision.kind;
-    EXPECT_GT(decision.bytes, there);
-    EXPECT_LE(decision.bytes, bytes.size());
-    if (decision.bytes <= there) break;
+    std::size_t needed = 0;
+    const Kind kind = decide(bytes, there, x509, needed);
+    if (kind != Kind::need_more) return kind;
+    EXPECT_GT(needed, there);
+    EXPECT_LE(needed, bytes.size());
+    if (needed <= there) break;
   }
   ADD_FAILURE() << "undecided at its end";
   return Kind::need_more;
@@ -38,7 +52,8 @@ struct Row {
 
 void check(const Row& row, X509 x509) {
   const auto kind = static_cast<int>(row.kind);
-  EXPECT_EQ(static_cast<int>(decide(row.bytes, row.bytes.size(), x509).kind), kind) << row.name;
+  std::size_t needed = 0;
+  EXPECT_EQ(static_cast<int>(decide(row.bytes, row.bytes.size(), x509, needed)), kind) << row.name;
   EXPECT_EQ(static_cast<int>(decide_slowly(row.bytes, x509)), kind) << row.name;
 }
 
@@ -49,19 +64,19 @@ TEST(Classify, DecidesOnWhatMongodWouldRead) {
   };
   const std::string hello = doc(int_field("hello", 1) + string_field("$db", "admin"));
   const Row rows[] = {
-      {"insert with a rule", op_msg(insert("orders", "shop") + documents), Kind::collect},
-      {"sections the other way round", op_msg(documents + insert("orders", "shop")), Kind::collect},
-      {"array form", insert_array({doc()}), Kind::collect},
+      {"insert with a rule", op_msg(insert("orders", "shop") + documents), Kind::insert},
+      {"sections the other way round", op_msg(documents + insert("orders", "shop")), Kind::insert},
+      {"array form", insert_array({doc()}), Kind::insert},
       {"name as a symbol",
        op_msg(body(doc(string_field("insert", "orders", bson::Type::symbol) +
                        string_field("$db", "shop"))) +
               documents),
-       Kind::collect},
+       Kind::insert},
       {"$db before other fields",
        op_msg(body(doc(string_field("insert", "orders") + string_field("$db", "shop") +
                        int_field("ordered", 0))) +
               documents),
-       Kind::collect},
+       Kind::insert},
       {"other database", op_msg(insert("orders", "bank") + documents), Kind::relay},
       {"system collection", op_msg(insert("system.users", "shop") + documents), Kind::relay},
       {"store's database", op_msg(insert("orders", "idproxy") + documents), Kind::relay},
@@ -80,10 +95,10 @@ TEST(Classify, DecidesOnWhatMongodWouldRead) {
       {"find", op_msg(body(doc(string_field("find", "orders") + string_field("$db", "shop")))),
        Kind::relay},
       {"empty body", op_msg(body(doc())), Kind::relay},
-      {"hello", op_msg(body(hello)), Kind::collect},
+      {"hello", op_msg(body(hello)), Kind::hello},
       {"isMaster", op_msg(body(doc(int_field("isMaster", 1) + string_field("$db", "admin")))),
-       Kind::collect},
-      {"hello behind a sequence", op_msg(sequence("x", {doc()}) + body(hello)), Kind::collect},
+       Kind::hello},
+      {"hello behind a sequence", op_msg(sequence("x", {doc()}) + body(hello)), Kind::hello},
       {"more sequences than any command has",
        op_msg(sequence("a", {}) + sequence("b", {}) + sequence("c", {}) + sequence("d", {}) +
               sequence("e", {}) + insert("orders", "shop")),
@@ -93,9 +108,20 @@ TEST(Classify, DecidesOnWhatMongodWouldRead) {
        op_msg(body(doc(element(bson::Type::string, "insert", i32(900) + "orders")))), Kind::relay},
       {"no room for sections", message(2013, i32(0)), Kind::relay},
       {"header only", message(2013, ""), Kind::relay},
-      {"OP_QUERY isMaster", op_query("admin.$cmd", doc(int_field("isMaster", 1))), Kind::collect},
+      {"OP_QUERY isMaster", op_query("admin.$cmd", doc(int_field("isMaster", 1))), Kind::hello},
       {"OP_QUERY with $query",
-       op_query("admin.$cmd", doc(doc_field("$query", int_field("ismaster", 1)))), Kind::collect},
+       op_query("admin.$cmd", doc(doc_field("$query", int_field("ismaster", 1)))), Kind::hello},
+      {"another command in $query",
+       op_query("admin.$cmd", doc(doc_field("$query", int_field("ping", 1)))), Kind::relay},
+      {"an insert with a broken section behind it",
+       op_msg(insert("orders", "shop") + documents + std::string(1, '\0')), Kind::relay},
+      {"an insert without documents", op_msg(insert("orders", "shop")), Kind::relay},
+      {"status",
+       op_msg(body(doc(string_field("idproxy", "status") + string_field("$db", "admin")))),
+       Kind::status},
+      {"another question to the proxy",
+       op_msg(body(doc(string_field("idproxy", "help") + string_field("$db", "admin")))),
+       Kind::refused},
       {"OP_QUERY find", op_query("shop.orders", doc()), Kind::relay},
       {"OP_QUERY other command", op_query("admin.$cmd", doc(int_field("ping", 1))), Kind::relay},
       {"OP_QUERY without a name's end", message(2004, i32(0) + "admin"), Kind::relay},
@@ -107,7 +133,7 @@ TEST(Classify, DecidesOnWhatMongodWouldRead) {
   for (const Row& row : rows) check(row, X509::passes);
 }
 
-TEST(Classify, CollectsWhatLogsInWhereX509IsRefused) {
+TEST(Classify, RefusesWhatLogsInWhereX509IsRefused) {
   const auto command = [](std::string_view name) {
     return doc(int_field(name, 1) + string_field("$db", "$external"));
   };
@@ -115,25 +141,25 @@ TEST(Classify, CollectsWhatLogsInWhereX509IsRefused) {
     return op_query("$external.$cmd", doc(int_field(name, 1)));
   };
   const Row logins[] = {
-      {"authenticate", op_msg(body(command("authenticate"))), Kind::collect},
-      {"saslStart", op_msg(body(command("saslStart"))), Kind::collect},
+      {"authenticate", op_msg(body(command("authenticate"))), Kind::refused},
+      {"saslStart", op_msg(body(command("saslStart"))), Kind::refused},
       {"behind sequences",
        op_msg(sequence("x", {doc()}) + sequence("y", {}) + body(command("authenticate"))),
-       Kind::collect},
+       Kind::refused},
       {"without an answer", op_msg(body(command("authenticate")), wire::flag::kMoreToCome),
-       Kind::collect},
-      {"OP_QUERY authenticate", legacy("authenticate"), Kind::collect},
-      {"OP_QUERY saslStart", legacy("saslStart"), Kind::collect},
+       Kind::refused},
+      {"OP_QUERY authenticate", legacy("authenticate"), Kind::refused},
+      {"OP_QUERY saslStart", legacy("saslStart"), Kind::refused},
       // Where the command is cannot be told.
-      {"kind 2 first", op_msg("\2" + doc() + body(command("ping"))), Kind::collect},
+      {"kind 2 first", op_msg("\2" + doc() + body(command("ping"))), Kind::refused},
       {"more sequences than any command has",
        op_msg(sequence("a", {}) + sequence("b", {}) + sequence("c", {}) + sequence("d", {}) +
               sequence("e", {}) + body(command("ping"))),
-       Kind::collect},
+       Kind::refused},
       {"a sequence that leaves the message", op_msg("\1" + i32(900) + body(command("ping"))),
-       Kind::collect},
-      {"no room for sections", message(2013, i32(0)), Kind::collect},
-      {"header only", message(2013, ""), Kind::collect},
+       Kind::refused},
+      {"no room for sections", message(2013, i32(0)), Kind::refused},
+      {"header only", message(2013, ""), Kind::refused},
   };
   for (const Row& row : logins) {
     check(row, X509::refused);
@@ -163,18 +189,40 @@ TEST(Classify, RelaysByTheFirstBytesWhereNoRuleCanApply) {
                       string_field("$db", "shop"))));
   const auto decision = classify(wire::read_header(as_bytes(other)), as_bytes(other).first(60),
                                  namespaces, X509::refused);
-  EXPECT_EQ(decision.kind, Kind::relay);
+  EXPECT_EQ(kind_of(decision), Kind::relay);
 }
 
-TEST(ExpectsReply, KnowsWhatMongodAnswers) {
-  const auto expects = [](std::string_view bytes) {
-    return expects_reply(wire::read_header(as_bytes(bytes)), as_bytes(bytes));
+TEST(Classify, TellsAnInsertBeforeItsDocumentsAreThere) {
+  Namespaces namespaces(rule_set());
+  const std::string fields = body(doc(insert_fields("orders", "shop")));
+  const std::string whole = op_msg(fields + sequence("documents", {doc(int_field("a", 1))}));
+  const auto header = wire::read_header(as_bytes(whole));
+  const auto front = as_bytes(whole).first(wire::kSectionsOffset + fields.size());
+  const auto decision = classify(header, front, namespaces, X509::passes);
+  const auto* more = std::get_if<decision::NeedMore>(&decision);
+  ASSERT_NE(more, nullptr);
+  EXPECT_TRUE(more->is_insert);
+  EXPECT_EQ(more->bytes, whole.size());
+}
+
+TEST(Classify, CarriesWhatItFound) {
+  Namespaces namespaces(rule_set());
+  const std::string bytes = insert_sequence({doc(int_field("a", 1)), doc()});
+  auto decision =
+      classify(wire::read_header(as_bytes(bytes)), as_bytes(bytes), namespaces, X509::passes);
+  const auto& insert = std::get<InsertRequest>(std::get<Request>(decision));
+  const auto check = [&](const InsertRequest& found, const std::string& message) {
+    EXPECT_EQ(found.message.message().data(), as_bytes(message).data());
+    EXPECT_EQ(found.command.db, "shop");
+    EXPECT_EQ(found.command.collection, "orders");
+    EXPECT_EQ(text_of(found.command.documents), doc(int_field("a", 1)) + doc());
+    const auto* at = reinterpret_cast<const char*>(found.command.documents.data());
+    EXPECT_TRUE(at > message.data() && at < message.data() + message.size());
+    EXPECT_EQ(found.plan, namespaces.plan("shop", "orders"));
   };
-  EXPECT_TRUE(expects(op_msg(body(doc()))));
-  EXPECT_FALSE(expects(op_msg(body(doc()), wire::flag::kMoreToCome)));
-  EXPECT_TRUE(expects(message(2004, "")));
-  EXPECT_TRUE(expects(message(2005, "")));
-  EXPECT_FALSE(expects(message(2002, "")));
+  check(insert, bytes);
+  const std::string copy = bytes;
+  check(insert.in(as_bytes(copy)), copy);
 }
 
 }  // namespace

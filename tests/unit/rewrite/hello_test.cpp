@@ -15,14 +15,9 @@ using namespace test;
 std::string patched(std::string_view bytes, X509 x509 = X509::passes) {
   const Exact exact(bytes);
   wire::PatchedMessage out;
-  switch (patch_hello_request(exact.view(), x509, out)) {
-    case HelloRequest::other:
-      return "other";
-    case HelloRequest::as_it_is:
-      return "as it is";
-    case HelloRequest::patched:
-      break;
-  }
+  const auto command = Command::find(exact.view());
+  if (!command || !is_hello(command->name)) return "other";
+  if (!patch_hello_request(exact.view(), *command, x509, out)) return "as it is";
   Buffer copy;
   out.copy(exact.view(), 0, copy);
   return text_of(copy.view());

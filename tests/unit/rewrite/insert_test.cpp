@@ -6,6 +6,7 @@
 #include "support/action_kind.hpp"
 #include "support/fake_clock.hpp"
 #include "support/messages.hpp"
+#include "support/request.hpp"
 #include "support/rule_set.hpp"
 #include "support/scripted_random.hpp"
 
@@ -32,7 +33,7 @@ class Insert : public ::testing::Test {
     Action action;
     {
       const Exact exact(bytes);
-      action = outcome.exchange->request(exact.view(), nullptr, context(), workspace_);
+      action = begin(*outcome.exchange, exact.view(), nullptr, *namespaces_, context(), workspace_);
     }
     outcome.action = kind_of(action);
     Buffer out;
@@ -54,7 +55,7 @@ class Insert : public ::testing::Test {
     return bytes;
   }
 
-  Context context() { return {*namespaces_, clock_, random_}; }
+  Context context() { return {clock_, random_}; }
 
   FakeClock clock_;
   ScriptedRandom random_;
@@ -377,14 +378,18 @@ TEST_F(Insert, HoldsLaterMessagesUntilItsReply) {
 /// A client's insert and what its documents are given, before anything is written.
 struct AssignedInsert {
   explicit AssignedInsert(std::string_view bytes, const RuleSet& rules)
-      : view(*wire::OpMsgView::parse(as_bytes(bytes))),
-        command(*InsertCommand::read(view)),
-        plan(rules.plan("shop", "orders")),
+      : plan(std::make_shared<const Plan>(rules.plan("shop", "orders"))),
+        request(read(as_bytes(bytes))),
         result(drawn(rewriter.scan(request, given))) {}
 
+  [[nodiscard]] InsertRequest read(Bytes bytes) const {
+    const auto view = *wire::OpMsgView::parse(bytes);
+    return {view, *InsertCommand::read(view), plan, FakeClock::kStart};
+  }
+
   InsertResult drawn(InsertResult scanned) {
-    for (std::size_t i = 0; i < plan.size(); ++i) {
-      EXPECT_TRUE(draw(plan[i], given.wanted[i], given.values[i]));
+    for (std::size_t i = 0; i < plan->size(); ++i) {
+      EXPECT_TRUE(draw((*plan)[i], given.wanted[i], given.values[i]));
     }
     return scanned;
   }
@@ -402,7 +407,7 @@ struct AssignedInsert {
   }
   [[nodiscard]] std::vector<std::string> documents_of(const wire::PatchedMessage& message) const {
     Buffer bytes;
-    message.copy(view.message(), 0, bytes);
+    message.copy(request.message.message(), 0, bytes);
     const auto sent = wire::OpMsgView::parse(bytes.view());
     const auto insert = InsertCommand::read(*sent);
     std::vector<std::string> documents;
@@ -411,12 +416,10 @@ struct AssignedInsert {
     return documents;
   }
 
-  wire::OpMsgView view;
-  InsertCommand command;
-  Plan plan;
+  std::shared_ptr<const Plan> plan;
+  InsertRequest request;
   InsertRewriter rewriter;
   GivenValues given;
-  InsertRequest request{view, command, plan, FakeClock::kStart};
   InsertResult result;
 };
 

@@ -19,4 +19,10 @@ struct Command {
   [[nodiscard]] static std::optional<Command> find(Bytes message);
 };
 
+/// "$query" or "query": what an OP_QUERY may have around its command.
+[[nodiscard]] bool is_query_wrapper(std::string_view key);
+
+/// "hello", "isMaster" or "ismaster": the names that mongod knows it by.
+[[nodiscard]] bool is_hello(std::string_view command);
+
 }  // namespace idproxy::rewrite

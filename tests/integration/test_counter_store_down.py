@@ -602,14 +602,14 @@ class TestQuiet:
         """What the store said long ago is no answer to it."""
         def failed() -> float:
             return Admin(lonely).metrics()("idproxy_store_round_trips_failed_total")
-        door.open()
         before = failed()
+        door.open()
         reply = insert(lonely, f"single.{coll}", 1)
         if not reply["ok"]:
-            # It was asked about just when the door opened, and that was the answer.
-            assert failed() > before
-            reply = insert(lonely, f"single.{coll}", 1)
-        assert reply["ok"], reply
+            # It was asked about just when the door opened, and that was the answer; or the answer
+            # came later than a client waits, on a busy machine.
+            assert failed() > before or "not answered in time" in reply["errmsg"], reply
+            eventually(lambda: insert(lonely, f"single.{coll}", 1)["ok"], 15, "a number")
         assert numbers(replica_set.client, f"single.{coll}") == [1]
 
 

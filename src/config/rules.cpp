@@ -69,10 +69,9 @@ rewrite::Retry read_retry(Reader& reader) {
 void refuse_reserve(Reader& rule) {
   Reader* reserve = rule.optional_section("reserve");
   if (reserve == nullptr) return;
-  if (reserve->given("db")) {
-    const auto fault = fault_of_database(reserve->text("db", ""));
-    if (!fault.empty()) reserve->error("db", fault);
-  }
+  const auto db = reserve->optional_text("db");
+  const auto fault = db ? fault_of_database(*db) : std::string();
+  if (!fault.empty()) reserve->error("db", fault);
   reserve->required_text("collection");
   reserve->duration("orphan_after", 10min, 24h * 365, 24h);
   rule.error("reserve", "is not in this release, and values could repeat without it");

@@ -224,7 +224,7 @@ def test_every_key_of_a_rule_is_described(tmp_path):
     headings = re.findall(r"(?m)^## Keys of the strategy (.*)$", CONFIGURATION.read_text())
     assert sorted(headings) == sorted(strategies)
     for strategy in strategies:
-        rule = {**rule_of(strategy), "reserve": {"db": "shop"}}  # known only where it is given
+        rule = rule_of(strategy)
         known = known_keys(tmp_path, rule)
         if strategy == "counter":
             known |= known_keys(tmp_path, {**rule, "store": {"layout": "custom"}})

@@ -8,6 +8,7 @@ namespace {
 using namespace std::chrono_literals;
 using rewrite::Assign;
 using rewrite::InTransaction;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -257,6 +258,13 @@ TEST(Rules, ChecksReserveAlthoughItIsRefused) {
                           HasSubstr("3:16: error: rules[0].reserve.db: 'a/b' is no name"),
                           "3:25: error: rules[0].reserve.orphan_after: must be a duration of 10m "
                           "to 8760h, is 5m"));
+}
+
+TEST(Rules, NamesTheKeysOfReserve) {
+  EXPECT_THAT(findings_of("rules:\n  - {ns: a.b, field: x, strategy: uuid,\n"
+                          "     reserve: {collection: c, unheard_of: 1}}\n"),
+              Contains("3:31: error: rules[0].reserve: unknown key 'unheard_of'; known here: "
+                       "collection, db, orphan_after"));
 }
 
 struct PairCase {

@@ -121,7 +121,7 @@ CatalogResponse ask_documents(mongo::Client& client, const CatalogRequest& reque
 CatalogResponse make_index(mongo::Client& client, const CatalogRequest& request) {
   Document index;
   index.add("key", Document().add(request.field, 1));
-  index.add("name", request.field + "_1").add("unique", true);
+  index.add("name", request.field + "_1").add("unique", true).add("sparse", true);
   Document command;
   command.add("createIndexes", request.collection).add("indexes", Array().push(index));
   return response_of(client.write(request.db, command));

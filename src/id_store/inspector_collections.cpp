@@ -55,7 +55,7 @@ std::string whole(double number) {
 std::string create_index_command(std::string_view db, std::string_view collection,
                                  std::string_view field) {
   return "db.getSiblingDB(" + quoted(db) + ").getCollection(" + quoted(collection) +
-         ").createIndex({" + quoted(field) + ": 1}, {unique: true})";
+         ").createIndex({" + quoted(field) + ": 1}, {unique: true, sparse: true})";
 }
 
 std::string why_full(const ids::Fill::Seen& seen) {

@@ -27,7 +27,7 @@ struct CatalogRequest {
     left_alone,  ///< which collections of the database are views or time-series collections
     indexes,
     documents,
-    make_index,  ///< a unique one on `field`
+    make_index,  ///< a unique, sparse one on `field`
   };
   Kind kind;
   std::string db;
@@ -230,7 +230,9 @@ class Collections {
   std::uint64_t version_ = 1;
 };
 
-/// The command that makes the unique index, as a person types it in mongosh.
+/// The command that makes the unique index, as a person types it in mongosh. Sparse, as the one
+/// that the proxy makes (make_index): otherwise two documents without the field, from before the
+/// rule or from an upsert, would be duplicates.
 [[nodiscard]] std::string create_index_command(std::string_view db, std::string_view collection,
                                                std::string_view field);
 

@@ -83,8 +83,10 @@ def test_warns_once_of_a_missing_unique_index(
     bare = await_event(proxy, "no_unique_index", ns=f"{coll}.bare")
     assert bare["command"] == (
         f'db.getSiblingDB("{coll}").getCollection("bare").createIndex('
-        '{"number": 1}, {unique: true})')
+        '{"number": 1}, {unique: true, sparse: true})')
     assert bare["message"] == "no unique index keeps a value from being stored twice"
+    db.bare.insert_one({})
+    db.bare.create_index("number", unique=True, sparse=True)  # as the command says
     with proxy.client() as client:
         for name in names:
             assert insert(client, coll, name)
@@ -124,6 +126,8 @@ def test_required_index_of_a_collection_behind_a_wildcard(
 
 @pytest.mark.tsan
 def test_creates_the_index(server: Mongod, start_proxy: Callable[..., Proxy], coll: str) -> None:
+    """Documents without the field, from before the rule, are no duplicates of one another."""
+    server.client[coll].orders.insert_many([{}, {}])
     proxy = start_proxy(configuration(server, [rule(f"{coll}.orders", unique_index="create")]))
     assert await_indexes(server, coll) == {"number_1"}
     with proxy.client() as client:

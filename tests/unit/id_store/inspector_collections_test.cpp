@@ -9,7 +9,8 @@ namespace idproxy::id_store::test {
 namespace {
 
 constexpr const char* kCommand =
-    R"(db.getSiblingDB("shop").getCollection("orders").createIndex({"number": 1}, {unique: true}))";
+    R"(db.getSiblingDB("shop").getCollection("orders").createIndex({"number": 1}, )"
+    "{unique: true, sparse: true})";
 
 TEST_F(CollectionsTest, AsksAboutWhatRulesNameLiterally) {
   watch({{"shop.orders", "number"},
@@ -457,7 +458,7 @@ TEST_F(CollectionsTest, ForgetsWhatIsAskedAboutLeastRecently) {
 TEST(CreateIndexCommand, QuotesNames) {
   EXPECT_EQ(create_index_command("a", R"(b"\c)", "d.e"),
             R"(db.getSiblingDB("a").getCollection("b\"\\c").createIndex({"d.e": 1}, )"
-            "{unique: true})");
+            "{unique: true, sparse: true})");
 }
 
 }  // namespace

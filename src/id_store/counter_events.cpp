@@ -74,7 +74,7 @@ void CounterEvents::exhausted(const std::string& reason) {
 void CounterEvents::not_healed(const std::string& reason) {
   if (!is_news(reason)) return;
   log::event(Level::error, "heal_refused",
-             "the counter gives no more numbers, for it cannot be set past what is stored",
+             "the counter cannot be set past the numbers that are stored",
              {{"counter", counter_}, {"reason", reason}});
 }
 

@@ -88,7 +88,6 @@ class ExchangeRunner {
   /// The exchange is over without the server's reply.
   void abandon() { ended(); }
 
-  [[nodiscard]] bool runs() const { return exchange_ != nullptr; }
   /// Until the local reply is sent, too.
   [[nodiscard]] bool is_busy() const { return exchange_ || local_reply_; }
   [[nodiscard]] bool has_local_reply() const { return local_reply_.has_value(); }

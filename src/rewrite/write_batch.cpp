@@ -90,7 +90,7 @@ Action WriteBatch::send_whole(const Step& step) {
 Action WriteBatch::expired(const Step& step) {
   if (only_repeats(progress_.todo())) {
     repeats_.abandon(progress_.todo());
-    return finish(step);
+    return finish(step, report());
   }
   return fail({ErrorCode::max_time_ms_expired, "operation exceeded time limit"}, step);
 }
@@ -134,7 +134,7 @@ Action WriteBatch::failed(const wire::OpMsgView& message, std::int64_t code, con
     if (progress_.commands() == 1 && !only) return send_whole(step);
     if (progress_.commands() > 1 && only_repeats(progress_.out())) {
       repeats_.abandon(progress_.out());
-      return finish(step);
+      return finish(step, report());
     }
   }
   if (only && stores_nothing(code)) {
@@ -192,7 +192,7 @@ Action WriteBatch::answered_once(const wire::OpMsgView& message, const WriteRepl
                                  const Step& step) {
   if (!contents_.command->replaces_errors(reply, progress_.out())) return action::Relay{};
   contents_.command->add(message, reply, progress_.out());
-  return finish(step);
+  return finish(step, report());
 }
 
 /// A duplicate of ours has aborted the client's transaction. The client is told to run it again, or
@@ -307,19 +307,22 @@ Action WriteBatch::relay_failure(const Step& step) {
 
 /// A reply that needs no change keeps its bytes.
 Action WriteBatch::finish_or_relay(const Step& step) {
-  if (!only_ || renewal_.has_asked() || replaces_errors_ || !report().empty()) return finish(step);
+  const std::vector<Assigned> assigned = report();
+  if (!only_ || renewal_.has_asked() || replaces_errors_ || !assigned.empty()) {
+    return finish(step, assigned);
+  }
   give_back_unused();
   return action::Relay{};
 }
 
-Action WriteBatch::finish(const Step& step) {
+Action WriteBatch::finish(const Step& step, std::span<const Assigned> assigned) {
   give_back_unused();
   step.workspace.reply.clear();
   if (!contents_.command->has_reply()) {
     append_readdressed(*wire::OpMsgView::parse(failure_.view()), client_request_id(),
                        step.workspace.reply);
   } else {
-    contents_.command->append_reply(report(), step.workspace.reply);
+    contents_.command->append_reply(assigned, step.workspace.reply);
   }
   return action::Reply{step.workspace.reply.view()};
 }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "batch_progress.hpp"
@@ -81,7 +82,7 @@ class WriteBatch {
   Action expired(const Step& step);
   Action fail(CommandError error, const Step& step) const;
   Action finish_or_relay(const Step& step);
-  Action finish(const Step& step);
+  Action finish(const Step& step, std::span<const Assigned> assigned);
   Action relay_failure(const Step& step);
   [[nodiscard]] std::vector<Assigned> report() const;
   [[nodiscard]] bool is_unused(const Given& given) const;

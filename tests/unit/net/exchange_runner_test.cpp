@@ -255,7 +255,7 @@ TEST(ExchangeRunner, SendsARequestWithValuesAndRelaysItsReply) {
   EXPECT_TRUE(world.runner.awaits_reply());
   EXPECT_EQ(world.shared.budget.used(), kInsert.size());
   world.taken();
-  EXPECT_TRUE(world.runner.runs()) << "until its reply comes";
+  EXPECT_TRUE(world.runner.is_busy()) << "until its reply comes";
 
   world.reply_with(n(2) + ok());
   EXPECT_EQ(world.calls(), (Texts{"forwarded 7", "sends", "replies", "resumes"}));
@@ -271,15 +271,15 @@ TEST(ExchangeRunner, IsOverWithAnUnacknowledgedRequestOnceItIsTaken) {
   World world(kOnlyId);
   world.request(kUnacknowledged);
   EXPECT_EQ(world.calls(), (Texts{"forwarded 7", "sends"}));
-  EXPECT_FALSE(world.runner.runs());
+  EXPECT_FALSE(world.runner.is_busy());
 
   World slow(kOnlyId);
   slow.connection.takes_whole = false;
   slow.request(kUnacknowledged);
-  EXPECT_TRUE(slow.runner.runs()) << "it is sent from";
+  EXPECT_TRUE(slow.runner.is_busy()) << "it is sent from";
   EXPECT_FALSE(slow.runner.awaits_reply());
   slow.taken();
-  EXPECT_FALSE(slow.runner.runs());
+  EXPECT_FALSE(slow.runner.is_busy());
   EXPECT_EQ(slow.calls(), (Texts{"forwarded 7", "sends"}));
   EXPECT_EQ(slow.shared.budget.used(), 0U);
 }
@@ -327,7 +327,7 @@ TEST(ExchangeRunner, AnswersInItsTurn) {
   world.request(kInsert);
   world.runner.deliver_local_reply();
   EXPECT_EQ(world.calls(), Texts{});
-  EXPECT_FALSE(world.runner.runs());
+  EXPECT_FALSE(world.runner.is_busy());
   EXPECT_TRUE(world.runner.has_local_reply());
   EXPECT_TRUE(world.runner.is_busy()) << "no later request is read";
   EXPECT_EQ(world.shared.budget.used(), 0U);
@@ -475,10 +475,10 @@ TEST(ExchangeRunner, DelaysAnUnacknowledgedRequestForTheStore) {
   world.request(kUnacknowledged);
   EXPECT_TRUE(world.runner.delays_unacknowledged());
   world.taken();
-  EXPECT_TRUE(world.runner.runs()) << "what the server has taken is an earlier one";
+  EXPECT_TRUE(world.runner.is_busy()) << "what the server has taken is an earlier one";
   world.granted(41);
   EXPECT_FALSE(world.runner.delays_unacknowledged());
-  EXPECT_FALSE(world.runner.runs());
+  EXPECT_FALSE(world.runner.is_busy());
   EXPECT_EQ(world.calls(),
             (Texts{"starts a timer", "asks for 1", "forwarded 7", "sends", "resumes"}));
 }

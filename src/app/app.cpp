@@ -79,17 +79,17 @@ void log_listening(const net::Server& server, const std::vector<net::Route>& rou
   }
 }
 
-void log_stopped(const net::Figures& figures, const rewrite::RuleSet& rules,
+void log_stopped(const net::ServerStatistics& statistics, const rewrite::RuleSet& rules,
                  const id_store::StoreStatistics& store) {
   using net::Counted;
   using rewrite::RuleOutcomes;
   log::event(log::Level::info, "stopped", "stopped",
-             {{"connections", figures.counted[Counted::connections_accepted]},
-              {"connections_cut_off", figures.counted[Counted::closed_drain]},
-              {"inserts_assigned", figures.counted[Counted::requests_insert]},
+             {{"connections", statistics.counted[Counted::connections_accepted]},
+              {"connections_cut_off", statistics.counted[Counted::closed_drain]},
+              {"inserts_assigned", statistics.counted[Counted::requests_insert]},
               {"values_assigned", rules.sum(&RuleOutcomes::assigned)},
-              {"documents_refused", figures.counted[Counted::documents_refused]},
-              {"commands_failed", figures.counted[Counted::requests_refused]},
+              {"documents_refused", statistics.counted[Counted::documents_refused]},
+              {"commands_failed", statistics.counted[Counted::requests_refused]},
               {"duplicates_resent", rules.sum(&RuleOutcomes::resent)},
               {"duplicates_cured", rules.sum(&RuleOutcomes::cured)},
               {"duplicates_given_up", rules.sum(&RuleOutcomes::given_up)},
@@ -154,7 +154,7 @@ ExitCode run(Reload::Start start, const std::string& version, Control& control) 
   server.run();
   control.finished();
   const bool ended = store.stop(kLastWords);
-  log_stopped(server.figures(), *reload.rules().set, store.statistics());
+  log_stopped(server.statistics(), *reload.rules().set, store.statistics());
   if (!ended) leave(ExitCode::ok);
   return ExitCode::ok;
 }

@@ -246,7 +246,7 @@ std::optional<Served> Control::Impl::served() const {
   id_store::StoreStatistics known = store->statistics();
   known.up = known.up && !rules.watch->is_down();
   return Served{.draining = phase == Phase::draining,
-                .net = server->figures(),
+                .net = server->statistics(),
                 .store = known,
                 .rules = rules.set,
                 .not_ready = rules.watch->not_ready_counts(),
@@ -268,7 +268,7 @@ admin::Pages Control::Impl::pages() {
        }},
       {"/metrics", [this] {
          const auto shown = served();
-         return admin::HttpResponse{.body = exposition(version, process_figures(), log::counts(),
+         return admin::HttpResponse{.body = exposition(version, process_statistics(), log::counts(),
                                                        shown ? &*shown : nullptr),
                                     .content_type = metrics::Page::kContentType};
        }}};

@@ -12,7 +12,7 @@ namespace {
 using metrics::Labels;
 using metrics::Page;
 
-void add_process(Page& page, const ProcessFigures& process) {
+void add_process(Page& page, const ProcessStatistics& process) {
   page.counter("process_cpu_seconds_total", "CPU time, of user and system, in seconds.")
       .add({}, process.cpu_seconds);
   page.gauge("process_resident_memory_bytes", "Memory that is in use, in bytes.")
@@ -51,7 +51,7 @@ void add_reloads(Page& page, const Served& served) {
       .add({}, reloads.last_success.count());
 }
 
-void add_counted(Page& page, const net::Figures& net) {
+void add_counted(Page& page, const net::ServerStatistics& net) {
   for (const net::CountedFamily& family : net::counted_families()) {
     auto shown = page.counter(std::string(family.name), std::string(family.help));
     for (const auto& [kind, labels] : family.series) {
@@ -60,14 +60,14 @@ void add_counted(Page& page, const net::Figures& net) {
   }
 }
 
-void add_connections(Page& page, const net::Figures& net) {
+void add_connections(Page& page, const net::ServerStatistics& net) {
   page.gauge("idproxy_connections", "Connections of clients that are open.")
       .add({}, net.connections_open);
   page.gauge("idproxy_connections_limit", "How many there may be: listen.max_connections.")
       .add({}, net.connections_limit);
 }
 
-void add_listeners(Page& page, const net::Figures& net) {
+void add_listeners(Page& page, const net::ServerStatistics& net) {
   auto connections = page.gauge("idproxy_listener_connections",
                                 "Connections of clients that are open at one listener.");
   auto up = page.gauge("idproxy_listener_up",
@@ -76,7 +76,7 @@ void add_listeners(Page& page, const net::Figures& net) {
   auto failures = page.counter("idproxy_listener_connect_failures_total",
                                "Connections to the listener's server that could not be made, or "
                                "on which its hello was not answered.");
-  for (const net::Figures::Listener& each : net.listeners) {
+  for (const net::ServerStatistics::Listener& each : net.listeners) {
     const Labels listener{{"listener", each.listener}};
     connections.add(listener, each.connections);
     up.add(listener, each.up ? 1 : 0);
@@ -84,14 +84,14 @@ void add_listeners(Page& page, const net::Figures& net) {
   }
 }
 
-void add_inserts(Page& page, const net::Figures& net) {
+void add_inserts(Page& page, const net::ServerStatistics& net) {
   page.histogram("idproxy_insert_added_seconds",
                  "What inserts that got values took longer for the proxy: its own time and that "
                  "of the id store, without the server's.")
       .add({}, net.insert_added);
 }
 
-void add_buffers(Page& page, const net::Figures& net) {
+void add_buffers(Page& page, const net::ServerStatistics& net) {
   page.gauge("idproxy_buffered_messages_bytes",
              "Memory for messages that are held whole, of limits.buffered_messages.")
       .add({}, net.buffered_bytes);
@@ -214,7 +214,7 @@ void add_certificates(Page& page, const Served& served) {
 
 }  // namespace
 
-std::string exposition(const std::string& version, const ProcessFigures& process,
+std::string exposition(const std::string& version, const ProcessStatistics& process,
                        const log::Counts& log, const Served* served) {
   Page page;
   page.gauge("idproxy_build_info", "Always 1; which program this is.")

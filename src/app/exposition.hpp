@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "idproxy/id_store/store_statistics.hpp"
-#include "idproxy/net/figures.hpp"
+#include "idproxy/net/server_statistics.hpp"
 #include "idproxy/net/tls.hpp"
 #include "idproxy/observability/log.hpp"
 #include "idproxy/rewrite/rules.hpp"
@@ -18,7 +18,7 @@ namespace idproxy::app {
 /// What a proxy that serves has to show.
 struct Served {
   bool draining = false;
-  net::Figures net;
+  net::ServerStatistics net;
   id_store::StoreStatistics store;
   std::shared_ptr<const rewrite::RuleSet> rules;
   std::vector<std::size_t> not_ready;  ///< by rule: collections in which it gives no values
@@ -31,7 +31,7 @@ struct Served {
 /// The page /metrics. `served` is null until there is something to show of it. All labels are words
 /// of ours, from the configuration or addresses of our listeners, so that clients can add no
 /// series.
-[[nodiscard]] std::string exposition(const std::string& version, const ProcessFigures& process,
+[[nodiscard]] std::string exposition(const std::string& version, const ProcessStatistics& process,
                                      const log::Counts& log, const Served* served);
 
 }  // namespace idproxy::app

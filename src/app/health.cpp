@@ -28,7 +28,7 @@ std::string count_of(std::uint64_t count, std::string_view what) {
   return std::to_string(count) + " " + std::string(what) + (count == 1 ? "" : "s");
 }
 
-std::string line_of(const net::Figures::Listener& listener) {
+std::string line_of(const net::ServerStatistics::Listener& listener) {
   const char* state = listener.up ? ": server up, " : ": server down, ";
   return "listener " + listener.listener + " -> " + listener.server + state +
          count_of(listener.connections, "client") + "\n";
@@ -87,7 +87,7 @@ admin::HttpResponse readyz(Phase phase, const Served* served) {
 
 std::string status_line(Phase phase, const Served* served) {
   if (phase == Phase::starting || served == nullptr) return std::string(name_of(phase));
-  const net::Figures& net = served->net;
+  const net::ServerStatistics& net = served->net;
   if (phase == Phase::draining) return "draining; " + count_of(net.connections_open, "client");
   std::string line = "serving ";
   for (std::size_t i = 0; i < std::min(net.listeners.size(), kMostListeners); ++i) {

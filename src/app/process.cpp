@@ -59,22 +59,22 @@ double start_time() {
 
 }  // namespace
 
-ProcessFigures process_figures() {
-  ProcessFigures figures;
+ProcessStatistics process_statistics() {
+  ProcessStatistics statistics;
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  figures.cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  statistics.cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  std::ifstream("/proc/self/statm") >> figures.virtual_memory_bytes >>
-      figures.resident_memory_bytes;
-  figures.virtual_memory_bytes *= page;
-  figures.resident_memory_bytes *= page;
-  figures.open_fds = open_fds();
-  figures.max_fds = max_fds();
+  std::ifstream("/proc/self/statm") >> statistics.virtual_memory_bytes >>
+      statistics.resident_memory_bytes;
+  statistics.virtual_memory_bytes *= page;
+  statistics.resident_memory_bytes *= page;
+  statistics.open_fds = open_fds();
+  statistics.max_fds = max_fds();
   // Once: a clock that is set would be a restart to who watches it.
   static const double start = start_time();
-  figures.start_time_seconds = start;
-  return figures;
+  statistics.start_time_seconds = start;
+  return statistics;
 }
 
 }  // namespace idproxy::app

@@ -4,8 +4,8 @@
 
 namespace idproxy::app {
 
-/// What the kernel says of this process: Prometheus' usual process_* figures.
-struct ProcessFigures {
+/// What the kernel says of this process: Prometheus' usual process_* metrics.
+struct ProcessStatistics {
   double cpu_seconds = 0;  ///< in user and system mode
   std::uint64_t resident_memory_bytes = 0;
   std::uint64_t virtual_memory_bytes = 0;
@@ -14,6 +14,6 @@ struct ProcessFigures {
   double start_time_seconds = 0;  ///< since 1970
 };
 
-[[nodiscard]] ProcessFigures process_figures();
+[[nodiscard]] ProcessStatistics process_statistics();
 
 }  // namespace idproxy::app

@@ -105,7 +105,7 @@ void CounterWorkers::add_to(StoreStatistics& statistics) const {
   statistics.up = !looking_;
   statistics.down_reason = down_why_;
   for (const Shared& counter : all_and_retired()) {
-    const ids::CounterFigures cache = counter->cache->figures();
+    const ids::CounterStatistics cache = counter->cache->statistics();
     statistics.counters += 1;
     statistics.counters_exhausted += cache.exhausted ? 1 : 0;
     statistics.requests_waiting += cache.waiting;
@@ -118,7 +118,7 @@ std::vector<CounterWorkers::Exhausted> CounterWorkers::exhausted() const {
   const std::scoped_lock lock(mutex_);
   std::vector<Exhausted> found;
   for (const auto& [name, counter] : all_) {
-    ids::CounterFigures cache = counter->cache->figures();
+    ids::CounterStatistics cache = counter->cache->statistics();
     if (cache.exhausted) found.push_back({std::move(cache.reason), counter->fields});
   }
   return found;

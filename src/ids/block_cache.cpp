@@ -239,7 +239,7 @@ std::optional<std::string> BlockCache::refusal() const {
   return supply_.refused() ? std::optional(supply_.reason()) : std::nullopt;
 }
 
-CounterFigures BlockCache::figures() const {
+CounterStatistics BlockCache::statistics() const {
   const auto lock = locked(mutex_);
   const bool exhausted = held_.count() == 0 && supply_.exhausted();
   return {.held = held_.count(),

@@ -72,9 +72,9 @@ std::shared_ptr<const Upstream> Directory::at_port(std::uint16_t port) const {
 }
 
 void Directory::describe(rewrite::ServerId asked, rewrite::Status& status) const {
-  using Origin = rewrite::Server::Origin;
+  using Origin = rewrite::ServerDescription::Origin;
   const auto published = this->published();
-  for (const rewrite::Server& server : published->members->servers()) {
+  for (const rewrite::ServerDescription& server : published->members->servers()) {
     const Upstream* upstream = published->find(server.id);
     status.listeners.push_back({server.listener, server.name, server.said.me, server.set_name,
                                 rewrite::state_name(server.said.state),
@@ -86,10 +86,10 @@ void Directory::describe(rewrite::ServerId asked, rewrite::Status& status) const
   }
 }
 
-std::vector<Figures::Listener> Directory::figures() const {
+std::vector<ServerStatistics::Listener> Directory::listener_statistics() const {
   const auto published = this->published();
-  std::vector<Figures::Listener> result;
-  for (const rewrite::Server& server : published->members->servers()) {
+  std::vector<ServerStatistics::Listener> result;
+  for (const rewrite::ServerDescription& server : published->members->servers()) {
     const Upstream* upstream = published->find(server.id);
     if (upstream == nullptr) continue;
     result.push_back({upstream->route.listen.text(), upstream->name, upstream->down_since == 0,

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "asio.hpp"
-#include "idproxy/net/figures.hpp"
+#include "idproxy/net/server_statistics.hpp"
 #include "idproxy/rewrite/members.hpp"
 #include "idproxy/rewrite/status.hpp"
 #include "upstream.hpp"
@@ -32,7 +32,7 @@ class Directory {
   /// Fills in the listeners, and which of them `asked` has.
   void describe(rewrite::ServerId asked, rewrite::Status& status) const;
   /// For the metrics.
-  [[nodiscard]] std::vector<Figures::Listener> figures() const;
+  [[nodiscard]] std::vector<ServerStatistics::Listener> listener_statistics() const;
 
  private:
   struct Published {

@@ -49,7 +49,7 @@ struct Shared {
 
 /// What one io thread has counted. Its thread writes, any may read.
 struct Cells : PerCounted<metrics::Count> {
-  metrics::Histogram insert_added;  ///< as Figures::insert_added
+  metrics::Histogram insert_added;  ///< as ServerStatistics::insert_added
 };
 
 /// One thread's event loop and what its connections share, none of which any other thread touches,

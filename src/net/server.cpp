@@ -219,25 +219,25 @@ void Server::apply(Changes changes) {
   });
 }
 
-Figures Server::figures() const {
+ServerStatistics Server::statistics() const {
   const Shared& shared = impl_->shared;
-  Figures figures;
-  figures.listeners = shared.directory.figures();
-  figures.connections_open = shared.open_connections;
-  figures.connections_limit = shared.options.max_connections;
-  figures.buffered_limit = shared.budget.limit();
-  figures.buffered_bytes = shared.budget.used();
-  figures.buffered_waiting = shared.budget.waiting();
-  figures.buffered_waits = shared.budget.waits();
+  ServerStatistics statistics;
+  statistics.listeners = shared.directory.listener_statistics();
+  statistics.connections_open = shared.open_connections;
+  statistics.connections_limit = shared.options.max_connections;
+  statistics.buffered_limit = shared.budget.limit();
+  statistics.buffered_bytes = shared.budget.used();
+  statistics.buffered_waiting = shared.budget.waiting();
+  statistics.buffered_waits = shared.budget.waits();
   for (const auto& thread : impl_->threads) {
     const Cells& cells = thread->cells;
     for (std::size_t kind = 0; kind < kCountedKinds; ++kind) {
       const auto each = static_cast<Counted>(kind);
-      figures.counted[each] += cells[each].value();
+      statistics.counted[each] += cells[each].value();
     }
-    figures.insert_added += cells.insert_added.values();
+    statistics.insert_added += cells.insert_added.values();
   }
-  return figures;
+  return statistics;
 }
 
 std::size_t Server::threads() const {

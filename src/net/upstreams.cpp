@@ -11,7 +11,7 @@
 namespace idproxy::net {
 namespace {
 
-using Origin = rewrite::Server::Origin;
+using Origin = rewrite::ServerDescription::Origin;
 using State = rewrite::HelloReply::State;
 
 // How long the first clients' hello may wait until it is known which member is which host of the
@@ -116,7 +116,7 @@ void Upstreams::learn(rewrite::ServerId server, rewrite::HelloReply said,
                       std::function<void()> then) {
   asio::post(thread_.io, [this, server, said = std::move(said), then = std::move(then)]() mutable {
     if (stopped_) return then();
-    const rewrite::Server* known = topology_.find(server);
+    const rewrite::ServerDescription* known = topology_.find(server);
     if (known == nullptr) return then();
     // Many connections bring the same news; while not all hosts have been tried, what a probe has
     // heard is not in members() yet.
@@ -153,7 +153,7 @@ void Upstreams::forget(const Upstream& server) {
 
 void Upstreams::is_ours(const Upstream& server) {
   asio::post(thread_.io, [this, id = server.id] {
-    const rewrite::Server* known = topology_.find(id);
+    const rewrite::ServerDescription* known = topology_.find(id);
     if (stopped_ || known == nullptr || known->origin == Origin::uri) return;
     rest(known->name, kAgainOurs);
     close(id);
@@ -202,7 +202,7 @@ void Upstreams::answered(const Upstream& server, std::optional<rewrite::HelloRep
 
 /// Its address may have been given to a server that waits to be made a member of something.
 bool Upstreams::is_nobody_for_long(Served& served) const {
-  const rewrite::Server& server = *topology_.find(served.upstream->id);
+  const rewrite::ServerDescription& server = *topology_.find(served.upstream->id);
   const bool nobody = server.said.state == State::other && server.said.set_name.empty();
   if (!nobody || server.alias.empty()) {
     served.nobody_since.reset();
@@ -221,7 +221,7 @@ void Upstreams::tried(Served& server) {
 }
 
 void Upstreams::heard(rewrite::ServerId server, rewrite::HelloReply said) {
-  const rewrite::Server* known = topology_.find(server);
+  const rewrite::ServerDescription* known = topology_.find(server);
   if (known == nullptr) return;
   const bool renamed = !said.me.empty() && said.me != known->known_as && said.me != known->name;
   const bool ambiguous = known->ambiguous;
@@ -243,7 +243,7 @@ void Upstreams::heard(rewrite::ServerId server, rewrite::HelloReply said) {
 }
 
 /// A driver follows the host list of the set, unless its own connection string forbids that.
-void Upstreams::warn_of_bypass(const rewrite::Server& server) {
+void Upstreams::warn_of_bypass(const rewrite::ServerDescription& server) {
   const std::string& me = server.said.me;
   if (options_.map_members || me.empty() || me == ascii_lower(server.listener)) return;
   if (std::exchange(warned_of_bypass_, true)) return;
@@ -326,7 +326,7 @@ void Upstreams::wake_resting() {
 /// The set may have other names for them.
 std::set<std::uint32_t> Upstreams::ports_of_servers() const {
   std::set<std::uint32_t> ports;
-  for (const rewrite::Server& server : topology_.servers()) {
+  for (const rewrite::ServerDescription& server : topology_.servers()) {
     ports.insert(port_of(server.name));
     for (const std::string& each : server.said.members) ports.insert(port_of(each));
   }

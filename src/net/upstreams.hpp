@@ -65,7 +65,7 @@ class Upstreams final : public ServerNews, private Prober::Owner {
   void about_to_ask(const Upstream& server) override;
   void answered(const Upstream& server, std::optional<rewrite::HelloReply> said) override;
 
-  [[nodiscard]] std::string open(Route route, rewrite::Server::Origin origin,
+  [[nodiscard]] std::string open(Route route, rewrite::ServerDescription::Origin origin,
                                  const std::string& set_name);
   [[nodiscard]] bool open_member(const rewrite::Topology::Missing& member);
   [[nodiscard]] bool is_nobody_for_long(Served& served) const;
@@ -74,7 +74,7 @@ class Upstreams final : public ServerNews, private Prober::Owner {
   void rest(const std::string& member, std::chrono::seconds time);
   void wake_resting();
   void heard(rewrite::ServerId server, rewrite::HelloReply said);
-  void warn_of_bypass(const rewrite::Server& server);
+  void warn_of_bypass(const rewrite::ServerDescription& server);
   void tried(Served& server);
   void decided();
   void settle();

@@ -5,18 +5,19 @@
 #include "idproxy/base/text.hpp"
 
 namespace idproxy::rewrite {
-Members::Members(std::vector<Server> servers) : servers_(std::move(servers)) {
+Members::Members(std::vector<ServerDescription> servers) : servers_(std::move(servers)) {
   // The first to take a name has it. Hosts of the connection string come first.
-  for (const Server& server : servers_) {
+  for (const ServerDescription& server : servers_) {
     listeners_.emplace(ascii_lower(server.listener), server.listener);
   }
-  for (const Server& server : servers_) {
-    if (server.origin == Server::Origin::uri) listeners_.emplace(server.name, server.listener);
+  for (const ServerDescription& server : servers_) {
+    if (server.origin == ServerDescription::Origin::uri)
+      listeners_.emplace(server.name, server.listener);
   }
-  for (const Server& server : servers_) {
+  for (const ServerDescription& server : servers_) {
     if (!server.alias.empty()) listeners_.emplace(server.alias, server.listener);
   }
-  for (const Server& server : servers_) listeners_.emplace(server.name, server.listener);
+  for (const ServerDescription& server : servers_) listeners_.emplace(server.name, server.listener);
 }
 
 std::optional<std::string_view> Members::listener_of(std::string_view member) const {
@@ -26,12 +27,12 @@ std::optional<std::string_view> Members::listener_of(std::string_view member) co
 }
 
 bool Members::agrees(ServerId server, const HelloReply& reply) const {
-  const Server* known = find(server);
+  const ServerDescription* known = find(server);
   return known != nullptr && known->said == reply;
 }
 
-const Server* Members::find(ServerId server) const {
-  const auto found = std::ranges::find(servers_, server, &Server::id);
+const ServerDescription* Members::find(ServerId server) const {
+  const auto found = std::ranges::find(servers_, server, &ServerDescription::id);
   return found == servers_.end() ? nullptr : &*found;
 }
 

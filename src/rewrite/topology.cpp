@@ -10,10 +10,10 @@
 namespace idproxy::rewrite {
 namespace {
 
-using Origin = Server::Origin;
+using Origin = ServerDescription::Origin;
 using State = HelloReply::State;
 
-bool is_primary(const Server& server) {
+bool is_primary(const ServerDescription& server) {
   return server.said.state == State::primary;
 }
 
@@ -21,8 +21,8 @@ bool lists(const HelloReply& reply, std::string_view member) {
   return std::ranges::find(reply.members, member) != reply.members.end();
 }
 
-bool more_recent(const Server& a, const Server& b) {
-  const auto rank = [](const Server& server) {
+bool more_recent(const ServerDescription& a, const ServerDescription& b) {
+  const auto rank = [](const ServerDescription& server) {
     // What others than a primary say of an election is hearsay.
     const bool primary = is_primary(server);
     return std::tuple(primary, primary ? std::string_view(server.said.election_id) : "",
@@ -55,7 +55,7 @@ bool is_address(const std::string& member) {
 
 ServerId Topology::add(std::string name, std::string listener, Origin origin,
                        std::string set_name) {
-  Server server;
+  ServerDescription server;
   server.id = ++last_id_;
   server.origin = origin;
   server.name = std::move(name);
@@ -66,12 +66,12 @@ ServerId Topology::add(std::string name, std::string listener, Origin origin,
 }
 
 void Topology::remove(ServerId server) {
-  std::erase_if(servers_, [&](const Server& each) { return each.id == server; });
+  std::erase_if(servers_, [&](const ServerDescription& each) { return each.id == server; });
   find_aliases();
 }
 
 void Topology::heard(ServerId server, HelloReply reply) {
-  Server* const found = known(server);
+  ServerDescription* const found = known(server);
   if (found == nullptr) return;
   // Said earlier, and overtaken on another connection.
   const HelloReply& last = found->said;
@@ -93,44 +93,44 @@ void Topology::heard(ServerId server, HelloReply reply) {
 }
 
 /// If the set has another name now, so it has for members that have not been heard yet.
-void Topology::rename_set(Server& member, const std::string& name) {
+void Topology::rename_set(ServerDescription& member, const std::string& name) {
   const std::string before = std::exchange(member.set_name, name);
   if (before.empty() || before == name) return;
-  for (Server& each : servers_) {
+  for (ServerDescription& each : servers_) {
     if (each.set_name == before && each.said.state == State::unknown) each.set_name = name;
   }
 }
 
 void Topology::lost(ServerId server) {
-  Server* const found = known(server);
+  ServerDescription* const found = known(server);
   if (found == nullptr || !is_primary(*found)) return;
   found->said.state = State::other;
   find_aliases();
 }
 
 void Topology::forget(ServerId server) {
-  Server* const found = known(server);
+  ServerDescription* const found = known(server);
   if (found == nullptr) return;
   found->said = {};
   found->known_as.clear();
   find_aliases();
 }
 
-Server* Topology::known(ServerId server) {
-  const auto found = std::ranges::find(servers_, server, &Server::id);
+ServerDescription* Topology::known(ServerId server) {
+  const auto found = std::ranges::find(servers_, server, &ServerDescription::id);
   return found == servers_.end() ? nullptr : &*found;
 }
 
-const Server* Topology::find(ServerId server) const {
-  const auto found = std::ranges::find(servers_, server, &Server::id);
+const ServerDescription* Topology::find(ServerId server) const {
+  const auto found = std::ranges::find(servers_, server, &ServerDescription::id);
   return found == servers_.end() ? nullptr : &*found;
 }
 
 /// A server whose name a set lists is that member, whatever it says.
 void Topology::find_aliases() {
   const auto sets = authorities();
-  for (Server& server : servers_) {
-    const auto has_it = [&](const Server* authority) {
+  for (ServerDescription& server : servers_) {
+    const auto has_it = [&](const ServerDescription* authority) {
       return lists(authority->said, server.name);
     };
     const bool listed = std::ranges::any_of(sets, has_it);
@@ -140,11 +140,11 @@ void Topology::find_aliases() {
 }
 
 /// Of each set the server whose list counts.
-std::vector<const Server*> Topology::authorities() const {
-  std::vector<const Server*> result;
-  for (const Server& server : servers_) {
+std::vector<const ServerDescription*> Topology::authorities() const {
+  std::vector<const ServerDescription*> result;
+  for (const ServerDescription& server : servers_) {
     if (server.said.set_name.empty()) continue;
-    const auto same_set = [&](const Server* other) {
+    const auto same_set = [&](const ServerDescription* other) {
       return other->said.set_name == server.said.set_name;
     };
     const auto known = std::ranges::find_if(result, same_set);
@@ -158,26 +158,28 @@ std::vector<const Server*> Topology::authorities() const {
 }
 
 /// As Members has it.
-const Server* Topology::server_of(const std::string& member) const {
+const ServerDescription* Topology::server_of(const std::string& member) const {
   const auto first = [&](auto is_it) {
     const auto found = std::ranges::find_if(servers_, is_it);
     return found == servers_.end() ? nullptr : &*found;
   };
-  const auto host = first(
-      [&](const Server& server) { return server.origin == Origin::uri && server.name == member; });
+  const auto host = first([&](const ServerDescription& server) {
+    return server.origin == Origin::uri && server.name == member;
+  });
   if (host != nullptr) return host;
-  const auto called = first([&](const Server& server) { return server.alias == member; });
+  const auto called =
+      first([&](const ServerDescription& server) { return server.alias == member; });
   if (called != nullptr) return called;
-  return first([&](const Server& server) { return server.name == member; });
+  return first([&](const ServerDescription& server) { return server.name == member; });
 }
 
 std::vector<Topology::Missing> Topology::missing() const {
   std::vector<Missing> result;
-  const auto members = std::ranges::count(servers_, Origin::member, &Server::origin);
+  const auto members = std::ranges::count(servers_, Origin::member, &ServerDescription::origin);
   auto places = kMostMembers - std::min(kMostMembers, static_cast<std::size_t>(members));
-  for (const Server* authority : authorities()) {
+  for (const ServerDescription* authority : authorities()) {
     for (const std::string& member : authority->said.members) {
-      const auto is_listener = [&](const Server& server) {
+      const auto is_listener = [&](const ServerDescription& server) {
         return ascii_lower(server.listener) == member;
       };
       if (server_of(member) != nullptr) continue;
@@ -194,18 +196,18 @@ std::vector<Topology::Missing> Topology::missing() const {
 std::vector<ServerId> Topology::superfluous() const {
   std::vector<ServerId> result;
   const auto sets = authorities();
-  for (const Server& server : servers_) {
+  for (const ServerDescription& server : servers_) {
     if (is_superfluous(server, sets)) result.push_back(server.id);
   }
   return result;
 }
 
-bool Topology::is_superfluous(const Server& server,
-                              const std::vector<const Server*>& authorities) const {
+bool Topology::is_superfluous(const ServerDescription& server,
+                              const std::vector<const ServerDescription*>& authorities) const {
   if (server.origin == Origin::uri) return false;
   if (server_of(server.name) != &server) return true;
   bool outlived = false;  // by a primary of its set
-  for (const Server* authority : authorities) {
+  for (const ServerDescription* authority : authorities) {
     if (lists(authority->said, server.name)) return false;
     const bool same_set = authority->said.set_name == server.set_name;
     outlived = outlived || (same_set && is_primary(*authority));

@@ -32,8 +32,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!said) return 0;
 
   rewrite::Topology topology;
-  const auto server = topology.add("db1:1", "proxy:1", rewrite::Server::Origin::uri);
-  topology.add("db2:1", "proxy:2", rewrite::Server::Origin::member, "rs0");
+  const auto server = topology.add("db1:1", "proxy:1", rewrite::ServerDescription::Origin::uri);
+  topology.add("db2:1", "proxy:2", rewrite::ServerDescription::Origin::member, "rs0");
   topology.heard(server, *said);
   std::size_t possible = 0;
   for (const auto& missing : topology.missing()) possible += missing.possible ? 1 : 0;

@@ -286,11 +286,11 @@ TEST_F(StoreTest, OfOneWatchTheFirstSpecCounts) {
   EXPECT_EQ(take(*watch->counter(spec, field), 1)->front(), 1);
   spec.block.size = 1000;
   const auto cache = watch->counter(spec, field);
-  EXPECT_EQ(cache->figures().block_size, 7U);
+  EXPECT_EQ(cache->statistics().block_size, 7U);
   const auto next = store.watch({});
-  EXPECT_EQ(next->counter(spec, field)->figures().block_size, 1000U);
+  EXPECT_EQ(next->counter(spec, field)->statistics().block_size, 1000U);
   spec.block.size = 7;
-  EXPECT_EQ(watch->counter(spec, field)->figures().block_size, 1000U);  // somebody who is late
+  EXPECT_EQ(watch->counter(spec, field)->statistics().block_size, 1000U);  // somebody who is late
   EXPECT_TRUE(store.stop(2s));
 }
 

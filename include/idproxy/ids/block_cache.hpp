@@ -23,7 +23,7 @@
 namespace idproxy::ids {
 
 /// What a BlockCache holds, for people.
-struct CounterFigures {
+struct CounterStatistics {
   std::uint64_t held;        ///< numbers for the next who ask
   std::uint64_t block_size;  ///< of the next block
   std::size_t waiting;       ///< requests
@@ -97,7 +97,7 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   [[nodiscard]] bool is_new() const;
   /// True if it holds no number, and nobody waits: forgetting it forgets how far it had come.
   [[nodiscard]] bool is_empty() const;
-  [[nodiscard]] CounterFigures figures() const;
+  [[nodiscard]] CounterStatistics statistics() const;
 
  private:
   struct Request {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "idproxy/base/clock.hpp"
-#include "idproxy/net/figures.hpp"
 #include "idproxy/net/options.hpp"
+#include "idproxy/net/server_statistics.hpp"
 #include "idproxy/rewrite/rules.hpp"
 
 namespace idproxy::net {
@@ -53,7 +53,7 @@ class Server {
   /// under way is disturbed. What is replaced may be let go by an io thread.
   void apply(Changes changes);
 
-  [[nodiscard]] Figures figures() const;
+  [[nodiscard]] ServerStatistics statistics() const;
   [[nodiscard]] std::size_t threads() const;
   /// Runs `work` on that io thread as soon as it has time; not at all once run() has returned.
   void ask(std::size_t thread, std::function<void()> work);

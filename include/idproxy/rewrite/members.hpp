@@ -14,7 +14,7 @@ namespace idproxy::rewrite {
 using ServerId = std::uint32_t;
 
 /// A server that has a listener here.
-struct Server {
+struct ServerDescription {
   enum class Origin { uri, member };
 
   ServerId id = 0;
@@ -34,7 +34,7 @@ struct Server {
 class Members {
  public:
   Members() = default;
-  explicit Members(std::vector<Server> servers);
+  explicit Members(std::vector<ServerDescription> servers);
 
   /// What clients are told instead of `member` ("host:port"); nothing if it has no listener. A
   /// listener's own name stays what it is.
@@ -43,12 +43,12 @@ class Members {
   /// False if the reply says something that Topology has not taken into account yet.
   [[nodiscard]] bool agrees(ServerId server, const HelloReply& reply) const;
 
-  [[nodiscard]] const std::vector<Server>& servers() const { return servers_; }
+  [[nodiscard]] const std::vector<ServerDescription>& servers() const { return servers_; }
   /// Null if it has none any more.
-  [[nodiscard]] const Server* find(ServerId server) const;
+  [[nodiscard]] const ServerDescription* find(ServerId server) const;
 
  private:
-  std::vector<Server> servers_;
+  std::vector<ServerDescription> servers_;
   std::map<std::string, std::string, std::less<>> listeners_;  // by member
 };
 

@@ -24,9 +24,9 @@ class Topology {
   /// more.
   static constexpr std::size_t kMostMembers = 50;
 
-  /// Event: a listener is open for a server. `name` ("host:port") and `listener` as in Server;
-  /// `set_name`: whose member it is, empty if that is not known.
-  ServerId add(std::string name, std::string listener, Server::Origin origin,
+  /// Event: a listener is open for a server. `name` ("host:port") and `listener` as in
+  /// ServerDescription; `set_name`: whose member it is, empty if that is not known.
+  ServerId add(std::string name, std::string listener, ServerDescription::Origin origin,
                std::string set_name = {});
   /// Event: it is closed.
   void remove(ServerId server);
@@ -50,20 +50,20 @@ class Topology {
   /// Servers that have left their set, or that turned out to have another listener already.
   [[nodiscard]] std::vector<ServerId> superfluous() const;
 
-  [[nodiscard]] const std::vector<Server>& servers() const { return servers_; }
-  [[nodiscard]] const Server* find(ServerId server) const;
+  [[nodiscard]] const std::vector<ServerDescription>& servers() const { return servers_; }
+  [[nodiscard]] const ServerDescription* find(ServerId server) const;
   [[nodiscard]] std::shared_ptr<const Members> members() const;
 
  private:
-  [[nodiscard]] Server* known(ServerId server);
-  void rename_set(Server& member, const std::string& name);
-  [[nodiscard]] std::vector<const Server*> authorities() const;
-  [[nodiscard]] const Server* server_of(const std::string& member) const;
-  [[nodiscard]] bool is_superfluous(const Server& server,
-                                    const std::vector<const Server*>& authorities) const;
+  [[nodiscard]] ServerDescription* known(ServerId server);
+  void rename_set(ServerDescription& member, const std::string& name);
+  [[nodiscard]] std::vector<const ServerDescription*> authorities() const;
+  [[nodiscard]] const ServerDescription* server_of(const std::string& member) const;
+  [[nodiscard]] bool is_superfluous(const ServerDescription& server,
+                                    const std::vector<const ServerDescription*>& authorities) const;
   void find_aliases();
 
-  std::vector<Server> servers_;  // those of the connection string first
+  std::vector<ServerDescription> servers_;  // those of the connection string first
   ServerId last_id_ = 0;
 };
 

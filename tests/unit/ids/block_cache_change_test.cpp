@@ -113,7 +113,7 @@ TEST_F(BlockCacheChange, AHigherMaxEndsTheExhaustion) {
   spec.max = 20;
   counter->cache->change(spec);
   EXPECT_FALSE(counter->cache->refusal());
-  EXPECT_FALSE(counter->cache->figures().exhausted);
+  EXPECT_FALSE(counter->cache->statistics().exhausted);
   const Waiting waiting = counter->ask(1);
   EXPECT_EQ(counter->wakes, wakes + 1);
   ASSERT_TRUE(counter->work());
@@ -225,19 +225,19 @@ TEST_F(BlockCacheChange, WithNothingToHoldItGivesBackAndServesOneByOne) {
 TEST_F(BlockCacheChange, FiguresSayWhatIsHeld) {
   filled();
   EXPECT_EQ(counter->take(3), (Ranges{{1, 3}}));
-  const auto held = counter->cache->figures();
+  const auto held = counter->cache->statistics();
   EXPECT_EQ(held.held, 7U);
   EXPECT_EQ(held.block_size, 10U);
   EXPECT_EQ(held.waiting, 0U);
   EXPECT_FALSE(held.exhausted);
   const Waiting waiting = counter->ask(8);
-  EXPECT_EQ(counter->cache->figures().waiting, 1U);
+  EXPECT_EQ(counter->cache->statistics().waiting, 1U);
   EXPECT_EQ(counter->take(0), Ranges());
   ASSERT_TRUE(counter->fail(Reply::exhausted));
-  EXPECT_FALSE(counter->cache->figures().exhausted);  // for who needs fewer, it is not
+  EXPECT_FALSE(counter->cache->statistics().exhausted);  // for who needs fewer, it is not
   EXPECT_EQ(counter->take(7), (Ranges{{4, 7}}));
-  EXPECT_TRUE(counter->cache->figures().exhausted);
-  EXPECT_EQ(counter->cache->figures().reason, "the reason");
+  EXPECT_TRUE(counter->cache->statistics().exhausted);
+  EXPECT_EQ(counter->cache->statistics().reason, "the reason");
 }
 
 }  // namespace

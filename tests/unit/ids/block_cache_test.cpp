@@ -369,7 +369,7 @@ TEST(BlockCache, AStoreThatFailsIsNoReasonForExhaustion) {
   ASSERT_TRUE(counter.fail(Reply::failed));
   EXPECT_EQ(later.answer->error(), Errc::unavailable);
   EXPECT_EQ(counter.cache->refusal(), std::nullopt);
-  EXPECT_FALSE(counter.cache->figures().exhausted);
+  EXPECT_FALSE(counter.cache->statistics().exhausted);
 }
 
 /// Not even by a store that looks after itself meanwhile.

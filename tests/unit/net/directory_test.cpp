@@ -9,7 +9,7 @@
 namespace idproxy::net {
 namespace {
 
-using rewrite::Server;
+using rewrite::ServerDescription;
 
 /// A listener at `host`:`port` for db`id`:27017.
 std::shared_ptr<Upstream> upstream(rewrite::ServerId id, const std::string& host,
@@ -20,8 +20,8 @@ std::shared_ptr<Upstream> upstream(rewrite::ServerId id, const std::string& host
   return result;
 }
 
-Server server(rewrite::ServerId id, const std::string& listener) {
-  Server result;
+ServerDescription server(rewrite::ServerId id, const std::string& listener) {
+  ServerDescription result;
   result.id = id;
   result.name = "db" + std::to_string(id) + ":27017";
   result.listener = listener;
@@ -46,7 +46,7 @@ TEST_F(DirectoryOf, NothingIsEmpty) {
   ASSERT_NE(directory.members(), nullptr);
   EXPECT_TRUE(directory.members()->servers().empty());
   EXPECT_EQ(directory.at_port(27117), nullptr);
-  EXPECT_TRUE(directory.figures().empty());
+  EXPECT_TRUE(directory.listener_statistics().empty());
 }
 
 TEST_F(DirectoryOf, TwoServersHasWhatWasPublishedLast) {
@@ -60,11 +60,11 @@ TEST_F(DirectoryOf, TwoServersHasWhatWasPublishedLast) {
   EXPECT_EQ(directory.at_port(27118), two);
   EXPECT_EQ(directory.at_port(27119), nullptr);
 
-  const auto figures = directory.figures();
-  ASSERT_EQ(figures.size(), 2U);
-  EXPECT_EQ(figures[0].connections, 3U);
-  EXPECT_TRUE(figures[0].up);
-  EXPECT_FALSE(figures[1].up);
+  const auto statistics = directory.listener_statistics();
+  ASSERT_EQ(statistics.size(), 2U);
+  EXPECT_EQ(statistics[0].connections, 3U);
+  EXPECT_TRUE(statistics[0].up);
+  EXPECT_FALSE(statistics[1].up);
 
   rewrite::Status status;
   directory.describe(2, status);
@@ -75,7 +75,7 @@ TEST_F(DirectoryOf, TwoServersHasWhatWasPublishedLast) {
   directory.publish(
       std::make_shared<const rewrite::Members>(std::vector{server(1, "127.0.0.1:27117")}), {one});
   EXPECT_EQ(directory.at_port(27118), nullptr);
-  EXPECT_EQ(directory.figures().size(), 1U);
+  EXPECT_EQ(directory.listener_statistics().size(), 1U);
 }
 
 TEST_F(DirectoryOf, AListenerKnowsItsOwnAddress) {

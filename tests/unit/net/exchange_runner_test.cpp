@@ -492,7 +492,7 @@ const std::string kMapped = texts_field("hosts", {"here:27117"}) + string_field(
                             string_field("me", "here:27117") + ok();
 
 void publish(World& world, bool has_said) {
-  rewrite::Server server;
+  rewrite::ServerDescription server;
   server.id = kServer;
   server.name = "db1:27017";
   server.listener = "here:27117";

@@ -178,7 +178,7 @@ TEST(ReadHelloReply, RefusesWhatCouldHideAMember) {
 
 /// db1 and db2 have listeners; so has a server that its set calls db3.
 Members members() {
-  std::vector<Server> servers(3);
+  std::vector<ServerDescription> servers(3);
   for (std::uint32_t i = 0; i < 3; ++i) {
     servers[i].id = i;
     servers[i].name = "db" + std::to_string(i + 1) + ":27017";

@@ -5,7 +5,7 @@
 namespace idproxy::rewrite {
 namespace {
 
-using Origin = Server::Origin;
+using Origin = ServerDescription::Origin;
 using State = HelloReply::State;
 
 /// A script: servers get their listeners, and say something.

@@ -11,7 +11,7 @@ namespace idproxy::net {
 
 /// What the proxy has done since the start and holds now, in plain numbers. Each is exact, together
 /// they are no snapshot.
-struct Figures {
+struct ServerStatistics {
   /// One listener and the server behind it.
   struct Listener {
     std::string listener;           ///< "host:port", as it is listened on

@@ -37,7 +37,7 @@ const SystemClock kClock;
 
 // How long to wait for the id store: with the first client, and at the end.
 constexpr std::chrono::seconds kFirstLook{1};
-constexpr std::chrono::seconds kLastWords{2};
+constexpr std::chrono::seconds kStoreStopTimeout{2};
 
 std::optional<std::string> readable(const std::string& file) {
   auto text = read_config_file(file);
@@ -109,7 +109,7 @@ void log_stopped(const net::ServerStatistics& statistics, const rewrite::RuleSet
 [[noreturn]] void leave(ExitCode code) {
   log::event(log::Level::warning, "store_hangs",
              "the id store has not answered in time; numbers that it was to take back are lost");
-  log::finish(kLastLines);
+  log::finish(kLogFlushTimeout);
   std::_Exit(static_cast<int>(code));
 }
 
@@ -140,7 +140,7 @@ ExitCode run(Reload::Start start, const std::string& version, Control& control) 
   auto opened = net::Server::open(options_of(start.config, version), start.rules.set, kClock);
   if (!opened) {
     log::event(log::Level::error, "cannot_listen", opened.error());
-    if (!store.stop(kLastWords)) leave(exit_code_for(opened.error()));
+    if (!store.stop(kStoreStopTimeout)) leave(exit_code_for(opened.error()));
     return exit_code_for(opened.error());
   }
   net::Server& server = **opened;
@@ -153,18 +153,18 @@ ExitCode run(Reload::Start start, const std::string& version, Control& control) 
   control.announce();
   server.run();
   control.finished();
-  const bool ended = store.stop(kLastWords);
+  const bool ended = store.stop(kStoreStopTimeout);
   log_stopped(server.statistics(), *reload.rules().set, store.statistics());
   if (!ended) leave(ExitCode::ok);
   return ExitCode::ok;
 }
 
 /// Whatever ends the process, a reader of the log that is a moment behind misses nothing.
-struct LastLines {
-  LastLines() = default;
-  LastLines(const LastLines&) = delete;
-  LastLines& operator=(const LastLines&) = delete;
-  ~LastLines() { log::finish(kLastLines); }
+struct FlushLogAtExit {
+  FlushLogAtExit() = default;
+  FlushLogAtExit(const FlushLogAtExit&) = delete;
+  FlushLogAtExit& operator=(const FlushLogAtExit&) = delete;
+  ~FlushLogAtExit() { log::finish(kLogFlushTimeout); }
 };
 
 }  // namespace
@@ -181,8 +181,8 @@ ExitCode check_config(const std::string& file) {
 }
 
 ExitCode serve(const std::string& file, const std::string& version) {
-  Control::hold_signals();
-  hold_standard_descriptors();
+  Control::block_signals();
+  reserve_standard_descriptors();
   // Fixed: by itself it grows to 32 MiB with the first large message, and what grows below it stays
   // with the process.
   ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
@@ -195,7 +195,7 @@ ExitCode serve(const std::string& file, const std::string& version) {
     return ExitCode::config;
   }
   log::start(loaded.config.log);
-  const LastLines last_lines;
+  const FlushLogAtExit flush_log;
   look_at_mode(file, loaded);
   log_findings(file, loaded);
   Control control(version);

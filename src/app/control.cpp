@@ -78,7 +78,7 @@ struct Control::Impl {
   void housekeep();
   void tell_status(bool always);
   void feed();
-  [[nodiscard]] std::optional<Served> served() const;
+  [[nodiscard]] std::optional<Snapshot> snapshot() const;
   [[nodiscard]] admin::Pages pages();
 
   const std::string version;
@@ -86,7 +86,7 @@ struct Control::Impl {
   asio::signal_set signal_set{io, SIGTERM, SIGINT, SIGHUP};
   asio::steady_timer timer{io};
   const std::chrono::microseconds tick = app::tick();
-  std::unique_ptr<admin::Endpoint> endpoint;
+  std::unique_ptr<admin::HttpServer> http_server;
 
   Phase phase = Phase::starting;
   net::Server* server = nullptr;
@@ -95,7 +95,7 @@ struct Control::Impl {
   bool reload_wanted = false;  // by a SIGHUP that came too early
   bool end_wanted = false;     // by a SIGTERM
   bool last_reload_failed = false;
-  std::optional<Served> last;        // once the server has ended
+  std::optional<Snapshot> last;      // once the server has ended
   std::optional<Watchdog> watchdog;  // while the server runs
   Watchdog::Time housekept{};
   std::string reported;  // to systemd
@@ -117,7 +117,7 @@ void Control::Impl::run() {
   } catch (const std::exception& error) {
     log::event(log::Level::error, "internal_error", "an internal error ends the proxy",
                {{"reason", error.what()}});
-    log::finish(kLastLines);
+    log::finish(kLogFlushTimeout);
     std::_Exit(static_cast<int>(ExitCode::internal));
   }
 }
@@ -169,7 +169,7 @@ void Control::Impl::end() {
 void Control::Impl::leave() {
   notify("STOPPING=1");
   log::event(log::Level::info, "stopped", "stopped before anybody was served");
-  log::finish(kLastLines);
+  log::finish(kLogFlushTimeout);
   std::_Exit(static_cast<int>(ExitCode::ok));
 }
 
@@ -228,7 +228,7 @@ void Control::Impl::feed() {
 
 /// Only if it has changed, unless `always`.
 void Control::Impl::tell_status(bool always) {
-  const auto shown = served();
+  const auto shown = snapshot();
   std::string status = status_line(phase, shown ? &*shown : nullptr);
   if (status == reported && !always) return;
   notify("STATUS=" + status);
@@ -237,7 +237,7 @@ void Control::Impl::tell_status(bool always) {
 
 // ---- pages -----------------------------------------------------------------------------------
 
-std::optional<Served> Control::Impl::served() const {
+std::optional<Snapshot> Control::Impl::snapshot() const {
   if (server == nullptr || last) return last;
   const auto certificates = [](const std::shared_ptr<const net::tls::Context>& context) {
     return context ? context->certificates() : std::vector<net::tls::Certificate>();
@@ -245,15 +245,15 @@ std::optional<Served> Control::Impl::served() const {
   const RulesInForce& rules = reloader->rules();
   id_store::StoreStatistics known = store->statistics();
   known.up = known.up && !rules.watch->is_down();
-  return Served{.draining = phase == Phase::draining,
-                .net = server->statistics(),
-                .store = known,
-                .rules = rules.set,
-                .not_ready = rules.watch->not_ready_counts(),
-                .reloads = reloader->statistics(),
-                .last_reload_failed = last_reload_failed,
-                .client_side = certificates(reloader->client_tls()),
-                .server_side = certificates(reloader->server_tls())};
+  return Snapshot{.draining = phase == Phase::draining,
+                  .net = server->statistics(),
+                  .store = known,
+                  .rules = rules.set,
+                  .not_ready = rules.watch->not_ready_counts(),
+                  .reloads = reloader->statistics(),
+                  .last_reload_failed = last_reload_failed,
+                  .client_side = certificates(reloader->client_tls()),
+                  .server_side = certificates(reloader->server_tls())};
 }
 
 admin::Pages Control::Impl::pages() {
@@ -263,11 +263,11 @@ admin::Pages Control::Impl::pages() {
        [this] { return livez(watchdog ? watchdog->owed(now()) : std::vector<Watchdog::Time>()); }},
       {"/readyz",
        [this] {
-         const auto shown = served();
+         const auto shown = snapshot();
          return readyz(phase, shown ? &*shown : nullptr);
        }},
       {"/metrics", [this] {
-         const auto shown = served();
+         const auto shown = snapshot();
          return admin::HttpResponse{.body = exposition(version, process_statistics(), log::counts(),
                                                        shown ? &*shown : nullptr),
                                     .content_type = metrics::Page::kContentType};
@@ -276,7 +276,7 @@ admin::Pages Control::Impl::pages() {
 
 // ---- for the main thread ---------------------------------------------------------------------
 
-void Control::hold_signals() {
+void Control::block_signals() {
   const sigset_t set = signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
@@ -286,11 +286,11 @@ Control::~Control() = default;
 
 std::string Control::open(const net::Endpoint& admin) {
   return impl_->on_thread([&impl = *impl_, &admin]() -> std::string {
-    auto endpoint = admin::Endpoint::open(impl.io, admin.host, admin.port, impl.pages());
-    if (!endpoint) return endpoint.error();
-    impl.endpoint = std::move(*endpoint);
+    auto opened = admin::HttpServer::open(impl.io, admin.host, admin.port, impl.pages());
+    if (!opened) return opened.error();
+    impl.http_server = std::move(*opened);
     log::event(log::Level::info, "admin_listening", "answering operators by HTTP",
-               {{"address", impl.endpoint->address()}});
+               {{"address", impl.http_server->address()}});
     return "";
   });
 }
@@ -324,7 +324,7 @@ void Control::finished() {
   impl_->on_thread([&impl = *impl_] {
     impl.phase = Phase::draining;
     impl.watchdog.reset();
-    impl.last = impl.served();
+    impl.last = impl.snapshot();
   });
 }
 

@@ -11,18 +11,18 @@
 namespace idproxy::app {
 
 /// How long to wait at the end for whoever reads the log.
-inline constexpr std::chrono::seconds kLastLines{1};
+inline constexpr std::chrono::seconds kLogFlushTimeout{1};
 
 /// The control thread: signals, the pages on admin.listen, systemd, the watchdog, reloads. All that
 /// an operator asks of the process is done here, so that none of it holds up a client.
 ///
-/// Signals are for this thread alone: after hold_signals() all others have them blocked. SIGTERM
+/// Signals are for this thread alone: after block_signals() all others have them blocked. SIGTERM
 /// and SIGINT drain the server, the second one of them ends it at once; before there is a server
 /// they end the process. SIGHUP reloads.
 class Control {
  public:
   /// The first thing in the process: they wait for a Control, and end nothing meanwhile.
-  static void hold_signals();
+  static void block_signals();
   explicit Control(std::string version);
   /// As stop().
   ~Control();

@@ -25,7 +25,7 @@ std::uint64_t own_descriptors(const net::Options& options) {
 
 }  // namespace
 
-void hold_standard_descriptors() {
+void reserve_standard_descriptors() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
     // open() takes the lowest that is free, which is this one.
     if (::fcntl(descriptor, F_GETFD) < 0) (void)::open("/dev/null", O_RDWR);

@@ -9,7 +9,7 @@ namespace idproxy::app {
 /// Opens /dev/null in place of standard input, output and error where they are closed. Otherwise
 /// the next socket would be standard error, and a server would get the lines of our log. To be
 /// called before anything is opened.
-void hold_standard_descriptors();
+void reserve_standard_descriptors();
 
 /// How many file descriptors may be open when so many clients are there: two for each, and what the
 /// proxy itself needs.

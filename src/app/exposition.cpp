@@ -36,8 +36,8 @@ void add_log(Page& page, const log::Counts& log) {
       .add({}, log.dropped);
 }
 
-void add_reloads(Page& page, const Served& served) {
-  const ReloadStatistics& reloads = served.reloads;
+void add_reloads(Page& page, const Snapshot& snapshot) {
+  const ReloadStatistics& reloads = snapshot.reloads;
   page.counter("idproxy_config_reloads_total",
                "Reloads (SIGHUP) that came into force, or failed and left everything as it was.")
       .add({{"result", "success"}}, reloads.succeeded)
@@ -45,7 +45,7 @@ void add_reloads(Page& page, const Served& served) {
   page.gauge(
           "idproxy_config_last_reload_successful",
           "0: the last reload failed, the log says why; the configuration before it is in force.")
-      .add({}, served.last_reload_failed ? 0 : 1);
+      .add({}, snapshot.last_reload_failed ? 0 : 1);
   page.gauge("idproxy_config_last_success_timestamp_seconds",
              "When the configuration that is in force was read, in seconds since 1970.")
       .add({}, reloads.last_success.count());
@@ -104,7 +104,7 @@ void add_buffers(Page& page, const net::ServerStatistics& net) {
       .add({}, net.buffered_waits);
 }
 
-void add_rules(Page& page, const Served& served) {
+void add_rules(Page& page, const Snapshot& snapshot) {
   using rewrite::RuleOutcomes;
   struct Outcome {
     const char* name;
@@ -136,7 +136,7 @@ void add_rules(Page& page, const Served& served) {
               "Duplicates inside transactions that the client got to see.",
               &RuleOutcomes::surfaced}};
   std::vector<Labels> labels;
-  for (const rewrite::Rule& rule : served.rules->rules()) {
+  for (const rewrite::Rule& rule : snapshot.rules->rules()) {
     labels.push_back({{"rule", std::to_string(labels.size())},
                       {"ns", rule.ns},
                       {"field", rule.field},
@@ -145,14 +145,14 @@ void add_rules(Page& page, const Served& served) {
   for (const Outcome& outcome : kOutcomes) {
     auto family = page.counter(outcome.name, outcome.help);
     for (std::size_t i = 0; i < labels.size(); ++i) {
-      family.add(labels[i], (served.rules->outcomes(i).*outcome.counter).load());
+      family.add(labels[i], (snapshot.rules->outcomes(i).*outcome.counter).load());
     }
   }
   auto not_ready = page.gauge("idproxy_rule_collections_not_ready",
                               "Collections in which the rule gives no values now; {idproxy: "
                               "\"status\"} says which, and why.");
-  for (std::size_t i = 0; i < std::min(labels.size(), served.not_ready.size()); ++i) {
-    not_ready.add(labels[i], served.not_ready[i]);
+  for (std::size_t i = 0; i < std::min(labels.size(), snapshot.not_ready.size()); ++i) {
+    not_ready.add(labels[i], snapshot.not_ready[i]);
   }
 }
 
@@ -194,7 +194,7 @@ void add_store(Page& page, const id_store::StoreStatistics& store) {
 
 /// The subjects are of our own files; where one has several certificates of a subject, as while one
 /// takes the other's place, that counts which is valid longest.
-void add_certificates(Page& page, const Served& served) {
+void add_certificates(Page& page, const Snapshot& snapshot) {
   auto family = page.gauge("idproxy_tls_certificate_expiry_timestamp_seconds",
                            "When a certificate of listen.tls (side=\"client\") or upstream.uri "
                            "(side=\"server\") expires, in seconds since 1970.");
@@ -207,30 +207,30 @@ void add_certificates(Page& page, const Served& served) {
       if (!added) entry->second = std::max(entry->second, expiry);
     }
   };
-  add("client", served.client_side);
-  add("server", served.server_side);
+  add("client", snapshot.client_side);
+  add("server", snapshot.server_side);
   for (const auto& [labels, expiry] : expiries) family.add(labels, expiry);
 }
 
 }  // namespace
 
 std::string exposition(const std::string& version, const ProcessStatistics& process,
-                       const log::Counts& log, const Served* served) {
+                       const log::Counts& log, const Snapshot* snapshot) {
   Page page;
   page.gauge("idproxy_build_info", "Always 1; which program this is.")
       .add({{"version", version}}, 1);
-  if (served != nullptr) {
+  if (snapshot != nullptr) {
     page.gauge("idproxy_draining", "1: the proxy is about to end, and takes nobody any more.")
-        .add({}, served->draining ? 1 : 0);
-    add_counted(page, served->net);
-    add_connections(page, served->net);
-    add_listeners(page, served->net);
-    add_inserts(page, served->net);
-    add_buffers(page, served->net);
-    add_rules(page, *served);
-    add_store(page, served->store);
-    add_certificates(page, *served);
-    add_reloads(page, *served);
+        .add({}, snapshot->draining ? 1 : 0);
+    add_counted(page, snapshot->net);
+    add_connections(page, snapshot->net);
+    add_listeners(page, snapshot->net);
+    add_inserts(page, snapshot->net);
+    add_buffers(page, snapshot->net);
+    add_rules(page, *snapshot);
+    add_store(page, snapshot->store);
+    add_certificates(page, *snapshot);
+    add_reloads(page, *snapshot);
   }
   add_log(page, log);
   add_process(page, process);

@@ -16,7 +16,7 @@
 namespace idproxy::app {
 
 /// What a proxy that serves has to show.
-struct Served {
+struct Snapshot {
   bool draining = false;
   net::ServerStatistics net;
   id_store::StoreStatistics store;
@@ -28,10 +28,10 @@ struct Served {
   std::vector<net::tls::Certificate> server_side;  ///< and for upstream.uri
 };
 
-/// The page /metrics. `served` is null until there is something to show of it. All labels are words
-/// of ours, from the configuration or addresses of our listeners, so that clients can add no
+/// The page /metrics. `snapshot` is null until there is something to show of it. All labels are
+/// words of ours, from the configuration or addresses of our listeners, so that clients can add no
 /// series.
 [[nodiscard]] std::string exposition(const std::string& version, const ProcessStatistics& process,
-                                     const log::Counts& log, const Served* served);
+                                     const log::Counts& log, const Snapshot* snapshot);
 
 }  // namespace idproxy::app

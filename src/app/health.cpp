@@ -34,12 +34,12 @@ std::string line_of(const net::ServerStatistics::Listener& listener) {
          count_of(listener.connections, "client") + "\n";
 }
 
-std::string line_of(const Served& served, std::size_t rule_index) {
-  const rewrite::Rule& rule = served.rules->rules()[rule_index];
+std::string line_of(const Snapshot& snapshot, std::size_t rule_index) {
+  const rewrite::Rule& rule = snapshot.rules->rules()[rule_index];
   std::string line = "rule " + std::to_string(rule_index) + " (" + rule.ns + ", " + rule.field +
                      ", " + rule.strategy_name + "): ";
   const std::size_t not_ready =
-      rule_index < served.not_ready.size() ? served.not_ready[rule_index] : 0;
+      rule_index < snapshot.not_ready.size() ? snapshot.not_ready[rule_index] : 0;
   if (not_ready == 0) return line + "ready\n";
   return line + "gives no values in " + count_of(not_ready, "collection") +
          "; why: db.adminCommand({idproxy: \"status\"})\n";
@@ -74,20 +74,20 @@ admin::HttpResponse livez(const std::vector<std::chrono::nanoseconds>& owed) {
   return response;
 }
 
-admin::HttpResponse readyz(Phase phase, const Served* served) {
+admin::HttpResponse readyz(Phase phase, const Snapshot* snapshot) {
   admin::HttpResponse response{.status = phase == Phase::serving ? 200U : 503U,
                                .body = std::string(name_of(phase)) + "\n"};
-  if (served == nullptr) return response;
-  for (const auto& listener : served->net.listeners) response.body += line_of(listener);
-  for (std::size_t i = 0; i < served->rules->rules().size(); ++i)
-    response.body += line_of(*served, i);
-  response.body += line_of(served->store);
+  if (snapshot == nullptr) return response;
+  for (const auto& listener : snapshot->net.listeners) response.body += line_of(listener);
+  for (std::size_t i = 0; i < snapshot->rules->rules().size(); ++i)
+    response.body += line_of(*snapshot, i);
+  response.body += line_of(snapshot->store);
   return response;
 }
 
-std::string status_line(Phase phase, const Served* served) {
-  if (phase == Phase::starting || served == nullptr) return std::string(name_of(phase));
-  const net::ServerStatistics& net = served->net;
+std::string status_line(Phase phase, const Snapshot* snapshot) {
+  if (phase == Phase::starting || snapshot == nullptr) return std::string(name_of(phase));
+  const net::ServerStatistics& net = snapshot->net;
   if (phase == Phase::draining) return "draining; " + count_of(net.connections_open, "client");
   std::string line = "serving ";
   for (std::size_t i = 0; i < std::min(net.listeners.size(), kMostListeners); ++i) {
@@ -97,7 +97,7 @@ std::string status_line(Phase phase, const Served* served) {
     line += " and " + std::to_string(net.listeners.size() - kMostListeners) + " more";
   }
   line += "; " + count_of(net.connections_open, "client");
-  return served->last_reload_failed ? line + "; the last reload failed" : line;
+  return snapshot->last_reload_failed ? line + "; the last reload failed" : line;
 }
 
 }  // namespace idproxy::app

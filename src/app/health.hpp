@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "exposition.hpp"
-#include "idproxy/observability/endpoint.hpp"
+#include "idproxy/observability/http_server.hpp"
 
 namespace idproxy::app {
 
@@ -21,11 +21,11 @@ enum class Phase { starting, serving, draining };
 
 /// 200 while clients may be sent here, else 503. A line for each listener, each rule and the store;
 /// their state does not change the status, since other proxies in front of the same servers would
-/// fare no better. Names no collection but those of the configuration. `served`: null before there
-/// is one.
-[[nodiscard]] admin::HttpResponse readyz(Phase phase, const Served* served);
+/// fare no better. Names no collection but those of the configuration. `snapshot`: null before
+/// there is one.
+[[nodiscard]] admin::HttpResponse readyz(Phase phase, const Snapshot* snapshot);
 
 /// What `systemctl status` shows: "serving 127.0.0.1:27117 -> db1:27017; 3 clients".
-[[nodiscard]] std::string status_line(Phase phase, const Served* served);
+[[nodiscard]] std::string status_line(Phase phase, const Snapshot* snapshot);
 
 }  // namespace idproxy::app

@@ -29,7 +29,7 @@ bool same_rules(const std::vector<rewrite::Rule>& a, const std::vector<rewrite::
 }
 
 bool same_certificates(const Tls& a, const Tls& b) {
-  return a == nullptr || b == nullptr ? a == b : a->does_the_same(*b);
+  return a == nullptr || b == nullptr ? a == b : a->is_equivalent_to(*b);
 }
 
 std::string fault_of(const config::Loaded& loaded) {
@@ -43,7 +43,7 @@ std::string fault_of(const config::Loaded& loaded) {
 
 RulesInForce make_rules(std::vector<rewrite::Rule> rules, const std::string& store_db,
                         id_store::Store& store, const rewrite::RuleSet* before) {
-  std::vector<id_store::Watched> watched;
+  std::vector<id_store::WatchedRule> watched;
   watched.reserve(rules.size());
   for (const rewrite::Rule& rule : rules) {
     const bool counts = rule.strategy->bounded_space() != nullptr;

@@ -7,8 +7,8 @@
 
 #include "config/counters.hpp"
 #include "config/definition.hpp"
-#include "config/later_strategies.hpp"
 #include "config/names.hpp"
+#include "config/planned_strategies.hpp"
 #include "config/scalars.hpp"
 #include "config/words.hpp"
 #include "idproxy/base/glob.hpp"
@@ -78,7 +78,7 @@ void refuse_reserve(Reader& rule) {
 }
 
 /// The common keys that this release reads, but does not obey yet.
-void read_later_keys(Reader& rule) {
+void read_planned_keys(Reader& rule) {
   rule.choice("upserts", {"assign", "forward"});  // whatever it says, they are forwarded
   refuse_reserve(rule);
 }
@@ -141,15 +141,15 @@ void warn_of_replaced_ids(const rewrite::Rule& rule, Reader& reader) {
 
 void refuse_strategy(const std::string& name, Reader& rule) {
   std::vector<std::string_view> all = names_of_kinds();
-  const auto later = later_strategies();
-  all.insert(all.end(), later.begin(), later.end());
+  const auto planned = planned_strategies();
+  all.insert(all.end(), planned.begin(), planned.end());
   rule.error("strategy", "must be one of " + listed(all) + ", is '" + shown(name) + "'" +
                              suggestion(name, all));
   rule.accept_all();  // which keys it would have is not known
 }
 
-bool is_later(std::string_view name) {
-  const auto names = later_strategies();
+bool is_planned(std::string_view name) {
+  const auto names = planned_strategies();
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -164,8 +164,8 @@ void read_strategy(rewrite::Rule& rule, Reader& reader, const std::string& store
     if (reader.errors() != errors) rule.strategy.reset();
     return check_counter(rule, reader);
   }
-  if (!is_later(rule.strategy_name)) return refuse_strategy(rule.strategy_name, reader);
-  read_later_strategy(rule.strategy_name, store_db, reader);
+  if (!is_planned(rule.strategy_name)) return refuse_strategy(rule.strategy_name, reader);
+  read_planned_strategy(rule.strategy_name, store_db, reader);
   const auto names = names_of_kinds();
   reader.error("strategy",
                rule.strategy_name + " is not in this release (" + listed(names, " and ") + " are)");
@@ -195,7 +195,7 @@ rewrite::Rule read_rule(Reader& reader, const std::string& store_db, ids::Source
   rule.report = reader.boolean("report", false);
   rule.unique_index =
       static_cast<ids::UniqueIndex>(reader.choice("unique_index", {"warn", "require", "create"}));
-  read_later_keys(reader);
+  read_planned_keys(reader);
   read_strategy(rule, reader, store_db, sources);
   rule.definition = canonical_text(*reader.node());
   rule.source = source_of(*reader.node(), store_db);

@@ -53,11 +53,11 @@ bool fits_into_fields(std::int64_t first, std::span<const ids::CounterField> fie
 
 }  // namespace
 
-CounterDocument::CounterDocument(ids::CounterSpec spec, Counters& counters)
+CounterDocument::CounterDocument(ids::CounterSpec spec, StoreMetrics& metrics)
     : spec_(std::move(spec)),
       numbers_(spec_),
       identity_(identity_of(spec_.place)),
-      counters_(counters),
+      metrics_(metrics),
       events_(spec_) {}
 
 CounterReply CounterDocument::run(mongo::Client& client, const CounterJob& job,
@@ -225,7 +225,7 @@ CounterDocument::Attempt CounterDocument::after_failure(Run& run, const Reply& r
                                                         bool gives_numbers) {
   if (reply.kind == Reply::Kind::refused) return answer_to(run, reply);
   if (gives_numbers && !reply.not_carried_out) {
-    counters_.blocks_dropped.fetch_add(1, std::memory_order_relaxed);
+    metrics_.blocks_dropped.fetch_add(1, std::memory_order_relaxed);
     events_.block_dropped(reply.message);
   }
   // Another server may be found. Without one, libmongoc has looked for long; and a login that was

@@ -8,11 +8,11 @@
 #include <string_view>
 
 #include "id_store/counter_events.hpp"
-#include "id_store/counters.hpp"
 #include "id_store/field_numbers.hpp"
 #include "id_store/mongo.hpp"
 #include "id_store/numbers.hpp"
 #include "id_store/outcome.hpp"
+#include "id_store/store_metrics.hpp"
 #include "id_store/stored_value.hpp"
 #include "idproxy/ids/block_cache.hpp"
 
@@ -31,8 +31,8 @@ namespace idproxy::id_store {
 /// One thread at a time.
 class CounterDocument {
  public:
-  /// `counters` outlives it.
-  CounterDocument(ids::CounterSpec spec, Counters& counters);
+  /// `metrics` outlives it.
+  CounterDocument(ids::CounterSpec spec, StoreMetrics& metrics);
 
   /// `fields`: all that are filled from this counter.
   [[nodiscard]] ids::CounterReply run(mongo::Client& client, const ids::CounterJob& job,
@@ -119,7 +119,7 @@ class CounterDocument {
   const ids::CounterSpec spec_;
   const Numbers numbers_;
   mongo::Document identity_;  // {key_field: key, …filter}
-  Counters& counters_;
+  StoreMetrics& metrics_;
   CounterEvents events_;
   bool converts_ = false;  // the last value was a double: the next allocation makes it int64
   std::string unreached_;

@@ -31,8 +31,8 @@ std::string name_of(const ids::CounterPlace& place) {
 
 }  // namespace
 
-CounterWorkers::CounterWorkers(const mongo::Pool& pool, const Clock& clock, Counters& counters)
-    : pool_(pool), clock_(clock), counters_(counters), sweep_at_(kSweepAt) {}
+CounterWorkers::CounterWorkers(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics)
+    : pool_(pool), clock_(clock), metrics_(metrics), sweep_at_(kSweepAt) {}
 
 CounterWorkers::~CounterWorkers() {
   (void)stop(std::chrono::milliseconds(0));
@@ -212,7 +212,7 @@ void CounterWorkers::run() {
   while (const Shared counter = next(lock)) {
     const std::vector<ids::CounterField> fields = counter->fields;
     if (std::exchange(counter->renew_document, false)) {
-      counter->document.emplace(counter->spec, counters_);
+      counter->document.emplace(counter->spec, metrics_);
     }
     const Turn turn = turn_of(counter);
     // Under the lock: what change() says later is for the next job, on the document of that spec.
@@ -246,7 +246,7 @@ bool CounterWorkers::do_job(const Shared& counter, const std::optional<ids::Coun
                             Turn turn, const std::vector<ids::CounterField>& fields) {
   if (!job) tell_refusal(*counter);
   if (!job && turn == Turn::job) return false;
-  mongo::Client client = pool_.client(&counters_.round_trips);
+  mongo::Client client = pool_.client(&metrics_.round_trips);
   if (!job) {
     counter->document->look(client);
     note_reached(counter);
@@ -268,15 +268,15 @@ void CounterWorkers::tell_refusal(Counter& counter) {
 void CounterWorkers::count(Counter& counter, const ids::CounterJob& job,
                            const ids::CounterReply& reply, ids::BlockOutcome outcome) {
   using Kind = ids::CounterReply::Kind;
-  if (reply.kind == Kind::given_back) counters_.numbers_returned += job.unused.count;
+  if (reply.kind == Kind::given_back) metrics_.numbers_returned += job.unused.count;
   if (reply.kind != Kind::allocated) return;
-  if (job.kind == ids::CounterJob::Kind::heal) ++counters_.heals;
+  if (job.kind == ids::CounterJob::Kind::heal) ++metrics_.heals;
   if (outcome == ids::BlockOutcome::used) {
-    ++counters_.blocks;
-    counters_.numbers_allocated += reply.range.count;
+    ++metrics_.blocks;
+    metrics_.numbers_allocated += reply.range.count;
     return;
   }
-  ++counters_.blocks_dropped;
+  ++metrics_.blocks_dropped;
   if (outcome == ids::BlockOutcome::went_back) {
     counter.document->events().went_backwards();
   } else {

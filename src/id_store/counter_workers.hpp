@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "id_store/counter_document.hpp"
-#include "id_store/counters.hpp"
 #include "id_store/mongo.hpp"
+#include "id_store/store_metrics.hpp"
 #include "idproxy/base/clock.hpp"
 #include "idproxy/id_store/store_statistics.hpp"
 #include "idproxy/ids/block_cache.hpp"
@@ -29,7 +29,7 @@ namespace idproxy::id_store {
 class CounterWorkers {
  public:
   /// All outlive it. The threads start with the first counter.
-  CounterWorkers(const mongo::Pool& pool, const Clock& clock, Counters& counters);
+  CounterWorkers(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics);
   CounterWorkers(const CounterWorkers&) = delete;
   CounterWorkers& operator=(const CounterWorkers&) = delete;
   /// Waits for the threads, as long as it takes.
@@ -105,7 +105,7 @@ class CounterWorkers {
 
   const mongo::Pool& pool_;
   const Clock& clock_;
-  Counters& counters_;
+  StoreMetrics& metrics_;
 
   mutable std::mutex mutex_;  // guards all that follows
   std::condition_variable changed_;

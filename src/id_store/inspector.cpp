@@ -12,8 +12,8 @@ namespace {
 // For an index of a large collection.
 constexpr std::chrono::hours kPatience{24};
 
-bool any_creates(const std::vector<Watched>& rules) {
-  return std::any_of(rules.begin(), rules.end(), [](const Watched& rule) {
+bool any_creates(const std::vector<WatchedRule>& rules) {
+  return std::any_of(rules.begin(), rules.end(), [](const WatchedRule& rule) {
     return rule.unique_index == ids::UniqueIndex::create && rule.field != "_id";
   });
 }
@@ -50,7 +50,7 @@ bool Inspector::stop(std::chrono::milliseconds limit) {
   return changed_.wait_for(lock, limit, [this] { return running_ == 0; });
 }
 
-std::shared_ptr<Inspection> Inspector::inspect(std::vector<Watched> rules) {
+std::shared_ptr<Inspection> Inspector::inspect(std::vector<WatchedRule> rules) {
   const std::scoped_lock lock(mutex_);
   auto before = newest();
   if (before && before->collections_.rules() == rules) return before;
@@ -65,7 +65,7 @@ std::shared_ptr<Inspection> Inspector::inspect(std::vector<Watched> rules) {
   return added;
 }
 
-void Inspector::start_threads(const std::vector<Watched>& rules) {
+void Inspector::start_threads(const std::vector<WatchedRule>& rules) {
   if (rules.empty() || stopping_) return;
   if (any_creates(rules) && !makes_indexes_.joinable()) {
     patient_ = std::make_unique<mongo::Pool>(uri_, kPatience);

@@ -50,7 +50,7 @@ class Inspector {
 
   /// Begins to look for these rules at once; with what is known for those before them. If they are
   /// the same, this is the same object.
-  [[nodiscard]] std::shared_ptr<Inspection> inspect(std::vector<Watched> rules);
+  [[nodiscard]] std::shared_ptr<Inspection> inspect(std::vector<WatchedRule> rules);
 
   /// Calls `use` with the inspection's Collections and the time, under the lock, and returns what
   /// it returns. If that leaves something to ask a server, the threads ask it.
@@ -76,7 +76,7 @@ class Inspector {
   void run(Asks its, const mongo::Pool& pool);
 
   // Under the lock.
-  void start_threads(const std::vector<Watched>& rules);
+  void start_threads(const std::vector<WatchedRule>& rules);
   [[nodiscard]] std::shared_ptr<Inspection> newest() const;
   [[nodiscard]] std::vector<std::shared_ptr<Inspection>> in_use() const;  // the newest first
   [[nodiscard]] std::vector<std::shared_ptr<Inspection>> asked_for(Asks its) const;

@@ -64,7 +64,7 @@ std::string why_full(const ids::Fill::Seen& seen) {
          "): no more are given out";
 }
 
-Collections::Collections(std::vector<Watched> rules, Time now) : rules_(std::move(rules)) {
+Collections::Collections(std::vector<WatchedRule> rules, Time now) : rules_(std::move(rules)) {
   for (std::size_t rule = 0; rule < rules_.size(); ++rule) pin(rule, now);
   begin_first_look();
 }

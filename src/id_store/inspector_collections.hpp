@@ -93,13 +93,13 @@ class Collections {
   /// The thread that sends a request: making an index can take hours.
   enum class Asks { looks, make_index };
 
-  Collections(std::vector<Watched> rules, Time now);
+  Collections(std::vector<WatchedRule> rules, Time now);
   /// Takes over what `before` knows of collections that these rules touch too, for each rule with
   /// the field and unique_index of an earlier one. What is incomplete belongs to the first look.
   /// Responses to requests of `before` go to both objects.
-  Collections(std::vector<Watched> rules, Time now, Collections before);
+  Collections(std::vector<WatchedRule> rules, Time now, Collections before);
 
-  [[nodiscard]] const std::vector<Watched>& rules() const { return rules_; }
+  [[nodiscard]] const std::vector<WatchedRule>& rules() const { return rules_; }
 
   // As Watch's. For anything that is not known yet, next() returns a request.
   [[nodiscard]] ids::Readiness readiness(std::size_t rule_index, std::string_view db,
@@ -184,17 +184,17 @@ class Collections {
   Numbers& numbers(Collection& collection, std::string_view field, Time now);
   void pin(std::size_t rule, Time now);
   void take_over(Collections& before, Time now);
-  void take_over(Collection known, const std::vector<Watched>& before, Time now);
+  void take_over(Collection known, const std::vector<WatchedRule>& before, Time now);
   void take_over(Collection& known, const std::vector<Guard>& guards,
-                 const std::vector<Watched>& before, std::size_t rule, Time now);
+                 const std::vector<WatchedRule>& before, std::size_t rule, Time now);
   void take_over(Collection& known, const std::vector<Numbers>& numbers,
-                 const std::vector<Watched>& before, std::size_t rule, Time now);
+                 const std::vector<WatchedRule>& before, std::size_t rule, Time now);
   static void resume(bool wanted, Time& due, bool& open, Time now);
   void begin_first_look();
 
   [[nodiscard]] bool is_left_alone(std::string_view ns) const;
   [[nodiscard]] static ids::Readiness readiness_of(const Guard& guard);
-  [[nodiscard]] static std::optional<std::size_t> rule_of(const std::vector<Watched>& rules,
+  [[nodiscard]] static std::optional<std::size_t> rule_of(const std::vector<WatchedRule>& rules,
                                                           std::string_view ns,
                                                           std::string_view field);
   template <class Use>
@@ -216,7 +216,7 @@ class Collections {
   void miss(std::string_view privilege, const std::string& db, const std::string& collection);
   void judge_fill(const Collection& collection, Numbers& numbers, Time now);
 
-  std::vector<Watched> rules_;
+  std::vector<WatchedRule> rules_;
   std::map<std::string, Database, std::less<>> databases_;
   std::map<std::string, Collection, std::less<>> collections_;  // by namespace
   std::set<std::string, std::less<>> missed_;                   // "privilege db", as said

@@ -172,7 +172,7 @@ void Collections::learn_indexes(Collection& collection, const CatalogResponse& r
 
 void Collections::judge(Collection& collection, Guard& guard, const CatalogResponse& response,
                         Time now) {
-  const Watched& rule = rules_[guard.rule];
+  const WatchedRule& rule = rules_[guard.rule];
   if (rule.unique_index == UniqueIndex::warn) return judge_warned(collection, guard, response);
   const bool creates = rule.unique_index == UniqueIndex::create;
   if (response.kind == Kind::unreachable || response.kind == Kind::refused) {

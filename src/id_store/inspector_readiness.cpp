@@ -62,9 +62,9 @@ std::vector<std::size_t> Collections::not_ready_counts() const {
 }
 
 /// The rule that fills the field.
-std::optional<std::size_t> Collections::rule_of(const std::vector<Watched>& rules,
+std::optional<std::size_t> Collections::rule_of(const std::vector<WatchedRule>& rules,
                                                 std::string_view ns, std::string_view field) {
-  const auto found = std::find_if(rules.begin(), rules.end(), [&](const Watched& rule) {
+  const auto found = std::find_if(rules.begin(), rules.end(), [&](const WatchedRule& rule) {
     return rule.field == field && glob_matches(rule.ns, ns);
   });
   if (found == rules.end()) return std::nullopt;

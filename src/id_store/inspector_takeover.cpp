@@ -8,7 +8,7 @@
 // What Collections take over when the rules change.
 namespace idproxy::id_store {
 
-Collections::Collections(std::vector<Watched> rules, Time now, Collections before)
+Collections::Collections(std::vector<WatchedRule> rules, Time now, Collections before)
     : rules_(std::move(rules)) {
   take_over(before, now);
   for (std::size_t rule = 0; rule < rules_.size(); ++rule) pin(rule, now);
@@ -25,7 +25,7 @@ void Collections::take_over(Collections& before, Time now) {
   for (auto& [name, known] : before.databases_) {
     const std::string any = name + ".*";
     const bool touched = std::ranges::any_of(
-        rules_, [&](const Watched& rule) { return globs_overlap(rule.ns, any); });
+        rules_, [&](const WatchedRule& rule) { return globs_overlap(rule.ns, any); });
     if (!touched) continue;
     known.pinned = false;
     if (known.due == kNever) known.due = now;  // a response is under way, for `before`
@@ -34,14 +34,14 @@ void Collections::take_over(Collections& before, Time now) {
   for (auto& [ns, known] : before.collections_) take_over(std::move(known), before.rules_, now);
 }
 
-void Collections::take_over(Collection known, const std::vector<Watched>& before, Time now) {
+void Collections::take_over(Collection known, const std::vector<WatchedRule>& before, Time now) {
   const std::string ns = known.ns();
   const auto guards = std::exchange(known.guards, {});
   const auto numbers = std::exchange(known.numbers, {});
   known.pinned = false;
   std::set<std::string_view> fields;
   for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
-    const Watched& wanted = rules_[rule];
+    const WatchedRule& wanted = rules_[rule];
     const bool fills = glob_matches(wanted.ns, ns) && fields.insert(wanted.field).second;
     if (fills && wanted.field != "_id") take_over(known, guards, before, rule, now);
     if (fills && wanted.counts_documents) take_over(known, numbers, before, rule, now);
@@ -53,10 +53,10 @@ void Collections::take_over(Collection known, const std::vector<Watched>& before
 }
 
 void Collections::take_over(Collection& known, const std::vector<Guard>& guards,
-                            const std::vector<Watched>& before, std::size_t rule, Time now) {
-  const Watched& wanted = rules_[rule];
+                            const std::vector<WatchedRule>& before, std::size_t rule, Time now) {
+  const WatchedRule& wanted = rules_[rule];
   const auto found = std::ranges::find_if(guards, [&](const Guard& guard) {
-    const Watched& was = before[guard.rule];
+    const WatchedRule& was = before[guard.rule];
     return was.field == wanted.field && was.unique_index == wanted.unique_index;
   });
   if (found == guards.end()) {
@@ -69,8 +69,8 @@ void Collections::take_over(Collection& known, const std::vector<Guard>& guards,
 
 /// Draws and duplicates say nothing about another space, but the number of documents still holds.
 void Collections::take_over(Collection& known, const std::vector<Numbers>& numbers,
-                            const std::vector<Watched>& before, std::size_t rule, Time now) {
-  const Watched& wanted = rules_[rule];
+                            const std::vector<WatchedRule>& before, std::size_t rule, Time now) {
+  const WatchedRule& wanted = rules_[rule];
   const auto found = std::ranges::find(numbers, wanted.field, &Numbers::field);
   if (found == numbers.end()) {
     (void)this->numbers(known, wanted.field, now);

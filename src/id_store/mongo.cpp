@@ -64,14 +64,15 @@ constexpr auto kNotPrimary = std::to_array<std::int32_t>({10107, 13435});
 
 /// Watches the command that this thread sends: libmongoc sends some of them twice, and tells of the
 /// second time only. Commands of its own, as those of a login, do not count.
-class Watched {
+class CommandMonitor {
  public:
-  explicit Watched(const Document& command) : name_(bson::Elements(command.bytes()).next()->key) {
+  explicit CommandMonitor(const Document& command)
+      : name_(bson::Elements(command.bytes()).next()->key) {
     current_ = this;
   }
-  ~Watched() { current_ = nullptr; }
-  Watched(const Watched&) = delete;
-  Watched& operator=(const Watched&) = delete;
+  ~CommandMonitor() { current_ = nullptr; }
+  CommandMonitor(const CommandMonitor&) = delete;
+  CommandMonitor& operator=(const CommandMonitor&) = delete;
 
   /// Each time that it was sent, a server answered that it does not do it.
   [[nodiscard]] bool came_to_nothing() const { return sent_ == sent_back_; }
@@ -101,13 +102,13 @@ class Watched {
     return current_ != nullptr && name == current_->name_;
   }
 
-  static thread_local Watched* current_;
+  static thread_local CommandMonitor* current_;
 
   const std::string_view name_;  // the command's
   int sent_ = 0;
   int sent_back_ = 0;
 };
-thread_local Watched* Watched::current_ = nullptr;
+thread_local CommandMonitor* CommandMonitor::current_ = nullptr;
 
 void set_default(mongoc_uri_t* uri, const char* option, std::int32_t value) {
   if (!mongoc_uri_has_option(uri, option)) mongoc_uri_set_option_as_int32(uri, option, value);
@@ -299,7 +300,7 @@ Reply Client::write(const std::string& db, const Document& command) {
   const Document concern =
       Document().add("w", "majority").add("wtimeout", std::int64_t{wtimeout_.count()});
   const Document whole = Document(command).add("writeConcern", concern);
-  const Watched watched(whole);
+  const CommandMonitor monitor(whole);
   Reply reply = send([&](const Call& call) {
     return mongoc_client_write_command_with_opts(client_.get(), db.c_str(), whole.get(),
                                                  call.options, call.reply, call.error);
@@ -308,7 +309,7 @@ Reply Client::write(const std::string& db, const Document& command) {
   if (was_ok) read_write_concern_error(reply);
   if (reply.kind != Reply::Kind::unreachable) read_write_errors(reply);
   if (was_ok) count(reply);
-  reply.not_carried_out = reply.kind == Reply::Kind::unreachable && watched.came_to_nothing();
+  reply.not_carried_out = reply.kind == Reply::Kind::unreachable && monitor.came_to_nothing();
   return reply;
 }
 
@@ -349,7 +350,7 @@ Pool::Pool(const std::string& uri, std::chrono::milliseconds wtimeout) : wtimeou
   pool_.reset(mongoc_client_pool_new(parsed.get()));
   if (!pool_) std::abort();  // checked by config
   mongoc_client_pool_set_error_api(pool_.get(), MONGOC_ERROR_API_VERSION_2);
-  Watched::watch_all(pool_.get());
+  CommandMonitor::watch_all(pool_.get());
   mongoc_client_pool_set_appname(pool_.get(), "mongo-idproxy");
   mongoc_client_pool_max_size(pool_.get(), kMostConnections);
 }

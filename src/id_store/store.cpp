@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "id_store/counter_workers.hpp"
-#include "id_store/counters.hpp"
 #include "id_store/inspector.hpp"
 #include "id_store/mongo.hpp"
+#include "id_store/store_metrics.hpp"
 #include "idproxy/base/glob.hpp"
 
 namespace idproxy::id_store {
@@ -17,9 +17,9 @@ struct Store::Impl {
   Impl(const Options& options, const Clock& clock)
       : pool(options.uri, options.wtimeout),
         inspector(options.uri, pool, clock),
-        workers(pool, clock, counters) {}
+        workers(pool, clock, metrics) {}
 
-  Counters counters;
+  StoreMetrics metrics;
   mongo::Pool pool;
   Inspector inspector;
   CounterWorkers workers;
@@ -27,11 +27,11 @@ struct Store::Impl {
 };
 
 struct Watch::Impl {
-  const Counters& counters;
+  const StoreMetrics& metrics;
   Inspector& inspector;
   CounterWorkers& workers;
   const std::uint64_t number;  // the newer, the larger
-  const std::vector<Watched> rules;
+  const std::vector<WatchedRule> rules;
   const std::shared_ptr<Inspection> inspection;
 
   template <class Use>
@@ -45,11 +45,11 @@ struct Watch::Impl {
 namespace {
 
 /// The one that fills a counter's field. A counter of several collections has a rule's own `ns`.
-std::optional<std::size_t> rule_of(const std::vector<Watched>& rules,
+std::optional<std::size_t> rule_of(const std::vector<WatchedRule>& rules,
                                    const ids::CounterField& field) {
   const auto find = [&](const auto& fits) -> std::optional<std::size_t> {
     const auto rule = std::ranges::find_if(
-        rules, [&](const Watched& each) { return each.field == field.field && fits(each.ns); });
+        rules, [&](const WatchedRule& each) { return each.field == field.field && fits(each.ns); });
     if (rule == rules.end()) return std::nullopt;
     return static_cast<std::size_t>(rule - rules.begin());
   };
@@ -75,10 +75,10 @@ Store::Store(const Options& options, const Clock& clock)
 
 Store::~Store() = default;
 
-std::shared_ptr<Watch> Store::watch(std::vector<Watched> rules) {
+std::shared_ptr<Watch> Store::watch(std::vector<WatchedRule> rules) {
   auto inspection = impl_->inspector.inspect(rules);
   auto impl =
-      std::make_unique<Watch::Impl>(impl_->counters, impl_->inspector, impl_->workers,
+      std::make_unique<Watch::Impl>(impl_->metrics, impl_->inspector, impl_->workers,
                                     ++impl_->watches, std::move(rules), std::move(inspection));
   return std::shared_ptr<Watch>(new Watch(std::move(impl)));
 }
@@ -93,16 +93,16 @@ bool Store::stop(std::chrono::milliseconds limit) {
 }
 
 StoreStatistics Store::statistics() const {
-  const Counters& counters = impl_->counters;
+  const StoreMetrics& metrics = impl_->metrics;
   StoreStatistics statistics;
-  statistics.round_trips = counters.round_trips.sent;
-  statistics.round_trips_failed = counters.round_trips.failed;
-  statistics.round_trip = counters.round_trips.duration.values();
-  statistics.blocks = counters.blocks;
-  statistics.blocks_dropped = counters.blocks_dropped;
-  statistics.heals = counters.heals;
-  statistics.numbers_allocated = counters.numbers_allocated;
-  statistics.numbers_returned = counters.numbers_returned;
+  statistics.round_trips = metrics.round_trips.sent;
+  statistics.round_trips_failed = metrics.round_trips.failed;
+  statistics.round_trip = metrics.round_trips.duration.values();
+  statistics.blocks = metrics.blocks;
+  statistics.blocks_dropped = metrics.blocks_dropped;
+  statistics.heals = metrics.heals;
+  statistics.numbers_allocated = metrics.numbers_allocated;
+  statistics.numbers_returned = metrics.numbers_returned;
   impl_->workers.add_to(statistics);
   return statistics;
 }
@@ -160,13 +160,13 @@ bool Watch::is_down() const {
 }
 
 ids::StoreCounts Watch::counts() const {
-  const Counters& counters = impl_->counters;
-  return {.round_trips = counters.round_trips.sent,
-          .blocks = counters.blocks,
-          .blocks_dropped = counters.blocks_dropped,
-          .numbers_allocated = counters.numbers_allocated,
-          .numbers_returned = counters.numbers_returned,
-          .heals = counters.heals};
+  const StoreMetrics& metrics = impl_->metrics;
+  return {.round_trips = metrics.round_trips.sent,
+          .blocks = metrics.blocks,
+          .blocks_dropped = metrics.blocks_dropped,
+          .numbers_allocated = metrics.numbers_allocated,
+          .numbers_returned = metrics.numbers_returned,
+          .heals = metrics.heals};
 }
 
 }  // namespace idproxy::id_store

@@ -153,7 +153,7 @@ void ConnectionPair::begin() {
     self->guarded([&] {
       if (fault.empty()) return self->greeted();
       // Health checks connect and leave.
-      if (fault != Stream::kLeft) return self->tls_failed(client, fault);
+      if (fault != Stream::kClosedAtOnce) return self->tls_failed(client, fault);
       self->close();
     });
   });
@@ -209,7 +209,7 @@ void ConnectionPair::server_lost() {
   std::string fault(upstream_.fault());
   if (fault.empty() && !request_gate_.has_forwarded()) fault = upstream_.why_closed();
   if (!fault.empty()) Connector::tls_failed(thread_, *server_, fault);
-  thread_.shared.news->lost(*server_);
+  thread_.shared.observer->lost(*server_);
 }
 
 /// Runs a handler's work. What it throws, memory that cannot be had above all, ends this pair and
@@ -621,7 +621,7 @@ void ConnectionPair::reject_reply() {
 
 void ConnectionPair::learn(const rewrite::HelloReply& said) {
   const auto messenger = std::make_shared<Messenger>(thread_, id_);
-  thread_.shared.news->learn(server_->id, said, [messenger] {
+  thread_.shared.observer->learn(server_->id, said, [messenger] {
     messenger->deliver([](ConnectionPair& pair) { pair.learned(); });
   });
 }

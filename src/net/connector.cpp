@@ -158,7 +158,7 @@ void Connector::connect_next() {
     ++own_;
   }
   if (failed_ < endpoints_.size()) return;
-  if (own_ == endpoints_.size()) thread_.shared.news->is_ours(*server_);
+  if (own_ == endpoints_.size()) thread_.shared.observer->is_ours(*server_);
   fail(last_error_);
 }
 
@@ -188,7 +188,7 @@ void Connector::connected(Socket socket) {
     self->guarded([&] {
       if (fault.empty()) return self->ready();
       self->thread_.cells[Counted::tls_failures_server].add();
-      const bool left = fault == Stream::kLeft;
+      const bool left = fault == Stream::kClosedAtOnce;
       self->fail("TLS: " + (left ? self->stream_.why_closed() : std::string(fault)));
     });
   });
@@ -221,7 +221,7 @@ void Connector::tls_failed(IoThread& thread, Upstream& server, std::string_view 
 }
 
 void Connector::gave_no_answer(IoThread& thread, Upstream& server, std::string_view reason) {
-  thread.shared.news->lost(server);
+  thread.shared.observer->lost(server);
   tell_failure(server, reason, is_news(thread, server));
 }
 
@@ -229,7 +229,7 @@ void Connector::note_failure(IoThread& thread, Upstream& server, std::string_vie
                              Report report) {
   if (report == Report::if_news) {
     server.backoff.failed(thread.shared.clock.monotonic(), system_random());
-    thread.shared.news->lost(server);
+    thread.shared.observer->lost(server);
   }
   tell_failure(server, reason, report == Report::if_news && is_news(thread, server));
 }
@@ -250,7 +250,7 @@ bool Connector::is_news(IoThread& thread, Upstream& server) {
     return true;
   }
   if (now - std::chrono::nanoseconds(since) >= kLongDown && server.alias.exchange(false)) {
-    thread.shared.news->forget(server);
+    thread.shared.observer->forget(server);
   }
   std::int64_t logged = server.down_logged;
   return now.count() - logged >= kLogAgain.count() &&

@@ -16,7 +16,7 @@
 #include "idproxy/observability/metrics.hpp"
 #include "idproxy/rewrite/exchange.hpp"
 #include "lookups.hpp"
-#include "server_news.hpp"
+#include "server_observer.hpp"
 #include "stream.hpp"
 
 namespace idproxy::net {
@@ -38,8 +38,8 @@ struct Shared {
   const Options options;
   const Clock& clock;
   Directory directory;
-  ServerNews* news = nullptr;         // set before the first thread runs
-  std::function<void()> nobody_left;  // the last connection is closed while draining. Any thread
+  ServerObserver* observer = nullptr;  // set before the first thread runs
+  std::function<void()> nobody_left;   // the last connection is closed while draining. Any thread
   Lookups lookups;
   Budget budget;
   std::atomic<bool> draining{false};

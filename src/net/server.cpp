@@ -43,7 +43,7 @@ struct Server::Impl {
     drivers_know.emplace(threads[0]->io);
     upstreams.emplace(threads);
     status.emplace(threads, rules);
-    shared.news = &*upstreams;
+    shared.observer = &*upstreams;
     shared.nobody_left = [this] { asio::post(first(), [this] { end_if_drained(); }); };
     for (const auto& thread : threads) thread->context.status = &*status;
   }

@@ -126,7 +126,7 @@ void Stream::continue_handshake(bool full, const std::shared_ptr<const Then>& th
 
 /// Of a peer that is gone before the handshake is over.
 std::string Stream::why_left() const {
-  if (!heard_) return std::string(kLeft);
+  if (!heard_) return std::string(kClosedAtOnce);
   const std::string reason = engine_->why_closed();
   return reason.empty() ? "the connection was closed during the handshake" : reason;
 }

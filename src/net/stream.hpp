@@ -51,7 +51,7 @@ class Stream final : public ByteStream {
   [[nodiscard]] Socket& socket() { return socket_; }
 
   /// The peer has closed the connection without having sent a byte.
-  static constexpr std::string_view kLeft = "the connection was closed at once";
+  static constexpr std::string_view kClosedAtOnce = "the connection was closed at once";
   /// Calls `then` once, unless the stream is closed before: with "", or with why there is no TLS
   /// connection.
   void handshake(std::function<void(std::string_view reason)> then);

@@ -166,7 +166,7 @@ boost::system::result<std::shared_ptr<const Context>, Fault> Context::for_server
   return std::make_shared<const Context>(std::move(impl));
 }
 
-bool Context::does_the_same(const Context& other) const {
+bool Context::is_equivalent_to(const Context& other) const {
   return impl_->content == other.impl_->content;
 }
 

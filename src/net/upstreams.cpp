@@ -16,11 +16,11 @@ using State = rewrite::HelloReply::State;
 
 // How long the first clients' hello may wait until it is known which member is which host of the
 // connection string.
-constexpr std::chrono::seconds kPatience{1};
+constexpr std::chrono::seconds kMaxStartupWait{1};
 // Until a port is tried again that was in use, and a name that led to ourselves.
-constexpr std::chrono::seconds kAgain{10};
-constexpr std::chrono::seconds kAgainOurs{60};
-constexpr std::size_t kMostTold = 100;
+constexpr std::chrono::seconds kRetryPort{10};
+constexpr std::chrono::seconds kRetryOwnAddress{60};
+constexpr std::size_t kMostReported = 100;
 
 /// The name that a server has in Topology: as a member of a set would be called.
 std::string name_of(const Endpoint& server) {
@@ -34,8 +34,8 @@ Upstreams::Upstreams(std::span<const std::unique_ptr<IoThread>> threads)
       thread_(*threads[0]),
       options_(thread_.shared.options),
       ports_(options_.pins, options_.next_port),
-      patience_(thread_.io),
-      again_(thread_.io) {}
+      startup_timer_(thread_.io),
+      retry_timer_(thread_.io) {}
 
 Upstreams::~Upstreams() = default;
 
@@ -70,18 +70,18 @@ std::string Upstreams::advertised(const Endpoint& listener) const {
 
 void Upstreams::start() {
   for (auto& [id, served] : served_) served.listener->start();
-  undecided_ = served_.size();
-  patience_.expires_after(kPatience);
-  patience_.async_wait([this](error_code error) {
-    if (!error && !stopped_) decided();
+  untried_ = served_.size();
+  startup_timer_.expires_after(kMaxStartupWait);
+  startup_timer_.async_wait([this](error_code error) {
+    if (!error && !stopped_) all_tried();
   });
   for (auto& [id, served] : served_) served.prober->start();
 }
 
 void Upstreams::stop() {
   if (std::exchange(stopped_, true)) return;
-  patience_.cancel();
-  again_.cancel();
+  startup_timer_.cancel();
+  retry_timer_.cancel();
   for (auto& [id, served] : served_) {
     served.prober->stop();
     served.listener->stop();
@@ -120,10 +120,10 @@ void Upstreams::learn(rewrite::ServerId server, rewrite::HelloReply said,
     if (known == nullptr) return then();
     // Many connections bring the same news; while not all hosts have been tried, what a probe has
     // heard is not in members() yet.
-    if (known->said == said && undecided_ == 0) return then();
+    if (known->said == said && untried_ == 0) return then();
     heard(server, std::move(said));
     tried(served_.at(server));
-    if (undecided_ > 0 && !topology_.missing().empty()) {
+    if (untried_ > 0 && !topology_.missing().empty()) {
       waiting_.push_back(std::move(then));
       return;
     }
@@ -155,7 +155,7 @@ void Upstreams::is_ours(const Upstream& server) {
   asio::post(thread_.io, [this, id = server.id] {
     const rewrite::ServerDescription* known = topology_.find(id);
     if (stopped_ || known == nullptr || known->origin == Origin::uri) return;
-    rest(known->name, kAgainOurs);
+    retry_later(known->name, kRetryOwnAddress);
     close(id);
     settle();
   });
@@ -197,7 +197,7 @@ void Upstreams::about_to_ask(const Upstream& server) {
 void Upstreams::answered(const Upstream& server, std::optional<rewrite::HelloReply> said) {
   if (said) heard(server.id, std::move(*said));
   tried(served_.at(server.id));
-  if (undecided_ == 0) settle();
+  if (untried_ == 0) settle();
 }
 
 /// Its address may have been given to a server that waits to be made a member of something.
@@ -215,9 +215,9 @@ bool Upstreams::is_nobody_for_long(Served& served) const {
 
 /// It is known who the server is, or that it cannot be known now.
 void Upstreams::tried(Served& server) {
-  if (server.tried || undecided_ == 0) return;
+  if (server.tried || untried_ == 0) return;
   server.tried = true;
-  if (--undecided_ == 0) decided();
+  if (--untried_ == 0) all_tried();
 }
 
 void Upstreams::heard(rewrite::ServerId server, rewrite::HelloReply said) {
@@ -255,9 +255,9 @@ void Upstreams::warn_of_bypass(const rewrite::ServerDescription& server) {
 }
 
 /// All hosts of the connection string have been tried, or that takes too long.
-void Upstreams::decided() {
-  undecided_ = 0;
-  patience_.cancel();
+void Upstreams::all_tried() {
+  untried_ = 0;
+  startup_timer_.cancel();
   settle();
   for (const auto& then : std::exchange(waiting_, {})) then();
 }
@@ -272,7 +272,7 @@ void Upstreams::open_and_close() {
   for (const rewrite::ServerId server : topology_.superfluous()) close(server);
   for (const auto& member : topology_.missing()) {
     const bool possible = member.possible && options_.routes.front().listen.unix_path.empty();
-    if (!possible || (!resting_.contains(member.member) && !open_member(member))) {
+    if (!possible || (!retry_at_.contains(member.member) && !open_member(member))) {
       leave_out(member);
     }
   }
@@ -295,31 +295,31 @@ bool Upstreams::open_member(const rewrite::Topology::Missing& member) {
     ports_.took(member.member, port);
     log::event(log::Level::info, "member_joined", "listening for a member of the replica set",
                {{"address", listen.text()}, {"server", member.member}, {"set", member.set_name}});
-    told_left_out_.erase(member.member);
+    reported_left_out_.erase(member.member);
     served.listener->start();
     served.prober->start();
     return true;
   }
-  rest(member.member, kAgain);
+  retry_later(member.member, kRetryPort);
   return false;
 }
 
 /// It has no listener until then.
-void Upstreams::rest(const std::string& member, std::chrono::seconds time) {
-  resting_[member] = std::chrono::steady_clock::now() + time;
-  wake_resting();
+void Upstreams::retry_later(const std::string& member, std::chrono::seconds time) {
+  retry_at_[member] = std::chrono::steady_clock::now() + time;
+  wait_for_retry();
 }
 
-void Upstreams::wake_resting() {
-  if (resting_.empty()) return;
+void Upstreams::wait_for_retry() {
+  if (retry_at_.empty()) return;
   const auto earlier = [](const auto& a, const auto& b) { return a.second < b.second; };
-  again_.expires_at(std::ranges::min_element(resting_, earlier)->second);
-  again_.async_wait([this](error_code error) {
+  retry_timer_.expires_at(std::ranges::min_element(retry_at_, earlier)->second);
+  retry_timer_.async_wait([this](error_code error) {
     if (error || stopped_) return;
     const auto now = std::chrono::steady_clock::now();
-    std::erase_if(resting_, [&](const auto& member) { return member.second <= now; });
+    std::erase_if(retry_at_, [&](const auto& member) { return member.second <= now; });
     settle();
-    wake_resting();
+    wait_for_retry();
   });
 }
 
@@ -335,7 +335,9 @@ std::set<std::uint32_t> Upstreams::ports_of_servers() const {
 
 void Upstreams::leave_out(const rewrite::Topology::Missing& member) {
   if (!options_.routes.front().listen.unix_path.empty()) return;  // the configuration has said so
-  if (told_left_out_.size() == kMostTold || !told_left_out_.insert(member.member).second) return;
+  if (reported_left_out_.size() == kMostReported ||
+      !reported_left_out_.insert(member.member).second)
+    return;
   log::event(log::Level::warning, "member_left_out",
              "a member of the replica set has no listener here: clients do not see it",
              {{"member", member.member}, {"set", member.set_name}});

@@ -16,15 +16,15 @@
 #include "listener.hpp"
 #include "member_ports.hpp"
 #include "prober.hpp"
-#include "server_news.hpp"
+#include "server_observer.hpp"
 
 namespace idproxy::net {
 
 /// The servers and their listeners: opens one for each host of the connection string, then for
 /// members of their replica sets as replies to hello name them, and closes those of members that
 /// have left. What other threads see of them is in Shared::directory. Lives on the first io thread,
-/// but for ServerNews and fault_of().
-class Upstreams final : public ServerNews, private Prober::Owner {
+/// but for ServerObserver and fault_of().
+class Upstreams final : public ServerObserver, private Prober::Owner {
  public:
   explicit Upstreams(std::span<const std::unique_ptr<IoThread>> threads);
   ~Upstreams() override;
@@ -71,12 +71,12 @@ class Upstreams final : public ServerNews, private Prober::Owner {
   [[nodiscard]] bool is_nobody_for_long(Served& served) const;
   void leave_out(const rewrite::Topology::Missing& member);
   void close(rewrite::ServerId server);
-  void rest(const std::string& member, std::chrono::seconds time);
-  void wake_resting();
+  void retry_later(const std::string& member, std::chrono::seconds time);
+  void wait_for_retry();
   void heard(rewrite::ServerId server, rewrite::HelloReply said);
   void warn_of_bypass(const rewrite::ServerDescription& server);
   void tried(Served& server);
-  void decided();
+  void all_tried();
   void settle();
   void open_and_close();
   void publish();
@@ -89,13 +89,13 @@ class Upstreams final : public ServerNews, private Prober::Owner {
   rewrite::Topology topology_;
   MemberPorts ports_;
   std::map<rewrite::ServerId, Served> served_;
-  std::set<std::string> told_left_out_;
+  std::set<std::string> reported_left_out_;
   // Members that cannot have a listener now, and until when.
-  std::map<std::string, std::chrono::steady_clock::time_point> resting_;
-  std::size_t undecided_ = 0;  // hosts of the connection string that have not been tried yet
+  std::map<std::string, std::chrono::steady_clock::time_point> retry_at_;
+  std::size_t untried_ = 0;  // hosts of the connection string that have not been tried yet
   std::vector<std::function<void()>> waiting_;  // until none is
-  Timer patience_;
-  Timer again_;
+  Timer startup_timer_;
+  Timer retry_timer_;
   bool stopped_ = false;
   bool warned_of_bypass_ = false;
 };

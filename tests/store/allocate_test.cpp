@@ -30,7 +30,7 @@ TEST_F(CounterTest, UniqueCountBeginsWithWhatIsStored) {
   EXPECT_EQ(allocate(1000), allocated(0, 1000));
   EXPECT_EQ(database.all("counters"),
             R"({ "_id" : "UNIQUE COUNT DOCUMENT IDENTIFIER", "COUNT" : 1000, "NOTES" : "n" })");
-  EXPECT_EQ(counters.round_trips.sent, 1U);
+  EXPECT_EQ(metrics.round_trips.sent, 1U);
 }
 
 TEST_F(CounterTest, CountersNextIsCreated) {

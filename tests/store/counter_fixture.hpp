@@ -32,8 +32,8 @@ class CounterTest : public testing::Test {
   }
 
   CounterReply run(const CounterJob& job) {
-    if (!document) document.emplace(spec, counters);
-    mongo::Client client = pool().client(&counters.round_trips);
+    if (!document) document.emplace(spec, metrics);
+    mongo::Client client = pool().client(&metrics.round_trips);
     return document->run(client, job, fields);
   }
   CounterReply allocate(std::uint64_t count, std::optional<std::int64_t> beyond = {}) {
@@ -65,7 +65,7 @@ class CounterTest : public testing::Test {
   Database database;
   CounterSpec spec;
   std::vector<CounterField> fields;
-  Counters counters;
+  StoreMetrics metrics;
   std::optional<CounterDocument> document;
 };
 

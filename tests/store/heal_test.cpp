@@ -186,7 +186,7 @@ TEST_F(FailureTest, WithoutAMajorityTheBlockIsDropped) {
   counter("1");
   database.fail_find_and_modify(1, R"({"writeConcernError": {"code": 64, "errmsg": "timed out"}})");
   EXPECT_EQ(allocate(10), allocated(11, 10));
-  EXPECT_EQ(counters.blocks_dropped, 1U);
+  EXPECT_EQ(metrics.blocks_dropped, 1U);
 }
 
 TEST_F(FailureTest, ABadValueThatIsNoOverflowIsNotTheEnd) {
@@ -200,17 +200,17 @@ TEST_F(FailureTest, ABrokenConnectionIsTriedAgainOnceByTheDriver) {
   counter("1");
   database.fail_find_and_modify(1, R"({"closeConnection": true})");
   EXPECT_EQ(allocate(10), allocated(1, 10));
-  EXPECT_EQ(counters.blocks_dropped, 0U);
+  EXPECT_EQ(metrics.blocks_dropped, 0U);
 }
 
 TEST_F(FailureTest, WhatServersMayHaveDoneIsDropped) {
   counter("1");
   database.fail_find_and_modify(2, R"({"closeConnection": true})");
   (void)allocate(10);
-  EXPECT_EQ(counters.blocks_dropped, 1U);
+  EXPECT_EQ(metrics.blocks_dropped, 1U);
   database.fail_find_and_modify(2, R"({"errorCode": 91})");
   (void)allocate(10);
-  EXPECT_EQ(counters.blocks_dropped, 2U);
+  EXPECT_EQ(metrics.blocks_dropped, 2U);
 }
 
 /// Twice, for libmongoc sends it again.
@@ -225,7 +225,7 @@ TEST_F(FailureTest, WhatIsSentBackByOneThatIsNotThePrimaryIsNot) {
     EXPECT_EQ(reply, allocated(next, 10)) << code;
     next += 10;
   }
-  EXPECT_EQ(counters.blocks_dropped, 0U);
+  EXPECT_EQ(metrics.blocks_dropped, 0U);
 }
 
 TEST_F(FailureTest, NoNumberTwiceHoweverOftenTheConnectionBreaks) {
@@ -260,7 +260,7 @@ TEST_F(FailureTest, WhatIsNotKnownToBeGivenBackIsNobodys) {
 TEST_F(FailureTest, NobodyThere) {
   mongo::Pool nowhere("mongodb://127.0.0.1:1", std::chrono::seconds(5));
   mongo::Client client = nowhere.client();
-  CounterDocument counter(spec, counters);
+  CounterDocument counter(spec, metrics);
   const auto begun = std::chrono::steady_clock::now();
   const CounterReply reply =
       counter.run(client, {CounterJob::Kind::allocate, 10, {}, false, {}}, fields);
@@ -272,7 +272,7 @@ TEST_F(FailureTest, NobodyThere) {
   EXPECT_EQ(counter.run(client, {CounterJob::Kind::give_back, 2, {}, false, {5, 2}}, fields).kind,
             Kind::not_sent);
   EXPECT_LT(answered - begun, std::chrono::milliseconds(2000));
-  EXPECT_EQ(counters.blocks_dropped, 0U);
+  EXPECT_EQ(metrics.blocks_dropped, 0U);
 }
 
 }  // namespace

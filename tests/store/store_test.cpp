@@ -343,7 +343,7 @@ TEST_F(StoreTest, WhatNobodyEverUsedIsForgotten) {
 class WatchTest : public StoreTest {
  protected:
   WatchTest() { database.create_index("bills", "number", Database::Unique::yes); }
-  [[nodiscard]] Watched require(const std::string& collection) const {
+  [[nodiscard]] WatchedRule require(const std::string& collection) const {
     return {database.name() + "." + collection, "number", ids::UniqueIndex::require};
   }
   [[nodiscard]] bool is_ready(Watch& watch, const char* collection, std::size_t rule = 0) const {

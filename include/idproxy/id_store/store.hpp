@@ -36,7 +36,7 @@ class Store final {
   ///
   /// The counters are the same ones, with the numbers that this process holds. Whoever asks for a
   /// counter first through a new watch changes it (CounterWorkers::counter).
-  [[nodiscard]] std::shared_ptr<Watch> watch(std::vector<Watched> rules);
+  [[nodiscard]] std::shared_ptr<Watch> watch(std::vector<WatchedRule> rules);
 
   /// Gives back what is unused, as far as that can be done within `limit`, and ends the threads.
   /// Nothing may be asked of it, or of its watches, afterwards. False if a thread still waits for a

@@ -15,13 +15,13 @@ namespace idproxy::id_store {
 class Store;
 
 /// What the id store checks for one rule, as far as its user may.
-struct Watched {
+struct WatchedRule {
   std::string ns;     ///< glob over "db.collection"
   std::string field;  ///< dotted path
   ids::UniqueIndex unique_index = ids::UniqueIndex::warn;
   bool counts_documents = false;  ///< random numbers: how full their space is
   std::string space{};            ///< of random numbers: any text that changes with their space
-  friend bool operator==(const Watched&, const Watched&) = default;
+  friend bool operator==(const WatchedRule&, const WatchedRule&) = default;
 };
 
 /// The id store for one set of rules, made by Store::watch(). Must not be used once that Store is

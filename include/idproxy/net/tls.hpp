@@ -68,7 +68,7 @@ class Context {
       const ClientOptions& options);
 
   /// Of the same side: the same files with the same certificates and lists, and the same demand.
-  [[nodiscard]] bool does_the_same(const Context& other) const;
+  [[nodiscard]] bool is_equivalent_to(const Context& other) const;
   /// Our own first, then its chain, then those of the CA file. Empty where there are no files.
   [[nodiscard]] const std::vector<Certificate>& certificates() const;
   /// What an operator should know of our own certificate: expired, not valid yet, expires within 14

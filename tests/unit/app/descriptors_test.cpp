@@ -61,7 +61,7 @@ TEST(Descriptors, RaisesTheLimitAsFarAsItNeeds) {
 TEST(Descriptors, FillsTheStandardOnes) {
   const int kept = ::dup(STDIN_FILENO);
   ::close(STDIN_FILENO);
-  hold_standard_descriptors();
+  reserve_standard_descriptors();
   char byte = 0;
   EXPECT_EQ(::read(STDIN_FILENO, &byte, 1), 0) << "/dev/null";
   ::dup2(kept, STDIN_FILENO);

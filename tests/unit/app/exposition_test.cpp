@@ -167,43 +167,43 @@ net::tls::Certificate certificate(std::string subject, std::int64_t expiry) {
           .not_after = std::chrono::sys_seconds(std::chrono::seconds(expiry))};
 }
 
-Served served() {
-  Served served;
+Snapshot sample() {
+  Snapshot snapshot;
   auto odd = test::rule("shop.\"\\*", "a\nb");
-  served.rules = test::rule_set_of(test::rule("shop.orders", "number"), std::move(odd),
-                                   test::rule("shop.orders", "number"));
-  served.rules->outcomes(0).assigned = 12;
-  served.rules->outcomes(1).cured = 3;
-  served.not_ready = {0, 2, 0};
-  served.net.listeners = {
+  snapshot.rules = test::rule_set_of(test::rule("shop.orders", "number"), std::move(odd),
+                                     test::rule("shop.orders", "number"));
+  snapshot.rules->outcomes(0).assigned = 12;
+  snapshot.rules->outcomes(1).cured = 3;
+  snapshot.not_ready = {0, 2, 0};
+  snapshot.net.listeners = {
       {.listener = "127.0.0.1:27117", .server = "SECRET1", .up = true, .connections = 3},
       {.listener = "127.0.0.1:27118", .server = "SECRET2", .connect_failures = 7}};
-  served.net.counted[net::Counted::bytes_from_clients] = std::uint64_t{1} << 40;
-  served.net.insert_added.counts = {1, 0, 2};
-  served.net.insert_added.counts.back() = 4;
-  served.net.insert_added.sum_seconds = 44.5;
-  served.client_side = {certificate("CN=proxy,O=\"Example\"", 1'900'000'000),
-                        certificate("CN=ca", 1'800'000'000), certificate("CN=ca", 2'000'000'000)};
-  served.server_side = {certificate("CN=ca", 1'700'000'000)};
-  served.reloads = {
+  snapshot.net.counted[net::Counted::bytes_from_clients] = std::uint64_t{1} << 40;
+  snapshot.net.insert_added.counts = {1, 0, 2};
+  snapshot.net.insert_added.counts.back() = 4;
+  snapshot.net.insert_added.sum_seconds = 44.5;
+  snapshot.client_side = {certificate("CN=proxy,O=\"Example\"", 1'900'000'000),
+                          certificate("CN=ca", 1'800'000'000), certificate("CN=ca", 2'000'000'000)};
+  snapshot.server_side = {certificate("CN=ca", 1'700'000'000)};
+  snapshot.reloads = {
       .succeeded = 5, .failed = 2, .last_success = std::chrono::seconds(1'750'000'000)};
-  return served;
+  return snapshot;
 }
 
-std::string text_of(const Served* shown) {
+std::string text_of(const Snapshot* shown) {
   return exposition("1.2.3", process_statistics(), {.suppressed = 8, .dropped = 9}, shown);
 }
 
 TEST(ExpositionTest, IsValid) {
-  const Served shown = served();
-  for (const Served* each : {static_cast<const Served*>(nullptr), &shown}) {
+  const Snapshot shown = sample();
+  for (const Snapshot* each : {static_cast<const Snapshot*>(nullptr), &shown}) {
     const Exposition page(text_of(each));
     EXPECT_THAT(page.faults(), ::testing::IsEmpty());
   }
 }
 
 TEST(ExpositionTest, ShowsEachFigure) {
-  const Served shown = served();
+  const Snapshot shown = sample();
   const auto series = Exposition(text_of(&shown)).series();
   const auto value = [&](const std::string& name) {
     const auto found = series.find(name);
@@ -240,7 +240,7 @@ TEST(ExpositionTest, ShowsEachFigure) {
 }
 
 TEST(ExpositionTest, NamesNoServerThatOthersMayHaveNamed) {
-  const Served shown = served();
+  const Snapshot shown = sample();
   EXPECT_THAT(text_of(&shown), Not(HasSubstr("SECRET")));
 }
 

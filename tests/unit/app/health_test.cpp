@@ -13,16 +13,16 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-Served served() {
-  Served served;
-  served.rules =
+Snapshot sample() {
+  Snapshot snapshot;
+  snapshot.rules =
       test::rule_set_of(test::rule("shop.orders", "number"), test::rule("shop.*", "_id"));
-  served.not_ready = {0, 2};
-  served.net.listeners = {
+  snapshot.not_ready = {0, 2};
+  snapshot.net.listeners = {
       {.listener = "127.0.0.1:27117", .server = "db1:27017", .up = true, .connections = 3},
       {.listener = "127.0.0.1:27118", .server = "db2:27017", .up = false, .connections = 1}};
-  served.net.connections_open = 4;
-  return served;
+  snapshot.net.connections_open = 4;
+  return snapshot;
 }
 
 TEST(Livez, IsWellWhileEveryThreadAnswers) {
@@ -39,7 +39,7 @@ TEST(Livez, NamesTheThreadThatIsDead) {
 }
 
 TEST(Readyz, IsReadyWhileItServes) {
-  const Served shown = served();
+  const Snapshot shown = sample();
   const admin::HttpResponse response = readyz(Phase::serving, &shown);
   EXPECT_EQ(response.status, 200U);
   EXPECT_EQ(response.body,
@@ -53,7 +53,7 @@ TEST(Readyz, IsReadyWhileItServes) {
 }
 
 TEST(Readyz, SaysWhyTheStoreDoesNotAnswer) {
-  Served shown = served();
+  Snapshot shown = sample();
   shown.store.up = false;
   EXPECT_THAT(readyz(Phase::serving, &shown).body, HasSubstr("\nid store: does not answer\n"));
   shown.store.down_reason = "Authentication failed.";
@@ -64,14 +64,14 @@ TEST(Readyz, SaysWhyTheStoreDoesNotAnswer) {
 TEST(Readyz, IsNotReadyBeforeAndAfter) {
   EXPECT_EQ(readyz(Phase::starting, nullptr).status, 503U);
   EXPECT_EQ(readyz(Phase::starting, nullptr).body, "starting\n");
-  const Served shown = served();
+  const Snapshot shown = sample();
   EXPECT_EQ(readyz(Phase::starting, &shown).status, 503U);
   EXPECT_EQ(readyz(Phase::draining, &shown).status, 503U);
   EXPECT_TRUE(readyz(Phase::draining, &shown).body.starts_with("draining\n"));
 }
 
 TEST(StatusLine, SaysWhatIsServed) {
-  Served shown = served();
+  Snapshot shown = sample();
   EXPECT_EQ(status_line(Phase::starting, nullptr), "starting");
   EXPECT_EQ(status_line(Phase::serving, &shown),
             "serving 127.0.0.1:27117 -> db1:27017, 127.0.0.1:27118 -> db2:27017; 4 clients");

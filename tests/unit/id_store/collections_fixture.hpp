@@ -60,7 +60,7 @@ inline std::string text_of(const CatalogRequest& request) {
 }
 
 struct CollectionsTest : ::testing::Test {
-  void watch(std::vector<Watched> rules) { known.emplace(std::move(rules), now); }
+  void watch(std::vector<WatchedRule> rules) { known.emplace(std::move(rules), now); }
 
   /// Answers all that is due, with what `answers` has for it; else with nothing found.
   Texts round(const std::map<std::string, CatalogResponse>& answers = {}) {

@@ -11,7 +11,7 @@ namespace {
 
 struct TakeoverTest : CollectionsTest {
   /// As a reload does.
-  void reload(std::vector<Watched> rules) {
+  void reload(std::vector<WatchedRule> rules) {
     Collections next(std::move(rules), now, *known);
     known.emplace(std::move(next));
   }
@@ -146,7 +146,7 @@ TEST_F(TakeoverTest, WhatWasNotToldYetIsToldByTheNewOne) {
 
 // --- Random numbers ---
 
-Watched random_numbers(const char* ns, const char* space) {
+WatchedRule random_numbers(const char* ns, const char* space) {
   return {ns, "n", UniqueIndex::warn, true, space};
 }
 

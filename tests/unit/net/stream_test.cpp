@@ -76,7 +76,7 @@ class StreamTls : public ::testing::Test {
 TEST_F(StreamTls, WhoLeavesWithoutAWordIsSaidToHaveLeft) {
   leave();
   run();
-  EXPECT_EQ(result_, Stream::kLeft);
+  EXPECT_EQ(result_, Stream::kClosedAtOnce);
 }
 
 TEST_F(StreamTls, WhoLeavesInTheMiddleIsSaidToHaveDoneSo) {

@@ -9,7 +9,7 @@ namespace idproxy::id_store {
 
 /// What has happened since the start (see StoreStatistics). Thread-safe; each is exact, together
 /// they are no snapshot.
-struct Counters {
+struct StoreMetrics {
   mongo::RoundTrips round_trips;
   std::atomic<std::uint64_t> blocks{0};
   std::atomic<std::uint64_t> blocks_dropped{0};

@@ -1,4 +1,4 @@
-#include "config/later_strategies.hpp"
+#include "config/planned_strategies.hpp"
 
 #include "findings_of.hpp"
 
@@ -23,7 +23,7 @@ std::vector<std::string> faults_of(const std::string& strategy, const std::strin
   return rest;
 }
 
-TEST(LaterStrategies, TakeAllKeysWithTheirDefaults) {
+TEST(PlannedStrategies, TakeAllKeysWithTheirDefaults) {
   EXPECT_THAT(
       faults_of(
           "counter-ranges",
@@ -48,7 +48,7 @@ struct Case {
   const char* finding;
 };
 
-TEST(LaterStrategies, RefuseBadParameters) {
+TEST(PlannedStrategies, RefuseBadParameters) {
   constexpr Case kCases[] = {
       {"min_above_max", "counter-ranges", "block: {min: 20, max: 10}",
        "block.min: must not be above max (10)"},

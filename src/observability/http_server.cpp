@@ -1,4 +1,4 @@
-#include "idproxy/observability/endpoint.hpp"
+#include "idproxy/observability/http_server.hpp"
 
 #include <algorithm>
 #include <array>
@@ -88,8 +88,8 @@ std::string_view path_of(std::string_view target) {
 
 }  // namespace
 
-struct Endpoint::Impl {
-  Impl(asio::io_context& io, Pages all_pages, EndpointLimits all_limits)
+struct HttpServer::Impl {
+  Impl(asio::io_context& io, Pages all_pages, HttpServerLimits all_limits)
       : acceptor(io), pages(std::move(all_pages)), limits(all_limits) {}
 
   /// The error, or "".
@@ -107,7 +107,7 @@ struct Endpoint::Impl {
 
   tcp::acceptor acceptor;
   Pages pages;
-  EndpointLimits limits;
+  HttpServerLimits limits;
   std::list<Connection*> connections;
 };
 
@@ -163,7 +163,7 @@ asio::awaitable<void> linger(Connection& connection) {
 
 }  // namespace
 
-std::string Endpoint::Impl::listen(const std::string& host, std::uint16_t port) {
+std::string HttpServer::Impl::listen(const std::string& host, std::uint16_t port) {
   error_code error;
   const auto ip = asio::ip::make_address(host, error);
   if (error) return host + ": not an IP address";
@@ -176,7 +176,7 @@ std::string Endpoint::Impl::listen(const std::string& host, std::uint16_t port) 
   return "";
 }
 
-asio::awaitable<void> Endpoint::Impl::accept(std::shared_ptr<Impl> impl) {
+asio::awaitable<void> HttpServer::Impl::accept(std::shared_ptr<Impl> impl) {
   asio::steady_timer pause(impl->acceptor.get_executor());
   for (;;) {
     auto [error, socket] = co_await impl->acceptor.async_accept(kUse);
@@ -192,7 +192,7 @@ asio::awaitable<void> Endpoint::Impl::accept(std::shared_ptr<Impl> impl) {
   }
 }
 
-bool Endpoint::Impl::make_room() {
+bool HttpServer::Impl::make_room() {
   if (connections.size() < limits.connections) return true;
   const auto oldest = std::ranges::min_element(
       connections, {}, [](const Connection* each) { return std::pair(!each->idle, each->since); });
@@ -203,7 +203,7 @@ bool Endpoint::Impl::make_room() {
 }
 
 /// Does not wait: the socket's send buffer is empty.
-void Endpoint::Impl::refuse(tcp::socket socket) {
+void HttpServer::Impl::refuse(tcp::socket socket) {
   static constexpr std::string_view kAnswer =
       "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
   error_code ignored;
@@ -211,7 +211,7 @@ void Endpoint::Impl::refuse(tcp::socket socket) {
   socket.write_some(asio::buffer(kAnswer), ignored);
 }
 
-asio::awaitable<void> Endpoint::Impl::converse(std::shared_ptr<Impl> impl, tcp::socket socket) {
+asio::awaitable<void> HttpServer::Impl::converse(std::shared_ptr<Impl> impl, tcp::socket socket) {
   Connection connection(std::move(socket), impl->connections);
   std::string received;
   bool goes_on = true;
@@ -222,8 +222,8 @@ asio::awaitable<void> Endpoint::Impl::converse(std::shared_ptr<Impl> impl, tcp::
 }
 
 /// False if no request comes.
-asio::awaitable<bool> Endpoint::Impl::await_request(Connection& connection,
-                                                    std::string& received) const {
+asio::awaitable<bool> HttpServer::Impl::await_request(Connection& connection,
+                                                      std::string& received) const {
   if (!received.empty()) co_return true;  // the client did not wait for the last response
   connection.idle = true;
   connection.since = std::chrono::steady_clock::now();
@@ -237,8 +237,8 @@ asio::awaitable<bool> Endpoint::Impl::await_request(Connection& connection,
 }
 
 /// False if no further request may follow on this connection.
-asio::awaitable<bool> Endpoint::Impl::answer_one(Connection& connection,
-                                                 std::string& received) const {
+asio::awaitable<bool> HttpServer::Impl::answer_one(Connection& connection,
+                                                   std::string& received) const {
   connection.stream.expires_after(limits.request);  // for the whole request, not for each read
   // Beast's own read does not limit a header whose lines come one by one.
   const auto [error, size] = co_await asio::async_read_until(
@@ -254,7 +254,7 @@ asio::awaitable<bool> Endpoint::Impl::answer_one(Connection& connection,
   co_return keep_alive;
 }
 
-HttpResponse Endpoint::Impl::respond(const Request& request) const {
+HttpResponse HttpServer::Impl::respond(const Request& request) const {
   const bool has_host = request.find(http::field::host) != request.end();
   if (request.version() >= 11 && !has_host) return status_response(400);
   const auto target = request.target();
@@ -266,7 +266,7 @@ HttpResponse Endpoint::Impl::respond(const Request& request) const {
   return page(found->second);
 }
 
-HttpResponse Endpoint::Impl::page(const std::function<HttpResponse()>& make) const {
+HttpResponse HttpServer::Impl::page(const std::function<HttpResponse()>& make) const {
   try {
     return make();
   } catch (const std::exception& error) {
@@ -276,28 +276,28 @@ HttpResponse Endpoint::Impl::page(const std::function<HttpResponse()>& make) con
   }
 }
 
-void Endpoint::Impl::close() {
+void HttpServer::Impl::close() {
   error_code ignored;
   acceptor.close(ignored);
   for (Connection* each : connections) each->stream.close();
 }
 
-Endpoint::Endpoint(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+HttpServer::HttpServer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-Endpoint::~Endpoint() {
+HttpServer::~HttpServer() {
   impl_->close();
 }
 
-boost::system::result<std::unique_ptr<Endpoint>, std::string> Endpoint::open(
+boost::system::result<std::unique_ptr<HttpServer>, std::string> HttpServer::open(
     asio::io_context& io, const std::string& host, std::uint16_t port, Pages pages,
-    EndpointLimits limits) {
+    HttpServerLimits limits) {
   auto impl = std::make_shared<Impl>(io, std::move(pages), limits);
   if (std::string error = impl->listen(host, port); !error.empty()) return error;
   co_spawn(io, Impl::accept(impl), log_end);
-  return std::unique_ptr<Endpoint>(new Endpoint(std::move(impl)));
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
 
-std::string Endpoint::address() const {
+std::string HttpServer::address() const {
   error_code ignored;
   const tcp::endpoint endpoint = impl_->acceptor.local_endpoint(ignored);
   const std::string host = endpoint.address().to_string();

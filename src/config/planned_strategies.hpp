@@ -10,9 +10,9 @@
 /// and so is what is wrong with its keys.
 namespace idproxy::config {
 
-[[nodiscard]] std::span<const std::string_view> later_strategies();
+[[nodiscard]] std::span<const std::string_view> planned_strategies();
 
 /// Reads the keys of one of them.
-void read_later_strategy(std::string_view name, const std::string& store_db, Reader& rule);
+void read_planned_strategy(std::string_view name, const std::string& store_db, Reader& rule);
 
 }  // namespace idproxy::config

@@ -1,4 +1,4 @@
-#include "config/later_strategies.hpp"
+#include "config/planned_strategies.hpp"
 
 #include <algorithm>
 #include <array>
@@ -108,11 +108,11 @@ void read_gapless(Reader& rule) {
 
 }  // namespace
 
-std::span<const std::string_view> later_strategies() {
+std::span<const std::string_view> planned_strategies() {
   return kNames;
 }
 
-void read_later_strategy(std::string_view name, const std::string& store_db, Reader& rule) {
+void read_planned_strategy(std::string_view name, const std::string& store_db, Reader& rule) {
   if (name == "counter-ranges") return read_ranges(store_db, rule);
   read_gapless(rule);
 }

@@ -19,11 +19,11 @@ struct HttpResponse {
   std::string content_type = "text/plain; charset=utf-8";
 };
 
-/// Path -> function that makes the response, called on the endpoint's thread. The endpoint ignores
+/// Path -> function that makes the response, called on the server's thread. The server ignores
 /// a query string.
 using Pages = std::map<std::string, std::function<HttpResponse()>, std::less<>>;
 
-struct EndpointLimits {
+struct HttpServerLimits {
   std::size_t connections = 64;  ///< a further one closes the one that was idle longest
   std::size_t header_bytes = 8192;
   std::chrono::milliseconds request{
@@ -34,23 +34,23 @@ struct EndpointLimits {
 /// Serves the pages; a slow client does not hold up others. Not thread-safe: use it on the thread
 /// that runs `io`, or before and after that. Errors are 400, 404, 405, 413 (a request with a body),
 /// 431 and 503 (too many connections).
-class Endpoint {
+class HttpServer {
  public:
   /// `host` is an IP address; port 0: any free port. `io` and everything the pages use must outlive
   /// it. The error is a text: "127.0.0.1:9216: Address already in use".
-  [[nodiscard]] static boost::system::result<std::unique_ptr<Endpoint>, std::string> open(
+  [[nodiscard]] static boost::system::result<std::unique_ptr<HttpServer>, std::string> open(
       boost::asio::io_context& io, const std::string& host, std::uint16_t port, Pages pages,
-      EndpointLimits limits = {});
+      HttpServerLimits limits = {});
   /// Closes everything.
-  ~Endpoint();
-  Endpoint(const Endpoint&) = delete;
-  Endpoint& operator=(const Endpoint&) = delete;
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
 
   [[nodiscard]] std::string address() const;  ///< "127.0.0.1:9216", with the port that was chosen
 
  private:
   struct Impl;
-  explicit Endpoint(std::shared_ptr<Impl> impl);
+  explicit HttpServer(std::shared_ptr<Impl> impl);
   std::shared_ptr<Impl> impl_;  // also held by coroutines of connections, which end after close()
 };
 

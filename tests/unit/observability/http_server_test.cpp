@@ -1,4 +1,4 @@
-#include "idproxy/observability/endpoint.hpp"
+#include "idproxy/observability/http_server.hpp"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -110,17 +110,17 @@ std::string get(std::string_view path) {
 
 class EndpointTest : public ::testing::Test {
  protected:
-  void start(EndpointLimits limits = {}) {
-    auto opened = Endpoint::open(io_, "127.0.0.1", 0, pages(), limits);
+  void start(HttpServerLimits limits = {}) {
+    auto opened = HttpServer::open(io_, "127.0.0.1", 0, pages(), limits);
     ASSERT_TRUE(opened) << opened.error();
-    endpoint_ = std::move(*opened);
-    address_ = endpoint_->address();
+    server_ = std::move(*opened);
+    address_ = server_->address();
     thread_ = std::jthread([this] { io_.run(); });
   }
   void TearDown() override {
     io_.stop();
     if (thread_.joinable()) thread_.join();
-    endpoint_.reset();
+    server_.reset();
   }
   [[nodiscard]] std::unique_ptr<Client> connect(int receive_buffer = 0) const {
     return std::make_unique<Client>(address_, receive_buffer);
@@ -145,7 +145,7 @@ class EndpointTest : public ::testing::Test {
   }
 
   boost::asio::io_context io_;
-  std::unique_ptr<Endpoint> endpoint_;
+  std::unique_ptr<HttpServer> server_;
   std::jthread thread_;
 };
 
@@ -186,7 +186,7 @@ TEST_P(Requests, AreAnswered) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Endpoint, Requests,
+    HttpServer, Requests,
     ::testing::Values(
         Case{"query", get("/hello?a=b"), 200},
         Case{"absolute", get("http://any.host:1/hello?x"), 200},
@@ -383,28 +383,28 @@ int listening_socket() {
   return -1;
 }
 
-TEST(Endpoint, EndsInThePauseAfterAClientThatCouldNotBeAccepted) {
+TEST(HttpServer, EndsInThePauseAfterAClientThatCouldNotBeAccepted) {
   boost::asio::io_context io;
-  auto endpoint = Endpoint::open(io, "127.0.0.1", 0, {});
-  ASSERT_TRUE(endpoint);
+  auto server = HttpServer::open(io, "127.0.0.1", 0, {});
+  ASSERT_TRUE(server);
   io.poll();
   ::shutdown(listening_socket(), SHUT_RD);  // accept() fails from now on
   io.poll();
-  endpoint->reset();
+  server->reset();
   io.run_for(10s);
   EXPECT_TRUE(io.stopped()) << "it goes on trying";
 }
 
-TEST(Endpoint, SaysWhyItCannotListen) {
+TEST(HttpServer, SaysWhyItCannotListen) {
   boost::asio::io_context io;
-  const auto one = Endpoint::open(io, "127.0.0.1", 0, {});
+  const auto one = HttpServer::open(io, "127.0.0.1", 0, {});
   ASSERT_TRUE(one);
   const std::string address = (*one)->address();
   const auto port = static_cast<std::uint16_t>(std::stoi(address.substr(10)));
-  EXPECT_EQ(Endpoint::open(io, "127.0.0.1", port, {}).error(),
+  EXPECT_EQ(HttpServer::open(io, "127.0.0.1", port, {}).error(),
             address + ": Address already in use");
-  EXPECT_EQ(Endpoint::open(io, "nonsense", 1, {}).error(), "nonsense: not an IP address");
-  EXPECT_EQ(Endpoint::open(io, "192.0.2.1", 1, {}).error(),
+  EXPECT_EQ(HttpServer::open(io, "nonsense", 1, {}).error(), "nonsense: not an IP address");
+  EXPECT_EQ(HttpServer::open(io, "192.0.2.1", 1, {}).error(),
             "192.0.2.1:1: Cannot assign requested address");
 }
 

@@ -10,9 +10,9 @@ namespace idproxy::net {
 
 /// Hears what connections find out about servers. Each function may be called from any thread, and
 /// takes effect later.
-class ServerNews {
+class ServerObserver {
  public:
-  virtual ~ServerNews() = default;
+  virtual ~ServerObserver() = default;
 
   /// A server has said something new. Calls `then`, on any thread, once Directory::members() takes
   /// it into account: soon, for the first clients after one second at most.

@@ -10,8 +10,8 @@ namespace idproxy::net {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-// TCP and Unix sockets alike. The io_context's own executor type: the default, type-erased one
-// costs an allocation and a virtual call per wait.
+// For TCP and Unix sockets. The executor type is the io_context's own, because the default,
+// type-erased one costs an allocation and a virtual call per wait.
 using Protocol = asio::generic::stream_protocol;
 using Socket = asio::basic_stream_socket<Protocol, asio::io_context::executor_type>;
 using Acceptor = asio::basic_socket_acceptor<Protocol, asio::io_context::executor_type>;

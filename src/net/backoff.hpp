@@ -9,28 +9,28 @@
 
 namespace idproxy::net {
 
-/// When a server that could not be reached is tried again, by one at a time: after 50 ms, then
-/// twice as long each time, up to 2 s, of which half is random so that many proxies do not come at
-/// once. Thread-safe; racing threads may see each other's news a moment late.
+/// Decides when to try an unreachable server again, with one attempt at a time: after 50 ms, then
+/// twice as long each time, up to 2 s. Half of each pause is random, so that many proxies do not
+/// retry at once. Thread-safe; racing threads may see each other's results a moment late.
 class Backoff {
  public:
   static constexpr std::chrono::nanoseconds kFirst = std::chrono::milliseconds(50);
   static constexpr std::chrono::nanoseconds kLongest = std::chrono::seconds(2);
 
-  /// How often it failed in a row. 0: whoever wants to may try.
+  /// How many attempts in a row have failed. With 0, any number may try at once, without claim().
   [[nodiscard]] std::uint32_t failures() const { return failures_.load(); }
-  /// How long to wait before the next try. `now` is monotonic, as elsewhere here.
+  /// How long to wait before the next attempt. `now` is monotonic time, here and below.
   [[nodiscard]] std::chrono::nanoseconds wait(std::chrono::nanoseconds now) const {
     return std::max(std::chrono::nanoseconds(until_.load()) - now, std::chrono::nanoseconds(0));
   }
-  /// True for one caller: the try is his. Then failed(), succeeded() or release() must follow.
+  /// True for one caller, who may try now and must then call failed(), succeeded() or release().
   [[nodiscard]] bool claim(std::chrono::nanoseconds now) {
     return wait(now).count() == 0 && !claimed_.exchange(true);
   }
-  /// The try was not made.
+  /// The caller of claim() did not try.
   void release() { claimed_ = false; }
 
-  /// A try has failed. Of those that fail at the same time one counts.
+  /// An attempt has failed. Attempts that fail during a pause do not count.
   void failed(std::chrono::nanoseconds now, RandomSource& random) {
     claimed_ = false;
     std::int64_t until = until_.load();

@@ -4,7 +4,7 @@
 
 namespace idproxy::net {
 
-/// Takes them if there is room.
+/// Takes the bytes if there is room.
 bool Budget::fits(std::int64_t bytes) {
   const std::int64_t before = free_.fetch_sub(bytes);
   if (before >= bytes || before == limit_) return true;
@@ -31,7 +31,7 @@ Budget::Ticket Budget::wait(std::uint64_t bytes, Granted granted) {
     queue_.push_back({ticket, static_cast<std::int64_t>(bytes), std::move(granted)});
     ++waiting_;
   }
-  serve();  // what was given back since the caller's take() had nobody to serve
+  serve();  // bytes given back between the caller's take() and here woke nobody
   return ticket;
 }
 
@@ -43,10 +43,10 @@ void Budget::leave(Ticket ticket) {
     queue_.erase(found);
     --waiting_;
   }
-  serve();  // who stood behind it may fit
+  serve();  // the next request may fit
 }
 
-/// First the bytes, then a look at who waits; wait() does it the other way round, so that one of
+/// Returns the bytes before it looks for waiting requests. wait() does the reverse, so that one of
 /// the two sees the other.
 void Budget::give_back(std::uint64_t bytes) {
   free_.fetch_add(static_cast<std::int64_t>(bytes));

@@ -9,13 +9,13 @@
 
 namespace idproxy::net {
 
-/// The bytes that all messages together may have that are held whole (limits.buffered_messages). A
-/// message is admitted by its announced length before it is read; who finds no room waits, first
-/// come, first served, and holds nothing meanwhile. Thread-safe; while there is room, an atomic
-/// subtraction.
+/// Limits the total size of the messages that are held whole (limits.buffered_messages). A message
+/// is admitted by the length in its header, before it is read. If there is no room, its connection
+/// waits, first come, first served, and holds nothing meanwhile. Thread-safe; as long as there is
+/// room, taking a share costs one atomic subtraction.
 class Budget {
  public:
-  /// Bytes that somebody has. Gives them back.
+  /// Owns a number of the budget's bytes; gives them back when destroyed.
   class Share {
    public:
     Share() = default;
@@ -39,20 +39,20 @@ class Budget {
     Budget* budget_ = nullptr;
     std::uint64_t bytes_ = 0;
   };
-  /// Called on the thread that has given bytes back; must only pass the share on.
+  /// The budget calls this on the thread that gave bytes back; it must only pass the share on.
   using Granted = std::function<void(Share share)>;
   using Ticket = std::uint64_t;
 
   explicit Budget(std::uint64_t limit) : limit_(static_cast<std::int64_t>(limit)), free_(limit_) {}
 
-  /// What was asked for, if there is room now and nobody waits; else a share of nothing. `bytes` is
-  /// not 0. What is more than the limit has room when nobody has anything.
+  /// Takes `bytes`, more than 0, if there is room now and nobody waits; else returns an empty
+  /// share. A request larger than the limit has room while no other share exists.
   [[nodiscard]] Share take(std::uint64_t bytes);
-  /// Calls `granted` once there is room: perhaps before it returns.
+  /// Calls `granted` once there is room, which may be before wait() returns.
   [[nodiscard]] Ticket wait(std::uint64_t bytes, Granted granted);
-  /// It may have been called meanwhile.
+  /// Withdraws the request. `granted` may already have been called.
   void leave(Ticket ticket);
-  /// At once, though there may be no room: for what cannot wait because it holds a share already.
+  /// Takes `bytes` even without room, for callers that must not wait because they hold a share.
   [[nodiscard]] Share overdraw(std::uint64_t bytes);
 
   [[nodiscard]] std::uint64_t limit() const { return static_cast<std::uint64_t>(limit_); }
@@ -60,9 +60,9 @@ class Budget {
     return static_cast<std::uint64_t>(limit_ - free_.load(std::memory_order_relaxed));
   }
   [[nodiscard]] std::uint32_t waiting() const { return waiting_.load(std::memory_order_relaxed); }
-  /// How often somebody had to wait, since the start.
+  /// How many requests had to wait since the start.
   [[nodiscard]] std::uint64_t waits() const { return waits_.load(std::memory_order_relaxed); }
-  /// There is little room: who begins to read should read little.
+  /// True if there is little room: connections should then read little at once.
   [[nodiscard]] bool is_scarce() const {
     return waiting() > 0 || free_.load(std::memory_order_relaxed) < limit_ / 8;
   }

@@ -9,8 +9,8 @@
 
 namespace idproxy::net {
 
-/// The memory that the connections of one io thread share: the buffer that all of them read into,
-/// one after the other, and those in which messages are collected. Not thread-safe.
+/// The memory that the connections of one io thread share: a buffer that all of them read into, one
+/// after the other, and buffers to collect messages in. Not thread-safe.
 class BufferPool {
  public:
   static constexpr std::size_t kReadSize = std::size_t{256} * 1024;
@@ -18,7 +18,7 @@ class BufferPool {
   /// kReadSize bytes.
   [[nodiscard]] std::uint8_t* read_buffer() { return read_buffer_.get(); }
 
-  /// A buffer to collect a message in; most often one that served before.
+  /// An empty buffer to collect a message in; reuses one that was given back, if there is one.
   [[nodiscard]] Buffer take() {
     if (spare_.empty()) return {};
     Buffer buffer = std::move(spare_.back());

@@ -10,21 +10,21 @@
 
 namespace idproxy::net {
 
-/// Connected bytes, as a Direction reads and an OutQueue writes them. Stream is the one that
-/// serves; unit tests script their own. Never blocks.
+/// A connected byte stream, which a Direction reads and an OutQueue writes. The proxy uses Stream;
+/// unit tests use scripted ones. Never blocks.
 class ByteStream {
  public:
   struct Received {
     enum class Status { some, none, ended, broken };
     Status status = Status::none;
     std::size_t bytes = 0;
-    bool more = false;  ///< there may be more at once: reading again is worth it
+    bool more = false;  ///< another read may return more without waiting
   };
   enum class Sent { all, blocked, failed };
   /// How a wait ended.
   enum class Wake { ready, ended, failed, cancelled };
 
-  /// Who waits. A wait holds a reference until it has called.
+  /// Receives the end of a wait. A wait holds a reference to its waiter until it has called it.
   class Waiter {
    public:
     virtual void readable(Wake wake) = 0;
@@ -37,27 +37,27 @@ class ByteStream {
   };
   using WaiterPtr = boost::intrusive_ptr<Waiter>;
 
-  /// Calls waiter->readable() once there is something to read, or the bytes have ended.
+  /// Calls waiter->readable() once there is something to read or the stream has ended.
   virtual void notify_readable(WaiterPtr waiter) = 0;
   /// Calls waiter->writable() once write() can take something.
   virtual void notify_writable(WaiterPtr waiter) = 0;
 
-  /// Bytes have been received that read() has not delivered.
+  /// True if the stream holds received bytes that read() has not returned yet.
   [[nodiscard]] virtual bool has_received() const = 0;
-  /// `to` has room for more than 512 bytes. Of a TLS connection too, an end of the bytes is an end:
-  /// where it is one, messages tell.
+  /// `to` must be larger than 512 bytes. On a TLS connection, too, the end of the TCP stream is
+  /// reported as an end, with or without close_notify: message lengths show a truncation.
   [[nodiscard]] virtual Received read(std::span<std::uint8_t> to) = 0;
-  /// Of a plain one: true if the peer has sent its end, or the connection is gone; looks behind
-  /// nothing that has not been read.
+  /// For plain streams: true if the peer has closed its side or the connection is lost, and all
+  /// received bytes have been read.
   [[nodiscard]] virtual bool is_at_end() = 0;
   [[nodiscard]] virtual bool is_secure() const = 0;
 
-  /// How much of it was taken; less than all: the socket is full, notify_writable(). Negative:
-  /// failed.
+  /// Returns the number of bytes taken. If fewer than given, the socket is full: call
+  /// notify_writable(). Negative: the write failed.
   [[nodiscard]] virtual ssize_t write(Bytes bytes) = 0;
-  /// The same for slices that follow each other.
+  /// The same for consecutive slices.
   [[nodiscard]] virtual ssize_t write(std::span<const iovec> slices) = 0;
-  /// Sends what has been taken and not sent: what a TLS connection holds encrypted.
+  /// Sends what write() took but has not sent: the ciphertext that a TLS connection holds.
   [[nodiscard]] virtual Sent flush() = 0;
   [[nodiscard]] virtual bool unsent() const = 0;
 

@@ -14,19 +14,19 @@
 namespace idproxy::net {
 namespace {
 
-// While room is scarce, who begins to read reads little.
+// How much to read at once from an idle client while there is little room.
 constexpr std::size_t kLittleRead = std::size_t{4} * 1024;
-// Replies larger than this count against the room for messages that are held.
+// Replies larger than this count against limits.buffered_messages.
 constexpr std::size_t kUnbudgetedReply = std::size_t{64} * 1024;
 
-/// Brings news to a pair's thread, from any other; the pair may be gone by then. The thread's loop
-/// does not end before.
+/// Delivers results from any thread to a pair's own thread. The pair may be gone by then. Keeps the
+/// thread's loop running.
 class Messenger {
  public:
   Messenger(IoThread& thread, std::uint64_t pair)
       : thread_(thread), loop_(thread.io.get_executor()), pair_(pair) {}
 
-  /// Calls `work(pair)` there. Once.
+  /// Calls `work(pair)` on the pair's thread. Call once.
   template <class Work>
   void deliver(Work work) {
     asio::post(loop_.get_executor(),
@@ -62,12 +62,11 @@ class ConnectionPair::StoreAnswer final : public ids::Waiter {
   std::uint64_t question_;
 };
 
-/// Bytes of one direction while they are processed.
+/// The progress of processing one direction's input.
 struct ConnectionPair::Cursor {
   Bytes input;
-  std::size_t at = 0;  // what has been consumed ends here
-  Bytes run{};         // its end, which goes on and is not written yet: a run of messages goes out
-                       // in one write
+  std::size_t at = 0;  // the end of the consumed part
+  Bytes run{};  // the last consumed bytes, to be passed on: messages in a row go out together
 
   [[nodiscard]] Bytes front() const { return input.subspan(at); }
   void pass(std::size_t bytes) {
@@ -147,19 +146,19 @@ void ConnectionPair::begin() {
   if (thread_.draining) return close();
   if (!handshaking_) return greeted();
   thread_.tls_handshake.start(deadline_, expired<&ConnectionPair::made_no_handshake>);
-  // Asked now: one that has gone has no name any more.
+  // Read the name now: after a disconnect the kernel does not know it any more.
   std::string client = peer_name(downstream_.socket());
   downstream_.handshake([self = Self(this), client = std::move(client)](std::string_view fault) {
     self->guarded([&] {
       if (fault.empty()) return self->greeted();
-      // Health checks connect and leave.
+      // Health checks connect and close at once.
       if (fault != Stream::kClosedAtOnce) return self->tls_failed(client, fault);
       self->close();
     });
   });
 }
 
-/// The client may speak now.
+/// The client may send requests from here on.
 void ConnectionPair::greeted() {
   handshaking_ = false;
   thread_.first_byte.start(deadline_, expired<&ConnectionPair::sent_nothing>);
@@ -169,7 +168,7 @@ void ConnectionPair::greeted() {
 
 void ConnectionPair::tls_failed(std::string_view client, std::string_view reason) {
   thread_.cells[Counted::tls_failures_client].add();
-  log::event(log::Level::warning, "tls_failed", "no TLS connection with a client",
+  log::event(log::Level::warning, "tls_failed", "TLS with a client failed",
              {{"connection", id_}, {"client", client}, {"reason", reason}});
   close();
 }
@@ -204,23 +203,22 @@ void ConnectionPair::connected(Stream stream) {
 }
 
 void ConnectionPair::server_lost() {
-  // With TLS 1.3 a server refuses our certificate after the handshake; mongod without a word, as it
-  // does with what a client sends that is no message.
+  // With TLS 1.3 a server can refuse our certificate only after the handshake, and mongod then
+  // closes without an alert. It also does so if a client sends something that is not a message.
   std::string fault(upstream_.fault());
   if (fault.empty() && !request_gate_.has_forwarded()) fault = upstream_.why_closed();
   if (!fault.empty()) Connector::tls_failed(thread_, *server_, fault);
   thread_.shared.observer->lost(*server_);
 }
 
-/// Runs a handler's work. What it throws, memory that cannot be had above all, ends this pair and
-/// no other.
+/// Runs a handler's work. An exception, mostly std::bad_alloc, ends this pair and no other.
 template <class Work>
 void ConnectionPair::guarded(Work work) {
   try {
     work();
     if (thread_.draining) go_on_draining();
   } catch (const std::exception& error) {
-    close();  // first, since it gives memory back
+    close();  // first, because it frees memory that the log may need
     log::event(log::Level::error, "connection_failed", "an error ended one client's connection",
                {{"connection", id_}, {"reason", error.what()}});
   }
@@ -231,12 +229,12 @@ void ConnectionPair::guarded(Work work) {
 void ConnectionPair::made_no_handshake() {
   thread_.cells[Counted::closed_tls_handshake].add();
   log::event(log::Level::warning, "tls_handshake_timeout",
-             "a client has not ended its TLS handshake within limits.tls_handshake",
+             "a client has not finished its TLS handshake within limits.tls_handshake",
              {{"connection", id_}, {"client", peer_name(downstream_.socket())}});
   close();
 }
 
-/// Not worth a warning: drivers and health checks open connections ahead.
+/// Not worth a warning: drivers and health checks open connections in advance.
 void ConnectionPair::sent_nothing() {
   thread_.cells[Counted::closed_first_byte].add();
   log::event(log::Level::debug, "first_byte_timeout",
@@ -248,13 +246,13 @@ void ConnectionPair::sent_nothing() {
 void ConnectionPair::sent_half_a_message() {
   thread_.cells[Counted::closed_message].add();
   log::event(log::Level::warning, "message_timeout",
-             "a client has not ended a message that it began within limits.message",
+             "a client has not finished a message within limits.message",
              {{"connection", id_}, {"client", peer_name(downstream_.socket())}});
   close();
 }
 
-/// Watches that a message that the client has begun comes to its end, as long as nobody but the
-/// client holds it up.
+/// Limits the time for the rest of a message that the client has begun, while only the client
+/// delays it.
 void ConnectionPair::watch_message() {
   if (silent_) return;
   const bool begun = request_gate_.inside() || !requests_.held().empty();
@@ -275,8 +273,8 @@ void ConnectionPair::drain() {
   const Self self(this);
   guarded([&] {
     if (handshaking_) return close();
-    requests_.forget_empty();  // it may have been long ago
-    // What has come already is answered without the server.
+    requests_.forget_empty();  // that read may have been long ago
+    // Requests that have arrived already are refused without a server.
     if (connector_) std::exchange(connector_, nullptr)->cancel();
     if (!requests_.held().empty()) requests_.resume();
   });
@@ -303,8 +301,8 @@ drain::Progress ConnectionPair::progress() const {
           .outstanding = reply_gate_.ledger().outstanding()};
 }
 
-/// Reads what has come and was not met yet. The wait for it may have received something already,
-/// and its handler be on the way: it is that handler that goes on, early.
+/// Reads what the client may have sent. If a wait for it is under way, it may have received bytes
+/// already and have its handler queued; cancelling the wait makes that handler go on at once.
 void ConnectionPair::look_again() {
   if (!requests_.waiting()) return requests_.read();
   looking_ = true;
@@ -312,12 +310,12 @@ void ConnectionPair::look_again() {
   downstream_.socket().cancel(ignored);
 }
 
-/// A hello that waits for news, or streams them, would do so for as long as it likes.
+/// An awaitable or streaming hello would keep the connection open without a limit.
 void ConnectionPair::answer_hello_late() {
   if (closed_ || reply_gate_.ledger().outstanding() != 1) return;
   const auto request = runner_.waiting_hello();
   if (!request) return;
-  if (requests_.unsent()) return close();  // it has not even been sent whole
+  if (requests_.unsent()) return close();  // the server has not even got all of it
   Buffer& answer = thread_.workspace.reply;
   answer.clear();
   rewrite::append_shutdown_reply_to(
@@ -329,8 +327,8 @@ void ConnectionPair::answer_hello_late() {
   if (!closed_) runner_.abandon();
 }
 
-/// A request that came while draining, of which `front` is there. True if it is dealt with; false:
-/// there is to be more of it, or nothing is read any more.
+/// Refuses a request of `length` bytes that arrived while draining, of which `front` has been
+/// received. False if more of it is needed, or if no more requests are read.
 bool ConnectionPair::refuse_late(Bytes front, std::size_t length) {
   using Kind = drain::Late::Kind;
   const auto id = static_cast<std::int32_t>(thread_.workspace.next_request_id++);
@@ -351,7 +349,7 @@ bool ConnectionPair::holds_up(const Direction& direction) const {
 }
 
 std::size_t ConnectionPair::read_size(const Direction& direction) const {
-  // While messages have to wait for room, the beginnings of many are held.
+  // While many messages wait for room, their beginnings are held: keep those small.
   const bool little =
       is_request(direction) && !request_gate_.inside() && thread_.shared.budget.is_scarce();
   return little ? kLittleRead : BufferPool::kReadSize;
@@ -382,13 +380,13 @@ void ConnectionPair::received(const Direction& direction, std::size_t bytes) {
 
 void ConnectionPair::source_ended(const Direction& direction) {
   if (!is_request(direction)) server_lost();
-  // What came before the end still gets there: resume(), written() or learn() closes then.
+  // What arrived before the end is still passed on; resume(), written() or learned() then closes.
   if (is_request(direction) ? leaves_something() : runner_.learning()) return;
   if (!direction.unsent()) close();
 }
 
-/// Of a client that has gone: requests, of which some may be those that nobody waits for an answer
-/// to.
+/// True if a client that has disconnected left requests to carry out: they may be unacknowledged
+/// writes, whose client does not wait for a reply.
 bool ConnectionPair::leaves_something() const {
   if (runner_.delays_unacknowledged()) return true;
   const Bytes held = requests_.held();
@@ -419,12 +417,12 @@ void ConnectionPair::written(Direction& direction) {
 
 void ConnectionPair::write_failed(const Direction& direction) {
   if (!is_request(direction)) return close();
-  // What the server said before it broke off is still there: replies, and why it ended TLS. Its end
-  // comes behind them.
+  // What the server sent before the connection broke can still be read: replies, or the TLS alert.
+  // The end follows.
   requests_ended_ = true;
   upstream_.shut_down();
-  // Even if it is being read just now: who reads on has read so much that this wait receives
-  // nothing itself.
+  // Safe even in the middle of a read: a read that goes on was large enough for the stream to wait
+  // without receiving bytes itself.
   replies_.wait_source();
 }
 
@@ -438,7 +436,7 @@ std::size_t ConnectionPair::process(Direction& direction, Bytes input) {
   return cursor.at;
 }
 
-/// True if what follows it may be dealt with.
+/// Writes the run. True if what follows it may be processed.
 bool ConnectionPair::write_run(Direction& direction, Cursor& cursor) {
   const Bytes run = std::exchange(cursor.run, {});
   if (!run.empty()) is_request(direction) ? send(run) : relay_reply(run);
@@ -574,13 +572,13 @@ bool ConnectionPair::reply_passed(ReplyGate::Ended ended, Cursor& cursor) {
   if (ended == ReplyGate::Ended::nothing) return true;
   if (ended == ReplyGate::Ended::reply) {
     if (!thread_.draining) return true;
-    // A stream would last as long as it likes.
+    // The server could stream replies without end.
     write_run(replies_, cursor);
     if (!closed_) end_after_replies();
     return false;
   }
-  // Only an exchange, a local reply or a request that has come already waits for the end of a
-  // reply; other replies of one read go out together.
+  // Only an exchange, a local reply or a request that has arrived waits for the end of a reply;
+  // otherwise all replies of one read go out together.
   if (runner_.is_busy() || downstream_.has_received()) write_run(replies_, cursor);
   if (closed_) return false;
   reply_gate_.ledger().answered();
@@ -590,7 +588,7 @@ bool ConnectionPair::reply_passed(ReplyGate::Ended ended, Cursor& cursor) {
   return true;
 }
 
-/// No later reply is read; closes once those before are written.
+/// Reads no more replies, and closes once those before are written.
 void ConnectionPair::end_after_replies() {
   replies_.end();
   if (!replies_.unsent()) close();
@@ -616,7 +614,7 @@ bool ConnectionPair::has_answered_all() const {
 }
 
 void ConnectionPair::reject_reply() {
-  protocol_error({"bad_reply", "a server's reply cannot be understood"});
+  protocol_error({"bad_reply", "the proxy cannot parse a server's reply"});
 }
 
 void ConnectionPair::learn(const rewrite::HelloReply& said) {

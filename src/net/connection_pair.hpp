@@ -18,17 +18,18 @@
 
 namespace idproxy::net {
 
-/// One client connection and the one server connection behind it: they share identity, order and
-/// fate. Holds the parts that serve them and connects these with each other: two directions, a gate
-/// for each, and the runner of exchanges. Lives on one io thread.
+/// A client connection and its server connection: they share login, order and lifetime. Holds and
+/// connects the parts that serve them: two directions, a gate for each, and the runner of
+/// exchanges. Lives on one io thread.
 ///
-/// Handlers own it, because those of up to four waits may be under way when it is closed; the last
-/// one to be cancelled frees it. They count without atomics: what other threads bring finds the
-/// pair by its id (IoThread::pairs).
+/// Handlers own the pair, because up to four waits may be under way when it is closed; the last one
+/// to be cancelled frees it. The reference count is not atomic: other threads do not hold
+/// references but find the pair by its id (IoThread::pairs).
 class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
  public:
   using Self = boost::intrusive_ptr<ConnectionPair>;
-  /// That live on `thread`, on which it is called: closing one takes it out of IoThread::pairs.
+  /// All pairs of `thread`, which must be the calling thread. A copy, since closing a pair removes
+  /// it from IoThread::pairs.
   [[nodiscard]] static std::vector<Self> all_of(const IoThread& thread);
 
   /// `downstream` belongs to `thread.io`. Call on that thread.
@@ -38,15 +39,15 @@ class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
   ConnectionPair(const ConnectionPair&) = delete;
   ConnectionPair& operator=(const ConnectionPair&) = delete;
 
-  /// The server behind it.
+  /// The server that the client is connected to.
   [[nodiscard]] const Upstream& upstream() const { return *server_; }
   /// Closes both connections at once. Idempotent.
   void close();
-  /// Answers a hello that waits for news, or streams them, with ShutdownInProgress; nothing else is
-  /// read from that connection any more. False if there is none.
+  /// Answers an awaitable or streaming hello with ShutdownInProgress, and reads no more requests
+  /// from this connection. False if there is no such hello.
   bool tell_monitor();
-  /// Closes both as soon as nothing is under way; what was not forwarded yet is answered with
-  /// ShutdownInProgress. Its thread is draining.
+  /// Closes both connections as soon as nothing is under way, and answers requests that were not
+  /// forwarded yet with ShutdownInProgress. Only while the thread is draining.
   void drain();
 
  private:
@@ -106,7 +107,7 @@ class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
   [[nodiscard]] bool is_request(const Direction& direction) const {
     return &direction == &requests_;
   }
-  /// The two return false once nothing more can be taken.
+  /// take_request() and take_reply() return false if they cannot take more now.
   bool take_request(Cursor& cursor);
   bool take_reply(Cursor& cursor);
   bool reply_passed(ReplyGate::Ended ended, Cursor& cursor);
@@ -147,16 +148,16 @@ class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
   ExchangeRunner runner_;
   Direction requests_;
   Direction replies_;
-  std::shared_ptr<Connector> connector_;  // until the server connection stands
-  std::chrono::nanoseconds connected_{};  // since when it does
+  std::shared_ptr<Connector> connector_;  // until the server connection is open
+  std::chrono::nanoseconds connected_{};  // when it was opened; monotonic
   std::unique_ptr<Timer> timer_;          // of the exchange
-  Deadline deadline_;                     // for the client's first bytes, or a message's rest
-  Budget::Share unsent_share_;            // of a large reply that the client has not taken yet
+  Deadline deadline_;                     // for the client's first bytes, or the rest of a message
+  Budget::Share unsent_share_;            // for a large reply that the client has not taken yet
   bool closed_ = false;
   bool handshaking_ = false;     // with the client, for TLS
   bool silent_ = true;           // the client has sent nothing yet
-  bool looking_ = false;         // while draining: for what the client has sent
-  bool requests_ended_ = false;  // no later request is read: while draining, or the server left
+  bool looking_ = false;         // while draining: waiting to see whether the client has sent more
+  bool requests_ended_ = false;  // reads no more requests: draining, or the server closed
 };
 
 }  // namespace idproxy::net

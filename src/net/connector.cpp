@@ -17,10 +17,10 @@ namespace {
 
 constexpr std::chrono::nanoseconds kLogAgain = 60s;
 
-// How long an address may be silent before the next one is tried beside it (RFC 8305, 5).
+// How long to wait for an address before trying the next one beside it (RFC 8305, 5).
 constexpr std::chrono::milliseconds kAddressIsSilent = 250ms;
 
-/// Says nothing about the server.
+/// True for errors of this process, which say nothing about the server.
 bool is_our_own(const error_code& error) {
   return error == boost::system::errc::too_many_files_open ||
          error == boost::system::errc::too_many_files_open_in_system ||
@@ -55,8 +55,8 @@ void Connector::cancel() {
   stream_.close();
 }
 
-/// Runs a handler's work, if anybody still waits for it. What it throws, memory that cannot be had
-/// above all, ends this attempt and no other.
+/// Runs a handler's work, unless the attempt is over. An exception, mostly std::bad_alloc, ends
+/// this attempt and no other.
 template <class Work>
 void Connector::guarded(Work work) {
   if (!done_) return;
@@ -82,19 +82,19 @@ void Connector::take_turn() {
   const auto now = thread_.shared.clock.monotonic();
   const std::uint32_t failures = backoff.failures();
   if (failures != 0) {
-    if (failures != failures_) return fail("others have failed meanwhile");
+    if (failures != failures_) return fail("another attempt has failed meanwhile");
     claimed_ = backoff.claim(now);
   }
   tries_ = failures == 0 || claimed_;
   if (tries_) return look_up();
-  // Others may bring news before the pause is over.
+  // Another attempt may end before the pause is over: look again soon.
   pause_.expires_after(std::clamp<std::chrono::nanoseconds>(backoff.wait(now), 10ms, 100ms));
   pause_.async_wait([self = shared_from_this()](error_code error) {
     if (!error) self->guarded([&] { self->take_turn(); });
   });
 }
 
-/// Asked each time: the name may lead elsewhere after a failover.
+/// Not cached: the name may have another address after a failover.
 void Connector::look_up() {
   const Endpoint& server = server_->route.upstream;
   if (!server.unix_path.empty()) {
@@ -116,7 +116,7 @@ void Connector::look_up() {
 
 void Connector::found(std::vector<Protocol::endpoint> endpoints) {
   endpoints_ = std::move(endpoints);
-  sockets_.reserve(endpoints_.size());  // they do not move while they connect
+  sockets_.reserve(endpoints_.size());  // sockets must not move while they connect
   connect_next();
 }
 
@@ -135,7 +135,7 @@ void Connector::connect_next() {
       sockets_.emplace_back(thread_.io);
       sockets_.back().async_connect(
           endpoint, [self = shared_from_this(), place = sockets_.size() - 1](error_code failure) {
-            if (self->sockets_.empty()) return;  // another one stands
+            if (self->sockets_.empty()) return;  // another one has connected
             self->guarded([&] {
               if (!failure) return self->connected(std::move(self->sockets_[place]));
               if (is_our_own(failure) && !self->others_connect()) {
@@ -151,9 +151,9 @@ void Connector::connect_next() {
       return connect_later();
     }
     log::event(log::Level::error, "upstream_is_this_proxy",
-               "a server's address is a listener of this proxy: it would serve itself",
+               "a server's address is a listener of this proxy, which does not connect to itself",
                {{"server", server_->name}});
-    last_error_ = "it is this proxy itself";
+    last_error_ = "the address is a listener of this proxy";
     ++failed_;
     ++own_;
   }
@@ -162,12 +162,12 @@ void Connector::connect_next() {
   fail(last_error_);
 }
 
-/// Beside the one that is being dealt with.
+/// True if another address, besides the current one, may still connect.
 bool Connector::others_connect() const {
   return next_ - failed_ > 1;
 }
 
-/// Of two addresses, one may be behind a firewall that says nothing.
+/// One of two addresses may be behind a firewall that drops packets.
 void Connector::connect_later() {
   if (next_ == endpoints_.size()) return;
   pause_.expires_after(kAddressIsSilent);
@@ -210,7 +210,7 @@ void Connector::fail(std::string_view reason) {
 
 void Connector::give_up(std::string_view reason) {
   log::event(log::Level::error, "connect_failed",
-             "no connection to a server can be opened by this process; the client is closed",
+             "this process cannot open a connection to a server; the client is closed",
              {{"server", server_->name}, {"reason", reason}});
   end(nullptr, true);
 }
@@ -237,11 +237,11 @@ void Connector::note_failure(IoThread& thread, Upstream& server, std::string_vie
 void Connector::tell_failure(Upstream& server, std::string_view reason, bool news) {
   ++server.connect_failures;
   log::event(news ? log::Level::warning : log::Level::debug, "upstream_unreachable",
-             "cannot reach the server; clients that want it are closed",
+             "cannot reach the server; its clients are closed",
              {{"server", server.name}, {"reason", reason}});
 }
 
-/// True if the log should say it: at first, and from time to time.
+/// True if the failure is worth a warning: the first one, and then one every kLogAgain.
 bool Connector::is_news(IoThread& thread, Upstream& server) {
   const auto now = thread.shared.clock.monotonic();
   std::int64_t since = 0;

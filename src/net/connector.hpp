@@ -13,33 +13,33 @@
 
 namespace idproxy::net {
 
-/// Opens one connection to a server: asks the DNS, tries each address once, the next one as soon as
-/// those before it have failed or been silent for a moment (RFC 8305), and makes a TLS handshake,
-/// on the first one that stands, where servers are to speak TLS. An address that is a listener of
-/// ours is none. While the server is known to be down, one connector tries after the pause
-/// (Backoff); the others wait, and fail if that one fails. Lives on one io thread.
+/// Opens one connection to a server. Looks the name up, tries each address once, the next one as
+/// soon as those before it have failed or not answered for a moment (RFC 8305), and makes a TLS
+/// handshake on the first connection if servers use TLS. Skips addresses that are listeners of this
+/// proxy. While the server is down, a single connector tries after each pause (Backoff); the others
+/// wait for it, and fail if it fails. Lives on one io thread.
 ///
 /// Shared ownership, because its handlers may be under way when it is cancelled.
 class Connector : public std::enable_shared_from_this<Connector> {
  public:
-  /// Called once, unless cancelled: with the open stream, or null if there is none. `gave_up`: it
-  /// was this process that could not, for want of descriptors.
+  /// Called once, unless cancelled: with the open stream, or null after a failure. `gave_up`: the
+  /// failure was this process's own, for lack of descriptors or memory.
   using Done = std::function<void(Stream* stream, bool gave_up)>;
 
-  /// Options::connect_timeout is the limit of it all.
+  /// Fails after Options::connect_timeout in all.
   static std::shared_ptr<Connector> start(IoThread& thread, std::shared_ptr<Upstream> server,
                                           Done done);
   void cancel();
-  /// Counts, logs and waits as if no connection had been made: for one that broke after its
-  /// handshake for a reason of TLS.
+  /// Counts and logs a connection that broke after its handshake because of TLS, and begins a
+  /// pause, as if the connection had not been made.
   static void tls_failed(IoThread& thread, Upstream& server, std::string_view reason);
-  /// For one that stood, and on which a hello was not answered.
+  /// Counts and logs a connection on which the server did not answer hello.
   static void gave_no_answer(IoThread& thread, Upstream& server, std::string_view reason);
 
   Connector(IoThread& thread, std::shared_ptr<Upstream> server, Done done);
 
  private:
-  /// Where a failure is logged: as a warning if it is news, or for debugging only.
+  /// How to log a failure: as a warning unless one was logged shortly before, or at level debug.
   enum class Report { if_news, at_debug };
 
   template <class Work>
@@ -65,16 +65,16 @@ class Connector : public std::enable_shared_from_this<Connector> {
   std::shared_ptr<Upstream> server_;
   Done done_;  // empty once it is over
   Timer deadline_;
-  Timer pause_;             // until it is our turn, then until the next address has its
-  std::uint32_t failures_;  // of the server, when this began
-  bool tries_ = false;      // it is not waiting for others
+  Timer pause_;             // until this connector's turn; then until the next address's
+  std::uint32_t failures_;  // the server's, when this connector began
+  bool tries_ = false;      // it does not wait for another connector
   bool claimed_ = false;
   Stream stream_;
   std::vector<Protocol::endpoint> endpoints_;
-  std::vector<Socket> sockets_;  // of the first of them, in their order; empty once one stands
+  std::vector<Socket> sockets_;  // one per address tried, in their order; empty once one connected
   std::size_t next_ = 0;
-  std::size_t failed_ = 0;  // of those tried
-  std::size_t own_ = 0;     // of these: listeners of ours
+  std::size_t failed_ = 0;  // addresses that failed
+  std::size_t own_ = 0;     // among these: listeners of this proxy
   std::string last_error_;
 };
 

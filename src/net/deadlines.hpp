@@ -8,15 +8,15 @@
 
 namespace idproxy::net {
 
-/// Connections that all have the same time for something, in the order in which theirs began: one
-/// timer for all of them, and none while there is none. Lives on one io thread.
+/// Gives many connections the same time limit with a single timer: a list in the order in which
+/// their times began. No timer runs while the list is empty. Lives on one io thread.
 class Deadlines {
  public:
   class Place;
-  /// Called once the time of a place is over, and it has left the list.
+  /// Called when a place's time is over, after it has left the list.
   using Expired = void (*)(Place& place);
 
-  /// A connection's place. In one list at a time: start() takes it out of the list that it is in.
+  /// A connection's place. It is in one list at a time: start() removes it from any other.
   class Place : public boost::intrusive::list_base_hook<
                     boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
    public:

@@ -6,9 +6,9 @@
 namespace idproxy::net {
 namespace {
 
-// One direction of one connection is read at most this often before the others have a turn.
+// How often one direction is read before other connections have a turn.
 constexpr int kReadsPerTurn = 4;
-// While a message is collected, reads ask for at least and at most this much.
+// Bounds of a read while a message is collected: the least, and the most until as much is held.
 constexpr std::size_t kSmallestRead = std::size_t{16} * 1024;
 constexpr std::size_t kFirstGrowth = std::size_t{64} * 1024;
 
@@ -18,7 +18,7 @@ void Direction::wait_source() {
   if (closed_) return;
   owner_.waits(*this);
   if (waiting_source_ || ended_) return;
-  // What has been received waits for resume(); and who goes on sending, meanwhile, for it to read.
+  // Received bytes wait for resume(), and a peer that keeps sending waits until they are read.
   const bool enough = source_.has_received() || held_.size() > BufferPool::kReadSize;
   if (enough && blocked()) return;
   waiting_source_ = true;
@@ -33,11 +33,11 @@ void Direction::readable(ByteStream::Wake wake) {
 void Direction::on_readable(ByteStream::Wake wake) {
   if (wake == ByteStream::Wake::ended) return source_ended();
   if (wake == ByteStream::Wake::failed) return owner_.source_broke(*this);
-  // What TLS itself has to say is no word of the peer's.
+  // With TLS, it may be only a handshake message or an alert.
   if (!source_.is_secure()) owner_.heard(*this);
   if (!blocked()) return read();
-  // A message behind it waits for resume(). While there is none, the peer's leaving is noticed at
-  // once.
+  // A pipelined message waits for resume(). As long as there is none, notice at once if the peer
+  // disconnects.
   if (!notices_leaving_ || !out_.empty()) return;
   if (source_.is_secure()) {
     if (!held_.empty()) return;
@@ -65,14 +65,14 @@ void Direction::read() {
     }
     if (blocked() || !received.more) break;
   }
-  // With unsent bytes, on_writable() goes on.
+  // If bytes are unsent, on_writable() goes on.
   if (out_.empty()) wait_source();
 }
 
-/// Into the thread's buffer, or behind what is held.
+/// Reads into the thread's buffer; if bytes are held, appends to them.
 ByteStream::Received Direction::read_some() {
   if (held_.empty()) return source_.read({pool_.read_buffer(), owner_.read_size(*this)});
-  // Grows with what has come, not with what is announced.
+  // Memory grows with what the peer has sent, not with the length that it announced.
   const std::size_t size = held_.size();
   const std::size_t missing = wanted_ > size ? wanted_ - size : 0;
   std::size_t room = std::clamp(missing, kSmallestRead, std::max(size, kFirstGrowth));
@@ -82,7 +82,7 @@ ByteStream::Received Direction::read_some() {
   return received;
 }
 
-/// Reads behind what is held: while the thread's buffer is not free.
+/// Appends to the held bytes, for when the thread's buffer is in use.
 void Direction::read_to_hold() {
   if (held_.capacity() == 0) held_ = pool_.take();
   const std::size_t size = held_.size();
@@ -109,8 +109,8 @@ void Direction::process(Bytes input) {
   settle(input, consumed);
 }
 
-/// Keeps what was not consumed of `input`, which is the thread's buffer, or what is held, or was
-/// held until an OutQueue took the memory over.
+/// Keeps the part of `input` that was not consumed. `input` is in the thread's buffer or in held_,
+/// or was in held_ until an OutQueue took that memory over.
 void Direction::settle(Bytes input, std::size_t consumed) {
   if (held_.empty()) {
     if (consumed == input.size()) return;
@@ -143,7 +143,7 @@ void Direction::wait_sink() {
 void Direction::writable(ByteStream::Wake wake) {
   waiting_sink_ = false;
   if (closed_) return;
-  // A wait of the other direction has been cancelled, and with it all of this socket.
+  // The other direction's wait was cancelled, which cancels all waits on this socket.
   if (wake == ByteStream::Wake::cancelled) return wait_sink();
   if (wake == ByteStream::Wake::ready) owner_.woken(*this, true, wake);
 }
@@ -156,7 +156,7 @@ void Direction::on_writable() {
 
 void Direction::resume() {
   if (blocked()) {
-    // Held up by its owner: the source is watched for its end.
+    // Held up by its owner: only watch for the end of the source.
     if (!closed_ && out_.empty()) wait_source();
     return;
   }

@@ -9,37 +9,38 @@
 
 namespace idproxy::net {
 
-/// One direction of a connection, from its source to its sink: waits until the source can be read
-/// (holding 512 bytes), reads into the thread's buffer, lets its owner decide about the bytes,
-/// keeps those that are not decided yet, writes those that go on, and stops reading while the sink
-/// does not take them or the owner holds the direction up. Lives on one io thread.
+/// One direction of a connection, from its source to its sink. Waits for the source (with a buffer
+/// of 512 bytes), reads into the thread's buffer, lets its owner process the bytes, keeps those
+/// that the owner cannot process yet, and writes those that the owner passes on. Stops reading
+/// while the sink takes nothing or the owner holds the direction up. Lives on one io thread.
 class Direction final : public ByteStream::Waiter {
  public:
-  /// The connection that a direction belongs to. It lives as long as a wait is under way.
+  /// The connection that a direction belongs to. Outlives every wait.
   class Owner {
    public:
-    /// Decides about `input`, which starts where the last call stopped consuming; returns how much
-    /// it has consumed. Calls need() if it cannot decide before there is more.
+    /// Processes `input`, which starts where the last call stopped consuming, and returns how many
+    /// bytes it consumed. Calls need() if it cannot go on without more bytes.
     virtual std::size_t process(Direction& direction, Bytes input) = 0;
-    /// True while nothing may be processed, for a reason other than the sink's.
+    /// True while nothing may be processed, for reasons other than a full sink.
     [[nodiscard]] virtual bool holds_up(const Direction& direction) const = 0;
-    /// How much may be read into the thread's buffer at once.
+    /// How many bytes may be read into the thread's buffer at once.
     [[nodiscard]] virtual std::size_t read_size(const Direction& direction) const = 0;
 
-    /// A wait is over: calls direction.on_readable() or on_writable(), and handles what they throw.
+    /// A wait is over: the owner must call direction.on_readable() or on_writable(), and handle
+    /// what they throw.
     virtual void woken(Direction& direction, bool writable, ByteStream::Wake wake) = 0;
-    /// The direction is about to wait for its source, or its sink.
+    /// The direction is about to wait for its source or its sink.
     virtual void waits(const Direction& direction) = 0;
-    /// The source has sent something; of TLS, something that is not TLS's own.
+    /// The source has sent something; with TLS, application data.
     virtual void heard(const Direction& direction) = 0;
     /// `bytes` have been read.
     virtual void received(const Direction& direction, std::size_t bytes) = 0;
-    /// The source's bytes have ended; ended() is true.
+    /// The source has ended; ended() is true.
     virtual void source_ended(const Direction& direction) = 0;
     virtual void source_broke(const Direction& direction) = 0;
-    /// The source has gone while the direction is held up, or after its end everything is written.
+    /// The source has ended, and either the direction is held up or everything is written.
     virtual void finished(const Direction& direction) = 0;
-    /// The sink has taken everything that it had not taken before.
+    /// The sink has now taken everything that was left from earlier writes.
     virtual void written(Direction& direction) = 0;
     virtual void write_failed(const Direction& direction) = 0;
 
@@ -50,7 +51,7 @@ class Direction final : public ByteStream::Waiter {
     ~Owner() = default;
   };
 
-  /// `notices_leaving`: even while it is held up, a source that goes away is noticed at once.
+  /// `notices_leaving`: notices the end of its source at once, even while it is held up.
   Direction(Owner& owner, ByteStream& source, ByteStream& sink, BufferPool& pool,
             bool notices_leaving)
       : owner_(owner),
@@ -59,46 +60,46 @@ class Direction final : public ByteStream::Waiter {
         pool_(pool),
         notices_leaving_(notices_leaving) {}
 
-  /// No byte is read, processed or written any more.
+  /// From here on, the direction reads, processes and writes nothing.
   void close() { closed_ = true; }
 
-  /// Waits for the source, unless it waits already or is to wait for resume().
+  /// Waits for the source, unless the direction waits already or must wait for resume().
   void wait_source();
-  /// Reads and processes what has been received, at most a few times; then waits.
+  /// Reads and processes received bytes, in at most a few reads; then waits.
   void read();
-  /// Goes on after whatever held the direction up is gone, first with what is held. Does not read
-  /// into the thread's buffer: the caller may be using it.
+  /// Goes on when nothing holds the direction up any more, first with held bytes. Does not read
+  /// into the thread's buffer, which the caller may be using.
   void resume();
   /// Events: a wait is over.
   void on_readable(ByteStream::Wake wake);
   void on_writable();
 
-  /// Sends, and keeps what the sink does not take.
+  /// Writes to the sink, and keeps what the sink does not take.
   void write(Bytes bytes) { after(out_.send(sink_, bytes)); }
-  /// Sends `message`, which patches `original`: see OutQueue::send(). True if it has been taken
-  /// whole.
+  /// Writes `message`, which patches `original`: see OutQueue::send(). True if the sink took it
+  /// all.
   bool write(const wire::PatchedMessage& message, Bytes original);
 
-  /// From within process(): nothing can be decided before `bytes` of what is left are there.
+  /// For Owner::process(): it needs `bytes` of the unconsumed input before it can go on.
   void need(std::size_t bytes) { wanted_ = bytes; }
-  /// The source has come to its end, or is to be treated as if it had.
+  /// Treats the source as ended.
   void end() { ended_ = true; }
-  /// Forgets that the last read found nothing.
+  /// Resets seen_empty().
   void forget_empty() { seen_empty_ = false; }
 
   [[nodiscard]] bool blocked() const { return closed_ || !out_.empty() || owner_.holds_up(*this); }
-  /// What has been read and not been decided.
+  /// The bytes that were read but not consumed.
   [[nodiscard]] Bytes held() const { return held_.view(); }
-  /// The buffer that holds `message` and nothing else; may be moved from. Else null.
+  /// The buffer that holds exactly `message`, for the caller to move from; null if there is none.
   [[nodiscard]] Buffer* buffer_of(Bytes message) {
     const bool owns = held_.data() == message.data() && held_.size() == message.size();
     return owns ? &held_ : nullptr;
   }
-  /// Something has not been taken by the sink.
+  /// True if the sink has not taken everything.
   [[nodiscard]] bool unsent() const { return !out_.empty(); }
   [[nodiscard]] bool ended() const { return ended_; }
   [[nodiscard]] bool waiting() const { return waiting_source_; }
-  /// The last read has found nothing.
+  /// True if the last read found nothing.
   [[nodiscard]] bool seen_empty() const { return seen_empty_; }
 
  private:
@@ -123,9 +124,9 @@ class Direction final : public ByteStream::Waiter {
   ByteStream& source_;
   ByteStream& sink_;
   BufferPool& pool_;
-  Buffer held_;             // read, not decided or not allowed on yet
-  std::size_t wanted_ = 0;  // size of held_ below which nothing can be decided
-  OutQueue out_;            // decided, not taken by the sink yet
+  Buffer held_;             // read, but not consumed
+  std::size_t wanted_ = 0;  // the size that held_ needs before the owner can go on
+  OutQueue out_;            // passed on, but not taken by the sink
   const bool notices_leaving_;
   bool closed_ = false;
   bool ended_ = false;

@@ -17,7 +17,7 @@ asio::ip::address plain(asio::ip::address address) {
   return address;
 }
 
-/// Whether a connection to `target` ends at a listener that is bound to `address`.
+/// True if a connection to `target` reaches a listener that is bound to `address`.
 bool reaches(const asio::ip::address& target, const asio::ip::address& address,
              asio::io_context& io, error_code& error) {
   if (target == address) return true;
@@ -52,7 +52,7 @@ std::shared_ptr<const rewrite::Members> Directory::members() const {
 bool Directory::is_own(const Protocol::endpoint& endpoint, asio::io_context& io,
                        error_code& error) const {
   const auto published = this->published();
-  if (endpoint.protocol().family() == AF_UNIX) return false;  // checked in the configuration
+  if (endpoint.protocol().family() == AF_UNIX) return false;  // config has checked it
   const asio::ip::tcp::endpoint server = tcp_endpoint(endpoint);
   const asio::ip::address target = plain(server.address());
   return std::ranges::any_of(published->servers, [&](const auto& each) {

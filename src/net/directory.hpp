@@ -13,23 +13,22 @@
 
 namespace idproxy::net {
 
-/// The servers and the listeners that stand for them, as Upstreams published them last.
-/// Thread-safe.
+/// The servers and their listeners, as Upstreams last published them. Thread-safe.
 class Directory {
  public:
   using Servers = std::vector<std::shared_ptr<const Upstream>>;
 
   void publish(std::shared_ptr<const rewrite::Members> members, Servers servers);
 
-  /// What replies to hello are to be changed with.
+  /// The mapping of members to listeners, for replies to hello.
   [[nodiscard]] std::shared_ptr<const rewrite::Members> members() const;
-  /// True if a connection to this address would be one to this proxy. The calling thread runs
-  /// `io`. `error`: that cannot be found out now, for want of descriptors.
+  /// True if a connection to this address would reach this proxy. Call it on the thread that runs
+  /// `io`. Sets `error` if it cannot find out, for lack of descriptors.
   [[nodiscard]] bool is_own(const Protocol::endpoint& endpoint, asio::io_context& io,
                             error_code& error) const;
   /// The server whose listener has this port; null if there is none.
   [[nodiscard]] std::shared_ptr<const Upstream> at_port(std::uint16_t port) const;
-  /// Fills in the listeners, and which of them `asked` has.
+  /// Fills in the listeners, and which of them is that of the server `asked`.
   void describe(rewrite::ServerId asked, rewrite::Status& status) const;
   /// For the metrics.
   [[nodiscard]] std::vector<ServerStatistics::Listener> listener_statistics() const;
@@ -39,7 +38,7 @@ class Directory {
     std::shared_ptr<const rewrite::Members> members;
     Servers servers;
 
-    /// Null if it is not there any more.
+    /// Null if the server has been removed.
     [[nodiscard]] const Upstream* find(rewrite::ServerId server) const;
   };
   [[nodiscard]] std::shared_ptr<const Published> published() const;

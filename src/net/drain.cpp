@@ -17,7 +17,7 @@ Next next(const Progress& progress) {
 }
 
 Late refuse(Bytes front, std::size_t length, std::int32_t id) {
-  // Longer ones are not worth waiting for.
+  // The proxy does not wait for longer requests.
   constexpr std::size_t kLongest = std::size_t{1024} * 1024;
   if (length > kLongest) return {Late::Kind::end, {}};
   if (front.size() < length) return {Late::Kind::need_more, {}};

@@ -7,40 +7,40 @@
 
 namespace idproxy::net {
 
-/// What a connection of a draining thread does: it closes as soon as nothing is under way, and what
-/// was not forwarded yet is answered with ShutdownInProgress. Decisions only, without sockets.
+/// Decides what a connection does while its thread is draining: it closes as soon as nothing is
+/// under way, and answers requests that were not forwarded with ShutdownInProgress. No sockets.
 namespace drain {
 
-/// How far a connection is.
+/// The state of a connection.
 struct Progress {
-  bool handshaking = false;       ///< with the client, for TLS
-  bool busy = false;              ///< an exchange or a reply of the proxy's is under way
-  bool unsent = false;            ///< bytes in either direction that their sink has not taken
-  bool inside_message = false;    ///< of the client's, passed on in part or held in part
-  bool ended = false;             ///< no later request is read
-  bool looking = false;           ///< what the client has sent is being looked for
-  bool seen_empty = false;        ///< looking has found nothing
+  bool handshaking = false;       ///< TLS handshake with the client
+  bool busy = false;              ///< an exchange or a reply of the proxy's own is under way
+  bool unsent = false;            ///< a sink has not taken all bytes of its direction
+  bool inside_message = false;    ///< part of a client's message was passed on or is held
+  bool ended = false;             ///< reads no more requests
+  bool looking = false;           ///< is reading what the client may have sent
+  bool seen_empty = false;        ///< that read found nothing
   std::uint64_t outstanding = 0;  ///< requests that the server has not answered
 };
 
 enum class Next {
-  wait,   ///< something is under way
+  wait,   ///< until what is under way has ended
   look,   ///< read what the client may have sent already
   close,  ///< nothing is left to do
 };
 [[nodiscard]] Next next(const Progress& progress);
 
-/// What becomes of a request that came while draining.
+/// What to do with a request that arrived while draining.
 struct Late {
   enum class Kind {
-    refuse,     ///< `reply` answers it
-    need_more,  ///< not all of it is there
-    end,        ///< no answer: nothing is read any more, and the connection's end says the same
+    refuse,     ///< answer it with `reply`
+    need_more,  ///< part of the request is missing
+    end,        ///< read no more requests; the end of the connection is the answer
   };
   Kind kind;
   Buffer reply;
 };
-/// `front` is what is there of a message of `length` bytes. `id`: of the reply.
+/// `front` is the received part of a message of `length` bytes; `id` is the reply's requestID.
 [[nodiscard]] Late refuse(Bytes front, std::size_t length, std::int32_t id);
 
 }  // namespace drain

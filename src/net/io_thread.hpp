@@ -23,14 +23,15 @@ namespace idproxy::net {
 
 class ConnectionPair;
 
-/// What all io threads share. Thread-safe: atomics, and what does not change.
+/// The state that all io threads share. Thread-safe: its members are atomic, constant or
+/// thread-safe themselves.
 struct Shared {
   Shared(Options server_options, const Clock& wall_clock)
       : options(std::move(server_options)),
         clock(wall_clock),
         budget(options.limits.buffered_messages) {}
 
-  /// A connection that was counted as open is not any more.
+  /// A client connection that was counted in open_connections is closed.
   void count_closed() {
     if (--open_connections == 0 && draining) nobody_left();
   }
@@ -39,7 +40,8 @@ struct Shared {
   const Clock& clock;
   Directory directory;
   ServerObserver* observer = nullptr;  // set before the first thread runs
-  std::function<void()> nobody_left;   // the last connection is closed while draining. Any thread
+  std::function<void()>
+      nobody_left;  // called on any thread when draining and no connection is left
   Lookups lookups;
   Budget budget;
   std::atomic<bool> draining{false};
@@ -47,20 +49,20 @@ struct Shared {
   std::atomic<std::uint64_t> last_connection_id{0};
 };
 
-/// What one io thread has counted. Its thread writes, any may read.
+/// The counters of one io thread. That thread writes, any thread may read.
 struct Cells : PerCounted<metrics::Count> {
   metrics::Histogram insert_added;  ///< as ServerStatistics::insert_added
 };
 
-/// One thread's event loop and what its connections share, none of which any other thread touches,
-/// but for reading the cells.
+/// One thread's event loop, and the state that its connections share. Other threads may post to the
+/// loop and read the cells, nothing else.
 class IoThread {
  public:
   IoThread(Shared& shared_state, std::shared_ptr<const rewrite::RuleSet> rules);
 
   Shared& shared;
   Cells cells;
-  // Before `io`: handlers that it still holds at its end own pairs, and these take themselves out.
+  // Before `io`: its destructor destroys handlers that own pairs, which erase themselves here.
   std::unordered_map<std::uint64_t, ConnectionPair*> pairs;  // by id
   asio::io_context io;
   Deadlines first_byte;

@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
-/// A socket file that a dead process left behind would be "in use" for ever; a live one answers.
+/// Removes a socket file that a dead process left behind, at which nobody could listen any more. If
+/// its process lives, the connection succeeds.
 void remove_stale_socket(const std::string& path, asio::io_context& io) {
   struct stat status{};
   if (::lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
@@ -115,7 +116,7 @@ void Listener::admit(IoThread& thread, Socket socket) {
     cells[Counted::closed_max_connections].add();
     log::event(
         log::Level::warning, "too_many_connections",
-        "a client was turned away: listen.max_connections are open",
+        "a client was turned away: as many connections as listen.max_connections allows are open",
         {{"client", peer_name(socket)}, {"max_connections", shared.options.max_connections}});
     return;
   }
@@ -125,8 +126,7 @@ void Listener::admit(IoThread& thread, Socket socket) {
   });
 }
 
-/// Without a pause, a process that is out of file descriptors would accept, fail and accept in a
-/// loop.
+/// Without a pause, a process that is out of file descriptors would retry in a busy loop.
 void Listener::pause(const error_code& error) {
   threads_[0]->cells[Counted::accept_failures].add();
   log::event(log::Level::error, "accept_failed", "cannot accept clients; trying again shortly",
@@ -138,7 +138,7 @@ void Listener::pause(const error_code& error) {
   });
 }
 
-/// Rather than letting it wait for an answer that does not come.
+/// Closes a client that would otherwise wait for an answer that never comes.
 void Listener::turn_one_away() {
   if (reserve_ >= 0) ::close(std::exchange(reserve_, -1));
   const int client =

@@ -13,14 +13,14 @@
 
 namespace idproxy::net {
 
-/// An acceptor that listens at `endpoint`, an IP address (port 0: any free port) or a Unix socket.
+/// Opens an acceptor at `endpoint`, an IP address (port 0: any free port) or a Unix socket.
 [[nodiscard]] boost::system::result<Acceptor> listen_at(const Endpoint& endpoint,
                                                         asio::io_context& io);
 
-/// Accepts the clients of one server and hands them to the io threads in turn. Lives on the first
+/// Accepts the clients of one server and assigns them to the io threads in turn. Lives on the first
 /// io thread.
 ///
-/// Shared ownership, because a wait for the next client may be under way when it is stopped.
+/// Shared ownership, because an accept may be under way when the listener is stopped.
 class Listener : public std::enable_shared_from_this<Listener> {
  public:
   Listener(std::span<const std::unique_ptr<IoThread>> threads, std::shared_ptr<Upstream> upstream);
@@ -28,7 +28,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  /// Opens the socket; the error text says what is in the way. Then the upstream has the real port.
+  /// Opens the socket and sets the actual port in the upstream's route. Returns an error, or "".
   [[nodiscard]] std::string open();
   void start() { accept(); }
   void stop();
@@ -44,7 +44,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   std::shared_ptr<Upstream> upstream_;
   Acceptor acceptor_;
   Timer pause_;
-  int reserve_ = -1;  // a file descriptor to turn a client away with when there is no other
+  int reserve_ = -1;  // a spare file descriptor, to turn a client away when no other is free
   std::size_t next_thread_ = 0;
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 using boost::asio::ip::tcp;
 
-// A result this young also serves later requests for the same name.
+// Requests within this time of the last one share its answer.
 constexpr std::chrono::milliseconds kYoung{250};
 constexpr std::size_t kMostAsking = 4;
 
@@ -61,12 +61,12 @@ struct Lookups::State {
     std::chrono::steady_clock::time_point last;
   };
 
-  /// None asks yet, or one has been waiting for long: its packet may be lost.
+  /// True if no thread asks yet, or the last one has waited so long that its packet may be lost.
   static bool wants_another(const Name& name, std::chrono::steady_clock::time_point now) {
     return name.asking == 0 || (name.asking < kMostAsking && now - name.last >= kYoung);
   }
 
-  /// Serves all who wait, whichever thread they came for.
+  /// Answers all waiting requests, whichever thread asked for them.
   void answered(const std::string& key, const LookupResult& result) {
     const std::lock_guard lock(mutex);
     const auto found = names.find(key);
@@ -99,7 +99,7 @@ void Lookups::start(boost::asio::io_context& io, const std::string& host, std::u
     name.last = now;
   }
   try {
-    // Nobody joins it: getaddrinfo cannot be cancelled, and touches nothing of ours.
+    // Detached, because getaddrinfo() cannot be cancelled. The thread owns all that it uses.
     std::thread([state = state_, key, host, port] {
       state->answered(key, ask(host, port));
     }).detach();
@@ -109,7 +109,7 @@ void Lookups::start(boost::asio::io_context& io, const std::string& host, std::u
 }
 
 void Lookups::stop() {
-  // Freed without the lock: what a Done holds may ask for something in turn.
+  // Destroyed after the lock is released: what a Done owns may call start() in its destructor.
   std::map<std::string, State::Name> names;
   const std::lock_guard lock(state_->mutex);
   state_->stopped = true;

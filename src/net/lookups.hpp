@@ -9,13 +9,13 @@
 
 namespace idproxy::net {
 
-/// Asks the system for the addresses of names (getaddrinfo(3)), each name on threads of its own, so
-/// that a name server that does not answer for one server holds up nobody who wants another.
-/// Whoever asks for a name that is being asked for gets the first answer that comes; where none has
-/// come for a while, another thread asks as well, of four at most. Thread-safe.
+/// Looks host names up (getaddrinfo(3)). Each name has threads of its own, so that a name server
+/// that does not answer for one name does not delay the others. Requests for a name that is already
+/// being looked up share the first answer; if none arrives for a while, another thread asks too, up
+/// to four per name. Thread-safe.
 class Lookups {
  public:
-  /// Without an error there is at least one address.
+  /// `error` is empty, or says why there is no address; if it is empty, `found` is not.
   using Done = std::function<void(const std::string& error,
                                   const std::vector<boost::asio::ip::tcp::endpoint>& found)>;
 
@@ -24,15 +24,15 @@ class Lookups {
   Lookups(const Lookups&) = delete;
   Lookups& operator=(const Lookups&) = delete;
 
-  /// `done` is called on a thread of `io`, which lives until stop(). After that only for an answer
-  /// that had come before.
+  /// Calls `done` on a thread of `io`, which must live until stop(). After stop(), calls it only
+  /// for answers that arrived before.
   void start(boost::asio::io_context& io, const std::string& host, std::uint16_t port, Done done);
-  /// Does not wait for answers that are still to come.
+  /// Does not wait for outstanding answers.
   void stop();
 
  private:
   struct State;
-  // Shared with threads that may wait for a name server longer than this object lives.
+  // Shared with threads that may outlive this object while they wait for a name server.
   std::shared_ptr<State> state_;
 };
 

@@ -5,9 +5,9 @@
 namespace idproxy::net {
 namespace {
 
-// Ports in a row that are tried for one member.
+// How many consecutive ports to try for one member.
 constexpr std::size_t kMostCandidates = 100;
-// Members whose ports are remembered.
+// How many members' ports to remember.
 constexpr std::size_t kMostRemembered = 100;
 
 }  // namespace

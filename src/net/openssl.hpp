@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-/// OpenSSL's objects with one owner each, and its texts.
+/// Owning pointers for OpenSSL's objects, and its error texts.
 namespace idproxy::net::tls {
 
 template <auto free>
@@ -28,7 +28,7 @@ using OwnedKey = std::unique_ptr<EVP_PKEY, Free<EVP_PKEY_free>>;
 using OwnedSsl = std::unique_ptr<SSL, Free<SSL_free>>;
 using OwnedSslContext = std::unique_ptr<SSL_CTX, Free<SSL_CTX_free>>;
 
-/// What OpenSSL says about an error, or "unknown error".
+/// OpenSSL's text for an error, or "unknown error".
 inline std::string error_text(unsigned long error) {
   const char* text = ERR_reason_error_string(error);
   return text != nullptr ? text : "unknown error";

@@ -5,7 +5,7 @@
 namespace idproxy::net {
 namespace {
 
-// Larger rests stay where they are instead of being copied.
+// Larger rests are queued by reference instead of being copied.
 constexpr std::size_t kCopiedRest = std::size_t{256} * 1024;
 constexpr std::size_t kSlices = 64;
 
@@ -58,7 +58,7 @@ OutQueue::Status OutQueue::send_patched(ByteStream& sink, const wire::PatchedMes
   return Status::done;
 }
 
-/// All that was given to it.
+/// The sink took all that it was given.
 OutQueue::Status OutQueue::taken(const ByteStream& sink) {
   in_stream_ = sink.unsent();
   return in_stream_ ? Status::blocked : Status::done;

@@ -6,24 +6,24 @@
 
 namespace idproxy::net {
 
-/// Bytes that a socket has not taken yet. Empty in the normal case, and then it holds no memory:
-/// what is written goes to the kernel from where it lies, and only a rest is kept.
+/// The bytes that a socket has not taken yet. Normally the kernel takes everything directly from
+/// the caller's memory, and the queue is empty and holds no memory; only a rest is queued.
 class OutQueue {
  public:
   enum class Status { done, blocked, failed };
 
-  /// False as well while the stream has to be flushed of what it took.
+  /// False, too, while the stream holds bytes that it took but has not sent.
   [[nodiscard]] bool empty() const { return bytes_.empty() && message_ == nullptr && !in_stream_; }
 
-  /// Sends as much as the socket takes and keeps the rest.
+  /// Sends as much as the socket takes and queues a copy of the rest.
   Status send(ByteStream& sink, Bytes bytes);
-  /// Sends `message`, which patches `original`. Of what the socket does not take a small rest is
-  /// copied; a large one is borrowed: then both must stay as they are until the queue is empty.
-  /// Only on an empty queue.
+  /// Sends `message`, which patches `original`; the queue must be empty. Queues what the socket
+  /// does not take: a small rest as a copy, a large one by reference, in which case both arguments
+  /// must stay valid and unchanged until the queue is empty.
   Status send(ByteStream& sink, const wire::PatchedMessage& message, Bytes original);
-  /// Adds bytes behind what is there, without trying to send them.
+  /// Appends bytes to the queue without trying to send them.
   void add(Bytes bytes) { bytes_.append(bytes); }
-  /// Sends as much of the rest as the socket takes.
+  /// Sends as much of the queue as the socket takes.
   Status flush(ByteStream& sink);
 
  private:
@@ -34,7 +34,7 @@ class OutQueue {
   Bytes original_;                                 // of message_
   Buffer bytes_;
   std::size_t sent_ = 0;    // of the patched message, then of bytes_
-  bool in_stream_ = false;  // it has taken all, and not sent all
+  bool in_stream_ = false;  // the stream took everything, but has not sent everything
 };
 
 }  // namespace idproxy::net

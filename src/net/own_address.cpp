@@ -5,13 +5,13 @@
 namespace idproxy::net {
 namespace {
 
-/// One that nobody has, of the documentation (RFC 5737, RFC 3849).
+/// An address that no host has: one reserved for documentation (RFC 5737, RFC 3849).
 asio::ip::address of_nobody(const asio::ip::address& like) {
   return asio::ip::make_address(like.is_v4() ? "192.0.2.1" : "2001:db8::1");
 }
 
-/// Nothing is sent: the datagram socket only says what the kernel thinks of the address. `error`:
-/// there is none to be had.
+/// Whether the kernel lets a datagram socket bind to the address. Sets `error` if no socket can be
+/// opened.
 bool can_be_bound(const asio::ip::address& address, asio::io_context& io, error_code& error) {
   const asio::ip::udp::endpoint endpoint(address, 0);
   asio::ip::udp::socket socket(io);
@@ -26,7 +26,7 @@ bool can_be_bound(const asio::ip::address& address, asio::io_context& io, error_
 
 bool is_of_this_host(const asio::ip::address& address, asio::io_context& io, error_code& error) {
   if (address.is_loopback() || address.is_unspecified()) return true;
-  // Connections to an address of our own come from that address …
+  // A connection to an address of this host has that address as its source …
   asio::ip::udp::socket socket(io);
   const asio::ip::udp::endpoint endpoint(address, 9);
   socket.open(endpoint.protocol(), error);
@@ -36,8 +36,8 @@ bool is_of_this_host(const asio::ip::address& address, asio::io_context& io, err
   socket.connect(endpoint, unreachable);
   if (unreachable) return false;
   if (socket.local_endpoint(unreachable).address() == address) return true;
-  // … or from the first one of its network; but it can be bound to. So can all addresses where
-  // net.ipv4.ip_nonlocal_bind says so.
+  // … or the first one of its network. In that case it can still be bound to; but with
+  // net.ipv4.ip_nonlocal_bind, so can every address.
   return can_be_bound(address, io, error) && !can_be_bound(of_nobody(address), io, error) && !error;
 }
 

@@ -10,7 +10,7 @@ namespace idproxy::net {
 namespace {
 
 constexpr std::int32_t kRequestId = 1;
-// mongod's has about 1 KB, with 50 members less than 30 KB.
+// mongod's reply has about 1 KB; with 50 members, less than 30 KB.
 constexpr std::int32_t kLargestReply = 64 * 1024;
 
 /// {hello: 1, $db: "admin"}
@@ -28,7 +28,8 @@ Buffer request() {
   return message;
 }
 
-/// A whole hello reply, as far as its header tells; nothing if it cannot be one. `size`: its own.
+/// False if `bytes` cannot begin a reply to hello. Sets `size` to the reply's length once the
+/// header is there.
 bool may_be_reply(Bytes bytes, std::size_t& size) {
   if (bytes.size() < wire::kHeaderSize) return true;
   const wire::MsgHeader header = wire::read_header(bytes);
@@ -46,7 +47,7 @@ std::shared_ptr<Probe> Probe::start(IoThread& thread, std::shared_ptr<Upstream> 
     if (stream == nullptr) return probe->end(std::nullopt);
     try {
       probe->connected(std::move(*stream));
-    } catch (const std::exception&) {  // no memory: asked again later, as after any failure
+    } catch (const std::exception&) {  // out of memory: Prober asks again, as after any failure
       probe->end(std::nullopt);
     }
   });
@@ -72,7 +73,7 @@ void Probe::connected(Stream stream) {
   connected_ = thread_.shared.clock.monotonic();
   deadline_.expires_after(thread_.shared.options.connect_timeout);
   deadline_.async_wait([self = shared_from_this()](error_code error) {
-    if (!error && self->done_) self->fail("no answer to hello within upstream.connect_timeout");
+    if (!error && self->done_) self->fail("no reply to hello within upstream.connect_timeout");
   });
   out_.add(request().view());
   send();
@@ -80,7 +81,7 @@ void Probe::connected(Stream stream) {
 
 void Probe::send() {
   const OutQueue::Status status = out_.flush(stream_);
-  // What the server said before it broke off is still there: why it ended TLS.
+  // What the server sent before the connection broke can still be read, such as a TLS alert.
   if (status == OutQueue::Status::failed) stream_.shut_down();
   if (status != OutQueue::Status::blocked) return wait_for_reply();
   stream_.wait_writable([self = shared_from_this()](error_code error) {
@@ -107,19 +108,19 @@ void Probe::read() {
   if (received.bytes > 0) server_->heard(connected_);
   if (received.status == Status::ended || received.status == Status::broken) return broke_off();
   std::size_t length = 0;
-  if (!may_be_reply(reply_.view(), length)) return fail("its answer to hello cannot be understood");
+  if (!may_be_reply(reply_.view(), length)) return fail("cannot parse its reply to hello");
   if (length == 0 || reply_.size() < length) return wait_for_reply();
   end(rewrite::read_hello_reply(reply_.view().first(length)));
 }
 
-/// mongod closes without a word where TLS, or a certificate, is missing.
+/// mongod closes without an alert if it requires TLS, or a certificate.
 void Probe::broke_off() {
   std::string reason(stream_.fault());
   if (reason.empty()) reason = stream_.why_closed();
   if (reason.empty()) {
-    return fail(stream_.is_secure() ? "it closed the connection without an answer to hello"
-                                    : "it closed the connection without an answer to hello; it "
-                                      "may be stopping, or want TLS (tls=true in upstream.uri)");
+    return fail(stream_.is_secure() ? "it closed the connection without a reply to hello"
+                                    : "it closed the connection without a reply to hello; it may "
+                                      "be stopping, or require TLS (tls=true in upstream.uri)");
   }
   Connector::tls_failed(thread_, *server_, reason);
   end(std::nullopt);

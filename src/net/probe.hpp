@@ -12,12 +12,13 @@
 
 namespace idproxy::net {
 
-/// Asks one server for one hello, over a connection of its own. Lives on one io thread.
+/// Sends one hello to a server, over a connection of its own. Lives on one io thread.
 ///
 /// Shared ownership, because its handlers may be under way when it is cancelled.
 class Probe : public std::enable_shared_from_this<Probe> {
  public:
-  /// Called once, unless cancelled; with nothing if the server cannot be reached or understood.
+  /// Called once, unless cancelled. Without a value if the server cannot be reached or its reply
+  /// cannot be parsed.
   using Done = std::function<void(std::optional<rewrite::HelloReply> said)>;
 
   static std::shared_ptr<Probe> start(IoThread& thread, std::shared_ptr<Upstream> server,

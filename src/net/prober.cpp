@@ -8,7 +8,7 @@
 namespace idproxy::net {
 namespace {
 
-// How often a server is asked that no client is connected to.
+// How often to ask a server that no client is connected to.
 constexpr std::chrono::seconds kAskIdle{10};
 
 }  // namespace
@@ -21,7 +21,7 @@ void Prober::start() {
   const bool known = owner_.is_known(*server_);
   pause_.expires_after(known ? kAskIdle : backoff_.wait(thread_.shared.clock.monotonic()));
   pause_.async_wait([self = shared_from_this(), known](error_code error) {
-    // A wait that was over before it was cancelled still comes here.
+    // A wait that ended before it was cancelled still calls this.
     if (error || self->stopped_) return;
     self->owner_.about_to_ask(*self->server_);
     if (self->stopped_) return;
@@ -43,7 +43,7 @@ void Prober::ask() {
                             [self = shared_from_this()](std::optional<rewrite::HelloReply> said) {
                               if (!self->stopped_) self->answered(std::move(said));
                             });
-  // It may have failed at once, and the owner have stopped this.
+  // The probe may have failed at once, and the owner may have stopped this prober.
   if (!stopped_) probe_ = std::move(probe);
 }
 

@@ -12,29 +12,31 @@
 
 namespace idproxy::net {
 
-/// Asks one server again and again who it is: soon until it has said so, and now and then while no
-/// client is connected to it, whose hellos would tell. Lives on the first io thread.
+/// Sends hello to one server repeatedly: with short pauses until the server has answered once, then
+/// every few seconds while no client is connected to it. While clients are, their own hellos tell.
+/// Lives on the first io thread.
 ///
 /// Shared ownership, because its handlers may be under way when it is stopped.
 class Prober : public std::enable_shared_from_this<Prober> {
  public:
-  /// Who wants to know. Outlives the prober, or its thread's loop.
+  /// Receives the results. Outlives the prober, or the loop of its thread.
   class Owner {
    public:
     virtual ~Owner() = default;
-    /// Whether the server has said who it is.
+    /// True if the server has answered a hello before.
     [[nodiscard]] virtual bool is_known(const Upstream& server) const = 0;
-    /// The time to ask has come. May stop the prober.
+    /// Called before each hello. May stop the prober.
     virtual void about_to_ask(const Upstream& server) = 0;
-    /// With nothing if the server cannot be reached or understood. May stop the prober.
+    /// Called without a value if the server cannot be reached or its reply cannot be parsed. May
+    /// stop the prober.
     virtual void answered(const Upstream& server, std::optional<rewrite::HelloReply> said) = 0;
   };
 
   Prober(IoThread& thread, std::shared_ptr<Upstream> server, Owner& owner);
 
-  /// Begins, or begins anew because there is reason to ask.
+  /// Begins, or begins again at once because something has changed.
   void start();
-  /// Idempotent. Nothing of the owner is called afterwards.
+  /// Idempotent. Calls nothing of the owner afterwards.
   void stop();
 
  private:

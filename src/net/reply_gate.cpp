@@ -11,8 +11,8 @@ ReplyGate::Step reject(std::string_view fault) {
   return {.kind = ReplyGate::Step::Kind::reject, .fault = fault};
 }
 
-/// How much of a reply must be there before it can be passed on: flags to tell whether more replies
-/// follow, and all of it where it is looked into.
+/// How many bytes of a reply must be there before it can be passed on: all of a reply to an
+/// exchange; otherwise the header and the flags, which tell whether more replies follow.
 std::size_t bytes_needed(const wire::MsgHeader& header, bool for_exchange) {
   const auto length = static_cast<std::size_t>(header.message_length);
   if (for_exchange) return length;
@@ -46,12 +46,12 @@ ReplyGate::Step ReplyGate::look(Bytes front, Exchange exchange, bool abandoned) 
           .header = frame.header};
 }
 
-/// Why the reply cannot be what the client is owed, or "".
+/// Why the reply cannot answer an outstanding request, or "".
 std::string_view ReplyGate::fault_of(const wire::MsgHeader& header, Exchange exchange) const {
   using Owed = wire::ReplyLedger::Owed;
   if (ledger_.unrequested_permitted() && !is_for(exchange)) return {};
   const Owed owed = ledger_.owed(header);
-  if (owed == Owed::to_nobody) return "the server sent a reply that nobody had asked for";
+  if (owed == Owed::to_nobody) return "the server sent a reply without a request";
   if (owed == Owed::to_other) return "a server's reply belongs to no request of this connection";
   if (is_for(exchange) && !exchange.sent_whole) {
     return "the server replied to a request that had not been sent whole";

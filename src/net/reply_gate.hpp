@@ -8,45 +8,45 @@
 
 namespace idproxy::net {
 
-/// Finds the messages in a server's bytes and tells which request each of them answers. A state
+/// Finds the messages in a server's bytes and the request that each of them answers. A state
 /// machine without sockets: look() decides about the front of the bytes, and the caller reports
 /// what it has done.
 class ReplyGate {
  public:
   struct Step {
     enum class Kind {
-      need,      ///< nothing can be decided before `bytes` of the message are there
-      pass,      ///< `bytes` go on to the client: then passed()
+      need,      ///< look again once `bytes` of the message have been received
+      pass,      ///< pass `bytes` on to the client, then call passed()
       exchange,  ///< the first `bytes` are the whole reply that the exchange awaits
-      over,      ///< nobody awaits this reply any more: the connection has nothing left to say
-      reject,    ///< the connection ends, for `fault`
+      over,      ///< nobody awaits this reply: end the connection after the replies before it
+      reject,    ///< end the connection because of `fault`
     };
     Kind kind;
     std::size_t bytes = 0;
-    bool begins = false;  ///< of `pass`: with them a reply begins
-    bool more = false;    ///< of one that begins: another reply to the same request follows it
+    bool begins = false;  ///< with `pass`: the bytes begin a reply
+    bool more = false;    ///< with `begins`: another reply to the same request follows
     wire::MsgHeader header{};
     std::string_view fault{};
   };
-  /// What ends with the bytes that were passed on.
+  /// What the bytes that were passed on complete.
   enum class Ended { nothing, reply, last_reply };
-  /// How far the exchange is.
+  /// The state of the exchange.
   struct Exchange {
     bool awaits_reply = false;
-    bool sent_whole = true;  ///< its message
+    bool sent_whole = true;  ///< the server has got all of its message
   };
 
-  /// What becomes of `front`, which is not empty and starts where the last step ended.
-  /// `abandoned`: the last request has been answered by the proxy, and no later one is forwarded.
+  /// Decides what to do with `front`, which is not empty and starts where the last step ended.
+  /// `abandoned`: the proxy has answered the last request itself, and forwards no more.
   [[nodiscard]] Step look(Bytes front, Exchange exchange, bool abandoned) const;
-  /// Event: what `step` passes on has been taken.
+  /// Event: the caller has passed on what `step` says.
   Ended passed(const Step& step);
 
-  /// The next reply is the one that the exchange awaits.
+  /// True if the next reply is the one that the exchange awaits.
   [[nodiscard]] bool is_for(Exchange exchange) const {
     return exchange.awaits_reply && ledger_.outstanding() == 1;
   }
-  /// For its events, and what is outstanding.
+  /// For events of requests, and the number of outstanding replies.
   [[nodiscard]] wire::ReplyLedger& ledger() { return ledger_; }
   [[nodiscard]] const wire::ReplyLedger& ledger() const { return ledger_; }
 

@@ -19,7 +19,8 @@
 namespace idproxy::net {
 namespace {
 
-/// What escapes a handler is a fault of ours, and half a proxy is worse than one that is restarted.
+/// An exception that escapes a handler is a bug; ends the process, because systemd restarts it,
+/// while a proxy without this thread would not serve its clients.
 void run(asio::io_context& io) {
   try {
     io.run();
@@ -59,7 +60,7 @@ struct Server::Impl {
     drain_limit->async_wait([this](error_code error) {
       if (error || stopped) return;
       log::event(log::Level::warning, "drain_forced",
-                 "limits.drain is over: what is still under way is cut off",
+                 "limits.drain is over: closing the remaining connections",
                  {{"connections", shared.open_connections.load()}});
       stop();
     });
@@ -79,8 +80,9 @@ struct Server::Impl {
     end_if_drained();
   }
 
-  /// What a driver's monitors have been told of one server takes effect at once, so that operations
-  /// go to the others; until it is true of all servers, they would come back here.
+  /// Waits before it closes idle connections. A driver whose monitor hears of one server's shutdown
+  /// moves its operations to the other servers at once; they must have heard of all our listeners
+  /// first, or they would come back here.
   void close_soon() {
     constexpr std::chrono::milliseconds kUntilDriversKnow{100};
     drivers_know->expires_after(kUntilDriversKnow);
@@ -96,7 +98,7 @@ struct Server::Impl {
       asio::post(thread->io,
                  [this, &thread = *thread, unaware, before = shared.open_connections.load()] {
                    thread.draining = true;
-                   // Told once it is true of all threads.
+                   // Logged once all threads are draining.
                    if (--*unaware == 0) tell_draining(before);
                    for (const ConnectionPair::Self& pair : ConnectionPair::all_of(thread))
                      pair->drain();
@@ -104,10 +106,10 @@ struct Server::Impl {
     }
   }
 
-  /// Once. Any thread.
+  /// Logs once. Any thread.
   void tell_draining(std::uint32_t connections) {
     if (told_draining.exchange(true)) return;
-    log::event(log::Level::info, "draining", "accepting no clients any more",
+    log::event(log::Level::info, "draining", "draining: no more clients are accepted",
                {{"connections", connections}});
   }
 
@@ -143,11 +145,12 @@ struct Server::Impl {
   std::optional<Upstreams> upstreams;
   std::optional<ServerStatus> status;
   std::optional<Timer> drain_limit;
-  std::optional<Timer> drivers_know;  // that they are to go elsewhere
+  std::optional<Timer> drivers_know;  // until drivers have moved to other servers
   using Guard = asio::executor_work_guard<asio::io_context::executor_type>;
-  std::vector<Guard> guards;         // of the other threads
-  std::optional<Guard> first_guard;  // until they have ended: they may still ask the first
-  std::size_t others = 0;            // that run
+  std::vector<Guard> guards;  // for the other threads
+  std::optional<Guard>
+      first_guard;         // until the others have ended: they may still post to the first
+  std::size_t others = 0;  // other threads that run
   bool stopped = false;
   std::atomic<bool> told_draining{false};
 };

@@ -9,7 +9,7 @@
 
 namespace idproxy::net {
 
-/// What {idproxy: "status"} says of this process. Thread-safe.
+/// Makes this process's answer to {idproxy: "status"}. Thread-safe.
 class ServerStatus final : public rewrite::StatusSource {
  public:
   /// `threads` outlives it.

@@ -97,7 +97,7 @@ void Stream::receive_handshake(const std::shared_ptr<const Then>& then) {
   const bool full = unsent();
   socket_.async_wait(full ? Socket::wait_write : Socket::wait_read,
                      [this, full, then](error_code error) {
-                       // A wait that was over before the stream was closed comes here, too.
+                       // A wait that ended before the stream was closed still calls this.
                        if (error == asio::error::operation_aborted || !socket_.is_open()) return;
                        try {
                          continue_handshake(full, then);
@@ -124,7 +124,7 @@ void Stream::continue_handshake(bool full, const std::shared_ptr<const Then>& th
   advance(then, room.first(static_cast<std::size_t>(n)));
 }
 
-/// Of a peer that is gone before the handshake is over.
+/// The reason if the peer disconnected before the end of the handshake.
 std::string Stream::why_left() const {
   if (!heard_) return std::string(kClosedAtOnce);
   const std::string reason = engine_->why_closed();
@@ -133,14 +133,14 @@ std::string Stream::why_left() const {
 
 // ---- reading ---------------------------------------------------------------------------------
 
-/// From the socket itself, behind what was received early. As ::recv().
+/// Like ::recv(), but first returns the bytes that a wait received.
 ssize_t Stream::receive(std::span<std::uint8_t> to) {
   const std::size_t early = std::exchange(early_size_, 0);
   if (early > 0) std::memcpy(to.data(), early_.data(), early);
   if (early > 0 && early < early_.size()) return static_cast<ssize_t>(early);
   const ssize_t n =
       ::recv(socket_.native_handle(), to.data() + early, to.size() - early, MSG_DONTWAIT);
-  // An end or an error behind early bytes is met again by the next call.
+  // The next call meets an end or an error after the early bytes again.
   return early == 0 ? n : static_cast<ssize_t>(early) + std::max<ssize_t>(n, 0);
 }
 
@@ -165,7 +165,7 @@ Stream::Received Stream::read_secure(std::span<std::uint8_t> to) {
     if (!scratch_.received) {
       scratch_.received = std::make_unique_for_overwrite<std::uint8_t[]>(TlsScratch::kReadSize);
     }
-    // Not more than there is room for, but for what a record that has begun adds.
+    // Not more than `to` has room for, apart from the rest of a record that was begun before.
     const std::span<std::uint8_t> room(scratch_.received.get(),
                                        std::min(to.size(), TlsScratch::kReadSize));
     const ssize_t n = receive(room);
@@ -180,13 +180,13 @@ Stream::Received Stream::read_secure(std::span<std::uint8_t> to) {
   const auto status = engine_->decrypt(in, to, bytes, scratch_.sent);
   if (!in.empty()) unread_.append(in);
   decrypted_left_ = status == tls::Engine::Status::done;
-  // What a peer has us answer, and does not take, is bounded.
+  // Limits the answers to TLS messages (key updates) that a peer provokes and does not read.
   const bool sent = send_secure();
   broken_ = !scratch_.sent.empty() && unsent_.size() > 2 * kMostAtOnce;
   if (bytes == 0 && status == tls::Engine::Status::ended) return {Status::ended};
   const bool failed = status == tls::Engine::Status::failed || !sent || broken_;
   if (bytes == 0 && failed) return {Status::broken};
-  // After plaintext, an end or a failure is met again by the next call.
+  // The next call meets an end or a failure after the plaintext again.
   const bool over = status != tls::Engine::Status::done && status != tls::Engine::Status::need_more;
   if (over) decrypted_left_ = true;
   return {bytes > 0 ? Status::some : Status::none, bytes, more || undecoded()};
@@ -233,7 +233,7 @@ ssize_t Stream::write(std::span<const iovec> slices) {
   return n < 0 && is_for_now(errno) ? 0 : n;
 }
 
-/// Small slices share a record; the inside of a large one is encrypted from where it lies.
+/// Gathers small slices in a record; encrypts whole records of a large slice in place.
 ssize_t Stream::write_secure(std::span<const iovec> slices) {
   Buffer& record = scratch_.record;
   record.clear();
@@ -266,7 +266,7 @@ ssize_t Stream::write_secure(std::span<const iovec> slices) {
   return send_record() && send_secure() ? static_cast<ssize_t>(taken) : -1;
 }
 
-/// What has been encrypted; keeps what the socket does not take. False if the connection is gone.
+/// Sends the ciphertext and keeps what the socket does not take. False if the connection is lost.
 bool Stream::send_secure() {
   const Bytes bytes = scratch_.sent.view();
   if (bytes.empty()) return true;

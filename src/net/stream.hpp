@@ -17,8 +17,8 @@
 
 namespace idproxy::net {
 
-/// Memory that the TLS streams of one io thread use one after the other, each for the time of one
-/// call. Empty until the first of them needs it.
+/// Memory that the TLS streams of one io thread share; each uses it only within a call. Empty until
+/// the first use.
 struct TlsScratch {
   static constexpr std::size_t kReadSize = std::size_t{256} * 1024;
 
@@ -27,38 +27,38 @@ struct TlsScratch {
   Buffer record;                             // plaintext of small slices, gathered
 };
 
-/// A connected socket, plain or with TLS: the only place that knows which. Never blocks. Lives on
-/// one io thread. Its owner sees to it that it lives as long as anything waits on it.
+/// A connected socket, plain or with TLS; no other class knows which. Never blocks. Lives on one io
+/// thread. The owner must keep it alive while anything waits on it.
 ///
-/// With TLS, one system call reads for many records and one writes many; between calls a stream
-/// keeps a record's beginning at most, and ciphertext that the socket has not taken.
+/// With TLS, one system call reads or writes many records. Between calls a stream keeps at most an
+/// incomplete record, and the ciphertext that the socket has not taken.
 class Stream final : public ByteStream {
  public:
   Stream(asio::io_context& io, TlsScratch& scratch) : socket_(io), scratch_(scratch) {}
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   Stream(Stream&& other) noexcept;
-  /// The target has been closed, or never opened.
+  /// The target must be closed or never opened.
   Stream& operator=(Stream&& other) noexcept;
   ~Stream() = default;
 
-  /// `engine`: of a TLS connection; null for a plain one. Then handshake() comes first.
+  /// With an `engine` the stream uses TLS, and handshake() must come first; null: plain.
   void open(Socket socket, std::unique_ptr<tls::Engine> engine);
-  /// Tells a TLS peer, if that is possible at once, and closes. Idempotent.
+  /// Closes, after sending close_notify to a TLS peer if the socket takes it at once. Idempotent.
   void close();
-  /// Nothing is sent any more. What has been received can still be read; the end follows it.
+  /// Ends both directions. Received bytes can still be read; the end follows them.
   void shut_down();
   [[nodiscard]] Socket& socket() { return socket_; }
 
-  /// The peer has closed the connection without having sent a byte.
+  /// The reason if the peer closed the connection without having sent a byte.
   static constexpr std::string_view kClosedAtOnce = "the connection was closed at once";
-  /// Calls `then` once, unless the stream is closed before: with "", or with why there is no TLS
-  /// connection.
+  /// Calls `then` once, unless the stream is closed before: with "" after success, else with the
+  /// reason for the failure.
   void handshake(std::function<void(std::string_view reason)> then);
 
-  /// Calls `handler(error_code)` once there is something to read; error::eof at the end. While
-  /// small messages come and go, the wait itself receives the first bytes: that is a system call
-  /// less per message than waiting for readability (which costs an epoll_ctl).
+  /// Calls `handler(error_code)` once there is something to read; with error::eof at the end. While
+  /// messages are small, the wait itself receives the first bytes, which saves a system call per
+  /// message: a wait for readability costs an epoll_ctl.
   template <class Handler>
   void wait_readable(Handler handler) {
     if (undecoded()) {
@@ -86,9 +86,9 @@ class Stream final : public ByteStream {
   [[nodiscard]] Received read(std::span<std::uint8_t> to) override;
   [[nodiscard]] bool is_at_end() override;
   [[nodiscard]] bool is_secure() const override { return engine_ != nullptr; }
-  /// What TLS has against it once it is broken, for the log; "": nothing.
+  /// Why TLS failed, for the log; "" if it did not.
   [[nodiscard]] std::string_view fault() const;
-  /// What TLS may have to do with an end without a word; "": nothing.
+  /// The likely TLS reason for an end without an alert; "" if none is known.
   [[nodiscard]] std::string why_closed() const;
 
   [[nodiscard]] ssize_t write(Bytes bytes) override;
@@ -97,8 +97,8 @@ class Stream final : public ByteStream {
   [[nodiscard]] bool unsent() const override { return !unsent_.empty(); }
 
  private:
-  // Encrypted before it is sent: bounds what is kept if the socket takes none of it, and stays in
-  // the processor's cache (with 256 KiB a reply of 1 MB takes an eighth longer).
+  // How much to encrypt before sending it. Bounds what must be kept if the socket takes nothing,
+  // and stays within the processor's cache: with 256 KiB, a reply of 1 MB takes an eighth longer.
   static constexpr std::size_t kMostAtOnce = std::size_t{32} * 1024;
 
   using Then = std::function<void(std::string_view)>;
@@ -116,13 +116,13 @@ class Stream final : public ByteStream {
   Socket socket_;
   TlsScratch& scratch_;
   std::unique_ptr<tls::Engine> engine_;  // null: plain
-  Buffer unread_;                        // ciphertext that was received, in rare cases
+  Buffer unread_;                        // received ciphertext, in rare cases
   Buffer unsent_;                        // ciphertext
   bool heard_ = false;                   // the peer has sent something
-  bool broken_ = false;                  // TLS, found behind what read() has delivered
-  bool decrypted_left_ = false;          // the engine has more than was asked for
-  bool bulk_ = false;                    // the last read was larger: wait without receiving
-  std::uint16_t early_size_ = 0;         // received into `early_`, not read yet
+  bool broken_ = false;                  // TLS failed after the bytes that read() returned
+  bool decrypted_left_ = false;          // the engine holds more plaintext
+  bool bulk_ = false;                    // the last read was large: wait without receiving
+  std::uint16_t early_size_ = 0;         // bytes received into `early_` and not read yet
   std::array<std::uint8_t, 512> early_;
 };
 

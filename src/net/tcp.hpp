@@ -7,14 +7,14 @@
 
 namespace idproxy::net {
 
-/// No delay, keepalive after 30 s idle (every 10 s, 3 times), 30 s for sent bytes to be
-/// acknowledged: a peer that is gone without a word is noticed. No effect on Unix sockets.
+/// Sets TCP_NODELAY, and keepalive (after 30 s idle, 3 probes every 10 s) and TCP_USER_TIMEOUT (30
+/// s) to notice peers that vanish. No effect on Unix sockets.
 void set_tcp_options(int fd);
 
-/// The same. `endpoint` is not that of a Unix socket.
+/// Converts `endpoint`, which must not be that of a Unix socket.
 [[nodiscard]] asio::ip::tcp::endpoint tcp_endpoint(const Protocol::endpoint& endpoint);
 
-/// Who is at the other end, for logs: "10.0.0.7:50122"; "" where that has no name.
+/// The peer's address for logs, "10.0.0.7:50122"; "" for Unix sockets and lost connections.
 [[nodiscard]] std::string peer_name(const Socket& socket);
 
 }  // namespace idproxy::net

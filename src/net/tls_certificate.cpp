@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kLongestText = 200;
 
-/// Not in the middle of a UTF-8 character.
+/// Does not cut a UTF-8 character in two.
 std::string shortened(std::string text) {
   if (text.size() <= kLongestText) return text;
   constexpr std::string_view kMore = "...";
@@ -45,7 +45,7 @@ std::string address_text(const ASN1_OCTET_STRING* address) {
 }
 
 void add(std::string& list, const std::string& name) {
-  // More than can be shown need not be formatted: a peer may send thousands.
+  // Do not format more than can be shown: a peer may send thousands of names.
   if (list.size() > kLongestText) return;
   if (!list.empty()) list += ", ";
   list += name;
@@ -95,7 +95,7 @@ std::string names_text(const X509* certificate) {
   }
   if (!has_dns_name) {
     const std::string common = common_names(certificate);
-    // An address counts as a subjectAltName only.
+    // OpenSSL compares addresses with the subjectAltName only.
     in6_addr address{};
     const bool is_address = ::inet_pton(AF_INET, common.c_str(), &address) == 1 ||
                             ::inet_pton(AF_INET6, common.c_str(), &address) == 1;

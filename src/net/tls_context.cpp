@@ -13,7 +13,7 @@ namespace {
 
 using Fallible = boost::system::result<void, Fault>;
 
-// Ephemeral keys and authenticated encryption. TLS 1.3 has no others.
+// For TLS 1.2: only ephemeral keys and authenticated encryption, as in all suites of TLS 1.3.
 constexpr const char* kCiphersOf12 = "ECDHE+AESGCM:ECDHE+CHACHA20";
 constexpr std::chrono::days kSoon{14};
 
@@ -32,7 +32,7 @@ OwnedSslContext make_ssl(const SSL_METHOD* method) {
   SSL_CTX_set_cipher_list(context, kCiphersOf12);
   SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET);
   SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_NO_AUTO_CHAIN);
-  // Each connection is checked anew, also after certificates were replaced.
+  // No session resumption: each connection is verified, also after certificates were replaced.
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(context, 0);
   return ssl;
@@ -70,7 +70,7 @@ Fallible use_identity(Context::Impl& impl, const std::string& file, const std::s
     taken = SSL_CTX_add1_chain_cert(impl.ssl.get(), identity->chain[i].get()) == 1;
   }
   if (!taken) {
-    return key_fault("has a certificate that cannot be used, '" + impl.own_subject +
+    return key_fault("has an unusable certificate '" + impl.own_subject +
                      "': " + error_text(ERR_peek_error()));
   }
   impl.own_chain = identity->chain.size();
@@ -79,9 +79,9 @@ Fallible use_identity(Context::Impl& impl, const std::string& file, const std::s
   return {};
 }
 
-/// As mongod does, takes what a file with a single certificate lacks of its chain from the CA file.
-/// Once and without the root: left to OpenSSL, each handshake would do it, and every peer would
-/// hold a certificate more.
+/// If the own file holds a single certificate, takes the rest of its chain, without the root, from
+/// the CA file, as mongod does. OpenSSL could do so by itself, but would do it in each handshake
+/// and send the root, too.
 void complete_chain(Context::Impl& impl) {
   if (impl.own_chain != 1) return;
   SSL_CTX_build_cert_chain(impl.ssl.get(), SSL_BUILD_CHAIN_FLAG_NO_ROOT |
@@ -89,7 +89,7 @@ void complete_chain(Context::Impl& impl) {
                                                SSL_BUILD_CHAIN_FLAG_CLEAR_ERROR);
 }
 
-/// Also makes the list of names that clients are sent to choose a certificate by.
+/// Trusts the authorities in `file`, and lists their names for clients to choose a certificate by.
 Fallible trust(Context::Impl& impl, const std::string& file) {
   const Read<Authorities> authorities = read_authorities(file);
   if (!authorities) return ca_fault(authorities.error().why);
@@ -132,7 +132,7 @@ boost::system::result<std::shared_ptr<const Context>, Fault> Context::for_client
   }
   const bool asks = options.client_certificate != ClientCertificate::none;
   if (asks && options.ca_file.empty()) {
-    return ca_fault("is missing: certificates of clients are checked against it");
+    return ca_fault("is missing: client certificates are verified with it");
   }
   if (!options.ca_file.empty()) {
     if (const auto trusted = trust(*impl, options.ca_file); !trusted) return trusted.error();

@@ -8,11 +8,11 @@ namespace idproxy::net::tls {
 struct Context::Impl {
   OwnedSslContext ssl;
   std::vector<Certificate> certificates;
-  std::size_t own_chain = 0;  ///< so many of `certificates`, the first ones, are of our own file
-  std::string own_subject;    ///< empty: no certificate of our own
+  std::size_t own_chain = 0;  ///< how many of `certificates`, from the front, are the own chain
+  std::string own_subject;    ///< the own certificate's; empty: none
   std::vector<std::string> own_cluster_attributes;
-  std::string content;  ///< digests of all certificates and lists, their files, and the mode
-  std::string trusted;  ///< whose certificates: "the CA file /etc/ca.pem", for texts
+  std::string content;  ///< the file names, digests of all certificates and lists, and the mode
+  std::string trusted;  ///< the source of trusted authorities, for texts: "the CA file /etc/ca.pem"
   bool checks_names = false;
 };
 

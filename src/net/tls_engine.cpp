@@ -13,16 +13,16 @@
 namespace idproxy::net::tls {
 namespace {
 
-// Of a record, without its content: header, explicit nonce or content type, tag.
+// The bytes that a record adds to its content: header, explicit nonce or content type, tag.
 constexpr std::size_t kRecordOverhead = 5 + 8 + 16;
 constexpr std::size_t kLargestRecord = 16384;
 
-/// Lets the session use `in` and `out` for one call of OpenSSL.
+/// Lets the session read `in` and write `out` during one call of OpenSSL.
 class Opened {
  public:
   Opened(Session& session, Bytes& in, Buffer& out) : session_(session) {
     session.window = {&in, &out};
-    // What another connection of this thread has left would be taken for this one's.
+    // Errors that another connection left in this thread's queue would be taken for this one's.
     if (ERR_peek_error() != 0) ERR_clear_error();
   }
   ~Opened() { session_.window = {}; }
@@ -39,7 +39,7 @@ bool is_address(const std::string& host) {
          ::inet_pton(AF_INET6, host.c_str(), parsed.data()) == 1;
 }
 
-/// As certificates and SNI have it: without the dot of the root and the zone of an address.
+/// The host as in certificates and SNI: without the root's trailing dot and an address's zone.
 std::string plain_host(std::string host) {
   if (host.ends_with('.')) host.pop_back();
   if (const std::size_t zone = host.find('%');
@@ -48,7 +48,7 @@ std::string plain_host(std::string host) {
   return host;
 }
 
-/// Fails the session if there is nothing that the certificate can be compared with.
+/// Sets the name or address to verify. Fails the session if there is none to verify.
 void expect_host(Session& session) {
   const bool checks = session.context->impl().checks_names;
   const std::string& host = session.host;
@@ -58,13 +58,13 @@ void expect_host(Session& session) {
     if (checks) taken = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host.c_str()) == 1;
   } else if (taken) {
     SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-    // A name that is too long for SNI is none that a certificate could have either.
+    // May fail: no certificate can hold a name that is too long for SNI.
     set_sni(ssl, host);
     if (checks) taken = SSL_set1_host(ssl, host.c_str()) == 1;
   }
   if (taken || !checks) return;
   session.failed = true;
-  session.reason = "there is no host name that the server's certificate could be compared with";
+  session.reason = "there is no host name to compare with the server's certificate";
 }
 
 }  // namespace
@@ -72,13 +72,13 @@ void expect_host(Session& session) {
 struct Engine::Impl : Session {
   using Session::Session;
 
-  /// After a call that has returned `result` and no success.
+  /// Handles a call of OpenSSL that returned `result` and did not succeed.
   Status refused(int result) {
     const int error = SSL_get_error(ssl.get(), result);
     if (error == SSL_ERROR_WANT_READ) return Status::need_more;
     if (error == SSL_ERROR_ZERO_RETURN && handshake_done) return Status::ended;
     failed = true;
-    if (window.shut) reason = peer() + " sends messages of TLS again and again, and no data";
+    if (window.shut) reason = peer() + " sends only TLS messages and no data";
     if (reason.empty()) reason = failure_text(*this, error);
     return Status::failed;
   }
@@ -136,7 +136,7 @@ Engine::Status Engine::decrypt(Bytes& in, std::span<std::uint8_t> to, std::size_
     written += n;
     session.has_received = true;
     session.idle_messages = 0;
-    // Else OpenSSL would allocate a record's buffer again only to find nothing.
+    // Another read would make OpenSSL allocate a record's buffer again, only to find nothing.
     if (in.empty() && SSL_has_pending(session.ssl.get()) == 0) return Status::need_more;
   }
   return Status::done;
@@ -147,7 +147,7 @@ bool Engine::encrypt(Bytes plain, Buffer& out) {
   if (session.failed) return false;
   const std::size_t records = plain.size() / kLargestRecord + 1;
   const std::size_t before = out.size();
-  out.extend(plain.size() + records * kRecordOverhead);  // at once, not record by record
+  out.extend(plain.size() + records * kRecordOverhead);  // allocates once, not per record
   out.truncate(before);
   Bytes nothing;
   const Opened opened(session, nothing, out);

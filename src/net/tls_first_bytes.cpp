@@ -16,7 +16,7 @@ constexpr std::uint8_t kMajor = 3;  // of SSL 3.0 and of all TLS
 constexpr std::uint8_t kClientHello = 1;
 constexpr std::size_t kRecordHeader = 5;
 constexpr std::size_t kHelloVersion = 9;
-// The first of MongoDB's op_codes that are as large as four random bytes hardly ever are.
+// The range of MongoDB's op codes, which four random bytes hardly ever fall into.
 constexpr std::int32_t kFirstRequest = 2001;
 constexpr std::int32_t kLastRequest = 2013;
 
@@ -52,7 +52,7 @@ std::string what_instead(Bytes front) {
   if (is_message(front)) return "a MongoDB message";
   if (front.size() < 2) return {};
   if ((front[0] == kHandshake || front[0] == kAlert) && front[1] == kMajor) return {};
-  return is_http(front) ? "HTTP" : "bytes that are none";
+  return is_http(front) ? "HTTP" : "bytes of another protocol";
 }
 
 std::string hello_version(Bytes front) {

@@ -22,7 +22,7 @@ OwnedBio memory_of(std::string_view text) {
   return OwnedBio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
-/// What is asked for the password of a key. Without it OpenSSL would ask at the terminal.
+/// The password callback. Without one, OpenSSL would ask at the terminal.
 struct Password {
   const std::string& text;
   bool asked = false;
@@ -36,7 +36,7 @@ struct Password {
   }
 };
 
-/// Certificates and lists in `text`; keys are passed over.
+/// Reads certificates and revocation lists; skips keys.
 Read<Authorities> read_blocks(const std::string& text) {
   ERR_clear_error();
   const std::string none;
@@ -57,7 +57,7 @@ Read<Authorities> read_blocks(const std::string& text) {
   return found;
 }
 
-/// Where the first private key begins.
+/// The position of the first private key.
 std::size_t find_key(std::string_view text) {
   constexpr std::string_view kBegin = "-----BEGIN ";
   constexpr std::string_view kKind = "PRIVATE KEY-----";
@@ -79,7 +79,7 @@ Read<OwnedKey> read_key(std::string_view text, const std::string& password) {
   if (!given.asked) {
     return Unusable{"has a private key that cannot be read: " + error_text(ERR_peek_error())};
   }
-  return Unusable{password.empty() ? "has an encrypted private key, and there is no password"
+  return Unusable{password.empty() ? "has an encrypted private key, but no password is set"
                                    : "has a private key that the password does not decrypt"};
 }
 
@@ -101,7 +101,7 @@ Read<Identity> read_identity(const std::string& file, const std::string& passwor
   Identity identity{std::move(blocks->certificates), std::move(*key)};
   X509* own = identity.chain.front().get();
   if (X509_check_private_key(own, identity.key.get()) != 1) {
-    return Unusable{"has a private key that is not the one of its first certificate '" +
+    return Unusable{"has a private key that does not belong to its first certificate '" +
                     subject_text(own) + "'"};
   }
   return identity;

@@ -6,8 +6,7 @@
 
 #include "openssl.hpp"
 
-/// The PEM files of operators. What is wrong with one is said so that it can stand behind its name:
-/// "has no private key".
+/// Reads the operator's PEM files. Faults are predicates for the file's name: "has no private key".
 namespace idproxy::net::tls {
 
 struct Unusable {
@@ -17,19 +16,19 @@ struct Unusable {
 template <class T>
 using Read = boost::system::result<T, Unusable>;
 
-/// A certificateKeyFile, as mongod's: the certificate, then those that signed it, and the key of
-/// the first, in any order among each other.
+/// The content of a certificateKeyFile like mongod's: the certificate, then those that signed it;
+/// the first one's private key may stand before, between or after them.
 struct Identity {
-  std::vector<OwnedCertificate> chain;  ///< not empty; our own first
+  std::vector<OwnedCertificate> chain;  ///< not empty; the own certificate first
   OwnedKey key;
 };
 
-/// `password` of the private key; empty: none. Never asks at a terminal.
+/// `password` decrypts the private key; empty: none. Never asks at a terminal.
 Read<Identity> read_identity(const std::string& file, const std::string& password);
 
 using OwnedCrl = std::unique_ptr<X509_CRL, Free<X509_CRL_free>>;
 
-/// A CA file: certificates, and lists of those that are revoked.
+/// The content of a CA file: certificates, and certificate revocation lists.
 struct Authorities {
   std::vector<OwnedCertificate> certificates;  ///< not empty
   std::vector<OwnedCrl> revoked;

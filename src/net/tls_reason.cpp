@@ -10,7 +10,7 @@
 namespace idproxy::net::tls {
 namespace {
 
-/// The first one that the TLS layer names itself, else the first: a detail that it passes on.
+/// The first error of the TLS layer itself, else the first of all, which is a detail from below.
 unsigned long main_error() {
   const unsigned long first = ERR_peek_error();
   while (const unsigned long error = ERR_get_error()) {
@@ -33,7 +33,7 @@ bool blames_certificate(int alert) {
   }
 }
 
-/// "(alert: unknown ca)" of "tlsv1 alert unknown ca": the version is not that of the session.
+/// " (alert: unknown ca)" for "tlsv1 alert unknown ca", whose version is not that of the session.
 std::string alert_name(unsigned long error) {
   constexpr std::string_view kWord = "alert ";
   const std::string text = error_text(error);
@@ -51,7 +51,7 @@ std::string alert_text(const Session& session, int alert, unsigned long error) {
     return peer + " refused our certificate '" + own + "'" + said;
   }
   if (session.certificate_requested && own.empty()) {
-    return peer + " refused the connection: it asks for a client certificate, and there is none" +
+    return peer + " refused the connection: it asks for a client certificate, and none is set" +
            said;
   }
   return peer + " ended the TLS session" + said;

@@ -6,11 +6,11 @@
 
 namespace idproxy::net::tls {
 
-/// Why a call of OpenSSL has failed with `ssl_error` (SSL_get_error), from its queue of errors and
-/// what is known of the peer.
+/// Why a call of OpenSSL failed with `ssl_error` (SSL_get_error), from OpenSSL's error queue and
+/// what is known about the peer.
 std::string failure_text(const Session& session, int ssl_error);
 
-/// Why the peer may have ended the connection below TLS. Empty if nobody knows.
+/// Why the peer may have closed the connection without an alert. Empty if unknown.
 std::string closing_text(const Session& session);
 
 }  // namespace idproxy::net::tls

@@ -11,7 +11,7 @@ int session_index() {
   return index;
 }
 
-/// Called by OpenSSL for each message of TLS, also in the middle of a call that reads many.
+/// OpenSSL calls this for each TLS message, also in the middle of a call that reads many.
 void count_message(int sent, int /*version*/, int type, const void* /*bytes*/, std::size_t /*size*/,
                    SSL* /*ssl*/, void* argument) {
   Session& session = *static_cast<Session*>(argument);
@@ -30,7 +30,7 @@ Session::Session(std::shared_ptr<const Context> given, Role ours)
   SSL_set_msg_callback(ssl.get(), count_message);
   SSL_set_msg_callback_arg(ssl.get(), this);
   BIO* both = bio.release();
-  SSL_set_bio(ssl.get(), both, both);  // takes over one reference where they are the same
+  SSL_set_bio(ssl.get(), both, both);  // takes over one reference if both are the same
   if (is_server()) {
     SSL_set_accept_state(ssl.get());
   } else {

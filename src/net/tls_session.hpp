@@ -12,18 +12,18 @@
 
 namespace idproxy::net::tls {
 
-/// The part that we have.
+/// The proxy's role in the handshake.
 enum class Role : std::uint8_t { server, client };
 
-/// What there is of one connection.
+/// The state of one connection.
 struct Session {
-  /// A peer that has us derive keys or answer again and again, and says nothing, is one that wants
-  /// us to be busy. As many as BoringSSL allows.
+  /// The most TLS messages (such as key updates) without data between them. A peer that sends more
+  /// only wants to keep the proxy busy. BoringSSL has the same limit.
   static constexpr std::uint8_t kMostIdleMessages = 32;
 
   /// Throws std::bad_alloc.
   Session(std::shared_ptr<const Context> context, Role role);
-  // OpenSSL has its address.
+  // OpenSSL keeps its address.
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -33,10 +33,10 @@ struct Session {
   bool failed = false;
   bool certificate_requested = false;  ///< by the server
   bool has_received = false;           ///< plaintext
-  std::uint8_t idle_messages = 0;      ///< of TLS itself, since the handshake or the last plaintext
+  std::uint8_t idle_messages = 0;      ///< TLS messages since the handshake or the last plaintext
   std::uint8_t front_size = 0;
-  std::array<std::uint8_t, 16> front{};  ///< the peer's first bytes: what it speaks, if not TLS
-  std::string host;                      ///< of the server, for texts; empty after the handshake
+  std::array<std::uint8_t, 16> front{};  ///< the peer's first bytes: they show what is not TLS
+  std::string host;                      ///< the server's, for texts; empty after the handshake
   std::string reason;
   Window window;
   OwnedSsl ssl;
@@ -47,7 +47,7 @@ struct Session {
   [[nodiscard]] Bytes first_bytes() const { return {front.data(), front_size}; }
 };
 
-/// The one that `ssl` belongs to.
+/// The session that `ssl` belongs to.
 Session& session_of(const SSL* ssl);
 
 }  // namespace idproxy::net::tls

@@ -7,8 +7,8 @@
 namespace idproxy::net::tls {
 namespace {
 
-/// The one that OpenSSL is looking at: "the client's certificate 'CN=a'", or one that has signed
-/// it.
+/// The certificate that OpenSSL is verifying: "the client's certificate 'CN=a'", or an authority of
+/// its chain.
 std::string current_text(const Session& session, X509_STORE_CTX* verification) {
   std::string peers = session.peer() + "'s certificate '" +
                       subject_text(X509_STORE_CTX_get0_cert(verification)) + "'";
@@ -50,8 +50,8 @@ std::string verification_text(const Session& session, X509_STORE_CTX* verificati
     case X509_V_ERR_CERT_REVOKED:
       return which + " is revoked";
     case X509_V_ERR_UNABLE_TO_GET_CRL:
-      return which + " is refused: " + trusted + " has no list of what '" +
-             name_text(X509_get_issuer_name(current)) + "' has revoked (" + error_says + ")";
+      return which + " is refused: " + trusted + " has no revocation list of '" +
+             name_text(X509_get_issuer_name(current)) + "' (" + error_says + ")";
     default:
       return which + " is refused: " + error_says;
   }

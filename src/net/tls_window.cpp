@@ -31,7 +31,7 @@ int write(BIO* bio, const char* from, std::size_t size, std::size_t* written) {
   if (window.out == nullptr) return 0;
   try {
     window.out->append(as_bytes({from, size}));
-  } catch (const std::bad_alloc&) {  // must not pass through OpenSSL's frames
+  } catch (const std::bad_alloc&) {  // must not propagate through OpenSSL's frames
     return 0;
   }
   *written = size;

@@ -5,15 +5,15 @@
 
 namespace idproxy::net::tls {
 
-/// What a session may read and where it writes during one call; both null between calls.
+/// The buffers that a session reads and writes during one call; both null between calls.
 struct Window {
   Bytes* in = nullptr;
   Buffer* out = nullptr;
-  bool shut = false;  ///< for good: nothing is read any more, as at an end
+  bool shut = false;  ///< permanently: reads report the end
 };
 
-/// A BIO whose reads take from `window.in`, which they shorten ("not now" at its end), and whose
-/// writes append to `window.out`. `window` outlives it. Null if there is no memory.
+/// A BIO whose reads consume `window.in` (at its end they ask to retry) and whose writes append to
+/// `window.out`. `window` must outlive it. Null if there is no memory.
 OwnedBio open_bio(Window& window);
 
 }  // namespace idproxy::net::tls

@@ -14,15 +14,15 @@ namespace {
 using Origin = rewrite::ServerDescription::Origin;
 using State = rewrite::HelloReply::State;
 
-// How long the first clients' hello may wait until it is known which member is which host of the
-// connection string.
+// How long the first clients' hellos may wait until every host of the connection string has been
+// tried, and it is known which members they are.
 constexpr std::chrono::seconds kMaxStartupWait{1};
-// Until a port is tried again that was in use, and a name that led to ourselves.
+// When to try again a port that was in use, and a name that led to this proxy.
 constexpr std::chrono::seconds kRetryPort{10};
 constexpr std::chrono::seconds kRetryOwnAddress{60};
 constexpr std::size_t kMostReported = 100;
 
-/// The name that a server has in Topology: as a member of a set would be called.
+/// The server's name in Topology, spelled like a member of a set.
 std::string name_of(const Endpoint& server) {
   return server.unix_path.empty() ? ascii_lower(server.text()) : server.unix_path;
 }
@@ -46,7 +46,7 @@ std::string Upstreams::open() {
   return {};
 }
 
-/// The error says why it cannot be opened.
+/// Returns an error text, or "".
 std::string Upstreams::open(Route route, Origin origin, const std::string& set_name) {
   auto upstream = std::make_shared<Upstream>(std::move(route));
   auto listener = std::make_shared<Listener>(threads_, upstream);
@@ -60,7 +60,7 @@ std::string Upstreams::open(Route route, Origin origin, const std::string& set_n
   return {};
 }
 
-/// As clients are told.
+/// The address to tell clients.
 std::string Upstreams::advertised(const Endpoint& listener) const {
   if (!listener.unix_path.empty()) return listener.unix_path;
   Endpoint advertised = listener;
@@ -96,7 +96,7 @@ void Upstreams::set_pins(Pins pins) {
     const auto pin = ports_.pins().find(upstream.route.upstream.key());
     if (pin == ports_.pins().end() || pin->second == upstream.route.listen.port) continue;
     log::event(log::Level::warning, "pin_later",
-               "a server that has a listener already keeps its port until the next start",
+               "a server that already has a listener keeps its port until the next start",
                {{"server", upstream.name},
                 {"address", upstream.route.listen.text()},
                 {"pinned", pin->second}});
@@ -118,8 +118,8 @@ void Upstreams::learn(rewrite::ServerId server, rewrite::HelloReply said,
     if (stopped_) return then();
     const rewrite::ServerDescription* known = topology_.find(server);
     if (known == nullptr) return then();
-    // Many connections bring the same news; while not all hosts have been tried, what a probe has
-    // heard is not in members() yet.
+    // Many connections report the same reply. Until all hosts have been tried, however, members()
+    // does not reflect what probes have heard.
     if (known->said == said && untried_ == 0) return then();
     heard(server, std::move(said));
     tried(served_.at(server));
@@ -200,7 +200,8 @@ void Upstreams::answered(const Upstream& server, std::optional<rewrite::HelloRep
   if (untried_ == 0) settle();
 }
 
-/// Its address may have been given to a server that waits to be made a member of something.
+/// True if the server has said for long that it is no member: its address may now belong to another
+/// server, which waits to be added to a set.
 bool Upstreams::is_nobody_for_long(Served& served) const {
   const rewrite::ServerDescription& server = *topology_.find(served.upstream->id);
   const bool nobody = server.said.state == State::other && server.said.set_name.empty();
@@ -213,7 +214,7 @@ bool Upstreams::is_nobody_for_long(Served& served) const {
   return now - *served.nobody_since >= kLongDown;
 }
 
-/// It is known who the server is, or that it cannot be known now.
+/// The server has answered a hello or failed to.
 void Upstreams::tried(Served& server) {
   if (server.tried || untried_ == 0) return;
   server.tried = true;
@@ -249,12 +250,12 @@ void Upstreams::warn_of_bypass(const rewrite::ServerDescription& server) {
   if (std::exchange(warned_of_bypass_, true)) return;
   log::event(log::Level::warning, "replica_set_bypass",
              "upstream.uri has directConnection=true, and its server is a member of a replica set: "
-             "a client without directConnection=true in its own connection string goes round the "
+             "a client without directConnection=true in its own connection string bypasses the "
              "proxy, and GETS NO IDS",
              {{"server", server.name}, {"me", me}, {"set", server.said.set_name}});
 }
 
-/// All hosts of the connection string have been tried, or that takes too long.
+/// All hosts of the connection string have been tried, or kMaxStartupWait is over.
 void Upstreams::all_tried() {
   untried_ = 0;
   startup_timer_.cancel();
@@ -262,7 +263,7 @@ void Upstreams::all_tried() {
   for (const auto& then : std::exchange(waiting_, {})) then();
 }
 
-/// Has the listeners that are needed, and no others.
+/// Opens and closes listeners as the topology requires, and publishes the result.
 void Upstreams::settle() {
   if (options_.map_members) open_and_close();
   publish();
@@ -278,7 +279,7 @@ void Upstreams::open_and_close() {
   }
 }
 
-/// False if it cannot have one now.
+/// False if no listener can be opened for the member now.
 bool Upstreams::open_member(const rewrite::Topology::Missing& member) {
   Route route{options_.routes.front().listen, endpoint_of(member.member)};
   for (const std::uint16_t port : ports_.candidates(member.member, ports_of_servers())) {
@@ -304,7 +305,7 @@ bool Upstreams::open_member(const rewrite::Topology::Missing& member) {
   return false;
 }
 
-/// It has no listener until then.
+/// Leaves the member without a listener for `time`.
 void Upstreams::retry_later(const std::string& member, std::chrono::seconds time) {
   retry_at_[member] = std::chrono::steady_clock::now() + time;
   wait_for_retry();
@@ -323,7 +324,7 @@ void Upstreams::wait_for_retry() {
   });
 }
 
-/// The set may have other names for them.
+/// Includes the ports in the set's own names for the servers, which may differ.
 std::set<std::uint32_t> Upstreams::ports_of_servers() const {
   std::set<std::uint32_t> ports;
   for (const rewrite::ServerDescription& server : topology_.servers()) {
@@ -334,7 +335,7 @@ std::set<std::uint32_t> Upstreams::ports_of_servers() const {
 }
 
 void Upstreams::leave_out(const rewrite::Topology::Missing& member) {
-  if (!options_.routes.front().listen.unix_path.empty()) return;  // the configuration has said so
+  if (!options_.routes.front().listen.unix_path.empty()) return;  // config has warned of it
   if (reported_left_out_.size() == kMostReported ||
       !reported_left_out_.insert(member.member).second)
     return;
@@ -347,7 +348,7 @@ void Upstreams::close(rewrite::ServerId server) {
   const auto found = served_.find(server);
   const std::shared_ptr<Upstream> upstream = found->second.upstream;
   log::event(log::Level::info, "member_left",
-             "a server is no member of the replica set any more: its listener is closed",
+             "a server is no longer a member of the replica set: its listener is closed",
              {{"address", upstream->route.listen.text()}, {"server", upstream->name}});
   found->second.prober->stop();
   found->second.listener->stop();

@@ -20,10 +20,10 @@
 
 namespace idproxy::net {
 
-/// The servers and their listeners: opens one for each host of the connection string, then for
-/// members of their replica sets as replies to hello name them, and closes those of members that
-/// have left. What other threads see of them is in Shared::directory. Lives on the first io thread,
-/// but for ServerObserver and fault_of().
+/// Manages the servers and their listeners: opens a listener for each host of the connection
+/// string, then for each member that replies to hello name, and closes those of members that have
+/// left their set. Publishes them for other threads in Shared::directory. Lives on the first io
+/// thread, except ServerObserver and fault_of(), which any thread may call.
 class Upstreams final : public ServerObserver, private Prober::Owner {
  public:
   explicit Upstreams(std::span<const std::unique_ptr<IoThread>> threads);
@@ -31,18 +31,18 @@ class Upstreams final : public ServerObserver, private Prober::Owner {
   Upstreams(const Upstreams&) = delete;
   Upstreams& operator=(const Upstreams&) = delete;
 
-  /// Opens the listeners of the connection string's hosts; the error says which cannot be opened
-  /// and why.
+  /// Opens the listeners for the connection string's hosts. Returns an error that names the
+  /// listener and the reason, or "".
   [[nodiscard]] std::string open();
-  /// Begins to accept, and to ask servers who they are.
+  /// Begins to accept clients and to probe servers.
   void start();
-  /// Closes the listeners and asks nobody any more. Idempotent.
+  /// Closes the listeners and stops probing. Idempotent.
   void stop();
-  /// Of members that get a listener from now on.
+  /// Applies to members that get a listener from now on.
   void set_pins(Pins pins);
-  /// Of the hosts of the connection string, with the ports that were chosen.
+  /// The listeners' addresses with their actual ports, as Server::listening().
   [[nodiscard]] std::vector<Endpoint> listening() const;
-  /// Why these pins cannot be had, or "". Any thread.
+  /// Why a pin cannot be applied, or "". Any thread.
   [[nodiscard]] std::string fault_of(const Pins& pins) const;
 
   void learn(rewrite::ServerId server, rewrite::HelloReply said,
@@ -56,8 +56,9 @@ class Upstreams final : public ServerObserver, private Prober::Owner {
     std::shared_ptr<Upstream> upstream;
     std::shared_ptr<Listener> listener;
     std::shared_ptr<Prober> prober;
-    bool tried = false;  // there was an answer, or a failure
-    // Since when it stands for a member and says that it is none, as one does that starts.
+    bool tried = false;  // it has answered or failed
+    // Since when it has said that it is no member though its listener stands for one. A member that
+    // is starting says so, too.
     std::optional<std::chrono::steady_clock::time_point> nobody_since{};
   };
 
@@ -90,10 +91,10 @@ class Upstreams final : public ServerObserver, private Prober::Owner {
   MemberPorts ports_;
   std::map<rewrite::ServerId, Served> served_;
   std::set<std::string> reported_left_out_;
-  // Members that cannot have a listener now, and until when.
+  // Members that cannot have a listener now, and when to try again.
   std::map<std::string, std::chrono::steady_clock::time_point> retry_at_;
   std::size_t untried_ = 0;  // hosts of the connection string that have not been tried yet
-  std::vector<std::function<void()>> waiting_;  // until none is
+  std::vector<std::function<void()>> waiting_;  // to call when untried_ is 0
   Timer startup_timer_;
   Timer retry_timer_;
   bool stopped_ = false;

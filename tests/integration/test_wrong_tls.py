@@ -52,7 +52,7 @@ def behind(certificates: Certificates, standalone: Mongod, start_proxy):
 
 def test_the_server_wants_tls(behind, certificates):
     with Mongod(options=certificates.options, access=certificates.access) as server:
-        assert "or want TLS (tls=true in upstream.uri)" in behind(server, Access()).reason
+        assert "or require TLS (tls=true in upstream.uri)" in behind(server, Access()).reason
 
 
 def test_the_server_wants_a_certificate(behind, certificates, demanding):

@@ -10,7 +10,8 @@
 
 namespace idproxy::net {
 
-/// What the io threads count. A new kind is a line here and a line in counted_families().
+/// The events that the io threads count. To add a kind, add a line here and one in
+/// counted_families().
 enum class Counted : std::uint8_t {
   connections_accepted,
   closed_max_connections,
@@ -62,7 +63,7 @@ struct CountedFamily {
   std::vector<Series> series;
 };
 
-/// Each kind is in one of them, once.
+/// Every kind belongs to exactly one family.
 [[nodiscard]] std::span<const CountedFamily> counted_families();
 
 }  // namespace idproxy::net

@@ -14,48 +14,49 @@
 
 namespace idproxy::net {
 
-/// What can be changed while the proxy works.
+/// The settings that a reload can change while the server runs.
 struct Changes {
   std::shared_ptr<const rewrite::RuleSet> rules;
-  std::shared_ptr<const tls::Context> client_tls;  ///< null exactly where Options has null
+  std::shared_ptr<const tls::Context> client_tls;  ///< null if and only if it is in Options
   std::shared_ptr<const tls::Context> server_tls;
-  Pins pins;  ///< for members that get a listener from now on
+  Pins pins;  ///< apply to members that get a listener from now on
 };
 
-/// The proxy at work: a listener per route and the threads that serve its clients.
+/// The proxy server: a listener for each route, and the threads that serve the clients.
 class Server {
  public:
-  /// Opens all listeners; the error says which cannot be opened and why. `clock` outlives the
-  /// server.
+  /// Opens all listeners. The error names the listener that cannot be opened and why. `clock` must
+  /// outlive the server.
   [[nodiscard]] static boost::system::result<std::unique_ptr<Server>, std::string> open(
       Options options, const std::shared_ptr<const rewrite::RuleSet>& rules, const Clock& clock);
   ~Server();
 
-  /// What is listened on, in the order of the routes, with the ports that were chosen.
+  /// The listeners' addresses with their actual ports, in the order of the routes.
   [[nodiscard]] std::vector<Endpoint> listening() const;
 
-  /// Serves until all is closed after drain() or stop(). The calling thread is the first of
-  /// Options::threads.
+  /// Serves until all connections are closed after drain() or stop(). The calling thread becomes
+  /// the first of Options::threads.
   void run();
 
-  // From any thread, also before run():
+  // All of the following may be called from any thread, also before run().
 
-  /// Accepts nobody any more, and closes each connection as soon as nothing is under way on it;
-  /// what is left after Limits::drain is cut off. Idempotent.
+  /// Stops accepting clients and closes each connection as soon as nothing is under way on it;
+  /// closes the remaining ones after Limits::drain. Idempotent.
   void drain();
   [[nodiscard]] bool draining() const;
   /// Closes everything at once. Idempotent.
   void stop();
 
-  /// Why these pins cannot be had, or "": "port 27121 for db4:27017: Address already in use".
+  /// Why a pin cannot be applied, or "": "port 27121 for db4:27017: Address already in use".
   [[nodiscard]] std::string fault_of_pins(const Pins& pins) const;
-  /// Connections that are made and messages that come from now on meet the changes. Nothing that is
-  /// under way is disturbed. What is replaced may be let go by an io thread.
+  /// Applies the changes to connections and messages that arrive from now on; what is under way is
+  /// not disturbed. An io thread may drop the last reference to what is replaced.
   void apply(Changes changes);
 
   [[nodiscard]] ServerStatistics statistics() const;
   [[nodiscard]] std::size_t threads() const;
-  /// Runs `work` on that io thread as soon as it has time; not at all once run() has returned.
+  /// Runs `work` on the io thread with this index as soon as the thread is free; never after run()
+  /// has returned.
   void ask(std::size_t thread, std::function<void()> work);
 
  private:

@@ -16,7 +16,7 @@ using Kind = ReplyGate::Step::Kind;
 using Texts = std::vector<std::string>;
 
 constexpr const char* kLength = "a server's message length is not between 16 and 48000000";
-constexpr const char* kToNobody = "the server sent a reply that nobody had asked for";
+constexpr const char* kToNobody = "the server sent a reply without a request";
 constexpr const char* kToOther = "a server's reply belongs to no request of this connection";
 constexpr const char* kTooEarly = "the server replied to a request that had not been sent whole";
 

@@ -84,7 +84,7 @@ TEST_F(TlsContext, RefusesFilesWithoutWhatIsNeeded) {
 TEST_F(TlsContext, RefusesAKeyOfAnotherCertificate) {
   const Certified other = ca_.issue({.subject = "CN=other"});
   const std::string fault =
-      "has a private key that is not the one of its first certificate 'CN=proxy,O=Proxies'";
+      "has a private key that does not belong to its first certificate 'CN=proxy,O=Proxies'";
   EXPECT_EQ(own_fault(one_.pem() + other.key_pem()), fault);
   EXPECT_EQ(own_fault(one_.pem() + other.pem() + other.key_pem()), fault);
 }
@@ -117,11 +117,10 @@ TEST_F(TlsContext, TakesAPasswordOnlyTowardsServers) {
     EXPECT_EQ(own_fault(one_.pem() + key, "secret"), "");
     EXPECT_EQ(own_fault(one_.pem() + key, "wrong"),
               "has a private key that the password does not decrypt");
-    EXPECT_EQ(own_fault(one_.pem() + key),
-              "has an encrypted private key, and there is no password");
+    EXPECT_EQ(own_fault(one_.pem() + key), "has an encrypted private key, but no password is set");
     const auto server = Context::for_clients({files_.path("own.pem"), ""});
     ASSERT_FALSE(server);
-    EXPECT_EQ(server.error().reason, "has an encrypted private key, and there is no password");
+    EXPECT_EQ(server.error().reason, "has an encrypted private key, but no password is set");
   }
   EXPECT_EQ(own_fault(one_.file(), "needless"), "");
 }
@@ -134,8 +133,7 @@ TEST_F(TlsContext, RefusesAPasswordOfAnyLengthThatIsWrong) {
 
 TEST_F(TlsContext, RefusesWhatOpensslFindsTooWeak) {
   const Certified weak({.subject = "CN=weak", .rsa_bits = 512}, nullptr);
-  EXPECT_EQ(own_fault(weak.file()),
-            "has a certificate that cannot be used, 'CN=weak': ee key too small");
+  EXPECT_EQ(own_fault(weak.file()), "has an unusable certificate 'CN=weak': ee key too small");
 }
 
 TEST_F(TlsContext, NeedsACaFileWhereClientsAreChecked) {
@@ -144,7 +142,7 @@ TEST_F(TlsContext, NeedsACaFileWhereClientsAreChecked) {
     const auto made = Context::for_clients({own, "", mode});
     ASSERT_FALSE(made);
     EXPECT_EQ(made.error().file, Fault::File::ca);
-    EXPECT_EQ(made.error().reason, "is missing: certificates of clients are checked against it");
+    EXPECT_EQ(made.error().reason, "is missing: client certificates are verified with it");
     EXPECT_TRUE(Context::for_clients({own, files_.add("ca.pem", ca_.pem()), mode}));
   }
 }

@@ -71,7 +71,8 @@ TEST_F(TlsReason, SaysThatAClientSendsMessages) {
 /// OpenSSL gives up at the fifth byte, before it can be seen what it is.
 TEST_F(TlsReason, SaysThatAClientSendsNoTlsWhereItComesInPieces) {
   const auto bytes = test::from_hex(kMessages[0]);
-  EXPECT_EQ(answer(*sides_.accept(), bytes, 5), "the client sent no TLS, but bytes that are none");
+  EXPECT_EQ(answer(*sides_.accept(), bytes, 5),
+            "the client sent no TLS, but bytes of another protocol");
 }
 
 /// Whose length begins like a record. The bytes that should be a ClientHello are not one.
@@ -94,7 +95,7 @@ TEST_F(TlsReason, SaysThatAServerSpeaksNoTls) {
   EXPECT_EQ(server_sends(as_bytes("HTTP/1.1 400 Bad Request\r\n\r\n")),
             "the server speaks no TLS: it sent HTTP");
   EXPECT_EQ(server_sends(as_bytes("+OK hello, this is no TLS\r\n")),
-            "the server speaks no TLS: it sent bytes that are none");
+            "the server speaks no TLS: it sent bytes of another protocol");
   EXPECT_EQ(server_sends(test::from_hex(kMessages[1])),
             "the server speaks no TLS: it sent a MongoDB message");
 }
@@ -159,8 +160,8 @@ TEST_F(TlsReason, SaysThatAnOldServerWantsACertificate) {
   TlsWire wire(*client, server);
   wire.shake();
   EXPECT_EQ(client->reason(),
-            "the server refused the connection: it asks for a client certificate, and there is "
-            "none (alert: handshake failure)");
+            "the server refused the connection: it asks for a client certificate, and none is "
+            "set (alert: handshake failure)");
 }
 
 TEST_F(TlsReason, NamesAnyOtherAlert) {

@@ -16,7 +16,7 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || bytes == v4 || bytes == v6;
 }
 
-/// One name, one address, or both of this host.
+/// True for the same name or address, or if both mean this host.
 bool same_host(const std::string& listen, const std::string& other) {
   const bool own = is_loopback(other) || is_any(other);
   if (own && (is_loopback(listen) || is_any(listen))) return true;

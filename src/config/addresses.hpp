@@ -4,22 +4,22 @@
 
 #include "idproxy/net/options.hpp"
 
-/// Whether two texts of a configuration mean one host. Nothing is looked up.
+/// Compares host names and addresses as they are written, without name lookups.
 namespace idproxy::config {
 
-/// The bytes of an IP address, 4 or 16; empty for a name. Different spellings of one address agree.
+/// The 4 or 16 bytes of an IP address, the same for all its spellings; empty for a name.
 [[nodiscard]] std::string address_bytes(const std::string& host);
 
-/// Without regard to case or spelling.
+/// Ignores the case of names and the spelling of addresses.
 [[nodiscard]] bool same_name_or_address(const std::string& a, const std::string& b);
 
-/// 0.0.0.0 or ::, all addresses of this host.
+/// True for 0.0.0.0 and ::, which stand for all addresses of this host.
 [[nodiscard]] bool is_any(const std::string& host);
 
-/// True if whoever connects to `other` may reach who listens at `listen`.
+/// True if a connection to `other` may reach a listener at `listen`.
 [[nodiscard]] bool same_place(const net::Endpoint& listen, const net::Endpoint& other);
 
-/// True if two that listen there may be in each other's way.
+/// True if two listeners at these addresses may conflict.
 [[nodiscard]] bool compete(const net::Endpoint& a, const net::Endpoint& b);
 
 }  // namespace idproxy::config

@@ -24,7 +24,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The server's maxMessageSizeBytes and what a rule or two put into each document of it.
+// The server's maxMessageSizeBytes, plus the values that a few rules add to each document.
 constexpr std::int64_t kLeastBuffered = std::int64_t{64} << 20;
 constexpr std::int64_t kTiB = std::int64_t{1} << 40;
 constexpr unsigned kCoresPerThread = 4;
@@ -36,8 +36,7 @@ std::uint32_t automatic_threads() {
   return std::max(1U, std::thread::hardware_concurrency() / kCoresPerThread);
 }
 
-/// The port behind those of the URI's servers. If there is none, that of the last one, which is
-/// taken.
+/// The port after those of the URI's servers; at most 65535, which is then taken.
 std::uint16_t port_behind(const Servers& servers) {
   if (servers.first.port == 0) return 0;
   const std::size_t port = servers.first.port + servers.routes.size();
@@ -49,7 +48,7 @@ net::Limits read_limits(Reader& reader) {
   const auto buffered = static_cast<std::int64_t>(limits.buffered_messages);
   limits.buffered_messages = static_cast<std::uint64_t>(
       reader.size("buffered_messages", kLeastBuffered, kTiB, buffered,
-                  "so that the largest message, 48000000 bytes, fits with what is put into it"));
+                  "so that the largest message, 48000000 bytes, fits with the values added to it"));
   const auto read = [&](std::string_view key, std::chrono::milliseconds& limit) {
     limit = reader.duration(key, 100ms, 1h, limit);
   };
@@ -79,7 +78,7 @@ net::Options read_net(Reader& file, const Servers& servers, std::chrono::sys_sec
   return options;
 }
 
-/// Members of one set may be named differently; a set without a common member is another one.
+/// Warns if the store's hosts have none in common with upstream.uri: it is probably another set.
 void warn_of_other_servers(const std::vector<net::Route>& routes,
                            const std::vector<net::Endpoint>& hosts, std::string_view key,
                            Reader& store) {
@@ -89,31 +88,31 @@ void warn_of_other_servers(const std::vector<net::Route>& routes,
   };
   if (std::ranges::any_of(hosts, is_upstream)) return;
   store.warning(key,
-                "names none of the servers of upstream.uri: the store must be of the same replica "
-                "set, since views, indexes and the largest numbers in use are looked for there");
+                "names none of the servers of upstream.uri: the store must be in the same replica "
+                "set, where the proxy looks for views, indexes and the largest numbers in use");
 }
 
-/// The store's own connection string, and the key that holds it, which its faults are shown at.
+/// The store's own connection string, and the key to report its faults at.
 struct StoreUri {
   std::string_view key;
   std::string text;
 };
 
-/// What is wrong with the content of uri_file, before it is looked at as a connection string.
+/// Why the content of uri_file cannot be a connection string, or "".
 std::string fault_of_content(std::string_view content) {
   if (content.empty()) {
     return "the file is empty: it must hold a connection string, as in "
            "mongodb://USER:PASSWORD@db1,db2,db3/?replicaSet=rs0";
   }
   if (content.starts_with(kScheme) || content.starts_with(kSrvScheme)) return {};
-  return "the file must hold a connection string, and begin with mongodb://";
+  return "the file must hold a connection string that begins with mongodb://";
 }
 
 std::optional<StoreUri> written_store_uri(Reader& store) {
   auto in_file = read_named_file("uri_file", Access::secret, store);
   auto here = store.optional_text("uri");
   if (here && store.optional_text("uri_file")) {
-    store.error("uri_file", "cannot be set beside uri: only one of them");
+    store.error("uri_file", "cannot be set together with uri");
     return std::nullopt;
   }
   if (here) return StoreUri{"uri", std::move(*here)};
@@ -125,22 +124,23 @@ std::optional<StoreUri> written_store_uri(Reader& store) {
   return StoreUri{"uri_file", std::move(*in_file)};
 }
 
-/// The TLS of a string of the store's own. libmongoc reads the files with every connection; what is
-/// wrong with them would be seen then only.
+/// Checks the TLS files of the store's own connection string. libmongoc reads them with each
+/// connection and would report faults only then.
 void check_store_tls(const ConnectionString& uri, const Servers& servers, std::string_view key,
                      std::chrono::sys_seconds now, Reader& store) {
   (void)make_server_tls(uri, key, now, store);
   if (uri.tls || servers.tls == nullptr) return;
-  store.warning(key,
-                "has no TLS, but upstream.uri has: it needs its own tls options, or its password "
-                "and its numbers are sent in the clear");
+  store.warning(
+      key,
+      "does not use TLS, but upstream.uri does: without tls options of its own, the store's "
+      "password and numbers are sent in the clear");
 }
 
 bool is_written_out(std::string_view password) {
   return password.find("${") == std::string_view::npos;
 }
 
-/// In the file itself, and not by a variable.
+/// True if the string contains a password itself, and not a variable.
 bool has_password(const UriParts& uri) {
   const std::size_t colon = uri.user_info.find(':');
   bool found = colon != std::string_view::npos && is_written_out(uri.user_info.substr(colon));
@@ -166,7 +166,7 @@ std::optional<StoreUri> read_store_uri(const Servers& servers, std::chrono::sys_
   const auto uri = parse_connection_string(own->text, key, store);
   if (!uri) return std::nullopt;
   check_store_tls(*uri, servers, key, now, store);
-  // Its hosts would be looked up at the start, which then waits for the DNS and can fail.
+  // Resolving its hosts would make the start wait for the DNS, and fail if the DNS does.
   if (uri->srv) {
     store.error(key, "mongodb+srv is not in this release: name the hosts in a mongodb:// string");
   }
@@ -182,8 +182,8 @@ void read_write_concern(Reader& store) {
   constexpr std::string_view kMajority = "majority";
   if (store.text("write_concern", kMajority) == kMajority) return;
   store.error("write_concern",
-              "must be majority: what fewer servers have can be undone by a failover, and the same "
-              "ids would be given out again");
+              "must be majority: a failover can roll back what fewer servers have, and the proxy "
+              "would give out the same ids again");
 }
 
 std::string read_store_db(Reader& store) {
@@ -212,8 +212,8 @@ id_store::Options read_id_store(const Servers& servers, std::chrono::sys_seconds
     written.store_uri_key = "id_store." + std::string(own->key);
     if (servers.has_user) {
       upstream.warning("uri",
-                       "user and password are not used: clients authenticate themselves, and the "
-                       "id store has a connection string of its own");
+                       "user and password have no effect: clients authenticate themselves, and the "
+                       "id store has its own connection string");
     }
   }
   read_write_concern(store);

@@ -16,9 +16,9 @@
 namespace idproxy::config {
 namespace {
 
-// Of the connection string's specification and of libmongoc; their case does not matter. libmongoc
-// only says whether it knows a name: it lists none to suggest, has them all in lower case, and does
-// not know every option that the specification gives to drivers.
+// The options of the connection string specification and of libmongoc, which ignore case. libmongoc
+// can only tell whether it knows a name: it has no list to suggest names from, has them in lower
+// case, and does not know all options of the specification.
 constexpr auto kOptions = std::to_array<std::string_view>({
     "appName",
     "authMechanism",
@@ -85,22 +85,21 @@ struct DestroyUri {
 };
 using Uri = std::unique_ptr<mongoc_uri_t, DestroyUri>;
 
-/// libmongoc prints what it finds odd in a connection string, passwords included, unless told not
-/// to.
+/// Without this, libmongoc prints warnings about connection strings, which may include passwords.
 void silence_libmongoc() {
   static std::once_flag once;
   std::call_once(once, [] { mongoc_log_set_handler(nullptr, nullptr); });
 }
 
-/// A character of a user or a password that should have been written as %XX: it would be taken for
-/// the end of the password, and the rest of it for a host or an option.
+/// True if the user or password seems to contain a character that must be written as %XX. It would
+/// end the password, and the rest would be taken for a host or an option.
 bool has_bare_character(const UriParts& parts) {
   const auto colons = std::count(parts.user_info.begin(), parts.user_info.end(), ':');
   return colons > 1 || parts.user_info.find_first_of("@?#[]") != std::string_view::npos ||
          parts.path.find('@') != std::string_view::npos;
 }
 
-/// What is wrong with it before libmongoc looks at it, or "".
+/// Faults that libmongoc does not report, or reports unclearly; "" if there are none.
 std::string fault_of(std::string_view uri) {
   if (!uri.starts_with(kScheme) && !uri.starts_with(kSrvScheme)) {
     return "must be a connection string that begins with mongodb://";
@@ -118,8 +117,8 @@ std::string fault_of(std::string_view uri) {
   return fault_of_tls_options(parts.options);
 }
 
-/// The option that libmongoc's message is about, as kOptions spells it; nothing if the string does
-/// not have it.
+/// The option that libmongoc's message is about, as kOptions spells it; nothing if none can be
+/// determined.
 std::optional<std::string_view> refused_option(std::string_view message, const UriParts& parts) {
   constexpr auto kBeginnings =
       std::to_array<std::string_view>({"Unsupported", "Invalid \"", "Value for URI option"});
@@ -143,10 +142,10 @@ std::string expectation_of(std::string_view option) {
   if (mongoc_uri_option_is_bool(name.c_str())) return "must be true or false";
   const bool is_integer =
       mongoc_uri_option_is_int32(name.c_str()) || mongoc_uri_option_is_int64(name.c_str());
-  return is_integer ? "must be an integer" : "has a value that it cannot have";
+  return is_integer ? "must be an integer" : "has an invalid value";
 }
 
-/// libmongoc's message, unless it shows a part of the string that may be secret.
+/// libmongoc's message, or a replacement if it contains a part of the string that may be secret.
 std::string public_message(std::string_view message, std::string_view uri) {
   const UriParts parts = split_uri(uri);
   const auto shows = [message](std::string_view secret) {
@@ -166,7 +165,7 @@ std::string public_message(std::string_view message, std::string_view uri) {
   const auto option = refused_option(message, parts);
   if (!option) return refusal;
   return refusal + ": its option " + std::string(*option) + ' ' +
-         (shows_value ? expectation_of(*option) : "has a value that it cannot have");
+         (shows_value ? expectation_of(*option) : "has an invalid value");
 }
 
 void warn_of_unknown_options(std::string_view uri, std::string_view key, Reader& reader) {
@@ -179,7 +178,7 @@ void warn_of_unknown_options(std::string_view uri, std::string_view key, Reader&
   });
 }
 
-/// As libmongoc compares hosts: it leaves out what it has already.
+/// The host in the form in which libmongoc compares hosts to drop repeated ones.
 std::string with_port(std::string_view host) {
   const std::size_t bracket = host.rfind(']');
   const std::size_t from = bracket == std::string_view::npos ? 0 : bracket;
@@ -200,8 +199,8 @@ void warn_of_repeated_hosts(std::string_view uri, std::string_view key, Reader& 
   }
   for (const std::string& host : repeated) {
     reader.warning(key, "names " + shown(host) +
-                            " more than once, which counts as once: is it to "
-                            "be another server?");
+                            " more than once, which has no effect: should one of "
+                            "them be another server?");
   }
 }
 

@@ -10,11 +10,11 @@
 
 namespace idproxy::config {
 
-/// What a MongoDB connection string says about servers
+/// The contents of a MongoDB connection string
 /// (https://www.mongodb.com/docs/manual/reference/connection-string/).
 struct ConnectionString {
-  std::vector<net::Endpoint> hosts;  ///< in its order, without repetitions; names in lower case
-  bool srv = false;                  ///< mongodb+srv: the hosts are in the DNS, none here
+  std::vector<net::Endpoint> hosts;  ///< in order, without duplicates; names in lower case
+  bool srv = false;                  ///< mongodb+srv: the hosts are in the DNS, `hosts` is empty
   bool tls = false;                  ///< tls=true, any other tls option, or srv, without tls=false
   net::tls::ClientOptions tls_options;
   bool direct = false;      ///< directConnection=true
@@ -22,9 +22,9 @@ struct ConnectionString {
   bool has_user = false;
 };
 
-/// Reads `uri`, the value of `key`. Faults, unknown options and those that make TLS unsafe are
-/// reported there, never with any of the string's user, password or values of options. Nothing if
-/// it cannot be used. The files that it names are not looked at.
+/// Parses `uri`, the value of `key`, and reports faults, unknown options and options that make TLS
+/// unsafe at that key. Reports never contain the user, the password or option values. Returns
+/// nothing if the string cannot be used. Does not read the files that it names.
 [[nodiscard]] std::optional<ConnectionString> parse_connection_string(const std::string& uri,
                                                                       std::string_view key,
                                                                       Reader& reader);

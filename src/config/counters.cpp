@@ -27,7 +27,8 @@ std::string fault_of_counter_collection(const std::string& collection) {
   return fault_of_collection(collection);
 }
 
-/// Of one collection, documents with one key are told apart by other fields, if at all.
+/// True if both use the same document. Documents of one collection with the same key can differ
+/// only in their filters.
 bool same_document(const ids::CounterPlace& a, const ids::CounterPlace& b) {
   const bool told_apart = a.key_field == b.key_field && a.filter != b.filter;
   return std::tie(a.db, a.collection, a.key) == std::tie(b.db, b.collection, b.key) && !told_apart;

@@ -5,17 +5,20 @@
 #include "config/reader.hpp"
 #include "idproxy/rewrite/rule.hpp"
 
-/// What can be wrong with the counters of rules, beside the keys that their strategy checks. Rules
-/// without a counter pass.
+/// Checks the counters of rules, apart from the keys that their strategy checks. Rules without a
+/// counter pass.
 namespace idproxy::config {
 
-/// Reports names that MongoDB does not take, and a rule that would number its own counters.
+/// Reports names that MongoDB does not accept, and a rule that applies to its own counter
+/// collection.
 void check_counter(const rewrite::Rule& rule, Reader& reader);
 
-/// Both return true if they have reported an error of `later`; `path` names `earlier`.
+/// Reports conflicts between two rules that share a counter document. Returns true if it reported
+/// an error, at `later`; `path` names `earlier`.
 bool check_shared_counter(const rewrite::Rule& earlier, const std::string& path,
                           const rewrite::Rule& later, Reader& reader);
-/// ... of `rule`; `path` names `counting`, whose counters lie where `rule` would touch them.
+/// Reports if `rule` applies to the collection with the counters of `counting`, which `path` names.
+/// Returns true if it reported an error, at `rule`.
 bool check_counter_collection(const rewrite::Rule& counting, const std::string& path,
                               const rewrite::Rule& rule, Reader& reader);
 

@@ -17,7 +17,7 @@ void append_text(std::string_view text, std::string& out) {
   out += '"';
 }
 
-/// What is not quoted and looks like one is no text, as in Reader::document().
+/// An unquoted scalar that looks like a number or boolean is not text, as in Reader::document().
 bool is_text(const TreeNode& scalar) {
   return scalar.quoted || (scalar.text != "true" && scalar.text != "false" &&
                            read_number(scalar.text).reading == Reading::malformed);

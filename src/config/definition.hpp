@@ -8,13 +8,13 @@
 
 namespace idproxy::config {
 
-/// Two values have one text exactly if they say the same: keys are sorted, and it does not matter
-/// whether text is in quotes; 1 and "1" differ. Variables are replaced: not for logs.
+/// A text that is equal for two values if and only if they mean the same: keys are sorted, and
+/// quotes around text do not matter; 1 and "1" differ. Variables are expanded, so do not log it.
 ///
 ///   {strategy: uuid, digits: 12, a: [true, "true", null]}  ->
 ///   {"a":[true,"true",null],"digits":12,"strategy":"uuid"}
 [[nodiscard]] std::string canonical_text(const TreeNode& node);
-/// As if it did not have these keys.
+/// The text of the mapping without these keys.
 [[nodiscard]] std::string canonical_text(const TreeNode& mapping,
                                          std::span<const std::string_view> without);
 

@@ -47,7 +47,8 @@ net::Endpoint read_address(Reader& listen) {
   return endpoint;
 }
 
-/// What clients are told instead of the address. With a port it would be no host for a driver.
+/// The host name or address to tell clients instead of listen.address. It must not include a port:
+/// the proxy appends each listener's own.
 std::string read_advertise(Reader& listen) {
   const auto name = listen.optional_text("advertise");
   if (!name) return {};
@@ -77,31 +78,30 @@ std::optional<ConnectionString> read_uri(Reader& upstream, const std::string& se
   return uri;
 }
 
-/// Which clients can connect to what they are told.
+/// Checks that clients can connect to the address that they are told.
 void check_address(const Servers& servers, Reader& listen) {
   if (servers.direct) return;
   const net::Endpoint& first = servers.first;
   if (is_any(first.host) && servers.advertise.empty()) {
     listen.error("address",
-                 "clients of a replica set are told this address, and nobody can connect to " +
+                 "clients of a replica set are told this address and cannot connect to " +
                      first.host +
-                     ": set listen.advertise to the name or the address of this host that they "
-                     "know, or directConnection=true in upstream.uri");
+                     ": set listen.advertise to the name or address by which they reach this host, "
+                     "or directConnection=true in upstream.uri");
   }
   if (!first.unix_path.empty() && !first.unix_path.ends_with(".sock")) {
-    listen.warning("address", "drivers take a path for a Unix socket only if it ends in .sock");
+    listen.warning("address", "drivers accept a Unix socket's path only if it ends in .sock");
   }
 }
 
-/// Takes out what will not be looked at, and says so.
+/// Removes settings that have no effect, with a warning.
 void drop_what_has_no_effect(const std::vector<net::Endpoint>& hosts, Servers& servers,
                              Reader& listen) {
   const bool is_unix = !servers.first.unix_path.empty();
   if (!is_unix && !servers.direct) return;
   const std::string why = is_unix
                               ? "has no effect: with a Unix socket there is one listener, its path"
-                              : "has no effect: with directConnection=true there is one listener, "
-                                "and clients are told of no other";
+                              : "has no effect: with directConnection=true there is one listener";
   if (!servers.advertise.empty()) listen.warning("advertise", why);
   servers.advertise.clear();
   const auto is_needed = [&](const Pin& pin) {
@@ -162,7 +162,7 @@ std::vector<net::Route> pair_up(const Servers& servers, std::vector<net::Endpoin
   return routes;
 }
 
-/// All places where a listener may be, as far as they are known.
+/// All addresses that listeners may have, as far as the configuration tells.
 std::vector<net::Endpoint> own_places(const Servers& servers) {
   std::vector<net::Endpoint> places;
   places.reserve(2 * (servers.routes.size() + servers.pins.size()));
@@ -226,7 +226,8 @@ bool refuse_own_listeners(const std::vector<net::Endpoint>& own,
   for (const net::Endpoint& host : hosts) {
     const auto is_host = [&](const net::Endpoint& place) { return same_place(place, host); };
     if (std::ranges::none_of(own, is_host)) continue;
-    reader.error(key, "would connect to itself: " + host.text() + " is a listener of this proxy");
+    reader.error(key,
+                 "must not name this proxy itself: " + host.text() + " is one of its listeners");
     refused = true;
   }
   return refused;

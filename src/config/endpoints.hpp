@@ -14,42 +14,43 @@
 
 namespace idproxy::config {
 
-/// The servers, and where they are reached through us.
+/// The servers and their listeners.
 struct Servers {
   std::string written_uri;         ///< upstream.uri
-  std::string uri;                 ///< the same, or the list of hosts that stands for it
-  bool srv = false;                ///< it is mongodb+srv, and the list is not known yet: no routes
+  std::string uri;                 ///< the same, or the mongodb:// string that it resolves to
+  bool srv = false;                ///< `uri` is an unresolved mongodb+srv string: no routes
   bool direct = false;             ///< directConnection=true
-  bool has_user = false;           ///< in it
-  std::string replica_set;         ///< that it names
-  net::Endpoint first;             ///< the first listener; all have its address
+  bool has_user = false;           ///< `uri` has a user name
+  std::string replica_set;         ///< replicaSet of `uri`; empty: none
+  net::Endpoint first;             ///< the first listener; all listeners have its address
   std::vector<net::Route> routes;  ///< one listener per server, in the order of the URI
-  std::string advertise;           ///< "" if there is none, or it has no effect
-  std::vector<Pin> pins;           ///< those that have an effect
-  std::vector<net::Endpoint> own;  ///< whoever connects there connects to us
-  std::shared_ptr<const net::tls::Context> tls;  ///< towards them; null: plain
+  std::string advertise;           ///< empty if not set or without effect
+  std::vector<Pin> pins;           ///< without those that have no effect
+  std::vector<net::Endpoint> own;  ///< addresses that lead to this proxy's listeners
+  std::shared_ptr<const net::tls::Context> tls;  ///< for connections to the servers; null: plain
 };
 
-/// Reads `listen` and `upstream` and pairs them. `seed_list`, if not empty, is what upstream.uri, a
-/// mongodb+srv string, stands for. `now` is for the dates of certificates.
+/// Reads `listen` and `upstream`, and gives each server its listener. `seed_list` as for parse().
+/// `now` is compared with the dates of certificates.
 [[nodiscard]] Servers read_servers(Reader& listen, Reader& upstream, const std::string& seed_list,
                                    std::chrono::sys_seconds now);
 
-/// Reports hosts, the value of `key`, that are one of our own listeners; false if there are none.
+/// Reports each of `hosts`, the value of `key`, that is one of the proxy's own listeners. Returns
+/// true if it reported any.
 bool refuse_own_listeners(const std::vector<net::Endpoint>& own,
                           const std::vector<net::Endpoint>& hosts, std::string_view key,
                           Reader& reader);
 
-/// Reports pins to the port where something else of this process listens, the value of `key`.
+/// Reports pins to a port at which this process listens for something else, the value of `key`.
 void refuse_pins_at(const net::Endpoint& place, std::string_view key, const Servers& servers,
                     Reader& members);
 
-/// The same for the ports of the URI's servers. What is reported at `admin` if it says where that
-/// is, else at the port that leads there.
+/// The same for the listeners of the URI's servers. Reports at admin.listen if it is set, else at
+/// listen.port.
 void refuse_listeners_at(const net::Endpoint& place, const Servers& servers, Reader& admin,
                          Reader& listen);
 
-/// Splits "127.0.0.1:9216" or "[::1]:9216"; nothing if it is not an IP address with a port.
+/// Parses "127.0.0.1:9216" or "[::1]:9216"; nothing if the text is not an IP address with a port.
 [[nodiscard]] std::optional<net::Endpoint> parse_address_and_port(const std::string& text);
 
 }  // namespace idproxy::config

@@ -25,10 +25,10 @@ std::string_view hint_for(std::string_view name) {
          "that the files are in";
 }
 
-/// Appends what `name` stands for; returns what is wrong with it, or nothing.
+/// Appends the variable's value. Returns an error text, or "".
 std::string append_variable(std::string_view name, std::string& out) {
   const std::string zero_terminated(name);
-  // Read while starting and, later, while reloading: no thread of ours ever sets a variable.
+  // Safe during a reload, too: no thread of this process ever sets a variable.
   const char* value = std::getenv(zero_terminated.c_str());  // NOLINT(concurrency-mt-unsafe)
   const std::string variable = "environment variable '" + shown(name) + "' is ";
   if (value == nullptr) return variable + "not defined" + std::string(hint_for(name));

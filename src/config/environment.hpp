@@ -4,10 +4,9 @@
 
 namespace idproxy::config {
 
-/// Replaces each ${NAME} in the scalar values of the tree by that environment variable, once: what
-/// a variable holds is not looked into. Keys stay as they are. A variable that is not defined, and
-/// a
-/// "${" that does not begin ${NAME}, are errors.
+/// Replaces each ${NAME} in scalar values, but not in keys, by that environment variable; does not
+/// expand the variable's value again. An undefined variable, or a "${" that does not begin ${NAME},
+/// is an error.
 void substitute_environment(TreeNode& node, Findings& findings);
 
 }  // namespace idproxy::config

@@ -10,13 +10,13 @@
 
 namespace idproxy::config {
 
-/// Where something stands in the file; both count from 1. {0, 0}: the file as a whole.
+/// A position in the file; both count from 1. {0, 0}: the whole file.
 struct Place {
   int line = 0;
   int column = 0;
 };
 
-/// Collects what is wrong or worth a thought, so that one run names all of it.
+/// Collects errors and warnings, so that one run reports all of them.
 class Findings {
  public:
   void error(Place place, std::string message) {
@@ -27,10 +27,12 @@ class Findings {
     add(Finding::Severity::warning, place, std::move(message));
   }
 
-  /// How many errors so far. A check that needs a sound value compares it before and after.
+  /// The number of errors so far. A check that needs valid values compares it before and after
+  /// reading them.
   [[nodiscard]] std::size_t errors() const { return errors_; }
 
-  /// All of them in the order of the file; what was found first stays first within one place.
+  /// All findings in the order of the file; those of one place in the order in which they were
+  /// added.
   [[nodiscard]] std::vector<Finding> in_file_order() && {
     std::vector<Finding> findings;
     for (auto& [position, finding] : all_) findings.push_back(std::move(finding));
@@ -39,7 +41,7 @@ class Findings {
   }
 
  private:
-  /// A key that is read twice has its faults once.
+  /// Drops repeated findings: a key may be read twice.
   void add(Finding::Severity severity, Place place, std::string message) {
     const auto [first, last] = all_.equal_range(std::pair(place.line, place.column));
     const bool known = std::any_of(first, last, [&](const auto& item) {

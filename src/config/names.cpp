@@ -20,7 +20,7 @@ bool has_wildcard(std::string_view text) {
   return text.find_first_of(kWildcards) != std::string_view::npos;
 }
 
-/// Why no rule may touch what is in `db` (no wildcards in it), or "".
+/// Why no rule may apply to the collection, or "". `db` has no wildcards.
 std::string why_untouchable(std::string_view db, std::string_view collection,
                             std::string_view store_db) {
   if (db == "admin" || db == "config" || db == "local") {
@@ -40,7 +40,7 @@ bool is_number(std::string_view text) {
 }
 
 std::string fault_of_part(std::string_view part) {
-  if (part.empty()) return "has an empty part: dots stand between names only";
+  if (part.empty()) return "has an empty part: a dot must stand between two names";
   if (part.starts_with('$')) return "must not have a part that begins with '$'";
   return {};
 }
@@ -48,11 +48,11 @@ std::string fault_of_part(std::string_view part) {
 }  // namespace
 
 std::string fault_of_database(std::string_view name) {
-  const std::string what = "'" + shown(name) + "' is no name of a database: ";
+  const std::string what = "'" + shown(name) + "' is not a valid database name: ";
   if (name.empty()) return what + "it is empty";
   if (name.size() > kMaxDatabaseBytes) return what + "it has more than 63 bytes";
   if (name.find_first_of("/\\. \"$") != std::string_view::npos) {
-    return what + "none of / \\ . \" $ and no blank is allowed";
+    return what + "it must not contain / \\ . \" $ or a blank";
   }
   return {};
 }
@@ -60,14 +60,14 @@ std::string fault_of_database(std::string_view name) {
 std::string fault_of_collection(std::string_view name) {
   if (name.starts_with('.') || name.ends_with('.') || name.find('$') != std::string_view::npos) {
     return "'" + shown(name) +
-           "' is no name of a collection: no '.' at its ends, and no '$' is allowed";
+           "' is not a valid collection name: it must not begin or end with '.' or contain '$'";
   }
   return {};
 }
 
 std::string fault_of_ns(std::string_view ns, std::string_view store_db) {
   if (ns.size() > kMaxNamespaceBytes) return "must have at most 255 bytes";
-  // What is matched has a name, a dot and a name.
+  // A namespace is a name, a dot and a name.
   if (ns.starts_with('.') || ns.ends_with('.') || !globs_overlap(ns, "?*.?*")) {
     return "must name a database and a collection, as in shop.orders or \"shop.*\", is '" +
            shown(ns) + "'";
@@ -87,7 +87,7 @@ std::string fault_of_ns(std::string_view ns, std::string_view store_db) {
 std::string fault_of_field(std::string_view field) {
   if (field == "_id") return {};
   if (field.starts_with("_id.")) {
-    return "must be _id itself or a field outside of it: parts of _id cannot be assigned";
+    return "must be _id itself or a field outside of it: the proxy cannot assign parts of _id";
   }
   if (std::count(field.begin(), field.end(), '.') >= kMaxPathParts) {
     return "must have at most 100 parts";

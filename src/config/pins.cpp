@@ -10,7 +10,7 @@
 namespace idproxy::config {
 namespace {
 
-/// "db2.internal:27017" or "[::1]:27017", as replica sets name their members.
+/// Parses "db2.internal:27017" or "[::1]:27017", as replica sets name their members.
 std::optional<net::Endpoint> parse_server(const std::string& text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0) return std::nullopt;
@@ -28,7 +28,7 @@ std::optional<net::Endpoint> parse_server(const std::string& text) {
   return server;
 }
 
-/// What is wrong with it beside those before it, or "".
+/// How the pin conflicts with those before it, or "".
 std::string conflict(const Pin& pin, const std::vector<Pin>& pins) {
   if (const Pin* other = pin_of(pin.server, pins)) {
     return "is the same server as " + other->key;

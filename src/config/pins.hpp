@@ -9,17 +9,17 @@
 
 namespace idproxy::config {
 
-/// A server that has a port of its own.
+/// A server with a fixed port for its listener.
 struct Pin {
-  std::string key;       ///< in the file
-  net::Endpoint server;  ///< its name in lower case
+  std::string key;       ///< as written in the file
+  net::Endpoint server;  ///< with the name in lower case
   std::uint16_t port;
 };
 
 /// Reads `listen.members`: server -> port.
 [[nodiscard]] std::vector<Pin> read_pins(Reader& members);
 
-/// Null if the server has none.
+/// The server's pin; null if it has none.
 [[nodiscard]] const Pin* pin_of(const net::Endpoint& server, const std::vector<Pin>& pins);
 
 }  // namespace idproxy::config

@@ -44,7 +44,7 @@ void read_heal(Reader& heal) {
 
 void read_on_store_down(Reader& on_store_down) {
   on_store_down.choice("action", {"fail", "wait"});
-  on_store_down.duration("wait", 0ms, 2s, 1s);  // no caller waits longer for ids
+  on_store_down.duration("wait", 0ms, 2s, 1s);  // the longest that inserts may wait for ids
 }
 
 void read_format(Reader& rule, bool output_is_string) {

@@ -12,12 +12,12 @@
 namespace idproxy::config {
 namespace {
 
-/// What a value looks like to people: "text 'twelve'", "19", "true", "null", "a list".
+/// The value as a message describes it: "text 'twelve'", "19", "true", "null", "a list".
 std::string description(const TreeNode& node) {
   if (node.kind == TreeNode::Kind::null) return "null";
   if (node.kind == TreeNode::Kind::sequence) return "a list";
   if (node.kind == TreeNode::Kind::mapping) return "a mapping";
-  // The value of a variable may be a secret: messages show its name.
+  // A variable's value may be secret, so messages show the variable's name.
   if (!node.written.empty()) return "text '" + shown(node.written) + "' with its variable replaced";
   const bool is_boolean = node.text == "true" || node.text == "false";
   const bool bare = is_boolean || read_number(node.text).reading != Reading::malformed ||
@@ -81,7 +81,7 @@ std::size_t Reader::choice(std::string_view key, std::initializer_list<std::stri
   const std::span<const std::string_view> words(allowed.begin(), allowed.size());
   const std::string expected = (words.size() > 1 ? "one of " : "") + listed(words);
   const TreeNode* node = find(key);
-  // Words need no quotes: an unquoted null is one, where that is a choice.
+  // Words need no quotes, so an unquoted null is a word if it is among the choices.
   const bool says_null = node != nullptr && node->kind == TreeNode::Kind::null &&
                          std::find(words.begin(), words.end(), "null") != words.end();
   if (!says_null) node = scalar(key, expected);
@@ -228,13 +228,13 @@ std::string Reader::document(std::string_view key) {
   return std::string(as_text(out.view()));
 }
 
-/// YAML's own types: what is not quoted is null, true, false or an integer if it looks like one.
+/// Types as in YAML: an unquoted scalar is null, a boolean or an integer if it looks like one.
 void Reader::append_member(const TreeNode& member, const std::string& path, Buffer& out) {
   constexpr std::string_view kExpected =
       ": must be text, an integer of 64 bits, true, false or null";
   const std::string& name = member.key;
   if (name.empty() || name.starts_with('$') || name.find('.') != std::string::npos) {
-    findings_.error(member.key_place, path + ": is no name of a field of the document itself");
+    findings_.error(member.key_place, path + ": is not the name of a top-level field");
   } else if (member.kind == TreeNode::Kind::null) {
     bson::append_head(out, bson::Type::null, name);
   } else if (member.kind != TreeNode::Kind::scalar) {
@@ -250,7 +250,7 @@ void Reader::append_member(const TreeNode& member, const std::string& path, Buff
     bson::append_int64(out, name, integer.value);
   } else {
     findings_.error(member.key_place, path + std::string(kExpected) + ", is " +
-                                          description(member) + " (in quotes it is text)");
+                                          description(member) + " (quote it to make it text)");
   }
 }
 

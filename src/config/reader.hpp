@@ -16,13 +16,13 @@
 
 namespace idproxy::config {
 
-/// Reads one mapping. Each getter says what the key must be, and reports what it is instead; keys
-/// that nothing has asked for are reported by finish(). Faults of a key are placed at the key.
+/// Reads one mapping of the configuration. Each getter reports a value that is not what it expects,
+/// at the key, and returns the fallback. finish() reports keys that no getter has asked for.
 class Reader : public ids::Parameters {
  public:
-  /// `node` is null for a mapping that the file does not have: then there are only fallbacks.
-  /// `path` is "" for the file, else "listen.tls" or "rules[2]"; `place` is where faults of absent
-  /// keys are shown. The node and the findings must outlive the reader.
+  /// `node` is null for a mapping that is not in the file: then every getter returns its fallback.
+  /// `path` is "" for the file, else like "listen.tls" or "rules[2]". Faults of absent keys are
+  /// reported at `place`. The node and the findings must outlive the reader.
   Reader(const TreeNode* node, std::string path, Place place, Findings& findings);
 
   std::int64_t integer(std::string_view key, std::int64_t min, std::int64_t max,
@@ -44,43 +44,43 @@ class Reader : public ids::Parameters {
   void error(std::string_view key, std::string_view reason) override;
   void warning(std::string_view key, std::string_view reason) override;
 
-  /// A scalar as it is in the file, with ${NAME} where a variable was replaced; else "".
+  /// The scalar as it is in the file, before variables were replaced; "" for other values.
   [[nodiscard]] std::string_view as_written(std::string_view key) const;
-  /// Bytes. `why` says what the bounds are for: "a size of 64MiB to 1GiB, WHY".
+  /// A size in bytes. `why` explains the bounds in messages: "a size of 64MiB to 1GiB, WHY".
   std::int64_t size(std::string_view key, std::int64_t min, std::int64_t max, std::int64_t fallback,
                     std::string_view why = {});
-  /// An integer, or nothing for `word` and for an absent key.
+  /// An integer; nothing for `word` and for an absent key.
   std::optional<std::int64_t> integer_unless(std::string_view key, std::string_view word,
                                              std::int64_t min, std::int64_t max);
-  /// The section, or nothing for an absent key and for null.
+  /// The section; null for an absent key and for a null value.
   Reader* optional_section(std::string_view key);
-  /// The mappings of a list, as readers of "key[0]", "key[1]"...; an absent key and null are an
-  /// empty list. Nothing if it is something else.
+  /// Readers for the mappings of a list, with the paths "key[0]", "key[1]"...; an absent key or
+  /// null is an empty list. Nothing if the value is not a list.
   std::optional<std::vector<Reader*>> list(std::string_view key);
 
   /// True for an absent key and for null.
   [[nodiscard]] bool is_none(std::string_view key) const;
-  /// For keys that are not ours to know, such as names of servers.
+  /// All keys, for mappings whose keys the operator chooses, such as names of servers.
   [[nodiscard]] std::vector<std::string> keys() const;
-  /// Takes every key of this mapping for known.
+  /// Makes finish() accept every key of this mapping.
   void accept_all() { accepts_all_ = true; }
 
-  /// Reports keys that nobody asked for, here and in all sections.
+  /// Reports keys that no getter has asked for, here and in all sections.
   void finish();
 
-  /// Of the whole file so far.
+  /// The number of errors in the whole file so far.
   [[nodiscard]] std::size_t errors() const { return findings_.errors(); }
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// What is read; null if there is no mapping, only fallbacks.
+  /// The mapping; null if it is not in the file.
   [[nodiscard]] const TreeNode* node() const { return node_; }
 
  private:
   [[nodiscard]] const TreeNode* find(std::string_view key) const;
-  /// The value of a key that must be a scalar; nothing if it is absent or something else, which is
-  /// reported with `expected`.
+  /// The value of a key that must be a scalar; null if the key is absent. Null, too, for any other
+  /// value, which it reports with `expected`.
   const TreeNode* scalar(std::string_view key, std::string_view expected);
   void mismatch(std::string_view key, std::string_view expected, const TreeNode& found);
-  /// A value that came from a variable may be a secret: its ${NAME} is shown in its place.
+  /// Shows ${NAME} instead of a value that came from a variable, since that may be secret.
   [[nodiscard]] std::string message(std::string_view key, std::string_view reason) const;
   [[nodiscard]] std::string name_of(std::string_view key) const;
   [[nodiscard]] Place place_of(std::string_view key) const;

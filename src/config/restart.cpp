@@ -16,12 +16,12 @@ bool same_admin(const Config& a, const Config& b) {
 }
 
 bool same_threads(const Config& a, const Config& b) {
-  // The machine may have got other processors meanwhile: nobody has changed the file.
+  // The number of processors may have changed, but the file has not.
   if (a.written.threads_auto && b.written.threads_auto) return true;
   return a.net.threads == b.net.threads;
 }
 
-/// Servers of upstream.uri whose pins have changed: their listeners are where they are.
+/// Adds servers of upstream.uri whose pins have changed: a listener cannot move while it is open.
 void add_moved(const std::vector<net::Route>& running, const std::vector<net::Route>& next,
                std::vector<std::string>& keys) {
   const std::size_t n = std::min(running.size(), next.size());

@@ -21,10 +21,10 @@ using namespace std::chrono_literals;
 using rewrite::Assign;
 using rewrite::InTransaction;
 
-// Rules are compared with one another.
+// Each rule is compared with every other.
 constexpr std::size_t kMaxRules = 1000;
 
-/// A rule and where it was read. An `ns` or `field` that is not valid is left empty.
+/// A rule and its reader. An invalid `ns` or `field` is left empty.
 struct Draft {
   rewrite::Rule rule;
   Reader* reader;
@@ -36,7 +36,7 @@ std::vector<std::string_view> names_of_kinds() {
   return names;
 }
 
-/// A pause that the keys beside it do not allow is reported at the key that was written.
+/// Reports contradictory pauses at a key that the file contains.
 void check_backoff(const rewrite::Retry& retry, Reader& reader) {
   if (retry.backoff_max < retry.backoff) {
     reader.error("backoff_max", "must not be below backoff (" + duration_text(retry.backoff) + ")");
@@ -57,7 +57,7 @@ rewrite::Retry read_retry(Reader& reader) {
   const auto attempts = static_cast<std::uint32_t>(reader.integer("attempts", 0, 100, 0));
   if (reader.given("attempts")) retry.attempts = attempts;
   retry.backoff = reader.duration("backoff", 0ms, 1min, retry.backoff);
-  // A first pause that is longer than the usual longest one needs no second key.
+  // A backoff above the default of backoff_max raises that default, so that one key is enough.
   retry.backoff_max =
       reader.duration("backoff_max", 0ms, 1min, std::max(retry.backoff_max, retry.backoff));
   retry.deadline = reader.duration("deadline", 1ms, 1h, retry.deadline);
@@ -65,7 +65,8 @@ rewrite::Retry read_retry(Reader& reader) {
   return retry;
 }
 
-/// Uniqueness across shards hangs on it: ignoring it would be a promise broken.
+/// Refuses `reserve`, since uniqueness across shards depends on it: it must not be ignored
+/// silently.
 void refuse_reserve(Reader& rule) {
   Reader* reserve = rule.optional_section("reserve");
   if (reserve == nullptr) return;
@@ -77,9 +78,9 @@ void refuse_reserve(Reader& rule) {
   rule.error("reserve", "is not in this release, and values could repeat without it");
 }
 
-/// The common keys that this release reads, but does not obey yet.
+/// Reads common keys that are not implemented yet.
 void read_planned_keys(Reader& rule) {
-  rule.choice("upserts", {"assign", "forward"});  // whatever it says, they are forwarded
+  rule.choice("upserts", {"assign", "forward"});  // upserts are forwarded in either case
   refuse_reserve(rule);
 }
 
@@ -133,10 +134,11 @@ void warn_of_replaced_ids(const rewrite::Rule& rule, Reader& reader) {
   const std::string way_out = rule.keep_driver_id.empty() ? "keep_driver_id: FIELD would keep it"
                                                           : "the application finds it in '" +
                                                                 shown(rule.keep_driver_id) + "'";
-  reader.warning("assign",
-                 "drivers report the ObjectId that they made as insertedId, and it is not stored "
-                 "as _id; " +
-                     way_out);
+  reader.warning(
+      "assign",
+      "drivers report the ObjectId that they made as insertedId, but it is not stored as "
+      "_id; " +
+          way_out);
 }
 
 void refuse_strategy(const std::string& name, Reader& rule) {
@@ -145,7 +147,7 @@ void refuse_strategy(const std::string& name, Reader& rule) {
   all.insert(all.end(), planned.begin(), planned.end());
   rule.error("strategy", "must be one of " + listed(all) + ", is '" + shown(name) + "'" +
                              suggestion(name, all));
-  rule.accept_all();  // which keys it would have is not known
+  rule.accept_all();  // the keys of an unknown strategy are unknown, too
 }
 
 bool is_planned(std::string_view name) {
@@ -171,11 +173,12 @@ void read_strategy(rewrite::Rule& rule, Reader& reader, const std::string& store
                rule.strategy_name + " is not in this release (" + listed(names, " and ") + " are)");
 }
 
-/// What says how values are put into documents, and nothing of what they are.
+/// The keys that do not affect which values a rule makes, only how it puts them into documents.
 constexpr std::array<std::string_view, 6> kOfTheRuleAlone{
     "assign", "driver_window", "in_transaction", "keep_driver_id", "report", "retry"};
 
-/// A counter whose rule names no database lies in the store's.
+/// A text that is equal for two rules if their values come from the same source. It includes the
+/// store's database, the default for counters.
 std::string source_of(const TreeNode& rule, const std::string& store_db) {
   return canonical_text(rule, kOfTheRuleAlone) + " " + store_db;
 }
@@ -217,7 +220,8 @@ std::string why_unreachable(const Draft& earlier, const Draft& later) {
   if (earlier.rule.ns == later.rule.ns) return first + " has the same ns and field";
   const bool covered = is_literal(later.rule.ns) && glob_matches(earlier.rule.ns, later.rule.ns);
   if (!covered) return {};
-  return first + " ('" + shown(earlier.rule.ns) + "') matches first; the narrower rule comes first";
+  return first + " ('" + shown(earlier.rule.ns) +
+         "') matches first; put the narrower rule in front of it";
 }
 
 bool overlap(const Draft& a, const Draft& b) {
@@ -266,7 +270,7 @@ bool check_pair(const Draft& earlier, const Draft& later) {
          check_kept(earlier, later) || check_kept(later, earlier) || check_counters(earlier, later);
 }
 
-/// One error per rule is enough: a rule that disagrees with many is the one to change.
+/// Reports one error per rule: a rule that conflicts with many others is the one to change.
 void check_pairs(std::span<const Draft> drafts) {
   for (std::size_t i = 0; i < drafts.size(); ++i) {
     const auto before = drafts.first(i);
@@ -281,7 +285,7 @@ std::vector<rewrite::Rule> read_rules(Reader& file, const std::string& store_db,
                                       ids::Sources sources) {
   const auto readers = file.list("rules");
   if (!readers) return {};
-  if (readers->empty()) file.warning("rules", "there are none: everything is relayed unchanged");
+  if (readers->empty()) file.warning("rules", "is empty: everything is relayed unchanged");
   if (readers->size() > kMaxRules) {
     file.error("rules", "must be at most " + std::to_string(kMaxRules));
     for (Reader* reader : *readers) reader->accept_all();

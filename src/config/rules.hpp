@@ -9,8 +9,8 @@
 
 namespace idproxy::config {
 
-/// Reads `rules` of the file: each rule by itself, then what two of them do to one another.
-/// `store_db` is the database that no rule touches.
+/// Reads `rules`: checks each rule by itself, then each pair for conflicts. No rule may apply to
+/// `store_db`, the proxy's own database.
 [[nodiscard]] std::vector<rewrite::Rule> read_rules(Reader& file, const std::string& store_db,
                                                     ids::Sources sources);
 

@@ -14,12 +14,12 @@ struct Unit {
   std::int64_t factor;
 };
 
-// Largest first, for the way back.
+// Largest first, for in_largest_unit().
 constexpr std::array<Unit, 4> kTimes{{{"h", 3'600'000}, {"m", 60'000}, {"s", 1000}, {"ms", 1}}};
 constexpr std::array<Unit, 4> kSizes{
     {{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}};
 
-/// How long the run of digits at the front is; 0 also for a superfluous leading zero.
+/// The number of digits at the front; 0 if they begin with a superfluous zero.
 std::size_t digits_at_front(std::string_view text) {
   const std::size_t end = std::min(text.find_first_not_of("0123456789"), text.size());
   return end > 1 && text[0] == '0' ? 0 : end;

@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
-/// The text of a scalar -> a value, and back for messages.
+/// Converts texts of scalars to values, and values to texts for messages.
 namespace idproxy::config {
 
-/// What was made of a text.
+/// The result of reading a text.
 enum class Reading {
   ok,
   malformed,
@@ -22,16 +22,17 @@ struct Scalar {
   T value{};
 };
 
-/// Decimal digits, perhaps behind a '-'. No leading zeros (octal to some), exponents, '_' or '+'.
+/// Decimal digits with an optional '-'. No leading zeros (some readers take them for octal), '+',
+/// '_' or exponents.
 [[nodiscard]] Scalar<std::int64_t> read_integer(std::string_view text);
-/// An integer as above, perhaps with '.' and more digits.
+/// An integer as above, optionally with '.' and more digits.
 [[nodiscard]] Scalar<double> read_number(std::string_view text);
-/// An integer and one of ms, s, m, h without a blank.
+/// An integer immediately followed by ms, s, m or h.
 [[nodiscard]] Scalar<std::chrono::milliseconds> read_duration(std::string_view text);
-/// Bytes: an integer and one of B, KiB, MiB, GiB without a blank.
+/// An integer immediately followed by B, KiB, MiB or GiB; returns bytes.
 [[nodiscard]] Scalar<std::int64_t> read_size(std::string_view text);
 
-/// In the largest unit that leaves no rest.
+/// The value in the largest unit that divides it.
 [[nodiscard]] std::string duration_text(std::chrono::milliseconds value);
 [[nodiscard]] std::string size_text(std::int64_t bytes);
 [[nodiscard]] std::string number_text(double value);

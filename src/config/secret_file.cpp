@@ -16,12 +16,12 @@ namespace {
 constexpr std::size_t kMaxSecretBytes = std::size_t{1} << 20;
 constexpr const char* kTooLarge = "is larger than 1 MiB";
 
-/// Not blocking: the path may name a pipe that nobody writes to.
+/// O_NONBLOCK, because the path may name a pipe without a writer.
 boost::system::result<InputFile> open_file(const std::string& path) {
   return InputFile::open(path, O_NONBLOCK);
 }
 
-/// What forbids to use the open file, or "". Looks at what is open, not at the path once more.
+/// Why the file must not be used, or "". Checks the open file, since the path may change meanwhile.
 std::string refusal(const boost::system::result<InputFile>& file, Access access) {
   if (!file) return file.error().message();
   struct stat status{};
@@ -29,13 +29,13 @@ std::string refusal(const boost::system::result<InputFile>& file, Access access)
   if (!S_ISREG(status.st_mode)) return "is not a regular file";
   if (status.st_size > static_cast<off_t>(kMaxSecretBytes)) return kTooLarge;
   if (access == Access::secret && (status.st_mode & (S_IROTH | S_IWOTH)) != 0) {
-    return "is open to every user of this host: take that away with chmod o-rwx, and let systemd "
-           "hand it over with LoadCredential= to a service whose user cannot read it then";
+    return "is open to every user of this host: change that with chmod o-rwx, and if the service's "
+           "user then cannot read the file, let systemd pass it on with LoadCredential=";
   }
   return {};
 }
 
-/// What went wrong, or "".
+/// Returns an error text, or "".
 std::string read_all(InputFile& file, std::string& content) {
   auto read = file.read_all(kMaxSecretBytes);
   if (!read) {
@@ -57,7 +57,7 @@ std::string fault_of_file(const std::string& path, Access access) {
 }
 
 std::string shown_path(const std::string& path, std::string_view key, const Reader& reader) {
-  std::string quoted = "'" + shown(path) + "'";  // the reader puts ${NAME} back into it
+  std::string quoted = "'" + shown(path) + "'";  // the reader replaces it by the text with ${NAME}
   if (reader.as_written(key) == path || !path.starts_with('/')) return quoted;
   return quoted + " (" + shown(path) + ")";
 }
@@ -82,7 +82,7 @@ std::optional<std::string> read_named_file(std::string_view key, Access access, 
     report(*path, key, fault, reader);
     return std::nullopt;
   }
-  // Editors leave newlines behind it, some of them with a carriage return.
+  // Editors append newlines, some of them with a carriage return.
   while (content.ends_with('\n') || content.ends_with('\r')) content.pop_back();
   return content;
 }

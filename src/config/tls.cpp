@@ -30,7 +30,7 @@ void warn_of_mode(ClientCertificate client_certificate, Reader& tls) {
   tls.warning("client_certificate", "has no effect with mode: off");
 }
 
-/// A file that must be named. Nothing after an error.
+/// Reads a path that must be set. Nothing after an error.
 std::optional<std::string> read_needed(std::string_view key, Access access, std::string_view what,
                                        Reader& tls) {
   if (tls.is_none(key)) tls.error(key, "must name " + std::string(what));
@@ -42,10 +42,10 @@ std::optional<net::tls::ServerOptions> read_files(ClientCertificate client_certi
   const auto own = read_needed("certificate_key_file", Access::secret,
                                "a PEM file with the certificate and its key: mode is require", tls);
   const bool asks = client_certificate != ClientCertificate::none;
-  // Where clients are not asked, it may still complete the chain of our own.
+  // If clients are not asked for certificates, the CA file may still complete the own chain.
   const auto ca = asks ? read_needed("ca_file", Access::any,
-                                     "a PEM file with the authorities that clients' certificates "
-                                     "are of: client_certificate is not none",
+                                     "a PEM file with the authorities that sign clients' "
+                                     "certificates: client_certificate is not none",
                                      tls)
                        : read_path("ca_file", Access::any, tls);
   const bool lacks_ca = !ca && (asks || !tls.is_none("ca_file"));
@@ -60,8 +60,8 @@ void report(const Fault& fault, const net::tls::ServerOptions& options, Reader& 
   tls.error(key, "cannot use " + shown_path(path, key, tls) + ": " + fault.reason);
 }
 
-/// Not a path with an '@' in it: it may be the end of a password that somebody has forgotten to
-/// encode, whose '/' and '?' began the options.
+/// Does not show a path that contains '@': it may be the end of a password that was not
+/// percent-encoded, and whose '/' and '?' seemed to begin the options.
 void report(const Fault& fault, const std::string& path, std::string_view key, Reader& reader) {
   const std::string name = fault.file == Fault::File::ca ? "tlsCAFile" : "tlsCertificateKeyFile";
   const bool may_be_secret = path.empty() || path.find('@') != std::string::npos;
@@ -69,7 +69,7 @@ void report(const Fault& fault, const std::string& path, std::string_view key, R
   reader.error(key, "cannot use " + file + " of " + name + ": " + fault.reason);
 }
 
-/// Also keeps OpenSSL away from what is no file: a pipe would hold it up.
+/// Also keeps OpenSSL from opening a pipe, which would block it.
 bool can_be_used(const std::string& path, Access access, Fault::File file, std::string_view key,
                  Reader& reader) {
   const std::string fault = path.empty() ? "" : fault_of_file(path, access);
@@ -86,7 +86,7 @@ Shared read_client_tls(Reader& tls, std::chrono::sys_seconds now) {
   const auto client_certificate = static_cast<ClientCertificate>(
       tls.choice("client_certificate", {"none", "optional", "require"}));
   if (!required) {
-    // Of a word that is no mode nobody knows what it was to do: but the keys are known.
+    // After an invalid mode, these keys are known, but whether they have an effect is not.
     for (const char* key : {"certificate_key_file", "ca_file"}) (void)tls.optional_text(key);
     if (is_word) warn_of_mode(client_certificate, tls);
     return nullptr;

@@ -8,16 +8,16 @@
 #include "config/reader.hpp"
 #include "idproxy/net/tls.hpp"
 
-/// Certificates that a configuration names. Their files are read here, so that what is wrong with
-/// them is said with its place. `now` is for what is to be said of their dates.
+/// Reads the certificates that a configuration names, so that faults are reported with their place
+/// in the file. `now` is compared with the certificates' dates.
 namespace idproxy::config {
 
 /// Reads `listen.tls`. Null with mode: off, and after an error.
 [[nodiscard]] std::shared_ptr<const net::tls::Context> read_client_tls(
     Reader& tls, std::chrono::sys_seconds now);
 
-/// As the options of a connection string, the value of `key`, say. Null without TLS, and after an
-/// error.
+/// Makes the context for the options of a connection string, the value of `key`. Null without TLS,
+/// and after an error.
 [[nodiscard]] std::shared_ptr<const net::tls::Context> make_server_tls(const ConnectionString& uri,
                                                                        std::string_view key,
                                                                        std::chrono::sys_seconds now,

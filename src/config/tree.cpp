@@ -21,8 +21,8 @@ Place place_of(const YAML::Mark& mark) {
   return {mark.line + 1, mark.column + 1};
 }
 
-/// Builds the tree from the parser's events. Faults of content are collected, and reading goes on;
-/// what makes going on pointless is thrown as the parser's own exception.
+/// Builds the tree from the parser's events. Collects faults of content and continues; throws the
+/// parser's own exception if it cannot continue.
 class Builder : public YAML::EventHandler {
  public:
   explicit Builder(Findings& findings) : findings_(findings) {}
@@ -69,10 +69,10 @@ class Builder : public YAML::EventHandler {
   void OnMapEnd() override { close(); }
 
  private:
-  /// A collection whose end has not been seen.
+  /// A sequence or mapping whose end has not been read.
   struct Open {
     TreeNode node;
-    std::optional<TreeNode> key;  // mapping: seen, its value not yet
+    std::optional<TreeNode> key;  // mapping: the key whose value comes next
     std::map<std::string, Place> keys;
   };
 
@@ -149,7 +149,7 @@ class Builder : public YAML::EventHandler {
   TreeNode root_;
 };
 
-/// Ends the reading at the first event: only whether there is one matters.
+/// Refuses a second document at its first event.
 class Nothing : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override {
@@ -173,7 +173,8 @@ bool is_control(char c) {
   return (byte < 0x20 && c != '\t' && c != '\n' && c != '\r') || byte == 0x7f;
 }
 
-/// yaml-cpp takes byte 04 for the end of the file and guesses at encodings: neither gets that far.
+/// Rejects what yaml-cpp would misread: it takes byte 04 for the end of the file, and guesses
+/// encodings.
 bool check_line(std::string_view line, int number, Findings& findings) {
   for (std::size_t i = 0; i < line.size(); ++i) {
     if (!is_control(line[i])) continue;
@@ -205,7 +206,7 @@ std::string_view line_of(std::string_view text, int number) {
   return text.substr(0, text.find('\n'));
 }
 
-/// What to do about the fault at this place, or "". The parser's words say only what it expected.
+/// How to correct the fault at this place, or "". The parser's message only says what it expected.
 std::string hint_for(std::string_view text, const YAML::Mark& mark) {
   if (mark.is_null() || text.empty()) return {};
   const std::string_view line = line_of(text, mark.line);
@@ -213,7 +214,7 @@ std::string hint_for(std::string_view text, const YAML::Mark& mark) {
   if (indentation.find('\t') != std::string_view::npos) {
     return ": this line is indented with a tab: indent with spaces";
   }
-  // The place of a lone * is behind it.
+  // For a lone *, the parser's position is after it.
   const auto column = static_cast<std::size_t>(mark.column);
   const std::string_view behind = line.substr(std::min(column, line.size()));
   const bool lone = column > 0 && column <= line.size() && line[column - 1] == '*';

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-/// A connection string taken apart, as libmongoc does it: scheme://user_info@hosts/path?options.
+/// Splits a connection string as libmongoc does: scheme://user_info@hosts/path?options.
 namespace idproxy::config {
 
 inline constexpr std::string_view kScheme = "mongodb://";
@@ -18,7 +18,7 @@ struct UriParts {
   std::string_view options;
 };
 
-/// `uri` begins with one of the schemes.
+/// `uri` must begin with one of the schemes.
 [[nodiscard]] UriParts split_uri(std::string_view uri);
 
 /// Calls `use(name, value)` for each option.

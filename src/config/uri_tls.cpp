@@ -29,9 +29,9 @@ struct Pair {
   const char* other;
 };
 
-/// Those that may not stand side by side, whatever their values
+/// Options that must not be set together, whatever their values
 /// (https://github.com/mongodb/specifications/blob/master/source/uri-options/uri-options.md).
-/// libmongoc refuses them too, but its message lists options that the string does not have.
+/// libmongoc refuses them, too, but its message lists options that the string does not contain.
 constexpr auto kExclusive = std::to_array<Pair>({
     {kInsecure, kInvalidCertificates},
     {kInsecure, kInvalidHostnames},
@@ -42,7 +42,7 @@ constexpr auto kExclusive = std::to_array<Pair>({
     {kNoRevocation, kNoOcsp},
 });
 
-/// Name in lower case -> value, of all that have to do with TLS.
+/// The values of all TLS options, by name in lower case.
 using Given = std::map<std::string, std::string_view, std::less<>>;
 
 bool is_given(const Given& given, std::string_view name) {
@@ -57,7 +57,7 @@ std::string text_of(const mongoc_uri_t& uri, const char* name) {
   return mongoc_uri_get_option_as_utf8(&uri, name, "");
 }
 
-/// Options that look as if they did something.
+/// Warns of options that are set but have no effect.
 void warn_of_no_effect(const mongoc_uri_t& uri, std::string_view key, Reader& reader) {
   const auto warn = [&](const char* name, std::string_view why) {
     if (!mongoc_uri_has_option(&uri, name)) return;
@@ -68,7 +68,7 @@ void warn_of_no_effect(const mongoc_uri_t& uri, std::string_view key, Reader& re
     return;
   }
   constexpr std::string_view kNothingAsked =
-      "no authority is asked whether it has revoked a certificate";
+      "the proxy does not ask authorities for revoked certificates";
   warn(kNoOcsp, kNothingAsked);
   warn(kNoRevocation, kNothingAsked);
   if (!mongoc_uri_has_option(&uri, kKeyFile)) warn(kPassword, "no tlsCertificateKeyFile");
@@ -77,12 +77,13 @@ void warn_of_no_effect(const mongoc_uri_t& uri, std::string_view key, Reader& re
 void warn_of_unsafe(const net::tls::ClientOptions& options, std::string_view key, Reader& reader) {
   if (options.allow_invalid_certificates) {
     reader.warning(key,
-                   "certificates of servers are not checked: anybody on the way to them can read "
-                   "and change everything");
+                   "server certificates are not verified: anybody on the path to the servers can "
+                   "read and change all traffic");
   } else if (options.allow_invalid_hostnames) {
-    reader.warning(key,
-                   "names in certificates of servers are not checked: whoever has a certificate of "
-                   "the same authorities can pass for a server");
+    reader.warning(
+        key,
+        "names in server certificates are not verified: anybody with a certificate of the "
+        "same authorities can pose as a server");
   }
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kMaxShown = 80;
 constexpr std::size_t kMaxTypingErrors = 2;
-constexpr std::size_t kMinBeginning = 3;  // letters of a word that may be short for a longer one
+constexpr std::size_t kMinBeginning = 3;  // letters that a word may be abbreviated to
 
 /// "mongodb://user:password@host/?option=secret" -> "mongodb://***@host/".
 std::string without_credentials(std::string_view text) {
@@ -21,7 +21,7 @@ std::string without_credentials(std::string_view text) {
   return start + (has_user ? "***" : "") + std::string(rest.substr(0, rest.find('?')));
 }
 
-/// Cut before `limit`, but never inside a UTF-8 character.
+/// Truncates to at most `limit` bytes, never inside a UTF-8 character, and appends "...".
 void cut(std::string& text, std::size_t limit) {
   if (text.size() <= limit) return;
   while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xc0) == 0x80) --limit;
@@ -29,7 +29,8 @@ void cut(std::string& text, std::size_t limit) {
   text += "...";
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+/// The number of insertions, deletions, replacements and swaps of neighbours that turn `a` into
+/// `b`.
 std::size_t typing_errors(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before_last(b.size() + 1), last(b.size() + 1), now(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) now[j] = j;
@@ -47,7 +48,7 @@ std::size_t typing_errors(std::string_view a, std::string_view b) {
   return now[b.size()];
 }
 
-/// The only word that begins with this one, as `surface` begins with `surf`.
+/// The only word that begins with this one: `surface` for `surf`.
 std::optional<std::string_view> completed(std::string_view word,
                                           std::span<const std::string_view> words) {
   if (word.size() < kMinBeginning) return std::nullopt;

@@ -5,20 +5,20 @@
 #include <string>
 #include <string_view>
 
-/// How messages name things.
+/// Formats names and values for messages.
 namespace idproxy::config {
 
-/// Text from a file as a message shows it: without user, password and options of a connection
-/// string, without control characters, cut at 80 bytes.
+/// Text from the file as a message shows it: without the user, password and options of a connection
+/// string, without control characters, truncated to 80 bytes.
 [[nodiscard]] std::string shown(std::string_view text);
 
 /// "a, b or c".
 [[nodiscard]] std::string listed(std::span<const std::string_view> words,
                                  std::string_view last = " or ");
 
-/// The word that was probably meant: the only one that begins with it, if it has 3 letters or more;
-/// else the nearest one, at most 2 typing errors away and half of its length. Nothing if there is
-/// none.
+/// The word that was probably meant: the only one that begins with `word`, if that has at least 3
+/// letters; else the nearest one, at most 2 typing errors and half its length away. Nothing if
+/// there is none.
 [[nodiscard]] std::optional<std::string_view> closest(std::string_view word,
                                                       std::span<const std::string_view> words);
 

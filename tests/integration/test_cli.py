@@ -284,7 +284,7 @@ class TestTls:
         result = self.check(config, "mode: off", option)
         assert result.returncode == 0
         assert "2:12: warning: upstream.uri: " in result.stdout
-        assert "not checked" in result.stdout
+        assert "not verified" in result.stdout
 
     def test_bad_files(self, config, authority, tmp_path):
         """All in one go."""

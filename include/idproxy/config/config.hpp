@@ -14,46 +14,46 @@
 /// YAML -> the Options of each module. The keys and their defaults: config/mongo-idproxy.yaml.
 namespace idproxy::config {
 
-/// As it was written, what the Options do not tell any more. May hold passwords.
+/// Facts about the file that the Options do not preserve. May hold passwords.
 struct Written {
-  net::Endpoint listen;                  ///< the first listener
-  std::string upstream_uri;              ///< of the file, not the list of hosts that stands for it
-  std::optional<std::string> store_uri;  ///< if the store has one of its own
-  std::string store_uri_key;             ///< then where it is: id_store.uri or id_store.uri_file
-  std::vector<std::string> password_keys;  ///< of strings with a password in them
+  net::Endpoint listen;                    ///< the first listener
+  std::string upstream_uri;                ///< as in the file, not its resolved seed list
+  std::optional<std::string> store_uri;    ///< the id store's own connection string, if any
+  std::string store_uri_key;               ///< its key: id_store.uri or id_store.uri_file
+  std::vector<std::string> password_keys;  ///< the keys whose values contain a password
   bool threads_auto = true;
 };
 
 struct Config {
-  /// upstream.uri if it is a mongodb+srv string, whose hosts are in the DNS, else empty. Then `net`
-  /// has no routes yet: parse() is to be called again with the list of hosts.
+  /// If upstream.uri is a mongodb+srv string that is not resolved yet, that string; else empty. If
+  /// it is not empty, `net` has no routes: call parse() again with a seed list.
   std::string srv_uri;
   net::Options net;
   log::Options log;
-  id_store::Options id_store;          ///< no rule ever touches its database
+  id_store::Options id_store;          ///< rules never apply to its database
   std::optional<net::Endpoint> admin;  ///< the HTTP endpoint, if any; port 0: any free port
   std::vector<rewrite::Rule> rules;    ///< in file order
   Written written;
 };
 
 struct Loaded {
-  Config config;  ///< to be used only if there is no error among the findings
+  Config config;  ///< valid only if ok()
   std::vector<Finding> findings;
   [[nodiscard]] bool ok() const;
 };
 
-/// Reads a configuration from its text. Touches no network; reads files named by `*_file` keys.
-/// `seed_list`, if not empty, is the mongodb:// string that upstream.uri, a mongodb+srv string,
-/// stands for (with_seed_list).
+/// Reads a configuration from its text. Does not use the network; reads the files that `*_file`
+/// keys name. If upstream.uri is a mongodb+srv string, `seed_list` is the mongodb:// string that it
+/// resolves to (with_seed_list), or empty if it is not resolved yet.
 [[nodiscard]] Loaded parse(const std::string& text, ids::Sources sources,
                            const std::string& seed_list = {});
 
-/// The keys by which a process that runs with `running` would have to be started anew to have all
-/// of `next`, in the order of the default file: what they say now must not be applied. Names only,
-/// no values. All else can be reloaded: rules, log.level, the files of listen.tls and its
-/// client_certificate, the files that upstream.uri names, and listen.members but for servers of
-/// upstream.uri. Where listen.tls.mode or upstream.uri is named, `next`'s Context of that side is
-/// for what is not in force, and the old one stays. Both are free of errors.
+/// The keys whose changes from `running` to `next` need a restart and must not be applied, in the
+/// order of the default file; names only, no values. A reload can change everything else: rules,
+/// log.level, the files of listen.tls and its client_certificate, the files that upstream.uri
+/// names, and listen.members except those for servers of upstream.uri. If the result has
+/// listen.tls.mode or upstream.uri, keep the running TLS context of that side. Both configurations
+/// must be ok().
 [[nodiscard]] std::vector<std::string> needs_restart(const Config& running, const Config& next);
 
 }  // namespace idproxy::config

@@ -4,8 +4,8 @@
 
 namespace idproxy::config {
 
-/// What was found in a file, in the order of its lines. `line` and `column` count from 1; 0 when
-/// the finding belongs to the file as a whole.
+/// An error or warning about a configuration file. `line` and `column` count from 1; both are 0 if
+/// the finding concerns the whole file.
 struct Finding {
   enum class Severity { warning, error };
   Severity severity;
@@ -14,7 +14,7 @@ struct Finding {
   std::string message;  ///< "rules[2].digits: must be 1 to 18 with output int64, is 19"
 };
 
-/// "FILE:LINE:COLUMN: error: MESSAGE", as compilers print it.
+/// Formats a finding like a compiler: "FILE:LINE:COLUMN: error: MESSAGE".
 [[nodiscard]] std::string format(const std::string& file, const Finding& finding);
 
 }  // namespace idproxy::config

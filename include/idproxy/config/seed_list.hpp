@@ -6,16 +6,16 @@
 
 namespace idproxy::config {
 
-/// What the DNS says about a mongodb+srv connection string
+/// The DNS records of a mongodb+srv connection string
 /// (https://www.mongodb.com/docs/manual/reference/connection-string/#dns-seed-list-connection-format).
 struct SeedList {
   std::vector<std::string> hosts;              ///< "host:port", not empty
-  std::map<std::string, std::string> options;  ///< of the TXT record, not percent-encoded
+  std::map<std::string, std::string> options;  ///< from the TXT record, not percent-encoded
 };
 
-/// The mongodb:// string that means the same as `srv_uri`, which parse() has accepted: with the
-/// hosts in its place, options of the TXT record that it does not have itself, and without the
-/// options that only go with srv.
+/// The mongodb:// string that `srv_uri`, which parse() has accepted, resolves to. It names the
+/// seeds' hosts, adds the TXT record's options unless the string sets them itself, and drops the
+/// options that only apply to mongodb+srv.
 ///
 ///   mongodb+srv://bob:x@db.example.org/shop?tls=false  ->
 ///   mongodb://bob:x@db1.example.org:27017,db2.example.org:27017/shop?tls=false&replicaSet=rs0

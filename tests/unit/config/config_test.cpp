@@ -10,7 +10,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr const char* kNoRules = "warning: rules: there are none: everything is relayed unchanged";
+constexpr const char* kNoRules = "warning: rules: is empty: everything is relayed unchanged";
 
 TEST(Config, AnEmptyFileIsTheDefaults) {
   const Loaded loaded = load("");
@@ -163,20 +163,22 @@ TEST(Config, ReportsEachKeyThatIsWrongOrHasNoEffect) {
        "s, m or h), is 5"},
       {"store_is_pinned_listener",
        "id_store: {uri: 'mongodb://localhost:5'}\nlisten: {members: {'h:1': 5}}",
-       "1:12: error: id_store.uri: would connect to itself: localhost:5 is a listener"},
+       "1:12: error: id_store.uri: must not name this proxy itself: localhost:5 is one of its "
+       "listeners"},
       {"store_uri_srv", "id_store: {uri: 'mongodb+srv://bob:x@h.example.org'}",
        "1:12: error: id_store.uri: mongodb+srv is not in this release"},
       {"store_uri_bad", "id_store: {uri: h}",
        "1:12: error: id_store.uri: must be a connection string that begins with mongodb://"},
       {"store_is_listener", "id_store: {uri: 'mongodb://localhost:27117'}",
-       "1:12: error: id_store.uri: would connect to itself: localhost:27117 is a listener"},
+       "1:12: error: id_store.uri: must not name this proxy itself: localhost:27117 is one of its "
+       "listeners"},
       {"store_db", "id_store: {db: a.b}",
-       "1:12: error: id_store.db: 'a.b' is no name of a database: none of"},
+       "1:12: error: id_store.db: 'a.b' is not a valid database name: it must"},
       {"store_db_of_server", "id_store: {db: admin}",
        "1:12: error: id_store.db: must not be 'admin', which belongs to the server"},
       {"write_concern", "id_store: {wtimeout: 5s, write_concern: 2}",
-       "1:26: error: id_store.write_concern: must be majority: what fewer servers have can be "
-       "undone by a failover, and the same ids would be given out again"},
+       "1:26: error: id_store.write_concern: must be majority: a failover can roll back what fewer "
+       "servers have, and the proxy would give out the same ids again"},
       {"wtimeout", "id_store: {wtimeout: 0s}",
        "1:12: error: id_store.wtimeout: must be a duration of 1ms to 1h, is 0s"},
       {"admin_at_a_listener", "listen: {port: 9216}\nadmin: {listen: '0.0.0.0:9216'}",
@@ -191,7 +193,7 @@ TEST(Config, ReportsEachKeyThatIsWrongOrHasNoEffect) {
        "is '9216'"},
       {"buffered", "limits: {buffered_messages: 65535KiB}",
        "1:10: error: limits.buffered_messages: must be a size of 64MiB to 1024GiB, so that the "
-       "largest message, 48000000 bytes, fits with what is put into it, is 65535KiB"},
+       "largest message, 48000000 bytes, fits with the values added to it, is 65535KiB"},
       {"buffered_unit", "limits: {buffered_messages: 256}",
        "1:10: error: limits.buffered_messages: must be a size of 64MiB to 1024GiB with its unit "
        "(B, "
@@ -264,10 +266,10 @@ TEST(Config, TheStoreUsesTheUpstreamStringUnlessItHasItsOwn) {
   const Loaded own = load("upstream: {uri: 'mongodb://bob:x@h1'}\nid_store: {uri: 'mongodb://s'}");
   EXPECT_THAT(texts_of(own.findings),
               ElementsAre(kNoRules,
-                          HasSubstr("1:12: warning: upstream.uri: user and password are not used: "
-                                    "clients authenticate themselves"),
+                          HasSubstr("1:12: warning: upstream.uri: user and password have no "
+                                    "effect: clients authenticate themselves"),
                           HasSubstr("2:12: warning: id_store.uri: names none of the servers of "
-                                    "upstream.uri: the store must be of the same replica set")));
+                                    "upstream.uri: the store must be in the same replica set")));
   EXPECT_EQ(own.config.id_store.uri, "mongodb://s");
   EXPECT_THAT(findings_without_rules("upstream: {uri: 'mongodb://h/?replicaSet=r'}\n"
                                      "id_store: {uri: 'mongodb://s/?replicaSet=r'}"),

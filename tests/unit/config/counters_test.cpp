@@ -63,11 +63,11 @@ TEST(Counters, RefuseBadParameters) {
        "counters-seq, ids-index or custom, is text 'uniquecount', did you mean 'unique-count'?"},
       {"name", "name: ''", "3:1: error: rules[0].name: must not be empty"},
       {"store_db", "store: {db: a/b}",
-       "3:9: error: rules[0].store.db: 'a/b' is no name of a database"},
+       "3:9: error: rules[0].store.db: 'a/b' is not a valid database name"},
       {"store_db_local", "store: {db: local}",
        "3:9: error: rules[0].store.db: must not be 'local', which belongs to the server"},
       {"store_collection", "store: {collection: a$b}",
-       "3:9: error: rules[0].store.collection: 'a$b' is no name of a collection"},
+       "3:9: error: rules[0].store.collection: 'a$b' is not a valid collection name"},
       {"store_collection_system", "store: {collection: system.ids}",
        "3:9: error: rules[0].store.collection: must not begin with system."},
       {"field_without_custom", "store: {value_field: seq}",
@@ -134,9 +134,9 @@ TEST(Counters, AFilterHoldsScalars) {
               ElementsAre(HasSubstr("4:10: error: rules[0].store.filter.a: must be text, an "
                                     "integer of 64 bits, true, false or null, is a list"),
                           HasSubstr("filter.b: must be text, an integer of 64 bits, true, false or "
-                                    "null, is 1.5 (in quotes it is text)"),
-                          HasSubstr("filter.$c: is no name of a field of the document itself"),
-                          HasSubstr("filter.d.e: is no name of a field of the document itself"),
+                                    "null, is 1.5 (quote it to make it text)"),
+                          HasSubstr("filter.$c: is not the name of a top-level field"),
+                          HasSubstr("filter.d.e: is not the name of a top-level field"),
                           HasSubstr("filter.f: must be text")));
   EXPECT_THAT(filter("{seq: 1}"),
               ElementsAre("4:1: error: rules[0].store.filter: must not name 'seq', which is the "

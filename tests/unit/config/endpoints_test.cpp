@@ -112,8 +112,8 @@ TEST(Endpoints, WarnOfWhatHasNoEffect) {
                           testing::StartsWith("5:5: warning: listen.members.x:1: has no effect")));
   EXPECT_EQ(direct.config.net.routes.at(0).listen.port, 3);
   EXPECT_THAT(findings_without_rules("listen: {address: 'unix:/run/p'}"),
-              ElementsAre("1:10: warning: listen.address: drivers take a path for a Unix socket "
-                          "only if it ends in .sock"));
+              ElementsAre("1:10: warning: listen.address: drivers accept a Unix socket's path only "
+                          "if it ends in .sock"));
 }
 
 TEST(Endpoints, AUnixSocketServesTheFirstServerOnly) {
@@ -151,11 +151,10 @@ TEST(Endpoints, RefuseWhatCannotBeListenedOnOrReached) {
        "1:10: error: listen.port: must leave a port up to 65535 for each of the 2 servers of "
        "upstream.uri, is 65535"},
       {"any", "listen: {address: 0.0.0.0}",
-       "1:10: error: listen.address: clients of a replica set are told this address, and nobody "
-       "can "
-       "connect to 0.0.0.0: set listen.advertise to the name or the address of this host that they "
-       "know, or directConnection=true in upstream.uri"},
-      {"any_v6", "listen: {address: '0::0'}", "nobody can connect to 0::0"},
+       "1:10: error: listen.address: clients of a replica set are told this address and cannot "
+       "connect to 0.0.0.0: set listen.advertise to the name or address by which they reach this "
+       "host, or directConnection=true in upstream.uri"},
+      {"any_v6", "listen: {address: '0::0'}", "cannot connect to 0::0"},
       {"advertise_any", "listen: {address: '::', advertise: '::'}",
        "1:25: error: listen.advertise: must be an address that clients can connect to, is '::'"},
       {"advertise_list", "listen: {advertise: 'a, b'}",
@@ -171,7 +170,7 @@ TEST(Endpoints, RefuseWhatCannotBeListenedOnOrReached) {
        "listen: {members: {'h2:27017': 27117}}\nupstream: {uri: 'mongodb://h1,h2'}",
        "listen.members.h2:27017: port 27117 is that of h1:27017"},
       {"user", "upstream: {uri: 'mongodb://bob:secret@h'}\nid_store: {uri: 'mongodb://h'}",
-       "1:12: warning: upstream.uri: user and password are not used"},
+       "1:12: warning: upstream.uri: user and password have no effect"},
   };
   for (const Case& c : kCases) {
     EXPECT_THAT(findings_without_rules(c.text), ElementsAre(HasSubstr(c.finding))) << c.name;
@@ -211,8 +210,9 @@ TEST(Endpoints, AreNeverTheirOwnServers) {
     const auto found = findings_without_rules(std::string("listen: {address: '") + c.listen +
                                               "'}\nupstream:\n  uri: " + c.uri + "\n");
     if (c.refused) {
-      EXPECT_THAT(found,
-                  ElementsAre(HasSubstr("3:3: error: upstream.uri: would connect to itself: ")))
+      EXPECT_THAT(
+          found,
+          ElementsAre(HasSubstr("3:3: error: upstream.uri: must not name this proxy itself: ")))
           << c.name;
     } else {
       EXPECT_THAT(found, IsEmpty()) << c.name;

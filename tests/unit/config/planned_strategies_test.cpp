@@ -55,7 +55,7 @@ TEST(PlannedStrategies, RefuseBadParameters) {
       {"size_above_max", "counter-ranges", "block: {size: 20000}",
        "block.size: must lie between min (1) and max (10000)"},
       {"store_db", "counter-ranges", "store: {db: a/b}",
-       "store.db: 'a/b' is no name of a database"},
+       "store.db: 'a/b' is not a valid database name"},
       {"format_without_string", "gapless", "format: {pad: 5}", "format: needs output: string"},
       {"scope_text", "gapless", "scope: tenant",
        "scope: must be a list of texts, is text 'tenant'"},

@@ -148,8 +148,8 @@ TEST(Rules, ReportsWhatIsWrongWithOne) {
        "2:15: error: rules[0].field: must not have a number as a part ('0'): a path makes "
        "sub-documents, never elements of arrays"},
       {"field_in_id", "ns: a.b, field: _id.x, strategy: uuid",
-       "2:15: error: rules[0].field: must be _id itself or a field outside of it: parts of _id "
-       "cannot be assigned"},
+       "2:15: error: rules[0].field: must be _id itself or a field outside of it: the proxy cannot "
+       "assign parts of _id"},
       {"unknown_strategy", "ns: a.b, field: x, strategy: uid, what: ever",
        "2:25: error: rules[0].strategy: must be one of objectid, uuid, counter, random-digits, "
        "counter-ranges or gapless, is 'uid', did you mean 'uuid'?"},
@@ -237,11 +237,11 @@ TEST(Rules, ReportsWhatIsWrongWithOne) {
        "it"},
       {"driver_on_id", "ns: a.b, field: _id, strategy: uuid, assign: driver",
        "2:43: warning: rules[0].assign: drivers report the ObjectId that they made as insertedId, "
-       "and it is not stored as _id; keep_driver_id: FIELD would keep it"},
+       "but it is not stored as _id; keep_driver_id: FIELD would keep it"},
       {"always_on_id_kept",
        "ns: a.b, field: _id, strategy: uuid, assign: always, keep_driver_id: old",
        "2:43: warning: rules[0].assign: drivers report the ObjectId that they made as insertedId, "
-       "and it is not stored as _id; the application finds it in 'old'"},
+       "but it is not stored as _id; the application finds it in 'old'"},
   };
   for (const Case& c : kCases) {
     EXPECT_THAT(findings_of(std::string("rules:\n  - {") + c.rule + "}\n"),
@@ -255,7 +255,7 @@ TEST(Rules, ChecksReserveAlthoughItIsRefused) {
                           "     reserve: {db: a/b, orphan_after: 5m}}\n"),
               ElementsAre("3:6: error: rules[0].reserve.collection: is missing",
                           HasSubstr("3:6: error: rules[0].reserve: is not in this release"),
-                          HasSubstr("3:16: error: rules[0].reserve.db: 'a/b' is no name"),
+                          HasSubstr("3:16: error: rules[0].reserve.db: 'a/b' is not a valid"),
                           "3:25: error: rules[0].reserve.orphan_after: must be a duration of 10m "
                           "to 8760h, is 5m"));
 }
@@ -281,8 +281,8 @@ TEST(Rules, ReportsWhatTwoOfThemDoToOneAnother) {
       {"the_same_glob_twice", "ns: 'a.*', field: x", "ns: 'a.*', field: x",
        "3:6: error: rules[1].ns: never reached: rules[0] has the same ns and field"},
       {"behind_a_glob", "ns: 'a.*', field: x", "ns: a.b, field: x",
-       "3:6: error: rules[1].ns: never reached: rules[0] ('a.*') matches first; the narrower rule "
-       "comes first"},
+       "3:6: error: rules[1].ns: never reached: rules[0] ('a.*') matches first; put the narrower "
+       "rule in front of it"},
       {"before_a_glob", "ns: a.b, field: x", "ns: 'a.*', field: x", nullptr},
       {"overlapping_globs", "ns: 'a.*', field: x", "ns: '*.b', field: x", nullptr},
       {"other_field", "ns: a.b, field: x", "ns: a.b, field: y", nullptr},
@@ -333,7 +333,7 @@ TEST(Rules, KeepDriverIdIsNoFieldOfAnotherRule) {
 
 TEST(Rules, MustBeAListOfMappings) {
   EXPECT_THAT(findings_of("rules:\n"),
-              ElementsAre("1:1: warning: rules: there are none: everything is relayed unchanged"));
+              ElementsAre("1:1: warning: rules: is empty: everything is relayed unchanged"));
   EXPECT_THAT(findings_of("rules: {}\n"),
               ElementsAre("1:1: error: rules: must be a list, is a mapping"));
   EXPECT_THAT(findings_of("rules:\n  - shop.orders\n  - ~\n"),

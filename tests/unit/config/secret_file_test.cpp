@@ -52,8 +52,9 @@ TEST_F(SecretFile, FailsIfEverybodyCanReadOrWriteIt) {
   for (const mode_t mode : {0644U, 0604U, 0602U, 0666U}) {
     EXPECT_EQ(read(write("x", mode)), std::nullopt);
     EXPECT_THAT(found_, ElementsAre(HasSubstr("1:1: error: uri_file: cannot use '")));
-    EXPECT_THAT(found_, ElementsAre(HasSubstr("is open to every user of this host: take that away "
-                                              "with chmod o-rwx")));
+    EXPECT_THAT(
+        found_,
+        ElementsAre(HasSubstr("is open to every user of this host: change that with chmod o-rwx")));
   }
   EXPECT_EQ(read(write("x", 0644), Access::any), "x");
 }
@@ -77,8 +78,7 @@ TEST_F(SecretFile, HoldsTheConnectionStringOfTheStore) {
   EXPECT_TRUE(loaded.ok());
   EXPECT_EQ(loaded.config.id_store.uri, "mongodb://bob:secret@h");
   EXPECT_THAT(findings_without_rules("id_store:\n  uri_file: " + path + "\n  uri: mongodb://h\n"),
-              ElementsAre("2:3: error: id_store.uri_file: cannot be set beside uri: only one of "
-                          "them"));
+              ElementsAre("2:3: error: id_store.uri_file: cannot be set together with uri"));
   write("mongodb://bob:s@secret@h\n", 0600);
   EXPECT_THAT(findings_without_rules("id_store:\n  uri_file: " + path),
               ElementsAre(HasSubstr("2:3: error: id_store.uri_file: the characters")));
@@ -91,8 +91,8 @@ TEST_F(SecretFile, HoldsTheConnectionStringOfTheStore) {
   }
   write("secret", 0600);
   EXPECT_THAT(findings_without_rules("id_store:\n  uri_file: " + path),
-              ElementsAre("2:3: error: id_store.uri_file: the file must hold a connection string, "
-                          "and begin with mongodb://"));
+              ElementsAre("2:3: error: id_store.uri_file: the file must hold a connection string "
+                          "that begins with mongodb://"));
   write("mongodb+srv://bob:secret@h.example.org", 0600);
   EXPECT_THAT(findings_without_rules("id_store:\n  uri_file: " + path),
               ElementsAre(HasSubstr("2:3: error: id_store.uri_file: mongodb+srv is not in this")));

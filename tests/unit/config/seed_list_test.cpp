@@ -98,9 +98,10 @@ TEST(SeedList, IsCheckedAsAListInTheFile) {
   EXPECT_THAT(texts_of(load_with(kFile, "mongodb://a.x.org,b.x.org/?tls=false").findings),
               ElementsAre("1:10: error: listen.port: must leave a port up to 65535 for each of the "
                           "2 servers of upstream.uri, is 65535"));
-  EXPECT_THAT(texts_of(load_with(kFile, "mongodb://127.0.0.1:65535").findings),
-              ElementsAre("2:12: error: upstream.uri: would connect to itself: 127.0.0.1:65535 is "
-                          "a listener of this proxy"));
+  EXPECT_THAT(
+      texts_of(load_with(kFile, "mongodb://127.0.0.1:65535").findings),
+      ElementsAre("2:12: error: upstream.uri: must not name this proxy itself: 127.0.0.1:65535 is "
+                  "one of its listeners"));
 }
 
 }  // namespace

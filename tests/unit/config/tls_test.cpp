@@ -135,7 +135,7 @@ TEST_F(Tls, RefusesTowardsClients) {
        key + "cannot use '" + path("nowhere") + "': No such file or directory"},
       {"open_to_all", required("open.pem"),
        key + "cannot use '" + path("open.pem") +
-           "': is open to every user of this host: take that away with chmod o-rwx"},
+           "': is open to every user of this host: change that with chmod o-rwx"},
       {"pipe", required("pipe"), key + "cannot use '" + path("pipe") + "': is not a regular file"},
       {"directory", required(""), "is not a regular file"},
       {"no_key", required("certificate.pem"),
@@ -146,8 +146,8 @@ TEST_F(Tls, RefusesTowardsClients) {
       {"key_of_another", required("mixed.pem"), "': has a private key that does not belong to"},
       {"text", required("text.pem"), key + "cannot use '" + path("text.pem") + "': "},
       {"no_ca", own() + ", client_certificate: optional",
-       "1:10: error: listen.tls.ca_file: must name a PEM file with the authorities that clients' "
-       "certificates are of: client_certificate is not none"},
+       "1:10: error: listen.tls.ca_file: must name a PEM file with the authorities that sign "
+       "clients' certificates: client_certificate is not none"},
       {"ca_unused", own() + ",\n" + file("ca_file", "nowhere"), ca + "cannot use '"},
       {"ca_nowhere", asking("nowhere"), ca + "cannot use '" + path("nowhere") + "': No such file"},
       {"ca_text", asking("text.pem"), ca + "cannot use '" + path("text.pem") + "': "},
@@ -264,10 +264,11 @@ TEST_F(Tls, IsTheStoresOwnInItsOwnUri) {
   EXPECT_THAT(findings_, ElementsAre("2:12: error: id_store.uri: cannot use '" + path("nowhere") +
                                      "' of tlsCertificateKeyFile: No such file or directory"));
   (void)store("tls=true", "w=1");
-  EXPECT_THAT(findings_,
-              ElementsAre("2:12: warning: id_store.uri: has no TLS, but upstream.uri has: it needs "
-                          "its own tls options, or its password and its numbers are sent in the "
-                          "clear"));
+  EXPECT_THAT(
+      findings_,
+      ElementsAre(
+          "2:12: warning: id_store.uri: does not use TLS, but upstream.uri does: without tls "
+          "options of its own, the store's password and numbers are sent in the clear"));
   (void)store("tls=true", "tls=false");
   EXPECT_EQ(findings_.size(), 1U);
 }

@@ -80,11 +80,11 @@ struct Unsafe {
 
 TEST(UriTls, WarnsOfWhatIsNotChecked) {
   constexpr const char* kCertificates =
-      "1:1: warning: uri: certificates of servers are not checked: anybody on the way to them can "
-      "read and change everything";
+      "1:1: warning: uri: server certificates are not verified: anybody on the path to the servers "
+      "can read and change all traffic";
   constexpr const char* kNames =
-      "1:1: warning: uri: names in certificates of servers are not checked: whoever has a "
-      "certificate of the same authorities can pass for a server";
+      "1:1: warning: uri: names in server certificates are not verified: anybody with a "
+      "certificate of the same authorities can pose as a server";
   constexpr Unsafe kCases[] = {
       {"insecure", "tlsInsecure=true", true, true, kCertificates},
       {"certificates", "tlsAllowInvalidCertificates=true", true, false, kCertificates},
@@ -112,10 +112,10 @@ struct Case {
 
 TEST(UriTls, WarnsOfWhatHasNoEffect) {
   constexpr const char* kRevocation =
-      " has no effect: no authority is asked whether it has revoked a certificate";
+      " has no effect: the proxy does not ask authorities for revoked certificates";
   const Case kCases[] = {
       {"ocsp", "tlsDisableOCSPEndpointCheck=true",
-       "1:1: warning: uri: tlsDisableOCSPEndpointCheck has no effect: no authority is asked"},
+       "1:1: warning: uri: tlsDisableOCSPEndpointCheck has no effect: the proxy does not ask"},
       {"revocation", "tlsDisableCertificateRevocationCheck=false", kRevocation},
       {"password", "tls=true&tlsCertificateKeyFilePassword=secret",
        "1:1: warning: uri: tlsCertificateKeyFilePassword has no effect: no tlsCertificateKeyFile"},

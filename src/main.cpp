@@ -16,10 +16,10 @@ constexpr const char* kFooter =
     "\n"
     "Exit codes: 0 done, 64 command line, 69 cannot listen, 70 internal error,\n"
     "            77 file unreadable or port not permitted, 78 configuration\n"
-    "Signals:    SIGTERM and SIGINT end it once requests that are under way are answered,\n"
-    "            a second one at once; SIGHUP reads the configuration again\n";
+    "Signals:    SIGTERM and SIGINT stop the proxy once requests under way are answered,\n"
+    "            a second one stops it at once; SIGHUP reloads the configuration\n";
 
-/// Says what a line needs; CLI11's own has "[OPTIONS]" for all of it.
+/// Shows what a command line needs, for which CLI11 shows only "[OPTIONS]".
 class Help : public CLI::Formatter {
  public:
   [[nodiscard]] std::string make_usage(const CLI::App*, std::string) const override {
@@ -32,16 +32,16 @@ ExitCode run(int argc, char** argv) {
   options.formatter(std::make_shared<Help>());
   options.footer(kFooter);
   options.failure_message([](const CLI::App*, const CLI::Error& error) {
-    return "mongo-idproxy: " + std::string(error.what()) + "; --help shows what there is\n";
+    return "mongo-idproxy: " + std::string(error.what()) + "; see --help\n";
   });
   options.set_version_flag("--version", "mongo-idproxy " IDPROXY_VERSION);
   std::string config;
   bool check_only = false;
-  // Not required(): its absence would be all that is said of a line with an unknown option.
+  // Not required(): CLI11 would then report its absence instead of an unknown option.
   const CLI::Option* file =
       options.add_option("-c,--config", config, "The YAML configuration")->type_name("FILE");
   options.add_flag("--check-config", check_only,
-                   "Print everything that is wrong with the configuration, and stop");
+                   "Check the configuration, print all errors and warnings, and exit");
   try {
     options.parse(argc, argv);
     if (file->empty()) throw CLI::RequiredError("--config FILE");

@@ -35,7 +35,7 @@ class SystemClock final : public Clock {
 };
 const SystemClock kClock;
 
-// How long to wait for the id store: with the first client, and at the end.
+// How long to wait for the id store: before serving the first client, and at the end.
 constexpr std::chrono::seconds kFirstLook{1};
 constexpr std::chrono::seconds kStoreStopTimeout{2};
 
@@ -52,8 +52,8 @@ void print(std::ostream& out, const std::string& file, const config::Loaded& loa
   }
 }
 
-/// Finds the servers of a mongodb+srv string, which the first reading does not know, and reads
-/// again; returns their list.
+/// If upstream.uri is a mongodb+srv string, resolves it and parses the configuration again. Returns
+/// the seed list, or "".
 std::string find_servers(const std::string& file, const std::string& text, config::Loaded& loaded) {
   if (loaded.config.srv_uri.empty()) return "";
   std::set<std::string> logged;
@@ -108,12 +108,12 @@ void log_stopped(const net::ServerStatistics& statistics, const rewrite::RuleSet
 /// Ends the process without waiting for a thread of the store, which waits for a server.
 [[noreturn]] void leave(ExitCode code) {
   log::event(log::Level::warning, "store_hangs",
-             "the id store has not answered in time; numbers that it was to take back are lost");
+             "the id store did not answer in time; unused numbers could not be given back");
   log::finish(kLogFlushTimeout);
   std::_Exit(static_cast<int>(code));
 }
 
-/// As configured, but for what only this process knows.
+/// The configured options, with those that only this process knows.
 net::Options options_of(const config::Config& config, const std::string& version) {
   net::Options options = config.net;
   options.version = version;
@@ -121,7 +121,7 @@ net::Options options_of(const config::Config& config, const std::string& version
   return options;
 }
 
-/// Before what it uses is destroyed, whichever way it goes.
+/// Stops the control thread before the objects that it uses are destroyed, also after an exception.
 class StopControl {
  public:
   explicit StopControl(Control& control) : control_(control) {}
@@ -133,7 +133,7 @@ class StopControl {
   Control& control_;
 };
 
-/// Serves, until a signal ends it.
+/// Serves until a signal ends it.
 ExitCode run(Reload::Start start, const std::string& version, Control& control) {
   id_store::Store store(start.config.id_store, kClock);
   start.rules = make_rules(std::exchange(start.config.rules, {}), start.config.id_store.db, store);
@@ -148,7 +148,7 @@ ExitCode run(Reload::Start start, const std::string& version, Control& control) 
   Reload reload(std::move(start), store, server, {kClock, system_random()});
   const StopControl stop_control(control);
   control.serve(server, store, reload);
-  // Clients may connect by now, and wait: so that the first insert into a view is none of ours.
+  // Clients can connect already, but wait: no rule must apply to an insert into a view.
   reload.rules().watch->await_first_look(kFirstLook);
   control.announce();
   server.run();
@@ -159,7 +159,7 @@ ExitCode run(Reload::Start start, const std::string& version, Control& control) 
   return ExitCode::ok;
 }
 
-/// Whatever ends the process, a reader of the log that is a moment behind misses nothing.
+/// Waits for a slow reader of the log, however the process ends.
 struct FlushLogAtExit {
   FlushLogAtExit() = default;
   FlushLogAtExit(const FlushLogAtExit&) = delete;
@@ -183,10 +183,10 @@ ExitCode check_config(const std::string& file) {
 ExitCode serve(const std::string& file, const std::string& version) {
   Control::block_signals();
   reserve_standard_descriptors();
-  // Fixed: by itself it grows to 32 MiB with the first large message, and what grows below it stays
-  // with the process.
+  // Fix the threshold. By default it grows to 32 MiB with the first large message, and malloc keeps
+  // the memory of blocks below it.
   ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
-  (void)std::signal(SIGPIPE, SIG_IGN);  // who does not read our log any more does not end us
+  (void)std::signal(SIGPIPE, SIG_IGN);  // standard error may be a closed pipe
   const auto text = readable(file);
   if (!text) return ExitCode::no_permission;
   config::Loaded loaded = config::parse(*text, {kClock, system_random()});

@@ -20,11 +20,10 @@ void look_at_mode(const std::string& file, config::Loaded& loaded) {
   for (const std::string& key : loaded.config.written.password_keys) {
     loaded.findings.push_back(
         {config::Finding::Severity::warning, 0, 0,
-         key + ": has a password in it, and this file is open to every user of this host: put the "
-               "store's string into a file of its own, id_store.uri_file, which systemd hands over "
+         key + ": contains a password, and this file is open to every user of this host: put the "
+               "store's string into a file of its own, id_store.uri_file, which systemd passes on "
                "with LoadCredential=, or write the password as a variable, ${NAME}. (chmod o-rwx "
-               "is for a file that the user of the proxy owns; that of the unit could not read "
-               "it.)"});
+               "is enough if the proxy's user owns the file; the systemd unit's user does not.)"});
   }
 }
 

@@ -8,14 +8,14 @@
 
 namespace idproxy::app {
 
-/// All of the file; or why not: "cannot read FILE: Permission denied".
+/// The content of the file, or an error: "cannot read FILE: Permission denied".
 [[nodiscard]] boost::system::result<std::string, std::string> read_config_file(
     const std::string& file);
 
-/// Adds a finding if what is secret in the file can be read by everybody.
+/// Adds a warning if the file contains passwords and every user of the host can read or write it.
 void look_at_mode(const std::string& file, config::Loaded& loaded);
 
-/// Writes each finding to the log as it is printed by format(); but for the texts of `before`.
+/// Logs each finding in the form of config::format(), except those whose text is in `before`.
 void log_findings(const std::string& file, const config::Loaded& loaded,
                   const std::set<std::string>& before = {});
 

@@ -37,12 +37,12 @@ Watchdog::Time now() {
   return std::chrono::steady_clock::now().time_since_epoch();
 }
 
-/// To systemd, if it has started us.
+/// Notifies systemd, if it started this process.
 void notify(const std::string& state) {
   ::sd_notify(0, state.c_str());
 }
 
-/// How often to look: three times in the period in which systemd wants to hear of us.
+/// The interval of ticks: a third of systemd's watchdog period, at most kTick.
 std::chrono::microseconds tick() {
   std::uint64_t period = 0;
   if (::sd_watchdog_enabled(0, &period) <= 0) return kTick;
@@ -128,7 +128,7 @@ void Control::Impl::stop() {
   thread.join();
 }
 
-/// Runs it on the control thread and waits for what it returns.
+/// Runs `f` on the control thread and returns its result.
 template <class F>
 auto Control::Impl::on_thread(F f) {
   std::packaged_task<decltype(f())()> task(std::move(f));
@@ -151,7 +151,7 @@ void Control::Impl::signalled(int signal) {
   if (signal == SIGHUP) return reload();
   if (server == nullptr) leave();
   if (std::exchange(end_wanted, true)) {
-    log::event(log::Level::warning, "stopping", "told to stop twice: everything is closed at once");
+    log::event(log::Level::warning, "stopping", "told to stop twice: closing all connections now");
     server->stop();
   } else {
     end();
@@ -165,10 +165,10 @@ void Control::Impl::end() {
   server->drain();
 }
 
-/// Before the server is ours: nothing has been begun that would have to be ended.
+/// Ends the process before serve(): nothing has begun that needs an orderly end.
 void Control::Impl::leave() {
   notify("STOPPING=1");
-  log::event(log::Level::info, "stopped", "stopped before anybody was served");
+  log::event(log::Level::info, "stopped", "stopped before serving any client");
   log::finish(kLogFlushTimeout);
   std::_Exit(static_cast<int>(ExitCode::ok));
 }
@@ -178,7 +178,7 @@ void Control::Impl::reload() {
     reload_wanted = true;
     return;
   }
-  if (phase == Phase::draining) return;  // it would be for nobody
+  if (phase == Phase::draining) return;  // a reload would have no effect
   const auto monotonic = std::chrono::duration_cast<std::chrono::microseconds>(now()).count();
   notify("RELOADING=1\nMONOTONIC_USEC=" + std::to_string(monotonic) + "\nSTATUS=reloading");
   last_reload_failed = reloader->reload() == Reload::Result::refused;
@@ -198,11 +198,11 @@ void Control::Impl::await_tick() {
 }
 
 void Control::Impl::look() {
-  feed();  // by the answers to what was asked last time
+  feed();  // reports the answers to the previous tick's questions
   if (watchdog) watchdog->look(now());
   if (phase == Phase::draining && !last) {
-    // limits.drain may be longer than what systemd grants by itself. It is kept by the first io
-    // thread: if that is stuck, systemd is to end it.
+    // limits.drain may be longer than systemd's timeout. The first io thread enforces it; if a
+    // thread is stuck, let systemd end the process.
     if (all_well()) notify("EXTEND_TIMEOUT_USEC=10000000");
     tell_status(false);
   }
@@ -222,11 +222,11 @@ void Control::Impl::housekeep() {
 }
 
 void Control::Impl::feed() {
-  // Without io threads it is this one that lives.
+  // Before the io threads run, the control thread vouches for the process.
   if (!watchdog || watchdog->all_answered()) notify("WATCHDOG=1");
 }
 
-/// Only if it has changed, unless `always`.
+/// Sends the status line to systemd if it has changed, or `always`.
 void Control::Impl::tell_status(bool always) {
   const auto shown = snapshot();
   std::string status = status_line(phase, shown ? &*shown : nullptr);

@@ -10,18 +10,18 @@
 
 namespace idproxy::app {
 
-/// How long to wait at the end for whoever reads the log.
+/// How long to wait at exit until standard error has taken all lines of the log.
 inline constexpr std::chrono::seconds kLogFlushTimeout{1};
 
-/// The control thread: signals, the pages on admin.listen, systemd, the watchdog, reloads. All that
-/// an operator asks of the process is done here, so that none of it holds up a client.
+/// The control thread: signals, the pages on admin.listen, systemd, the watchdog, reloads. It does
+/// all that an operator asks of the process, so that none of it delays a client.
 ///
-/// Signals are for this thread alone: after block_signals() all others have them blocked. SIGTERM
-/// and SIGINT drain the server, the second one of them ends it at once; before there is a server
-/// they end the process. SIGHUP reloads.
+/// Only this thread receives signals; block_signals() blocks them in all others. SIGTERM and SIGINT
+/// drain the server, and a second one stops it at once; before there is a server, they end the
+/// process. SIGHUP reloads.
 class Control {
  public:
-  /// The first thing in the process: they wait for a Control, and end nothing meanwhile.
+  /// Blocks the signals until a Control exists. Call it first in the process.
   static void block_signals();
   explicit Control(std::string version);
   /// As stop().
@@ -29,15 +29,15 @@ class Control {
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
 
-  /// Opens the endpoint of the pages. What is wrong, or "".
+  /// Opens the HTTP server. Returns an error text, or "".
   [[nodiscard]] std::string open(const net::Endpoint& admin);
 
-  /// Signals and pages are about these from now on. They outlive stop().
+  /// From now on, signals and pages concern these, which must outlive stop().
   void serve(net::Server& server, id_store::Store& store, Reload& reload);
-  /// The server is about to run: tells the log, systemd and who looks at /readyz, unless a signal
-  /// has said meanwhile that it is to end.
+  /// Tells the log, systemd and /readyz that the server is ready, unless a signal has stopped it
+  /// meanwhile.
   void announce();
-  /// The server has ended. The store is not asked any more; the pages go on to show the last.
+  /// The server has ended: from now on the pages show its last state, and the store is not used.
   void finished();
   /// Ends the thread.
   void stop();

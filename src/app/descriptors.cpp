@@ -12,8 +12,8 @@
 namespace idproxy::app {
 namespace {
 
-// The store's connections, the pages' 64 clients, the log; of each listener: its socket, and the
-// one that it keeps in reserve; of each io thread: epoll, its waker, its timers.
+// The process: connections of the store, 64 HTTP clients, the log. Each listener: its socket and a
+// spare descriptor. Each io thread: epoll, its eventfd and its timerfd.
 constexpr std::uint64_t kOwn = 100;
 constexpr std::uint64_t kOfListener = 2;
 constexpr std::uint64_t kOfThread = 3;
@@ -27,7 +27,7 @@ std::uint64_t own_descriptors(const net::Options& options) {
 
 void reserve_standard_descriptors() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
-    // open() takes the lowest that is free, which is this one.
+    // open() uses the lowest free descriptor, which is this one.
     if (::fcntl(descriptor, F_GETFD) < 0) (void)::open("/dev/null", O_RDWR);
   }
 }
@@ -37,7 +37,7 @@ std::uint64_t needed_descriptors(const net::Options& options) {
 }
 
 std::uint32_t connections_within(std::uint64_t limit, const net::Options& options) {
-  // Where there are few, not all of what is our own will be needed at once.
+  // With a low limit, assume that the proxy does not need all of its own at once.
   const std::uint64_t own = std::min(own_descriptors(options), limit / 2);
   return static_cast<std::uint32_t>(
       std::clamp<std::uint64_t>((limit - own) / 2, 1, options.max_connections));
@@ -55,8 +55,8 @@ std::uint32_t permitted_connections(const net::Options& options) {
   if (limit.rlim_cur >= needed) return options.max_connections;
   const std::uint32_t permitted = connections_within(limit.rlim_cur, options);
   log::event(log::Level::warning, "max_connections_lowered",
-             "there are not enough file descriptors for listen.max_connections: raise LimitNOFILE= "
-             "of the unit, or ulimit -n",
+             "not enough file descriptors for listen.max_connections: raise LimitNOFILE= of the "
+             "unit, or ulimit -n",
              {{"max_connections", options.max_connections},
               {"permitted", permitted},
               {"descriptors", static_cast<std::uint64_t>(limit.rlim_cur)},

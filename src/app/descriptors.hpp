@@ -6,19 +6,18 @@
 
 namespace idproxy::app {
 
-/// Opens /dev/null in place of standard input, output and error where they are closed. Otherwise
-/// the next socket would be standard error, and a server would get the lines of our log. To be
-/// called before anything is opened.
+/// Opens /dev/null as standard input, output and error if they are closed. Otherwise a socket could
+/// become standard error, and a server would receive log lines. Call it before anything is opened.
 void reserve_standard_descriptors();
 
-/// How many file descriptors may be open when so many clients are there: two for each, and what the
-/// proxy itself needs.
+/// The number of file descriptors that options.max_connections clients need: two for each, plus
+/// those of the proxy itself.
 [[nodiscard]] std::uint64_t needed_descriptors(const net::Options& options);
-/// How many clients there may be, at least 1, if `limit` descriptors may be open.
+/// How many clients `limit` descriptors are enough for, at least 1.
 [[nodiscard]] std::uint32_t connections_within(std::uint64_t limit, const net::Options& options);
 
-/// As many clients as there are descriptors for (RLIMIT_NOFILE), which is raised as far as it may
-/// be; fewer than options.max_connections only with a warning in the log.
+/// How many clients may connect: options.max_connections, or as many as there are descriptors for.
+/// Raises RLIMIT_NOFILE as needed and permitted, and logs a warning if that is not enough.
 [[nodiscard]] std::uint32_t permitted_connections(const net::Options& options);
 
 }  // namespace idproxy::app

@@ -13,41 +13,40 @@ using metrics::Labels;
 using metrics::Page;
 
 void add_process(Page& page, const ProcessStatistics& process) {
-  page.counter("process_cpu_seconds_total", "CPU time, of user and system, in seconds.")
+  page.counter("process_cpu_seconds_total", "User and system CPU time, in seconds.")
       .add({}, process.cpu_seconds);
-  page.gauge("process_resident_memory_bytes", "Memory that is in use, in bytes.")
+  page.gauge("process_resident_memory_bytes", "Resident memory, in bytes.")
       .add({}, process.resident_memory_bytes);
-  page.gauge("process_virtual_memory_bytes", "Address space that is mapped, in bytes.")
+  page.gauge("process_virtual_memory_bytes", "Mapped address space, in bytes.")
       .add({}, process.virtual_memory_bytes);
-  page.gauge("process_open_fds", "File descriptors that are open: two for each client, and more.")
+  page.gauge("process_open_fds", "Open file descriptors: two for each client, and more.")
       .add({}, process.open_fds);
-  page.gauge("process_max_fds", "How many may be open (LimitNOFILE).").add({}, process.max_fds);
+  page.gauge("process_max_fds", "Limit of open file descriptors (LimitNOFILE).")
+      .add({}, process.max_fds);
   page.gauge("process_start_time_seconds", "When the process was started, in seconds since 1970.")
       .add({}, process.start_time_seconds);
 }
 
 void add_log(Page& page, const log::Counts& log) {
   page.counter("idproxy_log_lines_suppressed_total",
-               "Lines left out of the log because there were more than ten of one event in a "
-               "second.")
+               "Log lines left out because there were more than ten of one event in a second.")
       .add({}, log.suppressed);
   page.counter("idproxy_log_lines_dropped_total",
-               "Lines that are missing in the log because nobody read standard error.")
+               "Log lines lost because nobody read standard error.")
       .add({}, log.dropped);
 }
 
 void add_reloads(Page& page, const Snapshot& snapshot) {
   const ReloadStatistics& reloads = snapshot.reloads;
   page.counter("idproxy_config_reloads_total",
-               "Reloads (SIGHUP) that came into force, or failed and left everything as it was.")
+               "Reloads (SIGHUP) that were applied, or failed and changed nothing.")
       .add({{"result", "success"}}, reloads.succeeded)
       .add({{"result", "failure"}}, reloads.failed);
-  page.gauge(
-          "idproxy_config_last_reload_successful",
-          "0: the last reload failed, the log says why; the configuration before it is in force.")
+  page.gauge("idproxy_config_last_reload_successful",
+             "0: the last reload failed, and the old configuration is in force; the log says why.")
       .add({}, snapshot.last_reload_failed ? 0 : 1);
   page.gauge("idproxy_config_last_success_timestamp_seconds",
-             "When the configuration that is in force was read, in seconds since 1970.")
+             "When the current configuration was read, in seconds since 1970.")
       .add({}, reloads.last_success.count());
 }
 
@@ -61,21 +60,20 @@ void add_counted(Page& page, const net::ServerStatistics& net) {
 }
 
 void add_connections(Page& page, const net::ServerStatistics& net) {
-  page.gauge("idproxy_connections", "Connections of clients that are open.")
-      .add({}, net.connections_open);
-  page.gauge("idproxy_connections_limit", "How many there may be: listen.max_connections.")
+  page.gauge("idproxy_connections", "Open client connections.").add({}, net.connections_open);
+  page.gauge("idproxy_connections_limit", "Limit of open client connections.")
       .add({}, net.connections_limit);
 }
 
 void add_listeners(Page& page, const net::ServerStatistics& net) {
-  auto connections = page.gauge("idproxy_listener_connections",
-                                "Connections of clients that are open at one listener.");
+  auto connections =
+      page.gauge("idproxy_listener_connections", "Open client connections at one listener.");
   auto up = page.gauge("idproxy_listener_up",
-                       "1: the last connection to the listener's server was made, and answered; "
-                       "0: it was not.");
+                       "1: the last connection to the listener's server was made and answered; "
+                       "0: it failed.");
   auto failures = page.counter("idproxy_listener_connect_failures_total",
-                               "Connections to the listener's server that could not be made, or "
-                               "on which its hello was not answered.");
+                               "Connections to the listener's server that failed, or on which it "
+                               "did not answer hello.");
   for (const net::ServerStatistics::Listener& each : net.listeners) {
     const Labels listener{{"listener", each.listener}};
     connections.add(listener, each.connections);
@@ -86,21 +84,20 @@ void add_listeners(Page& page, const net::ServerStatistics& net) {
 
 void add_inserts(Page& page, const net::ServerStatistics& net) {
   page.histogram("idproxy_insert_added_seconds",
-                 "What inserts that got values took longer for the proxy: its own time and that "
-                 "of the id store, without the server's.")
+                 "Time that the proxy and the id store added to inserts that got values, without "
+                 "the server's time.")
       .add({}, net.insert_added);
 }
 
 void add_buffers(Page& page, const net::ServerStatistics& net) {
-  page.gauge("idproxy_buffered_messages_bytes",
-             "Memory for messages that are held whole, of limits.buffered_messages.")
+  page.gauge("idproxy_buffered_messages_bytes", "Memory in use for messages that are held whole.")
       .add({}, net.buffered_bytes);
-  page.gauge("idproxy_buffered_messages_limit_bytes", "limits.buffered_messages.")
+  page.gauge("idproxy_buffered_messages_limit_bytes", "Limit of that memory.")
       .add({}, net.buffered_limit);
   page.gauge("idproxy_buffered_messages_waiting",
-             "Connections that are not read because there is no room for their message.")
+             "Connections that wait for room for their message.")
       .add({}, net.buffered_waiting);
-  page.counter("idproxy_buffered_messages_waits_total", "Times that a connection had to wait so.")
+  page.counter("idproxy_buffered_messages_waits_total", "How often a connection had to wait.")
       .add({}, net.buffered_waits);
 }
 
@@ -115,25 +112,25 @@ void add_rules(Page& page, const Snapshot& snapshot) {
       Outcome{"idproxy_rule_values_assigned_total", "Values that the rule put into documents.",
               &RuleOutcomes::assigned},
       Outcome{"idproxy_rule_values_unacknowledged_total",
-              "Of these, values in inserts with w: 0, whose fate nobody hears of.",
+              "Of these, values in inserts with w: 0, whose duplicates are not reported.",
               &RuleOutcomes::unacknowledged},
       Outcome{"idproxy_rule_documents_resent_total",
-              "Documents that were sent again with a fresh value because theirs was taken; counted "
-              "each time.",
+              "Documents sent again with a new value because theirs was a duplicate; each time "
+              "counts.",
               &RuleOutcomes::resent},
-      Outcome{"idproxy_rule_documents_cured_total",
-              "Documents that were stored in the end because of that.", &RuleOutcomes::cured},
+      Outcome{"idproxy_rule_documents_cured_total", "Documents that were stored because of that.",
+              &RuleOutcomes::cured},
       Outcome{"idproxy_rule_duplicates_given_up_total",
-              "Duplicates of the rule's own values that the client got to see.",
+              "Duplicates of the rule's values that were reported to the client.",
               &RuleOutcomes::given_up},
       Outcome{"idproxy_rule_duplicates_foreign_total",
-              "Duplicates on other keys, of documents that had a value of the rule.",
+              "Duplicates on other keys, in documents with a value of the rule.",
               &RuleOutcomes::foreign},
       Outcome{"idproxy_rule_transactions_transient_total",
               "Transactions that the client was told to run again because of a duplicate.",
               &RuleOutcomes::transient},
       Outcome{"idproxy_rule_transactions_surfaced_total",
-              "Duplicates inside transactions that the client got to see.",
+              "Duplicates in transactions that were reported to the client.",
               &RuleOutcomes::surfaced}};
   std::vector<Labels> labels;
   for (const rewrite::Rule& rule : snapshot.rules->rules()) {
@@ -158,42 +155,44 @@ void add_rules(Page& page, const Snapshot& snapshot) {
 
 void add_store(Page& page, const id_store::StoreStatistics& store) {
   page.gauge("idproxy_store_up",
-             "1: the id store has answered last time, 0: it has not; counters live on what they "
-             "have in memory.")
+             "1: the id store answered last time; 0: it did not, and counters give out only the "
+             "numbers that they hold.")
       .add({}, store.up ? 1 : 0);
   page.histogram("idproxy_store_round_trip_seconds",
-                 "How long commands for counters took, those that failed too.")
+                 "How long commands for counters took, including those that failed.")
       .add({}, store.round_trip);
   page.counter("idproxy_store_round_trips_failed_total",
-               "Of these commands: without an answer, with an error, or without a majority.")
+               "Commands for counters that got no answer, an error, or no majority.")
       .add({}, store.round_trips_failed);
-  page.counter("idproxy_store_blocks_total", "Blocks of numbers that were fetched.")
+  page.counter("idproxy_store_blocks_total", "Blocks of numbers that were allocated.")
       .add({}, store.blocks);
   page.counter("idproxy_store_blocks_dropped_total",
-               "Blocks that were perhaps fetched, and whose numbers are not used: gaps.")
+               "Blocks that may have been allocated and were not used: gaps.")
       .add({}, store.blocks_dropped);
-  page.counter("idproxy_store_numbers_allocated_total", "Numbers in the blocks that were fetched.")
+  page.counter("idproxy_store_numbers_allocated_total",
+               "Numbers in the blocks that were allocated.")
       .add({}, store.numbers_allocated);
-  page.counter("idproxy_store_numbers_returned_total", "Numbers that were given back unused.")
+  page.counter("idproxy_store_numbers_returned_total", "Unused numbers that were given back.")
       .add({}, store.numbers_returned);
   page.counter("idproxy_store_heals_total",
-               "Counters that were set past the numbers stored already.")
+               "How often a counter was set past the numbers that are stored.")
       .add({}, store.heals);
   page.gauge("idproxy_store_counters", "Counters that this process uses.").add({}, store.counters);
-  page.gauge("idproxy_store_counters_exhausted", "Of these, those that have come to their end.")
+  page.gauge("idproxy_store_counters_exhausted", "Of these, counters that give no more numbers.")
       .add({}, store.counters_exhausted);
   page.gauge("idproxy_store_requests_waiting", "Inserts that wait for numbers now.")
       .add({}, store.requests_waiting);
   page.gauge("idproxy_store_numbers_held", "Numbers in memory, for the next inserts.")
       .add({}, store.numbers_held);
-  page.gauge("idproxy_store_numbers_of_blocks",
-             "How many these are when each counter has a full block. The nearer to 0 the part "
-             "that is held, the sooner inserts have to wait for the store.")
+  page.gauge(
+          "idproxy_store_numbers_of_blocks",
+          "How many numbers would be held if each counter had a full block. The smaller the part "
+          "that is held, the sooner inserts must wait for the store.")
       .add({}, store.numbers_of_blocks);
 }
 
-/// The subjects are of our own files; where one has several certificates of a subject, as while one
-/// takes the other's place, that counts which is valid longest.
+/// If a file has several certificates with one subject, as during a renewal, shows the latest
+/// expiry.
 void add_certificates(Page& page, const Snapshot& snapshot) {
   auto family = page.gauge("idproxy_tls_certificate_expiry_timestamp_seconds",
                            "When a certificate of listen.tls (side=\"client\") or upstream.uri "
@@ -217,10 +216,10 @@ void add_certificates(Page& page, const Snapshot& snapshot) {
 std::string exposition(const std::string& version, const ProcessStatistics& process,
                        const log::Counts& log, const Snapshot* snapshot) {
   Page page;
-  page.gauge("idproxy_build_info", "Always 1; which program this is.")
+  page.gauge("idproxy_build_info", "Always 1; the label is the program's version.")
       .add({{"version", version}}, 1);
   if (snapshot != nullptr) {
-    page.gauge("idproxy_draining", "1: the proxy is about to end, and takes nobody any more.")
+    page.gauge("idproxy_draining", "1: the proxy is stopping and accepts no clients.")
         .add({}, snapshot->draining ? 1 : 0);
     add_counted(page, snapshot->net);
     add_connections(page, snapshot->net);

@@ -15,22 +15,21 @@
 
 namespace idproxy::app {
 
-/// What a proxy that serves has to show.
+/// The state of a serving proxy, for the pages.
 struct Snapshot {
   bool draining = false;
   net::ServerStatistics net;
   id_store::StoreStatistics store;
   std::shared_ptr<const rewrite::RuleSet> rules;
-  std::vector<std::size_t> not_ready;  ///< by rule: collections in which it gives no values
+  std::vector<std::size_t> not_ready;  ///< per rule: the number of collections without values
   ReloadStatistics reloads;
   bool last_reload_failed = false;
-  std::vector<net::tls::Certificate> client_side;  ///< certificates for listen.tls
-  std::vector<net::tls::Certificate> server_side;  ///< and for upstream.uri
+  std::vector<net::tls::Certificate> client_side;  ///< certificates of listen.tls
+  std::vector<net::tls::Certificate> server_side;  ///< certificates of upstream.uri
 };
 
-/// The page /metrics. `snapshot` is null until there is something to show of it. All labels are
-/// words of ours, from the configuration or addresses of our listeners, so that clients can add no
-/// series.
+/// The page /metrics. `snapshot` is null before the proxy serves. All labels come from the program,
+/// the configuration or the listeners' addresses, so that clients cannot add series.
 [[nodiscard]] std::string exposition(const std::string& version, const ProcessStatistics& process,
                                      const log::Counts& log, const Snapshot* snapshot);
 

@@ -9,7 +9,7 @@
 namespace idproxy::app {
 namespace {
 
-// Further ones are only counted, to keep the line short.
+// The status line names this many listeners and counts the others, to stay short.
 constexpr std::size_t kMostListeners = 3;
 
 std::string_view name_of(Phase phase) {
@@ -56,9 +56,9 @@ std::string line_of(const id_store::StoreStatistics& store) {
 admin::HttpResponse index_page(const std::string& version) {
   return {.body = "mongo-idproxy " + version +
                   "\n\n"
-                  "/livez    200 while it works: every thread answers\n"
-                  "/readyz   200 while clients may be sent here; what it finds, line by line\n"
-                  "/metrics  figures for Prometheus\n"};
+                  "/livez    200 while every thread answers\n"
+                  "/readyz   200 while the proxy accepts clients; the state of its parts\n"
+                  "/metrics  metrics for Prometheus\n"};
 }
 
 admin::HttpResponse livez(const std::vector<std::chrono::nanoseconds>& owed) {

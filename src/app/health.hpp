@@ -9,20 +9,20 @@
 
 namespace idproxy::app {
 
-/// The state of the process. Clients may be sent here only while it serves.
+/// The state of the process. A load balancer may send clients here only while it is `serving`.
 enum class Phase { starting, serving, draining };
 
 /// The page /: a list of the pages.
 [[nodiscard]] admin::HttpResponse index_page(const std::string& version);
 
-/// 503 if an io thread has not answered for Watchdog::kDead: only a restart helps. `owed`: by io
-/// thread, as Watchdog::owed().
+/// The page /livez: 503 if an io thread has not answered for Watchdog::kDead, after which only a
+/// restart helps. `owed`: as Watchdog::owed().
 [[nodiscard]] admin::HttpResponse livez(const std::vector<std::chrono::nanoseconds>& owed);
 
-/// 200 while clients may be sent here, else 503. A line for each listener, each rule and the store;
-/// their state does not change the status, since other proxies in front of the same servers would
-/// fare no better. Names no collection but those of the configuration. `snapshot`: null before
-/// there is one.
+/// The page /readyz: 200 while the proxy accepts clients, else 503, and a line for each listener,
+/// each rule and the store. Their state does not change the status, since other proxies in front of
+/// the same servers would fare no better. Names no collections except those in the configuration.
+/// `snapshot` is null before the proxy serves.
 [[nodiscard]] admin::HttpResponse readyz(Phase phase, const Snapshot* snapshot);
 
 /// What `systemctl status` shows: "serving 127.0.0.1:27117 -> db1:27017; 3 clients".

@@ -22,7 +22,7 @@ double seconds(const timeval& time) {
 }
 
 std::uint64_t open_fds() {
-  // Since Linux 6.2 the directory's size; before that they have to be counted.
+  // Since Linux 6.2 the directory's size is their number; before, they must be counted.
   struct stat status{};
   if (::stat(kDescriptors, &status) == 0 && status.st_size > 0) {
     return static_cast<std::uint64_t>(status.st_size);
@@ -38,8 +38,9 @@ std::uint64_t max_fds() {
   return limit.rlim_cur;
 }
 
-/// Field 22 of proc_pid_stat(5), in ticks since the machine's start, by the clock of today.
-/// /proc/stat, which has the start of the machine, is not there for a service (ProcSubset=pid).
+/// The start of the process, in seconds since 1970: field 22 of proc_pid_stat(5), in ticks since
+/// boot, converted with the current clock. /proc/stat has the time of the boot, but the systemd
+/// unit hides it (ProcSubset=pid).
 double start_time() {
   constexpr int kFieldsBehindName = 19;  // up to it
   std::ifstream file("/proc/self/stat");
@@ -71,7 +72,7 @@ ProcessStatistics process_statistics() {
   statistics.resident_memory_bytes *= page;
   statistics.open_fds = open_fds();
   statistics.max_fds = max_fds();
-  // Once: a clock that is set would be a restart to who watches it.
+  // Read once: after a change of the system clock, monitoring would take a new value for a restart.
   static const double start = start_time();
   statistics.start_time_seconds = start;
   return statistics;

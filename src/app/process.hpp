@@ -4,14 +4,14 @@
 
 namespace idproxy::app {
 
-/// What the kernel says of this process: Prometheus' usual process_* metrics.
+/// The kernel's data about this process, for Prometheus' usual process_* metrics.
 struct ProcessStatistics {
   double cpu_seconds = 0;  ///< in user and system mode
   std::uint64_t resident_memory_bytes = 0;
   std::uint64_t virtual_memory_bytes = 0;
   std::uint64_t open_fds = 0;
   std::uint64_t max_fds = 0;
-  double start_time_seconds = 0;  ///< since 1970
+  double start_time_seconds = 0;  ///< seconds since 1970
 };
 
 [[nodiscard]] ProcessStatistics process_statistics();

@@ -89,10 +89,9 @@ Reload::Result Reload::reload() noexcept {
 void Reload::refuse(std::string_view fault) noexcept {
   ++statistics_.failed;
   try {
-    log::event(
-        log::Level::error, "reload_failed",
-        "nothing has been reloaded, the old configuration stays in force: " + std::string(fault),
-        {{"file", file_}, {"reason", fault}, {"failed", statistics_.failed}});
+    log::event(log::Level::error, "reload_failed",
+               "the reload failed, the old configuration stays in force: " + std::string(fault),
+               {{"file", file_}, {"reason", fault}, {"failed", statistics_.failed}});
   } catch (const std::exception& error) {
     (void)std::fprintf(stderr, "mongo-idproxy: a reload failed: %s\n", error.what());
   }
@@ -101,7 +100,7 @@ void Reload::refuse(std::string_view fault) noexcept {
 std::string Reload::attempt() {
   const auto text = read_config_file(file_);
   if (!text) return text.error();
-  // Somebody is writing it, most likely; as a configuration it would take all rules away.
+  // Probably somebody is writing it just now. An empty configuration would remove all rules.
   if (text->find_first_not_of(" \t\r\n") == std::string::npos) return file_ + " is empty";
   config::Loaded loaded = config::parse(*text, sources_, seed_list_);
   look_at_mode(file_, loaded);
@@ -117,7 +116,8 @@ std::string Reload::attempt() {
   return {};
 }
 
-/// Rules of another id_store.db have their counters there, apart from those of the rules that stay.
+/// If id_store.db has changed, the rules stay, too: new rules would expect their counters in the
+/// new database.
 void Reload::keep_what_takes_a_restart(config::Config& next) const {
   Keys keys = config::needs_restart(running_, next);
   if (has(keys, "listen.tls.mode")) next.net.client_tls = running_.net.client_tls;
@@ -132,7 +132,7 @@ void Reload::keep_what_takes_a_restart(config::Config& next) const {
   if (keys.empty()) return;
   const std::string text = in_a_row(keys);
   log::event(log::Level::warning, "restart_needed",
-             "what has changed here comes into force with a restart: " + text, {{"keys", text}});
+             "these changes take effect only with a restart: " + text, {{"keys", text}});
 }
 
 void Reload::bring_into_force(config::Config& next) {
@@ -146,7 +146,7 @@ void Reload::bring_into_force(config::Config& next) {
   net.pins = next.net.pins;
   server_.apply({rules.set, net.client_tls, net.server_tls, net.pins});
   rules_ = std::move(rules);
-  // The louder of both levels shows that the level has changed.
+  // Log the reload at the more verbose of both levels, so that a change of the level is logged.
   log::set_level(std::min(running_.log.level, next.log.level));
   log::event(log::Level::info, "reloaded",
              changes.empty() ? "reloaded; nothing has changed" : "reloaded; changed: " + changes,

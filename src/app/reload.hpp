@@ -15,8 +15,8 @@
 
 namespace idproxy::app {
 
-/// Rules and the id store's Watch for them, with the same rule_index. The id store checks the
-/// collections of the rules as long as somebody holds this; after the start only Reload does.
+/// Rules and the id store's Watch for them, with the same rule_index. As long as this exists, the
+/// id store checks the collections of the rules; after the start only Reload holds it.
 struct RulesInForce {
   std::shared_ptr<const rewrite::RuleSet> set;
   std::shared_ptr<id_store::Watch> watch;
@@ -30,7 +30,7 @@ struct RulesInForce {
 struct ReloadStatistics {
   std::uint64_t succeeded = 0;
   std::uint64_t failed = 0;
-  std::chrono::seconds last_success{};  ///< since 1970; the start is one
+  std::chrono::seconds last_success{};  ///< since 1970; the start counts as a success
 };
 
 /// Brings a changed configuration into force while the proxy serves: all of it or nothing, except
@@ -50,7 +50,7 @@ class Reload {
   };
   enum class Result { applied, refused };
 
-  /// All outlive it.
+  /// The references must outlive it.
   Reload(Start start, id_store::Store& store, net::Server& server, ids::Sources sources);
 
   /// Reads the file again. If it cannot be applied, logs why and keeps the old configuration.
@@ -58,7 +58,7 @@ class Reload {
 
   [[nodiscard]] const ReloadStatistics& statistics() const { return statistics_; }
   [[nodiscard]] const RulesInForce& rules() const { return rules_; }
-  /// Certificates of the sides that have TLS; null: that side has none.
+  /// The TLS contexts in force; null: that side has no TLS.
   [[nodiscard]] const std::shared_ptr<const net::tls::Context>& client_tls() const {
     return running_.net.client_tls;
   }

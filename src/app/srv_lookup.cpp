@@ -27,7 +27,7 @@ using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds kFirstPause = 50ms;
 constexpr Milliseconds kLongestPause = 2s;
-constexpr std::chrono::minutes kLogAgain{1};  // the same reason
+constexpr std::chrono::minutes kLogAgain{1};  // pause before logging the same reason again
 
 template <auto kDestroy>
 struct Destroyer {
@@ -36,7 +36,7 @@ struct Destroyer {
 using Uri = std::unique_ptr<mongoc_uri_t, Destroyer<mongoc_uri_destroy>>;
 using Client = std::unique_ptr<mongoc_client_t, Destroyer<mongoc_client_destroy>>;
 
-/// The three options that a TXT record may have, as far as the string does not say them itself.
+/// The three options that a TXT record may set, without those that the string sets itself.
 std::map<std::string, std::string> options_of(const mongoc_uri_t* found,
                                               const mongoc_uri_t* asked) {
   std::map<std::string, std::string> options;
@@ -53,8 +53,8 @@ std::map<std::string, std::string> options_of(const mongoc_uri_t* found,
   return options;
 }
 
-/// In the order of their names: a name server mixes them, and the ports of our listeners are not to
-/// change hands with each start.
+/// The hosts, sorted: name servers shuffle them, but each server must keep its listener's port from
+/// start to start.
 std::vector<std::string> hosts_of(const mongoc_uri_t* found) {
   std::vector<std::string> hosts;
   for (const auto* host = mongoc_uri_get_hosts(found); host != nullptr; host = host->next) {
@@ -63,13 +63,13 @@ std::vector<std::string> hosts_of(const mongoc_uri_t* found) {
   std::ranges::sort(hosts);
   const std::int32_t most = mongoc_uri_get_option_as_int32(found, MONGOC_URI_SRVMAXHOSTS, 0);
   if (most <= 0) return hosts;
-  std::vector<std::string> some;  // any, so that many clients share them
+  std::vector<std::string> some;  // random ones, as the specification of srvMaxHosts requires
   std::ranges::sample(hosts, std::back_inserter(some), most, std::random_device());
   return some;
 }
 
-/// Or why there is none. libmongoc asks for both records, and insists that all servers are of the
-/// same domain as the name; it connects to none of them.
+/// Looks the records up, or returns an error. libmongoc asks for both the SRV and the TXT record,
+/// and requires all servers to be in the name's domain. It does not connect to them.
 boost::system::result<config::SeedList, std::string> look_up(const std::string& srv_uri) {
   const Uri asked(mongoc_uri_new(srv_uri.c_str()));
   if (!asked) std::abort();  // checked by config
@@ -80,15 +80,14 @@ boost::system::result<config::SeedList, std::string> look_up(const std::string& 
   return config::SeedList{hosts_of(found), options_of(found, asked.get())};
 }
 
-/// Says why it failed: once, when the reason is another one, and from time to time.
+/// Logs failures: when the reason changes, and from time to time.
 class FailureLog {
  public:
   void failed(const std::string& reason) {
     const auto now = std::chrono::steady_clock::now();
     if (reason == reason_ && now - last_ < kLogAgain) return;
     log::event(log::Level::warning, "srv_lookup_failed",
-               "the servers of upstream.uri cannot be looked up; trying again",
-               {{"reason", reason}});
+               "cannot look up the servers of upstream.uri; trying again", {{"reason", reason}});
     reason_ = reason;
     last_ = now;
   }
@@ -98,7 +97,7 @@ class FailureLog {
   std::chrono::steady_clock::time_point last_;
 };
 
-/// Between half of it and all of it.
+/// A random time between half of `pause` and all of it.
 Milliseconds with_jitter(Milliseconds pause, RandomSource& random) {
   const Milliseconds half = pause / 2;
   return half + Milliseconds(uniform(random, static_cast<std::uint64_t>(half.count()) + 1));
@@ -110,7 +109,7 @@ std::string await_seed_list(const std::string& srv_uri, RandomSource& random) {
   mongoc_init();
   FailureLog log;
   for (Milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
-    // systemd is not to take a start that waits for the DNS for one that hangs.
+    // Keep systemd from ending a start that waits for the DNS.
     ::sd_notify(0, "EXTEND_TIMEOUT_USEC=90000000");
     const auto seeds = look_up(srv_uri);
     if (seeds) return config::with_seed_list(srv_uri, *seeds);

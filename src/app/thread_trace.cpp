@@ -20,8 +20,8 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds kPatience = 200ms;
 
-// Where the signal's handler leaves what it has found. Only who has made `stage` what it is touches
-// the rest, so that a thread that comes too late finds nothing to do.
+// The signal handler stores the stack in `frames` and `depth`. `stage` passes their ownership on,
+// so that a thread that responds too late does nothing.
 enum class Stage { idle, asked, taking, taken };
 std::atomic<Stage> stage{Stage::idle};
 std::atomic<pid_t> asked_thread{0};
@@ -38,7 +38,7 @@ void take_trace(int) {
   errno = error;
 }
 
-/// True if the thread has come; if not, it will not come any more.
+/// True if the thread has stored its stack; if false, it will not do so later.
 bool await_trace() {
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (stage != Stage::taken) {
@@ -51,7 +51,7 @@ bool await_trace() {
 }
 
 bool install() {
-  (void)::backtrace(frames.data(), 1);  // it loads a library the first time: not in a handler
+  (void)::backtrace(frames.data(), 1);  // the first call loads a library: not safe in a handler
   struct sigaction action{};
   action.sa_handler = take_trace;
   action.sa_flags = SA_RESTART;

@@ -6,9 +6,10 @@
 
 namespace idproxy::app {
 
-/// Where a thread of this process is, innermost call first: "/usr/bin/mongo-idproxy(+0x51234) …",
-/// for addr2line. Empty if it does not say within 200 ms, as while the kernel has it. It is
-/// interrupted by SIGUSR2, which is not for anything else. One call at a time.
+/// The stack of a thread of this process, innermost call first, for addr2line:
+/// "/usr/bin/mongo-idproxy(+0x51234) …". Interrupts the thread with SIGUSR2, which the process must
+/// not use otherwise. Empty if the thread does not respond within 200 ms, as when it is blocked in
+/// the kernel. One call at a time.
 [[nodiscard]] std::string trace_of(pid_t thread);
 
 }  // namespace idproxy::app

@@ -30,7 +30,7 @@ void Watchdog::look(Time now) {
   }
 }
 
-/// What has become of the last question.
+/// Logs if the thread is stuck, or answers again.
 void Watchdog::note(std::size_t index, Time now) {
   Thread& thread = threads_[index];
   const Time owed = now - thread.asked;

@@ -13,39 +13,40 @@
 
 namespace idproxy::app {
 
-/// Knows whether every io thread still turns its loop: asks each of them, and takes the time until
-/// it answers. Not thread-safe: one thread calls it, on whatever threads the answers come.
+/// Checks that every io thread still runs its event loop: asks each of them, and measures the time
+/// until it answers. Only one thread may call it; answers may come on any thread.
 class Watchdog {
  public:
   using Time = std::chrono::nanoseconds;  // monotonic
-  /// Runs `answer` on the io thread, once it has time.
+  /// Runs `answer` on the io thread as soon as that is free.
   using Ask = std::function<void(std::size_t thread, std::function<void()> answer)>;
 
-  static constexpr std::chrono::seconds kStuck{5};  ///< so late, the log says so
-  static constexpr std::chrono::seconds kDead{10};  ///< so late, the process does not live
+  static constexpr std::chrono::seconds kStuck{5};  ///< without an answer for so long: logged
+  static constexpr std::chrono::seconds kDead{10};  ///< without an answer for so long: not live
 
   Watchdog(std::size_t threads, Ask ask) : ask_(std::move(ask)), threads_(threads) {}
 
-  /// Asks those that have answered, and logs which have not for too long, and where they are. To be
-  /// called every second, or more often.
+  /// Asks the threads that owe no answer, and logs threads that have owed one for too long, with
+  /// their stack. Call it at least every second.
   void look(Time now);
-  /// True if each thread has answered since the last true: time to feed systemd's watchdog.
+  /// True if each thread has answered since the last time that this returned true: systemd's
+  /// watchdog may then be fed.
   [[nodiscard]] bool all_answered();
-  /// How long each thread has owed an answer; 0 if it owes none.
+  /// How long each thread, by index, has owed an answer; 0 if it owes none.
   [[nodiscard]] std::vector<Time> owed(Time now) const;
 
  private:
-  /// What comes from the thread itself.
+  /// Written by the thread itself.
   struct Answers {
     std::atomic<std::uint64_t> count{0};
     std::atomic<pid_t> thread_id{0};
   };
   struct Thread {
-    std::shared_ptr<Answers> answers = std::make_shared<Answers>();  // a question may outlive us
+    std::shared_ptr<Answers> answers = std::make_shared<Answers>();  // may outlive the Watchdog
     std::uint64_t questions = 0;
-    std::uint64_t counted = 0;  ///< answers, at the last true of all_answered()
+    std::uint64_t counted = 0;  ///< answers when all_answered() last returned true
     Time asked{};
-    bool logged = false;  ///< as stuck
+    bool logged = false;  ///< logged as stuck
     [[nodiscard]] bool owes() const { return answers->count < questions; }
   };
 

@@ -212,7 +212,7 @@ class TestAPasswordInTheFile:
         path.chmod(mode)
         result = run("--config", path, "--check-config")
         assert result.returncode == 0 and "under-lock" not in result.stdout
-        named = re.findall(r"(\w+)\.uri: has a password in it", result.stdout)
+        named = re.findall(r"(\w+)\.uri: contains a password", result.stdout)
         assert named == (keys if warned else [])
 
     @pytest.mark.parametrize("uri, warned", [
@@ -226,14 +226,14 @@ class TestAPasswordInTheFile:
         result = run("--config", path, "--check-config", URI=self.URI, WORD="under-lock",
                      HOST="127.0.0.1:27017")
         assert result.returncode == 0 and "under-lock" not in result.stdout
-        assert ("has a password in it" in result.stdout) == warned
+        assert ("contains a password" in result.stdout) == warned
 
     def test_advice_is_safe_under_systemd(self, config):
         """With chmod alone the unit's user could not read the file any more: status 77."""
         path = config(f'upstream: {{uri: "{self.URI}"}}\nrules: []\n')
         path.chmod(0o644)
         result = run("--config", path, "--check-config")
-        advice = result.stdout.partition("has a password in it")[2]
+        advice = result.stdout.partition("contains a password")[2]
         assert advice.index("LoadCredential=") < advice.index("(chmod o-rwx")
 
 

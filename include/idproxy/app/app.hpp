@@ -6,11 +6,11 @@
 
 namespace idproxy::app {
 
-/// Serves as the file says, until SIGTERM or SIGINT; SIGHUP has it read again. `version` is the
-/// program's, for its status.
+/// Runs the proxy with this configuration file until SIGTERM or SIGINT; SIGHUP reloads the file.
+/// `version` is the program's, shown in its status.
 [[nodiscard]] ExitCode serve(const std::string& file, const std::string& version);
 
-/// Prints every finding of the file to standard output; touches no network.
+/// Prints every error and warning about the file to standard output. Does not use the network.
 [[nodiscard]] ExitCode check_config(const std::string& file);
 
 }  // namespace idproxy::app

@@ -7,8 +7,8 @@ enum class ExitCode : int {
   ok = 0,
   usage = 64,          ///< the command line
   unavailable = 69,    ///< a listener, or admin.listen, cannot be opened
-  internal = 70,       ///< our own fault
-  no_permission = 77,  ///< the configuration cannot be read, or a port is not permitted
+  internal = 70,       ///< a fault of the proxy
+  no_permission = 77,  ///< cannot read the configuration, or may not use a port
   config = 78,         ///< the configuration has errors
 };
 

@@ -26,29 +26,29 @@ ids::CounterReply not_sorted(const ids::CounterSpec& spec, Fields fields) {
   const std::string digits =
       std::to_string(std::max(std::to_string(spec.max).size(), std::to_string(spec.start).size()));
   return exhausted(
-      "the strings that are stored do not sort as their numbers do, so that the highest number "
-      "cannot be read: " +
-      unique_index_or(fields) + "let format.pad cover max (" + digits + " digits)");
+      "the stored strings do not sort like their numbers, so that the highest number cannot be "
+      "read: " +
+      unique_index_or(fields) + "raise format.pad to " + digits + ", so that it covers max");
 }
 
 ids::CounterReply no_gap(Fields fields) {
   if (can_be_guarded(fields)) {
-    return exhausted("free numbers are safe only where a unique index guards the field: " +
+    return exhausted("free numbers are safe only if a unique index guards the field: " +
                      unique_index(fields));
   }
   return exhausted(
-      "free numbers are safe only where a unique index guards the field, which no index does for a "
+      "free numbers are safe only if a unique index guards the field, which is impossible for a "
       "counter of several fields or collections: set heal.mode to max");
 }
 
 ids::CounterReply too_far(Fields fields) {
-  return exhausted("the largest number stored is further away than heal.max_jump: " +
+  return exhausted("the largest stored number is more than heal.max_jump ahead: " +
                    unique_index_or(fields) + "raise heal.max_jump");
 }
 
 ids::CounterReply no_room(const ids::CounterSpec& spec, Fields fields, std::int64_t value) {
   return exhausted(
-      "the counter was lost, and the numbers that other proxies may hold of it reach beyond max: " +
+      "the counter was lost, and numbers up to its max may be held by other proxies: " +
       unique_index_or(fields) + "stop every proxy, type " + set_by_hand(spec.place, value) +
       " and start them again");
 }

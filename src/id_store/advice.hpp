@@ -6,15 +6,15 @@
 #include "id_store/outcome.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 
-/// How a job ends if it would give out numbers twice because no unique index guards the field. Each
-/// reason tells the operator what to do, with the command to type.
+/// Replies for jobs that could give out numbers twice because no unique index guards the field.
+/// Each reason tells the operator what to do, with the command to type.
 namespace idproxy::id_store::advice {
 
 using Fields = std::span<const ids::CounterField>;
 
-/// Stored strings do not sort as their numbers do.
+/// The stored strings do not sort like their numbers.
 [[nodiscard]] ids::CounterReply not_sorted(const ids::CounterSpec& spec, Fields fields);
-/// The numbers behind a free one may be taken: only a unique index finds out in time.
+/// The numbers after a free one may be taken, and only a unique index detects that in time.
 [[nodiscard]] ids::CounterReply no_gap(Fields fields);
 /// The largest number is further away than heal.max_jump.
 [[nodiscard]] ids::CounterReply too_far(Fields fields);

@@ -20,12 +20,12 @@ constexpr std::int32_t kIndexKeySpecsConflict = 86;
 std::string reason_of(std::int32_t code) {
   switch (code) {
     case mongo::kDuplicateKey:
-      return "there are documents with the same value";
+      return "several documents have the same value";
     case kCannotCreateIndex:
       return "the server cannot make it (error 67 CannotCreateIndex)";
     case kIndexOptionsConflict:
     case kIndexKeySpecsConflict:
-      return "the field has another index already, with other options: drop it first";
+      return "the field already has an index with other options: drop it first";
     default:
       return "the server answers with error " + std::to_string(code);
   }

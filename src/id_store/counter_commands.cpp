@@ -34,7 +34,7 @@ Document identity_of(const ids::CounterPlace& place) {
 Document new_counter(const ids::CounterPlace& place, std::int64_t value) {
   const Document identity = identity_of(place);
   Document created;
-  // Only _id is unique for certain.
+  // Only _id is certain to have a unique index.
   if (!bson::find(identity.bytes(), "_id")) {
     place.filter.empty() ? created.add("_id", place.key) : created.add("_id", identity);
   }

@@ -23,17 +23,17 @@ namespace idproxy::id_store {
 /// {$toLong: "$V"}
 [[nodiscard]] mongo::Document to_long(const std::string& field);
 
-/// {…, value: {…}} of a findAndModify; nothing if no document matched. A view into the reply.
+/// The `value` of findAndModify's reply; nothing if no document matched. A view into the reply.
 [[nodiscard]] std::optional<Bytes> value_of(const mongo::Reply& reply);
 
-/// What a shell must be told for the counter to stand at `value`.
+/// The mongosh command that sets the counter to `value`.
 [[nodiscard]] std::string set_by_hand(const ids::CounterPlace& place, std::int64_t value);
 
-/// The document to insert for a counter that is not there. Its _id follows from key and filter, so
-/// that two proxies cannot create two, and two counters are never taken for one.
+/// The document to insert for a missing counter. Its _id is derived from key and filter, so that
+/// two proxies cannot create it twice, and two counters cannot share it.
 [[nodiscard]] mongo::Document new_counter(const ids::CounterPlace& place, std::int64_t value);
 
-/// "13 Unauthorized": what may be shown of an error.
+/// The part of an error that is safe to show: "13 Unauthorized".
 [[nodiscard]] std::string code_name(const mongo::Reply& reply);
 
 }  // namespace idproxy::id_store

@@ -16,19 +16,19 @@ using mongo::Array;
 using mongo::Document;
 using mongo::Reply;
 
-// Others may move the counter between two steps of ours; so often in a row only if something is
-// wrong.
+// Other proxies may change the counter between two steps of a job, but not so often in a row unless
+// something is wrong.
 constexpr int kMostAttempts = 16;
-// What did not go well is tried again at once as long as nobody has waited for it yet.
+// A failed write is retried at once until a job has taken this long.
 constexpr std::chrono::milliseconds kQuick{500};
 
-/// Empty if a server has carried it out, or refused it.
+/// Why no server was reached; empty if one executed or refused the command.
 std::string why_unreached(const Reply& reply) {
   if (reply.kind != Reply::Kind::unreachable) return {};
   return reply.message.empty() ? kNoAnswer : reply.message;
 }
 
-/// For clients, who need not know which servers there are.
+/// The reason for clients, without the names of servers.
 std::string no_answer(const Reply& reply) {
   switch (reply.code) {
     case mongo::kNoLogin:
@@ -42,7 +42,7 @@ std::string no_answer(const Reply& reply) {
   }
 }
 
-/// The numbers that follow do if they are not beyond max.
+/// True if `first` fits; config has checked that max does, and so do all numbers between.
 bool fits_into_fields(std::int64_t first, std::span<const ids::CounterField> fields) {
   using Int32 = std::numeric_limits<std::int32_t>;
   return (first >= Int32::min() && first <= Int32::max()) ||
@@ -86,14 +86,14 @@ CounterReply CounterDocument::repeat(Run& run, Attempt (CounterDocument::*attemp
   for (int i = 0; i < kMostAttempts; ++i) {
     if (Attempt done = (this->*attempt)(run)) return *std::move(done);
   }
-  return failed("counter " + events_.counter() + " changes all the time");
+  return failed("counter " + events_.counter() + " is being changed all the time");
 }
 
 // ---- allocate
 
 CounterDocument::Attempt CounterDocument::allocate(Run& run) {
   const auto increment = numbers_.increment(run.count);
-  if (!increment) return exhausted("more numbers were asked for than there are");
+  if (!increment) return exhausted("the request is for more numbers than there are");
   Document command = find_and_modify(query(bound(converts_ ? *increment : 0)));
   if (converts_) {
     command.add("update",
@@ -144,11 +144,11 @@ CounterDocument::Attempt CounterDocument::explain_no_match(Run& run) {
   if (converts_ && !numbers_.after(found->value.number, run.count)) {
     return allocate_what_fits(run, {});
   }
-  return std::nullopt;  // somebody has changed it meanwhile
+  return std::nullopt;  // another proxy has changed it meanwhile
 }
 
-/// $inc would leave int64, perhaps: `reply` says BadValue. The numbers up to there can still be
-/// given out.
+/// `reply` says BadValue, perhaps because $inc would overflow int64. The numbers up to int64's end
+/// can still be given out.
 CounterDocument::Attempt CounterDocument::allocate_what_fits(Run& run, const Reply& reply) {
   const auto found = read(run);
   if (!found) return found.error();
@@ -156,14 +156,14 @@ CounterDocument::Attempt CounterDocument::allocate_what_fits(Run& run, const Rep
   if (!found->value.is_number()) return not_an_integer();
   const std::uint64_t fits = numbers_.room_behind(found->value.number);
   if (fits == 0) return at_max();
-  if (fits >= run.count) return answer_to(run, reply);  // then it was something else
+  if (fits >= run.count) return answer_to(run, reply);  // it was not an overflow
   run.count = fits;
   return std::nullopt;
 }
 
 // ---- give back
 
-/// When it is not known whether the counter has been set back, the numbers are nobody's.
+/// If it is unknown whether the counter was set back, this process must not use the numbers either.
 CounterReply CounterDocument::give_back(Run& run) {
   const ids::Range& unused = run.job.unused;
   const auto end = numbers_.after(unused.first, unused.count);
@@ -203,7 +203,7 @@ Outcome<CounterDocument::Found> CounterDocument::read(Run& run) const {
   return found;
 }
 
-/// How a job ends after such a reply.
+/// The job's reply after a failed command.
 CounterReply CounterDocument::answer_to(Run& run, const Reply& reply) const {
   run.unreached = why_unreached(reply);
   if (!run.unreached.empty()) return failed(no_answer(reply));
@@ -228,8 +228,8 @@ CounterDocument::Attempt CounterDocument::after_failure(Run& run, const Reply& r
     metrics_.blocks_dropped.fetch_add(1, std::memory_order_relaxed);
     events_.block_dropped(reply.message);
   }
-  // Another server may be found. Without one, libmongoc has looked for long; and a login that was
-  // refused is refused again.
+  // A retry may find another server. But if there was none, libmongoc has already searched for
+  // long, and a refused login would be refused again.
   const bool was_there = reply.code != mongo::kNoServer && reply.code != mongo::kNoLogin;
   if (was_there && std::chrono::steady_clock::now() - run.begun < kQuick) return std::nullopt;
   return answer_to(run, reply);
@@ -246,9 +246,9 @@ Document CounterDocument::find_and_modify(const Document& query) const {
       .add("fields", Document().add(spec_.place.value_field, 1));
 }
 
-/// An integer or a double that still has a number to give out, and to which `increment` can be
-/// added. What does not match is left as it is: $inc would give a document without V one, and a
-/// pipeline's $add turns into a double where int64 ends.
+/// Matches a value, int or double, that has a number left to give out and to which `increment` can
+/// be added. Without the condition, $inc would create a missing V, and a pipeline's $add would turn
+/// into a double at int64's end.
 Document CounterDocument::bound(std::int64_t increment) const {
   const std::int64_t end = numbers_.upwards() ? INT64_MAX : INT64_MIN;
   std::int64_t most = numbers_.value_before(numbers_.max()).value_or(numbers_.max());

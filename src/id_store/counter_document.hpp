@@ -34,15 +34,14 @@ class CounterDocument {
   /// `metrics` outlives it.
   CounterDocument(ids::CounterSpec spec, StoreMetrics& metrics);
 
-  /// `fields`: all that are filled from this counter.
+  /// `fields`: all fields that this counter fills.
   [[nodiscard]] ids::CounterReply run(mongo::Client& client, const ids::CounterJob& job,
                                       std::span<const ids::CounterField> fields);
-  /// Only finds out whether the store would do a job: sends a write that changes nothing, not even
-  /// a counter that is there.
+  /// Checks whether the store can do jobs: sends a write that matches no document.
   void look(mongo::Client& client);
-  /// False if the last job, or look(), came to nothing for want of a server.
+  /// False if the last job or look() reached no server.
   [[nodiscard]] bool reached() const { return unreached_.empty(); }
-  /// Why not, as libmongoc or the server says it: for the log, not for clients.
+  /// Why not, in the words of libmongoc or the server; for the log, not for clients.
   [[nodiscard]] const std::string& unreached() const { return unreached_; }
   [[nodiscard]] CounterEvents& events() { return events_; }
 
@@ -52,11 +51,11 @@ class CounterDocument {
     mongo::Client& client;
     const ids::CounterJob& job;
     std::span<const ids::CounterField> fields;
-    std::uint64_t count;  ///< still wished; less than the job's where int64 ends
+    std::uint64_t count;  ///< the numbers to allocate; fewer than the job's near int64's end
     std::chrono::steady_clock::time_point begun;
-    std::string unreached{};  ///< why the last command came to nothing for want of a server
+    std::string unreached{};  ///< why the last command reached no server; empty if it did
   };
-  /// How an attempt ends the job; nothing: try again.
+  /// The job's reply; nothing: try again.
   using Attempt = std::optional<ids::CounterReply>;
   struct Found {
     bool exists = false;
@@ -72,8 +71,8 @@ class CounterDocument {
   Attempt heal(Run& run);
   static ids::CounterReply refused_heal(const Run& run, ids::CounterReply reply);
   struct HealTarget {
-    std::int64_t first;  ///< the lowest number to give out
-    bool by_gap;         ///< that is free; else all from there on are
+    std::int64_t first;  ///< the first number that may be given out
+    bool by_gap;         ///< numbers after `first` may be taken: look for free ones
   };
   Outcome<HealTarget> heal_target(Run& run, std::int64_t stands);
   Outcome<HealTarget> past_what_is_stored(Run& run, std::int64_t stands,
@@ -96,7 +95,7 @@ class CounterDocument {
   [[nodiscard]] bool is_too_far(std::int64_t from, const FieldNumbers::Look& look) const;
   enum class Loss {
     none,
-    possible,  ///< by the look of what is stored; this process never had numbers of it
+    possible,  ///< judging by what is stored; this process never had numbers of it
     certain,   ///< this process had numbers of it
   };
   [[nodiscard]] Outcome<std::int64_t> behind_others(Run& run, std::int64_t first,
@@ -105,7 +104,7 @@ class CounterDocument {
   [[nodiscard]] std::optional<std::int64_t> behind(std::optional<std::int64_t> first,
                                                    std::optional<std::int64_t> number) const;
   [[nodiscard]] Attempt allocated(Run& run, std::int64_t first, std::uint64_t count);
-  /// After a write that did not go well: again if that was quick, else the job fails.
+  /// After a failed write: tries again if little time has passed, else fails the job.
   [[nodiscard]] Attempt after_failure(Run& run, const mongo::Reply& reply, bool gives_numbers);
 
   [[nodiscard]] ids::CounterReply answer_to(Run& run, const mongo::Reply& reply) const;
@@ -121,9 +120,10 @@ class CounterDocument {
   mongo::Document identity_;  // {key_field: key, …filter}
   StoreMetrics& metrics_;
   CounterEvents events_;
-  bool converts_ = false;  // the last value was a double: the next allocation makes it int64
+  bool converts_ = false;  // the last value was a double: the next allocation converts it to int64
   std::string unreached_;
-  std::optional<std::int64_t> taken_up_to_;  // where to look on for free numbers of a new counter
+  std::optional<std::int64_t>
+      taken_up_to_;  // where a new counter's search for free numbers goes on
 };
 
 }  // namespace idproxy::id_store

@@ -25,7 +25,7 @@ CounterEvents::CounterEvents(const ids::CounterSpec& spec)
       step_(spec.step) {}
 
 void CounterEvents::created(std::int64_t first, std::string_view warning) const {
-  constexpr std::string_view kMessage = "the counter was not there and has been created";
+  constexpr std::string_view kMessage = "the counter did not exist and has been created";
   if (warning.empty()) {
     log::event(Level::info, "counter_created", kMessage, {{"counter", counter_}, {"first", first}});
     return;
@@ -36,28 +36,28 @@ void CounterEvents::created(std::int64_t first, std::string_view warning) const 
 
 void CounterEvents::healed(std::int64_t first, std::string_view how) const {
   log::event(Level::warning, "counter_healed",
-             "the counter stood behind what is stored, and has been set past it",
+             "the counter was behind the stored numbers and has been set past them",
              {{"counter", counter_}, {"first", first}, {"how", how}});
 }
 
 void CounterEvents::went_backwards() const {
   log::event(Level::warning, "counter_backwards",
-             "the counter has gone back, as it does when an older copy of it is restored: restart "
-             "every proxy that uses it",
+             "the counter has gone back, as after a restore of an older copy: restart every proxy "
+             "that uses it",
              {{"counter", counter_}});
 }
 
 void CounterEvents::block_dropped(std::string_view reason) const {
   log::event(Level::warning, "block_dropped",
-             "numbers were allocated, perhaps, and will not be used",
+             "numbers may have been allocated and will not be used",
              {{"counter", counter_}, {"reason", reason}});
 }
 
 void CounterEvents::jump_too_large(std::int64_t from, std::int64_t most) const {
   log::event(
       Level::warning, "heal_refused",
-      "the largest number stored is further away than heal.max_jump: free numbers on the way "
-      "there are looked for instead",
+      "the largest stored number is more than heal.max_jump ahead: looking for free numbers before "
+      "it instead",
       {{"counter", counter_}, {"from", from}, {"most", most}});
 }
 
@@ -84,7 +84,7 @@ void CounterEvents::went_well(std::int64_t first, std::int64_t last,
   const bool is_behind = step_ > 0 ? first < start_ : first > start_;
   if (!is_known_ && is_behind) {
     log::event(Level::warning, "counter_behind_start",
-               "the counter was there already and stands before `start`, which is not used",
+               "the counter already exists and stands before `start`, which is not used",
                {{"counter", counter_}, {"next", first}, {"start", start_}});
   }
   is_known_ = true;
@@ -94,7 +94,7 @@ void CounterEvents::went_well(std::int64_t first, std::int64_t last,
   if (is_beyond_javascript_ || !has_int64 || !is_beyond_javascript(last)) return;
   is_beyond_javascript_ = true;
   log::event(Level::warning, "counter_beyond_javascript",
-             "numbers are beyond 9007199254740991 now, which JavaScript rounds",
+             "numbers have passed 9007199254740991; JavaScript rounds larger ones",
              {{"counter", counter_}, {"number", last}});
 }
 

@@ -9,8 +9,8 @@
 
 namespace idproxy::id_store {
 
-/// What the log is told of one counter: what changes once, not at each attempt. Never a document's
-/// value but the counter's numbers. One thread at a time.
+/// Logs the events of one counter: each change once, not each attempt. Shows no values of documents
+/// except the counter's numbers. One thread at a time.
 class CounterEvents {
  public:
   explicit CounterEvents(const ids::CounterSpec& spec);
@@ -18,7 +18,7 @@ class CounterEvents {
   /// "db.collection key"
   [[nodiscard]] const std::string& counter() const { return counter_; }
 
-  /// `warning`: what is unusual about it; empty: nothing.
+  /// `warning` says what is unusual; empty: nothing.
   void created(std::int64_t first, std::string_view warning) const;
   void healed(std::int64_t first, std::string_view how) const;
   void went_backwards() const;
@@ -35,7 +35,7 @@ class CounterEvents {
   std::string counter_;
   std::int64_t start_;
   std::int64_t step_;
-  std::string reason_;  // why it was exhausted the last time; empty: it went well
+  std::string reason_;  // the last logged reason; empty: the last allocation succeeded
   bool is_known_ = false;
   bool is_beyond_javascript_ = false;
 };

@@ -16,21 +16,21 @@ using mongo::Document;
 using mongo::Reply;
 using Heal = ids::CounterSpec::Heal;
 
-// Other proxies may hold so many blocks of a counter that was lost: two each.
+// How many blocks of a lost counter other proxies may hold: two for each of 64 proxies.
 constexpr std::uint64_t kBlocksOfOthers = 128;
-// A block is as long as what waits for it if that is more, and no insert has more documents.
+// The most documents in one insert. A block grows with the requests that wait for it.
 constexpr std::uint64_t kMostInOneInsert = 100'000;
 
 constexpr std::string_view kGoesFar =
-    "stored numbers lie further from `start` than heal.max_jump, too many of them to be ignored";
+    "stored numbers are more than heal.max_jump ahead of `start`, and too many to be ignored";
 constexpr std::string_view kIgnored =
-    "a few stored numbers lie further ahead than heal.max_jump; the counter ignores them";
+    "a few stored numbers are more than heal.max_jump ahead; the counter ignores them";
 
 }  // namespace
 
 // ---- create
 
-/// The further one of `first` and what follows `number`.
+/// The one further ahead of `first` and the number after `number`; nothing at int64's end.
 std::optional<std::int64_t> CounterDocument::behind(std::optional<std::int64_t> first,
                                                     std::optional<std::int64_t> number) const {
   if (!first || !number) return first;
@@ -43,8 +43,8 @@ bool CounterDocument::is_too_far(std::int64_t from, const FieldNumbers::Look& lo
   return look.most() && is_jump_too_large(numbers_, max_jump, from, *look.most());
 }
 
-/// If the jump is too large: removes outliers (outliers.hpp) from `look`. Returns a warning for the
-/// log, or "".
+/// Call it if the jump is too large: removes outliers (outliers.hpp) from `look`. Returns a warning
+/// for the log, or "".
 Outcome<std::string_view> CounterDocument::ignore_outliers(FieldNumbers& stored,
                                                            FieldNumbers::Look& look,
                                                            std::int64_t from) const {
@@ -60,8 +60,8 @@ Outcome<std::string_view> CounterDocument::ignore_outliers(FieldNumbers& stored,
   return outliers > 0 ? kIgnored : std::string_view();
 }
 
-/// Other proxies may hold numbers of a counter that was lost, and no unique index keeps ours from
-/// being the same.
+/// Leaves room for the numbers of a lost counter that other proxies may hold, unless a unique index
+/// would detect duplicates of them.
 Outcome<std::int64_t> CounterDocument::behind_others(Run& run, std::int64_t first,
                                                      const FieldNumbers::Look& look,
                                                      Loss loss) const {
@@ -73,7 +73,8 @@ Outcome<std::int64_t> CounterDocument::behind_others(Run& run, std::int64_t firs
   return advice::no_room(spec_, run.fields, numbers_.value_before(first).value_or(first));
 }
 
-/// Past `start`, all that is stored, and all that this process was ever given.
+/// The first number of a new counter: past `start`, all stored numbers, and all numbers that this
+/// process was ever given.
 Outcome<CounterDocument::NewCounter> CounterDocument::first_of_new(Run& run) {
   FieldNumbers stored(run.client, spec_, run.fields);
   auto look = stored.look(1);
@@ -86,7 +87,7 @@ Outcome<CounterDocument::NewCounter> CounterDocument::first_of_new(Run& run) {
   if (!warning) return warning.error();
   first = behind(first, look->most());
   if (!first) return at_max();
-  // Even the first start of the first proxy may be the second one's after the document was deleted.
+  // If numbers are stored, the counter's document may have existed before and been deleted.
   const bool was_used = !look->furthest.empty();
   const auto safe = behind_others(run, *first, *look,
                                   run.job.lost || run.job.beyond ? Loss::certain
@@ -98,7 +99,8 @@ Outcome<CounterDocument::NewCounter> CounterDocument::first_of_new(Run& run) {
   return look->is_known ? created : first_free_of_new(stored, created, run.count);
 }
 
-/// What cannot be read is gone through; the next job goes on where this one ends.
+/// For stored strings whose maximum cannot be read: searches for free numbers from the first one.
+/// The next job continues where this one ends.
 Outcome<CounterDocument::NewCounter> CounterDocument::first_free_of_new(FieldNumbers& stored,
                                                                         NewCounter created,
                                                                         std::uint64_t count) {
@@ -107,7 +109,7 @@ Outcome<CounterDocument::NewCounter> CounterDocument::first_free_of_new(FieldNum
   if (!free) return free.error();
   if (free->count == 0) {
     taken_up_to_ = free->first;
-    return failed("a free number for counter " + events_.counter() + " is still being looked for");
+    return failed("still looking for a free number for counter " + events_.counter());
   }
   return NewCounter{free->first, created.warning};
 }
@@ -150,9 +152,9 @@ CounterDocument::Attempt CounterDocument::heal(Run& run) {
                         : raise(run, target->first);
 }
 
-/// Without a heal, numbers that are taken are told one by one. Where others may hold the next ones,
-/// they are not; nor where this process has no number yet, and the rule wants to know first
-/// (heal.at_start).
+/// A counter that cannot be healed may go on, since the unique index reports each taken number. It
+/// must not if it was lost, because other proxies may hold the next numbers, or if this process
+/// never had a number and the rule requires a heal first (heal.at_start).
 CounterReply CounterDocument::refused_heal(const Run& run, CounterReply reply) {
   const bool may_go_on = !run.job.lost && run.job.beyond;
   const bool goes_on = reply.kind == CounterReply::Kind::exhausted && may_go_on;
@@ -160,7 +162,7 @@ CounterReply CounterDocument::refused_heal(const Run& run, CounterReply reply) {
   return reply;
 }
 
-/// `stands`: what the counter would give out next, were it not healed.
+/// `stands`: the number that the counter would give out next without the heal.
 Outcome<CounterDocument::HealTarget> CounterDocument::heal_target(Run& run, std::int64_t stands) {
   FieldNumbers stored(run.client, spec_, run.fields);
   auto look = stored.look(1);
@@ -178,7 +180,7 @@ Outcome<CounterDocument::HealTarget> CounterDocument::heal_target(Run& run, std:
       events_.jump_too_large(*from, *look->most());
       return HealTarget{*from, true};
     }
-    // From one free number on, the next ones need not be free, and nothing would tell.
+    // The numbers after a free one may be taken, and without an index nothing would detect that.
     const auto done = ignore_outliers(stored, *look, *from);
     if (!done) return refused_heal(run, done.error());
     if (is_too_far(*from, *look)) return refused_heal(run, advice::too_far(run.fields));
@@ -186,8 +188,8 @@ Outcome<CounterDocument::HealTarget> CounterDocument::heal_target(Run& run, std:
   return past_what_is_stored(run, stands, *look);
 }
 
-/// A counter that another proxy has raised already, past all that this one knows of and past what
-/// others may hold, stays where it is.
+/// A counter stays where it is if another proxy has already raised it past all that this one knows
+/// of and past what others may hold.
 Outcome<CounterDocument::HealTarget> CounterDocument::past_what_is_stored(
     Run& run, std::int64_t stands, const FieldNumbers::Look& look) {
   std::optional<std::int64_t> most = run.job.beyond;
@@ -195,7 +197,7 @@ Outcome<CounterDocument::HealTarget> CounterDocument::past_what_is_stored(
   const auto next = most ? numbers_.after(*most) : stands;
   if (!next) return at_max();
   const bool fell_behind = look.most() && !numbers_.is_ahead(stands, *look.most());
-  // This process never had a number (heal.at_start), but somebody had.
+  // This process never had a number (heal.at_start), but another one had.
   const bool may_be_lost = fell_behind && !run.job.beyond;
   const auto safe = behind_others(run, *next, look,
                                   run.job.lost  ? Loss::certain
@@ -205,7 +207,7 @@ Outcome<CounterDocument::HealTarget> CounterDocument::past_what_is_stored(
   return HealTarget{numbers_.further(stands, *safe), false};
 }
 
-/// Past `from`, or past where somebody else has raised it to, and allocates at once.
+/// Raises the counter to `from`, unless it is already further, and allocates in the same command.
 CounterDocument::Attempt CounterDocument::raise(Run& run, std::int64_t from) {
   if (numbers_.is_beyond_max(from)) return at_max();
   const std::string& field = spec_.place.value_field;
@@ -230,7 +232,7 @@ CounterDocument::Attempt CounterDocument::raise(Run& run, std::int64_t from) {
   return allocated(run, *first, run.count);
 }
 
-/// Compare-and-set: nobody else gets the numbers, or we start again.
+/// Allocates free numbers by compare-and-set: if another proxy changed the counter, tries again.
 CounterDocument::Attempt CounterDocument::fill_gap(Run& run, std::int64_t value,
                                                    std::int64_t from) {
   const auto free = FieldNumbers(run.client, spec_, run.fields).first_free(from, run.count);

@@ -7,16 +7,16 @@
 namespace idproxy::id_store {
 namespace {
 
-// So many counters may ask at once. More of them would not make one counter faster.
+// How many counters can send commands at once. More threads would not make one counter faster.
 constexpr std::size_t kThreads = 4;
-// Fewer counters than this are not worth a look at what can be forgotten.
+// The number of counters from which on sweep() looks for ones to forget.
 constexpr std::size_t kSweepAt = 1024;
-// With more of them, those that hold no numbers are forgotten, and with them how far they had come:
-// memory is bounded, though clients can invent names of collections.
+// With more counters than this, sweep() also forgets those that hold no numbers, and with them how
+// far they had come. This bounds memory, since clients can invent names of collections.
 constexpr std::size_t kMostCounters = 10'000;
-// A store that is down is looked after so often, however many counters there are.
+// How often to check a store that is down, whatever the number of counters.
 constexpr std::chrono::seconds kLookAfter{1};
-// Of a counter in whose place there is another one: it gives back at once what nobody wants.
+// For a replaced counter: it gives back at once the numbers that nobody waits for.
 constexpr ids::CounterSpec::Block kNothingHeld{.size = 1, .prefetch = 0, .idle = {}};
 
 /// Two specs with the same name share one document.
@@ -43,7 +43,7 @@ std::shared_ptr<ids::BlockCache> CounterWorkers::counter(const ids::CounterSpec&
                                                          const ids::CounterField& field,
                                                          std::uint64_t watch) {
   const std::scoped_lock lock(mutex_);
-  if (watch > newest_watch_) sweep();  // a reload may have left some behind
+  if (watch > newest_watch_) sweep();  // a reload may have left unused counters
   newest_watch_ = std::max(newest_watch_, watch);
   Shared& counter = all_[name_of(spec.place)];
   if (!counter) {
@@ -53,7 +53,7 @@ std::shared_ptr<ids::BlockCache> CounterWorkers::counter(const ids::CounterSpec&
   if (watch > counter->watch) change(counter, spec);
   counter->watch = std::max(counter->watch, watch);
   std::vector<ids::CounterField>& fields = counter->fields;
-  const bool is_old = watch < counter->watch;  // it is about to be let go, and its fields with it
+  const bool is_old = watch < counter->watch;  // its rules are about to end, and their fields too
   if (!is_old && std::ranges::find(fields, field) == fields.end()) fields.push_back(field);
   auto cache = counter->cache;  // in use now: not swept
   if (all_.size() >= sweep_at_) sweep();
@@ -83,7 +83,7 @@ void CounterWorkers::change(Shared& counter, const ids::CounterSpec& spec) {
   enqueue(counter);
 }
 
-/// Whoever is still bound to it is served.
+/// Rules that still use the counter go on to get numbers from it.
 void CounterWorkers::retire(const Shared& counter) {
   const bool gives_back = counter->spec.block.give_back;
   counter->spec.block = kNothingHeld;
@@ -130,8 +130,7 @@ void CounterWorkers::start_threads() {
   for (std::size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { run(); });
 }
 
-/// A counter that never gave a number to anybody and that nobody uses any more leaves nothing
-/// behind.
+/// Forgets unused counters that never had a number; nothing is lost with them.
 void CounterWorkers::sweep() {
   const auto forget = [this](auto is_needless) {
     std::erase_if(all_, [&](const auto& item) {
@@ -174,7 +173,7 @@ void CounterWorkers::set_due(const Shared& counter, std::optional<Time> due) {
   counter->due = due;
   if (!due) return;
   due_.emplace(*due, counter);
-  // Whoever waits does so for what was due first until now.
+  // Waiting threads sleep until what was due first before.
   if (due_.begin()->second == counter) changed_.notify_one();
 }
 
@@ -187,7 +186,7 @@ void CounterWorkers::enqueue_due() {
   }
 }
 
-/// Null when the threads are to end.
+/// Waits for the next counter with work; null if the thread must end.
 CounterWorkers::Shared CounterWorkers::next(std::unique_lock<std::mutex>& lock) {
   while (true) {
     if (!stopping_) enqueue_due();
@@ -215,7 +214,7 @@ void CounterWorkers::run() {
       counter->document.emplace(counter->spec, metrics_);
     }
     const Turn turn = turn_of(counter);
-    // Under the lock: what change() says later is for the next job, on the document of that spec.
+    // Under the lock, so that a later change() affects only the next job and its document.
     const auto job = counter->cache->begin();
     lock.unlock();
     const bool done = do_job(counter, job, turn, fields);
@@ -224,7 +223,7 @@ void CounterWorkers::run() {
     counter->running = false;
     set_due(counter, next_turn(counter, due));
     const bool woken = std::exchange(counter->woken_meanwhile, false);
-    if (woken || (stopping_ && done)) enqueue(counter);  // stop() makes the cache wake nobody
+    if (woken || (stopping_ && done)) enqueue(counter);  // after stop() the cache wakes nobody
   }
   --running_;
   changed_.notify_all();
@@ -235,7 +234,7 @@ CounterWorkers::Turn CounterWorkers::turn_of(const Shared& counter) const {
   return looks ? Turn::job_or_look : Turn::job;
 }
 
-/// `due`: of its cache.
+/// `due` is that of the counter's cache.
 std::optional<CounterWorkers::Time> CounterWorkers::next_turn(const Shared& counter,
                                                               std::optional<Time> due) const {
   if (counter != looking_) return due;
@@ -260,7 +259,7 @@ bool CounterWorkers::do_job(const Shared& counter, const std::optional<ids::Coun
   return true;
 }
 
-/// The store says of some counters that they are exhausted, the cache knows it of others.
+/// Logs if the cache refuses requests; CounterDocument logs what the store refuses.
 void CounterWorkers::tell_refusal(Counter& counter) {
   if (const auto reason = counter.cache->refusal()) counter.document->events().exhausted(*reason);
 }
@@ -284,7 +283,7 @@ void CounterWorkers::count(Counter& counter, const ids::CounterJob& job,
   }
 }
 
-/// Of what the counter has done last.
+/// Notes whether the counter's last command reached the store, and logs a change.
 void CounterWorkers::note_reached(const Shared& counter) {
   const bool reached = counter->document->reached();
   const std::string& why = counter->document->unreached();
@@ -298,10 +297,10 @@ void CounterWorkers::note_reached(const Shared& counter) {
     look_at_ = clock_.monotonic() + kLookAfter;
   }
   if (reached) {
-    log::event(log::Level::info, "store_up", "the id store answers again: counters go on");
+    log::event(log::Level::info, "store_up", "the id store answers again");
   } else {
     log::event(log::Level::error, "store_down",
-               "the id store does not answer: counters give out what they hold, and then nothing",
+               "the id store does not answer: counters give out only the numbers that they hold",
                {{"reason", why}});
   }
 }

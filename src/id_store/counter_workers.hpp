@@ -23,26 +23,27 @@
 
 namespace idproxy::id_store {
 
-/// The counters of this process and the threads that do their jobs: caches that were woken, or that
-/// are due, stand in a queue; one job of a cache at a time. While the store is down, one counter
-/// asks once a second whether it is back, whether or not anybody wants numbers. Thread-safe.
+/// The counters of this process and the threads that do their jobs. Counters that were woken or are
+/// due wait in a queue; each has at most one job at a time. While the store is down, one counter
+/// checks once a second whether it is back, even if nobody needs numbers. Thread-safe.
 class CounterWorkers {
  public:
-  /// All outlive it. The threads start with the first counter.
+  /// The arguments must outlive it. The threads start with the first counter.
   CounterWorkers(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics);
   CounterWorkers(const CounterWorkers&) = delete;
   CounterWorkers& operator=(const CounterWorkers&) = delete;
   /// Waits for the threads, as long as it takes.
   ~CounterWorkers();
 
-  /// `watch`: through which it is asked; the newer, the larger. Several rules of one watch may
-  /// share a document: the first spec counts, and all of their fields.
+  /// The counter for `spec`. `watch` identifies the watch that asks; newer ones are larger. Several
+  /// rules of one watch may share a document: the counter then uses the first rule's spec and all
+  /// fields.
   ///
-  /// If the first spec of a newer watch differs from the one before, the counter is changed, and
-  /// goes on with the numbers that it holds (BlockCache::change). With another step, or another
-  /// field for the value or meaning of it, no number that is held fits: it begins anew, as after a
-  /// restart. The numbers are given back then, or lost if the counter has moved on. If nothing
-  /// differs, one that was exhausted is asked again: what was wrong may have been set right.
+  /// If the first spec of a newer watch differs from the one before, the counter adopts it and
+  /// keeps the numbers that it holds (BlockCache::change). If the step, the value's field or its
+  /// meaning differs, the held numbers do not fit: the counter begins anew, as after a restart, and
+  /// gives the numbers back, or loses them if its document has moved on. If nothing differs, an
+  /// exhausted counter asks again, because the operator may have removed the cause.
   [[nodiscard]] std::shared_ptr<ids::BlockCache> counter(const ids::CounterSpec& spec,
                                                          const ids::CounterField& field,
                                                          std::uint64_t watch);
@@ -51,22 +52,22 @@ class CounterWorkers {
     std::string reason;
     std::vector<ids::CounterField> fields;
   };
-  /// The counters that give no numbers now, though the store answers.
+  /// The counters that give no numbers now although the store answers.
   [[nodiscard]] std::vector<Exhausted> exhausted() const;
-  /// Adds what is there now.
+  /// Adds the current values.
   void add_to(StoreStatistics& statistics) const;
 
-  /// Gives back what is unused and ends the threads. False if one is still at it after `limit`.
+  /// Gives back unused numbers and ends the threads. False if a thread still runs after `limit`.
   [[nodiscard]] bool stop(std::chrono::milliseconds limit);
 
  private:
   using Time = std::chrono::nanoseconds;  // of the clock, monotonic
   struct Counter {
-    std::optional<CounterDocument> document;  // of the thread that has set `running`
+    std::optional<CounterDocument> document;  // used only by the thread that set `running`
     std::shared_ptr<ids::BlockCache> cache;
     // Under the lock.
     ids::CounterSpec spec;
-    bool renew_document = true;  // it is not of this spec
+    bool renew_document = true;  // `document` is not of this spec
     std::uint64_t watch = 0;     // the newest
     std::vector<ids::CounterField> fields;
     bool queued = false;
@@ -75,12 +76,12 @@ class CounterWorkers {
     std::optional<Time> due;
   };
   using Shared = std::shared_ptr<Counter>;
-  /// What a thread does with a counter: its job, if there is one; else it looks after the store.
+  /// What a thread does with a counter: its job; with job_or_look, checks the store if it has none.
   enum class Turn { job, job_or_look };
 
   void wake(const std::weak_ptr<Counter>& counter);
   void run();
-  /// False if there was none.
+  /// False if there was no job.
   bool do_job(const Shared& counter, const std::optional<ids::CounterJob>& job, Turn turn,
               const std::vector<ids::CounterField>& fields);
   void count(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply,
@@ -110,20 +111,20 @@ class CounterWorkers {
   mutable std::mutex mutex_;  // guards all that follows
   std::condition_variable changed_;
   std::map<std::string, Shared, std::less<>> all_;
-  std::vector<Shared> retired_;  // others have taken their place
+  std::vector<Shared> retired_;  // replaced by others, but still in use
   std::size_t sweep_at_;
   std::uint64_t newest_watch_ = 0;
   std::deque<Shared> queue_;
-  std::deque<Shared> new_;  // have never got a number: whoever invents names holds up nobody else
+  std::deque<Shared> new_;  // never had a number; served last, since clients can invent new names
   std::set<std::pair<Time, Shared>> due_;
   std::vector<std::thread> threads_;
   std::size_t running_ = 0;
   bool stopping_ = false;
-  bool ending_ = false;     // all that is to be given back is queued: then the threads end
-  bool giving_up_ = false;  // no server, or no time: what is left is not given back
-  Shared looking_;          // the store is down; it sees when it is back
-  std::string down_why_;    // with looking_
-  Time look_at_{};          // not before
+  bool ending_ = false;     // all counters are queued to give back; the threads end after that
+  bool giving_up_ = false;  // no server or no time: do not give back the rest
+  Shared looking_;          // the store is down: the counter that checks whether it is back
+  std::string down_why_;    // why the store is down
+  Time look_at_{};          // the next check
 };
 
 }  // namespace idproxy::id_store

@@ -18,8 +18,8 @@ using mongo::Document;
 using mongo::Reply;
 
 constexpr std::size_t kPage = 1000;
-constexpr int kMostPages = 200;   // all of them taken: the next job continues behind them
-constexpr int kEnoughPages = 10;  // then a shorter row will do
+constexpr int kMostPages = 200;   // per job; if all their numbers are taken, the next job continues
+constexpr int kEnoughPages = 10;  // after these, a shorter run is enough
 
 bool is_text(const CounterField& field) {
   return field.format.output == NumberFormat::Output::string;
@@ -42,7 +42,7 @@ std::optional<std::int64_t> number_of(const bson::Element& element, const Counte
   return ids::read_number(element.type, element.value, field.format);
 }
 
-/// All values at a path, as an index sees them: it enters arrays.
+/// All values at a path, including those in arrays, as an index sees them.
 void add_elements(Bytes document, std::string_view path, std::vector<bson::Element>& found);
 
 void add_element(const bson::Element& element, std::string_view rest,
@@ -82,7 +82,7 @@ bool holds_one_number(Bytes document, const CounterField& field) {
   return element && number_of(*element, field);
 }
 
-/// Looks for a row of `count` free numbers among candidates in their order.
+/// Looks for a run of `count` free numbers among candidates in order.
 class Row {
  public:
   explicit Row(std::uint64_t count) : count_(count) {}
@@ -198,7 +198,7 @@ Outcome<void> FieldNumbers::look_at_texts(const FieldPlace& place, std::size_t c
   return {};
 }
 
-/// True also if the server exceeds the time limit: where `pad` is nearly used up, it has to pass
+/// True, too, if the server exceeds the time limit: if most texts use all of `pad`, it must skip
 /// many texts of other widths.
 Outcome<bool> FieldNumbers::holds_texts(const FieldPlace& place, TextClass which) {
   bool holds = false;

@@ -20,7 +20,7 @@ namespace idproxy::id_store {
 /// without a usable index the job ends, and the reason has the command that creates one.
 class FieldNumbers {
  public:
-  /// All outlive it.
+  /// The arguments must outlive it.
   FieldNumbers(mongo::Client& client, const ids::CounterSpec& spec,
                std::span<const ids::CounterField> fields)
       : client_(client), spec_(spec), numbers_(spec), fields_(fields) {}
@@ -44,8 +44,8 @@ class FieldNumbers {
   [[nodiscard]] Outcome<Look> look(std::size_t count);
 
   /// The first `count` consecutive numbers from `from` on that no field holds; fewer if there is no
-  /// such row nearby. If every number that was checked is taken, the range is empty and begins
-  /// where the next search continues.
+  /// such run nearby. If every number that was checked is taken, the range is empty and begins
+  /// where the next search must continue.
   [[nodiscard]] Outcome<ids::Range> first_free(std::int64_t from, std::uint64_t count);
 
  private:

@@ -15,9 +15,9 @@ using mongo::Reply;
 
 constexpr std::int32_t kMaxTimeMs = 5000;
 
-/// An ordinary ascending or descending index, all documents in it, whose first field is `field`.
-/// Strings must stand in it as they are; a collation leaves numbers as they are.
-/// One that is still being built has its key elsewhere (catalog_requests.cpp).
+/// True for an ascending or descending index of all documents whose first field is `field`. For
+/// strings, it must have no collation, which would change their order. False while the index is
+/// being built: its key then stands elsewhere (catalog_requests.cpp).
 bool begins_with(Bytes index, const CounterField& field) {
   const auto key = bson::find(index, "key");
   if (!key || key->type != bson::Type::document) return false;
@@ -70,7 +70,7 @@ Outcome<void> add_place(Client& client, const CounterField& field, const Namespa
     const auto empty = is_empty(client, ns);
     if (!empty) return empty.error();
     if (!*empty) {
-      return exhausted("what " + field.field + " holds in " + ns.text() +
+      return exhausted("the values of " + field.field + " in " + ns.text() +
                        " cannot be read without an index: " +
                        create_index_command(ns.db, ns.collection, field.field));
     }
@@ -87,7 +87,8 @@ ids::CounterReply unreadable(const Namespace& ns, const Reply& reply) {
     return exhausted("the id store's user may not read " + ns.text() +
                      ": grant it find, listCollections and listIndexes there");
   }
-  return failed("reading " + ns.text() + " was answered with error " + std::to_string(reply.code));
+  return failed("the id store answered with error " + std::to_string(reply.code) +
+                " when reading " + ns.text());
 }
 
 Document find_in(const Namespace& ns, std::string_view field, const Document& filter) {

@@ -40,16 +40,16 @@ class Inspection {
 /// its own, and another one for making indexes, which can take hours. Thread-safe.
 class Inspector {
  public:
-  /// With no rules there is nothing to do and no thread. `uri` is for connections of its own to the
-  /// servers of `pool`. `pool` and `clock` outlive it.
+  /// Starts no threads before there are rules. `uri` is for connections of its own to the servers
+  /// of `pool`. `pool` and `clock` must outlive it.
   Inspector(std::string uri, const mongo::Pool& pool, const Clock& clock);
   Inspector(const Inspector&) = delete;
   Inspector& operator=(const Inspector&) = delete;
   /// Waits for the threads, as long as it takes: see stop().
   ~Inspector();
 
-  /// Begins to look for these rules at once; with what is known for those before them. If they are
-  /// the same, this is the same object.
+  /// Begins at once to check collections for these rules, starting from what is known for the rules
+  /// before them. For the same rules, returns the same object.
   [[nodiscard]] std::shared_ptr<Inspection> inspect(std::vector<WatchedRule> rules);
 
   /// Calls `use` with the inspection's Collections and the time, under the lock, and returns what

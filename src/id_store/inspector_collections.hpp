@@ -134,7 +134,7 @@ class Collections {
     std::uint64_t asked = 0;  // the larger, the more recently
     bool pinned = false;      // a rule names it
     bool awaited = false;     // belongs to the first look
-    bool failed = false;      // the last request was not answered, for want of a server
+    bool failed = false;      // the last request reached no server
   };
   struct Database : Known {
     std::set<std::string, std::less<>> left_alone;

@@ -85,7 +85,7 @@ void Collections::take_over(Collection& known, const std::vector<Numbers>& numbe
   }
 }
 
-/// Asks again for a response that is under way: it may reach nobody.
+/// Asks again for a response that is under way, since it may not reach this object.
 void Collections::resume(bool wanted, Time& due, bool& open, Time now) {
   if (!wanted) {
     due = kNever;

@@ -9,7 +9,7 @@
 #include "idproxy/bson/elements.hpp"
 
 #ifdef __SANITIZE_THREAD__
-/// ThreadSanitizer does not see how the libraries, which are not built with it, guard their memory.
+/// ThreadSanitizer does not see the synchronisation of libraries that are not built with it.
 extern "C" const char* __tsan_default_suppressions();   // NOLINT(bugprone-reserved-identifier)
 extern "C" const char* __tsan_default_suppressions() {  // NOLINT(bugprone-reserved-identifier)
   return "race:libmongoc-1.0.so\nrace:libbson-1.0.so\n";
@@ -19,27 +19,27 @@ extern "C" const char* __tsan_default_suppressions() {  // NOLINT(bugprone-reser
 namespace idproxy::id_store::mongo {
 namespace {
 
-// After a connection broke, libmongoc takes a second to find the same server again: only if a retry
-// waits longer does it have a chance. No caller waits longer than 2 s
+// After a connection breaks, libmongoc takes a second to find the same server again, so a retry
+// must wait longer. No caller waits longer than 2 s
 // (docs/strategies.md#when-no-value-is-available).
 constexpr std::int32_t kServerSelectionMs = 1500;
 constexpr std::int32_t kConnectMs = 1000;
-// How long a server that has answered "not primary" or "shutting down" is not asked again, unless
-// it reports a change itself; libmongoc's least.
+// How long libmongoc avoids a server that answered "not primary" or "shutting down", unless the
+// server reports a change itself; the least that libmongoc allows.
 constexpr std::int32_t kHeartbeatMs = 500;
-constexpr std::int32_t kBeyondWtimeoutMs = 1000;  // for an answer that says that wtimeout is over
+constexpr std::int32_t kBeyondWtimeoutMs = 1000;  // for the reply that reports the wtimeout
 constexpr std::uint32_t kMostConnections = 100;
 
-// That the server cannot serve now, and another, or the same a moment later, may. Codes of the
+// Errors that another server, or the same one a moment later, may not return: the codes of the
 // drivers' specification of retryable writes.
 constexpr auto kTransient = std::to_array<std::int32_t>(
     {6, 7, 89, 91, 134, 189, 262, 9001, 10058, 10107, 11600, 11602, 13435, 13436});
 
-/// libmongoc wants to be initialised once, and cleaned up when nothing of it is in use any more.
+/// Initialises libmongoc once, and cleans it up when the process ends.
 class Library {
  public:
   Library() {
-    mongoc_log_set_handler(nullptr, nullptr);  // it would print what may be secret
+    mongoc_log_set_handler(nullptr, nullptr);  // its messages may contain secrets
     mongoc_init();
   }
   ~Library() { mongoc_cleanup(); }
@@ -59,11 +59,11 @@ template <class T, auto kDestroy>
 using Owned = std::unique_ptr<T, Destroyer<kDestroy>>;
 using Uri = Owned<mongoc_uri_t, mongoc_uri_destroy>;
 
-// The command comes back as it went.
+// Errors that mean that the server did not execute the command.
 constexpr auto kNotPrimary = std::to_array<std::int32_t>({10107, 13435});
 
-/// Watches the command that this thread sends: libmongoc sends some of them twice, and tells of the
-/// second time only. Commands of its own, as those of a login, do not count.
+/// Monitors the command that this thread sends: libmongoc sends some commands twice, but returns
+/// the second result only. Ignores libmongoc's own commands, such as those of a login.
 class CommandMonitor {
  public:
   explicit CommandMonitor(const Document& command)
@@ -74,7 +74,7 @@ class CommandMonitor {
   CommandMonitor(const CommandMonitor&) = delete;
   CommandMonitor& operator=(const CommandMonitor&) = delete;
 
-  /// Each time that it was sent, a server answered that it does not do it.
+  /// True if each server that got the command answered that it did not execute it.
   [[nodiscard]] bool came_to_nothing() const { return sent_ == sent_back_; }
 
   static void watch_all(mongoc_client_pool_t* pool) {
@@ -104,7 +104,7 @@ class CommandMonitor {
 
   static thread_local CommandMonitor* current_;
 
-  const std::string_view name_;  // the command's
+  const std::string_view name_;  // of the command
   int sent_ = 0;
   int sent_back_ = 0;
 };
@@ -114,14 +114,16 @@ void set_default(mongoc_uri_t* uri, const char* option, std::int32_t value) {
   if (!mongoc_uri_has_option(uri, option)) mongoc_uri_set_option_as_int32(uri, option, value);
 }
 
-/// Nobody waits for a socket when a server is only slow to get a majority.
+/// The socket timeout must be longer than wtimeout, or a slow majority would look like a dead
+/// server.
 void set_socket_timeout(mongoc_uri_t* uri, std::chrono::milliseconds wtimeout) {
   const auto least = static_cast<std::int32_t>(wtimeout.count()) + kBeyondWtimeoutMs;
   const std::int32_t given = mongoc_uri_get_option_as_int32(uri, MONGOC_URI_SOCKETTIMEOUTMS, 0);
   mongoc_uri_set_option_as_int32(uri, MONGOC_URI_SOCKETTIMEOUTMS, std::max(least, given));
 }
 
-/// Of the application, whose connection string it is; the store has its own.
+/// Drops read and write concerns of the connection string, which are the application's; the store
+/// sets its own.
 void drop_concerns(mongoc_uri_t* uri) {
   const Owned<mongoc_write_concern_t, mongoc_write_concern_destroy> write(
       mongoc_write_concern_new());
@@ -149,7 +151,7 @@ Uri uri_of(const std::string& text, std::chrono::milliseconds wtimeout) {
   return uri;
 }
 
-/// Of an error that a server answered with.
+/// The kind of a server's error.
 Reply::Kind kind_of(std::int32_t code) {
   const bool passes = std::find(kTransient.begin(), kTransient.end(), code) != kTransient.end();
   return passes ? Reply::Kind::unreachable : Reply::Kind::refused;
@@ -168,7 +170,7 @@ Reply failure(const bson_error_t& error) {
   return reply;
 }
 
-/// {ok: 1, writeConcernError: {code, errmsg}}: the command has been carried out here.
+/// {ok: 1, writeConcernError: {code, errmsg}}: the primary has executed the command.
 void read_write_concern_error(Reply& reply) {
   const auto error = bson::find(reply.document.bytes(), "writeConcernError");
   if (!error || error->type != bson::Type::document) return;
@@ -182,8 +184,8 @@ void read_write_concern_error(Reply& reply) {
   }
 }
 
-/// {ok: 1, writeErrors: [{code, errmsg}]}: of an insert or an update; of one during which the
-/// primary stepped down, too (observed, 6.0.5: 189).
+/// {ok: 1, writeErrors: [{code, errmsg}]}: the reply to an insert or update, also if the primary
+/// stepped down during it (observed, 6.0.5: code 189).
 void read_write_errors(Reply& reply) {
   const auto errors = bson::find(reply.document.bytes(), "writeErrors");
   if (!errors || errors->type != bson::Type::array) return;
@@ -199,7 +201,7 @@ void read_write_errors(Reply& reply) {
   }
 }
 
-/// The part of a cursor's reply that stands under "cursor".
+/// The "cursor" part of a reply.
 struct Batch {
   std::int64_t id = 0;
   std::string_view ns;
@@ -219,7 +221,7 @@ std::optional<Batch> batch_of(const Reply& reply) {
   return batch;
 }
 
-/// False if `use` wants no more.
+/// False if `use` stopped.
 bool use_all(Bytes documents, const std::function<bool(Bytes)>& use) {
   if (documents.empty()) return true;
   bson::Elements elements(documents);
@@ -251,7 +253,7 @@ Client::Client(mongoc_client_pool_t* pool, std::chrono::milliseconds wtimeout,
       wtimeout_(wtimeout),
       round_trips_(round_trips) {}
 
-/// Servers refuse for good reasons: there is no such collection, another one was first.
+/// A refusal is not a failure: the collection may not exist, or another proxy may have been first.
 void Client::count(const Reply& reply) const {
   const bool failed = !reply.ok() && reply.kind != Reply::Kind::refused;
   if (failed && round_trips_ != nullptr) ++round_trips_->failed;
@@ -259,8 +261,8 @@ void Client::count(const Reply& reply) const {
 
 Reply Client::send(const Send& send) {
   bson_error_t error{};
-  // A cursor belongs to the session that opened it. libmongoc's implicit sessions come from a stack
-  // that all threads share: a getMore would sometimes get another one.
+  // A cursor belongs to the session that opened it. libmongoc takes implicit sessions from a pool
+  // that all threads share, so that a getMore would sometimes use another one.
   if (!session_) {
     const Owned<mongoc_session_opt_t, mongoc_session_opts_destroy> options(
         mongoc_session_opts_new());
@@ -335,7 +337,7 @@ Reply Client::list_indexes(const std::string& db, const std::string& collection,
   Reply reply = read_all(db, Document(plain).add("includeBuildUUIDs", true), use);
   const bool refused = reply.kind == Reply::Kind::refused && reply.code != kUnauthorized &&
                        reply.code != kNamespaceNotFound;
-  // Perhaps a server that does not know the option.
+  // The server may not know the option.
   return refused ? read_all(db, plain, use) : reply;
 }
 

@@ -15,7 +15,7 @@
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/observability/metrics.hpp"
 
-/// What the id store needs of libmongoc, with owners for its objects. Everything here blocks.
+/// A wrapper of the parts of libmongoc that the id store needs. Everything here blocks.
 namespace idproxy::id_store::mongo {
 
 class Array;
@@ -29,7 +29,7 @@ class Document {
   /// A copy of `bytes`, which hold a whole document.
   explicit Document(Bytes bytes) : bson_(bson_new_from_data(bytes.data(), bytes.size())) {}
   Document(const Document& other) : bson_(bson_copy(other.bson_)) {}
-  /// `other` is only to be assigned to or destroyed afterwards.
+  /// Afterwards, `other` may only be assigned to or destroyed.
   Document(Document&& other) noexcept : bson_(std::exchange(other.bson_, nullptr)) {}
   Document& operator=(Document other) noexcept {
     std::swap(bson_, other.bson_);
@@ -47,7 +47,7 @@ class Document {
   }
   Document& add(std::string_view key, const Document& value);
   Document& add(std::string_view key, const Array& value);
-  /// The elements of `other` behind those that are there.
+  /// Appends the elements of `other`.
   Document& append(const Document& other);
 
   /// Valid until the next change.
@@ -77,20 +77,20 @@ class Array {
   std::size_t size_ = 0;
 };
 
-/// What a server, or the lack of one, answered.
+/// The result of a command.
 struct Reply {
   enum class Kind {
     ok,
-    not_majority,  ///< carried out, but it may be undone by a failover: a writeConcernError
-    refused,       ///< the server answered with an error: nothing has been done
-    unreachable,   ///< no server, no login, no primary, or no answer: it may have been done
+    not_majority,  ///< writeConcernError: executed, but a failover may undo it
+    refused,       ///< the server answered with an error: not executed
+    unreachable,   ///< no server, no login, no primary, or no answer: perhaps executed
   };
   Kind kind = Kind::ok;
   std::int32_t code = 0;  ///< the server's (13 Unauthorized, 26 NamespaceNotFound …) or libmongoc's
-  std::string message;    ///< empty if ok. The server's may hold values of documents: log with care
+  std::string message;    ///< empty if ok. May contain values of documents: log it with care
   Document document;      ///< empty if there is none
-  /// Proven, though `unreachable`: nothing was sent, or each server that got it said that it is not
-  /// the primary.
+  /// With `unreachable`: certainly not executed, because nothing was sent, or because each server
+  /// that got the command answered that it is not the primary.
   bool not_carried_out = false;
 
   [[nodiscard]] bool ok() const { return kind == Kind::ok; }
@@ -100,7 +100,7 @@ struct Reply {
   }
 };
 
-/// Server error codes that are told apart.
+/// Server error codes that the id store distinguishes.
 inline constexpr std::int32_t kBadValue = 2;
 inline constexpr std::int32_t kUnauthorized = 13;
 inline constexpr std::int32_t kTypeMismatch = 14;
@@ -110,38 +110,37 @@ inline constexpr std::int32_t kMaxTimeExpired = 50;
 inline constexpr std::int32_t kConversionFailure = 241;
 inline constexpr std::int32_t kDuplicateKey = 11000;
 
-/// libmongoc's: there was nobody to send the command to, so that it has not been carried out.
+/// libmongoc's code if there was no server to send the command to, so that it was not executed.
 inline constexpr std::int32_t kNoServer = MONGOC_ERROR_SERVER_SELECTION_FAILURE;
-/// The same, for want of a login. No code of the server's that is `unreachable`.
+/// The same after a failed login. No server code with Kind::unreachable has this value.
 inline constexpr std::int32_t kNoLogin = MONGOC_ERROR_CLIENT_AUTHENTICATE;
 
-/// What has become of commands. Thread-safe.
+/// Counts and times commands. Thread-safe.
 struct RoundTrips {
   std::atomic<std::uint64_t> sent{0};
   std::atomic<std::uint64_t> failed{0};  ///< could not be sent, no answer, or no majority
   metrics::Histogram duration;
 };
 
-/// One connection to the primary (found anew when it moves) with one session, taken from a pool for
-/// as long as this lives. One thread at a time.
+/// A connection to the primary, wherever that moves, with one session; taken from a pool and given
+/// back when destroyed. One thread at a time.
 class Client {
  public:
   Client(Client&&) noexcept = default;
 
-  /// Sends a command that only reads to the primary; once more if the connection breaks.
+  /// Sends a read command to the primary; once more if the connection breaks.
   [[nodiscard]] Reply read(const std::string& db, const Document& command);
-  /// Sends a write (or createIndexes) with {w: "majority", wtimeout} added. findAndModify is sent
-  /// once more if the connection breaks, so that the server recognises it: it is carried out once,
+  /// Sends a write (or createIndexes) with {w: "majority", wtimeout} added. If the connection
+  /// breaks, sends findAndModify once more as a retryable write: the server executes it only once
   /// and answers the same both times.
   [[nodiscard]] Reply write(const std::string& db, const Document& command);
-  /// A command that answers with a cursor (find, aggregate, listCollections, listIndexes): `use` is
-  /// called for each document, until it returns false. Returns the last reply, ok if all were seen
-  /// or `use` wanted no more.
+  /// Sends a command that returns a cursor (find, aggregate, listCollections, listIndexes), and
+  /// calls `use` for each document until it returns false. Returns the last reply, which is ok if
+  /// `use` saw all documents or stopped.
   [[nodiscard]] Reply read_all(const std::string& db, const Document& command,
                                const std::function<bool(Bytes document)>& use);
-  /// The collection's indexes, as read_all() gives documents: those that are still being built as
-  /// {spec: {…}, buildUUID}, if the server knows how to tell (a standalone lists them as the
-  /// others).
+  /// Calls `use` for each of the collection's indexes, like read_all(). An index that is being
+  /// built is {spec: {…}, buildUUID}, if the server tells them apart (a standalone does not).
   [[nodiscard]] Reply list_indexes(const std::string& db, const std::string& collection,
                                    const std::function<bool(Bytes)>& use);
 
@@ -170,18 +169,18 @@ class Client {
   std::unique_ptr<mongoc_client_t, Release> client_;
   std::unique_ptr<mongoc_client_session_t, EndSession> session_;  // ends before client_ returns
   std::chrono::milliseconds wtimeout_;
-  RoundTrips* round_trips_;  // null: nobody counts
+  RoundTrips* round_trips_;  // null: do not count
 };
 
-/// Connections to one deployment; libmongoc's threads watch over it. Thread-safe. Sets what the
-/// store must rely on, whatever the connection string says: reads go to the primary, writes are
-/// retried, one host leads to the primary (unless it says directConnection=true).
+/// A connection pool to one deployment, which libmongoc's threads monitor. Thread-safe. Overrides
+/// the connection string where the store depends on it: reads go to the primary, writes are
+/// retried, and a single host leads to its set's primary (unless directConnection=true).
 class Pool {
  public:
-  /// `uri` has been checked (config). Does not connect.
+  /// `uri` must have passed config's checks. Does not connect.
   Pool(const std::string& uri, std::chrono::milliseconds wtimeout);
 
-  /// `round_trips`, which outlives the client, counts the commands that it sends.
+  /// `round_trips`, which must outlive the client, counts the commands that it sends.
   [[nodiscard]] Client client(RoundTrips* round_trips = nullptr) const {
     return {pool_.get(), wtimeout_, round_trips};
   }
@@ -194,7 +193,7 @@ class Pool {
   std::unique_ptr<mongoc_client_pool_t, Destroy> pool_;
 };
 
-/// True if a field is there and neither false nor 0, as the server reads options.
+/// True if the field exists and is neither false nor 0, which is how the server reads options.
 [[nodiscard]] bool is_true(Bytes document, std::string_view key);
 
 }  // namespace idproxy::id_store::mongo

@@ -3,7 +3,7 @@
 namespace idproxy::id_store::mongo {
 namespace {
 
-/// As libbson takes it, which needs no NUL.
+/// A text and its size for libbson, without a terminating NUL.
 struct Text {
   explicit Text(std::string_view text) : at(text.data()), size(static_cast<int>(text.size())) {}
   const char* at;

@@ -30,7 +30,8 @@ mongo::Reply list_databases(mongo::Client& client, std::vector<std::string>& nam
 mongo::Reply list_collections(mongo::Client& client, const std::string& db, const std::string& glob,
                               std::vector<Namespace>& found) {
   mongo::Document command;
-  // Not only those that the user may read: one that is missing would be taken for empty.
+  // Without authorizedCollections, which would silently leave out collections that the user may not
+  // read.
   command.add("listCollections", 1).add("nameOnly", true);
   return client.read_all(db, command, [&](Bytes entry) {
     const Namespace ns{db, text_of(entry, "name")};

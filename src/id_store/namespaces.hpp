@@ -18,14 +18,14 @@ struct Namespace {
 /// "db.collection", split at the first dot.
 [[nodiscard]] Namespace split_namespace(std::string_view ns);
 
-/// True if a glob stands for more than one name.
+/// True if the glob has wildcards.
 [[nodiscard]] bool is_glob(std::string_view glob);
 
-/// The collections whose name a glob over "db.collection" ('*' and '?') matches; views, time-series
-/// and system collections are none. A glob without wildcards stands for itself, whether there is
-/// such a collection or not, and asks nobody. `found` is filled if the reply is ok. Where no rule
-/// applies, in admin, local, config, the id store's database and the collection of the `counter`,
-/// no wildcard looks.
+/// Finds the collections that match a glob over "db.collection" ('*' and '?'), without views,
+/// time-series and system collections. A glob without wildcards is returned as it is, whether or
+/// not the collection exists, without asking a server. Wildcards do not match where no rule
+/// applies: in admin, local, config, the id store's database and the `counter`'s collection.
+/// `found` is valid if the reply is ok.
 [[nodiscard]] mongo::Reply find_namespaces(mongo::Client& client, const std::string& glob,
                                            const ids::CounterPlace& counter,
                                            std::vector<Namespace>& found);

@@ -11,7 +11,7 @@ bool is_word(char c) {
   return byte >= 0x80 || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
 }
 
-/// For PCRE, where a NUL would end the pattern.
+/// Escapes text for PCRE, in whose patterns a NUL would be the end.
 std::string escaped(std::string_view text) {
   std::string result;
   for (const char c : text) {
@@ -43,7 +43,7 @@ mongo::Document texts_of(TextClass which, const ids::NumberFormat& format,
                          const TextRange& within) {
   const std::string begin = format.prefix + (is_negative(which) ? "-" : "");
   const std::string width = std::to_string(width_of(format));
-  // The number of digits sets them apart: wide ones have more, and no zero in front.
+  // The number of digits distinguishes the classes: wide texts have more, without leading zeros.
   const std::string digits = is_wide(which) ? "[1-9][0-9]{" + width + ",}" : "[0-9]{" + width + "}";
   return mongo::Document()
       .add("$gte", within.from.value_or(begin + (is_wide(which) ? "1" : "0")))

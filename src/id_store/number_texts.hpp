@@ -30,13 +30,13 @@ enum class TextClass { wide_negative, negative, positive, wide };
 
 [[nodiscard]] TextClass class_of(std::int64_t number, const ids::NumberFormat& format);
 
-/// In the order of the index; both ends inclusive.
+/// A range in the order of the index; both ends inclusive.
 struct TextRange {
   std::optional<std::string> from;
   std::optional<std::string> to;
 };
-/// A condition that the texts of a class within a range meet, and hardly any other text: {$gte, $lt
-/// or $lte, $regex}.
+/// A query condition for the texts of a class within a range, which hardly any other text meets:
+/// {$gte, $lt or $lte, $regex}.
 [[nodiscard]] mongo::Document texts_of(TextClass which, const ids::NumberFormat& format,
                                        const TextRange& within = {});
 

@@ -7,8 +7,9 @@
 
 namespace idproxy::id_store {
 
-/// The numbers of a counter in its direction, and how its document says where it stands; nothing
-/// where int64 ends. "Ahead" is upwards if the step is positive, else downwards.
+/// Arithmetic with a counter's numbers in its direction, and conversion to the value in its
+/// document. Functions return nothing if the result exceeds int64. "Ahead" is upwards if the step
+/// is positive, else downwards.
 class Numbers {
  public:
   Numbers(const ids::CounterSpec& spec)
@@ -23,7 +24,7 @@ class Numbers {
   }
   [[nodiscard]] bool is_beyond_max(std::int64_t number) const { return is_ahead(number, max_); }
 
-  /// What `count` numbers add to the stored value.
+  /// How much `count` numbers add to the stored value.
   [[nodiscard]] std::optional<std::int64_t> increment(std::uint64_t count) const {
     std::int64_t result = 0;
     if (count > INT64_MAX) return std::nullopt;
@@ -43,7 +44,7 @@ class Numbers {
     return result;
   }
 
-  /// How many times the step can be added to `value`.
+  /// How often the step can be added to `value` within int64.
   [[nodiscard]] std::uint64_t room_behind(std::int64_t value) const {
     return distance(upwards() ? INT64_MAX : INT64_MIN, value) / distance(step_, 0);
   }
@@ -52,7 +53,7 @@ class Numbers {
   [[nodiscard]] std::optional<std::int64_t> first_at(std::int64_t value) const {
     return value_is_ == ids::CounterPlace::ValueIs::next ? value : after(value);
   }
-  /// Where a counter stands that gives out `number` next.
+  /// The stored value of a counter that gives out `number` next.
   [[nodiscard]] std::optional<std::int64_t> value_before(std::int64_t number) const {
     return value_is_ == ids::CounterPlace::ValueIs::next ? number : before(number);
   }

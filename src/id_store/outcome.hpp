@@ -10,7 +10,7 @@ namespace idproxy::id_store {
 
 inline constexpr const char* kNoAnswer = "the id store does not answer";  ///< in reasons
 
-/// A step of a job: what the next step needs, or how the job ends.
+/// The result of a step of a job: a value for the next step, or the reply that ends the job.
 template <class T>
 using Outcome = boost::system::result<T, ids::CounterReply>;
 

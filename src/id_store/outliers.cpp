@@ -3,7 +3,7 @@
 namespace idproxy::id_store {
 namespace {
 
-// No counter gives out as many numbers: 30 years at 10,000 a second.
+// More numbers than any counter gives out: 30 years at 10,000 a second.
 constexpr std::uint64_t kNever = 10'000'000'000'000;
 
 }  // namespace

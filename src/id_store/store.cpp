@@ -30,7 +30,7 @@ struct Watch::Impl {
   const StoreMetrics& metrics;
   Inspector& inspector;
   CounterWorkers& workers;
-  const std::uint64_t number;  // the newer, the larger
+  const std::uint64_t number;  // newer watches have larger ones
   const std::vector<WatchedRule> rules;
   const std::shared_ptr<Inspection> inspection;
 
@@ -44,7 +44,7 @@ struct Watch::Impl {
 
 namespace {
 
-/// The one that fills a counter's field. A counter of several collections has a rule's own `ns`.
+/// The rule that fills a counter's field. A counter of several collections has the rule's own `ns`.
 std::optional<std::size_t> rule_of(const std::vector<WatchedRule>& rules,
                                    const ids::CounterField& field) {
   const auto find = [&](const auto& fits) -> std::optional<std::size_t> {

@@ -7,8 +7,8 @@
 
 namespace idproxy::id_store {
 
-/// What has happened since the start (see StoreStatistics). Thread-safe; each is exact, together
-/// they are no snapshot.
+/// Counts since the start, as in StoreStatistics. Thread-safe; each is exact, together they are not
+/// a snapshot.
 struct StoreMetrics {
   mongo::RoundTrips round_trips;
   std::atomic<std::uint64_t> blocks{0};

@@ -8,10 +8,10 @@
 
 namespace idproxy::id_store {
 
-/// The element at a dotted path; arrays are not entered.
+/// The element at a dotted path; does not enter arrays.
 [[nodiscard]] std::optional<bson::Element> find_path(Bytes document, std::string_view path);
 
-/// The value in a counter's document (docs/strategies.md#the-stored-value).
+/// The value of a counter's document (docs/strategies.md#the-stored-value).
 struct StoredValue {
   enum class Kind {
     missing,
@@ -29,7 +29,7 @@ struct StoredValue {
 
 [[nodiscard]] StoredValue stored_value(Bytes document, std::string_view path);
 
-/// A double holds every integer up to here; beyond, adding 1 changes nothing.
+/// A double can represent every integer up to here; beyond, adding 1 has no effect.
 inline constexpr std::int64_t kMostInDouble = std::int64_t{1} << 53;
 
 /// A number of any type, decimal128 included, rounded down to an integer and limited to the range

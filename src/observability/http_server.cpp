@@ -33,10 +33,10 @@ using namespace std::chrono_literals;
 
 constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
 
-// After an error that accept() would repeat at once, such as EMFILE.
+// Pause after an error that accept() would repeat at once, such as EMFILE.
 constexpr std::chrono::milliseconds kAcceptPause = 100ms;
-// For a client that gets an error and goes on sending: closing at once would send a reset, which
-// may overtake the response.
+// How long to read from a client that keeps sending after an error response. Closing at once would
+// send a reset, which may overtake the response.
 constexpr std::chrono::milliseconds kLinger = 1000ms;
 constexpr std::size_t kReadSize = 4096;
 
@@ -92,7 +92,7 @@ struct HttpServer::Impl {
   Impl(asio::io_context& io, Pages all_pages, HttpServerLimits all_limits)
       : acceptor(io), pages(std::move(all_pages)), limits(all_limits) {}
 
-  /// The error, or "".
+  /// Returns an error text, or "".
   std::string listen(const std::string& host, std::uint16_t port);
   static asio::awaitable<void> accept(std::shared_ptr<Impl> impl);
   static asio::awaitable<void> converse(std::shared_ptr<Impl> impl, tcp::socket socket);

@@ -18,11 +18,11 @@ LineWriter::LineWriter(int descriptor) : descriptor_(descriptor) {
   if (S_ISSOCK(status.st_mode)) {
     kind_ = Kind::socket;
   } else if (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode)) {
-    // An opening of our own, whose flags are nobody else's. Not of a file: that would begin to
-    // write at the front of it.
+    // Open it again: O_NONBLOCK is then not shared with other processes. Not for regular files,
+    // which would be overwritten from the beginning.
     const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
     const int own = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (own < 0) return;  // of another user; then one process at a time had better write to it
+    if (own < 0) return;  // it belongs to another user: poll before each write instead
     descriptor_ = own;
     owned_ = true;
     kind_ = Kind::nonblocking;
@@ -56,7 +56,7 @@ void LineWriter::write_kept() {
   std::size_t done = 0;
   while (done < kept_.size()) {
     const std::ptrdiff_t taken = write_some(std::string_view(kept_).substr(done));
-    if (taken < 0) {  // closed, or the disk is full: there is nothing to wait for
+    if (taken < 0) {  // closed, or the disk is full: waiting would not help
       dropped_ += static_cast<std::uint64_t>(
           std::count(kept_.begin() + static_cast<std::ptrdiff_t>(done), kept_.end(), '\n'));
       done = kept_.size();
@@ -68,7 +68,7 @@ void LineWriter::write_kept() {
 }
 
 std::ptrdiff_t LineWriter::write_some(std::string_view bytes) const {
-  // So many bytes go into a pipe that has room at all, without waiting.
+  // A pipe that polls as writable takes PIPE_BUF bytes without blocking.
   if (kind_ == Kind::polled) {
     if (!await_room(std::chrono::milliseconds(0))) return 0;
     bytes = bytes.substr(0, PIPE_BUF);

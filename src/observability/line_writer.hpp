@@ -8,12 +8,12 @@
 
 namespace idproxy::log {
 
-/// Writes lines to a descriptor without ever waiting for whoever reads it: a terminal that was
-/// stopped, a pipe that nobody reads, a journal that hangs. What is not taken at once is kept, up
-/// to kMostBytes, then new lines are dropped and counted. Not thread-safe.
+/// Writes lines to a descriptor without waiting for its reader, which may be a stopped terminal, a
+/// pipe that nobody reads, or a journal that hangs. Buffers what is not taken at once, up to
+/// kMostBytes, then drops and counts new lines. Not thread-safe.
 ///
-/// The descriptor's O_NONBLOCK is not set: other processes may share it, and would meet errors that
-/// they do not expect.
+/// Does not set O_NONBLOCK on the descriptor itself: other processes may share it and would get
+/// errors that they do not expect.
 class LineWriter {
  public:
   static constexpr std::size_t kMostBytes = std::size_t{256} * 1024;
@@ -23,18 +23,18 @@ class LineWriter {
   LineWriter(const LineWriter&) = delete;
   LineWriter& operator=(const LineWriter&) = delete;
 
-  /// `line` ends with its only newline.
+  /// `line` must end with a newline and contain no other.
   void write(std::string_view line);
-  /// Tries again to write what is kept, for as long as `limit` if need be.
+  /// Writes buffered lines; waits up to `limit` for the reader if necessary.
   void flush(std::chrono::milliseconds limit = {});
-  /// Something is kept.
+  /// True if lines are buffered.
   [[nodiscard]] bool is_behind() const { return !kept_.empty(); }
   [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
 
  private:
   enum class Kind { socket, nonblocking, polled };
 
-  /// How much was taken of it; nothing if it would have to wait; less than 0 after an error.
+  /// Returns the number of bytes taken; 0 if it would have to wait; negative after an error.
   std::ptrdiff_t write_some(std::string_view bytes) const;
   [[nodiscard]] bool await_room(std::chrono::milliseconds limit) const;
   void write_kept();

@@ -33,7 +33,8 @@ constexpr std::array<std::string_view, 4> kColors{"\x1b[36m", "\x1b[32m", "\x1b[
                                                   "\x1b[31m\x1b[1m"};
 constexpr std::string_view kPlain = "\x1b[m";
 
-/// How many lines of each event this second has seen. Events are few and named by us.
+/// Limits the lines per second of each event. Events are few, and their names are the program's
+/// own.
 class Limiter {
  public:
   struct Suppressed {
@@ -42,7 +43,7 @@ class Limiter {
     std::uint64_t lines;
   };
 
-  /// The number of lines left out before this one; nothing if this one is left out too.
+  /// The number of lines left out before this one; nothing if this one must be left out, too.
   std::optional<std::uint64_t> admit(std::string_view event, Level level) {
     const auto now = std::chrono::duration_cast<std::chrono::seconds>(
         std::chrono::steady_clock::now().time_since_epoch());
@@ -60,7 +61,7 @@ class Limiter {
     return std::exchange(count.suppressed, 0);
   }
 
-  /// What is to be reported now.
+  /// The left-out lines that have not been reported yet.
   std::vector<Suppressed> take_suppressed() {
     std::vector<Suppressed> taken;
     for (auto& [event, count] : counts_) {
@@ -84,7 +85,7 @@ class Limiter {
   std::uint64_t all_suppressed_ = 0;
 };
 
-/// The end of spdlog: what it has formatted goes to standard error. Under the log's own lock.
+/// spdlog's sink: writes formatted lines to standard error. Call it under the log's lock.
 class Sink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  public:
   LineWriter writer{STDERR_FILENO};
@@ -112,7 +113,7 @@ class Sink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> 
 struct State {
   std::atomic<Level> level = Level::info;
   bool json = false;
-  std::mutex mutex;  // for all below; held while a line is written, so that lines are in order
+  std::mutex mutex;  // guards all below; held while a line is written, to keep the order
   Limiter limiter;
   std::uint64_t dropped_told = 0;
   std::shared_ptr<Sink> sink;
@@ -120,8 +121,8 @@ struct State {
 };
 State state;
 
-/// Characters that end a line, move a terminal's cursor, show nothing, or turn round the order in
-/// which what follows them is shown.
+/// False for characters that end a line, control a terminal, are invisible, or change the direction
+/// of the following text.
 bool is_shown(char32_t c) {
   constexpr std::array<std::pair<char32_t, char32_t>, 6> kHidden{{{0, 0x1f},
                                                                   {0x7f, 0x9f},
@@ -133,8 +134,8 @@ bool is_shown(char32_t c) {
       kHidden, [&](const auto& range) { return c >= range.first && c <= range.second; });
 }
 
-/// A peer may have chosen the text: it is escaped where it is not to be shown, and is UTF-8
-/// afterwards. `escaped`: characters before which a backslash is to be.
+/// Appends text that a peer may have chosen: escapes characters that must not be shown, and makes
+/// it valid UTF-8. Puts a backslash before the characters in `escaped`.
 void append_shown(std::string& out, std::string_view text, std::string_view escaped) {
   while (!text.empty()) {
     const auto [code_point, size] = first_character(text);
@@ -213,7 +214,7 @@ std::string utc_now() {
   return fmt::format("{}.{:03d}Z", std::string_view(text, n), millis);
 }
 
-/// Of all that is admitted; under the lock.
+/// Writes an admitted line. Call it under the lock.
 void write(Level level, std::string_view name, std::string_view message,
            std::span<const Field> fields) {
   const std::string line =
@@ -221,22 +222,22 @@ void write(Level level, std::string_view name, std::string_view message,
   state.logger->log(kLevels[static_cast<std::size_t>(level)], "{}", line);
 }
 
-/// Under the lock.
+/// Call it under the lock.
 void tell_suppressed() {
   for (const auto& [event, level, lines] : state.limiter.take_suppressed()) {
     const std::array fields{Field("suppressed", lines)};
-    // A line for people has no name of its event but this one.
+    // Lines in text format do not show the event's name otherwise.
     write(level, event, fmt::format("{} more lines of {}", lines, event), fields);
   }
 }
 
-/// Under the lock. Not before there is room: it would be dropped, too.
+/// Call it under the lock. Waits until the buffer is empty, or this line would be dropped, too.
 void tell_dropped() {
   const std::uint64_t dropped = state.sink->writer.dropped();
   if (dropped == state.dropped_told || state.sink->writer.is_behind()) return;
   const std::array fields{Field("lines", dropped - state.dropped_told)};
-  write(Level::warning, "log_lines_dropped", "standard error did not take lines of the log",
-        fields);
+  write(Level::warning, "log_lines_dropped",
+        "log lines were lost because nobody read standard error", fields);
   state.dropped_told = dropped;
 }
 

@@ -141,7 +141,7 @@ def test_says_why_the_index_cannot_be_created(
     orders.insert_many([{"_id": i, "number": 123456789} for i in range(2)])
     proxy = start_proxy(configuration(standalone, [rule(f"{coll}.orders", unique_index="create")]))
     reason = await_event(proxy, "not_ready", ns=f"{coll}.orders")["reason"]
-    assert "documents with the same value" in reason
+    assert "documents have the same value" in reason
     with proxy.client() as client:
         error = fails(client, coll)
         assert error.code == OPERATION_FAILED and reason in str(error)

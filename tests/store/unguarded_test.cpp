@@ -245,7 +245,7 @@ TEST_F(UnguardedTest, OneStringThatIsLongerHidesTheMax) {
   const CounterReply reply = allocate(10);
   EXPECT_EQ(reply.kind, Kind::exhausted);
   EXPECT_THAT(reply.reason, HasSubstr("createIndex"));
-  EXPECT_THAT(reply.reason, HasSubstr("format.pad cover max (19 digits)"));
+  EXPECT_THAT(reply.reason, HasSubstr("raise format.pad to 19"));
   EXPECT_EQ(database.all("counters"), "");
   counter("1");
   EXPECT_EQ(heal(10).reason, reply.reason);

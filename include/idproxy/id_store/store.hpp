@@ -17,30 +17,30 @@ struct Options {
   std::chrono::milliseconds wtimeout{5000};
 };
 
-/// The control plane: counters and what is known of collections, kept in the user's own servers.
-/// The only user of libmongoc's client; has a connection pool and threads of its own, so that a
-/// store that hangs holds nobody else up. Thread-safe.
+/// The control plane: manages counters and inspects collections in the user's MongoDB servers. The
+/// only part that uses libmongoc's client. Has its own connection pool and threads, so that a store
+/// that hangs delays nothing else. Thread-safe.
 class Store final {
  public:
-  /// Connects in the background; never fails for what a server does. `clock` outlives the store.
-  /// The URI has been checked (config).
+  /// Connects in the background; never fails because of a server. `clock` must outlive the store.
+  /// The URI must have passed config's checks.
   Store(const Options& options, const Clock& clock);
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
   ~Store();
 
-  /// The store for these rules, in file order: at the start, and with each reload, whether or not
-  /// they differ. What is known of collections goes on to be known, so that a rule that has not
-  /// changed is as ready as before; what is new is looked at once more. Only the newest watch
-  /// writes to the log and makes indexes; those before it serve as long as they are used.
+  /// Makes the store's interface for these rules, in file order. Call it at the start and with each
+  /// reload, whether or not the rules differ. The new watch inherits what is known about
+  /// collections, so that an unchanged rule stays as ready as before, and checks what is new. Only
+  /// the newest watch logs and creates indexes; older ones work as long as they are used.
   ///
-  /// The counters are the same ones, with the numbers that this process holds. Whoever asks for a
-  /// counter first through a new watch changes it (CounterWorkers::counter).
+  /// All watches share the counters and the numbers that this process holds. The first request for
+  /// a counter through a new watch applies the new rule to it (CounterWorkers::counter).
   [[nodiscard]] std::shared_ptr<Watch> watch(std::vector<WatchedRule> rules);
 
-  /// Gives back what is unused, as far as that can be done within `limit`, and ends the threads.
-  /// Nothing may be asked of it, or of its watches, afterwards. False if a thread still waits for a
-  /// server: then the process must end without destroying this object.
+  /// Gives back unused numbers, as far as `limit` allows, and ends the threads. The store and its
+  /// watches must not be used afterwards. False if a thread still waits for a server: the process
+  /// must then end without destroying this object.
   [[nodiscard]] bool stop(std::chrono::milliseconds limit);
 
   [[nodiscard]] StoreStatistics statistics() const;

@@ -13,22 +13,22 @@ struct StoreStatistics {
   // Commands sent for counters; each retry counts.
   std::uint64_t round_trips = 0;
   std::uint64_t round_trips_failed = 0;  ///< could not be sent, no answer, or no majority
-  metrics::HistogramValues round_trip;   ///< how long each took, the failed ones too
+  metrics::HistogramValues round_trip;   ///< their durations, including failed ones
   bool up = true;                        ///< the last job of a counter reached a server
-  std::string down_reason;               ///< why not, for people; empty: it did
+  std::string down_reason;               ///< why it did not, for people; empty if it did
 
-  std::uint64_t blocks = 0;          ///< allocated, and used
-  std::uint64_t blocks_dropped = 0;  ///< allocated, perhaps, and never used
+  std::uint64_t blocks = 0;          ///< allocated and used
+  std::uint64_t blocks_dropped = 0;  ///< possibly allocated, but never used
   std::uint64_t heals = 0;
   std::uint64_t numbers_allocated = 0;  ///< in blocks that were used
   std::uint64_t numbers_returned = 0;   ///< given back to the store
 
   // Now, over all counters of this process.
   std::uint64_t counters = 0;
-  std::uint64_t counters_exhausted = 0;  ///< have no number, and the store has none for them
+  std::uint64_t counters_exhausted = 0;  ///< have no number and can get none from the store
   std::uint64_t requests_waiting = 0;    ///< inserts that wait for numbers
   std::uint64_t numbers_held = 0;        ///< in memory, for the next inserts
-  std::uint64_t numbers_of_blocks = 0;   ///< that are held where every counter has a full block
+  std::uint64_t numbers_of_blocks = 0;   ///< numbers_held if every counter had a full block
 };
 
 }  // namespace idproxy::id_store

@@ -19,19 +19,19 @@ struct WatchedRule {
   std::string ns;     ///< glob over "db.collection"
   std::string field;  ///< dotted path
   ids::UniqueIndex unique_index = ids::UniqueIndex::warn;
-  bool counts_documents = false;  ///< random numbers: how full their space is
-  std::string space{};            ///< of random numbers: any text that changes with their space
+  bool counts_documents = false;  ///< to know how many of the random numbers are in use
+  std::string space{};            ///< random numbers: any text that changes with their space
   friend bool operator==(const WatchedRule&, const WatchedRule&) = default;
 };
 
-/// The id store for one set of rules, made by Store::watch(). Must not be used once that Store is
-/// gone. The last reference may be dropped on any thread, without waiting. Thread-safe.
+/// The id store for one set of rules, made by Store::watch(). Must not be used after that Store is
+/// destroyed. Any thread may drop the last reference, which never blocks. Thread-safe.
 class Watch final : public ids::Store {
  public:
   ~Watch() override;
 
-  /// Waits until the collections of the rules have been checked once, or cannot be checked now; at
-  /// most `limit`.
+  /// Waits until the collections of the rules have been checked once or cannot be checked now, at
+  /// most for `limit`.
   void await_first_look(std::chrono::milliseconds limit);
 
   std::shared_ptr<ids::BlockCache> counter(const ids::CounterSpec& spec,
@@ -44,7 +44,7 @@ class Watch final : public ids::Store {
   /// The number of collections in which each rule gives no values, as in not_ready(), in file
   /// order.
   [[nodiscard]] std::vector<std::size_t> not_ready_counts() const;
-  /// The last check of collections reached no server.
+  /// True if the last check of collections reached no server.
   [[nodiscard]] bool is_down() const;
   [[nodiscard]] ids::StoreCounts counts() const override;
 

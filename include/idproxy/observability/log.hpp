@@ -7,10 +7,10 @@
 #include <string_view>
 #include <variant>
 
-/// One line per event on standard error: text for people on a terminal, else JSON. Never a
-/// document, a credential or a command's payload. A line is written before event() returns, in the
-/// order of the calls; where standard error does not take it, it waits in memory, and if that is
-/// full it is dropped: nobody ever waits for the reader of the log. Thread-safe.
+/// Logs one line per event to standard error: text on a terminal, else JSON. Callers never pass
+/// documents, credentials or the payload of commands. event() writes the line before it returns, in
+/// the order of the calls, but never waits for the reader of the log: lines that standard error
+/// does not take are buffered, and dropped if the buffer is full. Thread-safe.
 namespace idproxy::log {
 
 enum class Level { debug, info, warning, error };
@@ -32,29 +32,29 @@ struct Field {
   Field(std::string_view n, Integer v) : name(n), value(static_cast<std::int64_t>(v)) {}
 };
 
-/// Call before the first event, and not while others log.
+/// Call it before the first event, while no other thread logs.
 void start(const Options& options);
-/// From the next event on.
+/// Takes effect with the next event.
 void set_level(Level level);
 
 [[nodiscard]] bool enabled(Level level);
 
-/// Writes one line. `event` is a stable snake_case name for machines, `message` a sentence for
-/// people. Lines of one event beyond 10 a second are counted and reported by the next line of it.
-/// `name` is a literal: it is remembered.
+/// Logs one line. `name` is the event's stable snake_case name for machines; it must be a string
+/// literal. `message` is a sentence for people. Of one event, at most 10 lines per second are
+/// written; the next line reports how many were left out.
 void event(Level level, std::string_view name, std::string_view message,
            std::initializer_list<Field> fields = {});
 
-/// Writes what waits as far as standard error takes it now, and a line for each event of which
-/// lines were left out and none has been written since. To be called every few seconds.
+/// Writes buffered lines as far as standard error takes them now, and reports left-out lines of
+/// events that have not logged since. Call it every few seconds.
 void catch_up();
-/// For the end: as catch_up(), only that it waits so long for a reader that is behind.
+/// Like catch_up(), but waits up to `limit` for a slow reader. Call it before the process ends.
 void finish(std::chrono::milliseconds limit);
 
-/// Lines that were not written, since the start.
+/// The numbers of lines since the start that were not written.
 struct Counts {
-  std::uint64_t suppressed = 0;  ///< beyond 10 a second of one event
-  std::uint64_t dropped = 0;     ///< not taken by standard error
+  std::uint64_t suppressed = 0;  ///< more than 10 per second of one event
+  std::uint64_t dropped = 0;     ///< standard error did not take them
 };
 [[nodiscard]] Counts counts();
 

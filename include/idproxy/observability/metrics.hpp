@@ -5,11 +5,12 @@
 #include <chrono>
 #include <cstdint>
 
-/// Cells that the data path counts in: no lock, no allocation, no name. Who shows them gives the
-/// names.
+/// Counters for the data path, without locks, allocations or names. The page that shows them names
+/// them.
 namespace idproxy::metrics {
 
-/// Grows. One thread writes, any may read: adding is two plain moves.
+/// A monotonic counter. A single thread writes, any may read, so that add() needs no atomic
+/// read-modify-write.
 class Count {
  public:
   void add(std::uint64_t n = 1) {
@@ -21,9 +22,9 @@ class Count {
   std::atomic<std::uint64_t> value_{0};
 };
 
-/// What a Histogram holds, in plain numbers.
+/// The values of a Histogram.
 struct HistogramValues {
-  /// Upper bounds of the buckets, in seconds; one more bucket is for what is longer.
+  /// Upper bounds of the buckets, in seconds; one more bucket counts longer durations.
   static constexpr std::array<double, 17> kBounds{0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025,
                                                   0.005,   0.01,   0.025,   0.05,   0.1,   0.25,
                                                   0.5,     1,      2.5,     5,      10};
@@ -33,7 +34,7 @@ struct HistogramValues {
   HistogramValues& operator+=(const HistogramValues& other);
 };
 
-/// Durations. Any thread writes, any reads; each number is exact, together they are no snapshot.
+/// A histogram of durations. Thread-safe; each number is exact, together they are not a snapshot.
 class Histogram {
  public:
   void observe(std::chrono::nanoseconds duration);

@@ -11,21 +11,20 @@
 
 namespace idproxy::metrics {
 
-/// Name and value: {"listener", "127.0.0.1:27117"}. Values come from the configuration, or are
-/// words of ours: what peers choose would make series without end.
+/// Names and values: {"listener", "127.0.0.1:27117"}. Values must come from the configuration or
+/// the program: values that peers choose could create any number of series.
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
-/// Metrics in Prometheus' text format (version 0.0.4): families with their series. Names as
-/// prometheus.io/docs/practices/naming wants them: counters end in _total, units are seconds and
-/// bytes.
+/// A page of metrics in Prometheus' text format (version 0.0.4): families with their series. Names
+/// follow prometheus.io/docs/practices/naming: counters end in _total, units are seconds and bytes.
 class Page {
  public:
   static constexpr const char* kContentType = "text/plain; version=0.0.4; charset=utf-8";
 
-  /// The series of one name. Valid as long as its page.
+  /// All series of one metric. Valid as long as its page.
   class Family {
    public:
-    /// One series; no two of a family have the same labels.
+    /// Adds a series. Each series of a family must have different labels.
     template <class Number>
       requires std::integral<Number> || std::floating_point<Number>
     Family& add(const Labels& labels, Number value) {
@@ -51,7 +50,7 @@ class Page {
   Family gauge(const std::string& name, const std::string& help);
   Family histogram(const std::string& name, const std::string& help);
 
-  /// Families without series are left out.
+  /// The page's text, without families that have no series.
   [[nodiscard]] std::string text() const;
 
  private:

@@ -30,12 +30,6 @@ Decision understand_other(Bytes message, X509 x509) {
   return Request{HelloRequest{std::move(*command)}};
 }
 
-Decision understand_insert(Bytes message, Namespaces& namespaces, X509 x509) {
-  auto insert = InsertRequest::read(message, namespaces);
-  if (!insert) return understand_other(message, x509);
-  return Request{std::move(*insert)};
-}
-
 Decision understand_status(Bytes message, X509 x509) {
   const auto view = wire::OpMsgView::parse(message);
   if (!view) return understand_other(message, x509);
@@ -106,14 +100,18 @@ Decision classify_insert(Bytes front, std::size_t length, const DocumentHead& he
   const std::string_view collection =
       as_text(front.subspan(value + 4, static_cast<std::size_t>(size) - 1));
   if (!namespaces.possible(collection)) return Relay{};
-  if (front.size() == length) return understand_insert(front, namespaces, x509);
+  if (front.size() == length) {
+    if (auto insert = InsertRequest::read(front, namespaces)) return Request{std::move(*insert)};
+  }
   if (front.size() < head.end()) return NeedMore{head.end()};
   const auto body = bson::document_at(front.subspan(head.at, head.length));
   if (!body) return Relay{};
   const auto db = bson::find(*body, "$db");
   if (!db || db->type != bson::Type::string) return Relay{};
   if (namespaces.plan(db->text(), collection) == nullptr) return Relay{};
-  return NeedMore{length, true};
+  if (front.size() < length) return NeedMore{length, true};
+  // A rule applies, but mongod will refuse the message.
+  return understand_other(front, x509);
 }
 
 Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces, X509 x509) {

@@ -35,11 +35,14 @@ std::string decisions(Bytes stream, std::size_t piece, rewrite::X509 x509) {
       const auto length = static_cast<std::size_t>(look.header.message_length);
       const Bytes message = front.first(std::min(length, front.size()));
       const auto decision = rewrite::classify(look.header, message, namespaces, x509);
-      if (decision.kind == rewrite::Decision::Kind::need_more) {
-        if (decision.bytes <= message.size() || decision.bytes > length) std::abort();
+      if (const auto* wanted = std::get_if<rewrite::decision::NeedMore>(&decision)) {
+        if (wanted->bytes <= message.size() || wanted->bytes > length) std::abort();
         more = true;
       } else {
-        log += std::to_string(static_cast<int>(decision.kind)) + "@" + std::to_string(at) + " ";
+        const auto* request = std::get_if<rewrite::Request>(&decision);
+        log += std::to_string(decision.index()) +
+               (request == nullptr ? "" : "." + std::to_string(request->index())) + "@" +
+               std::to_string(at) + " ";
         frames.pass(look.header);
       }
     }

@@ -179,6 +179,14 @@ TEST(Classify, RefusesWhatLogsInWhereX509IsRefused) {
       {"OP_QUERY ping", legacy("ping"), Kind::relay},
   };
   for (const Row& row : others) check(row, X509::refused);
+  // Decided by the body, however much of the message is there.
+  const std::string broken = sequence("documents", {doc()}) + std::string(1, '\0');
+  check({"a broken insert elsewhere", op_msg(body(doc(insert_fields("orders", "bank"))) + broken),
+         Kind::relay},
+        X509::refused);
+  check({"a broken insert that a rule applies to",
+         op_msg(body(doc(insert_fields("orders", "shop"))) + broken), Kind::refused},
+        X509::refused);
 }
 
 TEST(Classify, RelaysByTheFirstBytesWhereNoRuleCanApply) {

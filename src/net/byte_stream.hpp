@@ -42,9 +42,13 @@ class ByteStream {
   /// Calls waiter->writable() once write() can take something.
   virtual void notify_writable(WaiterPtr waiter) = 0;
 
+  /// How many bytes a wait for the stream may receive itself. Each idle connection has room for
+  /// them twice.
+  static constexpr std::size_t kEarly = 448;
+
   /// True if the stream holds received bytes that read() has not returned yet.
   [[nodiscard]] virtual bool has_received() const = 0;
-  /// `to` must be larger than 512 bytes. On a TLS connection, too, the end of the TCP stream is
+  /// `to` must be larger than kEarly. On a TLS connection, too, the end of the TCP stream is
   /// reported as an end, with or without close_notify: message lengths show a truncation.
   [[nodiscard]] virtual Received read(std::span<std::uint8_t> to) = 0;
   /// For plain streams: true if the peer has closed its side or the connection is lost, and all

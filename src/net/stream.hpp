@@ -123,7 +123,7 @@ class Stream final : public ByteStream {
   bool decrypted_left_ = false;          // the engine holds more plaintext
   bool bulk_ = false;                    // the last read was large: wait without receiving
   std::uint16_t early_size_ = 0;         // bytes received into `early_` and not read yet
-  std::array<std::uint8_t, 512> early_;
+  std::array<std::uint8_t, kEarly> early_;
 };
 
 }  // namespace idproxy::net

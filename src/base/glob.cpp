@@ -8,7 +8,7 @@
 namespace idproxy {
 namespace {
 
-/// What '?' stands for, and the step in which '*' grows: the bytes of one character.
+/// Size of the first character: what '?' matches, and the step by which '*' grows.
 std::size_t character(std::string_view text) {
   return first_character(text).size;
 }
@@ -24,13 +24,12 @@ std::vector<std::string_view> characters(std::string_view text) {
 
 }  // namespace
 
-// Only the last '*' is ever tried again with one character more: whatever an earlier one could
-// still take, the last one can take as well.
+// It is enough to let only the last '*' match more: it can match whatever an earlier one could.
 bool glob_matches(std::string_view pattern, std::string_view text) {
   std::size_t p = 0;
   std::size_t t = 0;
   std::size_t after_star = std::string_view::npos;
-  std::size_t star_end = 0;  // of the text that the last '*' stands for
+  std::size_t star_end = 0;  // end of the text that the last '*' matches
   while (t < text.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
       after_star = ++p;
@@ -52,8 +51,8 @@ bool glob_matches(std::string_view pattern, std::string_view text) {
   return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
-// overlap[j]: the rest of `a` from i on and the rest of `b` from j on match a common text. Filled
-// from the ends, one row per character of `a`.
+// overlap[j]: some text matches both a[i..] and b[j..], counted in characters. Filled from the
+// ends, one row per character of `a`.
 bool globs_overlap(std::string_view a, std::string_view b) {
   const auto left = characters(a);
   const auto right = characters(b);
@@ -66,7 +65,7 @@ bool globs_overlap(std::string_view a, std::string_view b) {
       if (i == left.size() && j == right.size()) {
         overlap[j] = 1;
       } else if (star_left || star_right) {
-        // The '*' ends here, or takes the character on the other side: both are one of these steps.
+        // The '*' ends here or matches the other side's character: each is one of these two steps.
         const bool skip_left = i < left.size() && below[j] != 0;
         const bool skip_right = j < right.size() && overlap[j + 1] != 0;
         overlap[j] = skip_left || skip_right ? 1 : 0;

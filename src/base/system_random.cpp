@@ -24,7 +24,7 @@ void read_kernel_random(MutableBytes out) {
   }
 }
 
-/// One per thread: a syscall per 1 KiB instead of one per id.
+/// One per thread: one system call per 1 KiB instead of one per id.
 struct Pool {
   std::array<std::uint8_t, 1024> bytes;
   std::size_t used = sizeof bytes;
@@ -41,7 +41,7 @@ struct Pool {
       used = 0;
     }
     std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(used), out.size(), out.begin());
-    // Handed out once: a later memory dump must not tell ids that were given.
+    // Clears the bytes handed out: a later memory dump must not reveal ids.
     std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(used), out.size(), std::uint8_t{0});
     used += out.size();
   }
@@ -67,7 +67,7 @@ RandomSource& system_random() {
 }
 
 std::uint64_t uniform(RandomSource& random, std::uint64_t bound) {
-  // 2^64 mod bound, without 128-bit arithmetic; limit 0 stands for 2^64 itself.
+  // 2^64 mod bound, without 128-bit arithmetic; limit 0 means 2^64.
   const std::uint64_t rest = (0 - bound) % bound;
   const std::uint64_t limit = 0 - rest;
   std::array<std::uint8_t, 8> bytes;

@@ -12,7 +12,7 @@ bool is_surrogate(char32_t code_point) {
 }  // namespace
 
 Utf8Character first_character(std::string_view text) {
-  // The smallest code point that a sequence of so many bytes may encode.
+  // The smallest code point that a sequence of this many bytes may encode.
   constexpr char32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
   const auto first = static_cast<unsigned char>(text[0]);
   if (first < 0x80) return {first, 1};

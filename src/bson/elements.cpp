@@ -9,7 +9,7 @@
 namespace idproxy::bson {
 namespace {
 
-/// Size of a value whose size is not fixed; `rest` reaches to the end of the enclosing document.
+/// Size of a value of variable size; `rest` reaches to the end of the enclosing document.
 std::optional<std::int64_t> variable_size(Type type, Bytes rest) {
   const auto size = static_cast<std::int64_t>(rest.size());
   if (type == Type::regex) {
@@ -111,7 +111,8 @@ std::optional<Element> Elements::next() {
   element.begin = at_;
   element.type = static_cast<Type>(*at_);
   const auto* key = at_ + 1;
-  // Keys are short: a loop is done before memchr() has started. The document's final 00 ends it.
+  // Keys are short: the loop ends before memchr() would have started. The document's final 00 stops
+  // it.
   const auto* nul = key;
   while (nul < end_ && *nul != 0) ++nul;
   if (nul >= end_) return fail();
@@ -126,7 +127,7 @@ std::optional<Element> Elements::next() {
 }
 
 bool well_formed(Bytes document, std::size_t levels) {
-  std::vector<Elements> open;  // no recursion: the input decides how deep it is
+  std::vector<Elements> open;  // no recursion, because the input decides how deep it goes
   open.emplace_back(document);
   while (!open.empty()) {
     const auto element = open.back().next();

@@ -89,7 +89,7 @@ void BlockCache::cancel(std::uint64_t ticket) {
     needed_ -= request->second.n;
     gone = std::move(request->second.waiter);
     waiting_.erase(request);
-    serve(after);  // it may have held up who needs less
+    serve(after);  // the requests behind it may need fewer numbers
   }
   after.run(*this);
 }
@@ -108,7 +108,7 @@ void BlockCache::serve(After& after) {
   }
 }
 
-/// Nobody is left waiting.
+/// Answers every waiting request.
 void BlockCache::serve_or_refuse(const Error& error, After& after) {
   for (auto& [ticket, request] : waiting_) {
     const bool enough = request.n <= held_.count() && !supply_.stopped();

@@ -12,10 +12,11 @@ inline void pause() {
 #endif
 }
 
-/// The lock is held for some ten nanoseconds, a handover between processors takes ten times as
-/// long, and waking a thread a hundred times. Who finds it taken, which is rare unless it is taken
-/// all the time, keeps away from its cache line for a while, longer each time: the other one goes
-/// on undisturbed, and both together are as fast as one alone (0.97 of it; half with short waits).
+/// Locks `mutex`, which threads hold for some ten nanoseconds. Passing it from one processor to
+/// another takes ten times as long, and waking a thread a hundred times. A thread that finds it
+/// locked, which is rare unless it is locked nearly all the time, keeps away from its cache line
+/// for a while, longer each time. The holder continues undisturbed, and two threads together are as
+/// fast as one alone (0.97 of it; half with short waits).
 inline std::unique_lock<std::mutex> locked(std::mutex& mutex) {
   constexpr int kLongest = 4096;  // pauses of 40 to 140 cycles; the first wait is some 15 us
   for (int pauses = 1024; pauses <= kLongest; pauses *= 2) {

@@ -48,7 +48,7 @@ BlockSupply::BlockSupply(const CounterSpec& spec)
       heal_(spec_.heal.at_start && spec_.heal.mode != CounterSpec::Heal::Mode::off ? Heal::due
                                                                                    : Heal::none) {}
 
-// ---- what the stock wants ----------------------------------------------------------------------
+// ---- events of the stock and of inserts --------------------------------------------------------
 
 SupplyAction BlockSupply::wanted(const StockLevel& level) {
   SupplyAction action;
@@ -65,7 +65,7 @@ SupplyAction BlockSupply::wanted(const StockLevel& level) {
   return action;
 }
 
-/// For the store is down.
+/// True if requests must fail at once because the store is down.
 bool BlockSupply::refuses(Time now) const {
   const bool waits = spec_.on_store_down.action == CounterSpec::OnStoreDown::Action::wait;
   return store_ == Store::down && !waits && now - failed_at_ < kFailureLasts;
@@ -79,7 +79,8 @@ SupplyAction BlockSupply::queued(const StockLevel& level) {
 
 SupplyAction BlockSupply::put_back(const StockLevel& level) {
   SupplyAction action;
-  // The last number is back, and nobody looks after idle ones.
+  // The last number of the block is back, but no check for idle numbers is due: begin() schedules
+  // one.
   if (!idle_check_ && returnable(level)) request(level, action);
   return action;
 }
@@ -112,7 +113,8 @@ void BlockSupply::request(const StockLevel& level, SupplyAction& action) {
   action.wake = true;
 }
 
-/// While the store is down, who would wait is not there to be seen.
+/// While the store is down, requests may be refused instead of waiting, so `needed` does not show
+/// the demand.
 bool BlockSupply::wants_refill(const StockLevel& level) const {
   const bool low = !resting_ && level.held < pace_.threshold();
   return heal_ != Heal::none || store_ == Store::down || level.needed > 0 || low;
@@ -121,10 +123,10 @@ bool BlockSupply::wants_refill(const StockLevel& level) const {
 bool BlockSupply::may_ask(const StockLevel& level) const {
   if (store_ == Store::exhausted && level.now < exhausted_until_) return false;
   if (!retry_at_ || level.now >= *retry_at_) return true;
-  return level.needed > 0 && store_ != Store::down;  // what failed was only fetched ahead
+  return level.needed > 0 && store_ != Store::down;  // only fetching ahead has failed
 }
 
-// ---- what the store is to do -------------------------------------------------------------------
+// ---- jobs --------------------------------------------------------------------------------------
 
 SupplyAction BlockSupply::begin(const StockLevel& level) {
   SupplyAction action;
@@ -156,7 +158,7 @@ std::optional<CounterJob> BlockSupply::next_job(const StockLevel& level) {
   if (stopped_) return unused ? std::optional(give_back(*unused)) : std::nullopt;
   const bool demand = level.needed > 0 || level.now - demand_at_ <= kDemandLasts;
   if (wants_refill(level) && may_ask(level) && (demand || fetches_ahead_)) return refill(level);
-  // Nobody wants numbers any more: the next one who does starts it again.
+  // There is no demand any more: the next request starts the retries again.
   if (retry_at_ && level.now >= *retry_at_) retry_at_.reset();
   if (!lies_idle(level)) return std::nullopt;
   return give_back(*unused);
@@ -185,7 +187,7 @@ std::optional<Range> BlockSupply::returnable(const StockLevel& level) const {
   return spec_.block.give_back && !moved_on_ ? level.unused_end : std::nullopt;
 }
 
-/// Taking numbers does not look at the clock: idle is what nobody has taken from between two looks.
+/// take() does not read the clock: numbers are idle if none is taken between two checks.
 void BlockSupply::watch_idle(const StockLevel& level) {
   constexpr int kLooks = 8;
   if (stopped_ || !returnable(level)) {
@@ -205,7 +207,7 @@ bool BlockSupply::lies_idle(const StockLevel& level) const {
          returnable(level).has_value();
 }
 
-// ---- what the store has answered ---------------------------------------------------------------
+// ---- results of jobs ---------------------------------------------------------------------------
 
 SupplyAction BlockSupply::finish(CounterReply reply, const StockLevel& level) {
   using Kind = CounterReply::Kind;
@@ -220,7 +222,7 @@ SupplyAction BlockSupply::finish(CounterReply reply, const StockLevel& level) {
     not_healed(std::move(reply.reason), level, action);
   } else if (reply.kind == Kind::exhausted) {
     answers_again();
-    // By another rule it may have numbers: it is asked again.
+    // With the changed rule it may have numbers: ask again.
     if (!changed_) exhaust(std::move(reply.reason), level.now, level.needed > 0, action);
   } else {
     failed(std::move(reply.reason), level, action);
@@ -242,7 +244,7 @@ void BlockSupply::allocated(Range range, const StockLevel& level, SupplyAction& 
   pace_.succeeded(level.now);
   action.range = range;
   if (heal_ == Heal::none) return use(range, level, action);
-  // Decided upon while this job was out: the counter had not been raised yet.
+  // The heal was decided while this job was under way: the counter had not been raised yet.
   action.stock = Stock::skip;
   action.outcome = BlockOutcome::dropped;
 }
@@ -265,7 +267,7 @@ void BlockSupply::went_back(const StockLevel& level, SupplyAction& action) {
           level.now, level.needed > 0, action);
 }
 
-/// What was not given back is lost after a failure: nobody knows whether the counter was set back.
+/// After a failure the numbers are lost: the counter may or may not have been set back.
 void BlockSupply::gave_back(CounterReply::Kind kind, SupplyAction& action) {
   action.range = job_.unused;
   if (kind == CounterReply::Kind::kept || kind == CounterReply::Kind::not_sent) {
@@ -278,7 +280,7 @@ void BlockSupply::gave_back(CounterReply::Kind kind, SupplyAction& action) {
   action.stock = Stock::cut;
 }
 
-/// The counter goes on: what collides is cured document by document.
+/// The counter continues without a heal: inserts replace duplicates document by document.
 void BlockSupply::not_healed(std::string reason, const StockLevel& level, SupplyAction& action) {
   answers_again();
   if (job_.lost) return exhaust(std::move(reason), level.now, level.needed > 0, action);
@@ -301,7 +303,7 @@ void BlockSupply::failed(std::string reason, const StockLevel& level, SupplyActi
   retry_at_ = level.now + kRetryAfter;
   failed_at_ = level.now;
   if (level.needed == 0) return;
-  store_ = Store::down;  // if it was exhausted: whether it still is will be seen
+  store_ = Store::down;  // if it was exhausted, the next answer shows whether it still is
   refused_ = false;
   reason_ = std::move(reason);
   if (spec_.on_store_down.action == CounterSpec::OnStoreDown::Action::wait) return;

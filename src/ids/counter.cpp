@@ -13,7 +13,7 @@
 namespace idproxy::ids {
 namespace {
 
-/// Draws for one collection. The state is the cache's, which other collections may share.
+/// Draws for one collection. The state is in the cache, which several collections may share.
 class BoundCounter final : public Strategy, public StoreBacked, public DuplicateObserver {
  public:
   BoundCounter(std::shared_ptr<BlockCache> cache, NumberFormat format,
@@ -26,7 +26,7 @@ class BoundCounter final : public Strategy, public StoreBacked, public Duplicate
   DuplicateObserver* duplicate_observer() override { return this; }
 
   Draw next(std::size_t n, Values& out) override {
-    // Kept from call to call: allocating would take longer than all the rest.
+    // Kept from call to call: an allocation would take longer than everything else here.
     static thread_local std::vector<Range> ranges;
     ranges.clear();
     auto taken = cache_->take(n, ranges);
@@ -75,7 +75,7 @@ class BoundCounter final : public Strategy, public StoreBacked, public Duplicate
 
   void append(const std::vector<Range>& ranges, Values& out) const {
     for (const Range& range : ranges) {
-      // The number behind the last one may lie outside of 64 bits, and is not computed.
+      // Does not compute the number after the last one, which may not fit 64 bits.
       std::int64_t number = range.first;
       append_number(number, format_, out);
       for (std::uint64_t i = 1; i < range.count; ++i) {
@@ -102,7 +102,7 @@ class BoundCounter final : public Strategy, public StoreBacked, public Duplicate
   const std::chrono::nanoseconds patience_;
 };
 
-/// What a rule says; each of its collections gets an object of its own.
+/// The rule's own object; bind() makes a BoundCounter for each of its collections.
 class Counter final : public Strategy, public CounterRule {
  public:
   explicit Counter(CounterUse use) : use_(std::move(use)) {}
@@ -135,14 +135,14 @@ class Counter final : public Strategy, public CounterRule {
   }
 
   const CounterUse use_;
-  // Of a counter that other rules may share by its name: what this rule's field holds counts for it
-  // from the start, and is not forgotten.
+  // Other rules may share this counter by its name. Holding it makes the store count the numbers in
+  // this rule's field from the start, and keeps it from forgetting the counter.
   std::shared_ptr<BlockCache> announced_;
 };
 
 }  // namespace
 
-/// Keys: counter_parameters.cpp.
+/// For its keys see counter_parameters.cpp.
 std::unique_ptr<Strategy> make_counter(Parameters& parameters, std::string_view store_db) {
   return std::make_unique<Counter>(read_counter(parameters, store_db));
 }

@@ -34,7 +34,7 @@ std::size_t read_layout(Parameters& store) {
                       {"unique-count", "counters-next", "counters-seq", "ids-index", "custom"});
 }
 
-/// A field of the counter's document itself.
+/// Reads the name of a top-level field of the counter's document.
 std::string read_name(std::string_view key, Parameters& store) {
   std::string name = store.required_text(key);
   if (name.starts_with('$') || name.find('.') != std::string::npos) {
@@ -66,7 +66,7 @@ void read_custom(CounterPlace& place, Parameters& store) {
   check_custom(place, store);
 }
 
-/// All but the key.
+/// Reads everything except the key.
 CounterPlace read_place(Parameters& store, std::string_view store_db) {
   CounterPlace place;
   const std::size_t layout = read_layout(store);
@@ -137,7 +137,7 @@ CounterSpec::OnStoreDown read_on_store_down(Parameters& on_store_down) {
   using Action = CounterSpec::OnStoreDown::Action;
   CounterSpec::OnStoreDown read;
   read.action = static_cast<Action>(on_store_down.choice("action", {"fail", "wait"}));
-  read.wait = on_store_down.duration("wait", 0ms, 2s, read.wait);  // nobody waits longer for ids
+  read.wait = on_store_down.duration("wait", 0ms, 2s, read.wait);  // StoreBacked::kPatience
   return read;
 }
 
@@ -158,7 +158,7 @@ void refuse_scope(Parameters& rule) {
   (void)rule.texts("scope");
   rule.choice("on_missing_scope", {"error", "null"});
   rule.integer("max_scopes", 1, 10'000'000, 10000);
-  // One sequence for all would be another promise than the one that was asked for.
+  // Ignoring the key would give one sequence for all scopes, which is not what the rule asks for.
   if (rule.given("scope")) rule.error("scope", "is not in this release");
 }
 

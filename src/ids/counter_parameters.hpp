@@ -8,8 +8,8 @@
 namespace idproxy::ids {
 
 /// Reads and checks the keys of a rule with the strategy counter
-/// (docs/configuration.md#keys-of-the-strategy-counter). Names of databases and collections are not
-/// checked here.
+/// (docs/configuration.md#keys-of-the-strategy-counter). Does not check the names of databases and
+/// collections.
 [[nodiscard]] CounterUse read_counter(Parameters& rule, std::string_view store_db);
 
 }  // namespace idproxy::ids

@@ -7,7 +7,7 @@ namespace idproxy::ids {
 namespace {
 
 constexpr std::uint64_t kStep = 1000;
-constexpr std::uint64_t kEnough = 1000;  // draws from which on their ratio says something
+constexpr std::uint64_t kEnough = 1000;  // fewer draws say nothing about the ratio
 constexpr double kFewestAttempts = 8;
 constexpr double kMostAttempts = 100;
 constexpr double kUnlucky = 1e-9;
@@ -29,7 +29,7 @@ double Fill::Window::ratio() const {
     sum.collided += step.collided;
   }
   if (sum.drawn < kEnough) return 0;
-  // Duplicates of draws that have left the window are counted in it.
+  // At most 1: duplicates of draws that have left the window are still counted in it.
   return std::min(1.0, static_cast<double>(sum.collided) / static_cast<double>(sum.drawn));
 }
 
@@ -55,7 +55,7 @@ std::uint32_t Fill::attempts() const {
   const Seen now = seen();
   if (now.fraction <= 0) return static_cast<std::uint32_t>(kFewestAttempts);
   if (now.fraction >= 1) return static_cast<std::uint32_t>(kMostAttempts);
-  // A rounding error must not make one more of a whole number of attempts.
+  // A rounding error must not add an attempt to a whole number of attempts.
   const double needed = std::ceil(std::log(kUnlucky) / std::log(now.fraction) - 1e-6);
   return static_cast<std::uint32_t>(std::clamp(needed, kFewestAttempts, kMostAttempts));
 }

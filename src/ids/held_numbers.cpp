@@ -13,7 +13,7 @@ void HeldNumbers::take_back(std::vector<Range> sorted) {
     return steps_.before(range.first, valid_from_) || steps_.before(*end_, steps_.end(range));
   });
   free_.put(sorted);
-  clip(free_);  // max may have been lowered since they were handed out
+  clip(free_);  // max may have been lowered since these numbers were handed out
 }
 
 std::uint64_t HeldNumbers::count_valid(std::span<const std::int64_t> numbers) const {
@@ -73,7 +73,8 @@ void HeldNumbers::put_unused_end(Range unused) {
 }
 
 void HeldNumbers::cut(std::int64_t first) {
-  // Perhaps the counter stands there now, and that is no step back then.
+  // The counter may stand at `first` now; a block that begins there does not mean that the counter
+  // went back.
   end_ = first;
   usable_end_ = end_;
   if (steps_.before(*end_, valid_from_)) valid_from_ = *end_;
@@ -90,7 +91,7 @@ Range HeldNumbers::up_to_max(Range range) const {
   return {range.first, std::min(range.count, steps_.count(range.first, max_))};
 }
 
-/// Takes out what lies beyond max; it can only be at the end.
+/// Removes numbers beyond max, which can only be at the end.
 void HeldNumbers::clip(NumberRanges& numbers) {
   while (const auto last = numbers.last()) {
     const Range usable_part = up_to_max(*last);
@@ -101,7 +102,7 @@ void HeldNumbers::clip(NumberRanges& numbers) {
   }
 }
 
-/// Numbers up to end_ are ours, whatever the old max was.
+/// Numbers up to end_ belong to this process, whatever the old max was.
 void HeldNumbers::put_what_was_beyond_max() {
   if (!end_ || !steps_.before(*usable_end_, *end_)) return;
   const auto first = static_cast<std::int64_t>(*usable_end_);

@@ -44,7 +44,7 @@ std::optional<std::int64_t> parse(std::string_view text, const NumberFormat& for
   const std::string_view middle = text.substr(format.prefix.size(), text.size() - around);
   std::int64_t number = 0;
   const auto read = std::from_chars(middle.data(), middle.data() + middle.size(), number);
-  // Zeros, signs and suffix are right if writing the number makes the same text.
+  // Writing the number again checks zeros, signs and suffix.
   if (read.ec != std::errc{} || number_text(number, format) != text) return std::nullopt;
   return number;
 }

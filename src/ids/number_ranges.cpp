@@ -8,7 +8,7 @@ namespace idproxy::ids {
 std::uint64_t Steps::count(Int128 first, std::int64_t last) const {
   if (before(last, first)) return 0;
   const Int128 count = (last - first) / step_ + 1;
-  // All numbers of int64 together are one more.
+  // There are 2^64 int64 numbers, one more than fits.
   return static_cast<std::uint64_t>(
       std::min<Int128>(count, std::numeric_limits<std::uint64_t>::max()));
 }
@@ -28,7 +28,7 @@ void NumberRanges::take(std::uint64_t n, std::vector<Range>& out) {
   }
 }
 
-/// In front of all that is here; nothing, if it overlaps with that.
+/// Puts a range in front of all others; does nothing if it overlaps with them.
 void NumberRanges::push(Range range) {
   if (!reversed_.empty()) {
     Range& next = reversed_.back();
@@ -45,7 +45,7 @@ void NumberRanges::push(Range range) {
 }
 
 void NumberRanges::put(const std::vector<Range>& sorted) {
-  // Those that lie before the last one of `sorted` come off, and all go back from the last on.
+  // Removes the ranges before the last one of `sorted`, then puts all back from the last one on.
   std::vector<Range> between;
   while (!sorted.empty() && !reversed_.empty() &&
          steps_.before(reversed_.back().first, sorted.back().first)) {
@@ -58,7 +58,7 @@ void NumberRanges::put(const std::vector<Range>& sorted) {
     for (; mine != between.rend() && !steps_.before(mine->first, theirs->first); ++mine) {
       push(*mine);
     }
-    // What came back though it is here: given out twice would be worse than not at all.
+    // Skips numbers that are already here: to lose them is better than to hand them out twice.
     const bool inside = mine != between.rend() && steps_.before(theirs->first, steps_.end(*mine));
     if (!inside) push(*theirs);
   }

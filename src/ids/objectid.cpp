@@ -30,14 +30,14 @@ void append_hex(const ObjectIdPosition& position, const ObjectIdRandom& random, 
 }
 
 /// Every object has random bytes and a counter of its own: rules share no state, their ids differ
-/// by the 5 bytes, and the sources stay injectable. A mutex guards the sequence.
+/// in the 5 random bytes, and tests can inject the sources. A mutex guards the sequence.
 class ObjectId final : public Strategy {
  public:
   ObjectId(IdOutput output, Sources sources) : output_(output), sources_(sources) { seed(); }
 
   Draw next(std::size_t n, Values& out) override {
     const std::lock_guard lock(mutex_);
-    // A child of fork() would go on with the parent's bytes and counter.
+    // A child of fork() would continue with the parent's bytes and counter.
     if (generation_ != sources_.random.generation()) seed();
     sequence_.follow(second_of(sources_.clock));
     const auto append = output_ == IdOutput::objectid ? append_bytes : append_hex;

@@ -8,7 +8,7 @@
 ///
 ///   objectid ::= seconds  random  counter
 ///   seconds  ::= 4 bytes, unsigned, big-endian, since 1970-01-01T00:00:00Z
-///   random   ::= 5 bytes, drawn once per process
+///   random   ::= 5 bytes, drawn once per rule and process
 ///   counter  ::= 3 bytes, big-endian, +1 each from a random start, FFFFFF -> 000000
 ///
 /// Example: 56E1FC72  E0C917E9C4  714161
@@ -24,23 +24,23 @@ struct ObjectIdPosition {
   std::uint32_t counter;  ///< below kObjectIdCounters
 };
 
-/// Writes kObjectIdSize bytes.
+/// Writes kObjectIdSize bytes to `at`.
 void write_objectid(const ObjectIdPosition& position, const ObjectIdRandom& random,
                     std::uint8_t* at);
 
-/// Gives each pair of second and counter at most once, whatever the clock does.
+/// Returns each pair of second and counter at most once, whatever the clock does.
 ///
-/// The second never goes back: while the clock is behind the last second that was used, that one
-/// stays in use, and when all counter values of a second are spent the next second is taken. Going
-/// back with the clock would enter seconds of which some counter values are spent already, and to
-/// know which ones would mean to remember every second since the start. The price: after a clock
-/// that was ahead has been set back, ids carry the time that it had been ahead to, until it comes
-/// there again.
+/// The second never goes back. While the clock is behind the last second used, the sequence stays
+/// at that second; when all counter values of a second are used up, it takes the next second. If it
+/// followed the clock back, it would enter seconds of which some counter values are already used,
+/// and would have to remember every second since the start to know which. The price: if a clock
+/// that was ahead is set back, ids carry the time that it had reached until the clock reaches it
+/// again.
 class ObjectIdSequence {
  public:
   explicit ObjectIdSequence(std::uint32_t counter) : counter_(counter) {}
 
-  /// Takes over the clock's second, unless that would be a step back.
+  /// Adopts the clock's second, unless that is a step back.
   void follow(std::uint64_t second) {
     if (second > second_) enter(second);
   }
@@ -59,9 +59,9 @@ class ObjectIdSequence {
     used_ = 0;
   }
 
-  std::uint64_t second_ = 0;  // 64 bits: in 2106 the field wraps, but this order must not
+  std::uint64_t second_ = 0;  // 64 bits: the id's field wraps in 2106, this order must not
   std::uint32_t counter_;     // for the next id
-  std::uint32_t used_ = 0;    // counter values spent in second_
+  std::uint32_t used_ = 0;    // counter values used in second_
 };
 
 }  // namespace idproxy::ids

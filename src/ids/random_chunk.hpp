@@ -9,9 +9,9 @@
 
 namespace idproxy::ids {
 
-/// Random bytes in pieces of `kSize`, fetched for many ids at once: a request costs a few calls of
-/// the source. Takes from the source just what is used, as long as no more than `expected` pieces
-/// are asked for; from then on it fetches them one by one.
+/// Random bytes in pieces of `kSize`. Fetches the bytes of many ids at once, so that a request
+/// makes only a few calls to the source. Up to `expected` pieces it takes exactly what is used from
+/// the source; after that it fetches piece by piece.
 template <std::size_t kSize>
 class RandomChunk {
  public:
@@ -34,7 +34,7 @@ class RandomChunk {
     random_.fill(MutableBytes(bytes_).first(end_));
   }
 
-  static constexpr std::size_t kCapacity = 4096;  // 256 UUIDs; one fetch for most requests
+  static constexpr std::size_t kCapacity = 4096;  // 256 UUIDs: one fetch for most requests
 
   RandomSource& random_;
   std::size_t expected_;

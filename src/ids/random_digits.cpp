@@ -25,7 +25,7 @@ namespace {
 
 using Output = NumberFormat::Output;
 
-/// Above 19 digits the numbers, and what they are drawn from, need 128 bits.
+/// Above 19 digits, numbers and the random values that they are made from need 128 bits.
 constexpr std::int64_t kMostDigits64 = 19;
 
 template <class Number>
@@ -37,17 +37,17 @@ constexpr Number power_of_ten(std::int64_t exponent) {
 
 struct Format {
   Output output;
-  std::size_t digits;  // of a string
+  std::size_t digits;  // digits of a string
 };
 
-/// Decimal, with zeros in front; as many digits as there is room.
+/// Writes `value` in decimal with leading zeros, filling `text`.
 void write_digits(std::uint64_t value, MutableBytes text) {
   for (std::size_t i = text.size(); i-- > 0; value /= 10) {
     text[i] = static_cast<std::uint8_t>('0' + value % 10);
   }
 }
 
-/// In two halves: dividing 128 bits for every digit is three times as slow.
+/// Works in two halves: dividing 128 bits for every digit is three times as slow.
 void write_digits(Uint128 value, MutableBytes text) {
   constexpr std::size_t kLow = 17;
   constexpr auto kSplit = power_of_ten<std::uint64_t>(kLow);
@@ -67,7 +67,7 @@ void append_number(Number value, Format format, Values& out) {
   }
 }
 
-/// What append_number() wrote.
+/// Reads what append_number() wrote.
 template <class Number>
 Number read_number(Bytes value, Format format) {
   switch (format.output) {
@@ -85,14 +85,14 @@ Number read_number(Bytes value, Format format) {
   return number;
 }
 
-/// The numbers of one request, in a hash table of at least twice their count. Numbers are uniform,
-/// so their low bits are hash enough.
+/// The numbers of one request, in a hash table of more than twice their count. Numbers are uniform,
+/// so their low bits serve as the hash.
 template <class Number>
 class NumberSet {
  public:
   explicit NumberSet(std::size_t most) : slots_(std::bit_ceil(2 * most + 1), kFree) {}
 
-  /// False if it is there already.
+  /// False if `number` is already in the set.
   bool insert(Number number) {
     std::size_t at = static_cast<std::size_t>(number) & (slots_.size() - 1);
     while (slots_[at] != kFree) {
@@ -104,11 +104,11 @@ class NumberSet {
   }
 
  private:
-  static constexpr Number kFree = static_cast<Number>(~Number{0});  // beyond all powers of ten
+  static constexpr Number kFree = static_cast<Number>(~Number{0});  // no number is that large
   std::vector<Number> slots_;
 };
 
-/// What fill is judged by; the field tells the store which numbers are meant.
+/// The rule's limits for the fill; `field` tells the store which numbers are meant.
 struct FillRule {
   std::string field;
   double warn_fill;
@@ -122,9 +122,8 @@ std::string percent(double fraction) {
   return {text.data(), static_cast<std::size_t>(size)};
 }
 
-/// Uniform numbers in [lowest, lowest + count). A number given to an earlier request may come
-/// again, and the collection's unique index decides. What is known of a collection is in the
-/// store's Fill.
+/// Uniform numbers in [lowest, lowest + count). A number may come again in a later request; the
+/// collection's unique index then rejects it. The store's Fill knows how full the collection is.
 template <class Number>
 class RandomDigits final : public Strategy, public DuplicateObserver, public BoundedSpace {
  public:
@@ -153,8 +152,8 @@ class RandomDigits final : public Strategy, public DuplicateObserver, public Bou
     const std::size_t given = out.size();
     if (count_ < given || n > count_ - given) return exhausted(n + given);
     if (fill_ && !fill_->draw(n)) return too_full();
-    // A request for much of the space: most draws would hit what is taken. Up to a quarter, they
-    // are 4/3 per number at the worst.
+    // Beyond a quarter of the space, draws would hit taken numbers too often. Up to a quarter, a
+    // number takes 4/3 draws on average at the worst.
     if (n + given > count_ / 4) {
       shuffle(n, out);
     } else {
@@ -188,7 +187,7 @@ class RandomDigits final : public Strategy, public DuplicateObserver, public Bou
     }
   }
 
-  /// Fisher-Yates over all that is not taken, as far as needed; at most 4 * (n + given) numbers.
+  /// Fisher-Yates shuffle of the free numbers, at most 4 * (n + given), as far as needed.
   void shuffle(std::size_t n, Values& out) const {
     std::vector<Number> left = not_in(out);
     for (std::size_t i = 0; i < n; ++i) {
@@ -216,7 +215,7 @@ class RandomDigits final : public Strategy, public DuplicateObserver, public Bou
   const Format format_;
   const FillRule rule_;
   RandomSource& random_;
-  std::shared_ptr<Fill> fill_;  // null if it is not for one collection
+  std::shared_ptr<Fill> fill_;  // null in the rule's own object
 };
 
 template <class Number>
@@ -230,7 +229,7 @@ std::unique_ptr<Strategy> make(std::int64_t digits, bool leading_zeros, Format f
 
 struct Range {
   std::string_view output;
-  std::int64_t most_digits;  // so that all numbers fit the type; 34 as decimal128 has
+  std::int64_t most_digits;  // so that all numbers fit the type; 34: as many as decimal128 has
 };
 
 constexpr Range range_of(Output output) {
@@ -245,7 +244,7 @@ constexpr Range range_of(Output output) {
   return {"string", 34};
 }
 
-/// The number of digits; 0 after a fault.
+/// Returns the number of digits; 0 after a fault.
 std::int64_t read_digits(Parameters& parameters, Output output) {
   constexpr std::int64_t kDefault = 12;
   using Limits = std::numeric_limits<std::int64_t>;
@@ -265,7 +264,7 @@ std::int64_t read_digits(Parameters& parameters, Output output) {
   return digits;
 }
 
-/// Nothing after a fault.
+/// Returns nothing after a fault.
 std::optional<FillRule> read_fill(Parameters& parameters) {
   FillRule rule{parameters.text("field", ""), parameters.number("warn_fill", 0, 1, 0.1),
                 parameters.number("max_fill", 0, 0.99, 0.9)};

@@ -22,8 +22,8 @@ void RefillPace::change(const CounterSpec::Block& block) {
 }
 
 void RefillPace::started(std::chrono::nanoseconds now, std::uint64_t taken) {
-  // Measured from the last one that went well: an outage must not look like many small blocks.
-  // Without a measurable time between them, two refills say nothing about the rate.
+  // Measures from the last successful refill: an outage must not look like many small blocks. Two
+  // refills at the same time say nothing about the rate.
   if (last_ && now > last_->at) {
     per_second_ = static_cast<double>(taken - last_->taken) / seconds(now - last_->at);
     if (block_.adaptive) size_ = adapted(last_->size);
@@ -39,8 +39,7 @@ void RefillPace::succeeded(std::chrono::nanoseconds now) {
   threshold_ = computed_threshold();
 }
 
-/// What is used up in `target`: size * target / lifetime, where the lifetime of what was taken
-/// since the last refill is measured. Within half and twice of the last size.
+/// The size that lasts for `target` at the measured rate; between half and twice the last size.
 std::uint64_t RefillPace::adapted(std::uint64_t last) const {
   const auto size = static_cast<double>(last);
   const double wanted = std::clamp(per_second_ * seconds(block_.target), size / 2, size * 2);
@@ -59,7 +58,7 @@ std::chrono::nanoseconds RefillPace::p99() const {
 }
 
 std::uint64_t RefillPace::computed_threshold() const {
-  if (size_ <= 1) return 0;  // one at a time: nothing is fetched ahead
+  if (size_ <= 1) return 0;  // one number at a time: nothing is fetched ahead
   const auto size = static_cast<double>(size_);
   const double ahead = std::max(block_.prefetch * size, 2 * seconds(p99()) * per_second_);
   return static_cast<std::uint64_t>(std::ceil(std::min(ahead, size)));

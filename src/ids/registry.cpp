@@ -3,8 +3,8 @@
 #include <array>
 #include <type_traits>
 
-// One line per strategy: how rules name it, the function that its file defines, and what else than
-// the rule's keys that is made of.
+// One line per strategy: its name in rules, the function that makes it, and that function's
+// argument besides the rule's keys.
 #define IDPROXY_STRATEGIES(STRATEGY)                  \
   STRATEGY("objectid", make_objectid, Sources)        \
   STRATEGY("uuid", make_uuid, Sources)                \
@@ -18,7 +18,7 @@ IDPROXY_STRATEGIES(IDPROXY_DECLARE)
 
 namespace {
 
-/// Strategies draw from the sources or from the store.
+/// Passes on the argument that `kMake` needs.
 template <auto kMake>
 std::unique_ptr<Strategy> make(Parameters& parameters, Sources sources, std::string_view store_db) {
   if constexpr (std::is_invocable_v<decltype(kMake), Parameters&, Sources>) {

@@ -10,8 +10,8 @@ namespace idproxy::ids {
 
 __extension__ using Uint128 = unsigned __int128;
 
-/// floor(2^b / bound) * bound for a Number of b bits, bound > 0. 0 stands for 2^b itself, which is
-/// the limit when `bound` is a power of two.
+/// floor(2^b / bound) * bound for a Number of b bits, bound > 0. The result 0 means 2^b, which is
+/// the limit if `bound` is a power of two.
 template <class Number>
 constexpr Number rejection_limit(Number bound) {
   return static_cast<Number>(Number{0} - (Number{0} - bound) % bound);
@@ -24,8 +24,9 @@ inline Uint128 load_big(const std::uint8_t* at, Uint128 /*type*/) {
   return Uint128{boost::endian::load_big_u64(at)} << 64 | boost::endian::load_big_u64(at + 8);
 }
 
-/// Uniform numbers in [0, bound), by rejection: x is drawn, big-endian and as wide as Number, until
-/// it is below the limit; the result is x mod bound. `expected` of them are fetched at once.
+/// Uniform numbers in [0, bound), by rejection: draws x, big-endian and as wide as Number, until it
+/// is below the limit; the result is x mod bound. Fetches the random bytes of `expected` numbers at
+/// once.
 template <class Number>
 class UniformNumbers {
  public:

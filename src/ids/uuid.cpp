@@ -32,7 +32,7 @@ void set_version_and_variant(Uuid& uuid, unsigned version) {
   uuid[8] = static_cast<std::uint8_t>((uuid[8] & 0x3F) | 0x80);
 }
 
-/// Position in the UUID of each stored byte.
+/// For each stored byte, its position in the UUID.
 constexpr Uuid kAsItIs{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 constexpr Uuid kJava{7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8};
 constexpr Uuid kCsharp{3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -42,7 +42,7 @@ void append_binary(const Uuid& uuid, std::uint8_t subtype, const Uuid& order, Va
   std::uint8_t* at = out.add(bson::Type::binary, 4 + 1 + kUuidSize);
   store_i32(at, kUuidSize);
   at[4] = subtype;
-  // The usual order by one copy of a fixed size.
+  // Copies the usual order as one block of fixed size, which is faster.
   if (&order == &kAsItIs) return static_cast<void>(std::copy_n(uuid.begin(), kUuidSize, at + 5));
   for (std::size_t i = 0; i < kUuidSize; ++i) at[5 + i] = uuid[order[i]];
 }
@@ -88,14 +88,15 @@ class TimeBasedUuid final : public Strategy {
     sources_.random.fill(bytes);
     clock_seq_ = load_big_u16(bytes.data()) & kClockSeq;
     std::copy_n(bytes.begin() + 2, node_.size(), node_.begin());
-    // The multicast bit marks a node that is no network address (RFC 9562 6.10); the host's own
-    // address would tell where the id was made.
+    // The multicast bit marks a node that is not a network address (RFC 9562 6.10); the host's own
+    // address would reveal where the id was made.
     node_[0] |= 1;
     steps_back_ = 0;
   }
 
-  /// A call may find the clock before next_ticks_ without a step back: the last one made more ids
-  /// than ticks went by. So the clock is compared with what it said last, not with what was used.
+  /// The clock may be before next_ticks_ without having gone back, if the last call made more ids
+  /// than ticks have passed. So this compares the clock with its last reading, not with the last
+  /// tick used.
   void follow_clock() {
     using Ticks = std::chrono::duration<std::int64_t, std::ratio<1, 10'000'000>>;
     const auto now =
@@ -111,7 +112,7 @@ class TimeBasedUuid final : public Strategy {
 
   void step_back() {
     clock_seq_ = (clock_seq_ + 1) & kClockSeq;
-    // All values of clock_seq were used with this node: another node.
+    // All values of clock_seq have been used with this node: draw another node.
     if (++steps_back_ > kClockSeq) seed();
   }
 
@@ -126,7 +127,7 @@ class TimeBasedUuid final : public Strategy {
   std::array<std::uint8_t, 6> node_{};
 };
 
-/// Version 4. No state. That no two are equal is a matter of 122 random bits.
+/// Version 4. No state. 122 random bits make the ids unique.
 class RandomUuid final : public Strategy {
  public:
   RandomUuid(Representation representation, Sources sources)
@@ -143,7 +144,7 @@ class RandomUuid final : public Strategy {
   RandomSource& random_;
 };
 
-/// Version 7 without order inside a millisecond: 74 fresh bits for each. No state.
+/// Version 7 without order within a millisecond: each id has 74 fresh random bits. No state.
 class UnorderedUuid final : public Strategy {
  public:
   UnorderedUuid(Representation representation, Sources sources)
@@ -185,16 +186,18 @@ class OrderedUuid final : public Strategy {
   }
 
  private:
-  /// A clock set back by more than this is believed: what it said before was wrong, and ids that
-  /// stayed there would be out of order with those of all other processes. Order is lost once;
-  /// uniqueness is not, as the bits are drawn anew.
+  /// The longest step back of the clock, in milliseconds, that ids do not follow. After a longer
+  /// one the old time was wrong: ids that kept it would be out of order with those of all other
+  /// processes. Following the clock breaks the order once, but ids stay unique, because their
+  /// random bits are drawn anew.
   static constexpr std::uint64_t kLongestStepBack = 10'000;
 
-  /// True if position_ is a new one, not handed out yet.
+  /// True if position_ is new and has not been handed out yet.
   bool follow_clock() {
     const std::uint64_t now = milliseconds_of(sources_.clock);
     const std::uint64_t generation = sources_.random.generation();
-    // In a child of fork() the same bits are the parent's too: 32 bits would tell them apart.
+    // A child of fork() has the parent's bits: only the 32 bits of each step would tell their ids
+    // apart.
     const bool seeded = generation_ == generation;
     const std::uint64_t last = position_.milliseconds;
     if (seeded && now <= last && last - now <= kLongestStepBack) return false;

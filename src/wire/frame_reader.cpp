@@ -12,7 +12,7 @@ FrameReader::Front FrameReader::look(Bytes bytes) const {
   if (bytes.size() < kHeaderSize) return {Kind::need_more};
   const MsgHeader header = read_header(bytes);
   const std::int64_t length = header.message_length;
-  // A length of exactly 16 is closed by mongod too, but by its own judgement of the opcode.
+  // mongod also closes the connection at a length of exactly 16, but that depends on the opcode.
   if (length < static_cast<std::int64_t>(kHeaderSize) || length > kMaxMessageSize) {
     return {Kind::malformed, header};
   }

@@ -8,7 +8,7 @@
 namespace idproxy::wire {
 namespace {
 
-// The kernel takes about as long for one more slice as for copying this much in cache.
+// For the kernel, one more slice costs about as much as copying this many bytes in cache.
 constexpr std::size_t kCopiedBelow = 1024;
 
 }  // namespace

@@ -10,8 +10,8 @@
 
 namespace idproxy {
 
-/// A growing byte buffer whose new bytes are not cleared: messages are large and written whole.
-/// Growing or moving from it invalidates every view of it.
+/// A growing byte buffer that does not clear new bytes, because messages are large and written
+/// completely. Growing it, drop_front() and moving from it invalidate all views of it.
 class Buffer {
  public:
   Buffer() = default;
@@ -44,7 +44,7 @@ class Buffer {
     capacity_ = capacity;
   }
 
-  /// Adds `n` bytes with any content and returns where they start.
+  /// Adds `n` uninitialized bytes and returns their start.
   std::uint8_t* extend(std::size_t n) {
     if (n > capacity_ - size_) reserve(std::max(capacity_ * 2, size_ + n));
     std::uint8_t* at = bytes_.get() + size_;

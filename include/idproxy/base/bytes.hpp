@@ -7,12 +7,12 @@
 
 namespace idproxy {
 
-/// Borrowed bytes; valid as long as the buffer they were taken from.
+/// Borrowed bytes, valid as long as the buffer that holds them.
 using Bytes = std::span<const std::uint8_t>;
 using MutableBytes = std::span<std::uint8_t>;
 
-/// Little-endian loads and stores, as BSON and the wire protocol use them. The caller has checked
-/// that the bytes are there.
+/// Little-endian loads and stores, for BSON and the wire protocol. The caller must check the
+/// bounds.
 inline std::int32_t load_i32(const std::uint8_t* p) {
   return boost::endian::load_little_s32(p);
 }

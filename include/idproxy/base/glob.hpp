@@ -2,13 +2,14 @@
 
 #include <string_view>
 
-/// Patterns in which '*' is any run of characters, the empty one too, and '?' is one character of
-/// UTF-8; nothing else is special.
+/// Patterns in which '*' matches any number of characters, including none, and '?' matches one
+/// character of UTF-8. No other character is special.
 namespace idproxy {
 
-/// True if `pattern` matches all of `text`. Time is at most their product.
+/// True if `pattern` matches the whole `text`. Takes time at most linear in the product of their
+/// sizes.
 [[nodiscard]] bool glob_matches(std::string_view pattern, std::string_view text);
-/// True if some text is matched by both patterns.
+/// True if some text matches both patterns.
 [[nodiscard]] bool globs_overlap(std::string_view a, std::string_view b);
 
 }  // namespace idproxy

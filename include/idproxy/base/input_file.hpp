@@ -8,11 +8,12 @@
 
 namespace idproxy {
 
-/// A file that is open for reading; this object closes it. Errors are those of open(2) and read(2).
+/// A file that is open for reading; the destructor closes it. Errors are those of open(2) and
+/// read(2).
 class InputFile {
  public:
-  /// `flags` of open(2) beside O_RDONLY and O_CLOEXEC: with O_NONBLOCK, a pipe that nobody writes
-  /// to holds nobody up.
+  /// `flags`: flags of open(2) besides O_RDONLY and O_CLOEXEC. With O_NONBLOCK, opening a pipe
+  /// without a writer does not block.
   [[nodiscard]] static boost::system::result<InputFile> open(const std::string& path,
                                                              int flags = 0);
   InputFile(InputFile&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
@@ -20,7 +21,8 @@ class InputFile {
   ~InputFile();
 
   [[nodiscard]] int descriptor() const { return descriptor_; }
-  /// From where it stands to its end; errc::file_too_large if that is more than `limit_bytes`.
+  /// Reads from the current position to the end; errc::file_too_large if that is more than
+  /// `limit_bytes`.
   [[nodiscard]] boost::system::result<std::string> read_all(
       std::size_t limit_bytes = std::numeric_limits<std::size_t>::max());
 
@@ -30,7 +32,7 @@ class InputFile {
   int descriptor_;
 };
 
-/// All of the file at `path`, which may be a pipe.
+/// The whole content of the file at `path`, which may be a pipe.
 [[nodiscard]] boost::system::result<std::string> read_file(const std::string& path);
 
 }  // namespace idproxy

@@ -5,7 +5,7 @@
 
 namespace idproxy {
 
-/// With A to Z in lower case, whatever the locale: names of hosts are compared so (RFC 4343).
+/// `text` with A to Z in lower case, whatever the locale: the way to compare host names (RFC 4343).
 [[nodiscard]] inline std::string ascii_lower(std::string_view text) {
   std::string result(text);
   for (char& c : result) {

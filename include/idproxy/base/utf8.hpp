@@ -5,7 +5,7 @@
 
 namespace idproxy {
 
-/// What stands for a byte that belongs to no character.
+/// The code point of a byte that belongs to no character.
 inline constexpr char32_t kReplacementCharacter = 0xfffd;
 
 /// One character of a text.
@@ -14,9 +14,9 @@ struct Utf8Character {
   std::size_t size;  ///< in bytes, 1 to 4
 };
 
-/// The character at the front of `text`, which is not empty. A byte that does not begin a
-/// well-formed one (RFC 3629: overlong forms, surrogates and what is above U+10FFFF are not) is
-/// U+FFFD by itself.
+/// The character at the front of `text`, which must not be empty. U+FFFD with size 1 if no
+/// well-formed character begins there (RFC 3629 excludes overlong forms, surrogates and code points
+/// above U+10FFFF).
 [[nodiscard]] Utf8Character first_character(std::string_view text);
 
 }  // namespace idproxy

@@ -13,8 +13,8 @@
 ///
 /// Example, {a: 1}:  0C000000  10 61 00  01000000  00
 ///
-/// Nothing here recurses or allocates: embedded documents are skipped by their length and looked
-/// into only when asked for.
+/// Walking a document neither recurses nor allocates: embedded documents are skipped by their
+/// length and read only on request.
 namespace idproxy::bson {
 
 enum class Type : std::uint8_t {
@@ -41,29 +41,30 @@ enum class Type : std::uint8_t {
   min_key = 0xff,
 };
 
-/// Sizes that MongoDB allows (observed on 6.0.5).
+/// Sizes that MongoDB allows, in bytes (observed on 6.0.5).
 inline constexpr std::int64_t kMaxUserDocument = std::int64_t{16} * 1024 * 1024;
 inline constexpr std::int64_t kMaxInternalDocument = kMaxUserDocument + std::int64_t{16} * 1024;
 inline constexpr std::size_t kMinDocument = 5;
 
-/// One element of a document. Views into the document's buffer.
+/// One element of a document; views into the document's buffer.
 struct Element {
   Type type{};
   std::string_view key;
-  Bytes value;                          ///< behind the key's NUL, in the size its type demands
-  const std::uint8_t* begin = nullptr;  ///< its type byte
+  Bytes value;  ///< the bytes after the key's NUL, as many as the type demands
+  const std::uint8_t* begin = nullptr;  ///< the type byte
   [[nodiscard]] const std::uint8_t* end() const { return value.data() + value.size(); }
 
-  /// Text of a string or symbol, without its length and final NUL (inner NULs are possible).
+  /// Text of a string or symbol, without its length and final NUL; may contain NULs.
   [[nodiscard]] std::string_view text() const {
     return as_text(value.subspan(4, value.size() - 5));
   }
-  /// int32, int64, an integral double or a boolean as a number; nothing for all else.
+  /// The value of an int32, an int64, an integral double up to ±2^53 or a boolean; nothing for
+  /// others.
   [[nodiscard]] std::optional<std::int64_t> as_integer() const;
 };
 
-/// The document at the front of `bytes`: checks that 5 <= length <= bytes.size() and that its last
-/// byte is 00, and returns exactly its bytes; nothing if that does not hold.
+/// The bytes of the document at the front of `bytes`; nothing unless 5 <= length <= bytes.size()
+/// and its last byte is 00.
 [[nodiscard]] std::optional<Bytes> document_at(Bytes bytes);
 
 /// Walks the elements of one document in order.
@@ -73,12 +74,12 @@ struct Element {
 ///   if (elements.malformed()) ...
 class Elements {
  public:
-  /// `document` is whole, as document_at() returns it; it must outlive the walk.
+  /// `document` must be whole, as document_at() returns it, and must outlive the walk.
   explicit Elements(Bytes document)
       : at_(document.data() + 4), end_(document.data() + document.size() - 1) {}
 
-  /// The next element; nothing at the end, or as soon as something is malformed: an unknown type,
-  /// a key or value that leaves the document, a string without its NUL, a terminator too early.
+  /// The next element; nothing at the end, or when something is malformed: an unknown type, a key
+  /// or value that exceeds the document, a string without its NUL, a terminator too early.
   [[nodiscard]] std::optional<Element> next();
   [[nodiscard]] bool malformed() const { return malformed_; }
 
@@ -93,12 +94,13 @@ class Elements {
   bool malformed_ = false;
 };
 
-/// True if the document and all that it holds, to any depth, is BSON as mongod takes it (observed,
-/// 6.0.5), at most `levels` deep: beyond, and for what is deprecated, the answer is no. Looks at
-/// every byte.
+/// True if the document and everything in it, to any depth, is BSON that mongod accepts (observed,
+/// 6.0.5), at most `levels` deep. False for deeper documents, and for the deprecated types
+/// DBPointer and code with scope.
 [[nodiscard]] bool well_formed(Bytes document, std::size_t levels);
 
-/// The first element of that name; nothing if there is none or the document is malformed before it.
+/// The first element with this key; nothing if there is none or the document is malformed before
+/// it.
 [[nodiscard]] std::optional<Element> find(Bytes document, std::string_view key);
 
 }  // namespace idproxy::bson

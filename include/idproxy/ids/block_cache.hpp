@@ -22,80 +22,86 @@
 
 namespace idproxy::ids {
 
-/// What a BlockCache holds, for people.
+/// A snapshot of a BlockCache for metrics and status.
 struct CounterStatistics {
-  std::uint64_t held;        ///< numbers for the next who ask
-  std::uint64_t block_size;  ///< of the next block
-  std::size_t waiting;       ///< requests
+  std::uint64_t held;        ///< numbers that requests can take now
+  std::uint64_t block_size;  ///< numbers in the next block
+  std::size_t waiting;       ///< requests that wait for numbers
   bool exhausted;
-  std::string reason;  ///< why it is exhausted
+  std::string reason;  ///< why it is exhausted; else empty
 };
 
-/// The stock of one counter's numbers in this process, and the queue of those who wait for more;
-/// its BlockSupply says when the store is asked. Thread-safe: one lock, held for a handful of
-/// instructions per insert command. Shared ownership: strategies of several rules, grants under way
-/// and the store refer to it.
+/// The numbers of one counter that this process holds, and the queue of requests that wait for
+/// more. Its BlockSupply decides when to ask the store. Thread-safe: one lock, held for a handful
+/// of instructions per insert command. Ownership is shared: the strategies of several rules, grants
+/// under way and the store refer to it.
 ///
-/// Numbers leave in their order. Whoever finds too few queues up; the store is woken when the rest
-/// falls below a threshold (docs/strategies.md#block-size), so that in steady state nobody queues.
-/// Those who wait are answered, and the store is woken, outside the lock.
+/// Hands numbers out in their order. A request for more numbers than are held waits in the queue.
+/// The cache wakes the store when fewer than a threshold are left (docs/strategies.md#block-size),
+/// so that in steady state no request waits. It answers waiting requests and wakes the store after
+/// it has released the lock.
 class BlockCache final : public Lender, public std::enable_shared_from_this<BlockCache> {
  public:
   static constexpr std::size_t kMostWaiting = 65'536;
 
-  /// `wake`: makes the store call begin() soon; callable from any thread, never blocks. `clock`
-  /// outlives the cache.
+  /// `wake` makes the store call begin() soon; it must be callable from any thread and never block.
+  /// `clock` must outlive the cache.
   BlockCache(const CounterSpec& spec, const Clock& clock, std::function<void()> wake);
 
-  /// What the rule says from now on; place and step are those of before. Numbers that are held
-  /// stay, but for those beyond a new max. Another block size counts from the next block on;
-  /// `start` and heal.at_start count for a counter that is new. One that was exhausted is asked
-  /// again. Does not wake the store, which should call begin() soon.
+  /// Adopts a changed rule, whose place and step must be those of the old one. Keeps the held
+  /// numbers except those beyond a new max. A new block size applies from the next block on.
+  /// `start` applies when the store creates the document the next time; heal.at_start has no effect
+  /// here. An exhausted counter asks the store again. Does not wake the store, which should call
+  /// begin() soon.
   void change(const CounterSpec& spec);
-  /// If it was exhausted, the next who wants numbers makes the store be asked.
+  /// If the counter is exhausted, the next request that finds too few numbers asks the store again.
   void ask_again();
 
   // ---- for strategies
 
   [[nodiscard]] std::int64_t step() const { return held_.steps().step(); }
-  /// heal.after of the rule.
+  /// The rule's heal.after.
   [[nodiscard]] std::uint32_t heals_after() const;
 
-  /// Takes `n` numbers, as up to a few ranges in their order, appended to `out`, or nothing.
+  /// Takes `n` numbers and appends them to `out` as a few ranges in their order, or takes nothing.
   [[nodiscard]] Draw take(std::uint64_t n, std::vector<Range>& out);
-  /// First come, first served, at most kMostWaiting. Answered at once if the numbers have come
-  /// meanwhile.
+  /// Queues a request for `n` numbers: first come, first served, at most kMostWaiting. If the
+  /// numbers have arrived since take(), answers `waiter` before it returns.
   [[nodiscard]] Ticket ask(std::uint64_t n, std::unique_ptr<Waiter> waiter);
   void cancel(std::uint64_t ticket) override;
-  /// Numbers that are used nowhere go to the front. Numbers from before a heal are dropped.
+  /// Takes back unused numbers, which return to their place in the order: mostly the front. Drops
+  /// numbers from before a heal.
   void take_back(const std::vector<Range>& ranges) override;
-  /// Each of `numbers` turned out to be taken already. Heals after as many in a row as the rule
-  /// says, or at once; until that is done, take() needs the store. Numbers from before the last
-  /// heal do not count.
+  /// The server has reported each of `numbers` as a duplicate. Starts a heal after as many in a row
+  /// as the rule says, or at once; until the heal ends, take() needs the store. Numbers from before
+  /// the last heal do not count.
   void collided(const std::vector<std::int64_t>& numbers, bool heal_at_once);
-  /// Ends the row of collisions.
+  /// An insert succeeded: ends the row of collisions.
   void went_well();
 
   // ---- for the store: begin() and finish() alternate
 
-  /// The next job, if there is one to do at this time. Nothing while one is out.
+  /// The next job, if there is one to do now. Nothing while a job is under way.
   [[nodiscard]] std::optional<CounterJob> begin();
-  /// Wakes the store if there is more to do at once; due() may have changed.
+  /// Takes the result of the job. Wakes the store if there is more to do at once. due() may have
+  /// changed.
   BlockOutcome finish(CounterReply reply);
-  /// When begin() should be called though nobody wakes the store: a retry after a failure, or the
-  /// giving back of what is idle. Monotonic; nothing: never. Changes with begin() and finish().
+  /// When to call begin() without being woken: for a retry after a failure, or to give back idle
+  /// numbers. In monotonic time; nothing: never. Changes with begin() and finish().
   [[nodiscard]] std::optional<std::chrono::nanoseconds> due() const;
-  /// Why requests are refused with Errc::exhausted; nothing: since numbers were allocated last,
-  /// none was. The store is woken when it begins.
+  /// Why requests are refused with Errc::exhausted; nothing if none was refused since the last
+  /// answer of the store or ask_again(). The first refusal outside finish() wakes the store.
   [[nodiscard]] std::optional<std::string> refusal() const;
-  /// The process ends: nobody is served any more, all who wait are refused, and begin() has at most
-  /// give_backs left. Does not wake the store.
+  /// The process ends: refuses all requests, waiting and new, and from now on begin() returns at
+  /// most a give_back. Does not wake the store.
   void stop();
-  /// True if it holds nothing worth remembering: it never got a number, and nobody waits.
+  /// True if nothing is lost with this object: it never got a number, no request waits, and no job
+  /// is under way.
   [[nodiscard]] bool forgettable() const;
   /// True if it never got a number.
   [[nodiscard]] bool is_new() const;
-  /// True if it holds no number, and nobody waits: forgetting it forgets how far it had come.
+  /// True if it holds no number, no request waits and nothing is under way. Only how far the
+  /// counter had come is lost with it.
   [[nodiscard]] bool is_empty() const;
   [[nodiscard]] CounterStatistics statistics() const;
 
@@ -104,7 +110,7 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
     std::uint64_t n;
     std::unique_ptr<Waiter> waiter;
   };
-  /// What is done once the lock is free.
+  /// What to do after the lock is released.
   struct After {
     bool wake = false;
     std::vector<std::pair<std::unique_ptr<Waiter>, Result<Grant>>> answers;
@@ -115,7 +121,7 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
     }
   };
 
-  // All of these under the lock.
+  // The caller of these holds the lock.
   [[nodiscard]] bool has(std::uint64_t n) const;
   [[nodiscard]] StockLevel level() const;
   void apply(const SupplyAction& action, After& after);
@@ -126,11 +132,11 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   const Clock& clock_;
   const std::function<void()> wake_;
 
-  mutable std::mutex mutex_;                  // guards all that follows, but for held_.steps()
-  std::uint64_t threshold_;                   // fewer numbers than this wake the store
+  mutable std::mutex mutex_;                  // guards all that follows, except held_.steps()
+  std::uint64_t threshold_;                   // take() wakes the store below this
   std::map<std::uint64_t, Request> waiting_;  // by ticket
   std::uint64_t tickets_ = 0;
-  std::uint64_t needed_ = 0;  // by all who wait
+  std::uint64_t needed_ = 0;  // numbers that waiting requests need
   HeldNumbers held_;
   BlockSupply supply_;
 };

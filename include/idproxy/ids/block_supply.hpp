@@ -14,48 +14,48 @@
 
 namespace idproxy::ids {
 
-/// The stock of one counter's numbers when an event comes.
+/// The state of one counter's numbers at an event.
 struct StockLevel {
   std::chrono::nanoseconds now;       ///< monotonic
-  std::uint64_t held = 0;             ///< numbers for the next who ask
-  std::uint64_t taken = 0;            ///< numbers that ever left
-  std::uint64_t needed = 0;           ///< by all who wait; 0: nobody waits
-  std::optional<Int128> end{};        ///< behind all numbers that this process was given
-  std::optional<Range> unused_end{};  ///< up to `end`, and in nobody's hands
+  std::uint64_t held = 0;             ///< numbers that requests can take now
+  std::uint64_t taken = 0;            ///< numbers handed out so far
+  std::uint64_t needed = 0;           ///< numbers that waiting requests need; 0: none waits
+  std::optional<Int128> end{};        ///< the number after the last that the store gave
+  std::optional<Range> unused_end{};  ///< numbers up to `end` that are not in use
 };
 
-/// What is to be done after an event; by default nothing.
+/// What the caller must do after an event; by default nothing.
 struct SupplyAction {
   enum class Stock {
-    keep,             ///< it stays as it is
-    add,              ///< `range` is handed out
-    replace,          ///< `range` is handed out, and no number of before any more
-    skip,             ///< nothing of `range` is handed out: it was allocated before a heal
-    set_aside,        ///< nothing that is held is handed out before the heal has come to its end
-    restore,          ///< there is no heal: what was set aside is handed out
-    drop,             ///< nothing that is held is handed out any more
-    drop_and_heal,    ///< the same, and nothing is put in before the heal has come to its end
-    take_unused_end,  ///< it is given back
-    put_unused_end,   ///< `range`: it was not given back
-    cut,              ///< `range`: it was, or may have been
+    keep,             ///< no change
+    add,              ///< hand out `range` too
+    replace,          ///< hand out `range` instead of all earlier numbers
+    skip,             ///< hand out none of `range`: it was allocated before a heal
+    set_aside,        ///< hand out no held number until the heal ends
+    restore,          ///< there is no heal after all: hand out what was set aside
+    drop,             ///< never hand out the held numbers
+    drop_and_heal,    ///< the same, and add no numbers until the heal ends
+    take_unused_end,  ///< remove the unused end: it is about to be given back
+    put_unused_end,   ///< put `range` back: it was not given back
+    cut,              ///< forget `range`: it was given back, or may have been
   };
   Stock stock = Stock::keep;
   Range range{};
-  bool wake = false;                ///< the store is to call begin() soon
-  std::optional<CounterJob> job{};  ///< for the store
-  /// Those who wait for more than there is are answered with it; nobody is left waiting.
+  bool wake = false;                ///< wake the store, so that it calls begin() soon
+  std::optional<CounterJob> job{};  ///< to be done by the store
+  /// If set, answer every waiting request: with numbers if enough are held, else with this error.
   std::optional<Error> refusal{};
-  BlockOutcome outcome = BlockOutcome::used;  ///< of finish()
+  BlockOutcome outcome = BlockOutcome::used;  ///< what finish() returns
 };
 
-/// Does what `action` says to the stock.
+/// Applies `action` to the stock.
 void change_stock(HeldNumbers& stock, const SupplyAction& action);
 
-/// Decides when the store is asked for numbers of one counter, and what its answers mean. Every
-/// event returns what the stock, those who wait and the store have to do. No clock, no lock: the
-/// time is in the StockLevel. Not thread-safe.
+/// Decides when to ask the store for numbers of one counter, and what its answers mean. For each
+/// event it returns what the caller must do with the stock, the waiting requests and the store. It
+/// has no clock and no lock: the time is in the StockLevel. Not thread-safe.
 ///
-/// At most one job is out:
+/// At most one job is under way:
 ///
 ///            wanted, ran_low, queued, …            begin: a job
 ///     idle ─────────────────────────────▶ woken ────────────────▶ asking
@@ -63,52 +63,54 @@ void change_stock(HeldNumbers& stock, const SupplyAction& action);
 ///      │ └──────────────────────────────────┘                        │
 ///      └─────────────────────────────── finish ──────────────────────┘
 ///
-/// begin() may come in `idle` too, when due() has passed, and then leads to `asking` or nowhere.
-/// Beside that, the supply remembers how the store has answered:
+/// In `idle`, begin() may also come because due() has passed; it then leads to `asking` or back to
+/// `idle`. In addition, the supply remembers how the store last answered:
 ///
-///     answers ── failed, and somebody waits ──▶ down ── any other answer ──▶ as the answer says
+///     answers ── failed while requests wait ──▶ down ── any other answer ──▶ as the answer says
 ///        └────── exhausted ──▶ exhausted ── after 60 s, or a reload: asked again
 ///
-/// `down` and every failure are tried again every 250 ms, as long as there is demand. A heal is due
-/// after duplicates, or because the counter went back; until it is done, every job is a heal.
+/// After a failure the supply asks again every 250 ms, as long as there is demand. A heal is due
+/// after duplicates, after the counter went back, or from the start (heal.at_start). Until it is
+/// done, every job is a heal.
 class BlockSupply {
  public:
   using Time = std::chrono::nanoseconds;
 
-  /// A heal that was refused is not tried again for so long.
+  /// How long to wait after a refused heal before the next one.
   static constexpr std::chrono::seconds kNoHealFor{60};
-  /// An exhausted counter is not asked again for so long.
+  /// How long to wait before asking the store about an exhausted counter again.
   static constexpr std::chrono::seconds kExhaustedFor{60};
-  /// After a failure the store is asked again so soon, while there is demand ...
+  /// How soon to ask the store again after a failure, while there is demand.
   static constexpr std::chrono::milliseconds kRetryAfter{250};
-  /// ... which there is if numbers were wanted within this time.
+  /// How long there is demand after the last request for numbers.
   static constexpr std::chrono::seconds kDemandLasts{10};
-  /// So long after a failure whoever wants numbers gets it as the answer at once. Later the store
-  /// may be back, and nobody may have asked: it is asked then, and its answer waited for.
+  /// For this long after a failure, requests are refused at once with its reason. Later, the store
+  /// may have recovered without anybody having asked it: a request then asks it and waits for the
+  /// answer.
   static constexpr std::chrono::seconds kFailureLasts{1};
 
   explicit BlockSupply(const CounterSpec& spec);
 
   // ---- events of the stock
 
-  /// More numbers are wanted than are held. Refused, or it is worth while to wait.
+  /// A request wants more numbers than are held. Returns a refusal if it is useless to wait.
   [[nodiscard]] SupplyAction wanted(const StockLevel& level);
-  /// Somebody waits now.
+  /// A request has joined the queue.
   [[nodiscard]] SupplyAction queued(const StockLevel& level);
-  /// Fewer numbers than threshold() are held, and the store is being woken.
+  /// Fewer numbers than threshold() are held, and the caller wakes the store.
   void ran_low() { state_ = State::woken; }
   /// Numbers have been put back.
   [[nodiscard]] SupplyAction put_back(const StockLevel& level);
-  /// The stock and those who wait have got what finish() returned.
+  /// The caller has done what finish() returned.
   [[nodiscard]] SupplyAction settled(const StockLevel& level);
 
   // ---- events of inserts
 
-  /// So many numbers, none from before a heal, turned out to be taken already. Heals after as many
-  /// in a row as the rule says, or at once.
+  /// The server has reported `numbers` duplicates, none from before a heal. Starts a heal after as
+  /// many in a row as the rule says, or at once.
   [[nodiscard]] SupplyAction collided(std::uint64_t numbers, bool heal_at_once,
                                       const StockLevel& level);
-  /// Ends the row of collisions.
+  /// An insert succeeded: ends the row of collisions.
   void went_well() { collisions_in_a_row_ = 0; }
 
   // ---- events of the store: begin() and finish() alternate
@@ -120,46 +122,47 @@ class BlockSupply {
   // ---- events of the process
 
   [[nodiscard]] SupplyAction stop();
-  /// Place and step are those of before.
+  /// Adopts a changed rule, whose place and step must be those of the old one.
   void change(const CounterSpec& spec);
-  /// If it was exhausted, it is asked again.
+  /// If the counter is exhausted, asks the store again at the next request.
   void ask_again();
 
-  // ---- what holds between events
+  // ---- state between events
 
-  /// Fewer numbers than this make the store be woken; 0 if it comes anyway, or has no use for that.
+  /// Below this, the caller must call ran_low() and wake the store; 0 if begin() will come anyway,
+  /// or has no use for it.
   [[nodiscard]] std::uint64_t threshold() const;
-  /// When begin() is due though nobody wakes the store; nothing: never.
+  /// When to call begin() without being woken; nothing: never.
   [[nodiscard]] std::optional<Time> due() const;
   [[nodiscard]] bool stopped() const { return stopped_; }
   [[nodiscard]] bool asking() const { return state_ == State::asking; }
-  /// Nothing is under way or left to be done.
+  /// True if nothing is under way or pending.
   [[nodiscard]] bool idle() const { return state_ == State::idle && heal_ == Heal::none; }
   [[nodiscard]] bool exhausted() const { return store_ == Store::exhausted; }
-  /// Why the store is down, or the counter exhausted.
+  /// Why the store is down or the counter exhausted.
   [[nodiscard]] const std::string& reason() const { return reason_; }
-  /// True if somebody was refused since the counter was found exhausted.
+  /// True if a request was refused since the counter was found exhausted.
   [[nodiscard]] bool refused() const { return refused_; }
-  /// heal.after of the rule.
+  /// The rule's heal.after.
   [[nodiscard]] std::uint32_t heals_after() const { return spec_.heal.after; }
-  /// Of the next block.
+  /// Numbers in the next block.
   [[nodiscard]] std::uint64_t block_size() const { return pace_.size(); }
 
  private:
   enum class State {
     idle,
-    woken,   // begin() has not come yet
-    asking,  // job_ is out
+    woken,   // the store has been told to call begin()
+    asking,  // job_ is under way
   };
   enum class Store {
     answers,
-    down,       // the last job failed whoever waited for it: reason_, failed_at_
-    exhausted,  // has no numbers: reason_; not asked before exhausted_until_
+    down,       // the last job failed while requests waited: reason_, failed_at_
+    exhausted,  // the counter has no numbers: reason_; not asked before exhausted_until_
   };
   enum class Heal {
     none,
     due,
-    due_after_loss,  // the counter has gone back: without a heal it gives nothing
+    due_after_loss,  // the counter went back: it gives no numbers until it is healed
   };
 
   [[nodiscard]] bool refuses(Time now) const;
@@ -190,16 +193,16 @@ class BlockSupply {
   RefillPace pace_;
 
   State state_ = State::idle;
-  CounterJob job_{};      // with asking
-  bool changed_ = false;  // the rule, since the job began
+  CounterJob job_{};      // of State::asking
+  bool changed_ = false;  // the rule has changed since the job began
 
   Store store_ = Store::answers;
   std::string reason_;
   Time failed_at_{};
   Time exhausted_until_{};
   bool refused_ = false;
-  bool fetches_ahead_ = true;     // not after a failure, until the store answers
-  std::optional<Time> retry_at_;  // after a failure: not before; reset once nobody wants numbers
+  bool fetches_ahead_ = true;     // false from a failure until the store answers
+  std::optional<Time> retry_at_;  // after a failure: the next attempt; unset once demand ends
 
   Heal heal_;
   std::optional<Time> heal_not_before_;
@@ -208,10 +211,10 @@ class BlockSupply {
   std::uint64_t seen_taken_ = 0;
   Time demand_at_{};
 
-  bool resting_ = false;            // given back for idleness: only who waits makes it refill
-  bool moved_on_ = false;           // the counter's value is not the stock's end any more
-  std::optional<Time> idle_check_;  // when to look whether numbers lie idle
-  std::uint64_t idle_taken_ = 0;    // level.taken then
+  bool resting_ = false;            // idle numbers were given back: refill only if requests wait
+  bool moved_on_ = false;           // the counter's value is no longer the stock's end
+  std::optional<Time> idle_check_;  // when to check whether numbers lie idle
+  std::uint64_t idle_taken_ = 0;    // level.taken at idle_since_
   Time idle_since_{};
 };
 

@@ -8,47 +8,47 @@
 
 namespace idproxy::ids {
 
-/// What the store is to do for one counter.
+/// A task for the store, for one counter.
 struct CounterJob {
   enum class Kind {
-    allocate,   ///< move the counter on by `count` numbers; create it if it is not there
-    heal,       ///< raise it past all that is stored, then as allocate
-    give_back,  ///< if nobody has allocated since, set it back to `unused.first`
+    allocate,   ///< advance the counter by `count` numbers; create it if it does not exist
+    heal,       ///< raise it past all numbers stored in its fields, then as allocate
+    give_back,  ///< set it back to `unused.first` if nobody has allocated since
   };
   Kind kind;
   std::uint64_t count = 0;  ///< > 0
-  /// Every new number must lie beyond this one: the last that this process was ever given.
+  /// Every new number must lie beyond this one, the last that this process ever got.
   std::optional<std::int64_t> beyond{};
-  /// heal: the counter has gone back, or its document had vanished, while this process (and perhaps
-  /// others) held numbers of it.
+  /// heal: the counter went back, or its document vanished, while this process (and perhaps others)
+  /// held numbers of it.
   bool lost = false;
-  Range unused{};  ///< give_back: the numbers that nobody was given, up to the counter's value
+  Range unused{};  ///< give_back: unused numbers up to the counter's value
 };
 
-/// What came of a job.
+/// The result of a job.
 struct CounterReply {
   enum class Kind {
-    allocated,   ///< `range`; allocate and heal
-    given_back,  ///< the counter has been set back
-    kept,        ///< give_back: others have allocated since; the numbers are still ours
-    not_sent,    ///< give_back: no server was there; the numbers are still ours
-    not_healed,  ///< heal, unless it is `lost`: `reason`; the counter goes on where it stands
-    exhausted,   ///< `reason`; nothing more is asked for 60 s
-    failed,      ///< `reason`: the store could not be asked, or what it did may be undone
+    allocated,   ///< allocate, heal: got `range`
+    given_back,  ///< give_back: the counter has been set back
+    kept,        ///< give_back: others have allocated since; the process keeps the numbers
+    not_sent,    ///< give_back: no server was reached; the process keeps the numbers
+    not_healed,  ///< heal, unless `lost`: refused for `reason`; the counter stays as it is
+    exhausted,   ///< no numbers, for `reason`; the cache does not ask again for 60 s
+    failed,      ///< the store could not be asked, or may undo what it did, for `reason`
   };
   Kind kind;
   Range range{};
   std::string reason{};
 };
 
-/// What became of the numbers of a reply.
+/// What the cache did with the numbers of a reply.
 enum class BlockOutcome {
   used,
-  dropped,    ///< nobody gets them: the counter is about to be healed, or the reply made no sense
-  went_back,  ///< dropped: they lie behind what this process got before; a heal follows, if allowed
+  dropped,    ///< the counter is about to be healed, or the reply made no sense
+  went_back,  ///< dropped because they repeat earlier numbers; a heal follows, if allowed
 };
 
-/// Why a counter that has come to its end gives nothing, whoever finds out.
+/// The reason of Kind::exhausted for a counter that has reached `max`.
 [[nodiscard]] std::string handed_out_up_to(std::int64_t max);
 
 }  // namespace idproxy::ids

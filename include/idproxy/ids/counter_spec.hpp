@@ -9,11 +9,11 @@
 
 namespace idproxy::ids {
 
-/// How a number stands in a document.
+/// How to write a number in a document.
 struct NumberFormat {
   enum class Output { int64, int32, string };
   Output output = Output::int64;
-  std::uint32_t pad = 0;  ///< string: digits at least, filled up with zeros
+  std::uint32_t pad = 0;  ///< string: minimum digits; zeros fill up
   std::string prefix;     ///< string
   std::string suffix;     ///< string
   friend bool operator==(const NumberFormat&, const NumberFormat&) = default;
@@ -27,12 +27,12 @@ struct CounterField {
   friend bool operator==(const CounterField&, const CounterField&) = default;
 };
 
-/// Where a counter lives and how its document reads (docs/counters.md#layouts):
+/// Where a counter is stored, and the form of its document (docs/counters.md#layouts):
 /// {key_field: key, <filter>, value_field: V}.
 struct CounterPlace {
   enum class ValueIs {
     next,  ///< V is the next number to hand out
-    last,  ///< V was handed out already
+    last,  ///< V is the last number handed out
   };
   std::string db;
   std::string collection;
@@ -40,7 +40,7 @@ struct CounterPlace {
   std::string key;
   std::string value_field;
   ValueIs value_is = ValueIs::next;
-  std::string filter;      ///< BSON document: further fields that must be equal; empty: none
+  std::string filter;      ///< BSON document: more fields that must match; empty: none
   std::string store_db{};  ///< the id store's database, in which no rule applies
   /// "db.collection"
   [[nodiscard]] std::string ns() const { return db + "." + collection; }
@@ -81,13 +81,13 @@ struct CounterSpec {
   friend bool operator==(const CounterSpec&, const CounterSpec&) = default;
 };
 
-/// A rule's counter, and what the rule fills from it.
+/// A rule's counter, and the field that the rule fills from it.
 struct CounterUse {
   CounterSpec spec;
   CounterField field;
-  /// Each collection has a counter of its own, with "<db>.<collection>.<field>" as its key; of the
-  /// spec's key and the field's ns, "<db>.<collection>" is the rule's glob then. Else they name one
-  /// counter for all.
+  /// True: each collection has a counter of its own, whose key is "<db>.<collection>.<field>"; in
+  /// the spec's key and the field's ns, "<db>.<collection>" is then the rule's glob. False: the
+  /// spec names one counter for all collections.
   bool per_namespace = false;
 };
 

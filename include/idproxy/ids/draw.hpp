@@ -6,20 +6,20 @@
 
 namespace idproxy::ids {
 
-/// What came of a draw: the values, a need of the store, or an error.
+/// The result of a draw: all values, a need to ask the store, or an error.
 class [[nodiscard]] Draw {
  public:
-  /// All values are there.
+  /// Success: all values were drawn.
   Draw() = default;
-  /// No value is to be had.
+  /// There are no values.
   Draw(Error error) : result_(std::move(error)) {}
-  /// Values must come from the store: nothing has been drawn, and StoreBacked::ask() gets them.
+  /// Nothing was drawn: StoreBacked::ask() must get the values from the store.
   static Draw need() { return Draw(Result<What>(What::need)); }
 
-  /// True if all values are there.
+  /// True if all values were drawn.
   explicit operator bool() const { return result_ && *result_ == What::values; }
   [[nodiscard]] bool needs_store() const { return result_ && *result_ == What::need; }
-  /// Only of a draw that has neither values nor a need.
+  /// Only valid if the draw failed: it is false and needs_store() is false.
   [[nodiscard]] Error error() const { return result_.error(); }
 
  private:

@@ -6,13 +6,13 @@
 namespace idproxy::ids {
 
 enum class Errc {
-  exhausted = 1,  ///< no value left that this request may get, now or soon (IdExhausted)
-  unavailable,    ///< the store does not answer; it may, later (IdStoreUnavailable)
+  exhausted = 1,  ///< no values for this request, now or soon (IdExhausted)
+  unavailable,    ///< the store does not answer now (IdStoreUnavailable)
 };
 
 struct Error {
   Errc code{};
-  std::string reason;  ///< for the client and the log; never holds a document's value
+  std::string reason;  ///< for the client and the log; never contains a document's value
 };
 
 template <class T>

@@ -10,14 +10,14 @@
 
 namespace idproxy::ids {
 
-/// `count` numbers: first, first + step, … The step is the counter's.
+/// `count` numbers: first, first + step, … with the counter's step.
 struct Range {
   std::int64_t first;
   std::uint64_t count;
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-/// Whom granted numbers return to if nobody takes them. Thread-safe.
+/// Takes back granted numbers that were not used. Thread-safe.
 class Lender {
  public:
   virtual ~Lender() = default;
@@ -25,8 +25,8 @@ class Lender {
   virtual void cancel(std::uint64_t ticket) = 0;
 };
 
-/// Numbers that one waiter has been given. What is not taken out returns to where it came from, so
-/// that a client that has gone leaves no gap. Movable to any thread.
+/// Numbers granted to one waiter. The destructor returns them to the lender unless take() was
+/// called, so that a client that has disconnected leaves no gap. May be moved to any thread.
 class Grant {
  public:
   Grant() = default;
@@ -41,7 +41,7 @@ class Grant {
     if (lender_ && !ranges_.empty()) lender_->take_back(ranges_);
   }
 
-  /// The numbers are the caller's now.
+  /// Passes the numbers to the caller.
   [[nodiscard]] std::vector<Range> take() {
     lender_.reset();
     return std::exchange(ranges_, {});
@@ -57,14 +57,15 @@ class Grant {
   std::vector<Range> ranges_;
 };
 
-/// Waits for numbers. Answered at most once, on any thread; must not block it.
+/// Waits for numbers. Gets at most one answer, on any thread, which it must not block.
 class Waiter {
  public:
   virtual ~Waiter() = default;
   virtual void answered(Result<Grant> grant) = 0;
 };
 
-/// A place in the queue; giving it up leaves the queue, though an answer may be under way already.
+/// A place in the queue. The destructor leaves the queue, though an answer may already be under
+/// way.
 class Ticket {
  public:
   Ticket() = default;

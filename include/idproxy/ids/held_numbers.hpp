@@ -10,19 +10,18 @@
 
 namespace idproxy::ids {
 
-/// The numbers of one counter that this process holds, and how far the counter has come as this
-/// process knows it. A number that was handed out is never held again, unless it is put back. Not
-/// thread-safe.
+/// The numbers of one counter that this process holds, and how far the counter has come as far as
+/// this process knows. Hands out each number once, unless it is put back. Not thread-safe.
 class HeldNumbers {
  public:
   HeldNumbers(std::int64_t step, std::int64_t max);
 
   [[nodiscard]] const Steps& steps() const { return steps_; }
-  /// Numbers for the next who ask.
+  /// Numbers that take() can hand out.
   [[nodiscard]] std::uint64_t count() const { return free_.count(); }
-  /// Numbers that ever left.
+  /// Numbers handed out so far.
   [[nodiscard]] std::uint64_t taken() const { return taken_; }
-  /// Behind all numbers that this process was given; nothing: it was given none.
+  /// The number after the last that this process got from the store; nothing if it got none.
   [[nodiscard]] const std::optional<Int128>& end() const { return end_; }
 
   /// Moves the first `n` numbers, n <= count(), to the end of `out`.
@@ -30,38 +29,39 @@ class HeldNumbers {
     free_.take(n, out);
     taken_ += n;
   }
-  /// Puts numbers that are used nowhere back to where they were. `sorted`: as they are handed out,
-  /// each with count > 0. Those of before a heal, and those that this process never had, are left
-  /// out. Not before the first add().
+  /// Puts unused numbers back to their places. `sorted`: in the order of handing out, each with
+  /// count > 0. Ignores numbers from before a heal, and numbers that this process never had. Must
+  /// not be called before the first add().
   void take_back(std::vector<Range> sorted);
-  /// How many of them are not from before a heal.
+  /// How many of `numbers` are not from before a heal.
   [[nodiscard]] std::uint64_t count_valid(std::span<const std::int64_t> numbers) const;
 
-  /// A new block, which lies behind end(). Of numbers beyond max, only the end is remembered.
+  /// Adds a new block, which lies behind end(). Of numbers beyond max it only remembers the end.
   void add(Range block);
-  /// A new block behind a heal: no number of before is handed out, or put back, any more.
+  /// Adds a new block after a heal. Earlier numbers that are held or put back are no longer handed
+  /// out.
   void replace(Range block);
-  /// A new block of which no number is handed out.
+  /// Notes a new block, but hands out none of its numbers.
   void skip(Range block);
-  /// Hands out nothing of what is held until restore(), replace() or drop().
+  /// Hands out none of the held numbers until restore(), replace() or drop().
   void set_aside();
   /// There is no heal after all: hands out again what set_aside() has put away, if anything.
   void restore();
-  /// Nothing of what is held, or set aside, is handed out any more.
+  /// Drops all numbers that are held or set aside.
   void drop();
 
-  /// The numbers from the last run that is held to end(), if that run was not followed by others:
-  /// only these can be given back to the store. They go up to the counter's value, which lies
+  /// The last held range, extended to end(), if none of the numbers after it are in use: only these
+  /// numbers can be given back to the store. They reach up to the counter's value, which lies
   /// beyond max if the store went too far.
   [[nodiscard]] std::optional<Range> unused_end() const;
-  /// Takes out unused_end(), which must be something.
+  /// Removes unused_end(), which must not be nothing.
   void take_unused_end() { free_.drop_last(); }
-  /// It was not given back.
+  /// Puts back what take_unused_end() removed: it was not given back.
   void put_unused_end(Range unused);
-  /// It was, or may have been: end() is `first` now.
+  /// The unused end was given back, or may have been: end() becomes `first`.
   void cut(std::int64_t first);
 
-  /// Takes out what lies beyond a lower max, and puts in what lay beyond the one of before.
+  /// Removes numbers beyond a lower max, and adds those that only the old max excluded.
   void change_max(std::int64_t max);
 
  private:
@@ -74,11 +74,11 @@ class HeldNumbers {
   std::int64_t max_;
   NumberRanges free_;
   std::uint64_t taken_ = 0;
-  std::optional<NumberRanges> aside_;  // until a heal has come to its end
-  std::optional<Int128> end_;          // behind all numbers that this process was given
-  std::optional<Int128> usable_end_;   // the same, but for those beyond max
-  Int128 valid_from_ = 0;              // numbers in front of it are from before a heal; with end_
-  Int128 aside_valid_from_ = 0;        // valid_from_ when they were set aside
+  std::optional<NumberRanges> aside_;  // until the heal ends
+  std::optional<Int128> end_;          // the number after the last that the store gave
+  std::optional<Int128> usable_end_;   // the same, without numbers beyond max
+  Int128 valid_from_ = 0;              // numbers before it are from before a heal; set with end_
+  Int128 aside_valid_from_ = 0;        // valid_from_ at set_aside()
 };
 
 }  // namespace idproxy::ids

@@ -11,16 +11,15 @@
 
 namespace idproxy::ids {
 
-/// Appends a number as int64, int32 (it must fit) or string: prefix, a minus sign if there is need
-/// of one, at least `pad` digits, suffix. Example with pad 5, prefix "A-", suffix "/x":
-/// -42 is A--00042/x.
+/// Appends a number as int64, int32 (it must fit) or string: prefix, a minus sign if negative, at
+/// least `pad` digits, suffix. Example with pad 5, prefix "A-", suffix "/x": -42 is A--00042/x.
 void append_number(std::int64_t number, const NumberFormat& format, Values& out);
 
 /// The text of a number with NumberFormat::Output::string.
 [[nodiscard]] std::string number_text(std::int64_t number, const NumberFormat& format);
 
-/// The number of a value that append_number() wrote; nothing for a value of another type or a text
-/// that it would not have written. `value` as bson::Element has it.
+/// The number in a value that append_number() wrote; nothing for a value of another type or a text
+/// that it would not have written. `value` is in the form of bson::Element::value.
 [[nodiscard]] std::optional<std::int64_t> read_number(bson::Type type, Bytes value,
                                                       const NumberFormat& format);
 

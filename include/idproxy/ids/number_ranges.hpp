@@ -12,7 +12,8 @@ namespace idproxy::ids {
 /// Wide enough for every sum of numbers and steps.
 __extension__ using Int128 = __int128;
 
-/// The direction and the stride of a counter's numbers. Nothing here wraps at the ends of int64.
+/// The step of a counter: direction and distance of its numbers. No calculation wraps at the ends
+/// of int64.
 class Steps {
  public:
   explicit Steps(std::int64_t step) : step_(step) {}
@@ -20,33 +21,33 @@ class Steps {
   [[nodiscard]] std::int64_t step() const { return step_; }
   /// True if `a` is handed out before `b`.
   [[nodiscard]] bool before(Int128 a, Int128 b) const { return step_ > 0 ? a < b : a > b; }
-  /// The number behind the last one of a range; may lie outside of int64.
+  /// The number after the last one of a range; may lie outside of int64.
   [[nodiscard]] Int128 end(const Range& range) const {
     return range.first + static_cast<Int128>(step_) * static_cast<Int128>(range.count);
   }
-  /// How many numbers there are from `first` to `last`, which counts; 0 if `last` lies before it.
+  /// How many numbers there are from `first` to `last`, inclusive; 0 if `last` lies before `first`.
   [[nodiscard]] std::uint64_t count(Int128 first, std::int64_t last) const;
 
  private:
   std::int64_t step_;
 };
 
-/// Sets of numbers of one counter, in the order in which they are handed out, merged where they
-/// touch. Not thread-safe.
+/// A set of numbers of one counter, as ranges in the order of handing out; adjacent ranges are
+/// merged. Not thread-safe.
 class NumberRanges {
  public:
   explicit NumberRanges(Steps steps) : steps_(steps) {}
 
   [[nodiscard]] std::uint64_t count() const { return count_; }
 
-  /// Moves the first `n` numbers, n <= count(), to the end of `out`. The time depends on the ranges
-  /// that are touched, mostly one.
+  /// Moves the first `n` numbers, n <= count(), to the end of `out`. Takes time linear in the
+  /// ranges involved, mostly one.
   void take(std::uint64_t n, std::vector<Range>& out);
-  /// Puts ranges where they belong: sorted as they are handed out, each with count > 0. A number
-  /// that is here already stays here once. The time is linear in `sorted` and in the ranges that
-  /// lie before its last.
+  /// Adds ranges, given in the order of handing out, each with count > 0. A number that is already
+  /// here stays here once. Takes time linear in `sorted` and in the held ranges before its last
+  /// one.
   void put(const std::vector<Range>& sorted);
-  /// The run that is handed out last.
+  /// The range that is handed out last.
   [[nodiscard]] std::optional<Range> last() const;
   void drop_last();
   void clear();
@@ -55,7 +56,7 @@ class NumberRanges {
   void push(Range range);
 
   Steps steps_;
-  std::vector<Range> reversed_;  // what is handed out first stands at the back
+  std::vector<Range> reversed_;  // the range to hand out first is the last element
   std::uint64_t count_ = 0;
 };
 

@@ -10,9 +10,9 @@
 
 namespace idproxy::ids {
 
-/// The keys of a rule, as its strategy reads and checks them. Asking for a key makes it known; a
-/// key that nobody asks for is reported as unknown. Faults are collected with the place of the key,
-/// and the fallback is returned, so that one run finds all of them.
+/// Gives a strategy the keys of its rule, and checks them. Keys that the strategy does not ask for
+/// are reported as unknown. A faulty value is recorded with the place of its key and replaced by
+/// the fallback, so that one run finds all faults.
 class Parameters {
  public:
   virtual ~Parameters() = default;
@@ -23,26 +23,26 @@ class Parameters {
   virtual double number(std::string_view key, double min, double max, double fallback) = 0;
   virtual bool boolean(std::string_view key, bool fallback) = 0;
   virtual std::string text(std::string_view key, std::string_view fallback) = 0;
-  /// Text that must be there; "" after a fault.
+  /// A required text; "" after a fault.
   virtual std::string required_text(std::string_view key) = 0;
-  /// Text, or nothing for an absent key and for null; an empty one is a fault.
+  /// Text, or nothing if the key is absent or null; an empty text is a fault.
   virtual std::optional<std::string> optional_text(std::string_view key) = 0;
   /// A list of texts.
   virtual std::vector<std::string> texts(std::string_view key) = 0;
-  /// Position of the value in `allowed`; the first of them is the fallback.
+  /// The position of the value in `allowed`, whose first element is the fallback.
   virtual std::size_t choice(std::string_view key,
                              std::initializer_list<std::string_view> allowed) = 0;
   virtual std::chrono::milliseconds duration(std::string_view key, std::chrono::milliseconds min,
                                              std::chrono::milliseconds max,
                                              std::chrono::milliseconds fallback) = 0;
-  /// A mapping of names, which are not ours to know, to text, integers, true, false or null, as a
-  /// BSON document; "" when it is absent or has no names.
+  /// A mapping of any names to text, integers, true, false or null, as a BSON document; "" if it is
+  /// absent or empty.
   virtual std::string document(std::string_view key) = 0;
-  /// The keys of a nested mapping; empty when it is absent. Lives as long as this object.
+  /// The keys of a nested mapping; empty if it is absent. Lives as long as this object.
   virtual Parameters& section(std::string_view key) = 0;
   [[nodiscard]] virtual bool given(std::string_view key) const = 0;
 
-  /// A fault, or something to think about, at the key's place (at the rule's if it is not given).
+  /// Records an error or a warning at the key's place, or at the rule's place if the key is absent.
   virtual void error(std::string_view key, std::string_view reason) = 0;
   virtual void warning(std::string_view key, std::string_view reason) = 0;
 };

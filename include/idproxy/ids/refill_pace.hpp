@@ -10,28 +10,28 @@
 
 namespace idproxy::ids {
 
-/// How large the next block is, and how early it is fetched (docs/strategies.md#block-size). Not
-/// thread-safe.
+/// Decides how large the next block is, and how early to fetch it (docs/strategies.md#block-size).
+/// Not thread-safe.
 class RefillPace {
  public:
   explicit RefillPace(const CounterSpec::Block& block);
 
-  /// From the next refill on; what has been measured counts on.
+  /// Applies from the next refill on; measurements stay valid.
   void change(const CounterSpec::Block& block);
 
-  /// A refill starts. `taken`: numbers handed out since the counter's beginning.
+  /// A refill starts. `taken`: numbers that the counter has handed out in all.
   void started(std::chrono::nanoseconds now, std::uint64_t taken);
-  /// It went well; what came of it serves from now on.
+  /// The refill succeeded; its measurements count from now on.
   void succeeded(std::chrono::nanoseconds now);
 
-  /// Of the next block.
+  /// Numbers in the next block.
   [[nodiscard]] std::uint64_t size() const { return size_; }
-  /// Fewer numbers than this are a reason to refill; at most size(), so that never more than two
+  /// Refill when fewer numbers than this are held. At most size(), so that never more than two
   /// blocks are held.
   [[nodiscard]] std::uint64_t threshold() const { return threshold_; }
 
  private:
-  /// How things stood when a refill started.
+  /// The state at the start of a refill.
   struct Mark {
     std::chrono::nanoseconds at;
     std::uint64_t taken;
@@ -46,12 +46,12 @@ class RefillPace {
 
   CounterSpec::Block block_;
   std::uint64_t size_;
-  std::optional<Mark> last_;  // the last refill that went well
+  std::optional<Mark> last_;  // the last successful refill
   Mark now_{};
   double per_second_ = 0;
-  std::array<std::chrono::nanoseconds, kDurations> durations_{};  // the last ones
+  std::array<std::chrono::nanoseconds, kDurations> durations_{};  // of the last refills, a ring
   std::size_t refills_ = 0;
-  std::uint64_t threshold_;  // made of the others: stays behind them
+  std::uint64_t threshold_;  // computed from the other members, so declared last
 };
 
 }  // namespace idproxy::ids

@@ -9,7 +9,7 @@
 
 namespace idproxy::ids {
 
-/// A strategy as a rule names it.
+/// A strategy and its name in rules.
 struct Kind {
   using Make = std::unique_ptr<Strategy> (*)(Parameters& parameters, Sources sources,
                                              std::string_view store_db);
@@ -17,8 +17,9 @@ struct Kind {
   std::string_view name;
   Make function;
 
-  /// Reads and checks the rule's keys; faults go to `parameters`, and then the result is not used.
-  /// `store_db`: the database of the id store, where counters lie unless their rule says otherwise.
+  /// Reads and checks the rule's keys. Faults go to `parameters`; the caller must not use the
+  /// result then. `store_db`: the database of the id store, which holds counters unless their rule
+  /// names another one.
   [[nodiscard]] std::unique_ptr<Strategy> make(Parameters& parameters, Sources sources,
                                                std::string_view store_db = "idproxy") const {
     return function(parameters, sources, store_db);

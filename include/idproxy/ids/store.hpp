@@ -17,67 +17,69 @@ class Fill;
 struct CounterSpec;
 struct CounterField;
 
-/// What a rule wants of the unique index that guards its field.
+/// What a rule demands of the unique index on its field.
 enum class UniqueIndex {
-  warn,     ///< the log says that there is none
-  require,  ///< without one the rule is not ready
-  create,   ///< made where there is none
+  warn,     ///< the log warns if there is none
+  require,  ///< without an index, the rule is not ready
+  create,   ///< the proxy creates a missing index
 };
 
-/// Whether a rule gives values in one collection.
+/// Whether a rule assigns values in one collection.
 struct Readiness {
   enum class Kind {
     ready,
     left_alone,  ///< a view or a time-series collection: no rule applies
-    not_ready,   ///< what needs a value is answered with `error`
+    not_ready,   ///< inserts that need a value get `error`
   };
   Kind kind = Kind::ready;
   Error error{};
 };
 
-/// A collection in which a rule gives no values now.
+/// A collection in which a rule assigns no values now.
 struct NotReady {
   std::size_t rule_index;  ///< in file order
   std::string ns;          ///< "db.collection"
-  Readiness readiness;     ///< never ready
+  Readiness readiness;     ///< never Kind::ready
 };
 
-/// What a store has done since the start; each number is exact, together they are no snapshot.
+/// Counts since the start. Each number is exact; together they are not a snapshot.
 struct StoreCounts {
   std::uint64_t round_trips = 0;        ///< commands sent for counters
-  std::uint64_t blocks = 0;             ///< allocated, and used
-  std::uint64_t blocks_dropped = 0;     ///< allocated, perhaps, and never used
-  std::uint64_t numbers_allocated = 0;  ///< in those that were used
+  std::uint64_t blocks = 0;             ///< allocated and used
+  std::uint64_t blocks_dropped = 0;     ///< possibly allocated, but never used
+  std::uint64_t numbers_allocated = 0;  ///< in the blocks that were used
   std::uint64_t numbers_returned = 0;   ///< given back to the store
   std::uint64_t heals = 0;
 };
 
-/// What strategies and rules need of the id store, which is elsewhere and has threads of its own:
-/// nothing here waits for it. Thread-safe. What it hands out can be kept longer than it.
+/// The id store as strategies and rules use it. It runs elsewhere, with threads of its own; no call
+/// here waits for it. Objects that it returns may outlive it. Thread-safe.
 class Store {
  public:
   virtual ~Store() = default;
 
-  /// The values of one counter document that this process holds; one object for all who name that
-  /// document, through whichever Store of the process. `field` is one more field that is filled
-  /// from it: what it holds counts when the counter is created or healed.
+  /// The numbers that this process holds of one counter document. Every caller that names this
+  /// document gets the same object, through whichever Store of the process. `field` is one more
+  /// field that is filled from the counter: creating or healing the counter takes the numbers in
+  /// that field into account.
   virtual std::shared_ptr<BlockCache> counter(const CounterSpec& spec,
                                               const CounterField& field) = 0;
-  /// How full the space of a rule of random numbers is in one collection. `ns`: "db.collection".
+  /// How full a rule's space of random numbers is in one collection. `ns`: "db.collection".
   virtual std::shared_ptr<Fill> fill(std::string_view ns, std::string_view field) = 0;
 
-  /// As far as it is known at this moment. Asking makes the collection one that is looked at.
-  /// `rule_index`: in file order.
+  /// Whether the rule is ready in this collection, as far as is known now. From the first call on,
+  /// the store checks the collection. `rule_index`: in file order.
   virtual Readiness readiness(std::size_t rule_index, std::string_view db,
                               std::string_view collection) = 0;
-  /// Another number than before once an answer of readiness() may have changed.
+  /// A number that changes whenever an answer of readiness() may have changed.
   [[nodiscard]] virtual std::uint64_t version() const = 0;
 
-  /// For people: where rules give no values, as far as it is known at this moment, spaces of random
-  /// numbers that are full, and counters that are exhausted (of one that serves several
-  /// collections, the rule's `ns`); of each rule at most so many collections. What a rule names
-  /// literally is known from the start, and listed too if it is left alone; what wildcards match,
-  /// once readiness() has been asked about it. That the store does not answer is not seen here.
+  /// For logs and status: where rules assign no values, as far as is known now, including spaces of
+  /// random numbers that are full and counters that are exhausted (for a counter of several
+  /// collections, the rule's `ns`); at most `most_per_rule` collections of each rule. Collections
+  /// that a rule names literally are known from the start, and are also listed if they are left
+  /// alone; collections that match a wildcard are known after the first call of readiness() for
+  /// them. Does not report that the store is down.
   [[nodiscard]] virtual std::vector<NotReady> not_ready(std::size_t most_per_rule) const = 0;
   [[nodiscard]] virtual StoreCounts counts() const = 0;
 };

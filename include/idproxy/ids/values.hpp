@@ -10,7 +10,7 @@
 
 namespace idproxy::ids {
 
-/// Generated BSON values: one type, and for each value its bytes as they stand behind the key in an
+/// Generated BSON values of one type. Each value is stored as the bytes that follow the key in an
 /// element. Reused from request to request: clear() keeps the memory.
 class Values {
  public:
@@ -22,15 +22,15 @@ class Values {
     return bytes_.view().subspan(begin, ends_[i] - begin);
   }
 
-  /// Room for one more value of `size` bytes, to be written by the caller at once.
+  /// Adds a value of `size` bytes, which the caller must write at once.
   std::uint8_t* add(bson::Type type, std::size_t size) {
     type_ = type;
     std::uint8_t* at = bytes_.extend(size);
     ends_.push_back(bytes_.size());
     return at;
   }
-  /// A BSON string of `size` bytes: int32 length with its NUL, text, NUL. Room for the text, to be
-  /// written by the caller at once.
+  /// Adds a BSON string of `size` bytes: int32 length including the NUL, text, NUL. Returns where
+  /// the caller must write the text at once.
   std::uint8_t* add_string(std::size_t size) {
     std::uint8_t* at = add(bson::Type::string, 4 + size + 1);
     store_i32(at, static_cast<std::int32_t>(size + 1));
@@ -39,13 +39,13 @@ class Values {
   }
   void add_string(std::string_view text);
 
-  /// Of all values together.
+  /// Bytes of all values together.
   [[nodiscard]] std::size_t bytes() const { return bytes_.size(); }
-  /// The memory that it holds.
+  /// Allocated memory, in bytes.
   [[nodiscard]] std::size_t capacity() const {
     return bytes_.capacity() + ends_.capacity() * sizeof(std::size_t);
   }
-  /// Memory for `n` more values of `size` bytes.
+  /// Reserves memory for `n` more values of `size` bytes.
   void reserve(std::size_t n, std::size_t size) {
     bytes_.reserve(bytes_.size() + n * size);
     ends_.reserve(ends_.size() + n);

@@ -6,7 +6,7 @@
 
 namespace idproxy::wire {
 
-/// CRC-32C (Castagnoli), as an OP_MSG with checksumPresent ends with it, over all bytes before it.
+/// CRC-32C (Castagnoli) of all earlier bytes, with which an OP_MSG ends if it has checksumPresent.
 class Checksum {
  public:
   void add(Bytes bytes) { crc_.process_bytes(bytes.data(), bytes.size()); }

@@ -8,7 +8,7 @@
 ///
 ///   message ::= int32 messageLength  int32 requestID  int32 responseTo  int32 opCode  body
 ///
-/// All integers are little-endian; messageLength counts the header too.
+/// All integers are little-endian; messageLength includes the header.
 namespace idproxy::wire {
 
 enum class OpCode : std::int32_t {
@@ -23,14 +23,14 @@ struct MsgHeader {
   std::int32_t message_length;
   std::int32_t request_id;
   std::int32_t response_to;
-  OpCode op_code;  ///< any value, also unknown ones
+  OpCode op_code;  ///< may be an unknown value
 };
 
 inline constexpr std::size_t kHeaderSize = 16;
 /// maxMessageSizeBytes: mongod closes the connection at 48,000,001 (observed, 6.0.5).
 inline constexpr std::int64_t kMaxMessageSize = 48'000'000;
 
-/// `bytes` holds at least kHeaderSize.
+/// `bytes` must hold at least kHeaderSize bytes.
 inline MsgHeader read_header(Bytes bytes) {
   return {load_i32(bytes.data()), load_i32(bytes.data() + 4), load_i32(bytes.data() + 8),
           static_cast<OpCode>(load_i32(bytes.data() + 12))};

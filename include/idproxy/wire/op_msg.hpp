@@ -22,18 +22,18 @@ namespace flag {
 inline constexpr std::uint32_t kChecksumPresent = 1U << 0;
 inline constexpr std::uint32_t kMoreToCome = 1U << 1;
 inline constexpr std::uint32_t kExhaustAllowed = 1U << 16;
-/// Bits that a receiver must know; mongod closes the connection at any other of the low half.
+/// Bits that a receiver must know: mongod closes the connection at an unknown one in this half.
 inline constexpr std::uint32_t kRequiredBits = 0xFFFF;
 }  // namespace flag
 
-/// Sections of kind 1: bulkWrite has two, every other command at most one.
+/// Accepted sections of kind 1: bulkWrite has two, every other command at most one.
 inline constexpr std::size_t kMaxSequences = 4;
 
 inline constexpr std::size_t kFlagsOffset = kHeaderSize;
 inline constexpr std::size_t kSectionsOffset = kHeaderSize + 4;
 
-/// True if `front`, what is there of a message, is an OP_MSG and has this flag. False while the
-/// flags are not there.
+/// True if the message is an OP_MSG and has this flag. `front`: the bytes of it received so far.
+/// False while the flags have not been received.
 [[nodiscard]] inline bool has_flag(const MsgHeader& header, Bytes front, std::uint32_t bit) {
   return header.op_code == OpCode::msg && front.size() >= kSectionsOffset &&
          (load_u32(front.data() + kFlagsOffset) & bit) != 0;
@@ -41,14 +41,14 @@ inline constexpr std::size_t kSectionsOffset = kHeaderSize + 4;
 
 enum class Errc {
   too_short = 1,       ///< no room for flags and the smallest body
-  unknown_flag,        ///< a required bit that nobody defined
-  unknown_kind,        ///< a section that is neither 0 nor 1
-  bad_size,            ///< a section or its document leaves the message
+  unknown_flag,        ///< a required bit that is not defined
+  unknown_kind,        ///< a section of a kind other than 0 and 1
+  bad_size,            ///< a section or its document exceeds the message
   no_body,             ///< no section of kind 0
-  two_bodies,          ///< more than one
-  two_sequences,       ///< two of kind 1 with one identifier
-  too_many_sequences,  ///< more than any command takes
-  bad_checksum,        ///< it does not fit the bytes before it
+  two_bodies,          ///< more than one section of kind 0
+  two_sequences,       ///< two sections of kind 1 with the same identifier
+  too_many_sequences,  ///< more than kMaxSequences
+  bad_checksum,        ///< it does not match the bytes before it
 };
 
 template <class T>
@@ -57,22 +57,22 @@ using Result = boost::system::result<T, Errc>;
 /// A section of kind 1.
 struct DocumentSequence {
   std::string_view identifier;
-  Bytes whole;      ///< from its kind byte on
-  Bytes documents;  ///< one after the other; their lengths are not checked yet
+  Bytes whole;      ///< the section from its kind byte on
+  Bytes documents;  ///< one after the other; their lengths are not checked
 };
 
-/// One whole OP_MSG, borrowed.
+/// A view of one whole OP_MSG, valid as long as the message's bytes.
 class OpMsgView {
  public:
-  /// `message` is exactly one message, its header's length checked. Reads sections in any order; a
-  /// message that mongod could read in another way is an error (the codes that mongod gives:
-  /// docs/server-behaviour.md#messages).
+  /// `message` must be exactly one message, with the length in its header checked. Accepts sections
+  /// in any order. A message that mongod could read differently is an error
+  /// (docs/server-behaviour.md#messages has mongod's codes).
   [[nodiscard]] static Result<OpMsgView> parse(Bytes message);
 
   [[nodiscard]] const MsgHeader& header() const { return header_; }
   [[nodiscard]] Bytes message() const { return message_; }
   [[nodiscard]] bool has(std::uint32_t bit) const { return (flag_bits_ & bit) != 0; }
-  /// The kind-0 document.
+  /// The document of the section of kind 0.
   [[nodiscard]] Bytes body() const { return body_; }
   [[nodiscard]] const DocumentSequence* sequence(std::string_view identifier) const;
   [[nodiscard]] std::size_t sequence_count() const { return sequence_count_; }

@@ -7,7 +7,7 @@
 
 namespace idproxy::wire {
 
-/// OP_QUERY, which servers since 5.1 take for hello and isMaster only:
+/// OP_QUERY, which servers since 5.1 accept only for hello and isMaster:
 ///
 ///   header  int32 flags  cstring fullCollectionName  int32 numberToSkip  int32 numberToReturn
 ///   document query  [document returnFieldsSelector]
@@ -15,11 +15,11 @@ struct OpQueryView {
   std::string_view full_collection_name;
   Bytes query;
 
-  /// Of one whole message; nothing if it is malformed.
+  /// Reads one whole message; nothing if it is malformed.
   [[nodiscard]] static std::optional<OpQueryView> parse(Bytes message);
 };
 
-/// OP_REPLY, which answers it:
+/// OP_REPLY, the reply to OP_QUERY:
 ///
 ///   header  int32 responseFlags  int64 cursorID  int32 startingFrom  int32 numberReturned
 ///   document*

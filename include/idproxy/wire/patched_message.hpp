@@ -10,8 +10,9 @@
 
 namespace idproxy::wire {
 
-/// A message as slices of another one with new bytes in between, so that rewriting copies what is
-/// new and not what stays. Holds positions, no pointers: the original may move in memory meanwhile.
+/// A message made of slices of another one, with new bytes in between, so that rewriting copies the
+/// new bytes and not those that stay. Holds positions, not pointers: the original may move in
+/// memory.
 ///
 ///   patched.start(original);
 ///   const auto length = patched.add_i32();     // a place to fill in once it is known
@@ -21,15 +22,18 @@ namespace idproxy::wire {
 ///   patched.set_i32(length, patched.size());
 class PatchedMessage {
  public:
-  /// Forgets everything, keeps the memory. `expected`: bytes that will be added or copied.
+  /// Starts a new message; keeps the memory. `expected`: number of bytes that will be added or
+  /// copied.
   void start(Bytes original, std::size_t expected = 0);
 
-  /// Appends original bytes [from, to); `from` is not before the end of what was kept earlier.
+  /// Appends the original's bytes [from, to); `from` must not be before the end of an earlier
+  /// slice.
   void keep(std::size_t from, std::size_t to);
-  /// Appends `n` new bytes, to be written at once: the pointer is valid until the next call.
+  /// Appends `n` new bytes, which the caller must write at once: the pointer is valid until the
+  /// next call.
   std::uint8_t* add(std::size_t n);
   void add(Bytes bytes);
-  /// Appends four bytes and returns the place to give to set_i32().
+  /// Appends four bytes and returns their place for set_i32().
   std::size_t add_i32() { return static_cast<std::size_t>(add(4) - added_.data()); }
   void set_i32(std::size_t place, std::int64_t value) {
     store_i32(added_.data() + place, static_cast<std::int32_t>(value));
@@ -38,19 +42,19 @@ class PatchedMessage {
   void add_checksum();
 
   [[nodiscard]] std::size_t size() const { return size_; }
-  /// False if all of it has been copied: then the original is not needed any more.
+  /// False if all bytes have been copied: the original is then no longer needed.
   [[nodiscard]] bool borrows() const;
-  /// The memory that it holds.
+  /// Allocated memory for new bytes, in bytes.
   [[nodiscard]] std::size_t capacity() const { return added_.capacity(); }
 
-  /// Fills `out` with the slices from byte `position` on, as many as fit; returns how many.
+  /// Fills `out` with the slices from byte `position` on, as many as fit; returns their number.
   std::size_t gather(Bytes original, std::size_t position, std::span<iovec> out) const;
-  /// Bytes from `position` on, in one piece.
+  /// Appends the bytes from `position` on to `out`.
   void copy(Bytes original, std::size_t position, Buffer& out) const;
 
  private:
   struct Piece {
-    std::uint32_t from;  // in the original or in added_
+    std::uint32_t from;  // position in the original or in added_
     std::uint32_t length;
     bool original;
   };
@@ -60,7 +64,7 @@ class PatchedMessage {
   std::vector<Piece> pieces_;
   Buffer added_;
   std::size_t size_ = 0;
-  Bytes original_;  // while it is being built
+  Bytes original_;  // only while the message is built
 };
 
 }  // namespace idproxy::wire

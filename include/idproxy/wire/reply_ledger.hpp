@@ -8,28 +8,28 @@
 
 namespace idproxy::wire {
 
-/// The replies that a server owes to one connection. A server answers requests in their order, each
-/// with one reply or, if the reply has moreToCome, with several, of which each names the one before
-/// it (OP_MSG specification, "exhaustAllowed"). Not thread-safe.
+/// The replies that a server owes to one connection. A server answers requests in order, each with
+/// one reply or, if the reply has moreToCome, with several, each of which names the one before it
+/// (OP_MSG specification, "exhaustAllowed"). Not thread-safe.
 class ReplyLedger {
  public:
-  /// Whose reply a message is, by its response_to.
+  /// The request that a message answers, by its response_to.
   enum class Owed {
-    to_next_request,  ///< the oldest request that has not been answered
+    to_next_request,  ///< the oldest unanswered request
     to_nobody,        ///< no request is outstanding
-    to_other,         ///< it names another message
+    to_other,         ///< the message names another one
   };
 
-  /// Event: a request was forwarded that the server answers.
+  /// Event: a request that the server answers was forwarded.
   void forwarded(std::int32_t request_id) {
     if (outstanding_++ > 0) earlier_.push_back(newest_);
     newest_ = request_id;
   }
-  /// Event: an OP_QUERY with the flag Exhaust was forwarded: from now on replies may come that no
-  /// request asks for.
+  /// Event: an OP_QUERY with the flag Exhaust was forwarded: replies that no request asks for may
+  /// come from now on.
   void permit_unrequested() { unrequested_permitted_ = true; }
 
-  /// Requests forwarded whose last reply has not ended.
+  /// Forwarded requests whose last reply has not ended.
   [[nodiscard]] std::uint64_t outstanding() const { return outstanding_; }
   [[nodiscard]] bool unrequested_permitted() const { return unrequested_permitted_; }
   [[nodiscard]] Owed owed(const MsgHeader& reply) const {
@@ -44,7 +44,7 @@ class ReplyLedger {
   }
   /// Event: the next request's last reply begins.
   void begin_last() { last_ = true; }
-  /// Of the reply that began: it is its request's last.
+  /// True if the reply that began is its request's last.
   [[nodiscard]] bool is_last() const { return last_; }
   /// Event: the last reply to the next request has ended.
   void answered() {
@@ -64,8 +64,8 @@ class ReplyLedger {
   [[nodiscard]] std::int32_t& next() { return at_ < earlier_.size() ? earlier_[at_] : newest_; }
 
   std::uint64_t outstanding_ = 0;
-  // What the next replies must name: the newest request, most often the only one, and from at_ on
-  // those before it.
+  // The ids that the next replies must name: newest_ is that of the newest request, often the only
+  // one; earlier_ has those before it, from at_ on.
   std::int32_t newest_ = 0;
   std::vector<std::int32_t> earlier_;
   std::size_t at_ = 0;

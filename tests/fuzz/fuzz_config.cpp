@@ -6,9 +6,9 @@
 #include "idproxy/config/config.hpp"
 #include "idproxy/config/seed_list.hpp"
 
-// The text of a configuration: whatever it holds, findings come out, in the order of its lines, and
-// an accepted one has a strategy in each rule and a server behind each listener, at the latest when
-// the servers of a mongodb+srv string are known, and can be reloaded as it is.
+// Input: the text of a configuration. Findings must be in the order of its lines. In an accepted
+// configuration every rule has a strategy and there are servers to connect to, at the latest when
+// the servers of a mongodb+srv string are known, and reloading it unchanged needs no restart.
 
 namespace {
 

@@ -1,11 +1,13 @@
-// A client's message and a server's replies, the exchange driven as net drives it. Input: pieces of
-// {uint8 event, uint24 length, bytes}: the first is the request, whose event byte is odd where
-// X.509 is refused; the others are replies, and theirs is the time that passes before, in ms. One
-// rule's values are at hand for the first few documents only; then the store is asked, and has none
-// every third time. Whatever the server says: what goes upstream is a well-formed insert of
-// documents that the client sent and that no reply said to be stored, each no more often than its
-// rule allows; statement numbers are the client's; what goes downstream answers the client and
-// accounts for every document; no value is given back that may be stored; and it ends.
+// Drives an exchange as net does, with a client's message and a server's replies. Input: pieces of
+// {uint8 event, uint24 length, bytes}. The first piece is the request; an odd event byte means that
+// X.509 is refused. The others are replies; their event byte is the time in ms that passes before.
+// One rule holds values for the first few documents only; after that the store is asked, and has
+// none every third time.
+//
+// Whatever the server replies: every command sent to the server is a well-formed insert of
+// documents that the client sent and that no reply reported as stored, each no more often than its
+// rule allows, with the client's statement numbers. The reply to the client accounts for every
+// document. No value is given back that may be stored. And the exchange ends.
 
 #include <cstdlib>
 #include <set>
@@ -43,17 +45,17 @@ std::shared_ptr<const rewrite::RuleSet> rules(std::shared_ptr<test::Lending> len
   return test::rule_set_of(std::move(id), std::move(other), std::move(placed));
 }
 
-/// One insert, the client's or ours.
+/// One insert, of the client or the proxy.
 struct Sent {
   std::vector<std::string> documents;  // without the fields that rules assign
-  std::vector<std::int32_t> numbers;   // of their statements, if that matters
+  std::vector<std::int32_t> numbers;   // statement numbers, if they matter
   bool well_formed = true;
   bool stops_at_errors = true;
   bool acknowledged = true;
   bool in_transaction = false;
 };
 
-/// The fields that no rule touches; none of a document that stands in for a refused one.
+/// The fields that no rule touches; empty for a document that replaces a refused one.
 std::string untouched(Bytes document, bool& well_formed) {
   std::string kept;
   bson::Elements elements(document);
@@ -91,7 +93,7 @@ Sent read(Bytes bytes) {
   return sent;
 }
 
-/// What the client is owed, seen from outside.
+/// Checks from outside which documents are sent and stored.
 class Watch {
  public:
   explicit Watch(Sent whole)
@@ -101,7 +103,8 @@ class Watch {
     for (std::size_t i = 0; i < open_.size(); ++i) open_[i] = i;
   }
 
-  /// A command: its documents are some of the client's that are not stored, in their order.
+  /// A command was sent: its documents must be some of the client's that are not stored, in their
+  /// order.
   void sent(const Sent& part) {
     require(part.well_formed && part.numbers.empty() == whole_.numbers.empty());
     out_.clear();
@@ -109,7 +112,7 @@ class Watch {
     for (std::size_t i = 0; i < part.documents.size(); ++i, ++at) {
       const auto fits = [&](std::size_t index) {
         if (!part.numbers.empty() && whole_.numbers[index] != part.numbers[i]) return false;
-        // In place of a document that cannot take its value stands one that mongod refuses.
+        // A document that cannot take its value is replaced by one that mongod refuses.
         return part.documents[i].empty() || part.documents[i] == whole_.documents[index];
       };
       while (at < open_.size() && !fits(open_[at])) ++at;
@@ -120,7 +123,7 @@ class Watch {
     require(!out_.empty());
   }
 
-  /// A reply that led to another command: those that it did not name as failed are stored. An
+  /// A reply led to another command: the documents that it does not report as failed are stored. An
   /// ordered batch, and a transaction, stop at the first error.
   void answered(Bytes reply) {
     const auto view = wire::OpMsgView::parse(reply);
@@ -145,7 +148,7 @@ class Watch {
 
  private:
   Sent whole_;
-  std::vector<std::size_t> open_;  // documents that may be stored no more than once from now on
+  std::vector<std::size_t> open_;  // documents that are not stored yet
   std::vector<std::size_t> out_;
   std::vector<std::uint32_t> failures_;  // by document
 };
@@ -167,13 +170,14 @@ class Values {
     stops_at_errors_ = command_sent.stops_at_errors;
     in_transaction_ = command_sent.in_transaction;
   }
-  /// The server's word for it: everything that it does not clearly deny.
+  /// Any value may be stored unless the reply clearly denies it.
   void answered(Bytes reply) {
     std::set<std::size_t> denied;
     const auto view = wire::OpMsgView::parse(reply);
     const auto read = view ? rewrite::WriteReply::read(view->body(), out_.size()) : std::nullopt;
     if (read && read->ok && read->retried == 0 && read->n) deny(*read, denied);
-    // Not authorized, an invalid namespace, a view, not understood: the whole command is refused.
+    // Not authorized, an invalid namespace, a view, not understood: the server refused the whole
+    // command.
     static const std::set<std::int64_t> kRefused = {2, 9, 13, 14, 72, 73, 166, 323, 40415};
     if (read && !read->ok && kRefused.contains(read->code)) return;
     if (read && read->code == rewrite::kDuplicateKey && out_.size() == 1) return;
@@ -193,18 +197,18 @@ class Values {
       if (!kDenied.contains(error.code)) return denied.clear();
       denied.insert(static_cast<std::size_t>(error.index));
     }
-    if (in_transaction_ && !reply.errors.empty()) denied.insert(0);  // and all behind it
+    if (in_transaction_ && !reply.errors.empty()) denied.insert(0);  // and all documents after it
     if (!stops_at_errors_ || reply.errors.empty()) return;
     for (auto i = *denied.begin(); i < out_.size(); ++i) denied.insert(i);
   }
 
-  std::vector<std::int64_t> out_;  // of the command that is out, by document
+  std::vector<std::int64_t> out_;  // of the last command sent, by document
   std::set<std::int64_t> stored_;
   bool stops_at_errors_ = true;
   bool in_transaction_ = false;
 };
 
-/// The store's answers.
+/// Answers the exchange as the store.
 Action ask(Action action, rewrite::Exchange& exchange, const rewrite::Context& context,
            rewrite::Workspace& workspace, std::size_t& asked) {
   static constexpr std::int64_t kFirst = 1'000'000;
@@ -231,7 +235,7 @@ std::optional<Bytes> piece(Bytes& input, std::uint8_t& event) {
   return content;
 }
 
-/// As net would hand it over: in one piece, whole, addressed to the request that is out.
+/// A reply as net hands it over: in one piece, whole, and to the request that is under way.
 Buffer framed(Bytes content, std::int32_t response_to) {
   Buffer message;
   message.append(content);
@@ -240,7 +244,7 @@ Buffer framed(Bytes content, std::int32_t response_to) {
   return message;
 }
 
-/// What the client gets: one reply in which every document is stored, failed, or was not reached.
+/// Checks the reply to the client, in which every document is stored, failed, or was not reached.
 void check_reply(Bytes bytes, std::int32_t request_id, const Sent& whole) {
   const auto view = wire::OpMsgView::parse(bytes);
   require(view && view->header().response_to == request_id);
@@ -291,13 +295,14 @@ void drive(Bytes input, rewrite::Namespaces& namespaces, rewrite::Context contex
       Buffer out;
       send->message->copy(send->original, 0, out);
       require(wire::read_header(out.view()).request_id == exchange.request_id());
-      // A client may number its messages as we number ours; there is one out at a time.
+      // A client's request id may equal one of the proxy's; only one command is under way at a
+      // time.
       require(steps == 0 || ids.insert(exchange.request_id()).second);
       watch.sent(read(out.view()));
       values.sent(out.view());
     }
     content = piece(input, event);
-    if (!content || content->size() < wire::kHeaderSize) return;  // the server is gone
+    if (!content || content->size() < wire::kHeaderSize) return;  // the server has disconnected
     clock.advance(std::chrono::milliseconds(event));
     reply = framed(*content, exchange.request_id());
     values.answered(reply.view());
@@ -319,7 +324,7 @@ void drive(Bytes input, rewrite::Namespaces& namespaces, rewrite::Context contex
   if (const auto* ours = std::get_if<action::Reply>(&action)) {
     check_reply(ours->message, id, whole);
   }
-  // Only what answers the client's own message passes as it came.
+  // Only a reply to the client's own message may be relayed unchanged.
   if (std::holds_alternative<action::Relay>(action)) {
     require(wire::read_header(reply.view()).response_to == id);
   }

@@ -1,5 +1,5 @@
-// A client's byte stream, cut anywhere: framing and the decision about each message must come out
-// the same as for the stream in one piece.
+// Input: a client's byte stream, after a byte that says how to cut it. Framing and the decision
+// about each message must be the same as for the uncut stream.
 
 #include <algorithm>
 #include <cstdlib>
@@ -14,7 +14,7 @@ namespace {
 
 using namespace idproxy;
 
-/// One letter per decision, with the position it was made at.
+/// The decisions about a stream, each with its position; '!' where the stream is malformed.
 std::string decisions(Bytes stream, std::size_t piece, rewrite::X509 x509) {
   wire::FrameReader frames;
   rewrite::Namespaces namespaces(test::rule_set());

@@ -1,6 +1,6 @@
-// A server's reply to hello. Input: the whole message. What is passed on names nobody but our
-// listeners, stays a reply that can be read, and differs in nothing else; and whatever a set says
-// of itself, no more listeners are wanted than it can have members.
+// Input: a server's reply to hello, as a whole message. The reply to the client must name only
+// listeners of the proxy, must be readable, and must not differ in anything else. Whatever the
+// reply says about its set, the proxy must not want more listeners than a set can have members.
 
 #include <cstdlib>
 #include <string>

@@ -1,5 +1,5 @@
-// Whatever an insert looks like: either it stays as it is, or the patched message is well-formed,
-// its lengths are right, and every document without `_id` has got one.
+// Input: an insert. Either it stays as it is, or the patched message is well-formed, its lengths
+// are right, and every document has an `_id`.
 
 #include <cstdlib>
 
@@ -15,7 +15,7 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-/// A patched message is patched again: nothing may be left to do but what a rule always does.
+/// Gives the patched message to another exchange, which must find nothing left to change.
 void check(const rewrite::action::Send& send, rewrite::Namespaces& namespaces,
            const rewrite::Context& context, rewrite::Workspace& workspace) {
   Buffer out;

@@ -1,6 +1,6 @@
-// A client's message where X.509 is refused. What goes on is read again as leniently as a server
-// does that checks nothing but lengths (net.wireObjectCheck off): whatever it is, it must not log
-// in by a certificate.
+// Input: a client's message, with X.509 refused. The test reads the message that the proxy passes
+// on as leniently as a server that checks nothing but lengths (net.wireObjectCheck off): it must
+// not log in with a certificate.
 
 #include <array>
 #include <cstdlib>
@@ -20,14 +20,14 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-/// An element; its value is as long as its type and its own length say.
+/// An element; its type and its own length give the size of its value.
 struct Field {
   std::uint8_t type = 0;
   std::string_view key;
   Bytes value;
 };
 
-/// The bytes of a value at the front of `rest`; nothing if it does not fit.
+/// The size of the value at the front of `rest`; nothing if it does not fit.
 std::optional<std::size_t> size_of(std::uint8_t type, Bytes rest) {
   const auto counted = [&](std::int64_t more) -> std::optional<std::size_t> {
     if (rest.size() < 4) return std::nullopt;
@@ -78,7 +78,7 @@ std::optional<std::size_t> size_of(std::uint8_t type, Bytes rest) {
   return std::nullopt;
 }
 
-/// The fields as far as they can be read.
+/// The fields of the document up to the first malformed one.
 std::vector<Field> fields_of(Bytes document) {
   std::vector<Field> fields;
   if (document.size() < 5) return fields;
@@ -99,7 +99,8 @@ bool is_embedded(const Field& field) {
   return field.type == 3 || field.type == 4;
 }
 
-/// A text is compared whole or as far as its first NUL; one of another type might be read anyhow.
+/// Compares a text up to its first NUL, and searches all of a value of another type, which a server
+/// might accept.
 bool names_x509(const Field& field) {
   static constexpr std::string_view kName = "MONGODB-X509";
   if (field.key != "mechanism") return false;
@@ -129,7 +130,7 @@ void check_command(Bytes document) {
   }
 }
 
-/// The document at the front of `bytes`, by its length.
+/// The document at the front of `bytes`, with the length that it states.
 std::optional<Bytes> document_in(Bytes bytes) {
   if (bytes.size() < 5) return std::nullopt;
   const std::int64_t size = load_i32(bytes.data());
@@ -137,8 +138,8 @@ std::optional<Bytes> document_in(Bytes bytes) {
   return bytes.first(static_cast<std::size_t>(size));
 }
 
-/// Of an OP_MSG: every body, wherever it stands. Of what is behind the first one that cannot be
-/// read, no server knows more.
+/// Checks the first body of an OP_MSG, which may follow other sections. Servers cannot read past a
+/// malformed section either.
 void check_msg(Bytes message) {
   for (Bytes rest = message.subspan(std::min(message.size(), wire::kSectionsOffset));
        rest.size() > 5;) {

@@ -1,5 +1,5 @@
-// OP_MSG, OP_QUERY and hello: views stay inside the message, patching hello keeps every
-// other byte.
+// Input: a message. The view of an OP_MSG must stay inside it, and patching a hello must keep its
+// ids and opcode and leave nothing to patch.
 
 #include <cstdlib>
 #include <cstring>
@@ -16,7 +16,7 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-/// True if it is a hello, and is patched.
+/// True if the message is a hello and gets patched.
 bool patch(Bytes message, rewrite::X509 x509, wire::PatchedMessage& out) {
   const auto command = rewrite::Command::find(message);
   if (!command || !rewrite::is_hello(command->name)) return false;

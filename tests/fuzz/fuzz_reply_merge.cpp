@@ -1,6 +1,7 @@
-// Replies to commands that carried one batch, merged. Input: pieces of {uint8 documents, uint24
-// length, bytes}, each a reply to a command with some of the documents. The merged reply is
-// well-formed, its errors ascend, its number is the sum, and its times are those of one reply.
+// Merges replies to the commands of one batch. Input: pieces of {uint8 documents, uint24 length,
+// bytes}, each a reply to a command with some of the documents. The merged reply must be
+// well-formed with ascending errors and the sum of all `n`; each other field must come from a
+// reply.
 
 #include <cstdlib>
 #include <set>
@@ -17,14 +18,14 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-/// `event` names some of 64 documents, ascending.
+/// The documents that `event` stands for: some of 64, ascending.
 std::vector<std::int32_t> documents_of(std::uint8_t event) {
   std::vector<std::int32_t> documents;
   for (std::int32_t i = event >> 6; i < 64; i += 1 + (event & 7)) documents.push_back(i);
   return documents;
 }
 
-/// What must be the same in the merged reply: elements as they stood in one of the replies.
+/// What the merged reply must contain: the sum of `n`, and elements from any of the replies.
 class Inputs {
  public:
   void see(const wire::OpMsgView& message, std::int64_t n, bool has_n) {
@@ -52,11 +53,11 @@ class Inputs {
   }
 
   std::int64_t n_ = 0;
-  bool has_n_ = false;  // of the last one
+  bool has_n_ = false;  // of the last reply
   std::set<std::string> elements_;
 };
 
-/// A reply as WriteBatch takes it, or nothing.
+/// Adds a reply if WriteBatch would accept it; else returns false.
 bool add(Bytes bytes, std::span<const std::int32_t> documents, rewrite::ReplyMerge& merge,
          Inputs& inputs) {
   const auto message = wire::OpMsgView::parse(bytes);

@@ -1,4 +1,4 @@
-// A main for fuzz targets that runs them over the files of the folders it is given.
+// A main() for fuzz targets that runs them on all files in the given directories.
 
 #include <cstdint>
 #include <cstdio>
@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
     for (const auto& entry : std::filesystem::directory_iterator(argv[i])) {
       std::ifstream in(entry.path(), std::ios::binary);
       std::vector<char> bytes{std::istreambuf_iterator<char>(in), {}};
-      // An allocation of the exact size, so that a sanitizer sees one byte too far.
+      // An allocation of the exact size, so that sanitizers detect reads beyond the end.
       bytes.shrink_to_fit();
       LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
       ++inputs;

@@ -4,7 +4,7 @@
 
 namespace idproxy::test {
 
-/// The alternatives of an Action, in their order.
+/// The alternatives of rewrite::Action, in the same order.
 enum class ActionKind { relay, send, wait, ask_store, learn, reply, close };
 
 inline ActionKind kind_of(const rewrite::Action& action) {

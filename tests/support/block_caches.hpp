@@ -23,12 +23,12 @@ namespace idproxy::test {
 
 using Ranges = std::vector<ids::Range>;
 
-/// The answer to somebody who waits for numbers.
+/// The answer to a request that waits for numbers.
 struct Answer {
   std::optional<ids::Result<ids::Grant>> grant;
   int count = 0;
 
-  /// The numbers are the test's then.
+  /// Takes the numbers out of the grant.
   Ranges numbers() { return grant && *grant ? (*grant)->take() : Ranges(); }
   [[nodiscard]] std::optional<ids::Errc> error() const {
     if (!grant || *grant) return std::nullopt;
@@ -48,13 +48,13 @@ class NotedWaiter final : public ids::Waiter {
   std::shared_ptr<Answer> answer_;
 };
 
-/// Somebody in the queue.
+/// A request in the queue.
 struct Waiting {
   std::shared_ptr<Answer> answer = std::make_shared<Answer>();
   ids::Ticket ticket;
 };
 
-/// A cache whose store is the test. `value` is the counter document's, as "next".
+/// A cache with the test as its store. `value` is the counter document's value, the next number.
 class BlockCaches {
  public:
   explicit BlockCaches(const ids::CounterSpec& spec, std::int64_t first = 1)
@@ -62,7 +62,7 @@ class BlockCaches {
         cache(std::make_shared<ids::BlockCache>(spec, clock, [this] { ++wakes; })),
         step_(spec.step) {}
 
-  /// One range in most tests; an error is kept.
+  /// Takes numbers: one range in most tests. Keeps an error in `error`.
   Ranges take(std::uint64_t n) {
     Ranges out;
     const ids::Draw taken = cache->take(n, out);
@@ -77,7 +77,7 @@ class BlockCaches {
     return waiting;
   }
 
-  /// Does one job as a store does; false if there was none.
+  /// Does the next job as a store would; false if there is none.
   bool work() {
     const auto job = cache->begin();
     if (job) do_job(*job);
@@ -96,7 +96,7 @@ class BlockCaches {
     value += step_ * static_cast<std::int64_t>(job.count);
     return cache->finish({Reply::Kind::allocated, {first, job.count}});
   }
-  /// The next job goes wrong.
+  /// Answers the next job with `kind`; false if there is none.
   bool fail(ids::CounterReply::Kind kind = ids::CounterReply::Kind::failed) {
     const auto job = cache->begin();
     if (!job) return false;
@@ -109,8 +109,8 @@ class BlockCaches {
   std::int64_t value;
   int wakes = 0;
   std::vector<ids::CounterJob> jobs;
-  bool needs_store = false;         // the last take()
-  std::optional<ids::Error> error;  // of the last take()
+  bool needs_store = false;         // result of the last take()
+  std::optional<ids::Error> error;  // error of the last take()
   std::shared_ptr<ids::BlockCache> cache;
 
  private:

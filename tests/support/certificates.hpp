@@ -19,10 +19,10 @@
 #include <utility>
 #include <vector>
 
-/// Throw-away keys, certificates and lists of revoked ones, made in a moment (P-256).
+/// Throw-away keys, certificates and revocation lists; P-256, since such keys are made fastest.
 namespace idproxy::test {
 
-/// A directory for a test's files, removed with it.
+/// A directory for a test's files; the destructor removes it.
 class TemporaryFiles {
  public:
   TemporaryFiles() {
@@ -35,7 +35,7 @@ class TemporaryFiles {
   TemporaryFiles& operator=(const TemporaryFiles&) = delete;
 
   [[nodiscard]] std::string path(const std::string& name) const { return directory_ / name; }
-  /// The path of the file that it has written.
+  /// Writes a file and returns its path.
   [[nodiscard]] std::string add(const std::string& name, std::string_view text) const {
     std::ofstream(path(name), std::ios::binary) << text;
     return path(name);
@@ -46,12 +46,12 @@ class TemporaryFiles {
 };
 
 struct CertificateWish {
-  std::string subject;  ///< "CN=a,O=b"; names of kinds and "=" and "," are never quoted
-  std::vector<std::string> names = {};  ///< of its subjectAltName: DNS names and IP addresses
-  /// Empty: none, good for both sides.
+  std::string subject;                  ///< "CN=a,O=b"; "=" and "," cannot be escaped
+  std::vector<std::string> names = {};  ///< subjectAltName: DNS names and IP addresses
+  /// Empty: no such extension, the certificate is valid for clients and servers.
   std::string extended_key_usage = "serverAuth,clientAuth";
-  std::chrono::seconds from_now = std::chrono::hours(-1);        ///< its beginning
-  std::chrono::seconds until_now = std::chrono::hours(90 * 24);  ///< its end
+  std::chrono::seconds from_now = std::chrono::hours(-1);        ///< start of validity
+  std::chrono::seconds until_now = std::chrono::hours(90 * 24);  ///< end of validity
   bool is_authority = false;
   unsigned rsa_bits = 0;  ///< 0: P-256
 };
@@ -59,7 +59,7 @@ struct CertificateWish {
 /// A certificate with its key.
 class Certified {
  public:
-  /// Signed by `issuer`; null: by itself.
+  /// `issuer` signs the certificate; null: self-signed.
   Certified(const CertificateWish& wish, const Certified* issuer)
       : key_(wish.rsa_bits != 0 ? EVP_RSA_gen(wish.rsa_bits) : EVP_EC_gen("P-256"), EVP_PKEY_free),
         certificate_(X509_new(), X509_free) {
@@ -86,7 +86,7 @@ class Certified {
     PEM_write_bio_X509(memory.get(), x509());
     return text(memory);
   }
-  /// PKCS #8; encrypted if there is a password.
+  /// PKCS #8; encrypted if `password` is not empty.
   [[nodiscard]] std::string key_pem(const std::string& password = {}) const {
     const Memory memory(BIO_new(BIO_s_mem()), BIO_free_all);
     std::string copy = password;
@@ -96,7 +96,7 @@ class Certified {
                                   static_cast<int>(password.size()), nullptr, nullptr);
     return text(memory);
   }
-  /// "BEGIN EC PRIVATE KEY", in the old form; encrypted if there is a password.
+  /// "BEGIN EC PRIVATE KEY", the old form; encrypted if `password` is not empty.
   [[nodiscard]] std::string old_key_pem(const std::string& password = {}) const {
     const Memory memory(BIO_new(BIO_s_mem()), BIO_free_all);
     std::string copy = password;
@@ -106,7 +106,7 @@ class Certified {
                                          static_cast<int>(copy.size()), nullptr, nullptr);
     return text(memory);
   }
-  /// Both, as a certificateKeyFile has them.
+  /// Certificate and key, the content of a certificateKeyFile.
   [[nodiscard]] std::string file() const { return pem() + key_pem(); }
 
   using Memory = std::unique_ptr<BIO, void (*)(BIO*)>;
@@ -117,7 +117,7 @@ class Certified {
   }
 
  private:
-  /// RFC 2253 names the last one first.
+  /// RFC 2253 names the last component first.
   void set_subject(const std::string& subject) {
     X509_NAME* name = X509_get_subject_name(x509());
     for (std::size_t at = 0; at < subject.size();) {
@@ -157,12 +157,12 @@ class Certified {
   std::unique_ptr<X509, void (*)(X509*)> certificate_;
 };
 
-/// Signs others.
+/// An authority, which signs certificates.
 class Authority {
  public:
   explicit Authority(const std::string& subject = "CN=Test CA,O=Tests")
       : own_({.subject = subject, .is_authority = true}, nullptr) {}
-  /// Signed by another one.
+  /// An intermediate authority, signed by `issuer`.
   Authority(const std::string& subject, const Authority& issuer)
       : own_({.subject = subject, .is_authority = true}, &issuer.own_) {}
 
@@ -170,7 +170,7 @@ class Authority {
   [[nodiscard]] const Certified& own() const { return own_; }
   [[nodiscard]] std::string pem() const { return own_.pem(); }
 
-  /// A list of these as revoked, valid until `until_now`.
+  /// A revocation list (PEM) with these certificates, valid until `until_now`.
   [[nodiscard]] std::string revoke(const std::vector<const Certified*>& revoked,
                                    std::chrono::seconds until_now = std::chrono::hours(24)) const {
     const std::unique_ptr<X509_CRL, void (*)(X509_CRL*)> crl(X509_CRL_new(), X509_CRL_free);

@@ -17,11 +17,11 @@
 #include "support/rule_set.hpp"
 #include "support/scripted_random.hpp"
 
-/// Scripts of an exchange: expect this action and these bytes, feed that event.
+/// Scripts of an exchange: feed an event, expect an action with these bytes.
 namespace idproxy::test {
 
-/// Where a client puts its documents: what is plain in a sequence takes the general path in an
-/// array.
+/// Where a client puts its documents. An insert that is a PlainInsert with a sequence takes the
+/// general path with an array.
 enum class Form { sequence, array };
 
 /// A client's insert into shop.orders. `options`: more fields of the body.
@@ -34,7 +34,8 @@ inline std::string client(Form form, const std::string& options,
                          string_field("$db", "shop") + options)),
                 flags);
 }
-/// A command of our own with some of its documents, and their statement numbers if it needs them.
+/// A command of the proxy with some of the client's documents, and their statement numbers if
+/// needed.
 inline std::string part(const std::string& options, const std::vector<std::string>& documents,
                         const std::vector<std::int32_t>& numbers = {}, std::uint32_t flags = 0) {
   const std::string stmt_ids = numbers.empty() ? "" : numbers_field("stmtIds", numbers);
@@ -44,7 +45,7 @@ inline const std::string kUnordered = bool_field("ordered", false);
 inline const std::string kTxnNumber = long_field("txnNumber", 5);
 inline const std::string kTransaction = kTxnNumber + bool_field("autocommit", false);
 
-/// Document i, with a value of ours as its `_id` or without.
+/// Document i, with a value from the proxy as its `_id`, or without `_id`.
 inline std::string nth(std::int32_t i) {
   return doc(int_field("x", i));
 }
@@ -57,14 +58,15 @@ inline rewrite::Rule with(rewrite::Retry retry, rewrite::Rule rule) {
   return rule;
 }
 
-/// What an exchange needs around it, and the exchange that runs.
+/// An exchange with everything that it needs.
 class ExchangeWorld {
  public:
   explicit ExchangeWorld(std::shared_ptr<const rewrite::RuleSet> rules,
                          std::string_view random_hex = {})
       : random(random_hex), namespaces(rules), rules_(std::move(rules)) {}
 
-  /// The bytes are gone when this returns, or belong to the exchange.
+  /// Starts an exchange. The bytes are freed when this returns, unless `owned` gives them to the
+  /// exchange.
   ActionKind request(std::string_view bytes, bool owned = false) {
     exchange = std::make_unique<rewrite::Exchange>();
     const Exact exact(bytes);
@@ -77,12 +79,12 @@ class ExchangeWorld {
     const Exact exact(bytes);
     return keep(exchange->reply(exact.view(), context, workspace));
   }
-  /// Other rules from now on; those before go, unless the exchange needs them.
+  /// Replaces the rules. The old ones are freed unless the exchange still uses them.
   void reload(std::shared_ptr<const rewrite::RuleSet> rules) {
     namespaces = rewrite::Namespaces(rules);
     rules_ = std::move(rules);
   }
-  /// With these fields in its body, and the request id that is expected.
+  /// A reply with these fields in its body, to the request id that the exchange expects.
   ActionKind reply_with(std::string_view fields, std::uint32_t flags = 0) {
     return reply(reply_message(fields, exchange->request_id(), flags));
   }
@@ -91,19 +93,19 @@ class ExchangeWorld {
     return keep(exchange->answered(std::move(grant), context, workspace));
   }
 
-  /// The last action, which is of this kind.
+  /// The last action, which must be of this kind.
   template <class Alternative>
   [[nodiscard]] const Alternative& last() const {
     return std::get<Alternative>(last_);
   }
-  /// What is sent or replied with the last action.
+  /// The bytes that the last action sends or replies.
   [[nodiscard]] const std::string& bytes() const { return bytes_; }
-  /// The body of the reply with the last action.
+  /// The body of the reply in the last action.
   [[nodiscard]] std::string body() const {
     const auto view = wire::OpMsgView::parse(as_bytes(bytes_));
     return view ? text_of(view->body()) : "no OP_MSG";
   }
-  /// Counters that are not 0, of all rules: "assigned=5 resent=2 cured=2".
+  /// The counters that are not 0, summed over all rules: "assigned=5 resent=2 cured=2".
   [[nodiscard]] std::string counts() const {
     using O = rewrite::RuleOutcomes;
     std::string text;
@@ -152,8 +154,8 @@ inline std::string name_of(ActionKind action) {
   return kNames[static_cast<int>(action)];
 }
 
-/// One script. Events and what they lead to are noted in turn; play() runs them, then once more for
-/// each reply and each fault: the fault in its stead.
+/// A script. Its functions record events, each followed by the action to expect. play() runs them,
+/// and then once more for each reply and each fault, with the fault instead of the reply.
 class ExchangeScript {
  public:
   using Rules = std::function<std::shared_ptr<const rewrite::RuleSet>()>;
@@ -166,7 +168,7 @@ class ExchangeScript {
     return event(Event::reply, reply_message(fields, 0, flags));
   }
   ExchangeScript& resume() { return event(Event::resume, {}); }
-  /// The store's numbers from `first` on, as many as were asked for.
+  /// The store grants numbers from `first` on, as many as the exchange asked for.
   ExchangeScript& granted(std::int64_t first) {
     event(Event::answer, {});
     steps_.back().granted = first;
@@ -177,21 +179,21 @@ class ExchangeScript {
     steps_.back().refused = code;
     return *this;
   }
-  /// Before the next event.
+  /// Lets time pass before the next event.
   ExchangeScript& pass(std::chrono::nanoseconds time) {
     pass_ += time;
     return *this;
   }
 
-  // What the event before leads to.
-  /// `bytes` but for the request id: the client's first, then ids that are new.
+  // Actions that the previous event leads to.
+  /// Sends `bytes`, except for the request id: first the client's, later new ones.
   ExchangeScript& sends(std::string bytes) { return expect(ActionKind::send, std::move(bytes)); }
-  /// As the request, once its values had been asked for.
+  /// Sends the client's request after the store has answered.
   ExchangeScript& sends_first(std::string bytes) {
     steps_.back().first_send = true;
     return sends(std::move(bytes));
   }
-  /// A command that was refused, in another form, with the client's own request id.
+  /// Sends a refused command in another form, with the client's own request id.
   ExchangeScript& sends_as_the_client(std::string bytes) {
     steps_.back().client_id = true;
     return sends(std::move(bytes));
@@ -206,23 +208,24 @@ class ExchangeScript {
   }
   ExchangeScript& relays() { return expect(ActionKind::relay, {}); }
   ExchangeScript& closes() { return expect(ActionKind::close, {}); }
-  /// In answer to the client's request id.
+  /// A reply to the client's request id.
   ExchangeScript& replies(std::string_view fields, std::uint32_t flags = 0) {
     return expect(ActionKind::reply, reply_message(fields, 7, flags));
   }
-  /// At the end: see ExchangeWorld::counts(), and the field of a duplicate that was given up.
+  /// At the end: ExchangeWorld::counts(), and the field of the rule that gave up, if any.
   ExchangeScript& counts(std::string counts, std::optional<std::string> given_up = {}) {
     counts_ = std::move(counts);
     given_up_ = std::move(given_up);
     return *this;
   }
-  /// The first command carries a part of the batch: its reply is never all there is.
+  /// The first command carries only a part of the batch, so that its reply is never the whole
+  /// reply.
   ExchangeScript& in_parts() {
     in_parts_ = true;
     return *this;
   }
 
-  /// `stride`: of the faults, every so many only, others at each reply; for large messages.
+  /// `stride`: for large messages, tries only every stride-th fault, different ones at each reply.
   void play(std::size_t stride = 1) const {
     play_once(false);
     if (stride == 1) play_once(true);
@@ -234,7 +237,7 @@ class ExchangeScript {
       if (::testing::Test::HasFailure()) return;
     }
   }
-  /// Without the faults.
+  /// Runs the script without faults.
   void play_once(bool owned = false) const {
     ExchangeWorld world(rules_(), random_);
     std::set<std::int32_t> ids;
@@ -263,13 +266,13 @@ class ExchangeScript {
     std::string out;
     std::chrono::nanoseconds delay{};
     bool client_id = false;
-    bool first_send = false;  // after an answer to the request
+    bool first_send = false;  // the store's answer precedes it
     std::size_t count = 0;
     std::int64_t granted = 0;
     ids::Errc refused{};
   };
-  /// Faults of three sorts: closes; a reply that cannot be understood passes if it is all there is,
-  /// else it closes; an error of the whole command passes.
+  /// What the exchange must do after a fault: close; relay the reply if it is the whole reply, else
+  /// close; pass it on.
   enum class End { close, relay_or_close, pass };
   struct Fault {
     const char* name;
@@ -313,7 +316,7 @@ class ExchangeScript {
       const std::int32_t id = world.exchange->request_id();
       const bool first = step.event == Event::request || step.client_id || step.first_send;
       EXPECT_TRUE(first ? id == 7 : ids.insert(id).second && id != 7) << id;
-      if (step.out.size() > 5000) {  // not worth printing, nor copying
+      if (step.out.size() > 5000) {  // too large to print or copy
         EXPECT_EQ(world.bytes().compare(8, std::string::npos, step.out, 8), 0);
       } else {
         EXPECT_EQ(world.bytes(), addressed(step.out, id, 0));

@@ -7,7 +7,7 @@
 
 namespace idproxy::test {
 
-/// A clock that stands until a test moves it. Thread-safe.
+/// A clock that stands still until a test moves it. Thread-safe.
 class FakeClock final : public Clock {
  public:
   explicit FakeClock(std::chrono::nanoseconds wall = kStart) : wall_(wall.count()) {}
@@ -20,7 +20,7 @@ class FakeClock final : public Clock {
     return std::chrono::nanoseconds(monotonic_.load());
   }
   void set(std::chrono::nanoseconds wall) { wall_ = wall.count(); }
-  /// Backwards if negative: then the wall clock alone.
+  /// Moves both clocks; if `step` is negative, only the wall clock.
   void advance(std::chrono::nanoseconds step) {
     wall_ += step.count();
     if (step.count() > 0) monotonic_ += step.count();

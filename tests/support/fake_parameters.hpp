@@ -18,11 +18,11 @@
 
 namespace idproxy::test {
 
-/// The keys of a rule from a table, with values as YAML would spell them:
+/// The keys of a rule, from a table with values as YAML would spell them:
 ///
 ///   FakeParameters parameters(FakeParameters::Table{{"digits", "9"}, {"block.size", "100"}});
 ///
-/// A dot leads into a section. Durations are milliseconds without a unit.
+/// A dot separates a section from its key. Durations are milliseconds without a unit.
 class FakeParameters final : public ids::Parameters {
  public:
   using Table = std::map<std::string, std::string>;
@@ -58,12 +58,12 @@ class FakeParameters final : public ids::Parameters {
     if (value == "null") return std::nullopt;
     return value;
   }
-  /// Separated by blanks.
+  /// The texts are separated by blanks.
   std::vector<std::string> texts(std::string_view key) override {
     std::istringstream words(ask(key).value_or(""));
     return {std::istream_iterator<std::string>(words), {}};
   }
-  /// Texts: "filter.model" is the member "model" of "filter".
+  /// Members are texts: "filter.model" is the member "model" of "filter".
   std::string document(std::string_view key) override {
     const std::string start = prefix_ + std::string(key) + ".";
     Buffer out;
@@ -106,10 +106,10 @@ class FakeParameters final : public ids::Parameters {
     root_->warnings_.push_back(prefix_ + std::string(key) + ": " + std::string(reason));
   }
 
-  /// "KEY: REASON", in the order in which they came.
+  /// "KEY: REASON", in the order in which they were reported.
   [[nodiscard]] const std::vector<std::string>& errors() const { return root_->errors_; }
   [[nodiscard]] const std::vector<std::string>& warnings() const { return root_->warnings_; }
-  /// Keys that nobody asked for.
+  /// Keys that the strategy did not ask for.
   [[nodiscard]] std::vector<std::string> unknown() const {
     std::vector<std::string> keys;
     for (const auto& [key, value] : root_->table_) {

@@ -8,7 +8,7 @@
 
 namespace idproxy::test {
 
-/// A store that has no counters, and whose knowledge is the test's.
+/// A store without counters; the test sets its answers.
 class FakeStore final : public ids::Store {
  public:
   std::shared_ptr<ids::BlockCache> counter(const ids::CounterSpec& /*spec*/,
@@ -23,13 +23,13 @@ class FakeStore final : public ids::Store {
     return readiness_;
   }
   [[nodiscard]] std::uint64_t version() const override { return version_; }
-  /// Those that the test has listed, however many of a rule.
+  /// Everything that the test has listed, without the limit per rule.
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t /*most*/) const override {
     return listed;
   }
   [[nodiscard]] ids::StoreCounts counts() const override { return counted; }
 
-  /// How all rules stand everywhere.
+  /// Sets the readiness of all rules in all collections.
   void set(ids::Readiness readiness) {
     readiness_ = std::move(readiness);
     ++version_;

@@ -10,7 +10,7 @@
 
 namespace idproxy::test {
 
-/// Bytes from hex digits of either case; anything else between them is skipped: "0A 0b-0C".
+/// Bytes from hex digits of either case; skips all other characters: "0A 0b-0C".
 inline std::vector<std::uint8_t> from_hex(std::string_view text) {
   std::vector<std::uint8_t> bytes;
   bool half = false;

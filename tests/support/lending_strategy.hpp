@@ -9,16 +9,16 @@
 
 namespace idproxy::test {
 
-/// What a LendingStrategy has at hand, and how it was called.
+/// The numbers that a LendingStrategy holds, and the calls that it got.
 struct Lending {
-  std::int64_t next = 1;           ///< the first number at hand
-  std::size_t at_hand = 0;         ///< that many
-  std::vector<ids::Error> errors;  ///< of the next calls of next(), instead of numbers
-  std::string calls;               ///< "back 3 4; taken 5; well; …"
-  std::vector<std::int64_t> back;  ///< all that were given back
+  std::int64_t next = 1;           ///< the first number held
+  std::size_t at_hand = 0;         ///< how many numbers are held
+  std::vector<ids::Error> errors;  ///< results of the next calls of next(), instead of numbers
+  std::string calls;               ///< "back 3 4; taken 5 of 1; well; …"
+  std::vector<std::int64_t> back;  ///< all numbers given back
 };
 
-/// int64 numbers, of which some are at hand and others must be asked for. Not thread-safe.
+/// Gives int64 numbers, of which some are held and others must be asked for. Not thread-safe.
 class LendingStrategy final : public ids::Strategy,
                               public ids::StoreBacked,
                               public ids::DuplicateObserver {

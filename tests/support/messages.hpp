@@ -11,8 +11,8 @@
 #include "idproxy/wire/checksum.hpp"
 #include "idproxy/wire/op_msg.hpp"
 
-/// A vocabulary for messages, right and wrong ones. Everything is a std::string of bytes, so that
-/// parts are joined with + and damaged with replace().
+/// Building blocks for valid and invalid messages. All are std::strings of bytes: join them with +,
+/// damage them with replace().
 namespace idproxy::test {
 
 inline std::string text_of(Bytes bytes) {
@@ -101,7 +101,7 @@ inline std::string message(std::int32_t op_code, std::string_view rest, std::int
   return i32(static_cast<std::int64_t>(rest.size()) + 16) + i32(request_id) + i32(response_to) +
          i32(op_code) + std::string(rest);
 }
-/// With the right checksum behind it if the flag says so.
+/// Appends the right checksum if the flag is set.
 inline std::string op_msg(std::string_view sections, std::uint32_t flags = 0,
                           std::int32_t response_to = 0) {
   const bool checksum = (flags & wire::flag::kChecksumPresent) != 0;
@@ -113,7 +113,7 @@ inline std::string op_msg(std::string_view sections, std::uint32_t flags = 0,
   return bytes + i32(crc.value());
 }
 
-/// OP_QUERY and OP_REPLY, with the flags that are seen most.
+/// OP_QUERY and OP_REPLY, with their most common flags.
 inline std::string op_query(std::string_view collection, std::string_view query) {
   return message(2004,
                  i32(4) + std::string(collection) + '\0' + i32(0) + i32(-1) + std::string(query));
@@ -123,7 +123,7 @@ inline std::string op_reply(std::string_view document, std::int32_t response_to 
                  response_to);
 }
 
-/// The message under other ids; a checksum is renewed.
+/// The message with other ids; renews the checksum, if any.
 inline std::string addressed(std::string bytes, std::int32_t request_id, std::int32_t response_to) {
   bytes.replace(4, 8, i32(request_id) + i32(response_to));
   if (load_i32(as_bytes(bytes).data() + 12) != 2013) return bytes;
@@ -134,7 +134,7 @@ inline std::string addressed(std::string bytes, std::int32_t request_id, std::in
   return bytes.replace(bytes.size() - 4, 4, i32(crc.value()));
 }
 
-/// insert's body without documents.
+/// The body of an insert without documents.
 inline std::string insert_fields(std::string_view collection = "orders",
                                  std::string_view db = "shop") {
   return string_field("insert", collection) + string_field("$db", db);
@@ -150,7 +150,8 @@ inline std::string insert_array(const std::vector<std::string>& documents,
                 flags);
 }
 
-/// The same bytes in an allocation of exactly their size: a sanitizer sees one byte too far.
+/// A copy of the bytes in an allocation of exactly their size, so that sanitizers detect reads
+/// beyond the end.
 class Exact {
  public:
   explicit Exact(std::string_view bytes)

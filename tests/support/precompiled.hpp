@@ -1,4 +1,4 @@
-// Precompiled for all unit tests. No file relies on it: each includes what it uses.
+// Precompiled for all unit tests. No file relies on it: each one includes what it uses.
 #pragma once
 
 #include <gmock/gmock.h>

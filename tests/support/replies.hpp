@@ -6,8 +6,8 @@
 
 #include "support/messages.hpp"
 
-/// Replies of mongod to inserts, in its order of fields
-/// (docs/server-behaviour.md#duplicate-keys). `fields` are elements of the body, joined with +.
+/// mongod's replies to inserts, with fields in its order (docs/server-behaviour.md#duplicate-keys).
+/// `fields` are elements of the body, joined with +.
 namespace idproxy::test {
 
 inline std::string n(std::int32_t stored) {
@@ -25,7 +25,7 @@ inline std::string reply_message(std::string_view fields, std::int32_t response_
 inline std::string write_error(std::int32_t index, std::int32_t code, std::string_view more = {}) {
   return doc(int_field("index", index) + int_field("code", code) + std::string(more));
 }
-/// What an 11000 says beside its code: the violated index's keys, ascending ones.
+/// The fields of an 11000 besides its code, for a violated index with these ascending keys.
 inline std::string duplicate_fields(const std::vector<std::string>& keys,
                                     std::string_view ns = "shop.orders") {
   std::string pattern;
@@ -44,7 +44,7 @@ inline std::string duplicate(std::int32_t index, const std::vector<std::string>&
 inline std::string write_errors(const std::vector<std::string>& entries) {
   return array_field("writeErrors", entries);
 }
-/// The fields of a command that failed as a whole.
+/// The fields of the reply to a command that failed as a whole.
 inline std::string failure(std::int32_t code, std::string_view errmsg,
                            const std::vector<std::string>& labels = {}) {
   return ok(0) + string_field("errmsg", errmsg) + int_field("code", code) +

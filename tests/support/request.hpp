@@ -9,7 +9,7 @@
 
 namespace idproxy::test {
 
-/// What a whole message is understood as; nothing if the proxy takes no part in it.
+/// The request in a whole message; nothing if the proxy relays or refuses the message.
 inline std::optional<rewrite::Request> request_in(Bytes message, rewrite::Namespaces& namespaces,
                                                   rewrite::X509 x509) {
   auto decision = rewrite::classify(wire::read_header(message), message, namespaces, x509);
@@ -18,8 +18,8 @@ inline std::optional<rewrite::Request> request_in(Bytes message, rewrite::Namesp
   return std::move(*request);
 }
 
-/// Gives a whole message to the exchange if it is for one; else it is relayed. Parameters as for
-/// Exchange::request().
+/// Gives a whole message to the exchange, or returns Relay if it is not a request. Parameters as
+/// for Exchange::request().
 inline rewrite::Action begin(rewrite::Exchange& exchange, Bytes message, Buffer* owner,
                              rewrite::Namespaces& namespaces, const rewrite::Context& context,
                              rewrite::Workspace& workspace) {

@@ -9,7 +9,7 @@
 
 namespace idproxy::test {
 
-/// 1, 2, 3 … as int64; `limit` of them.
+/// 1, 2, 3 … up to `limit`, as int64.
 class CountingStrategy final : public ids::Strategy {
  public:
   explicit CountingStrategy(std::int64_t limit = std::int64_t{1} << 62) : limit_(limit) {}
@@ -46,7 +46,7 @@ std::shared_ptr<const rewrite::RuleSet> rule_set_of(Rules&&... rules) {
   return std::make_shared<const rewrite::RuleSet>(std::move(all), "idproxy");
 }
 
-/// Rules that change only what is missing: a message patched by them needs no second patch.
+/// Rules that add only missing fields: a message that they have patched needs no second patch.
 inline std::shared_ptr<const rewrite::RuleSet> rule_set() {
   return rule_set_of(rule("shop.*", "_id"), rule("shop.o*", "number"), rule("shop.o*", "a.b.c"),
                      rule("shop.o*", "a.b.d"), rule("shop.o*", "a.e"));

@@ -13,8 +13,8 @@
 
 namespace idproxy::test {
 
-/// Hands out the bytes of a script, in order. Asking for more than is left throws, which fails the
-/// test. Not thread-safe.
+/// Hands out the bytes of a script, in order. Throws if a call asks for more than is left, which
+/// fails the test. Not thread-safe.
 class ScriptedRandom final : public RandomSource {
  public:
   explicit ScriptedRandom(std::string_view hex = {}) : bytes_(from_hex(hex)) {}
@@ -30,7 +30,7 @@ class ScriptedRandom final : public RandomSource {
   }
   [[nodiscard]] std::uint64_t generation() const override { return generation_; }
 
-  /// What source and strategies see in a child of fork().
+  /// Makes the source look as in a child of fork().
   void fork() { ++generation_; }
   [[nodiscard]] std::size_t left() const { return bytes_.size() - used_; }
 
@@ -40,7 +40,7 @@ class ScriptedRandom final : public RandomSource {
   std::uint64_t generation_ = 0;
 };
 
-/// Bytes that look random and are the same in every run: SplitMix64 (Steele, Lea, Flood 2014).
+/// Pseudorandom bytes that are the same in every run: SplitMix64 (Steele, Lea, Flood 2014).
 /// Thread-safe.
 class SeededRandom final : public RandomSource {
  public:

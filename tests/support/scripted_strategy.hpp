@@ -9,8 +9,8 @@
 
 namespace idproxy::test {
 
-/// Hands out the int64 numbers of a script, in order; all that are asked for, or an error and none.
-/// Notes what it was shown of the values drawn before. Not thread-safe.
+/// Hands out the int64 numbers of a script, in order; on an error, none. Records the values that
+/// each call found in `out`. Not thread-safe.
 class ScriptedStrategy final : public ids::Strategy {
  public:
   explicit ScriptedStrategy(std::vector<std::int64_t> numbers) : numbers_(std::move(numbers)) {}
@@ -24,7 +24,7 @@ class ScriptedStrategy final : public ids::Strategy {
     return {};
   }
 
-  std::vector<std::size_t> asked;                ///< values, by call
+  std::vector<std::size_t> asked;                ///< number of values, by call
   std::vector<std::vector<std::int64_t>> shown;  ///< what `out` held, by call
 
  private:

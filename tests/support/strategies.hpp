@@ -13,7 +13,7 @@
 
 namespace idproxy::test {
 
-/// A strategy as a rule with these keys gets it; null if the rule is faulty or the name unknown.
+/// The strategy of a rule with these keys; null if the rule is faulty or the name unknown.
 inline std::unique_ptr<ids::Strategy> make_strategy(std::string_view name,
                                                     FakeParameters& parameters,
                                                     ids::Sources sources) {
@@ -38,8 +38,8 @@ inline std::vector<std::string> next_hex(ids::Strategy& strategy, std::size_t n)
   return hex;
 }
 
-/// A value in a form that sorts fast: its last 16 bytes, which hold all of an ObjectId, a UUID or a
-/// number, in the same order.
+/// A value in a form that is fast to sort: its last 16 bytes, which contain a whole ObjectId, UUID
+/// or number, in the same order.
 __extension__ using Id = unsigned __int128;
 
 inline Id id_of(Bytes value) {

@@ -21,7 +21,7 @@ namespace idproxy::test {
 using TlsStatus = net::tls::Engine::Status;
 using OwnedSslCtx = std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)>;
 
-/// What others have: OpenSSL as it comes, with memory BIOs. Trusts everybody.
+/// A peer that is not the proxy: plain OpenSSL with memory BIOs. Does not verify certificates.
 class RawPeer {
  public:
   static OwnedSslCtx context(bool is_server, const Certified* own = nullptr) {
@@ -85,15 +85,14 @@ class RawPeer {
   std::unique_ptr<SSL, void (*)(SSL*)> ssl_;
 };
 
-/// Carries what `client` and `server` send to each other, in pieces that lie in memory of exactly
-/// their size.
+/// Carries bytes between `client` and `server`, in pieces in memory of exactly their size.
 template <class Client, class Server>
 class TlsWire {
  public:
   TlsWire(Client& client, Server& server, std::size_t piece = SIZE_MAX)
       : client_(client), server_(server), piece_(piece) {}
 
-  /// Until neither has anything to say.
+  /// Runs the handshake until neither side has anything to send.
   void shake() {
     Bytes nothing;
     client_status = client_.handshake(nothing, to_server);
@@ -106,7 +105,7 @@ class TlsWire {
     return client_status == TlsStatus::done && server_status == TlsStatus::done;
   }
 
-  /// What the other side reads of `text`.
+  /// Sends `text` and returns what the other side reads.
   std::string to_server_says(const std::string& text) {
     EXPECT_TRUE(client_.encrypt(as_bytes(text), to_server));
     return read(server_, server_status, to_server, to_client);
@@ -141,7 +140,7 @@ class TlsWire {
   TlsStatus server_status = TlsStatus::need_more;
   Buffer to_client;
   Buffer to_server;
-  std::size_t room = 1000;  ///< of one decrypt()
+  std::size_t room = 1000;  ///< output bytes of one decrypt()
 
  private:
   template <class Reader>
@@ -161,7 +160,7 @@ class TlsWire {
   std::size_t piece_;
 };
 
-/// An authority, our server side and our client side, each with a certificate of it.
+/// An authority, and the proxy's server side and client side with certificates that it signed.
 class TlsSides {
  public:
   using Engine = net::tls::Engine;
@@ -173,7 +172,7 @@ class TlsSides {
     client_options.ca_file = files.add("ca.pem", authority.pem());
   }
 
-  /// Both sides check the other one.
+  /// Makes both sides verify each other's certificate.
   void check_clients(ClientCertificate mode = ClientCertificate::require) {
     server_options.ca_file = client_options.ca_file;
     server_options.client_certificate = mode;

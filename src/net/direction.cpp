@@ -33,7 +33,7 @@ void Direction::readable(ByteStream::Wake wake) {
 void Direction::on_readable(ByteStream::Wake wake) {
   if (wake == ByteStream::Wake::ended) return source_ended();
   if (wake == ByteStream::Wake::failed) return owner_.source_broke(*this);
-  // With TLS, it may be only a handshake message or an alert.
+  // With TLS, the bytes may be only a handshake message or an alert.
   if (!source_.is_secure()) owner_.heard(*this);
   if (!blocked()) return read();
   // A pipelined message waits for resume(). As long as there is none, notice at once if the peer

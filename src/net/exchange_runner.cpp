@@ -10,15 +10,15 @@ namespace idproxy::net {
 
 namespace action = rewrite::action;
 
-/// One exchange, and what it holds.
+/// An exchange and what it holds.
 struct ExchangeRunner::UnderWay : rewrite::Exchange {
   using Exchange::Exchange;
-  Budget::Share share;        // of the request
-  Budget::Share reply_share;  // of a large reply that is being collected
+  Budget::Share share;        // for the request
+  Budget::Share reply_share;  // for a large reply that is being collected
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point sent{};
   std::chrono::nanoseconds at_server{};
-  bool legacy = false;  // an OP_QUERY
+  bool legacy = false;  // the request is an OP_QUERY
 };
 
 ExchangeRunner::ExchangeRunner(Connection& connection, IoThread& thread, rewrite::ServerId server,
@@ -45,12 +45,12 @@ void ExchangeRunner::begin(rewrite::Request request, Bytes message, Buffer* owne
         message);
 }
 
-/// It is decided what becomes of the exchange's request, which is `message`.
+/// Carries out what the exchange has decided about its request, which is `message`.
 void ExchangeRunner::start(const rewrite::Action& next, Bytes message) {
   if (const auto* need = std::get_if<action::AskStore>(&next)) return ask(*need);
   report();
   if (const auto* reply = std::get_if<action::Reply>(&next)) return answer_here(reply->message);
-  if (exchange_->is_hello()) exchange_->share.reset();  // may last as long as its stream
+  if (exchange_->is_hello()) exchange_->share.reset();  // replies may stream without an end
   if (const auto* patched = std::get_if<action::Send>(&next)) {
     connection_.forwarded(wire::read_header(message), message);
     return send(*patched);
@@ -77,7 +77,7 @@ void ExchangeRunner::request_written() {
 
 void ExchangeRunner::answer_here(Bytes reply) {
   thread_.cells[Counted::requests_refused].add();
-  if (!reply.empty()) local_reply_.emplace().append(reply);  // w: 0: nobody waits for an answer
+  if (!reply.empty()) local_reply_.emplace().append(reply);  // empty: w: 0, so no answer
   ended();
   deliver_local_reply();
 }
@@ -96,7 +96,7 @@ void ExchangeRunner::deliver_local_reply() {
 
 // ---- waiting ---------------------------------------------------------------------------------
 
-/// Until answered().
+/// Asks the store, and waits until answered() or elapsed().
 void ExchangeRunner::ask(const action::AskStore& need) {
   waits_ = Waits::for_store;
   connection_.start_timer(need.patience, ++questions_);
@@ -150,7 +150,7 @@ void ExchangeRunner::reply(Bytes message) {
   act(exchange_->reply(message, thread_.context, thread_.workspace), message);
 }
 
-/// `reply`: the message that led to the action, if one did.
+/// Carries out an action for a reply. `reply`: the message that led to it; empty if none did.
 void ExchangeRunner::act(const rewrite::Action& next, Bytes reply) {
   if (std::holds_alternative<action::Close>(next)) return connection_.reject_reply();
   if (const auto* need = std::get_if<action::AskStore>(&next)) return ask(*need);

@@ -11,91 +11,96 @@
 
 namespace idproxy::net {
 
-/// Carries out what the exchange of one connection asks for, from its request to its last reply:
-/// at most one is under way at a time. Has no socket and no timer of its own: events go in, and
-/// what they lead to is done by the connection. Lives on one io thread.
+/// Runs the exchanges of one connection, one at a time, each from its request to its last reply. It
+/// has no socket and no timer of its own: the connection passes in events, and carries out what
+/// follows. Lives on one io thread.
 class ExchangeRunner {
  public:
-  /// What an exchange does to its connection. To send, reply, reject or resume may close it; then
-  /// the runner has been closed, too.
+  /// What the runner needs from its connection. send(), reply(), reject_reply() and
+  /// resume_requests() may close the connection, which closes the runner, too.
   class Connection {
    public:
-    /// A message that the server may answer goes to it; `request`, whole, is what the client sent.
+    /// A message that the server may answer is being sent to the server. `request`: the client's
+    /// whole message.
     virtual void forwarded(const wire::MsgHeader& header, Bytes request) = 0;
-    /// Another reply to this request is awaited.
+    /// The runner awaits another reply, to this request.
     virtual void awaits(std::int32_t request_id) = 0;
-    /// Sends to the server. True if it has been taken whole.
+    /// Sends to the server. True if the socket took the whole message.
     virtual bool send(const wire::PatchedMessage& message, Bytes original) = 0;
     virtual void send(Bytes message) = 0;
     /// Sends to the client.
     virtual void reply(Bytes message) = 0;
-    /// Everything that the client sent before has been answered, and what it was answered with has
-    /// been sent.
+    /// True if all earlier requests of the client have been answered, and the answers have been
+    /// sent.
     [[nodiscard]] virtual bool has_answered_all() const = 0;
-    /// The server's reply cannot be what it should be.
+    /// The server's reply is invalid: ends the connection.
     virtual void reject_reply() = 0;
 
     /// Calls elapsed(question) after `delay`, unless another call replaces this one or stop_timer()
     /// comes first.
     virtual void start_timer(std::chrono::nanoseconds delay, std::uint64_t question) = 0;
     virtual void stop_timer() = 0;
-    /// Calls answered(question), or never.
+    /// Asks the id store, and calls answered(question) with its answer, unless the ticket is
+    /// dropped first.
     [[nodiscard]] virtual ids::Ticket ask(const rewrite::action::AskStore& need,
                                           std::uint64_t question) = 0;
-    /// Calls learned().
+    /// Lets the topology take `said` into account, then calls learned().
     virtual void learn(const rewrite::HelloReply& said) = 0;
 
-    /// What the exchange held up may go on.
+    /// Goes on with the requests that the exchange held up.
     virtual void resume_requests() = 0;
 
    protected:
     ~Connection() = default;
   };
 
-  /// `server`: behind the connection; `id`: the connection's, for the log.
+  /// `server`: the one that the connection leads to; `id`: the connection's id in the log.
   ExchangeRunner(Connection& connection, IoThread& thread, rewrite::ServerId server,
                  std::uint64_t id);
   ~ExchangeRunner();
   ExchangeRunner(const ExchangeRunner&) = delete;
   ExchangeRunner& operator=(const ExchangeRunner&) = delete;
 
-  /// Event: a request that is to be dealt with by an exchange. `message` and `owner` as for
-  /// rewrite::Exchange::request().
+  /// Event: a request for an exchange. `message` and `owner` as for rewrite::Exchange::request().
+  /// `share`: the message's share of the budget.
   void begin(rewrite::Request request, Bytes message, Buffer* owner, Budget::Share share);
-  /// Event: the reply that the exchange awaits, whole. The ledger knows that it has come.
+  /// Event: the whole reply that the exchange awaits. The caller has recorded it in the reply
+  /// ledger.
   void reply(Bytes message);
-  /// Event: that reply is being collected; `bytes` of it are needed. It cannot wait for room: its
-  /// request holds some.
+  /// Event: the caller is collecting that reply, and needs `bytes` of it. The reply must not wait
+  /// for room in the budget, because its request holds some.
   void collects_reply(std::size_t bytes);
-  /// Event: the server has taken what it had not taken of the request.
+  /// Event: the socket has taken the unsent rest of the request.
   void request_written();
-  /// Event: the timer that was started for `question`, 0 for a pause, has run out.
+  /// Event: the timer that was started for `question` has run out. 0: for a pause.
   void elapsed(std::uint64_t question);
-  /// Event: the store's answer. One that comes too late goes back to the store.
+  /// Event: the store's answer. One that arrives too late is ignored, and its values go back to the
+  /// store.
   void answered(std::uint64_t question, ids::Result<ids::Grant> grant);
-  /// Event: what the server said has been taken into account.
+  /// Event: the topology has taken into account what the server said.
   void learned();
-  /// Event: all earlier requests may have been answered.
+  /// Event: all earlier requests may have been answered, so that the local reply can be sent.
   void deliver_local_reply();
-  /// Event: the connection is closed. Nothing is done any more.
+  /// Event: the connection has been closed. The runner does nothing from here on.
   void close();
 
-  /// A reply that needs no exchange.
+  /// Answers a request without an exchange, once all earlier ones have been answered.
   void reply_locally(Buffer reply);
-  /// A hello that waits for the server's news, or streams them: its request id. Nothing if there is
-  /// none.
+  /// The request id of an OP_MSG hello that awaits a reply or streams replies; nothing if there is
+  /// none, or while learning().
   [[nodiscard]] std::optional<std::int32_t> waiting_hello() const;
-  /// The exchange is over without the server's reply.
+  /// Ends the exchange without the server's reply.
   void abandon() { ended(); }
 
-  /// Until the local reply is sent, too.
+  /// True while an exchange is under way or a local reply has not been sent.
   [[nodiscard]] bool is_busy() const { return exchange_ || local_reply_; }
   [[nodiscard]] bool has_local_reply() const { return local_reply_.has_value(); }
-  /// The server is to answer.
+  /// True if the server must still answer the exchange.
   [[nodiscard]] bool awaits_reply() const;
-  /// What a reply to hello says is being taken into account; no later reply may be read.
+  /// True while the topology takes a reply to hello into account. The caller must not read further
+  /// replies meanwhile.
   [[nodiscard]] bool learning() const { return learning_; }
-  /// It waits for the store or a pause, to send a message for which nobody awaits an answer.
+  /// True if the exchange waits for the store or a pause before it sends an unacknowledged message.
   [[nodiscard]] bool delays_unacknowledged() const;
 
  private:
@@ -116,11 +121,11 @@ class ExchangeRunner {
   IoThread& thread_;
   const rewrite::ServerId server_;
   const std::uint64_t id_;
-  // The newest request, if later ones must wait for it; or what is still being sent from.
+  // The newest request, while later ones must wait for it or part of its message is unsent.
   std::unique_ptr<UnderWay> exchange_;
-  std::optional<Buffer> local_reply_;  // to be sent when nothing is outstanding
-  ids::Ticket ticket_;                 // of the question that is out
-  std::uint64_t questions_ = 0;        // to the store so far
+  std::optional<Buffer> local_reply_;  // sent once nothing is outstanding
+  ids::Ticket ticket_;                 // of the unanswered question
+  std::uint64_t questions_ = 0;        // number of questions to the store so far
   enum class Waits { for_nothing, for_store, for_pause };
   Waits waits_ = Waits::for_nothing;
   bool learning_ = false;

@@ -11,8 +11,8 @@ ReplyGate::Step reject(std::string_view fault) {
   return {.kind = ReplyGate::Step::Kind::reject, .fault = fault};
 }
 
-/// How many bytes of a reply must be there before it can be passed on: all of a reply to an
-/// exchange; otherwise the header and the flags, which tell whether more replies follow.
+/// How many bytes of a reply must have been received before it can be passed on: all of a reply to
+/// an exchange; otherwise the header and the flags, which tell whether more replies follow.
 std::size_t bytes_needed(const wire::MsgHeader& header, bool for_exchange) {
   const auto length = static_cast<std::size_t>(header.message_length);
   if (for_exchange) return length;

@@ -46,7 +46,8 @@ class ReplyGate {
   [[nodiscard]] bool is_for(Exchange exchange) const {
     return exchange.awaits_reply && ledger_.outstanding() == 1;
   }
-  /// For events of requests, and the number of outstanding replies.
+  /// The caller reports requests to the ledger, and reads the number of outstanding replies from
+  /// it.
   [[nodiscard]] wire::ReplyLedger& ledger() { return ledger_; }
   [[nodiscard]] const wire::ReplyLedger& ledger() const { return ledger_; }
 

@@ -9,7 +9,7 @@
 namespace idproxy::net {
 namespace {
 
-// Messages of which more than this must be there need room.
+// A message of which more than this must be held needs room in the budget.
 constexpr std::size_t kUnbudgeted = std::size_t{64} * 1024;
 
 constexpr ProtocolFault kTls{
@@ -58,7 +58,8 @@ RequestGate::Step RequestGate::look_at_message(const wire::MsgHeader& header, By
   const bool is_insert =
       more != nullptr ? more->is_insert : std::holds_alternative<rewrite::InsertRequest>(*request);
   const std::size_t needed = more != nullptr ? more->bytes : length;
-  // A driver's small questions do not wait behind large inserts: it would take the server for dead.
+  // Small commands of drivers do not wait behind large inserts, or the driver would take the server
+  // for dead.
   if ((is_insert || needed > kUnbudgeted) && !admit(length)) {
     wanted_room_ = length;
     return {.kind = Kind::wait};

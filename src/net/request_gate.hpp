@@ -11,33 +11,32 @@
 
 namespace idproxy::net {
 
-/// Why a connection ends: an event for the log, and its message.
+/// Why a connection is ended: the name and the text of the log event.
 struct ProtocolFault {
   std::string_view event;
   std::string_view message;
 };
 
-/// Finds the messages in a client's bytes and decides what becomes of each: framing,
-/// classification, and admission of those that are to be held whole. A state machine without
+/// Finds the messages in a client's bytes and decides what to do with each: framing,
+/// classification, and admission of messages that must be held whole. A state machine without
 /// sockets: look() decides about the front of the bytes, and the caller reports what it has done.
 class RequestGate {
  public:
   struct Step {
     enum class Kind {
-      need,     ///< nothing can be decided before `bytes` of the message are there
-      wait,     ///< there is no room for the message yet: queue() for it
-      pass,     ///< `bytes` go on to the server: then passed()
-      collect,  ///< the first `bytes` are a whole message for an Exchange, `request`: then
-                ///< take_share()
-      late,     ///< draining: a message that expects a reply, `bytes` long, not all of it there
-      reject,   ///< the connection ends, for `fault`
+      need,     ///< look again once `bytes` of the message have been received
+      wait,     ///< there is no room for the message yet: call queue()
+      pass,     ///< pass `bytes` on to the server, then call passed()
+      collect,  ///< the first `bytes` are the whole message of `request`: call take_share()
+      late,     ///< draining: refuse this message of `bytes`, perhaps not all of them received
+      reject,   ///< end the connection because of `fault`
     };
     Kind kind;
     std::size_t bytes = 0;
-    bool begins = false;  ///< of `pass`: with them a message begins, the one with `header`
+    bool begins = false;  ///< with `pass`: the bytes begin the message with `header`
     wire::MsgHeader header{};
     ProtocolFault fault{};
-    std::optional<rewrite::Request> request{};  ///< of `collect`
+    std::optional<rewrite::Request> request{};  ///< with `collect`
   };
 
   explicit RequestGate(Budget& budget) : budget_(budget) {}
@@ -45,29 +44,30 @@ class RequestGate {
   RequestGate(const RequestGate&) = delete;
   RequestGate& operator=(const RequestGate&) = delete;
 
-  /// What becomes of `front`, which is not empty and starts where the last step ended.
+  /// Decides what to do with `front`, which is not empty and starts where the last step ended.
+  /// `draining`: messages that expect a reply are late.
   [[nodiscard]] Step look(Bytes front, bool draining, rewrite::Namespaces& namespaces,
                           rewrite::X509 x509);
 
-  /// Event: what `step` passes on has been taken. True if a message ends with it.
+  /// Event: the caller has passed on what `step` says. True if that completes a message.
   bool passed(const Step& step);
-  /// Event: a message has gone to the server, or into an exchange that sent it.
+  /// Event: a message has been forwarded to the server, as it is or by an exchange.
   void forwarded() { has_forwarded_ = true; }
-  /// Waits for the room that Step::wait asks for; `granted` as for Budget::wait().
+  /// After Kind::wait: waits for room for the message; `granted` as for Budget::wait().
   void queue(Budget::Granted granted) { place_ = budget_.wait(wanted_room_, std::move(granted)); }
-  /// Event: there is room.
+  /// Event: the budget has granted `share`.
   void admitted(Budget::Share share) {
     place_ = 0;
     share_ = std::move(share);
   }
-  /// The room of the message that has been collected.
+  /// The share of the budget for the message that was collected.
   [[nodiscard]] Budget::Share take_share() { return std::move(share_); }
-  /// Gives room, or the place in the queue for it, back.
+  /// Returns the share, or leaves the queue for it.
   void leave();
 
-  /// A message is passed on and not at its end.
+  /// True while a message is passed on and not complete.
   [[nodiscard]] bool inside() const { return frames_.inside(); }
-  /// A message waits for room.
+  /// True while a message waits for room.
   [[nodiscard]] bool queued() const { return place_ != 0; }
   [[nodiscard]] bool has_forwarded() const { return has_forwarded_; }
 
@@ -78,10 +78,10 @@ class RequestGate {
 
   Budget& budget_;
   wire::FrameReader frames_;
-  Budget::Share share_;          // of the message that is being collected
-  Budget::Ticket place_ = 0;     // in the budget's queue; 0: none
-  std::size_t wanted_room_ = 0;  // of Step::wait
-  bool has_forwarded_ = false;   // a message
+  Budget::Share share_;          // for the message that is being collected
+  Budget::Ticket place_ = 0;     // place in the budget's queue; 0: none
+  std::size_t wanted_room_ = 0;  // bytes, after Kind::wait
+  bool has_forwarded_ = false;   // a message has been forwarded
 };
 
 }  // namespace idproxy::net

@@ -7,7 +7,7 @@
 namespace idproxy::rewrite {
 namespace {
 
-// About as long in mongod's hands as another command is under way.
+// mongod takes about as long to store this many documents as one more command costs.
 constexpr std::size_t kSmallestTail = 100;
 
 }  // namespace
@@ -48,9 +48,10 @@ void BatchProgress::answered(std::optional<std::size_t> failed) {
   limit_tail(failed);
 }
 
-/// Of an ordered batch mongod stores nothing behind the first error, so that sending the whole tail
-/// for each of many collisions would cost the square of them. Its pieces become half as long with
-/// each, but twice what went well before it at least, and double where all goes well.
+/// mongod stores nothing of an ordered batch after the first error, so that sending the whole rest
+/// after each of many collisions would take quadratic time. So an error halves the size of the next
+/// command, but not below kSmallestTail or twice the number of statements that succeeded before the
+/// error; a command without an error doubles it.
 void BatchProgress::limit_tail(std::optional<std::size_t> failed) {
   if (failed) {
     tail_ = std::max({kSmallestTail, 2 * *failed, tail_.value_or(out_.size()) / 2});

@@ -8,52 +8,58 @@
 
 namespace idproxy::rewrite {
 
-/// Larger unordered batches go in several commands, so that a storm of collisions never makes a
-/// reply that mongod cannot send (it closes the connection then; observed at 100,000).
+/// Larger unordered batches are sent in several commands, because a reply with too many errors
+/// becomes too large for mongod, which then closes the connection (observed at 100,000).
 inline constexpr std::size_t kPartStatements = 20'000;
 
 /// Where the server stops in a batch when a statement fails.
 enum class Stops {
-  never,           ///< unordered
-  at_errors,       ///< ordered
-  in_transaction,  ///< at the first error, and nothing is sent again
+  never,           ///< not at all (an unordered batch)
+  at_errors,       ///< at each error (an ordered batch)
+  in_transaction,  ///< at the first error; nothing is sent again
 };
 
-/// Which statements of a batch are in the command that is out, which are still to be sent, and how
-/// many of them the next command takes. Statements are their indexes in the client's batch.
+/// Tracks which statements of a batch are in the command that was sent last and which are still to
+/// be sent, and decides how many of them the next command takes. Statements are given by their
+/// indexes in the client's batch.
 class BatchProgress {
  public:
-  /// Nothing has been sent.
+  /// Initially, nothing has been sent.
   BatchProgress(std::size_t statements, Stops stops);
 
-  /// All statements are in the client's own command, which is out.
+  /// Event: the client's own command, with all statements, has been sent.
   void sent_whole();
-  /// What is still to be sent goes into the next command, `fitting` statements at most.
+  /// Moves statements that are still to be sent into the next command, at most `fitting`.
   void send(std::size_t fitting);
-  /// All that is still to be sent joins the command that is out, which goes again in its stead.
+  /// Adds all statements that are still to be sent to the command that was sent last, which the
+  /// caller then sends once more.
   void join();
-  /// The command that is out has been answered; `failed`: the position in it of the first statement
-  /// with an error.
+  /// Event: the command has been answered. `failed`: the position in it of the first statement with
+  /// an error.
   void answered(std::optional<std::size_t> failed);
-  /// These go first. Of an ordered batch: tail().
+  /// Puts statements in front of those that are still to be sent. With an ordered batch these must
+  /// be tail(), or out() if the command failed as a whole.
   void repeat(std::span<const std::int32_t> statements);
 
-  /// In the command that is out; ascending.
+  /// The statements in the command that was sent last, ascending.
   [[nodiscard]] std::span<const std::int32_t> out() const { return out_; }
-  /// Those of them that the server tried, unless one of them failed.
+  /// The statements of out() that the server has tried; with an ordered batch, without the one that
+  /// failed.
   [[nodiscard]] std::span<const std::int32_t> tried() const;
-  /// Of an ordered batch: the statement that failed, and those behind it. Empty if none did.
+  /// With an ordered batch, the statement of out() that failed and those after it; empty if none
+  /// failed.
   [[nodiscard]] std::span<const std::int32_t> tail() const;
-  /// To be sent after it.
+  /// The statements that are still to be sent.
   [[nodiscard]] std::span<const std::int32_t> todo() const { return todo_; }
-  /// Commands sent so far.
+  /// The number of commands sent so far.
   [[nodiscard]] std::size_t commands() const { return commands_; }
-  /// The command that is out is all there is.
+  /// True if the whole batch is in a single command, which has been sent.
   [[nodiscard]] bool is_only_command() const { return commands_ == 1 && todo_.empty(); }
-  /// The next command takes statements that have never been sent.
+  /// True if the batch is unordered and the next command takes only statements that have never been
+  /// sent.
   [[nodiscard]] bool begins_part() const { return stops_ == Stops::never && again_ == 0; }
-  /// Nothing is to be sent but what is repeated; of an ordered batch, what stands behind that does
-  /// not count.
+  /// True if only repeated statements are still to be sent; always with an ordered batch, where
+  /// those after the repeated one do not count.
   [[nodiscard]] bool only_repeats() const {
     return stops_ == Stops::at_errors || again_ == todo_.size();
   }
@@ -64,8 +70,8 @@ class BatchProgress {
   Stops stops_;
   std::vector<std::int32_t> out_;
   std::vector<std::int32_t> todo_;
-  std::size_t again_ = 0;            // unordered: that many of todo_ are repeated, and go first
-  std::optional<std::size_t> tail_;  // ordered, after a collision: the next command's size
+  std::size_t again_ = 0;  // unordered: how many statements at the front of todo_ are repeated
+  std::optional<std::size_t> tail_;  // ordered, after a collision: limit for the next command
   std::optional<std::size_t> failed_;
   std::size_t commands_ = 0;
 };

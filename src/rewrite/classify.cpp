@@ -15,12 +15,12 @@ namespace {
 using decision::NeedMore;
 using decision::Relay;
 
-constexpr std::size_t kLongestCommand = 12;  // "authenticate", the longest that we look for
-constexpr std::size_t kLongestName = 256;    // of a collection with its NUL; mongod's limit is 255
+constexpr std::size_t kLongestCommand = 12;  // "authenticate", the longest name to recognise
+constexpr std::size_t kLongestName = 256;    // a collection's name and its NUL; mongod allows 255
 
 // ---- a whole message -------------------------------------------------------------------------
 
-/// A hello, a login, or what cannot be read.
+/// For messages that may be a hello or a login, or that cannot be read.
 Decision understand_other(Bytes message, X509 x509) {
   auto command = Command::find(message);
   if (x509 == X509::refused) {
@@ -41,18 +41,18 @@ Decision understand_status(Bytes message, X509 x509) {
 
 // ---- the first bytes -------------------------------------------------------------------------
 
-/// The head of a document inside a message of which only the front is there.
+/// The head of a document in a message of which only the front has been received.
 struct DocumentHead {
-  std::size_t at;      // where the document starts in the message
-  std::size_t length;  // as it says of itself; lies within the message
+  std::size_t at;      // position of the document in the message
+  std::size_t length;  // as the document states it; within the message
   bson::Type first_type;
-  std::string_view first_key;  // cut at kLongestCommand + 1
+  std::string_view first_key;  // cut off after kLongestCommand + 1 bytes
 
   [[nodiscard]] std::size_t end() const { return at + length; }
   [[nodiscard]] std::size_t first_value() const { return at + 4 + 1 + first_key.size() + 1; }
 };
 
-/// Reads the head of the document at `at`; if it cannot, `otherwise` says what to do instead.
+/// Reads the head of the document at `at`. If it cannot, `otherwise` is the decision to return.
 std::optional<DocumentHead> read_head(Bytes front, std::size_t at, std::size_t message_length,
                                       Decision& otherwise) {
   otherwise = Relay{};
@@ -76,16 +76,16 @@ std::optional<DocumentHead> read_head(Bytes front, std::size_t at, std::size_t m
   return head;
 }
 
-/// Of commands, but for insert.
+/// True if the proxy must see the whole of such a command, which is not an insert.
 bool is_wanted(std::string_view command, X509 x509) {
   if (is_hello(command)) return true;
   return x509 == X509::refused && (command == "authenticate" || command == "saslStart");
 }
 
-/// The body is needed for $db, the documents only if a rule applies.
+/// Asks for the body because it needs $db, and for the documents only if a rule applies.
 Decision classify_insert(Bytes front, std::size_t length, const DocumentHead& head,
                          Namespaces& namespaces, X509 x509) {
-  // mongod takes the deprecated symbol type for the collection's name too.
+  // mongod also accepts the deprecated symbol type for the collection's name.
   if (head.first_type != bson::Type::string && head.first_type != bson::Type::symbol) {
     return Relay{};
   }
@@ -116,10 +116,10 @@ Decision classify_insert(Bytes front, std::size_t length, const DocumentHead& he
 
 Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces, X509 x509) {
   std::size_t at = wire::kSectionsOffset;
-  // Whatever follows: expects_reply() needs the flags.
+  // expects_reply() needs the flags even if the message is relayed.
   if (front.size() < std::min(at, length)) return NeedMore{std::min(at, length)};
-  // No more sections than OpMsgView takes: walking thousands of them again for every piece that
-  // arrives would be work that a client can order.
+  // Looks at no more sections than OpMsgView accepts. Otherwise a client could make the proxy walk
+  // thousands of them again for every piece that arrives.
   for (std::size_t sequences = 0; sequences <= wire::kMaxSequences && at + 5 <= length;
        ++sequences) {
     if (front.size() < at + 5) return NeedMore{at + 5};
@@ -137,7 +137,8 @@ Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces, X
     if (front[at] != 1 || size < 5 || size > static_cast<std::int64_t>(length - at) - 1) break;
     at += 1 + static_cast<std::size_t>(size);
   }
-  // Where the command is has not been found: mongod will refuse it, unless it knows more than we.
+  // The command was not found. mongod will refuse the message, unless it knows more kinds of
+  // sections than the proxy.
   if (x509 == X509::passes) return Relay{};
   if (front.size() < length) return NeedMore{length};
   return understand_other(front, x509);
@@ -173,8 +174,8 @@ Decision classify(const wire::MsgHeader& header, Bytes front, Namespaces& namesp
     case wire::OpCode::query:
       return classify_query(front, length, x509);
     case wire::OpCode::compressed:
-      // What is inside is not seen: relaying it would let a client pass the rules by compressing.
-      // hello never offers a compressor, so no driver sends this.
+      // The proxy cannot see what is inside, so relaying it would let a client bypass the rules by
+      // compressing. The proxy removes all compressors from hello, so no driver sends this.
       return decision::Close{};
     default:
       return Relay{};

@@ -13,30 +13,32 @@
 
 namespace idproxy::rewrite {
 
-/// A statement whose value is taken.
+/// A statement with values that are taken.
 struct Collision {
   std::int32_t statement;
-  std::vector<std::size_t> given;  ///< its values that a fresh one may help, in GivenValues::given
-  bool again = false;              ///< it is repeated, with fresh ones
+  std::vector<std::size_t> given;  ///< values to replace: indexes in GivenValues::given
+  bool again = false;              ///< it is repeated with fresh values
 };
 
-/// Tells duplicates of our values from others, and remembers which values are taken.
+/// Tells duplicates of generated values from other duplicates, and remembers which values are
+/// taken.
 class TakenValues {
  public:
-  /// Borrows all of them. `ns`: "db.collection".
+  /// Borrows its arguments. `ns`: "db.collection".
   TakenValues(const Plan& plan, const GivenValues& given, std::string_view ns)
       : plan_(plan), given_(given), ns_(ns) {}
 
-  /// `error`: an 11000, as curable() takes it. The result's `given` is empty if the duplicate is
-  /// none of ours.
+  /// `error`: a duplicate key error (code 11000) as for curable(). The result's `given` is empty if
+  /// the duplicate is not of a generated value.
   [[nodiscard]] Collision collision_of(std::int32_t statement, Bytes error) const;
-  /// Those of ours among the errors of a reply to a command with these statements.
+  /// The collisions of generated values among the errors in a reply to a command with these
+  /// statements.
   [[nodiscard]] std::vector<Collision> collisions_in(
       std::span<const WriteError> errors, std::span<const std::int32_t> statements) const;
 
-  /// The values of these are taken: their strategies are told.
+  /// Marks the values of these collisions as taken, and tells the strategies that generated them.
   void add(std::span<const Collision> collisions, ids::Taken where);
-  /// A fresh value stands at this place of GivenValues::given.
+  /// Event: the value at this index of GivenValues::given has been replaced by a fresh one.
   void renewed(std::size_t given) { taken_.erase(given); }
   [[nodiscard]] bool contains(std::size_t given) const { return taken_.contains(given); }
 
@@ -44,8 +46,8 @@ class TakenValues {
   const Plan& plan_;
   const GivenValues& given_;
   std::string_view ns_;
-  std::unordered_set<std::size_t> taken_;  // of given_.given
-  std::vector<std::size_t> counts_;        // in the whole request, by assignment
+  std::unordered_set<std::size_t> taken_;  // indexes in given_.given
+  std::vector<std::size_t> counts_;        // collisions in the whole request, by assignment
 };
 
 }  // namespace idproxy::rewrite

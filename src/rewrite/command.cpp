@@ -7,14 +7,14 @@
 namespace idproxy::rewrite {
 namespace {
 
-/// {$query: {isMaster: 1}, $readPreference: ...}, as drivers wrote it for mongos. An array is a
-/// document for mongod, and what is inside is not unwrapped again (observed, 6.0.5).
+/// {$query: {isMaster: 1}, $readPreference: ...}, as drivers wrote it for mongos. mongod also
+/// accepts an array as the inner document, and unwraps only one level (observed, 6.0.5).
 bool is_wrapper(const bson::Element& first) {
   return is_query_wrapper(first.key) &&
          (first.type == bson::Type::document || first.type == bson::Type::array);
 }
 
-/// The documents of an OP_MSG or OP_QUERY, without the name.
+/// Reads a Command from an OP_MSG or OP_QUERY, except its name.
 std::optional<Command> read(Bytes message) {
   Command command;
   if (wire::read_header(message).op_code == wire::OpCode::msg) {

@@ -9,7 +9,7 @@
 namespace idproxy::rewrite {
 namespace {
 
-/// `key` is `field` or one of the documents that it lies in.
+/// True if `key` is `field` or one of the documents that contain it.
 bool holds(std::string_view key, std::string_view field) {
   if (!field.starts_with(key)) return false;
   return field.size() == key.size() || field[key.size()] == '.';
@@ -22,8 +22,8 @@ bool in_pattern(Bytes pattern, std::string_view field) {
   return found && !keys.malformed();
 }
 
-/// The text between "index: " and what follows the name. Nothing if the error is not about `ns`: a
-/// name that holds such words itself is not to be taken for an index.
+/// The index name, which is between "index: " and what follows it in `errmsg`. Nothing unless the
+/// error is about `ns`, because other names may contain these words themselves.
 std::optional<std::string_view> index_name(std::string_view errmsg, std::string_view ns) {
   const std::string head = "collection: " + std::string(ns) + " index: ";
   const auto start = errmsg.find(head);

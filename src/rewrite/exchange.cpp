@@ -20,10 +20,10 @@ constexpr auto kLimit = static_cast<std::size_t>(wire::kMaxMessageSize);
 Exchange::Exchange(ServerId server) : server_(server) {}
 
 Exchange::~Exchange() {
-  // The client has gone while the store was asked.
+  // The client disconnected while the exchange was waiting for the store.
   try {
     if (!sent_) take_back_all();
-  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): then they are a gap
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): the values become a gap
   }
 }
 
@@ -58,7 +58,8 @@ Action Exchange::hello(const HelloRequest& hello, Bytes message, Buffer* owner, 
   return action::Send{&message_, original()};
 }
 
-/// Whoever may look at the server may look at us: the server is asked, as the client.
+/// A client that may look at the server may look at the proxy. So the exchange sends the server a
+/// command that needs this right, on the client's connection.
 Action Exchange::status(const StatusRequest& status, Buffer* owner, Workspace& workspace) {
   const Bytes message = status.message.message();
   if (!acknowledged_) return fail(message, {}, workspace);
@@ -109,7 +110,7 @@ Action Exchange::insert_plain(const PlainInsert& plain, Buffer* owner, const Con
   return fits ? send() : send_too_large(context, workspace);
 }
 
-/// Of a plain insert: document i has value i of the only rule.
+/// Fills given_.given for a PlainInsert, where document i gets value i of the only rule.
 void Exchange::give_each_document() {
   given_.given.reserve(documents_);
   for (std::size_t i = 0; i < documents_; ++i) {
@@ -132,8 +133,8 @@ Action Exchange::insert_any(Buffer* owner, const Context& context, Workspace& wo
   return send_assigned(context, workspace);
 }
 
-/// Rule by rule, from drawing_ on. Nothing once all values are there; else it ends, or the store is
-/// asked.
+/// Draws the values rule by rule, from drawing_ on. Returns nothing once all values are there; else
+/// the action that fails the insert or asks the store.
 std::optional<Action> Exchange::draw_values(Workspace& workspace) {
   for (; drawing_ < insert_.plan->size(); ++drawing_) {
     if (given_.wanted[drawing_] == 0) continue;
@@ -144,13 +145,14 @@ std::optional<Action> Exchange::draw_values(Workspace& workspace) {
       given_.values[drawing_].clear();
       return fail_insert(no_values(insert_, assignment, drawn.error()), workspace);
     }
-    // Many rules on many documents: known before any of it is written, and memory for it spent.
+    // Many rules on many documents can exceed the limit: check before memory is spent on writing
+    // the message.
     if (too_many_bytes()) return fail_insert(too_large(), workspace);
   }
   return std::nullopt;
 }
 
-/// However many rules ask in turn: the client's patience is one.
+/// All questions to the store for one insert share the time of one question.
 Action Exchange::ask() const {
   ids::StoreBacked* strategy = (*insert_.plan)[drawing_].strategy->store_backed();
   const auto left = strategy->patience() - (now_ - started_);
@@ -175,7 +177,7 @@ Action Exchange::answered(ids::Result<ids::Grant> grant, const Context& context,
   assignment.strategy->store_backed()->accept(std::move(*grant), given_.values[drawing_++]);
   if (too_many_bytes()) return fail_insert(too_large(), workspace);
   if (const auto otherwise = draw_values(workspace)) return *otherwise;
-  GivenValues same;  // other messages have been scanned since
+  GivenValues same;  // the workspace has scanned other messages since
   workspace.insert.scan(insert_, same);
   return send_assigned(context, workspace);
 }
@@ -192,7 +194,7 @@ Action Exchange::send_assigned(const Context& context, Workspace& workspace) {
   return message_.size() <= kLimit ? send() : send_too_large(context, workspace);
 }
 
-/// In one command: most often there is no other.
+/// Sends the insert as one command.
 Action Exchange::send() {
   count_assigned();
   sent_ = true;
@@ -200,7 +202,7 @@ Action Exchange::send() {
   return action::Send{&message_, original()};
 }
 
-/// In more than one, if that is possible; else it fails.
+/// Sends the insert as several commands if possible; else the insert fails.
 Action Exchange::send_too_large(const Context& context, Workspace& workspace) {
   const bool possible = acknowledged_ && divisible(insert_.message, documents_) &&
                         InsertWrite::separable(insert_.command);
@@ -224,7 +226,7 @@ void Exchange::count_assigned() const {
   }
 }
 
-/// For as long as the exchange lasts: to send from, and to send again.
+/// Keeps the client's message as long as the exchange, to send from and to send again.
 void Exchange::keep_original(Bytes message, Buffer* owner) {
   if (owner != nullptr) {
     original_ = std::move(*owner);
@@ -233,7 +235,7 @@ void Exchange::keep_original(Bytes message, Buffer* owner) {
   }
 }
 
-/// The bytes that the insert came in may be gone.
+/// Makes insert_ refer to original_, because the received bytes may be gone.
 void Exchange::look_into_original() {
   if (insert_.message.message().data() == original_.data()) return;
   insert_ = insert_.in(original_.view());
@@ -243,7 +245,8 @@ Action Exchange::fail_insert(CommandError error, Workspace& workspace) {
   return fail(insert_.message.message(), std::move(error), workspace);
 }
 
-/// The whole command fails here, unsent. Nobody waits for an answer to an unacknowledged one.
+/// Answers the command with an error instead of sending it. There is no answer to an unacknowledged
+/// one.
 Action Exchange::fail(Bytes message, CommandError error, Workspace& workspace) {
   take_back_all();
   assigned_ = 0;
@@ -256,7 +259,7 @@ Action Exchange::fail(Bytes message, CommandError error, Workspace& workspace) {
   return action::Reply{workspace.reply.view()};
 }
 
-/// Nothing has been sent with them.
+/// Returns all values to their strategies, because nothing has been sent with them.
 void Exchange::take_back_all() {
   for (std::size_t i = 0; i < given_.values.size(); ++i) {
     const ids::Values& values = given_.values[i];
@@ -275,7 +278,7 @@ namespace {
 
 enum class Look { at_nothing, at_all, malformed };
 
-/// Whether a reply holds anything that concerns us: nearly none does.
+/// Checks whether a reply contains anything that concerns the proxy; nearly none does.
 Look look(Bytes body) {
   Look result = Look::at_nothing;
   bson::Elements fields(body);
@@ -292,7 +295,7 @@ Action Exchange::hello_reply(Bytes message, const Context& context, Workspace& w
   const wire::MsgHeader header = wire::read_header(message);
   streams_ = wire::has_flag(header, message, wire::flag::kMoreToCome);
   if (!said || (streams_ && !may_stream_)) return action::Close{};
-  // The next reply of a stream names the one before it (OP_MSG specification, "exhaustAllowed").
+  // The next reply of a stream answers this one (OP_MSG specification, "exhaustAllowed").
   if (streams_) request_id_ = header.request_id;
   if (context.members == nullptr) return action::Relay{};
   if (said->state == HelloReply::State::unknown || context.members->agrees(server_, *said)) {
@@ -345,8 +348,8 @@ Action Exchange::reply(Bytes message, const Context& context, Workspace& workspa
   return batch_->reply(*view, {now_, context.random, workspace, message_});
 }
 
-/// A clean one too: to report what was assigned, or to end a row of aborted transactions, or of
-/// duplicates.
+/// True if the exchange must handle even a reply without errors: to report the assigned values, or
+/// to end a row of aborted transactions or of duplicates.
 bool Exchange::wants_every_reply() const {
   return std::ranges::any_of(*insert_.plan, [&](const Assignment& assignment) {
     const ids::DuplicateObserver* observer = assignment.strategy->duplicate_observer();
@@ -356,7 +359,7 @@ bool Exchange::wants_every_reply() const {
 }
 
 void Exchange::open_batch(BatchSent sent) {
-  if (original_.empty()) {  // a plain insert
+  if (original_.empty()) {  // a PlainInsert, whose message was not kept
     Buffer patched;
     message_.copy({}, 0, patched);
     PlainInsert::restore(patched.view(), original_, given_.values.emplace_back());

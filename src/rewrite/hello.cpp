@@ -13,7 +13,7 @@
 namespace idproxy::rewrite {
 namespace {
 
-/// An array of strings: what mongod accepts as `compression`.
+/// True for an array of strings, the only form of `compression` that mongod accepts.
 bool names_compressors(const bson::Element& element) {
   if (element.type != bson::Type::array) return false;
   bson::Elements names(element.value);
@@ -23,7 +23,8 @@ bool names_compressors(const bson::Element& element) {
   return !names.malformed();
 }
 
-/// `compression`, unless mongod will refuse it, as it does in any other form, and twice.
+/// Finds `compression`. Nothing if mongod will refuse it because it has another form or occurs
+/// twice.
 std::optional<bson::Element> compression_in(Bytes hello) {
   std::optional<bson::Element> found;
   bson::Elements elements(hello);
@@ -35,7 +36,7 @@ std::optional<bson::Element> compression_in(Bytes hello) {
   return found;
 }
 
-/// The elements that patch_hello_request() takes out, in their order. None of a malformed one.
+/// The elements that patch_hello_request() removes, in their order; none if the hello is malformed.
 std::vector<Bytes> not_to_be_asked(Bytes hello, X509 x509) {
   std::vector<Bytes> found;
   const auto compression = compression_in(hello);
@@ -51,7 +52,7 @@ std::vector<Bytes> not_to_be_asked(Bytes hello, X509 x509) {
   return found;
 }
 
-/// Appends the element, its names replaced.
+/// Appends the element with listeners in place of its members.
 void append_mapped(const bson::Element& element, const Members& members, Buffer& out) {
   if (names_members(element.key) == NamesMembers::one) {
     const auto listener = members.listener_of(element.text());

@@ -5,20 +5,20 @@
 
 #include "idproxy/base/bytes.hpp"
 
-/// What reading and patching a reply to hello have in common.
+/// Functions shared by reading and patching a reply to hello.
 namespace idproxy::rewrite {
 
-/// The document of a reply. Borrows from the message.
+/// The document of a reply to hello. Borrows from the message.
 struct HelloDocument {
   Bytes document;
-  bool has_checksum = false;  ///< of the message: its last 4 bytes
+  bool has_checksum = false;  ///< the message ends with a checksum, 4 bytes
 };
 
-/// Of an OP_MSG without document sequences, or an OP_REPLY with one document; nothing of any other
-/// message, or if it is malformed.
+/// Finds the document in an OP_MSG without document sequences or in an OP_REPLY with one document.
+/// Returns nothing for any other message, or if it is malformed.
 [[nodiscard]] std::optional<HelloDocument> find_hello_document(Bytes message);
 
-/// Whether a field names members of the set: none, an array of them, or one string.
+/// How a field names members of the set: not at all, in an array, or in one string.
 enum class NamesMembers { none, list, one };
 [[nodiscard]] NamesMembers names_members(std::string_view key);
 

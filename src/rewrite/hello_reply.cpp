@@ -11,22 +11,22 @@
 namespace idproxy::rewrite {
 namespace {
 
-// Of hosts, passives and arbiters each. A set has 50 members at most; whoever names many more would
-// have us look each of them up among the others.
+// For each of hosts, passives and arbiters. A set has at most 50 members; a much longer list would
+// take too long to process, because each name is looked up among the others.
 constexpr std::size_t kMostNames = 100;
 
 bool is_true(const bson::Element& element) {
   return element.as_integer().value_or(0) != 0;
 }
 
-/// The parts of a HelloReply that depend on several fields.
+/// The fields that together determine HelloReply::state.
 struct Flags {
   bool ok = false;
   bool writable = false;
   bool secondary = false;
   bool arbiter = false;
   bool mongos = false;
-  bool ghost = false;  // of a set, but of none that it knows
+  bool ghost = false;  // a member that does not know its set's configuration
 
   void read(const bson::Element& field) {
     if (field.key == "ok") ok = is_true(field);
@@ -57,7 +57,7 @@ void read_topology_version(Bytes version, HelloReply& reply) {
   reply.counter = counter->as_integer().value_or(0);
 }
 
-/// Reads a field that names members; false if it is not of its type.
+/// Reads a field that names members. False if the field has the wrong type or too many names.
 bool read_names(const bson::Element& field, HelloReply& reply,
                 std::array<std::vector<std::string>, 3>& lists) {
   if (names_members(field.key) == NamesMembers::one) {

@@ -46,7 +46,7 @@ ids::Draw draw(const Assignment& assignment, std::size_t count, ids::Values& out
 
 namespace {
 
-/// So that the driver tries again, in the way that it knows for such a command.
+/// The error label that makes the driver try again, in the way that suits the command.
 std::string_view retry_label(const wire::OpMsgView& insert) {
   const auto options = WriteOptions::read(insert.body());
   if (!options) return {};
@@ -90,7 +90,7 @@ InsertResult InsertRewriter::scan(const InsertRequest& insert, GivenValues& give
   return result;
 }
 
-/// False if the documents are malformed.
+/// Returns false if the documents are malformed or too many, which mongod refuses.
 bool InsertRewriter::scan_documents(InsertResult& result, std::vector<Given>& given) {
   InsertDocuments documents(insert_->command);
   std::int32_t index = 0;
@@ -107,7 +107,7 @@ bool InsertRewriter::scan_documents(InsertResult& result, std::vector<Given>& gi
       if (!edits_[i].has_value()) continue;
       given.push_back({index, edits_[i].assignment, 0});
     }
-    // Edits stand by position.
+    // edits_ is ordered by position, `given` by assignment.
     std::ranges::sort(given.begin() + static_cast<std::ptrdiff_t>(first_given), given.end(), {},
                       &Given::assignment);
     if (given.size() > kMostValues) {
@@ -126,9 +126,9 @@ bool InsertRewriter::scan_documents(InsertResult& result, std::vector<Given>& gi
   return true;
 }
 
-/// False if the document is malformed.
+/// Returns false if the document is malformed.
 bool InsertRewriter::scan_document(Bytes document) {
-  // Too large already: mongod's own error for it is the answer.
+  // Already too large: mongod answers with its own error.
   if (static_cast<std::int64_t>(document.size()) > bson::kMaxUserDocument) return true;
   const std::size_t first_edit = edits_.size();
   Site& site = site_;
@@ -149,8 +149,9 @@ bool InsertRewriter::scan_document(Bytes document) {
   return true;
 }
 
-/// By position; at one position `_id` in front, then new elements in file order, then kept ids,
-/// then what is replaced there. Stable insertion: a document has a handful of edits.
+/// Sorts by position; at the same position, `_id` comes first, then other new elements in file
+/// order, then kept driver ids, then replacements. Insertion sort, which is stable, because a
+/// document has only a handful of edits.
 void InsertRewriter::sort_edits(std::size_t first_edit) {
   const auto rank = [&](const Edit& edit) {
     const bool front = edit.kind == EditKind::element && (*insert_->plan)[edit.assignment].is_id();
@@ -165,7 +166,7 @@ void InsertRewriter::sort_edits(std::size_t first_edit) {
   }
 }
 
-/// False if a document on the path is malformed.
+/// Returns false if a document on the path is malformed.
 bool InsertRewriter::locate(Bytes document, std::size_t assignment, Site& site) const {
   const auto& path = (*insert_->plan)[assignment].path;
   const bool only_missing = (*insert_->plan)[assignment].rule->assign == Assign::missing;
@@ -180,7 +181,7 @@ bool InsertRewriter::locate(Bytes document, std::size_t assignment, Site& site) 
       if (found) continue;
       found = true;
       site.element = *element;
-      // Whatever follows, this value stays.
+      // Nothing that follows can change that this value stays.
       if (only_missing && depth + 1 == path.size()) {
         site.found = Site::Found::present;
         return true;
@@ -247,7 +248,7 @@ void InsertRewriter::keep_driver_id(Bytes document, const Site& site, std::size_
                     static_cast<std::uint16_t>(assignment), 0, EditKind::driver_id});
 }
 
-/// The lengths of all documents around a change are changes too, each once.
+/// Adds an edit for the length of each document around a change, unless there is one already.
 void InsertRewriter::add_lengths(const Site& site, std::size_t first_edit) {
   for (const Bytes parent : site.parents) {
     const auto at = narrow(offset(parent.data()));
@@ -275,7 +276,7 @@ void InsertRewriter::refuse(Bytes document, const Site& site, std::size_t assign
       {narrow(offset(document.data())), narrow(document.size()), 0, 0, 0, EditKind::refusal});
 }
 
-/// The next value of its rule for each document, in their order.
+/// Gives each place the next value of its rule, in the order of the documents.
 void InsertRewriter::number_values(GivenValues& given) const {
   given.values.resize(insert_->plan->size());
   given.wanted.assign(insert_->plan->size(), 0);

@@ -25,7 +25,7 @@ std::optional<InsertCommand> InsertCommand::read(const wire::OpMsgView& insert) 
   bson::Elements fields(insert.body());
   while (const auto field = fields.next()) {
     if (field->key == "insert") {
-      // mongod takes the deprecated symbol type too.
+      // mongod also accepts the deprecated symbol type.
       if (field->type != bson::Type::string && field->type != bson::Type::symbol) return {};
       command.collection = field->text();
       ++inserts;
@@ -57,7 +57,7 @@ bool InsertCommand::repeats_stmt_id() const {
   std::vector<std::int64_t> numbers;
   bson::Elements elements(stmt_ids);
   while (const auto element = elements.next()) {
-    // mongod refuses all but int32.
+    // mongod refuses all other types.
     if (element->type == bson::Type::int32) numbers.push_back(load_i32(element->value.data()));
   }
   std::ranges::sort(numbers);

@@ -8,9 +8,9 @@
 namespace idproxy::rewrite {
 namespace {
 
-/// An upper bound of what an assignment adds to a document.
+/// An upper bound of the bytes that an assignment adds to a document.
 std::size_t most_added(const Assignment& assignment, std::size_t value) {
-  constexpr std::size_t kAround = 1 + 1 + 5;  // type, NUL; of a new document its length and 00
+  constexpr std::size_t kAround = 1 + 1 + 5;  // type and NUL; length and final 00 of a new document
   std::size_t size = value;
   for (const std::string& name : assignment.path) size += name.size() + kAround;
   const std::string& kept = assignment.rule->keep_driver_id;
@@ -48,8 +48,8 @@ void InsertRewriter::emit(const InsertRequest& insert, const GivenValues& given,
   std::size_t next = 0;
   emit_edits(out, next, at, end);
   const std::int64_t body = insert.command.in_body() ? lengths_[1].value : 0;
-  // Whether mongod takes other keys than "0", "1" … is for mongod to say (it takes "00"): they are
-  // never hidden from it in a sequence.
+  // mongod itself must decide whether it accepts keys other than "0", "1" … (it accepts "00"), so
+  // these are never hidden from it in a sequence.
   if (plain_keys_ && body > bson::kMaxInternalDocument &&
       static_cast<std::int64_t>(message.body().size()) <= bson::kMaxInternalDocument) {
     return emit_as_sequence(insert, given, out);
@@ -57,21 +57,21 @@ void InsertRewriter::emit(const InsertRequest& insert, const GivenValues& given,
   finish(at, out);
 }
 
-/// A body may have 16 MiB + 16 KiB, a sequence fills the message: documents that outgrow the one
-/// move to the other.
+/// Moves the documents from the body to a sequence. A body may have 16 MiB + 16 KiB, but a sequence
+/// may fill the whole message.
 void InsertRewriter::emit_as_sequence(const InsertRequest& insert, const GivenValues& given,
                                       wire::PatchedMessage& out) {
   std::vector<std::int32_t> all;
   InsertDocuments walk(insert.command);
   while (walk.next()) all.push_back(static_cast<std::int32_t>(all.size()));
   const std::int32_t request_id = insert.message.header().request_id;
-  // All of them have been read.
+  // Cannot fail: scan() has read all documents.
   static_cast<void>(emit_part(insert, given, {all, nullptr, true, std::nullopt, request_id}, out));
 }
 
 std::size_t InsertRewriter::fitting(const InsertRequest& insert, const GivenValues& given,
                                     std::span<const std::int32_t> documents) {
-  constexpr std::size_t kStatement = 12;  // of one element of stmtIds
+  constexpr std::size_t kStatement = 12;  // bytes of one element of stmtIds
   std::size_t size = insert.message.message().size() - insert.command.documents.size();
   auto value = given.given.begin();
   InsertDocuments walk(insert.command);
@@ -135,7 +135,8 @@ bool InsertRewriter::emit_part(const InsertRequest& insert, const GivenValues& g
   return true;
 }
 
-/// The section of kind 0: every field as it is, but for those that say which documents these are.
+/// Writes the section of kind 0: the client's fields, except those that depend on which documents
+/// the command carries.
 void InsertRewriter::emit_body(const WritePart& part, wire::PatchedMessage& out) {
   const Bytes body = insert_->message.body();
   const std::size_t end = offset(body.data()) + body.size() - 1;
@@ -173,7 +174,7 @@ void InsertRewriter::emit_body(const WritePart& part, wire::PatchedMessage& out)
   out.set_i32(size, static_cast<std::int64_t>(out.size() - start));
 }
 
-/// The edits before `end`, from `at` on, with what stays between them.
+/// Carries out the edits before `end`, and keeps the bytes between them, from `at` on.
 void InsertRewriter::emit_edits(wire::PatchedMessage& out, std::size_t& next, std::size_t& at,
                                 std::size_t end) {
   while (next < edits_.size() && edits_[next].at < end) {
@@ -207,7 +208,7 @@ void InsertRewriter::emit_edits(wire::PatchedMessage& out, std::size_t& next, st
   }
 }
 
-/// New elements at one position, then the ids that are kept.
+/// Writes the new elements at one position, then the kept driver ids.
 void InsertRewriter::emit_elements(std::span<const Edit> edits, wire::PatchedMessage& out) {
   element_.clear();
   std::vector<const Edit*> elements;
@@ -227,8 +228,9 @@ void InsertRewriter::emit_elements(std::span<const Edit> edits, wire::PatchedMes
   out.add(element_.view());
 }
 
-/// Elements of one document. Those whose paths share a document that does not exist yet share the
-/// new one too. Recurses as deep as the configured paths, not the documents.
+/// Writes the new elements of one document. Elements whose paths go through the same document that
+/// does not exist yet go into one new document. Recurses as deep as the configured paths, not as
+/// the client's documents.
 void InsertRewriter::emit_level(std::span<const Edit* const> edits, std::size_t depth,
                                 Buffer& out) {
   const auto path = [&](const Edit* edit) -> const auto& {
@@ -237,7 +239,7 @@ void InsertRewriter::emit_level(std::span<const Edit* const> edits, std::size_t 
   for (std::size_t i = 0; i < edits.size(); ++i) {
     const std::string& name = path(edits[i])[depth];
     const auto shares = [&](const Edit* other) { return path(other)[depth] == name; };
-    if (std::ranges::any_of(edits.first(i), shares)) continue;  // went with the first of them
+    if (std::ranges::any_of(edits.first(i), shares)) continue;  // written with the first of them
     if (depth + 1 == path(edits[i]).size()) {
       emit_value(*edits[i], out);
       continue;

@@ -12,7 +12,7 @@ InsertWrite::InsertWrite(Buffer original, InsertRequest insert,
       ns_(std::string(insert_.command.db) + "." + std::string(insert_.command.collection)) {}
 
 bool InsertWrite::separable(const InsertCommand& command) {
-  constexpr std::size_t kLevels = 100;  // mongod takes somewhat more
+  constexpr std::size_t kLevels = 100;  // mongod accepts somewhat more
   InsertDocuments documents(command);
   while (const auto document = documents.next()) {
     if (static_cast<std::int64_t>(document->size()) > bson::kMaxInternalDocument) return false;
@@ -40,9 +40,9 @@ bool InsertWrite::adds_up(const WriteReply& reply, const WriteOptions& options,
   const auto all = static_cast<std::int64_t>(sent);
   const auto failed = static_cast<std::int64_t>(reply.errors.size());
   if (!reply.n) return false;
-  // Whoever asks for no acknowledgement, but for a reply, gets {n: 0, ok: 1} (observed, 6.0.5).
+  // A write with {w: 0} that nevertheless asks for a reply gets {n: 0, ok: 1} (observed, 6.0.5).
   if (!options.acknowledged) return reply.errors.empty() && *reply.n == 0;
-  // A transaction stops at the first error even if unordered (observed, 6.0.5).
+  // A transaction stops at the first error, even if the insert is unordered (observed, 6.0.5).
   const bool stops = options.ordered || options.in_transaction;
   if (!stops) return *reply.n + failed == all;
   return failed == 0 ? *reply.n == all : failed == 1 && *reply.n == reply.errors.front().index;

@@ -7,15 +7,15 @@
 
 namespace idproxy::rewrite {
 
-/// An insert: its statements are documents.
+/// An insert, whose statements are its documents.
 class InsertWrite final : public WriteCommand {
  public:
-  /// `insert` borrows `original`. `refused`: documents that mongod is made to refuse; they ascend
-  /// by index.
+  /// `insert` borrows `original`. `refused`: documents that were replaced by refused_document();
+  /// they ascend by index.
   InsertWrite(Buffer original, InsertRequest insert, std::vector<RefusedDocument> refused);
 
-  /// True if mongod will not refuse the command for one of its documents, but each of them by
-  /// itself: then the first part cannot be stored before a later one makes the whole fail.
+  /// True if no document can make mongod refuse the whole command instead of only that document.
+  /// Otherwise the first commands might store documents before a later one is refused.
   [[nodiscard]] static bool separable(const InsertCommand& command);
 
   [[nodiscard]] std::string_view ns() const override { return ns_; }

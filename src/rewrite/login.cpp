@@ -9,12 +9,12 @@ constexpr std::string_view kRefused =
     "mongo-idproxy: MONGODB-X509 is not possible through a proxy that ends TLS, since the server "
     "would see the proxy's certificate: use SCRAM (see docs/tls-and-logins.md#x509)";
 
-/// Servers compare exactly; some of their checks end at a NUL.
+/// More lenient than servers, which compare exactly, and of which some checks end at a NUL.
 bool is_x509(std::string_view mechanism) {
   return ascii_lower(mechanism.substr(0, mechanism.find('\0'))) == "mongodb-x509";
 }
 
-/// False where a server might read another mechanism than we do, or none.
+/// True if a server can only read a single mechanism, which is not MONGODB-X509.
 bool names_other_mechanism(Bytes sasl_start) {
   std::size_t others = 0;
   bson::Elements fields(sasl_start);
@@ -26,7 +26,7 @@ bool names_other_mechanism(Bytes sasl_start) {
   return others == 1 && !fields.malformed();
 }
 
-/// `authenticate` knows no other mechanism.
+/// `authenticate` supports no other mechanism.
 bool may_use_certificate(std::string_view name, Bytes command) {
   return name == "authenticate" || (name == "saslStart" && !names_other_mechanism(command));
 }

@@ -6,22 +6,24 @@
 #include "idproxy/rewrite/command.hpp"
 #include "idproxy/rewrite/reply.hpp"
 
-/// Logging in by a client certificate, which X509::refused is about. It takes (observed, 6.0.5) one
-/// of these, in an OP_MSG or an OP_QUERY, also without asking for a reply:
+/// Detects logins by client certificate, for X509::refused. Such a login takes (observed, 6.0.5)
+/// one of these commands, in an OP_MSG or an OP_QUERY, even in an OP_MSG that asks for no reply:
 ///
 ///   {authenticate: any, mechanism: "MONGODB-X509", user?, $db: "$external"}
 ///   {hello | isMaster | ismaster: any, speculativeAuthenticate: {authenticate: any, mechanism: …}}
 ///
-/// saslStart with that mechanism is refused by that server; we do not count on it. Nor on what a
-/// server with net.wireObjectCheck off makes of malformed BSON: it logs in.
+/// That server refuses saslStart with this mechanism, but the proxy does not rely on it. Nor does
+/// it rely on malformed BSON being refused: a server with net.wireObjectCheck off accepts it and
+/// logs the client in.
 namespace idproxy::rewrite {
 
-/// Where X509::refused applies: why a message does not reach the server, or nothing. `command`:
-/// what could be found in it. A hello has only to be readable: speculativeAuthenticate is taken out
-/// of it.
+/// With X509::refused: returns the error if a message must not reach the server; else nothing.
+/// `command`: the result of Command::find() for the message. A hello only has to be readable,
+/// because patch_hello_request() removes speculativeAuthenticate from it.
 [[nodiscard]] std::optional<CommandError> fault_of_login(const std::optional<Command>& command);
 
-/// False for a speculativeAuthenticate that is a saslStart of one mechanism, another one.
+/// False for a speculativeAuthenticate that is a saslStart with exactly one mechanism, which is not
+/// MONGODB-X509.
 [[nodiscard]] bool may_use_certificate(const bson::Element& speculative_authenticate);
 
 }  // namespace idproxy::rewrite

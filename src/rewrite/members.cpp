@@ -6,7 +6,7 @@
 
 namespace idproxy::rewrite {
 Members::Members(std::vector<ServerDescription> servers) : servers_(std::move(servers)) {
-  // The first to take a name has it. Hosts of the connection string come first.
+  // The first listener to take a name keeps it. Hosts of the connection string come before members.
   for (const ServerDescription& server : servers_) {
     listeners_.emplace(ascii_lower(server.listener), server.listener);
   }

@@ -5,21 +5,22 @@
 namespace idproxy::rewrite {
 namespace {
 
-// Larger ones are worth a slice of their own instead of a copy.
+// With larger documents, separate slices are cheaper than a copy.
 constexpr std::size_t kSmallDocument = 1024;
-// Of an `_id` element: its type byte, to be filled in, and its name.
+// The head of an `_id` element: its type byte, filled in later, and its name.
 constexpr std::string_view kIdHead("\0_id\0", 5);
-// What lies around the documents: header, body, the section's head. More is rare.
+// Room for what surrounds the documents: header, body and the section's head. They rarely need
+// more.
 constexpr std::size_t kAround = 512;
 
-/// False if no document of the list has an element `_id`, at any depth. It would stand behind its
-/// type byte, and no type is a printable character: "customer_id" is not mistaken for it. True says
-/// only that the bytes of one may be there, perhaps in a string.
+/// False if no document of the list has an element `_id` at any depth. The name of such an element
+/// follows its type byte, and no type is a printable character, so "customer_id" does not match.
+/// True means only that these bytes occur, perhaps in a string.
 bool may_hold_id(Bytes documents) {
   const auto is_id = [](const std::uint8_t* p) {
     return std::memcmp(p, "_id", 4) == 0 && (p[-1] < 0x20 || p[-1] >= 0x7f);
   };
-  // Blocks, whose inner loop the compiler turns into vector instructions.
+  // Works in blocks, because the compiler vectorizes their inner loop.
   constexpr std::ptrdiff_t kBlock = 256;
   const std::uint8_t* p = documents.data() + 1;
   const std::uint8_t* const end = documents.data() + documents.size();
@@ -59,7 +60,7 @@ std::optional<PlainInsert> PlainInsert::recognise(const wire::OpMsgView& insert,
 
 void PlainInsert::patch(const ids::Values& values, wire::PatchedMessage& out) const {
   const std::size_t growth = documents_ * kIdHead.size() + values.bytes();
-  const Bytes sized = section_.subspan(1);  // from its size on
+  const Bytes sized = section_.subspan(1);  // from the section's size on
   out.start(message_, list_.size() + growth + kAround);
   out.set_i32(out.add_i32(), static_cast<std::int64_t>(message_.size() + growth));
   out.keep(4, offset(message_, sized));

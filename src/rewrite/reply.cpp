@@ -38,13 +38,13 @@ void append_op_msg(std::int32_t response_to, std::int32_t request_id, bool check
   frame.close();
 }
 
-/// With the flag that a server sets in every answer to a command (observed, 6.0.5).
+/// Sets the flag that servers set in every answer to a command (observed, 6.0.5).
 void append_op_reply(std::int32_t response_to, std::int32_t request_id, const CommandError& error,
                      Buffer& out) {
   constexpr std::uint32_t kAwaitCapable = 1U << 3;
   const std::size_t start = out.size();
   std::uint8_t* at = out.extend(wire::kReplyDocuments);
-  std::memset(at, 0, wire::kReplyDocuments);  // also cursorID and startingFrom
+  std::memset(at, 0, wire::kReplyDocuments);  // clears cursorID and startingFrom, too
   store_u32(at + wire::kHeaderSize, kAwaitCapable);
   store_i32(at + wire::kReplyDocuments - 4, 1);  // numberReturned
   bson::Scope document(out);
@@ -63,7 +63,7 @@ bool in_transaction(const Command& command) {
   return autocommit && autocommit->as_integer() == 0;
 }
 
-/// Nothing of the command has reached the server: a driver that may try again shall.
+/// The label for a command that was not sent to the server: a driver that may try again should.
 std::string_view label_of_unsent(const Command& command) {
   if (is_hello(command.name)) return {};
   const bool ends_it = command.name == "commitTransaction" || command.name == "abortTransaction";

@@ -5,8 +5,8 @@
 
 namespace idproxy::rewrite {
 
-/// Appends an OP_MSG of one body: header, flags and kind at the start; the document follows;
-/// close() fills in the length and adds the checksum.
+/// Appends an OP_MSG with one body. The constructor appends the header, the flags and the section's
+/// kind; the caller then appends the document; close() sets the length and adds the checksum.
 class ReplyFrame {
  public:
   ReplyFrame(Buffer& out, std::int32_t request_id, std::int32_t response_to, bool checksum);

@@ -10,20 +10,20 @@ namespace {
 
 using Time = std::pair<std::int64_t, std::uint64_t>;
 
-// A reply holds at most 16 MiB + 16 KiB. Where the whole would be more, errors go without text, and
-// the report of assigned values ends.
+// A reply has at most 16 MiB + 16 KiB. If the merged reply would be larger, errors lose their
+// texts, and the report of assigned values is cut short.
 constexpr auto kMostBytes = static_cast<std::size_t>(bson::kMaxInternalDocument);
 constexpr std::size_t kOtherFields = std::size_t{8} * 1024;
-constexpr std::size_t kBareError = 64;  // {index, code, errmsg: ""} and its key
-constexpr std::size_t kStatement = 16;  // of retriedStmtIds
+constexpr std::size_t kBareError = 64;  // {index, code, errmsg: ""} and the entry's key
+constexpr std::size_t kStatement = 16;  // one element of retriedStmtIds
 
 std::uint64_t timestamp(const std::optional<bson::Element>& element) {
   if (!element || element->type != bson::Type::timestamp) return 0;
   return static_cast<std::uint64_t>(load_i64(element->value.data()));
 }
 
-/// opTime is {ts: Timestamp, t: <term>}; of a transaction's failed first statement a bare Timestamp
-/// (observed, 6.0.5).
+/// opTime is {ts: Timestamp, t: <term>}, or a bare Timestamp if a transaction's first statement
+/// fails (observed, 6.0.5).
 Time op_time(const bson::Element& field) {
   if (field.type != bson::Type::document) return {-1, timestamp(field)};
   const auto term = bson::find(field.value, "t");
@@ -59,7 +59,7 @@ void ReplyMerge::add(const wire::OpMsgView& message, const WriteReply& reply,
                      std::span<const std::int32_t> documents) {
   if (reply.n) n_ = n_.value_or(0) + *reply.n;
   add_errors(reply.errors, documents);
-  // Beside ok: 1 labels are about the writeConcernError, and go with it.
+  // Beside ok: 1, labels belong to the writeConcernError, so they are dropped without one.
   if (!bson::find(message.body(), "writeConcernError")) labels_.clear();
   bson::Elements fields(message.body());
   while (const auto field = fields.next()) add_field(*field);
@@ -100,8 +100,9 @@ void ReplyMerge::add_field(const bson::Element& field) {
   }
 }
 
-/// Writes the merged reply in the order of the last one. What that lacks goes where mongod has it:
-/// writeErrors and retriedStmtIds before writeConcernError and ok, errorLabels behind ok.
+/// Writes the merged reply in the order of the last reply's fields. Fields that the last reply
+/// lacks are put where mongod puts them: writeErrors and retriedStmtIds before writeConcernError
+/// and ok, errorLabels after ok.
 class ReplyMerge::Writer {
  public:
   Writer(const ReplyMerge& merge, std::span<const RefusedDocument> refused, Buffer& out)
@@ -131,7 +132,7 @@ class ReplyMerge::Writer {
     }
   }
 
-  /// Those that the last reply does not have.
+  /// Writes the times that the last reply lacks.
   void other_times() {
     time(merge_.op_time_, op_time_done_);
     time(merge_.cluster_time_, cluster_time_done_);
@@ -213,7 +214,7 @@ class ReplyMerge::Writer {
     }
   }
 
-  /// Whether there is room for a text, which it has then.
+  /// True if there is room for a text; takes the room.
   bool takes(std::size_t size) {
     if (size > room_) return false;
     room_ -= size;
@@ -223,7 +224,7 @@ class ReplyMerge::Writer {
   void labels() {
     if (std::exchange(labels_done_, true)) return;
     std::vector<std::string> labels = merge_.labels_;
-    // Of one part it may be true.
+    // It may be true of one command, but not of all.
     if (merge_.n_.value_or(0) > 0) std::erase(labels, kNoWritesPerformed);
     if (labels.empty()) return;
     bson::append_head(out_, bson::Type::array, "errorLabels");
@@ -237,7 +238,7 @@ class ReplyMerge::Writer {
   const ReplyMerge& merge_;
   std::span<const RefusedDocument> refused_;
   Buffer& out_;
-  std::size_t room_;  // for texts
+  std::size_t room_;  // bytes left for texts
   bool before_ok_done_ = false;
   bool labels_done_ = false;
   bool op_time_done_ = false;

@@ -9,7 +9,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-/// Before the repetition that follows `repeats` others.
+/// The pause before a statement that has been repeated `repeats` times is sent again.
 milliseconds backoff(const Retry& retry, std::uint32_t repeats) {
   milliseconds pause = retry.backoff;
   for (; repeats > 0 && pause < retry.backoff_max; --repeats) pause *= 2;

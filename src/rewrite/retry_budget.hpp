@@ -10,31 +10,34 @@
 
 namespace idproxy::rewrite {
 
-/// How often, after which pause and until when the statements of one command may be sent again: the
-/// bounds of the rules whose values were taken, counted from the first duplicate, and the client's
-/// maxTimeMS. All times are monotonic.
+/// Limits how often, after which pause and until when the statements of one command may be sent
+/// again. The limits are those of the rules whose values were taken, counted from the first
+/// duplicate, and the client's maxTimeMS. All times are monotonic.
 class RetryBudget {
  public:
-  /// `max_time_ms`: counted from `started`; nothing: no limit.
+  /// `max_time_ms`: milliseconds from `started` on; nothing: no limit.
   RetryBudget(std::optional<std::int64_t> max_time_ms, std::chrono::nanoseconds started)
       : max_time_ms_(max_time_ms), started_(started) {}
 
-  /// Of maxTimeMS, in milliseconds; nothing if the client has set no limit.
+  /// The milliseconds left of maxTimeMS, possibly negative; nothing if the client has set no limit.
   [[nodiscard]] std::optional<std::int64_t> time_left(std::chrono::nanoseconds now) const;
 
-  /// Duplicates have come: the rules' deadlines run, unless they do already.
+  /// Event: duplicates have been reported. The rules' deadlines start to run unless they already
+  /// do.
   void start(std::chrono::nanoseconds now);
-  /// They have ended; for the server, the next command is a batch of its own.
+  /// Stops the deadlines, because the next command begins another part of the batch.
   void end() { first_duplicate_.reset(); }
-  /// True if a statement that has been repeated `repeats` times may go again now that these values
-  /// are taken. Then the pause is at least their backoff. After start().
+  /// True if a statement that has been repeated `repeats` times may be sent again now that its
+  /// values for `taken` are taken; then the pause becomes at least their backoff. Only after
+  /// start().
   [[nodiscard]] bool allows(std::span<const Assignment* const> taken, std::uint32_t repeats,
                             std::chrono::nanoseconds now);
-  /// Before what may go again does: the longest backoff since the last call, less up to half of it,
-  /// so that those who collided together do not meet again.
+  /// Returns and resets the pause before the next command: the longest backoff since the last call,
+  /// less a random part of up to half, so that writes that collided with each other do not do so
+  /// again.
   [[nodiscard]] std::chrono::nanoseconds take_pause(RandomSource& random);
-  /// How long the store may take for a fresh value: with all that has been waited for since
-  /// start(), not beyond the rule's deadline.
+  /// How long to wait for the store's fresh values: not beyond the rule's deadline, which runs
+  /// since start(), nor longer than the strategy allows.
   [[nodiscard]] std::chrono::nanoseconds patience(const Assignment& assignment,
                                                   std::chrono::nanoseconds now) const;
 

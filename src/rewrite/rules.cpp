@@ -9,9 +9,9 @@
 namespace idproxy::rewrite {
 namespace {
 
-// A client may name any number of namespaces; what it makes us remember is bounded.
+// A client can name any number of namespaces, so the number that is remembered is limited.
 constexpr std::size_t kRemembered = 4096;
-// mongod refuses longer ones: a database has 63 bytes, a namespace 255.
+// mongod refuses longer names: a database's has at most 63 bytes, a namespace 255.
 constexpr std::size_t kLongestNamespace = 512;
 
 std::vector<std::string> segments(std::string_view field) {
@@ -28,7 +28,7 @@ bool starts_with(const std::vector<std::string>& path, const std::vector<std::st
   return path.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), path.begin());
 }
 
-/// With the rules that it points into; null if it is empty.
+/// The plan together with the rules that it points into; null if the plan is empty.
 std::shared_ptr<const Plan> keeping(const std::shared_ptr<const RuleSet>& rules, Plan plan) {
   struct Kept {
     std::shared_ptr<const RuleSet> rules;
@@ -116,7 +116,7 @@ Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
 }
 
 bool RuleSet::possible(std::string_view collection) const {
-  // A '*' or '?' in the collection's own name only makes this say yes too often.
+  // A '*' or '?' in the collection's name can only cause a needless "yes".
   const std::string any_db = "*." + std::string(collection);
   return std::any_of(rules_.begin(), rules_.end(),
                      [&](const Rule& rule) { return globs_overlap(rule.ns, any_db); });
@@ -132,7 +132,7 @@ const std::shared_ptr<const Plan>& Namespaces::plan(std::string_view db,
     last_db_.clear();
   }
   if (!last_db_.empty() && db == last_db_ && collection == last_collection_) return last_;
-  // A NUL stands in no name: "a.b" "c" and "a" "b.c" are not to share an answer.
+  // No name contains a NUL, so "a.b" "c" and "a" "b.c" have different keys.
   key_.assign(db).append(1, '\0').append(collection);
   auto found = plans_.find(key_);
   if (found == plans_.end()) {

@@ -10,10 +10,10 @@
 namespace idproxy::rewrite {
 namespace {
 
-// Of each rule: a person looks at no more.
+// Per rule; nobody reads more than that.
 constexpr std::size_t kMostNotReady = 20;
-// A reply holds at most 16 MiB + 16 KiB. Behind this much, collections that are not ready are left
-// out; what is there of every rule and listener is far less than the rest.
+// A reply has at most 16 MiB + 16 KiB. Beyond this size, collections that are not ready are left
+// out; everything else about rules and listeners takes far less than the rest of a reply.
 constexpr std::size_t kMostStatusBytes = std::size_t{8} * 1024 * 1024;
 
 constexpr std::string_view kNeeded =
@@ -29,7 +29,7 @@ void append_bool(Buffer& out, std::string_view key, bool value) {
   *out.extend(1) = value ? 1 : 0;
 }
 
-/// A document or an array around what `content` appends.
+/// Appends a document or an array around what `content` appends.
 template <class Content>
 void append_inside(Buffer& out, bson::Type type, std::string_view key, Content content) {
   bson::append_head(out, type, key);
@@ -38,7 +38,7 @@ void append_inside(Buffer& out, bson::Type type, std::string_view key, Content c
   scope.close();
 }
 
-/// An array of a document for each item, which `each` fills.
+/// Appends an array with a document for each item, which `each` fills.
 template <class Items, class Each>
 void append_documents(Buffer& out, std::string_view key, const Items& items, Each each) {
   append_inside(out, bson::Type::array, key, [&] {
@@ -152,7 +152,7 @@ class StatusWriter {
   std::size_t most_;
 };
 
-/// `ok` of a reply; nothing unless it has exactly one.
+/// Reads `ok` of a reply. Nothing unless the reply has exactly one, which is 0 or 1.
 std::optional<bool> ok_of(const wire::OpMsgView& reply) {
   std::optional<std::int64_t> ok;
   bson::Elements fields(reply.body());
@@ -174,8 +174,9 @@ void append_status(const wire::OpMsgView& reply, const Status& status, Buffer& o
   }
 }
 
-/// The server's error as it is, since drivers read more of it than its code; but what it says of a
-/// right that is missing, it says of a command that the client does not know of.
+/// Appends the server's error unchanged, because drivers read more of it than its code. Only the
+/// text about a missing right gets an explanation in front, because it names a command that the
+/// client has not sent.
 void append_error(const wire::OpMsgView& reply, Buffer& out) {
   const auto code = bson::find(reply.body(), "code");
   const bool lacks_right =

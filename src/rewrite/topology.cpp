@@ -23,7 +23,7 @@ bool lists(const HelloReply& reply, std::string_view member) {
 
 bool more_recent(const ServerDescription& a, const ServerDescription& b) {
   const auto rank = [](const ServerDescription& server) {
-    // What others than a primary say of an election is hearsay.
+    // Only a primary knows the election for sure.
     const bool primary = is_primary(server);
     return std::tuple(primary, primary ? std::string_view(server.said.election_id) : "",
                       server.said.set_version);
@@ -31,9 +31,10 @@ bool more_recent(const ServerDescription& a, const ServerDescription& b) {
   return rank(a) > rank(b);
 }
 
-/// "host:port" or "[v6]:port", without what could not be looked up or logged.
+/// True for "host:port" and "[v6]:port" without characters that make no sense in a lookup or in the
+/// log.
 bool is_address(const std::string& member) {
-  constexpr std::size_t kLongest = 253 + 8;  // of a name (RFC 1035), brackets, colon, port
+  constexpr std::size_t kLongest = 253 + 8;  // name (RFC 1035), brackets, colon, port
   const std::size_t colon = member.rfind(':');
   if (colon == std::string::npos || colon == 0 || member.size() > kLongest) return false;
   std::uint16_t port = 0;
@@ -73,26 +74,27 @@ void Topology::remove(ServerId server) {
 void Topology::heard(ServerId server, HelloReply reply) {
   ServerDescription* const found = known(server);
   if (found == nullptr) return;
-  // Said earlier, and overtaken on another connection.
+  // This reply is older than the last one, which overtook it on another connection.
   const HelloReply& last = found->said;
   if (reply.process_id == last.process_id && reply.counter < last.counter) return;
   if (!reply.set_name.empty()) rename_set(*found, reply.set_name);
-  // While a member starts it does not know who it is.
+  // A member that is starting does not know its own name yet.
   if (!reply.me.empty()) {
-    // If it were renamed, it would not be a member under its old name, too.
+    // A member that was renamed would no longer be listed under its old name.
     const bool another = reply.me != found->known_as;
     if (another && lists(reply, found->known_as) && lists(reply, reply.me)) {
       found->ambiguous = true;
     }
     found->known_as = reply.me;
   } else if (reply.state == State::standalone) {
-    found->known_as.clear();  // the address has been given to another one
+    found->known_as.clear();  // another server has the address now
   }
   found->said = std::move(reply);
   find_aliases();
 }
 
-/// If the set has another name now, so it has for members that have not been heard yet.
+/// If a member's set has another name now, renames it for members that have not been heard yet,
+/// too.
 void Topology::rename_set(ServerDescription& member, const std::string& name) {
   const std::string before = std::exchange(member.set_name, name);
   if (before.empty() || before == name) return;
@@ -126,7 +128,7 @@ const ServerDescription* Topology::find(ServerId server) const {
   return found == servers_.end() ? nullptr : &*found;
 }
 
-/// A server whose name a set lists is that member, whatever it says.
+/// A server whose name a set lists is that member, whatever its replies say.
 void Topology::find_aliases() {
   const auto sets = authorities();
   for (ServerDescription& server : servers_) {
@@ -139,7 +141,7 @@ void Topology::find_aliases() {
   }
 }
 
-/// Of each set the server whose list counts.
+/// For each set, the server whose list counts.
 std::vector<const ServerDescription*> Topology::authorities() const {
   std::vector<const ServerDescription*> result;
   for (const ServerDescription& server : servers_) {
@@ -157,7 +159,7 @@ std::vector<const ServerDescription*> Topology::authorities() const {
   return result;
 }
 
-/// As Members has it.
+/// The server that stands for `member`, by the same precedence as in Members.
 const ServerDescription* Topology::server_of(const std::string& member) const {
   const auto first = [&](auto is_it) {
     const auto found = std::ranges::find_if(servers_, is_it);
@@ -206,7 +208,7 @@ bool Topology::is_superfluous(const ServerDescription& server,
                               const std::vector<const ServerDescription*>& authorities) const {
   if (server.origin == Origin::uri) return false;
   if (server_of(server.name) != &server) return true;
-  bool outlived = false;  // by a primary of its set
+  bool outlived = false;  // a primary of its set does not list it
   for (const ServerDescription* authority : authorities) {
     if (lists(authority->said, server.name)) return false;
     const bool same_set = authority->said.set_name == server.set_name;

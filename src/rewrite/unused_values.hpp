@@ -9,16 +9,18 @@
 
 namespace idproxy::rewrite {
 
-/// True of the error of a whole command if the server finds it before it stores anything.
+/// True if this error of a whole command means that the server has found the fault before it stored
+/// anything.
 [[nodiscard]] bool stores_nothing(std::int64_t code);
 
-/// True if an entry of writeErrors proves that its statement has stored nothing. A mongos answers
-/// with writeErrors too when it has lost a shard that may have stored everything. A duplicate that
-/// does not say of which keys may be about the value itself, which would then fail the next write.
+/// True if an entry of writeErrors proves that its statement has stored nothing. Other errors do
+/// not: a mongos also reports writeErrors if it has lost a shard that may have stored everything. A
+/// duplicate that does not name its keys may be a duplicate of the value itself, which would then
+/// fail the next write, too.
 [[nodiscard]] bool denies(Bytes error);
 
-/// The values that stand at these places of given.given are stored nowhere: they return to the
-/// strategies that take values back, to serve others.
+/// Returns values that are stored nowhere to those strategies that take values back, so that they
+/// can serve other statements. `is_unused` is called with indexes of given.given.
 void give_back(const Plan& plan, const GivenValues& given,
                const std::function<bool(std::size_t)>& is_unused);
 

@@ -11,7 +11,7 @@ void ValueRenewal::start(std::vector<Collision> collisions) {
   want_next_rule();
 }
 
-/// From assignment_ on, the next rule that has values to renew.
+/// Moves on to the next rule, from assignment_ on, that has values to renew.
 void ValueRenewal::want_next_rule() {
   wanted_.clear();
   for (; assignment_ < plan_.size(); ++assignment_) {
@@ -61,7 +61,7 @@ void ValueRenewal::answered(ids::Result<ids::Grant> grant) {
   }
 }
 
-/// The values from `first` on are there.
+/// Gives the drawn values, from `first` on, to the next of the wanted places.
 void ValueRenewal::renewed(std::size_t first) {
   for (std::size_t i = 0; i < count_; ++i, ++done_) {
     const std::size_t at = wanted_[done_].second;
@@ -71,7 +71,7 @@ void ValueRenewal::renewed(std::size_t first) {
   count_ = std::min(count_, wanted_.size() - done_);
 }
 
-/// No more values of this rule: on to the next.
+/// Gives up on the places that are left of this rule, and moves on to the next rule.
 void ValueRenewal::leave_behind() {
   for (std::size_t i = done_; i < wanted_.size(); ++i) wanted_[i].first->again = false;
   ++assignment_;

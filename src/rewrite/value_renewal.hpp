@@ -9,28 +9,28 @@
 
 namespace idproxy::rewrite {
 
-/// Draws fresh values for the collisions of one reply, rule by rule. Where there are not enough,
-/// the last statements stay behind: their `again` becomes false.
+/// Draws fresh values for the collisions of one reply, rule by rule. If there are not enough
+/// values, the last statements get none, and their `again` becomes false.
 class ValueRenewal {
  public:
-  /// Borrows all of them.
+  /// Borrows its arguments.
   ValueRenewal(const Plan& plan, GivenValues& given, TakenValues& taken)
       : plan_(plan), given_(given), taken_(taken) {}
 
-  /// For those of the collisions that go again.
+  /// Starts to draw values for the collisions whose `again` is true.
   void start(std::vector<Collision> collisions);
-  /// Values that the store must be asked for, then answered() follows.
+  /// Values to ask the store for; then call answered().
   struct Question {
     const Assignment* assignment;
     std::size_t count;
   };
-  /// Nothing once it is done.
+  /// Draws values. Returns nothing once it is done, or a question if the store must be asked.
   [[nodiscard]] std::optional<Question> draw();
   void answered(ids::Result<ids::Grant> grant);
 
-  /// Since start().
+  /// True if the store has been asked since start().
   [[nodiscard]] bool has_asked() const { return asked_; }
-  /// All collisions, with what has become of them.
+  /// All collisions; those that got no fresh value have `again` false.
   [[nodiscard]] std::vector<Collision> take() { return std::exchange(collisions_, {}); }
 
  private:
@@ -42,10 +42,12 @@ class ValueRenewal {
   GivenValues& given_;
   TakenValues& taken_;
   std::vector<Collision> collisions_;
-  std::size_t assignment_ = 0;                              // whose values are drawn next
-  std::vector<std::pair<Collision*, std::size_t>> wanted_;  // of it, by statement: given_.given
-  std::size_t done_ = 0;                                    // of wanted_
-  std::size_t count_ = 0;                                   // to be drawn at once
+  std::size_t assignment_ = 0;  // the assignment whose values are being drawn
+  // The values of that assignment to renew, by statement: indexes in given_.given, with their
+  // collisions.
+  std::vector<std::pair<Collision*, std::size_t>> wanted_;
+  std::size_t done_ = 0;   // how many of wanted_ have a fresh value
+  std::size_t count_ = 0;  // how many values to draw at once
   bool asked_ = false;
 };
 

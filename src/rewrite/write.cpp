@@ -9,7 +9,7 @@
 namespace idproxy::rewrite {
 namespace {
 
-/// False if an element is no int32, the only type that mongod takes here.
+/// False if an element is not an int32, the only type that mongod accepts here.
 bool read_numbers(const bson::Element& array, std::vector<std::int32_t>& out) {
   if (array.type != bson::Type::array) return false;
   bson::Elements elements(array.value);
@@ -38,7 +38,7 @@ std::optional<WriteOptions> WriteOptions::read(Bytes body) {
   WriteOptions options;
   bson::Elements fields(body);
   while (const auto field = fields.next()) {
-    const bool null = field->type == bson::Type::null;  // is as good as absent, where it is allowed
+    const bool null = field->type == bson::Type::null;  // like an absent field, if allowed
     const auto number = field->as_integer();
     if (field->key == "ordered") {
       if (!once(kOrdered) || (!number && !null)) return {};
@@ -80,7 +80,7 @@ std::optional<WriteOptions> divisible(const wire::OpMsgView& command, std::size_
   if (!options) return std::nullopt;
   const bool numbered = options->has_txn_number && !options->in_transaction;
   if (numbered && !options->numbers(statements)) return std::nullopt;
-  // Its reply does not say where it stopped.
+  // The reply would not say where it stopped.
   if (options->ordered && !options->acknowledged) return std::nullopt;
   return options;
 }

@@ -7,7 +7,7 @@
 namespace idproxy::rewrite {
 namespace {
 
-/// True if the server did not understand the field by which repeated statements are told apart.
+/// True if the server has refused stmtIds, the field that identifies repeated statements.
 bool rejects_stmt_ids(const wire::OpMsgView& message, std::int64_t code) {
   constexpr std::int64_t kBadValue = 2;
   constexpr std::int64_t kFailedToParse = 9;
@@ -71,7 +71,8 @@ Action WriteBatch::send(const Step& step) {
   return action::Send{&step.out, original()};
 }
 
-/// As one command, as the client sent it: the server knows no other way.
+/// Sends the client's whole command in place of a part, because the server does not support
+/// stmtIds.
 Action WriteBatch::send_whole(const Step& step) {
   progress_.join();
   options_.reset();
@@ -85,8 +86,9 @@ Action WriteBatch::send_whole(const Step& step) {
   return action::Send{&step.out, original()};
 }
 
-/// The client's time is up before the next command. What collided keeps its error; what has never
-/// been sent can only be answered as mongod answers then.
+/// The client's maxTimeMS is over before the next command is sent. If all remaining statements have
+/// collided, they keep their errors; else the whole command fails with mongod's error for this
+/// case.
 Action WriteBatch::expired(const Step& step) {
   if (only_repeats(progress_.todo())) {
     repeats_.abandon(progress_.todo());
@@ -95,7 +97,7 @@ Action WriteBatch::expired(const Step& step) {
   return fail({ErrorCode::max_time_ms_expired, "operation exceeded time limit"}, step);
 }
 
-/// Nothing is left of the batch but statements that have collided.
+/// True if all statements that are left of the batch have collided.
 bool WriteBatch::only_repeats(std::span<const std::int32_t> next) const {
   return repeats_.contains(next.front()) && progress_.only_repeats();
 }
@@ -108,10 +110,11 @@ Action WriteBatch::fail(CommandError error, const Step& step) const {
   return action::Reply{step.workspace.reply.view()};
 }
 
-// ---- what a reply says -----------------------------------------------------------------------
+// ---- replies ---------------------------------------------------------------------------------
 
 Action WriteBatch::reply(const wire::OpMsgView& message, const Step& step) {
-  // What cannot be understood is not acted on: the client may have it if that is all there is.
+  // The batch does not go on after a reply that it cannot understand. The client gets the reply if
+  // there was only one command.
   const Action otherwise =
       progress_.is_only_command() ? Action{action::Relay{}} : Action{action::Close{}};
   const std::size_t sent = progress_.out().size();
@@ -124,7 +127,7 @@ Action WriteBatch::reply(const wire::OpMsgView& message, const Step& step) {
   return answered(message, *reply, step);
 }
 
-/// The command has failed as a whole.
+/// Handles a command that failed as a whole.
 Action WriteBatch::failed(const wire::OpMsgView& message, std::int64_t code, const Step& step) {
   const bool only = progress_.is_only_command();
   if (code == kDuplicateKey && progress_.out().size() == 1) {
@@ -147,8 +150,9 @@ Action WriteBatch::failed(const wire::OpMsgView& message, std::int64_t code, con
   return action::Reply{step.workspace.reply.view()};
 }
 
-/// With a duplicate of its only statement. Nothing if that is none of ours, or the client gets the
-/// server's answer.
+/// Handles a command that failed as a whole because of a duplicate of its only statement. Returns
+/// nothing if the duplicate is not of a generated value, or if the client should get the server's
+/// answer.
 std::optional<Action> WriteBatch::failed_duplicate(const wire::OpMsgView& message,
                                                    const Step& step) {
   Collision collision = taken_.collision_of(progress_.out().front(), message.body());
@@ -187,7 +191,7 @@ Action WriteBatch::answered(const wire::OpMsgView& message, const WriteReply& re
   return decide(std::move(collisions), step);
 }
 
-/// A command whose options are not understood: nothing of it is sent again.
+/// Handles the reply to a command without options_, of which nothing is sent again.
 Action WriteBatch::answered_once(const wire::OpMsgView& message, const WriteReply& reply,
                                  const Step& step) {
   if (!contents_.command->replaces_errors(reply, progress_.out())) return action::Relay{};
@@ -195,8 +199,9 @@ Action WriteBatch::answered_once(const wire::OpMsgView& message, const WriteRepl
   return finish(step, report());
 }
 
-/// A duplicate of ours has aborted the client's transaction. The client is told to run it again, or
-/// gets the server's answer: then nothing.
+/// Handles a duplicate of a generated value that has aborted the client's transaction. Returns the
+/// answer that tells the client to run the transaction again; nothing if the client should get the
+/// server's answer.
 std::optional<Action> WriteBatch::aborted(const wire::OpMsgView& message,
                                           const Collision& collision, const Step& step) {
   taken_.add({&collision, 1}, ids::Taken::in_transaction);
@@ -230,7 +235,7 @@ void WriteBatch::went_well() const {
   }
 }
 
-// ---- what goes again -------------------------------------------------------------------------
+// ---- sending again ---------------------------------------------------------------------------
 
 Action WriteBatch::decide(std::vector<Collision> collisions, const Step& step) {
   if (!collisions.empty()) budget_.start(step.now);
@@ -246,7 +251,7 @@ bool WriteBatch::may_go_again(const Collision& collision, const Step& step) {
   return budget_.allows(taken, repeats_.of(collision.statement), step.now);
 }
 
-/// Draws fresh values, where the store need not be asked first.
+/// Draws fresh values until done or until the store must be asked.
 Action WriteBatch::renew(const Step& step) {
   const auto question = renewal_.draw();
   if (!question) return decided(step);
@@ -259,7 +264,7 @@ Action WriteBatch::answered(ids::Result<ids::Grant> grant, const Step& step) {
   return renew(step);
 }
 
-/// It is settled what goes again, and with which values.
+/// Acts once it is settled which statements are sent again, and with which values.
 Action WriteBatch::decided(const Step& step) {
   const std::vector<Collision> collisions = renewal_.take();
   count(collisions);
@@ -286,7 +291,7 @@ void WriteBatch::count(std::span<const Collision> collisions) {
   }
 }
 
-/// After the backoff.
+/// Sends the statements again after the backoff.
 Action WriteBatch::go_again(std::span<const std::int32_t> statements, const Step& step) {
   progress_.repeat(statements);
   const auto pause = budget_.take_pause(step.random);
@@ -294,9 +299,9 @@ Action WriteBatch::go_again(std::span<const std::int32_t> statements, const Step
   return send(step);
 }
 
-// ---- the end ---------------------------------------------------------------------------------
+// ---- answering the client --------------------------------------------------------------------
 
-/// A single statement's duplicate, which the server answered with as an error of the whole command.
+/// Answers with a duplicate that the server reported as an error of the whole command.
 Action WriteBatch::relay_failure(const Step& step) {
   if (only_ && !renewal_.has_asked()) return action::Relay{};
   step.workspace.reply.clear();
@@ -305,7 +310,7 @@ Action WriteBatch::relay_failure(const Step& step) {
   return action::Reply{step.workspace.reply.view()};
 }
 
-/// A reply that needs no change keeps its bytes.
+/// Relays the reply if it needs no change.
 Action WriteBatch::finish_or_relay(const Step& step) {
   const std::vector<Assigned> assigned = report();
   if (!only_ || renewal_.has_asked() || replaces_errors_ || !assigned.empty()) {
@@ -327,8 +332,8 @@ Action WriteBatch::finish(const Step& step, std::span<const Assigned> assigned) 
   return action::Reply{step.workspace.reply.view()};
 }
 
-/// The values that are stored now: not those of statements that failed, were not reached, or had
-/// been executed with other values by an earlier command.
+/// The values to report, which are those that are stored now: not those of statements that failed,
+/// were not reached, or were executed with other values by an earlier command.
 std::vector<Assigned> WriteBatch::report() const {
   std::vector<Assigned> report;
   const auto& errors = contents_.command->errors();
@@ -350,15 +355,16 @@ std::vector<Assigned> WriteBatch::report() const {
   return report;
 }
 
-/// Of an answer that accounts for every statement: true if this value is in none that was executed.
+/// True if no executed statement contains this value. Only for a reply that accounts for every
+/// statement.
 bool WriteBatch::is_unused(const Given& given) const {
   const auto& errors = contents_.command->errors();
   if (options_->in_transaction || errors.contains(given.statement)) return true;
   return options_->ordered && given.statement > errors.begin()->first;
 }
 
-/// After a driver's replay nobody can say which values an earlier execution has stored, nor after
-/// an error that does not deny it.
+/// Returns unused values to their strategies. Not after a driver's second attempt, because an
+/// earlier execution may have stored any of them, nor after an error that does not rule this out.
 void WriteBatch::give_back_unused() const {
   const auto& errors = contents_.command->errors();
   if (!options_ || !options_->acknowledged || retried_ || errors.empty()) return;

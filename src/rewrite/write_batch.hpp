@@ -17,49 +17,49 @@
 
 namespace idproxy::rewrite {
 
-/// What has been sent of a batch when it becomes a WriteBatch.
+/// How much of a batch has been sent when it becomes a WriteBatch.
 enum class BatchSent { nothing, whole };
 
-/// A client's write that takes, or may take, more than one command: a state machine that sends its
-/// statements, sends those again whose values are taken, and makes one reply of what comes back.
-/// With a txnNumber each command names the statements, which for the server are the client's own,
-/// so that none is lost or executed twice (docs/server-behaviour.md#retryable-writes).
+/// A client's write that may take more than one command. A state machine that sends the write's
+/// statements, sends those again whose values are taken, and merges the replies into one. With a
+/// txnNumber, each command gives the client's own numbers to its statements, so that the server
+/// neither loses one nor executes one twice (docs/server-behaviour.md#retryable-writes).
 class WriteBatch {
  public:
   struct Contents {
     std::unique_ptr<WriteCommand> command;
     std::shared_ptr<const Plan> plan;
-    std::chrono::nanoseconds started;  ///< when it came, monotonic
+    std::chrono::nanoseconds started;  ///< when the write arrived, monotonic
     GivenValues given;
     std::size_t statements;
   };
-  /// What one event works with.
+  /// What the handling of one event needs.
   struct Step {
     std::chrono::nanoseconds now;  ///< monotonic
     RandomSource& random;
     Workspace& workspace;
-    wire::PatchedMessage& out;  ///< to hold the next command
+    wire::PatchedMessage& out;  ///< receives the next command
   };
   WriteBatch(Contents contents, BatchSent sent);
-  WriteBatch(const WriteBatch&) = delete;  // its parts refer to each other
+  WriteBatch(const WriteBatch&) = delete;  // its members refer to each other
   WriteBatch& operator=(const WriteBatch&) = delete;
 
-  /// The next command.
+  /// Sends the next command.
   Action send(const Step& step);
-  /// `message` answers the command that is out.
+  /// Event: `message` answers the command that was sent last.
   Action reply(const wire::OpMsgView& message, const Step& step);
-  /// The store's answer, or that nobody waits for it any more.
+  /// Event: the store's answer, or the error with which the caller has stopped waiting for it.
   Action answered(ids::Result<ids::Grant> grant, const Step& step);
 
   /// The client's message.
   [[nodiscard]] Bytes original() const { return contents_.command->message().message(); }
-  /// Of the command that is out.
+  /// The request id of the command that was sent last.
   [[nodiscard]] std::int32_t request_id() const { return request_id_; }
   [[nodiscard]] std::optional<GivenUp> given_up() const;
   Buffer release() { return contents_.command->release(); }
 
  private:
-  // What a reply says.
+  // Handling replies.
   Action failed(const wire::OpMsgView& message, std::int64_t code, const Step& step);
   std::optional<Action> failed_duplicate(const wire::OpMsgView& message, const Step& step);
   Action answered(const wire::OpMsgView& message, const WriteReply& reply, const Step& step);
@@ -68,7 +68,7 @@ class WriteBatch {
                                 const Step& step);
   void went_well() const;
 
-  // What goes again.
+  // Sending again.
   Action decide(std::vector<Collision> collisions, const Step& step);
   [[nodiscard]] bool may_go_again(const Collision& collision, const Step& step);
   Action renew(const Step& step);
@@ -78,7 +78,7 @@ class WriteBatch {
   Action send_whole(const Step& step);
   [[nodiscard]] bool only_repeats(std::span<const std::int32_t> next) const;
 
-  // The end.
+  // Answering the client.
   Action expired(const Step& step);
   Action fail(CommandError error, const Step& step) const;
   Action finish_or_relay(const Step& step);
@@ -96,18 +96,18 @@ class WriteBatch {
   }
 
   Contents contents_;
-  std::optional<WriteOptions> options_;  // nothing: sent once, as it is
+  std::optional<WriteOptions> options_;  // nothing: sent only once, unchanged
   BatchProgress progress_;
   RetryBudget budget_;
   Repeats repeats_;
   TakenValues taken_;
   ValueRenewal renewal_;
   std::int32_t request_id_;
-  bool failed_whole_ = false;     // the last reply was a duplicate as a whole
-  bool only_ = false;             // the last reply is all there is
+  bool failed_whole_ = false;     // the last reply was failure_
+  bool only_ = false;             // the batch had taken only one command until the last reply
   bool retried_ = false;          // the server had executed some statements earlier
-  bool replaces_errors_ = false;  // some of the errors are ours
-  Buffer failure_;                // the last reply that was a duplicate as a whole
+  bool replaces_errors_ = false;  // some errors are replaced by the proxy's own
+  Buffer failure_;                // the last reply that failed as a whole with a duplicate
 };
 
 }  // namespace idproxy::rewrite

@@ -6,9 +6,9 @@
 namespace idproxy::rewrite {
 namespace {
 
-constexpr std::size_t kMostLabels = 16;  // servers know about ten
+constexpr std::size_t kMostLabels = 16;  // servers have about ten
 
-/// How many elements the array has; nothing unless all are of that type.
+/// The number of elements of the array; nothing unless all are of this type.
 std::optional<std::size_t> count_of(const bson::Element& array, bson::Type type) {
   if (array.type != bson::Type::array) return std::nullopt;
   std::size_t count = 0;

@@ -13,48 +13,50 @@
 
 namespace idproxy::rewrite {
 
-/// A duplicate of ours that stays one. Valid as long as its exchange.
+/// A generated value that is still a duplicate after the retries that its rule allows. Valid as
+/// long as its exchange.
 struct GivenUp {
   std::string ns;  ///< "db.collection"
   const Rule* rule;
-  std::uint32_t attempts;  ///< that its documents had, at most
+  std::uint32_t attempts;  ///< limit of the re-sends of one document
 };
 
-/// What they point to stays where it is, unchanged, until the exchange's next event.
+/// What an Action points to stays valid and unchanged until the exchange's next event.
 namespace action {
 
-/// The message at hand, request or reply, goes on as it came.
+/// Forward the message at hand, request or reply, unchanged.
 struct Relay {};
-/// `message` goes upstream.
+/// Send `message` to the server.
 struct Send {
   const wire::PatchedMessage* message;
-  Bytes original;  ///< that `message` patches; empty if it keeps nothing of it
+  Bytes original;  ///< the message that `message` patches; empty if it keeps none of its bytes
 };
-/// Then resume().
+/// Call resume() after `delay`.
 struct Wait {
   std::chrono::nanoseconds delay;
 };
-/// Then answered().
+/// Ask the id store for `count` values for `strategy`, then call answered().
 struct AskStore {
-  ids::StoreBacked* strategy;  ///< lives as long as the exchange
+  ids::StoreBacked* strategy;  ///< valid as long as the exchange
   std::size_t count;
-  std::chrono::nanoseconds patience;  ///< then Errc::unavailable is the answer
+  std::chrono::nanoseconds patience;  ///< after this time, answer with Errc::unavailable
 };
-/// Topology hears `said`; then learned().
+/// Let Topology take `said` into account, then call learned().
 struct Learn {
   const HelloReply* said;
 };
-/// Goes downstream, in answer to the request, once everything that the client sent before has been
-/// answered. Lies in the workspace: valid until another exchange's event too.
+/// Send `message` to the client as the answer to its request, once every earlier request has been
+/// answered. The message may lie in the Workspace: the next event of any exchange of the io thread
+/// invalidates it.
 struct Reply {
-  Bytes message;  ///< empty if nobody waits for an answer (w: 0)
+  Bytes message;  ///< empty: the client does not wait for an answer (w: 0)
 };
-/// Both connections end: the server's reply is impossible.
+/// Close both connections, because the server's reply is invalid.
 struct Close {};
 
 }  // namespace action
 
-/// What net does next.
+/// What the caller (net) must do next.
 using Action = std::variant<action::Relay, action::Send, action::Wait, action::AskStore,
                             action::Learn, action::Reply, action::Close>;
 

@@ -9,32 +9,32 @@
 
 namespace idproxy::rewrite {
 
-/// What becomes of logging in by a client certificate (MONGODB-X509). Where the proxy ends TLS, the
-/// server sees the proxy's certificate instead of the client's, and would log the client in as the
-/// proxy (observed, 6.0.5).
+/// Whether clients may log in with a certificate (MONGODB-X509). If the proxy ends TLS, the server
+/// sees the proxy's certificate instead of the client's, and would log the client in as the proxy
+/// (observed, 6.0.5).
 enum class X509 { passes, refused };
 
 namespace decision {
 
-/// The message's bytes go on as they come.
+/// Forward the message's bytes as they arrive.
 struct Relay {};
-/// Nothing can be decided until `bytes` of the message are there.
+/// Decide again once `bytes` of the message have been received.
 struct NeedMore {
   std::size_t bytes;
-  bool is_insert = false;  ///< one that rules apply to, needed whole; other messages are small
+  bool is_insert = false;  ///< an insert with rules, needed whole
 };
-/// The connection ends.
+/// Close the connection.
 struct Close {};
 
 }  // namespace decision
 
-/// What becomes of a client's message; a Request goes to an Exchange.
+/// What to do with a client's message. A Request is passed to an Exchange.
 using Decision = std::variant<decision::Relay, decision::NeedMore, decision::Close, Request>;
 
-/// Decides by the first bytes where they are enough, and understands a message in which the proxy
-/// takes part once it is whole. `front` is what is there of it, from its header on;
-/// `header.message_length` has been checked. A message that mongod will refuse anyway is relayed,
-/// so that the error is mongod's own.
+/// Decides by the first bytes if they are enough, and parses a message in which the proxy takes
+/// part once it is whole. `front` is the part of the message that has been received, from its
+/// header on; the caller has checked `header.message_length`. A message that mongod will refuse is
+/// relayed, so that the client gets mongod's own error.
 [[nodiscard]] Decision classify(const wire::MsgHeader& header, Bytes front, Namespaces& namespaces,
                                 X509 x509);
 

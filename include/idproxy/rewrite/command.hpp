@@ -8,21 +8,21 @@
 
 namespace idproxy::rewrite {
 
-/// The command inside a whole OP_MSG or OP_QUERY, which it borrows.
+/// The command in a whole OP_MSG or OP_QUERY. Borrows the message.
 struct Command {
-  std::string_view name;         // of its first element
-  std::vector<Bytes> documents;  // the last one is the command itself, before it what is around it
+  std::string_view name;         // the key of its first element
+  std::vector<Bytes> documents;  // the command, last, after the document that wraps it, if any
   bool has_checksum = false;
 
   [[nodiscard]] Bytes document() const { return documents.back(); }
-  /// Nothing if there is none, or the message is malformed.
+  /// Returns nothing if there is no command or the message is malformed.
   [[nodiscard]] static std::optional<Command> find(Bytes message);
 };
 
-/// "$query" or "query": what an OP_QUERY may have around its command.
+/// True for "$query" and "query": the fields in which an OP_QUERY may wrap its command.
 [[nodiscard]] bool is_query_wrapper(std::string_view key);
 
-/// "hello", "isMaster" or "ismaster": the names that mongod knows it by.
+/// True for "hello", "isMaster" and "ismaster", the names of this command in mongod.
 [[nodiscard]] bool is_hello(std::string_view command);
 
 }  // namespace idproxy::rewrite

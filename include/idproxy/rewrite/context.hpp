@@ -10,16 +10,17 @@
 
 namespace idproxy::rewrite {
 
-/// What an exchange needs to know, as it is at the time of an event. An io thread has one; the
-/// objects that it refers to outlive the thread's exchanges.
+/// What an exchange needs from its io thread while it handles an event. Each io thread has one
+/// Context; the objects that it refers to must outlive the thread's exchanges.
 struct Context {
   const Clock& clock;
   RandomSource& random;  ///< for jitter
   X509 x509 = X509::passes;
-  bool maps_hello = true;  ///< replies to hello name our listeners
-  /// Null: nobody answers {idproxy: "status"}.
+  bool maps_hello = true;  ///< replies to hello name the proxy's listeners
+  /// The source of answers to {idproxy: "status"}. If null, the client gets the server's reply to
+  /// the command that checks its rights.
   const StatusSource* status = nullptr;
-  /// The newest, when a reply to hello comes; null: nobody wants to know of it.
+  /// The current Members when a reply to hello arrives. If null, replies to hello pass unchanged.
   std::shared_ptr<const Members> members{};
 };
 

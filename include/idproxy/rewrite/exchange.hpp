@@ -15,68 +15,77 @@ class WriteBatch;
 enum class BatchSent;
 class PlainInsert;
 
-/// One Request of a client, up to its last reply, all re-sends included. A state machine: events go
-/// in, the Action that follows comes out; no sockets, no time of its own.
+/// Handles one Request of a client, up to its last reply, including all re-sends. A state machine:
+/// the caller passes in events and carries out the Action that each of them returns. Without
+/// sockets or timers.
 ///
-///   request(…)       -> Reply       it is over
-///                    -> AskStore    nothing has been sent yet; until answered(), with the same
-///                                   Actions as request() but Relay. No later message of this
-///                                   connection is forwarded
-///                    -> Send        w: 0: over once the message has been taken. Else
-///                                   (awaits_reply()): no later message of this connection is
-///                                   forwarded until its last reply is queued
-///                    -> Relay       as Send, for a hello; else it is over
-///   reply(message)   -> Relay,      it is over, unless streams(): then another reply follows, to
-///                       Reply       request_id()
-///                    -> Close       it is over
-///                    -> Send        another reply follows, to request_id()
-///                    -> Wait        until resume() -> Send; a reply meanwhile is a lie
-///                    -> AskStore    until answered() -> Send, Wait, Reply, AskStore
-///                    -> Learn       until learned() -> Reply, as reply(). No later reply is read
+///   request(…)       -> Reply       the exchange is over
+///                    -> AskStore    nothing has been sent yet. The caller forwards no later
+///                                   message of this connection, and calls answered(), which
+///                                   returns one of the Actions of request() except Relay
+///                    -> Send        if awaits_reply(), the caller forwards no later message of
+///                                   this connection until the last reply is queued; else (w: 0)
+///                                   the exchange is over once the message has been taken
+///                    -> Relay       for a hello as after Send; else the exchange is over
+///   reply(message)   -> Relay,      the exchange is over, unless streams(): then the next reply
+///                       Reply       answers request_id()
+///                    -> Close       the exchange is over
+///                    -> Send        the next reply answers request_id()
+///                    -> Wait        the caller calls resume(), which returns Send, Reply or Close.
+///                                   A reply that arrives meanwhile is invalid
+///                    -> AskStore    the caller calls answered(), which returns Send, Wait, Reply,
+///                                   AskStore or Close
+///                    -> Learn       the caller reads no further reply and calls learned(), which
+///                                   returns Reply, as reply() does
 ///
-/// Whoever loses the server connection meanwhile closes the client's: what has been stored is not
-/// known, and nothing is sent again.
+/// If the server connection breaks meanwhile, the caller must close the client's: nobody knows what
+/// the server has stored, and nothing is sent again. Not thread-safe.
 class Exchange {
  public:
-  /// `server`: behind the connection.
+  /// `server`: the one that the connection leads to.
   explicit Exchange(ServerId server = 0);
   ~Exchange();
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  /// Event: the request, which is what `message` was understood as. `owner`: the buffer that holds
-  /// the message and nothing else, or null; may be moved from.
+  /// Event: the request. `request` is what classify() found in `message`. `owner`: the buffer that
+  /// holds exactly `message`, or null; the exchange may move from it.
   Action request(Request request, Bytes message, Buffer* owner, const Context& context,
                  Workspace& workspace);
-  /// Event: a reply to request_id(), whole. Only while awaits_reply().
+  /// Event: the whole reply to request_id(). Only while awaits_reply().
   Action reply(Bytes message, const Context& context, Workspace& workspace);
-  /// Event: the delay is over.
+  /// Event: the delay of action::Wait is over.
   Action resume(const Context& context, Workspace& workspace);
-  /// Event: Context::members takes what was said into account, or nobody waits for that any more.
+  /// Event: Context::members takes action::Learn::said into account, or the caller has stopped
+  /// waiting for that.
   Action learned(const Context& context, Workspace& workspace);
-  /// Event: the store's answer, or that nobody waits for it any more.
+  /// Event: the store's answer, or the error with which the caller has stopped waiting for it.
   Action answered(ids::Result<ids::Grant> grant, const Context& context, Workspace& workspace);
-  /// Gives memory back, and the buffer that `owner` had given. Nothing may be called afterwards.
+  /// Returns memory to `workspace`, and the buffer taken from request()'s `owner` to the caller.
+  /// Must be the last call.
   Buffer release(Workspace& workspace);
 
-  /// The client's message, as far as the exchange had to keep it: always while it asks the store.
+  /// The client's message if the exchange had to keep it, which it always does before it asks the
+  /// store; else empty.
   [[nodiscard]] Bytes original() const;
   [[nodiscard]] bool awaits_reply() const { return awaits_reply_; }
-  /// The client waits for an answer.
+  /// True if the client waits for an answer.
   [[nodiscard]] bool acknowledged() const { return acknowledged_; }
-  /// Of the message that is out.
+  /// The request id of the message that was sent last.
   [[nodiscard]] std::int32_t request_id() const;
   [[nodiscard]] bool is_hello() const { return kind_ == Kind::hello; }
   [[nodiscard]] bool is_status() const { return kind_ == Kind::status; }
-  /// After Relay or Reply: the server goes on with replies that nobody asks for one by one.
+  /// After Relay or Reply: true if the server sends further replies without further requests.
   [[nodiscard]] bool streams() const { return streams_; }
 
-  /// For the log and counters; of the request event, or the answer that it had to wait for.
+  /// For the log and counters: the numbers of assigned values and of refused documents. Set by
+  /// request(), or by the last answered() before the insert is sent.
   [[nodiscard]] std::size_t assigned() const { return assigned_; }
   [[nodiscard]] std::size_t refused() const { return refused_documents_; }
+  /// An `_id` rule for which all documents already had an ObjectId made by their driver; else null.
   /// Valid as long as the exchange.
   [[nodiscard]] const Assignment* driver_made() const { return driver_made_; }
-  /// For the log: a duplicate that was not cured. After the last event.
+  /// For the log, after the last event: a duplicate that was not cured.
   [[nodiscard]] std::optional<GivenUp> given_up() const;
 
  private:
@@ -116,21 +125,21 @@ class Exchange {
   bool streams_ = false;
   bool acknowledged_ = true;
   wire::PatchedMessage message_;
-  Buffer original_;                     // empty if it can be restored from message_
-  InsertRequest insert_;                // in the bytes that it came in, or in original_
-  std::chrono::nanoseconds started_{};  // when the insert came, monotonic
-  std::chrono::nanoseconds now_{};      // when the event at hand came, monotonic
+  Buffer original_;                     // empty if message_ suffices to restore it
+  InsertRequest insert_;                // refers to the received bytes, or to original_
+  std::chrono::nanoseconds started_{};  // when the insert arrived, monotonic
+  std::chrono::nanoseconds now_{};      // when the current event arrived, monotonic
   bool sent_ = false;
   GivenValues given_;
-  std::size_t drawing_ = 0;  // the assignment whose values are drawn next, or asked for
-  std::size_t size_ = 0;     // of the message without its new values
+  std::size_t drawing_ = 0;  // index of the assignment whose values are drawn next, or asked for
+  std::size_t size_ = 0;     // bytes of the message without its new values
   std::size_t documents_ = 0;
   std::size_t assigned_ = 0;
   std::size_t refused_documents_ = 0;
   std::vector<RefusedDocument> refused_;
   const Assignment* driver_made_ = nullptr;
   HelloReply said_;
-  std::unique_ptr<WriteBatch> batch_;  // once a reply, or its size, makes more of it
+  std::unique_ptr<WriteBatch> batch_;  // once a reply or the size calls for further commands
 };
 
 }  // namespace idproxy::rewrite

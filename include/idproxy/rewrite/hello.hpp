@@ -6,17 +6,17 @@
 
 namespace idproxy::rewrite {
 
-/// Takes `compression` out of a hello or isMaster, so that nothing is negotiated that we cannot
-/// read. A `compression` that mongod would refuse stays. With X509::refused takes out each
-/// `speculativeAuthenticate` but for a saslStart of another mechanism. False if the hello needs no
-/// change, or mongod will refuse it: then `out` is not to be used. `hello` is the command of
-/// `message`.
+/// Removes `compression` from a hello or isMaster, so that client and server do not agree on a
+/// compression that the proxy cannot read. A `compression` that mongod would refuse stays. With
+/// X509::refused, also removes every `speculativeAuthenticate` other than a saslStart with another
+/// mechanism. `hello` is the command of `message`. Returns false, and leaves `out` in an unusable
+/// state, if the hello needs no change or mongod will refuse it.
 [[nodiscard]] bool patch_hello_request(Bytes message, const Command& hello, X509 x509,
                                        wire::PatchedMessage& out);
 
-/// Has hosts, passives, arbiters, primary and me name our listeners, and leaves out members that
-/// have none. `message` is one that read_hello_reply() could read. False if that changes nothing:
-/// then `out` is not to be used.
+/// Replaces the members named in hosts, passives, arbiters, primary and me by their listeners, and
+/// removes members without a listener. read_hello_reply() must have accepted `message`. Returns
+/// false, and leaves `out` in an unusable state, if nothing changes.
 [[nodiscard]] bool patch_hello_reply(Bytes message, const Members& members,
                                      wire::PatchedMessage& out);
 

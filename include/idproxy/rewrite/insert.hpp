@@ -9,90 +9,95 @@
 
 namespace idproxy::rewrite {
 
-/// What became of one insert.
+/// The result of scanning one insert.
 struct InsertResult {
   enum class Kind {
-    unchanged,  ///< nothing is assigned, or mongod will refuse it: the bytes as they came
-    assigned,   ///< values are to be drawn; then emit() or emit_part() follows
-    failed,     ///< nothing may be sent; `error` is the reply
+    unchanged,  ///< forward it unchanged: no values to assign, or mongod will refuse it
+    assigned,   ///< draw the values, then call emit() or emit_part()
+    failed,     ///< send nothing; answer with `error`
   };
   Kind kind = Kind::unchanged;
   CommandError error;
   std::size_t documents = 0;
-  std::size_t size = 0;                     ///< of the message without the new values
-  std::vector<RefusedDocument> refused;     ///< documents that mongod is made to refuse
+  std::size_t size = 0;                     ///< bytes of the message without the new values
+  std::vector<RefusedDocument> refused;     ///< documents to replace by refused_document()
   const Assignment* driver_made = nullptr;  ///< an `_id` rule that found only driver-made ObjectIds
 };
 
-/// Appends `count` values for an assignment.
+/// Appends `count` new values for an assignment to `out`.
 [[nodiscard]] ids::Draw draw(const Assignment& assignment, std::size_t count, ids::Values& out);
-/// The error of the whole insert if its values cannot be had.
+/// The error with which a whole insert fails if it cannot get its values.
 [[nodiscard]] CommandError no_values(const InsertRequest& insert, const Assignment& assignment,
                                      const ids::Error& error);
-/// The error of an insert that no message can carry any more.
+/// The error with which an insert fails if its values make it too large for a message.
 [[nodiscard]] CommandError too_large();
-/// What documents and ids may come to: beyond, the ids are more than what they are for.
+/// Limits for one insert: the number of its values, and the bytes of its message together with the
+/// values. An insert beyond them fails with too_large().
 inline constexpr std::size_t kMostValues = 2'000'000;  // 20 for each of 100,000 documents
 inline constexpr std::size_t kMostWithIds = 2 * static_cast<std::size_t>(wire::kMaxMessageSize);
 
-/// Puts the values of a plan into the documents of an insert. One per io thread: its memory is
-/// reused from message to message. Not thread-safe.
+/// Puts generated values into the documents of an insert, as a Plan says. Each io thread has one,
+/// which reuses its memory from message to message. Not thread-safe.
 ///
-/// A document that cannot take its value (a scalar or an array on the dotted path) must become that
-/// document's own write error, in mongod's order of effects: earlier documents stored, later ones
-/// stored or not as `ordered` says, a transaction aborted. So mongod is given a document in its
-/// place that it always refuses, and the error in its reply is replaced (see reply_merge.hpp).
+/// A document that cannot take its value (its dotted path leads through a scalar or an array) must
+/// cause a write error of its own with the effects that it has in mongod: earlier documents are
+/// stored, later ones are stored or not as `ordered` says, and a transaction is aborted. So mongod
+/// gets another document in its place, one that mongod always refuses, and the proxy replaces the
+/// error in mongod's reply (see reply_merge.hpp).
 class InsertRewriter {
  public:
-  /// Reads the documents, and notes in `given`, which is empty, which of them are to be given
-  /// values. Those are then drawn into given.values, in the order of the documents.
+  /// Reads the documents, and records in `given`, which must be empty, which of them get values and
+  /// how many each assignment needs (given.wanted). The caller then draws these into given.values,
+  /// in the order of the documents.
   InsertResult scan(const InsertRequest& insert, GivenValues& given);
-  /// The whole message, with these values. Only after scan() for the same insert.
+  /// Writes the whole message with these values. Must follow scan() for the same insert.
   void emit(const InsertRequest& insert, const GivenValues& given, wire::PatchedMessage& out);
 
-  /// How many of the documents fit into one message of at most kMaxMessageSize; one at least.
+  /// How many of `documents`, from the first on, fit into one message of at most kMaxMessageSize;
+  /// at least one.
   [[nodiscard]] static std::size_t fitting(const InsertRequest& insert, const GivenValues& given,
                                            std::span<const std::int32_t> documents);
-  /// A command with these documents: header, then the client's body without `documents`, and a
-  /// section of kind 1. With a txnNumber it names the documents' statements in `stmtIds`. False if
-  /// a document is malformed, as may be in an insert that needed no walk: mongod has refused it,
-  /// and who says otherwise lies.
+  /// Writes a command with the documents of `part`: a header, the client's body without
+  /// `documents`, and a section of kind 1. With a txnNumber, `stmtIds` names the documents'
+  /// statements. Returns false if a document is malformed. PlainInsert does not look into
+  /// documents, so it may have sent such a document; as mongod refuses it, a reply that calls for
+  /// another command is invalid.
   [[nodiscard]] bool emit_part(const InsertRequest& insert, const GivenValues& given,
                                const WritePart& part, wire::PatchedMessage& out);
 
-  /// The memory that it holds, but for small parts.
+  /// The bytes of memory that it holds, except for small parts.
   [[nodiscard]] std::size_t capacity() const {
     return edits_.capacity() * sizeof(Edit) + element_.capacity();
   }
 
  private:
   enum class EditKind : std::uint8_t { length, element, replacement, driver_id, refusal };
-  /// One change of the message. Those of a document stand in the order of their positions.
+  /// One change of the message. The edits of a document are ordered by position.
   struct Edit {
     std::uint32_t at;      // position in the message
-    std::uint32_t remove;  // bytes of the original that it stands for
-    std::uint32_t from;    // length: end of that document; driver_id: the old value's position
+    std::uint32_t remove;  // bytes of the original that it replaces
+    std::uint32_t from;    // length: end of that document; driver_id: position of the old value
     std::uint16_t assignment;
-    std::uint8_t depth;  // element: segments of the path that exist already
+    std::uint8_t depth;  // element: how many documents on the path exist, without the root
     EditKind kind;
     [[nodiscard]] bool has_value() const {
       return kind == EditKind::element || kind == EditKind::replacement;
     }
   };
   struct OpenLength {
-    std::size_t place;  // in the patched message
+    std::size_t place;  // position in the patched message
     std::int64_t value;
-    std::size_t end;  // in the original
+    std::size_t end;  // end of the document in the original
   };
-  /// Where the path of an assignment leads in one document.
+  /// Where the path of an assignment leads to in one document.
   struct Site {
     enum class Found {
-      absent,   // the value would be a new element of parents.back()
-      present,  // `element` holds it
-      blocked,  // `element` stands where a document would have to be
+      absent,   // the value becomes a new element of parents.back()
+      present,  // `element` is the field
+      blocked,  // `element` is where the path needs a document, and is none
     };
     Found found = Found::absent;
-    std::vector<Bytes> parents;  // existing documents on the path, the root first
+    std::vector<Bytes> parents;  // documents that exist on the path, the root first
     bson::Element element;
     bool ambiguous = false;  // a name on the path occurs twice
     [[nodiscard]] std::size_t depth() const { return parents.size() - 1; }
@@ -127,16 +132,16 @@ class InsertRewriter {
     return static_cast<std::size_t>(at - insert_->message.message().data());
   }
 
-  // Of the message at hand.
+  // The state of the current message.
   const InsertRequest* insert_ = nullptr;
   const std::vector<ids::Values>* values_ = nullptr;  // one per assignment
   Site site_;
   std::vector<Edit> edits_;
-  std::optional<RefusedDocument> refusal_;  // of the document scanned last
-  std::vector<std::size_t> used_;           // of values_: the next, per assignment
-  std::vector<std::size_t> driver_made_;    // documents, per assignment
-  bool plain_keys_ = true;                  // of the array in the body: "0", "1", …
-  std::vector<OpenLength> lengths_;         // documents that are being emitted, outermost first
+  std::optional<RefusedDocument> refusal_;  // of the document that was scanned last
+  std::vector<std::size_t> used_;           // per assignment: index of the next value in values_
+  std::vector<std::size_t> driver_made_;    // per assignment: documents with a driver's ObjectId
+  bool plain_keys_ = true;                  // the keys of the array in the body are "0", "1", …
+  std::vector<OpenLength> lengths_;         // of the documents being written, outermost first
   Buffer element_;
 };
 

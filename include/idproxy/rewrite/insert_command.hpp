@@ -11,32 +11,34 @@ namespace idproxy::rewrite {
 
 inline constexpr std::size_t kMaxBatch = 100'000;  ///< maxWriteBatchSize
 
-/// What matters of an insert command. Views into its message.
+/// The parts of an insert command that the proxy needs. Views into its message.
 struct InsertCommand {
   std::string_view collection;
   std::string_view db;
-  Bytes documents;      ///< the array's value, or the documents of the sequence
-  Bytes array_element;  ///< with documents in the body: their element, type byte to end
-  std::optional<wire::DocumentSequence> sequence;  ///< with documents in a section of kind 1
-  Bytes stmt_ids;  ///< the array's value; empty if the client sent none
+  Bytes documents;      ///< value of the array, or the documents of the sequence
+  Bytes array_element;  ///< if they are in the body: the element, type byte to end
+  /// The section of kind 1 with the documents, if they are not in the body.
+  std::optional<wire::DocumentSequence> sequence;
+  Bytes stmt_ids;  ///< value of the array; empty if the client sent none
 
   [[nodiscard]] bool in_body() const { return !sequence; }
-  /// Two equal numbers make a primary abort (observed, 6.0.5: fassert 40526).
+  /// True if a number occurs twice, which makes a primary abort (observed, 6.0.5: fassert 40526).
   [[nodiscard]] bool repeats_stmt_id() const;
-  /// Nothing if mongod will refuse the command: a name that is no
-  /// text, repeated fields, documents twice or nowhere, a section that insert does not have.
+  /// Returns nothing if mongod will refuse the command because a name is not a string, a field is
+  /// repeated, `documents` occurs twice or not at all, or there is a section that insert does not
+  /// have.
   [[nodiscard]] static std::optional<InsertCommand> read(const wire::OpMsgView& insert);
 };
 
-/// Walks the documents of an insert, in either form.
+/// Iterates over the documents of an insert, in either form.
 class InsertDocuments {
  public:
   explicit InsertDocuments(const InsertCommand& command);
 
-  /// The next document; nothing at the end, or as soon as something is malformed.
+  /// Returns the next document; nothing at the end or once malformed data is found.
   [[nodiscard]] std::optional<Bytes> next();
   [[nodiscard]] bool malformed() const { return malformed_; }
-  /// So far, the keys of the array in the body were "0", "1", …; true for a sequence.
+  /// True if the keys of the array in the body have been "0", "1", … so far, and for a sequence.
   [[nodiscard]] bool plain_keys() const { return plain_keys_; }
 
  private:

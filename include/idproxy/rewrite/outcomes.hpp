@@ -6,26 +6,27 @@
 
 namespace idproxy::rewrite {
 
-/// What became of one rule's values since the start. Thread-safe; each counter is exact, together
-/// they are no snapshot.
+/// Counts what happened to one rule's values since the start. Thread-safe. Each counter is exact;
+/// together they are not a snapshot.
 struct RuleOutcomes {
   using Counter = std::atomic<std::uint64_t>;
-  Counter assigned{0};        ///< values put into documents
-  Counter resent{0};          ///< documents sent again with a fresh value, once per re-send
-  Counter cured{0};           ///< documents that a fresh value got stored
-  Counter given_up{0};        ///< duplicates of ours that went to the client
-  Counter foreign{0};         ///< duplicates, on other keys, of documents that had a value of ours
-  Counter transient{0};       ///< transactions that the client was told to run again
-  Counter surfaced{0};        ///< duplicates of ours in transactions that went to the client
-  Counter unacknowledged{0};  ///< values put into documents that nobody will hear of (w: 0)
-  /// The log has said that all documents of an insert brought an _id that their driver made.
+  Counter assigned{0};   ///< values put into documents
+  Counter resent{0};     ///< re-sends of documents with a fresh value
+  Counter cured{0};      ///< documents stored thanks to a fresh value
+  Counter given_up{0};   ///< duplicates of the rule's values that clients got
+  Counter foreign{0};    ///< duplicates on other keys, in documents with a value of the rule
+  Counter transient{0};  ///< transactions that clients were told to run again
+  Counter surfaced{0};   ///< duplicates of the rule's values, in transactions, that clients got
+  Counter unacknowledged{0};  ///< values in documents of unacknowledged writes (w: 0)
+  /// True once the log has said that all documents of an insert had an _id from their driver.
   std::atomic<bool> driver_made_logged{false};
 
-  /// A transaction has been aborted by a value of this rule. False if that happened `most` times in
-  /// a row already, the first of them at most kRow ago: telling the client to begin anew leads
-  /// nowhere. `now` is monotonic.
+  /// Event: a value of this rule has aborted a transaction. True if the client may be told to run
+  /// it again; false if that has happened `most` times in a row, the first of them at most kRow
+  /// ago, so that running it again seems useless. `now` is monotonic.
   [[nodiscard]] bool may_run_again(std::chrono::nanoseconds now, std::uint32_t most);
-  /// An insert with a value of this rule went well inside a transaction: the row is over.
+  /// Event: an insert with a value of this rule has succeeded inside a transaction, which ends the
+  /// row.
   void went_well() {
     if (aborts_.load(std::memory_order_relaxed) != 0) aborts_ = 0;
   }
@@ -34,7 +35,7 @@ struct RuleOutcomes {
   static constexpr std::chrono::seconds kRow{10};
 
  private:
-  // Two words that are not changed together: racing threads may count one abort more or less.
+  // Not updated together: racing threads may count one abort more or less.
   std::atomic<std::uint32_t> aborts_{0};
   std::atomic<std::int64_t> first_abort_{0};
 };

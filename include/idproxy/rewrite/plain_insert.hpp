@@ -6,18 +6,20 @@
 
 namespace idproxy::rewrite {
 
-/// The common insert: one rule, for `_id`, and a sequence of small documents none of which has an
-/// `_id`. None of them need be walked: each gets `_id` as its first element.
+/// The common kind of insert: a single rule, for `_id`, and a document sequence of small documents,
+/// none of which has an `_id`. Each document gets `_id` as its first element, so nothing inside the
+/// documents has to be parsed.
 class PlainInsert {
  public:
-  /// Nothing if the insert is another one. `insert` must outlive the result.
+  /// Returns nothing if the insert is of another kind. The plan must have a single rule, for `_id`;
+  /// the caller checks that. `insert` must outlive the result.
   [[nodiscard]] static std::optional<PlainInsert> recognise(const wire::OpMsgView& insert,
                                                             const InsertCommand& command);
 
   [[nodiscard]] std::size_t documents() const { return documents_; }
-  /// `values`: one for each document.
+  /// Writes the patched message to `out`. `values`: one for each document.
   void patch(const ids::Values& values, wire::PatchedMessage& out) const;
-  /// The reverse: the client's message from the one that patch() made, and its values.
+  /// Undoes patch(): appends the client's message to `original`, and the values to `values`.
   static void restore(Bytes patched, Buffer& original, ids::Values& values);
 
  private:

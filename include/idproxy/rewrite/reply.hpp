@@ -10,7 +10,8 @@
 
 namespace idproxy::rewrite {
 
-/// Codes that we answer with; MongoDB's own numbers and names (src/mongo/base/error_codes.yml).
+/// Codes of the proxy's own errors, with MongoDB's numbers and names
+/// (src/mongo/base/error_codes.yml).
 enum class ErrorCode : std::int32_t {
   bad_value = 2,
   host_unreachable = 6,
@@ -26,61 +27,68 @@ enum class ErrorCode : std::int32_t {
   bson_object_too_large = 10334,
 };
 [[nodiscard]] std::string_view code_name(ErrorCode code);
-/// Of a command that gets no values.
+/// The code for a command whose values cannot be generated.
 [[nodiscard]] ErrorCode code_of(ids::Errc why);
 
-/// A command that fails as a whole: {ok: 0, errmsg, code, codeName, errorLabels: [label]}.
+/// The error of a command that fails as a whole: {ok: 0, errmsg, code, codeName, errorLabels:
+/// [label]}.
 struct CommandError {
   ErrorCode code{};
   std::string message;
-  std::string_view label{};    ///< static; empty: none
+  std::string_view label{};    ///< a string with static lifetime; empty: none
   bool repeats_write = false;  ///< adds kNoWritesPerformed
 };
 inline constexpr std::string_view kTransientTransactionError = "TransientTransactionError";
 inline constexpr std::string_view kRetryableWriteError = "RetryableWriteError";
-/// To what may be a driver's second attempt at a write, and has not been sent on: the driver raises
-/// the error of the first one, of which it is not known what became, instead of this one, which
-/// would sound as if nothing were stored (retryable writes specification, "originalError").
+/// A label for the error of a write that was not sent to the server but may be a driver's second
+/// attempt. It makes the driver raise the error of the first attempt, whose outcome is unknown,
+/// instead of this error, which would suggest that nothing was stored (retryable writes
+/// specification, "originalError").
 inline constexpr std::string_view kNoWritesPerformed = "NoWritesPerformed";
 
-/// A document in whose place mongod was given one that it always refuses.
+/// A document that the proxy replaces by one that mongod always refuses, and the error to report
+/// for it.
 struct RefusedDocument {
   std::int32_t index;  ///< in the client's batch
   ErrorCode code;
   std::string message;
 };
 
-/// {_id: []}, which every server refuses as that document's own error: "The '_id' value cannot be
-/// of type array", code 53 InvalidIdField (observed, 6.0.5).
+/// {_id: []}: every server refuses it with a write error for this document alone: "The '_id' value
+/// cannot be of type array", code 53 InvalidIdField (observed, 6.0.5).
 [[nodiscard]] Bytes refused_document();
 
-/// Appends a whole message that answers `request`, a whole OP_MSG or OP_QUERY, which need not be
-/// well-formed: an OP_MSG, with a checksum if the request had one, or an OP_REPLY.
+/// Appends a whole message that answers `request`: an OP_MSG, with a checksum if the request had
+/// one, or an OP_REPLY. `request` is a whole OP_MSG or OP_QUERY, but need not be well-formed.
 void append_error_reply(Bytes request, std::int32_t request_id, const CommandError& error,
                         Buffer& out);
 
-/// True of a whole message if a driver may have sent the same write before: it has a txnNumber, and
-/// is not part of a transaction.
+/// True if a driver may have sent the write in `request`, a whole message, before: it has a
+/// txnNumber and is not part of a transaction.
 [[nodiscard]] bool may_repeat_write(Bytes request);
 
-/// The same for a request that has not been sent on: ShutdownInProgress. The label has a driver try
-/// again what it may: RetryableWriteError, or inside a transaction TransientTransactionError, but
-/// none for hello. False, and nothing is appended, if nobody waits for an answer, or the request
-/// cannot be read.
+/// Like append_error_reply(), with the error ShutdownInProgress, for a request that was not sent to
+/// the server. Its label tells drivers what they may try again: TransientTransactionError inside a
+/// transaction, except for commitTransaction and abortTransaction; none for hello; else
+/// RetryableWriteError. Returns false and appends nothing if the client does not wait for an
+/// answer, or if the request is not a readable command in an OP_MSG or OP_QUERY.
 [[nodiscard]] bool append_shutdown_reply(Bytes request, std::int32_t request_id, Buffer& out);
-/// The same in an OP_MSG for a hello that waits for news, or streams them.
+/// Appends ShutdownInProgress, without labels, as an OP_MSG that answers an awaitable or streaming
+/// hello.
 void append_shutdown_reply_to(std::int32_t response_to, std::int32_t request_id, Buffer& out);
 
-/// Appends `reply`, whose insert the server has undone with its transaction, as a top-level error
-/// whose label TransientTransactionError makes a driver's withTransaction begin anew. It is the
-/// top-level label that does (observed: beside ok: 1 it does not). Times are kept.
+/// Appends `error` as the answer to an insert that the server has undone together with its
+/// transaction. The error is a top-level one, because only there the label
+/// TransientTransactionError makes a driver's withTransaction start again (observed: beside ok: 1
+/// it does not). Keeps electionId, recoveryToken and the times of `reply`.
 void append_undone_reply(const wire::OpMsgView& reply, std::int32_t response_to,
                          const CommandError& error, Buffer& out);
 
-/// Appends `reply` as it is, in answer to another request.
+/// Appends `reply` unchanged, as the answer to another request.
 void append_readdressed(const wire::OpMsgView& reply, std::int32_t response_to, Buffer& out);
-/// The same for the failure of a command, to a client whose request has been sent as more than one:
-/// without NoWritesPerformed, which is not true of the others.
+/// Appends `reply`, the failure of a command, as the answer to a client's request that was sent as
+/// several commands. Leaves the label NoWritesPerformed out, because it is not true for the other
+/// commands.
 void append_failure_of_later(const wire::OpMsgView& reply, std::int32_t response_to, Buffer& out);
 
 }  // namespace idproxy::rewrite

@@ -14,7 +14,7 @@
 
 namespace idproxy::rewrite {
 
-/// A value that the client is told of (rule key `report`).
+/// An assigned value to report to the client (rule key `report`).
 struct Assigned {
   std::int32_t document;
   std::string_view field;
@@ -22,38 +22,40 @@ struct Assigned {
   Bytes value;
 };
 
-/// Makes one reply of the replies to several commands that carried one batch, so that it looks like
-/// the only one. Field by field:
+/// Merges the replies to several commands that carried one batch into a reply that looks like the
+/// only one. Field by field:
 ///
 ///   n                                 the sum
 ///   writeErrors                       the latest error of each document, at its index in the batch
-///   retriedStmtIds                    all of them
-///   writeConcernError                 the last reply's: replication is in order
-///   errorLabels                       all, if there is a writeConcernError to which they belong
+///   retriedStmtIds                    those of all replies
+///   writeConcernError                 the last reply's, because writes are replicated in order
+///   errorLabels                       those since the last reply without a writeConcernError, to
+///                                     which they belong; NoWritesPerformed only if n is 0
 ///   opTime, operationTime             the greatest
-///   $clusterTime                      that of the greatest time, whole: it is signed
-///   electionId and all else           the last reply's
+///   $clusterTime                      the one with the greatest time, unchanged: it is signed
+///   electionId, other fields          the last reply's
 class ReplyMerge {
  public:
-  /// Takes over what `reply` (of `message`, ok: 1) says of `documents`, the ones that its command
-  /// carried, and drops what earlier ones said of these.
+  /// Adds `reply`, which is `message` and has ok: 1. `documents`: the indexes in the batch of the
+  /// documents that its command carried. What earlier replies said about these documents is
+  /// dropped.
   void add(const wire::OpMsgView& message, const WriteReply& reply,
            std::span<const std::int32_t> documents);
 
-  /// Nothing has been added.
+  /// True if no reply has been added.
   [[nodiscard]] bool empty() const { return last_.empty(); }
-  /// Documents with an error, ascending, and the entry as mongod wrote it.
+  /// The documents with an error, ascending, and their entries in writeErrors as mongod wrote them.
   [[nodiscard]] const std::map<std::int32_t, Buffer>& errors() const { return errors_; }
-  /// True if mongod says that this statement had been executed by an earlier command.
+  /// True if mongod says that an earlier command had already executed this statement.
   [[nodiscard]] bool retried(std::int32_t statement) const { return retried_.contains(statement); }
 
-  /// Appends the reply as one OP_MSG. Errors of `refused` documents, which ascend by index, are
-  /// replaced by ours.
+  /// Appends the merged reply as one OP_MSG. The errors of `refused` documents, which ascend by
+  /// index, are replaced by the proxy's own.
   void append(std::int32_t response_to, std::span<const RefusedDocument> refused,
               std::span<const Assigned> assigned, Buffer& out) const;
 
  private:
-  /// An element as it stood in the reply with the greatest time; empty if there was none.
+  /// The element of the reply with the greatest time; empty if there was none.
   struct Latest {
     std::pair<std::int64_t, std::uint64_t> time;  // term, timestamp
     Buffer element;

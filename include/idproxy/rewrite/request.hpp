@@ -11,20 +11,20 @@
 #include "idproxy/rewrite/rules.hpp"
 #include "idproxy/wire/op_msg.hpp"
 
-/// The messages that an Exchange takes: each with what classify() has found in it, so that nobody
-/// reads it a second time. They borrow the message, which is whole.
+/// The messages that an Exchange handles, each with what classify() has found in it, so that the
+/// exchange need not parse it again. They borrow the whole message.
 namespace idproxy::rewrite {
 
-/// An insert that rules apply to.
+/// An insert to which rules apply.
 struct InsertRequest {
   wire::OpMsgView message;
   InsertCommand command;
-  std::shared_ptr<const Plan> plan;  ///< of its namespace; not null
-  std::chrono::seconds now{};        ///< since the Unix epoch, when the exchange began
+  std::shared_ptr<const Plan> plan;  ///< the plan of its namespace; not null
+  std::chrono::seconds now{};        ///< when the exchange began, since the Unix epoch
 
-  /// Nothing if mongod will refuse the message, or no rule applies.
+  /// Returns nothing if mongod will refuse the message, or no rule applies.
   [[nodiscard]] static std::optional<InsertRequest> read(Bytes message, Namespaces& namespaces);
-  /// The same request in a copy of its message.
+  /// The same request, referring to a copy of its message.
   [[nodiscard]] InsertRequest in(Bytes copy) const;
 };
 
@@ -38,7 +38,7 @@ struct StatusRequest {
   wire::OpMsgView message;
 };
 
-/// The proxy answers with this error itself.
+/// A request that the proxy answers with an error.
 struct RefusedRequest {
   CommandError error;
 };

@@ -11,27 +11,30 @@
 
 namespace idproxy::rewrite {
 
-/// Which values of a field are replaced (docs/strategies.md#assign).
+/// When a field gets a generated value (docs/strategies.md#assign).
 enum class Assign {
-  missing,          ///< the field is absent
-  missing_or_null,  ///< or null
-  driver,           ///< or an ObjectId made within driver_window of now, as drivers make them
-  always,           ///< whatever is there
+  missing,          ///< if the field is absent
+  missing_or_null,  ///< if it is absent or null
+  /// If it is absent, null, or an ObjectId whose time is within driver_window of now, as drivers
+  /// make them.
+  driver,
+  always,  ///< in any case; replaces an existing value
 };
 
-/// How a generated value that is taken already is answered with a fresh one.
+/// How documents whose generated value is taken are sent again with a fresh one.
 struct Retry {
-  /// Re-sends of one document after the first send; nothing: as its strategy says.
+  /// The most re-sends of one document; nothing: the strategy's default.
   std::optional<std::uint32_t> attempts{};
-  std::chrono::milliseconds backoff{0};       ///< before the first re-send; doubles with each
-  std::chrono::milliseconds backoff_max{50};  ///< which it does not pass
-  std::chrono::milliseconds deadline{2000};   ///< for all of them, from the first duplicate on
+  std::chrono::milliseconds backoff{0};       ///< pause before the first re-send; doubles each time
+  std::chrono::milliseconds backoff_max{50};  ///< the longest pause
+  std::chrono::milliseconds deadline{2000};   ///< for all re-sends, from the first duplicate on
 };
 
-/// What becomes of a duplicate of ours inside a transaction, which the server has aborted with it.
+/// How to answer when a generated value is a duplicate inside a transaction, which the server has
+/// then aborted.
 enum class InTransaction {
-  transient,  ///< a TransientTransactionError: the driver's withTransaction begins anew
-  surface,    ///< passed on as it is
+  transient,  ///< with a TransientTransactionError: the driver's withTransaction starts again
+  surface,    ///< with the server's own answer
 };
 
 /// One rule of the configuration. Immutable once in a RuleSet.
@@ -40,18 +43,19 @@ struct Rule {
   std::string field;  ///< dotted path
   Assign assign = Assign::missing;
   std::chrono::seconds driver_window{300};
-  std::string keep_driver_id;  ///< field that gets a replaced ObjectId; empty: none
+  std::string keep_driver_id;  ///< field to keep a replaced ObjectId in; empty: none
   Retry retry;
   InTransaction in_transaction = InTransaction::transient;
-  bool report = false;  ///< insert replies carry the values that were assigned
+  bool report = false;  ///< replies to inserts report the assigned values
   ids::UniqueIndex unique_index = ids::UniqueIndex::warn;
-  std::string strategy_name;  ///< as configured, for errors and logs
+  std::string strategy_name;  ///< configured name, for errors and logs
   /// Shared, because a reload that does not change `source` keeps its strategy's state while both
   /// rule sets are in use.
   std::shared_ptr<ids::Strategy> strategy;
-  /// Where values come from, in one text: equal if a reload goes on with them. Empty: never equal.
+  /// The origin of the values as a text. A reload continues with the values of an old rule whose
+  /// text is equal. Empty: never equal.
   std::string source;
-  std::string definition;  ///< all that was configured, in one text
+  std::string definition;  ///< the whole configuration of the rule as a text
 };
 
 }  // namespace idproxy::rewrite

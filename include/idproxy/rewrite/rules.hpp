@@ -13,51 +13,52 @@
 
 namespace idproxy::rewrite {
 
-/// One field of one namespace and the rule that fills it.
+/// A field of a namespace, and the rule that fills it.
 struct Assignment {
   const Rule* rule;
-  RuleOutcomes* outcomes;         ///< of the rule
-  std::size_t rule_index;         ///< in file order
+  RuleOutcomes* outcomes;         ///< the rule's
+  std::size_t rule_index;         ///< position of the rule in the file
   std::vector<std::string> path;  ///< segments of rule->field
   ids::Strategy* strategy;        ///< `bound`, or the rule's
   std::shared_ptr<ids::Strategy> bound;
-  std::optional<ids::Error> not_ready;  ///< why no value can be had now
+  std::optional<ids::Error> not_ready;  ///< set if no value can be generated now: why
   [[nodiscard]] std::uint32_t attempts() const {
     return rule->retry.attempts.value_or(strategy->attempts());
   }
   [[nodiscard]] bool is_id() const { return path.size() == 1 && path[0] == "_id"; }
 };
 
-/// What applies to one namespace, in file order; no two fields are equal or prefixes of each other.
-/// Valid as long as its RuleSet.
+/// The assignments for one namespace, in file order. No two fields are equal, or one a prefix of
+/// the other. Valid as long as its RuleSet.
 using Plan = std::vector<Assignment>;
 
-/// The rules of a configuration. Immutable but for what has become of their values: all io threads
-/// read one object. A reload makes another one; exchanges that have begun go on with theirs.
+/// The rules of a configuration. Immutable except for the outcomes of the rules, so that all io
+/// threads share one object. A reload creates another one; exchanges that have begun keep theirs.
 class RuleSet {
  public:
   /// `store_db`: the database of the id store, which no rule touches. `store`: null if no strategy
-  /// needs one. A rule of the same source as one of `before` takes over its strategy, so that
-  /// values go on in their order, and its outcomes; of several equal ones, each in turn.
+  /// needs one. A rule whose source equals that of a rule in `before` takes over that rule's
+  /// strategy, which continues its sequence of values, and its outcomes. Several rules with equal
+  /// sources are matched in order.
   RuleSet(std::vector<Rule> rules, std::string store_db,
           std::shared_ptr<ids::Store> store = nullptr, const RuleSet* before = nullptr);
 
-  /// The first matching rule of each field; empty where no rule applies, and always for views and
-  /// time-series collections as far as the store knows them, system.*, $cmd and the like, the
-  /// databases admin, local, config and `store_db`, and other collections of the store. True until
-  /// version() changes.
+  /// For each field, the first rule that matches. Empty if no rule applies, and always for views
+  /// and time-series collections as far as the store knows them, for system.*, $cmd and the like,
+  /// for the databases admin, local, config and `store_db`, and for the store's collections in
+  /// other databases. Valid until version() changes.
   [[nodiscard]] Plan plan(std::string_view db, std::string_view collection) const;
   [[nodiscard]] std::uint64_t version() const { return store_ == nullptr ? 0 : store_->version(); }
-  /// False if no database can make a rule apply to this collection.
+  /// False if no rule applies to collections of this name in any database.
   [[nodiscard]] bool possible(std::string_view collection) const;
   [[nodiscard]] const std::vector<Rule>& rules() const { return rules_; }
-  /// Of the rule at this place in file order.
+  /// The outcomes of the rule at this position in the file.
   [[nodiscard]] RuleOutcomes& outcomes(std::size_t rule_index) const {
     return *outcomes_[rule_index];
   }
-  /// Of all rules.
+  /// The sum of one counter over all rules.
   [[nodiscard]] std::uint64_t sum(RuleOutcomes::Counter RuleOutcomes::* counter) const;
-  /// Null if there is none.
+  /// Null if no strategy needs a store.
   [[nodiscard]] const ids::Store* store() const { return store_.get(); }
 
  private:
@@ -65,33 +66,33 @@ class RuleSet {
   [[nodiscard]] bool is_untouchable(std::string_view db, std::string_view collection,
                                     const std::string& ns) const;
 
-  std::shared_ptr<ids::Store> store_;  // it outlives what it has given to strategies
+  std::shared_ptr<ids::Store> store_;  // first, so that it outlives what it has given to strategies
   std::vector<Rule> rules_;
   std::vector<std::shared_ptr<RuleOutcomes>> outcomes_;  // by rule
   std::string store_db_;
   std::vector<std::string> store_namespaces_;
 };
 
-/// The plans of the namespaces that one io thread has seen. Not thread-safe. After a reload another
-/// one takes its place.
+/// Caches the plans of the namespaces that one io thread has seen. Not thread-safe. A reload
+/// replaces it.
 class Namespaces {
  public:
   explicit Namespaces(std::shared_ptr<const RuleSet> rules)
       : rules_(std::move(rules)), version_(rules_->version()) {}
 
-  /// Null where no rule applies. Shared, because exchanges outlive what is remembered here, and
-  /// the RuleSet, which the plan keeps; the reference is valid until the next call.
+  /// The plan of a namespace; null if no rule applies. Shared, because exchanges may outlive this
+  /// cache; the plan keeps its RuleSet alive. The reference is valid until the next call.
   [[nodiscard]] const std::shared_ptr<const Plan>& plan(std::string_view db,
                                                         std::string_view collection);
   [[nodiscard]] bool possible(std::string_view collection);
 
  private:
   std::shared_ptr<const RuleSet> rules_;
-  std::uint64_t version_;  // of rules_, that the plans are of
+  std::uint64_t version_;  // the version of rules_ that plans_ is for
   std::unordered_map<std::string, std::shared_ptr<const Plan>> plans_;
   std::unordered_map<std::string, bool> collections_;
   std::string key_;
-  // The last answer: classify() and the Exchange ask the same, and so does the next insert.
+  // The last answer: classify() looks the same plan up several times, and so does the next insert.
   std::string last_db_;
   std::string last_collection_;
   std::shared_ptr<const Plan> last_;

@@ -13,7 +13,7 @@
 #include "idproxy/wire/op_msg.hpp"
 #include "idproxy/wire/patched_message.hpp"
 
-/// {idproxy: "status", $db: "admin"}, the one command that the proxy answers itself:
+/// {idproxy: "status", $db: "admin"}, the only command of the proxy's own:
 ///
 ///   {version, listener, server: text,
 ///    listeners: [{address, server, me?, setName?, state, origin: text, connections: long}],
@@ -25,53 +25,54 @@
 ///    store?: {roundTrips, blocks, blocksDropped, numbersAllocated, numbersReturned, heals: long},
 ///    ok: 1, $clusterTime?, operationTime?}
 ///
-/// `notReady` has the collections where the rule gives no values, with the code that inserts get
-/// there; without one where the rule does not apply at all. All numbers are since the start, but
-/// for a listener's connections, which are open now.
+/// `notReady` lists collections for which the rule gives no values, with the code of the error that
+/// inserts get there, or without a code if the rule does not apply to the collection at all. All
+/// numbers are counts since the start, except a listener's connections, which are those open now.
 namespace idproxy::rewrite {
 
 /// One listener, for {idproxy: "status"}.
 struct ListenerStatus {
-  std::string address;            ///< as clients are told
-  std::string server;             ///< as it is reached
-  std::string me;                 ///< as its set calls it; empty: not heard of, or no member
-  std::string set_name;           ///< empty as `me`
-  std::string_view state;         ///< "PRIMARY" …, "unknown"
+  std::string address;            ///< the address to tell clients
+  std::string server;             ///< the address to connect to
+  std::string me;                 ///< its name in its set; empty: unknown or not a member
+  std::string set_name;           ///< empty: unknown or not a member
+  std::string_view state;         ///< as state_name() spells it
   std::string_view origin;        ///< "uri" or "member"
   std::uint64_t connections = 0;  ///< open now
 };
 
-/// All that {idproxy: "status"} answers, at one moment.
+/// The content of the answer to {idproxy: "status"}, at one moment.
 struct Status {
   std::string_view version;
-  std::string listener;  ///< that was asked
-  std::string server;    ///< that it stands for
+  std::string listener;  ///< the listener that got the request
+  std::string server;    ///< the server behind that listener
   std::vector<ListenerStatus> listeners;
-  std::shared_ptr<const RuleSet> rules;  ///< with their outcomes, and their store
-  std::uint64_t connections = 0;         ///< since the start, as the others
+  std::shared_ptr<const RuleSet> rules;  ///< including their outcomes and their store
+  std::uint64_t connections = 0;         ///< since the start, like the following
   std::uint64_t inserts_assigned = 0;
   std::uint64_t documents_refused = 0;
   std::uint64_t commands_failed = 0;
 };
 
-/// Why the request, whose first element is `idproxy`, cannot be answered; or nothing.
+/// Returns the error if the request, whose first element is `idproxy`, is not well-formed; else
+/// nothing.
 [[nodiscard]] std::optional<CommandError> fault_of_status_request(const wire::OpMsgView& request);
 
-/// Writes what the server is asked on the client's connection, under its request's id: a command
-/// that needs the right to look at the server (hostInfo, which the role clusterMonitor has). With a
-/// checksum if the request has one; borrows nothing of it.
+/// Writes a command that the proxy sends to the server on the client's connection to check the
+/// client's rights: hostInfo, which the role clusterMonitor permits. It has the request's id, and a
+/// checksum if the request has one. `out` borrows nothing from the request.
 void ask_for_right(const wire::OpMsgView& request, wire::PatchedMessage& out);
 
-/// Appends the whole answer to `request`: the status if the server's `reply` is ok, else its error.
-/// False, and nothing is appended, if the reply cannot be understood.
+/// Appends the whole answer to `request`: `status` if the server's `reply` is ok, else the server's
+/// error. Returns false and appends nothing if the reply cannot be understood.
 [[nodiscard]] bool append_status_reply(const wire::OpMsgView& request, const wire::OpMsgView& reply,
                                        const Status& status, Buffer& out);
 
-/// Where {idproxy: "status"} gets its answer from. Thread-safe.
+/// The source of answers to {idproxy: "status"}. Thread-safe.
 class StatusSource {
  public:
   virtual ~StatusSource() = default;
-  /// `asked`: the server behind the connection.
+  /// `asked`: the server that the client's connection leads to.
   [[nodiscard]] virtual Status status(ServerId asked) const = 0;
 };
 

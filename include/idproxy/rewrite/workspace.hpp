@@ -10,15 +10,15 @@
 
 namespace idproxy::rewrite {
 
-/// What exchanges of one io thread share: memory that serves one message after the other. Not
+/// Memory that the exchanges of one io thread share and reuse from message to message. Not
 /// thread-safe.
 struct Workspace {
   InsertRewriter insert;
-  ids::Values values;                 ///< of a plain insert
-  Buffer reply;                       ///< of action::Reply
-  std::uint32_t next_request_id = 1;  ///< of our own messages; wraps
+  ids::Values values;                 ///< the values of a PlainInsert
+  Buffer reply;                       ///< the message of action::Reply
+  std::uint32_t next_request_id = 1;  ///< the request id of the proxy's next own message; wraps
 
-  /// A message to fill; most often with the memory of one that was given back.
+  /// Returns a message to fill, usually with the memory of one that was given back.
   wire::PatchedMessage take_message() {
     if (spare_.empty()) return {};
     wire::PatchedMessage message = std::move(spare_.back());
@@ -34,7 +34,7 @@ struct Workspace {
     spare_bytes_ += size;
     spare_.push_back(std::move(message));
   }
-  /// Gives up what a large message has left behind.
+  /// Frees the memory that a large message has left behind.
   void trim() {
     constexpr std::size_t kKept = std::size_t{256} * 1024;
     if (reply.capacity() > kKept) reply = Buffer();
@@ -44,7 +44,7 @@ struct Workspace {
 
  private:
   std::vector<wire::PatchedMessage> spare_;
-  std::size_t spare_bytes_ = 0;  // of their memory
+  std::size_t spare_bytes_ = 0;  // bytes of memory in spare_
 };
 
 }  // namespace idproxy::rewrite

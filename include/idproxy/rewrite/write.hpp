@@ -10,55 +10,58 @@
 #include "idproxy/ids/values.hpp"
 #include "idproxy/wire/op_msg.hpp"
 
-/// The model of a write command: it has statements (of an insert: its documents), known by their
-/// index in the client's batch, and a statement has places where a value may be missing.
+/// A model of write commands. A command has statements (those of an insert are its documents),
+/// which are identified by their index in the client's batch. A statement has places where a value
+/// may be missing.
 namespace idproxy::rewrite {
 
-/// A place of a statement that has a value of ours.
+/// A place in a statement that gets a generated value.
 struct Given {
   std::int32_t statement;
-  std::uint16_t assignment;  ///< in the plan
-  std::uint32_t value;       ///< in GivenValues::values[assignment]
+  std::uint16_t assignment;  ///< index in the plan
+  std::uint32_t value;       ///< index in GivenValues::values[assignment]
 };
 
-/// What the statements of one command have been given.
+/// The values that the statements of one command get.
 struct GivenValues {
-  std::vector<ids::Values>
-      values;                ///< by assignment: all that were drawn, also those that collided
-  std::vector<Given> given;  ///< by statement, then in file order
-  std::vector<std::size_t> wanted;  ///< by assignment: how many values the command needs at first
+  std::vector<ids::Values> values;  ///< by assignment: all drawn values, also those that collided
+  std::vector<Given> given;         ///< sorted by statement, then by rule in file order
+  std::vector<std::size_t> wanted;  ///< by assignment: how many values the first send needs
 };
 
-/// The fields of a command's body that decide how its statements may be sent again.
+/// The fields of a command's body that determine how its statements may be sent again.
 struct WriteOptions {
   bool ordered = true;
   bool in_transaction = false;
   bool has_txn_number = false;
-  bool acknowledged = true;                 ///< not writeConcern {w: 0}: its reply says {n: 0}
-  std::optional<std::int64_t> max_time_ms;  ///< of the command in all; nothing: no limit
-  std::int32_t stmt_id = 0;                 ///< of the first statement
-  std::vector<std::int32_t> stmt_ids;       ///< of each statement, if the client sent them
+  bool acknowledged = true;                 ///< false with writeConcern {w: 0}: replies say {n: 0}
+  std::optional<std::int64_t> max_time_ms;  ///< for the whole command; nothing: no limit
+  std::int32_t stmt_id = 0;                 ///< number of the first statement
+  std::vector<std::int32_t> stmt_ids;       ///< number of each statement, if the client sent them
 
-  /// Nothing if one of them stands twice or has a form that mongod refuses, or could read in
-  /// another way: such a command is sent once, as it is.
+  /// Returns nothing if one of these fields occurs twice or has a form that mongod refuses or might
+  /// read differently. Such a command is sent only once, unchanged.
   [[nodiscard]] static std::optional<WriteOptions> read(Bytes body);
-  /// Of a batch of `statements`: each has a statement number, and that of `statement` is …
+  /// True if each of the `statements` in the batch has a statement number.
   [[nodiscard]] bool numbers(std::size_t statements) const;
   [[nodiscard]] std::int32_t number_of(std::int32_t statement) const {
     return stmt_ids.empty() ? stmt_id + statement : stmt_ids[static_cast<std::size_t>(statement)];
   }
 };
 
-/// The options of a command whose statements may go in several commands, else nothing.
+/// Returns the options of a command if its statements may be sent in several commands; else
+/// nothing.
 [[nodiscard]] std::optional<WriteOptions> divisible(const wire::OpMsgView& command,
                                                     std::size_t statements);
 
-/// A command of its own that carries some statements of a client's batch.
+/// A command that carries some statements of a client's batch.
 struct WritePart {
-  std::span<const std::int32_t> statements;  ///< they ascend
-  const WriteOptions* options;  ///< of the client's command; null: all its fields stay as they are
-  bool first;  ///< of this batch: what begins a transaction stands in the first command alone
-  std::optional<std::int64_t> max_time_ms;  ///< what is left of it
+  std::span<const std::int32_t> statements;  ///< indexes in the batch, ascending
+  const WriteOptions* options;               ///< of the client's command; null: keep all its fields
+  /// True for the first command of the batch: only that one keeps the fields that begin a
+  /// transaction.
+  bool first;
+  std::optional<std::int64_t> max_time_ms;  ///< the rest of the client's maxTimeMS
   std::int32_t request_id;
 };
 

@@ -10,7 +10,7 @@
 namespace idproxy::net {
 
 /// One direction of a connection, from its source to its sink. Waits for the source (with a buffer
-/// of 512 bytes), reads into the thread's buffer, lets its owner process the bytes, keeps those
+/// of kEarly bytes), reads into the thread's buffer, lets its owner process the bytes, keeps those
 /// that the owner cannot process yet, and writes those that the owner passes on. Stops reading
 /// while the sink takes nothing or the owner holds the direction up. Lives on one io thread.
 class Direction final : public ByteStream::Waiter {

@@ -111,7 +111,6 @@ class ExchangeRunner {
   void answer_here(Bytes reply);
   void ask(const rewrite::action::AskStore& need);
   void send(const rewrite::action::Send& message);
-  void answer(Bytes reply);
   void stop_waiting();
   void ended();
   void report();

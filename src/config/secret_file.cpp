@@ -57,9 +57,11 @@ std::string fault_of_file(const std::string& path, Access access) {
 }
 
 std::string shown_path(const std::string& path, std::string_view key, const Reader& reader) {
+  constexpr std::size_t kLongestPath = 4096;  // PATH_MAX: an operator needs all of it
+  const std::string whole = shown(path, kLongestPath);
+  if (reader.as_written(key) == path) return "'" + whole + "'";
   std::string quoted = "'" + shown(path) + "'";  // the reader replaces it by the text with ${NAME}
-  if (reader.as_written(key) == path || !path.starts_with('/')) return quoted;
-  return quoted + " (" + shown(path) + ")";
+  return path.starts_with('/') ? quoted + " (" + whole + ")" : quoted;
 }
 
 std::optional<std::string> read_path(std::string_view key, Access access, Reader& reader) {

@@ -6,7 +6,6 @@
 namespace idproxy::config {
 namespace {
 
-constexpr std::size_t kMaxShown = 80;
 constexpr std::size_t kMaxTypingErrors = 2;
 constexpr std::size_t kMinBeginning = 3;  // letters that a word may be abbreviated to
 
@@ -63,9 +62,9 @@ bool similar_length(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string shown(std::string_view text) {
+std::string shown(std::string_view text, std::size_t limit) {
   std::string result = without_credentials(text);
-  cut(result, kMaxShown);
+  cut(result, limit);
   for (char& c : result) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -9,8 +10,8 @@
 namespace idproxy::config {
 
 /// Text from the file as a message shows it: without the user, password and options of a connection
-/// string, without control characters, truncated to 80 bytes.
-[[nodiscard]] std::string shown(std::string_view text);
+/// string, without control characters, truncated to `limit` bytes.
+[[nodiscard]] std::string shown(std::string_view text, std::size_t limit = 80);
 
 /// "a, b or c".
 [[nodiscard]] std::string listed(std::span<const std::string_view> words,

@@ -516,8 +516,9 @@ def test_on_and_off_under_load(replica_set, start_proxy, gate, coll):
     assert len(set(found)) == len(found)
 
 
-# Longer than anybody's demand lasts (BlockSupply::kDemandLasts).
-QUIET = 12.0
+# Longer than a counter's demand lasts (BlockSupply::kDemandLasts, 10 s), then a round trip that began
+# within it, at most 3 s, and then the second for which its failure is an answer (kFailureLasts).
+QUIET = 15.0
 
 
 class Door:

@@ -131,7 +131,7 @@ def test_every_byte(chain: Chain, side: Literal["downstream", "upstream"], direc
             connection = relay.cut_one(cut, chain.exchange)
             eventually(lambda: connection.cut_at is not None, what=str(cut))
 
-            chain.proxy.await_descriptors(chain.descriptors, timeout=LIMIT_SECONDS)
+            chain.proxy.await_descriptors(chain.descriptors)
             eventually(lambda: relay.last().over and chain.downstream.last().over,
                        LIMIT_SECONDS, f"both peers are closed after {cut}")
             assert chain.downstream.last().client_closed_at - connection.cut_at < LIMIT_SECONDS
@@ -185,7 +185,7 @@ def test_every_byte_of_a_retried_insert(chain: Chain, side: Literal["downstream"
         relay.next_cut = cut
         answered = chain.retried_insert()
         # A run with few collisions may be over before the cut.
-        chain.proxy.await_descriptors(chain.descriptors, timeout=LIMIT_SECONDS)
+        chain.proxy.await_descriptors(chain.descriptors)
         eventually(lambda: relay.last().over and chain.downstream.last().over,
                    LIMIT_SECONDS, f"both peers are closed after {cut}")
         at_rest()

@@ -280,7 +280,7 @@ class Proxy:
         eventually(lambda: self._sockets() <= sockets, 5, "the proxy is at rest")
         return self.descriptors()
 
-    def await_descriptors(self, count: int, timeout: float = 5.0) -> None:
+    def await_descriptors(self, count: int, timeout: float = 30.0) -> None:
         """Waits until no more than count descriptors are open."""
         def few() -> bool:
             # First with what is known of the store's: the list of all sockets of this host is long.

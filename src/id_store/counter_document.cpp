@@ -1,7 +1,9 @@
 #include "id_store/counter_document.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
+#include <thread>
 #include <utility>
 
 #include "id_store/counter_commands.hpp"
@@ -21,6 +23,8 @@ using mongo::Reply;
 constexpr int kMostAttempts = 16;
 // A failed write is retried at once until a job has taken this long.
 constexpr std::chrono::milliseconds kQuick{500};
+// A server refuses to create a counter while it drops the database: the drop needs a majority.
+constexpr std::chrono::milliseconds kDropPause{40};
 
 /// Why no server was reached; empty if one executed or refused the command.
 std::string why_unreached(const Reply& reply) {
@@ -223,6 +227,11 @@ CounterReply CounterDocument::answer_to(Run& run, const Reply& reply) const {
 
 CounterDocument::Attempt CounterDocument::after_failure(Run& run, const Reply& reply,
                                                         bool gives_numbers) {
+  const bool is_early = std::chrono::steady_clock::now() - run.begun < kQuick;
+  if (reply.refused(mongo::kDatabaseDropPending) && is_early) {
+    std::this_thread::sleep_for(kDropPause);
+    return std::nullopt;
+  }
   if (reply.kind == Reply::Kind::refused) return answer_to(run, reply);
   if (gives_numbers && !reply.not_carried_out) {
     metrics_.blocks_dropped.fetch_add(1, std::memory_order_relaxed);
@@ -231,7 +240,7 @@ CounterDocument::Attempt CounterDocument::after_failure(Run& run, const Reply& r
   // A retry may find another server. But if there was none, libmongoc has already searched for
   // long, and a refused login would be refused again.
   const bool was_there = reply.code != mongo::kNoServer && reply.code != mongo::kNoLogin;
-  if (was_there && std::chrono::steady_clock::now() - run.begun < kQuick) return std::nullopt;
+  if (was_there && is_early) return std::nullopt;
   return answer_to(run, reply);
 }
 

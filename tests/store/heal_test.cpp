@@ -228,6 +228,19 @@ TEST_F(FailureTest, WhatIsSentBackByOneThatIsNotThePrimaryIsNot) {
   EXPECT_EQ(metrics.blocks_dropped, 0U);
 }
 
+/// The server refuses to create the counter meanwhile.
+TEST_F(FailureTest, WaitsForADatabaseThatIsBeingDropped) {
+  counter("1");
+  database.fail_find_and_modify(3, R"({"errorCode": 215})");
+  EXPECT_EQ(allocate(10), allocated(1, 10));
+  database.fail_find_and_modify(20, R"({"errorCode": 215})");
+  CounterReply reply = allocate(10);
+  EXPECT_EQ(reply.kind, Kind::failed) << "not for ever";
+  for (int i = 0; i < 20 && reply.kind == Kind::failed; ++i) reply = allocate(10);
+  EXPECT_EQ(reply, allocated(11, 10));
+  EXPECT_EQ(metrics.blocks_dropped, 0U);
+}
+
 TEST_F(FailureTest, NoNumberTwiceHoweverOftenTheConnectionBreaks) {
   counter("1");
   std::int64_t last = 0;

@@ -583,7 +583,6 @@ def test_reloads_under_load(
     rules = variants(coll)
     reloading = start(next(rules))
     faulty = broken_texts(reloading, coll)
-    reloading.proxy.descriptors_at_rest()
     with wire.WireClient(reloading.proxy.address, 30) as first:
         eventually(lambda: "n" in insert(first, ns), 20, "the collection has been looked at")
     writers = [Writer(reloading.proxy, ns, i) for i in range(4)]

@@ -64,7 +64,8 @@ def _transaction(collection: Collection, documents: list[Any]) -> None:
 
 
 STEPPING_DOWN = {"ConfigurationError", *(
-    f"{error} {code}" for error in ("NotPrimaryError", "WriteConcernError", "BulkWriteError")
+    f"{error} {code}"
+    for error in ("NotPrimaryError", "WriteConcernError", "WriteError", "BulkWriteError")
     for code in (189, 10107, 11602))}
 """What PyMongo 4.20 lets its application see of step-downs without a proxy too.
 

@@ -34,7 +34,7 @@ ExitCode run(int argc, char** argv) {
   options.failure_message([](const CLI::App*, const CLI::Error& error) {
     return "mongo-idproxy: " + std::string(error.what()) + "; see --help\n";
   });
-  options.set_version_flag("--version", "mongo-idproxy " IDPROXY_VERSION);
+  options.set_version_flag("-V,--version", "mongo-idproxy " IDPROXY_VERSION);
   std::string config;
   bool check_only = false;
   // Not required(): CLI11 would then report its absence instead of an unknown option.

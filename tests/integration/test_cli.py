@@ -64,16 +64,17 @@ def test_help():
     assert result.returncode == 0 and not result.stderr
     assert "Usage: mongo-idproxy --config FILE [--check-config]\n" in result.stdout
     assert "\n\n\n" not in result.stdout
-    for option in ("--config", "--check-config", "--version", "--help"):
+    for option in ("--config", "--check-config", "-V,--version", "--help"):
         assert option in result.stdout
     for number in ("SIGTERM", "SIGINT", "SIGHUP"):
         assert number in result.stdout
 
 
-def test_version():
-    result = run("--version")
-    assert result.returncode == 0
-    assert re.search(r"\d+\.\d+\.\d+", result.stdout)
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_version(option):
+    result = run(option)
+    assert result.returncode == 0 and not result.stderr
+    assert re.fullmatch(r"mongo-idproxy \d+\.\d+\.\d+\n", result.stdout)
 
 
 class TestUsage:

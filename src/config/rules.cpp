@@ -142,11 +142,9 @@ void warn_of_replaced_ids(const rewrite::Rule& rule, Reader& reader) {
 }
 
 void refuse_strategy(const std::string& name, Reader& rule) {
-  std::vector<std::string_view> all = names_of_kinds();
-  const auto planned = planned_strategies();
-  all.insert(all.end(), planned.begin(), planned.end());
-  rule.error("strategy", "must be one of " + listed(all) + ", is '" + shown(name) + "'" +
-                             suggestion(name, all));
+  const auto names = names_of_kinds();
+  rule.error("strategy", "must be one of " + listed(names) + ", is '" + shown(name) + "'" +
+                             suggestion(name, names));
   rule.accept_all();  // the keys of an unknown strategy are unknown, too
 }
 

@@ -141,13 +141,24 @@ CounterSpec::OnStoreDown read_on_store_down(Parameters& on_store_down) {
   return read;
 }
 
+/// Reads text around the number.
+std::string read_affix(std::string_view key, Parameters& format) {
+  std::string text = format.text(key, "");
+  if (text.find_first_of("{}") != std::string::npos) {
+    format.warning(key,
+                   "is stored as it is, braces included: this release has no templates such as "
+                   "{year}");
+  }
+  return text;
+}
+
 NumberFormat read_format(Parameters& rule) {
   NumberFormat read;
   read.output = static_cast<Output>(rule.choice("output", {"int64", "int32", "string"}));
   Parameters& format = rule.section("format");
   read.pad = static_cast<std::uint32_t>(format.integer("pad", 0, 34, 0));
-  read.prefix = format.text("prefix", "");
-  read.suffix = format.text("suffix", "");
+  read.prefix = read_affix("prefix", format);
+  read.suffix = read_affix("suffix", format);
   if (rule.given("format") && read.output != Output::string) {
     rule.error("format", "needs output: string");
   }

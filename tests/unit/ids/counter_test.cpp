@@ -251,6 +251,18 @@ TEST(CounterKeys, FailIfAFormatHasNoString) {
   EXPECT_EQ(parameters.errors(), (Texts{"format: needs output: string"}));
 }
 
+TEST(CounterKeys, WarnOfBracesThatAreNoTemplate) {
+  test::FakeParameters parameters(with_rule({{"output", "string"},
+                                             {"format", ""},
+                                             {"format.prefix", "INV-{year}-"},
+                                             {"format.suffix", "}"}}));
+  (void)make(parameters);
+  EXPECT_EQ(parameters.errors(), Texts());
+  const std::string literal =
+      ": is stored as it is, braces included: this release has no templates such as {year}";
+  EXPECT_EQ(parameters.warnings(), (Texts{"format.prefix" + literal, "format.suffix" + literal}));
+}
+
 TEST(CounterKeys, WarnOfAHealThatNeverComes) {
   test::FakeParameters parameters(with_rule({{"heal.mode", "off"}, {"heal.at_start", "true"}}));
   (void)make(parameters);

@@ -130,15 +130,31 @@ void read_keep_driver_id(rewrite::Rule& rule, Reader& reader) {
 }
 
 void warn_of_replaced_ids(const rewrite::Rule& rule, Reader& reader) {
-  if (!replaces_driver_ids(rule)) return;
-  const std::string way_out = rule.keep_driver_id.empty() ? "keep_driver_id: FIELD would keep it"
-                                                          : "the application finds it in '" +
-                                                                shown(rule.keep_driver_id) + "'";
-  reader.warning(
-      "assign",
-      "drivers report the ObjectId that they made as insertedId, but it is not stored as "
-      "_id; " +
-          way_out);
+  const std::string way_out =
+      rule.keep_driver_id.empty()
+          ? "keep_driver_id: FIELD would store it in a field of its own"
+          : "the application finds it in '" + shown(rule.keep_driver_id) + "'";
+  reader.warning("assign",
+                 "drivers report the ObjectId that they made as insertedId, but it is not stored "
+                 "as _id: findById and references that use it find nothing, and replaceOne with "
+                 "upsert stores a second document; " +
+                     way_out);
+}
+
+/// Most drivers send an _id, and then a rule that only fills in a missing one never does anything.
+/// An operator whose drivers do not says so by writing `assign` down.
+void warn_of_kept_ids(Reader& reader) {
+  if (reader.given("assign")) return;
+  reader.warning("assign",
+                 "most drivers send an _id of their own, which the default, missing, leaves as it "
+                 "is, so that this rule would do nothing. Make the driver leave _id out "
+                 "(docs/drivers.md#documents-without-an-_id) and write assign: missing here, or "
+                 "set assign: driver");
+}
+
+void warn_of_driver_ids(const rewrite::Rule& rule, Reader& reader) {
+  if (rule.field != "_id") return;
+  replaces_driver_ids(rule) ? warn_of_replaced_ids(rule, reader) : warn_of_kept_ids(reader);
 }
 
 void refuse_strategy(const std::string& name, Reader& rule) {
@@ -189,7 +205,7 @@ rewrite::Rule read_rule(Reader& reader, const std::string& store_db, ids::Source
       reader.choice("assign", {"missing", "missing-or-null", "driver", "always"}));
   rule.driver_window = read_driver_window(reader);
   read_keep_driver_id(rule, reader);
-  warn_of_replaced_ids(rule, reader);
+  warn_of_driver_ids(rule, reader);
   rule.retry = read_retry(reader.section("retry"));
   rule.in_transaction =
       static_cast<InTransaction>(reader.choice("in_transaction", {"transient", "surface"}));

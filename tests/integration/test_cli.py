@@ -29,6 +29,7 @@ upstream: {uri: "mongodb://127.0.0.1:27017"}
 rules:
   - ns: shop.orders
     field: _id
+    assign: missing
     strategy: uuid
 """
 
@@ -190,6 +191,24 @@ rules:
         output = run("--check-config", "--config", config(text)).stdout
         assert "did you mean 'json'?" in output
         assert "config.yaml:3:12: warning: upstream.uri: names 127.0.0.1:27017 more than" in output
+
+    @pytest.mark.parametrize("assign, warning", {
+        "": "most drivers send an _id of their own",
+        "assign: driver": "insertedId, but it is not stored as _id: findById and references",
+        "assign: missing": "",
+    }.items(), ids=["default", "driver", "missing"])
+    def test_what_a_rule_on_the_id_does_to_a_driver(self, config, assign, warning):
+        result = run("--check-config", "--config", config(GOOD.replace("assign: missing", assign)))
+        assert result.returncode == 0
+        assert re.findall(r": warning: rules\[0\]\.assign: ", result.stdout) == (
+            [": warning: rules[0].assign: "] if warning else [])
+        assert warning in result.stdout
+
+    def test_a_strategy_that_nobody_has(self, config):
+        result = run("--check-config", "--config",
+                     config(GOOD.replace("strategy: uuid", "strategy: autoincrement")))
+        assert result.returncode == 78
+        assert "counter" in result.stdout and "gapless" not in result.stdout
 
     @pytest.mark.parametrize("strategy", ["counter-ranges", "gapless"])
     def test_a_strategy_that_is_yet_to_come(self, config, strategy):

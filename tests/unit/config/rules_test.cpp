@@ -17,7 +17,7 @@ TEST(Rules, AreReadInFileOrder) {
   const Loaded loaded = load(
       "rules:\n"
       "  - {ns: shop.orders, field: _id, strategy: uuid, version: 7, assign: missing-or-null}\n"
-      "  - {ns: 'shop.*', field: _id, strategy: objectid, output: string}\n"
+      "  - {ns: 'shop.*', field: _id, strategy: objectid, output: string, assign: missing}\n"
       "  - {ns: bank.accounts, field: owner.number, strategy: random-digits, digits: 12,"
       " assign: driver, driver_window: 1h}\n");
   EXPECT_THAT(texts_of(loaded.findings), IsEmpty());
@@ -186,8 +186,9 @@ TEST(Rules, ReportsWhatIsWrongWithOne) {
        "2:41: error: rules[0].driver_window: must be whole seconds, is 1500ms"},
       {"keep_without_id", "ns: a.b, field: x, strategy: uuid, keep_driver_id: old",
        "2:41: error: rules[0].keep_driver_id: needs field: _id and assign: driver or always"},
-      {"keep_without_driver", "ns: a.b, field: _id, strategy: uuid, keep_driver_id: old",
-       "2:43: error: rules[0].keep_driver_id: needs field: _id and assign: driver or always"},
+      {"keep_without_driver",
+       "ns: a.b, field: _id, strategy: uuid, assign: missing, keep_driver_id: old",
+       "2:60: error: rules[0].keep_driver_id: needs field: _id and assign: driver or always"},
       {"keep_in_id", "ns: a.b, field: x, strategy: uuid, keep_driver_id: _id",
        "2:41: error: rules[0].keep_driver_id: must be a field of the document itself other than "
        "_id"},
@@ -240,11 +241,19 @@ TEST(Rules, ReportsWhatIsWrongWithOne) {
        "it"},
       {"driver_on_id", "ns: a.b, field: _id, strategy: uuid, assign: driver",
        "2:43: warning: rules[0].assign: drivers report the ObjectId that they made as insertedId, "
-       "but it is not stored as _id; keep_driver_id: FIELD would keep it"},
+       "but it is not stored as _id: findById and references that use it find nothing, and "
+       "replaceOne with upsert stores a second document; keep_driver_id: FIELD would store it in a "
+       "field of its own"},
       {"always_on_id_kept",
        "ns: a.b, field: _id, strategy: uuid, assign: always, keep_driver_id: old",
        "2:43: warning: rules[0].assign: drivers report the ObjectId that they made as insertedId, "
-       "but it is not stored as _id; the application finds it in 'old'"},
+       "but it is not stored as _id: findById and references that use it find nothing, and "
+       "replaceOne with upsert stores a second document; the application finds it in 'old'"},
+      {"default_on_id", "ns: a.b, field: _id, strategy: uuid",
+       "2:5: warning: rules[0].assign: most drivers send an _id of their own, which the default, "
+       "missing, leaves as it is, so that this rule would do nothing. Make the driver leave _id "
+       "out (docs/drivers.md#documents-without-an-_id) and write assign: missing here, or set "
+       "assign: driver"},
   };
   for (const Case& c : kCases) {
     EXPECT_THAT(findings_of(std::string("rules:\n  - {") + c.rule + "}\n"),

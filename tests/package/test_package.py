@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import subprocess
+import zlib
 
 import pytest
 
@@ -76,6 +77,7 @@ def test_files(prefix):
     assert "share/doc/mongo-idproxy/docs/operations.md" in documents
     assert {str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file()} == {
         "bin/mongo-idproxy",
+        "bin/.debug/mongo-idproxy.debug",
         "etc/mongo-idproxy/mongo-idproxy.yaml",
         "lib/systemd/system/mongo-idproxy.service",
         "share/doc/mongo-idproxy/CHANGELOG.md",
@@ -104,6 +106,34 @@ def test_an_upgrade_keeps_the_configuration(tmp_path):
 
 def test_the_program_runs(prefix):
     assert "mongo-idproxy" in run(prefix / "bin" / "mongo-idproxy", "--version")
+
+
+def sections(program: pathlib.Path) -> set[str]:
+    return set(re.findall(r"(?m)^ +\[ *\d+\] (\S+)", run("readelf", "--section-headers", "--wide",
+                                                          program)))
+
+
+def test_the_program_has_its_symbols_beside_it(prefix, tmp_path):
+    """Where gdb looks for them, with the name and the checksum by which it knows them."""
+    program, symbols = prefix / "bin/mongo-idproxy", prefix / "bin/.debug/mongo-idproxy.debug"
+    assert program.stat().st_size < (RELEASE / "bin/mongo-idproxy").stat().st_size / 2
+    assert sections(program).isdisjoint({".symtab", ".debug_info", ".debug_line"})
+    assert {".symtab", ".debug_info", ".debug_line"} < sections(symbols)
+    link = tmp_path / "link"
+    run("objcopy", f"--dump-section=.gnu_debuglink={link}", program, tmp_path / "copy")
+    name, _, rest = link.read_bytes().partition(b"\0")
+    assert name.decode() == symbols.name
+    assert int.from_bytes(rest[-4:], "little") == zlib.crc32(symbols.read_bytes())
+
+
+def test_the_program_is_installed_without_objcopy(tmp_path):
+    """With its symbols."""
+    program = tmp_path / "mongo-idproxy"
+    program.write_bytes((RELEASE / "bin/mongo-idproxy").read_bytes())
+    for objcopy in ("CMAKE_OBJCOPY-NOTFOUND", "/bin/false"):
+        run("cmake", f"-Dobjcopy={objcopy}", f"-Dprogram={program}", "-P",
+            ROOT / "scripts" / "split_symbols.cmake")
+        assert ".symtab" in sections(program) and not [*tmp_path.glob(".debug/*")]
 
 
 def test_the_configuration_is_good(prefix):

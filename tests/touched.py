@@ -28,6 +28,7 @@ AREAS: list[tuple[str, str]] = [
     (r"rewrite/(reply|duplicate_key|write_reply|outcomes)", "lying_server report transactions"),
     (r"rewrite/", "bad_input insert parts transactions"),
     (r"net/(tls|stream|openssl)", "tls wrong_tls"),
+    (r"net/(connector|unreachable)", "unreachable names"),
     (r"net/(upstreams|probe|lookups|own_address|backoff)", "names topology single_servers"),
     (r"net/", "relay ordinary parts transactions"),
     (r"id_store/(inspector|advice|questions|watch|namespaces)", "inspection status"),

@@ -10,6 +10,7 @@
 #include "idproxy/rewrite/reply.hpp"
 #include "idproxy/wire/expects_reply.hpp"
 #include "tcp.hpp"
+#include "unreachable.hpp"
 
 namespace idproxy::net {
 namespace {
@@ -174,17 +175,16 @@ void ConnectionPair::tls_failed(std::string_view client, std::string_view reason
 }
 
 void ConnectionPair::connect() {
-  connector_ =
-      Connector::start(thread_, server_, [self = Self(this)](Stream* stream, bool gave_up) {
+  auto connector = Connector::start(
+      thread_, server_, [self = Self(this)](Stream* stream, const Connector::Failure& failure) {
         self->connector_ = nullptr;
         if (self->closed_) return;
-        if (stream == nullptr) {
-          Cells& cells = self->thread_.cells;
-          cells[gave_up ? Counted::closed_descriptors : Counted::closed_connect].add();
-          return self->close();
-        }
-        self->guarded([&] { self->connected(std::move(*stream)); });
+        self->guarded([&] {
+          stream == nullptr ? self->not_connected(failure) : self->connected(std::move(*stream));
+        });
       });
+  // It may have failed at once.
+  if (!closed_ && !unreachable_) connector_ = std::move(connector);
 }
 
 void ConnectionPair::connected(Stream stream) {
@@ -197,6 +197,21 @@ void ConnectionPair::connected(Stream stream) {
                 {"server", server_->name}});
   }
   replies_.wait_source();
+  take_up_requests();
+}
+
+/// The client's first request gets the reason as its answer, and ends the connection.
+void ConnectionPair::not_connected(const Connector::Failure& failure) {
+  thread_.cells[failure.gave_up ? Counted::closed_descriptors : Counted::closed_connect].add();
+  if (failure.gave_up) return close();  // others need the descriptor
+  unreachable_ =
+      std::make_unique<const std::string>(unreachable::message(server_->name, failure.reason));
+  if (silent_) thread_.first_request.start(deadline_, expired<&ConnectionPair::close>);
+  take_up_requests();
+}
+
+/// Goes on with what the client has sent meanwhile.
+void ConnectionPair::take_up_requests() {
   if (!requests_.held().empty()) return requests_.resume();
   if (downstream_.has_received()) return requests_.read();
   requests_.wait_source();
@@ -457,6 +472,10 @@ void ConnectionPair::protocol_error(const ProtocolFault& fault) {
 bool ConnectionPair::take_request(Cursor& cursor) {
   using Kind = RequestGate::Step::Kind;
   const Bytes front = cursor.front();
+  if (unreachable_) {
+    turn_away(cursor);
+    return false;
+  }
   auto step = request_gate_.look(front, thread_.draining, thread_.namespaces, thread_.context.x509);
   switch (step.kind) {
     case Kind::pass:
@@ -490,6 +509,20 @@ bool ConnectionPair::take_request(Cursor& cursor) {
   }
   protocol_error(step.fault);
   return false;
+}
+
+/// Answers the first request of a client whose server cannot be reached, and closes.
+void ConnectionPair::turn_away(Cursor& cursor) {
+  using Kind = unreachable::Answer::Kind;
+  const auto id = static_cast<std::int32_t>(thread_.workspace.next_request_id++);
+  const auto answer = unreachable::answer(cursor.front(), *unreachable_, id);
+  if (answer.kind == Kind::need_more) return requests_.need(answer.bytes);
+  if (answer.kind == Kind::close) return close();
+  thread_.cells[Counted::requests_refused].add();
+  requests_ended_ = true;
+  cursor.at = cursor.input.size();
+  reply(answer.reply.view());
+  if (!closed_) end_after_replies();
 }
 
 void ConnectionPair::begin_exchange(rewrite::Request request, Bytes message) {

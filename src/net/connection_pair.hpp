@@ -3,6 +3,7 @@
 #include <boost/smart_ptr/intrusive_ptr.hpp>
 #include <chrono>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -71,6 +72,8 @@ class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
   void tls_failed(std::string_view client, std::string_view reason);
   void connect();
   void connected(Stream stream);
+  void not_connected(const Connector::Failure& failure);
+  void take_up_requests();
   void server_lost();
 
   // Direction::Owner.
@@ -112,6 +115,7 @@ class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
   bool take_reply(Cursor& cursor);
   bool reply_passed(ReplyGate::Ended ended, Cursor& cursor);
   bool write_run(Direction& direction, Cursor& cursor);
+  void turn_away(Cursor& cursor);
   void begin_exchange(rewrite::Request request, Bytes message);
   void queue_for_room();
   void learned();
@@ -148,11 +152,12 @@ class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
   ExchangeRunner runner_;
   Direction requests_;
   Direction replies_;
-  std::shared_ptr<Connector> connector_;  // until the server connection is open
-  std::chrono::nanoseconds connected_{};  // when it was opened; monotonic
-  std::unique_ptr<Timer> timer_;          // of the exchange
-  Deadline deadline_;                     // for the client's first bytes, or the rest of a message
-  Budget::Share unsent_share_;            // for a large reply that the client has not taken yet
+  std::shared_ptr<Connector> connector_;            // until the server connection is open
+  std::chrono::nanoseconds connected_{};            // when it was opened; monotonic
+  std::unique_ptr<const std::string> unreachable_;  // what to tell the client if it was not
+  std::unique_ptr<Timer> timer_;                    // of the exchange
+  Deadline deadline_;           // for the client's first bytes, or the rest of a message
+  Budget::Share unsent_share_;  // for a large reply that the client has not taken yet
   bool closed_ = false;
   bool handshaking_ = false;     // with the client, for TLS
   bool silent_ = true;           // the client has sent nothing yet

@@ -82,7 +82,8 @@ void Connector::take_turn() {
   const auto now = thread_.shared.clock.monotonic();
   const std::uint32_t failures = backoff.failures();
   if (failures != 0) {
-    if (failures != failures_) return fail("another attempt has failed meanwhile");
+    // Another attempt has failed meanwhile.
+    if (failures != failures_) return fail(server_->last_failure.reason());
     claimed_ = backoff.claim(now);
   }
   tries_ = failures == 0 || claimed_;
@@ -198,21 +199,21 @@ void Connector::ready() {
   claimed_ = false;
   server_->backoff.succeeded();
   Stream stream = std::move(stream_);
-  end(&stream);
+  end(&stream, {});
 }
 
 void Connector::fail(std::string_view reason) {
-  const std::string copy(reason);
+  const Failure failure{.reason = std::string(reason)};
   claimed_ = false;
-  note_failure(thread_, *server_, copy, tries_ ? Report::if_news : Report::at_debug);
-  end(nullptr);
+  note_failure(thread_, *server_, failure.reason, tries_ ? Report::if_news : Report::at_debug);
+  end(nullptr, failure);
 }
 
 void Connector::give_up(std::string_view reason) {
   log::event(log::Level::error, "connect_failed",
              "this process cannot open a connection to a server; the client is closed",
              {{"server", server_->name}, {"reason", reason}});
-  end(nullptr, true);
+  end(nullptr, {.reason = std::string(reason), .gave_up = true});
 }
 
 void Connector::tls_failed(IoThread& thread, Upstream& server, std::string_view reason) {
@@ -228,6 +229,7 @@ void Connector::gave_no_answer(IoThread& thread, Upstream& server, std::string_v
 void Connector::note_failure(IoThread& thread, Upstream& server, std::string_view reason,
                              Report report) {
   if (report == Report::if_news) {
+    server.last_failure.set(reason);  // first, for those who notice the failure
     server.backoff.failed(thread.shared.clock.monotonic(), system_random());
     thread.shared.observer->lost(server);
   }
@@ -237,7 +239,7 @@ void Connector::note_failure(IoThread& thread, Upstream& server, std::string_vie
 void Connector::tell_failure(Upstream& server, std::string_view reason, bool news) {
   ++server.connect_failures;
   log::event(news ? log::Level::warning : log::Level::debug, "upstream_unreachable",
-             "cannot reach the server; its clients are closed",
+             "cannot reach the server; its clients are turned away",
              {{"server", server.name}, {"reason", reason}});
 }
 
@@ -257,10 +259,10 @@ bool Connector::is_news(IoThread& thread, Upstream& server) {
          server.down_logged.compare_exchange_strong(logged, now.count());
 }
 
-void Connector::end(Stream* stream, bool gave_up) {
+void Connector::end(Stream* stream, const Failure& failure) {
   const Done done = std::exchange(done_, nullptr);
   cancel();
-  done(stream, gave_up);
+  done(stream, failure);
 }
 
 }  // namespace idproxy::net

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,9 +23,13 @@ namespace idproxy::net {
 /// Shared ownership, because its handlers may be under way when it is cancelled.
 class Connector : public std::enable_shared_from_this<Connector> {
  public:
-  /// Called once, unless cancelled: with the open stream, or null after a failure. `gave_up`: the
-  /// failure was this process's own, for lack of descriptors or memory.
-  using Done = std::function<void(Stream* stream, bool gave_up)>;
+  /// Why no connection was opened.
+  struct Failure {
+    std::string reason;
+    bool gave_up = false;  ///< it was this process's own, for lack of descriptors or memory
+  };
+  /// Called once, unless cancelled: with the open stream, or with null and the failure.
+  using Done = std::function<void(Stream* stream, const Failure& failure)>;
 
   /// Fails after Options::connect_timeout in all.
   static std::shared_ptr<Connector> start(IoThread& thread, std::shared_ptr<Upstream> server,
@@ -59,7 +64,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
                            Report report);
   static void tell_failure(Upstream& server, std::string_view reason, bool news);
   [[nodiscard]] static bool is_news(IoThread& thread, Upstream& server);
-  void end(Stream* stream, bool gave_up = false);
+  void end(Stream* stream, const Failure& failure);
 
   IoThread& thread_;
   std::shared_ptr<Upstream> server_;

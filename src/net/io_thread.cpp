@@ -1,11 +1,20 @@
 #include "io_thread.hpp"
 
+#include <algorithm>
+
 namespace idproxy::net {
+namespace {
+
+// For the first request of a client whose server cannot be reached. Drivers send one at once.
+constexpr std::chrono::milliseconds kUntilFirstRequest{1000};
+
+}  // namespace
 
 IoThread::IoThread(Shared& shared_state, std::shared_ptr<const rewrite::RuleSet> rules)
     : shared(shared_state),
       io(1),
       first_byte(io, shared.options.limits.first_byte),
+      first_request(io, std::min(shared.options.limits.first_byte, kUntilFirstRequest)),
       tls_handshake(io, shared.options.limits.tls_handshake),
       message(io, shared.options.limits.message),
       client_tls(shared.options.client_tls),

@@ -66,6 +66,7 @@ class IoThread {
   std::unordered_map<std::uint64_t, ConnectionPair*> pairs;  // by id
   asio::io_context io;
   Deadlines first_byte;
+  Deadlines first_request;  // of clients whose server cannot be reached
   Deadlines tls_handshake;
   Deadlines message;
   BufferPool buffers;

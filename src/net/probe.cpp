@@ -43,14 +43,15 @@ bool may_be_reply(Bytes bytes, std::size_t& size) {
 
 std::shared_ptr<Probe> Probe::start(IoThread& thread, std::shared_ptr<Upstream> server, Done done) {
   auto probe = std::make_shared<Probe>(thread, server, std::move(done));
-  probe->connector_ = Connector::start(thread, std::move(server), [probe](Stream* stream, bool) {
+  const auto connected = [probe](Stream* stream, const Connector::Failure&) {
     if (stream == nullptr) return probe->end(std::nullopt);
     try {
       probe->connected(std::move(*stream));
     } catch (const std::exception&) {  // out of memory: Prober asks again, as after any failure
       probe->end(std::nullopt);
     }
-  });
+  };
+  probe->connector_ = Connector::start(thread, std::move(server), connected);
   return probe;
 }
 

@@ -132,6 +132,7 @@ struct Server::Impl {
           pair->close();
         }
         thread.first_byte.cancel();
+        thread.first_request.cancel();
         thread.tls_handshake.cancel();
         thread.message.cancel();
       });

@@ -3,7 +3,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
 #include <string>
+#include <string_view>
 
 #include "backoff.hpp"
 #include "idproxy/net/options.hpp"
@@ -16,6 +18,23 @@ namespace idproxy::net {
 /// Longer than a restart, because that listener and its clients are closed when the host comes
 /// back.
 inline constexpr std::chrono::minutes kLongDown{5};
+
+/// Why the last attempt to connect to a server failed. Thread-safe.
+class LastFailure {
+ public:
+  void set(std::string_view reason) {
+    const std::lock_guard lock(mutex_);
+    reason_ = reason;
+  }
+  [[nodiscard]] std::string reason() const {
+    const std::lock_guard lock(mutex_);
+    return reason_;
+  }
+
+ private:
+  mutable std::mutex mutex_;  // guards:
+  std::string reason_;
+};
 
 /// A server and its listener. Shared by the listener and all connections to the server, which may
 /// outlive the listener. Thread-safe: what is not atomic does not change once the listener is open.
@@ -31,9 +50,10 @@ struct Upstream {
   }
 
   Route route;
-  const std::string name;  ///< the server's, for logs
+  const std::string name;  ///< the server's, for logs and replies
   rewrite::ServerId id = 0;
   Backoff backoff;
+  LastFailure last_failure;
   std::atomic<std::uint32_t> connections{0};       ///< open client connections
   std::atomic<std::uint64_t> connect_failures{0};  ///< since the start
   std::atomic<bool> primary{false};                ///< it last said that it is the primary

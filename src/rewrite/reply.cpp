@@ -151,16 +151,19 @@ bool may_repeat_write(Bytes request) {
   return command && may_repeat_write(*command);
 }
 
-bool append_shutdown_reply(Bytes request, std::int32_t request_id, Buffer& out) {
+bool append_unsent_reply(Bytes request, std::int32_t request_id, CommandError error, Buffer& out) {
   const wire::MsgHeader header = wire::read_header(request);
   if (header.op_code != wire::OpCode::msg && header.op_code != wire::OpCode::query) return false;
   const auto command = Command::find(request);
   if (!command || !wire::expects_reply(header, request)) return false;
-  CommandError error = shutting_down();
   error.label = label_of_unsent(*command);
   error.repeats_write = may_repeat_write(*command);
   append_error_reply(request, request_id, error, out);
   return true;
+}
+
+bool append_shutdown_reply(Bytes request, std::int32_t request_id, Buffer& out) {
+  return append_unsent_reply(request, request_id, shutting_down(), out);
 }
 
 void append_shutdown_reply_to(std::int32_t response_to, std::int32_t request_id, Buffer& out) {

@@ -502,8 +502,11 @@ class TestConnectTimeout:
     def is_given_up(self, proxy: Proxy) -> None:
         before = closed(proxy, "connect")
         with WireClient(proxy.address) as speaks, WireClient(proxy.address) as silent:
-            speaks.send(wire.command(PING))
-            assert speaks.closed_by_peer(20) and silent.closed_by_peer(20)
+            speaks.socket.settimeout(20)
+            reply = speaks.call(PING)
+            assert reply["code"] == 6 and reply["errmsg"].endswith(
+                ": no answer within upstream.connect_timeout")
+            assert speaks.closed_by_peer() and silent.closed_by_peer(20)
         assert closed(proxy, "connect") == before + 2
         assert metric(proxy, "idproxy_listener_connect_failures_total") >= 1
         assert metric(proxy, "idproxy_listener_up") == 0

@@ -67,11 +67,15 @@ void append_error_reply(Bytes request, std::int32_t request_id, const CommandErr
 /// txnNumber and is not part of a transaction.
 [[nodiscard]] bool may_repeat_write(Bytes request);
 
-/// Like append_error_reply(), with the error ShutdownInProgress, for a request that was not sent to
-/// the server. Its label tells drivers what they may try again: TransientTransactionError inside a
-/// transaction, except for commitTransaction and abortTransaction; none for hello; else
-/// RetryableWriteError. Returns false and appends nothing if the client does not wait for an
-/// answer, or if the request is not a readable command in an OP_MSG or OP_QUERY.
+/// Like append_error_reply(), for a request that was not sent to the server. The label of `error`
+/// does not count: this function adds the one that tells drivers what they may try again:
+/// TransientTransactionError inside a transaction, except for commitTransaction and
+/// abortTransaction; none for hello; else RetryableWriteError. Returns false and appends nothing if
+/// the client does not wait for an answer, or if the request is not a readable command in an OP_MSG
+/// or OP_QUERY.
+[[nodiscard]] bool append_unsent_reply(Bytes request, std::int32_t request_id, CommandError error,
+                                       Buffer& out);
+/// append_unsent_reply() with the error ShutdownInProgress.
 [[nodiscard]] bool append_shutdown_reply(Bytes request, std::int32_t request_id, Buffer& out);
 /// Appends ShutdownInProgress, without labels, as an OP_MSG that answers an awaitable or streaming
 /// hello.

@@ -25,6 +25,7 @@ AREAS: list[tuple[str, str]] = [
     (r"rewrite/(hello|members|topology)", "hello hello_lies topology"),
     (r"rewrite/login", "authentication"),
     (r"rewrite/status", "status"),
+    (r"rewrite/(next|insert_rights)", "next"),
     (r"rewrite/(reply|duplicate_key|write_reply|outcomes)", "lying_server report transactions"),
     (r"rewrite/", "bad_input insert parts transactions"),
     (r"net/(tls|stream|openssl)", "tls wrong_tls"),

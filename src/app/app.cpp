@@ -88,6 +88,7 @@ void log_stopped(const net::ServerStatistics& statistics, const rewrite::RuleSet
               {"connections_cut_off", statistics.counted[Counted::closed_drain]},
               {"inserts_assigned", statistics.counted[Counted::requests_insert]},
               {"values_assigned", rules.sum(&RuleOutcomes::assigned)},
+              {"values_handed_out", rules.sum(&RuleOutcomes::handed_out)},
               {"documents_refused", statistics.counted[Counted::documents_refused]},
               {"commands_failed", statistics.counted[Counted::requests_refused]},
               {"duplicates_resent", rules.sum(&RuleOutcomes::resent)},

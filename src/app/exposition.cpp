@@ -131,7 +131,10 @@ void add_rules(Page& page, const Snapshot& snapshot) {
               &RuleOutcomes::transient},
       Outcome{"idproxy_rule_transactions_surfaced_total",
               "Duplicates in transactions that were reported to the client.",
-              &RuleOutcomes::surfaced}};
+              &RuleOutcomes::surfaced},
+      Outcome{"idproxy_rule_values_handed_out_total",
+              "Values given to applications that asked for them with {idproxy: \"next\"}.",
+              &RuleOutcomes::handed_out}};
   std::vector<Labels> labels;
   for (const rewrite::Rule& rule : snapshot.rules->rules()) {
     labels.push_back({{"rule", std::to_string(labels.size())},

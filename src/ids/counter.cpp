@@ -24,6 +24,7 @@ class BoundCounter final : public Strategy, public StoreBacked, public Duplicate
 
   StoreBacked* store_backed() override { return this; }
   DuplicateObserver* duplicate_observer() override { return this; }
+  [[nodiscard]] std::size_t most_bytes() const override { return longest(format_); }
 
   Draw next(std::size_t n, Values& out) override {
     // Kept from call to call: an allocation would take longer than everything else here.

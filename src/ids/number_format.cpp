@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <limits>
 #include <string_view>
 
 namespace idproxy::ids {
@@ -60,6 +61,15 @@ void append_number(std::int64_t number, const NumberFormat& format, Values& out)
     case NumberFormat::Output::string:
       return append_text(number, format, out);
   }
+}
+
+std::size_t longest(const NumberFormat& format) {
+  if (format.output != NumberFormat::Output::string) return 8;
+  constexpr std::size_t kDigits = std::numeric_limits<std::int64_t>::digits10 + 1;
+  constexpr std::size_t kMinus = 1;
+  constexpr std::size_t kLengthAndNul = 4 + 1;
+  return kLengthAndNul + format.prefix.size() + kMinus +
+         std::max<std::size_t>(kDigits, format.pad) + format.suffix.size();
 }
 
 std::string number_text(std::int64_t number, const NumberFormat& format) {

@@ -482,6 +482,7 @@ bool ConnectionPair::take_request(Cursor& cursor) {
       if (step.begins) {
         deadline_.stop();
         thread_.cells[Counted::requests_relayed].add();
+        if (step.changes_user) runner_.forget_rights();
         forwarded(step.header, front.first(step.bytes));
       }
       if (request_gate_.passed(step)) deadline_.stop();

@@ -10,6 +10,13 @@ namespace idproxy::net {
 
 namespace action = rewrite::action;
 
+namespace {
+
+// Answers larger than this count against limits.buffered_messages while they wait for their turn.
+constexpr std::size_t kUnbudgetedAnswer = std::size_t{64} * 1024;
+
+}  // namespace
+
 /// An exchange and what it holds.
 struct ExchangeRunner::UnderWay : rewrite::Exchange {
   using Exchange::Exchange;
@@ -31,6 +38,7 @@ void ExchangeRunner::close() {
   closed_ = true;
   stop_waiting();
   local_reply_.reset();
+  local_share_.reset();
   if (exchange_) exchange_->share.reset();
 }
 
@@ -38,7 +46,7 @@ void ExchangeRunner::close() {
 
 void ExchangeRunner::begin(rewrite::Request request, Bytes message, Buffer* owner,
                            Budget::Share share) {
-  exchange_ = std::make_unique<UnderWay>(server_);
+  exchange_ = std::make_unique<UnderWay>(server_, &rights_);
   exchange_->share = std::move(share);
   exchange_->legacy = wire::read_header(message).op_code != wire::OpCode::msg;
   start(exchange_->request(std::move(request), message, owner, thread_.context, thread_.workspace),
@@ -76,8 +84,11 @@ void ExchangeRunner::request_written() {
 }
 
 void ExchangeRunner::answer_here(Bytes reply) {
-  thread_.cells[Counted::requests_refused].add();
+  if (exchange_->handed_out() == 0) thread_.cells[Counted::requests_refused].add();
   if (!reply.empty()) local_reply_.emplace().append(reply);  // empty: w: 0, so no answer
+  if (reply.size() > kUnbudgetedAnswer) {
+    local_share_ = thread_.shared.budget.overdraw(reply.size());
+  }
   ended();
   deliver_local_reply();
 }
@@ -89,6 +100,7 @@ void ExchangeRunner::reply_locally(Buffer reply) {
 
 void ExchangeRunner::deliver_local_reply() {
   if (!local_reply_ || !connection_.has_answered_all()) return;
+  const Budget::Share share = std::move(local_share_);
   const Buffer reply = std::move(*local_reply_);
   local_reply_.reset();
   connection_.reply(reply.view());
@@ -218,6 +230,7 @@ void ExchangeRunner::report() {
   Cells& cells = thread_.cells;
   if (exchange_->is_hello()) cells[Counted::requests_hello].add();
   if (exchange_->is_status()) cells[Counted::requests_status].add();
+  if (exchange_->is_next()) cells[Counted::requests_next].add();
   if (exchange_->assigned() > 0) {
     cells[Counted::requests_insert].add();
     cells[Counted::documents_refused].add(exchange_->refused());

@@ -7,6 +7,7 @@
 
 #include "budget.hpp"
 #include "idproxy/rewrite/exchange.hpp"
+#include "idproxy/rewrite/insert_rights.hpp"
 #include "io_thread.hpp"
 
 namespace idproxy::net {
@@ -91,6 +92,8 @@ class ExchangeRunner {
   [[nodiscard]] std::optional<std::int32_t> waiting_hello() const;
   /// Ends the exchange without the server's reply.
   void abandon() { ended(); }
+  /// Event: a message is passed on that may change the connection's user.
+  void forget_rights() { rights_.forget(); }
 
   /// True while an exchange is under way or a local reply has not been sent.
   [[nodiscard]] bool is_busy() const { return exchange_ || local_reply_; }
@@ -120,9 +123,11 @@ class ExchangeRunner {
   IoThread& thread_;
   const rewrite::ServerId server_;
   const std::uint64_t id_;
+  rewrite::InsertRights rights_;
   // The newest request, while later ones must wait for it or part of its message is unsent.
   std::unique_ptr<UnderWay> exchange_;
   std::optional<Buffer> local_reply_;  // sent once nothing is outstanding
+  Budget::Share local_share_;          // for a large one
   ids::Ticket ticket_;                 // of the unanswered question
   std::uint64_t questions_ = 0;        // number of questions to the store so far
   enum class Waits { for_nothing, for_store, for_pause };

@@ -50,8 +50,12 @@ RequestGate::Step RequestGate::look_at_message(const wire::MsgHeader& header, By
   const auto length = static_cast<std::size_t>(header.message_length);
   auto decision = rewrite::classify(header, front, namespaces, x509);
   if (std::holds_alternative<rewrite::decision::Close>(decision)) return reject(kCompressed);
-  if (std::holds_alternative<rewrite::decision::Relay>(decision)) {
-    return {.kind = Kind::pass, .bytes = front.size(), .begins = true, .header = header};
+  if (const auto* relay = std::get_if<rewrite::decision::Relay>(&decision)) {
+    return {.kind = Kind::pass,
+            .bytes = front.size(),
+            .begins = true,
+            .changes_user = relay->changes_user,
+            .header = header};
   }
   const auto* more = std::get_if<rewrite::decision::NeedMore>(&decision);
   auto* request = std::get_if<rewrite::Request>(&decision);

@@ -33,7 +33,8 @@ class RequestGate {
     };
     Kind kind;
     std::size_t bytes = 0;
-    bool begins = false;  ///< with `pass`: the bytes begin the message with `header`
+    bool begins = false;        ///< with `pass`: the bytes begin the message with `header`
+    bool changes_user = false;  ///< with `begins`: as rewrite::decision::Relay says
     wire::MsgHeader header{};
     ProtocolFault fault{};
     std::optional<rewrite::Request> request{};  ///< with `collect`

@@ -18,6 +18,13 @@ using decision::Relay;
 constexpr std::size_t kLongestCommand = 12;  // "authenticate", the longest name to recognise
 constexpr std::size_t kLongestName = 256;    // a collection's name and its NUL; mongod allows 255
 
+/// True for the commands after which the connection's user may be another one. hello is one of
+/// them, too (speculativeAuthenticate), but not relayed.
+bool changes_user(std::string_view command) {
+  return command == "saslStart" || command == "saslContinue" || command == "authenticate" ||
+         command == "logout";
+}
+
 // ---- a whole message -------------------------------------------------------------------------
 
 /// For messages that may be a hello or a login, or that cannot be read.
@@ -26,13 +33,22 @@ Decision understand_other(Bytes message, X509 x509) {
   if (x509 == X509::refused) {
     if (auto fault = fault_of_login(command)) return Request{RefusedRequest{std::move(*fault)}};
   }
-  if (!command || !is_hello(command->name)) return Relay{};
+  if (!command || !is_hello(command->name)) {
+    return Relay{.changes_user = !command || changes_user(command->name)};
+  }
   return Request{HelloRequest{std::move(*command)}};
 }
 
-Decision understand_status(Bytes message, X509 x509) {
+/// For the proxy's own commands.
+Decision understand_own(Bytes message, Namespaces& namespaces, X509 x509) {
   const auto view = wire::OpMsgView::parse(message);
   if (!view) return understand_other(message, x509);
+  if (asks_for_next(*view)) {
+    auto next = read_next(*view, namespaces);
+    auto* fault = std::get_if<CommandError>(&next);
+    if (fault != nullptr) return Request{RefusedRequest{std::move(*fault)}};
+    return Request{std::get<NextRequest>(std::move(next))};
+  }
   if (auto fault = fault_of_status_request(*view)) {
     return Request{RefusedRequest{std::move(*fault)}};
   }
@@ -129,9 +145,10 @@ Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces, X
       if (!head) return otherwise;
       const std::string_view command = head->first_key;
       if (command == "insert") return classify_insert(front, length, *head, namespaces, x509);
-      if (command != "idproxy" && !is_wanted(command, x509)) return Relay{};
+      if (command != "idproxy" && !is_wanted(command, x509)) return Relay{changes_user(command)};
       if (front.size() < length) return NeedMore{length};
-      return command == "idproxy" ? understand_status(front, x509) : understand_other(front, x509);
+      return command == "idproxy" ? understand_own(front, namespaces, x509)
+                                  : understand_other(front, x509);
     }
     const std::int64_t size = load_i32(front.data() + at + 1);
     if (front[at] != 1 || size < 5 || size > static_cast<std::int64_t>(length - at) - 1) break;
@@ -139,7 +156,7 @@ Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces, X
   }
   // The command was not found. mongod will refuse the message, unless it knows more kinds of
   // sections than the proxy.
-  if (x509 == X509::passes) return Relay{};
+  if (x509 == X509::passes) return Relay{.changes_user = true};
   if (front.size() < length) return NeedMore{length};
   return understand_other(front, x509);
 }
@@ -159,7 +176,8 @@ Decision classify_query(Bytes front, std::size_t length, X509 x509) {
   const auto at = static_cast<std::size_t>(nul + 1 - front.data()) + 8;
   const auto head = read_head(front, at, length, otherwise);
   if (!head) return otherwise;
-  if (!is_wanted(head->first_key, x509) && !is_query_wrapper(head->first_key)) return Relay{};
+  const std::string_view command = head->first_key;
+  if (!is_wanted(command, x509) && !is_query_wrapper(command)) return Relay{changes_user(command)};
   if (front.size() < length) return NeedMore{length};
   return understand_other(front, x509);
 }

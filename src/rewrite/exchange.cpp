@@ -8,6 +8,7 @@
 #include "idproxy/rewrite/plain_insert.hpp"
 #include "idproxy/wire/expects_reply.hpp"
 #include "insert_write.hpp"
+#include "next.hpp"
 #include "write_batch.hpp"
 
 namespace idproxy::rewrite {
@@ -17,7 +18,7 @@ constexpr auto kLimit = static_cast<std::size_t>(wire::kMaxMessageSize);
 
 }  // namespace
 
-Exchange::Exchange(ServerId server) : server_(server) {}
+Exchange::Exchange(ServerId server, InsertRights* rights) : server_(server), rights_(rights) {}
 
 Exchange::~Exchange() {
   // The client disconnected while the exchange was waiting for the store.
@@ -44,12 +45,16 @@ Action Exchange::request(Request request, Bytes message, Buffer* owner, const Co
   if (const auto* found = std::get_if<StatusRequest>(&request)) {
     return status(*found, owner, workspace);
   }
+  if (const auto* found = std::get_if<NextRequest>(&request)) {
+    return next(*found, owner, context, workspace);
+  }
   return fail(message, std::get<RefusedRequest>(std::move(request)).error, workspace);
 }
 
 Action Exchange::hello(const HelloRequest& hello, Bytes message, Buffer* owner, X509 x509,
                        Workspace& workspace) {
   kind_ = Kind::hello;
+  if (rights_ != nullptr) rights_->forget();  // it may log in (speculativeAuthenticate)
   awaits_reply_ = acknowledged_;
   may_stream_ = wire::has_flag(wire::read_header(message), message, wire::flag::kExhaustAllowed);
   message_ = workspace.take_message();
@@ -69,6 +74,19 @@ Action Exchange::status(const StatusRequest& status, Buffer* owner, Workspace& w
   ask_for_right(status.message, message_);
   keep_original(message, owner);
   return action::Send{&message_, original()};
+}
+
+Action Exchange::next(const NextRequest& next, Buffer* owner, const Context& context,
+                      Workspace& workspace) {
+  const Bytes message = next.message.message();
+  if (!acknowledged_) return fail(message, {}, workspace);
+  kind_ = Kind::next;
+  keep_original(message, owner);
+  next_ = std::make_unique<NextValues>(next.in(original_.view()), rights_);
+  message_ = workspace.take_message();
+  const Action action = next_->begin({context.clock.monotonic(), workspace}, message_);
+  awaits_reply_ = std::holds_alternative<action::Send>(action);
+  return action;
 }
 
 Action Exchange::insert(Buffer* owner, const Context& context, Workspace& workspace) {
@@ -169,6 +187,7 @@ bool Exchange::too_many_bytes() const {
 Action Exchange::answered(ids::Result<ids::Grant> grant, const Context& context,
                           Workspace& workspace) {
   now_ = context.clock.monotonic();
+  if (next_ != nullptr) return next_->answered(std::move(grant), {now_, workspace});
   if (batch_ != nullptr)
     return batch_->answered(std::move(grant), {now_, context.random, workspace, message_});
   look_into_original();
@@ -329,6 +348,7 @@ Action Exchange::reply(Bytes message, const Context& context, Workspace& workspa
   if (!view || view->has(wire::flag::kMoreToCome) || view->sequence_count() > 0) {
     return action::Close{};
   }
+  if (next_ != nullptr) return next_->reply(*view, {context.clock.monotonic(), workspace});
   if (kind_ == Kind::status) {
     if (context.status == nullptr) return action::Relay{};
     const auto request = *wire::OpMsgView::parse(original_.view());
@@ -389,6 +409,10 @@ Bytes Exchange::original() const {
 
 std::int32_t Exchange::request_id() const {
   return batch_ == nullptr ? request_id_ : batch_->request_id();
+}
+
+std::size_t Exchange::handed_out() const {
+  return next_ == nullptr ? 0 : next_->handed_out();
 }
 
 std::optional<GivenUp> Exchange::given_up() const {

@@ -100,8 +100,12 @@ std::string_view code_name(ErrorCode code) {
       return "BadValue";
     case ErrorCode::host_unreachable:
       return "HostUnreachable";
+    case ErrorCode::failed_to_parse:
+      return "FailedToParse";
     case ErrorCode::unauthorized:
       return "Unauthorized";
+    case ErrorCode::type_mismatch:
+      return "TypeMismatch";
     case ErrorCode::invalid_bson:
       return "InvalidBSON";
     case ErrorCode::path_not_viable:
@@ -112,14 +116,24 @@ std::string_view code_name(ErrorCode code) {
       return "MaxTimeMSExpired";
     case ErrorCode::invalid_options:
       return "InvalidOptions";
+    case ErrorCode::invalid_namespace:
+      return "InvalidNamespace";
     case ErrorCode::shutdown_in_progress:
       return "ShutdownInProgress";
     case ErrorCode::operation_failed:
       return "OperationFailed";
     case ErrorCode::write_conflict:
       return "WriteConflict";
+    case ErrorCode::operation_not_supported_in_transaction:
+      return "OperationNotSupportedInTransaction";
     case ErrorCode::bson_object_too_large:
       return "BSONObjectTooLarge";
+    case ErrorCode::idl_duplicate_field:
+      return "Location40413";
+    case ErrorCode::idl_missing_field:
+      return "Location40414";
+    case ErrorCode::idl_unknown_field:
+      return "Location40415";
   }
   return "UnknownError";
 }
@@ -184,6 +198,26 @@ void append_undone_reply(const wire::OpMsgView& reply, std::int32_t response_to,
   copy({"electionId", "opTime"});
   append_error(error, out);
   copy({"recoveryToken", "$clusterTime", "operationTime"});
+  document.close();
+  frame.close();
+}
+
+void append_refusal(const wire::OpMsgView& request, const wire::OpMsgView& reply,
+                    std::string_view needed, Buffer& out) {
+  const auto code = bson::find(reply.body(), "code");
+  const bool lacks_right =
+      code && code->as_integer() == static_cast<std::int32_t>(ErrorCode::unauthorized);
+  ReplyFrame frame(out, reply.header().request_id, request.header().request_id,
+                   request.has(wire::flag::kChecksumPresent));
+  bson::Scope document(out);
+  bson::Elements fields(reply.body());
+  while (const auto field = fields.next()) {
+    if (lacks_right && field->key == "errmsg" && field->type == bson::Type::string) {
+      bson::append_string(out, "errmsg", std::string(needed).append(field->text()));
+    } else {
+      bson::append_copy(out, *field);
+    }
+  }
   document.close();
   frame.close();
 }

@@ -111,6 +111,7 @@ class StatusWriter {
     append_count(out_, "transient", outcomes.transient);
     append_count(out_, "surfaced", outcomes.surfaced);
     append_count(out_, "unacknowledged", outcomes.unacknowledged);
+    append_count(out_, "handedOut", outcomes.handed_out);
   }
 
   void reasons(NotReady not_ready) {
@@ -174,35 +175,22 @@ void append_status(const wire::OpMsgView& reply, const Status& status, Buffer& o
   }
 }
 
-/// Appends the server's error unchanged, because drivers read more of it than its code. Only the
-/// text about a missing right gets an explanation in front, because it names a command that the
-/// client has not sent.
-void append_error(const wire::OpMsgView& reply, Buffer& out) {
-  const auto code = bson::find(reply.body(), "code");
-  const bool lacks_right =
-      code && code->as_integer() == static_cast<std::int32_t>(ErrorCode::unauthorized);
-  bson::Elements fields(reply.body());
-  while (const auto field = fields.next()) {
-    if (lacks_right && field->key == "errmsg" && field->type == bson::Type::string) {
-      bson::append_string(out, "errmsg", std::string(kNeeded).append(field->text()));
-    } else {
-      bson::append_copy(out, *field);
-    }
-  }
-}
-
 }  // namespace
 
-std::optional<CommandError> fault_of_status_request(const wire::OpMsgView& request) {
+std::optional<CommandError> fault_of_database(const wire::OpMsgView& request) {
   const auto db = bson::find(request.body(), "$db");
-  if (!db || db->type != bson::Type::string || db->text() != "admin") {
-    return CommandError{ErrorCode::unauthorized,
-                        "idproxy may only be run against the admin database."};
-  }
+  if (db && db->type == bson::Type::string && db->text() == "admin") return std::nullopt;
+  return CommandError{ErrorCode::unauthorized,
+                      "idproxy may only be run against the admin database."};
+}
+
+std::optional<CommandError> fault_of_status_request(const wire::OpMsgView& request) {
+  if (auto fault = fault_of_database(request)) return fault;
   const auto what = bson::Elements(request.body()).next();
   if (!what || what->type != bson::Type::string || what->text() != "status") {
     return CommandError{ErrorCode::bad_value,
-                        "mongo-idproxy: it answers {idproxy: \"status\"} and nothing else"};
+                        "mongo-idproxy: it answers {idproxy: \"status\"} and {idproxy: "
+                        "\"next\"}, and nothing else"};
   }
   return std::nullopt;
 }
@@ -224,14 +212,14 @@ bool append_status_reply(const wire::OpMsgView& request, const wire::OpMsgView& 
                          const Status& status, Buffer& out) {
   const auto ok = ok_of(reply);
   if (!ok) return false;
+  if (!*ok) {
+    append_refusal(request, reply, kNeeded, out);
+    return true;
+  }
   ReplyFrame frame(out, reply.header().request_id, request.header().request_id,
                    request.has(wire::flag::kChecksumPresent));
   bson::Scope document(out);
-  if (*ok) {
-    append_status(reply, status, out);
-  } else {
-    append_error(reply, out);
-  }
+  append_status(reply, status, out);
   document.close();
   frame.close();
   return true;

@@ -280,7 +280,8 @@ void drive(Bytes input, rewrite::Namespaces& namespaces, rewrite::Context contex
       ask(test::begin(exchange, request.view(), nullptr, namespaces, context, workspace), exchange,
           context, workspace, asked);
   const auto* send = std::get_if<action::Send>(&action);
-  if (send == nullptr || exchange.is_hello() || !exchange.awaits_reply()) return;
+  if (send == nullptr || !exchange.awaits_reply()) return;
+  if (exchange.is_hello() || exchange.is_status() || exchange.is_next()) return;
   const std::int32_t id = wire::read_header(request.view()).request_id;
   const Sent whole = read(request.view());
   if (!whole.well_formed) return;  // every server refuses it

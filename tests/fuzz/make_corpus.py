@@ -254,6 +254,36 @@ def logins() -> dict[str, bytes]:
     }
 
 
+def nexts() -> dict[str, bytes]:
+    """{uint16 length, request, reply}"""
+    admin, field = text("$db", "admin"), text("field", "number")
+    asks = (text("idproxy", "next"), text("ns", "shop.orders"))
+    denied = doc(element(1, "ok", bytes(8)), text("errmsg", "no"), int32("code", 13))
+    one = element(1, "ok", struct.pack("<d", 1))
+
+    def refusing(code: int) -> bytes:
+        errors = array("writeErrors", doc(int32("index", 0), int32("code", code), text("errmsg", "e")))
+        return doc(int32("n", 0), errors, one)
+
+    def exchange(request: bytes, reply: bytes, flags: int = 0) -> bytes:
+        asked = op_msg(b"\0" + request, flags=flags)
+        return struct.pack("<H", len(asked)) + asked + op_msg(b"\0" + reply)
+
+    plain = doc(*asks, field, admin)
+    return {
+        "may": exchange(plain, refusing(53)),
+        "may_many": exchange(doc(*asks, field, int32("count", 300), admin), refusing(53)),
+        "may_by_shard_key": exchange(plain, refusing(61)),
+        "other_write_error": exchange(plain, refusing(166)),
+        "denied": exchange(plain, denied),
+        "stored": exchange(plain, doc(int32("n", 1), one)),
+        "no_rule": exchange(doc(*asks, text("field", "none"), admin), refusing(53)),
+        "generic": exchange(doc(*asks, field, int32("maxTimeMS", 5), text("apiVersion", "1"),
+                                text("comment", "c"), element(3, "lsid", doc()), admin), refusing(53)),
+        "exhaust": exchange(plain, refusing(53), flags=1 << 16),
+    }
+
+
 def main() -> None:
     all_messages = messages()
     for target in ("op_msg", "insert", "frame_reader"):
@@ -266,7 +296,7 @@ def main() -> None:
     (ROOT / "frame_reader" / "stream").write_bytes(b"\x11" + stream)
     for target, inputs in (
             ("exchange", exchanges()), ("hello", hellos()), ("login", logins()),
-            ("reply_merge", merges())):
+            ("next", nexts()), ("reply_merge", merges())):
         folder = ROOT / target
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in inputs.items():

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "idproxy/rewrite/exchange.hpp"
+#include "idproxy/rewrite/insert_rights.hpp"
 #include "support/action_kind.hpp"
 #include "support/fake_clock.hpp"
 #include "support/replies.hpp"
@@ -68,7 +69,7 @@ class ExchangeWorld {
   /// Starts an exchange. The bytes are freed when this returns, unless `owned` gives them to the
   /// exchange.
   ActionKind request(std::string_view bytes, bool owned = false) {
-    exchange = std::make_unique<rewrite::Exchange>();
+    exchange = std::make_unique<rewrite::Exchange>(0, &rights);
     const Exact exact(bytes);
     Buffer owner;
     if (owned) owner.append(exact.view());
@@ -110,10 +111,11 @@ class ExchangeWorld {
     using O = rewrite::RuleOutcomes;
     std::string text;
     const std::pair<const char*, rewrite::RuleOutcomes::Counter O::*> all[] = {
-        {"assigned", &O::assigned}, {"resent", &O::resent},
-        {"cured", &O::cured},       {"given_up", &O::given_up},
-        {"foreign", &O::foreign},   {"transient", &O::transient},
-        {"surfaced", &O::surfaced}, {"unacknowledged", &O::unacknowledged}};
+        {"assigned", &O::assigned},    {"resent", &O::resent},
+        {"cured", &O::cured},          {"given_up", &O::given_up},
+        {"foreign", &O::foreign},      {"transient", &O::transient},
+        {"surfaced", &O::surfaced},    {"unacknowledged", &O::unacknowledged},
+        {"handed_out", &O::handed_out}};
     for (const auto& [name, counter] : all) {
       const auto sum = rules_->sum(counter);
       if (sum == 0) continue;
@@ -127,6 +129,7 @@ class ExchangeWorld {
   rewrite::Namespaces namespaces;
   rewrite::Context context{clock, random};
   rewrite::Workspace workspace;
+  rewrite::InsertRights rights;  ///< of the connection
   std::unique_ptr<rewrite::Exchange> exchange;
 
  private:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,6 +15,9 @@ namespace idproxy::ids {
 /// Appends a number as int64, int32 (it must fit) or string: prefix, a minus sign if negative, at
 /// least `pad` digits, suffix. Example with pad 5, prefix "A-", suffix "/x": -42 is A--00042/x.
 void append_number(std::int64_t number, const NumberFormat& format, Values& out);
+
+/// The most bytes that append_number() appends for one number.
+[[nodiscard]] std::size_t longest(const NumberFormat& format);
 
 /// The text of a number with NumberFormat::Output::string.
 [[nodiscard]] std::string number_text(std::int64_t number, const NumberFormat& format);

@@ -102,6 +102,7 @@ class CounterRule {
 class Strategy {
  public:
   static constexpr std::uint32_t kAttempts = 8;
+  static constexpr std::size_t kMostBytes = 64;  // more than the text of a UUID or of 34 digits
 
   virtual ~Strategy() = default;
 
@@ -112,6 +113,9 @@ class Strategy {
                                                        Store& /*store*/) const {
     return nullptr;
   }
+
+  /// The most bytes that a value takes, as counted by Values.
+  [[nodiscard]] virtual std::size_t most_bytes() const { return kMostBytes; }
 
   /// Appends `n` values to `out`. They differ from each other and from the values already in `out`,
   /// which are those that this request got before. After an error `out` may hold some of the new

@@ -33,6 +33,7 @@ enum class Counted : std::uint8_t {
   requests_insert,
   requests_hello,
   requests_status,
+  requests_next,
   requests_refused,
   requests_shutdown,
   documents_refused,

@@ -17,7 +17,9 @@ enum class X509 { passes, refused };
 namespace decision {
 
 /// Forward the message's bytes as they arrive.
-struct Relay {};
+struct Relay {
+  bool changes_user = false;  ///< it may be a part of a login, or a logout
+};
 /// Decide again once `bytes` of the message have been received.
 struct NeedMore {
   std::size_t bytes;

@@ -11,6 +11,8 @@
 
 namespace idproxy::rewrite {
 
+class InsertRights;
+class NextValues;
 class WriteBatch;
 enum class BatchSent;
 class PlainInsert;
@@ -42,8 +44,9 @@ class PlainInsert;
 /// the server has stored, and nothing is sent again. Not thread-safe.
 class Exchange {
  public:
-  /// `server`: the one that the connection leads to.
-  explicit Exchange(ServerId server = 0);
+  /// `server`: the one that the connection leads to. `rights`: those of its user, which must
+  /// outlive the exchange; null: none are remembered.
+  explicit Exchange(ServerId server = 0, InsertRights* rights = nullptr);
   ~Exchange();
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
@@ -75,6 +78,7 @@ class Exchange {
   [[nodiscard]] std::int32_t request_id() const;
   [[nodiscard]] bool is_hello() const { return kind_ == Kind::hello; }
   [[nodiscard]] bool is_status() const { return kind_ == Kind::status; }
+  [[nodiscard]] bool is_next() const { return kind_ == Kind::next; }
   /// After Relay or Reply: true if the server sends further replies without further requests.
   [[nodiscard]] bool streams() const { return streams_; }
 
@@ -82,6 +86,8 @@ class Exchange {
   /// request(), or by the last answered() before the insert is sent.
   [[nodiscard]] std::size_t assigned() const { return assigned_; }
   [[nodiscard]] std::size_t refused() const { return refused_documents_; }
+  /// The number of values in the answer to {idproxy: "next"}.
+  [[nodiscard]] std::size_t handed_out() const;
   /// An `_id` rule for which all documents already had an ObjectId made by their driver; else null.
   /// Valid as long as the exchange.
   [[nodiscard]] const Assignment* driver_made() const { return driver_made_; }
@@ -89,13 +95,14 @@ class Exchange {
   [[nodiscard]] std::optional<GivenUp> given_up() const;
 
  private:
-  enum class Kind { insert, hello, status };
+  enum class Kind { insert, hello, status, next };
 
   Action hello(const HelloRequest& hello, Bytes message, Buffer* owner, X509 x509,
                Workspace& workspace);
   Action hello_reply(Bytes message, const Context& context, Workspace& workspace);
   Action map_hello(Bytes message, const Context& context, Workspace& workspace);
   Action status(const StatusRequest& status, Buffer* owner, Workspace& workspace);
+  Action next(const NextRequest& next, Buffer* owner, const Context& context, Workspace& workspace);
   Action insert(Buffer* owner, const Context& context, Workspace& workspace);
   Action insert_plain(const PlainInsert& plain, Buffer* owner, const Context& context,
                       Workspace& workspace);
@@ -118,6 +125,7 @@ class Exchange {
   void open_batch(BatchSent sent);
 
   ServerId server_;
+  InsertRights* rights_;
   Kind kind_ = Kind::insert;
   std::int32_t request_id_ = 0;
   bool awaits_reply_ = false;
@@ -139,6 +147,7 @@ class Exchange {
   std::vector<RefusedDocument> refused_;
   const Assignment* driver_made_ = nullptr;
   HelloReply said_;
+  std::unique_ptr<NextValues> next_;   // for Kind::next
   std::unique_ptr<WriteBatch> batch_;  // once a reply or the size calls for further commands
 };
 

@@ -18,6 +18,7 @@ struct RuleOutcomes {
   Counter transient{0};  ///< transactions that clients were told to run again
   Counter surfaced{0};   ///< duplicates of the rule's values, in transactions, that clients got
   Counter unacknowledged{0};  ///< values in documents of unacknowledged writes (w: 0)
+  Counter handed_out{0};      ///< values given to applications that asked for them
   /// True once the log has said that all documents of an insert had an _id from their driver.
   std::atomic<bool> driver_made_logged{false};
 

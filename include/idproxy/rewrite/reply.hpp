@@ -15,16 +15,23 @@ namespace idproxy::rewrite {
 enum class ErrorCode : std::int32_t {
   bad_value = 2,
   host_unreachable = 6,
+  failed_to_parse = 9,
   unauthorized = 13,
+  type_mismatch = 14,
   authentication_failed = 18,
   invalid_bson = 22,
   path_not_viable = 28,
   max_time_ms_expired = 50,
   invalid_options = 72,
+  invalid_namespace = 73,
   shutdown_in_progress = 91,
   operation_failed = 96,
   write_conflict = 112,
+  operation_not_supported_in_transaction = 263,
   bson_object_too_large = 10334,
+  idl_duplicate_field = 40413,
+  idl_missing_field = 40414,
+  idl_unknown_field = 40415,
 };
 [[nodiscard]] std::string_view code_name(ErrorCode code);
 /// The code for a command whose values cannot be generated.
@@ -87,6 +94,13 @@ void append_shutdown_reply_to(std::int32_t response_to, std::int32_t request_id,
 /// it does not). Keeps electionId, recoveryToken and the times of `reply`.
 void append_undone_reply(const wire::OpMsgView& reply, std::int32_t response_to,
                          const CommandError& error, Buffer& out);
+
+/// Appends `reply`, the server's error for a command that asks about the client's rights, as the
+/// answer to `request`. It stays unchanged, because drivers read more of it than its code. Only the
+/// text about a missing right gets `needed` in front, because it names a command that the client
+/// has not sent.
+void append_refusal(const wire::OpMsgView& request, const wire::OpMsgView& reply,
+                    std::string_view needed, Buffer& out);
 
 /// Appends `reply` unchanged, as the answer to another request.
 void append_readdressed(const wire::OpMsgView& reply, std::int32_t response_to, Buffer& out);

@@ -7,6 +7,7 @@
 
 #include "idproxy/rewrite/command.hpp"
 #include "idproxy/rewrite/insert_command.hpp"
+#include "idproxy/rewrite/next_request.hpp"
 #include "idproxy/rewrite/reply.hpp"
 #include "idproxy/rewrite/rules.hpp"
 #include "idproxy/wire/op_msg.hpp"
@@ -43,6 +44,7 @@ struct RefusedRequest {
   CommandError error;
 };
 
-using Request = std::variant<InsertRequest, HelloRequest, StatusRequest, RefusedRequest>;
+using Request =
+    std::variant<InsertRequest, HelloRequest, StatusRequest, RefusedRequest, NextRequest>;
 
 }  // namespace idproxy::rewrite

@@ -13,14 +13,15 @@
 #include "idproxy/wire/op_msg.hpp"
 #include "idproxy/wire/patched_message.hpp"
 
-/// {idproxy: "status", $db: "admin"}, the only command of the proxy's own:
+/// {idproxy: "status", $db: "admin"}, a command of the proxy's own, as next_request.hpp has
+/// another:
 ///
 ///   {version, listener, server: text,
 ///    listeners: [{address, server, me?, setName?, state, origin: text, connections: long}],
 ///    rules: [{ns, field, strategy: text, ready: bool,
 ///             notReady?: [{ns, code?: int, errmsg: text}], truncated?: true,
-///             assigned, resent, cured, givenUp, foreign, transient, surfaced,
-///             unacknowledged: long}],
+///             assigned, resent, cured, givenUp, foreign, transient, surfaced, unacknowledged,
+///             handedOut: long}],
 ///    counters: {connections, insertsAssigned, documentsRefused, commandsFailed: long},
 ///    store?: {roundTrips, blocks, blocksDropped, numbersAllocated, numbersReturned, heals: long},
 ///    ok: 1, $clusterTime?, operationTime?}
@@ -53,6 +54,9 @@ struct Status {
   std::uint64_t documents_refused = 0;
   std::uint64_t commands_failed = 0;
 };
+
+/// Returns the error if a command of the proxy's own is not for the database admin; else nothing.
+[[nodiscard]] std::optional<CommandError> fault_of_database(const wire::OpMsgView& request);
 
 /// Returns the error if the request, whose first element is `idproxy`, is not well-formed; else
 /// nothing.

@@ -57,6 +57,7 @@ TEST(NumberFormat, SucceedsWithTextsAndBack) {
     EXPECT_EQ(as_text(value.subspan(4, value.size() - 5)), row.text) << row.name;
     EXPECT_EQ(number_text(row.number, row.format), row.text) << row.name;
     EXPECT_EQ(read_number(Type::string, value, row.format), row.number) << row.name;
+    EXPECT_GE(longest(row.format), value.size()) << row.name;
   }
 }
 

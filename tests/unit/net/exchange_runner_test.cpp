@@ -352,6 +352,60 @@ TEST(ExchangeRunner, SendsAReplyOfTheConnectionsInItsTurn) {
   EXPECT_EQ(world.connection.replied.size(), 2U);
 }
 
+// ---- values for applications -------------------------------------------------------------------
+
+const std::string kMayInsert = n(0) + write_errors({write_error(0, 53)}) + ok();
+
+std::string next(std::int32_t count) {
+  return op_msg(body(doc(string_field("idproxy", "next") + string_field("ns", "shop.orders") +
+                         string_field("field", "_id") + int_field("count", count) +
+                         string_field("$db", "admin"))));
+}
+
+TEST(ExchangeRunner, AsksTheServerOnceWhetherAClientMayHaveValues) {
+  World world(kOnlyId);
+  world.request(next(1)).reply_with(kMayInsert);
+  EXPECT_EQ(world.calls(), (Texts{"forwarded 7", "sends", "replies", "resumes"}));
+  world.request(next(1));
+  EXPECT_EQ(world.calls().back(), "replies") << "without the server";
+  EXPECT_EQ(world.connection.sent.size(), 1U);
+  EXPECT_FALSE(world.runner.is_busy());
+  EXPECT_EQ(world.count(Counted::requests_next), 2U);
+  EXPECT_EQ(world.count(Counted::requests_refused), 0U);
+
+  world.runner.forget_rights();
+  world.request(next(1));
+  EXPECT_EQ(world.connection.sent.size(), 2U);
+  EXPECT_TRUE(world.runner.awaits_reply());
+}
+
+TEST(ExchangeRunner, AsksTheStoreForValuesBeforeOrAfterTheServer) {
+  World world(kAsks);
+  world.request(next(2)).reply_with(kMayInsert);
+  EXPECT_EQ(world.calls(), (Texts{"forwarded 7", "sends", "starts a timer", "asks for 2"}));
+  EXPECT_TRUE(world.runner.awaits_reply()) << "no other message may come from the server";
+  world.granted(41);
+  EXPECT_EQ(world.calls(),
+            (Texts{"forwarded 7", "sends", "starts a timer", "asks for 2", "replies", "resumes"}));
+  world.request(next(2)).refused(ids::Errc::unavailable);
+  EXPECT_EQ(world.calls().size(), 10U);
+  EXPECT_EQ(world.calls().back(), "resumes");
+  EXPECT_FALSE(world.runner.is_busy());
+  EXPECT_EQ(world.count(Counted::requests_next), 2U);
+  EXPECT_EQ(world.count(Counted::requests_refused), 1U);
+}
+
+TEST(ExchangeRunner, CountsALargeAnswerThatWaitsForItsTurn) {
+  World world(kOnlyId);
+  world.request(next(1)).reply_with(kMayInsert);
+  world.connection.answered_all = false;
+  world.request(next(10'000));
+  EXPECT_GT(world.shared.budget.used(), 100'000U);
+  world.all_answered();
+  EXPECT_EQ(world.connection.replied.size(), 2U);
+  EXPECT_EQ(world.shared.budget.used(), 0U);
+}
+
 // ---- duplicates --------------------------------------------------------------------------------
 
 TEST(ExchangeRunner, SendsDuplicatesAgainAndRepliesOnce) {

@@ -48,6 +48,7 @@ class Client {
   rewrite::X509 x509 = rewrite::X509::passes;
   bool draining = false;
   Texts seen;
+  int changes_of_user = 0;
   std::vector<std::uint64_t> rooms;  ///< that the collected messages had
 
   [[nodiscard]] std::size_t needed() const { return needed_; }
@@ -88,6 +89,7 @@ class Client {
     EXPECT_GT(step.bytes, 0U);
     if (step.begins) {
       seen.emplace_back("relayed ");
+      changes_of_user += step.changes_user ? 1 : 0;
       gate.forwarded();
     }
     seen.back() += consume(step.bytes);
@@ -189,6 +191,12 @@ TEST_F(RequestGateTest, SeesTheSameByteByByte) {
     for (const char byte : sent.bytes) client.sends({&byte, 1});
   }
   EXPECT_EQ(client.seen, expected());
+}
+
+TEST_F(RequestGateTest, TellsWhatMayChangeTheUser) {
+  client.sends(kPing + command("saslContinue") + kPing + command("logout"));
+  EXPECT_EQ(client.seen.size(), 4U);
+  EXPECT_EQ(client.changes_of_user, 2);
 }
 
 TEST_F(RequestGateTest, RelaysAMessageBeforeItIsWhole) {

@@ -9,14 +9,14 @@ namespace idproxy::rewrite {
 namespace {
 
 using namespace test;
-enum class Kind { relay, close, insert, hello, status, refused, need_more };
+enum class Kind { relay, close, insert, hello, status, refused, next, need_more };
 
 Kind kind_of(const Decision& decision) {
   if (std::holds_alternative<decision::Relay>(decision)) return Kind::relay;
   if (std::holds_alternative<decision::Close>(decision)) return Kind::close;
   const auto* request = std::get_if<Request>(&decision);
   if (request == nullptr) return Kind::need_more;
-  constexpr Kind kRequests[] = {Kind::insert, Kind::hello, Kind::status, Kind::refused};
+  constexpr Kind kRequests[] = {Kind::insert, Kind::hello, Kind::status, Kind::refused, Kind::next};
   return kRequests[request->index()];
 }
 
@@ -122,6 +122,13 @@ TEST(Classify, DecidesOnWhatMongodWouldRead) {
       {"another question to the proxy",
        op_msg(body(doc(string_field("idproxy", "help") + string_field("$db", "admin")))),
        Kind::refused},
+      {"values",
+       op_msg(body(doc(string_field("idproxy", "next") + string_field("ns", "shop.orders") +
+                       string_field("field", "number") + string_field("$db", "admin")))),
+       Kind::next},
+      {"values of nothing",
+       op_msg(body(doc(string_field("idproxy", "next") + string_field("$db", "admin")))),
+       Kind::refused},
       {"OP_QUERY find", op_query("shop.orders", doc()), Kind::relay},
       {"OP_QUERY other command", op_query("admin.$cmd", doc(int_field("ping", 1))), Kind::relay},
       {"OP_QUERY without a name's end", message(2004, i32(0) + "admin"), Kind::relay},
@@ -187,6 +194,37 @@ TEST(Classify, RefusesWhatLogsInWhereX509IsRefused) {
   check({"a broken insert that a rule applies to",
          op_msg(body(doc(insert_fields("orders", "shop"))) + broken), Kind::refused},
         X509::refused);
+}
+
+/// Whether the message is relayed as one that may change the connection's user.
+bool changes_user(const std::string& bytes) {
+  Namespaces namespaces(rule_set());
+  const auto decision =
+      classify(wire::read_header(as_bytes(bytes)), as_bytes(bytes), namespaces, X509::passes);
+  const auto* relay = std::get_if<decision::Relay>(&decision);
+  EXPECT_NE(relay, nullptr);
+  return relay != nullptr && relay->changes_user;
+}
+
+TEST(Classify, TellsWhatMayChangeTheUser) {
+  const auto command = [](std::string_view name) {
+    return doc(int_field(name, 1) + string_field("$db", "admin"));
+  };
+  for (const char* name : {"saslStart", "saslContinue", "authenticate", "logout"}) {
+    EXPECT_TRUE(changes_user(op_msg(body(command(name))))) << name;
+    EXPECT_TRUE(changes_user(op_msg(sequence("x", {doc()}) + body(command(name))))) << name;
+    EXPECT_TRUE(changes_user(op_msg(body(command(name)), wire::flag::kMoreToCome))) << name;
+    EXPECT_TRUE(changes_user(op_query("admin.$cmd", command(name)))) << name;
+    EXPECT_TRUE(changes_user(op_query("admin.$cmd", doc(doc_field("$query", int_field(name, 1))))))
+        << name;
+    const std::string many = sequence("a", {}) + sequence("b", {}) + sequence("c", {}) +
+                             sequence("d", {}) + sequence("e", {});
+    EXPECT_TRUE(changes_user(op_msg(many + body(command(name))))) << name;
+  }
+  for (const char* name : {"ping", "find", "Logout", "logoutt", "endSessions"}) {
+    EXPECT_FALSE(changes_user(op_msg(body(command(name))))) << name;
+    EXPECT_FALSE(changes_user(op_query("admin.$cmd", command(name)))) << name;
+  }
 }
 
 TEST(Classify, RelaysByTheFirstBytesWhereNoRuleCanApply) {

@@ -36,8 +36,8 @@ TEST(StatusRequest, IsForAdminAlone) {
   const std::string only_admin = "13 idproxy may only be run against the admin database.";
   EXPECT_EQ(fault(kStatus + kAdmin), "");
   EXPECT_EQ(fault(kAdmin + kStatus),
-            "2 mongo-idproxy: it answers {idproxy: \"status\"} and nothing "
-            "else");
+            "2 mongo-idproxy: it answers {idproxy: \"status\"} and {idproxy: \"next\"}, and "
+            "nothing else");
   EXPECT_EQ(fault(kStatus + long_field("maxTimeMS", 1) + kAdmin), "");
   EXPECT_EQ(fault(kStatus + string_field("$db", "test")), only_admin);
   EXPECT_EQ(fault(kStatus + string_field("$db", "Admin")), only_admin);
@@ -51,7 +51,8 @@ TEST(StatusRequest, KnowsOneWord) {
        {int_field("idproxy", 1), string_field("idproxy", "Status"), string_field("idproxy", ""),
         string_field("idproxy", "status", bson::Type::symbol), doc_field("idproxy", kStatus)}) {
     EXPECT_EQ(fault(what + kAdmin),
-              "2 mongo-idproxy: it answers {idproxy: \"status\"} and nothing else");
+              "2 mongo-idproxy: it answers {idproxy: \"status\"} and {idproxy: \"next\"}, and "
+              "nothing else");
   }
 }
 
@@ -106,12 +107,13 @@ struct StatusReply : ::testing::Test {
   }
 
   static std::string of_rule(std::size_t i, std::string_view readiness,
-                             std::array<std::int64_t, 8> counts = {}) {
+                             std::array<std::int64_t, 9> counts = {}) {
     std::string fields = string_field("ns", "shop.c" + std::to_string(i)) +
                          string_field("field", "number") + string_field("strategy", "counting") +
                          std::string(readiness);
-    constexpr const char* kNames[] = {"assigned", "resent",    "cured",    "givenUp",
-                                      "foreign",  "transient", "surfaced", "unacknowledged"};
+    constexpr const char* kNames[] = {"assigned", "resent",         "cured",
+                                      "givenUp",  "foreign",        "transient",
+                                      "surfaced", "unacknowledged", "handedOut"};
     for (std::size_t k = 0; k < counts.size(); ++k) fields += long_field(kNames[k], counts[k]);
     return doc(fields);
   }
@@ -152,11 +154,13 @@ TEST_F(StatusReply, HasRulesWithTheirCounts) {
   of.transient = 6;
   of.surfaced = 7;
   of.unacknowledged = std::uint64_t{1} << 40;
-  EXPECT_EQ(answer(kOk),
-            reply_message(head({of_rule(0, kReady),
-                                of_rule(1, kReady, {1, 2, 3, 4, 5, 6, 7, std::int64_t{1} << 40})}) +
-                              ok() + kTimes,
-                          11));
+  of.handed_out = 9;
+  EXPECT_EQ(
+      answer(kOk),
+      reply_message(head({of_rule(0, kReady),
+                          of_rule(1, kReady, {1, 2, 3, 4, 5, 6, 7, std::int64_t{1} << 40, 9})}) +
+                        ok() + kTimes,
+                    11));
 }
 
 TEST_F(StatusReply, HasListeners) {

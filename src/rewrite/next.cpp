@@ -1,0 +1,193 @@
+#include "next.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "idproxy/bson/builder.hpp"
+#include "idproxy/rewrite/insert.hpp"
+#include "idproxy/rewrite/write_reply.hpp"
+#include "reply_frame.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+// What an array's element has beside its value: the type, a key below 100000, and a NUL.
+constexpr std::size_t kAroundValue = 1 + 5 + 1;
+// What the answer has beside its values, generously.
+constexpr std::size_t kAroundValues = 1024;
+
+// What a mongos says instead of kInvalidIdField if `_id` is the collection's shard key: that cannot
+// be an array, either (not observed).
+constexpr std::int64_t kShardKeyNotFound = 61;
+
+constexpr std::string_view kRightNeeded =
+    "mongo-idproxy: values are for those who may insert into the collection; the server says: ";
+
+/// Appends the only write error of `reply` as the error of the whole command that answers
+/// `request`.
+void append_write_error(const wire::OpMsgView& request, const wire::OpMsgView& reply,
+                        const WriteError& error, Buffer& out) {
+  ReplyFrame frame(out, reply.header().request_id, request.header().request_id,
+                   request.has(wire::flag::kChecksumPresent));
+  bson::Scope document(out);
+  bson::append_double(out, "ok", 0);
+  for (const std::string_view key : {"errmsg", "code"}) {
+    if (const auto field = bson::find(error.document, key)) bson::append_copy(out, *field);
+  }
+  for (const std::string_view key : {"errorLabels", "$clusterTime", "operationTime"}) {
+    if (const auto field = bson::find(reply.body(), key)) bson::append_copy(out, *field);
+  }
+  document.close();
+  frame.close();
+}
+
+}  // namespace
+
+NextValues::NextValues(NextRequest request, InsertRights* rights)
+    : request_(std::move(request)), rights_(rights) {}
+
+// ---- the right -------------------------------------------------------------------------------
+
+Action NextValues::begin(const Step& step, wire::PatchedMessage& question) {
+  if (rights_ != nullptr && rights_->has(request_.ns(), step.now)) return draw_values(step);
+  ask_for_right(question);
+  return action::Send{&question, {}};
+}
+
+/// The insert belongs to no session, so that it cannot end a transaction of the client or take a
+/// number from its retryable writes.
+void NextValues::ask_for_right(wire::PatchedMessage& question) const {
+  static constexpr std::array<std::string_view, 5> kKept = {"maxTimeMS", "comment", "apiVersion",
+                                                            "apiStrict", "apiDeprecationErrors"};
+  const wire::OpMsgView& request = request_.message;
+  Buffer out;
+  ReplyFrame frame(out, request.header().request_id, 0, request.has(wire::flag::kChecksumPresent));
+  bson::Scope command(out);
+  bson::append_string(out, "insert", request_.collection);
+  bson::append_head(out, bson::Type::array, "documents");
+  bson::Scope documents(out);
+  bson::append_head(out, bson::Type::document, "0");
+  out.append(refused_document());
+  documents.close();
+  // With majority, the server would wait for the connection's earlier writes to be replicated.
+  bson::append_head(out, bson::Type::document, "writeConcern");
+  bson::Scope write_concern(out);
+  bson::append_int32(out, "w", 1);
+  write_concern.close();
+  bson::Elements fields(request.body());
+  while (const auto field = fields.next()) {
+    if (std::ranges::find(kKept, field->key) != kKept.end()) bson::append_copy(out, *field);
+  }
+  bson::append_string(out, "$db", request_.db);
+  command.close();
+  frame.close();
+  question.start({}, out.size());
+  question.add(out.view());
+}
+
+Action NextValues::reply(const wire::OpMsgView& message, const Step& step) {
+  const auto read = WriteReply::read(message.body(), 1);
+  if (!read || (read->ok && read->errors.empty())) return action::Close{};
+  Buffer& out = step.workspace.reply;
+  out.clear();
+  if (!read->ok) {
+    append_refusal(request_.message, message, kRightNeeded, out);
+    return action::Reply{out.view()};
+  }
+  const WriteError& error = read->errors.front();
+  if (error.code == kInvalidIdField || error.code == kShardKeyNotFound) {
+    if (rights_ != nullptr) rights_->add(request_.ns(), step.now);
+    return draw_values(step);
+  }
+  // A view or a time-series collection has an error of its own, which would not say why there are
+  // no values.
+  const bool may_insert = error.code != static_cast<std::int64_t>(ErrorCode::unauthorized);
+  if (may_insert && request_.assignment == nullptr) return fail(no_rule(), step);
+  append_write_error(request_.message, message, error, out);
+  return action::Reply{out.view()};
+}
+
+// ---- the values ------------------------------------------------------------------------------
+
+Action NextValues::draw_values(const Step& step) {
+  if (request_.assignment == nullptr) return fail(no_rule(), step);
+  const Assignment& assignment = *request_.assignment;
+  const std::size_t most = request_.count * (kAroundValue + assignment.strategy->most_bytes());
+  if (most + kAroundValues > static_cast<std::size_t>(bson::kMaxInternalDocument)) {
+    return fail({ErrorCode::bson_object_too_large,
+                 "mongo-idproxy: so many values may not fit into one reply: ask for fewer at once"},
+                step);
+  }
+  const auto drawn = draw(assignment, request_.count, values_);
+  if (drawn) return hand_out(step);
+  if (!drawn.needs_store()) return fail(none(drawn.error()), step);
+  ids::StoreBacked* strategy = assignment.strategy->store_backed();
+  return action::AskStore{strategy, request_.count, strategy->patience()};
+}
+
+Action NextValues::answered(ids::Result<ids::Grant> grant, const Step& step) {
+  if (!grant) return fail(none(grant.error()), step);
+  request_.assignment->strategy->store_backed()->accept(std::move(*grant), values_);
+  return hand_out(step);
+}
+
+Action NextValues::hand_out(const Step& step) {
+  handed_out_ = values_.size();
+  request_.assignment->outcomes->handed_out += handed_out_;
+  Buffer& out = step.workspace.reply;
+  out.clear();
+  out.reserve(values_.bytes() + handed_out_ * kAroundValue + kAroundValues);
+  ReplyFrame frame(out, static_cast<std::int32_t>(step.workspace.next_request_id++),
+                   request_.message.header().request_id,
+                   request_.message.has(wire::flag::kChecksumPresent));
+  bson::Scope document(out);
+  bson::append_head(out, bson::Type::array, "ids");
+  bson::Scope array(out);
+  for (std::size_t i = 0; i < handed_out_; ++i) {
+    bson::append_head(out, values_.type(), std::to_string(i));
+    out.append(values_[i]);
+  }
+  array.close();
+  bson::append_double(out, "ok", 1);
+  document.close();
+  frame.close();
+  return action::Reply{out.view()};
+}
+
+// ---- errors ----------------------------------------------------------------------------------
+
+Action NextValues::fail(const CommandError& error, const Step& step) const {
+  Buffer& out = step.workspace.reply;
+  out.clear();
+  append_error_reply(request_.message.message(),
+                     static_cast<std::int32_t>(step.workspace.next_request_id++), error, out);
+  return action::Reply{out.view()};
+}
+
+CommandError NextValues::no_rule() const {
+  std::string text = "mongo-idproxy: no rule ";
+  if (request_.plan == nullptr) {
+    text += "applies to " + request_.ns() +
+            ": none has a matching 'ns', or it is a view or a time-series collection";
+  } else {
+    text += "fills this field in " + request_.ns() + "; fields that rules fill there: ";
+    for (const Assignment& each : *request_.plan) {
+      text.append(&each == request_.plan->data() ? "" : ", ").append(each.rule->field);
+    }
+  }
+  return {ErrorCode::bad_value, std::move(text)};
+}
+
+CommandError NextValues::none(const ids::Error& error) const {
+  const bool passes = error.code == ids::Errc::unavailable;
+  const bool repeats = bson::find(request_.message.body(), "txnNumber").has_value();
+  const Rule& rule = *request_.assignment->rule;
+  return {code_of(error.code),
+          "mongo-idproxy: no value for field '" + rule.field + "' of " + request_.ns() +
+              " (strategy " + rule.strategy_name + "): " + error.reason,
+          passes && repeats ? kRetryableWriteError : std::string_view{}};
+}
+
+}  // namespace idproxy::rewrite

@@ -83,8 +83,9 @@ def node(node_modules, node_binary) -> Program:
 
 
 @pytest.fixture(scope="session")
-def go(tmp_path_factory) -> Program:
-    """go/, built with the modules of go.mod, which are in the cache, compiled too."""
+def build_go(tmp_path_factory) -> Callable[[pathlib.Path], pathlib.Path]:
+    """Builds a program of a directory with the modules of go/go.mod, which are in the cache, compiled
+    too. A go.mod that the directory has must be the same."""
     need("go")
 
     def environment(directory: pathlib.Path) -> dict[str, str]:
@@ -100,9 +101,18 @@ def go(tmp_path_factory) -> Program:
 
     manifests = [(HERE / "go" / name).read_bytes() for name in ("go.mod", "go.sum")]
     cache = cached("go", fill, *manifests, run(["go", "version"]))
-    program = tmp_path_factory.mktemp("go") / "driver"
-    run(["go", "build", "-o", program, "."], cwd=HERE / "go", env=environment(cache), timeout=600)
-    return Program([program])
+
+    def build(sources: pathlib.Path) -> pathlib.Path:
+        program = tmp_path_factory.mktemp("go") / "program"
+        run(["go", "build", "-o", program, "."], cwd=sources, env=environment(cache), timeout=600)
+        return program
+    return build
+
+
+@pytest.fixture(scope="session")
+def go(build_go) -> Program:
+    """go/"""
+    return Program([build_go(HERE / "go")])
 
 
 def truststore(bundle: pathlib.Path, to: pathlib.Path) -> list[str]:
@@ -161,17 +171,26 @@ def java() -> Program:
 
 
 @pytest.fixture(scope="session")
-def libmongoc(tmp_path_factory) -> Program:
-    """c/, built with the libmongoc of the system."""
+def build_c(tmp_path_factory) -> Callable[..., pathlib.Path]:
+    """Builds a program of these sources with the libmongoc of the system."""
     need("cc", "pkg-config")
     found = subprocess.run(["pkg-config", "--cflags", "--libs", "libmongoc-1.0"],
                            capture_output=True, text=True)
     if found.returncode:
         pytest.skip("libmongoc is missing: run scripts/setup drivers")
-    program = tmp_path_factory.mktemp("c") / "driver"
-    run(["cc", "-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o", program,
-         *(HERE / "c").glob("*.c"), *found.stdout.split()])
-    return Program([program])
+
+    def build(*sources: pathlib.Path) -> pathlib.Path:
+        program = tmp_path_factory.mktemp("c") / "program"
+        run(["cc", "-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o", program, *sources,
+             *found.stdout.split()])
+        return program
+    return build
+
+
+@pytest.fixture(scope="session")
+def libmongoc(build_c) -> Program:
+    """c/"""
+    return Program([build_c(*(HERE / "c").glob("*.c"))])
 
 
 @pytest.fixture(scope="session", name="pymongo")

@@ -1,0 +1,404 @@
+"""The code of docs/recipes.md, as it stands there, with the drivers and Mongoose.
+
+A snippet is found by its section and its language. What is around it here uses it as an application
+would, and checks what is stored past the proxy.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pymongo
+import pytest
+from pymongo.collection import Collection
+
+from stored import run
+from support.mongod import Mongod
+from support.proxy import Proxy
+
+# The first test of a driver may have to fetch its tool chain.
+pytestmark = pytest.mark.timeout(600)
+
+HERE = pathlib.Path(__file__).resolve().parent
+_PAGE = (HERE.parents[1] / "docs" / "recipes.md").read_text()
+
+
+def snippets(section: str, language: str) -> list[str]:
+    """In the section with this heading, up to the next heading of any rank."""
+    text = re.split(r"(?m)^#+ ", _PAGE.split(f"# {section}\n")[1])[0]
+    return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", text)
+
+
+def snippet(section: str, language: str, which: int = 0) -> str:
+    return snippets(section, language)[which]
+
+
+AFTER = "The number after an insert"
+BEFORE = "The number before an insert"
+DUPLICATES = "Duplicates of such values"
+MONGOOSE = "With Mongoose"
+INTEGERS = "Integers as `_id`"
+
+
+def started_with(server: Mongod, rules: str, directory: pathlib.Path) -> Proxy:
+    """rules: YAML, as a page has it."""
+    assert rules.startswith("rules:\n")
+    config = directory / "config.yaml"
+    config.write_text(textwrap.dedent(f"""
+        listen: {{address: 127.0.0.1, port: 0}}
+        upstream: {{uri: "{server.uri}"}}
+        admin: {{listen: null}}
+        log: {{format: json}}
+        """) + rules)
+    return Proxy(config)
+
+
+@pytest.fixture(scope="module")
+def proxy(replica_set: Mongod, mongosh, tmp_path_factory) -> Iterator[Proxy]:
+    """With the rules of the page and its index."""
+    with started_with(replica_set, snippet("Recipes", "yaml"),
+                      tmp_path_factory.mktemp("recipes")) as running:
+        mongosh(running.uri, snippet("Recipes", "js"))
+        assert "number_1" in replica_set.client.shop.orders.index_information()
+        yield running
+
+
+@pytest.fixture
+def stored(replica_set: Mongod) -> Iterator[Collection]:
+    """shop.orders, past the proxy; empty at first."""
+    shop = replica_set.client.shop
+    for name in ["orders", "customers", "invoices"]:
+        shop[name].delete_many({})
+    yield shop.orders
+    numbers = [order["number"] for order in shop.orders.find()]
+    assert len(numbers) == len(set(numbers)) and all(n > 1000 for n in numbers)
+
+
+# --- PyMongo ---
+
+@pytest.fixture
+def python(proxy: Proxy) -> Iterator[dict[str, Any]]:
+    """What the page's Python has before its first line."""
+    with proxy.client() as client:
+        yield {"pymongo": pymongo, "client": client, "orders": client.shop.orders}
+
+
+def test_pymongo_after(python, stored):
+    exec(snippet(AFTER, "python"), python)
+    assert stored.find_one() == {"_id": python["result"].inserted_id, "item": "cup",
+                                 "number": python["number"]}
+
+
+def test_pymongo_before(python, stored):
+    client, orders = python["client"], python["orders"]
+    exec(snippet(BEFORE, "python"), python)
+    next_ids = python["next_ids"]
+    numbers = next_ids(client, "shop.orders", "number", 3)
+    orders.insert_many([{"number": number} for number in numbers])
+
+    def work(session: Any) -> None:
+        (number,) = next_ids(client, "shop.orders", "number")
+        orders.insert_one({"number": number}, session=session)
+        numbers.append(number)
+    with client.start_session() as session:
+        session.with_transaction(work)
+    assert [order["number"] for order in stored.find().sort("_id")] == numbers
+    assert numbers == list(range(numbers[0], numbers[0] + 4))
+
+
+def test_pymongo_duplicates(python, stored):
+    client, orders = python["client"], python["orders"]
+    exec(snippet(BEFORE, "python") + snippet(DUPLICATES, "python"), python)
+    (number,) = python["next_ids"](client, "shop.orders", "number")
+    stored.insert_many([{"number": number + 1}, {"number": number + 2, "cart": 1}])
+    stored.create_index("cart", unique=True, sparse=True, name="cart")
+    try:
+        python["insert_numbered"](orders, {"item": "cup"})
+        assert stored.find_one({"item": "cup"})["number"] == number + 3
+        with pytest.raises(pymongo.errors.DuplicateKeyError) as refused:
+            python["insert_numbered"](orders, {"cart": 1})
+        assert refused.value.details["keyPattern"] == {"cart": 1}
+    finally:
+        stored.drop_index("cart")
+
+
+def test_pymongo_integers(python, stored):
+    exec(snippet(BEFORE, "python") + snippet(INTEGERS, "python"), python)
+    shop = stored.database
+    customer, invoice = python["customer"], python["invoice"]
+    assert shop.customers.find_one() == {"_id": customer, "name": "Ann"}
+    assert shop.invoices.find_one() == {"_id": invoice, "customer": customer}
+
+
+# --- Node.js and Mongoose ---
+
+@pytest.fixture
+def javascript(node_binary, node_modules, proxy: Proxy, tmp_path) -> Callable[[str, str], Any]:
+    """Runs an async function's body behind the top level of a program; returns what it returns."""
+    def start(top: str, body: str) -> Any:
+        path = tmp_path / "program.js"
+        path.write_text(f"""'use strict';
+const assert = require('assert');
+const uri = {json.dumps(proxy.uri)};
+{top}
+async function main() {{
+{body}
+}}
+main().then((result) => {{ console.log(JSON.stringify(result)); process.exit(0); }},
+            (error) => {{ console.error(error); process.exit(1); }});
+""")
+        return json.loads(run([node_binary, path],
+                              env={**os.environ, "NODE_PATH": str(node_modules)}))
+    return start
+
+
+NODE = "const {MongoClient} = require('mongodb');\n"
+CONNECT = """
+const client = await new MongoClient(uri).connect();
+const orders = client.db('shop').collection('orders');
+"""
+
+
+def test_node_after(javascript, stored):
+    number = javascript(NODE, CONNECT + snippet(AFTER, "js") + "return number;")
+    assert [order["number"] for order in stored.find({"item": "cup"})] == [number]
+
+
+def test_node_before(javascript, stored):
+    numbers = javascript(NODE + snippet(BEFORE, "js", 1), CONNECT + """
+        const numbers = await nextIds(client, 'shop.orders', 'number', 3);
+        await orders.insertMany(numbers.map((number) => ({number})));
+        await client.withSession((session) => session.withTransaction(async () => {
+          const [number] = await nextIds(client, 'shop.orders', 'number');
+          await orders.insertOne({number}, {session});
+          numbers.push(number);
+        }));
+        return numbers;""")
+    assert [order["number"] for order in stored.find().sort("number")] == numbers
+    assert numbers == list(range(numbers[0], numbers[0] + 4))
+
+
+def test_node_duplicates(javascript, stored):
+    first = javascript(NODE + snippet(BEFORE, "js", 1) + snippet(DUPLICATES, "js"), CONNECT + """
+        const [number] = await nextIds(client, 'shop.orders', 'number');
+        await orders.insertMany([{_id: 1, number: number + 1}, {number: number + 2}]);
+        await insertNumbered(client, orders, {item: 'cup'});
+        await assert.rejects(insertNumbered(client, orders, {_id: 1}),
+                             (error) => error.code === 11000 && '_id' in error.keyPattern);
+        return number;""")
+    assert stored.find_one({"item": "cup"})["number"] == first + 3
+
+
+@pytest.fixture
+def mongoose(javascript, stored) -> Callable[[str, str], Any]:
+    def start(schemas: str, body: str) -> Any:
+        return javascript("const mongoose = require('mongoose');\n" + schemas,
+                          "await mongoose.connect(uri, {dbName: 'shop'});\n" + body)
+    return start
+
+
+def test_mongoose_after(mongoose, stored):
+    top = """const orderSchema = new mongoose.Schema({item: String, number: Number});
+""" + snippet(AFTER, "js", 1) + "const Order = mongoose.model('Order', orderSchema);"
+    numbers = mongoose(top, """
+        await Order.init();
+        const numbers = [(await Order.create({item: 'cup'})).number];
+        await mongoose.connection.transaction(async (session) => {
+          const order = await new Order({item: 'pot'}).save({session});
+          assert.deepEqual(order.modifiedPaths(), []);
+          numbers.push(order.number);
+        });
+        return numbers;""")
+    assert [order["number"] for order in stored.find().sort("_id")] == numbers
+
+
+NUMBERED = snippet(MONGOOSE, "js", 0)
+ORDERS = snippet(MONGOOSE, "js", 1)
+
+
+def test_mongoose_before(mongoose, stored):
+    top = NUMBERED + ORDERS + "const Order = mongoose.model('Order', orderSchema);"
+    numbers = mongoose(top, """
+        await Order.init();
+        const known = [];
+        const note = (...orders) => known.push(...orders.map((each) => each.number));
+        note(await Order.create({item: 'created'}));
+        const saved = new Order({item: 'saved'});
+        await saved.save();
+        note(saved);
+        note(...await Order.insertMany([{item: 'a'}, new Order({item: 'b'}), {item: 'c', number: 5000}]));
+        note(...await Order.insertMany({item: 'one'}));
+        const unvalidated = new Order({item: 'unvalidated'});
+        await unvalidated.save({validateBeforeSave: false});
+        note(unvalidated);
+        const together = [new Order({item: 'x'}), new Order({item: 'y'})];
+        await Order.bulkSave(together);
+        note(...together);
+        let runs = 0;
+        await mongoose.connection.transaction(async (session) => {
+          if (runs++ === 0) {
+            await Order.create([{item: 'first run'}], {session});
+            const again = new mongoose.mongo.MongoServerError({message: 'again'});
+            again.addErrorLabel('TransientTransactionError');
+            throw again;
+          }
+          note(...await Order.create([{item: 'in transaction'}], {session}));
+          note(...await Order.insertMany([{item: 'd'}, {item: 'e'}], {session}));
+        });
+        assert.equal(runs, 2);
+        // What is there already keeps its number.
+        saved.item = 'changed';
+        await saved.save();
+        assert.equal((await Order.findOne({number: saved.number})).item, 'changed');
+        return known;""")
+    assert sorted(order["number"] for order in stored.find()) == sorted(numbers)
+    assert len(numbers) == 12 and 5000 in numbers
+    assert stored.count_documents({"item": "first run"}) == 0
+    assert all(isinstance(number, int) for number in numbers)
+
+
+def test_mongoose_duplicates(mongoose, stored):
+    """A document that was refused can be saved once it has another number."""
+    top = NUMBERED + ORDERS + "const Order = mongoose.model('Order', orderSchema);"
+    number = mongoose(top, """
+        const {number} = await Order.create({item: 'first'});
+        await Order.collection.insertOne({number: number + 1});
+        const order = new Order({item: 'cup'});
+        await assert.rejects(order.save(), (error) => error.code === 11000);
+        assert.equal(order.number, number + 1);
+        order.number = null;
+        await order.save();
+        assert.equal(order.number, number + 2);
+        return number;""")
+    assert stored.find_one({"item": "cup"})["number"] == number + 2
+
+
+def test_mongoose_integers(mongoose, stored):
+    invoice = mongoose(NUMBERED + snippet(INTEGERS, "js"), """
+        const invoice = await invoiceFor('Ann');
+        assert.equal(invoice.customer.name, 'Ann');
+        const again = await Invoice.findById(invoice._id);
+        await again.save();
+        return {_id: invoice._id, customer: invoice.customer._id};""")
+    shop = stored.database
+    found = shop.invoices.find_one({}, {"__v": 0})
+    assert found == invoice and isinstance(found["_id"], int)
+    assert shop.customers.find_one({}, {"__v": 0}) == {"_id": found["customer"], "name": "Ann"}
+
+
+# --- Go and libmongoc ---
+
+GO = """package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+%s
+
+func main() {
+	ctx := context.Background()
+	client, err := mongo.Connect(options.Client().ApplyURI(os.Args[1]))
+	check(err)
+	orders := client.Database("shop").Collection("orders")
+	after, err := insert(ctx, orders, "after")
+	check(err)
+	before, err := nextIDs(ctx, client, "shop.orders", "number", 2)
+	check(err)
+	session, err := client.StartSession()
+	check(err)
+	var inside []int64
+	_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
+		inside, err = nextIDs(ctx, client, "shop.orders", "number", 1)
+		check(err)
+		return orders.InsertOne(ctx, bson.D{{"item", "inside"}, {"number", inside[0]}})
+	})
+	check(err)
+	_, err = orders.InsertOne(ctx, bson.D{{"_id", 1}, {"number", inside[0] + 1}})
+	check(err)
+	check(insertNumbered(ctx, orders, bson.D{{"item", "numbered"}}))
+	if err := insertNumbered(ctx, orders, bson.D{{"_id", 1}}); !mongo.IsDuplicateKeyError(err) {
+		panic(fmt.Sprint("no duplicate: ", err))
+	}
+	check(json.NewEncoder(os.Stdout).Encode([]any{after, before, inside}))
+}
+"""
+
+
+@pytest.fixture
+def go_program(build_go, tmp_path) -> pathlib.Path:
+    for name in ["go.mod", "go.sum"]:
+        shutil.copy(HERE / "go" / name, tmp_path)
+    functions = [snippet(section, "go") for section in (AFTER, BEFORE, DUPLICATES)]
+    (tmp_path / "main.go").write_text(GO % "\n".join(functions))
+    return build_go(tmp_path)
+
+
+def test_go(go_program, proxy, stored):
+    after, before, inside = json.loads(run([go_program, proxy.uri]))
+    assert [*before, *inside] == [after + 1, after + 2, after + 3]
+    numbers = {order.get("item"): order["number"] for order in stored.find()}
+    assert numbers == {"after": after, "inside": inside[0], None: after + 4, "numbered": after + 5}
+
+
+C = r"""#include <inttypes.h>
+#include <mongoc/mongoc.h>
+#include <stdio.h>
+
+%s
+
+int main(int argc, char **argv) {
+  (void)argc;
+  mongoc_init();
+  mongoc_client_t *client = mongoc_client_new(argv[1]);
+  printf("[%%" PRId64, next_id(client, "shop.orders", "number"));
+  printf(", %%" PRId64, next_id(client, "shop.orders", "number"));
+  printf(", %%" PRId64 "]\n", next_id(client, "shop.orders", "none"));
+  mongoc_client_destroy(client);
+  mongoc_cleanup();
+  return 0;
+}
+"""
+
+
+def test_libmongoc(build_c, proxy, stored, tmp_path):
+    source = tmp_path / "main.c"
+    source.write_text(C % snippet(BEFORE, "c"))
+    first, second, none = json.loads(run([build_c(source), proxy.uri]))
+    assert first > 1000 and second == first + 1 and none == 0
+
+
+# --- mongosh ---
+
+def test_mongosh(mongosh, proxy, stored):
+    printed = mongosh(proxy.uri, "print(EJSON.stringify(" + snippet(BEFORE, "js") + "))")
+    ids = json.loads(printed)["ids"]
+    assert len(ids) == 3 and ids == list(range(ids[0], ids[0] + 3))
+
+
+def test_every_snippet_is_run():
+    """Those that no test above takes are answers."""
+    everything = re.findall(r"(?ms)^```(\w*)\n.*?^```$", _PAGE)
+    languages = {each: everything.count(each) for each in set(everything)}
+    assert languages == {"yaml": 1, "js": 9, "python": 4, "go": 3, "c": 1, "": 1}

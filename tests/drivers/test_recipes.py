@@ -21,7 +21,7 @@ from pymongo.collection import Collection
 
 from stored import run
 from support.mongod import Mongod
-from support.proxy import Proxy
+from support.proxy import Proxy, configuration
 
 # The first test of a driver may have to fetch its tool chain.
 pytestmark = pytest.mark.timeout(600)
@@ -395,6 +395,64 @@ def test_mongosh(mongosh, proxy, stored):
     printed = mongosh(proxy.uri, "print(EJSON.stringify(" + snippet(BEFORE, "js") + "))")
     ids = json.loads(printed)["ids"]
     assert len(ids) == 3 and ids == list(range(ids[0], ids[0] + 3))
+
+
+# --- docs/drivers.md on assign: driver ---
+
+@pytest.fixture
+def replacing(start_proxy, replica_set: Mongod) -> Proxy:
+    replica_set.client.drop_database("replaced")
+    return start_proxy(configuration(replica_set, [
+        {"ns": "replaced.*", "field": "_id", "strategy": "counter", "assign": "driver"}]))
+
+
+def test_pymongo_with_assign_driver(replacing, replica_set):
+    with replacing.client() as client:
+        orders = client.replaced.orders
+        document = {"item": "cup"}
+        inserted = orders.insert_one(document).inserted_id
+        assert document["_id"] == inserted
+        assert orders.find_one(inserted) is None
+        client.replaced.invoices.insert_one({"_id": 1, "order": inserted})
+        joined = client.replaced.invoices.aggregate([{"$lookup": {
+            "from": "orders", "localField": "order", "foreignField": "_id", "as": "orders"}}])
+        assert joined.next()["orders"] == [], "the reference dangles"
+        assert orders.update_one({"_id": inserted}, {"$set": {"paid": True}}).matched_count == 0
+        orders.replace_one({"_id": inserted}, document, upsert=True)
+    assert replica_set.client.replaced.orders.count_documents({"item": "cup"}) == 2
+
+
+def test_keep_driver_id(replica_set, tmp_path):
+    page = (HERE.parents[1] / "docs" / "drivers.md").read_text()
+    section = page.split("### Drivers that cannot be changed\n")[1].split("\n## ")[0]
+    (rule,) = re.findall(r"(?ms)^```yaml\n(.*?)^```$", section)
+    (code,) = re.findall(r"(?ms)^```python\n(.*?)^```$", section)
+    with started_with(replica_set, "rules:\n" + rule, tmp_path) as proxy, proxy.client() as client:
+        names = {"orders": client.shop.orders}
+        exec(code, names)
+    assert names["order"]["driver_id"] == names["inserted"] != names["order"]["_id"]
+    replica_set.client.shop.orders.delete_many({})
+
+
+def test_mongoose_with_assign_driver(replacing, replica_set, node_binary, node_modules, tmp_path):
+    path = tmp_path / "program.js"
+    path.write_text("""
+        const assert = require('assert');
+        const mongoose = require('mongoose');
+        (async () => {
+          await mongoose.connect(process.argv[2], {dbName: 'replaced'});
+          const Order = mongoose.model('Order', new mongoose.Schema({item: String}));
+          const order = await Order.create({item: 'cup'});
+          assert.equal(await Order.findById(order._id), null);
+          order.item = 'pot';
+          await assert.rejects(order.save(), {name: 'DocumentNotFoundError'});
+          const Numbered = mongoose.model('Numbered', new mongoose.Schema({_id: Number}));
+          await assert.rejects(Numbered.create({}), /document must have an _id before saving/);
+          process.exit(0);
+        })().catch((error) => { console.error(error); process.exit(1); });""")
+    run([node_binary, path, replacing.uri], env={**os.environ, "NODE_PATH": str(node_modules)})
+    (stored,) = replica_set.client.replaced.orders.find()
+    assert isinstance(stored["_id"], int) and stored["item"] == "cup"
 
 
 def test_every_snippet_is_run():

@@ -239,6 +239,11 @@ std::optional<std::string> BlockCache::refusal() const {
   return supply_.refused() ? std::optional(supply_.reason()) : std::nullopt;
 }
 
+std::string BlockCache::pending() const {
+  const auto lock = locked(mutex_);
+  return supply_.pending() ? supply_.reason() : std::string();
+}
+
 CounterStatistics BlockCache::statistics() const {
   const auto lock = locked(mutex_);
   const bool exhausted = held_.count() == 0 && supply_.exhausted();

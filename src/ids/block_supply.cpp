@@ -123,7 +123,8 @@ bool BlockSupply::wants_refill(const StockLevel& level) const {
 bool BlockSupply::may_ask(const StockLevel& level) const {
   if (store_ == Store::exhausted && level.now < exhausted_until_) return false;
   if (!retry_at_ || level.now >= *retry_at_) return true;
-  return level.needed > 0 && store_ != Store::down;  // only fetching ahead has failed
+  // Otherwise only fetching ahead has failed.
+  return level.needed > 0 && store_ != Store::down && store_ != Store::prepares;
 }
 
 // ---- jobs --------------------------------------------------------------------------------------
@@ -157,7 +158,8 @@ std::optional<CounterJob> BlockSupply::next_job(const StockLevel& level) {
   const auto unused = returnable(level);
   if (stopped_) return unused ? std::optional(give_back(*unused)) : std::nullopt;
   const bool demand = level.needed > 0 || level.now - demand_at_ <= kDemandLasts;
-  if (wants_refill(level) && may_ask(level) && (demand || fetches_ahead_)) return refill(level);
+  const bool ahead = fetches_ahead_ && level.end;  // a counter that nobody has used is left alone
+  if (wants_refill(level) && may_ask(level) && (demand || ahead)) return refill(level);
   // There is no demand any more: the next request starts the retries again.
   if (retry_at_ && level.now >= *retry_at_) retry_at_.reset();
   if (!lies_idle(level)) return std::nullopt;
@@ -224,6 +226,8 @@ SupplyAction BlockSupply::finish(CounterReply reply, const StockLevel& level) {
     answers_again();
     // With the changed rule it may have numbers: ask again.
     if (!changed_) exhaust(std::move(reply.reason), level.now, level.needed > 0, action);
+  } else if (reply.kind == Kind::pending) {
+    not_yet(std::move(reply.reason), level);
   } else {
     failed(std::move(reply.reason), level, action);
   }
@@ -296,6 +300,15 @@ void BlockSupply::exhaust(std::string reason, Time now, bool refuses_somebody,
   reason_ = std::move(reason);
   refused_ = refused_ || refuses_somebody;
   action.refusal = {Errc::exhausted, reason_};
+}
+
+/// Requests go on waiting.
+void BlockSupply::not_yet(std::string reason, const StockLevel& level) {
+  answers_again();
+  store_ = Store::prepares;
+  reason_ = std::move(reason);
+  fetches_ahead_ = false;
+  retry_at_ = level.now + kNotYetFor;
 }
 
 void BlockSupply::failed(std::string reason, const StockLevel& level, SupplyAction& action) {

@@ -111,14 +111,16 @@ void ExchangeRunner::deliver_local_reply() {
 /// Asks the store, and waits until answered() or elapsed().
 void ExchangeRunner::ask(const action::AskStore& need) {
   waits_ = Waits::for_store;
+  asked_ = need.strategy;
   connection_.start_timer(need.patience, ++questions_);
   ticket_ = connection_.ask(need, questions_);
 }
 
 void ExchangeRunner::elapsed(std::uint64_t question) {
   if (waits_ == Waits::for_store) {
-    return answered(question,
-                    ids::Error{ids::Errc::unavailable, "the id store has not answered in time"});
+    std::string reason = asked_->why_waiting();
+    if (reason.empty()) reason = "the id store has not answered in time";
+    return answered(question, ids::Error{ids::Errc::unavailable, std::move(reason)});
   }
   if (waits_ != Waits::for_pause || question != 0) return;
   stop_waiting();

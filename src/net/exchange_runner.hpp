@@ -129,6 +129,7 @@ class ExchangeRunner {
   std::optional<Buffer> local_reply_;  // sent once nothing is outstanding
   Budget::Share local_share_;          // for a large one
   ids::Ticket ticket_;                 // of the unanswered question
+  ids::StoreBacked* asked_ = nullptr;  // by the unanswered question
   std::uint64_t questions_ = 0;        // number of questions to the store so far
   enum class Waits { for_nothing, for_store, for_pause };
   Waits waits_ = Waits::for_nothing;

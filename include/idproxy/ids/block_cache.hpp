@@ -92,6 +92,8 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   /// Why requests are refused with Errc::exhausted; nothing if none was refused since the last
   /// answer of the store or ask_again(). The first refusal outside finish() wakes the store.
   [[nodiscard]] std::optional<std::string> refusal() const;
+  /// Why requests wait while the store prepares the counter; empty if it does not.
+  [[nodiscard]] std::string pending() const;
   /// The process ends: refuses all requests, waiting and new, and from now on begin() returns at
   /// most a give_back. Does not wake the store.
   void stop();

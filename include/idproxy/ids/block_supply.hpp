@@ -67,9 +67,11 @@ void change_stock(HeldNumbers& stock, const SupplyAction& action);
 /// `idle`. In addition, the supply remembers how the store last answered:
 ///
 ///     answers ── failed while requests wait ──▶ down ── any other answer ──▶ as the answer says
-///        └────── exhausted ──▶ exhausted ── after 60 s, or a reload: asked again
+///        ├────── exhausted ──▶ exhausted ── after 60 s, or a reload: asked again
+///        └──────── pending ──▶ prepares ── any other answer ──▶ as the answer says
 ///
-/// After a failure the supply asks again every 250 ms, as long as there is demand. A heal is due
+/// After a failure the supply asks again every 250 ms, as long as there is demand. While the store
+/// prepares the counter, it asks every 100 ms, and requests wait. A heal is due
 /// after duplicates, after the counter went back, or from the start (heal.at_start). Until it is
 /// done, every job is a heal.
 class BlockSupply {
@@ -82,6 +84,8 @@ class BlockSupply {
   static constexpr std::chrono::seconds kExhaustedFor{60};
   /// How soon to ask the store again after a failure, while there is demand.
   static constexpr std::chrono::milliseconds kRetryAfter{250};
+  /// How soon to ask again while the store prepares the counter.
+  static constexpr std::chrono::milliseconds kNotYetFor{100};
   /// How long there is demand after the last request for numbers.
   static constexpr std::chrono::seconds kDemandLasts{10};
   /// For this long after a failure, requests are refused at once with its reason. Later, the store
@@ -139,7 +143,8 @@ class BlockSupply {
   /// True if nothing is under way or pending.
   [[nodiscard]] bool idle() const { return state_ == State::idle && heal_ == Heal::none; }
   [[nodiscard]] bool exhausted() const { return store_ == Store::exhausted; }
-  /// Why the store is down or the counter exhausted.
+  [[nodiscard]] bool pending() const { return store_ == Store::prepares; }
+  /// Why the store is down, the counter exhausted, or the store still prepares it.
   [[nodiscard]] const std::string& reason() const { return reason_; }
   /// True if a request was refused since the counter was found exhausted.
   [[nodiscard]] bool refused() const { return refused_; }
@@ -157,6 +162,7 @@ class BlockSupply {
   enum class Store {
     answers,
     down,       // the last job failed while requests waited: reason_, failed_at_
+    prepares,   // the counter has no numbers yet: reason_; requests wait
     exhausted,  // the counter has no numbers: reason_; not asked before exhausted_until_
   };
   enum class Heal {
@@ -183,6 +189,7 @@ class BlockSupply {
   void gave_back(CounterReply::Kind kind, SupplyAction& action);
   void not_healed(std::string reason, const StockLevel& level, SupplyAction& action);
   void failed(std::string reason, const StockLevel& level, SupplyAction& action);
+  void not_yet(std::string reason, const StockLevel& level);
   void exhaust(std::string reason, Time now, bool refuses_somebody, SupplyAction& action);
   void answers_again();
   void decide_to_heal(Heal heal);

@@ -34,6 +34,7 @@ struct CounterReply {
     not_sent,    ///< give_back: no server was reached; the process keeps the numbers
     not_healed,  ///< heal, unless `lost`: refused for `reason`; the counter stays as it is
     exhausted,   ///< no numbers, for `reason`; the cache does not ask again for 60 s
+    pending,     ///< no numbers yet, for `reason`; requests wait, and the cache asks again soon
     failed,      ///< the store could not be asked, or may undo what it did, for `reason`
   };
   Kind kind;

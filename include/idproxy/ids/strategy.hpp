@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "idproxy/base/clock.hpp"
@@ -38,6 +39,8 @@ class StoreBacked {
   [[nodiscard]] virtual Ticket ask(std::size_t n, std::unique_ptr<Waiter> waiter) = 0;
   /// How long the caller of ask() should wait for the answer at most.
   [[nodiscard]] virtual std::chrono::nanoseconds patience() const { return kPatience; }
+  /// What the store does meanwhile, for people; empty: nothing is known.
+  [[nodiscard]] virtual std::string why_waiting() const { return {}; }
   /// Appends the granted values to `out`.
   virtual void accept(Grant grant, Values& out) = 0;
   /// Takes back the values at the positions `which` (ascending) of `values`, which were drawn from

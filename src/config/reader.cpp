@@ -33,6 +33,10 @@ std::string range_of_integers(std::int64_t min, std::int64_t max) {
   return "an integer " + std::to_string(min) + " to " + std::to_string(max);
 }
 
+std::string range_of_durations(std::chrono::milliseconds min, std::chrono::milliseconds max) {
+  return "a duration of " + duration_text(min) + " to " + duration_text(max);
+}
+
 }  // namespace
 
 Reader::Reader(const TreeNode* node, std::string path, Place place, Findings& findings)
@@ -96,14 +100,33 @@ std::size_t Reader::choice(std::string_view key, std::initializer_list<std::stri
 std::chrono::milliseconds Reader::duration(std::string_view key, std::chrono::milliseconds min,
                                            std::chrono::milliseconds max,
                                            std::chrono::milliseconds fallback) {
-  const std::string expected = "a duration of " + duration_text(min) + " to " + duration_text(max);
+  const std::string expected = range_of_durations(min, max);
   const TreeNode* node = scalar(key, expected);
   if (node == nullptr) return fallback;
-  const auto read = read_duration(node->text);
+  return duration_in(*node, key, expected, min, max).value_or(fallback);
+}
+
+std::chrono::milliseconds Reader::duration_or_off(std::string_view key,
+                                                  std::chrono::milliseconds min,
+                                                  std::chrono::milliseconds max,
+                                                  std::chrono::milliseconds fallback) {
+  const std::string expected = "off or " + range_of_durations(min, max);
+  const TreeNode* node = scalar(key, expected);
+  if (node == nullptr) return fallback;
+  if (node->text == "off") return {};
+  return duration_in(*node, key, expected, min, max).value_or(fallback);
+}
+
+std::optional<std::chrono::milliseconds> Reader::duration_in(const TreeNode& node,
+                                                             std::string_view key,
+                                                             std::string_view expected,
+                                                             std::chrono::milliseconds min,
+                                                             std::chrono::milliseconds max) {
+  const auto read = read_duration(node.text);
   if (read.reading == Reading::ok && read.value >= min && read.value <= max) return read.value;
   const bool no_unit = read.reading == Reading::no_unit;
-  mismatch(key, expected + (no_unit ? " with its unit (ms, s, m or h)" : ""), *node);
-  return fallback;
+  mismatch(key, std::string(expected) + (no_unit ? " with its unit (ms, s, m or h)" : ""), node);
+  return std::nullopt;
 }
 
 std::int64_t Reader::size(std::string_view key, std::int64_t min, std::int64_t max,

@@ -38,6 +38,9 @@ class Reader : public ids::Parameters {
   std::chrono::milliseconds duration(std::string_view key, std::chrono::milliseconds min,
                                      std::chrono::milliseconds max,
                                      std::chrono::milliseconds fallback) override;
+  std::chrono::milliseconds duration_or_off(std::string_view key, std::chrono::milliseconds min,
+                                            std::chrono::milliseconds max,
+                                            std::chrono::milliseconds fallback) override;
   std::string document(std::string_view key) override;
   Reader& section(std::string_view key) override;
   [[nodiscard]] bool given(std::string_view key) const override;
@@ -80,6 +83,12 @@ class Reader : public ids::Parameters {
   /// value, which it reports with `expected`.
   const TreeNode* scalar(std::string_view key, std::string_view expected);
   void mismatch(std::string_view key, std::string_view expected, const TreeNode& found);
+  /// The duration in `node`; nothing if it is none within the bounds, which it reports with
+  /// `expected`.
+  std::optional<std::chrono::milliseconds> duration_in(const TreeNode& node, std::string_view key,
+                                                       std::string_view expected,
+                                                       std::chrono::milliseconds min,
+                                                       std::chrono::milliseconds max);
   /// Shows ${NAME} instead of a value that came from a variable, since that may be secret.
   [[nodiscard]] std::string message(std::string_view key, std::string_view reason) const;
   [[nodiscard]] std::string name_of(std::string_view key) const;

@@ -91,6 +91,11 @@ class FakeParameters final : public ids::Parameters {
     return std::chrono::milliseconds(
         bounded<std::int64_t>(key, min.count(), max.count(), fallback.count()));
   }
+  std::chrono::milliseconds duration_or_off(std::string_view key, std::chrono::milliseconds min,
+                                            std::chrono::milliseconds max,
+                                            std::chrono::milliseconds fallback) override {
+    return ask(key) == "off" ? std::chrono::milliseconds(0) : duration(key, min, max, fallback);
+  }
   Parameters& section(std::string_view key) override {
     auto& section = sections_[std::string(key)];
     if (!section) section.reset(new FakeParameters(*root_, prefix_ + std::string(key) + "."));

@@ -35,6 +35,11 @@ class Parameters {
   virtual std::chrono::milliseconds duration(std::string_view key, std::chrono::milliseconds min,
                                              std::chrono::milliseconds max,
                                              std::chrono::milliseconds fallback) = 0;
+  /// A duration, or the text "off", which is 0.
+  virtual std::chrono::milliseconds duration_or_off(std::string_view key,
+                                                    std::chrono::milliseconds min,
+                                                    std::chrono::milliseconds max,
+                                                    std::chrono::milliseconds fallback) = 0;
   /// A mapping of any names to text, integers, true, false or null, as a BSON document; "" if it is
   /// absent or empty.
   virtual std::string document(std::string_view key) = 0;

@@ -21,6 +21,8 @@ TEST(Reader, ReadsEachType) {
   EXPECT_EQ(r.text("quoted", ""), "12");
   EXPECT_EQ(r.choice("choice", {"on", "off"}), 1U);
   EXPECT_EQ(r.duration("duration", 0ms, 1s, 0ms), 250ms);
+  EXPECT_EQ(r.duration_or_off("duration", 1ms, 1s, 7ms), 250ms);
+  EXPECT_EQ(r.duration_or_off("choice", 1ms, 1s, 7ms), 0ms);
   EXPECT_EQ(r.size("size", 0, 1 << 20, 0), 65536);
   EXPECT_THAT(r.texts("list"), ElementsAre("a", "b"));
   EXPECT_EQ(r.optional_text("null_text"), std::nullopt);
@@ -38,6 +40,7 @@ TEST(Reader, FallsBackForAbsentKeys) {
   EXPECT_EQ(r.text("a", "x"), "x");
   EXPECT_EQ(r.choice("a", {"on", "off"}), 0U);
   EXPECT_EQ(r.duration("a", 0ms, 1s, 7ms), 7ms);
+  EXPECT_EQ(r.duration_or_off("a", 1ms, 1s, 7ms), 7ms);
   EXPECT_EQ(r.size("a", 0, 9, 8), 8);
   EXPECT_EQ(r.optional_text("a"), std::nullopt);
   EXPECT_EQ(r.optional_section("a"), nullptr);
@@ -89,6 +92,9 @@ void read_choice(Reader& r) {
 }
 void read_duration(Reader& r) {
   EXPECT_EQ(r.duration("key", 1s, 24h, 5s), 5s);
+}
+void read_duration_or_off(Reader& r) {
+  EXPECT_EQ(r.duration_or_off("key", 1s, 1h, 60s), 60s);
 }
 void read_size(Reader& r) {
   EXPECT_EQ(r.size("key", 1024, 1 << 30, 2048), 2048);
@@ -150,6 +156,10 @@ TEST(Reader, SaysWhatWasExpectedAndWhatIsThere) {
        "must be a duration of 1s to 24h, is text '9999999999999999999h'"},
       {"duration_with_other_unit", "5min", read_duration,
        "must be a duration of 1s to 24h, is text '5min'"},
+      {"duration_or_on", "on", read_duration_or_off,
+       "must be off or a duration of 1s to 1h, is text 'on'"},
+      {"duration_or_off_without_unit", "5", read_duration_or_off,
+       "must be off or a duration of 1s to 1h with its unit (ms, s, m or h), is 5"},
       {"size_without_unit", "2048", read_size,
        "must be a size of 1KiB to 1GiB with its unit (B, KiB, MiB or GiB), is 2048"},
       {"size_decimal_unit", "1MB", read_size, "must be a size of 1KiB to 1GiB, is text '1MB'"},

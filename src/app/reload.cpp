@@ -6,6 +6,9 @@
 #include <utility>
 
 #include "config_file.hpp"
+#include "idproxy/ids/counter_spec.hpp"
+#include "idproxy/ids/number_format.hpp"
+#include "idproxy/ids/values.hpp"
 #include "idproxy/observability/log.hpp"
 
 namespace idproxy::app {
@@ -32,6 +35,17 @@ bool same_certificates(const Tls& a, const Tls& b) {
   return a == nullptr || b == nullptr ? a == b : a->is_equivalent_to(*b);
 }
 
+/// The type of a strategy's values, which a value that nobody gets shows.
+bson::Type value_type_of(ids::Strategy& strategy) {
+  ids::Values values;
+  if (const auto* counter = strategy.counter_rule()) {
+    ids::append_number(0, counter->use().field.format, values);
+  } else {
+    (void)strategy.next(1, values);
+  }
+  return values.type();
+}
+
 std::string fault_of(const config::Loaded& loaded) {
   const auto errors = std::ranges::count(loaded.findings, config::Finding::Severity::error,
                                          &config::Finding::severity);
@@ -47,7 +61,8 @@ RulesInForce make_rules(std::vector<rewrite::Rule> rules, const std::string& sto
   watched.reserve(rules.size());
   for (const rewrite::Rule& rule : rules) {
     const bool counts = rule.strategy->bounded_space() != nullptr;
-    watched.push_back({rule.ns, rule.field, rule.unique_index, counts, counts ? rule.source : ""});
+    watched.push_back({rule.ns, rule.field, rule.unique_index, counts, counts ? rule.source : "",
+                       value_type_of(*rule.strategy)});
   }
   auto watch = store.watch(std::move(watched));
   auto set = std::make_shared<const rewrite::RuleSet>(std::move(rules), store_db, watch, before);

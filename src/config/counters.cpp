@@ -67,8 +67,8 @@ bool check_shared_counter(const rewrite::Rule& earlier, const std::string& path,
   if (a->spec == b->spec) return false;
   reader.warning("strategy",
                  "shares " + document +
-                     ", but not its start, max, block, heal and on_store_down: those of the rule "
-                     "that is used first apply to both");
+                     ", but not its start, max, block, scan, heal and on_store_down: those of the "
+                     "rule that is used first apply to both");
   return false;
 }
 

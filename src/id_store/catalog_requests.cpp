@@ -1,7 +1,10 @@
 #include "id_store/catalog_requests.hpp"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
+#include "id_store/index_requests.hpp"
 #include "idproxy/bson/elements.hpp"
 
 namespace idproxy::id_store {
@@ -22,7 +25,9 @@ std::string reason_of(std::int32_t code) {
     case mongo::kDuplicateKey:
       return "several documents have the same value";
     case kCannotCreateIndex:
-      return "the server cannot make it (error 67 CannotCreateIndex)";
+      return "the server cannot make it (error 67 CannotCreateIndex). On a sharded collection, a "
+             "unique index must begin with the shard key; `reserve`, which makes values unique "
+             "without it, is not in this release";
     case kIndexOptionsConflict:
     case kIndexKeySpecsConflict:
       return "the field already has an index with other options: drop it first";
@@ -63,39 +68,17 @@ CatalogResponse ask_left_alone(mongo::Client& client, const CatalogRequest& requ
   return response;
 }
 
-/// {v, key: {a: 1, b: -1}, name, unique, partialFilterExpression …}
-Index index_of(Bytes document) {
-  Index index;
-  if (const auto name = bson::find(document, "name"); name && name->type == bson::Type::string) {
-    index.name = name->text();
-  }
-  index.unique = mongo::is_true(document, "unique");
-  index.partial = bson::find(document, "partialFilterExpression").has_value();
-  const auto key = bson::find(document, "key");
-  if (!key || key->type != bson::Type::document) return index;
-  bson::Elements fields(key->value);
-  while (const auto field = fields.next()) index.fields.emplace_back(field->key);
-  return index;
-}
-
-/// An index that is still being built stands under "spec", beside "buildUUID"; but not on a
-/// standalone, which lists it as if it were there (observed, 6.0.5).
-Index listed_index_of(Bytes document) {
-  const auto spec = bson::find(document, "spec");
-  if (!spec || spec->type != bson::Type::document) return index_of(document);
-  Index index = index_of(spec->value);
-  index.building = true;
-  return index;
-}
-
 CatalogResponse ask_indexes(mongo::Client& client, const CatalogRequest& request) {
+  const Namespace ns{request.db, request.collection};
   std::vector<Index> indexes;
-  const Reply reply = client.list_indexes(request.db, request.collection, [&](Bytes document) {
-    indexes.push_back(listed_index_of(document));
-    return true;
-  });
-  CatalogResponse response = response_of(reply);
-  if (response.kind == CatalogResponse::Kind::answered) response.indexes = std::move(indexes);
+  CatalogResponse response = response_of(list_indexes(client, ns, indexes));
+  if (response.kind != CatalogResponse::Kind::answered) return response;
+  for (const auto& [field, type] : request.advise) {
+    const bool guarded = std::ranges::any_of(
+        indexes, [&](const Index& index) { return guards(index, field, type); });
+    if (!guarded) response.offers[field] = offer_index(client, ns, field, type, indexes);
+  }
+  response.indexes = std::move(indexes);
   return response;
 }
 
@@ -118,15 +101,6 @@ CatalogResponse ask_documents(mongo::Client& client, const CatalogRequest& reque
   return response;
 }
 
-CatalogResponse make_index(mongo::Client& client, const CatalogRequest& request) {
-  Document index;
-  index.add("key", Document().add(request.field, 1));
-  index.add("name", request.field + "_1").add("unique", true).add("sparse", true);
-  Document command;
-  command.add("createIndexes", request.collection).add("indexes", Array().push(index));
-  return response_of(client.write(request.db, command));
-}
-
 }  // namespace
 
 CatalogResponse send(mongo::Client& client, const CatalogRequest& request) {
@@ -140,7 +114,8 @@ CatalogResponse send(mongo::Client& client, const CatalogRequest& request) {
     case CatalogRequest::Kind::make_index:
       break;
   }
-  return make_index(client, request);
+  const Namespace ns{request.db, request.collection};
+  return response_of(make_index(client, ns, request.field, request.type));
 }
 
 }  // namespace idproxy::id_store

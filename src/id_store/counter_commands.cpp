@@ -1,5 +1,6 @@
 #include "id_store/counter_commands.hpp"
 
+#include "id_store/namespaces.hpp"
 #include "idproxy/bson/elements.hpp"
 
 namespace idproxy::id_store {
@@ -46,6 +47,29 @@ std::string set_by_hand(const ids::CounterPlace& place, std::int64_t value) {
   return "db.getSiblingDB(" + quoted(place.db) + ").getCollection(" + quoted(place.collection) +
          ").updateOne(" + json_of(identity_of(place)) + ", {$set: {" + quoted(place.value_field) +
          ": " + number + "}}, {upsert: true})";
+}
+
+namespace {
+
+Document mark_of(const ids::CounterPlace& place) {
+  const Document id =
+      Document().add("collection", place.collection).add("query", identity_of(place));
+  return Document().add("_id", id);
+}
+
+}  // namespace
+
+Document find_mark(const ids::CounterPlace& place) {
+  return Document().add("find", kMarks).add("filter", mark_of(place)).add("limit", 1);
+}
+
+Document write_mark(const ids::CounterPlace& place) {
+  const Document update =
+      Document()
+          .add("q", mark_of(place))
+          .add("u", Document().add("$setOnInsert", Document().add("used", true)))
+          .add("upsert", true);
+  return Document().add("update", kMarks).add("updates", Array().push(update));
 }
 
 std::optional<Bytes> value_of(const Reply& reply) {

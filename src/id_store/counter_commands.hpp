@@ -33,6 +33,16 @@ namespace idproxy::id_store {
 /// two proxies cannot create it twice, and two counters cannot share it.
 [[nodiscard]] mongo::Document new_counter(const ids::CounterPlace& place, std::int64_t value);
 
+// Marks: documents {_id: {collection, query: {key_field: key, …filter}}} in a collection beside the
+// counter's own. A mark says that numbers of the counter may have been given out, so that a counter
+// that is missing was lost.
+
+/// Finds the counter's mark.
+[[nodiscard]] mongo::Document find_mark(const ids::CounterPlace& place);
+
+/// Writes the mark unless it is there.
+[[nodiscard]] mongo::Document write_mark(const ids::CounterPlace& place);
+
 /// The part of an error that is safe to show: "13 Unauthorized".
 [[nodiscard]] std::string code_name(const mongo::Reply& reply);
 

@@ -57,11 +57,13 @@ bool fits_into_fields(std::int64_t first, std::span<const ids::CounterField> fie
 
 }  // namespace
 
-CounterDocument::CounterDocument(ids::CounterSpec spec, StoreMetrics& metrics)
+CounterDocument::CounterDocument(ids::CounterSpec spec, StoreMetrics& metrics,
+                                 CollectionScans& scans)
     : spec_(std::move(spec)),
       numbers_(spec_),
       identity_(identity_of(spec_.place)),
       metrics_(metrics),
+      scans_(scans),
       events_(spec_) {}
 
 CounterReply CounterDocument::run(mongo::Client& client, const CounterJob& job,
@@ -78,12 +80,56 @@ CounterReply CounterDocument::run(mongo::Client& client, const CounterJob& job,
   return reply;
 }
 
-void CounterDocument::look(mongo::Client& client) {
+Reply CounterDocument::write_nothing(mongo::Client& client) const {
   const Document nothing = query(Document().add("$in", Array()));
   const Document unchanged =
       Document().add("$inc", Document().add(spec_.place.value_field, std::int64_t{0}));
-  unreached_ = why_unreached(
-      client.write(spec_.place.db, find_and_modify(nothing).add("update", unchanged)));
+  return client.write(spec_.place.db, find_and_modify(nothing).add("update", unchanged));
+}
+
+void CounterDocument::look(mongo::Client& client) {
+  unreached_ = why_unreached(write_nothing(client));
+}
+
+Outcome<void> CounterDocument::check(mongo::Client& client,
+                                     std::span<const ids::CounterField> fields,
+                                     const CounterJob& job, Demand demand) {
+  Run run{client, job, fields, job.count, std::chrono::steady_clock::now()};
+  auto result = check(run, demand);
+  unreached_ = std::move(run.unreached);
+  if (result) {
+    events_.ready_again();
+  } else if (result.error().kind == CounterReply::Kind::exhausted) {
+    events_.exhausted(result.error().reason);
+  }
+  return result;
+}
+
+Outcome<void> CounterDocument::check(Run& run, Demand demand) {
+  const Reply written = write_nothing(run.client);
+  if (!written.ok()) return answer_to(run, written);
+  const auto found = read(run);
+  if (!found) return found.error();
+  if (found->exists && found->value.kind != StoredValue::Kind::missing) {
+    return check_existing(run, found->value);
+  }
+  const auto created = first_of_new(run);
+  if (!created) return created.error();
+  if (demand == Demand::none) return {};
+  if (const Attempt failure = create_at(run, found->exists, *created)) return *failure;
+  return {};
+}
+
+Outcome<void> CounterDocument::check_existing(Run& run, const StoredValue& value) {
+  if (!value.is_number()) return not_an_integer();
+  const auto first = numbers_.first_at(value.number);
+  if (!first || numbers_.is_beyond_max(*first)) return at_max();
+  if (!fits_into_fields(*first, run.fields)) return does_not_fit();
+  if (run.job.kind != CounterJob::Kind::heal) return {};
+  const auto target = heal_target(run, *first);
+  const bool goes_on = target || target.error().kind == CounterReply::Kind::not_healed;
+  if (!goes_on) return target.error();
+  return {};
 }
 
 CounterReply CounterDocument::repeat(Run& run, Attempt (CounterDocument::*attempt)(Run&)) {
@@ -98,6 +144,9 @@ CounterReply CounterDocument::repeat(Run& run, Attempt (CounterDocument::*attemp
 CounterDocument::Attempt CounterDocument::allocate(Run& run) {
   const auto increment = numbers_.increment(run.count);
   if (!increment) return exhausted("the request is for more numbers than there are");
+  if (mark_first_) {
+    if (const auto marked = mark(run); !marked) return marked.error();
+  }
   Document command = find_and_modify(query(bound(converts_ ? *increment : 0)));
   if (converts_) {
     command.add("update",
@@ -130,10 +179,19 @@ CounterDocument::Attempt CounterDocument::use(Run& run, Bytes pre_image) {
 CounterDocument::Attempt CounterDocument::allocated(Run& run, std::int64_t first,
                                                     std::uint64_t count) {
   if (!fits_into_fields(first, run.fields)) {
-    return exhausted("the value of counter " + events_.counter() + " does not fit into int32");
+    return does_not_fit();
+  }
+  if (const auto marked = mark(run); !marked) {
+    drop_block(marked.error().reason);
+    return marked.error();
   }
   events_.went_well(first, numbers_.after(first, count - 1).value_or(first), run.fields);
   return CounterReply{CounterReply::Kind::allocated, {first, count}, {}};
+}
+
+void CounterDocument::drop_block(std::string_view reason) {
+  metrics_.blocks_dropped.fetch_add(1, std::memory_order_relaxed);
+  events_.block_dropped(reason);
 }
 
 CounterDocument::Attempt CounterDocument::explain_no_match(Run& run) {
@@ -233,10 +291,7 @@ CounterDocument::Attempt CounterDocument::after_failure(Run& run, const Reply& r
     return std::nullopt;
   }
   if (reply.kind == Reply::Kind::refused) return answer_to(run, reply);
-  if (gives_numbers && !reply.not_carried_out) {
-    metrics_.blocks_dropped.fetch_add(1, std::memory_order_relaxed);
-    events_.block_dropped(reply.message);
-  }
+  if (gives_numbers && !reply.not_carried_out) drop_block(reply.message);
   // A retry may find another server. But if there was none, libmongoc has already searched for
   // long, and a refused login would be refused again.
   const bool was_there = reply.code != mongo::kNoServer && reply.code != mongo::kNoLogin;
@@ -270,6 +325,10 @@ Document CounterDocument::bound(std::int64_t increment) const {
 
 CounterReply CounterDocument::not_an_integer() const {
   return exhausted("the value of counter " + events_.counter() + " is not an integer");
+}
+
+CounterReply CounterDocument::does_not_fit() const {
+  return exhausted("the value of counter " + events_.counter() + " does not fit into int32");
 }
 
 CounterReply CounterDocument::at_max() const {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "id_store/collection_scans.hpp"
 #include "id_store/counter_events.hpp"
 #include "id_store/field_numbers.hpp"
 #include "id_store/mongo.hpp"
@@ -22,7 +23,8 @@ namespace idproxy::id_store {
 ///
 ///   allocate   findAndModify {query: {_id: key, V: {$type: numbers, $lte: max}},
 ///                             update: {$inc: {V: step * n}}, new: false, w: majority}
-///   create     insert {_id: key, V: first}, then allocate
+///   create     insert {_id: key, V: first}, then allocate; once per object, mark
+///   mark       update {q: {_id: place}, u: {$setOnInsert: …}, upsert: true, w: majority}
 ///   heal       findAndModify {…, update: [{$set: {V: {$add: [{$max: [{$toLong: V}, M]}, …]}}}],
 ///                             new: true}
 ///   gap        findAndModify {query: {_id: key, V: v}, update: {$set: {V: behind the free ones}}}
@@ -31,14 +33,21 @@ namespace idproxy::id_store {
 /// One thread at a time.
 class CounterDocument {
  public:
-  /// `metrics` outlives it.
-  CounterDocument(ids::CounterSpec spec, StoreMetrics& metrics);
+  /// `metrics` and `scans` outlive it.
+  CounterDocument(ids::CounterSpec spec, StoreMetrics& metrics, CollectionScans& scans);
 
   /// `fields`: all fields that this counter fills.
   [[nodiscard]] ids::CounterReply run(mongo::Client& client, const ids::CounterJob& job,
                                       std::span<const ids::CounterField> fields);
   /// Checks whether the store can do jobs: sends a write that matches no document.
   void look(mongo::Client& client);
+  enum class Demand { none, waits };
+  /// Checks whether run() could do the job (allocate or heal), without doing it: the store's user
+  /// may write, and the counter exists or its first number can be found. If somebody waits for
+  /// numbers, creates a missing counter. The error is what run() would reply.
+  [[nodiscard]] Outcome<void> check(mongo::Client& client,
+                                    std::span<const ids::CounterField> fields,
+                                    const ids::CounterJob& job, Demand demand);
   /// False if the last job or look() reached no server.
   [[nodiscard]] bool reached() const { return unreached_.empty(); }
   /// Why not, in the words of libmongoc or the server; for the log, not for clients.
@@ -68,6 +77,9 @@ class CounterDocument {
   Attempt explain_no_match(Run& run);
   Attempt allocate_what_fits(Run& run, const mongo::Reply& reply);
   Attempt create(Run& run, bool exists);
+  [[nodiscard]] mongo::Reply write_nothing(mongo::Client& client) const;
+  Outcome<void> check(Run& run, Demand demand);
+  Outcome<void> check_existing(Run& run, const StoredValue& value);
   Attempt heal(Run& run);
   static ids::CounterReply refused_heal(const Run& run, ids::CounterReply reply);
   struct HealTarget {
@@ -87,6 +99,10 @@ class CounterDocument {
     std::string_view warning;  ///< empty: none
   };
   [[nodiscard]] Outcome<NewCounter> first_of_new(Run& run);
+  Attempt create_at(Run& run, bool exists, const NewCounter& created);
+  [[nodiscard]] Outcome<FieldNumbers::Look> look_for_new(Run& run, FieldNumbers& stored);
+  [[nodiscard]] Outcome<bool> was_given_out(Run& run) const;
+  [[nodiscard]] Outcome<void> mark(Run& run);
   [[nodiscard]] Outcome<NewCounter> first_free_of_new(FieldNumbers& stored, NewCounter created,
                                                       std::uint64_t count);
   [[nodiscard]] Outcome<std::string_view> ignore_outliers(FieldNumbers& stored,
@@ -96,7 +112,7 @@ class CounterDocument {
   enum class Loss {
     none,
     possible,  ///< judging by what is stored; this process never had numbers of it
-    certain,   ///< this process had numbers of it
+    certain,   ///< somebody had numbers of it: this process, or it is marked
   };
   [[nodiscard]] Outcome<std::int64_t> behind_others(Run& run, std::int64_t first,
                                                     const FieldNumbers::Look& look,
@@ -104,6 +120,7 @@ class CounterDocument {
   [[nodiscard]] std::optional<std::int64_t> behind(std::optional<std::int64_t> first,
                                                    std::optional<std::int64_t> number) const;
   [[nodiscard]] Attempt allocated(Run& run, std::int64_t first, std::uint64_t count);
+  void drop_block(std::string_view reason);
   /// After a failed write: tries again if little time has passed, else fails the job.
   [[nodiscard]] Attempt after_failure(Run& run, const mongo::Reply& reply, bool gives_numbers);
 
@@ -113,13 +130,17 @@ class CounterDocument {
   [[nodiscard]] mongo::Document find_and_modify(const mongo::Document& query) const;
   [[nodiscard]] mongo::Document bound(std::int64_t increment) const;
   [[nodiscard]] ids::CounterReply not_an_integer() const;
+  [[nodiscard]] ids::CounterReply does_not_fit() const;
   [[nodiscard]] ids::CounterReply at_max() const;
 
   const ids::CounterSpec spec_;
   const Numbers numbers_;
   mongo::Document identity_;  // {key_field: key, …filter}
   StoreMetrics& metrics_;
+  CollectionScans& scans_;
   CounterEvents events_;
+  bool marked_ = false;      // certainly
+  bool mark_first_ = false;  // it failed: before the next allocation
   bool converts_ = false;  // the last value was a double: the next allocation converts it to int64
   std::string unreached_;
   std::optional<std::int64_t>

@@ -78,6 +78,12 @@ void CounterEvents::not_healed(const std::string& reason) {
              {{"counter", counter_}, {"reason", reason}});
 }
 
+void CounterEvents::ready_again() {
+  if (std::exchange(reason_, {}).empty()) return;
+  log::event(Level::info, "ready_again", "the counter gives numbers again",
+             {{"counter", counter_}});
+}
+
 void CounterEvents::went_well(std::int64_t first, std::int64_t last,
                               std::span<const ids::CounterField> fields) {
   reason_.clear();

@@ -26,6 +26,8 @@ class CounterEvents {
   void jump_too_large(std::int64_t from, std::int64_t most) const;
   void exhausted(const std::string& reason);
   void not_healed(const std::string& reason);
+  /// The cause of the last exhausted() or not_healed() has gone, if there was one.
+  void ready_again();
   /// Numbers have been allocated.
   void went_well(std::int64_t first, std::int64_t last, std::span<const ids::CounterField> fields);
 

@@ -48,9 +48,11 @@ bool CounterDocument::is_too_far(std::int64_t from, const FieldNumbers::Look& lo
 Outcome<std::string_view> CounterDocument::ignore_outliers(FieldNumbers& stored,
                                                            FieldNumbers::Look& look,
                                                            std::int64_t from) const {
-  auto wider = stored.look(kOutlierSample);
-  if (!wider) return wider.error();
-  look = *std::move(wider);
+  if (look.asked < kOutlierSample) {
+    auto wider = stored.look(kOutlierSample);
+    if (!wider) return wider.error();
+    look = *std::move(wider);
+  }
   const std::size_t outliers =
       count_outliers(numbers_, static_cast<std::uint64_t>(spec_.heal.max_jump), from, look.furthest,
                      look.is_guarded ? MayMeet::yes : MayMeet::no);
@@ -70,16 +72,29 @@ Outcome<std::int64_t> CounterDocument::behind_others(Run& run, std::int64_t firs
   const std::uint64_t each = loss == Loss::certain ? std::max(block, kMostInOneInsert) : block;
   const auto result = numbers_.after(first, kBlocksOfOthers * each);
   if (result && !numbers_.is_beyond_max(*result)) return *result;
-  return advice::no_room(spec_, run.fields, numbers_.value_before(first).value_or(first));
+  return advice::no_room(run.client, spec_, run.fields,
+                         numbers_.value_before(first).value_or(first));
+}
+
+Outcome<FieldNumbers::Look> CounterDocument::look_for_new(Run& run, FieldNumbers& stored) {
+  const auto scanned = stored.places_to_scan();
+  if (!scanned) return scanned.error();
+  if (scanned->empty()) return stored.look(1);
+  return scans_.ask({spec_, {run.fields.begin(), run.fields.end()}, stored.indexes()});
 }
 
 /// The first number of a new counter: past `start`, all stored numbers, and all numbers that this
-/// process was ever given.
+/// process was ever given. A counter that existed before was lost, and other proxies may hold
+/// numbers of it.
 Outcome<CounterDocument::NewCounter> CounterDocument::first_of_new(Run& run) {
+  const auto was_used = was_given_out(run);
+  if (!was_used) return was_used.error();
   FieldNumbers stored(run.client, spec_, run.fields);
-  auto look = stored.look(1);
+  auto look = look_for_new(run, stored);
   if (!look) return look.error();
-  if (!look->is_known && !look->is_guarded) return advice::not_sorted(spec_, run.fields);
+  if (!look->is_known && !look->is_guarded) {
+    return advice::not_sorted(run.client, spec_, run.fields);
+  }
   auto first = behind(spec_.start, run.job.beyond);
   if (!first) return at_max();
   Outcome<std::string_view> warning = std::string_view();
@@ -87,12 +102,7 @@ Outcome<CounterDocument::NewCounter> CounterDocument::first_of_new(Run& run) {
   if (!warning) return warning.error();
   first = behind(first, look->most());
   if (!first) return at_max();
-  // If numbers are stored, the counter's document may have existed before and been deleted.
-  const bool was_used = !look->furthest.empty();
-  const auto safe = behind_others(run, *first, *look,
-                                  run.job.lost || run.job.beyond ? Loss::certain
-                                  : was_used                     ? Loss::possible
-                                                                 : Loss::none);
+  const auto safe = behind_others(run, *first, *look, *was_used ? Loss::certain : Loss::none);
   if (!safe) return safe.error();
   if (numbers_.is_beyond_max(*safe)) return at_max();
   const NewCounter created{*safe, *warning};
@@ -117,7 +127,12 @@ Outcome<CounterDocument::NewCounter> CounterDocument::first_free_of_new(FieldNum
 CounterDocument::Attempt CounterDocument::create(Run& run, bool exists) {
   const auto created = first_of_new(run);
   if (!created) return created.error();
-  const auto value = numbers_.value_before(created->first);
+  return create_at(run, exists, *created);
+}
+
+CounterDocument::Attempt CounterDocument::create_at(Run& run, bool exists,
+                                                    const NewCounter& created) {
+  const auto value = numbers_.value_before(created.first);
   if (!value) return at_max();
   Document command;
   if (exists) {
@@ -130,8 +145,50 @@ CounterDocument::Attempt CounterDocument::create(Run& run, bool exists) {
   const Reply reply = run.client.write(spec_.place.db, command);
   if (reply.refused(mongo::kDuplicateKey)) return std::nullopt;
   if (!reply.ok()) return after_failure(run, reply, false);
-  if (!exists || value_of(reply)) events_.created(created->first, created->warning);
+  if (!exists || value_of(reply)) events_.created(created.first, created.warning);
   return std::nullopt;
+}
+
+// ---- marks
+//
+// A process writes a counter's mark, with majority, before it gives out its first number of it. So
+// whoever finds a counter missing and no mark knows that nobody has numbers of it, and that the new
+// counter may begin right behind what is stored. If it dies between two writes:
+// - the counter is there, its mark is not: nobody has numbers. The next process to allocate writes
+//   the mark; if the counter is lost before that, a new one begins where this one did.
+// - the mark is there, its counter is not: this order does not occur. If it is made by hand, the
+//   counter counts as lost, and a new one skips ahead, which is a gap and never a duplicate.
+// Proxies of release 0.1 write no marks. A counter that they use gets its mark from the first newer
+// proxy.
+
+Outcome<bool> CounterDocument::was_given_out(Run& run) const {
+  if (marked_ || run.job.lost || run.job.beyond) return true;
+  bool found = false;
+  const Reply reply = run.client.read_all(spec_.place.db, find_mark(spec_.place), [&](Bytes) {
+    found = true;
+    return false;
+  });
+  if (!reply.ok()) return answer_to(run, reply);
+  return found;
+}
+
+Outcome<void> CounterDocument::mark(Run& run) {
+  constexpr int kAttempts = 16;
+  if (marked_) return {};
+  mark_first_ = true;
+  for (int i = 0; i < kAttempts; ++i) {
+    const Reply reply = run.client.write(spec_.place.db, write_mark(spec_.place));
+    // Another proxy has just written it, perhaps not yet with majority. A repetition waits for
+    // that.
+    if (reply.refused(mongo::kDuplicateKey)) continue;
+    if (reply.ok()) {
+      marked_ = true;
+      mark_first_ = false;
+      return {};
+    }
+    if (Attempt failure = after_failure(run, reply, false)) return *std::move(failure);
+  }
+  return failed("the mark of counter " + events_.counter() + " cannot be written");
 }
 
 // ---- heal
@@ -168,11 +225,11 @@ Outcome<CounterDocument::HealTarget> CounterDocument::heal_target(Run& run, std:
   auto look = stored.look(1);
   if (!look) return refused_heal(run, look.error());
   if (!look->is_known && !look->is_guarded)
-    return refused_heal(run, advice::not_sorted(spec_, run.fields));
+    return refused_heal(run, advice::not_sorted(run.client, spec_, run.fields));
   const auto from = behind(stands, run.job.beyond);
   if (!from) return at_max();
   if (spec_.heal.mode == Heal::Mode::gap || !look->is_known) {
-    if (!look->is_guarded) return refused_heal(run, advice::no_gap(run.fields));
+    if (!look->is_guarded) return refused_heal(run, advice::no_gap(run.client, run.fields));
     return HealTarget{*from, true};
   }
   if (is_too_far(*from, *look)) {
@@ -183,7 +240,7 @@ Outcome<CounterDocument::HealTarget> CounterDocument::heal_target(Run& run, std:
     // The numbers after a free one may be taken, and without an index nothing would detect that.
     const auto done = ignore_outliers(stored, *look, *from);
     if (!done) return refused_heal(run, done.error());
-    if (is_too_far(*from, *look)) return refused_heal(run, advice::too_far(run.fields));
+    if (is_too_far(*from, *look)) return refused_heal(run, advice::too_far(run.client, run.fields));
   }
   return past_what_is_stored(run, stands, *look);
 }

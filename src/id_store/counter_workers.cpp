@@ -7,6 +7,8 @@
 namespace idproxy::id_store {
 namespace {
 
+using ReplyKind = ids::CounterReply::Kind;
+
 // How many counters can send commands at once. More threads would not make one counter faster.
 constexpr std::size_t kThreads = 4;
 // The number of counters from which on sweep() looks for ones to forget.
@@ -31,8 +33,9 @@ std::string name_of(const ids::CounterPlace& place) {
 
 }  // namespace
 
-CounterWorkers::CounterWorkers(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics)
-    : pool_(pool), clock_(clock), metrics_(metrics), sweep_at_(kSweepAt) {}
+CounterWorkers::CounterWorkers(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
+                               CollectionScans& scans)
+    : pool_(pool), clock_(clock), metrics_(metrics), scans_(scans), sweep_at_(kSweepAt) {}
 
 CounterWorkers::~CounterWorkers() {
   (void)stop(std::chrono::milliseconds(0));
@@ -43,6 +46,24 @@ std::shared_ptr<ids::BlockCache> CounterWorkers::counter(const ids::CounterSpec&
                                                          const ids::CounterField& field,
                                                          std::uint64_t watch) {
   const std::scoped_lock lock(mutex_);
+  auto cache = get(spec, field, watch)->cache;  // in use now: not swept
+  if (all_.size() >= sweep_at_) sweep();
+  return cache;
+}
+
+std::shared_ptr<ids::BlockCache> CounterWorkers::announce(const ids::CounterSpec& spec,
+                                                          const ids::CounterField& field,
+                                                          std::uint64_t watch) {
+  const std::scoped_lock lock(mutex_);
+  const Shared counter = get(spec, field, watch);
+  counter->announced = true;
+  counter->check_at = clock_.monotonic();
+  enqueue(counter);
+  return counter->cache;
+}
+
+CounterWorkers::Shared CounterWorkers::get(const ids::CounterSpec& spec,
+                                           const ids::CounterField& field, std::uint64_t watch) {
   if (watch > newest_watch_) sweep();  // a reload may have left unused counters
   newest_watch_ = std::max(newest_watch_, watch);
   Shared& counter = all_[name_of(spec.place)];
@@ -55,9 +76,17 @@ std::shared_ptr<ids::BlockCache> CounterWorkers::counter(const ids::CounterSpec&
   std::vector<ids::CounterField>& fields = counter->fields;
   const bool is_old = watch < counter->watch;  // its rules are about to end, and their fields too
   if (!is_old && std::ranges::find(fields, field) == fields.end()) fields.push_back(field);
-  auto cache = counter->cache;  // in use now: not swept
-  if (all_.size() >= sweep_at_) sweep();
-  return cache;
+  return counter;
+}
+
+void CounterWorkers::await_checks(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  checked_.wait_for(lock, limit, [this] {
+    return stopping_ || looking_ || std::ranges::none_of(all_, [this](const auto& item) {
+             return item.second->announced && item.second->check_at &&
+                    *item.second->check_at <= clock_.monotonic();
+           });
+  });
 }
 
 CounterWorkers::Shared CounterWorkers::make(const ids::CounterSpec& spec) {
@@ -71,6 +100,7 @@ CounterWorkers::Shared CounterWorkers::make(const ids::CounterSpec& spec) {
 
 void CounterWorkers::change(Shared& counter, const ids::CounterSpec& spec) {
   counter->fields.clear();
+  counter->announced = false;
   if (counter->spec == spec) return counter->cache->ask_again();
   if (counter->spec.place != spec.place || counter->spec.step != spec.step) {
     retire(counter);
@@ -114,12 +144,16 @@ void CounterWorkers::add_to(StoreStatistics& statistics) const {
   }
 }
 
-std::vector<CounterWorkers::Exhausted> CounterWorkers::exhausted() const {
+std::vector<CounterWorkers::NotReady> CounterWorkers::not_ready() const {
   const std::scoped_lock lock(mutex_);
-  std::vector<Exhausted> found;
+  std::vector<NotReady> found;
   for (const auto& [name, counter] : all_) {
     ids::CounterStatistics cache = counter->cache->statistics();
-    if (cache.exhausted) found.push_back({std::move(cache.reason), counter->fields});
+    if (cache.exhausted) {
+      found.push_back({{ids::Errc::exhausted, std::move(cache.reason)}, counter->fields});
+    } else if (counter->not_ready && cache.held == 0) {
+      found.push_back({*counter->not_ready, counter->fields});
+    }
   }
   return found;
 }
@@ -211,7 +245,7 @@ void CounterWorkers::run() {
   while (const Shared counter = next(lock)) {
     const std::vector<ids::CounterField> fields = counter->fields;
     if (std::exchange(counter->renew_document, false)) {
-      counter->document.emplace(counter->spec, metrics_);
+      counter->document.emplace(counter->spec, metrics_, scans_);
     }
     const Turn turn = turn_of(counter);
     // Under the lock, so that a later change() affects only the next job and its document.
@@ -230,21 +264,30 @@ void CounterWorkers::run() {
 }
 
 CounterWorkers::Turn CounterWorkers::turn_of(const Shared& counter) const {
-  const bool looks = counter == looking_ && !stopping_ && clock_.monotonic() >= look_at_;
-  return looks ? Turn::job_or_look : Turn::job;
+  if (stopping_) return Turn::job;
+  const Time now = clock_.monotonic();
+  if (looking_) return counter == looking_ && now >= look_at_ ? Turn::job_or_look : Turn::job;
+  return counter->check_at && now >= *counter->check_at ? Turn::job_or_check : Turn::job;
 }
 
-/// `due` is that of the counter's cache.
+/// `due` is that of the counter's cache. While the store is down, no other counter is checked: that
+/// would keep the threads waiting for it.
 std::optional<CounterWorkers::Time> CounterWorkers::next_turn(const Shared& counter,
                                                               std::optional<Time> due) const {
-  if (counter != looking_) return due;
-  return std::min(due.value_or(look_at_), look_at_);
+  if (counter == looking_) due = std::min(due.value_or(look_at_), look_at_);
+  if (!counter->check_at) return due;
+  const Time check = looking_ ? clock_.monotonic() + kLookAfter : *counter->check_at;
+  return std::min(due.value_or(check), check);
 }
 
 bool CounterWorkers::do_job(const Shared& counter, const std::optional<ids::CounterJob>& job,
                             Turn turn, const std::vector<ids::CounterField>& fields) {
   if (!job) tell_refusal(*counter);
   if (!job && turn == Turn::job) return false;
+  if (!job && turn == Turn::job_or_check) {
+    check(counter, fields);
+    return false;
+  }
   mongo::Client client = pool_.client(&metrics_.round_trips);
   if (!job) {
     counter->document->look(client);
@@ -253,10 +296,64 @@ bool CounterWorkers::do_job(const Shared& counter, const std::optional<ids::Coun
   }
   ids::CounterReply reply = counter->document->run(client, *job, fields);
   note_reached(counter);
+  note_demand(counter, reply);
+  note(counter, *job, reply);
   const ids::BlockOutcome outcome = counter->cache->finish(reply);
   count(*counter, *job, reply, outcome);
   tell_refusal(*counter);
   return true;
+}
+
+/// An insert waits for numbers, or has been refused.
+void CounterWorkers::note_demand(const Shared& counter, const ids::CounterReply& reply) {
+  const std::scoped_lock lock(mutex_);
+  counter->demanded = counter->demanded || reply.kind == ReplyKind::pending;
+  counter->checks_end = clock_.monotonic() + kChecksLast;
+}
+
+/// Its commands do not count as those of counters.
+void CounterWorkers::check(const Shared& counter, const std::vector<ids::CounterField>& fields) {
+  ids::CounterJob job = kAnyNumber;
+  auto demand = CounterDocument::Demand::none;
+  {
+    const std::scoped_lock lock(mutex_);
+    job = counter->refused_job;
+    if (counter->demanded) demand = CounterDocument::Demand::waits;
+  }
+  mongo::Client client = pool_.client();
+  const auto checked = counter->document->check(client, fields, job, demand);
+  note_reached(counter);
+  note(counter, job, checked ? ids::CounterReply{.kind = ReplyKind::allocated} : checked.error());
+}
+
+/// Notes what the reply to the job, or to its check, says of the counter's readiness.
+void CounterWorkers::note(const Shared& counter, const ids::CounterJob& job,
+                          const ids::CounterReply& reply) {
+  const std::scoped_lock lock(mutex_);
+  const Time now = clock_.monotonic();
+  if (reply.kind == ReplyKind::allocated) {
+    note_ready(*counter);
+  } else if (reply.kind == ReplyKind::exhausted || reply.kind == ReplyKind::pending) {
+    const bool is_pending = reply.kind == ReplyKind::pending;
+    counter->not_ready = {is_pending ? ids::Errc::unavailable : ids::Errc::exhausted, reply.reason};
+    counter->refused_job = job;
+    const bool in_force = counter->announced && counter->watch == newest_watch_;
+    const bool goes_on = in_force || is_pending || now < counter->checks_end;
+    const Time pause = is_pending ? Time(kCheckPending) : Time(kCheckAgain);
+    counter->check_at = goes_on ? std::optional(now + pause) : std::nullopt;
+  } else if (counter->check_at) {
+    counter->check_at = now + kCheckAgain;
+  }
+  checked_.notify_all();
+}
+
+/// A counter that gave no numbers is asked again at once.
+void CounterWorkers::note_ready(Counter& counter) {
+  if (counter.not_ready) counter.cache->ask_again();
+  counter.not_ready.reset();
+  counter.check_at.reset();
+  counter.demanded = false;
+  counter.refused_job = kAnyNumber;
 }
 
 /// Logs if the cache refuses requests; CounterDocument logs what the store refuses.
@@ -266,9 +363,8 @@ void CounterWorkers::tell_refusal(Counter& counter) {
 
 void CounterWorkers::count(Counter& counter, const ids::CounterJob& job,
                            const ids::CounterReply& reply, ids::BlockOutcome outcome) {
-  using Kind = ids::CounterReply::Kind;
-  if (reply.kind == Kind::given_back) metrics_.numbers_returned += job.unused.count;
-  if (reply.kind != Kind::allocated) return;
+  if (reply.kind == ReplyKind::given_back) metrics_.numbers_returned += job.unused.count;
+  if (reply.kind != ReplyKind::allocated) return;
   if (job.kind == ids::CounterJob::Kind::heal) ++metrics_.heals;
   if (outcome == ids::BlockOutcome::used) {
     ++metrics_.blocks;
@@ -295,6 +391,7 @@ void CounterWorkers::note_reached(const Shared& counter) {
     if (!looking_ == reached) return;
     looking_ = reached ? nullptr : counter;
     look_at_ = clock_.monotonic() + kLookAfter;
+    checked_.notify_all();
   }
   if (reached) {
     log::event(log::Level::info, "store_up", "the id store answers again");
@@ -318,6 +415,7 @@ bool CounterWorkers::stop(std::chrono::milliseconds limit) {
   for (const Shared& counter : all) enqueue(counter);
   ending_ = true;
   changed_.notify_all();
+  checked_.notify_all();
   const bool ended = changed_.wait_for(lock, limit, [this] { return running_ == 0; });
   giving_up_ = true;
   return ended;

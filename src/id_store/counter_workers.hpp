@@ -25,11 +25,24 @@ namespace idproxy::id_store {
 
 /// The counters of this process and the threads that do their jobs. Counters that were woken or are
 /// due wait in a queue; each has at most one job at a time. While the store is down, one counter
-/// checks once a second whether it is back, even if nobody needs numbers. Thread-safe.
+/// checks once a second whether it is back, even if nobody needs numbers.
+///
+/// A counter that rules announce is checked (CounterDocument::check) before anybody needs numbers.
+/// One that gives none for want of an index, a privilege or a scan is checked every 2 s until it
+/// does, so that it serves inserts soon after the cause has gone. Thread-safe.
 class CounterWorkers {
  public:
+  /// How soon to check again a counter that is not ready.
+  static constexpr std::chrono::seconds kCheckAgain{2};
+  /// The same while its collection is being read: the result does not hold for long.
+  static constexpr std::chrono::milliseconds kCheckPending{500};
+  /// How long to go on with that for a counter that nobody announced, since clients can invent any
+  /// number of them. Afterwards the next insert asks.
+  static constexpr std::chrono::seconds kChecksLast{60};
+
   /// The arguments must outlive it. The threads start with the first counter.
-  CounterWorkers(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics);
+  CounterWorkers(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
+                 CollectionScans& scans);
   CounterWorkers(const CounterWorkers&) = delete;
   CounterWorkers& operator=(const CounterWorkers&) = delete;
   /// Waits for the threads, as long as it takes.
@@ -48,12 +61,20 @@ class CounterWorkers {
                                                          const ids::CounterField& field,
                                                          std::uint64_t watch);
 
-  struct Exhausted {
-    std::string reason;
+  /// The same for a rule's own counter, which is then checked at once.
+  [[nodiscard]] std::shared_ptr<ids::BlockCache> announce(const ids::CounterSpec& spec,
+                                                          const ids::CounterField& field,
+                                                          std::uint64_t watch);
+  /// Waits until every announced counter has been checked or the store is down, at most for
+  /// `limit`.
+  void await_checks(std::chrono::milliseconds limit);
+
+  struct NotReady {
+    ids::Error error;
     std::vector<ids::CounterField> fields;
   };
   /// The counters that give no numbers now although the store answers.
-  [[nodiscard]] std::vector<Exhausted> exhausted() const;
+  [[nodiscard]] std::vector<NotReady> not_ready() const;
   /// Adds the current values.
   void add_to(StoreStatistics& statistics) const;
 
@@ -62,6 +83,7 @@ class CounterWorkers {
 
  private:
   using Time = std::chrono::nanoseconds;  // of the clock, monotonic
+  static constexpr ids::CounterJob kAnyNumber{.kind = ids::CounterJob::Kind::allocate, .count = 1};
   struct Counter {
     std::optional<CounterDocument> document;  // used only by the thread that set `running`
     std::shared_ptr<ids::BlockCache> cache;
@@ -74,10 +96,16 @@ class CounterWorkers {
     bool running = false;
     bool woken_meanwhile = false;
     std::optional<Time> due;
+    bool announced = false;
+    std::optional<ids::Error> not_ready;       // as the last job or check found
+    ids::CounterJob refused_job = kAnyNumber;  // which found so
+    bool demanded = false;         // inserts waited, while the store was preparing the counter
+    std::optional<Time> check_at;  // the next check; unset once the counter is ready
+    Time checks_end{};             // unless it was announced
   };
   using Shared = std::shared_ptr<Counter>;
-  /// What a thread does with a counter: its job; with job_or_look, checks the store if it has none.
-  enum class Turn { job, job_or_look };
+  /// What a thread does with a counter: its job; if it has none, the other.
+  enum class Turn { job, job_or_look, job_or_check };
 
   void wake(const std::weak_ptr<Counter>& counter);
   void run();
@@ -88,8 +116,14 @@ class CounterWorkers {
              ids::BlockOutcome outcome);
   static void tell_refusal(Counter& counter);
   void note_reached(const Shared& counter);
+  void check(const Shared& counter, const std::vector<ids::CounterField>& fields);
+  void note(const Shared& counter, const ids::CounterJob& job, const ids::CounterReply& reply);
+  void note_demand(const Shared& counter, const ids::CounterReply& reply);
+  static void note_ready(Counter& counter);
 
   // Under the lock.
+  [[nodiscard]] Shared get(const ids::CounterSpec& spec, const ids::CounterField& field,
+                           std::uint64_t watch);
   [[nodiscard]] Shared make(const ids::CounterSpec& spec);
   void change(Shared& counter, const ids::CounterSpec& spec);
   void retire(const Shared& counter);
@@ -107,9 +141,11 @@ class CounterWorkers {
   const mongo::Pool& pool_;
   const Clock& clock_;
   StoreMetrics& metrics_;
+  CollectionScans& scans_;
 
   mutable std::mutex mutex_;  // guards all that follows
   std::condition_variable changed_;
+  std::condition_variable checked_;  // a check has ended, or the store is down
   std::map<std::string, Shared, std::less<>> all_;
   std::vector<Shared> retired_;  // replaced by others, but still in use
   std::size_t sweep_at_;

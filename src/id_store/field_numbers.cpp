@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "id_store/index_requests.hpp"
 #include "id_store/stored_value.hpp"
 #include "idproxy/ids/number_format.hpp"
 
@@ -20,6 +21,9 @@ using mongo::Reply;
 constexpr std::size_t kPage = 1000;
 constexpr int kMostPages = 200;   // per job; if all their numbers are taken, the next job continues
 constexpr int kEnoughPages = 10;  // after these, a shorter run is enough
+constexpr std::chrono::milliseconds kIndexLimit{5000};
+constexpr std::chrono::milliseconds kLeastLimit{1};  // 0 would be none
+constexpr std::string_view kTooLong = " (reading the whole collection took longer than `scan`)";
 
 bool is_text(const CounterField& field) {
   return field.format.output == NumberFormat::Output::string;
@@ -113,12 +117,50 @@ Outcome<void> FieldNumbers::find_places() {
   return {};
 }
 
-Outcome<FieldNumbers::Look> FieldNumbers::look(std::size_t count) {
+Outcome<std::vector<FieldPlace>> FieldNumbers::places_to_scan() {
   if (const auto found = find_places(); !found) return found.error();
-  Look look;
-  look.is_guarded = can_be_guarded(fields_) && places_->size() == 1 && places_->front().is_unique;
-  for (const FieldPlace& place : *places_) {
-    if (place.is_empty) continue;
+  std::vector<FieldPlace> scanned;
+  std::ranges::copy_if(places_->all, std::back_inserter(scanned), [](const FieldPlace& place) {
+    return place.access == FieldPlace::Access::scan;
+  });
+  return scanned;
+}
+
+Outcome<void> FieldNumbers::find_readable_places() {
+  if (const auto found = find_places(); !found) return found.error();
+  if (scans_end_) return {};
+  const auto unindexed =
+      std::ranges::find(places_->all, FieldPlace::Access::scan, &FieldPlace::access);
+  if (unindexed == places_->all.end()) return {};
+  return not_indexed(*unindexed, {});
+}
+
+ids::CounterReply FieldNumbers::not_indexed(const FieldPlace& place, std::string_view why) {
+  return exhausted(
+      "the values of " + text_of(place) + " cannot be read without an index" + std::string(why) +
+      ": " +
+      advise_index(client_, place.ns, place.field->field, value_type_of(place.field->format)));
+}
+
+std::chrono::milliseconds FieldNumbers::limit_of(const FieldPlace& place) const {
+  if (place.access != FieldPlace::Access::scan || !scans_end_) return kIndexLimit;
+  const auto left = *scans_end_ - std::chrono::steady_clock::now();
+  return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(left), kLeastLimit);
+}
+
+ids::CounterReply FieldNumbers::failure(const FieldPlace& place, const Reply& reply) {
+  const bool is_too_long =
+      place.access == FieldPlace::Access::scan && reply.refused(mongo::kMaxTimeExpired);
+  return is_too_long ? not_indexed(place, kTooLong) : unreadable(place.ns, reply);
+}
+
+Outcome<FieldNumbers::Look> FieldNumbers::look(std::size_t count) {
+  if (const auto found = find_readable_places(); !found) return found.error();
+  Look look{.asked = count};
+  const std::vector<FieldPlace>& places = places_->all;
+  look.is_guarded = can_be_guarded(fields_) && places.size() == 1 && places.front().is_unique;
+  for (const FieldPlace& place : places) {
+    if (place.access == FieldPlace::Access::nothing) continue;
     const auto done = is_text(*place.field) ? look_at_texts(place, count, look)
                                             : look_at_numbers(place, count, look);
     if (!done) return done.error();
@@ -145,7 +187,7 @@ Outcome<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& plac
     }
     return single < count;
   };
-  const Document command = find_in(place.ns, place.field->field, bracket)
+  const Document command = find_in(place, bracket, limit_of(place))
                                .add("sort", Document().add(place.field->field, order));
   const auto limit = static_cast<std::int32_t>(count);
   Reply reply = client_.read_all(place.ns.db, Document(command).add("limit", limit), use);
@@ -154,7 +196,7 @@ Outcome<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& plac
     single = 0;
     reply = client_.read_all(place.ns.db, command, use);
   }
-  if (!reply.ok()) return unreadable(place.ns, reply);
+  if (!reply.ok()) return failure(place, reply);
   return numbers;
 }
 
@@ -198,18 +240,19 @@ Outcome<void> FieldNumbers::look_at_texts(const FieldPlace& place, std::size_t c
   return {};
 }
 
-/// True, too, if the server exceeds the time limit: if most texts use all of `pad`, it must skip
-/// many texts of other widths.
+/// True, too, if the server exceeds the time limit for an index: if most texts use all of `pad`, it
+/// must skip many texts of other widths.
 Outcome<bool> FieldNumbers::holds_texts(const FieldPlace& place, TextClass which) {
   bool holds = false;
   const Document texts = texts_of(which, place.field->format);
   const Reply reply = client_.read_all(
-      place.ns.db, find_in(place.ns, place.field->field, texts).add("limit", 1), [&](Bytes) {
+      place.ns.db, find_in(place, texts, limit_of(place)).add("limit", 1), [&](Bytes) {
         holds = true;
         return false;
       });
-  if (reply.refused(mongo::kMaxTimeExpired)) return true;
-  if (!reply.ok()) return unreadable(place.ns, reply);
+  const bool is_scan = place.access == FieldPlace::Access::scan;
+  if (!is_scan && reply.refused(mongo::kMaxTimeExpired)) return true;
+  if (!reply.ok()) return failure(place, reply);
   return holds;
 }
 
@@ -233,22 +276,22 @@ std::vector<std::int64_t> FieldNumbers::page(std::int64_t from) const {
 
 Outcome<std::set<std::int64_t>> FieldNumbers::taken(std::span<const std::int64_t> numbers) {
   std::set<std::int64_t> taken;
-  for (const FieldPlace& place : *places_) {
-    if (place.is_empty) continue;
+  for (const FieldPlace& place : places_->all) {
+    if (place.access == FieldPlace::Access::nothing) continue;
     const Document among = Document().add("$in", values_of(numbers, *place.field));
-    const Reply reply = client_.read_all(place.ns.db, find_in(place.ns, place.field->field, among),
-                                         [&](Bytes document) {
-                                           const auto found = numbers_in(document, *place.field);
-                                           taken.insert(found.begin(), found.end());
-                                           return true;
-                                         });
-    if (!reply.ok()) return unreadable(place.ns, reply);
+    const Reply reply =
+        client_.read_all(place.ns.db, find_in(place, among, limit_of(place)), [&](Bytes document) {
+          const auto found = numbers_in(document, *place.field);
+          taken.insert(found.begin(), found.end());
+          return true;
+        });
+    if (!reply.ok()) return failure(place, reply);
   }
   return taken;
 }
 
 Outcome<ids::Range> FieldNumbers::first_free(std::int64_t from, std::uint64_t count) {
-  if (const auto found = find_places(); !found) return found.error();
+  if (const auto found = find_readable_places(); !found) return found.error();
   Row row(count);
   std::optional<std::int64_t> next = from;
   for (int looked = 0; next && looked < kMostPages; ++looked) {

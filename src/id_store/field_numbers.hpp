@@ -1,10 +1,12 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "id_store/field_places.hpp"
@@ -16,8 +18,9 @@
 
 namespace idproxy::id_store {
 
-/// The numbers stored in the fields that a counter fills. Reads the primary, through indexes only;
-/// without a usable index the job ends, and the reason has the command that creates one.
+/// The numbers stored in the fields that a counter fills. Reads the primary, through indexes unless
+/// told otherwise; without a usable index the job ends, and the reason has the command that creates
+/// one.
 class FieldNumbers {
  public:
   /// The arguments must outlive it.
@@ -25,10 +28,24 @@ class FieldNumbers {
                std::span<const ids::CounterField> fields)
       : client_(client), spec_(spec), numbers_(spec), fields_(fields) {}
 
+  /// From now on reads whole collections where no index can be used, for `limit` altogether. If
+  /// that is not enough, the job ends.
+  void allow_scans(std::chrono::milliseconds limit) {
+    scans_end_ = std::chrono::steady_clock::now() + limit;
+  }
+  /// The places of which whole collections must be read.
+  [[nodiscard]] Outcome<std::vector<FieldPlace>> places_to_scan();
+  /// FieldPlaces::indexes, after places_to_scan().
+  [[nodiscard]] const std::string& indexes() const { return places_->indexes; }
+  /// The job's reply if a place may not be scanned. `why`: in brackets behind "without an index",
+  /// with a blank before it, or empty.
+  [[nodiscard]] ids::CounterReply not_indexed(const FieldPlace& place, std::string_view why);
+
   struct Look {
+    std::size_t asked = 0;  ///< look()'s `count`
     /// The numbers furthest ahead, up to the counter's max, in all fields; the first is the one
     /// furthest ahead of all.
-    std::vector<std::int64_t> furthest;
+    std::vector<std::int64_t> furthest{};
     /// False: there are strings of varying width, which do not sort as their numbers do, and
     /// `furthest` means nothing.
     bool is_known = true;
@@ -51,6 +68,9 @@ class FieldNumbers {
  private:
   /// Searched once per job, which therefore does not notice new or dropped indexes.
   [[nodiscard]] Outcome<void> find_places();
+  [[nodiscard]] Outcome<void> find_readable_places();
+  [[nodiscard]] std::chrono::milliseconds limit_of(const FieldPlace& place) const;
+  [[nodiscard]] ids::CounterReply failure(const FieldPlace& place, const mongo::Reply& reply);
   [[nodiscard]] Outcome<void> look_at_numbers(const FieldPlace& place, std::size_t count,
                                               Look& look);
   [[nodiscard]] Outcome<void> look_at_texts(const FieldPlace& place, std::size_t count, Look& look);
@@ -67,7 +87,8 @@ class FieldNumbers {
   const ids::CounterSpec& spec_;
   Numbers numbers_;
   std::span<const ids::CounterField> fields_;
-  std::optional<std::vector<FieldPlace>> places_;
+  std::optional<FieldPlaces> places_;
+  std::optional<std::chrono::steady_clock::time_point> scans_end_;
 };
 
 }  // namespace idproxy::id_store

@@ -1,8 +1,9 @@
 #include "id_store/field_places.hpp"
 
-#include <string_view>
+#include <algorithm>
+#include <cstdint>
+#include <utility>
 
-#include "id_store/inspector_collections.hpp"
 #include "idproxy/bson/elements.hpp"
 
 namespace idproxy::id_store {
@@ -12,74 +13,72 @@ using ids::CounterField;
 using mongo::Client;
 using mongo::Document;
 using mongo::Reply;
+using Access = FieldPlace::Access;
 
-constexpr std::int32_t kMaxTimeMs = 5000;
+constexpr std::chrono::seconds kLookLimit{5};
 
-/// True for an ascending or descending index of all documents whose first field is `field`. For
-/// strings, it must have no collation, which would change their order. False while the index is
-/// being built: its key then stands elsewhere (catalog_requests.cpp).
-bool begins_with(Bytes index, const CounterField& field) {
-  const auto key = bson::find(index, "key");
-  if (!key || key->type != bson::Type::document) return false;
-  const auto first = bson::Elements(key->value).next();
-  const bool is_text = field.format.output == ids::NumberFormat::Output::string;
-  return first && first->key == field.field && first->type != bson::Type::string &&
-         !mongo::is_true(index, "hidden") && !bson::find(index, "partialFilterExpression") &&
-         (!is_text || !bson::find(index, "collation"));
-}
-
-bool has_one_field(Bytes index) {
-  bson::Elements elements(bson::find(index, "key")->value);
-  return elements.next() && !elements.next();
-}
-
-/// Indexes that begin with a field.
-struct Indexed {
-  bool is_indexed = false;
-  bool is_unique = false;
-};
-
-Outcome<Indexed> indexed(Client& client, const CounterField& field, const Namespace& ns) {
-  if (field.field == "_id") return Indexed{true, true};
-  Indexed result;
-  const Reply reply = client.list_indexes(ns.db, ns.collection, [&](Bytes index) {
-    if (!begins_with(index, field)) return true;
-    result.is_indexed = true;
-    result.is_unique =
-        result.is_unique || (mongo::is_true(index, "unique") && has_one_field(index));
-    return true;
-  });
-  if (!reply.ok() && !reply.refused(mongo::kNamespaceNotFound)) return unreadable(ns, reply);
-  return result;
+/// The best index through which to read the field: few key fields, and no condition if possible.
+const Index* best_of(const std::vector<Index>& indexes, const CounterField& field) {
+  const ValueType type = value_type_of(field.format);
+  const auto costs = [](const Index& index) {
+    return std::pair(index.partial.kind != Index::Partial::Kind::none, index.keys.size());
+  };
+  const Index* best = nullptr;
+  for (const Index& index : indexes) {
+    if (!can_read(index, field.field, type)) continue;
+    if (best == nullptr || costs(index) < costs(*best)) best = &index;
+  }
+  return best;
 }
 
 Outcome<bool> is_empty(Client& client, const Namespace& ns) {
   bool empty = true;
-  const Document all = Document().add("$exists", true);
-  const Reply reply = client.read_all(ns.db, find_in(ns, "_id", all).add("limit", 1),
-                                      [&](Bytes) { return empty = false; });
+  Document command;
+  command.add("find", ns.collection).add("projection", Document().add("_id", 1)).add("limit", 1);
+  command.add("maxTimeMS", std::int64_t{std::chrono::milliseconds(kLookLimit).count()});
+  const Reply reply = client.read_all(ns.db, command, [&](Bytes) { return empty = false; });
   if (!reply.ok()) return unreadable(ns, reply);
   return empty;
 }
 
 Outcome<void> add_place(Client& client, const CounterField& field, const Namespace& ns,
-                        std::vector<FieldPlace>& places) {
-  const auto found = indexed(client, field, ns);
-  if (!found) return found.error();
-  if (!found->is_indexed) {
+                        FieldPlaces& places) {
+  FieldPlace place{&field, ns};
+  if (field.field == "_id") {
+    place.is_unique = true;
+    places.all.push_back(std::move(place));
+    return {};
+  }
+  std::vector<Index> indexes;
+  places.indexes += ns.text() + '\0';
+  const Reply reply = client.list_indexes(ns.db, ns.collection, [&](Bytes listed) {
+    indexes.push_back(index_of(listed));
+    places.indexes += as_text(listed);
+    return true;
+  });
+  if (!reply.ok() && !reply.refused(mongo::kNamespaceNotFound)) return unreadable(ns, reply);
+  const ValueType type = value_type_of(field.format);
+  place.is_unique = std::ranges::any_of(indexes, [&](const Index& index) {
+    return !index.building && guards(index, field.field, type);
+  });
+  if (const Index* index = best_of(indexes, field)) {
+    place.hint = index->name;
+    place.condition = index->partial.condition;
+  } else {
     const auto empty = is_empty(client, ns);
     if (!empty) return empty.error();
-    if (!*empty) {
-      return exhausted("the values of " + field.field + " in " + ns.text() +
-                       " cannot be read without an index: " +
-                       create_index_command(ns.db, ns.collection, field.field));
-    }
+    place.access = *empty ? Access::nothing : Access::scan;
   }
-  places.push_back({&field, ns, found->is_unique, !found->is_indexed});
+  places.all.push_back(std::move(place));
   return {};
 }
 
 }  // namespace
+
+ValueType value_type_of(const ids::NumberFormat& format) {
+  const bool is_text = format.output == ids::NumberFormat::Output::string;
+  return is_text ? ValueType::string : ValueType::number;
+}
 
 ids::CounterReply unreadable(const Namespace& ns, const Reply& reply) {
   if (reply.kind != Reply::Kind::refused) return failed("the id store does not answer");
@@ -91,24 +90,31 @@ ids::CounterReply unreadable(const Namespace& ns, const Reply& reply) {
                 " when reading " + ns.text());
 }
 
-Document find_in(const Namespace& ns, std::string_view field, const Document& filter) {
+std::string text_of(const FieldPlace& place) {
+  return place.field->field + " in " + place.ns.text();
+}
+
+Document find_in(const FieldPlace& place, const Document& filter, std::chrono::milliseconds limit) {
+  const std::string& field = place.field->field;
+  Document condition(filter);
+  if (!place.condition.empty()) condition.append(Document(as_bytes(place.condition)));
   Document projection;
   projection.add("_id", field == "_id" ? 1 : 0);
   if (field != "_id") projection.add(field, 1);
-  return Document()
-      .add("find", ns.collection)
-      .add("filter", Document().add(field, filter))
-      .add("projection", projection)
-      .add("maxTimeMS", kMaxTimeMs);
+  Document command;
+  command.add("find", place.ns.collection).add("filter", Document().add(field, condition));
+  command.add("projection", projection).add("maxTimeMS", std::int64_t{limit.count()});
+  if (!place.hint.empty()) command.add("hint", place.hint);
+  return command;
 }
 
 bool can_be_guarded(std::span<const CounterField> fields) {
   return fields.size() == 1 && !is_glob(fields.front().ns);
 }
 
-Outcome<std::vector<FieldPlace>> find_places(Client& client, const ids::CounterPlace& counter,
-                                             std::span<const CounterField> fields) {
-  std::vector<FieldPlace> places;
+Outcome<FieldPlaces> find_places(Client& client, const ids::CounterPlace& counter,
+                                 std::span<const CounterField> fields) {
+  FieldPlaces places;
   for (const CounterField& field : fields) {
     std::vector<Namespace> found;
     const Reply reply = find_namespaces(client, field.ns, counter, found);

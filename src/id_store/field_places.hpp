@@ -1,9 +1,11 @@
 #pragma once
 
+#include <chrono>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "id_store/index.hpp"
 #include "id_store/mongo.hpp"
 #include "id_store/namespaces.hpp"
 #include "id_store/outcome.hpp"
@@ -13,27 +15,44 @@ namespace idproxy::id_store {
 
 /// A field in one collection.
 struct FieldPlace {
+  enum class Access {
+    nothing,  ///< the collection is empty, and there is no index through which to look again
+    index,
+    scan,  ///< no index can be used: the whole collection must be read
+  };
   const ids::CounterField* field;
   Namespace ns;
-  bool is_unique;  ///< it is _id, or there is a unique index on it alone
-  bool is_empty;   ///< the collection, and there is no index through which to look again
+  bool is_unique = false;  ///< it is _id, or a unique index guards it
+  Access access = Access::index;
+  std::string hint{};       ///< Access::index: the index's name; empty: _id
+  std::string condition{};  ///< Index::Partial::condition of that index
 };
 
-/// The collections of the fields, with wildcards resolved. If one cannot be read through an index,
-/// the job ends, and the reason says what to type. `fields` must outlive the places.
-[[nodiscard]] Outcome<std::vector<FieldPlace>> find_places(
-    mongo::Client& client, const ids::CounterPlace& counter,
-    std::span<const ids::CounterField> fields);
+struct FieldPlaces {
+  std::vector<FieldPlace> all;
+  std::string indexes;  ///< as the servers list them: differs if an index differs
+};
+
+/// The type of the values that are written in this format.
+[[nodiscard]] ValueType value_type_of(const ids::NumberFormat& format);
+
+/// The collections of the fields, with wildcards resolved. `fields` must outlive the places.
+[[nodiscard]] Outcome<FieldPlaces> find_places(mongo::Client& client,
+                                               const ids::CounterPlace& counter,
+                                               std::span<const ids::CounterField> fields);
 
 /// True if the counter fills one field of one collection: only then can an index keep numbers from
 /// being stored twice.
 [[nodiscard]] bool can_be_guarded(std::span<const ids::CounterField> fields);
 
 /// {find, filter: {field: filter}, projection: {field: 1}}, limited in time.
-[[nodiscard]] mongo::Document find_in(const Namespace& ns, std::string_view field,
-                                      const mongo::Document& filter);
+[[nodiscard]] mongo::Document find_in(const FieldPlace& place, const mongo::Document& filter,
+                                      std::chrono::milliseconds limit);
 
 /// The job's reply after a failed read.
 [[nodiscard]] ids::CounterReply unreadable(const Namespace& ns, const mongo::Reply& reply);
+
+/// "orderNo in shop.orders"
+[[nodiscard]] std::string text_of(const FieldPlace& place);
 
 }  // namespace idproxy::id_store

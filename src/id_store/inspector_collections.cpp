@@ -25,15 +25,6 @@ std::pair<std::string_view, std::string_view> split(std::string_view ns) {
   return {ns.substr(0, dot), ns.substr(std::min(dot + 1, ns.size()))};
 }
 
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
-}
-
 std::string percent(double fraction) {
   char text[32];
   const int size = std::snprintf(text, sizeof text, "%.3g %%", 100 * fraction);
@@ -51,12 +42,6 @@ std::string whole(double number) {
 }
 
 }  // namespace
-
-std::string create_index_command(std::string_view db, std::string_view collection,
-                                 std::string_view field) {
-  return "db.getSiblingDB(" + quoted(db) + ").getCollection(" + quoted(collection) +
-         ").createIndex({" + quoted(field) + ": 1}, {unique: true, sparse: true})";
-}
 
 std::string why_full(const ids::Fill::Seen& seen) {
   if (!seen.limits || seen.fraction <= seen.limits->max_fill) return {};
@@ -190,13 +175,24 @@ std::optional<CatalogRequest> Collections::next_look(Time now) {
       leave_alone(collection, now);
     } else if (collection.indexes_due <= now) {
       collection.indexes_due = kNever;
-      return CatalogRequest{CatalogRequest::Kind::indexes, collection.db, collection.name, {}};
+      return index_request(collection, now);
     } else if (collection.documents_due <= now) {
       collection.documents_due = kNever;
       return CatalogRequest{CatalogRequest::Kind::documents, collection.db, collection.name, {}};
     }
   }
   return std::nullopt;
+}
+
+CatalogRequest Collections::index_request(const Collection& collection, Time now) const {
+  CatalogRequest request{CatalogRequest::Kind::indexes, collection.db, collection.name, {}};
+  for (const Guard& guard : collection.guards) {
+    const WatchedRule& rule = rules_[guard.rule];
+    if (guard.offer_due <= now) {
+      request.advise.push_back({rule.field, value_type_of(rule.value_type)});
+    }
+  }
+  return request;
 }
 
 /// Asks again later: the view may be replaced by an ordinary collection.
@@ -213,8 +209,9 @@ std::optional<CatalogRequest> Collections::next_index(Time now) {
       guard.make_due = kNever;
       guard.making = true;
       guard.make_begun = now;
+      const WatchedRule& rule = rules_[guard.rule];
       return CatalogRequest{CatalogRequest::Kind::make_index, collection.db, collection.name,
-                            rules_[guard.rule].field};
+                            rule.field, value_type_of(rule.value_type)};
     }
   }
   return std::nullopt;

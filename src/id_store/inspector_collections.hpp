@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "id_store/index_advice.hpp"
 #include "id_store/outcome.hpp"
 #include "idproxy/id_store/watch.hpp"
 #include "idproxy/ids/fill.hpp"
@@ -27,22 +28,20 @@ struct CatalogRequest {
     left_alone,  ///< which collections of the database are views or time-series collections
     indexes,
     documents,
-    make_index,  ///< a unique, sparse one on `field`
+    make_index,  ///< a unique one on `field`, in the form that fits the documents
+  };
+  struct Field {
+    std::string name;
+    ValueType type;
+    friend bool operator==(const Field&, const Field&) = default;
   };
   Kind kind;
   std::string db;
-  std::string collection;  ///< empty: left_alone
-  std::string field;       ///< make_index only
+  std::string collection;             ///< empty: left_alone
+  std::string field;                  ///< make_index only
+  ValueType type = ValueType::other;  ///< make_index: of the field's values
+  std::vector<Field> advise{};        ///< indexes: unless an index guards them, find an IndexOffer
   friend bool operator==(const CatalogRequest&, const CatalogRequest&) = default;
-};
-
-/// An index as the server lists it.
-struct Index {
-  std::string name;
-  std::vector<std::string> fields;  ///< of its key, in their order
-  bool unique = false;
-  bool partial = false;   ///< holds some of the documents only
-  bool building = false;  ///< it may still fail
 };
 
 /// The server's response, or why there is none.
@@ -58,6 +57,7 @@ struct CatalogResponse {
   std::string reason{};  ///< why it was refused or is unreachable; never holds a document's value
   std::set<std::string, std::less<>> left_alone{};
   std::vector<Index> indexes{};
+  std::map<std::string, IndexOffer, std::less<>> offers{};  ///< by field
   std::uint64_t documents = 0;
 };
 
@@ -89,6 +89,10 @@ class Collections {
   /// How long a response is good for, and when to ask again about something that is not in order.
   static constexpr std::chrono::seconds kRound{60};
   static constexpr std::chrono::seconds kSoon{10};
+  /// When to look again at a rule that is not ready.
+  static constexpr std::chrono::seconds kNotReadyRound{2};
+  /// How long an IndexOffer is good for: finding one may read many documents.
+  static constexpr std::chrono::minutes kOfferRound{10};
 
   /// The thread that sends a request: making an index can take hours.
   enum class Asks { looks, make_index };
@@ -150,7 +154,9 @@ class Collections {
     State state = State::unchecked;
     std::string reason;    // why it is not ready
     std::string reported;  // the reason that the log has
-    bool warned = false;   // of a missing index
+    IndexOffer offer;      // if there is no index
+    Time offer_due{};
+    bool warned = false;  // of a missing index
     bool making = false;
     Time make_due = kNever;
     Time make_begun{};
@@ -200,6 +206,7 @@ class Collections {
   template <class Use>
   void each_not_ready(const Use& use) const;
   std::optional<CatalogRequest> next_look(Time now);
+  [[nodiscard]] CatalogRequest index_request(const Collection& collection, Time now) const;
   static void leave_alone(Collection& collection, Time now);
   std::optional<CatalogRequest> next_index(Time now);
 
@@ -210,8 +217,10 @@ class Collections {
   void learn_indexes(Collection& collection, const CatalogResponse& response, Time now);
   void learn_documents(Collection& collection, const CatalogResponse& response, Time now);
   void learn_made(Collection& collection, Guard& guard, const CatalogResponse& response, Time now);
+  void take_offer(Guard& guard, const CatalogResponse& response, Time now) const;
   void judge(Collection& collection, Guard& guard, const CatalogResponse& response, Time now);
   void judge_warned(Collection& collection, Guard& guard, const CatalogResponse& response);
+  [[nodiscard]] std::string command_for(const Collection& collection, const Guard& guard) const;
   void set(Collection& collection, Guard& guard, Guard::State state, std::string reason);
   void miss(std::string_view privilege, const std::string& db, const std::string& collection);
   void judge_fill(const Collection& collection, Numbers& numbers, Time now);
@@ -229,12 +238,6 @@ class Collections {
   std::uint64_t asked_ = 0;
   std::uint64_t version_ = 1;
 };
-
-/// The command that makes the unique index, as a person types it in mongosh. Sparse, as the one
-/// that the proxy makes (make_index): otherwise two documents without the field, from before the
-/// rule or from an upsert, would be duplicates.
-[[nodiscard]] std::string create_index_command(std::string_view db, std::string_view collection,
-                                               std::string_view field);
 
 /// Why no more numbers are drawn from a space of random numbers; empty: they are.
 [[nodiscard]] std::string why_full(const ids::Fill::Seen& seen);

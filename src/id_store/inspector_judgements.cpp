@@ -19,24 +19,17 @@ constexpr auto kRest = 250ms;
 constexpr int kRestPerTry = 10;
 constexpr auto kLongestRest = 1h;
 
-/// True if the index keeps values of the field unique: the field is its whole key (with a further
-/// field, values may repeat), and it covers all documents. A sparse index will do: a document
-/// without the field cannot repeat a value.
-bool guards(const Index& index, std::string_view field) {
-  return index.unique && !index.partial && index.fields.size() == 1 && index.fields[0] == field;
-}
-
 bool seems_to_guard(const Index& index, std::string_view field) {
-  return index.unique && !index.fields.empty() && index.fields[0] == field;
+  return index.unique && !index.keys.empty() && index.keys.front().field == field;
 }
 
 /// Why an index that looks sufficient is not, for people: "", or a text that begins with a blank.
-std::string why_not(const std::vector<Index>& indexes, std::string_view field) {
+std::string why_not(const std::vector<Index>& indexes, std::string_view field, ValueType type) {
   for (const Index& index : indexes) {
-    if (!seems_to_guard(index, field) || guards(index, field)) continue;
+    if (!seems_to_guard(index, field) || guards(index, field, type)) continue;
     return " (" + index.name + " does not do: " +
-           (index.partial ? "it holds some of the documents only)"
-                          : "its key has further fields, and values may repeat)");
+           (index.keys.size() > 1 ? "its key has further fields, and values may repeat)"
+                                  : "it holds some of the documents only)");
   }
   return {};
 }
@@ -163,11 +156,25 @@ void Collections::learn_indexes(Collection& collection, const CatalogResponse& r
   if (response.kind == Kind::not_permitted) miss("listIndexes", collection.db, collection.name);
   bool all_well = true;
   for (Guard& guard : collection.guards) {
+    take_offer(guard, response, now);
     judge(collection, guard, response, now);
     all_well = all_well && guard.state == Guard::State::ready;
   }
   const bool unreachable = response.kind == Kind::unreachable;
-  collection.indexes_due = now + (all_well && !unreachable ? kRound : kSoon);
+  collection.indexes_due = now + (unreachable ? kSoon : all_well ? kRound : kNotReadyRound);
+}
+
+void Collections::take_offer(Guard& guard, const CatalogResponse& response, Time now) const {
+  const auto offer = response.offers.find(rules_[guard.rule].field);
+  if (offer == response.offers.end()) return;
+  guard.offer = offer->second;
+  guard.offer_due = now + kOfferRound;
+}
+
+std::string Collections::command_for(const Collection& collection, const Guard& guard) const {
+  const WatchedRule& rule = rules_[guard.rule];
+  return create_index_command({collection.db, collection.name}, rule.field,
+                              value_type_of(rule.value_type), guard.offer);
 }
 
 void Collections::judge(Collection& collection, Guard& guard, const CatalogResponse& response,
@@ -179,8 +186,9 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
     if (guard.state != Guard::State::unchecked) return;
     return set(collection, guard, Guard::State::unchecked, kCannotCheck + cause_of(response));
   }
-  const auto found = std::find_if(response.indexes.begin(), response.indexes.end(),
-                                  [&](const Index& index) { return guards(index, rule.field); });
+  const ValueType type = value_type_of(rule.value_type);
+  const auto found = std::ranges::find_if(
+      response.indexes, [&](const Index& index) { return guards(index, rule.field, type); });
   if (found != response.indexes.end() && !found->building) {
     guard.make_due = kNever;
     return set(collection, guard, Guard::State::ready, {});
@@ -201,26 +209,27 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
                    ", which unique_index: require needs");
   }
   set(collection, guard, Guard::State::failed,
-      "no unique index guards the field" + why_not(response.indexes, rule.field) +
-          "; make it with " + create_index_command(collection.db, collection.name, rule.field));
+      "no unique index guards the field" + why_not(response.indexes, rule.field, type) +
+          "; make it with " + command_for(collection, guard));
 }
 
 /// Warns once per collection, when the collection exists.
 void Collections::judge_warned(Collection& collection, Guard& guard,
                                const CatalogResponse& response) {
   const std::string& field = rules_[guard.rule].field;
+  const ValueType type = value_type_of(rules_[guard.rule].value_type);
   if (guard.warned || response.kind != Kind::answered) return;
-  if (std::any_of(response.indexes.begin(), response.indexes.end(),
-                  [&](const Index& index) { return guards(index, field); })) {
+  if (std::ranges::any_of(response.indexes,
+                          [&](const Index& index) { return guards(index, field, type); })) {
     return;
   }
   guard.warned = true;
-  const std::string command = create_index_command(collection.db, collection.name, field);
   log_events_.push_back(
       {log::Level::warning,
        "no_unique_index",
-       "no unique index keeps a value from being stored twice" + why_not(response.indexes, field),
-       {{"ns", collection.ns()}, {"field", field}, {"command", command}}});
+       "no unique index keeps a value from being stored twice" +
+           why_not(response.indexes, field, type),
+       {{"ns", collection.ns()}, {"field", field}, {"command", command_for(collection, guard)}}});
 }
 
 void Collections::learn_made(Collection& collection, Guard& guard, const CatalogResponse& response,
@@ -228,7 +237,7 @@ void Collections::learn_made(Collection& collection, Guard& guard, const Catalog
   guard.making = false;
   if (response.kind == Kind::answered) return set(collection, guard, Guard::State::ready, {});
   const Time rest = std::min<Time>((now - guard.make_begun) * kRestPerTry, kLongestRest);
-  guard.make_due = now + std::max<Time>(rest, kSoon);
+  guard.make_due = now + std::max<Time>(rest, kNotReadyRound);
   if (response.kind == Kind::unreachable) {
     if (guard.state != Guard::State::unchecked) return;
     return set(collection, guard, Guard::State::unchecked,

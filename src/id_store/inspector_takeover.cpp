@@ -57,7 +57,8 @@ void Collections::take_over(Collection& known, const std::vector<Guard>& guards,
   const WatchedRule& wanted = rules_[rule];
   const auto found = std::ranges::find_if(guards, [&](const Guard& guard) {
     const WatchedRule& was = before[guard.rule];
-    return was.field == wanted.field && was.unique_index == wanted.unique_index;
+    return was.field == wanted.field && was.unique_index == wanted.unique_index &&
+           was.value_type == wanted.value_type;
   });
   if (found == guards.end()) {
     (void)guard(known, rule, now);

@@ -71,7 +71,8 @@ mongo::Reply find_namespaces(mongo::Client& client, const std::string& glob,
   }
   std::erase_if(found, [&](const Namespace& ns) {
     return ns.db == counter.store_db ||
-           (ns.db == counter.db && ns.collection == counter.collection);
+           (ns.db == counter.db &&
+            (ns.collection == counter.collection || ns.collection == kMarks));
   });
   return reply;
 }

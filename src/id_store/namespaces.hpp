@@ -15,6 +15,9 @@ struct Namespace {
   [[nodiscard]] std::string text() const { return db + "." + collection; }
 };
 
+/// The collection beside a counter's own that has its mark (counter_commands.hpp).
+inline constexpr const char* kMarks = "idproxyCounterMarks";
+
 /// "db.collection", split at the first dot.
 [[nodiscard]] Namespace split_namespace(std::string_view ns);
 
@@ -24,8 +27,8 @@ struct Namespace {
 /// Finds the collections that match a glob over "db.collection" ('*' and '?'), without views,
 /// time-series and system collections. A glob without wildcards is returned as it is, whether or
 /// not the collection exists, without asking a server. Wildcards do not match where no rule
-/// applies: in admin, local, config, the id store's database and the `counter`'s collection.
-/// `found` is valid if the reply is ok.
+/// applies: in admin, local, config, the id store's database, the `counter`'s collection and
+/// kMarks. `found` is valid if the reply is ok.
 [[nodiscard]] mongo::Reply find_namespaces(mongo::Client& client, const std::string& glob,
                                            const ids::CounterPlace& counter,
                                            std::vector<Namespace>& found);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "id_store/collection_scans.hpp"
 #include "id_store/counter_workers.hpp"
 #include "id_store/inspector.hpp"
 #include "id_store/mongo.hpp"
@@ -17,11 +18,13 @@ struct Store::Impl {
   Impl(const Options& options, const Clock& clock)
       : pool(options.uri, options.wtimeout),
         inspector(options.uri, pool, clock),
-        workers(pool, clock, metrics) {}
+        scans(options.uri, options.db, pool, clock),
+        workers(pool, clock, metrics, scans) {}
 
   StoreMetrics metrics;
   mongo::Pool pool;
   Inspector inspector;
+  CollectionScans scans;
   CounterWorkers workers;
   std::atomic<std::uint64_t> watches{0};
 };
@@ -39,7 +42,7 @@ struct Watch::Impl {
     return inspector.with(*inspection, use);
   }
   template <class Use>
-  void each_exhausted(const Use& use) const;
+  void each_not_ready(const Use& use) const;
 };
 
 namespace {
@@ -60,12 +63,12 @@ std::optional<std::size_t> rule_of(const std::vector<WatchedRule>& rules,
 
 }  // namespace
 
-/// Calls `use` with the rule's index, the namespace and the reason.
+/// Calls `use` with the rule's index, the namespace and the error.
 template <class Use>
-void Watch::Impl::each_exhausted(const Use& use) const {
-  for (const CounterWorkers::Exhausted& counter : workers.exhausted()) {
+void Watch::Impl::each_not_ready(const Use& use) const {
+  for (const CounterWorkers::NotReady& counter : workers.not_ready()) {
     for (const ids::CounterField& field : counter.fields) {
-      if (const auto rule = rule_of(rules, field)) use(*rule, field.ns, counter.reason);
+      if (const auto rule = rule_of(rules, field)) use(*rule, field.ns, counter.error);
     }
   }
 }
@@ -86,10 +89,16 @@ std::shared_ptr<Watch> Store::watch(std::vector<WatchedRule> rules) {
 bool Store::stop(std::chrono::milliseconds limit) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + limit;
-  (void)impl_->inspector.stop(std::chrono::milliseconds(0));  // it ends while blocks are given back
+  const auto left = [end] {
+    const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+    return std::max(time, std::chrono::milliseconds(0));
+  };
+  // These two end while blocks are given back.
+  (void)impl_->inspector.stop(std::chrono::milliseconds(0));
+  (void)impl_->scans.stop(std::chrono::milliseconds(0));
   const bool workers_ended = impl_->workers.stop(limit);
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
-  return impl_->inspector.stop(std::max(left, std::chrono::milliseconds(0))) && workers_ended;
+  const bool inspector_ended = impl_->inspector.stop(left());
+  return impl_->scans.stop(left()) && inspector_ended && workers_ended;
 }
 
 StoreStatistics Store::statistics() const {
@@ -112,7 +121,15 @@ Watch::Watch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Watch::~Watch() = default;
 
 void Watch::await_first_look(std::chrono::milliseconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
   impl_->inspector.await_first_look(*impl_->inspection, limit);
+  const auto left = end - std::chrono::steady_clock::now();
+  impl_->workers.await_checks(std::chrono::duration_cast<std::chrono::milliseconds>(left));
+}
+
+std::shared_ptr<ids::BlockCache> Watch::announce(const ids::CounterSpec& spec,
+                                                 const ids::CounterField& field) {
+  return impl_->workers.announce(spec, field, impl_->number);
 }
 
 std::shared_ptr<ids::BlockCache> Watch::counter(const ids::CounterSpec& spec,
@@ -139,10 +156,10 @@ std::uint64_t Watch::version() const {
 std::vector<ids::NotReady> Watch::not_ready(std::size_t most_per_rule) const {
   auto found = impl_->with(
       [&](const Collections& known, Collections::Time) { return known.not_ready(most_per_rule); });
-  impl_->each_exhausted([&](std::size_t rule, const std::string& ns, const std::string& reason) {
+  impl_->each_not_ready([&](std::size_t rule, const std::string& ns, const ids::Error& error) {
     const auto its = std::ranges::count(found, rule, &ids::NotReady::rule_index);
     if (static_cast<std::size_t>(its) >= most_per_rule) return;
-    found.push_back({rule, ns, {ids::Readiness::Kind::not_ready, {ids::Errc::exhausted, reason}}});
+    found.push_back({rule, ns, {ids::Readiness::Kind::not_ready, error}});
   });
   return found;
 }
@@ -150,8 +167,8 @@ std::vector<ids::NotReady> Watch::not_ready(std::size_t most_per_rule) const {
 std::vector<std::size_t> Watch::not_ready_counts() const {
   auto counts = impl_->with(
       [](const Collections& known, Collections::Time) { return known.not_ready_counts(); });
-  impl_->each_exhausted(
-      [&](std::size_t rule, const std::string&, const std::string&) { ++counts.at(rule); });
+  impl_->each_not_ready(
+      [&](std::size_t rule, const std::string&, const ids::Error&) { ++counts.at(rule); });
   return counts;
 }
 

@@ -39,6 +39,7 @@ class BoundCounter final : public Strategy, public StoreBacked, public Duplicate
     return cache_->ask(n, std::move(waiter));
   }
   [[nodiscard]] std::chrono::nanoseconds patience() const override { return patience_; }
+  [[nodiscard]] std::string why_waiting() const override { return cache_->pending(); }
   void accept(Grant grant, Values& out) override { append(grant.take(), out); }
 
   void take_back(const Values& values, std::span<const std::uint32_t> which) override {
@@ -111,10 +112,10 @@ class Counter final : public Strategy, public CounterRule {
   void announce(Store& store) override {
     const std::string& ns = use_.field.ns;
     const bool is_one = !use_.per_namespace || ns.find_first_of("*?") == std::string::npos;
-    if (is_one) announced_ = cache_of(ns, store);
+    if (is_one) announced_ = cache_of(ns, store, &Store::announce);
   }
   [[nodiscard]] std::shared_ptr<Strategy> bind(std::string_view ns, Store& store) const override {
-    return std::make_shared<BoundCounter>(cache_of(ns, store), use_.field.format,
+    return std::make_shared<BoundCounter>(cache_of(ns, store, &Store::counter), use_.field.format,
                                           use_.spec.on_store_down);
   }
 
@@ -126,13 +127,15 @@ class Counter final : public Strategy, public CounterRule {
   }
 
  private:
-  [[nodiscard]] std::shared_ptr<BlockCache> cache_of(std::string_view ns, Store& store) const {
-    if (!use_.per_namespace) return store.counter(use_.spec, use_.field);
+  using Get = std::shared_ptr<BlockCache> (Store::*)(const CounterSpec&, const CounterField&);
+  [[nodiscard]] std::shared_ptr<BlockCache> cache_of(std::string_view ns, Store& store,
+                                                     Get get) const {
+    if (!use_.per_namespace) return (store.*get)(use_.spec, use_.field);
     CounterSpec spec = use_.spec;
     CounterField field = use_.field;
     field.ns = ns;
     spec.place.key = field.ns + "." + field.field;
-    return store.counter(spec, field);
+    return (store.*get)(spec, field);
   }
 
   const CounterUse use_;

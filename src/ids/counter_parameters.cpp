@@ -186,6 +186,7 @@ CounterUse read_counter(Parameters& rule, std::string_view store_db) {
   const auto key = store.optional_text("key");
   use.per_namespace = !name && !key;
   use.spec.place.key = key ? *key : name.value_or(use.field.ns + "." + use.field.field);
+  use.spec.scan = rule.duration_or_off("scan", 1s, 1h, use.spec.scan);
   use.spec.heal = read_heal(rule.section("heal"));
   use.spec.on_store_down = read_on_store_down(rule.section("on_store_down"));
   refuse_scope(rule);

@@ -32,9 +32,19 @@ class CounterTest : public testing::Test {
   }
 
   CounterReply run(const CounterJob& job) {
-    if (!document) document.emplace(spec, metrics);
+    if (!document) document.emplace(spec, metrics, scans);
     mongo::Client client = pool().client(&metrics.round_trips);
     return document->run(client, job, fields);
+  }
+  /// As inserts that wait: until the collection has been read.
+  CounterReply allocate_patiently(std::uint64_t count) {
+    CounterReply reply = allocate(count);
+    (void)comes_true([&] {
+      if (reply.kind != Kind::pending) return true;
+      reply = allocate(count);
+      return false;
+    });
+    return reply;
   }
   CounterReply allocate(std::uint64_t count, std::optional<std::int64_t> beyond = {}) {
     return run({CounterJob::Kind::allocate, count, beyond, false, {}});
@@ -62,7 +72,15 @@ class CounterTest : public testing::Test {
   void plain_index() { database.create_index("orders", "number", Database::Unique::no); }
   std::int64_t value() { return database.value("counters", "V").number; }
 
+  /// The mark that numbers of the counter have been given out, and nothing else.
+  void mark() {
+    database.insert("idproxyCounterMarks",
+                    R"({"_id": {"collection": "counters", "query": {"_id": "c"}}, "used": true})");
+  }
+
+  SystemClock clock;
   Database database;
+  CollectionScans scans{uri(), database.name(), pool(), clock};
   CounterSpec spec;
   std::vector<CounterField> fields;
   StoreMetrics metrics;

@@ -2,12 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "id_store/mongo.hpp"
 #include "id_store/stored_value.hpp"
+#include "idproxy/base/clock.hpp"
 #include "idproxy/bson/elements.hpp"
 
 namespace idproxy::id_store::test {
@@ -19,6 +24,26 @@ using mongo::Document;
 inline std::string uri() {
   const char* given = std::getenv("IDPROXY_STORE_URI");
   return given != nullptr ? given : "mongodb://127.0.0.1:27017";
+}
+
+class SystemClock final : public Clock {
+ public:
+  [[nodiscard]] std::chrono::nanoseconds wall() const override {
+    return std::chrono::system_clock::now().time_since_epoch();
+  }
+  [[nodiscard]] std::chrono::nanoseconds monotonic() const override {
+    return std::chrono::steady_clock::now().time_since_epoch();
+  }
+};
+
+/// Within 20 s.
+inline bool comes_true(const std::function<bool()>& condition) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > limit) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
 }
 
 inline mongo::Pool& pool() {
@@ -79,11 +104,26 @@ class Database {
   }
   enum class Unique { no, yes };
   void create_index(const std::string& collection, const std::string& field, Unique unique) {
+    create_index(collection, field, Document().add("unique", unique == Unique::yes));
+  }
+  void create_index(const std::string& collection, const std::string& field,
+                    const Document& options) {
     Document index;
-    index.add("key", Document().add(field, 1))
-        .add("name", field)
-        .add("unique", unique == Unique::yes);
+    index.add("key", Document().add(field, 1)).add("name", field).append(options);
     write(Document().add("createIndexes", collection).add("indexes", Array().push(index)));
+  }
+  void drop_index(const std::string& collection, const std::string& name) {
+    write(Document().add("dropIndexes", collection).add("index", name));
+  }
+  /// {_id: 0} … with the fields.
+  void insert_many(const std::string& collection, int count, const Document& fields = {}) {
+    for (int i = 0; i < count;) {
+      Array documents;
+      for (int end = std::min(i + 50'000, count); i < end; ++i) {
+        documents.push(Document().add("_id", i).append(fields));
+      }
+      write(Document().add("insert", collection).add("documents", documents));
+    }
   }
   /// All documents, as relaxed extended JSON, in a row.
   std::string all(const std::string& collection) {
@@ -108,7 +148,10 @@ class Database {
 
   /// The next `times` findAndModify of anybody: `what` is a part of a failCommand's data.
   void fail_find_and_modify(int times, const std::string& what) {
-    const Document data = json(R"({"failCommands": ["findAndModify"]})").append(json(what));
+    fail("findAndModify", times, what);
+  }
+  void fail(const std::string& command, int times, const std::string& what) {
+    const Document data = json(R"({"failCommands": [")" + command + R"("]})").append(json(what));
     const mongo::Reply reply =
         client_.read("admin", Document()
                                   .add("configureFailPoint", "failCommand")

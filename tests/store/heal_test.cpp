@@ -273,7 +273,7 @@ TEST_F(FailureTest, WhatIsNotKnownToBeGivenBackIsNobodys) {
 TEST_F(FailureTest, NobodyThere) {
   mongo::Pool nowhere("mongodb://127.0.0.1:1", std::chrono::seconds(5));
   mongo::Client client = nowhere.client();
-  CounterDocument counter(spec, metrics);
+  CounterDocument counter(spec, metrics, scans);
   const auto begun = std::chrono::steady_clock::now();
   const CounterReply reply =
       counter.run(client, {CounterJob::Kind::allocate, 10, {}, false, {}}, fields);

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <future>
 #include <numeric>
 #include <optional>
@@ -20,16 +19,6 @@ namespace {
 using namespace std::chrono_literals;
 using ids::CounterPlace;
 using ids::CounterSpec;
-
-class SystemClock final : public Clock {
- public:
-  [[nodiscard]] std::chrono::nanoseconds wall() const override {
-    return std::chrono::system_clock::now().time_since_epoch();
-  }
-  [[nodiscard]] std::chrono::nanoseconds monotonic() const override {
-    return std::chrono::steady_clock::now().time_since_epoch();
-  }
-};
 
 class Promise final : public ids::Waiter {
  public:
@@ -62,16 +51,6 @@ ids::Result<std::vector<std::int64_t>> take(ids::BlockCache& cache, std::uint64_
     }
   }
   return numbers;
-}
-
-/// Within 20 s.
-bool comes_true(const std::function<bool()>& condition) {
-  const auto limit = std::chrono::steady_clock::now() + 20s;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > limit) return false;
-    std::this_thread::sleep_for(5ms);
-  }
-  return true;
 }
 
 class StoreTest : public testing::Test {
@@ -160,8 +139,9 @@ TEST_F(StoreTest, RoundTripsPerBlock) {
   const auto cache = counter(store);
   constexpr int kNumbers = 20'000;
   for (int i = 0; i < kNumbers / 10; ++i) ASSERT_TRUE(take(*cache, 10).has_value());
-  // Creating it takes some more: a look at the document, at the indexes, at the field.
-  EXPECT_LE(store.statistics().round_trips, kNumbers / spec.block.size + 2 + 6);
+  // Creating it takes some more: a look at the document, its mark, the indexes, the field; and the
+  // mark is written.
+  EXPECT_LE(store.statistics().round_trips, kNumbers / spec.block.size + 2 + 8);
   EXPECT_TRUE(store.stop(2s));
 }
 
@@ -312,6 +292,7 @@ TEST_F(StoreTest, WithAnotherStepACounterBeginsAnew) {
 TEST_F(StoreTest, AFieldThatNoRuleFillsAnyMoreHoldsNothingUp) {
   const ids::CounterField unguarded{database.name() + ".other", "number", {}};
   database.insert("other", R"({"number": 1})");
+  spec.scan = 0ms;
   Store store(options(), clock);
   const auto both = store.watch({});
   const auto cache = both->counter(spec, field);
@@ -335,6 +316,76 @@ TEST_F(StoreTest, WhatNobodyEverUsedIsForgotten) {
   EXPECT_EQ(store.statistics().counters, 101U);
   (void)counter(store);
   EXPECT_EQ(store.statistics().counters, 2U);
+  EXPECT_TRUE(store.stop(2s));
+}
+
+// --- Readiness ---
+
+class ReadinessTest : public StoreTest {
+ protected:
+  ReadinessTest() {
+    database.drop_index("orders", "number");
+    database.insert("orders", R"({"other": 1})");
+  }
+  /// The reason why the rule is not ready; "" if it is.
+  [[nodiscard]] static std::string reason(const Watch& watch) {
+    const auto found = watch.not_ready(1);
+    return found.empty() ? "" : found.front().readiness.error.reason;
+  }
+
+  Store store{options(), clock};
+  std::shared_ptr<Watch> watch = store.watch({{field.ns, field.field}});
+};
+
+TEST_F(ReadinessTest, IsKnownBeforeTheFirstInsert) {
+  spec.scan = 0ms;
+  const auto cache = watch->announce(spec, field);
+  watch->await_first_look(10s);
+  EXPECT_NE(reason(*watch), "");
+  EXPECT_TRUE(comes_true([&] { return reason(*watch).find("createIndex") != std::string::npos; }));
+  EXPECT_EQ(watch->not_ready(1).front().readiness.error.code, ids::Errc::exhausted);
+  EXPECT_EQ(watch->not_ready_counts(), std::vector<std::size_t>{1});
+  database.create_index("orders", "number", json(R"({"unique": true, "sparse": true})"));
+  EXPECT_TRUE(comes_true([&] { return reason(*watch).empty(); }));
+  EXPECT_EQ(database.all("counters"), "");
+  EXPECT_THAT(*take(*cache, 2), testing::ElementsAre(1, 2));
+  EXPECT_TRUE(store.stop(2s));
+}
+
+TEST_F(ReadinessTest, OfACollectionThatCanBeReadIsGivenAndNothingIsCreated) {
+  const auto cache = watch->announce(spec, field);
+  watch->await_first_look(10s);
+  EXPECT_TRUE(comes_true([&] { return reason(*watch).empty(); }));
+  EXPECT_EQ(database.all("counters"), "");
+  EXPECT_EQ(database.all("idproxyCounterMarks"), "");
+  database.insert("orders", R"({"number": 7})");
+  EXPECT_TRUE(comes_true([&] {
+    const auto numbers = take(*cache, 1);
+    return numbers && numbers->front() >= 1;
+  }));
+  EXPECT_TRUE(store.stop(2s));
+}
+
+TEST_F(ReadinessTest, AfterARefusalReturnsSoonAfterTheIndex) {
+  spec.scan = 0ms;
+  const auto cache = watch->counter(spec, field);
+  EXPECT_EQ(take(*cache, 1).error().code, ids::Errc::exhausted);
+  EXPECT_THAT(take(*cache, 1).error().reason, testing::HasSubstr("createIndex"));
+  database.create_index("orders", "number", Database::Unique::yes);
+  EXPECT_TRUE(comes_true([&] { return take(*cache, 1).has_value(); }));
+  EXPECT_EQ(reason(*watch), "");
+  EXPECT_TRUE(store.stop(2s));
+}
+
+TEST_F(ReadinessTest, OfACounterThatIsNoIntegerReturnsOnceItIsOne) {
+  database.insert("counters", R"({"_id": "c", "V": "seven"})");
+  const auto cache = watch->announce(spec, field);
+  watch->await_first_look(10s);
+  EXPECT_THAT(reason(*watch), testing::HasSubstr("is not an integer"));
+  EXPECT_EQ(take(*cache, 1).error().code, ids::Errc::exhausted);
+  database.set("counters", json(R"({"V": 7})"));
+  EXPECT_TRUE(comes_true([&] { return reason(*watch).empty(); }));
+  EXPECT_EQ(take(*cache, 1)->front(), 7);
   EXPECT_TRUE(store.stop(2s));
 }
 

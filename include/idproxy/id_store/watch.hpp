@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "idproxy/bson/elements.hpp"
 #include "idproxy/ids/store.hpp"
 
 namespace idproxy::id_store {
@@ -21,6 +22,7 @@ struct WatchedRule {
   ids::UniqueIndex unique_index = ids::UniqueIndex::warn;
   bool counts_documents = false;  ///< to know how many of the random numbers are in use
   std::string space{};            ///< random numbers: any text that changes with their space
+  bson::Type value_type = bson::Type::int64;  ///< of the rule's values
   friend bool operator==(const WatchedRule&, const WatchedRule&) = default;
 };
 
@@ -30,12 +32,14 @@ class Watch final : public ids::Store {
  public:
   ~Watch() override;
 
-  /// Waits until the collections of the rules have been checked once or cannot be checked now, at
-  /// most for `limit`.
+  /// Waits until the collections and the announced counters of the rules have been checked once or
+  /// cannot be checked now, at most for `limit`.
   void await_first_look(std::chrono::milliseconds limit);
 
   std::shared_ptr<ids::BlockCache> counter(const ids::CounterSpec& spec,
                                            const ids::CounterField& field) override;
+  std::shared_ptr<ids::BlockCache> announce(const ids::CounterSpec& spec,
+                                            const ids::CounterField& field) override;
   std::shared_ptr<ids::Fill> fill(std::string_view ns, std::string_view field) override;
   ids::Readiness readiness(std::size_t rule_index, std::string_view db,
                            std::string_view collection) override;

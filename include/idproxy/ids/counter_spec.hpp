@@ -72,6 +72,9 @@ struct CounterSpec {
     bool at_start = false;
     friend bool operator==(const Heal&, const Heal&) = default;
   } heal;
+  /// How long the store may read a collection without a usable index before it creates the counter;
+  /// 0: not at all.
+  std::chrono::milliseconds scan{60'000};
   struct OnStoreDown {
     enum class Action { fail, wait };
     Action action = Action::fail;

@@ -64,6 +64,11 @@ class Store {
   /// that field into account.
   virtual std::shared_ptr<BlockCache> counter(const CounterSpec& spec,
                                               const CounterField& field) = 0;
+  /// The same, for a rule's own counter, before any of its collections is used: the store checks at
+  /// once whether the counter can give numbers, so that not_ready() says so if it cannot.
+  virtual std::shared_ptr<BlockCache> announce(const CounterSpec& spec, const CounterField& field) {
+    return counter(spec, field);
+  }
   /// How full a rule's space of random numbers is in one collection. `ns`: "db.collection".
   virtual std::shared_ptr<Fill> fill(std::string_view ns, std::string_view field) = 0;
 

@@ -25,8 +25,10 @@ using Asks = Collections::Asks;
 using Kind = CatalogResponse::Kind;
 using Texts = std::vector<std::string>;
 
-inline Index unique(Texts fields) {
-  return {.name = "i", .fields = std::move(fields), .unique = true};
+inline Index unique(const Texts& fields) {
+  Index index{.name = "i", .unique = true};
+  for (const std::string& field : fields) index.keys.push_back({field});
+  return index;
 }
 
 inline const CatalogResponse kUnreachable{.kind = Kind::unreachable,

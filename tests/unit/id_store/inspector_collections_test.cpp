@@ -133,7 +133,9 @@ TEST_F(CollectionsTest, KnowsWhichIndexesGuardAField) {
   Index plain = unique({"number"});
   plain.unique = false;
   Index partial = unique({"number"});
-  partial.partial = true;
+  partial.partial.kind = Index::Partial::Kind::other;
+  Index exists = unique({"number"});
+  exists.partial = {Index::Partial::Kind::exists, "number"};
   const IndexCase kCases[] = {
       {"only_field", unique({"number"}), true, ""},
       {"not_unique", plain, false, "twice"},
@@ -142,6 +144,7 @@ TEST_F(CollectionsTest, KnowsWhichIndexesGuardAField) {
        "twice (i does not do: its key has further fields, and values may repeat)"},
       {"second_of_two", unique({"x", "number"}), false, "twice"},
       {"partial", partial, false, "(i does not do: it holds some of the documents only)"},
+      {"of_those_that_have_it", exists, true, ""},
   };
   for (const IndexCase& c : kCases) {
     watch({{"shop.orders", "number"}});
@@ -166,10 +169,10 @@ TEST_F(CollectionsTest, RequiredIndexMakesARuleReady) {
   EXPECT_THAT(stands.error.reason, HasSubstr(kCommand));
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("not_ready ")));
 
-  now += 10s;
+  now += 2s;
   EXPECT_THAT(round(), ElementsAre("indexes shop.orders"));
   EXPECT_THAT(log_events(), IsEmpty());
-  now += 10s;
+  now += 2s;
   const auto version = known->version();
   EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"number"})})}}).size(), 1U);
   EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
@@ -270,7 +273,7 @@ TEST_F(CollectionsTest, SaysWhyAnIndexCannotBeMade) {
             "value");
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("not_ready ")));
 
-  now += 10s;
+  now += 2s;
   EXPECT_THAT(round({{"make_index shop.orders number", {.kind = Kind::not_permitted}}}),
               ElementsAre("indexes shop.orders", "make_index shop.orders number"));
   stands = readiness("shop", "orders");
@@ -281,6 +284,54 @@ TEST_F(CollectionsTest, SaysWhyAnIndexCannotBeMade) {
   EXPECT_EQ(round().size(), 2U);
   EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("ready_again ")));
+}
+
+// --- The index that is advised ---
+
+struct AdviceTest : CollectionsTest {
+  static CatalogResponse offering(IndexForm form, std::string name = {}) {
+    CatalogResponse response = indexes({});
+    response.offers["number"] = {form, std::move(name)};
+    return response;
+  }
+  std::string advice_after(const CatalogResponse& response) {
+    (void)round({{"indexes shop.orders", response}});
+    return readiness("shop", "orders").error.reason;
+  }
+};
+
+TEST_F(AdviceTest, FitsTheDocuments) {
+  watch({{"shop.orders", "number", UniqueIndex::require}});
+  EXPECT_THAT(advice_after(offering(IndexForm::plain)),
+              HasSubstr(R"(createIndex({"number": 1}, {unique: true}))"));
+  now += 600s;
+  EXPECT_THAT(advice_after(offering(IndexForm::sparse, "number_unique")),
+              HasSubstr(R"({unique: true, sparse: true, name: "number_unique"})"));
+  now += 600s;
+  EXPECT_THAT(
+      advice_after(offering(IndexForm::partial)),
+      HasSubstr(R"({unique: true, partialFilterExpression: {"number": {$type: "number"}}})"));
+}
+
+TEST_F(AdviceTest, IsAskedForOnceInTenMinutesWhileThereIsNoIndex) {
+  watch({{"shop.orders", "number", UniqueIndex::require}});
+  const auto asked = [&](const CatalogResponse& response) {
+    while (auto request = known->next(Asks::looks, now)) {
+      if (request->kind != CatalogRequest::Kind::indexes) continue;
+      known->learn(*request, response, now);
+      return !request->advise.empty();
+    }
+    ADD_FAILURE() << "nothing is due";
+    return false;
+  };
+  EXPECT_TRUE(asked(offering(IndexForm::plain)));
+  for (int i = 0; i < 299; ++i) {
+    now += 2s;
+    EXPECT_FALSE(asked(indexes({})));
+  }
+  now += 2s;
+  EXPECT_TRUE(asked(offering(IndexForm::sparse)));
+  EXPECT_THAT(readiness("shop", "orders").error.reason, HasSubstr("sparse"));
 }
 
 TEST_F(CollectionsTest, RestsAfterALongTryToMakeAnIndex) {
@@ -453,12 +504,6 @@ TEST_F(CollectionsTest, ForgetsWhatIsAskedAboutLeastRecently) {
   }
   EXPECT_EQ(readiness("a", "first", 1).kind, Readiness::Kind::not_ready);
   EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
-}
-
-TEST(CreateIndexCommand, QuotesNames) {
-  EXPECT_EQ(create_index_command("a", R"(b"\c)", "d.e"),
-            R"(db.getSiblingDB("a").getCollection("b\"\\c").createIndex({"d.e": 1}, )"
-            "{unique: true, sparse: true})");
 }
 
 }  // namespace

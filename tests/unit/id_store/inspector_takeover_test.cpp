@@ -60,6 +60,22 @@ TEST_F(TakeoverTest, AnotherDemandIsLookedAt) {
   EXPECT_TRUE(is_ready("shop", "orders"));
 }
 
+TEST_F(TakeoverTest, AnotherTypeOfValuesIsLookedAt) {
+  Index strings = unique({"number"});
+  strings.partial = {Index::Partial::Kind::types, "number",
+                     1U << static_cast<unsigned>(bson::Type::string)};
+  const std::map<std::string, CatalogResponse> answers{{"indexes shop.orders", indexes({strings})}};
+  WatchedRule rule{"shop.orders", "number", UniqueIndex::require};
+  rule.value_type = bson::Type::string;
+  watch({rule});
+  EXPECT_EQ(round(answers).size(), 2U);
+  EXPECT_TRUE(is_ready("shop", "orders"));
+  rule.value_type = bson::Type::int64;
+  reload({rule});
+  EXPECT_EQ(round(answers).size(), 1U);
+  EXPECT_FALSE(is_ready("shop", "orders"));
+}
+
 TEST_F(TakeoverTest, WhatNoRuleTouchesAnyMoreIsForgotten) {
   watch({{"shop.orders", "number", UniqueIndex::require}, {"bank.*", "number"}});
   (void)readiness("bank", "accounts", 1);

@@ -101,6 +101,7 @@ TEST(CounterKeys, SucceedWithAllOfThem) {
                                  {"store.db", "ids"},
                                  {"store.collection", "c"},
                                  {"store.layout", "counters-seq"},
+                                 {"scan", "5000"},
                                  {"heal.mode", "gap"},
                                  {"heal.after", "5"},
                                  {"heal.max_jump", "1000"},
@@ -117,6 +118,7 @@ TEST(CounterKeys, SucceedWithAllOfThem) {
   spec.step = -5;
   spec.max = -1000;
   spec.block = {50, true, 10, 500, 2s, 0.25, false, 30s};
+  spec.scan = 5s;
   spec.heal = {CounterSpec::Heal::Mode::gap, 5, 1000, true};
   spec.on_store_down = {CounterSpec::OnStoreDown::Action::wait, 500ms};
   EXPECT_EQ(use.spec, spec);
@@ -217,6 +219,7 @@ TEST(CounterKeys, FailIfTheyMakeNoSense) {
       {"no_collection", {{"store.collection", ""}}, {"store.collection: must name a collection"}},
       {"heal_mode", {{"heal.mode", "maximum"}}, {"heal.mode: must be one of the choices"}},
       {"heal_after", {{"heal.after", "0"}}, {"heal.after: out of range"}},
+      {"scan", {{"scan", "0"}}, {"scan: out of range"}},
       {"wait", {{"on_store_down.wait", "2001"}}, {"on_store_down.wait: out of range"}},
       {"output", {{"output", "double"}}, {"output: must be one of the choices"}},
       {"scope", {{"scope", "tenant site.name"}}, {"scope: is not in this release"}},

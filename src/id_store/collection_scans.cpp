@@ -1,0 +1,215 @@
+#include "id_store/collection_scans.hpp"
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+#include "id_store/outliers.hpp"
+#include "idproxy/bson/elements.hpp"
+#include "idproxy/observability/log.hpp"
+
+namespace idproxy::id_store {
+namespace {
+
+using mongo::Document;
+using mongo::Reply;
+using Look = FieldNumbers::Look;
+using log::Level;
+
+// While another proxy has its turn.
+constexpr std::chrono::seconds kTurnAgain{1};
+// Commands of a scan may take longer than the scan itself: the reply must arrive.
+constexpr std::chrono::seconds kBeyondScan{10};
+constexpr std::chrono::seconds kLeastValid{1};
+
+/// "2026-11-23T20:15:00Z"
+std::string time_of_day(std::chrono::nanoseconds wall) {
+  const std::time_t seconds = std::chrono::duration_cast<std::chrono::seconds>(wall).count();
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+/// About how many documents the collections have, from the servers' metadata; 0: not known.
+std::int64_t documents_of(mongo::Client& client, const std::vector<FieldPlace>& places) {
+  std::int64_t documents = 0;
+  for (const FieldPlace& place : places) {
+    const Reply reply = client.read(place.ns.db, Document().add("count", place.ns.collection));
+    if (!reply.ok()) continue;
+    const auto count = bson::find(reply.document.bytes(), "n");
+    documents += count ? count->as_integer().value_or(0) : 0;
+  }
+  return documents;
+}
+
+std::string key_of(const CollectionScans::Subject& subject) {
+  return subject.spec.place.ns() + " " + subject.spec.place.key;
+}
+
+void report(const CollectionScans::Subject& subject, const Outcome<Look>& result,
+            std::chrono::nanoseconds took) {
+  const std::string counter = key_of(subject);
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(took).count();
+  if (result) {
+    return log::event(Level::info, "scan_done", "the proxy has read the whole collection",
+                      {{"counter", counter}, {"milliseconds", milliseconds}});
+  }
+  log::event(
+      Level::warning, "scan_failed", "the proxy could not read the whole collection",
+      {{"counter", counter}, {"milliseconds", milliseconds}, {"reason", result.error().reason}});
+}
+
+}  // namespace
+
+CollectionScans::CollectionScans(std::string uri, std::string db, const mongo::Pool& pool,
+                                 const Clock& clock)
+    : uri_(std::move(uri)), clock_(clock), lease_(pool, std::move(db)) {}
+
+CollectionScans::~CollectionScans() {
+  (void)stop(std::chrono::milliseconds(0));
+  if (thread_.joinable()) thread_.join();
+}
+
+bool CollectionScans::stop(std::chrono::milliseconds limit) {
+  Lock lock(mutex_);
+  stopping_ = true;
+  changed_.notify_all();
+  return changed_.wait_for(lock, limit, [this] { return !running_; });
+}
+
+/// The scan of the subject, which replaces another one of the same counter.
+CollectionScans::Shared CollectionScans::find(const Subject& subject) {
+  const Time now = clock_.monotonic();
+  std::erase_if(scans_, [&](const Shared& scan) { return now - scan->asked > kRefusedFor; });
+  const auto found = std::ranges::find_if(
+      scans_, [&](const Shared& scan) { return scan->subject.spec.place == subject.spec.place; });
+  if (found == scans_.end()) {
+    return scans_.emplace_back(std::make_shared<Scan>(Scan{.subject = subject}));
+  }
+  if ((*found)->subject != subject) *found = std::make_shared<Scan>(Scan{.subject = subject});
+  return *found;
+}
+
+Outcome<Look> CollectionScans::ask(const Subject& subject) {
+  const std::scoped_lock lock(mutex_);
+  const Shared scan = find(subject);
+  const Time now = clock_.monotonic();
+  scan->asked = now;
+  if (now < scan->holds_until) {
+    if (scan->state == Scan::State::done) return scan->look;
+    if (scan->state == Scan::State::refused) return exhausted(scan->reason);
+    if (scan->state == Scan::State::failed) return failed(scan->reason);
+  }
+  if (scan->state != Scan::State::running) {
+    scan->state = Scan::State::waiting;
+    scan->since.clear();
+  }
+  if (!running_ && !stopping_) {
+    running_ = true;
+    thread_ = std::thread([this] { run(); });
+  }
+  changed_.notify_all();
+  return ids::CounterReply{ids::CounterReply::Kind::pending, {}, progress(*scan)};
+}
+
+std::string CollectionScans::progress(const Scan& scan) {
+  const ids::CounterField& field = scan.subject.fields.front();
+  const std::string what = field.field + " in " + field.ns;
+  if (scan.since.empty()) {
+    return "no index begins with " + what +
+           ", so the proxy is about to read the whole collection for the largest value";
+  }
+  return "no index begins with " + what + ", so the proxy has been reading about " +
+         std::to_string(scan.documents) + " documents for the largest value since " + scan.since;
+}
+
+/// The next scan that somebody still wants; forgets the others.
+CollectionScans::Shared CollectionScans::next() {
+  const Time now = clock_.monotonic();
+  std::erase_if(scans_, [&](const Shared& scan) {
+    return scan->state == Scan::State::waiting && now - scan->asked > kWantedFor;
+  });
+  const auto waiting = std::ranges::find(scans_, Scan::State::waiting,
+                                         [](const Shared& scan) { return scan->state; });
+  return waiting == scans_.end() ? nullptr : *waiting;
+}
+
+void CollectionScans::run() {
+  Lock lock(mutex_);
+  while (!stopping_) {
+    const Shared waiting = next();
+    if (!waiting) {
+      changed_.wait(lock);
+      continue;
+    }
+    lock.unlock();
+    const auto turn = lease_.acquire();
+    lock.lock();
+    if (turn != ScanLease::Turn::mine) {
+      changed_.wait_for(lock, kTurnAgain, [this] { return stopping_; });
+      continue;
+    }
+    // Another proxy may have created the counter meanwhile: then nobody asks any more.
+    const Time now = clock_.monotonic();
+    if (now - waiting->asked <= kWantedFor) scan(lock, waiting);
+    lock.unlock();
+    lease_.release();
+    lock.lock();
+  }
+  running_ = false;
+  changed_.notify_all();
+}
+
+/// Without the lock, but for a moment to note the progress.
+void CollectionScans::scan(Lock& lock, const Shared& scan) {
+  scan->state = Scan::State::running;
+  lock.unlock();
+  const Time begun = clock_.monotonic();
+  Outcome<Look> result = read(*scan);
+  const Time took = clock_.monotonic() - begun;
+  report(scan->subject, result, took);
+  lock.lock();
+  note(*scan, std::move(result), took);
+}
+
+Outcome<Look> CollectionScans::read(Scan& scan) {
+  const Subject& subject = scan.subject;  // never changes
+  const std::chrono::milliseconds limit = subject.spec.scan;
+  const mongo::Pool patient(uri_, limit + kBeyondScan);
+  mongo::Client client = patient.client();
+  FieldNumbers numbers(client, subject.spec, subject.fields);
+  const auto places = numbers.places_to_scan();
+  if (!places) return failed(places.error().reason);
+  if (limit.count() == 0 && !places->empty()) {
+    return numbers.not_indexed(places->front(), ", and `scan` is off");
+  }
+  const std::int64_t documents = documents_of(client, *places);
+  {
+    const std::scoped_lock lock(mutex_);
+    scan.since = time_of_day(clock_.wall());
+    scan.documents = documents;
+  }
+  log::event(Level::info, "scan_begun",
+             "no index begins with the counter's field: the proxy reads the whole collection for "
+             "the largest value",
+             {{"counter", key_of(subject)}, {"documents", documents}});
+  numbers.allow_scans(limit);
+  return numbers.look(kOutlierSample);
+}
+
+void CollectionScans::note(Scan& scan, Outcome<Look> result, Time took) const {
+  const Time now = clock_.monotonic();
+  if (result) {
+    scan.state = Scan::State::done;
+    scan.look = *std::move(result);
+    scan.holds_until = now + std::max<Time>(took, kLeastValid);
+    return;
+  }
+  const bool is_refused = result.error().kind == ids::CounterReply::Kind::exhausted;
+  scan.state = is_refused ? Scan::State::refused : Scan::State::failed;
+  scan.holds_until = now + (is_refused ? Time(kRefusedFor) : Time(kFailedFor));
+  scan.reason = result.error().reason;
+}
+
+}  // namespace idproxy::id_store

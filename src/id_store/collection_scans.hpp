@@ -1,0 +1,100 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "id_store/field_numbers.hpp"
+#include "id_store/mongo.hpp"
+#include "id_store/outcome.hpp"
+#include "id_store/scan_lease.hpp"
+#include "idproxy/base/clock.hpp"
+#include "idproxy/ids/counter_spec.hpp"
+
+namespace idproxy::id_store {
+
+/// Finds the largest numbers in fields that no index covers, by reading whole collections, before
+/// their counter is created. In a thread of its own, one counter at a time, and no two proxies at
+/// the same time (ScanLease). Thread-safe.
+class CollectionScans {
+ public:
+  /// A counter whose first number is wanted.
+  struct Subject {
+    ids::CounterSpec spec;
+    std::vector<ids::CounterField> fields;
+    std::string indexes;  ///< FieldPlaces::indexes
+    friend bool operator==(const Subject&, const Subject&) = default;
+  };
+
+  /// How long a refusal holds, unless the subject differs.
+  static constexpr std::chrono::hours kRefusedFor{1};
+  /// When to try again after a server did not answer.
+  static constexpr std::chrono::seconds kFailedFor{30};
+  /// A scan that has not begun is dropped if nobody has asked for it for this long.
+  static constexpr std::chrono::seconds kWantedFor{5};
+
+  /// `uri` is for connections of its own to the servers of `pool`; `db` is the id store's database,
+  /// which has the lease. `pool` and `clock` must outlive it. The thread starts with the first
+  /// question.
+  CollectionScans(std::string uri, std::string db, const mongo::Pool& pool, const Clock& clock);
+  CollectionScans(const CollectionScans&) = delete;
+  CollectionScans& operator=(const CollectionScans&) = delete;
+  /// Waits for the thread, as long as it takes: see stop().
+  ~CollectionScans();
+
+  /// The kOutlierSample numbers furthest ahead, if they have been read recently: not longer ago
+  /// than reading them took, or one second. Else a reply of kind
+  /// - pending: they are being read, or about to be; ask again soon
+  /// - exhausted: they cannot be read; the reason says what to type
+  /// - failed: a server did not answer
+  /// Does not wait.
+  [[nodiscard]] Outcome<FieldNumbers::Look> ask(const Subject& subject);
+
+  /// Ends the thread. False if it still waits for a server after `limit`: then the process must end
+  /// without destroying this object.
+  [[nodiscard]] bool stop(std::chrono::milliseconds limit);
+
+ private:
+  using Time = std::chrono::nanoseconds;  // of the clock, monotonic
+  using Lock = std::unique_lock<std::mutex>;
+  struct Scan {
+    enum class State { waiting, running, done, refused, failed };
+    Subject subject;
+    State state = State::waiting;
+    Time asked{};
+    Time holds_until{};          // done, refused, failed
+    std::string since{};         // running: the time of day when it began
+    std::int64_t documents = 0;  // running: about how many there are
+    FieldNumbers::Look look{};   // done
+    std::string reason{};        // refused, failed
+  };
+  using Shared = std::shared_ptr<Scan>;
+
+  void run();
+  void scan(Lock& lock, const Shared& scan);
+  [[nodiscard]] Outcome<FieldNumbers::Look> read(Scan& scan);
+
+  // Under the lock.
+  [[nodiscard]] Shared find(const Subject& subject);
+  [[nodiscard]] Shared next();
+  [[nodiscard]] static std::string progress(const Scan& scan);
+  void note(Scan& scan, Outcome<FieldNumbers::Look> result, Time took) const;
+
+  const std::string uri_;
+  const Clock& clock_;
+  ScanLease lease_;  // used by the thread
+
+  std::mutex mutex_;  // guards all that follows
+  std::condition_variable changed_;
+  std::vector<Shared> scans_;  // one per counter
+  bool stopping_ = false;
+  bool running_ = false;
+  std::thread thread_;
+};
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "idproxy/bson/elements.hpp"
+
+namespace idproxy::id_store {
+
+/// The BSON types of a rule's values, as far as an index's filter tells them apart.
+enum class ValueType { number, string, binary, object_id, other };
+
+/// `number` for int32 and int64.
+[[nodiscard]] ValueType value_type_of(bson::Type type);
+/// The alias in {$type: alias}; empty for `other`.
+[[nodiscard]] std::string_view alias_of(ValueType type);
+
+/// An index as listIndexes describes it.
+struct Index {
+  struct Key {
+    std::string field;
+    bool is_ordered = true;  ///< ascending or descending; false: hashed, text, 2dsphere …
+  };
+  /// Which documents the index holds: its partialFilterExpression.
+  struct Partial {
+    enum class Kind {
+      none,    ///< no such expression
+      exists,  ///< {field: {$exists: true}}
+      types,   ///< {field: {$type: …}}
+      other,
+    };
+    Kind kind = Kind::none;
+    std::string field{};
+    std::uint32_t types = 0;  ///< types: bit n stands for BSON type n
+    std::string condition{};  ///< exists, types: what applies to the field, a BSON document
+  };
+  std::string name{};
+  std::vector<Key> keys{};  ///< in their order
+  bool unique = false;
+  bool sparse = false;
+  bool hidden = false;    ///< queries must not use it; it keeps values unique all the same
+  bool collated = false;  ///< strings have another order than that of their bytes
+  bool building = false;  ///< it may still fail
+  Partial partial{};
+};
+
+/// Reads an element of listIndexes' reply: {v, key: {a: 1, b: -1}, name, unique …}, or
+/// {spec: {the same}, buildUUID} while the index is being built. A standalone lists an index that
+/// is being built as if it were there (observed, 6.0.5).
+[[nodiscard]] Index index_of(Bytes listed);
+
+/// True if the values of this type in the field can be read through the index in their order. If
+/// the index is partial, a query must have its condition too.
+[[nodiscard]] bool can_read(const Index& index, std::string_view field, ValueType type);
+
+/// True if the index, once it is built, keeps two values of this type in the field from being
+/// equal: the field is its whole key (with a further field, values may repeat), and it holds every
+/// document with such a value. A sparse index will do: a document without the field cannot repeat a
+/// value.
+[[nodiscard]] bool guards(const Index& index, std::string_view field, ValueType type);
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,46 @@
+#include "id_store/index_advice.hpp"
+
+#include <algorithm>
+
+namespace idproxy::id_store {
+namespace {
+
+std::string in_quotes(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
+std::string options_of(std::string_view field, ValueType type, const IndexOffer& offer) {
+  std::string options = "{unique: true";
+  if (offer.form == IndexForm::sparse) options += ", sparse: true";
+  if (offer.form == IndexForm::partial) {
+    options += ", partialFilterExpression: {" + in_quotes(field) +
+               ": {$type: " + in_quotes(alias_of(type)) + "}}";
+  }
+  if (!offer.name.empty()) options += ", name: " + in_quotes(offer.name);
+  return options + "}";
+}
+
+}  // namespace
+
+std::string free_name(std::span<const Index> indexes, std::string_view field) {
+  const auto is_taken = [&](const std::string& name) {
+    return std::ranges::find(indexes, name, &Index::name) != indexes.end();
+  };
+  if (!is_taken(std::string(field) + "_1")) return {};
+  std::string name = std::string(field) + "_unique";
+  for (int n = 2; is_taken(name); ++n) name = std::string(field) + "_unique_" + std::to_string(n);
+  return name;
+}
+
+std::string create_index_command(const Namespace& ns, std::string_view field, ValueType type,
+                                 const IndexOffer& offer) {
+  return "db.getSiblingDB(" + in_quotes(ns.db) + ").getCollection(" + in_quotes(ns.collection) +
+         ").createIndex({" + in_quotes(field) + ": 1}, " + options_of(field, type, offer) + ")";
+}
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "id_store/index.hpp"
+#include "id_store/namespaces.hpp"
+
+namespace idproxy::id_store {
+
+/// Options of a unique index on one field, chosen so that no document is in its way, neither those
+/// that are there nor those that upserts will add. To a unique index, a missing field is null.
+enum class IndexForm {
+  sparse,   ///< {sparse: true}: documents may lack the field
+  plain,    ///< all of them have it; queries can sort the whole collection by the index
+  partial,  ///< {partialFilterExpression: {field: {$type: …}}}: some have an explicit null
+};
+
+/// A unique index that can be made.
+struct IndexOffer {
+  IndexForm form = IndexForm::sparse;
+  std::string name{};  ///< empty: the server's default, "<field>_1"; else that one is in use
+  friend bool operator==(const IndexOffer&, const IndexOffer&) = default;
+};
+
+/// A name for a unique index on the field that none of these indexes has; empty: the default.
+[[nodiscard]] std::string free_name(std::span<const Index> indexes, std::string_view field);
+
+/// The command that makes the index, as a person types it in mongosh.
+[[nodiscard]] std::string create_index_command(const Namespace& ns, std::string_view field,
+                                               ValueType type, const IndexOffer& offer);
+
+}  // namespace idproxy::id_store

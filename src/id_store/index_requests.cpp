@@ -1,0 +1,90 @@
+#include "id_store/index_requests.hpp"
+
+#include <optional>
+#include <string>
+
+namespace idproxy::id_store {
+namespace {
+
+using mongo::Array;
+using mongo::Document;
+using mongo::Reply;
+
+// For each of the two questions that may read many documents.
+constexpr std::int32_t kQuestionMs = 1000;
+
+/// Whether the collection has a document that matches; nothing if the server does not say in time.
+std::optional<bool> has_any(mongo::Client& client, const Namespace& ns, const Document& filter) {
+  Document command;
+  command.add("find", ns.collection).add("filter", filter).add("limit", 1);
+  command.add("projection", Document().add("_id", 1)).add("maxTimeMS", kQuestionMs);
+  bool found = false;
+  const Reply reply = client.read_all(ns.db, command, [&](Bytes) {
+    found = true;
+    return false;
+  });
+  return reply.ok() ? std::optional(found) : std::nullopt;
+}
+
+Document on(std::string_view field, const Document& condition) {
+  return Document().add(field, condition);
+}
+
+IndexForm form_for(mongo::Client& client, const Namespace& ns, std::string_view field,
+                   ValueType type) {
+  const auto has_null = has_any(client, ns, on(field, Document().add("$type", "null")));
+  if (has_null.value_or(false) && type != ValueType::other) return IndexForm::partial;
+  const auto lacks = has_any(client, ns, on(field, Document().add("$exists", false)));
+  if (has_null.value_or(true) || lacks.value_or(true)) return IndexForm::sparse;
+  return has_any(client, ns, Document()).value_or(false) ? IndexForm::plain : IndexForm::sparse;
+}
+
+Document specification(std::string_view field, ValueType type, const IndexOffer& offer) {
+  Document index;
+  index.add("key", Document().add(field, 1));
+  index.add("name", offer.name.empty() ? std::string(field) + "_1" : offer.name);
+  index.add("unique", true);
+  if (offer.form == IndexForm::sparse) index.add("sparse", true);
+  if (offer.form == IndexForm::partial) {
+    index.add("partialFilterExpression", on(field, Document().add("$type", alias_of(type))));
+  }
+  return index;
+}
+
+}  // namespace
+
+Reply list_indexes(mongo::Client& client, const Namespace& ns, std::vector<Index>& indexes) {
+  return client.list_indexes(ns.db, ns.collection, [&](Bytes listed) {
+    indexes.push_back(index_of(listed));
+    return true;
+  });
+}
+
+IndexOffer offer_index(mongo::Client& client, const Namespace& ns, std::string_view field,
+                       ValueType type, const std::vector<Index>& indexes) {
+  return {form_for(client, ns, field, type), free_name(indexes, field)};
+}
+
+std::string advise_index(mongo::Client& client, const Namespace& ns, std::string_view field,
+                         ValueType type) {
+  std::vector<Index> indexes;
+  (void)list_indexes(client, ns, indexes);  // without it, the name may be in use
+  return create_index_command(ns, field, type, offer_index(client, ns, field, type, indexes));
+}
+
+Reply make_index(mongo::Client& client, const Namespace& ns, std::string_view field,
+                 ValueType type) {
+  std::vector<Index> indexes;
+  Reply listed = list_indexes(client, ns, indexes);
+  if (!listed.ok() && !listed.refused(mongo::kNamespaceNotFound) &&
+      !listed.refused(mongo::kUnauthorized)) {
+    return listed;
+  }
+  const IndexOffer offer = offer_index(client, ns, field, type, indexes);
+  Document command;
+  command.add("createIndexes", ns.collection);
+  command.add("indexes", Array().push(specification(field, type, offer)));
+  return client.write(ns.db, command);
+}
+
+}  // namespace idproxy::id_store

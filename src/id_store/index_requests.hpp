@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "id_store/index.hpp"
+#include "id_store/index_advice.hpp"
+#include "id_store/mongo.hpp"
+#include "id_store/namespaces.hpp"
+
+/// Questions to the server about indexes, and their creation. Each call waits for the server.
+namespace idproxy::id_store {
+
+/// Appends the collection's indexes to `indexes`.
+[[nodiscard]] mongo::Reply list_indexes(mongo::Client& client, const Namespace& ns,
+                                        std::vector<Index>& indexes);
+
+/// The unique index that fits the collection's documents. Looks at them for two seconds at most;
+/// what it cannot find out in that time makes the index sparse. `indexes`: of the collection.
+[[nodiscard]] IndexOffer offer_index(mongo::Client& client, const Namespace& ns,
+                                     std::string_view field, ValueType type,
+                                     const std::vector<Index>& indexes);
+
+/// The same as a command to type, for messages. Lists the indexes itself.
+[[nodiscard]] std::string advise_index(mongo::Client& client, const Namespace& ns,
+                                       std::string_view field, ValueType type);
+
+/// Makes the index that offer_index() finds.
+[[nodiscard]] mongo::Reply make_index(mongo::Client& client, const Namespace& ns,
+                                      std::string_view field, ValueType type);
+
+}  // namespace idproxy::id_store

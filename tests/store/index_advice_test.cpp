@@ -1,0 +1,94 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "database.hpp"
+#include "id_store/index_requests.hpp"
+
+/// The unique index that is advised can be made, and does not hinder what is stored later.
+namespace idproxy::id_store::test {
+namespace {
+
+class IndexAdviceTest : public testing::Test {
+ protected:
+  [[nodiscard]] Namespace orders() const { return {database.name(), "orders"}; }
+  void insert(std::initializer_list<const char*> documents) {
+    for (const char* document : documents) database.insert("orders", std::string(document));
+  }
+  /// The end of the command, behind the key.
+  std::string advice(ValueType type = ValueType::number) {
+    const std::string command = advise_index(client, orders(), "n", type);
+    return command.substr(command.find("}, ") + 3);
+  }
+  /// True if an index guards the field then.
+  bool make(ValueType type = ValueType::number) {
+    const mongo::Reply made = make_index(client, orders(), "n", type);
+    EXPECT_TRUE(made.ok()) << made.message;
+    std::vector<Index> indexes;
+    EXPECT_TRUE(list_indexes(client, orders(), indexes).ok());
+    return std::ranges::any_of(indexes,
+                               [&](const Index& index) { return guards(index, "n", type); });
+  }
+
+  Database database;
+  mongo::Client client = pool().client();
+};
+
+TEST_F(IndexAdviceTest, WithoutACollectionIsSparse) {
+  EXPECT_EQ(advice(), "{unique: true, sparse: true})");
+  EXPECT_TRUE(make());
+}
+
+TEST_F(IndexAdviceTest, OfAnEmptyCollectionIsSparse) {
+  insert({"{}"});
+  database.remove_all("orders");
+  EXPECT_EQ(advice(), "{unique: true, sparse: true})");
+}
+
+TEST_F(IndexAdviceTest, WhereDocumentsLackTheFieldIsSparse) {
+  insert({"{}", "{}", R"({"n": 1})"});
+  EXPECT_EQ(advice(), "{unique: true, sparse: true})");
+  EXPECT_TRUE(make());
+  insert({"{}"});
+}
+
+TEST_F(IndexAdviceTest, WhereAllHaveTheFieldIsPlain) {
+  insert({R"({"n": 1})", R"({"n": "a"})"});
+  EXPECT_EQ(advice(), "{unique: true})");
+  EXPECT_TRUE(make());
+}
+
+TEST_F(IndexAdviceTest, WhereSomeAreNullIsPartial) {
+  insert({R"({"n": null})", R"({"n": null})", R"({"n": 1})", "{}"});
+  EXPECT_EQ(advice(), R"({unique: true, partialFilterExpression: {"n": {$type: "number"}}}))");
+  EXPECT_TRUE(make());
+  insert({R"({"n": null})", "{}"});
+}
+
+TEST_F(IndexAdviceTest, ForStringsIsPartialByTheirType) {
+  insert({R"({"n": null})", R"({"n": null})", R"({"n": "a"})"});
+  EXPECT_EQ(advice(ValueType::string),
+            R"({unique: true, partialFilterExpression: {"n": {$type: "string"}}}))");
+  EXPECT_TRUE(make(ValueType::string));
+}
+
+TEST_F(IndexAdviceTest, BesideAnIndexOfAnotherKindHasANameOfItsOwn) {
+  insert({"{}", R"({"n": 1})"});
+  database.write(json(R"({"createIndexes": "orders", "indexes": [
+    {"key": {"n": 1}, "name": "n_1", "partialFilterExpression": {"n": {"$gt": 5}}}]})"));
+  EXPECT_EQ(advice(), R"({unique: true, sparse: true, name: "n_unique"}))");
+  EXPECT_TRUE(make());
+}
+
+TEST_F(IndexAdviceTest, BesideAnOrdinaryIndexToo) {
+  database.write(
+      json(R"({"createIndexes": "orders", "indexes": [{"key": {"n": 1}, "name": "n_1"}]})"));
+  EXPECT_EQ(advice(), R"({unique: true, sparse: true, name: "n_unique"}))");
+  EXPECT_TRUE(make());
+}
+
+}  // namespace
+}  // namespace idproxy::id_store::test

@@ -1,0 +1,186 @@
+#include "id_store/index.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "id_store/index_advice.hpp"
+#include "id_store/mongo.hpp"
+
+namespace idproxy::id_store::test {
+namespace {
+
+using mongo::Array;
+using mongo::Document;
+
+Document listed(const Document& options, const Document& key = Document().add("number", 1)) {
+  Document index;
+  index.add("v", 2).add("key", key).add("name", "i");
+  return index.append(options);
+}
+
+Document filtered(const Document& condition, const char* field = "number") {
+  return Document()
+      .add("unique", true)
+      .add("partialFilterExpression", Document().add(field, condition));
+}
+
+struct Uses {
+  bool reads_numbers;
+  bool guards_numbers;
+  bool reads_strings;
+  bool guards_strings;
+};
+
+struct Row {
+  const char* name;
+  Document index;
+  Uses uses;
+};
+
+constexpr Uses kNothing{false, false, false, false};
+constexpr Uses kAll{true, true, true, true};
+constexpr Uses kReads{true, false, true, false};
+constexpr Uses kNumbers{true, true, false, false};
+constexpr Uses kStrings{false, false, true, true};
+
+void expect_uses(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    const Index index = index_of(row.index.bytes());
+    EXPECT_EQ(can_read(index, "number", ValueType::number), row.uses.reads_numbers) << row.name;
+    EXPECT_EQ(guards(index, "number", ValueType::number), row.uses.guards_numbers) << row.name;
+    EXPECT_EQ(can_read(index, "number", ValueType::string), row.uses.reads_strings) << row.name;
+    EXPECT_EQ(guards(index, "number", ValueType::string), row.uses.guards_strings) << row.name;
+    EXPECT_FALSE(can_read(index, "other", ValueType::number)) << row.name;
+    EXPECT_FALSE(guards(index, "other", ValueType::number)) << row.name;
+  }
+}
+
+TEST(Index, ByItsOptions) {
+  const Document unique = Document().add("unique", true);
+  const Document spec = listed(unique);
+  expect_uses({
+      {"plain", listed({}), kReads},
+      {"unique", listed(unique), kAll},
+      {"not_unique", listed(Document().add("unique", false)), kReads},
+      {"sparse", listed(Document().add("sparse", true)), kReads},
+      {"unique_sparse", listed(Document(unique).add("sparse", true)), kAll},
+      {"hidden", listed(Document(unique).add("hidden", true)), {false, true, false, true}},
+      {"collated",
+       listed(Document(unique).add("collation", Document().add("locale", "de"))),
+       {true, true, false, true}},
+      {"expiring", listed(Document(unique).add("expireAfterSeconds", 1)), kAll},
+      {"nothing", Document(), kNothing},
+      {"key_that_is_none", Document().add("key", 1).add("unique", true), kNothing},
+      {"being_built",
+       Document().add("spec", spec).add("buildUUID", "u"),
+       {false, true, false, true}},
+  });
+  EXPECT_TRUE(index_of(Document().add("spec", spec).bytes()).building);
+}
+
+TEST(Index, ByItsKey) {
+  const Document unique = Document().add("unique", true);
+  const auto number = [] { return Document().add("number", 1); };
+  expect_uses({
+      {"descending", listed(unique, Document().add("number", -1)), kAll},
+      {"double", listed(unique, Document().add("number", 1.0)), kAll},
+      {"hashed", listed({}, Document().add("number", "hashed")), kNothing},
+      {"text", listed({}, Document().add("number", "text")), kNothing},
+      {"first_of_two", listed(unique, number().add("other", -1)), kReads},
+      {"second_of_two", listed(unique, Document().add("x", 1).add("number", 1)), kNothing},
+      {"before_a_sphere", listed({}, number().add("place", "2dsphere")), kNothing},
+      {"before_a_wildcard", listed({}, number().add("other.$**", 1)), kNothing},
+      {"wildcard", listed({}, Document().add("$**", 1)), kNothing},
+      {"beneath", listed(unique, Document().add("number.x", 1)), kNothing},
+      {"prefix", listed(unique, Document().add("num", 1)), kNothing},
+  });
+}
+
+TEST(Index, ByItsFilter) {
+  const auto type = [](const auto& types) { return Document().add("$type", types); };
+  const Document exists = Document().add("$exists", true);
+  const auto names = [](std::initializer_list<std::string_view> all) {
+    Array array;
+    for (const std::string_view name : all) array.push(name);
+    return array;
+  };
+  const Array codes = Array().push(16).push(std::int64_t{18}).push(1.0).push(19);
+  expect_uses({
+      {"exists", listed(filtered(exists)), kAll},
+      {"exists_1", listed(filtered(Document().add("$exists", 1))), kAll},
+      {"exists_not", listed(filtered(Document().add("$exists", false))), kNothing},
+      {"number", listed(filtered(type("number"))), kNumbers},
+      {"string", listed(filtered(type("string"))), kStrings},
+      {"string_2", listed(filtered(type(2))), kStrings},
+      {"all_numbers", listed(filtered(type(names({"long", "int", "decimal", "double"})))),
+       kNumbers},
+      {"all_numbers_by_code", listed(filtered(type(codes))), kNumbers},
+      {"numbers_and_strings", listed(filtered(type(names({"number", "string"})))), kAll},
+      {"long", listed(filtered(type("long"))), kNothing},
+      {"int", listed(filtered(type(16))), kNothing},
+      {"long_and_int", listed(filtered(type(names({"long", "int"})))), kNothing},
+      {"date", listed(filtered(type("date"))), kNothing},
+      {"unknown_code", listed(filtered(type(-1))), kNothing},
+      {"no_types", listed(filtered(type(Array()))), kNothing},
+      {"greater", listed(filtered(Document().add("$gt", 0))), kNothing},
+      {"two_conditions", listed(filtered(Document(exists).add("$gt", 0))), kNothing},
+      {"other_field", listed(filtered(exists, "other")), kNothing},
+      {"prefix", listed(filtered(exists, "num")), kNothing},
+      {"value", listed(Document().add("partialFilterExpression", Document().add("number", 1))),
+       kNothing},
+      {"empty", listed(Document().add("partialFilterExpression", Document())), kNothing},
+      {"compound", listed(filtered(exists), Document().add("number", 1).add("x", 1)), kReads},
+  });
+  const Document two = Document().add("number", exists).add("paid", exists);
+  EXPECT_FALSE(guards(
+      index_of(listed(Document().add("unique", true).add("partialFilterExpression", two)).bytes()),
+      "number", ValueType::number));
+}
+
+TEST(Index, ByItsFilterForOtherTypes) {
+  const Index binary = index_of(listed(filtered(Document().add("$type", "binData"))).bytes());
+  EXPECT_TRUE(guards(binary, "number", ValueType::binary));
+  EXPECT_FALSE(guards(binary, "number", ValueType::object_id));
+  EXPECT_FALSE(guards(binary, "number", ValueType::other));
+  const Index ids = index_of(listed(filtered(Document().add("$type", 7))).bytes());
+  EXPECT_TRUE(guards(ids, "number", ValueType::object_id));
+}
+
+// ---- the command that makes one
+
+TEST(CreateIndexCommand, HasTheFormAndAName) {
+  const Namespace ns{"shop", "orders"};
+  const std::string begin =
+      R"(db.getSiblingDB("shop").getCollection("orders").createIndex({"no": 1}, )";
+  const auto command = [&](const IndexOffer& offer, ValueType type = ValueType::number) {
+    return create_index_command(ns, "no", type, offer);
+  };
+  EXPECT_EQ(command({}), begin + "{unique: true, sparse: true})");
+  EXPECT_EQ(command({IndexForm::plain}), begin + "{unique: true})");
+  EXPECT_EQ(command({IndexForm::partial, "no_unique"}, ValueType::string),
+            begin + R"({unique: true, partialFilterExpression: {"no": {$type: "string"}}, )"
+                    R"(name: "no_unique"}))");
+}
+
+TEST(CreateIndexCommand, QuotesNames) {
+  EXPECT_EQ(create_index_command({"a", R"(b"\c)"}, "d.e", ValueType::number, {}),
+            R"(db.getSiblingDB("a").getCollection("b\"\\c").createIndex({"d.e": 1}, )"
+            "{unique: true, sparse: true})");
+}
+
+TEST(CreateIndexCommand, AvoidsNamesInUse) {
+  const auto named = [](std::initializer_list<const char*> names) {
+    std::vector<Index> indexes;
+    for (const char* name : names) indexes.push_back({.name = name});
+    return indexes;
+  };
+  EXPECT_EQ(free_name(named({"_id_", "no_-1"}), "no"), "");
+  EXPECT_EQ(free_name(named({"no_1"}), "no"), "no_unique");
+  EXPECT_EQ(free_name(named({"no_unique", "no_1"}), "no"), "no_unique_2");
+}
+
+}  // namespace
+}  // namespace idproxy::id_store::test

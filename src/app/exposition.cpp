@@ -109,10 +109,10 @@ void add_rules(Page& page, const Snapshot& snapshot) {
     RuleOutcomes::Counter RuleOutcomes::* counter;
   };
   static constexpr std::array kOutcomes{
-      Outcome{"idproxy_rule_values_assigned_total", "Values that the rule put into documents.",
-              &RuleOutcomes::assigned},
+      Outcome{"idproxy_rule_values_assigned_total",
+              "Values that the rule put into documents and upserts.", &RuleOutcomes::assigned},
       Outcome{"idproxy_rule_values_unacknowledged_total",
-              "Of these, values in inserts with w: 0, whose duplicates are not reported.",
+              "Of these, values in writes with w: 0, whose duplicates are not reported.",
               &RuleOutcomes::unacknowledged},
       Outcome{"idproxy_rule_documents_resent_total",
               "Documents sent again with a new value because theirs was a duplicate; each time "
@@ -146,6 +146,17 @@ void add_rules(Page& page, const Snapshot& snapshot) {
     auto family = page.counter(outcome.name, outcome.help);
     for (std::size_t i = 0; i < labels.size(); ++i) {
       family.add(labels[i], (snapshot.rules->outcomes(i).*outcome.counter).load());
+    }
+  }
+  auto forwarded =
+      page.counter("idproxy_rule_upserts_forwarded_total",
+                   "Upserts that were sent without a value of the rule, by the reason.");
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const auto& counts = snapshot.rules->outcomes(i).forwarded;
+    for (std::size_t reason = 0; reason < counts.size(); ++reason) {
+      Labels with_reason = labels[i];
+      with_reason.emplace_back("reason", name_of(static_cast<rewrite::ForwardReason>(reason)));
+      forwarded.add(with_reason, counts[reason].load());
     }
   }
   auto not_ready = page.gauge("idproxy_rule_collections_not_ready",

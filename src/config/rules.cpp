@@ -65,8 +65,8 @@ rewrite::Retry read_retry(Reader& reader) {
   return retry;
 }
 
-/// Refuses `reserve`, since uniqueness across shards depends on it: it must not be ignored
-/// silently.
+/// Refuses `reserve`, which is not in this release, since uniqueness across shards depends on it:
+/// it must not be ignored silently.
 void refuse_reserve(Reader& rule) {
   Reader* reserve = rule.optional_section("reserve");
   if (reserve == nullptr) return;
@@ -76,12 +76,6 @@ void refuse_reserve(Reader& rule) {
   reserve->required_text("collection");
   reserve->duration("orphan_after", 10min, 24h * 365, 24h);
   rule.error("reserve", "is not in this release, and values could repeat without it");
-}
-
-/// Reads common keys that are not implemented yet.
-void read_planned_keys(Reader& rule) {
-  rule.choice("upserts", {"assign", "forward"});  // upserts are forwarded in either case
-  refuse_reserve(rule);
 }
 
 std::string read_ns(Reader& rule, const std::string& store_db) {
@@ -188,8 +182,8 @@ void read_strategy(rewrite::Rule& rule, Reader& reader, const std::string& store
 }
 
 /// The keys that do not affect which values a rule makes, only how it puts them into documents.
-constexpr std::array<std::string_view, 6> kOfTheRuleAlone{
-    "assign", "driver_window", "in_transaction", "keep_driver_id", "report", "retry"};
+constexpr std::array<std::string_view, 7> kOfTheRuleAlone{
+    "assign", "driver_window", "in_transaction", "keep_driver_id", "report", "retry", "upserts"};
 
 /// A text that is equal for two rules if their values come from the same source. It includes the
 /// store's database, the default for counters.
@@ -212,7 +206,9 @@ rewrite::Rule read_rule(Reader& reader, const std::string& store_db, ids::Source
   rule.report = reader.boolean("report", false);
   rule.unique_index =
       static_cast<ids::UniqueIndex>(reader.choice("unique_index", {"warn", "require", "create"}));
-  read_planned_keys(reader);
+  rule.upserts =
+      static_cast<rewrite::Upserts>(reader.choice("upserts", {"assign", "forward", "refuse"}));
+  refuse_reserve(reader);
   read_strategy(rule, reader, store_db, sources);
   rule.definition = canonical_text(*reader.node());
   rule.source = source_of(*reader.node(), store_db);

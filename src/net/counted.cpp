@@ -35,12 +35,14 @@ std::span<const CountedFamily> counted_families() {
         {Counted::bytes_from_servers, {{"peer", "server"}, {"direction", "received"}}},
         {Counted::bytes_to_servers, {{"peer", "server"}, {"direction", "sent"}}}}},
       {"idproxy_requests_total",
-       "Client requests. relayed: passed on unchanged; insert: inserts that got values; hello: "
-       "questions about the server and its set; status: {idproxy: \"status\"}; next: {idproxy: "
-       "\"next\"}; refused: answered with an error by the proxy; shutdown: answered with "
-       "ShutdownInProgress while draining.",
+       "Client requests. relayed: passed on unchanged; insert, update, findAndModify: commands "
+       "that got values; hello: questions about the server and its set; status: {idproxy: "
+       "\"status\"}; next: {idproxy: \"next\"}; refused: answered with an error by the proxy; "
+       "shutdown: answered with ShutdownInProgress while draining.",
        {{Counted::requests_relayed, {{"kind", "relayed"}}},
         {Counted::requests_insert, {{"kind", "insert"}}},
+        {Counted::requests_update, {{"kind", "update"}}},
+        {Counted::requests_find_and_modify, {{"kind", "findAndModify"}}},
         {Counted::requests_hello, {{"kind", "hello"}}},
         {Counted::requests_status, {{"kind", "status"}}},
         {Counted::requests_next, {{"kind", "next"}}},

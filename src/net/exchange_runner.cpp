@@ -1,6 +1,7 @@
 #include "exchange_runner.hpp"
 
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <variant>
 
@@ -14,6 +15,17 @@ namespace {
 
 // Answers larger than this count against limits.buffered_messages while they wait for their turn.
 constexpr std::size_t kUnbudgetedAnswer = std::size_t{64} * 1024;
+Counted counted_as(rewrite::WriteKind kind) {
+  switch (kind) {
+    case rewrite::WriteKind::insert:
+      return Counted::requests_insert;
+    case rewrite::WriteKind::update:
+      return Counted::requests_update;
+    case rewrite::WriteKind::find_and_modify:
+      break;
+  }
+  return Counted::requests_find_and_modify;
+}
 
 }  // namespace
 
@@ -228,15 +240,34 @@ void ExchangeRunner::log_given_up() const {
               {"attempts", given_up->attempts}});
 }
 
+/// Logs upserts that were sent without a value, once an hour for each rule.
+void ExchangeRunner::log_forwarded() const {
+  for (const rewrite::Forwarded& each : exchange_->forwarded()) {
+    const rewrite::Assignment& assignment = *each.assignment;
+    if (each.reason == rewrite::ForwardReason::configured) continue;
+    if (!assignment.outcomes->may_log_forwarded(thread_.context.clock.monotonic())) continue;
+    log::event(log::Level::warning, "upsert_forwarded",
+               "an upsert was sent without a value of the rule, because adding one would not be "
+               "safe: the document may be stored without the field; " +
+                   std::string(way_out_of(each.reason)) +
+                   " (docs/duplicates.md#upserts; logged once an hour for each rule)",
+               {{"rule", assignment.rule_index},
+                {"ns", exchange_->ns()},
+                {"field", assignment.rule->field},
+                {"reason", name_of(each.reason)}});
+  }
+}
+
 void ExchangeRunner::report() {
   Cells& cells = thread_.cells;
   if (exchange_->is_hello()) cells[Counted::requests_hello].add();
   if (exchange_->is_status()) cells[Counted::requests_status].add();
   if (exchange_->is_next()) cells[Counted::requests_next].add();
   if (exchange_->assigned() > 0) {
-    cells[Counted::requests_insert].add();
+    cells[counted_as(exchange_->command_kind())].add();
     cells[Counted::documents_refused].add(exchange_->refused());
   }
+  log_forwarded();
   const rewrite::Assignment* rule = exchange_->driver_made();
   if (rule == nullptr || rule->outcomes->driver_made_logged.exchange(true)) return;
   log::event(

@@ -117,6 +117,7 @@ class ExchangeRunner {
   void stop_waiting();
   void ended();
   void report();
+  void log_forwarded() const;
   void log_given_up() const;
 
   Connection& connection_;

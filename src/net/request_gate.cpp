@@ -59,12 +59,12 @@ RequestGate::Step RequestGate::look_at_message(const wire::MsgHeader& header, By
   }
   const auto* more = std::get_if<rewrite::decision::NeedMore>(&decision);
   auto* request = std::get_if<rewrite::Request>(&decision);
-  const bool is_insert =
-      more != nullptr ? more->is_insert : std::holds_alternative<rewrite::InsertRequest>(*request);
+  const bool is_write =
+      more != nullptr ? more->is_write : std::holds_alternative<rewrite::WriteRequest>(*request);
   const std::size_t needed = more != nullptr ? more->bytes : length;
-  // Small commands of drivers do not wait behind large inserts, or the driver would take the server
+  // Small commands of drivers do not wait behind large writes, or the driver would take the server
   // for dead.
-  if ((is_insert || needed > kUnbudgeted) && !admit(length)) {
+  if ((is_write || needed > kUnbudgeted) && !admit(length)) {
     wanted_room_ = length;
     return {.kind = Kind::wait};
   }

@@ -15,7 +15,7 @@ namespace {
 using decision::NeedMore;
 using decision::Relay;
 
-constexpr std::size_t kLongestCommand = 12;  // "authenticate", the longest name to recognise
+constexpr std::size_t kLongestCommand = 13;  // "findAndModify", the longest name to recognise
 constexpr std::size_t kLongestName = 256;    // a collection's name and its NUL; mongod allows 255
 
 /// True for the commands after which the connection's user may be another one. hello is one of
@@ -92,15 +92,15 @@ std::optional<DocumentHead> read_head(Bytes front, std::size_t at, std::size_t m
   return head;
 }
 
-/// True if the proxy must see the whole of such a command, which is not an insert.
+/// True if the proxy must see the whole of such a command, which is not a write.
 bool is_wanted(std::string_view command, X509 x509) {
   if (is_hello(command)) return true;
   return x509 == X509::refused && (command == "authenticate" || command == "saslStart");
 }
 
-/// Asks for the body because it needs $db, and for the documents only if a rule applies.
-Decision classify_insert(Bytes front, std::size_t length, const DocumentHead& head,
-                         Namespaces& namespaces, X509 x509) {
+/// Asks for the body because it needs $db, and for the statements only if a rule applies.
+Decision classify_write(Bytes front, std::size_t length, const DocumentHead& head,
+                        Namespaces& namespaces, X509 x509) {
   // mongod also accepts the deprecated symbol type for the collection's name.
   if (head.first_type != bson::Type::string && head.first_type != bson::Type::symbol) {
     return Relay{};
@@ -117,7 +117,7 @@ Decision classify_insert(Bytes front, std::size_t length, const DocumentHead& he
       as_text(front.subspan(value + 4, static_cast<std::size_t>(size) - 1));
   if (!namespaces.possible(collection)) return Relay{};
   if (front.size() == length) {
-    if (auto insert = InsertRequest::read(front, namespaces)) return Request{std::move(*insert)};
+    if (auto write = WriteRequest::read(front, namespaces)) return Request{std::move(*write)};
   }
   if (front.size() < head.end()) return NeedMore{head.end()};
   const auto body = bson::document_at(front.subspan(head.at, head.length));
@@ -126,7 +126,7 @@ Decision classify_insert(Bytes front, std::size_t length, const DocumentHead& he
   if (!db || db->type != bson::Type::string) return Relay{};
   if (namespaces.plan(db->text(), collection) == nullptr) return Relay{};
   if (front.size() < length) return NeedMore{length, true};
-  // A rule applies, but mongod will refuse the message.
+  // A rule applies, but no statement can insert a document, or mongod will refuse the message.
   return understand_other(front, x509);
 }
 
@@ -144,7 +144,7 @@ Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces, X
       const auto head = read_head(front, at + 1, length, otherwise);
       if (!head) return otherwise;
       const std::string_view command = head->first_key;
-      if (command == "insert") return classify_insert(front, length, *head, namespaces, x509);
+      if (write_kind(command)) return classify_write(front, length, *head, namespaces, x509);
       if (command != "idproxy" && !is_wanted(command, x509)) return Relay{changes_user(command)};
       if (front.size() < length) return NeedMore{length};
       return command == "idproxy" ? understand_own(front, namespaces, x509)

@@ -7,9 +7,9 @@
 #include "idproxy/rewrite/hello.hpp"
 #include "idproxy/rewrite/plain_insert.hpp"
 #include "idproxy/wire/expects_reply.hpp"
-#include "insert_write.hpp"
 #include "next.hpp"
 #include "write_batch.hpp"
+#include "writes.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -35,9 +35,9 @@ Action Exchange::request(Request request, Bytes message, Buffer* owner, const Co
   const wire::MsgHeader header = wire::read_header(message);
   request_id_ = header.request_id;
   acknowledged_ = wire::expects_reply(header, message);
-  if (auto* found = std::get_if<InsertRequest>(&request)) {
-    insert_ = std::move(*found);
-    return insert(owner, context, workspace);
+  if (auto* found = std::get_if<WriteRequest>(&request)) {
+    write_ = std::move(*found);
+    return write(owner, context, workspace);
   }
   if (const auto* found = std::get_if<HelloRequest>(&request)) {
     return hello(*found, message, owner, context.x509, workspace);
@@ -89,40 +89,41 @@ Action Exchange::next(const NextRequest& next, Buffer* owner, const Context& con
   return action;
 }
 
-Action Exchange::insert(Buffer* owner, const Context& context, Workspace& workspace) {
-  if (insert_.command.repeats_stmt_id()) {
-    return fail_insert({ErrorCode::invalid_options, "mongo-idproxy: stmtIds must be distinct"},
-                       workspace);
+Action Exchange::write(Buffer* owner, const Context& context, Workspace& workspace) {
+  if (write_.command.repeats_stmt_id()) {
+    return fail_write({ErrorCode::invalid_options, "mongo-idproxy: stmtIds must be distinct"},
+                      workspace);
   }
   started_ = now_ = context.clock.monotonic();
   message_ = workspace.take_message();
-  if (insert_.plan->size() == 1 && insert_.plan->front().is_id()) {
-    const auto plain = PlainInsert::recognise(insert_.message, insert_.command);
+  const bool insert = write_.command.kind == WriteKind::insert;
+  if (insert && write_.plan->size() == 1 && write_.plan->front().is_id()) {
+    const auto plain = PlainInsert::recognise(write_.message, write_.command);
     if (plain && plain->documents() <= kPartStatements) {
       return insert_plain(*plain, owner, context, workspace);
     }
   }
-  insert_.now = std::chrono::duration_cast<std::chrono::seconds>(context.clock.wall());
-  return insert_any(owner, context, workspace);
+  write_.now = std::chrono::duration_cast<std::chrono::seconds>(context.clock.wall());
+  return write_any(owner, context, workspace);
 }
 
 Action Exchange::insert_plain(const PlainInsert& plain, Buffer* owner, const Context& context,
                               Workspace& workspace) {
-  documents_ = plain.documents();
-  assigned_ = documents_;
+  statements_ = plain.documents();
+  assigned_ = statements_;
   workspace.values.clear();
-  const Assignment& assignment = insert_.plan->front();
-  const auto drawn = draw(assignment, documents_, workspace.values);
+  const Assignment& assignment = write_.plan->front();
+  const auto drawn = draw(assignment, statements_, workspace.values);
   if (!drawn && !drawn.needs_store()) {
-    return fail_insert(no_values(insert_, assignment, drawn.error()), workspace);
+    return fail_write(no_values(write_, assignment, drawn.error()), workspace);
   }
   if (drawn) plain.patch(workspace.values, message_);
   const bool fits = !drawn || message_.size() <= kLimit;
   if (!drawn || !fits || message_.borrows()) {
-    given_.wanted.push_back(documents_);
+    given_.wanted.push_back(statements_);
     given_.values.push_back(std::exchange(workspace.values, {}));
     give_each_document();
-    keep_original(insert_.message.message(), owner);
+    keep_original(write_.message.message(), owner);
   }
   if (!drawn) return ask();
   return fits ? send() : send_too_large(context, workspace);
@@ -130,49 +131,53 @@ Action Exchange::insert_plain(const PlainInsert& plain, Buffer* owner, const Con
 
 /// Fills given_.given for a PlainInsert, where document i gets value i of the only rule.
 void Exchange::give_each_document() {
-  given_.given.reserve(documents_);
-  for (std::size_t i = 0; i < documents_; ++i) {
+  given_.given.reserve(statements_);
+  for (std::size_t i = 0; i < statements_; ++i) {
     given_.given.push_back({static_cast<std::int32_t>(i), 0, static_cast<std::uint32_t>(i)});
   }
 }
 
-Action Exchange::insert_any(Buffer* owner, const Context& context, Workspace& workspace) {
-  InsertResult result = workspace.insert.scan(insert_, given_);
+Action Exchange::write_any(Buffer* owner, const Context& context, Workspace& workspace) {
+  ScanResult result = scan(write_, workspace, given_);
   driver_made_ = result.driver_made;
-  if (result.kind == InsertResult::Kind::unchanged) return action::Relay{};
-  if (result.kind == InsertResult::Kind::failed) return fail_insert(result.error, workspace);
-  documents_ = result.documents;
+  if (result.kind == ScanResult::Kind::failed) return fail_write(result.error, workspace);
+  forwarded_ = std::move(result.forwarded);
+  if (result.kind == ScanResult::Kind::unchanged) {
+    count_assigned();
+    return action::Relay{};
+  }
+  statements_ = result.statements;
   refused_ = std::move(result.refused);
   refused_documents_ = refused_.size();
   assigned_ = given_.given.size();
   size_ = result.size;
-  keep_original(insert_.message.message(), owner);
+  keep_original(write_.message.message(), owner);
   if (const auto otherwise = draw_values(workspace)) return *otherwise;
   return send_assigned(context, workspace);
 }
 
 /// Draws the values rule by rule, from drawing_ on. Returns nothing once all values are there; else
-/// the action that fails the insert or asks the store.
+/// the action that fails the write or asks the store.
 std::optional<Action> Exchange::draw_values(Workspace& workspace) {
-  for (; drawing_ < insert_.plan->size(); ++drawing_) {
+  for (; drawing_ < write_.plan->size(); ++drawing_) {
     if (given_.wanted[drawing_] == 0) continue;
-    const Assignment& assignment = (*insert_.plan)[drawing_];
+    const Assignment& assignment = (*write_.plan)[drawing_];
     const auto drawn = draw(assignment, given_.wanted[drawing_], given_.values[drawing_]);
     if (drawn.needs_store()) return ask();
     if (!drawn) {
       given_.values[drawing_].clear();
-      return fail_insert(no_values(insert_, assignment, drawn.error()), workspace);
+      return fail_write(no_values(write_, assignment, drawn.error()), workspace);
     }
     // Many rules on many documents can exceed the limit: check before memory is spent on writing
     // the message.
-    if (too_many_bytes()) return fail_insert(too_large(), workspace);
+    if (too_many_bytes()) return fail_write(too_large(), workspace);
   }
   return std::nullopt;
 }
 
-/// All questions to the store for one insert share the time of one question.
+/// All questions to the store for one write share the time of one question.
 Action Exchange::ask() const {
-  ids::StoreBacked* strategy = (*insert_.plan)[drawing_].strategy->store_backed();
+  ids::StoreBacked* strategy = (*write_.plan)[drawing_].strategy->store_backed();
   const auto left = strategy->patience() - (now_ - started_);
   return action::AskStore{strategy, given_.wanted[drawing_],
                           std::max(left, std::chrono::nanoseconds(0))};
@@ -191,29 +196,28 @@ Action Exchange::answered(ids::Result<ids::Grant> grant, const Context& context,
   if (batch_ != nullptr)
     return batch_->answered(std::move(grant), {now_, context.random, workspace, message_});
   look_into_original();
-  const Assignment& assignment = (*insert_.plan)[drawing_];
-  if (!grant) return fail_insert(no_values(insert_, assignment, grant.error()), workspace);
+  const Assignment& assignment = (*write_.plan)[drawing_];
+  if (!grant) return fail_write(no_values(write_, assignment, grant.error()), workspace);
   assignment.strategy->store_backed()->accept(std::move(*grant), given_.values[drawing_++]);
-  if (too_many_bytes()) return fail_insert(too_large(), workspace);
+  if (too_many_bytes()) return fail_write(too_large(), workspace);
   if (const auto otherwise = draw_values(workspace)) return *otherwise;
   GivenValues same;  // the workspace has scanned other messages since
-  workspace.insert.scan(insert_, same);
+  static_cast<void>(scan(write_, workspace, same));
   return send_assigned(context, workspace);
 }
 
 Action Exchange::send_assigned(const Context& context, Workspace& workspace) {
-  if (documents_ > kPartStatements && acknowledged_ && assigned_ > 0) {
-    const auto options = divisible(insert_.message, documents_);
-    if (options && !options->ordered && !options->in_transaction &&
-        InsertWrite::separable(insert_.command)) {
+  if (statements_ > kPartStatements && acknowledged_ && assigned_ > 0) {
+    const auto options = divisible(write_.message, statements_);
+    if (options && !options->ordered && !options->in_transaction && separable(write_)) {
       return send_in_parts(context, workspace);
     }
   }
-  workspace.insert.emit(insert_, given_, message_);
+  emit(write_, given_, workspace, message_);
   return message_.size() <= kLimit ? send() : send_too_large(context, workspace);
 }
 
-/// Sends the insert as one command.
+/// Sends the write as one command.
 Action Exchange::send() {
   count_assigned();
   sent_ = true;
@@ -221,11 +225,11 @@ Action Exchange::send() {
   return action::Send{&message_, original()};
 }
 
-/// Sends the insert as several commands if possible; else the insert fails.
+/// Sends the write as several commands if possible; else it fails.
 Action Exchange::send_too_large(const Context& context, Workspace& workspace) {
-  const bool possible = acknowledged_ && divisible(insert_.message, documents_) &&
-                        InsertWrite::separable(insert_.command);
-  return possible ? send_in_parts(context, workspace) : fail_insert(too_large(), workspace);
+  const bool possible =
+      acknowledged_ && divisible(write_.message, statements_) && separable(write_);
+  return possible ? send_in_parts(context, workspace) : fail_write(too_large(), workspace);
 }
 
 Action Exchange::send_in_parts(const Context& context, Workspace& workspace) {
@@ -237,8 +241,11 @@ Action Exchange::send_in_parts(const Context& context, Workspace& workspace) {
 }
 
 void Exchange::count_assigned() const {
-  for (std::size_t i = 0; i < insert_.plan->size(); ++i) {
-    RuleOutcomes& outcomes = *(*insert_.plan)[i].outcomes;
+  for (const Forwarded& each : forwarded_) {
+    each.assignment->outcomes->forwarded[static_cast<std::size_t>(each.reason)] += each.upserts;
+  }
+  for (std::size_t i = 0; i < write_.plan->size(); ++i) {
+    RuleOutcomes& outcomes = *(*write_.plan)[i].outcomes;
     const std::size_t values = given_.values.empty() ? assigned_ : given_.values[i].size();
     outcomes.assigned += values;
     if (!acknowledged_) outcomes.unacknowledged += values;
@@ -254,14 +261,14 @@ void Exchange::keep_original(Bytes message, Buffer* owner) {
   }
 }
 
-/// Makes insert_ refer to original_, because the received bytes may be gone.
+/// Makes write_ refer to original_, because the received bytes may be gone.
 void Exchange::look_into_original() {
-  if (insert_.message.message().data() == original_.data()) return;
-  insert_ = insert_.in(original_.view());
+  if (write_.message.message().data() == original_.data()) return;
+  write_ = write_.in(original_.view());
 }
 
-Action Exchange::fail_insert(CommandError error, Workspace& workspace) {
-  return fail(insert_.message.message(), std::move(error), workspace);
+Action Exchange::fail_write(CommandError error, Workspace& workspace) {
+  return fail(write_.message.message(), std::move(error), workspace);
 }
 
 /// Answers the command with an error instead of sending it. There is no answer to an unacknowledged
@@ -269,6 +276,7 @@ Action Exchange::fail_insert(CommandError error, Workspace& workspace) {
 Action Exchange::fail(Bytes message, CommandError error, Workspace& workspace) {
   take_back_all();
   assigned_ = 0;
+  forwarded_.clear();
   workspace.reply.clear();
   if (acknowledged_) {
     error.repeats_write = may_repeat_write(message);
@@ -282,7 +290,7 @@ Action Exchange::fail(Bytes message, CommandError error, Workspace& workspace) {
 void Exchange::take_back_all() {
   for (std::size_t i = 0; i < given_.values.size(); ++i) {
     const ids::Values& values = given_.values[i];
-    ids::StoreBacked* strategy = (*insert_.plan)[i].strategy->store_backed();
+    ids::StoreBacked* strategy = (*write_.plan)[i].strategy->store_backed();
     if (values.size() == 0 || strategy == nullptr) continue;
     std::vector<std::uint32_t> all(values.size());
     std::iota(all.begin(), all.end(), 0U);
@@ -368,13 +376,15 @@ Action Exchange::reply(Bytes message, const Context& context, Workspace& workspa
   return batch_->reply(*view, {now_, context.random, workspace, message_});
 }
 
-/// True if the exchange must handle even a reply without errors: to report the assigned values, or
-/// to end a row of aborted transactions or of duplicates.
+/// True if the exchange must handle even a reply without errors: to report the assigned values, to
+/// give back those of upserts that found a document, or to end a row of aborted transactions or of
+/// duplicates.
 bool Exchange::wants_every_reply() const {
-  return std::ranges::any_of(*insert_.plan, [&](const Assignment& assignment) {
+  const bool upserts = write_.command.kind != WriteKind::insert;
+  return std::ranges::any_of(*write_.plan, [&](const Assignment& assignment) {
     const ids::DuplicateObserver* observer = assignment.strategy->duplicate_observer();
-    return assignment.rule->report || (observer != nullptr && observer->in_a_row()) ||
-           assignment.outcomes->in_a_row();
+    return assignment.rule->report || (upserts && assignment.strategy->store_backed() != nullptr) ||
+           (observer != nullptr && observer->in_a_row()) || assignment.outcomes->in_a_row();
   });
 }
 
@@ -386,10 +396,10 @@ void Exchange::open_batch(BatchSent sent) {
     give_each_document();
   }
   look_into_original();
-  auto insert = std::make_unique<InsertWrite>(std::move(original_), insert_, std::move(refused_));
+  auto command = make_command(std::move(original_), write_, std::move(refused_));
   batch_ =
-      std::make_unique<WriteBatch>(WriteBatch::Contents{std::move(insert), insert_.plan, started_,
-                                                        std::move(given_), documents_},
+      std::make_unique<WriteBatch>(WriteBatch::Contents{std::move(command), write_.plan, started_,
+                                                        std::move(given_), statements_},
                                    sent);
 }
 

@@ -39,60 +39,27 @@ std::string_view type_name(bson::Type type) {
 
 }  // namespace
 
-ids::Draw draw(const Assignment& assignment, std::size_t count, ids::Values& out) {
-  if (assignment.not_ready) return *assignment.not_ready;
-  return assignment.strategy->next(count, out);
-}
-
-namespace {
-
-/// The error label that makes the driver try again, in the way that suits the command.
-std::string_view retry_label(const wire::OpMsgView& insert) {
-  const auto options = WriteOptions::read(insert.body());
-  if (!options) return {};
-  if (options->in_transaction) return kTransientTransactionError;
-  return options->has_txn_number ? kRetryableWriteError : std::string_view{};
-}
-
-}  // namespace
-
-CommandError no_values(const InsertRequest& insert, const Assignment& assignment,
-                       const ids::Error& error) {
-  const bool passes = error.code == ids::Errc::unavailable;
-  return {code_of(error.code),
-          "mongo-idproxy: no value for field '" + assignment.rule->field + "' of " +
-              std::string(insert.command.db) + "." + std::string(insert.command.collection) +
-              " (strategy " + assignment.rule->strategy_name + "): " + error.reason,
-          passes ? retry_label(insert.message) : std::string_view{}};
-}
-
-CommandError too_large() {
-  return {ErrorCode::bson_object_too_large,
-          "mongo-idproxy: with its ids the message would have more than " +
-              std::to_string(wire::kMaxMessageSize) + " bytes; send fewer documents at once"};
-}
-
-void InsertRewriter::begin(const InsertRequest& insert) {
+void InsertRewriter::begin(const WriteRequest& insert) {
   insert_ = &insert;
   edits_.clear();
   driver_made_.assign(insert.plan->size(), 0);
 }
 
-InsertResult InsertRewriter::scan(const InsertRequest& insert, GivenValues& given) {
+ScanResult InsertRewriter::scan(const WriteRequest& insert, GivenValues& given) {
   begin(insert);
-  InsertResult result;
+  ScanResult result;
   if (!scan_documents(result, given.given)) return {};
-  if (edits_.empty() || result.kind == InsertResult::Kind::failed) return result;
-  number_values(given);
+  if (edits_.empty() || result.kind == ScanResult::Kind::failed) return result;
+  number_values(*insert.plan, given);
   result.size = insert.message.message().size();
   for (const Edit& edit : edits_) result.size -= edit.kind == EditKind::length ? 0 : edit.remove;
-  result.kind = InsertResult::Kind::assigned;
+  result.kind = ScanResult::Kind::assigned;
   return result;
 }
 
 /// Returns false if the documents are malformed or too many, which mongod refuses.
-bool InsertRewriter::scan_documents(InsertResult& result, std::vector<Given>& given) {
-  InsertDocuments documents(insert_->command);
+bool InsertRewriter::scan_documents(ScanResult& result, std::vector<Given>& given) {
+  BatchStatements documents(insert_->command);
   std::int32_t index = 0;
   while (const auto document = documents.next()) {
     if (static_cast<std::size_t>(index) == kMaxBatch) return false;
@@ -111,7 +78,7 @@ bool InsertRewriter::scan_documents(InsertResult& result, std::vector<Given>& gi
     std::ranges::sort(given.begin() + static_cast<std::ptrdiff_t>(first_given), given.end(), {},
                       &Given::assignment);
     if (given.size() > kMostValues) {
-      result.kind = InsertResult::Kind::failed;
+      result.kind = ScanResult::Kind::failed;
       result.error = too_large();
       return true;
     }
@@ -119,9 +86,10 @@ bool InsertRewriter::scan_documents(InsertResult& result, std::vector<Given>& gi
   }
   if (documents.malformed()) return false;
   plain_keys_ = documents.plain_keys();
-  result.documents = static_cast<std::size_t>(index);
+  result.statements = static_cast<std::size_t>(index);
   for (std::size_t i = 0; i < insert_->plan->size(); ++i) {
-    if (index > 0 && driver_made_[i] == result.documents) result.driver_made = &(*insert_->plan)[i];
+    if (index > 0 && driver_made_[i] == result.statements)
+      result.driver_made = &(*insert_->plan)[i];
   }
   return true;
 }
@@ -274,15 +242,6 @@ void InsertRewriter::refuse(Bytes document, const Site& site, std::size_t assign
   }
   edits_.push_back(
       {narrow(offset(document.data())), narrow(document.size()), 0, 0, 0, EditKind::refusal});
-}
-
-/// Gives each place the next value of its rule, in the order of the documents.
-void InsertRewriter::number_values(GivenValues& given) const {
-  given.values.resize(insert_->plan->size());
-  given.wanted.assign(insert_->plan->size(), 0);
-  for (Given& each : given.given) {
-    each.value = static_cast<std::uint32_t>(given.wanted[each.assignment]++);
-  }
 }
 
 }  // namespace idproxy::rewrite

@@ -4,6 +4,7 @@
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/insert.hpp"
+#include "part_frame.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -17,13 +18,9 @@ std::size_t most_added(const Assignment& assignment, std::size_t value) {
   return size + (kept.empty() ? 0 : kept.size() + 2 + 12);
 }
 
-bool begins_transaction(std::string_view field) {
-  return field == "startTransaction" || field == "readConcern";
-}
-
 }  // namespace
 
-void InsertRewriter::emit(const InsertRequest& insert, const GivenValues& given,
+void InsertRewriter::emit(const WriteRequest& insert, const GivenValues& given,
                           wire::PatchedMessage& out) {
   values_ = &given.values;
   used_.assign(insert.plan->size(), 0);
@@ -39,15 +36,15 @@ void InsertRewriter::emit(const InsertRequest& insert, const GivenValues& given,
     open_length(length, length + enclosing.size(), out);
     at = length + 4;
   };
-  if (insert.command.in_body()) {
+  if (insert.command.in_array()) {
     open_at(message.body());
-    open_at(insert.command.documents);
+    open_at(insert.command.statements);
   } else {
     open_at(insert.command.sequence->whole.subspan(1));
   }
   std::size_t next = 0;
   emit_edits(out, next, at, end);
-  const std::int64_t body = insert.command.in_body() ? lengths_[1].value : 0;
+  const std::int64_t body = insert.command.in_array() ? lengths_[1].value : 0;
   // mongod itself must decide whether it accepts keys other than "0", "1" … (it accepts "00"), so
   // these are never hidden from it in a sequence.
   if (plain_keys_ && body > bson::kMaxInternalDocument &&
@@ -59,22 +56,22 @@ void InsertRewriter::emit(const InsertRequest& insert, const GivenValues& given,
 
 /// Moves the documents from the body to a sequence. A body may have 16 MiB + 16 KiB, but a sequence
 /// may fill the whole message.
-void InsertRewriter::emit_as_sequence(const InsertRequest& insert, const GivenValues& given,
+void InsertRewriter::emit_as_sequence(const WriteRequest& insert, const GivenValues& given,
                                       wire::PatchedMessage& out) {
   std::vector<std::int32_t> all;
-  InsertDocuments walk(insert.command);
+  BatchStatements walk(insert.command);
   while (walk.next()) all.push_back(static_cast<std::int32_t>(all.size()));
   const std::int32_t request_id = insert.message.header().request_id;
   // Cannot fail: scan() has read all documents.
   static_cast<void>(emit_part(insert, given, {all, nullptr, true, std::nullopt, request_id}, out));
 }
 
-std::size_t InsertRewriter::fitting(const InsertRequest& insert, const GivenValues& given,
+std::size_t InsertRewriter::fitting(const WriteRequest& insert, const GivenValues& given,
                                     std::span<const std::int32_t> documents) {
   constexpr std::size_t kStatement = 12;  // bytes of one element of stmtIds
-  std::size_t size = insert.message.message().size() - insert.command.documents.size();
+  std::size_t size = insert.message.message().size() - insert.command.statements.size();
   auto value = given.given.begin();
-  InsertDocuments walk(insert.command);
+  BatchStatements walk(insert.command);
   std::size_t fit = 0;
   for (std::int32_t index = 0; fit < documents.size(); ++index) {
     const auto document = walk.next();
@@ -92,22 +89,14 @@ std::size_t InsertRewriter::fitting(const InsertRequest& insert, const GivenValu
   return fit;
 }
 
-bool InsertRewriter::emit_part(const InsertRequest& insert, const GivenValues& given,
+bool InsertRewriter::emit_part(const WriteRequest& insert, const GivenValues& given,
                                const WritePart& part, wire::PatchedMessage& out) {
   begin(insert);
   values_ = &given.values;
   used_.assign(insert.plan->size(), 0);
   lengths_.clear();
-  out.start(insert.message.message());
-  const std::size_t message_size = out.add_i32();
-  out.set_i32(out.add_i32(), part.request_id);
-  out.keep(8, wire::kSectionsOffset);
-  emit_body(part, out);
-  *out.add(1) = 1;
-  const std::size_t section_start = out.size();
-  const std::size_t section_size = out.add_i32();
-  out.add(as_bytes(std::string_view("documents\0", 10)));
-  InsertDocuments walk(insert.command);
+  PartFrame frame(insert.message, insert.command, part, out);
+  BatchStatements walk(insert.command);
   auto value = given.given.begin();
   auto wanted = part.statements.begin();
   for (std::int32_t index = 0; wanted != part.statements.end(); ++index) {
@@ -128,50 +117,8 @@ bool InsertRewriter::emit_part(const InsertRequest& insert, const GivenValues& g
     out.keep(at, end);
     close_lengths(end, out);
   }
-  out.set_i32(section_size, static_cast<std::int64_t>(out.size() - section_start));
-  const bool checksum = insert.message.has(wire::flag::kChecksumPresent);
-  out.set_i32(message_size, static_cast<std::int64_t>(out.size() + (checksum ? 4 : 0)));
-  if (checksum) out.add_checksum();
+  frame.close();
   return true;
-}
-
-/// Writes the section of kind 0: the client's fields, except those that depend on which documents
-/// the command carries.
-void InsertRewriter::emit_body(const WritePart& part, wire::PatchedMessage& out) {
-  const Bytes body = insert_->message.body();
-  const std::size_t end = offset(body.data()) + body.size() - 1;
-  *out.add(1) = 0;
-  const std::size_t start = out.size();
-  const std::size_t size = out.add_i32();
-  std::size_t at = offset(body.data()) + 4;
-  bson::Elements fields(body);
-  while (const auto field = fields.next()) {
-    const bool time = part.options != nullptr && field->key == "maxTimeMS";
-    const bool numbers =
-        part.options != nullptr && (field->key == "stmtId" || field->key == "stmtIds");
-    const bool begins =
-        !part.first && part.options->in_transaction && begins_transaction(field->key);
-    if (field->key != "documents" && !time && !numbers && !begins) continue;
-    out.keep(at, offset(field->begin));
-    at = offset(field->end());
-    if (!time || !part.max_time_ms) continue;
-    element_.clear();
-    bson::append_int64(element_, field->key, *part.max_time_ms);
-    out.add(element_.view());
-  }
-  out.keep(at, end);
-  if (part.options != nullptr && part.options->has_txn_number && !part.options->in_transaction) {
-    element_.clear();
-    bson::append_head(element_, bson::Type::array, "stmtIds");
-    bson::Scope array(element_);
-    for (std::size_t i = 0; i < part.statements.size(); ++i) {
-      bson::append_int32(element_, std::to_string(i), part.options->number_of(part.statements[i]));
-    }
-    array.close();
-    out.add(element_.view());
-  }
-  *out.add(1) = 0;
-  out.set_i32(size, static_cast<std::int64_t>(out.size() - start));
 }
 
 /// Carries out the edits before `end`, and keeps the bytes between them, from `at` on.

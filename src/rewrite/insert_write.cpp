@@ -1,19 +1,16 @@
 #include "insert_write.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace idproxy::rewrite {
 
-InsertWrite::InsertWrite(Buffer original, InsertRequest insert,
-                         std::vector<RefusedDocument> refused)
-    : WriteCommand(std::move(original), insert.message),
-      insert_(std::move(insert)),
-      refused_(std::move(refused)),
-      ns_(std::string(insert_.command.db) + "." + std::string(insert_.command.collection)) {}
+InsertWrite::InsertWrite(Buffer original, WriteRequest insert, std::vector<RefusedDocument> refused)
+    : BatchWrite(std::move(original), std::move(insert), std::move(refused)) {}
 
-bool InsertWrite::separable(const InsertCommand& command) {
+bool InsertWrite::separable(const BatchCommand& command) {
   constexpr std::size_t kLevels = 100;  // mongod accepts somewhat more
-  InsertDocuments documents(command);
+  BatchStatements documents(command);
   while (const auto document = documents.next()) {
     if (static_cast<std::int64_t>(document->size()) > bson::kMaxInternalDocument) return false;
     if (!bson::well_formed(*document, kLevels)) return false;
@@ -23,21 +20,17 @@ bool InsertWrite::separable(const InsertCommand& command) {
 
 std::size_t InsertWrite::fitting(const GivenValues& given,
                                  std::span<const std::int32_t> statements) const {
-  return InsertRewriter::fitting(insert_, given, statements);
+  return InsertRewriter::fitting(write(), given, statements);
 }
 
 bool InsertWrite::emit(const GivenValues& given, const WritePart& part, Workspace& workspace,
                        wire::PatchedMessage& out) const {
-  return workspace.insert.emit_part(insert_, given, part, out);
-}
-
-std::optional<WriteReply> InsertWrite::read(Bytes body, std::size_t sent) const {
-  return WriteReply::read(body, sent);
+  return workspace.insert.emit_part(write(), given, part, out);
 }
 
 bool InsertWrite::adds_up(const WriteReply& reply, const WriteOptions& options,
-                          std::size_t sent) const {
-  const auto all = static_cast<std::int64_t>(sent);
+                          std::span<const std::int32_t> sent) const {
+  const auto all = static_cast<std::int64_t>(sent.size());
   const auto failed = static_cast<std::int64_t>(reply.errors.size());
   if (!reply.n) return false;
   // A write with {w: 0} that nevertheless asks for a reply gets {n: 0, ok: 1} (observed, 6.0.5).
@@ -52,18 +45,9 @@ bool InsertWrite::replaces_errors(const WriteReply& reply,
                                   std::span<const std::int32_t> sent) const {
   return std::ranges::any_of(reply.errors, [&](const WriteError& error) {
     return error.code == kInvalidIdField &&
-           std::ranges::binary_search(refused_, sent[static_cast<std::size_t>(error.index)], {},
+           std::ranges::binary_search(refused(), sent[static_cast<std::size_t>(error.index)], {},
                                       &RefusedDocument::index);
   });
-}
-
-void InsertWrite::add(const wire::OpMsgView& message, const WriteReply& reply,
-                      std::span<const std::int32_t> sent) {
-  merge_.add(message, reply, sent);
-}
-
-void InsertWrite::append_reply(std::span<const Assigned> assigned, Buffer& out) const {
-  merge_.append(message().header().request_id, refused_, assigned, out);
 }
 
 }  // namespace idproxy::rewrite

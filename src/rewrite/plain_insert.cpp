@@ -46,15 +46,15 @@ std::size_t offset(Bytes message, Bytes part) {
 }  // namespace
 
 std::optional<PlainInsert> PlainInsert::recognise(const wire::OpMsgView& insert,
-                                                  const InsertCommand& command) {
-  if (command.in_body() || insert.has(wire::flag::kChecksumPresent)) return std::nullopt;
+                                                  const BatchCommand& command) {
+  if (command.in_array() || insert.has(wire::flag::kChecksumPresent)) return std::nullopt;
   std::size_t count = 0;
-  for (Bytes rest = command.documents; !rest.empty(); ++count) {
+  for (Bytes rest = command.statements; !rest.empty(); ++count) {
     const auto document = bson::document_at(rest);
     if (!document || document->size() > kSmallDocument) return std::nullopt;
     rest = rest.subspan(document->size());
   }
-  if (count == 0 || count > kMaxBatch || may_hold_id(command.documents)) return std::nullopt;
+  if (count == 0 || count > kMaxBatch || may_hold_id(command.statements)) return std::nullopt;
   return PlainInsert(insert, command, count);
 }
 

@@ -15,7 +15,8 @@ using Time = std::pair<std::int64_t, std::uint64_t>;
 constexpr auto kMostBytes = static_cast<std::size_t>(bson::kMaxInternalDocument);
 constexpr std::size_t kOtherFields = std::size_t{8} * 1024;
 constexpr std::size_t kBareError = 64;  // {index, code, errmsg: ""} and the entry's key
-constexpr std::size_t kStatement = 16;  // one element of retriedStmtIds
+constexpr std::size_t kStatement =
+    16;  // one element of retriedStmtIds, or the key of another array
 
 std::uint64_t timestamp(const std::optional<bson::Element>& element) {
   if (!element || element->type != bson::Type::timestamp) return 0;
@@ -56,30 +57,30 @@ void ReplyMerge::Latest::see(const bson::Element& field, Time its_time) {
 }
 
 void ReplyMerge::add(const wire::OpMsgView& message, const WriteReply& reply,
-                     std::span<const std::int32_t> documents) {
+                     std::span<const std::int32_t> statements) {
   if (reply.n) n_ = n_.value_or(0) + *reply.n;
-  add_errors(reply.errors, documents);
+  add_errors(reply.errors, statements);
   // Beside ok: 1, labels belong to the writeConcernError, so they are dropped without one.
   if (!bson::find(message.body(), "writeConcernError")) labels_.clear();
   bson::Elements fields(message.body());
-  while (const auto field = fields.next()) add_field(*field);
+  while (const auto field = fields.next()) add_field(*field, statements);
   last_.clear();
   last_.append(message.message());
 }
 
 void ReplyMerge::add_errors(std::span<const WriteError> errors,
-                            std::span<const std::int32_t> documents) {
+                            std::span<const std::int32_t> statements) {
   if (!errors_.empty()) {
-    for (const std::int32_t document : documents) errors_.erase(document);
+    for (const std::int32_t statement : statements) errors_.erase(statement);
   }
   for (const WriteError& error : errors) {
     Buffer entry;
     entry.append(error.document);
-    errors_.emplace(documents[static_cast<std::size_t>(error.index)], std::move(entry));
+    errors_.emplace(statements[static_cast<std::size_t>(error.index)], std::move(entry));
   }
 }
 
-void ReplyMerge::add_field(const bson::Element& field) {
+void ReplyMerge::add_field(const bson::Element& field, std::span<const std::int32_t> statements) {
   if (field.key == "opTime") {
     op_time_.see(field, op_time(field));
   } else if (field.key == "operationTime") {
@@ -91,6 +92,17 @@ void ReplyMerge::add_field(const bson::Element& field) {
       const auto statement = static_cast<std::int32_t>(number.as_integer().value_or(0));
       if (retried_.insert(statement).second) retried_in_order_.push_back(statement);
     });
+  } else if (field.key == "nModified") {
+    modified_ += field.as_integer().value_or(0);
+  } else if (field.key == "upserted") {
+    for_each(field, [&](const bson::Element& entry) {
+      const auto index = bson::find(entry.value, "index");
+      Buffer copy;
+      copy.append(entry.value);
+      upserted_bytes_ += copy.size() + kStatement;
+      upserted_.emplace(statements[static_cast<std::size_t>(*index->as_integer())],
+                        std::move(copy));
+    });
   } else if (field.key == "errorLabels") {
     for_each(field, [&](const bson::Element& label) {
       if (label.type != bson::Type::string) return;
@@ -101,8 +113,8 @@ void ReplyMerge::add_field(const bson::Element& field) {
 }
 
 /// Writes the merged reply in the order of the last reply's fields. Fields that the last reply
-/// lacks are put where mongod puts them: writeErrors and retriedStmtIds before writeConcernError
-/// and ok, errorLabels after ok.
+/// lacks are put where mongod puts them: upserted before nModified, writeErrors and retriedStmtIds
+/// before writeConcernError and ok, errorLabels after ok.
 class ReplyMerge::Writer {
  public:
   Writer(const ReplyMerge& merge, std::span<const RefusedDocument> refused, Buffer& out)
@@ -110,7 +122,8 @@ class ReplyMerge::Writer {
         refused_(refused),
         out_(out),
         room_(kMostBytes - std::min(kMostBytes, kOtherFields + kBareError * merge.errors_.size() +
-                                                    kStatement * merge.retried_.size())) {}
+                                                    kStatement * merge.retried_.size() +
+                                                    merge.upserted_bytes_)) {}
 
   void field(const bson::Element& field) {
     if (field.key == "n") {
@@ -121,6 +134,11 @@ class ReplyMerge::Writer {
       time(merge_.operation_time_, operation_time_done_);
     } else if (field.key == "$clusterTime") {
       time(merge_.cluster_time_, cluster_time_done_);
+    } else if (field.key == "nModified") {
+      upserted();
+      bson::append_int32(out_, "nModified", static_cast<std::int32_t>(merge_.modified_));
+    } else if (field.key == "upserted") {
+      upserted();
     } else if (field.key == "writeErrors" || field.key == "retriedStmtIds") {
       before_ok();
     } else if (field.key == "errorLabels") {
@@ -139,38 +157,34 @@ class ReplyMerge::Writer {
     time(merge_.operation_time_, operation_time_done_);
   }
 
-  void assigned(std::span<const Assigned> values) {
-    if (values.empty()) return;
-    bson::append_head(out_, bson::Type::document, "idproxy");
-    bson::Scope report(out_);
-    bson::append_head(out_, bson::Type::array, "assigned");
-    bson::Scope array(out_);
-    std::size_t i = 0;
-    const std::size_t most = kMostBytes - kOtherFields;
-    for (; i < values.size() && out_.size() + most_bytes(values[i]) < most; ++i) {
-      bson::append_head(out_, bson::Type::document, std::to_string(i));
-      bson::Scope entry(out_);
-      bson::append_int32(out_, "index", values[i].document);
-      bson::append_string(out_, "field", values[i].field);
-      bson::append_head(out_, values[i].type, "value");
-      out_.append(values[i].value);
-      entry.close();
-    }
-    array.close();
-    if (i < values.size()) {
-      bson::append_head(out_, bson::Type::boolean, "truncated");
-      *out_.extend(1) = 1;
-    }
-    report.close();
-  }
-
  private:
   void time(const Latest& latest, bool& done) {
     if (!std::exchange(done, true)) out_.append(latest.element.view());
   }
 
+  void upserted() {
+    if (std::exchange(upserted_done_, true) || merge_.upserted_.empty()) return;
+    std::size_t i = 0;
+    bson::append_inside(out_, bson::Type::array, "upserted", [&] {
+      for (const auto& [index, entry] : merge_.upserted_) {
+        bson::append_inside(out_, bson::Type::document, std::to_string(i++), [&] {
+          bson::append_int32(out_, "index", index);
+          append_without_index(entry.view());
+        });
+      }
+    });
+  }
+
+  void append_without_index(Bytes entry) {
+    bson::Elements fields(entry);
+    while (const auto field = fields.next()) {
+      if (field->key != "index") bson::append_copy(out_, *field);
+    }
+  }
+
   void before_ok() {
     if (std::exchange(before_ok_done_, true)) return;
+    upserted();
     if (!merge_.errors_.empty()) write_errors();
     if (merge_.retried_in_order_.empty()) return;
     bson::append_head(out_, bson::Type::array, "retriedStmtIds");
@@ -208,10 +222,7 @@ class ReplyMerge::Writer {
       bson::append_copy(out_, *code);
       return bson::append_string(out_, "errmsg", "");
     }
-    bson::Elements fields(entry);
-    while (const auto field = fields.next()) {
-      if (field->key != "index") bson::append_copy(out_, *field);
-    }
+    append_without_index(entry);
   }
 
   /// True if there is room for a text; takes the room.
@@ -239,6 +250,7 @@ class ReplyMerge::Writer {
   std::span<const RefusedDocument> refused_;
   Buffer& out_;
   std::size_t room_;  // bytes left for texts
+  bool upserted_done_ = false;
   bool before_ok_done_ = false;
   bool labels_done_ = false;
   bool op_time_done_ = false;
@@ -256,9 +268,30 @@ void ReplyMerge::append(std::int32_t response_to, std::span<const RefusedDocumen
   bson::Elements fields(last->body());
   while (const auto field = fields.next()) writer.field(*field);
   writer.other_times();
-  writer.assigned(assigned);
+  append_report(assigned, out);
   document.close();
   frame.close();
+}
+
+void append_report(std::span<const Assigned> assigned, Buffer& out) {
+  if (assigned.empty()) return;
+  constexpr std::size_t kMost = kMostBytes - kOtherFields;
+  bson::append_inside(out, bson::Type::document, "idproxy", [&] {
+    std::size_t i = 0;
+    bson::append_inside(out, bson::Type::array, "assigned", [&] {
+      for (; i < assigned.size() && out.size() + most_bytes(assigned[i]) < kMost; ++i) {
+        bson::append_inside(out, bson::Type::document, std::to_string(i), [&] {
+          bson::append_int32(out, "index", assigned[i].statement);
+          bson::append_string(out, "field", assigned[i].field);
+          bson::append_head(out, assigned[i].type, "value");
+          out.append(assigned[i].value);
+        });
+      }
+    });
+    if (i == assigned.size()) return;
+    bson::append_head(out, bson::Type::boolean, "truncated");
+    *out.extend(1) = 1;
+  });
 }
 
 }  // namespace idproxy::rewrite

@@ -1,20 +1,27 @@
 #include "idproxy/rewrite/request.hpp"
 
+#include "idproxy/rewrite/upsert.hpp"
+
 namespace idproxy::rewrite {
 
-std::optional<InsertRequest> InsertRequest::read(Bytes message, Namespaces& namespaces) {
+std::optional<WriteRequest> WriteRequest::read(Bytes message, Namespaces& namespaces) {
   const auto view = wire::OpMsgView::parse(message);
   if (!view) return std::nullopt;
-  const auto command = InsertCommand::read(*view);
+  const auto command = BatchCommand::read(*view);
   if (!command) return std::nullopt;
   const auto& plan = namespaces.plan(command->db, command->collection);
   if (plan == nullptr) return std::nullopt;
-  return InsertRequest{*view, *command, plan};
+  if (command->kind != WriteKind::insert && !has_upsert(*command)) return std::nullopt;
+  return WriteRequest{*view, *command, plan};
 }
 
-InsertRequest InsertRequest::in(Bytes copy) const {
+WriteRequest WriteRequest::in(Bytes copy) const {
   const auto view = *wire::OpMsgView::parse(copy);
-  return {view, *InsertCommand::read(view), plan, now};
+  return {view, *BatchCommand::read(view), plan, now};
+}
+
+std::string WriteRequest::ns() const {
+  return std::string(command.db) + "." + std::string(command.collection);
 }
 
 }  // namespace idproxy::rewrite

@@ -10,6 +10,8 @@
 namespace idproxy::rewrite {
 namespace {
 
+using bson::append_inside;
+
 // Per rule; nobody reads more than that.
 constexpr std::size_t kMostNotReady = 20;
 // A reply has at most 16 MiB + 16 KiB. Beyond this size, collections that are not ready are left
@@ -27,15 +29,6 @@ void append_count(Buffer& out, std::string_view key, std::uint64_t count) {
 void append_bool(Buffer& out, std::string_view key, bool value) {
   bson::append_head(out, bson::Type::boolean, key);
   *out.extend(1) = value ? 1 : 0;
-}
-
-/// Appends a document or an array around what `content` appends.
-template <class Content>
-void append_inside(Buffer& out, bson::Type type, std::string_view key, Content content) {
-  bson::append_head(out, type, key);
-  bson::Scope scope(out);
-  content();
-  scope.close();
 }
 
 /// Appends an array with a document for each item, which `each` fills.
@@ -112,6 +105,12 @@ class StatusWriter {
     append_count(out_, "surfaced", outcomes.surfaced);
     append_count(out_, "unacknowledged", outcomes.unacknowledged);
     append_count(out_, "handedOut", outcomes.handed_out);
+    append_inside(out_, bson::Type::document, "upsertsForwarded", [&] {
+      for (std::size_t reason = 0; reason < outcomes.forwarded.size(); ++reason) {
+        const std::uint64_t count = outcomes.forwarded[reason];
+        if (count > 0) append_count(out_, name_of(static_cast<ForwardReason>(reason)), count);
+      }
+    });
   }
 
   void reasons(NotReady not_ready) {

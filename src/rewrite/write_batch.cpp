@@ -123,14 +123,15 @@ Action WriteBatch::reply(const wire::OpMsgView& message, const Step& step) {
   if (!reply->ok) return options_ ? failed(message, reply->code, step) : otherwise;
   if (!options_) return answered_once(message, *reply, step);
   if (reply->retried > contents_.statements) return otherwise;
-  if (!contents_.command->adds_up(*reply, *options_, sent)) return otherwise;
+  if (!contents_.command->adds_up(*reply, *options_, progress_.out())) return otherwise;
   return answered(message, *reply, step);
 }
 
 /// Handles a command that failed as a whole.
 Action WriteBatch::failed(const wire::OpMsgView& message, std::int64_t code, const Step& step) {
   const bool only = progress_.is_only_command();
-  if (code == kDuplicateKey && progress_.out().size() == 1) {
+  const bool duplicate = code == kDuplicateKey && progress_.out().size() == 1;
+  if (duplicate) {
     if (const auto next = failed_duplicate(message, step)) return *next;
   }
   if (rejects_stmt_ids(message, code) && options_->has_txn_number) {
@@ -140,8 +141,11 @@ Action WriteBatch::failed(const wire::OpMsgView& message, std::int64_t code, con
       return finish(step, report());
     }
   }
-  if (only && stores_nothing(code)) {
-    give_back(*contents_.plan, contents_.given, [](std::size_t) { return true; });
+  const bool nothing_stored =
+      stores_nothing(code) || (duplicate && contents_.given.once.empty() && denies(message.body()));
+  if (only && nothing_stored) {
+    give_back(*contents_.plan, contents_.given,
+              [&](std::size_t at) { return !taken_.contains(at); });
   }
   if (only) return action::Relay{};
   step.workspace.reply.clear();
@@ -225,9 +229,15 @@ std::optional<Action> WriteBatch::aborted(const wire::OpMsgView& message,
   return action::Reply{step.workspace.reply.view()};
 }
 
+/// Tells the rules whose values have been stored.
 void WriteBatch::went_well() const {
+  const auto is_stored = [&](std::size_t assignment) {
+    return std::ranges::any_of(contents_.given.given, [&](const Given& each) {
+      return each.assignment == assignment && contents_.command->inserted(each.statement);
+    });
+  };
   for (std::size_t i = 0; i < contents_.plan->size(); ++i) {
-    if (contents_.given.values[i].size() == 0) continue;
+    if (!is_stored(i)) continue;
     const Assignment& target = (*contents_.plan)[i];
     if (options_->in_transaction) target.outcomes->went_well();
     ids::DuplicateObserver* observer = target.strategy->duplicate_observer();
@@ -245,6 +255,7 @@ Action WriteBatch::decide(std::vector<Collision> collisions, const Step& step) {
 }
 
 bool WriteBatch::may_go_again(const Collision& collision, const Step& step) {
+  if (std::ranges::binary_search(contents_.given.once, collision.statement)) return false;
   std::vector<const Assignment*> taken;
   taken.reserve(collision.given.size());
   for (const std::size_t given : collision.given) taken.push_back(&assignment(given));
@@ -333,7 +344,7 @@ Action WriteBatch::finish(const Step& step, std::span<const Assigned> assigned) 
 }
 
 /// The values to report, which are those that are stored now: not those of statements that failed,
-/// were not reached, or were executed with other values by an earlier command.
+/// were not reached, found a document, or were executed with other values by an earlier command.
 std::vector<Assigned> WriteBatch::report() const {
   std::vector<Assigned> report;
   const auto& errors = contents_.command->errors();
@@ -345,6 +356,7 @@ std::vector<Assigned> WriteBatch::report() const {
     const Rule& rule = *(*contents_.plan)[given.assignment].rule;
     if (!rule.report || errors.contains(given.statement)) continue;
     if (stops && given.statement > errors.begin()->first) break;
+    if (!contents_.command->inserted(given.statement)) continue;
     if (options_->has_txn_number &&
         contents_.command->retried(options_->number_of(given.statement))) {
       continue;
@@ -355,19 +367,23 @@ std::vector<Assigned> WriteBatch::report() const {
   return report;
 }
 
-/// True if no executed statement contains this value. Only for a reply that accounts for every
+/// True if no executed statement has stored this value. Only for a reply that accounts for every
 /// statement.
 bool WriteBatch::is_unused(const Given& given) const {
+  if (std::ranges::binary_search(contents_.given.once, given.statement)) return false;
   const auto& errors = contents_.command->errors();
-  if (options_->in_transaction || errors.contains(given.statement)) return true;
-  return options_->ordered && given.statement > errors.begin()->first;
+  if (!errors.empty()) {
+    if (options_->in_transaction || errors.contains(given.statement)) return true;
+    if (options_->ordered && given.statement > errors.begin()->first) return true;
+  }
+  return !contents_.command->inserted(given.statement);
 }
 
 /// Returns unused values to their strategies. Not after a driver's second attempt, because an
 /// earlier execution may have stored any of them, nor after an error that does not rule this out.
 void WriteBatch::give_back_unused() const {
   const auto& errors = contents_.command->errors();
-  if (!options_ || !options_->acknowledged || retried_ || errors.empty()) return;
+  if (!options_ || !options_->acknowledged || retried_) return;
   const bool denied =
       std::ranges::all_of(errors, [](const auto& error) { return denies(error.second.view()); });
   if (!denied) return;

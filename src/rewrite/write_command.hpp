@@ -43,7 +43,7 @@ class WriteCommand {
   [[nodiscard]] virtual std::optional<WriteReply> read(Bytes body, std::size_t sent) const = 0;
   /// True if the reply, which has ok: 1, accounts for each of the `sent` statements.
   [[nodiscard]] virtual bool adds_up(const WriteReply& reply, const WriteOptions& options,
-                                     std::size_t sent) const = 0;
+                                     std::span<const std::int32_t> sent) const = 0;
   /// True if the merged reply would have other errors than `reply`, even if that is the only one.
   [[nodiscard]] virtual bool replaces_errors(const WriteReply& reply,
                                              std::span<const std::int32_t> sent) const = 0;
@@ -54,6 +54,9 @@ class WriteCommand {
   /// The statements with an error in the merged replies, ascending, and the entries of writeErrors
   /// as mongod wrote them.
   [[nodiscard]] virtual const std::map<std::int32_t, Buffer>& errors() const = 0;
+  /// True if the statement, which has been executed without an error, has stored a document with
+  /// the values that it was given: false for an upsert that found a document.
+  [[nodiscard]] virtual bool inserted(std::int32_t statement) const = 0;
   /// True if mongod says that an earlier command had already executed the statement with this
   /// number.
   [[nodiscard]] virtual bool retried(std::int32_t number) const = 0;

@@ -40,8 +40,8 @@ class Inputs {
     require(reply->n.has_value() == has_n_ && (!has_n_ || *reply->n == n_));
     bson::Elements fields(merged.body());
     while (const auto field = fields.next()) {
-      const std::set<std::string_view> made = {"n", "writeErrors", "retriedStmtIds", "errorLabels",
-                                               "idproxy"};
+      const std::set<std::string_view> made = {
+          "n", "writeErrors", "retriedStmtIds", "nModified", "upserted", "errorLabels", "idproxy"};
       require(made.contains(field->key) || elements_.contains(text(*field)));
     }
     require(!fields.malformed());

@@ -62,7 +62,7 @@ def test_names_the_proxy_and_its_server(
     assert said["rules"] == [{
         "ns": f"{coll}.*", "field": "number", "strategy": "random-digits", "ready": True,
         "assigned": 0, "resent": 0, "cured": 0, "givenUp": 0, "foreign": 0, "transient": 0,
-        "surfaced": 0, "unacknowledged": 0, "handedOut": 0}]
+        "surfaced": 0, "unacknowledged": 0, "handedOut": 0, "upsertsForwarded": {}}]
     assert said["counters"]["connections"] >= 1
     assert set(said["store"].values()) == {0}
     times = ["$clusterTime", "operationTime"] if member else []

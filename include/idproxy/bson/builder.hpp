@@ -31,4 +31,13 @@ class Scope {
   std::size_t start_;
 };
 
+/// Appends an embedded document or an array around the elements that `content` appends.
+template <class Content>
+void append_inside(Buffer& out, Type type, std::string_view key, Content content) {
+  append_head(out, type, key);
+  Scope scope(out);
+  content();
+  scope.close();
+}
+
 }  // namespace idproxy::bson

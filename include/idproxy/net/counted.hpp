@@ -31,6 +31,8 @@ enum class Counted : std::uint8_t {
   bytes_to_servers,
   requests_relayed,
   requests_insert,
+  requests_update,
+  requests_find_and_modify,
   requests_hello,
   requests_status,
   requests_next,

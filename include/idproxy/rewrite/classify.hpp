@@ -23,7 +23,7 @@ struct Relay {
 /// Decide again once `bytes` of the message have been received.
 struct NeedMore {
   std::size_t bytes;
-  bool is_insert = false;  ///< an insert with rules, needed whole
+  bool is_write = false;  ///< a write command with rules, needed whole
 };
 /// Close the connection.
 struct Close {};

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "idproxy/rewrite/action.hpp"
@@ -82,8 +84,10 @@ class Exchange {
   /// After Relay or Reply: true if the server sends further replies without further requests.
   [[nodiscard]] bool streams() const { return streams_; }
 
-  /// For the log and counters: the numbers of assigned values and of refused documents. Set by
-  /// request(), or by the last answered() before the insert is sent.
+  /// For the log and counters: the kind of the write command, and the numbers of assigned values
+  /// and of refused documents. Set by request(), or by the last answered() before the write is
+  /// sent.
+  [[nodiscard]] WriteKind command_kind() const { return write_.command.kind; }
   [[nodiscard]] std::size_t assigned() const { return assigned_; }
   [[nodiscard]] std::size_t refused() const { return refused_documents_; }
   /// The number of values in the answer to {idproxy: "next"}.
@@ -91,11 +95,15 @@ class Exchange {
   /// An `_id` rule for which all documents already had an ObjectId made by their driver; else null.
   /// Valid as long as the exchange.
   [[nodiscard]] const Assignment* driver_made() const { return driver_made_; }
+  /// Upserts that were sent without a value of a rule.
+  [[nodiscard]] std::span<const Forwarded> forwarded() const { return forwarded_; }
+  /// "db.collection" of the write command. Only until the exchange's next event.
+  [[nodiscard]] std::string ns() const { return write_.ns(); }
   /// For the log, after the last event: a duplicate that was not cured.
   [[nodiscard]] std::optional<GivenUp> given_up() const;
 
  private:
-  enum class Kind { insert, hello, status, next };
+  enum class Kind { write, hello, status, next };
 
   Action hello(const HelloRequest& hello, Bytes message, Buffer* owner, X509 x509,
                Workspace& workspace);
@@ -103,10 +111,10 @@ class Exchange {
   Action map_hello(Bytes message, const Context& context, Workspace& workspace);
   Action status(const StatusRequest& status, Buffer* owner, Workspace& workspace);
   Action next(const NextRequest& next, Buffer* owner, const Context& context, Workspace& workspace);
-  Action insert(Buffer* owner, const Context& context, Workspace& workspace);
+  Action write(Buffer* owner, const Context& context, Workspace& workspace);
   Action insert_plain(const PlainInsert& plain, Buffer* owner, const Context& context,
                       Workspace& workspace);
-  Action insert_any(Buffer* owner, const Context& context, Workspace& workspace);
+  Action write_any(Buffer* owner, const Context& context, Workspace& workspace);
   [[nodiscard]] Action ask() const;
   std::optional<Action> draw_values(Workspace& workspace);
   [[nodiscard]] bool too_many_bytes() const;
@@ -115,7 +123,7 @@ class Exchange {
   Action send();
   Action send_too_large(const Context& context, Workspace& workspace);
   Action send_in_parts(const Context& context, Workspace& workspace);
-  Action fail_insert(CommandError error, Workspace& workspace);
+  Action fail_write(CommandError error, Workspace& workspace);
   Action fail(Bytes message, CommandError error, Workspace& workspace);
   void give_each_document();
   void keep_original(Bytes message, Buffer* owner);
@@ -126,7 +134,7 @@ class Exchange {
 
   ServerId server_;
   InsertRights* rights_;
-  Kind kind_ = Kind::insert;
+  Kind kind_ = Kind::write;
   std::int32_t request_id_ = 0;
   bool awaits_reply_ = false;
   bool may_stream_ = false;
@@ -134,18 +142,19 @@ class Exchange {
   bool acknowledged_ = true;
   wire::PatchedMessage message_;
   Buffer original_;                     // empty if message_ suffices to restore it
-  InsertRequest insert_;                // refers to the received bytes, or to original_
-  std::chrono::nanoseconds started_{};  // when the insert arrived, monotonic
+  WriteRequest write_;                  // refers to the received bytes, or to original_
+  std::chrono::nanoseconds started_{};  // when the write arrived, monotonic
   std::chrono::nanoseconds now_{};      // when the current event arrived, monotonic
   bool sent_ = false;
   GivenValues given_;
   std::size_t drawing_ = 0;  // index of the assignment whose values are drawn next, or asked for
   std::size_t size_ = 0;     // bytes of the message without its new values
-  std::size_t documents_ = 0;
+  std::size_t statements_ = 0;
   std::size_t assigned_ = 0;
   std::size_t refused_documents_ = 0;
   std::vector<RefusedDocument> refused_;
   const Assignment* driver_made_ = nullptr;
+  std::vector<Forwarded> forwarded_;
   HelloReply said_;
   std::unique_ptr<NextValues> next_;   // for Kind::next
   std::unique_ptr<WriteBatch> batch_;  // once a reply or the size calls for further commands

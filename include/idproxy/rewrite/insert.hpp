@@ -3,38 +3,10 @@
 #include <span>
 #include <vector>
 
-#include "idproxy/rewrite/request.hpp"
-#include "idproxy/rewrite/write.hpp"
+#include "idproxy/rewrite/write_values.hpp"
 #include "idproxy/wire/patched_message.hpp"
 
 namespace idproxy::rewrite {
-
-/// The result of scanning one insert.
-struct InsertResult {
-  enum class Kind {
-    unchanged,  ///< forward it unchanged: no values to assign, or mongod will refuse it
-    assigned,   ///< draw the values, then call emit() or emit_part()
-    failed,     ///< send nothing; answer with `error`
-  };
-  Kind kind = Kind::unchanged;
-  CommandError error;
-  std::size_t documents = 0;
-  std::size_t size = 0;                     ///< bytes of the message without the new values
-  std::vector<RefusedDocument> refused;     ///< documents to replace by refused_document()
-  const Assignment* driver_made = nullptr;  ///< an `_id` rule that found only driver-made ObjectIds
-};
-
-/// Appends `count` new values for an assignment to `out`.
-[[nodiscard]] ids::Draw draw(const Assignment& assignment, std::size_t count, ids::Values& out);
-/// The error with which a whole insert fails if it cannot get its values.
-[[nodiscard]] CommandError no_values(const InsertRequest& insert, const Assignment& assignment,
-                                     const ids::Error& error);
-/// The error with which an insert fails if its values make it too large for a message.
-[[nodiscard]] CommandError too_large();
-/// Limits for one insert: the number of its values, and the bytes of its message together with the
-/// values. An insert beyond them fails with too_large().
-inline constexpr std::size_t kMostValues = 2'000'000;  // 20 for each of 100,000 documents
-inline constexpr std::size_t kMostWithIds = 2 * static_cast<std::size_t>(wire::kMaxMessageSize);
 
 /// Puts generated values into the documents of an insert, as a Plan says. Each io thread has one,
 /// which reuses its memory from message to message. Not thread-safe.
@@ -49,20 +21,20 @@ class InsertRewriter {
   /// Reads the documents, and records in `given`, which must be empty, which of them get values and
   /// how many each assignment needs (given.wanted). The caller then draws these into given.values,
   /// in the order of the documents.
-  InsertResult scan(const InsertRequest& insert, GivenValues& given);
+  ScanResult scan(const WriteRequest& insert, GivenValues& given);
   /// Writes the whole message with these values. Must follow scan() for the same insert.
-  void emit(const InsertRequest& insert, const GivenValues& given, wire::PatchedMessage& out);
+  void emit(const WriteRequest& insert, const GivenValues& given, wire::PatchedMessage& out);
 
   /// How many of `documents`, from the first on, fit into one message of at most kMaxMessageSize;
   /// at least one.
-  [[nodiscard]] static std::size_t fitting(const InsertRequest& insert, const GivenValues& given,
+  [[nodiscard]] static std::size_t fitting(const WriteRequest& insert, const GivenValues& given,
                                            std::span<const std::int32_t> documents);
   /// Writes a command with the documents of `part`: a header, the client's body without
   /// `documents`, and a section of kind 1. With a txnNumber, `stmtIds` names the documents'
   /// statements. Returns false if a document is malformed. PlainInsert does not look into
   /// documents, so it may have sent such a document; as mongod refuses it, a reply that calls for
   /// another command is invalid.
-  [[nodiscard]] bool emit_part(const InsertRequest& insert, const GivenValues& given,
+  [[nodiscard]] bool emit_part(const WriteRequest& insert, const GivenValues& given,
                                const WritePart& part, wire::PatchedMessage& out);
 
   /// The bytes of memory that it holds, except for small parts.
@@ -104,8 +76,8 @@ class InsertRewriter {
   };
 
   // insert.cpp: reading
-  void begin(const InsertRequest& insert);
-  [[nodiscard]] bool scan_documents(InsertResult& result, std::vector<Given>& given);
+  void begin(const WriteRequest& insert);
+  [[nodiscard]] bool scan_documents(ScanResult& result, std::vector<Given>& given);
   [[nodiscard]] bool scan_document(Bytes document);
   [[nodiscard]] bool locate(Bytes document, std::size_t assignment, Site& site) const;
   void plan_edit(const Site& site, std::size_t assignment);
@@ -115,12 +87,10 @@ class InsertRewriter {
   void refuse(Bytes document, const Site& site, std::size_t assignment);
   void sort_edits(std::size_t first_edit);
   void add_lengths(const Site& site, std::size_t first_edit);
-  void number_values(GivenValues& given) const;
 
   // insert_emit.cpp: writing
-  void emit_as_sequence(const InsertRequest& insert, const GivenValues& given,
+  void emit_as_sequence(const WriteRequest& insert, const GivenValues& given,
                         wire::PatchedMessage& out);
-  void emit_body(const WritePart& part, wire::PatchedMessage& out);
   void emit_edits(wire::PatchedMessage& out, std::size_t& next, std::size_t& at, std::size_t end);
   void emit_elements(std::span<const Edit> edits, wire::PatchedMessage& out);
   void emit_level(std::span<const Edit* const> edits, std::size_t depth, Buffer& out);
@@ -133,7 +103,7 @@ class InsertRewriter {
   }
 
   // The state of the current message.
-  const InsertRequest* insert_ = nullptr;
+  const WriteRequest* insert_ = nullptr;
   const std::vector<ids::Values>* values_ = nullptr;  // one per assignment
   Site site_;
   std::vector<Edit> edits_;

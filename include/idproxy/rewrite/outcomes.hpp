@@ -1,8 +1,12 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <limits>
+
+#include "idproxy/rewrite/forward_reason.hpp"
 
 namespace idproxy::rewrite {
 
@@ -10,7 +14,7 @@ namespace idproxy::rewrite {
 /// together they are not a snapshot.
 struct RuleOutcomes {
   using Counter = std::atomic<std::uint64_t>;
-  Counter assigned{0};   ///< values put into documents
+  Counter assigned{0};   ///< values put into documents and upserts
   Counter resent{0};     ///< re-sends of documents with a fresh value
   Counter cured{0};      ///< documents stored thanks to a fresh value
   Counter given_up{0};   ///< duplicates of the rule's values that clients got
@@ -19,6 +23,7 @@ struct RuleOutcomes {
   Counter surfaced{0};   ///< duplicates of the rule's values, in transactions, that clients got
   Counter unacknowledged{0};  ///< values in documents of unacknowledged writes (w: 0)
   Counter handed_out{0};      ///< values given to applications that asked for them
+  std::array<Counter, kForwardReasons> forwarded{};  ///< upserts without a value, by ForwardReason
   /// True once the log has said that all documents of an insert had an _id from their driver.
   std::atomic<bool> driver_made_logged{false};
 
@@ -33,12 +38,18 @@ struct RuleOutcomes {
   }
   [[nodiscard]] bool in_a_row() const { return aborts_.load(std::memory_order_relaxed) != 0; }
 
+  /// True if the log should say that upserts get no value: not if it has said so for this rule
+  /// within the last hour. `now` is monotonic.
+  [[nodiscard]] bool may_log_forwarded(std::chrono::nanoseconds now);
+
   static constexpr std::chrono::seconds kRow{10};
 
  private:
+  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min();
   // Not updated together: racing threads may count one abort more or less.
   std::atomic<std::uint32_t> aborts_{0};
   std::atomic<std::int64_t> first_abort_{0};
+  std::atomic<std::int64_t> forwarded_logged_{kNever};
 };
 
 }  // namespace idproxy::rewrite

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "idproxy/ids/values.hpp"
-#include "idproxy/rewrite/insert_command.hpp"
+#include "idproxy/rewrite/batch_command.hpp"
 #include "idproxy/wire/patched_message.hpp"
 
 namespace idproxy::rewrite {
@@ -14,7 +14,7 @@ class PlainInsert {
   /// Returns nothing if the insert is of another kind. The plan must have a single rule, for `_id`;
   /// the caller checks that. `insert` must outlive the result.
   [[nodiscard]] static std::optional<PlainInsert> recognise(const wire::OpMsgView& insert,
-                                                            const InsertCommand& command);
+                                                            const BatchCommand& command);
 
   [[nodiscard]] std::size_t documents() const { return documents_; }
   /// Writes the patched message to `out`. `values`: one for each document.
@@ -23,9 +23,9 @@ class PlainInsert {
   static void restore(Bytes patched, Buffer& original, ids::Values& values);
 
  private:
-  PlainInsert(const wire::OpMsgView& insert, const InsertCommand& command, std::size_t documents)
+  PlainInsert(const wire::OpMsgView& insert, const BatchCommand& command, std::size_t documents)
       : message_(insert.message()), section_(command.sequence->whole), documents_(documents) {
-    list_ = command.documents;
+    list_ = command.statements;
   }
 
   Bytes message_;

@@ -16,7 +16,7 @@ namespace idproxy::rewrite {
 
 /// An assigned value to report to the client (rule key `report`).
 struct Assigned {
-  std::int32_t document;
+  std::int32_t statement;
   std::string_view field;
   bson::Type type;
   Bytes value;
@@ -25,8 +25,9 @@ struct Assigned {
 /// Merges the replies to several commands that carried one batch into a reply that looks like the
 /// only one. Field by field:
 ///
-///   n                                 the sum
-///   writeErrors                       the latest error of each document, at its index in the batch
+///   n, nModified                      the sum
+///   writeErrors                       the latest error of each statement, at its index in the
+///   batch upserted                          those of all replies, at their indexes in the batch
 ///   retriedStmtIds                    those of all replies
 ///   writeConcernError                 the last reply's, because writes are replicated in order
 ///   errorLabels                       those since the last reply without a writeConcernError, to
@@ -36,16 +37,20 @@ struct Assigned {
 ///   electionId, other fields          the last reply's
 class ReplyMerge {
  public:
-  /// Adds `reply`, which is `message` and has ok: 1. `documents`: the indexes in the batch of the
-  /// documents that its command carried. What earlier replies said about these documents is
-  /// dropped.
+  /// Adds `reply`, which is `message` and has ok: 1. `statements`: the indexes in the batch of the
+  /// statements that its command carried. Their errors in earlier replies are dropped.
   void add(const wire::OpMsgView& message, const WriteReply& reply,
-           std::span<const std::int32_t> documents);
+           std::span<const std::int32_t> statements);
 
   /// True if no reply has been added.
   [[nodiscard]] bool empty() const { return last_.empty(); }
-  /// The documents with an error, ascending, and their entries in writeErrors as mongod wrote them.
+  /// The statements with an error, ascending, and their entries in writeErrors as mongod wrote
+  /// them.
   [[nodiscard]] const std::map<std::int32_t, Buffer>& errors() const { return errors_; }
+  /// True if this statement of an update inserted a document.
+  [[nodiscard]] bool upserted(std::int32_t statement) const {
+    return upserted_.contains(statement);
+  }
   /// True if mongod says that an earlier command had already executed this statement.
   [[nodiscard]] bool retried(std::int32_t statement) const { return retried_.contains(statement); }
 
@@ -63,11 +68,14 @@ class ReplyMerge {
   };
   class Writer;
 
-  void add_errors(std::span<const WriteError> errors, std::span<const std::int32_t> documents);
-  void add_field(const bson::Element& field);
+  void add_errors(std::span<const WriteError> errors, std::span<const std::int32_t> statements);
+  void add_field(const bson::Element& field, std::span<const std::int32_t> statements);
 
   std::optional<std::int64_t> n_;
+  std::int64_t modified_ = 0;
   std::map<std::int32_t, Buffer> errors_;
+  std::map<std::int32_t, Buffer> upserted_;  // the whole entries
+  std::size_t upserted_bytes_ = 0;
   std::vector<std::int32_t> retried_in_order_;
   std::unordered_set<std::int32_t> retried_;
   std::vector<std::string> labels_;
@@ -76,5 +84,10 @@ class ReplyMerge {
   Latest cluster_time_;
   Buffer last_;  // the last reply
 };
+
+/// Appends `idproxy: {assigned: [{index, field, value}, …]}` to the body of a reply, unless there
+/// is nothing to report. Cuts the array short, and adds `truncated: true`, where the reply would
+/// become too large.
+void append_report(std::span<const Assigned> assigned, Buffer& out);
 
 }  // namespace idproxy::rewrite

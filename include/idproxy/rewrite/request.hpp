@@ -5,8 +5,8 @@
 #include <optional>
 #include <variant>
 
+#include "idproxy/rewrite/batch_command.hpp"
 #include "idproxy/rewrite/command.hpp"
-#include "idproxy/rewrite/insert_command.hpp"
 #include "idproxy/rewrite/next_request.hpp"
 #include "idproxy/rewrite/reply.hpp"
 #include "idproxy/rewrite/rules.hpp"
@@ -16,17 +16,20 @@
 /// exchange need not parse it again. They borrow the whole message.
 namespace idproxy::rewrite {
 
-/// An insert to which rules apply.
-struct InsertRequest {
+/// A write command to which rules apply: an insert, or an update or findAndModify with an upsert.
+struct WriteRequest {
   wire::OpMsgView message;
-  InsertCommand command;
+  BatchCommand command;
   std::shared_ptr<const Plan> plan;  ///< the plan of its namespace; not null
   std::chrono::seconds now{};        ///< when the exchange began, since the Unix epoch
 
-  /// Returns nothing if mongod will refuse the message, or no rule applies.
-  [[nodiscard]] static std::optional<InsertRequest> read(Bytes message, Namespaces& namespaces);
+  /// Returns nothing if mongod will refuse the message, no rule applies, or no statement can insert
+  /// a document.
+  [[nodiscard]] static std::optional<WriteRequest> read(Bytes message, Namespaces& namespaces);
   /// The same request, referring to a copy of its message.
-  [[nodiscard]] InsertRequest in(Bytes copy) const;
+  [[nodiscard]] WriteRequest in(Bytes copy) const;
+  /// "db.collection".
+  [[nodiscard]] std::string ns() const;
 };
 
 /// A hello or isMaster, in an OP_MSG or an OP_QUERY.
@@ -45,6 +48,6 @@ struct RefusedRequest {
 };
 
 using Request =
-    std::variant<InsertRequest, HelloRequest, StatusRequest, RefusedRequest, NextRequest>;
+    std::variant<WriteRequest, HelloRequest, StatusRequest, RefusedRequest, NextRequest>;
 
 }  // namespace idproxy::rewrite

@@ -37,6 +37,13 @@ enum class InTransaction {
   surface,    ///< with the server's own answer
 };
 
+/// What happens to upserts (docs/duplicates.md#upserts).
+enum class Upserts {
+  assign,   ///< they get values where that is safe; others are forwarded unchanged
+  forward,  ///< all are forwarded unchanged
+  refuse,   ///< as assign, but a command with one that is not safe fails
+};
+
 /// One rule of the configuration. Immutable once in a RuleSet.
 struct Rule {
   std::string ns;     ///< glob (base/glob.hpp) over "db.collection"
@@ -46,7 +53,8 @@ struct Rule {
   std::string keep_driver_id;  ///< field to keep a replaced ObjectId in; empty: none
   Retry retry;
   InTransaction in_transaction = InTransaction::transient;
-  bool report = false;  ///< replies to inserts report the assigned values
+  Upserts upserts = Upserts::assign;
+  bool report = false;  ///< replies to writes report the assigned values
   ids::UniqueIndex unique_index = ids::UniqueIndex::warn;
   std::string strategy_name;  ///< configured name, for errors and logs
   /// Shared, because a reload that does not change `source` keeps its strategy's state while both

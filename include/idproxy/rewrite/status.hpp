@@ -21,7 +21,7 @@
 ///    rules: [{ns, field, strategy: text, ready: bool,
 ///             notReady?: [{ns, code?: int, errmsg: text}], truncated?: true,
 ///             assigned, resent, cured, givenUp, foreign, transient, surfaced, unacknowledged,
-///             handedOut: long}],
+///             handedOut: long, upsertsForwarded: {<reason>: long, …}}],
 ///    counters: {connections, insertsAssigned, documentsRefused, commandsFailed: long},
 ///    store?: {roundTrips, blocks, blocksDropped, numbersAllocated, numbersReturned, heals: long},
 ///    ok: 1, $clusterTime?, operationTime?}

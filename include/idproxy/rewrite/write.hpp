@@ -27,6 +27,9 @@ struct GivenValues {
   std::vector<ids::Values> values;  ///< by assignment: all drawn values, also those that collided
   std::vector<Given> given;         ///< sorted by statement, then by rule in file order
   std::vector<std::size_t> wanted;  ///< by assignment: how many values the first send needs
+  /// Statements with values, ascending, that may have changed documents even if they failed (multi:
+  /// true). They are never sent again, and their values are never given back.
+  std::vector<std::int32_t> once;
 };
 
 /// The fields of a command's body that determine how its statements may be sent again.

@@ -20,20 +20,23 @@ struct WriteError {
   Bytes document;  ///< the whole entry
 };
 
-/// mongod's reply to a batch of writes: {n, electionId, opTime, writeErrors, retriedStmtIds,
-/// writeConcernError, ok, errorLabels, $clusterTime, operationTime}, or an error of the whole
-/// command. Views into its message.
+/// mongod's reply to a batch of writes: {n, electionId, opTime, writeErrors, upserted, nModified,
+/// retriedStmtIds, writeConcernError, ok, errorLabels, $clusterTime, operationTime}, or an error of
+/// the whole command. An insert's reply has neither `upserted` nor `nModified`. Views into its
+/// message.
 struct WriteReply {
   bool ok = false;
   std::int64_t code = 0;           ///< the code of an error of the whole command
   std::optional<std::int64_t> n;   ///< statements executed now or, by this session, earlier
   std::vector<WriteError> errors;  ///< with ok: 1; their indexes ascend
+  /// Statements of an update that inserted a document, with ok: 1; ascending.
+  std::vector<std::int32_t> upserted;
   std::size_t retried = 0;  ///< how many statements had been executed earlier (retriedStmtIds)
 
   /// Reads `body`, the kind-0 document of the reply to a command with this number of statements.
   /// Returns nothing if one of these fields occurs twice or has another type, `ok` is missing or
   /// neither 0 nor 1, there are more errorLabels than exist, or with ok: 1 read_write_errors()
-  /// returns nothing.
+  /// returns nothing or the entries of `upserted` are not {index, _id} with ascending indexes.
   [[nodiscard]] static std::optional<WriteReply> read(Bytes body, std::size_t statements);
 };
 

@@ -173,6 +173,8 @@ Snapshot sample() {
   snapshot.rules = test::rule_set_of(test::rule("shop.orders", "number"), std::move(odd),
                                      test::rule("shop.orders", "number"));
   snapshot.rules->outcomes(0).assigned = 12;
+  snapshot.rules->outcomes(0)
+      .forwarded[static_cast<std::size_t>(rewrite::ForwardReason::replacement)] = 4;
   snapshot.rules->outcomes(1).cured = 3;
   snapshot.not_ready = {0, 2, 0};
   snapshot.net.listeners = {
@@ -213,6 +215,9 @@ TEST(ExpositionTest, ShowsEachFigure) {
   EXPECT_EQ(value("idproxy_rule_values_assigned_total{rule=\"0\",ns=\"shop.orders\","
                   "field=\"number\",strategy=\"counting\"}"),
             12);
+  EXPECT_EQ(value("idproxy_rule_upserts_forwarded_total{rule=\"0\",ns=\"shop.orders\","
+                  "field=\"number\",strategy=\"counting\",reason=\"replacement\"}"),
+            4);
   EXPECT_EQ(value("idproxy_rule_documents_cured_total{rule=\"1\",ns=\"shop.\\\"\\\\*\","
                   "field=\"a\\nb\",strategy=\"counting\"}"),
             3);

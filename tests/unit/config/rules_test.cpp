@@ -232,7 +232,7 @@ TEST(Rules, ReportsWhatIsWrongWithOne) {
       {"report", "ns: a.b, field: x, strategy: uuid, report: yes",
        "2:41: error: rules[0].report: must be true or false, is text 'yes'"},
       {"upserts", "ns: a.b, field: x, strategy: uuid, upserts: never",
-       "2:41: error: rules[0].upserts: must be one of assign or forward, is text 'never'"},
+       "2:41: error: rules[0].upserts: must be one of assign, forward or refuse, is text 'never'"},
       {"unique_index", "ns: a.b, field: x, strategy: uuid, unique_index: required",
        "2:41: error: rules[0].unique_index: must be one of warn, require or create, is text "
        "'required', did you mean 'require'?"},

@@ -4,19 +4,20 @@
 
 #include "support/messages.hpp"
 #include "support/rule_set.hpp"
+#include "support/upserts.hpp"
 
 namespace idproxy::rewrite {
 namespace {
 
 using namespace test;
-enum class Kind { relay, close, insert, hello, status, refused, next, need_more };
+enum class Kind { relay, close, write, hello, status, refused, next, need_more };
 
 Kind kind_of(const Decision& decision) {
   if (std::holds_alternative<decision::Relay>(decision)) return Kind::relay;
   if (std::holds_alternative<decision::Close>(decision)) return Kind::close;
   const auto* request = std::get_if<Request>(&decision);
   if (request == nullptr) return Kind::need_more;
-  constexpr Kind kRequests[] = {Kind::insert, Kind::hello, Kind::status, Kind::refused, Kind::next};
+  constexpr Kind kRequests[] = {Kind::write, Kind::hello, Kind::status, Kind::refused, Kind::next};
   return kRequests[request->index()];
 }
 
@@ -64,19 +65,19 @@ TEST(Classify, DecidesOnWhatMongodWouldRead) {
   };
   const std::string hello = doc(int_field("hello", 1) + string_field("$db", "admin"));
   const Row rows[] = {
-      {"insert with a rule", op_msg(insert("orders", "shop") + documents), Kind::insert},
-      {"sections the other way round", op_msg(documents + insert("orders", "shop")), Kind::insert},
-      {"array form", insert_array({doc()}), Kind::insert},
+      {"insert with a rule", op_msg(insert("orders", "shop") + documents), Kind::write},
+      {"sections the other way round", op_msg(documents + insert("orders", "shop")), Kind::write},
+      {"array form", insert_array({doc()}), Kind::write},
       {"name as a symbol",
        op_msg(body(doc(string_field("insert", "orders", bson::Type::symbol) +
                        string_field("$db", "shop"))) +
               documents),
-       Kind::insert},
+       Kind::write},
       {"$db before other fields",
        op_msg(body(doc(string_field("insert", "orders") + string_field("$db", "shop") +
                        int_field("ordered", 0))) +
               documents),
-       Kind::insert},
+       Kind::write},
       {"other database", op_msg(insert("orders", "bank") + documents), Kind::relay},
       {"system collection", op_msg(insert("system.users", "shop") + documents), Kind::relay},
       {"store's database", op_msg(insert("orders", "idproxy") + documents), Kind::relay},
@@ -247,8 +248,33 @@ TEST(Classify, TellsAnInsertBeforeItsDocumentsAreThere) {
   const auto decision = classify(header, front, namespaces, X509::passes);
   const auto* more = std::get_if<decision::NeedMore>(&decision);
   ASSERT_NE(more, nullptr);
-  EXPECT_TRUE(more->is_insert);
+  EXPECT_TRUE(more->is_write);
   EXPECT_EQ(more->bytes, whole.size());
+}
+
+TEST(Classify, CollectsUpdatesWithUpserts) {
+  Namespaces namespaces(rule_set());
+  const auto classified = [&](const std::string& bytes, std::size_t size) {
+    return classify(wire::read_header(as_bytes(bytes)), as_bytes(bytes).first(size), namespaces,
+                    X509::passes);
+  };
+  const std::string requests[] = {update_sequence("", {upsert(1)}), update_array("", {upsert(1)}),
+                                  find_and_modify("")};
+  for (const std::string& bytes : requests) {
+    EXPECT_EQ(kind_of(classified(bytes, bytes.size())), Kind::write);
+    for (std::size_t size = wire::kHeaderSize; size < bytes.size(); ++size) {
+      const auto decision = classified(bytes, size);
+      const auto* more = std::get_if<decision::NeedMore>(&decision);
+      ASSERT_NE(more, nullptr) << size;
+      ASSERT_GT(more->bytes, size);
+    }
+  }
+  const std::string without = update_sequence("", {plain_update(1)});
+  EXPECT_EQ(kind_of(classified(without, without.size())), Kind::relay);
+  const std::string elsewhere =
+      op_msg(body(doc(string_field("findAndModify", "none") + string_field("$db", "bank") +
+                      bool_field("upsert", true))));
+  EXPECT_EQ(kind_of(classified(elsewhere, elsewhere.size())), Kind::relay);
 }
 
 TEST(Classify, CarriesWhatItFound) {
@@ -256,13 +282,13 @@ TEST(Classify, CarriesWhatItFound) {
   const std::string bytes = insert_sequence({doc(int_field("a", 1)), doc()});
   auto decision =
       classify(wire::read_header(as_bytes(bytes)), as_bytes(bytes), namespaces, X509::passes);
-  const auto& insert = std::get<InsertRequest>(std::get<Request>(decision));
-  const auto check = [&](const InsertRequest& found, const std::string& message) {
+  const auto& insert = std::get<WriteRequest>(std::get<Request>(decision));
+  const auto check = [&](const WriteRequest& found, const std::string& message) {
     EXPECT_EQ(found.message.message().data(), as_bytes(message).data());
     EXPECT_EQ(found.command.db, "shop");
     EXPECT_EQ(found.command.collection, "orders");
-    EXPECT_EQ(text_of(found.command.documents), doc(int_field("a", 1)) + doc());
-    const auto* at = reinterpret_cast<const char*>(found.command.documents.data());
+    EXPECT_EQ(text_of(found.command.statements), doc(int_field("a", 1)) + doc());
+    const auto* at = reinterpret_cast<const char*>(found.command.statements.data());
     EXPECT_TRUE(at > message.data() && at < message.data() + message.size());
     EXPECT_EQ(found.plan, namespaces.plan("shop", "orders"));
   };

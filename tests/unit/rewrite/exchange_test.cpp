@@ -705,8 +705,8 @@ TEST(Exchange, SendsNoFewerDocumentsThanNumbers) {
   const ActionKind action = world.reply_with(n(0) + write_errors({duplicate(0)}) + ok());
   if (action != ActionKind::send) return;
   const auto view = wire::OpMsgView::parse(as_bytes(world.bytes()));
-  const auto command = InsertCommand::read(*view);
-  InsertDocuments walk(*command);
+  const auto command = BatchCommand::read(*view);
+  BatchStatements walk(*command);
   std::size_t documents = 0;
   while (walk.next()) ++documents;
   EXPECT_EQ(WriteOptions::read(view->body())->stmt_ids.size(), documents);

@@ -382,12 +382,12 @@ struct AssignedInsert {
         request(read(as_bytes(bytes))),
         result(drawn(rewriter.scan(request, given))) {}
 
-  [[nodiscard]] InsertRequest read(Bytes bytes) const {
+  [[nodiscard]] WriteRequest read(Bytes bytes) const {
     const auto view = *wire::OpMsgView::parse(bytes);
-    return {view, *InsertCommand::read(view), plan, FakeClock::kStart};
+    return {view, *BatchCommand::read(view), plan, FakeClock::kStart};
   }
 
-  InsertResult drawn(InsertResult scanned) {
+  ScanResult drawn(ScanResult scanned) {
     for (std::size_t i = 0; i < plan->size(); ++i) {
       EXPECT_TRUE(draw((*plan)[i], given.wanted[i], given.values[i]));
     }
@@ -409,18 +409,18 @@ struct AssignedInsert {
     Buffer bytes;
     message.copy(request.message.message(), 0, bytes);
     const auto sent = wire::OpMsgView::parse(bytes.view());
-    const auto insert = InsertCommand::read(*sent);
+    const auto insert = BatchCommand::read(*sent);
     std::vector<std::string> documents;
-    InsertDocuments walk(*insert);
+    BatchStatements walk(*insert);
     while (const auto document = walk.next()) documents.push_back(text_of(*document));
     return documents;
   }
 
   std::shared_ptr<const Plan> plan;
-  InsertRequest request;
+  WriteRequest request;
   InsertRewriter rewriter;
   GivenValues given;
-  InsertResult result;
+  ScanResult result;
 };
 
 /// A document in a command with some of them is the same as in the command with all, whatever it
@@ -448,7 +448,7 @@ TEST(InsertRewriter, PutsTheSameDocumentsIntoAPart) {
     }
     const std::string bytes = round % 2 == 0 ? insert_array(documents) : insert_sequence(documents);
     AssignedInsert insert(bytes, *rules);
-    ASSERT_EQ(insert.result.kind, InsertResult::Kind::assigned);
+    ASSERT_EQ(insert.result.kind, ScanResult::Kind::assigned);
     const auto whole = insert.whole();
     ASSERT_EQ(whole.size(), documents.size());
     std::vector<std::int32_t> some;

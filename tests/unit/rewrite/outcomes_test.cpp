@@ -32,5 +32,14 @@ TEST(RuleOutcomes, NeverLetATransactionRunAgainWithoutAttempts) {
   EXPECT_FALSE(rule.in_a_row());
 }
 
+TEST(RuleOutcomes, AreLoggedOnceAnHour) {
+  RuleOutcomes outcomes;
+  EXPECT_TRUE(outcomes.may_log_forwarded(5s));
+  EXPECT_FALSE(outcomes.may_log_forwarded(6s));
+  EXPECT_FALSE(outcomes.may_log_forwarded(1h + 4s));
+  EXPECT_TRUE(outcomes.may_log_forwarded(1h + 5s));
+  EXPECT_FALSE(outcomes.may_log_forwarded(2h));
+}
+
 }  // namespace
 }  // namespace idproxy::rewrite

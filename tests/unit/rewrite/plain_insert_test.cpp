@@ -61,8 +61,8 @@ std::string random_insert(std::mt19937& random, std::size_t count) {
 }
 
 std::optional<PlainInsert> recognise(const wire::OpMsgView& view) {
-  static std::optional<InsertCommand> command;
-  command = InsertCommand::read(view);
+  static std::optional<BatchCommand> command;
+  command = BatchCommand::read(view);
   return PlainInsert::recognise(view, *command);
 }
 

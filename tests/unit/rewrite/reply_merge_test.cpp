@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "support/replies.hpp"
+#include "support/upserts.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -166,6 +167,29 @@ TEST(ReplyMerge, FindsTheClientsIndexes) {
   std::vector<std::int32_t> failed;
   for (const auto& [document, entry] : merge.errors()) failed.push_back(document);
   EXPECT_EQ(failed, (std::vector<std::int32_t>{2, 3, 4}));
+}
+
+TEST(ReplyMerge, AddsUpWhatUpdatesDid) {
+  const std::string more = string_field("more", "x");
+  const auto entry = [](std::int32_t index, std::int64_t id, std::string_view rest = {}) {
+    return doc(int_field("index", index) + long_field("_id", id) + std::string(rest));
+  };
+  const std::vector<Answer> answers = {
+      {n(3) + array_field("upserted", {entry(0, 5), entry(3, 6, more)}) + modified(1) +
+           write_errors({duplicate(1)}) + ok(),
+       {0, 1, 2, 3}},
+      {n(4) + modified(2) + ok(), {1}},
+      {n(1) + array_field("upserted", {entry(1, 7)}) + modified(0) + ok(), {4, 5}}};
+  EXPECT_EQ(merged(answers),
+            n(8) + array_field("upserted", {entry(0, 5), entry(3, 6, more), entry(5, 7)}) +
+                modified(3) + ok());
+  // The last reply has no such field.
+  EXPECT_EQ(merged({answers[0], answers[1]}),
+            n(7) + array_field("upserted", {entry(0, 5), entry(3, 6, more)}) + modified(3) + ok());
+  ReplyMerge merge;
+  for (const Answer& answer : answers) add(merge, answer);
+  EXPECT_TRUE(merge.upserted(0) && merge.upserted(3) && merge.upserted(5));
+  EXPECT_FALSE(merge.upserted(1) || merge.upserted(4));
 }
 
 TEST(ReplyMerge, KeepsAnEntryAsItStoodButForItsIndex) {

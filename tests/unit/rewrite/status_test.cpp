@@ -107,7 +107,8 @@ struct StatusReply : ::testing::Test {
   }
 
   static std::string of_rule(std::size_t i, std::string_view readiness,
-                             std::array<std::int64_t, 9> counts = {}) {
+                             std::array<std::int64_t, 9> counts = {},
+                             std::string_view forwarded = {}) {
     std::string fields = string_field("ns", "shop.c" + std::to_string(i)) +
                          string_field("field", "number") + string_field("strategy", "counting") +
                          std::string(readiness);
@@ -115,7 +116,7 @@ struct StatusReply : ::testing::Test {
                                       "givenUp",  "foreign",        "transient",
                                       "surfaced", "unacknowledged", "handedOut"};
     for (std::size_t k = 0; k < counts.size(); ++k) fields += long_field(kNames[k], counts[k]);
-    return doc(fields);
+    return doc(fields + doc_field("upsertsForwarded", forwarded));
   }
   /// Everything in front of `store`.
   std::string head(const std::vector<std::string>& rule_documents,
@@ -155,12 +156,13 @@ TEST_F(StatusReply, HasRulesWithTheirCounts) {
   of.surfaced = 7;
   of.unacknowledged = std::uint64_t{1} << 40;
   of.handed_out = 9;
-  EXPECT_EQ(
-      answer(kOk),
-      reply_message(head({of_rule(0, kReady),
-                          of_rule(1, kReady, {1, 2, 3, 4, 5, 6, 7, std::int64_t{1} << 40, 9})}) +
-                        ok() + kTimes,
-                    11));
+  of.forwarded[static_cast<std::size_t>(ForwardReason::replacement)] = 10;
+  EXPECT_EQ(answer(kOk),
+            reply_message(head({of_rule(0, kReady),
+                                of_rule(1, kReady, {1, 2, 3, 4, 5, 6, 7, std::int64_t{1} << 40, 9},
+                                        long_field("replacement", 10))}) +
+                              ok() + kTimes,
+                          11));
 }
 
 TEST_F(StatusReply, HasListeners) {

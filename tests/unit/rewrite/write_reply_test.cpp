@@ -83,6 +83,16 @@ TEST(WriteReply, FailsIfAFieldIsMissingRepeatedOrOfAnotherType) {
       {"more errorLabels than exist",
        ok() + texts_field("errorLabels", std::vector<std::string>(17, "A"))},
       {"an error of no statement", ok() + write_errors({duplicate(3)})},
+      {"nModified is text", ok() + string_field("nModified", "1")},
+      {"nModified twice", ok() + int_field("nModified", 1) + int_field("nModified", 1)},
+      {"upserted is a document", ok() + doc_field("upserted", "")},
+      {"upserted twice", ok() + array_field("upserted", {}) + array_field("upserted", {})},
+      {"an upsert of no statement",
+       ok() + array_field("upserted", {doc(int_field("index", 3) + int_field("_id", 1))})},
+      {"an upsert without _id", ok() + array_field("upserted", {doc(int_field("index", 0))})},
+      {"upserts that do not ascend",
+       ok() + array_field("upserted", {doc(int_field("index", 1) + int_field("_id", 1)),
+                                       doc(int_field("index", 1) + int_field("_id", 2))})},
       {"bad BSON at the end", ok() + element(static_cast<bson::Type>(0x42), "x", "")},
   };
   for (const auto& row : rows) {

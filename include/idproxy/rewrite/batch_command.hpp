@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+#include "idproxy/bson/elements.hpp"
+#include "idproxy/wire/op_msg.hpp"
+
+namespace idproxy::rewrite {
+
+inline constexpr std::size_t kMaxBatch = 100'000;  ///< maxWriteBatchSize
+
+/// The commands in which the proxy assigns values.
+enum class WriteKind { insert, update, find_and_modify };
+
+/// The kind of the command with this name; nothing for other commands.
+[[nodiscard]] std::optional<WriteKind> write_kind(std::string_view command);
+
+/// The parts of a write command that the proxy needs. Views into its message.
+struct BatchCommand {
+  WriteKind kind{};
+  std::string_view collection;
+  std::string_view db;
+  /// The statements: value of the array, or the documents of the sequence. The only statement of
+  /// findAndModify is its body.
+  Bytes statements;
+  Bytes array_element;  ///< if they are in an array in the body: the element, type byte to end
+  /// The section of kind 1 with the statements, if they are in one.
+  std::optional<wire::DocumentSequence> sequence;
+  Bytes stmt_ids;  ///< value of the array; empty if the client sent none
+
+  /// True if the statements are elements of an array in the body.
+  [[nodiscard]] bool in_array() const { return !array_element.empty(); }
+  /// The name of that array, or of the sequence: "documents" or "updates"; empty for findAndModify.
+  [[nodiscard]] std::string_view identifier() const;
+  /// True if a number occurs twice, which makes a primary abort (observed, 6.0.5: fassert 40526).
+  [[nodiscard]] bool repeats_stmt_id() const;
+  /// Returns nothing if it is another command, or if mongod will refuse it because a name is not a
+  /// string, a field is repeated, the statements occur twice or not at all, or there is a section
+  /// that the command does not have.
+  [[nodiscard]] static std::optional<BatchCommand> read(const wire::OpMsgView& command);
+};
+
+/// Iterates over the statements of a write command, in each form.
+class BatchStatements {
+ public:
+  explicit BatchStatements(const BatchCommand& command);
+
+  /// Returns the next statement; nothing at the end or once malformed data is found.
+  [[nodiscard]] std::optional<Bytes> next();
+  [[nodiscard]] bool malformed() const { return malformed_; }
+  /// True if the keys of the array in the body have been "0", "1", … so far, and for other forms.
+  [[nodiscard]] bool plain_keys() const { return plain_keys_; }
+
+ private:
+  std::optional<bson::Elements> array_;
+  Bytes rest_;
+  std::size_t count_ = 0;
+  bool malformed_ = false;
+  bool plain_keys_ = true;
+};
+
+}  // namespace idproxy::rewrite

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace idproxy::rewrite {
+
+/// Why an upsert goes to the server without a value of a rule (docs/duplicates.md#upserts).
+enum class ForwardReason : std::uint8_t {
+  configured,               ///< the rule says `upserts: forward`
+  replacement,              ///< a replacement, in which only the client can put `_id`
+  replacement_loses_field,  ///< a replacement without the field: a matching document loses its own
+  empty_update,             ///< {}, which mongod takes for a replacement
+  filter_names_field,       ///< the filter names the field, a part of its path or something below
+  update_names_field,       ///< the update does so
+  pipeline_replaces,        ///< a pipeline with a stage that can remove the value again
+  filter_fixes_id,  ///< a pipeline whose filter names `_id`: it cannot tell an insert from a match
+  too_large,        ///< the statement is so large that a value might make it exceed the limit
+  unknown_form,     ///< a form that the proxy does not know
+};
+inline constexpr std::size_t kForwardReasons =
+    static_cast<std::size_t>(ForwardReason::unknown_form) + 1;
+
+/// The reason as metrics, status and log spell it, such as "filter_names_field".
+[[nodiscard]] std::string_view name_of(ForwardReason reason);
+/// What a person can change about it, as half a sentence for the log and for errors.
+[[nodiscard]] std::string_view way_out_of(ForwardReason reason);
+
+}  // namespace idproxy::rewrite

@@ -1,0 +1,97 @@
+#include "find_and_modify_write.hpp"
+
+#include <array>
+#include <utility>
+
+#include "idproxy/bson/builder.hpp"
+#include "reply_frame.hpp"
+#include "upserts.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+/// What lastErrorObject says.
+struct Result {
+  std::int64_t n = 0;
+  bool inserted = false;
+};
+
+/// Nothing unless it says either that a document was found or that one was inserted.
+std::optional<Result> read_result(const bson::Element& last_error) {
+  if (last_error.type != bson::Type::document) return std::nullopt;
+  const auto n = bson::find(last_error.value, "n");
+  const auto updated = bson::find(last_error.value, "updatedExisting");
+  const bool inserted = bson::find(last_error.value, "upserted").has_value();
+  if (!n || !updated || updated->type != bson::Type::boolean) return std::nullopt;
+  if (n->as_integer() != 1 || (updated->as_integer() == 1) == inserted) return std::nullopt;
+  return Result{1, inserted};
+}
+
+}  // namespace
+
+FindAndModifyWrite::FindAndModifyWrite(Buffer original, WriteRequest write)
+    : WriteCommand(std::move(original), write.message),
+      write_(std::move(write)),
+      ns_(write_.ns()) {}
+
+bool FindAndModifyWrite::emit(const GivenValues& given, const WritePart& part,
+                              Workspace& /*workspace*/, wire::PatchedMessage& out) const {
+  return emit_part_of_upserts(write_, given, part, out);
+}
+
+std::optional<WriteReply> FindAndModifyWrite::read(Bytes body, std::size_t /*sent*/) const {
+  enum : unsigned { kOk, kCode, kLastError, kRetried, kFields };
+  std::array<bool, kFields> seen{};
+  const auto once = [&](unsigned field) { return !std::exchange(seen[field], true); };
+  WriteReply reply;
+  bson::Elements fields(body);
+  while (const auto field = fields.next()) {
+    if (field->key == "ok") {
+      const auto ok = field->as_integer();
+      if (!once(kOk) || !ok || (*ok != 0 && *ok != 1)) return {};
+      reply.ok = *ok == 1;
+    } else if (field->key == "code") {
+      const auto code = field->as_integer();
+      if (!once(kCode) || !code) return {};
+      reply.code = *code;
+    } else if (field->key == "lastErrorObject") {
+      if (!once(kLastError)) return {};
+      const auto result = read_result(*field);
+      if (!result) continue;
+      reply.n = result->n;
+      if (result->inserted) reply.upserted.push_back(0);
+    } else if (field->key == "retriedStmtId") {
+      if (!once(kRetried) || field->type != bson::Type::int32) return {};
+      reply.retried = 1;
+    }
+  }
+  if (fields.malformed() || !seen[kOk]) return {};
+  return reply;
+}
+
+bool FindAndModifyWrite::adds_up(const WriteReply& reply, const WriteOptions& /*options*/,
+                                 std::span<const std::int32_t> /*sent*/) const {
+  return reply.n == 1;
+}
+
+void FindAndModifyWrite::add(const wire::OpMsgView& message, const WriteReply& reply,
+                             std::span<const std::int32_t> /*sent*/) {
+  inserted_ = !reply.upserted.empty();
+  retried_ = reply.retried > 0;
+  reply_.clear();
+  reply_.append(message.message());
+}
+
+void FindAndModifyWrite::append_reply(std::span<const Assigned> assigned, Buffer& out) const {
+  const auto last = wire::OpMsgView::parse(reply_.view());
+  ReplyFrame frame(out, last->header().request_id, message().header().request_id,
+                   last->has(wire::flag::kChecksumPresent));
+  bson::Scope document(out);
+  bson::Elements fields(last->body());
+  while (const auto field = fields.next()) bson::append_copy(out, *field);
+  append_report(assigned, out);
+  document.close();
+  frame.close();
+}
+
+}  // namespace idproxy::rewrite

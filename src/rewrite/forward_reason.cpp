@@ -1,0 +1,40 @@
+#include "idproxy/rewrite/forward_reason.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+struct Texts {
+  std::string_view name;
+  std::string_view way_out;
+};
+
+constexpr std::string_view kInsert = "insert the document instead";
+
+/// In the order of ForwardReason.
+constexpr std::array<Texts, kForwardReasons> kTexts{{
+    {"configured", "the rule says upserts: forward"},
+    {"replacement", "use update operators such as $set instead of a replacement"},
+    {"replacement_loses_field",
+     "use update operators such as $set, or put the field into the replacement: without it a "
+     "matching document loses its value"},
+    {"empty_update", "use update operators such as $set: mongod takes {} for a replacement"},
+    {"filter_names_field", "leave the field out of the filter"},
+    {"update_names_field", "leave the field out of the update"},
+    {"pipeline_replaces", "use only the stages $set and $addFields, or update operators"},
+    {"filter_fixes_id",
+     "use update operators instead of a pipeline, or leave _id out of the filter"},
+    {"too_large", kInsert},
+    {"unknown_form", kInsert},
+}};
+
+}  // namespace
+
+std::string_view name_of(ForwardReason reason) {
+  return kTexts[static_cast<std::size_t>(reason)].name;
+}
+
+std::string_view way_out_of(ForwardReason reason) {
+  return kTexts[static_cast<std::size_t>(reason)].way_out;
+}
+
+}  // namespace idproxy::rewrite

@@ -1,0 +1,286 @@
+#include "idproxy/rewrite/upsert.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <span>
+#include <utility>
+
+#include "upsert_paths.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+using Verdict = UpsertVerdict;
+
+// ---- statements ------------------------------------------------------------------------------
+
+/// What mongod makes of an option such as `upsert`: it accepts booleans and numbers, and takes null
+/// for an absent one.
+enum class Truth { no, yes, unknown, refused };
+
+Truth truth_of(const bson::Element& option) {
+  switch (option.type) {
+    case bson::Type::boolean:
+    case bson::Type::int32:
+    case bson::Type::int64:
+      return option.as_integer() == 0 ? Truth::no : Truth::yes;
+    case bson::Type::number_double:
+      return std::bit_cast<double>(load_i64(option.value.data())) == 0 ? Truth::no : Truth::yes;
+    case bson::Type::null:
+    case bson::Type::undefined:
+      return Truth::no;
+    case bson::Type::decimal128:
+      return Truth::unknown;
+    default:
+      return Truth::refused;
+  }
+}
+
+/// The fields of a statement that matter here. Each may occur once.
+struct Fields {
+  std::optional<bson::Element> filter, update, upsert, multi, remove;
+
+  /// Returns false if a field is repeated or the statement is malformed.
+  [[nodiscard]] bool read(Bytes statement, bool in_batch) {
+    const std::array<std::pair<std::string_view, std::optional<bson::Element>*>, 4> all{
+        {{in_batch ? "q" : "query", &filter},
+         {in_batch ? "u" : "update", &update},
+         {in_batch ? "multi" : "remove", in_batch ? &multi : &remove},
+         {"upsert", &upsert}}};
+    bson::Elements elements(statement);
+    while (const auto element = elements.next()) {
+      for (const auto& [name, field] : all) {
+        if (element->key != name) continue;
+        if (field->has_value()) return false;
+        *field = *element;
+      }
+    }
+    return !elements.malformed();
+  }
+};
+
+Truth truth_of(const std::optional<bson::Element>& option) {
+  return option ? truth_of(*option) : Truth::no;
+}
+
+bool is_absent(const std::optional<bson::Element>& field) {
+  return !field || field->type == bson::Type::null || field->type == bson::Type::undefined;
+}
+
+}  // namespace
+
+std::optional<UpsertStatement> UpsertStatement::read(Bytes statement, WriteKind kind) {
+  const bool in_batch = kind == WriteKind::update;
+  Fields fields;
+  if (!fields.read(statement, in_batch)) return std::nullopt;
+  const Truth upsert = truth_of(fields.upsert);
+  const Truth multi = truth_of(fields.multi);
+  const Truth remove = truth_of(fields.remove);
+  if (upsert == Truth::refused || multi == Truth::refused || remove == Truth::refused) return {};
+  UpsertStatement found;
+  found.whole = statement;
+  if (upsert == Truth::no || remove == Truth::yes) return found;
+  // In findAndModify, the filter is optional.
+  if (is_absent(fields.filter) ? in_batch : fields.filter->type != bson::Type::document) return {};
+  if (!is_absent(fields.filter)) found.filter = fields.filter->value;
+  if (is_absent(fields.update)) return std::nullopt;
+  found.update = *fields.update;
+  if (found.update.type != bson::Type::document && !found.is_pipeline()) return std::nullopt;
+  found.kind = upsert == Truth::yes && remove == Truth::no ? Kind::upsert : Kind::unknown;
+  found.multi = multi != Truth::no;
+  return found;
+}
+
+bool has_upsert(const BatchCommand& command) {
+  BatchStatements statements(command);
+  while (const auto statement = statements.next()) {
+    const auto upsert = bson::find(*statement, "upsert");
+    if (upsert && truth_of(*upsert) != Truth::no) return true;
+  }
+  return false;
+}
+
+// ---- verdicts --------------------------------------------------------------------------------
+
+namespace {
+
+constexpr Verdict kNotNeeded{Verdict::Kind::not_needed, {}};
+constexpr Verdict kAssign{Verdict::Kind::assign, {}};
+constexpr Verdict kMalformed{Verdict::Kind::malformed, {}};
+
+constexpr Verdict forward(ForwardReason reason) {
+  return {Verdict::Kind::forward, reason};
+}
+
+/// kAssign if the names found do not stand in the way.
+Verdict unless(Names names, ForwardReason reason) {
+  switch (names) {
+    case Names::no:
+      return kAssign;
+    case Names::yes:
+      return forward(reason);
+    case Names::malformed:
+      return kMalformed;
+    case Names::too_deep:
+      break;
+  }
+  return forward(ForwardReason::unknown_form);
+}
+
+Verdict judge_filter(Bytes filter, std::string_view field, ForwardReason reason) {
+  return filter.empty() ? kAssign : unless(filter_names(filter, field), reason);
+}
+
+/// True if the document has the field with this path.
+bool has(Bytes document, std::span<const std::string> path) {
+  for (; !path.empty(); path = path.subspan(1)) {
+    const auto element = bson::find(document, path.front());
+    if (!element) return false;
+    if (path.size() == 1) return true;
+    if (element->type != bson::Type::document) return false;
+    document = element->value;
+  }
+  return false;
+}
+
+/// True if this element of $setOnInsert gives the field a value of the client's own.
+bool gives_value(const bson::Element& set, const Assignment& assignment) {
+  const std::string_view field = assignment.rule->field;
+  if (set.key == field) return true;
+  if (!field.starts_with(set.key) || field[set.key.size()] != '.') return false;
+  if (set.type != bson::Type::document) return false;
+  const auto names = static_cast<std::size_t>(std::ranges::count(set.key, '.')) + 1;
+  return has(set.value, std::span(assignment.path).subspan(names));
+}
+
+/// True if a path of the update enters an array where the field's path goes on in a document, as
+/// a.$[].x does for a.b. The server does not accept both in one update (error 40).
+bool enters_array(std::string_view path, std::string_view field) {
+  const auto differs = std::ranges::mismatch(path, field).in1;
+  const auto same = path.substr(0, static_cast<std::size_t>(differs - path.begin()));
+  const auto dot = same.rfind('.');
+  return dot != std::string_view::npos && path.substr(dot + 1).starts_with('$');
+}
+
+bool conflicts(std::string_view path, std::string_view field) {
+  return overlap(path, field) || enters_array(path, field);
+}
+
+/// For one operator with its paths, such as $set: {a: 1, "b.c": 2}.
+Verdict judge_operator(const bson::Element& update_operator, const Assignment& assignment) {
+  const std::string_view field = assignment.rule->field;
+  const bool on_insert = update_operator.key == "$setOnInsert";
+  bool gives = false;
+  bson::Elements paths(update_operator.value);
+  while (const auto path = paths.next()) {
+    if (on_insert && gives_value(*path, assignment)) {
+      gives = true;
+      continue;
+    }
+    const bool renames = update_operator.key == "$rename" && path->type == bson::Type::string;
+    if (conflicts(path->key, field) || (renames && conflicts(path->text(), field))) {
+      return forward(ForwardReason::update_names_field);
+    }
+  }
+  if (paths.malformed()) return kMalformed;
+  return gives ? kNotNeeded : kAssign;
+}
+
+Verdict judge_operators(Bytes update, const Assignment& assignment) {
+  Verdict result = kAssign;
+  bool on_insert = false;
+  bson::Elements operators(update);
+  while (const auto each = operators.next()) {
+    if (!each->key.starts_with('$') || each->type != bson::Type::document) {
+      return forward(ForwardReason::unknown_form);
+    }
+    // Server 6.0.5 accepts this operator twice, but no documentation says so.
+    if (each->key == "$setOnInsert" && std::exchange(on_insert, true)) {
+      return forward(ForwardReason::unknown_form);
+    }
+    const Verdict verdict = judge_operator(*each, assignment);
+    if (verdict == kNotNeeded) {
+      result = kNotNeeded;
+    } else if (verdict != kAssign) {
+      return verdict;
+    }
+  }
+  return operators.malformed() ? kMalformed : result;
+}
+
+/// For an update that is a document without operators: the server stores it in place of the
+/// document that it finds, so that a value in it would change that document.
+Verdict judge_replacement(const UpsertStatement& statement, const Assignment& assignment) {
+  if (has(statement.update.value, assignment.path)) return kNotNeeded;
+  if (assignment.is_id()) {
+    // The server takes `_id` from the filter if it is there.
+    const Verdict verdict =
+        judge_filter(statement.filter, "_id", ForwardReason::filter_names_field);
+    return verdict == kAssign ? forward(ForwardReason::replacement) : verdict;
+  }
+  return forward(ForwardReason::replacement_loses_field);
+}
+
+Verdict judge_document(const UpsertStatement& statement, const Assignment& assignment) {
+  bson::Elements elements(statement.update.value);
+  const auto first = elements.next();
+  if (elements.malformed()) return kMalformed;
+  if (!first) return forward(ForwardReason::empty_update);
+  if (!first->key.starts_with('$')) return judge_replacement(statement, assignment);
+  const Verdict verdict = judge_operators(statement.update.value, assignment);
+  if (verdict != kAssign) return verdict;
+  return judge_filter(statement.filter, assignment.rule->field, ForwardReason::filter_names_field);
+}
+
+Verdict judge_stage(const bson::Element& stage, std::string_view field) {
+  if (stage.type != bson::Type::document) return forward(ForwardReason::unknown_form);
+  bson::Elements elements(stage.value);
+  const auto what = elements.next();
+  if (!what || elements.next()) {
+    return elements.malformed() ? kMalformed : forward(ForwardReason::unknown_form);
+  }
+  if (elements.malformed()) return kMalformed;
+  static constexpr std::array<std::string_view, 4> kReplacing{"$project", "$unset", "$replaceRoot",
+                                                              "$replaceWith"};
+  if (std::ranges::find(kReplacing, what->key) != kReplacing.end()) {
+    return forward(ForwardReason::pipeline_replaces);
+  }
+  const bool sets = what->key == "$set" || what->key == "$addFields";
+  if (!sets || what->type != bson::Type::document) return forward(ForwardReason::unknown_form);
+  return unless(stage_names(what->value, field), ForwardReason::update_names_field);
+}
+
+Verdict judge_pipeline(const UpsertStatement& statement, const Assignment& assignment) {
+  const std::string_view field = assignment.rule->field;
+  bson::Elements stages(statement.update.value);
+  while (const auto stage = stages.next()) {
+    const Verdict verdict = judge_stage(*stage, field);
+    if (verdict != kAssign) return verdict;
+  }
+  if (stages.malformed()) return kMalformed;
+  const Verdict verdict = judge_filter(statement.filter, field, ForwardReason::filter_names_field);
+  if (verdict != kAssign) return verdict;
+  // On an insert the stage finds no `_id`, unless the filter gives one.
+  return judge_filter(statement.filter, "_id", ForwardReason::filter_fixes_id);
+}
+
+}  // namespace
+
+UpsertVerdict judge(const UpsertStatement& statement, const Assignment& assignment) {
+  if (statement.kind == UpsertStatement::Kind::plain) return kNotNeeded;
+  if (statement.kind == UpsertStatement::Kind::unknown) {
+    return forward(ForwardReason::unknown_form);
+  }
+  const Verdict verdict = statement.is_pipeline() ? judge_pipeline(statement, assignment)
+                                                  : judge_document(statement, assignment);
+  if (verdict != kAssign) return verdict;
+  if (assignment.rule->upserts == Upserts::forward) return forward(ForwardReason::configured);
+  // A larger one can hardly succeed, and with a value it might exceed the limit for BSON.
+  if (static_cast<std::int64_t>(statement.whole.size()) > bson::kMaxUserDocument) {
+    return forward(ForwardReason::too_large);
+  }
+  return kAssign;
+}
+
+}  // namespace idproxy::rewrite

@@ -1,0 +1,151 @@
+#include "upsert_edit.hpp"
+
+#include <string>
+#include <vector>
+
+#include "idproxy/bson/builder.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+using bson::append_inside;
+using bson::Type;
+
+/// What is written for one upsert.
+class UpsertWriter {
+ public:
+  UpsertWriter(const Plan& plan, std::span<const ids::Values> values, Buffer& out)
+      : plan_(plan), values_(values), out_(out) {}
+
+  /// Appends {field: value, …}, as $setOnInsert takes them.
+  void fields(std::span<const Given> given) {
+    for (const Given& each : given) value(assignment(each).rule->field, each);
+  }
+
+  /// Appends one stage for each value, as elements of the pipeline's array from `count` on. Returns
+  /// the number of elements then. The stage for `_id` comes last, because the others see by `_id`
+  /// whether the document is being inserted.
+  std::size_t stages(std::span<const Given> given) {
+    std::size_t count = 0;
+    const auto append = [&](const Given& each) {
+      append_inside(out_, Type::document, std::to_string(count++), [&] { stage(each); });
+    };
+    for (const Given& each : given) {
+      if (!assignment(each).is_id()) append(each);
+    }
+    for (const Given& each : given) {
+      if (assignment(each).is_id()) append(each);
+    }
+    return count;
+  }
+
+ private:
+  [[nodiscard]] const Assignment& assignment(const Given& given) const {
+    return plan_[given.assignment];
+  }
+
+  void value(std::string_view key, const Given& given) {
+    const ids::Values& values = values_[given.assignment];
+    bson::append_head(out_, values.type(), key);
+    out_.append(values[given.value]);
+  }
+
+  /// {$set: {<first name>: {$cond: [<is an insert>, <new>, "$<first name>"]}}}
+  void stage(const Given& given) {
+    const std::string& name = assignment(given).path.front();
+    append_inside(out_, Type::document, "$set", [&] {
+      append_inside(out_, Type::document, name, [&] {
+        append_inside(out_, Type::array, "$cond", [&] {
+          append_inside(out_, Type::document, "0", [&] { is_insert(); });
+          append_inside(out_, Type::document, "1", [&] { inserted(given); });
+          bson::append_string(out_, "2", "$" + name);
+        });
+      });
+    });
+  }
+
+  /// $eq: [{$type: "$_id"}, "missing"]
+  void is_insert() {
+    append_inside(out_, Type::array, "$eq", [&] {
+      append_inside(out_, Type::document, "0", [&] { bson::append_string(out_, "$type", "$_id"); });
+      bson::append_string(out_, "1", "missing");
+    });
+  }
+
+  /// The value, or for a dotted field the document around it with the value in it:
+  ///
+  ///   $literal: 7
+  ///   $mergeObjects: ["$a", {b: {$literal: 7}}]
+  void inserted(const Given& given) {
+    const std::vector<std::string>& path = assignment(given).path;
+    std::vector<bson::Scope> open;
+    open.reserve(4 * path.size());
+    const auto begin = [&](Type type, std::string_view key) {
+      bson::append_head(out_, type, key);
+      open.emplace_back(out_);
+    };
+    std::string around = "$" + path.front();
+    for (std::size_t i = 1; i < path.size(); ++i) {
+      begin(Type::array, "$mergeObjects");
+      bson::append_string(out_, "0", around);
+      begin(Type::document, "1");
+      begin(Type::document, path[i]);
+      around += "." + path[i];
+    }
+    value("$literal", given);
+    for (; !open.empty(); open.pop_back()) open.back().close();
+  }
+
+  const Plan& plan_;
+  std::span<const ids::Values> values_;
+  Buffer& out_;
+};
+
+}  // namespace
+
+UpsertEdit::UpsertEdit(const UpsertStatement& statement, std::span<const Given> given,
+                       const Plan& plan, std::span<const ids::Values> values) {
+  const Bytes update = statement.update.value;
+  UpsertWriter writer(plan, values, added_);
+  const auto enter = [&](Bytes document) { around_[depth_++] = document.data(); };
+  enter(statement.whole);
+  enter(update);
+  if (statement.is_pipeline()) {
+    at_ = update.data() + 4;
+    removed_ = update.size() - 5;
+    std::size_t count = writer.stages(given);
+    bson::Elements stages(update);
+    while (const auto stage = stages.next()) {
+      bson::append_head(added_, stage->type, std::to_string(count++));
+      added_.append(stage->value);
+    }
+    return;
+  }
+  const auto on_insert = bson::find(update, "$setOnInsert");
+  if (on_insert) {
+    enter(on_insert->value);
+    writer.fields(given);
+  } else {
+    append_inside(added_, Type::document, "$setOnInsert", [&] { writer.fields(given); });
+  }
+  const Bytes innermost = on_insert ? on_insert->value : update;
+  at_ = innermost.data() + innermost.size() - 1;
+}
+
+void UpsertEdit::write(Bytes message, Bytes part, wire::PatchedMessage& out) const {
+  const auto offset = [&](const std::uint8_t* p) {
+    return static_cast<std::size_t>(p - message.data());
+  };
+  std::size_t at = offset(part.data());
+  for (std::size_t i = 0; i < depth_; ++i) {
+    if (around_[i] < part.data()) continue;
+    out.keep(at, offset(around_[i]));
+    out.set_i32(out.add_i32(), load_i32(around_[i]) + growth());
+    at = offset(around_[i]) + 4;
+  }
+  out.keep(at, offset(at_));
+  out.add(added_.view());
+  out.keep(offset(at_) + removed_, offset(part.data()) + part.size());
+}
+
+}  // namespace idproxy::rewrite

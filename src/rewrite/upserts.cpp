@@ -1,0 +1,366 @@
+#include "upserts.hpp"
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "idproxy/bson/builder.hpp"
+#include "part_frame.hpp"
+#include "upsert_edit.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+std::int64_t as_signed(std::size_t size) {
+  return static_cast<std::int64_t>(size);
+}
+
+/// The values of one statement after the other.
+class GivenByStatement {
+ public:
+  explicit GivenByStatement(const GivenValues& given) : rest_(given.given) {}
+  /// The values of this statement; empty if it gets none. `statement` must ascend.
+  std::span<const Given> of(std::int32_t statement) {
+    const auto end = std::ranges::upper_bound(rest_, statement, {}, &Given::statement);
+    const auto begin =
+        std::ranges::lower_bound(rest_.begin(), end, statement, {}, &Given::statement);
+    const std::span<const Given> found(begin, end);
+    rest_ = {end, rest_.end()};
+    return found;
+  }
+
+ private:
+  std::span<const Given> rest_;
+};
+
+// ---- reading ---------------------------------------------------------------------------------
+
+/// Scans the statements of one command.
+class UpsertScan {
+ public:
+  UpsertScan(const WriteRequest& write, GivenValues& given) : write_(write), given_(given) {}
+
+  /// Returns false if mongod will refuse the command.
+  [[nodiscard]] bool run(ScanResult& result) {
+    BatchStatements statements(write_.command);
+    std::int32_t index = 0;
+    for (; const auto statement = statements.next(); ++index) {
+      if (static_cast<std::size_t>(index) == kMaxBatch) return false;
+      const auto found = UpsertStatement::read(*statement, write_.command.kind);
+      if (!found || !add(*found, index, result.forwarded)) return false;
+      if (given_.given.size() <= kMostValues) continue;
+      result.kind = ScanResult::Kind::failed;
+      result.error = too_large();
+      return true;
+    }
+    result.statements = static_cast<std::size_t>(index);
+    return !statements.malformed();
+  }
+
+ private:
+  [[nodiscard]] bool add(const UpsertStatement& statement, std::int32_t index,
+                         std::vector<Forwarded>& forwarded) {
+    const std::size_t before = given_.given.size();
+    for (std::size_t i = 0; i < write_.plan->size(); ++i) {
+      const Assignment& assignment = (*write_.plan)[i];
+      const UpsertVerdict verdict = judge(statement, assignment);
+      if (verdict.kind == UpsertVerdict::Kind::malformed) return false;
+      if (verdict.kind == UpsertVerdict::Kind::assign) {
+        given_.given.push_back({index, static_cast<std::uint16_t>(i), 0});
+      } else if (verdict.kind == UpsertVerdict::Kind::forward) {
+        count(assignment, verdict.reason, forwarded);
+      }
+    }
+    if (statement.multi && given_.given.size() > before) given_.once.push_back(index);
+    return true;
+  }
+
+  static void count(const Assignment& assignment, ForwardReason reason,
+                    std::vector<Forwarded>& forwarded) {
+    const auto same = std::ranges::find_if(forwarded, [&](const Forwarded& each) {
+      return each.assignment == &assignment && each.reason == reason;
+    });
+    if (same != forwarded.end()) {
+      ++same->upserts;
+    } else {
+      forwarded.push_back({&assignment, reason, 1});
+    }
+  }
+
+  const WriteRequest& write_;
+  GivenValues& given_;
+};
+
+CommandError refused_upsert(const WriteRequest& write, const Forwarded& forwarded) {
+  return {ErrorCode::operation_failed,
+          "mongo-idproxy: an upsert into " + write.ns() + " can get no value for field '" +
+              forwarded.assignment->rule->field + "' (" + std::string(name_of(forwarded.reason)) +
+              "), and the rule says upserts: refuse; " + std::string(way_out_of(forwarded.reason))};
+}
+
+}  // namespace
+
+ScanResult scan_upserts(const WriteRequest& write, GivenValues& given) {
+  ScanResult result;
+  if (!UpsertScan(write, given).run(result)) {
+    given = {};
+    return {};
+  }
+  if (result.kind == ScanResult::Kind::failed) return result;
+  const auto refused = std::ranges::find_if(result.forwarded, [](const Forwarded& each) {
+    return each.assignment->rule->upserts == Upserts::refuse;
+  });
+  if (refused != result.forwarded.end()) {
+    result.kind = ScanResult::Kind::failed;
+    result.error = refused_upsert(write, *refused);
+    return result;
+  }
+  if (given.given.empty()) return result;
+  number_values(*write.plan, given);
+  result.size = write.message.message().size();
+  result.kind = ScanResult::Kind::assigned;
+  return result;
+}
+
+namespace {
+
+/// The fields that a statement of update may have, and their types. mongod refuses a whole command
+/// with another field in one of its statements.
+bool known_field(const bson::Element& field) {
+  using bson::Type;
+  const auto is = [&](std::initializer_list<Type> types) {
+    return std::ranges::find(types, field.type) != types.end();
+  };
+  if (field.key == "q" || field.key == "c" || field.key == "collation" || field.key == "sort") {
+    return is({Type::document});
+  }
+  if (field.key == "u") return is({Type::document, Type::array});
+  if (field.key == "multi" || field.key == "upsert") return is({Type::boolean});
+  if (field.key == "hint") return is({Type::document, Type::string});
+  if (field.key != "arrayFilters" || field.type != Type::array) return false;
+  bson::Elements filters(field.value);
+  while (const auto filter = filters.next()) {
+    if (filter->type != Type::document) return false;
+  }
+  return true;
+}
+
+bool separable_statement(Bytes statement) {
+  std::vector<std::string_view> names;
+  bson::Elements fields(statement);
+  while (const auto field = fields.next()) {
+    if (!known_field(*field)) return false;
+    if (std::ranges::find(names, field->key) != names.end()) return false;
+    names.push_back(field->key);
+  }
+  const auto has = [&](std::string_view name) {
+    return std::ranges::find(names, name) != names.end();
+  };
+  return has("q") && has("u");
+}
+
+}  // namespace
+
+bool separable_updates(const BatchCommand& command) {
+  constexpr std::size_t kLevels = 100;  // mongod accepts somewhat more
+  BatchStatements statements(command);
+  while (const auto statement = statements.next()) {
+    if (as_signed(statement->size()) > bson::kMaxInternalDocument) return false;
+    if (!bson::well_formed(*statement, kLevels) || !separable_statement(*statement)) return false;
+  }
+  return !statements.malformed() && statements.plain_keys();
+}
+
+// ---- writing ---------------------------------------------------------------------------------
+
+namespace {
+
+/// Nothing if the statement is malformed; only for statements that get values.
+std::optional<UpsertEdit> edit_of(const WriteRequest& write, const GivenValues& values,
+                                  Bytes statement, std::span<const Given> given) {
+  const auto found = UpsertStatement::read(statement, write.command.kind);
+  if (!found) return std::nullopt;
+  return std::optional<UpsertEdit>(std::in_place, *found, given, *write.plan, values.values);
+}
+
+/// The places of the lengths around the statements, and what they are before the change.
+class LengthsAround {
+ public:
+  explicit LengthsAround(wire::PatchedMessage& out) : out_(out) {}
+
+  /// Keeps the message from `at` on up to the length at `place`, and makes room for that.
+  void open(Bytes message, std::size_t& at, std::size_t place) {
+    out_.keep(at, place);
+    open_[count_++] = {out_.add_i32(), load_i32(message.data() + place)};
+    at = place + 4;
+  }
+  void close(std::int64_t growth) {
+    for (const Open& each : std::span(open_).first(count_)) {
+      out_.set_i32(each.place, each.value + growth);
+    }
+  }
+
+ private:
+  struct Open {
+    std::size_t place;
+    std::int64_t value;
+  };
+  wire::PatchedMessage& out_;
+  std::array<Open, 3> open_{};
+  std::size_t count_ = 0;
+};
+
+/// Moves the statements from the body to a sequence, as InsertRewriter does with documents.
+void emit_as_sequence(const WriteRequest& write, const GivenValues& given,
+                      wire::PatchedMessage& out) {
+  std::vector<std::int32_t> all;
+  BatchStatements statements(write.command);
+  while (statements.next()) all.push_back(static_cast<std::int32_t>(all.size()));
+  const std::int32_t request_id = write.message.header().request_id;
+  // Cannot fail: scan_upserts() has read all statements.
+  static_cast<void>(
+      emit_part_of_upserts(write, given, {all, nullptr, true, std::nullopt, request_id}, out));
+}
+
+}  // namespace
+
+void emit_upserts(const WriteRequest& write, const GivenValues& given, wire::PatchedMessage& out) {
+  const BatchCommand& command = write.command;
+  const Bytes message = write.message.message();
+  const auto offset = [&](Bytes part) {
+    return static_cast<std::size_t>(part.data() - message.data());
+  };
+  out.start(message);
+  LengthsAround lengths(out);
+  std::size_t at = 0;
+  lengths.open(message, at, 0);
+  if (command.in_array()) {
+    lengths.open(message, at, offset(write.message.body()));
+    lengths.open(message, at, offset(command.statements));
+  } else if (command.sequence) {
+    lengths.open(message, at, offset(command.sequence->whole) + 1);
+  }
+  std::int64_t growth = 0;
+  GivenByStatement by_statement(given);
+  BatchStatements statements(command);
+  bool plain_keys = true;
+  for (std::int32_t index = 0; const auto statement = statements.next(); ++index) {
+    plain_keys = statements.plain_keys();
+    const auto values = by_statement.of(index);
+    if (values.empty()) continue;
+    const auto edit = edit_of(write, given, *statement, values);
+    if (!edit) continue;  // cannot be: scan_upserts() has read all statements
+    out.keep(at, offset(*statement));
+    edit->write(message, *statement, out);
+    at = offset(*statement) + statement->size();
+    growth += edit->growth();
+  }
+  const std::int64_t body = as_signed(write.message.body().size());
+  // mongod itself must decide whether it accepts keys other than "0", "1" …
+  if (command.in_array() && plain_keys && body <= bson::kMaxInternalDocument &&
+      body + growth > bson::kMaxInternalDocument) {
+    return emit_as_sequence(write, given, out);
+  }
+  const bool checksum = write.message.has(wire::flag::kChecksumPresent);
+  out.keep(at, message.size() - (checksum ? 4 : 0));
+  lengths.close(growth);
+  if (checksum) out.add_checksum();
+}
+
+std::size_t fitting_upserts(const WriteRequest& write, const GivenValues& given,
+                            std::span<const std::int32_t> statements) {
+  constexpr std::int64_t kStatement = 12;  // bytes of one element of stmtIds
+  if (write.command.kind == WriteKind::find_and_modify) return 1;
+  std::int64_t size =
+      as_signed(write.message.message().size()) - as_signed(write.command.statements.size());
+  GivenByStatement by_statement(given);
+  BatchStatements walk(write.command);
+  std::size_t fit = 0;
+  for (std::int32_t index = 0; fit < statements.size(); ++index) {
+    const auto statement = walk.next();
+    if (!statement) break;
+    const auto values = by_statement.of(index);
+    if (statements[fit] != index) continue;
+    const auto edit = values.empty() ? std::nullopt : edit_of(write, given, *statement, values);
+    size += kStatement + as_signed(statement->size()) + (edit ? edit->growth() : 0);
+    if (fit > 0 && size > wire::kMaxMessageSize) break;
+    ++fit;
+  }
+  return std::max<std::size_t>(fit, 1);
+}
+
+namespace {
+
+/// Writes a findAndModify with another request id and maxTimeMS.
+bool emit_find_and_modify(const WriteRequest& write, const GivenValues& given,
+                          const WritePart& part, wire::PatchedMessage& out) {
+  const wire::OpMsgView& client = write.message;
+  const Bytes message = client.message();
+  const auto statement = UpsertStatement::read(client.body(), WriteKind::find_and_modify);
+  if (!statement || statement->kind != UpsertStatement::Kind::upsert) return false;
+  const UpsertEdit edit(*statement, given.given, *write.plan, given.values);
+  out.start(message);
+  const std::size_t message_size = out.add_i32();
+  out.set_i32(out.add_i32(), part.request_id);
+  out.keep(8, wire::kSectionsOffset);
+  *out.add(1) = 0;
+  const std::size_t start = out.size();
+  const std::size_t size = out.add_i32();
+  bson::Elements fields(client.body());
+  while (const auto field = fields.next()) {
+    const Bytes element(field->begin, field->end());
+    const auto at = static_cast<std::size_t>(field->begin - message.data());
+    if (part.options != nullptr && field->key == "maxTimeMS") {
+      Buffer time;
+      if (part.max_time_ms) bson::append_int64(time, field->key, *part.max_time_ms);
+      out.add(time.view());
+    } else if (field->begin == statement->update.begin) {
+      edit.write(message, element, out);
+    } else {
+      out.keep(at, at + element.size());
+    }
+  }
+  *out.add(1) = 0;
+  out.set_i32(size, as_signed(out.size() - start));
+  const bool checksum = client.has(wire::flag::kChecksumPresent);
+  out.set_i32(message_size, as_signed(out.size() + (checksum ? 4 : 0)));
+  if (checksum) out.add_checksum();
+  return !fields.malformed();
+}
+
+}  // namespace
+
+bool emit_part_of_upserts(const WriteRequest& write, const GivenValues& given,
+                          const WritePart& part, wire::PatchedMessage& out) {
+  if (write.command.kind == WriteKind::find_and_modify) {
+    return emit_find_and_modify(write, given, part, out);
+  }
+  const Bytes message = write.message.message();
+  PartFrame frame(write.message, write.command, part, out);
+  GivenByStatement by_statement(given);
+  BatchStatements statements(write.command);
+  auto wanted = part.statements.begin();
+  for (std::int32_t index = 0; wanted != part.statements.end(); ++index) {
+    const auto statement = statements.next();
+    if (!statement) return false;
+    const auto values = by_statement.of(index);
+    if (*wanted != index) continue;
+    ++wanted;
+    if (values.empty()) {
+      const auto at = static_cast<std::size_t>(statement->data() - message.data());
+      out.keep(at, at + statement->size());
+      continue;
+    }
+    const auto edit = edit_of(write, given, *statement, values);
+    if (!edit) return false;
+    edit->write(message, *statement, out);
+  }
+  frame.close();
+  return true;
+}
+
+}  // namespace idproxy::rewrite

@@ -1,0 +1,49 @@
+#include "writes.hpp"
+
+#include <utility>
+
+#include "find_and_modify_write.hpp"
+#include "insert_write.hpp"
+#include "update_write.hpp"
+#include "upserts.hpp"
+
+namespace idproxy::rewrite {
+
+ScanResult scan(const WriteRequest& write, Workspace& workspace, GivenValues& given) {
+  if (write.command.kind == WriteKind::insert) return workspace.insert.scan(write, given);
+  return scan_upserts(write, given);
+}
+
+void emit(const WriteRequest& write, const GivenValues& given, Workspace& workspace,
+          wire::PatchedMessage& out) {
+  if (write.command.kind == WriteKind::insert) return workspace.insert.emit(write, given, out);
+  emit_upserts(write, given, out);
+}
+
+bool separable(const WriteRequest& write) {
+  switch (write.command.kind) {
+    case WriteKind::insert:
+      return InsertWrite::separable(write.command);
+    case WriteKind::update:
+      return separable_updates(write.command);
+    case WriteKind::find_and_modify:
+      break;
+  }
+  return false;  // it has only one statement
+}
+
+std::unique_ptr<WriteCommand> make_command(Buffer original, WriteRequest write,
+                                           std::vector<RefusedDocument> refused) {
+  switch (write.command.kind) {
+    case WriteKind::insert:
+      return std::make_unique<InsertWrite>(std::move(original), std::move(write),
+                                           std::move(refused));
+    case WriteKind::update:
+      return std::make_unique<UpdateWrite>(std::move(original), std::move(write));
+    case WriteKind::find_and_modify:
+      break;
+  }
+  return std::make_unique<FindAndModifyWrite>(std::move(original), std::move(write));
+}
+
+}  // namespace idproxy::rewrite

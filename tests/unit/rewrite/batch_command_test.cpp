@@ -1,0 +1,120 @@
+#include "idproxy/rewrite/batch_command.hpp"
+
+#include <gtest/gtest.h>
+
+#include "support/upserts.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+using namespace test;
+
+TEST(BatchCommand, FindsTheDocumentsInEitherForm) {
+  const std::string array = insert_array({doc(int_field("x", 1)), doc()});
+  const std::string sequence_first =
+      op_msg(sequence("documents", {doc(int_field("x", 1)), doc()}) + body(doc(insert_fields())));
+  for (const std::string& bytes :
+       {array, sequence_first, insert_sequence({doc(int_field("x", 1)), doc()})}) {
+    const Exact exact(bytes);
+    const auto view = wire::OpMsgView::parse(exact.view());
+    const auto command = BatchCommand::read(*view);
+    ASSERT_TRUE(command);
+    EXPECT_EQ(command->collection, "orders");
+    EXPECT_EQ(command->db, "shop");
+    EXPECT_EQ(command->in_array(), bytes == array);
+    BatchStatements documents(*command);
+    EXPECT_EQ(text_of(documents.next().value()), doc(int_field("x", 1)));
+    EXPECT_EQ(text_of(documents.next().value()), doc());
+    EXPECT_FALSE(documents.next());
+    EXPECT_FALSE(documents.malformed());
+    EXPECT_TRUE(documents.plain_keys());
+  }
+}
+
+TEST(BatchCommand, FindsTheStatementsOfUpdates) {
+  for (const std::string& bytes :
+       {update_array("", {upsert(1), upsert(2)}), update_sequence("", {upsert(1), upsert(2)})}) {
+    const Exact exact(bytes);
+    const auto view = wire::OpMsgView::parse(exact.view());
+    const auto command = BatchCommand::read(*view);
+    ASSERT_TRUE(command);
+    EXPECT_EQ(command->kind, WriteKind::update);
+    EXPECT_EQ(command->collection, "orders");
+    BatchStatements statements(*command);
+    EXPECT_EQ(text_of(statements.next().value()), upsert(1));
+    EXPECT_EQ(text_of(statements.next().value()), upsert(2));
+    EXPECT_FALSE(statements.next() || statements.malformed());
+  }
+}
+
+TEST(BatchCommand, TakesAFindAndModifyForItsOnlyStatement) {
+  const Exact exact(find_and_modify(""));
+  const auto view = wire::OpMsgView::parse(exact.view());
+  const auto command = BatchCommand::read(*view);
+  ASSERT_TRUE(command);
+  EXPECT_EQ(command->kind, WriteKind::find_and_modify);
+  EXPECT_EQ(command->collection, "orders");
+  EXPECT_EQ(command->db, "shop");
+  BatchStatements statements(*command);
+  EXPECT_EQ(text_of(statements.next().value()), text_of(view->body()));
+  EXPECT_FALSE(statements.next() || statements.malformed());
+}
+
+TEST(BatchCommand, IsNotReadIfMongodWillRefuseIt) {
+  const std::string name = string_field("update", "orders");
+  const std::string db = string_field("$db", "shop");
+  const std::string updates = array_field("updates", {upsert(1)});
+  const std::string bodies[] = {
+      doc(name + name + db + updates),
+      doc(name + db + db + updates),
+      doc(name + db + updates + updates),
+      doc(name + updates),
+      doc(name + db),
+      doc(name + db + array_field("documents", {upsert(1)})),
+      doc(int_field("update", 1) + db + updates),
+      doc(string_field("findAndModify", "a") + string_field("findandmodify", "b") + db),
+      doc(string_field("delete", "orders") + db + updates),
+      doc(""),
+  };
+  for (const std::string& each : bodies) {
+    const std::string bytes = op_msg(body(each));
+    EXPECT_FALSE(BatchCommand::read(*wire::OpMsgView::parse(as_bytes(bytes))));
+  }
+  for (const std::string& section :
+       {sequence("updates", {upsert(1)}), sequence("documents", {upsert(1)})}) {
+    const std::string both = op_msg(body(doc(name + db + updates)) + section);
+    EXPECT_FALSE(BatchCommand::read(*wire::OpMsgView::parse(as_bytes(both))));
+    const std::string modify = op_msg(body(doc(string_field("findAndModify", "a") + db)) + section);
+    EXPECT_FALSE(BatchCommand::read(*wire::OpMsgView::parse(as_bytes(modify))));
+  }
+}
+
+TEST(BatchCommand, SeesEqualStatementNumbers) {
+  const struct {
+    const char* name;
+    std::string stmt_ids;
+    bool repeats;
+  } rows[] = {
+      {"none", "", false},
+      {"empty", numbers_field("stmtIds", {}), false},
+      {"one", numbers_field("stmtIds", {5}), false},
+      {"distinct, in any order", numbers_field("stmtIds", {5, -5, 0}), false},
+      {"equal neighbours", numbers_field("stmtIds", {1, 1}), true},
+      {"equal far apart", numbers_field("stmtIds", {1, 2, 3, -9, 1}), true},
+      {"equal, among others of another type",
+       element(bson::Type::array, "stmtIds",
+               doc(int_field("0", 1) + string_field("1", "") + int_field("2", 1))),
+       true},
+  };
+  for (const auto& row : rows) {
+    const std::string bytes =
+        op_msg(body(doc(insert_fields() + row.stmt_ids)) + sequence("documents", {doc()}));
+    const auto view = wire::OpMsgView::parse(as_bytes(bytes));
+    const auto command = BatchCommand::read(*view);
+    ASSERT_TRUE(command) << row.name;
+    EXPECT_EQ(command->repeats_stmt_id(), row.repeats) << row.name;
+  }
+}
+
+}  // namespace
+}  // namespace idproxy::rewrite

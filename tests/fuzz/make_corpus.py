@@ -284,6 +284,43 @@ def nexts() -> dict[str, bytes]:
     }
 
 
+def upserts() -> dict[str, bytes]:
+    """Updates and findAndModifies of clients, and choices for the model of the server."""
+    def embedded(key: str, *fields: bytes) -> bytes:
+        return element(3, key, doc(*fields))
+
+    upsert = element(8, "upsert", b"\1")
+    query, set_x = embedded("q", int32("k", 1)), embedded("$set", int32("x", 1))
+    on_insert = embedded("$setOnInsert", int32("y", 1))
+
+    def statement(update: bytes, *more: bytes) -> bytes:
+        return doc(query, update, upsert, *more)
+
+    all_forms = [
+        statement(embedded("u", set_x)), statement(embedded("u", on_insert, set_x)),
+        statement(embedded("u", int32("x", 1))), statement(embedded("u")),
+        statement(array("u", doc(set_x), doc(set_x))), statement(element(4, "u", doc())),
+        statement(embedded("u", set_x), element(8, "multi", b"\1")),
+        doc(embedded("q", element(4, "$or", doc(embedded("0", int32("number", 1))))),
+            embedded("u", set_x), upsert),
+    ]
+    db = text("$db", "shop")
+    update, raw = text("update", "orders"), text("update", "raw")
+    modify = (embedded("query", int32("k", 1)), embedded("update", set_x), upsert, db)
+    any_message = {
+        "sequence": op_msg(b"\0" + doc(update, db), sequence("updates", *all_forms)),
+        "sequence_first": op_msg(sequence("updates", *all_forms), b"\0" + doc(raw, db)),
+        "array": op_msg(b"\0" + doc(raw, array("updates", *all_forms), db)),
+        "modify": op_msg(b"\0" + doc(text("findAndModify", "orders"), *modify)),
+        "modify_raw": op_msg(b"\0" + doc(text("findandmodify", "raw"), *modify)),
+    }
+    choices = {
+        f"model_{options}_{seed}": bytes([options, *((seed * 37 + i * 11) % 251 for i in range(60))])
+        for options in (0, 1, 2, 3, 4, 5, 8, 9) for seed in (1, 2)}
+    return {**{name: b"\1" + content for name, content in any_message.items()},
+            **{name: b"\0" + content for name, content in choices.items()}}
+
+
 def main() -> None:
     all_messages = messages()
     for target in ("op_msg", "insert", "frame_reader"):
@@ -296,7 +333,7 @@ def main() -> None:
     (ROOT / "frame_reader" / "stream").write_bytes(b"\x11" + stream)
     for target, inputs in (
             ("exchange", exchanges()), ("hello", hellos()), ("login", logins()),
-            ("next", nexts()), ("reply_merge", merges())):
+            ("next", nexts()), ("reply_merge", merges()), ("upsert", upserts())):
         folder = ROOT / target
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in inputs.items():

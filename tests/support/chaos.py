@@ -2,6 +2,7 @@
 
 StepRelay   a relay that closes connections at the boundaries of messages
 Ledger      what was sent and how it was answered, and whether the server holds just that
+Increments  the same for upserts that count how often they were executed
 CrashNode   a mongod that is killed and comes back with its data
 """
 
@@ -15,7 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import pymongo
 
@@ -31,8 +32,8 @@ Fate = Literal["pass", "drop_before", "drop_after"]
 class Dropping:
     """Decides over the steps of one connection: the same ones for the same seed.
 
-    A step is one message in one direction, be it an insert or the reply to one: before the first
-    insert of a connection there is nothing that could be lost.
+    A step is one message in one direction, be it a write or the reply to one: before the first
+    write of a connection there is nothing that could be lost.
     """
 
     def __init__(self, share: float, seed: str):
@@ -45,25 +46,28 @@ class Dropping:
         return "drop_before" if self._random.random() < 0.5 else "drop_after"
 
 
-def insert_in(message: bytes) -> Request | None:
-    """An insert that is whole and well-formed as far as a relay has to look."""
+WRITES = frozenset({"insert", "update", "findAndModify"})
+
+
+def write_in(message: bytes) -> Request | None:
+    """A write that is whole and well-formed as far as a relay has to look."""
     try:
         request = Request.read(message)
-        return request if request.command == "insert" else None
+        return request if request.command in WRITES else None
     except (struct.error, ValueError, IndexError):
         return None
 
 
 class StepRelay:
-    """Relays to `target` message by message and drops a share of the steps of inserts.
+    """Relays to `target` message by message and drops a share of the steps of writes.
 
     To drop is to close both ends, before or after the message was passed on. `before` is called
-    with each insert before it is passed on, or dropped. Two threads per connection; `steps` and
+    with each write before it is passed on, or dropped. Two threads per connection; `steps` and
     `dropped` count, and are read once the connections are over.
     """
 
     def __init__(self, target: str, share: float = 0, seed: str = "",
-                 before: Callable[[Request], None] = lambda insert: None):
+                 before: Callable[[Request], None] = lambda write: None):
         host, _, port = target.rpartition(":")
         self._target = (host, int(port))
         self._share, self._seed, self._before = share, seed, before
@@ -116,15 +120,15 @@ class StepRelay:
                 client, server, Dropping(self._share, f"{self._seed}/{self._connections}"))).start()
 
     def _serve(self, client: socket.socket, server: socket.socket, dropping: Dropping) -> None:
-        inserts: set[int] = set()  # ids of those that were not answered yet
+        writes: set[int] = set()  # ids of those that were not answered yet
 
         def relevant(direction: Direction, message: bytes) -> bool:
             if direction == "to_client":
-                return struct.unpack_from("<i", message, 8)[0] in inserts
-            if insert := insert_in(message):
-                inserts.add(insert.request_id)
-                self._before(insert)
-            return insert is not None
+                return struct.unpack_from("<i", message, 8)[0] in writes
+            if write := write_in(message):
+                writes.add(write.request_id)
+                self._before(write)
+            return write is not None
 
         def move(source: socket.socket, sink: socket.socket, direction: Direction) -> None:
             try:
@@ -235,6 +239,38 @@ class Ledger:
 
 def digest(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
+
+
+@dataclass
+class Increments:
+    """One test writer's upserts, each of which adds 1 to n of the document with its key k."""
+
+    acknowledged: Counter[int] = field(default_factory=Counter)  # by key
+    unknown: Counter[int] = field(default_factory=Counter)
+
+    def violations(self, stored: Iterable[dict[str, Any]], assigned: str,
+                   is_value: Callable[[Any], bool]) -> list[str]:
+        """What is wrong with the server's documents; empty if each key has one document, whose n
+        counts what was acknowledged and perhaps what nobody knows of."""
+        wrong: list[str] = []
+        counted: Counter[int] = Counter()
+        found: Counter[int] = Counter()
+        values: Counter[Any] = Counter()
+        for each in stored:
+            found[each["k"]] += 1
+            counted[each["k"]] += each["n"]
+            values[each.get(assigned)] += 1
+            if not is_value(each.get(assigned)):
+                wrong.append(f"k={each['k']}: has {each.get(assigned)!r}")
+        wrong += [f"k={k}: stored {count} times" for k, count in found.items() if count > 1]
+        wrong += [f"{value!r} is stored {count} times" for value, count in values.items()
+                  if count > 1]
+        for k in {*counted, *self.acknowledged, *self.unknown}:
+            least = self.acknowledged[k]
+            if not least <= counted[k] <= least + self.unknown[k]:
+                wrong.append(f"k={k}: {least} acknowledged and {self.unknown[k]} unknown, "
+                             f"executed {counted[k]} times")
+        return wrong
 
 
 class CrashNode(Mongod):

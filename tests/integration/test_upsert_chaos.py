@@ -1,0 +1,174 @@
+"""Connections that break at any step of an upsert, with ids that collide: nothing lost or doubled.
+
+Each upsert adds 1 to a field of the document with its key. What the driver was told about each is
+held against what the server has in the end. The same as test_chaos.py for update and findAndModify.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import bson
+import pymongo
+import pytest
+from pymongo import UpdateOne
+from pymongo.errors import AutoReconnect, BulkWriteError, ServerSelectionTimeoutError
+
+from support.chaos import Increments, StepRelay
+from support.full import FULL
+from support.mongod import Mongod
+from support.process import eventually
+from support.proxy import Proxy, configuration
+
+DIGITS = 4
+TAKEN = range(0, 10**DIGITS, 2)  # half of the values are in use from the start
+FIELDS = {"upid": "_id", "upfield": "number"}
+RULES = [{"ns": f"{db}.*", "field": name, "strategy": "random-digits", "digits": DIGITS,
+          "max_fill": 0.99, "retry": {"attempts": 100, "deadline": "60s"}}
+         for db, name in FIELDS.items()]
+DRIVER = {"retryWrites": True, "serverMonitoringMode": "poll", "serverSelectionTimeoutMS": 60_000}
+DROPPED = 0.12
+OPERATIONS = 10_000 if FULL else 160  # of each writer: bulk writes and findAndModifies
+
+_collections = (f"c{i}" for i in itertools.count())
+
+
+@pytest.fixture(autouse=True)
+def quick_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in test_chaos.py."""
+    monkeypatch.setattr(pymongo.common, "MIN_HEARTBEAT_INTERVAL", 0.02)
+
+
+@dataclass(frozen=True)
+class Writer:
+    """One of those that write at the same time, each into a collection of its own."""
+
+    db: str
+    ordered: bool
+
+    def prepare(self, server: Mongod, coll: str) -> None:
+        collection = server.client[self.db][coll]
+        for name in ("number", "u"):
+            collection.create_index(name, unique=True, sparse=True)
+        collection.insert_many(
+            [{"u": -1}, *({FIELDS[self.db]: bson.Int64(i)} for i in TAKEN)])
+
+    def work(self, collection: Any, seed: str) -> Increments:
+        choose, told = random.Random(seed), Increments()
+        for _ in range(OPERATIONS):
+            # Every key comes about five times, so that most upserts find their document.
+            keys = [choose.randrange(OPERATIONS // 2) for _ in range(5)]
+            if choose.random() < 0.5:
+                self._modify(collection, keys[0], told)
+            else:
+                self._write(collection, keys, choose.randrange(20), told)
+        return told
+
+    def _modify(self, collection: Any, k: int, told: Increments) -> None:
+        try:
+            collection.find_one_and_update({"k": k}, {"$inc": {"n": 1}}, upsert=True)
+            told.acknowledged[k] += 1
+        except (AutoReconnect, ServerSelectionTimeoutError):
+            told.unknown[k] += 1
+
+    def _write(self, collection: Any, keys: list[int], refused: int, told: Increments) -> None:
+        """refused: the position of an upsert that collides with another document by a field of the
+        application's own."""
+        updates = [UpdateOne({"k": -1 - i}, {"$set": {"u": -1}, "$inc": {"n": 1}}, upsert=True)
+                   if i == refused else UpdateOne({"k": k}, {"$inc": {"n": 1}}, upsert=True)
+                   for i, k in enumerate(keys)]
+        done = [i for i in range(len(keys)) if i != refused]
+        try:
+            collection.bulk_write(updates, ordered=self.ordered)
+            assert refused >= len(keys)
+        except BulkWriteError as failure:
+            (error,) = failure.details["writeErrors"]
+            assert error["keyPattern"] == {"u": 1} and error["index"] == refused, error
+            if self.ordered:
+                done = done[:refused]
+            assert failure.details["nMatched"] + failure.details["nUpserted"] == len(done)
+        except (AutoReconnect, ServerSelectionTimeoutError):
+            told.unknown.update(keys[i] for i in done)
+            return
+        told.acknowledged.update(keys[i] for i in done)
+
+
+WRITERS = [Writer(db, ordered) for db in FIELDS for ordered in (True, False)]
+
+
+@pytest.mark.timeout(3600 if FULL else 300)
+@pytest.mark.parametrize("side", ["downstream", "upstream"])
+def test_drops_at_random(replica_set: Mongod, side: str):
+    names = [next(_collections) for _ in WRITERS]
+    for writer, name in zip(WRITERS, names):
+        writer.prepare(replica_set, name)
+    share = {"downstream": 0.0, "upstream": 0.0, side: DROPPED}
+    with StepRelay(replica_set.address, share["upstream"], side + "/up") as upstream:
+        with Proxy(configuration(upstream, RULES, replica_set)) as proxy:
+            with StepRelay(proxy.address, share["downstream"], side + "/down") as downstream:
+                uri = f"mongodb://{downstream.address}/?directConnection=true"
+
+                def work(number: int) -> Increments:
+                    writer = WRITERS[number]
+                    with pymongo.MongoClient(uri, **DRIVER) as client:
+                        return writer.work(client[writer.db][names[number]], f"{side}/{number}")
+
+                with ThreadPoolExecutor(len(WRITERS)) as pool:
+                    told = list(pool.map(work, range(len(WRITERS))))
+                eventually(downstream.at_rest, what="the clients are gone")
+            eventually(upstream.at_rest, 60, "the proxy has closed behind them")
+            proxy.stop()
+            stopped = proxy.wait_event("stopped")
+    for writer, name, each in zip(WRITERS, names, told):
+        eventually(lambda: quiet(replica_set, writer.db), 60, "no write is still at work")
+        found = list(replica_set.client[writer.db][name].find({"n": {"$exists": True}}))
+        violations = each.violations(found, FIELDS[writer.db], is_free)
+        assert not violations, (writer, violations)
+        replica_set.client[writer.db][name].drop()
+    # What was to be tested did happen.
+    assert all(each.acknowledged.total() > OPERATIONS for each in told)
+    assert sum(each.unknown.total() for each in told) > 5
+    dropped = sum((upstream if side == "upstream" else downstream).dropped.values())
+    assert dropped > OPERATIONS / 4
+    assert stopped["duplicates_cured"] > OPERATIONS / 4 and stopped["duplicates_foreign"] > 0
+
+
+def is_free(value: Any) -> bool:
+    """A value that the rule can have made and that was not in use."""
+    return isinstance(value, bson.Int64) and 0 <= value < 10**DIGITS and value not in TAKEN
+
+
+def quiet(server: Mongod, db: str) -> bool:
+    """No write of a client that is gone is still at work in this database."""
+    running = server.client.admin.command(
+        "aggregate", 1, cursor={}, pipeline=[{"$currentOp": {}}, {"$match": {
+            "active": True, "op": {"$in": ["update", "command"]},
+            "ns": {"$regex": f"^{db}\\."}}}])
+    return not running["cursor"]["firstBatch"]
+
+
+# The checker itself.
+
+def test_increments_see_each_violation():
+    told = Increments()
+    told.acknowledged.update({1: 2, 2: 1})
+    told.unknown.update({2: 1, 3: 1})
+    good = [{"k": 1, "n": 2, "v": 1}, {"k": 2, "n": 2, "v": 3}]
+
+    def found(stored: list[dict[str, Any]]) -> list[str]:
+        return told.violations(stored, "v", lambda value: value is not None)
+
+    assert not found(good) and not found([*good, {"k": 3, "n": 1, "v": 5}])
+    assert found(good[:1]) == ["k=2: 1 acknowledged and 1 unknown, executed 0 times"]
+    assert found([{**good[0], "n": 3}, good[1]]) == [
+        "k=1: 2 acknowledged and 0 unknown, executed 3 times"]
+    assert found([{**good[0], "n": 1}, {"k": 1, "n": 1, "v": 7}, good[1]]) == [
+        "k=1: stored 2 times"]
+    assert found([good[0], {**good[1], "v": 1}]) == ["1 is stored 2 times"]
+    assert found([good[0], {"k": 2, "n": 1}]) == ["k=2: has None"]
+    assert found([*good, {"k": 4, "n": 1, "v": 9}]) == [
+        "k=4: 0 acknowledged and 0 unknown, executed 1 times"]

@@ -45,6 +45,7 @@ BEFORE = "The number before an insert"
 DUPLICATES = "Duplicates of such values"
 MONGOOSE = "With Mongoose"
 INTEGERS = "Integers as `_id`"
+CREATE = "Find or create"
 
 
 def started_with(server: Mongod, rules: str, directory: pathlib.Path) -> Proxy:
@@ -137,6 +138,21 @@ def test_pymongo_integers(python, stored):
     assert shop.invoices.find_one() == {"_id": invoice, "customer": customer}
 
 
+def test_pymongo_find_or_create(python, stored):
+    exec(snippet(CREATE, "python"), python)
+    orders, order_of = python["orders"], python["order_of"]
+    created = order_of(orders, 1)
+    assert created == order_of(orders, 1) == stored.find_one()
+    assert created["item"] == "cup" and created["number"] > 1000
+
+    def work(session: Any) -> None:
+        orders.insert_one({"cart": 2}, session=session)
+        assert order_of(orders, 3)["number"] > 1000
+    with python["client"].start_session() as session:
+        session.with_transaction(work)
+    assert stored.count_documents({}) == 3
+
+
 # --- Node.js and Mongoose ---
 
 @pytest.fixture
@@ -194,6 +210,14 @@ def test_node_duplicates(javascript, stored):
                              (error) => error.code === 11000 && '_id' in error.keyPattern);
         return number;""")
     assert stored.find_one({"item": "cup"})["number"] == first + 3
+
+
+def test_node_find_or_create(javascript, stored):
+    number = javascript(NODE + snippet(CREATE, "js"), CONNECT + """
+        const {number} = await orderOf(orders, 1);
+        assert.equal((await orderOf(orders, 1)).number, number);
+        return number;""")
+    assert [order["number"] for order in stored.find({"cart": 1})] == [number]
 
 
 @pytest.fixture
@@ -293,6 +317,17 @@ def test_mongoose_integers(mongoose, stored):
     assert shop.customers.find_one({}, {"__v": 0}) == {"_id": found["customer"], "name": "Ann"}
 
 
+def test_mongoose_find_or_create(mongoose, stored):
+    top = snippet(CREATE, "js") + """
+        const orderSchema = new mongoose.Schema({cart: Number, item: String, number: Number});
+        const Order = mongoose.model('Order', orderSchema);"""
+    number = mongoose(top, """
+        const {number} = await orderOf(Order, 1);
+        assert.equal((await orderOf(Order, 1)).number, number);
+        return number;""")
+    assert [order["number"] for order in stored.find({"cart": 1})] == [number]
+
+
 # --- Go and libmongoc ---
 
 GO = """package main
@@ -341,7 +376,14 @@ func main() {
 	if err := insertNumbered(ctx, orders, bson.D{{"_id", 1}}); !mongo.IsDuplicateKeyError(err) {
 		panic(fmt.Sprint("no duplicate: ", err))
 	}
-	check(json.NewEncoder(os.Stdout).Encode([]any{after, before, inside}))
+	created, err := orderOf(ctx, orders, 1)
+	check(err)
+	found, err := orderOf(ctx, orders, 1)
+	check(err)
+	if created["number"] != found["number"] {
+		panic("two documents")
+	}
+	check(json.NewEncoder(os.Stdout).Encode([]any{after, before, inside, created["number"]}))
 }
 """
 
@@ -350,16 +392,17 @@ func main() {
 def go_program(build_go, tmp_path) -> pathlib.Path:
     for name in ["go.mod", "go.sum"]:
         shutil.copy(HERE / "go" / name, tmp_path)
-    functions = [snippet(section, "go") for section in (AFTER, BEFORE, DUPLICATES)]
+    functions = [snippet(section, "go") for section in (AFTER, BEFORE, DUPLICATES, CREATE)]
     (tmp_path / "main.go").write_text(GO % "\n".join(functions))
     return build_go(tmp_path)
 
 
 def test_go(go_program, proxy, stored):
-    after, before, inside = json.loads(run([go_program, proxy.uri]))
+    after, before, inside, created = json.loads(run([go_program, proxy.uri]))
     assert [*before, *inside] == [after + 1, after + 2, after + 3]
     numbers = {order.get("item"): order["number"] for order in stored.find()}
-    assert numbers == {"after": after, "inside": inside[0], None: after + 4, "numbered": after + 5}
+    assert numbers == {"after": after, "inside": inside[0], None: after + 4, "numbered": after + 5,
+                       "cup": created}
 
 
 C = r"""#include <inttypes.h>
@@ -459,4 +502,4 @@ def test_every_snippet_is_run():
     """Those that no test above takes are answers."""
     everything = re.findall(r"(?ms)^```(\w*)\n.*?^```$", _PAGE)
     languages = {each: everything.count(each) for each in set(everything)}
-    assert languages == {"yaml": 1, "js": 9, "python": 4, "go": 3, "c": 1, "": 1}
+    assert languages == {"yaml": 1, "js": 10, "python": 5, "go": 4, "c": 1, "": 1}

@@ -132,7 +132,9 @@ void warn_of_replaced_ids(const rewrite::Rule& rule, Reader& reader) {
                  "drivers report the ObjectId that they made as insertedId, but it is not stored "
                  "as _id: findById and references that use it find nothing, and replaceOne with "
                  "upsert stores a second document; " +
-                     way_out);
+                     way_out +
+                     "; an application that asks for its _id beforehand, {idproxy: \"next\"}, has "
+                     "none of this");
 }
 
 /// Most drivers send an _id, and then a rule that only fills in a missing one never does anything.

@@ -243,7 +243,9 @@ TEST(Rules, ReportsWhatIsWrongWithOne) {
        "2:43: warning: rules[0].assign: drivers report the ObjectId that they made as insertedId, "
        "but it is not stored as _id: findById and references that use it find nothing, and "
        "replaceOne with upsert stores a second document; keep_driver_id: FIELD would store it in a "
-       "field of its own"},
+       "field of its own; an application that asks for its _id beforehand, {idproxy: \"next\"}, "
+       "has "
+       "none of this"},
       {"always_on_id_kept",
        "ns: a.b, field: _id, strategy: uuid, assign: always, keep_driver_id: old",
        "2:43: warning: rules[0].assign: drivers report the ObjectId that they made as insertedId, "

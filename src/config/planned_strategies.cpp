@@ -7,6 +7,7 @@
 
 #include "config/names.hpp"
 #include "config/words.hpp"
+#include "idproxy/ids/counter_spec.hpp"
 
 namespace idproxy::config {
 namespace {
@@ -16,24 +17,6 @@ using Int64 = std::numeric_limits<std::int64_t>;
 using Int32 = std::numeric_limits<std::int32_t>;
 
 constexpr std::array<std::string_view, 2> kNames{"counter-ranges", "gapless"};
-
-void read_block(Reader& block) {
-  constexpr std::int64_t kMost = 1'000'000;
-  const std::int64_t size = block.integer("size", 1, kMost, 100);
-  const std::int64_t min = block.integer("min", 1, kMost, 1);
-  const std::int64_t max = block.integer("max", 1, kMost, 10000);
-  block.boolean("adaptive", false);
-  block.duration("target", 1ms, 1h, 10s);
-  block.number("prefetch", 0, 0.95, 0.5);
-  block.boolean("give_back", true);
-  block.duration("idle", 1s, 24h, 60s);
-  if (min > max) {
-    block.error("min", "must not be above max (" + std::to_string(max) + ")");
-  } else if (size < min || size > max) {
-    block.error("size", "must lie between min (" + std::to_string(min) + ") and max (" +
-                            std::to_string(max) + ")");
-  }
-}
 
 void read_heal(Reader& heal) {
   heal.choice("mode", {"max", "gap", "off"});
@@ -89,7 +72,7 @@ void read_ranges(const std::string& store_db, Reader& rule) {
   rule.choice("pick", {"sticky", "random"});
   rule.integer("active", 1, 64, 4);
   rule.boolean("create", true);
-  read_block(rule.section("block"));
+  (void)ids::read_block(rule);
   read_place(rule.section("store"), store_db);
   read_heal(rule.section("heal"));
   read_on_store_down(rule.section("on_store_down"));

@@ -281,6 +281,16 @@ bool Reader::given(std::string_view key) const {
   return find(key) != nullptr;
 }
 
+bool Reader::is_section(std::string_view key) const {
+  const TreeNode* node = find(key);
+  return node != nullptr && node->kind == TreeNode::Kind::mapping;
+}
+
+void Reader::gone(std::string_view key) {
+  gone_.emplace(key);
+  if (given(key)) warning(key, "has no effect any more");
+}
+
 bool Reader::is_none(std::string_view key) const {
   const TreeNode* node = find(key);
   return node == nullptr || node->kind == TreeNode::Kind::null;
@@ -305,7 +315,7 @@ void Reader::finish() {
   for (const auto& child : children_) child->finish();
   if (node_ == nullptr || accepts_all_) return;
   for (const TreeNode& child : node_->children) {
-    if (!known_.contains(child.key)) report_unknown(child);
+    if (!known_.contains(child.key) && !gone_.contains(child.key)) report_unknown(child);
   }
 }
 

@@ -27,6 +27,8 @@ class Reader : public ids::Parameters {
 
   std::int64_t integer(std::string_view key, std::int64_t min, std::int64_t max,
                        std::int64_t fallback) override;
+  std::optional<std::int64_t> integer_unless(std::string_view key, std::string_view word,
+                                             std::int64_t min, std::int64_t max) override;
   double number(std::string_view key, double min, double max, double fallback) override;
   bool boolean(std::string_view key, bool fallback) override;
   std::string text(std::string_view key, std::string_view fallback) override;
@@ -44,6 +46,8 @@ class Reader : public ids::Parameters {
   std::string document(std::string_view key) override;
   Reader& section(std::string_view key) override;
   [[nodiscard]] bool given(std::string_view key) const override;
+  [[nodiscard]] bool is_section(std::string_view key) const override;
+  void gone(std::string_view key) override;
   void error(std::string_view key, std::string_view reason) override;
   void warning(std::string_view key, std::string_view reason) override;
 
@@ -52,9 +56,6 @@ class Reader : public ids::Parameters {
   /// A size in bytes. `why` explains the bounds in messages: "a size of 64MiB to 1GiB, WHY".
   std::int64_t size(std::string_view key, std::int64_t min, std::int64_t max, std::int64_t fallback,
                     std::string_view why = {});
-  /// An integer; nothing for `word` and for an absent key.
-  std::optional<std::int64_t> integer_unless(std::string_view key, std::string_view word,
-                                             std::int64_t min, std::int64_t max);
   /// The section; null for an absent key and for a null value.
   Reader* optional_section(std::string_view key);
   /// Readers for the mappings of a list, with the paths "key[0]", "key[1]"...; an absent key or
@@ -102,6 +103,7 @@ class Reader : public ids::Parameters {
   Place place_;
   Findings& findings_;
   std::set<std::string, std::less<>> known_;
+  std::set<std::string, std::less<>> gone_;  // accepted, but not offered in messages
   std::map<std::string, Reader*, std::less<>> sections_;
   std::vector<std::unique_ptr<Reader>> children_;
   bool accepts_all_ = false;

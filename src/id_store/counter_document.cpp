@@ -69,15 +69,25 @@ CounterDocument::CounterDocument(ids::CounterSpec spec, StoreMetrics& metrics,
 CounterReply CounterDocument::run(mongo::Client& client, const CounterJob& job,
                                   std::span<const ids::CounterField> fields) {
   Run run{client, job, fields, job.count, std::chrono::steady_clock::now()};
-  const bool heals = job.kind == CounterJob::Kind::heal;
-  CounterReply reply =
-      job.kind == CounterJob::Kind::give_back
-          ? give_back(run)
-          : repeat(run, heals ? &CounterDocument::heal : &CounterDocument::allocate);
+  CounterReply reply = carry_out(run);
   unreached_ = std::move(run.unreached);
   if (reply.kind == CounterReply::Kind::not_healed) events_.not_healed(reply.reason);
   if (reply.kind == CounterReply::Kind::exhausted) events_.exhausted(reply.reason);
   return reply;
+}
+
+CounterReply CounterDocument::carry_out(Run& run) {
+  switch (run.job.kind) {
+    case CounterJob::Kind::give_back:
+      return give_back(run);
+    case CounterJob::Kind::confirm:
+      return confirm(run);
+    case CounterJob::Kind::heal:
+      return repeat(run, &CounterDocument::heal);
+    case CounterJob::Kind::allocate:
+      break;
+  }
+  return repeat(run, &CounterDocument::allocate);
 }
 
 Reply CounterDocument::write_nothing(mongo::Client& client) const {
@@ -231,7 +241,7 @@ CounterReply CounterDocument::give_back(Run& run) {
   const auto end = numbers_.after(unused.first, unused.count);
   const auto from = end ? numbers_.value_before(*end) : std::nullopt;
   const auto to = numbers_.value_before(unused.first);
-  if (!from || !to) return {CounterReply::Kind::kept, {}, {}};
+  if (!from || !to) return {CounterReply::Kind::passed, {}, {}};
   const Reply reply =
       run.client.write(spec_.place.db, find_and_modify(query(Document().add("$eq", *from)))
                                            .add("update", set_value(spec_.place.value_field, *to)));
@@ -239,8 +249,28 @@ CounterReply CounterDocument::give_back(Run& run) {
   const bool not_sent = !run.unreached.empty() && reply.code == mongo::kNoServer;
   const bool no_match = reply.ok() && !value_of(reply);
   if (not_sent) return {CounterReply::Kind::not_sent, {}, {}};
-  const bool is_kept = no_match || reply.kind == Reply::Kind::refused;
-  return {is_kept ? CounterReply::Kind::kept : CounterReply::Kind::given_back, {}, {}};
+  const bool has_passed = no_match || reply.kind == Reply::Kind::refused;
+  return {has_passed ? CounterReply::Kind::passed : CounterReply::Kind::given_back, {}, {}};
+}
+
+// ---- confirm
+
+/// A write, since a primary that has been replaced without knowing it still answers reads. Adding 0
+/// as an int32 leaves the value's type as it is.
+CounterReply CounterDocument::confirm(Run& run) const {
+  const Document numbers = Document().add("$type", Array().push("int").push("long").push("double"));
+  const Document unchanged =
+      Document().add("$inc", Document().add(spec_.place.value_field, std::int32_t{0}));
+  const Reply reply =
+      run.client.write(spec_.place.db, find_and_modify(query(numbers)).add("update", unchanged));
+  CounterReply nothing{CounterReply::Kind::unknown, {}, {}};
+  if (reply.kind == Reply::Kind::refused) return nothing;
+  if (!reply.ok()) return answer_to(run, reply);
+  const auto image = value_of(reply);
+  const auto value = image ? stored_value(*image, spec_.place.value_field) : StoredValue();
+  const auto next = value.is_number() ? numbers_.first_at(value.number) : std::nullopt;
+  if (!next) return nothing;
+  return {CounterReply::Kind::stands, {*next, 0}, {}};
 }
 
 // ---- common

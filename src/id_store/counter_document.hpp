@@ -29,6 +29,7 @@ namespace idproxy::id_store {
 ///                             new: true}
 ///   gap        findAndModify {query: {_id: key, V: v}, update: {$set: {V: behind the free ones}}}
 ///   give back  findAndModify {query: {_id: key, V: end}, update: {$set: {V: first unused}}}
+///   confirm    findAndModify {query: {_id: key, V: {$type: numbers}}, update: {$inc: {V: 0}}}
 ///
 /// One thread at a time.
 class CounterDocument {
@@ -71,6 +72,7 @@ class CounterDocument {
     StoredValue value;
   };
 
+  ids::CounterReply carry_out(Run& run);
   ids::CounterReply repeat(Run& run, Attempt (CounterDocument::*attempt)(Run&));
   Attempt allocate(Run& run);
   Attempt use(Run& run, Bytes pre_image);
@@ -92,6 +94,7 @@ class CounterDocument {
   Attempt raise(Run& run, std::int64_t from);
   Attempt fill_gap(Run& run, std::int64_t value, std::int64_t from);
   ids::CounterReply give_back(Run& run);
+  ids::CounterReply confirm(Run& run) const;
 
   [[nodiscard]] Outcome<Found> read(Run& run) const;
   struct NewCounter {

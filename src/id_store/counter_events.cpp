@@ -1,6 +1,7 @@
 #include "id_store/counter_events.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "idproxy/observability/log.hpp"
@@ -12,6 +13,17 @@ using log::Level;
 
 // Number.MAX_SAFE_INTEGER
 constexpr std::int64_t kMostInJavaScript = 9007199254740991;
+
+// Numbers that return one by one can leave many ranges.
+constexpr std::size_t kMostListed = 10;
+
+/// "16 to 100"
+std::string text_of(const ids::Range& range, std::int64_t step) {
+  std::string text = std::to_string(range.first);
+  if (range.count == 1) return text;
+  const std::int64_t last = range.first + step * static_cast<std::int64_t>(range.count - 1);
+  return text + " to " + std::to_string(last);
+}
 
 bool is_beyond_javascript(std::int64_t number) {
   return number > kMostInJavaScript || number < -kMostInJavaScript;
@@ -42,9 +54,23 @@ void CounterEvents::healed(std::int64_t first, std::string_view how) const {
 
 void CounterEvents::went_backwards() const {
   log::event(Level::warning, "counter_backwards",
-             "the counter has gone back, as after a restore of an older copy: restart every proxy "
-             "that uses it",
+             "the counter has gone back, as after a restore of an older copy: it is set past all "
+             "numbers that are stored. Without a unique index on the field, numbers may have been "
+             "stored twice",
              {{"counter", counter_}});
+}
+
+void CounterEvents::numbers_lost(std::span<const ids::Range> numbers) const {
+  std::string listed;
+  std::uint64_t count = 0;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    count += numbers[i].count;
+    if (i < kMostListed) listed += (i > 0 ? ", " : "") + text_of(numbers[i], step_);
+  }
+  if (numbers.size() > kMostListed) listed += ", …";
+  log::event(Level::info, "numbers_lost",
+             "unused numbers did not return to the counter, which has moved on: they are a gap",
+             {{"counter", counter_}, {"numbers", listed}, {"count", count}});
 }
 
 void CounterEvents::block_dropped(std::string_view reason) const {

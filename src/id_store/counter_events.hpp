@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "idproxy/ids/counter_spec.hpp"
+#include "idproxy/ids/grant.hpp"
 
 namespace idproxy::id_store {
 
@@ -22,6 +23,8 @@ class CounterEvents {
   void created(std::int64_t first, std::string_view warning) const;
   void healed(std::int64_t first, std::string_view how) const;
   void went_backwards() const;
+  /// Unused numbers that nobody will use: not empty.
+  void numbers_lost(std::span<const ids::Range> numbers) const;
   void block_dropped(std::string_view reason) const;
   void jump_too_large(std::int64_t from, std::int64_t most) const;
   void exhausted(const std::string& reason);

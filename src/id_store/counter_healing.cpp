@@ -68,7 +68,7 @@ Outcome<std::int64_t> CounterDocument::behind_others(Run& run, std::int64_t firs
                                                      const FieldNumbers::Look& look,
                                                      Loss loss) const {
   if (loss == Loss::none || look.is_guarded || numbers_.is_beyond_max(first)) return first;
-  const std::uint64_t block = spec_.block.adaptive ? spec_.block.max : spec_.block.size;
+  const std::uint64_t block = spec_.block.most();
   const std::uint64_t each = loss == Loss::certain ? std::max(block, kMostInOneInsert) : block;
   const auto result = numbers_.after(first, kBlocksOfOthers * each);
   if (result && !numbers_.is_beyond_max(*result)) return *result;

@@ -18,6 +18,8 @@ constexpr std::size_t kSweepAt = 1024;
 constexpr std::size_t kMostCounters = 10'000;
 // How often to check a store that is down, whatever the number of counters.
 constexpr std::chrono::seconds kLookAfter{1};
+// How often to read the counters that are in use.
+constexpr std::chrono::seconds kWatchEvery{10};
 // For a replaced counter: it gives back at once the numbers that nobody waits for.
 constexpr ids::CounterSpec::Block kNothingHeld{.size = 1, .prefetch = 0, .idle = {}};
 
@@ -115,9 +117,7 @@ void CounterWorkers::change(Shared& counter, const ids::CounterSpec& spec) {
 
 /// Rules that still use the counter go on to get numbers from it.
 void CounterWorkers::retire(const Shared& counter) {
-  const bool gives_back = counter->spec.block.give_back;
   counter->spec.block = kNothingHeld;
-  counter->spec.block.give_back = gives_back;
   counter->cache->change(counter->spec);
   std::erase_if(retired_, [this](const Shared& old) { return is_unused(old) && !old->due; });
   retired_.push_back(counter);
@@ -224,13 +224,13 @@ void CounterWorkers::enqueue_due() {
 CounterWorkers::Shared CounterWorkers::next(std::unique_lock<std::mutex>& lock) {
   while (true) {
     if (!stopping_) enqueue_due();
+    if (!stopping_ && watch_at_ && *watch_at_ <= clock_.monotonic()) {
+      watch(lock);
+      continue;
+    }
     if (!(queue_.empty() && new_.empty()) && !giving_up_) break;
     if (ending_) return nullptr;
-    if (stopping_ || due_.empty()) {
-      changed_.wait(lock);
-    } else {
-      changed_.wait_for(lock, due_.begin()->first - clock_.monotonic());
-    }
+    wait(lock);
   }
   std::deque<Shared>& queue = queue_.empty() ? new_ : queue_;
   Shared counter = std::move(queue.front());
@@ -238,6 +238,40 @@ CounterWorkers::Shared CounterWorkers::next(std::unique_lock<std::mutex>& lock) 
   counter->queued = false;
   counter->running = true;
   return counter;
+}
+
+/// Until something changes or is due.
+void CounterWorkers::wait(std::unique_lock<std::mutex>& lock) {
+  std::optional<Time> until = watch_at_;
+  if (!due_.empty()) until = std::min(until.value_or(due_.begin()->first), due_.begin()->first);
+  if (stopping_ || !until) {
+    changed_.wait(lock);
+  } else {
+    changed_.wait_for(lock, *until - clock_.monotonic());
+  }
+}
+
+/// Reads the counters without the lock. What they hold of it may change meanwhile: see
+/// BlockSupply::watched.
+void CounterWorkers::watch(std::unique_lock<std::mutex>& lock) {
+  watch_at_ = clock_.monotonic() + kWatchEvery;
+  if (looking_) return;
+  std::vector<WatchedCounter> watched;
+  for (const auto& [name, counter] : all_) {
+    const auto mark = counter->cache->watch_mark();
+    if (mark) watched.push_back({counter->cache, counter->spec, *mark});
+  }
+  if (watched.empty()) {
+    watch_at_.reset();  // the next job sets it
+    return;
+  }
+  lock.unlock();
+  {
+    mongo::Client client = pool_.client(&metrics_.round_trips);
+    read_counters(client, watched);
+  }
+  watched.clear();  // a counter that nobody else uses is destroyed without the lock
+  lock.lock();
 }
 
 void CounterWorkers::run() {
@@ -255,6 +289,7 @@ void CounterWorkers::run() {
     const auto due = counter->cache->due();
     lock.lock();
     counter->running = false;
+    if (job && !watch_at_) watch_at_ = clock_.monotonic() + kWatchEvery;
     set_due(counter, next_turn(counter, due));
     const bool woken = std::exchange(counter->woken_meanwhile, false);
     if (woken || (stopping_ && done)) enqueue(counter);  // after stop() the cache wakes nobody
@@ -282,7 +317,10 @@ std::optional<CounterWorkers::Time> CounterWorkers::next_turn(const Shared& coun
 
 bool CounterWorkers::do_job(const Shared& counter, const std::optional<ids::CounterJob>& job,
                             Turn turn, const std::vector<ids::CounterField>& fields) {
-  if (!job) tell_refusal(*counter);
+  if (!job) {
+    tell_refusal(*counter);
+    tell_lost(*counter);
+  }
   if (!job && turn == Turn::job) return false;
   if (!job && turn == Turn::job_or_check) {
     check(counter, fields);
@@ -301,6 +339,7 @@ bool CounterWorkers::do_job(const Shared& counter, const std::optional<ids::Coun
   const ids::BlockOutcome outcome = counter->cache->finish(reply);
   count(*counter, *job, reply, outcome);
   tell_refusal(*counter);
+  tell_lost(*counter);
   return true;
 }
 
@@ -356,6 +395,11 @@ void CounterWorkers::note_ready(Counter& counter) {
   counter.refused_job = kAnyNumber;
 }
 
+void CounterWorkers::tell_lost(Counter& counter) {
+  const std::vector<ids::Range> lost = counter.cache->take_lost();
+  if (!lost.empty()) counter.document->events().numbers_lost(lost);
+}
+
 /// Logs if the cache refuses requests; CounterDocument logs what the store refuses.
 void CounterWorkers::tell_refusal(Counter& counter) {
   if (const auto reason = counter.cache->refusal()) counter.document->events().exhausted(*reason);
@@ -364,6 +408,7 @@ void CounterWorkers::tell_refusal(Counter& counter) {
 void CounterWorkers::count(Counter& counter, const ids::CounterJob& job,
                            const ids::CounterReply& reply, ids::BlockOutcome outcome) {
   if (reply.kind == ReplyKind::given_back) metrics_.numbers_returned += job.unused.count;
+  if (outcome == ids::BlockOutcome::went_back) counter.document->events().went_backwards();
   if (reply.kind != ReplyKind::allocated) return;
   if (job.kind == ids::CounterJob::Kind::heal) ++metrics_.heals;
   if (outcome == ids::BlockOutcome::used) {
@@ -372,9 +417,7 @@ void CounterWorkers::count(Counter& counter, const ids::CounterJob& job,
     return;
   }
   ++metrics_.blocks_dropped;
-  if (outcome == ids::BlockOutcome::went_back) {
-    counter.document->events().went_backwards();
-  } else {
+  if (outcome == ids::BlockOutcome::dropped) {
     counter.document->events().block_dropped("the counter is healed first");
   }
 }
@@ -418,6 +461,10 @@ bool CounterWorkers::stop(std::chrono::milliseconds limit) {
   checked_.notify_all();
   const bool ended = changed_.wait_for(lock, limit, [this] { return running_ == 0; });
   giving_up_ = true;
+  for (const Shared& counter : all) {
+    const std::vector<ids::Range> lost = counter->cache->lose_all();
+    if (!lost.empty()) CounterEvents(counter->spec).numbers_lost(lost);
+  }
   return ended;
 }
 

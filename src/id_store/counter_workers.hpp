@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "id_store/counter_document.hpp"
+#include "id_store/counter_watch.hpp"
 #include "id_store/mongo.hpp"
 #include "id_store/store_metrics.hpp"
 #include "idproxy/base/clock.hpp"
@@ -25,7 +26,8 @@ namespace idproxy::id_store {
 
 /// The counters of this process and the threads that do their jobs. Counters that were woken or are
 /// due wait in a queue; each has at most one job at a time. While the store is down, one counter
-/// checks once a second whether it is back, even if nobody needs numbers.
+/// checks once a second whether it is back, even if nobody needs numbers. Otherwise a thread reads
+/// all counters that were used lately every ten seconds, to see whether one has gone back.
 ///
 /// A counter that rules announce is checked (CounterDocument::check) before anybody needs numbers.
 /// One that gives none for want of an index, a privilege or a scan is checked every 2 s until it
@@ -115,6 +117,7 @@ class CounterWorkers {
   void count(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply,
              ids::BlockOutcome outcome);
   static void tell_refusal(Counter& counter);
+  static void tell_lost(Counter& counter);
   void note_reached(const Shared& counter);
   void check(const Shared& counter, const std::vector<ids::CounterField>& fields);
   void note(const Shared& counter, const ids::CounterJob& job, const ids::CounterReply& reply);
@@ -135,6 +138,8 @@ class CounterWorkers {
   [[nodiscard]] Turn turn_of(const Shared& counter) const;
   [[nodiscard]] std::optional<Time> next_turn(const Shared& counter, std::optional<Time> due) const;
   [[nodiscard]] Shared next(std::unique_lock<std::mutex>& lock);
+  void wait(std::unique_lock<std::mutex>& lock);
+  void watch(std::unique_lock<std::mutex>& lock);
   void sweep();
   [[nodiscard]] bool is_unused(const Shared& counter) const;
 
@@ -153,6 +158,7 @@ class CounterWorkers {
   std::deque<Shared> queue_;
   std::deque<Shared> new_;  // never had a number; served last, since clients can invent new names
   std::set<std::pair<Time, Shared>> due_;
+  std::optional<Time> watch_at_;  // nothing: no counter is in use
   std::vector<std::thread> threads_;
   std::size_t running_ = 0;
   bool stopping_ = false;

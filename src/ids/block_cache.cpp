@@ -28,6 +28,7 @@ StockLevel BlockCache::level() const {
   return {.now = clock_.monotonic(),
           .held = held_.count(),
           .taken = held_.taken(),
+          .used = held_.used(),
           .needed = needed_,
           .end = held_.end(),
           .unused_end = held_.unused_end()};
@@ -161,7 +162,7 @@ void BlockCache::went_well() {
 std::optional<CounterJob> BlockCache::begin() {
   const auto lock = locked(mutex_);
   const SupplyAction action = supply_.begin(level());
-  change_stock(held_, action);
+  change_held(action);
   threshold_ = supply_.threshold();
   return action.job;
 }
@@ -183,13 +184,43 @@ BlockOutcome BlockCache::finish(CounterReply reply) {
 
 void BlockCache::apply(const SupplyAction& action, After& after) {
   after.wake = after.wake || action.wake;
-  change_stock(held_, action);
+  change_held(action);
   if (action.refusal) {
     serve_or_refuse(*action.refusal, after);
   } else {
     serve(after);
   }
   threshold_ = supply_.threshold();
+}
+
+void BlockCache::change_held(const SupplyAction& action) {
+  for (const Range& range : change_stock(held_, action)) {
+    if (range.count > 0) lost_.push_back(range);
+  }
+}
+
+std::vector<Range> BlockCache::take_lost() {
+  const auto lock = locked(mutex_);
+  return std::exchange(lost_, {});
+}
+
+std::vector<Range> BlockCache::lose_all() {
+  const auto lock = locked(mutex_);
+  return held_.lose_all();
+}
+
+std::optional<WatchMark> BlockCache::watch_mark() {
+  const auto lock = locked(mutex_);
+  return supply_.watch_mark(level());
+}
+
+void BlockCache::watched(std::int64_t next, const WatchMark& mark) {
+  After after;
+  {
+    const auto lock = locked(mutex_);
+    apply(supply_.watched(next, mark, level()), after);
+  }
+  after.run(*this);
 }
 
 std::optional<std::chrono::nanoseconds> BlockCache::due() const {

@@ -13,32 +13,48 @@ using Stock = SupplyAction::Stock;
 
 }  // namespace
 
-void change_stock(HeldNumbers& stock, const SupplyAction& action) {
+std::vector<Range> change_stock(HeldNumbers& stock, const SupplyAction& action) {
   switch (action.stock) {
     case Stock::keep:
-      return;
+      break;
     case Stock::add:
-      return stock.add(action.range);
+      stock.add(action.range);
+      break;
     case Stock::replace:
-      return stock.replace(action.range);
+      stock.replace(action.range);
+      break;
     case Stock::skip:
-      return stock.skip(action.range);
+      stock.skip(action.range);
+      break;
     case Stock::set_aside:
-      return stock.set_aside();
+      stock.set_aside();
+      break;
     case Stock::restore:
-      return stock.restore();
+      stock.restore();
+      break;
     case Stock::drop:
-      return stock.drop();
+      stock.drop();
+      break;
     case Stock::drop_and_heal:
       stock.drop();
-      return stock.set_aside();
+      stock.set_aside();
+      break;
     case Stock::take_unused_end:
       return stock.take_unused_end();
     case Stock::put_unused_end:
-      return stock.put_unused_end(action.range);
+      stock.put_unused_end(action.range);
+      break;
     case Stock::cut:
-      return stock.cut(action.range.first);
+      stock.cut(action.range.first);
+      break;
+    case Stock::lose:
+      return {stock.up_to_max(action.range)};
+    case Stock::lose_all:
+      return stock.lose_all();
+    case Stock::lose_older:
+      return stock.lose_older();
   }
+  return {};
 }
 
 BlockSupply::BlockSupply(const CounterSpec& spec)
@@ -79,16 +95,18 @@ SupplyAction BlockSupply::queued(const StockLevel& level) {
 
 SupplyAction BlockSupply::put_back(const StockLevel& level) {
   SupplyAction action;
-  // The last number of the block is back, but no check for idle numbers is due: begin() schedules
-  // one.
-  if (!idle_check_ && returnable(level)) request(level, action);
+  // There are numbers that may have to go back, but nobody will look: begin() schedules that.
+  const bool is_scheduled = is_auto() ? over_at_.has_value() : idle_check_.has_value();
+  const bool may_go_back = is_auto() ? level.held > 0 : level.unused_end.has_value();
+  if (may_go_back && !is_scheduled) request(level, action);
   return action;
 }
 
 SupplyAction BlockSupply::settled(const StockLevel& level) {
   SupplyAction action;
-  watch_idle(level);
-  if (wants_refill(level)) request(level, action);
+  pace_.note(level.now, level.used);
+  schedule_return(level);
+  if (has_work(level)) request(level, action);
   return action;
 }
 
@@ -120,6 +138,10 @@ bool BlockSupply::wants_refill(const StockLevel& level) const {
   return heal_ != Heal::none || store_ == Store::down || level.needed > 0 || low;
 }
 
+bool BlockSupply::has_work(const StockLevel& level) const {
+  return wants_refill(level) || suspect_;
+}
+
 bool BlockSupply::may_ask(const StockLevel& level) const {
   if (store_ == Store::exhausted && level.now < exhausted_until_) return false;
   if (!retry_at_ || level.now >= *retry_at_) return true;
@@ -133,41 +155,57 @@ SupplyAction BlockSupply::begin(const StockLevel& level) {
   SupplyAction action;
   if (state_ == State::asking) return action;
   note_demand(level);
-  action.job = next_job(level);
+  action.job = next_job(level, action);
+  if (action.stock == Stock::keep && older_over_at_ && level.now >= *older_over_at_) {
+    older_over_at_.reset();
+    action.stock = Stock::lose_older;
+  }
   if (!action.job) {
     state_ = State::idle;
-    watch_idle(level);
+    schedule_return(level);
     return action;
   }
   state_ = State::asking;
   changed_ = false;
   job_ = *action.job;
-  if (job_.kind == CounterJob::Kind::give_back) {
-    idle_check_.reset();
-    action.stock = Stock::take_unused_end;
-  }
   return action;
 }
 
-std::optional<CounterJob> BlockSupply::next_job(const StockLevel& level) {
-  const auto give_back = [](Range unused) {
-    CounterJob job{CounterJob::Kind::give_back, unused.count};
-    job.unused = unused;
-    return job;
-  };
-  const auto unused = returnable(level);
-  if (stopped_) return unused ? std::optional(give_back(*unused)) : std::nullopt;
+std::optional<CounterJob> BlockSupply::next_job(const StockLevel& level, SupplyAction& action) {
+  if (stopped_) return give_back(level, action);
   const bool demand = level.needed > 0 || level.now - demand_at_ <= kDemandLasts;
   const bool ahead = fetches_ahead_ && level.end;  // a counter that nobody has used is left alone
   if (wants_refill(level) && may_ask(level) && (demand || ahead)) return refill(level);
+  if (suspect_ && may_ask(level)) {
+    suspect_ = false;
+    return CounterJob{CounterJob::Kind::confirm};
+  }
   // There is no demand any more: the next request starts the retries again.
   if (retry_at_ && level.now >= *retry_at_) retry_at_.reset();
-  if (!lies_idle(level)) return std::nullopt;
-  return give_back(*unused);
+  return is_over(level) ? give_back(level, action) : std::nullopt;
+}
+
+/// Only numbers up to the counter's value can go back. All others lie before numbers that somebody
+/// else got, and would make the order worse the longer they are kept.
+std::optional<CounterJob> BlockSupply::give_back(const StockLevel& level, SupplyAction& action) {
+  over_at_.reset();
+  older_over_at_.reset();
+  idle_check_.reset();
+  if (!level.unused_end) {
+    if (level.held > 0) action.stock = Stock::lose_all;
+    resting_ = true;
+    return std::nullopt;
+  }
+  ++gives_back_;
+  action.stock = Stock::take_unused_end;
+  CounterJob job{CounterJob::Kind::give_back, level.unused_end->count};
+  job.unused = *level.unused_end;
+  return job;
 }
 
 CounterJob BlockSupply::refill(const StockLevel& level) {
-  pace_.started(level.now, level.taken);
+  pace_.started(level.now, level.used);
+  suspect_ = false;  // an allocation shows where the counter stands
   CounterJob job{heal_ == Heal::none ? CounterJob::Kind::allocate : CounterJob::Kind::heal};
   job.count = pace_.size();
   if (level.needed > level.held) job.count = std::max(job.count, level.needed - level.held);
@@ -183,16 +221,25 @@ CounterJob BlockSupply::refill(const StockLevel& level) {
 void BlockSupply::note_demand(const StockLevel& level) {
   if (level.taken != seen_taken_ || level.needed > 0) demand_at_ = level.now;
   seen_taken_ = level.taken;
+  pace_.note(level.now, level.used);
 }
 
-std::optional<Range> BlockSupply::returnable(const StockLevel& level) const {
-  return spec_.block.give_back && !moved_on_ ? level.unused_end : std::nullopt;
+/// Says when to look whether numbers must go back.
+void BlockSupply::schedule_return(const StockLevel& level) {
+  const bool by_age = is_auto() && !stopped_ && level.held > 0;
+  if (!by_age) {
+    over_at_.reset();
+    older_over_at_.reset();
+  } else if (!over_at_) {
+    over_at_ = level.now + RefillPace::kBlockLasts;
+  }
+  schedule_idle_check(level);
 }
 
 /// take() does not read the clock: numbers are idle if none is taken between two checks.
-void BlockSupply::watch_idle(const StockLevel& level) {
+void BlockSupply::schedule_idle_check(const StockLevel& level) {
   constexpr int kLooks = 8;
-  if (stopped_ || !returnable(level)) {
+  if (is_auto() || stopped_ || !level.unused_end) {
     idle_check_.reset();
     return;
   }
@@ -204,9 +251,11 @@ void BlockSupply::watch_idle(const StockLevel& level) {
   idle_check_ = std::min(level.now + std::max<Time>(idle / kLooks, 1ms), idle_since_ + idle);
 }
 
-bool BlockSupply::lies_idle(const StockLevel& level) const {
+/// True if the held numbers must go back.
+bool BlockSupply::is_over(const StockLevel& level) const {
+  if (is_auto()) return over_at_ && level.now >= *over_at_ && level.held > 0;
   return idle_check_ && level.taken == idle_taken_ && level.now - idle_since_ >= spec_.block.idle &&
-         returnable(level).has_value();
+         level.unused_end;
 }
 
 // ---- results of jobs ---------------------------------------------------------------------------
@@ -218,6 +267,8 @@ SupplyAction BlockSupply::finish(CounterReply reply, const StockLevel& level) {
   note_demand(level);
   if (job_.kind == CounterJob::Kind::give_back) {
     gave_back(reply.kind, action);
+  } else if (job_.kind == CounterJob::Kind::confirm) {
+    confirmed(std::move(reply), level, action);
   } else if (reply.kind == Kind::allocated) {
     allocated(reply.range, level, action);
   } else if (reply.kind == Kind::not_healed) {
@@ -243,9 +294,8 @@ void BlockSupply::allocated(Range range, const StockLevel& level, SupplyAction& 
   }
   answers_again();
   if (behind) return went_back(level, action);
-  moved_on_ = false;
   if (healed) heal_ = Heal::none;
-  pace_.succeeded(level.now);
+  pace_.succeeded(level.now, range.count);
   action.range = range;
   if (heal_ == Heal::none) return use(range, level, action);
   // The heal was decided while this job was under way: the counter had not been raised yet.
@@ -256,6 +306,8 @@ void BlockSupply::allocated(Range range, const StockLevel& level, SupplyAction& 
 void BlockSupply::use(Range range, const StockLevel& level, SupplyAction& action) {
   resting_ = false;
   action.stock = job_.kind == CounterJob::Kind::heal ? Stock::replace : Stock::add;
+  older_over_at_ = level.held > 0 ? over_at_ : std::nullopt;
+  over_at_ = level.now + RefillPace::kBlockLasts;
   if (steps_.count(steps_.end(range), spec_.max) > 0) return;
   const std::uint64_t usable = std::min(range.count, steps_.count(range.first, spec_.max));
   exhaust(handed_out_up_to(spec_.max), level.now, level.needed > level.held + usable, action);
@@ -271,17 +323,26 @@ void BlockSupply::went_back(const StockLevel& level, SupplyAction& action) {
           level.now, level.needed > 0, action);
 }
 
-/// After a failure the numbers are lost: the counter may or may not have been set back.
+/// After a failure the numbers are gone: the counter may or may not have been set back.
 void BlockSupply::gave_back(CounterReply::Kind kind, SupplyAction& action) {
+  using Kind = CounterReply::Kind;
   action.range = job_.unused;
-  if (kind == CounterReply::Kind::kept || kind == CounterReply::Kind::not_sent) {
-    moved_on_ = kind == CounterReply::Kind::kept || stopped_;
+  if (kind == Kind::not_sent && !stopped_) {
     action.stock = Stock::put_unused_end;
     return;
   }
-  moved_on_ = kind != CounterReply::Kind::given_back;
   resting_ = true;
-  action.stock = Stock::cut;
+  action.stock = kind == Kind::not_sent || kind == Kind::passed ? Stock::lose : Stock::cut;
+}
+
+/// No other job was under way: what this process knows of the counter has not changed since the
+/// store was asked.
+void BlockSupply::confirmed(CounterReply reply, const StockLevel& level, SupplyAction& action) {
+  using Kind = CounterReply::Kind;
+  if (reply.kind == Kind::failed) return failed(std::move(reply.reason), level, action);
+  answers_again();
+  const bool stands = reply.kind == Kind::stands && level.end;
+  if (stands && steps_.before(reply.range.first, *level.end)) went_back(level, action);
 }
 
 /// The counter continues without a heal: inserts replace duplicates document by document.
@@ -336,6 +397,30 @@ void BlockSupply::decide_to_heal(Heal heal) {
   collisions_in_a_row_ = 0;
 }
 
+// ---- watching ----------------------------------------------------------------------------------
+
+/// Nothing while a heal is due or numbers are on their way back: then the counter may rightly stand
+/// behind.
+std::optional<WatchMark> BlockSupply::watch_mark(const StockLevel& level) {
+  note_demand(level);
+  const bool gives_back = state_ == State::asking && job_.kind == CounterJob::Kind::give_back;
+  const bool heals = spec_.heal.mode != CounterSpec::Heal::Mode::off;
+  const bool in_use = level.held > 0 || level.now - demand_at_ <= kWatchedFor;
+  const bool says_something = !stopped_ && !gives_back && heal_ == Heal::none && level.end;
+  if (!heals || !in_use || !says_something) return std::nullopt;
+  return WatchMark{*level.end, gives_back_};
+}
+
+SupplyAction BlockSupply::watched(std::int64_t next, const WatchMark& mark,
+                                  const StockLevel& level) {
+  SupplyAction action;
+  const bool is_valid = !stopped_ && heal_ == Heal::none && mark.gives_back == gives_back_;
+  if (!is_valid || !steps_.before(next, mark.end)) return action;
+  suspect_ = true;
+  request(level, action);
+  return action;
+}
+
 // ---- the process -------------------------------------------------------------------------------
 
 SupplyAction BlockSupply::stop() {
@@ -370,8 +455,11 @@ std::uint64_t BlockSupply::threshold() const {
 
 std::optional<BlockSupply::Time> BlockSupply::due() const {
   if (state_ == State::asking || stopped_) return std::nullopt;
-  if (!retry_at_ || !idle_check_) return retry_at_ ? retry_at_ : idle_check_;
-  return std::min(*retry_at_, *idle_check_);
+  std::optional<Time> first;
+  for (const auto& at : {retry_at_, idle_check_, over_at_, older_over_at_}) {
+    if (at && (!first || *at < *first)) first = at;
+  }
+  return first;
 }
 
 }  // namespace idproxy::ids

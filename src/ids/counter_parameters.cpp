@@ -98,29 +98,6 @@ void read_numbers(CounterSpec& spec, Output output, Parameters& rule) {
   }
 }
 
-CounterSpec::Block read_block(Parameters& block) {
-  constexpr std::int64_t kMost = 1'000'000;
-  CounterSpec::Block read;
-  const auto number = [&](std::string_view key, std::uint32_t fallback) {
-    return static_cast<std::uint32_t>(block.integer(key, 1, kMost, fallback));
-  };
-  read.size = number("size", read.size);
-  read.min = number("min", read.min);
-  read.max = number("max", read.max);
-  read.adaptive = block.boolean("adaptive", read.adaptive);
-  read.target = block.duration("target", 1ms, 1h, read.target);
-  read.prefetch = block.number("prefetch", 0, 0.95, read.prefetch);
-  read.give_back = block.boolean("give_back", read.give_back);
-  read.idle = block.duration("idle", 1s, 24h, read.idle);
-  const std::string most = "max (" + std::to_string(read.max) + ")";
-  if (read.min > read.max) {
-    block.error("min", "must not be above " + most);
-  } else if (read.size < read.min || read.size > read.max) {
-    block.error("size", "must lie between min (" + std::to_string(read.min) + ") and " + most);
-  }
-  return read;
-}
-
 CounterSpec::Heal read_heal(Parameters& heal) {
   CounterSpec::Heal read;
   read.mode = static_cast<CounterSpec::Heal::Mode>(heal.choice("mode", {"max", "gap", "off"}));
@@ -173,13 +150,32 @@ void refuse_scope(Parameters& rule) {
   if (rule.given("scope")) rule.error("scope", "is not in this release");
 }
 
+std::optional<std::uint32_t> read_size(std::string_view key, Parameters& parameters) {
+  const auto size = parameters.integer_unless(key, "auto", 1, CounterSpec::Block::kMost);
+  return size ? std::optional(static_cast<std::uint32_t>(*size)) : std::nullopt;
+}
+
 }  // namespace
+
+CounterSpec::Block read_block(Parameters& rule) {
+  CounterSpec::Block read;
+  if (!rule.is_section("block")) {
+    read.size = read_size("block", rule);
+    return read;
+  }
+  Parameters& block = rule.section("block");
+  read.size = read_size("size", block);
+  for (const char* key : {"prefetch", "give_back", "idle", "adaptive", "target", "min", "max"}) {
+    block.gone(key);
+  }
+  return read;
+}
 
 CounterUse read_counter(Parameters& rule, std::string_view store_db) {
   CounterUse use;
   use.field = {rule.text("ns", ""), rule.text("field", ""), read_format(rule)};
   read_numbers(use.spec, use.field.format.output, rule);
-  use.spec.block = read_block(rule.section("block"));
+  use.spec.block = read_block(rule);
   const auto name = rule.optional_text("name");
   Parameters& store = rule.section("store");
   use.spec.place = read_place(store, store_db);

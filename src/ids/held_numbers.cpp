@@ -12,7 +12,9 @@ void HeldNumbers::take_back(std::vector<Range> sorted) {
   std::erase_if(sorted, [&](const Range& range) {
     return steps_.before(range.first, valid_from_) || steps_.before(*end_, steps_.end(range));
   });
+  const std::uint64_t before = free_.count();
   free_.put(sorted);
+  put_back_ += free_.count() - before;
   clip(free_);  // max may have been lowered since these numbers were handed out
 }
 
@@ -23,7 +25,7 @@ std::uint64_t HeldNumbers::count_valid(std::span<const std::int64_t> numbers) co
 
 void HeldNumbers::add(Range block) {
   if (!end_) valid_from_ = block.first;
-  end_ = steps_.end(block);
+  note_end(block);
   block = up_to_max(block);
   usable_end_ = steps_.end(block);
   if (block.count > 0) free_.put({block});
@@ -36,7 +38,7 @@ void HeldNumbers::replace(Range block) {
 }
 
 void HeldNumbers::skip(Range block) {
-  end_ = steps_.end(block);
+  note_end(block);
   usable_end_ = end_;
   valid_from_ = *end_;
 }
@@ -67,17 +69,49 @@ std::optional<Range> HeldNumbers::unused_end() const {
   return Range{last->first, count};
 }
 
+std::vector<Range> HeldNumbers::take_unused_end() {
+  free_.drop_last();
+  return lose_all();
+}
+
+std::vector<Range> HeldNumbers::lose_all() {
+  std::vector<Range> lost = free_.all();
+  free_.clear();
+  return lost;
+}
+
+std::vector<Range> HeldNumbers::lose_older() {
+  const auto last = free_.last();
+  if (!last) return {};
+  free_.drop_last();
+  std::vector<Range> lost = lose_all();
+  free_.put({*last});
+  return lost;
+}
+
 void HeldNumbers::put_unused_end(Range unused) {
   unused = up_to_max(unused);
   if (unused.count > 0) usable().put({unused});
 }
 
+/// A block that begins with `first` does not mean that the counter went back. If all numbers in a
+/// row went back, those before them may belong to another process, which can give them back, too.
 void HeldNumbers::cut(std::int64_t first) {
-  // The counter may stand at `first` now; a block that begins there does not mean that the counter
-  // went back.
   end_ = first;
+  if (end_ == run_first_) {
+    end_ = std::exchange(before_run_, std::nullopt);
+    run_first_.reset();
+  }
   usable_end_ = end_;
-  if (steps_.before(*end_, valid_from_)) valid_from_ = *end_;
+  if (end_ && steps_.before(*end_, valid_from_)) valid_from_ = *end_;
+}
+
+void HeldNumbers::note_end(Range block) {
+  if (!end_ || *end_ != block.first) {
+    before_run_ = end_;
+    run_first_ = block.first;
+  }
+  end_ = steps_.end(block);
 }
 
 void HeldNumbers::change_max(std::int64_t max) {

@@ -78,11 +78,7 @@ class InstantStore final : public ids::Store {
 /// A rule's strategy, bound to a collection.
 struct Counter {
   explicit Counter(const char* size) {
-    test::FakeParameters parameters({{"ns", "shop.orders"},
-                                     {"field", "_id"},
-                                     {"block.size", size},
-                                     {"block.max", "1000000"},
-                                     {"block.prefetch", "0.5"}});
+    test::FakeParameters parameters({{"ns", "shop.orders"}, {"field", "_id"}, {"block", size}});
     for (const ids::Kind& kind : ids::kinds()) {
       if (kind.name == "counter") rule = kind.make(parameters, {clock, system_random()});
     }
@@ -148,7 +144,7 @@ void compare(const char* size) {
   const double one = median(alone);
   const double two = median(together);
   std::printf(
-      "block %7s: one thread %6.1f ns per id (best %.1f), two together %6.1f (best %.1f), "
+      "block %5s: one thread %6.1f ns per id (best %.1f), two together %6.1f (best %.1f), "
       "ratio %.2f\n",
       size, one, *std::min_element(alone.begin(), alone.end()), two,
       *std::min_element(together.begin(), together.end()), one / two);
@@ -157,6 +153,6 @@ void compare(const char* size) {
 }  // namespace
 
 int main() {
-  for (const char* size : {"100", "10000", "1000000"}) compare(size);
+  for (const char* size : {"100", "10000"}) compare(size);
   return 0;
 }

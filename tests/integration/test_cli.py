@@ -347,12 +347,11 @@ BAD_COUNTERS = {
     "start_below_the_lowest": "step: -1\nmax: 5\nstart: 4",
     "start_of_text": "start: one",
     "start_beyond_int64": "start: 9223372036854775808",
-    "min_above_max": "block: {size: 10,\nmin: 20, max: 10}",
-    "size_below_min": "block: {min: 20,\nsize: 10}",
-    "size_above_max": "block: {max: 20,\nsize: 21}",
+    "block_0": "block: 0",
+    "block_too_large": "block: 10001",
+    "block_of_a_word": "block: often",
     "size_0": "block: {size: 0}",
-    "prefetch_negative": "block: {prefetch: -0.1}",
-    "prefetch_too_much": "block: {prefetch: 0.96}",
+    "size_too_large": "block: {size: 10001}",
     "unknown_key_of_block": "block: {sise: 10}",
     "int32_with_a_large_max": "output: int32\nmax: 2147483648",
     "int32_with_a_large_start": "output: int32\nstart: 2147483648",
@@ -393,8 +392,8 @@ class TestCounters:
     @pytest.mark.parametrize("parameters", [
         "start: -5", "step: -1", "step: 65535", "step: -65535", "max: 5", "output: int32",
         "output: string\nformat: {pad: 34, prefix: R-, suffix: /x}",
-        "block: {size: 1}", "block: {adaptive: true, min: 5, size: 5, max: 5, target: 1s}",
-        "block: {prefetch: 0.95, give_back: false, idle: 1s}", "name: orders",
+        "block: auto", "block: 1", "block: 10000", "block: {size: 1}", "block: {size: auto}",
+        "name: orders",
         "store: {layout: counters-seq, db: shop, collection: counters, key: orders}",
         "store: {layout: custom, collection: c, key_field: id, value_field: seq, value_is: last}",
         "heal: {mode: gap, after: 1, max_jump: 0, at_start: true}", "heal: {mode: off}",
@@ -404,6 +403,19 @@ class TestCounters:
     def test_good(self, config, parameters):
         result = run("--check-config", "--config", config(self.config_of(parameters)))
         assert result.returncode == 0, result.stdout + result.stderr
+
+    def test_keys_of_earlier_releases(self, config):
+        """They are named, and nothing else happens."""
+        text = self.config_of("block: {size: 5, adaptive: true, min: 5, max: 5, target: 1s,\n"
+                              "  prefetch: 0.95, give_back: false, idle: 1s}")
+        result = run("--check-config", "--config", config(text))
+        assert result.returncode == 0, result.stdout + result.stderr
+        line = 1 + next(i for i, each in enumerate(text.split("\n")) if "block:" in each)
+        found = re.findall(r"config\.yaml:(\d+):\d+: warning: rules\[0\]\.block\.(\w+): "
+                           r"has no effect any more", result.stdout + result.stderr)
+        assert sorted(found) == sorted([
+            *((str(line), key) for key in ("adaptive", "min", "max", "target")),
+            *((str(line + 1), key) for key in ("prefetch", "give_back", "idle"))])
 
 
 class TestFiles:

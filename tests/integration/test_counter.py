@@ -52,11 +52,8 @@ SEQUENCES: dict[str, tuple[dict[str, int], list[int]]] = {
     "large": ({"start": 2**62}, [2**62, 2**62 + 1, 2**62 + 2]),
 }
 
-BLOCKS: dict[str, dict[str, Any]] = {
-    "1": {"size": 1}, "2": {"size": 2}, "7": {"size": 7}, "100": {"size": 100},
-    "1000": {"size": 1000}, "no-prefetch": {"size": 10, "prefetch": 0},
-    "most-prefetch": {"size": 10, "prefetch": 0.95},
-    "adaptive": {"size": 10, "adaptive": True, "target": "100ms"},
+BLOCKS: dict[str, Any] = {
+    "auto": "auto", "1": 1, "2": 2, "7": {"size": 7}, "100": 100, "1000": {"size": 1000},
 }
 
 # Databases name the rule, collections are fresh for each test: each has a counter of its own.
@@ -251,14 +248,16 @@ class TestBlocks:
     def test_the_store_is_asked_once_for_each_block(self, replica_set, start_proxy, coll,
                                                     record):
         """As the server counts it: documents / block + 2."""
-        config = configuration(replica_set, [{"ns": "trips.*", "field": "n", **_COUNTER}])
+        config = configuration(replica_set, [
+            {"ns": "trips.*", "field": "n", **_COUNTER, "block": 100}])
         config["id_store"] = {"db": coll}
         proxy = start_proxy(config)
         assert insert(proxy, f"trips.{coll}", 1)["n"] == 1
         with Profiler(replica_set, coll) as profiler:
             for _ in range(300):
                 assert insert(proxy, f"trips.{coll}", 10)["n"] == 10
-            commands = profiler.commands()
+            # Besides, it looks once in ten seconds whether the counter has gone back.
+            commands = [c for c in profiler.commands() if "find" not in c["command"]]
         assert numbers(replica_set.client, f"trips.{coll}") == list(range(1, 3002))
         record("store round trips per document, block 100", len(commands) / 3000)
         assert 28 <= len(commands) <= 3000 / 100 + 2, [c["command"] for c in commands]
@@ -415,13 +414,14 @@ class TestSeveralProxies:
 class TestGivingBack:
     """What a process holds and does not use, returns to the counter."""
 
-    def rules(self, ns: str, **block: Any) -> list[dict[str, Any]]:
-        return [{"ns": ns, "field": "n", **_COUNTER, "block": {"size": 100, **block}}]
+    def rules(self, ns: str, block: Any = 100) -> list[dict[str, Any]]:
+        return [{"ns": ns, "field": "n", **_COUNTER, "block": block}]
 
-    @pytest.mark.parametrize("used", [1, 60, 100, 250])
-    def test_a_clean_stop_leaves_no_gap(self, server, start_proxy, coll, used):
+    @pytest.mark.parametrize("used, block", [
+        (1, 100), (60, 100), (100, 100), (250, 100), (250, "auto")])
+    def test_a_clean_stop_leaves_no_gap(self, server, start_proxy, coll, used, block):
         ns = f"stop.{coll}"
-        proxy = start_proxy(configuration(server, self.rules(ns)))
+        proxy = start_proxy(configuration(server, self.rules(ns, block)))
         for part in (used // 2, used - used // 2):
             assert not part or insert(proxy, ns, part)["n"] == part
         proxy.stop()
@@ -463,26 +463,40 @@ class TestGivingBack:
         assert insert(first, ns, 3)["n"] == 3 and insert(second, ns, 3)["n"] == 3
         first.stop()
         assert counter(server.client, ns)["COUNT"] == 201
+        lost = first.wait_event("numbers_lost")
+        assert (lost["level"], lost["numbers"], lost["count"]) == ("info", "4 to 100", 97)
         assert insert(second, ns, 3)["n"] == 3
         second.stop()
         assert counter(server.client, ns)["COUNT"] == 107
         assert numbers(server.client, ns) == [1, 2, 3, 101, 102, 103, 104, 105, 106]
+        assert not second.find_events("numbers_lost")
 
-    def test_unless_it_is_not_wanted(self, server, start_proxy, coll):
+    @pytest.mark.full
+    def test_auto_after_twenty_seconds(self, server, start_proxy, coll):
+        """What the other proxy has passed is lost, and the log says so."""
         ns = f"stop.{coll}"
-        proxy = start_proxy(configuration(server, self.rules(ns, give_back=False)))
-        assert insert(proxy, ns, 3)["n"] == 3
-        proxy.stop()
-        assert counter(server.client, ns)["COUNT"] == 101
+        first, second = (start_proxy(configuration(server, self.rules(ns, "auto")))
+                         for _ in range(2))
+        for _ in range(6):  # by then it holds more than it needs
+            assert insert(first, ns, 1)["n"] == 1
+        held = counter(server.client, ns)["COUNT"] - 7
+        assert held > 0 and insert(second, ns, 1)["n"] == 1
+        assert first.wait_event("numbers_lost", timeout=40)["count"] == held
+        assert insert(first, ns, 1)["n"] == 1
+        assert numbers(server.client, ns) == [*range(1, 7), 7 + held, 8 + held]
+        for proxy in (first, second):
+            proxy.stop()
+        assert counter(server.client, ns)["COUNT"] == 9 + held
 
-    def test_after_a_while_without_inserts(self, server, start_proxy, coll):
-        ns = f"idle.{coll}"
-        proxy = start_proxy(configuration(server, self.rules(ns, idle="1s")))
-        assert insert(proxy, ns, 3)["n"] == 3
-        eventually(lambda: counter(server.client, ns)["COUNT"] == 4, 20, "it is given back")
-        other = start_proxy(configuration(server, self.rules(ns)))
-        assert insert(other, ns, 1)["n"] == 1 and insert(proxy, ns, 1)["n"] == 1
-        assert numbers(server.client, ns) == [1, 2, 3, 4, 104]
+    def test_auto_one_by_one(self, server, start_proxy, coll):
+        """Two proxies and few inserts: the numbers follow each other, and none is held back."""
+        ns = f"stop.{coll}"
+        proxies = [start_proxy(configuration(server, [{"ns": ns, "field": "n", **_COUNTER}]))
+                   for _ in range(2)]
+        for i in range(4):
+            assert insert(proxies[i % 2], ns, 1)["n"] == 1
+        assert numbers(server.client, ns) == [1, 2, 3, 4]
+        assert counter(server.client, ns)["COUNT"] == 5
 
 
 def test_an_unacknowledged_insert_of_a_client_that_leaves(replica_set, start_proxy, coll):

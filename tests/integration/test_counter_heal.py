@@ -15,10 +15,11 @@ from support import wire
 from support.audit import Audit
 from support.counters import (Load, counter, delete_counter, insert, numbers, set_counter, stored)
 from support.mongod import Mongod
+from support.process import eventually
 from support.proxy import Proxy, configuration
 from support.thief import Hold, Robbed, Thief, insert_message
 
-_COUNTER = {"strategy": "counter"}
+_COUNTER = {"strategy": "counter", "block": 100}
 _TEXT = {**_COUNTER, "output": "string"}
 
 # Databases name the rule, collections are fresh for each test: each has a counter of its own.
@@ -439,8 +440,32 @@ class TestUnderLoad:
                  lambda *_: replica_set.client.drop_database(coll))
 
 
+class TestWatched:
+    """Proxies that nobody restarts after a restore: docs/counters.md#restores."""
+
+    @pytest.mark.full
+    @pytest.mark.parametrize("index", INDEXES)
+    def test_a_counter_that_was_set_back_is_noticed_without_an_insert(
+            self, replica_set, start_proxy, coll, index):
+        ns = f"watched.{coll}"
+        collection = replica_set.client["watched"][coll]
+        collection.create_index("n", **INDEXES[index])
+        rules = [{"ns": ns, "field": "n", **_COUNTER}]
+        proxies = [start_proxy(configuration(replica_set, rules)) for _ in range(2)]
+        for proxy in proxies:
+            assert insert(proxy, ns, 3)["n"] == 3
+        set_counter(replica_set.client, ns, bson.Int64(2))
+        eventually(lambda: any(p.find_events("counter_backwards") for p in proxies), 25)
+        eventually(lambda: counter(replica_set.client, ns)["COUNT"] > 200, 25)
+        for proxy in proxies * 10:
+            reply = insert(proxy, ns, 3)
+            assert reply["n"] == 3 and "writeErrors" not in reply
+        found = numbers(replica_set.client, ns)
+        assert len(set(found)) == len(found) == 66
+
+
 class TestRestart:
-    """After a restore every proxy is started again, as docs/counters.md#restores says."""
+    """Proxies that are started after a restore."""
 
     def test_an_older_counter_and_a_new_proxy(self, replica_set, start_proxy, coll):
         """No more than `after` numbers are tried in vain, and no client sees that."""

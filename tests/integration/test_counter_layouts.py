@@ -30,7 +30,7 @@ RULES = [
     *({"ns": f"{name}-1000.*", "field": "n", **_SINGLE, "start": 1000, "step": 5,
        "store": {"layout": name}} for name in LAYOUTS),
     {"ns": "plain.*", "field": "n", **_SINGLE},
-    {"ns": "blocks.*", "field": "n", "strategy": "counter"},
+    {"ns": "blocks.*", "field": "n", "strategy": "counter", "block": 100},
     {"ns": "down.*", "field": "n", **_SINGLE, "step": -1},
     {"ns": "int32.*", "field": "n", **_SINGLE, "output": "int32"},
     {"ns": "int32-down.*", "field": "n", **_SINGLE, "output": "int32", "step": -1},

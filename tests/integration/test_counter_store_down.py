@@ -28,11 +28,9 @@ from support.thief import Cut, Passed, Thief, insert_message, session
 RULES = [
     {"ns": "counted.*", "field": "n", "strategy": "counter", "block": {"size": 10}},
     {"ns": "single.*", "field": "n", "strategy": "counter", "block": {"size": 1}},
-    {"ns": "no-prefetch.*", "field": "n", "strategy": "counter",
-     "block": {"size": 10, "prefetch": 0}},
-    {"ns": "bare.*", "field": "n", "strategy": "counter", "block": {"size": 1, "prefetch": 0}},
+    {"ns": "auto.*", "field": "n", "strategy": "counter"},
+    {"ns": "bare.*", "field": "n", "strategy": "counter", "block": {"size": 1}},
     {"ns": "ends.*", "field": "n", "strategy": "counter", "block": {"size": 1}, "max": 1},
-    {"ns": "idle.*", "field": "n", "strategy": "counter", "block": {"size": 10, "idle": "1s"}},
     *({"ns": "three.*", "field": each, "strategy": "counter"} for each in "nop"),
     {"ns": "waits.*", "field": "n", "strategy": "counter", "block": {"size": 1},
      "on_store_down": {"action": "wait", "wait": "1900ms"}},
@@ -220,7 +218,7 @@ class TestDown:
 
 
 class TestBack:
-    @pytest.mark.parametrize("db", ["single", "counted", "no-prefetch"])
+    @pytest.mark.parametrize("db", ["single", "counted", "auto"])
     def test_service_returns(self, proxy, gate, coll, record, db):
         """Within a second, on a machine that has nothing else to do."""
         ns = f"{db}.{coll}"
@@ -233,10 +231,10 @@ class TestBack:
         assert seconds < 15
 
     def test_after_a_rest(self, proxy, gate, standalone, coll):
-        """Of a counter that has given back what it held, and holds nothing."""
-        ns = f"idle.{coll}"
+        """Of a counter that holds nothing."""
+        ns = f"auto.{coll}"
         assert insert(proxy, ns, 1)["n"] == 1
-        eventually(lambda: counter(standalone.client, ns)["COUNT"] == 2, 20, "it is given back")
+        assert counter(standalone.client, ns)["COUNT"] == 2
         gate.shut()
         assert unavailable(insert(proxy, ns, 1))
         gate.open()
@@ -245,7 +243,7 @@ class TestBack:
     def test_what_could_not_be_given_back_is_given_back_later(
             self, replica_set, standalone, start_proxy, gate, coll):
         """Since nobody has gone on."""
-        ns = f"idle.{coll}"
+        ns = f"counted.{coll}"
         proxy = start_proxy(config(replica_set, gate))
         assert insert(proxy, ns, 1)["n"] == 1
         gate.shut()

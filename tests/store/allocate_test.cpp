@@ -376,8 +376,33 @@ TEST_F(CounterTest, KeepsWhatIsNotTheEndAnyMore) {
   counter("1");
   EXPECT_EQ(allocate(100), allocated(1, 100));
   EXPECT_EQ(allocate(10), allocated(101, 10));
-  EXPECT_EQ(give_back({31, 70}).kind, Kind::kept);
+  EXPECT_EQ(give_back({31, 70}).kind, Kind::passed);
   EXPECT_EQ(value(), 111);
+}
+
+// ---- confirm
+
+TEST_F(CounterTest, ConfirmsWhereItStandsAndChangesNothing) {
+  for (const char* value : {"7", R"({"$numberLong": "7"})", "7.0"}) {
+    counter(value);
+    const std::string before = database.all("counters");
+    EXPECT_EQ(confirm(), (CounterReply{Kind::stands, {7, 0}, {}}));
+    EXPECT_EQ(database.all("counters"), before) << value;
+    database.remove_all("counters");
+  }
+}
+
+TEST_F(CounterTest, ConfirmsWhereTheLastIsStored) {
+  spec.place.value_is = CounterPlace::ValueIs::last;
+  counter("7");
+  EXPECT_EQ(confirm(), (CounterReply{Kind::stands, {8, 0}, {}}));
+}
+
+TEST_F(CounterTest, ConfirmsNothingWithoutANumber) {
+  EXPECT_EQ(confirm().kind, Kind::unknown);
+  EXPECT_EQ(database.all("counters"), "");
+  counter(R"("seven")");
+  EXPECT_EQ(confirm().kind, Kind::unknown);
 }
 
 }  // namespace

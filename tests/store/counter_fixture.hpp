@@ -28,6 +28,7 @@ class CounterTest : public testing::Test {
   CounterTest() {
     spec.place = {
         database.name(), "counters", "_id", "c", "V", CounterPlace::ValueIs::next, "", ""};
+    spec.block.size = 100;
     fields = {{database.name() + ".orders", "number", {}}};
   }
 
@@ -56,6 +57,7 @@ class CounterTest : public testing::Test {
   CounterReply give_back(Range unused) {
     return run({CounterJob::Kind::give_back, unused.count, {}, false, unused});
   }
+  CounterReply confirm() { return run({CounterJob::Kind::confirm, 0, {}, false, {}}); }
   static CounterReply allocated(std::int64_t first, std::uint64_t count) {
     return {Kind::allocated, {first, count}, {}};
   }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <functional>
 #include <future>
 #include <numeric>
 #include <optional>
@@ -19,6 +21,24 @@ namespace {
 using namespace std::chrono_literals;
 using ids::CounterPlace;
 using ids::CounterSpec;
+
+/// The system's, which a test can set forward.
+class ClockAhead final : public Clock {
+ public:
+  [[nodiscard]] std::chrono::nanoseconds wall() const override { return system_.wall() + ahead(); }
+  [[nodiscard]] std::chrono::nanoseconds monotonic() const override {
+    return system_.monotonic() + ahead();
+  }
+  void advance(std::chrono::nanoseconds by) { ahead_ += by.count(); }
+
+ private:
+  [[nodiscard]] std::chrono::nanoseconds ahead() const {
+    return std::chrono::nanoseconds(ahead_.load());
+  }
+
+  SystemClock system_;
+  std::atomic<std::int64_t> ahead_{0};
+};
 
 class Promise final : public ids::Waiter {
  public:
@@ -58,6 +78,7 @@ class StoreTest : public testing::Test {
   StoreTest() {
     spec.place = {
         database.name(), "counters", "_id", "c", "V", CounterPlace::ValueIs::next, "", ""};
+    spec.block.size = 100;
     field = {database.name() + ".orders", "number", {}};
     database.create_index("orders", "number", Database::Unique::yes);
   }
@@ -141,7 +162,7 @@ TEST_F(StoreTest, RoundTripsPerBlock) {
   for (int i = 0; i < kNumbers / 10; ++i) ASSERT_TRUE(take(*cache, 10).has_value());
   // Creating it takes some more: a look at the document, its mark, the indexes, the field; and the
   // mark is written.
-  EXPECT_LE(store.statistics().round_trips, kNumbers / spec.block.size + 2 + 8);
+  EXPECT_LE(store.statistics().round_trips, kNumbers / *spec.block.size + 2 + 8);
   EXPECT_TRUE(store.stop(2s));
 }
 
@@ -184,6 +205,63 @@ TEST_F(StoreTest, ACounterThatGoesBackIsHealed) {
     }
   }
   EXPECT_EQ(store.statistics().heals, 1U);
+  EXPECT_TRUE(store.stop(2s));
+}
+
+/// Numbers of a counter beside, so that a thread of the store looks at the clock.
+void wake(Store& store, CounterSpec spec, const ids::CounterField& field) {
+  spec.place.collection = "others";
+  spec.block.size = 1;
+  EXPECT_TRUE(take(*store.watch({})->counter(spec, field), 1).has_value());
+}
+
+TEST_F(StoreTest, ACounterThatGoesBackIsNoticedWithoutAnInsert) {
+  ClockAhead ahead;
+  Store store(options(), ahead);
+  const auto watch = store.watch({});
+  const auto cache = watch->counter(spec, field);
+  EXPECT_THAT(*take(*cache, 3), testing::ElementsAre(1, 2, 3));
+  database.set("counters", json(R"({"V": 2})"));
+  ahead.advance(11s);
+  wake(store, spec, field);
+  EXPECT_TRUE(comes_true([&] { return store.statistics().heals == 1; }));
+  EXPECT_TRUE(comes_true([&] { return database.value("counters", "V").number == 201; }));
+  EXPECT_EQ(take(*cache, 1)->front(), 101);
+  EXPECT_TRUE(store.stop(2s));
+}
+
+TEST_F(StoreTest, AllCountersOfACollectionAreReadAtOnce) {
+  ClockAhead ahead;
+  Store store(options(), ahead);
+  const auto watch = store.watch({});
+  for (int i = 0; i < 150; ++i) {
+    spec.place.key = std::to_string(i);
+    EXPECT_TRUE(take(*watch->counter(spec, field), 1).has_value());
+  }
+  spec.place.key = "one more";
+  wake(store, spec, field);
+  const std::uint64_t before = store.statistics().round_trips;
+  ahead.advance(11s);
+  wake(store, spec, field);
+  constexpr std::uint64_t kFinds = 2;  // one of them for the counter that wakes
+  EXPECT_TRUE(comes_true([&] { return store.statistics().round_trips >= before + 1 + kFinds; }));
+  EXPECT_EQ(store.statistics().round_trips, before + 1 + kFinds);
+  EXPECT_TRUE(store.stop(2s));
+}
+
+TEST_F(StoreTest, WhatIsLeftOfABlockGoesBackAfterTwentySeconds) {
+  spec.block.size.reset();
+  ClockAhead ahead;
+  Store store(options(), ahead);
+  const auto watch = store.watch({});
+  const auto cache = watch->counter(spec, field);
+  std::int64_t last = 0;
+  for (int i = 0; i < 6; ++i) last = take(*cache, 1)->front();
+  EXPECT_EQ(last, 6);
+  EXPECT_GT(database.value("counters", "V").number, 7);
+  ahead.advance(20s);
+  wake(store, spec, field);
+  EXPECT_TRUE(comes_true([&] { return database.value("counters", "V").number == 7; }));
   EXPECT_TRUE(store.stop(2s));
 }
 

@@ -148,6 +148,14 @@ TEST_F(UnguardedTest, ACounterFoundBehindAtStartMayHaveBeenLost) {
   EXPECT_EQ(heal(100), allocated(338 + kPossible, 100));
 }
 
+TEST_F(UnguardedTest, ThenOthersMayHoldBlocksOfAnySize) {
+  spec.block.size.reset();
+  counter("10");
+  plain_index();
+  orders({337});
+  EXPECT_EQ(heal(100), allocated(338 + 128 * 10'000, 100));
+}
+
 TEST_F(UnguardedTest, ACounterFoundAheadAtStartStaysThere) {
   counter("500");
   plain_index();

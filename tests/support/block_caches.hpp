@@ -90,7 +90,10 @@ class BlockCaches {
       const auto count = static_cast<std::int64_t>(job.unused.count);
       const bool ours = job.unused.first + step_ * count == value;
       if (ours) value = job.unused.first;
-      return cache->finish({ours ? Reply::Kind::given_back : Reply::Kind::kept});
+      return cache->finish({ours ? Reply::Kind::given_back : Reply::Kind::passed});
+    }
+    if (job.kind == ids::CounterJob::Kind::confirm) {
+      return cache->finish({Reply::Kind::stands, {value, 0}});
     }
     const std::int64_t first = value;
     value += step_ * static_cast<std::int64_t>(job.count);

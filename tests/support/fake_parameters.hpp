@@ -35,6 +35,12 @@ class FakeParameters final : public ids::Parameters {
                        std::int64_t fallback) override {
     return bounded(key, min, max, fallback);
   }
+  std::optional<std::int64_t> integer_unless(std::string_view key, std::string_view word,
+                                             std::int64_t min, std::int64_t max) override {
+    const auto text = ask(key);
+    if (!text || *text == word) return std::nullopt;
+    return bounded(key, min, max, min);
+  }
   double number(std::string_view key, double min, double max, double fallback) override {
     return bounded(key, min, max, fallback);
   }
@@ -103,6 +109,14 @@ class FakeParameters final : public ids::Parameters {
   }
   [[nodiscard]] bool given(std::string_view key) const override {
     return root_->table_.contains(prefix_ + std::string(key));
+  }
+  [[nodiscard]] bool is_section(std::string_view key) const override {
+    const std::string start = prefix_ + std::string(key) + ".";
+    const auto next = root_->table_.lower_bound(start);
+    return next != root_->table_.end() && next->first.starts_with(start);
+  }
+  void gone(std::string_view key) override {
+    if (ask(key)) warning(key, "has no effect any more");
   }
   void error(std::string_view key, std::string_view reason) override {
     root_->errors_.push_back(prefix_ + std::string(key) + ": " + std::string(reason));

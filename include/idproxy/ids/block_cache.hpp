@@ -86,9 +86,20 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   /// Takes the result of the job. Wakes the store if there is more to do at once. due() may have
   /// changed.
   BlockOutcome finish(CounterReply reply);
-  /// When to call begin() without being woken: for a retry after a failure, or to give back idle
+  /// When to call begin() without being woken: for a retry after a failure, or to give back unused
   /// numbers. In monotonic time; nothing: never. Changes with begin() and finish().
   [[nodiscard]] std::optional<std::chrono::nanoseconds> due() const;
+  /// Unused numbers that were lost since the last call, because the counter has passed them: for
+  /// the log. There may be some after begin() and finish().
+  [[nodiscard]] std::vector<Range> take_lost();
+  /// The process ends without the store: drops the held numbers, and returns them for the log.
+  [[nodiscard]] std::vector<Range> lose_all();
+  /// Call it before the counter is read to see whether it has gone back. Nothing: it need not be
+  /// read now.
+  [[nodiscard]] std::optional<WatchMark> watch_mark();
+  /// The counter was read after watch_mark() had returned `mark`: its next number would be `next`.
+  /// If that is behind, wakes the store for a job that confirms it.
+  void watched(std::int64_t next, const WatchMark& mark);
   /// Why requests are refused with Errc::exhausted; nothing if none was refused since the last
   /// answer of the store or ask_again(). The first refusal outside finish() wakes the store.
   [[nodiscard]] std::optional<std::string> refusal() const;
@@ -126,6 +137,7 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   // The caller of these holds the lock.
   [[nodiscard]] bool has(std::uint64_t n) const;
   [[nodiscard]] StockLevel level() const;
+  void change_held(const SupplyAction& action);
   void apply(const SupplyAction& action, After& after);
   void serve(After& after);
   void serve_or_refuse(const Error& error, After& after);
@@ -140,6 +152,7 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   std::uint64_t tickets_ = 0;
   std::uint64_t needed_ = 0;  // numbers that waiting requests need
   HeldNumbers held_;
+  std::vector<Range> lost_;  // until take_lost()
   BlockSupply supply_;
 };
 

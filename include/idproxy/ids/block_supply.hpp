@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "idproxy/ids/counter_job.hpp"
 #include "idproxy/ids/counter_spec.hpp"
@@ -19,6 +20,7 @@ struct StockLevel {
   std::chrono::nanoseconds now;       ///< monotonic
   std::uint64_t held = 0;             ///< numbers that requests can take now
   std::uint64_t taken = 0;            ///< numbers handed out so far
+  std::uint64_t used = 0;             ///< those of them that were not put back
   std::uint64_t needed = 0;           ///< numbers that waiting requests need; 0: none waits
   std::optional<Int128> end{};        ///< the number after the last that the store gave
   std::optional<Range> unused_end{};  ///< numbers up to `end` that are not in use
@@ -35,9 +37,12 @@ struct SupplyAction {
     restore,          ///< there is no heal after all: hand out what was set aside
     drop,             ///< never hand out the held numbers
     drop_and_heal,    ///< the same, and add no numbers until the heal ends
-    take_unused_end,  ///< remove the unused end: it is about to be given back
-    put_unused_end,   ///< put `range` back: it was not given back
+    take_unused_end,  ///< remove the unused end: it is about to be given back. Lose all others
+    put_unused_end,   ///< put `range` back: the store was not asked
     cut,              ///< forget `range`: it was given back, or may have been
+    lose,             ///< `range` was not given back: it is lost
+    lose_all,         ///< lose the held numbers: they cannot be given back
+    lose_older,       ///< lose the held numbers before the last range
   };
   Stock stock = Stock::keep;
   Range range{};
@@ -48,8 +53,15 @@ struct SupplyAction {
   BlockOutcome outcome = BlockOutcome::used;  ///< what finish() returns
 };
 
-/// Applies `action` to the stock.
-void change_stock(HeldNumbers& stock, const SupplyAction& action);
+/// Applies `action` to the stock. Returns the numbers that are lost by it, for the log: unused ones
+/// that the counter has passed.
+std::vector<Range> change_stock(HeldNumbers& stock, const SupplyAction& action);
+
+/// What a process knows of a counter when it sends a command that reads it.
+struct WatchMark {
+  Int128 end;                ///< the number after the last that the store gave
+  std::uint64_t gives_back;  ///< how often numbers were about to be given back
+};
 
 /// Decides when to ask the store for numbers of one counter, and what its answers mean. For each
 /// event it returns what the caller must do with the stock, the waiting requests and the store. It
@@ -74,6 +86,9 @@ void change_stock(HeldNumbers& stock, const SupplyAction& action);
 /// prepares the counter, it asks every 100 ms, and requests wait. A heal is due
 /// after duplicates, after the counter went back, or from the start (heal.at_start). Until it is
 /// done, every job is a heal.
+///
+/// Only jobs move the counter or learn where it stands: what watched() is told may be old, so it
+/// leads to a job that confirms it, and nothing else.
 class BlockSupply {
  public:
   using Time = std::chrono::nanoseconds;
@@ -86,6 +101,8 @@ class BlockSupply {
   static constexpr std::chrono::milliseconds kRetryAfter{250};
   /// How soon to ask again while the store prepares the counter.
   static constexpr std::chrono::milliseconds kNotYetFor{100};
+  /// How long a counter is watched after the last request for numbers.
+  static constexpr std::chrono::seconds kWatchedFor{60};
   /// How long there is demand after the last request for numbers.
   static constexpr std::chrono::seconds kDemandLasts{10};
   /// For this long after a failure, requests are refused at once with its reason. Later, the store
@@ -122,6 +139,14 @@ class BlockSupply {
   [[nodiscard]] SupplyAction begin(const StockLevel& level);
   /// settled() must follow.
   [[nodiscard]] SupplyAction finish(CounterReply reply, const StockLevel& level);
+
+  // ---- watching: the store reads the counter now and then, beside the jobs
+
+  /// Call it before the counter is read. Nothing: it need not be read.
+  [[nodiscard]] std::optional<WatchMark> watch_mark(const StockLevel& level);
+  /// The counter was read after watch_mark() had returned `mark`: its next number would be `next`.
+  [[nodiscard]] SupplyAction watched(std::int64_t next, const WatchMark& mark,
+                                     const StockLevel& level);
 
   // ---- events of the process
 
@@ -175,18 +200,22 @@ class BlockSupply {
   [[nodiscard]] bool wants_refill(const StockLevel& level) const;
   [[nodiscard]] bool may_ask(const StockLevel& level) const;
   void request(const StockLevel& level, SupplyAction& action);
-  [[nodiscard]] std::optional<CounterJob> next_job(const StockLevel& level);
+  [[nodiscard]] bool has_work(const StockLevel& level) const;
+  [[nodiscard]] std::optional<CounterJob> next_job(const StockLevel& level, SupplyAction& action);
   [[nodiscard]] CounterJob refill(const StockLevel& level);
+  [[nodiscard]] std::optional<CounterJob> give_back(const StockLevel& level, SupplyAction& action);
   void note_demand(const StockLevel& level);
 
-  [[nodiscard]] std::optional<Range> returnable(const StockLevel& level) const;
-  void watch_idle(const StockLevel& level);
-  [[nodiscard]] bool lies_idle(const StockLevel& level) const;
+  [[nodiscard]] bool is_auto() const { return !spec_.block.size; }
+  void schedule_return(const StockLevel& level);
+  void schedule_idle_check(const StockLevel& level);
+  [[nodiscard]] bool is_over(const StockLevel& level) const;
 
   void allocated(Range range, const StockLevel& level, SupplyAction& action);
   void use(Range range, const StockLevel& level, SupplyAction& action);
   void went_back(const StockLevel& level, SupplyAction& action);
   void gave_back(CounterReply::Kind kind, SupplyAction& action);
+  void confirmed(CounterReply reply, const StockLevel& level, SupplyAction& action);
   void not_healed(std::string reason, const StockLevel& level, SupplyAction& action);
   void failed(std::string reason, const StockLevel& level, SupplyAction& action);
   void not_yet(std::string reason, const StockLevel& level);
@@ -218,11 +247,17 @@ class BlockSupply {
   std::uint64_t seen_taken_ = 0;
   Time demand_at_{};
 
-  bool resting_ = false;            // idle numbers were given back: refill only if requests wait
-  bool moved_on_ = false;           // the counter's value is no longer the stock's end
-  std::optional<Time> idle_check_;  // when to check whether numbers lie idle
-  std::uint64_t idle_taken_ = 0;    // level.taken at idle_since_
+  bool resting_ = false;  // numbers went back unused: refill only if requests wait
+  // auto: when the rest of the last block goes back, and of earlier blocks
+  std::optional<Time> over_at_;
+  std::optional<Time> older_over_at_;
+  // fixed sizes: when to check whether numbers lie idle
+  std::optional<Time> idle_check_;
+  std::uint64_t idle_taken_ = 0;  // level.taken at idle_since_
   Time idle_since_{};
+
+  bool suspect_ = false;          // the counter seems to have gone back: to be confirmed
+  std::uint64_t gives_back_ = 0;  // see WatchMark
 };
 
 }  // namespace idproxy::ids

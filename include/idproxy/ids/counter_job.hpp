@@ -14,6 +14,7 @@ struct CounterJob {
     allocate,   ///< advance the counter by `count` numbers; create it if it does not exist
     heal,       ///< raise it past all numbers stored in its fields, then as allocate
     give_back,  ///< set it back to `unused.first` if nobody has allocated since
+    confirm,    ///< read it by a write that changes nothing and that a majority confirms
   };
   Kind kind;
   std::uint64_t count = 0;  ///< > 0
@@ -30,8 +31,10 @@ struct CounterReply {
   enum class Kind {
     allocated,   ///< allocate, heal: got `range`
     given_back,  ///< give_back: the counter has been set back
-    kept,        ///< give_back: others have allocated since; the process keeps the numbers
+    passed,      ///< give_back: others have allocated since; the numbers are lost
     not_sent,    ///< give_back: no server was reached; the process keeps the numbers
+    stands,      ///< confirm: the next allocation would begin with `range.first`
+    unknown,     ///< confirm: there is no counter, or its value is not an integer
     not_healed,  ///< heal, unless `lost`: refused for `reason`; the counter stays as it is
     exhausted,   ///< no numbers, for `reason`; the cache does not ask again for 60 s
     pending,     ///< no numbers yet, for `reason`; requests wait, and the cache asks again soon
@@ -42,11 +45,12 @@ struct CounterReply {
   std::string reason{};
 };
 
-/// What the cache did with the numbers of a reply.
+/// What the cache did with a reply.
 enum class BlockOutcome {
   used,
-  dropped,    ///< the counter is about to be healed, or the reply made no sense
-  went_back,  ///< dropped because they repeat earlier numbers; a heal follows, if allowed
+  dropped,    ///< not its numbers: the counter is about to be healed, or the reply made no sense
+  went_back,  ///< the counter stands behind numbers that this process got: they were dropped, and a
+              ///< heal follows, if allowed
 };
 
 /// The reason of Kind::exhausted for a counter that has reached `max`.

@@ -3,11 +3,14 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "idproxy/base/bytes.hpp"
 
 namespace idproxy::ids {
+
+class Parameters;
 
 /// How to write a number in a document.
 struct NumberFormat {
@@ -54,14 +57,16 @@ struct CounterSpec {
   std::int64_t step = 1;                                        ///< -65535..65535, not 0
   std::int64_t max = std::numeric_limits<std::int64_t>::max();  ///< step < 0: the lowest number
   struct Block {
-    std::uint32_t size = 100;
-    bool adaptive = false;
-    std::uint32_t min = 1;
-    std::uint32_t max = 10'000;
-    std::chrono::milliseconds target{10'000};
+    static constexpr std::uint32_t kMost = 10'000;
+    /// Numbers that are fetched at once, 1..kMost. Nothing (`auto`): as many as were used in the
+    /// last ten seconds.
+    std::optional<std::uint32_t> size{};
+    /// With a fixed size: fetches the next block when less than this part of one is left.
     double prefetch = 0.5;
-    bool give_back = true;
+    /// With a fixed size: gives back what is left after this time without demand.
     std::chrono::milliseconds idle{60'000};
+    /// The most numbers in a block, except for a batch that needs more.
+    [[nodiscard]] std::uint32_t most() const { return size.value_or(kMost); }
     friend bool operator==(const Block&, const Block&) = default;
   } block;
   struct Heal {
@@ -83,6 +88,9 @@ struct CounterSpec {
   } on_store_down;
   friend bool operator==(const CounterSpec&, const CounterSpec&) = default;
 };
+
+/// Reads a rule's `block`: auto, a size, or {size: …}.
+[[nodiscard]] CounterSpec::Block read_block(Parameters& rule);
 
 /// A rule's counter, and the field that the rule fills from it.
 struct CounterUse {

@@ -21,7 +21,10 @@ class HeldNumbers {
   [[nodiscard]] std::uint64_t count() const { return free_.count(); }
   /// Numbers handed out so far.
   [[nodiscard]] std::uint64_t taken() const { return taken_; }
-  /// The number after the last that this process got from the store; nothing if it got none.
+  /// Those of them that were not put back.
+  [[nodiscard]] std::uint64_t used() const { return taken_ - put_back_; }
+  /// The number after the last that this process got from the store and did not give back; nothing
+  /// if there is none.
   [[nodiscard]] const std::optional<Int128>& end() const { return end_; }
 
   /// Moves the first `n` numbers, n <= count(), to the end of `out`.
@@ -54,19 +57,27 @@ class HeldNumbers {
   /// numbers can be given back to the store. They reach up to the counter's value, which lies
   /// beyond max if the store went too far.
   [[nodiscard]] std::optional<Range> unused_end() const;
-  /// Removes unused_end(), which must not be nothing.
-  void take_unused_end() { free_.drop_last(); }
-  /// Puts back what take_unused_end() removed: it was not given back.
+  /// Removes unused_end(), which must not be nothing, and drops all other held numbers. Returns
+  /// those.
+  [[nodiscard]] std::vector<Range> take_unused_end();
+  /// Puts back what take_unused_end() removed: the store was not asked.
   void put_unused_end(Range unused);
-  /// The unused end was given back, or may have been: end() becomes `first`.
+  /// The unused end was given back, or may have been: it begins with `first`.
   void cut(std::int64_t first);
+
+  /// The part of a range that is not beyond max.
+  [[nodiscard]] Range up_to_max(Range range) const;
+  /// Drops all held numbers, or all but the last range. Nothing else changes: numbers that are in
+  /// use can still be put back. Returns what it dropped.
+  [[nodiscard]] std::vector<Range> lose_all();
+  [[nodiscard]] std::vector<Range> lose_older();
 
   /// Removes numbers beyond a lower max, and adds those that only the old max excluded.
   void change_max(std::int64_t max);
 
  private:
   [[nodiscard]] NumberRanges& usable() { return aside_ ? *aside_ : free_; }
-  [[nodiscard]] Range up_to_max(Range range) const;
+  void note_end(Range block);
   void clip(NumberRanges& numbers);
   void put_what_was_beyond_max();
 
@@ -74,9 +85,12 @@ class HeldNumbers {
   std::int64_t max_;
   NumberRanges free_;
   std::uint64_t taken_ = 0;
+  std::uint64_t put_back_ = 0;
   std::optional<NumberRanges> aside_;  // until the heal ends
   std::optional<Int128> end_;          // the number after the last that the store gave
   std::optional<Int128> usable_end_;   // the same, without numbers beyond max
+  std::optional<Int128> run_first_;    // the first of the numbers in a row that end with end_
+  std::optional<Int128> before_run_;   // end_ before that one
   Int128 valid_from_ = 0;              // numbers before it are from before a heal; set with end_
   Int128 aside_valid_from_ = 0;        // valid_from_ at set_aside()
 };

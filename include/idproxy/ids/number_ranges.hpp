@@ -47,6 +47,8 @@ class NumberRanges {
   /// here stays here once. Takes time linear in `sorted` and in the held ranges before its last
   /// one.
   void put(const std::vector<Range>& sorted);
+  /// All ranges, in their order.
+  [[nodiscard]] std::vector<Range> all() const { return {reversed_.rbegin(), reversed_.rend()}; }
   /// The range that is handed out last.
   [[nodiscard]] std::optional<Range> last() const;
   void drop_last();

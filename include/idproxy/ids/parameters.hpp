@@ -20,6 +20,9 @@ class Parameters {
   /// Bounds are inclusive.
   virtual std::int64_t integer(std::string_view key, std::int64_t min, std::int64_t max,
                                std::int64_t fallback) = 0;
+  /// An integer; nothing for `word` and for an absent key.
+  virtual std::optional<std::int64_t> integer_unless(std::string_view key, std::string_view word,
+                                                     std::int64_t min, std::int64_t max) = 0;
   virtual double number(std::string_view key, double min, double max, double fallback) = 0;
   virtual bool boolean(std::string_view key, bool fallback) = 0;
   virtual std::string text(std::string_view key, std::string_view fallback) = 0;
@@ -46,6 +49,10 @@ class Parameters {
   /// The keys of a nested mapping; empty if it is absent. Lives as long as this object.
   virtual Parameters& section(std::string_view key) = 0;
   [[nodiscard]] virtual bool given(std::string_view key) const = 0;
+  /// True if the key's value is a nested mapping.
+  [[nodiscard]] virtual bool is_section(std::string_view key) const = 0;
+  /// A key of an earlier release, with any value: warns that it has no effect.
+  virtual void gone(std::string_view key) = 0;
 
   /// Records an error or a warning at the key's place, or at the rule's place if the key is absent.
   virtual void error(std::string_view key, std::string_view reason) = 0;

@@ -10,6 +10,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::UnorderedElementsAre;
 
 std::vector<std::string> faults_of(const std::string& keys) {
   return findings_of("rules:\n  - {ns: a.b, field: x, strategy: counter,\n" + keys + "}\n");
@@ -19,8 +20,7 @@ TEST(Counters, TakeAllKeysWithTheirDefaults) {
   EXPECT_THAT(findings_of("rules: [{ns: a.b, field: x, strategy: counter}]\n"), IsEmpty());
   EXPECT_THAT(
       faults_of("name: orders, start: 1, step: 1, max: 9223372036854775807,\n"
-                "block: {size: 100, adaptive: false, min: 1, max: 10000, target: 10s, prefetch: "
-                "0.5, give_back: true, idle: 60s},\n"
+                "block: auto,\n"
                 "store: {db: idproxy, collection: uniqueIdentifierCounter, layout: unique-count, "
                 "key: null},\n"
                 "heal: {mode: max, after: 2, max_jump: 1000000000, at_start: false},\n"
@@ -46,14 +46,20 @@ TEST(Counters, RefuseBadParameters) {
        "3:19: error: rules[0].start: must not be beyond max (5)"},
       {"max_beyond_int32", "output: int32, max: 2147483648",
        "3:16: error: rules[0].max: must be an integer -2147483648 to 2147483647, is 2147483648"},
-      {"min_above_max", "block: {min: 20, max: 10}",
-       "3:9: error: rules[0].block.min: must not be above max (10)"},
-      {"size_above_max", "block: {size: 20000}",
-       "3:9: error: rules[0].block.size: must lie between min (1) and max (10000)"},
-      {"size_below_min", "block: {size: 5, min: 10}",
-       "3:9: error: rules[0].block.size: must lie between min (10) and max (10000)"},
-      {"prefetch", "block: {prefetch: 1}",
-       "3:9: error: rules[0].block.prefetch: must be a number 0 to 0.95, is 1"},
+      {"block_zero", "block: 0",
+       "3:1: error: rules[0].block: must be auto or an integer 1 to 10000, is 0"},
+      {"block_large", "block: 10001",
+       "3:1: error: rules[0].block: must be auto or an integer 1 to 10000, is 10001"},
+      {"block_word", "block: automatic",
+       "3:1: error: rules[0].block: must be auto or an integer 1 to 10000, is text 'automatic'"},
+      {"block_list", "block: [100]",
+       "3:1: error: rules[0].block: must be auto or an integer 1 to 10000, is a list"},
+      {"size_large", "block: {size: 20000}",
+       "3:9: error: rules[0].block.size: must be auto or an integer 1 to 10000, is 20000"},
+      {"sise", "block: {sise: 100}",
+       "3:9: error: rules[0].block: unknown key 'sise', did you mean 'size'?"},
+      {"prefetch", "block: {size: 10, prefetch: 1}",
+       "3:19: warning: rules[0].block.prefetch: has no effect any more"},
       {"pad", "output: string, format: {pad: 35}",
        "3:26: error: rules[0].format.pad: must be an integer 0 to 34, is 35"},
       {"format_without_string", "format: {pad: 5}",
@@ -86,6 +92,34 @@ TEST(Counters, RefuseBadParameters) {
   for (const Case& c : kCases) {
     EXPECT_THAT(faults_of(c.keys), ElementsAre(HasSubstr(c.finding))) << c.name;
   }
+}
+
+TEST(Counters, KeysOfEarlierReleasesAreNamedOneByOne) {
+  EXPECT_THAT(
+      faults_of("block: {size: 100, adaptive: false, min: 1,\n"
+                "max: 10000, target: 10s, prefetch: 0.5, give_back: true, idle: 60s}"),
+      UnorderedElementsAre("3:20: warning: rules[0].block.adaptive: has no effect any more",
+                           "3:37: warning: rules[0].block.min: has no effect any more",
+                           "4:1: warning: rules[0].block.max: has no effect any more",
+                           "4:13: warning: rules[0].block.target: has no effect any more",
+                           "4:26: warning: rules[0].block.prefetch: has no effect any more",
+                           "4:41: warning: rules[0].block.give_back: has no effect any more",
+                           "4:58: warning: rules[0].block.idle: has no effect any more"));
+}
+
+TEST(Counters, ABlockIsAutoOrASize) {
+  const auto size = [](const std::string& block) {
+    const Loaded loaded = load("rules:\n  - {ns: a.b, field: x, strategy: counter" + block + "}\n");
+    EXPECT_THAT(texts_of(loaded.findings), IsEmpty()) << block;
+    return loaded.config.rules.at(0).strategy->counter_rule()->use().spec.block.size;
+  };
+  EXPECT_EQ(size(""), std::nullopt);
+  EXPECT_EQ(size(", block: auto"), std::nullopt);
+  EXPECT_EQ(size(", block: 'auto'"), std::nullopt);
+  EXPECT_EQ(size(", block: {}"), std::nullopt);
+  EXPECT_EQ(size(", block: {size: auto}"), std::nullopt);
+  EXPECT_EQ(size(", block: 100"), 100U);
+  EXPECT_EQ(size(", block: {size: 10000}"), 10'000U);
 }
 
 TEST(Counters, ACustomLayoutNamesItsFields) {

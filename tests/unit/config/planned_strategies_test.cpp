@@ -29,8 +29,7 @@ TEST(PlannedStrategies, TakeAllKeysWithTheirDefaults) {
           "counter-ranges",
           "ranges: {count: 1000, width: 1000000000, first: 0}, pick: sticky,\n"
           "active: 4, create: true, output: string,\n"
-          "block: {size: 100, adaptive: false, min: 1, max: 10000, target: 10s, prefetch: "
-          "0.5, give_back: true, idle: 60s},\n"
+          "block: auto,\n"
           "store: {db: idproxy, collection: uniqueIdentifierCounter},\n"
           "heal: {mode: max, after: 2, max_jump: 1000000000, at_start: false},\n"
           "on_store_down: {action: fail, wait: 1s}, format: {pad: 0, prefix: '', suffix: ''}"),
@@ -50,10 +49,8 @@ struct Case {
 
 TEST(PlannedStrategies, RefuseBadParameters) {
   constexpr Case kCases[] = {
-      {"min_above_max", "counter-ranges", "block: {min: 20, max: 10}",
-       "block.min: must not be above max (10)"},
-      {"size_above_max", "counter-ranges", "block: {size: 20000}",
-       "block.size: must lie between min (1) and max (10000)"},
+      {"size_large", "counter-ranges", "block: {size: 20000}",
+       "block.size: must be auto or an integer 1 to 10000, is 20000"},
       {"store_db", "counter-ranges", "store: {db: a/b}",
        "store.db: 'a/b' is not a valid database name"},
       {"format_without_string", "gapless", "format: {pad: 5}", "format: needs output: string"},

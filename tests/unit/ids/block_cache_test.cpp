@@ -545,6 +545,7 @@ TEST(BlockCache, TriesOnceToGiveBackAtTheEnd) {
   counter.cache->stop();
   ASSERT_TRUE(counter.fail(Reply::not_sent));
   EXPECT_FALSE(counter.work());
+  EXPECT_EQ(counter.cache->take_lost(), (Ranges{{1, 10}}));
 }
 
 TEST(BlockCache, SaysWhatCanBeForgotten) {
@@ -777,7 +778,7 @@ TEST(BlockCache, GivesBackWhatLiesIdle) {
   EXPECT_EQ(waiting.answer->numbers(), (Ranges{{3, 1}}));
 }
 
-TEST(BlockCache, WhatOthersHaveGoneBeyondIsKept) {
+TEST(BlockCache, WhatOthersHaveGoneBeyondIsLost) {
   CounterSpec spec = spec_of(10);
   BlockCaches counter(spec);
   filled(counter);
@@ -788,8 +789,13 @@ TEST(BlockCache, WhatOthersHaveGoneBeyondIsKept) {
   counter.clock.advance(60s);
   ASSERT_TRUE(counter.work());
   EXPECT_EQ(counter.jobs[0].kind, Job::give_back);
+  EXPECT_EQ(counter.cache->take_lost(), (Ranges{{3, 8}}));
+  EXPECT_EQ(counter.cache->take_lost(), Ranges());
   EXPECT_EQ(counter.cache->due(), std::nullopt);
-  EXPECT_EQ(counter.take(8), (Ranges{{3, 8}}));
+  EXPECT_FALSE(counter.work());  // it does not fetch others instead
+  const Waiting waiting = counter.ask(1);
+  ASSERT_TRUE(counter.work());
+  EXPECT_EQ(waiting.answer->numbers(), (Ranges{{21, 1}}));
 }
 
 TEST(BlockCache, WhoComesWhileNumbersAreGivenBackWaits) {
@@ -804,7 +810,7 @@ TEST(BlockCache, WhoComesWhileNumbersAreGivenBackWaits) {
   counter.take(1);
   EXPECT_TRUE(counter.needs_store);
   const Waiting waiting = counter.ask(1);
-  counter.cache->finish({Reply::kept});
+  counter.cache->finish({Reply::not_sent});
   EXPECT_EQ(waiting.answer->numbers(), (Ranges{{3, 1}}));
 }
 
@@ -848,16 +854,6 @@ TEST(BlockCache, ALateNumberIsGivenBackToo) {
   EXPECT_EQ(counter.value, 10);
 }
 
-TEST(BlockCache, GivesNothingBackIfTheRuleSaysSo) {
-  CounterSpec spec = spec_of(10);
-  spec.block.give_back = false;
-  BlockCaches counter(spec);
-  filled(counter);
-  EXPECT_EQ(counter.cache->due(), std::nullopt);
-  counter.cache->stop();
-  EXPECT_FALSE(counter.work());
-}
-
 TEST(BlockCache, StopTellsWhoWaitsAndGivesBack) {
   BlockCaches counter(spec_of(10, 0.5));
   filled(counter);
@@ -890,6 +886,17 @@ TEST(BlockCache, OnlyTheRunThatEndsAtTheCounterIsGivenBack) {
   ASSERT_TRUE(counter.work());
   EXPECT_EQ(counter.jobs.back().unused, (Range{31, 10}));
   EXPECT_FALSE(counter.work());
+  EXPECT_EQ(counter.cache->take_lost(), (Ranges{{1, 10}}));
+}
+
+TEST(BlockCache, WhatCannotBeGivenBackAtTheEndIsLost) {
+  BlockCaches counter(spec_of(10));
+  filled(counter);
+  counter.take(10);
+  counter.cache->take_back({{3, 2}});  // 5 to 10 are in use
+  counter.cache->stop();
+  EXPECT_FALSE(counter.work());
+  EXPECT_EQ(counter.cache->take_lost(), (Ranges{{3, 2}}));
 }
 
 TEST(BlockCache, IsForgettableUntilItGetsNumbers) {

@@ -29,10 +29,11 @@ class Counter {
   explicit Counter(const CounterSpec& spec) : supply(spec), stock(spec.step, spec.max) {}
 
   [[nodiscard]] StockLevel level() const {
-    return {now, stock.count(), stock.taken(), needed, stock.end(), stock.unused_end()};
+    return {now,    stock.count(), stock.taken(),     stock.used(),
+            needed, stock.end(),   stock.unused_end()};
   }
   SupplyAction act(SupplyAction action) {
-    change_stock(stock, action);
+    for (const Range& range : change_stock(stock, action)) lost.push_back(range);
     if (action.wake) ++wakes;
     if (needed > 0 && needed <= stock.count()) take(std::exchange(needed, 0));
     if (action.refusal && needed > 0) {
@@ -78,6 +79,7 @@ class Counter {
       value = job.unused.first;
       return finish({Reply::given_back});
     }
+    if (job.kind == Job::confirm) return finish({Reply::stands, {value, 0}});
     const std::int64_t first = value;
     value += static_cast<std::int64_t>(job.count);
     return finish({Reply::allocated, {first, job.count}});
@@ -93,6 +95,7 @@ class Counter {
   std::optional<Errc> refused;
   int wakes = 0;
   std::set<std::int64_t> given;
+  std::vector<Range> lost;
 };
 
 TEST(BlockSupply, WakesTheStoreOnceForAllWhoWait) {
@@ -374,7 +377,7 @@ TEST(BlockSupply, LivesThroughEachStepFailing) {
   live(life().size(), Reply::failed);
   for (std::size_t i = 0; i < life().size(); ++i) {
     const bool gives_back = life()[i].kind == Job::give_back;
-    const std::vector<Reply> replies = gives_back ? std::vector{Reply::failed, Reply::kept}
+    const std::vector<Reply> replies = gives_back ? std::vector{Reply::failed, Reply::passed}
                                                   : std::vector{Reply::failed, Reply::exhausted};
     for (const Reply reply : replies) {
       SCOPED_TRACE(std::string(life()[i].name) + " gets " +

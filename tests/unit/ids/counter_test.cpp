@@ -90,14 +90,7 @@ TEST(CounterKeys, SucceedWithAllOfThem) {
                                  {"start", "7"},
                                  {"step", "-5"},
                                  {"max", "-1000"},
-                                 {"block.size", "50"},
-                                 {"block.adaptive", "true"},
-                                 {"block.min", "10"},
-                                 {"block.max", "500"},
-                                 {"block.target", "2000"},
-                                 {"block.prefetch", "0.25"},
-                                 {"block.give_back", "false"},
-                                 {"block.idle", "30000"},
+                                 {"block", "50"},
                                  {"store.db", "ids"},
                                  {"store.collection", "c"},
                                  {"store.layout", "counters-seq"},
@@ -117,7 +110,7 @@ TEST(CounterKeys, SucceedWithAllOfThem) {
   spec.start = 7;
   spec.step = -5;
   spec.max = -1000;
-  spec.block = {50, true, 10, 500, 2s, 0.25, false, 30s};
+  spec.block.size = 50;
   spec.scan = 5s;
   spec.heal = {CounterSpec::Heal::Mode::gap, 5, 1000, true};
   spec.on_store_down = {CounterSpec::OnStoreDown::Action::wait, 500ms};
@@ -200,18 +193,11 @@ TEST(CounterKeys, FailIfTheyMakeNoSense) {
       {"start_beyond_lowest",
        {{"step", "-1"}, {"max", "5"}, {"start", "4"}},
        {"start: must not be beyond max (5)"}},
-      {"min_above_max",
-       {{"block.min", "20"}, {"block.max", "10"}},
-       {"block.min: must not be above max (10)"}},
-      {"size_above_max",
-       {{"block.size", "20000"}},
-       {"block.size: must lie between min (1) and max (10000)"}},
-      {"size_below_min",
-       {{"block.size", "5"}, {"block.min", "10"}},
-       {"block.size: must lie between min (10) and max (10000)"}},
+      {"size_large", {{"block.size", "10001"}}, {"block.size: out of range"}},
       {"size_zero", {{"block.size", "0"}}, {"block.size: out of range"}},
-      {"prefetch", {{"block.prefetch", "0.96"}}, {"block.prefetch: out of range"}},
-      {"prefetch_negative", {{"block.prefetch", "-0.1"}}, {"block.prefetch: out of range"}},
+      {"block_large", {{"block", "10001"}}, {"block: out of range"}},
+      {"block_zero", {{"block", "0"}}, {"block: out of range"}},
+      {"block_other", {{"block", "automatic"}}, {"block: must be a number"}},
       {"int32_max", {{"output", "int32"}, {"max", "2147483648"}}, {"max: out of range"}},
       {"int32_start", {{"output", "int32"}, {"start", "-2147483649"}}, {"start: out of range"}},
       {"pad", {{"output", "string"}, {"format.pad", "35"}}, {"format.pad: out of range"}},
@@ -264,6 +250,34 @@ TEST(CounterKeys, WarnOfBracesThatAreNoTemplate) {
   const std::string literal =
       ": is stored as it is, braces included: this release has no templates such as {year}";
   EXPECT_EQ(parameters.warnings(), (Texts{"format.prefix" + literal, "format.suffix" + literal}));
+}
+
+TEST(CounterKeys, SucceedWithEverySpellingOfABlock) {
+  EXPECT_EQ(use_of({}).spec.block.size, std::nullopt);
+  EXPECT_EQ(use_of({{"block", "auto"}}).spec.block.size, std::nullopt);
+  EXPECT_EQ(use_of({{"block.size", "auto"}}).spec.block.size, std::nullopt);
+  EXPECT_EQ(use_of({{"block", "1"}}).spec.block.size, 1U);
+  EXPECT_EQ(use_of({{"block", "10000"}}).spec.block.size, 10'000U);
+  EXPECT_EQ(use_of({{"block.size", "50"}}).spec.block.size, 50U);
+}
+
+TEST(CounterKeys, WarnOfThoseOfEarlierReleases) {
+  const Table old{{"block.size", "50"},       {"block.adaptive", "true"},
+                  {"block.min", "10"},        {"block.max", "500"},
+                  {"block.target", "10s"},    {"block.prefetch", "0.25"},
+                  {"block.give_back", "yes"}, {"block.idle", "1 minute"}};
+  test::FakeParameters parameters(with_rule(old));
+  const auto strategy = make(parameters);
+  EXPECT_EQ(parameters.errors(), Texts());
+  EXPECT_EQ(parameters.unknown(), Texts());
+  Texts expected;
+  for (const char* key : {"prefetch", "give_back", "idle", "adaptive", "target", "min", "max"}) {
+    expected.push_back("block." + std::string(key) + ": has no effect any more");
+  }
+  EXPECT_EQ(parameters.warnings(), expected);
+  CounterSpec::Block only_size;
+  only_size.size = 50;
+  EXPECT_EQ(strategy->counter_rule()->use().spec.block, only_size);
 }
 
 TEST(CounterKeys, WarnOfAHealThatNeverComes) {
@@ -408,7 +422,7 @@ TEST(Counter, EachCollectionHasItsOwn) {
 
 TEST(Counter, OneForAllIfItHasAName) {
   for (const char* key : {"name", "store.key"}) {
-    Bound bound(Table{{"ns", "shop.*"}, {key, "all"}});
+    Bound bound(Table{{"ns", "shop.*"}, {key, "all"}, {"block", "100"}});
     const auto bills = bound.rule->bind("shop.bills", bound.store);
     ASSERT_EQ(bound.store.counters.size(), 1U);
     EXPECT_EQ(bound.store.counters.begin()->first, "all");

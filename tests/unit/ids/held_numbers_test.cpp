@@ -95,11 +95,11 @@ TEST(HeldNumbers, TheUnusedEndIsGivenBackOrNot) {
   HeldNumbers numbers = some();
   const auto unused = numbers.unused_end();
   EXPECT_EQ(unused, (Range{4, 7}));
-  numbers.take_unused_end();
+  EXPECT_EQ(numbers.take_unused_end(), Ranges());
   EXPECT_EQ(numbers.count(), 0U);
   numbers.put_unused_end(*unused);
   EXPECT_EQ(numbers.unused_end(), unused);
-  numbers.take_unused_end();
+  EXPECT_EQ(numbers.take_unused_end(), Ranges());
   numbers.cut(4);
   EXPECT_TRUE(numbers.end() == Int128{4});
   numbers.add({4, 2});
@@ -108,12 +108,67 @@ TEST(HeldNumbers, TheUnusedEndIsGivenBackOrNot) {
 
 TEST(HeldNumbers, WhatIsNotGivenBackDuringAHealIsSetAside) {
   HeldNumbers numbers = some();
-  numbers.take_unused_end();
+  EXPECT_EQ(numbers.take_unused_end(), Ranges());
   numbers.set_aside();
   numbers.put_unused_end({4, 7});
   EXPECT_EQ(numbers.count(), 0U);
   numbers.restore();
   EXPECT_EQ(take_all(numbers), (Ranges{{4, 7}}));
+}
+
+/// Another process can then give back the numbers before: the counter does not go back by that.
+TEST(HeldNumbers, OfABlockThatWentBackAsAWholeNothingIsLeft) {
+  HeldNumbers numbers = some();
+  numbers.add({21, 10});
+  numbers.add({31, 10});  // the same numbers in a row
+  EXPECT_EQ(numbers.take_unused_end(), (Ranges{{4, 7}}));
+  numbers.cut(21);
+  EXPECT_TRUE(numbers.end() == Int128{11});
+  numbers.add({15, 5});
+  EXPECT_EQ(numbers.take_unused_end(), Ranges());
+  numbers.cut(16);  // 15 is used
+  EXPECT_TRUE(numbers.end() == Int128{16});
+  HeldNumbers fresh(1, kMax);
+  fresh.add({21, 10});
+  EXPECT_EQ(fresh.take_unused_end(), Ranges());
+  fresh.cut(21);
+  EXPECT_EQ(fresh.end(), std::nullopt);
+  fresh.add({5, 2});
+  EXPECT_EQ(take_all(fresh), (Ranges{{5, 2}}));
+}
+
+TEST(HeldNumbers, OnlyTheUnusedEndCanGoBack) {
+  HeldNumbers numbers = some();
+  numbers.take_back({{1, 2}});
+  numbers.add({21, 10});  // another proxy has 11 to 20
+  EXPECT_EQ(numbers.unused_end(), (Range{21, 10}));
+  EXPECT_EQ(numbers.take_unused_end(), (Ranges{{1, 2}, {4, 7}}));
+  EXPECT_EQ(numbers.count(), 0U);
+}
+
+TEST(HeldNumbers, WhatIsLostIsNamed) {
+  HeldNumbers numbers = some();
+  EXPECT_EQ(numbers.lose_older(), Ranges());
+  numbers.add({21, 10});
+  EXPECT_EQ(numbers.lose_older(), (Ranges{{4, 7}}));
+  EXPECT_EQ(numbers.count(), 10U);
+  numbers.take_back({{3, 1}});  // it was in use
+  EXPECT_EQ(numbers.lose_all(), (Ranges{{3, 1}, {21, 10}}));
+  EXPECT_EQ(numbers.lose_all(), Ranges());
+  EXPECT_EQ(numbers.lose_older(), Ranges());
+  EXPECT_TRUE(numbers.end() == Int128{31});
+}
+
+TEST(HeldNumbers, WhatComesBackWasNotUsed) {
+  HeldNumbers numbers = some();
+  EXPECT_EQ(numbers.used(), 3U);
+  numbers.take_back({{2, 2}});
+  EXPECT_EQ(numbers.used(), 1U);
+  numbers.take_back({{2, 2}});  // twice: it counts once
+  EXPECT_EQ(numbers.used(), 1U);
+  EXPECT_EQ(take(numbers, 2), (Ranges{{2, 2}}));
+  EXPECT_EQ(numbers.used(), 3U);
+  EXPECT_EQ(numbers.taken(), 5U);
 }
 
 TEST(HeldNumbers, BeyondMaxNothingIsHandedOut) {

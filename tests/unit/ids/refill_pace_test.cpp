@@ -6,27 +6,26 @@ namespace idproxy::ids {
 namespace {
 
 using namespace std::chrono_literals;
+using Time = std::chrono::nanoseconds;
 
-CounterSpec::Block adaptive(std::uint32_t size) {
+CounterSpec::Block fixed(std::uint32_t size, double prefetch = 0.5) {
   CounterSpec::Block block;
   block.size = size;
-  block.adaptive = true;
-  block.min = 5;
-  block.max = 1000;
-  block.target = 10s;
+  block.prefetch = prefetch;
   return block;
 }
 
-/// A refill that takes no time.
-void refill(RefillPace& pace, std::chrono::nanoseconds now, std::uint64_t taken) {
-  pace.started(now, taken);
-  pace.succeeded(now);
+/// A refill of as many numbers as the pace says. `used`: numbers used so far.
+void refill(RefillPace& pace, Time now, std::uint64_t used, Time duration = 0s) {
+  pace.note(now, used);
+  pace.started(now, used);
+  pace.succeeded(now + duration, pace.size());
 }
 
+// --- fixed sizes ---
+
 TEST(RefillPace, AFixedSizeStays) {
-  CounterSpec::Block block;
-  block.size = 100;
-  RefillPace pace(block);
+  RefillPace pace(fixed(100));
   EXPECT_EQ(pace.threshold(), 50U);
   refill(pace, 1s, 0);
   refill(pace, 2s, 1'000'000);
@@ -35,98 +34,161 @@ TEST(RefillPace, AFixedSizeStays) {
 }
 
 TEST(RefillPace, TheThresholdIsTheSmallestIntegerThatIsNotBelow) {
-  CounterSpec::Block block;
-  block.size = 3;
-  EXPECT_EQ(RefillPace(block).threshold(), 2U);  // 1 < 1.5, but not 2
-  block.prefetch = 0;
-  EXPECT_EQ(RefillPace(block).threshold(), 0U);
-  block = {};
-  block.size = 1;
-  block.prefetch = 0.95;
-  EXPECT_EQ(RefillPace(block).threshold(), 0U);
+  EXPECT_EQ(RefillPace(fixed(3)).threshold(), 2U);  // 1 < 1.5, but not 2
+  EXPECT_EQ(RefillPace(fixed(3, 0)).threshold(), 0U);
+  EXPECT_EQ(RefillPace(fixed(1, 0.95)).threshold(), 0U);
 }
 
 TEST(RefillPace, SlowRefillsStartEarlier) {
-  CounterSpec::Block block;
-  block.size = 1000;
-  block.prefetch = 0.1;
-  RefillPace pace(block);
-  pace.started(0s, 0);
-  pace.succeeded(200ms);
+  RefillPace pace(fixed(1000, 0.1));
+  refill(pace, 0s, 0, 200ms);
   EXPECT_EQ(pace.threshold(), 100U);  // the rate is not known yet
-  pace.started(1s, 1000);             // 1000 per second
-  pace.succeeded(1100ms);
+  refill(pace, 1s, 1000, 100ms);      // 1000 per second
   EXPECT_EQ(pace.threshold(), 400U);  // two of the slowest refills
-  pace.started(2s, 10'000);
+  refill(pace, 2s, 10'000);
   EXPECT_EQ(pace.threshold(), 1000U);  // never more than a block
 }
 
 TEST(RefillPace, OneSlowRefillInAHundredIsForgotten) {
-  CounterSpec::Block block;
-  block.size = 1000;
-  block.prefetch = 0;
-  RefillPace pace(block);
-  pace.started(0s, 0);
-  pace.succeeded(500ms);
-  for (int i = 1; i < 100; ++i) {
-    pace.started(i * 1s, static_cast<std::uint64_t>(i) * 1000);
-    pace.succeeded(i * 1s + 10ms);
-  }
+  RefillPace pace(fixed(1000, 0));
+  refill(pace, 0s, 0, 500ms);
+  for (int i = 1; i < 100; ++i) refill(pace, i * 1s, static_cast<std::uint64_t>(i) * 1000, 10ms);
   EXPECT_EQ(pace.threshold(), 20U);
 }
 
-TEST(RefillPace, TheSizeFollowsTheDemand) {
-  RefillPace pace(adaptive(100));
-  refill(pace, 100s, 0);
-  EXPECT_EQ(pace.size(), 100U);
-  refill(pace, 110s, 150);  // 15 per second: 150 for ten seconds
-  EXPECT_EQ(pace.size(), 150U);
-  refill(pace, 111s, 10'000);
-  EXPECT_EQ(pace.size(), 300U);  // twice at most
-  refill(pace, 1000s, 10'001);
-  EXPECT_EQ(pace.size(), 150U);  // half at least
+TEST(RefillPace, AnotherSizeCountsWithWhatHasBeenMeasured) {
+  RefillPace pace(fixed(1000, 0));
+  refill(pace, 1s, 0);
+  refill(pace, 2s, 1000, 100ms);  // 1000 per second
+  EXPECT_EQ(pace.threshold(), 200U);
+  pace.change(fixed(500, 0));
+  EXPECT_EQ(pace.size(), 500U);
+  EXPECT_EQ(pace.threshold(), 200U);
+  pace.change(fixed(50, 0));
+  EXPECT_EQ(pace.threshold(), 50U);
 }
 
-TEST(RefillPace, TheSizeStaysBetweenMinAndMax) {
-  RefillPace pace(adaptive(700));
-  refill(pace, 1s, 0);
-  refill(pace, 2s, 1'000'000);
-  EXPECT_EQ(pace.size(), 1000U);
-  for (int i = 1; i < 12; ++i) refill(pace, i * 1h, 1'000'000);
-  EXPECT_EQ(pace.size(), 5U);
+// --- auto ---
+
+/// A pace whose last block, taken at `now`, has a hundred numbers; `used` is what it counts from.
+RefillPace at_a_hundred(Time now, std::uint64_t used = 0) {
+  RefillPace pace{CounterSpec::Block{}};
+  pace.note(now, used);
+  pace.started(now, used);
+  pace.succeeded(now, 100);  // a batch
+  pace.note(now, used);
+  return pace;
+}
+
+TEST(RefillPace, AutoBeginsWithOneNumber) {
+  RefillPace pace{CounterSpec::Block{}};
+  EXPECT_EQ(pace.size(), 1U);
+  EXPECT_EQ(pace.threshold(), 0U);
+  refill(pace, 1h, 0, 5ms);
+  EXPECT_EQ(pace.size(), 1U);
+  EXPECT_EQ(pace.threshold(), 0U);
+}
+
+TEST(RefillPace, AutoTakesWhatTenSecondsNeed) {
+  RefillPace pace = at_a_hundred(100s);
+  refill(pace, 105s, 70);
+  EXPECT_EQ(pace.size(), 70U);
+  refill(pace, 110s, 140);
+  EXPECT_EQ(pace.size(), 140U);
+  refill(pace, 120s, 240);
+  EXPECT_EQ(pace.size(), 100U);
+  refill(pace, 125s, 240);  // between 115 s and 120 s, half of 100
+  EXPECT_EQ(pace.size(), 50U);
+}
+
+TEST(RefillPace, AutoGrowsToTwiceAndShrinksToHalfAtMost) {
+  RefillPace pace = at_a_hundred(100s);
+  refill(pace, 101s, 100'000);
+  EXPECT_EQ(pace.size(), 200U);
+  refill(pace, 102s, 200'000);
+  EXPECT_EQ(pace.size(), 400U);
+  refill(pace, 115s, 200'001);
+  EXPECT_EQ(pace.size(), 200U);
+}
+
+TEST(RefillPace, AutoForgetsABlockThatIsOver) {
+  RefillPace pace = at_a_hundred(100s);
+  pace.note(100s, 100);
+  refill(pace, 119s, 100);
+  EXPECT_EQ(pace.size(), 50U);
+  refill(pace, 139s, 101);
+  EXPECT_EQ(pace.size(), 1U);
+}
+
+TEST(RefillPace, AutoStaysBetweenOneAndTenThousand) {
+  RefillPace pace{CounterSpec::Block{}};
+  std::uint64_t used = 0;
+  for (int i = 0; i < 30; ++i) {
+    refill(pace, 100s + i * 10ms, used);
+    used += 1'000'000;
+  }
+  EXPECT_EQ(pace.size(), 10'000U);
+  for (int i = 1; i < 20; ++i) refill(pace, 100s + i * 19s, used);
+  EXPECT_EQ(pace.size(), 1U);
+}
+
+TEST(RefillPace, AutoAfterABatchOfAHundredThousand) {
+  RefillPace pace{CounterSpec::Block{}};
+  pace.note(100s, 0);
+  pace.started(100s, 0);
+  pace.succeeded(100s, 100'000);
+  pace.note(100s, 100'000);
+  refill(pace, 101s, 100'000);
+  EXPECT_EQ(pace.size(), 10'000U);
+  refill(pace, 115s, 100'000);
+  EXPECT_EQ(pace.size(), 5'000U);
+}
+
+TEST(RefillPace, AutoCountsAllOfTenSecondsOfManyRefills) {
+  RefillPace pace{CounterSpec::Block{}};
+  for (std::uint64_t i = 0; i <= 3000; ++i) {  // 100 per second
+    refill(pace, 100s + static_cast<std::int64_t>(i) * 10ms, i);
+  }
+  EXPECT_NEAR(static_cast<double>(pace.size()), 1000, 1);
+}
+
+TEST(RefillPace, AutoDoesNotCountWhatCameBack) {
+  RefillPace pace = at_a_hundred(100s, 1000);
+  pace.note(101s, 1090);
+  refill(pace, 105s, 1070);
+  EXPECT_EQ(pace.size(), 70U);
+  refill(pace, 106s, 900);  // more than were used
+  EXPECT_EQ(pace.size(), 35U);
+}
+
+TEST(RefillPace, AutoStartsARefillWhenTheRestLastsForTwoOfThem) {
+  RefillPace pace = at_a_hundred(100s);
+  refill(pace, 110s, 1000, 50ms);  // 100 per second
+  EXPECT_EQ(pace.size(), 200U);
+  EXPECT_EQ(pace.threshold(), 10U);
+  refill(pace, 110s + 100ms, 1001, 50ms);  // 10 per second
+  EXPECT_EQ(pace.threshold(), 1U);
+  refill(pace, 111s, 100'000, 50ms);
+  EXPECT_EQ(pace.threshold(), pace.size());
 }
 
 TEST(RefillPace, AnOutageIsNoLackOfDemand) {
-  RefillPace pace(adaptive(100));
-  refill(pace, 10s, 0);
-  refill(pace, 20s, 100);
-  for (int i = 0; i < 40; ++i) pace.started(30s + i * 250ms, 200);
-  EXPECT_EQ(pace.size(), 51U);  // 100 in 19.75 s; not half of the size 40 times
+  RefillPace pace = at_a_hundred(100s);
+  refill(pace, 105s, 100);
+  for (int i = 0; i < 40; ++i) pace.started(106s + i * 250ms, 200);
+  EXPECT_EQ(pace.size(), 93U);  // and not half of it 40 times
 }
 
-TEST(RefillPace, NoTimeBetweenRefillsSaysNothing) {
-  RefillPace pace(adaptive(100));
-  refill(pace, 10s, 0);
-  refill(pace, 10s, 1000);
-  EXPECT_EQ(pace.size(), 100U);
-}
-
-TEST(RefillPace, AnotherSizeCountsWithWhatHasBeenMeasured) {
-  CounterSpec::Block block;
-  block.size = 1000;
-  block.prefetch = 0;
-  RefillPace pace(block);
-  refill(pace, 1s, 0);
-  pace.started(2s, 1000);  // 1000 per second
-  pace.succeeded(2100ms);
-  EXPECT_EQ(pace.threshold(), 200U);
-  block.size = 500;
-  pace.change(block);
+TEST(RefillPace, BetweenFixedAndAuto) {
+  RefillPace pace(fixed(500));
+  refill(pace, 100s, 0);
+  refill(pace, 105s, 300);
+  pace.change(CounterSpec::Block{});
   EXPECT_EQ(pace.size(), 500U);
-  EXPECT_EQ(pace.threshold(), 200U);
-  block.size = 50;
-  pace.change(block);
-  EXPECT_EQ(pace.threshold(), 50U);
+  refill(pace, 106s, 360);
+  EXPECT_EQ(pace.size(), 360U);
+  pace.change(fixed(7));
+  EXPECT_EQ(pace.size(), 7U);
 }
 
 }  // namespace

@@ -1,8 +1,13 @@
 """mongosh: runCommand sends documents as they are; its helpers make an _id as all drivers do."""
 
+import pathlib
+import re
 import uuid
 
 import pytest
+
+from support.counters import insert, numbers
+from support.proxy import configuration
 
 from stored import COUNTS, RULES, check_fields, check_ids  # noqa: F401 (RULES are for the fixture `proxy`)
 
@@ -87,3 +92,29 @@ assert.deepEqual(d.accounts.find().sort({_id: 1}).toArray().map((x) => x.sum), [
 def test_ordinary_work(proxy, server, mongosh):
     script = ORDINARY + (REPLICA_SET if server.replica_set else "") + "d.dropDatabase();\n"
     assert mongosh(proxy.uri, script + "print('done');").strip() == "done"
+
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "counters.md"
+
+
+def commands_of(heading: str) -> str:
+    """The first ones below this heading of docs/counters.md."""
+    below = PAGE.read_text().split(f"## {heading}\n")[1]
+    return re.search(r"(?ms)^```js\n(.*?)^```", below)[1]
+
+
+def test_a_counter_is_set_while_the_proxy_runs(standalone, start_proxy, mongosh):
+    """As docs/counters.md says, and as another program uses it."""
+    ns = "shop.orders"
+    proxy = start_proxy(configuration(
+        standalone, [{"ns": ns, "field": "number", "strategy": "counter"}]))
+    for _ in range(5):
+        assert insert(proxy, ns, 1)["n"] == 1
+    assert numbers(standalone.client, ns, "number") == [1, 2, 3, 4, 5]
+    mongosh(standalone.uri, commands_of("Setting a counter"))
+    for _ in range(20):  # a few are held
+        assert insert(proxy, ns, 1)["n"] == 1
+    assert 5000 in numbers(standalone.client, ns, "number")
+    before = max(numbers(standalone.client, ns, "number"))
+    own = mongosh(standalone.uri, "print(" + commands_of("Layouts").strip().rstrip(";") + ");")
+    assert int(re.search(r"\d+", own)[0]) > before

@@ -192,8 +192,11 @@ void add_store(Page& page, const id_store::StoreStatistics& store) {
                "How often a counter was set past the numbers that are stored.")
       .add({}, store.heals);
   page.gauge("idproxy_store_counters", "Counters that this process uses.").add({}, store.counters);
-  page.gauge("idproxy_store_counters_exhausted", "Of these, counters that give no more numbers.")
+  page.gauge("idproxy_store_counters_exhausted", "Of these, counters that have reached their max.")
       .add({}, store.counters_exhausted);
+  page.gauge("idproxy_store_counters_refused",
+             "Of these, counters that give no numbers for another reason; the log says which.")
+      .add({}, store.counters_refused);
   page.gauge("idproxy_store_requests_waiting", "Inserts that wait for numbers now.")
       .add({}, store.requests_waiting);
   page.gauge("idproxy_store_numbers_held", "Numbers in memory, for the next inserts.")

@@ -72,7 +72,7 @@ CounterReply CounterDocument::run(mongo::Client& client, const CounterJob& job,
   CounterReply reply = carry_out(run);
   unreached_ = std::move(run.unreached);
   if (reply.kind == CounterReply::Kind::not_healed) events_.not_healed(reply.reason);
-  if (reply.kind == CounterReply::Kind::exhausted) events_.exhausted(reply.reason);
+  if (reply.kind == CounterReply::Kind::exhausted) events_.gives_no_numbers(reply.reason);
   return reply;
 }
 
@@ -110,7 +110,7 @@ Outcome<void> CounterDocument::check(mongo::Client& client,
   if (result) {
     events_.ready_again();
   } else if (result.error().kind == CounterReply::Kind::exhausted) {
-    events_.exhausted(result.error().reason);
+    events_.gives_no_numbers(result.error().reason);
   }
   return result;
 }

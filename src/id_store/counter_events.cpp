@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "idproxy/ids/counter_job.hpp"
 #include "idproxy/observability/log.hpp"
 
 namespace idproxy::id_store {
@@ -34,7 +35,8 @@ bool is_beyond_javascript(std::int64_t number) {
 CounterEvents::CounterEvents(const ids::CounterSpec& spec)
     : counter_(spec.place.db + "." + spec.place.collection + " " + spec.place.key),
       start_(spec.start),
-      step_(spec.step) {}
+      step_(spec.step),
+      at_max_(ids::handed_out_up_to(spec.max)) {}
 
 void CounterEvents::created(std::int64_t first, std::string_view warning) const {
   constexpr std::string_view kMessage = "the counter did not exist and has been created";
@@ -91,10 +93,16 @@ bool CounterEvents::is_news(const std::string& reason) {
   return std::exchange(reason_, reason) != reason;
 }
 
-void CounterEvents::exhausted(const std::string& reason) {
+void CounterEvents::gives_no_numbers(const std::string& reason) {
   if (!is_news(reason)) return;
-  log::event(Level::error, "counter_exhausted", "the counter gives no more numbers",
-             {{"counter", counter_}, {"reason", reason}});
+  if (reason == at_max_) {
+    log::event(Level::error, "counter_exhausted", "the counter gives no more numbers",
+               {{"counter", counter_}, {"reason", reason}});
+  } else {
+    log::event(Level::error, "counter_refused",
+               "the counter gives no numbers until the cause is removed",
+               {{"counter", counter_}, {"reason", reason}});
+  }
 }
 
 void CounterEvents::not_healed(const std::string& reason) {

@@ -27,7 +27,8 @@ class CounterEvents {
   void numbers_lost(std::span<const ids::Range> numbers) const;
   void block_dropped(std::string_view reason) const;
   void jump_too_large(std::int64_t from, std::int64_t most) const;
-  void exhausted(const std::string& reason);
+  /// The counter gives no numbers: its max is reached, or it is refused for another reason.
+  void gives_no_numbers(const std::string& reason);
   void not_healed(const std::string& reason);
   /// The cause of the last exhausted() or not_healed() has gone, if there was one.
   void ready_again();
@@ -40,6 +41,7 @@ class CounterEvents {
   std::string counter_;
   std::int64_t start_;
   std::int64_t step_;
+  std::string at_max_;  // the reason of a counter that has reached its max
   std::string reason_;  // the last logged reason; empty: the last allocation succeeded
   bool is_known_ = false;
   bool is_beyond_javascript_ = false;

@@ -137,7 +137,8 @@ void CounterWorkers::add_to(StoreStatistics& statistics) const {
   for (const Shared& counter : all_and_retired()) {
     const ids::CounterStatistics cache = counter->cache->statistics();
     statistics.counters += 1;
-    statistics.counters_exhausted += cache.exhausted ? 1 : 0;
+    statistics.counters_exhausted += cache.exhausted && cache.at_max ? 1 : 0;
+    statistics.counters_refused += cache.exhausted && !cache.at_max ? 1 : 0;
     statistics.requests_waiting += cache.waiting;
     statistics.numbers_held += cache.held;
     statistics.numbers_of_blocks += cache.block_size;
@@ -402,7 +403,8 @@ void CounterWorkers::tell_lost(Counter& counter) {
 
 /// Logs if the cache refuses requests; CounterDocument logs what the store refuses.
 void CounterWorkers::tell_refusal(Counter& counter) {
-  if (const auto reason = counter.cache->refusal()) counter.document->events().exhausted(*reason);
+  if (const auto reason = counter.cache->refusal())
+    counter.document->events().gives_no_numbers(*reason);
 }
 
 void CounterWorkers::count(Counter& counter, const ids::CounterJob& job,

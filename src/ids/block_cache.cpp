@@ -282,6 +282,7 @@ CounterStatistics BlockCache::statistics() const {
           .block_size = supply_.block_size(),
           .waiting = waiting_.size(),
           .exhausted = exhausted,
+          .at_max = exhausted && supply_.at_max(),
           .reason = exhausted ? supply_.reason() : std::string()};
 }
 

@@ -453,6 +453,10 @@ std::uint64_t BlockSupply::threshold() const {
   return quiet ? 0 : pace_.threshold();
 }
 
+bool BlockSupply::at_max() const {
+  return exhausted() && reason_ == handed_out_up_to(spec_.max);
+}
+
 std::optional<BlockSupply::Time> BlockSupply::due() const {
   if (state_ == State::asking || stopped_) return std::nullopt;
   std::optional<Time> first;

@@ -102,7 +102,7 @@ class TestScan:
         collection.insert_many([{} for _ in range(10)])
         proxy = start_proxy(configuration(
             replica_set, [rule(coll, scan="off", start=START)], admin=LISTEN))
-        event = proxy.wait_event("counter_exhausted")
+        event = proxy.wait_event("counter_refused")
         reply = insert(proxy, f"{DB}.{coll}", 1)
         assert reply["code"] == 96 and "`scan` is off" in reply["errmsg"]
         assert create_index_in(reply["errmsg"]) == create_index_in(event["reason"])

@@ -27,8 +27,9 @@ struct CounterStatistics {
   std::uint64_t held;        ///< numbers that requests can take now
   std::uint64_t block_size;  ///< numbers in the next block
   std::size_t waiting;       ///< requests that wait for numbers
-  bool exhausted;
-  std::string reason;  ///< why it is exhausted; else empty
+  bool exhausted;            ///< has no number and gets none from the store
+  bool at_max;               ///< exhausted because its max is reached
+  std::string reason;        ///< why it is exhausted; else empty
 };
 
 /// The numbers of one counter that this process holds, and the queue of requests that wait for

@@ -168,6 +168,8 @@ class BlockSupply {
   /// True if nothing is under way or pending.
   [[nodiscard]] bool idle() const { return state_ == State::idle && heal_ == Heal::none; }
   [[nodiscard]] bool exhausted() const { return store_ == Store::exhausted; }
+  /// True if it is exhausted because its max is reached, which no index or privilege changes.
+  [[nodiscard]] bool at_max() const;
   [[nodiscard]] bool pending() const { return store_ == Store::prepares; }
   /// Why the store is down, the counter exhausted, or the store still prepares it.
   [[nodiscard]] const std::string& reason() const { return reason_; }

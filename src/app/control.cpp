@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <exception>
 #include <future>
+#include <limits>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "idproxy/app/exit_code.hpp"
 #include "idproxy/observability/log.hpp"
 #include "idproxy/observability/metrics_page.hpp"
+#include "readiness.hpp"
 #include "watchdog.hpp"
 
 namespace idproxy::app {
@@ -77,6 +79,7 @@ struct Control::Impl {
   [[nodiscard]] bool all_well() const;
   void housekeep();
   void tell_status(bool always);
+  void tell_readiness();
   void feed();
   [[nodiscard]] std::optional<Snapshot> snapshot() const;
   [[nodiscard]] admin::Pages pages();
@@ -95,6 +98,7 @@ struct Control::Impl {
   bool reload_wanted = false;  // by a SIGHUP that came too early
   bool end_wanted = false;     // by a SIGTERM
   bool last_reload_failed = false;
+  ReadinessLog readiness_log;
   std::optional<Snapshot> last;      // once the server has ended
   std::optional<Watchdog> watchdog;  // while the server runs
   Watchdog::Time housekept{};
@@ -206,7 +210,14 @@ void Control::Impl::look() {
     if (all_well()) notify("EXTEND_TIMEOUT_USEC=10000000");
     tell_status(false);
   }
+  tell_readiness();
   if (now() - housekept >= kHousekeeping) housekeep();
+}
+
+void Control::Impl::tell_readiness() {
+  if (phase != Phase::serving) return;
+  const RulesInForce& rules = reloader->rules();
+  readiness_log.look(rules.set->rules(), rules.watch->counter_obstacles());
 }
 
 bool Control::Impl::all_well() const {
@@ -244,12 +255,17 @@ std::optional<Snapshot> Control::Impl::snapshot() const {
   };
   const RulesInForce& rules = reloader->rules();
   id_store::StoreStatistics known = store->statistics();
-  known.up = known.up && !rules.watch->is_down();
+  if (const auto why = rules.watch->why_down(); why && known.up) {
+    known.up = false;
+    known.down_reason = *why;
+  }
   return Snapshot{.draining = phase == Phase::draining,
                   .net = server->statistics(),
                   .store = known,
                   .rules = rules.set,
                   .not_ready = rules.watch->not_ready_counts(),
+                  .reasons = reasons_of(*rules.set),
+                  .numbers = rules.watch->numbers(std::numeric_limits<std::size_t>::max()),
                   .reloads = reloader->statistics(),
                   .last_reload_failed = last_reload_failed,
                   .client_side = certificates(reloader->client_tls()),
@@ -312,8 +328,14 @@ void Control::announce() {
         });
     if (impl.phase == Phase::draining) return;
     impl.phase = Phase::serving;
-    const auto& rules = impl.reloader->rules().set->rules();
-    log::event(log::Level::info, "ready", "ready", {{"rules", rules.size()}});
+    const RulesInForce& rules = impl.reloader->rules();
+    const RuleLists lists = lists_of(rules.set->rules(), reasons_of(*rules.set));
+    log::event(log::Level::info, "ready",
+               lists.not_ready.empty() ? "ready" : "ready, but some rules give no values",
+               {{"rules", rules.set->rules().size()},
+                {"rules_ready", lists.ready},
+                {"rules_not_ready", lists.not_ready}});
+    impl.tell_readiness();
     notify("READY=1");
     impl.tell_status(true);
     if (impl.reload_wanted) asio::post(impl.io, [&impl] { impl.reload(); });

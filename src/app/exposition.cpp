@@ -5,6 +5,7 @@
 #include <map>
 
 #include "idproxy/observability/metrics_page.hpp"
+#include "rule_statistics.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -101,6 +102,18 @@ void add_buffers(Page& page, const net::ServerStatistics& net) {
       .add({}, net.buffered_waits);
 }
 
+/// Of each rule.
+std::vector<Labels> labels_of(const std::vector<rewrite::Rule>& rules) {
+  std::vector<Labels> labels;
+  for (const rewrite::Rule& rule : rules) {
+    labels.push_back({{"rule", std::to_string(labels.size())},
+                      {"ns", rule.ns},
+                      {"field", rule.field},
+                      {"strategy", rule.strategy_name}});
+  }
+  return labels;
+}
+
 void add_rules(Page& page, const Snapshot& snapshot) {
   using rewrite::RuleOutcomes;
   struct Outcome {
@@ -135,13 +148,7 @@ void add_rules(Page& page, const Snapshot& snapshot) {
       Outcome{"idproxy_rule_values_handed_out_total",
               "Values given to applications that asked for them with {idproxy: \"next\"}.",
               &RuleOutcomes::handed_out}};
-  std::vector<Labels> labels;
-  for (const rewrite::Rule& rule : snapshot.rules->rules()) {
-    labels.push_back({{"rule", std::to_string(labels.size())},
-                      {"ns", rule.ns},
-                      {"field", rule.field},
-                      {"strategy", rule.strategy_name}});
-  }
+  const std::vector<Labels> labels = labels_of(snapshot.rules->rules());
   for (const Outcome& outcome : kOutcomes) {
     auto family = page.counter(outcome.name, outcome.help);
     for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -165,6 +172,50 @@ void add_rules(Page& page, const Snapshot& snapshot) {
   for (std::size_t i = 0; i < std::min(labels.size(), snapshot.not_ready.size()); ++i) {
     not_ready.add(labels[i], snapshot.not_ready[i]);
   }
+}
+
+void add_counters_of_rules(Page& page, const std::vector<Labels>& labels,
+                           const std::vector<RuleStatistics>& statistics) {
+  auto next = page.gauge("idproxy_rule_next_number",
+                         "The next number that this proxy hands out, as far as it knows; only of "
+                         "rules with one counter.");
+  auto held =
+      page.gauge("idproxy_rule_numbers_held", "Numbers in memory, of all counters of the rule.");
+  auto left = page.gauge("idproxy_rule_numbers_left",
+                         "Numbers up to max; of several counters, those of the one with the "
+                         "fewest.");
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (statistics[i].next) next.add(labels[i], *statistics[i].next);
+    if (statistics[i].held) held.add(labels[i], *statistics[i].held);
+    if (statistics[i].left) left.add(labels[i], *statistics[i].left);
+  }
+}
+
+void add_spaces_of_rules(Page& page, const std::vector<Labels>& labels,
+                         const std::vector<RuleStatistics>& statistics) {
+  auto documents = page.gauge("idproxy_rule_documents",
+                              "Documents with one of the possible numbers, estimated; of several "
+                              "collections, those of the fullest.");
+  auto fill = page.gauge("idproxy_rule_fill_ratio",
+                         "Used part of the possible random numbers, 0 to 1; of several "
+                         "collections, that of the fullest.");
+  auto limit = page.gauge("idproxy_rule_max_fill_ratio",
+                          "Above this fill the rule gives no more numbers: max_fill.");
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const auto& fullest = statistics[i].fullest;
+    if (!fullest) continue;
+    if (fullest->documents) documents.add(labels[i], *fullest->documents);
+    fill.add(labels[i], fullest->fill);
+    limit.add(labels[i], fullest->max_fill);
+  }
+}
+
+void add_numbers_of_rules(Page& page, const Snapshot& snapshot) {
+  const std::vector<rewrite::Rule>& rules = snapshot.rules->rules();
+  const std::vector<Labels> labels = labels_of(rules);
+  const std::vector<RuleStatistics> statistics = statistics_of(rules, snapshot.numbers);
+  add_counters_of_rules(page, labels, statistics);
+  add_spaces_of_rules(page, labels, statistics);
 }
 
 void add_store(Page& page, const id_store::StoreStatistics& store) {
@@ -244,6 +295,7 @@ std::string exposition(const std::string& version, const ProcessStatistics& proc
     add_inserts(page, snapshot->net);
     add_buffers(page, snapshot->net);
     add_rules(page, *snapshot);
+    add_numbers_of_rules(page, *snapshot);
     add_store(page, snapshot->store);
     add_certificates(page, *snapshot);
     add_reloads(page, *snapshot);

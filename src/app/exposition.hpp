@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "idproxy/id_store/store_statistics.hpp"
+#include "idproxy/ids/store.hpp"
 #include "idproxy/net/server_statistics.hpp"
 #include "idproxy/net/tls.hpp"
 #include "idproxy/observability/log.hpp"
@@ -21,7 +22,9 @@ struct Snapshot {
   net::ServerStatistics net;
   id_store::StoreStatistics store;
   std::shared_ptr<const rewrite::RuleSet> rules;
-  std::vector<std::size_t> not_ready;  ///< per rule: the number of collections without values
+  std::vector<std::size_t> not_ready;     ///< per rule: the number of collections without values
+  std::vector<std::string> reasons;       ///< per rule: as reasons_of() (readiness.hpp)
+  std::vector<ids::RuleNumbers> numbers;  ///< of all collections of the rules
   ReloadStatistics reloads;
   bool last_reload_failed = false;
   std::vector<net::tls::Certificate> client_side;  ///< certificates of listen.tls

@@ -40,6 +40,9 @@ std::string line_of(const Snapshot& snapshot, std::size_t rule_index) {
                      ", " + rule.strategy_name + "): ";
   const std::size_t not_ready =
       rule_index < snapshot.not_ready.size() ? snapshot.not_ready[rule_index] : 0;
+  if (rule_index < snapshot.reasons.size() && !snapshot.reasons[rule_index].empty()) {
+    return line + "not ready: " + snapshot.reasons[rule_index] + "\n";
+  }
   if (not_ready == 0) return line + "ready\n";
   return line + "gives no values in " + count_of(not_ready, "collection") +
          "; why: db.adminCommand({idproxy: \"status\"})\n";

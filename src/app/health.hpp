@@ -20,8 +20,9 @@ enum class Phase { starting, serving, draining };
 [[nodiscard]] admin::HttpResponse livez(const std::vector<std::chrono::nanoseconds>& owed);
 
 /// The page /readyz: 200 while the proxy accepts clients, else 503, and a line for each listener,
-/// each rule and the store. Their state does not change the status, since other proxies in front of
-/// the same servers would fare no better. Names no collections except those in the configuration.
+/// each rule, with the reason if it gives no values, and the store. Their state does not change the
+/// status, since other proxies in front of the same servers would fare no better. Names no
+/// collections except those in the configuration.
 /// `snapshot` is null before the proxy serves.
 [[nodiscard]] admin::HttpResponse readyz(Phase phase, const Snapshot* snapshot);
 

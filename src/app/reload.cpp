@@ -10,6 +10,7 @@
 #include "idproxy/ids/number_format.hpp"
 #include "idproxy/ids/values.hpp"
 #include "idproxy/observability/log.hpp"
+#include "readiness.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -53,6 +54,15 @@ std::string fault_of(const config::Loaded& loaded) {
          "; mongo-idproxy --check-config shows all";
 }
 
+/// Tells the store the limits of the rule's random numbers before anybody inserts.
+void use_literal(const rewrite::RuleSet& set, const rewrite::Rule& rule) {
+  const std::size_t dot = rule.ns.find('.');
+  if (dot == std::string::npos || has_wildcards(rule.ns)) return;
+  if (rule.strategy->bounded_space() == nullptr) return;
+  (void)set.plan(std::string_view(rule.ns).substr(0, dot),
+                 std::string_view(rule.ns).substr(dot + 1));
+}
+
 }  // namespace
 
 RulesInForce make_rules(std::vector<rewrite::Rule> rules, const std::string& store_db,
@@ -66,6 +76,7 @@ RulesInForce make_rules(std::vector<rewrite::Rule> rules, const std::string& sto
   }
   auto watch = store.watch(std::move(watched));
   auto set = std::make_shared<const rewrite::RuleSet>(std::move(rules), store_db, watch, before);
+  for (const rewrite::Rule& rule : set->rules()) use_literal(*set, rule);
   return {std::move(set), std::move(watch)};
 }
 

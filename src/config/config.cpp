@@ -210,6 +210,7 @@ id_store::Options read_id_store(const Servers& servers, std::chrono::sys_seconds
     if (own->key == "uri") note_password("uri", store, written);
     written.store_uri = own->text;
     written.store_uri_key = "id_store." + std::string(own->key);
+    options.uri_key = written.store_uri_key;
     if (servers.has_user) {
       upstream.warning("uri",
                        "user and password have no effect: clients authenticate themselves, and the "

@@ -56,4 +56,20 @@ ids::CounterReply no_room(mongo::Client& client, const ids::CounterSpec& spec, F
       " and start them again");
 }
 
+ids::CounterReply needs_read_write(const mongo::Login& login, const std::string& db) {
+  if (!login.has_user) {
+    return exhausted("the id store needs readWrite on " + db + ", and " + login.uri_key +
+                     " names no user: name one in id_store.uri_file or id_store.uri");
+  }
+  const std::string reason = "the id store's user needs readWrite on " + db;
+  if (login.user.empty()) return exhausted(reason);
+  return exhausted(reason + ": " + grant_read_write(login.user, login.source, db));
+}
+
+std::string check_login(const mongo::Login& login) {
+  const std::string what =
+      login.user.empty() ? "the certificate" : "user " + login.user + " and its password";
+  return "(check " + what + " in " + login.uri_key + ")";
+}
+
 }  // namespace idproxy::id_store::advice

@@ -1,6 +1,10 @@
 #include "id_store/catalog_requests.hpp"
 
 #include <algorithm>
+#include <boost/system/result.hpp>
+#include <cmath>
+#include <functional>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -18,6 +22,12 @@ using mongo::Reply;
 constexpr std::int32_t kCannotCreateIndex = 67;
 constexpr std::int32_t kIndexOptionsConflict = 85;
 constexpr std::int32_t kIndexKeySpecsConflict = 86;
+
+// Larger collections are sampled: counting without an index would read too much of them every
+// minute.
+constexpr std::int64_t kCountedAtMost = 200'000;
+constexpr std::int32_t kSample = 1000;
+constexpr std::int32_t kCountMaxTimeMs = 1000;
 
 /// Never the server's message, which may show a document's value.
 std::string reason_of(std::int32_t code) {
@@ -82,28 +92,106 @@ CatalogResponse ask_indexes(mongo::Client& client, const CatalogRequest& request
   return response;
 }
 
-/// $collStats returns {count: N} for each shard.
-CatalogResponse ask_documents(mongo::Client& client, const CatalogRequest& request) {
-  const Document stage = Document().add("$collStats", Document().add("count", Document()));
+std::int64_t integer_in(Bytes document, std::string_view key) {
+  const auto element = bson::find(document, key);
+  return element ? element->as_integer().value_or(0) : 0;
+}
+
+/// Sends an aggregation without conditions on the documents, and calls `use` for each result.
+Reply aggregate(mongo::Client& client, const CatalogRequest& request, const Array& stages,
+                const std::function<bool(Bytes)>& use) {
   Document command;
-  command.add("aggregate", request.collection);
-  command.add("pipeline", Array().push(stage));
-  command.add("cursor", Document());
-  std::int64_t documents = 0;
-  const Reply reply = client.read_all(request.db, command, [&](Bytes document) {
-    if (const auto count = bson::find(document, "count")) {
-      documents += count->as_integer().value_or(0);
+  command.add("aggregate", request.collection).add("pipeline", stages);
+  command.add("cursor", Document()).add("maxTimeMS", kCountMaxTimeMs);
+  return client.read_all(request.db, command, use);
+}
+
+/// Counts the documents whose field is within a range; the field's index, if any, is enough for it.
+/// Returns the error instead if there is one.
+boost::system::result<std::int64_t, Reply> count_within(mongo::Client& client,
+                                                        const CatalogRequest& request,
+                                                        const std::string& field,
+                                                        const Document& range) {
+  Document command;
+  command.add("count", request.collection);
+  command.add("query", Document().add(field, range)).add("maxTimeMS", kCountMaxTimeMs);
+  Reply reply = client.read(request.db, command);
+  if (!reply.ok()) return reply;
+  return integer_in(reply.document.bytes(), "n");
+}
+
+/// Counts the documents with a number or a string in a field. No other value can repeat one that
+/// the proxy makes.
+Reply count_all(mongo::Client& client, const CatalogRequest& request, CatalogResponse& response) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Document ranges[] = {Document().add("$gte", -kInfinity).add("$lte", kInfinity),
+                             Document().add("$gte", "")};  // compares with strings only
+  for (const std::string& field : request.fields) {
+    std::int64_t sum = 0;
+    for (const Document& range : ranges) {
+      const auto count = count_within(client, request, field, range);
+      if (!count) return count.error();
+      sum += *count;
+    }
+    response.with_value[field] = static_cast<std::uint64_t>(std::max<std::int64_t>(sum, 0));
+  }
+  return {};
+}
+
+/// {$sum: {$cond: [{$in: [{$type: "$field"}, [types of numbers and strings]]}, 1, 0]}}
+Document sum_of_values(const std::string& field) {
+  Array types;
+  for (const std::string_view type : {"int", "long", "double", "decimal", "string"}) {
+    types.push(type);
+  }
+  const Document has_value =
+      Document().add("$in", Array().push(Document().add("$type", "$" + field)).push(types));
+  return Document().add("$sum", Document().add("$cond", Array().push(has_value).push(1).push(0)));
+}
+
+/// As count_all(), but judges by some documents drawn at random.
+Reply sample(mongo::Client& client, const CatalogRequest& request, CatalogResponse& response) {
+  Document sums = Document().add("_id", "").add("all", Document().add("$sum", 1));
+  for (std::size_t i = 0; i < request.fields.size(); ++i) {
+    sums.add(std::to_string(i), sum_of_values(request.fields[i]));
+  }
+  const Array stages = Array()
+                           .push(Document().add("$sample", Document().add("size", kSample)))
+                           .push(Document().add("$group", sums));
+  return aggregate(client, request, stages, [&](Bytes found) {
+    const auto all = static_cast<double>(std::max<std::int64_t>(integer_in(found, "all"), 1));
+    for (std::size_t i = 0; i < request.fields.size(); ++i) {
+      const double share = static_cast<double>(integer_in(found, std::to_string(i))) / all;
+      response.with_value[request.fields[i]] =
+          static_cast<std::uint64_t>(std::llround(share * static_cast<double>(response.documents)));
     }
     return true;
   });
+}
+
+/// $collStats returns {count: N} for each shard. A small collection is then counted, because
+/// $sample reads all of it anyway; of a large one, or if counting takes too long, a sample tells.
+CatalogResponse ask_documents(mongo::Client& client, const CatalogRequest& request) {
+  const Document stage = Document().add("$collStats", Document().add("count", Document()));
+  std::int64_t documents = 0;
+  const Reply reply = aggregate(client, request, Array().push(stage), [&](Bytes document) {
+    documents += integer_in(document, "count");
+    return true;
+  });
   CatalogResponse response = response_of(reply);
-  if (documents > 0) response.documents = static_cast<std::uint64_t>(documents);
+  if (documents <= 0) return response;
+  response.documents = static_cast<std::uint64_t>(documents);
+  Reply looked = documents <= kCountedAtMost ? count_all(client, request, response)
+                                             : sample(client, request, response);
+  if (looked.refused(mongo::kMaxTimeExpired)) looked = sample(client, request, response);
+  if (looked.ok()) return response;
+  if (!looked.refused(mongo::kUnauthorized)) return response_of(looked);
+  response.with_value.clear();
+  response.may_not_find = true;
   return response;
 }
 
-}  // namespace
-
-CatalogResponse send(mongo::Client& client, const CatalogRequest& request) {
+CatalogResponse ask(mongo::Client& client, const CatalogRequest& request) {
   switch (request.kind) {
     case CatalogRequest::Kind::left_alone:
       return ask_left_alone(client, request);
@@ -116,6 +204,14 @@ CatalogResponse send(mongo::Client& client, const CatalogRequest& request) {
   }
   const Namespace ns{request.db, request.collection};
   return response_of(make_index(client, ns, request.field, request.type));
+}
+
+}  // namespace
+
+CatalogResponse send(mongo::Client& client, const CatalogRequest& request) {
+  CatalogResponse response = ask(client, request);
+  response.has_user = client.login().has_user;
+  return response;
 }
 
 }  // namespace idproxy::id_store

@@ -49,6 +49,12 @@ std::string set_by_hand(const ids::CounterPlace& place, std::int64_t value) {
          ": " + number + "}}, {upsert: true})";
 }
 
+std::string grant_read_write(const std::string& user, const std::string& source,
+                             const std::string& db) {
+  return "db.getSiblingDB(" + quoted(source) + ").grantRolesToUser(" + quoted(user) +
+         ", [{role: \"readWrite\", db: " + quoted(db) + "}])";
+}
+
 namespace {
 
 Document mark_of(const ids::CounterPlace& place) {

@@ -29,6 +29,10 @@ namespace idproxy::id_store {
 /// The mongosh command that sets the counter to `value`.
 [[nodiscard]] std::string set_by_hand(const ids::CounterPlace& place, std::int64_t value);
 
+/// The mongosh command that lets a user of the database `source` write to `db`.
+[[nodiscard]] std::string grant_read_write(const std::string& user, const std::string& source,
+                                           const std::string& db);
+
 /// The document to insert for a missing counter. Its _id is derived from key and filter, so that
 /// two proxies cannot create it twice, and two counters cannot share it.
 [[nodiscard]] mongo::Document new_counter(const ids::CounterPlace& place, std::int64_t value);

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "id_store/advice.hpp"
 #include "id_store/counter_commands.hpp"
 #include "idproxy/bson/elements.hpp"
 
@@ -27,8 +28,9 @@ constexpr std::chrono::milliseconds kQuick{500};
 constexpr std::chrono::milliseconds kDropPause{40};
 
 /// Why no server was reached; empty if one executed or refused the command.
-std::string why_unreached(const Reply& reply) {
+std::string why_unreached(const Reply& reply, const mongo::Login& login) {
   if (reply.kind != Reply::Kind::unreachable) return {};
+  if (reply.code == mongo::kNoLogin) return reply.message + " " + advice::check_login(login);
   return reply.message.empty() ? kNoAnswer : reply.message;
 }
 
@@ -90,6 +92,7 @@ CounterReply CounterDocument::carry_out(Run& run) {
   return repeat(run, &CounterDocument::allocate);
 }
 
+/// Changes nothing, but needs the privilege to write, and a primary with a majority.
 Reply CounterDocument::write_nothing(mongo::Client& client) const {
   const Document nothing = query(Document().add("$in", Array()));
   const Document unchanged =
@@ -98,24 +101,20 @@ Reply CounterDocument::write_nothing(mongo::Client& client) const {
 }
 
 void CounterDocument::look(mongo::Client& client) {
-  unreached_ = why_unreached(write_nothing(client));
+  unreached_ = why_unreached(write_nothing(client), client.login());
 }
 
-Outcome<void> CounterDocument::check(mongo::Client& client,
-                                     std::span<const ids::CounterField> fields,
-                                     const CounterJob& job, Demand demand) {
+Outcome<std::int64_t> CounterDocument::check(mongo::Client& client,
+                                             std::span<const ids::CounterField> fields,
+                                             const CounterJob& job, Demand demand) {
   Run run{client, job, fields, job.count, std::chrono::steady_clock::now()};
-  auto result = check(run, demand);
+  auto first = check(run, demand);
   unreached_ = std::move(run.unreached);
-  if (result) {
-    events_.ready_again();
-  } else if (result.error().kind == CounterReply::Kind::exhausted) {
-    events_.gives_no_numbers(result.error().reason);
-  }
-  return result;
+  if (first) events_.ready_again();
+  return first;
 }
 
-Outcome<void> CounterDocument::check(Run& run, Demand demand) {
+Outcome<std::int64_t> CounterDocument::check(Run& run, Demand demand) {
   const Reply written = write_nothing(run.client);
   if (!written.ok()) return answer_to(run, written);
   const auto found = read(run);
@@ -125,21 +124,21 @@ Outcome<void> CounterDocument::check(Run& run, Demand demand) {
   }
   const auto created = first_of_new(run);
   if (!created) return created.error();
-  if (demand == Demand::none) return {};
+  if (demand == Demand::none) return created->first;
   if (const Attempt failure = create_at(run, found->exists, *created)) return *failure;
-  return {};
+  return created->first;
 }
 
-Outcome<void> CounterDocument::check_existing(Run& run, const StoredValue& value) {
+Outcome<std::int64_t> CounterDocument::check_existing(Run& run, const StoredValue& value) {
   if (!value.is_number()) return not_an_integer();
   const auto first = numbers_.first_at(value.number);
   if (!first || numbers_.is_beyond_max(*first)) return at_max();
   if (!fits_into_fields(*first, run.fields)) return does_not_fit();
-  if (run.job.kind != CounterJob::Kind::heal) return {};
+  if (run.job.kind != CounterJob::Kind::heal) return *first;
   const auto target = heal_target(run, *first);
-  const bool goes_on = target || target.error().kind == CounterReply::Kind::not_healed;
-  if (!goes_on) return target.error();
-  return {};
+  if (target) return target->first;
+  if (target.error().kind == CounterReply::Kind::not_healed) return *first;
+  return target.error();
 }
 
 CounterReply CounterDocument::repeat(Run& run, Attempt (CounterDocument::*attempt)(Run&)) {
@@ -245,7 +244,7 @@ CounterReply CounterDocument::give_back(Run& run) {
   const Reply reply =
       run.client.write(spec_.place.db, find_and_modify(query(Document().add("$eq", *from)))
                                            .add("update", set_value(spec_.place.value_field, *to)));
-  run.unreached = why_unreached(reply);
+  run.unreached = why_unreached(reply, run.client.login());
   const bool not_sent = !run.unreached.empty() && reply.code == mongo::kNoServer;
   const bool no_match = reply.ok() && !value_of(reply);
   if (not_sent) return {CounterReply::Kind::not_sent, {}, {}};
@@ -297,7 +296,7 @@ Outcome<CounterDocument::Found> CounterDocument::read(Run& run) const {
 
 /// The job's reply after a failed command.
 CounterReply CounterDocument::answer_to(Run& run, const Reply& reply) const {
-  run.unreached = why_unreached(reply);
+  run.unreached = why_unreached(reply, run.client.login());
   if (!run.unreached.empty()) return failed(no_answer(reply));
   if (reply.kind == Reply::Kind::not_majority) {
     return failed("the id store does not reach a majority of its members");
@@ -307,7 +306,7 @@ CounterReply CounterDocument::answer_to(Run& run, const Reply& reply) const {
     case mongo::kConversionFailure:
       return not_an_integer();
     case mongo::kUnauthorized:
-      return exhausted("the id store's user needs readWrite on " + spec_.place.db);
+      return advice::needs_read_write(run.client.login(), spec_.place.db);
     default:
       return failed("the id store answered with error " + code_name(reply));
   }

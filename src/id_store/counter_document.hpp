@@ -45,11 +45,12 @@ class CounterDocument {
   enum class Demand { none, waits };
   /// Checks whether run() could do the job (allocate or heal), without doing it: the store's user
   /// may write, and the counter exists or its first number can be found. If somebody waits for
-  /// numbers, creates a missing counter. The error is what run() would reply.
-  [[nodiscard]] Outcome<void> check(mongo::Client& client,
-                                    std::span<const ids::CounterField> fields,
-                                    const ids::CounterJob& job, Demand demand);
-  /// False if the last job or look() reached no server.
+  /// numbers, creates a missing counter. Returns the number that the job would get first, unless
+  /// others get it before; the error is what run() would reply.
+  [[nodiscard]] Outcome<std::int64_t> check(mongo::Client& client,
+                                            std::span<const ids::CounterField> fields,
+                                            const ids::CounterJob& job, Demand demand);
+  /// False if the last job, look() or check() reached no server.
   [[nodiscard]] bool reached() const { return unreached_.empty(); }
   /// Why not, in the words of libmongoc or the server; for the log, not for clients.
   [[nodiscard]] const std::string& unreached() const { return unreached_; }
@@ -80,8 +81,8 @@ class CounterDocument {
   Attempt allocate_what_fits(Run& run, const mongo::Reply& reply);
   Attempt create(Run& run, bool exists);
   [[nodiscard]] mongo::Reply write_nothing(mongo::Client& client) const;
-  Outcome<void> check(Run& run, Demand demand);
-  Outcome<void> check_existing(Run& run, const StoredValue& value);
+  Outcome<std::int64_t> check(Run& run, Demand demand);
+  Outcome<std::int64_t> check_existing(Run& run, const StoredValue& value);
   Attempt heal(Run& run);
   static ids::CounterReply refused_heal(const Run& run, ids::CounterReply reply);
   struct HealTarget {

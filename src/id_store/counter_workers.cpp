@@ -23,6 +23,11 @@ constexpr std::chrono::seconds kWatchEvery{10};
 // For a replaced counter: it gives back at once the numbers that nobody waits for.
 constexpr ids::CounterSpec::Block kNothingHeld{.size = 1, .prefetch = 0, .idle = {}};
 
+/// Of an announced counter before its first check.
+CounterWorkers::Obstacle not_checked() {
+  return {{ids::Errc::unavailable, "the counter has not been checked yet"}, true};
+}
+
 /// Two specs with the same name share one document.
 std::string name_of(const ids::CounterPlace& place) {
   std::string name;
@@ -59,6 +64,7 @@ std::shared_ptr<ids::BlockCache> CounterWorkers::announce(const ids::CounterSpec
   const std::scoped_lock lock(mutex_);
   const Shared counter = get(spec, field, watch);
   counter->announced = true;
+  if (!counter->obstacle && counter->cache->is_new()) counter->obstacle = not_checked();
   counter->check_at = clock_.monotonic();
   enqueue(counter);
   return counter->cache;
@@ -149,12 +155,35 @@ std::vector<CounterWorkers::NotReady> CounterWorkers::not_ready() const {
   const std::scoped_lock lock(mutex_);
   std::vector<NotReady> found;
   for (const auto& [name, counter] : all_) {
-    ids::CounterStatistics cache = counter->cache->statistics();
-    if (cache.exhausted) {
-      found.push_back({{ids::Errc::exhausted, std::move(cache.reason)}, counter->fields});
-    } else if (counter->not_ready && cache.held == 0) {
-      found.push_back({*counter->not_ready, counter->fields});
+    if (auto obstacle = why_not_ready(*counter)) {
+      found.push_back({*std::move(obstacle), counter->fields});
     }
+  }
+  return found;
+}
+
+std::optional<CounterWorkers::Obstacle> CounterWorkers::why_not_ready(
+    const Counter& counter) const {
+  ids::CounterStatistics cache = counter.cache->statistics();
+  if (cache.exhausted) return Obstacle{{ids::Errc::exhausted, std::move(cache.reason)}};
+  if (cache.held > 0) return std::nullopt;
+  if (looking_ && counter.announced) {
+    return Obstacle{{ids::Errc::unavailable, std::string(kNoAnswer) + ": " + down_why_}};
+  }
+  return counter.obstacle;
+}
+
+std::vector<CounterWorkers::InUse> CounterWorkers::in_use() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<InUse> found;
+  for (const auto& [name, counter] : all_) {
+    const ids::CounterStatistics cache = counter->cache->statistics();
+    ids::CounterNumbers numbers{cache.next, cache.held, cache.left};
+    if (!cache.left && counter->next) {
+      numbers.next = counter->next;
+      numbers.left = ids::Steps(counter->spec.step).count(*counter->next, counter->spec.max);
+    }
+    found.push_back({numbers, counter->fields});
   }
   return found;
 }
@@ -363,7 +392,8 @@ void CounterWorkers::check(const Shared& counter, const std::vector<ids::Counter
   mongo::Client client = pool_.client();
   const auto checked = counter->document->check(client, fields, job, demand);
   note_reached(counter);
-  note(counter, job, checked ? ids::CounterReply{.kind = ReplyKind::allocated} : checked.error());
+  note(counter, job,
+       checked ? ids::CounterReply{ReplyKind::allocated, {*checked, 1}, {}} : checked.error());
 }
 
 /// Notes what the reply to the job, or to its check, says of the counter's readiness.
@@ -372,16 +402,22 @@ void CounterWorkers::note(const Shared& counter, const ids::CounterJob& job,
   const std::scoped_lock lock(mutex_);
   const Time now = clock_.monotonic();
   if (reply.kind == ReplyKind::allocated) {
+    counter->next = reply.range.first;
     note_ready(*counter);
   } else if (reply.kind == ReplyKind::exhausted || reply.kind == ReplyKind::pending) {
     const bool is_pending = reply.kind == ReplyKind::pending;
-    counter->not_ready = {is_pending ? ids::Errc::unavailable : ids::Errc::exhausted, reply.reason};
+    const auto code = is_pending ? ids::Errc::unavailable : ids::Errc::exhausted;
+    counter->obstacle = Obstacle{{code, reply.reason}, is_pending};
+    counter->next.reset();
     counter->refused_job = job;
     const bool in_force = counter->announced && counter->watch == newest_watch_;
     const bool goes_on = in_force || is_pending || now < counter->checks_end;
     const Time pause = is_pending ? Time(kCheckPending) : Time(kCheckAgain);
     counter->check_at = goes_on ? std::optional(now + pause) : std::nullopt;
   } else if (counter->check_at) {
+    if (reply.kind == ReplyKind::failed) {
+      counter->obstacle = Obstacle{{ids::Errc::unavailable, reply.reason}};
+    }
     counter->check_at = now + kCheckAgain;
   }
   checked_.notify_all();
@@ -389,8 +425,8 @@ void CounterWorkers::note(const Shared& counter, const ids::CounterJob& job,
 
 /// A counter that gave no numbers is asked again at once.
 void CounterWorkers::note_ready(Counter& counter) {
-  if (counter.not_ready) counter.cache->ask_again();
-  counter.not_ready.reset();
+  if (counter.obstacle) counter.cache->ask_again();
+  counter.obstacle.reset();
   counter.check_at.reset();
   counter.demanded = false;
   counter.refused_job = kAnyNumber;

@@ -21,6 +21,7 @@
 #include "idproxy/base/clock.hpp"
 #include "idproxy/id_store/store_statistics.hpp"
 #include "idproxy/ids/block_cache.hpp"
+#include "idproxy/ids/store.hpp"
 
 namespace idproxy::id_store {
 
@@ -71,12 +72,24 @@ class CounterWorkers {
   /// `limit`.
   void await_checks(std::chrono::milliseconds limit);
 
-  struct NotReady {
+  /// Why a counter gives no numbers.
+  struct Obstacle {
     ids::Error error;
+    bool passes = false;  ///< by itself: it has not been checked yet, or is being prepared
+  };
+  struct NotReady {
+    Obstacle obstacle;
     std::vector<ids::CounterField> fields;
   };
-  /// The counters that give no numbers now although the store answers.
+  /// The counters that give no numbers now: exhausted ones, and those that hold none and cannot get
+  /// any, as far as is known. While the store is down, all announced ones that hold none.
   [[nodiscard]] std::vector<NotReady> not_ready() const;
+  struct InUse {
+    ids::CounterNumbers numbers;
+    std::vector<ids::CounterField> fields;
+  };
+  /// All counters, with what they have left.
+  [[nodiscard]] std::vector<InUse> in_use() const;
   /// Adds the current values.
   void add_to(StoreStatistics& statistics) const;
 
@@ -99,8 +112,9 @@ class CounterWorkers {
     bool woken_meanwhile = false;
     std::optional<Time> due;
     bool announced = false;
-    std::optional<ids::Error> not_ready;       // as the last job or check found
+    std::optional<Obstacle> obstacle;          // as the last job or check found
     ids::CounterJob refused_job = kAnyNumber;  // which found so
+    std::optional<std::int64_t> next;          // the number that the last check found
     bool demanded = false;         // inserts waited, while the store was preparing the counter
     std::optional<Time> check_at;  // the next check; unset once the counter is ready
     Time checks_end{};             // unless it was announced
@@ -130,6 +144,7 @@ class CounterWorkers {
   [[nodiscard]] Shared make(const ids::CounterSpec& spec);
   void change(Shared& counter, const ids::CounterSpec& spec);
   void retire(const Shared& counter);
+  [[nodiscard]] std::optional<Obstacle> why_not_ready(const Counter& counter) const;
   [[nodiscard]] std::vector<Shared> all_and_retired() const;
   void start_threads();
   void enqueue(const Shared& counter);

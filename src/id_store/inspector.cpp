@@ -149,6 +149,7 @@ void Inspector::tell(Lock& lock) {
   const auto inspection = newest();
   if (!inspection) return;
   const auto log_events = inspection->collections_.take_log_events(clock_.monotonic());
+  if (inspection->collections_.take_news()) changed_.notify_all();
   if (log_events.empty()) return;
   lock.unlock();
   std::for_each(log_events.begin(), log_events.end(), write);

@@ -1,7 +1,6 @@
 #include "id_store/inspector_collections.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 namespace idproxy::id_store {
@@ -13,7 +12,6 @@ using ids::UniqueIndex;
 
 // How often to check how full the spaces of random numbers are.
 constexpr auto kFillRound = 5s;
-constexpr auto kWarnAgain = 1h;
 
 bool has_wildcard(std::string_view text) {
   return text.find_first_of("*?") != std::string_view::npos;
@@ -25,29 +23,7 @@ std::pair<std::string_view, std::string_view> split(std::string_view ns) {
   return {ns.substr(0, dot), ns.substr(std::min(dot + 1, ns.size()))};
 }
 
-std::string percent(double fraction) {
-  char text[32];
-  const int size = std::snprintf(text, sizeof text, "%.3g %%", 100 * fraction);
-  return {text, static_cast<std::size_t>(size)};
-}
-
-std::string in_use(const ids::Fill::Seen& seen) {
-  return percent(seen.fraction) + " of the possible numbers are in use";
-}
-
-std::string whole(double number) {
-  char text[64];
-  const int size = std::snprintf(text, sizeof text, "%.0f", number);
-  return {text, static_cast<std::size_t>(size)};
-}
-
 }  // namespace
-
-std::string why_full(const ids::Fill::Seen& seen) {
-  if (!seen.limits || seen.fraction <= seen.limits->max_fill) return {};
-  return in_use(seen) + ", more than max_fill (" + percent(seen.limits->max_fill) +
-         "): no more are given out";
-}
 
 Collections::Collections(std::vector<WatchedRule> rules, Time now) : rules_(std::move(rules)) {
   for (std::size_t rule = 0; rule < rules_.size(); ++rule) pin(rule, now);
@@ -178,7 +154,9 @@ std::optional<CatalogRequest> Collections::next_look(Time now) {
       return index_request(collection, now);
     } else if (collection.documents_due <= now) {
       collection.documents_due = kNever;
-      return CatalogRequest{CatalogRequest::Kind::documents, collection.db, collection.name, {}};
+      CatalogRequest request{CatalogRequest::Kind::documents, collection.db, collection.name, {}};
+      for (const Numbers& each : collection.numbers) request.fields.push_back(each.field);
+      return request;
     }
   }
   return std::nullopt;
@@ -253,33 +231,6 @@ std::vector<LogEvent> Collections::take_log_events(Time now) {
     }
   }
   return std::exchange(log_events_, {});
-}
-
-void Collections::judge_fill(const Collection& collection, Numbers& numbers, Time now) {
-  if (now >= numbers.age_due) {
-    numbers.fill->age();
-    numbers.age_due = now + kRound;
-  }
-  const ids::Fill::Seen seen = numbers.fill->seen();
-  if (!seen.limits) return;
-  const auto log_event = [&](log::Level level, std::string_view event, std::string message) {
-    log_events_.push_back({level,
-                           event,
-                           std::move(message),
-                           {{"ns", collection.ns()},
-                            {"field", numbers.field},
-                            {"documents", std::to_string(seen.documents)}}});
-  };
-  const std::string why = why_full(seen);
-  const bool full = !why.empty();
-  if (full && !numbers.full) log_event(log::Level::error, "numbers_used_up", why);
-  numbers.full = full;
-  if (full || seen.fraction <= seen.limits->warn_fill || now < numbers.warn_due) return;
-  numbers.warn_due = now + kWarnAgain;
-  log_event(log::Level::warning, "numbers_run_out",
-            in_use(seen) + ", and at max_fill (" + percent(seen.limits->max_fill) +
-                "), that is with " + whole(seen.limits->space * seen.limits->max_fill) +
-                " documents, no more will be given out");
 }
 
 }  // namespace idproxy::id_store

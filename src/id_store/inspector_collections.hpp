@@ -27,7 +27,7 @@ struct CatalogRequest {
   enum class Kind {
     left_alone,  ///< which collections of the database are views or time-series collections
     indexes,
-    documents,
+    documents,   ///< their number, and how many have a number or string in each of `fields`
     make_index,  ///< a unique one on `field`, in the form that fits the documents
   };
   struct Field {
@@ -41,6 +41,7 @@ struct CatalogRequest {
   std::string field;                  ///< make_index only
   ValueType type = ValueType::other;  ///< make_index: of the field's values
   std::vector<Field> advise{};        ///< indexes: unless an index guards them, find an IndexOffer
+  std::vector<std::string> fields{};  ///< documents only
   friend bool operator==(const CatalogRequest&, const CatalogRequest&) = default;
 };
 
@@ -59,6 +60,10 @@ struct CatalogResponse {
   std::vector<Index> indexes{};
   std::map<std::string, IndexOffer, std::less<>> offers{};  ///< by field
   std::uint64_t documents = 0;
+  /// Documents by the field that has a value in them; no entry: not known.
+  std::map<std::string, std::uint64_t, std::less<>> with_value{};
+  bool may_not_find = false;  ///< the reason why `with_value` is empty
+  bool has_user = true;       ///< false: the id store's connection string names no user
 };
 
 /// An event for the log. Its fields end with the first that has an empty value.
@@ -113,8 +118,10 @@ class Collections {
   [[nodiscard]] std::uint64_t version() const { return version_; }
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const;
   [[nodiscard]] std::vector<std::size_t> not_ready_counts() const;
-  /// The last request reached no server.
-  [[nodiscard]] bool is_down() const { return down_.has_value(); }
+  /// The spaces of random numbers whose limits are known, as ids::Store::numbers().
+  [[nodiscard]] std::vector<ids::RuleNumbers> spaces() const;
+  /// Why the last request reached no server; nothing if it reached one.
+  [[nodiscard]] const std::optional<std::string>& why_down() const { return down_; }
   /// True if next() has had something new to return since the last call.
   [[nodiscard]] bool take_news() { return std::exchange(news_, false); }
 
@@ -166,6 +173,7 @@ class Collections {
     std::shared_ptr<ids::Fill> fill;
     Time age_due{};
     Time warn_due{};
+    double warned_of = 0;  // the fill at the last warning
     bool full = false;
   };
   struct Collection : Known {
@@ -175,7 +183,8 @@ class Collections {
     std::vector<Numbers> numbers;
     Time indexes_due = kNever;
     Time documents_due = kNever;
-    bool indexes_open = false;  // never answered yet
+    std::optional<Time> documents_at;  // of the last response, whatever it was
+    bool indexes_open = false;         // never answered yet
     bool documents_open = false;
     [[nodiscard]] bool looked() const;
     [[nodiscard]] std::string ns() const { return db + "." + name; }
@@ -222,8 +231,12 @@ class Collections {
   void judge_warned(Collection& collection, Guard& guard, const CatalogResponse& response);
   [[nodiscard]] std::string command_for(const Collection& collection, const Guard& guard) const;
   void set(Collection& collection, Guard& guard, Guard::State state, std::string reason);
+  [[nodiscard]] std::string may_not(std::string_view privilege) const;
   void miss(std::string_view privilege, const std::string& db, const std::string& collection);
-  void judge_fill(const Collection& collection, Numbers& numbers, Time now);
+  void judge_fill(Collection& collection, Numbers& numbers, Time now);
+  void report_fill(const Collection& collection, Numbers& numbers, const ids::Fill::Seen& seen,
+                   Time now);
+  void count_soon(Collection& collection, Time now);
 
   std::vector<WatchedRule> rules_;
   std::map<std::string, Database, std::less<>> databases_;
@@ -232,6 +245,7 @@ class Collections {
   std::vector<LogEvent> log_events_;
   std::optional<std::string> down_;  // why no server can be reached
   bool was_down_ = false;            // ever
+  bool has_user_ = true;             // CatalogResponse::has_user of the last response
   bool news_ = false;
   Time not_before_{};  // while it is so
   Time fills_due_ = kNever;

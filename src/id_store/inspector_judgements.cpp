@@ -46,6 +46,11 @@ std::string consequence(std::string_view privilege) {
            "as to ordinary collections";
   }
   if (privilege == "listIndexes") return "the proxy cannot check for unique indexes";
+  if (privilege == "find") {
+    return "the proxy cannot see which documents have a value, and takes all of them for numbers "
+           "in "
+           "use";
+  }
   if (privilege == "collStats") {
     return "the proxy cannot count documents, and estimates from duplicates alone how many numbers "
            "are in use";
@@ -56,6 +61,7 @@ std::string consequence(std::string_view privilege) {
 }  // namespace
 
 void Collections::learn(const CatalogRequest& request, const CatalogResponse& response, Time now) {
+  has_user_ = response.has_user;
   reached(response, now);
   if (request.kind == CatalogRequest::Kind::left_alone) {
     const auto database = databases_.find(request.db);
@@ -139,17 +145,6 @@ void Collections::learn_left_alone(Database& database, std::string_view db,
   ++version_;
 }
 
-void Collections::learn_documents(Collection& collection, const CatalogResponse& response,
-                                  Time now) {
-  collection.documents_open = false;
-  collection.failed = collection.failed || response.kind == Kind::unreachable;
-  collection.documents_due = now + (response.kind == Kind::unreachable ? kSoon : kRound);
-  if (response.kind == Kind::not_permitted) miss("collStats", collection.db, collection.name);
-  if (response.kind != Kind::answered && response.kind != Kind::no_collection) return;
-  for (Numbers& numbers : collection.numbers) numbers.fill->counted(response.documents);
-  fills_due_ = std::min(fills_due_, now);
-}
-
 void Collections::learn_indexes(Collection& collection, const CatalogResponse& response, Time now) {
   collection.indexes_open = false;
   collection.failed = collection.failed || response.kind == Kind::unreachable;
@@ -204,9 +199,9 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
     return;
   }
   if (response.kind == Kind::not_permitted) {
-    return set(collection, guard, Guard::State::failed,
-               "the id store's user may not listIndexes of " + collection.ns() +
-                   ", which unique_index: require needs");
+    return set(
+        collection, guard, Guard::State::failed,
+        may_not("listIndexes") + " of " + collection.ns() + ", which unique_index: require needs");
   }
   set(collection, guard, Guard::State::failed,
       "no unique index guards the field" + why_not(response.indexes, rule.field, type) +
@@ -245,9 +240,9 @@ void Collections::learn_made(Collection& collection, Guard& guard, const Catalog
   }
   if (response.kind == Kind::not_permitted) {
     miss("createIndex", collection.db, collection.name);
-    return set(collection, guard, Guard::State::failed,
-               "the id store's user may not createIndex in " + collection.ns() +
-                   ", which unique_index: create needs");
+    return set(
+        collection, guard, Guard::State::failed,
+        may_not("createIndex") + " in " + collection.ns() + ", which unique_index: create needs");
   }
   set(collection, guard, Guard::State::failed,
       "the unique index on the field cannot be made: " + response.reason);
@@ -270,17 +265,22 @@ void Collections::set(Collection& collection, Guard& guard, Guard::State state,
                          {{"ns", collection.ns()}, {"field", field}, {"reason", guard.reason}}});
 }
 
+/// "the id store's user may not listIndexes"
+std::string Collections::may_not(std::string_view privilege) const {
+  const char* who = has_user_ ? "the id store's user" : "the id store, which logs in as no user,";
+  return std::string(who) + " may not " + std::string(privilege);
+}
+
 /// Logs a privilege once per database, with the first collection that needed it.
 void Collections::miss(std::string_view privilege, const std::string& db,
                        const std::string& collection) {
-  // Clients can make the proxy remember at most this many: four privileges per database.
-  if (missed_.size() >= 4 * kMostDatabases) return;
+  // Clients can make the proxy remember at most this many: five privileges per database.
+  if (missed_.size() >= 5 * kMostDatabases) return;
   if (!missed_.insert(std::string(privilege) + " " + db).second) return;
   log_events_.push_back(
       {log::Level::warning,
        "missing_privilege",
-       "the id store's user may not " + std::string(privilege) + " in " + db + ": " +
-           consequence(privilege),
+       may_not(privilege) + " in " + db + ": " + consequence(privilege),
        {{"privilege", std::string(privilege)}, {"db", db}, {"collection", collection}}});
 }
 

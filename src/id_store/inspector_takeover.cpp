@@ -19,6 +19,7 @@ void Collections::take_over(Collections& before, Time now) {
   missed_ = std::move(before.missed_);
   log_events_ = std::move(before.log_events_);
   down_ = std::move(before.down_);
+  has_user_ = before.has_user_;
   was_down_ = down_.has_value();
   not_before_ = before.not_before_;
   asked_ = before.asked_;
@@ -82,7 +83,9 @@ void Collections::take_over(Collection& known, const std::vector<Numbers>& numbe
     known.numbers.push_back(*found);
     fills_due_ = std::min(fills_due_, now);
   } else {
-    this->numbers(known, wanted.field, now).fill->counted(found->fill->seen().documents);
+    const auto counted = found->fill->seen().documents;
+    Numbers& added = this->numbers(known, wanted.field, now);
+    if (counted) added.fill->counted(*counted);
   }
 }
 

@@ -151,6 +151,17 @@ Uri uri_of(const std::string& text, std::chrono::milliseconds wtimeout) {
   return uri;
 }
 
+std::string text_or_nothing(const char* text) {
+  return text != nullptr ? text : "";
+}
+
+Login login_of(const mongoc_uri_t* uri, std::string uri_key) {
+  Login login{std::move(uri_key), false, text_or_nothing(mongoc_uri_get_username(uri)),
+              text_or_nothing(mongoc_uri_get_auth_source(uri))};
+  login.has_user = !login.user.empty() || mongoc_uri_get_auth_mechanism(uri) != nullptr;
+  return login;
+}
+
 /// The kind of a server's error.
 Reply::Kind kind_of(std::int32_t code) {
   const bool passes = std::find(kTransient.begin(), kTransient.end(), code) != kTransient.end();
@@ -247,9 +258,10 @@ Document kill_cursors(const Batch& batch) {
 
 }  // namespace
 
-Client::Client(mongoc_client_pool_t* pool, std::chrono::milliseconds wtimeout,
+Client::Client(mongoc_client_pool_t* pool, const Login& login, std::chrono::milliseconds wtimeout,
                RoundTrips* round_trips)
     : client_(mongoc_client_pool_pop(pool), Release{pool}),
+      login_(&login),
       wtimeout_(wtimeout),
       round_trips_(round_trips) {}
 
@@ -346,9 +358,11 @@ bool is_true(Bytes document, std::string_view key) {
   return element && element->as_integer().value_or(0) != 0;
 }
 
-Pool::Pool(const std::string& uri, std::chrono::milliseconds wtimeout) : wtimeout_(wtimeout) {
+Pool::Pool(const std::string& uri, std::chrono::milliseconds wtimeout, std::string uri_key)
+    : wtimeout_(wtimeout) {
   open_library();
   const Uri parsed = uri_of(uri, wtimeout);
+  login_ = login_of(parsed.get(), std::move(uri_key));
   pool_.reset(mongoc_client_pool_new(parsed.get()));
   if (!pool_) std::abort();  // checked by config
   mongoc_client_pool_set_error_api(pool_.get(), MONGOC_ERROR_API_VERSION_2);

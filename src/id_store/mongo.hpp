@@ -123,6 +123,14 @@ struct RoundTrips {
   metrics::Histogram duration;
 };
 
+/// How the store logs in, for reasons that tell the operator what to change.
+struct Login {
+  std::string uri_key;  ///< the configuration's key of the connection string
+  bool has_user;        ///< false: the connections do not log in
+  std::string user;     ///< empty: none, or one that only a certificate names
+  std::string source;   ///< the database that has the user
+};
+
 /// A connection to the primary, wherever that moves, with one session; taken from a pool and given
 /// back when destroyed. One thread at a time.
 class Client {
@@ -144,6 +152,8 @@ class Client {
   /// built is {spec: {…}, buildUUID}, if the server tells them apart (a standalone does not).
   [[nodiscard]] Reply list_indexes(const std::string& db, const std::string& collection,
                                    const std::function<bool(Bytes)>& use);
+  /// Valid as long as the pool.
+  [[nodiscard]] const Login& login() const { return *login_; }
 
  private:
   friend class Pool;
@@ -157,7 +167,8 @@ class Client {
     }
   };
 
-  Client(mongoc_client_pool_t* pool, std::chrono::milliseconds wtimeout, RoundTrips* round_trips);
+  Client(mongoc_client_pool_t* pool, const Login& login, std::chrono::milliseconds wtimeout,
+         RoundTrips* round_trips);
   struct Call {
     const bson_t* options;
     bson_t* reply;
@@ -169,6 +180,7 @@ class Client {
 
   std::unique_ptr<mongoc_client_t, Release> client_;
   std::unique_ptr<mongoc_client_session_t, EndSession> session_;  // ends before client_ returns
+  const Login* login_;
   std::chrono::milliseconds wtimeout_;
   RoundTrips* round_trips_;  // null: do not count
 };
@@ -178,12 +190,13 @@ class Client {
 /// retried, and a single host leads to its set's primary (unless directConnection=true).
 class Pool {
  public:
-  /// `uri` must have passed config's checks. Does not connect.
-  Pool(const std::string& uri, std::chrono::milliseconds wtimeout);
+  /// `uri` must have passed config's checks; `uri_key` is its key there. Does not connect.
+  Pool(const std::string& uri, std::chrono::milliseconds wtimeout,
+       std::string uri_key = "id_store.uri");
 
   /// `round_trips`, which must outlive the client, counts the commands that it sends.
   [[nodiscard]] Client client(RoundTrips* round_trips = nullptr) const {
-    return {pool_.get(), wtimeout_, round_trips};
+    return {pool_.get(), login_, wtimeout_, round_trips};
   }
 
  private:
@@ -191,6 +204,7 @@ class Pool {
     void operator()(mongoc_client_pool_t* pool) const { mongoc_client_pool_destroy(pool); }
   };
   std::chrono::milliseconds wtimeout_;
+  Login login_;
   std::unique_ptr<mongoc_client_pool_t, Destroy> pool_;
 };
 

@@ -16,7 +16,7 @@ namespace idproxy::id_store {
 
 struct Store::Impl {
   Impl(const Options& options, const Clock& clock)
-      : pool(options.uri, options.wtimeout),
+      : pool(options.uri, options.wtimeout, options.uri_key),
         inspector(options.uri, pool, clock),
         scans(options.uri, options.db, pool, clock),
         workers(pool, clock, metrics, scans) {}
@@ -41,8 +41,7 @@ struct Watch::Impl {
   auto with(const Use& use) const {
     return inspector.with(*inspection, use);
   }
-  template <class Use>
-  void each_not_ready(const Use& use) const;
+  [[nodiscard]] std::vector<CounterObstacle> counter_obstacles() const;
 };
 
 namespace {
@@ -63,14 +62,17 @@ std::optional<std::size_t> rule_of(const std::vector<WatchedRule>& rules,
 
 }  // namespace
 
-/// Calls `use` with the rule's index, the namespace and the error.
-template <class Use>
-void Watch::Impl::each_not_ready(const Use& use) const {
+std::vector<Watch::CounterObstacle> Watch::Impl::counter_obstacles() const {
+  using Kind = ids::Readiness::Kind;
+  std::vector<CounterObstacle> found;
   for (const CounterWorkers::NotReady& counter : workers.not_ready()) {
+    const auto& [error, passes] = counter.obstacle;
     for (const ids::CounterField& field : counter.fields) {
-      if (const auto rule = rule_of(rules, field)) use(*rule, field.ns, counter.error);
+      const auto rule = rule_of(rules, field);
+      if (rule) found.push_back({{*rule, field.ns, {Kind::not_ready, error}}, passes});
     }
   }
+  return found;
 }
 
 Store::Store(const Options& options, const Clock& clock)
@@ -123,8 +125,9 @@ Watch::~Watch() = default;
 void Watch::await_first_look(std::chrono::milliseconds limit) {
   const auto end = std::chrono::steady_clock::now() + limit;
   impl_->inspector.await_first_look(*impl_->inspection, limit);
-  const auto left = end - std::chrono::steady_clock::now();
-  impl_->workers.await_checks(std::chrono::duration_cast<std::chrono::milliseconds>(left));
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+  impl_->workers.await_checks(std::max(left, std::chrono::milliseconds(0)));
 }
 
 std::shared_ptr<ids::BlockCache> Watch::announce(const ids::CounterSpec& spec,
@@ -156,24 +159,53 @@ std::uint64_t Watch::version() const {
 std::vector<ids::NotReady> Watch::not_ready(std::size_t most_per_rule) const {
   auto found = impl_->with(
       [&](const Collections& known, Collections::Time) { return known.not_ready(most_per_rule); });
-  impl_->each_not_ready([&](std::size_t rule, const std::string& ns, const ids::Error& error) {
-    const auto its = std::ranges::count(found, rule, &ids::NotReady::rule_index);
-    if (static_cast<std::size_t>(its) >= most_per_rule) return;
-    found.push_back({rule, ns, {ids::Readiness::Kind::not_ready, error}});
-  });
+  for (CounterObstacle& obstacle : impl_->counter_obstacles()) {
+    ids::NotReady& each = obstacle.not_ready;
+    const auto its = std::ranges::count(found, each.rule_index, &ids::NotReady::rule_index);
+    const bool is_listed = std::ranges::any_of(found, [&](const ids::NotReady& known) {
+      return known.rule_index == each.rule_index && known.ns == each.ns;
+    });
+    if (is_listed || static_cast<std::size_t>(its) >= most_per_rule) continue;
+    found.push_back(std::move(each));
+  }
   return found;
 }
 
 std::vector<std::size_t> Watch::not_ready_counts() const {
   auto counts = impl_->with(
       [](const Collections& known, Collections::Time) { return known.not_ready_counts(); });
-  impl_->each_not_ready(
-      [&](std::size_t rule, const std::string&, const ids::Error&) { ++counts.at(rule); });
+  for (const CounterObstacle& each : impl_->counter_obstacles()) {
+    ++counts.at(each.not_ready.rule_index);
+  }
   return counts;
 }
 
-bool Watch::is_down() const {
-  return impl_->with([](const Collections& known, Collections::Time) { return known.is_down(); });
+std::vector<Watch::CounterObstacle> Watch::counter_obstacles() const {
+  auto found = impl_->counter_obstacles();
+  std::erase_if(found, [&](const CounterObstacle& each) {
+    return each.not_ready.ns != impl_->rules[each.not_ready.rule_index].ns;
+  });
+  return found;
+}
+
+std::vector<ids::RuleNumbers> Watch::numbers(std::size_t most_per_rule) const {
+  auto all =
+      impl_->with([](const Collections& known, Collections::Time) { return known.spaces(); });
+  for (const CounterWorkers::InUse& counter : impl_->workers.in_use()) {
+    for (const ids::CounterField& field : counter.fields) {
+      const auto rule = rule_of(impl_->rules, field);
+      if (rule) all.push_back({*rule, field.ns, counter.numbers});
+    }
+  }
+  std::vector<std::size_t> counts(impl_->rules.size());
+  std::erase_if(all, [&](const ids::RuleNumbers& each) {
+    return counts[each.rule_index]++ >= most_per_rule;
+  });
+  return all;
+}
+
+std::optional<std::string> Watch::why_down() const {
+  return impl_->with([](const Collections& known, Collections::Time) { return known.why_down(); });
 }
 
 ids::StoreCounts Watch::counts() const {

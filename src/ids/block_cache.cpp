@@ -279,6 +279,8 @@ CounterStatistics BlockCache::statistics() const {
   const auto lock = locked(mutex_);
   const bool exhausted = held_.count() == 0 && supply_.exhausted();
   return {.held = held_.count(),
+          .next = held_.next(),
+          .left = held_.left(),
           .block_size = supply_.block_size(),
           .waiting = waiting_.size(),
           .exhausted = exhausted,

@@ -42,6 +42,7 @@ bool Fill::draw(std::uint64_t numbers) {
   const std::scoped_lock lock(mutex_);
   if (limits_ && fraction(limits_->space) > limits_->max_fill) return false;
   window_.draw(numbers);
+  drawn_ += numbers;
   drawn_since_ = true;
   return true;
 }
@@ -49,6 +50,7 @@ bool Fill::draw(std::uint64_t numbers) {
 void Fill::collided(std::uint64_t numbers) {
   const std::scoped_lock lock(mutex_);
   window_.collide(numbers);
+  drawn_ -= std::min(drawn_, numbers);
 }
 
 std::uint32_t Fill::attempts() const {
@@ -63,6 +65,7 @@ std::uint32_t Fill::attempts() const {
 void Fill::counted(std::uint64_t documents) {
   const std::scoped_lock lock(mutex_);
   documents_ = documents;
+  drawn_ = 0;
 }
 
 void Fill::age() {
@@ -73,7 +76,7 @@ void Fill::age() {
 
 Fill::Seen Fill::seen() const {
   const std::scoped_lock lock(mutex_);
-  return {limits_, documents_, limits_ ? fraction(limits_->space) : window_.ratio()};
+  return {limits_, documents_, limits_ ? fraction(limits_->space) : window_.ratio(), drawn_};
 }
 
 double Fill::of(double space) const {
@@ -82,7 +85,7 @@ double Fill::of(double space) const {
 }
 
 double Fill::fraction(double space) const {
-  return std::max(static_cast<double>(documents_) / space, window_.ratio());
+  return std::max(static_cast<double>(documents_.value_or(0)) / space, window_.ratio());
 }
 
 }  // namespace idproxy::ids

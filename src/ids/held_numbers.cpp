@@ -1,12 +1,26 @@
 #include "idproxy/ids/held_numbers.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace idproxy::ids {
 
 HeldNumbers::HeldNumbers(std::int64_t step, std::int64_t max)
     : steps_(step), max_(max), free_(steps_) {}
+
+std::optional<std::int64_t> HeldNumbers::next() const {
+  if (const auto held = free_.next()) return held;
+  if (!end_ || steps_.count(*end_, max_) == 0) return std::nullopt;
+  return static_cast<std::int64_t>(*end_);
+}
+
+std::optional<std::uint64_t> HeldNumbers::left() const {
+  if (!end_) return std::nullopt;
+  // There are 2^64 int64 numbers, one more than fits.
+  const std::uint64_t beyond = steps_.count(*end_, max_);
+  return count() + std::min(beyond, std::numeric_limits<std::uint64_t>::max() - count());
+}
 
 void HeldNumbers::take_back(std::vector<Range> sorted) {
   std::erase_if(sorted, [&](const Range& range) {

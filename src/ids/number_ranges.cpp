@@ -65,6 +65,11 @@ void NumberRanges::put(const std::vector<Range>& sorted) {
   for (; mine != between.rend(); ++mine) push(*mine);
 }
 
+std::optional<std::int64_t> NumberRanges::next() const {
+  if (reversed_.empty()) return std::nullopt;
+  return reversed_.back().first;
+}
+
 std::optional<Range> NumberRanges::last() const {
   if (reversed_.empty()) return std::nullopt;
   return reversed_.front();

@@ -1,8 +1,10 @@
 #include "idproxy/rewrite/status.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <utility>
+#include <variant>
 
 #include "idproxy/bson/builder.hpp"
 #include "reply_frame.hpp"
@@ -14,6 +16,7 @@ using bson::append_inside;
 
 // Per rule; nobody reads more than that.
 constexpr std::size_t kMostNotReady = 20;
+constexpr std::size_t kMostNumbers = 20;
 // A reply has at most 16 MiB + 16 KiB. Beyond this size, collections that are not ready are left
 // out; everything else about rules and listeners takes far less than the rest of a reply.
 constexpr std::size_t kMostStatusBytes = std::size_t{8} * 1024 * 1024;
@@ -24,6 +27,11 @@ constexpr std::string_view kNeeded =
 
 void append_count(Buffer& out, std::string_view key, std::uint64_t count) {
   bson::append_int64(out, key, static_cast<std::int64_t>(count));
+}
+
+/// A count that may be larger than what BSON has.
+std::uint64_t clamped(std::uint64_t count) {
+  return std::min<std::uint64_t>(count, std::numeric_limits<std::int64_t>::max());
 }
 
 void append_bool(Buffer& out, std::string_view key, bool value) {
@@ -62,6 +70,7 @@ class StatusWriter {
 
  private:
   using NotReady = std::span<const ids::NotReady>;
+  using Numbers = std::span<const ids::RuleNumbers>;
 
   void listener(const ListenerStatus& listener) {
     bson::append_string(out_, "address", listener.address);
@@ -74,28 +83,51 @@ class StatusWriter {
   }
 
   void rules() {
-    std::vector<ids::NotReady> all;
-    if (const ids::Store* store = status_.rules->store()) all = store->not_ready(kMostNotReady + 1);
-    std::ranges::sort(all, {}, [](const ids::NotReady& each) {
-      return std::pair<std::size_t, std::string_view>(each.rule_index, each.ns);
-    });
-    NotReady rest = all;
+    std::vector<ids::NotReady> not_ready;
+    std::vector<ids::RuleNumbers> numbers;
+    if (const ids::Store* store = status_.rules->store()) {
+      not_ready = store->not_ready(kMostNotReady + 1);
+      numbers = store->numbers(kMostNumbers);
+    }
+    sort(not_ready);
+    sort(numbers);
+    NotReady all_not_ready = not_ready;
+    Numbers all_numbers = numbers;
     std::size_t index = 0;
     append_documents(out_, "rules", status_.rules->rules(), [&](const Rule& each) {
-      const auto end = std::ranges::upper_bound(rest, index, {}, &ids::NotReady::rule_index);
-      const auto count = static_cast<std::size_t>(end - rest.begin());
-      rule(each, rest.first(count), status_.rules->outcomes(index));
-      rest = rest.subspan(count);
+      const NotReady its_reasons = take(all_not_ready, index);
+      const Numbers its_numbers = take(all_numbers, index);
+      rule(each, its_reasons, its_numbers, status_.rules->outcomes(index));
       ++index;
     });
   }
 
-  void rule(const Rule& rule, NotReady not_ready, const RuleOutcomes& outcomes) {
+  /// By rule and collection.
+  template <class Item>
+  static void sort(std::vector<Item>& items) {
+    std::ranges::sort(items, {}, [](const Item& each) {
+      return std::pair<std::size_t, std::string_view>(each.rule_index, each.ns);
+    });
+  }
+
+  /// Removes and returns the items of this rule from the front of `rest`.
+  template <class Item>
+  static std::span<const Item> take(std::span<const Item>& rest, std::size_t rule_index) {
+    const auto end = std::ranges::upper_bound(rest, rule_index, {}, &Item::rule_index);
+    const auto its = rest.first(static_cast<std::size_t>(end - rest.begin()));
+    rest = rest.subspan(its.size());
+    return its;
+  }
+
+  void rule(const Rule& rule, NotReady not_ready, Numbers numbers, const RuleOutcomes& outcomes) {
     bson::append_string(out_, "ns", rule.ns);
     bson::append_string(out_, "field", rule.field);
     bson::append_string(out_, "strategy", rule.strategy_name);
     append_bool(out_, "ready", not_ready.empty());
     if (!not_ready.empty()) reasons(not_ready);
+    if (!numbers.empty() && out_.size() < most_) {
+      append_documents(out_, "numbers", numbers, [&](const auto& each) { number(each); });
+    }
     append_count(out_, "assigned", outcomes.assigned);
     append_count(out_, "resent", outcomes.resent);
     append_count(out_, "cured", outcomes.cured);
@@ -129,6 +161,19 @@ class StatusWriter {
     const ids::Error& error = not_ready.readiness.error;
     bson::append_int32(out_, "code", static_cast<std::int32_t>(code_of(error.code)));
     bson::append_string(out_, "errmsg", error.reason);
+  }
+
+  void number(const ids::RuleNumbers& numbers) {
+    bson::append_string(out_, "ns", numbers.ns);
+    if (const auto* counter = std::get_if<ids::CounterNumbers>(&numbers.numbers)) {
+      if (counter->next) bson::append_int64(out_, "next", *counter->next);
+      append_count(out_, "held", counter->held);
+      if (counter->left) append_count(out_, "left", clamped(*counter->left));
+    } else if (const auto* space = std::get_if<ids::SpaceUse>(&numbers.numbers)) {
+      if (space->documents) append_count(out_, "documents", *space->documents);
+      bson::append_double(out_, "fill", space->fill);
+      bson::append_double(out_, "maxFill", space->max_fill);
+    }
   }
 
   void counters() {

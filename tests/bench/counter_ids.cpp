@@ -59,6 +59,9 @@ class InstantStore final : public ids::Store {
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t /*most*/) const override {
     return {};
   }
+  [[nodiscard]] std::vector<ids::RuleNumbers> numbers(std::size_t /*most*/) const override {
+    return {};
+  }
   [[nodiscard]] ids::StoreCounts counts() const override { return {}; }
 
   void refill() {

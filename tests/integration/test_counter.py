@@ -309,7 +309,11 @@ class TestTheEnd:
         for ns in names:
             assert refused(insert(proxy, ns, 1), ns)
         assert len(proxy.find_events("counter_exhausted")) == 3
-        assert state() == ["gives no values in 1 collection"] * 3
+        assert state()[0].startswith("not ready: all numbers up to max, 5,")
+        assert state()[1:] == ["gives no values in 1 collection"] * 2
+        assert admin.metrics()("idproxy_store_counters_exhausted") == 3
+        assert admin.metrics()("idproxy_store_counters_refused") == 0
+        assert admin.metrics()("idproxy_rule_numbers_left", rule="0") == 0
         said = status_of_rules(proxy)
         assert not any(each["ready"] for each in said)
         assert [each["notReady"][0]["ns"] for each in said] == [*names[:2], f"shared-*.{coll}"]

@@ -95,7 +95,8 @@ def families(standalone: Mongod, tmp_path_factory) -> dict[str, str]:
     """Name -> type, of all that a proxy has which uses everything."""
     certificates = Certificates.make(tmp_path_factory.mktemp("certificates"))
     port = free_port()
-    rules = [{"ns": "shop.orders", "field": "number", "strategy": "counter"}]
+    rules = [{"ns": "shop.orders", "field": "number", "strategy": "counter"},
+             {"ns": "shop.codes", "field": "code", "strategy": "random-digits"}]
     with Proxy(configuration(standalone, rules, admin={"listen": f"127.0.0.1:{port}"},
                              listen=certificates.listen())):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:

@@ -47,7 +47,7 @@ def state(proxy: Proxy) -> str:
 
 def await_ready(proxy: Proxy) -> None:
     """Of all rules, as /readyz says."""
-    eventually(lambda: "gives no values" not in state(proxy), 20, "ready")
+    eventually(lambda: "not ready: " not in state(proxy), 20, "ready")
 
 
 @pytest.fixture(scope="module")
@@ -102,11 +102,11 @@ class TestScan:
         collection.insert_many([{} for _ in range(10)])
         proxy = start_proxy(configuration(
             replica_set, [rule(coll, scan="off", start=START)], admin=LISTEN))
-        event = proxy.wait_event("counter_refused")
+        event = proxy.wait_event("not_ready")
         reply = insert(proxy, f"{DB}.{coll}", 1)
         assert reply["code"] == 96 and "`scan` is off" in reply["errmsg"]
         assert create_index_in(reply["errmsg"]) == create_index_in(event["reason"])
-        assert "gives no values" in state(proxy)
+        assert "not ready: " in state(proxy)
 
         create_index(replica_set.client, reply["errmsg"])
         begun = time.monotonic()
@@ -131,7 +131,7 @@ class TestScan:
             assert time.monotonic() - begun > 1.5
             assert raised.value.code == 6
             assert "no index begins with orderNo" in str(raised.value)
-            assert "gives no values" in state(proxy)
+            assert "not ready: " in state(proxy)
             assert not counter(replica_set.client, f"{DB}.{coll}", "orderNo")
             turns.update_one({"_id": "turn"}, [{"$set": {"until": "$$NOW"}}])
             # Those who waited have made the counter, though nobody asks any more.

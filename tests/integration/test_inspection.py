@@ -17,6 +17,7 @@ import pymongo
 import pytest
 from pymongo.errors import OperationFailure
 
+from support.admin import LISTEN, Admin
 from support.guarded import Guarded
 from support.mongod import Mongod
 from support.process import eventually, free_port
@@ -285,6 +286,66 @@ def test_refuses_when_most_draws_are_taken(
         await_event(proxy, "numbers_used_up", ns=f"{coll}.orders", documents="0")
 
 
+def fill_of(admin: Admin) -> tuple[float, float]:
+    metrics = admin.metrics()
+    return metrics("idproxy_rule_documents"), metrics("idproxy_rule_fill_ratio")
+
+
+@pytest.mark.parametrize("with_value, without, digits", [(100, 900, 3), (20_000, 80_000, 5)])
+def test_counts_documents_that_have_a_value(
+        standalone: Mongod, start_proxy: Callable[..., Proxy], coll: str, with_value: int,
+        without: int, digits: int) -> None:
+    """And shows them before the first insert."""
+    numbers = standalone.client[coll].orders
+    numbers.insert_many([{"number": i} for i in range(with_value)])
+    numbers.insert_many([{"other": i} for i in range(without // 2)])
+    numbers.insert_many([{"number": None} for _ in range(without // 2)])
+    proxy = start_proxy(configuration(
+        standalone, [rule(f"{coll}.orders", digits=digits)], admin=LISTEN))
+    admin = Admin(proxy)
+    documents, fill = fill_of(admin)
+    assert documents == with_value and fill == pytest.approx(with_value / 10**digits)
+    assert admin.metrics()("idproxy_rule_max_fill_ratio") == 0.9
+
+
+def test_samples_if_counting_takes_too_long(
+        standalone: Mongod, start_proxy: Callable[..., Proxy], coll: str) -> None:
+    orders = standalone.client[coll].orders
+    orders.insert_many([{"number": i} if i % 50 == 0 else {} for i in range(50_000)])
+    standalone.client.admin.command("configureFailPoint", "failCommand", mode="alwaysOn", data={
+        "failCommands": ["count"], "errorCode": 50, "appName": "mongo-idproxy"})
+    try:
+        proxy = start_proxy(configuration(
+            standalone, [rule(f"{coll}.orders", digits=5)], admin=LISTEN))
+        documents, _ = fill_of(Admin(proxy))
+    finally:
+        refused = standalone.client.admin.command("configureFailPoint", "failCommand", mode="off")
+    assert refused["count"] > 0
+    # A thousand documents tell 2 % from none and from all; seven standard deviations are 3.1 %.
+    assert documents < 50_000 * 0.051
+
+
+def test_the_count_is_as_fresh_as_the_warning(
+        standalone: Mongod, start_proxy: Callable[..., Proxy], coll: str) -> None:
+    standalone.client[coll].orders.create_index("number", unique=True)
+    proxy = start_proxy(configuration(
+        standalone, [rule(f"{coll}.orders", digits=3, retry={"attempts": 100, "deadline": "60s"})],
+        admin=LISTEN))
+    admin = Admin(proxy)
+    assert fill_of(admin) == (0, 0)
+    with proxy.client() as client:
+        client[coll].orders.insert_many([{} for _ in range(500)])
+        await_event(proxy, "numbers_run_out", ns=f"{coll}.orders")
+        client[coll].orders.insert_many([{} for _ in range(380)])
+        warnings = eventually(
+            lambda: len(found := events(proxy, "numbers_run_out")) > 1 and found, SOON)
+    # They may be counted while they are inserted, but never before.
+    assert all(int(warning["documents"]) > 100 for warning in warnings)
+    documents, fill = eventually(
+        lambda: (found := fill_of(admin))[0] == pytest.approx(880, rel=0.05) and found, SOON)
+    assert fill >= documents / 1000
+
+
 # --- Privileges ---
 
 # What a user of the store may do with the store itself.
@@ -360,6 +421,19 @@ def test_the_documented_privileges_suffice(
     assert "number" not in guarded.client[coll].readings.find_one()
     assert not proxy.find_events("missing_privilege")
     assert not proxy.find_events("not_ready")
+
+
+def test_counts_all_documents_if_it_may_not_look(
+        guarded: Guarded, start_proxy: Callable[..., Proxy], coll: str) -> None:
+    guarded.client[coll].orders.insert_many([{} for _ in range(50)])
+    guarded.add_user(f"{coll}-counter", STORE, [granted(
+        coll, ["listCollections", "listIndexes", "collStats"])])
+    proxy = start_proxy(configuration(
+        guarded, [rule(f"{coll}.orders", digits=3)], admin=LISTEN,
+        id_store={"uri": guarded.uri_of(f"{coll}-counter")}))
+    assert await_event(proxy, "missing_privilege", privilege="find")["db"] == coll
+    assert fill_of(Admin(proxy)) == (50, 0.05)
+    assert len(proxy.find_events("missing_privilege")) == 1
 
 
 def test_becomes_ready_when_the_privilege_is_granted(

@@ -119,7 +119,7 @@ def test_rules_are_ready_or_it_says_why_not(
     with proxy.client(retryWrites=False) as client:
         said = rules_of(client)
         ready = [ns for ns, each in said.items() if each["ready"]]
-        assert ready == [f"{coll}.warned", f"{coll}.guarded", f"{coll}.full", "*"]
+        assert ready == [f"{coll}.warned", f"{coll}.guarded", "*"]
         assert not any("notReady" in said[ns] for ns in ready)
         for name in ["view", "readings"]:
             assert said[f"{coll}.{name}"]["notReady"] == [{

@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "database.hpp"
@@ -460,14 +461,44 @@ TEST_F(ReadinessTest, OfACounterThatIsNoIntegerReturnsOnceItIsOne) {
   const auto cache = watch->announce(spec, field);
   watch->await_first_look(10s);
   EXPECT_THAT(reason(*watch), testing::HasSubstr("is not an integer"));
+  ASSERT_EQ(watch->counter_obstacles().size(), 1U);
+  EXPECT_FALSE(watch->counter_obstacles().front().passes);
   EXPECT_EQ(take(*cache, 1).error().code, ids::Errc::exhausted);
   database.set("counters", json(R"({"V": 7})"));
   EXPECT_TRUE(comes_true([&] { return reason(*watch).empty(); }));
-  EXPECT_EQ(take(*cache, 1)->front(), 7);
+  EXPECT_EQ(take(*cache, 1)->front(), 7) << "without a wait for the cache to ask again";
   EXPECT_TRUE(store.stop(2s));
 }
 
 // --- Watches ---
+
+TEST_F(StoreTest, WhatAnAnnouncedCounterHasLeftIsKnownAndNothingIsAllocated) {
+  database.insert("counters", R"({"_id": "c", "V": 42})");
+  Store store(options(), clock);
+  const auto watch = store.watch({{field.ns, field.field}});
+  const auto cache = watch->announce(spec, field);
+  watch->await_first_look(10s);
+  EXPECT_TRUE(watch->not_ready(9).empty());
+  const auto numbers = watch->numbers(9);
+  ASSERT_EQ(numbers.size(), 1U);
+  EXPECT_EQ(numbers.front().ns, field.ns);
+  const auto& its = std::get<ids::CounterNumbers>(numbers.front().numbers);
+  EXPECT_EQ(its.next, 42);
+  EXPECT_EQ(its.held, 0U);
+  EXPECT_EQ(database.value("counters", "V").number, 42);
+  EXPECT_EQ(store.statistics().round_trips, 0U) << "these are of counters that are used";
+  EXPECT_EQ(take(*cache, 1)->front(), 42);
+  EXPECT_TRUE(store.stop(2s));
+}
+
+TEST_F(StoreTest, WhatAnotherCounterHasLeftIsNotKnownBeforeItIsUsed) {
+  Store store(options(), clock);
+  const auto watch = store.watch({{database.name() + ".*", field.field}});
+  const auto cache = watch->counter(spec, field);
+  watch->await_first_look(10s);
+  EXPECT_FALSE(std::get<ids::CounterNumbers>(watch->numbers(9).front().numbers).next);
+  EXPECT_TRUE(store.stop(2s));
+}
 
 class WatchTest : public StoreTest {
  protected:

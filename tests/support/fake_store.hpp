@@ -27,6 +27,9 @@ class FakeStore final : public ids::Store {
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t /*most*/) const override {
     return listed;
   }
+  [[nodiscard]] std::vector<ids::RuleNumbers> numbers(std::size_t /*most*/) const override {
+    return numbered;
+  }
   [[nodiscard]] ids::StoreCounts counts() const override { return counted; }
 
   /// Sets the readiness of all rules in all collections.
@@ -35,6 +38,7 @@ class FakeStore final : public ids::Store {
     ++version_;
   }
   std::vector<ids::NotReady> listed;
+  std::vector<ids::RuleNumbers> numbered;
   ids::StoreCounts counted;
 
  private:

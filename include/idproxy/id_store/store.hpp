@@ -12,7 +12,8 @@
 namespace idproxy::id_store {
 
 struct Options {
-  std::string uri;  ///< connection string of the servers that hold the store
+  std::string uri;                       ///< connection string of the servers that hold the store
+  std::string uri_key = "upstream.uri";  ///< its key in the configuration, for messages
   std::string db = "idproxy";
   std::chrono::milliseconds wtimeout{5000};
 };

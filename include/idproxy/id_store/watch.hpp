@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,8 +49,16 @@ class Watch final : public ids::Store {
   /// The number of collections in which each rule gives no values, as in not_ready(), in file
   /// order.
   [[nodiscard]] std::vector<std::size_t> not_ready_counts() const;
-  /// True if the last check of collections reached no server.
-  [[nodiscard]] bool is_down() const;
+  struct CounterObstacle {
+    ids::NotReady not_ready;
+    bool passes;  ///< by itself: the counter has not been checked yet, or is being prepared
+  };
+  /// Of not_ready(), the counters that rules announced. Nothing but this reports them: the log has
+  /// each change of the other reasons.
+  [[nodiscard]] std::vector<CounterObstacle> counter_obstacles() const;
+  /// Why the last check of collections reached no server, for people; nothing if it reached one.
+  [[nodiscard]] std::optional<std::string> why_down() const;
+  [[nodiscard]] std::vector<ids::RuleNumbers> numbers(std::size_t most_per_rule) const override;
   [[nodiscard]] ids::StoreCounts counts() const override;
 
  private:

@@ -24,12 +24,16 @@ namespace idproxy::ids {
 
 /// A snapshot of a BlockCache for metrics and status.
 struct CounterStatistics {
-  std::uint64_t held;        ///< numbers that requests can take now
-  std::uint64_t block_size;  ///< numbers in the next block
-  std::size_t waiting;       ///< requests that wait for numbers
-  bool exhausted;            ///< has no number and gets none from the store
-  bool at_max;               ///< exhausted because its max is reached
-  std::string reason;        ///< why it is exhausted; else empty
+  std::uint64_t held;  ///< numbers that requests can take now
+  /// The number to hand out next, as far as is known; nothing if none ever came from the store, or
+  /// max is reached.
+  std::optional<std::int64_t> next;
+  std::optional<std::uint64_t> left;  ///< from `next` to max; nothing if none ever came
+  std::uint64_t block_size;           ///< numbers in the next block
+  std::size_t waiting;                ///< requests that wait for numbers
+  bool exhausted;                     ///< has no number and gets none from the store
+  bool at_max;                        ///< exhausted because its max is reached
+  std::string reason;                 ///< why it is exhausted; else empty
 };
 
 /// The numbers of one counter that this process holds, and the queue of requests that wait for

@@ -19,12 +19,14 @@ class Fill {
     double space;      ///< how many different numbers there are, > 0
     double warn_fill;  ///< above it, the log warns
     double max_fill;   ///< above it, draws are refused
+    friend bool operator==(const Limits&, const Limits&) = default;
   };
   /// The state for logs and messages; contains no value of a document.
   struct Seen {
     std::optional<Limits> limits;
-    std::uint64_t documents;
-    double fraction;  ///< used part of the space, may exceed 1; 0 if nothing is known
+    std::optional<std::uint64_t> documents;  ///< in the space; nothing: never counted
+    double fraction;      ///< used part of the space, may exceed 1; 0 if nothing is known
+    std::uint64_t drawn;  ///< numbers that may have been stored since the documents were counted
   };
 
   // ---- for strategies
@@ -40,7 +42,7 @@ class Fill {
 
   // ---- for the store
 
-  /// Sets the estimated number of documents in the collection.
+  /// Sets the estimated number of documents with a number of the space.
   void counted(std::uint64_t documents);
   /// To be called about once a minute, whether or not documents could be counted. If there was no
   /// draw since the last call, forgets all draws, so that inserts that were refused because of them
@@ -73,7 +75,8 @@ class Fill {
 
   mutable std::mutex mutex_;
   std::optional<Limits> limits_;
-  std::uint64_t documents_ = 0;
+  std::optional<std::uint64_t> documents_;
+  std::uint64_t drawn_ = 0;  // Seen::drawn
   Window window_;
   bool drawn_since_ = false;  // since the last age()
 };

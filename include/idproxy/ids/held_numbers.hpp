@@ -27,6 +27,12 @@ class HeldNumbers {
   /// if there is none.
   [[nodiscard]] const std::optional<Int128>& end() const { return end_; }
 
+  /// The number that is handed out next if no other process gets numbers meanwhile; nothing if this
+  /// process got none from the store, or there are none up to max.
+  [[nodiscard]] std::optional<std::int64_t> next() const;
+  /// How many numbers there are from next() to max; nothing if this process got none.
+  [[nodiscard]] std::optional<std::uint64_t> left() const;
+
   /// Moves the first `n` numbers, n <= count(), to the end of `out`.
   void take(std::uint64_t n, std::vector<Range>& out) {
     free_.take(n, out);

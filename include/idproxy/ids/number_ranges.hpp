@@ -49,6 +49,8 @@ class NumberRanges {
   void put(const std::vector<Range>& sorted);
   /// All ranges, in their order.
   [[nodiscard]] std::vector<Range> all() const { return {reversed_.rbegin(), reversed_.rend()}; }
+  /// The number that is handed out next.
+  [[nodiscard]] std::optional<std::int64_t> next() const;
   /// The range that is handed out last.
   [[nodiscard]] std::optional<Range> last() const;
   void drop_last();

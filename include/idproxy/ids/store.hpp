@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "idproxy/ids/error.hpp"
@@ -40,6 +42,27 @@ struct NotReady {
   std::size_t rule_index;  ///< in file order
   std::string ns;          ///< "db.collection"
   Readiness readiness;     ///< never Kind::ready
+};
+
+/// What a counter has left, as far as this process knows: others may have got numbers meanwhile.
+struct CounterNumbers {
+  std::optional<std::int64_t> next;   ///< the next to hand out; nothing: not known, or none is left
+  std::uint64_t held;                 ///< in memory
+  std::optional<std::uint64_t> left;  ///< from `next` to max; nothing: not known
+};
+
+/// How much of a space of random numbers is in use.
+struct SpaceUse {
+  std::optional<std::uint64_t> documents;  ///< estimated; nothing: never counted
+  double fill;                             ///< 0 to 1
+  double max_fill;                         ///< above it, no number is given out
+};
+
+/// The numbers of a rule in one collection.
+struct RuleNumbers {
+  std::size_t rule_index;  ///< in file order
+  std::string ns;  ///< "db.collection"; of a counter of several collections, the rule's `ns`
+  std::variant<CounterNumbers, SpaceUse> numbers;
 };
 
 /// Counts since the start. Each number is exact; together they are not a snapshot.
@@ -84,8 +107,11 @@ class Store {
   /// collections, the rule's `ns`); at most `most_per_rule` collections of each rule. Collections
   /// that a rule names literally are known from the start, and are also listed if they are left
   /// alone; collections that match a wildcard are known after the first call of readiness() for
-  /// them. Does not report that the store is down.
+  /// them. Of a store that is down, reports only announced counters that hold no numbers.
   [[nodiscard]] virtual std::vector<NotReady> not_ready(std::size_t most_per_rule) const = 0;
+  /// For status and metrics: the numbers of counters and spaces of random numbers that rules use,
+  /// at most `most_per_rule` collections of each rule.
+  [[nodiscard]] virtual std::vector<RuleNumbers> numbers(std::size_t most_per_rule) const = 0;
   [[nodiscard]] virtual StoreCounts counts() const = 0;
 };
 

@@ -20,6 +20,8 @@
 ///    listeners: [{address, server, me?, setName?, state, origin: text, connections: long}],
 ///    rules: [{ns, field, strategy: text, ready: bool,
 ///             notReady?: [{ns, code?: int, errmsg: text}], truncated?: true,
+///             numbers?: [{ns, next?: long, held: long, left?: long} or
+///                        {ns, documents?: long, fill: double, maxFill: double}],
 ///             assigned, resent, cured, givenUp, foreign, transient, surfaced, unacknowledged,
 ///             handedOut: long, upsertsForwarded: {<reason>: long, …}}],
 ///    counters: {connections, insertsAssigned, documentsRefused, commandsFailed: long},
@@ -27,8 +29,10 @@
 ///    ok: 1, $clusterTime?, operationTime?}
 ///
 /// `notReady` lists collections for which the rule gives no values, with the code of the error that
-/// inserts get there, or without a code if the rule does not apply to the collection at all. All
-/// numbers are counts since the start, except a listener's connections, which are those open now.
+/// inserts get there, or without a code if the rule does not apply to the collection at all.
+/// `numbers` has what counters and spaces of random numbers have left, at most 20 of each rule. All
+/// other numbers are counts since the start, except a listener's connections, which are those open
+/// now.
 namespace idproxy::rewrite {
 
 /// One listener, for {idproxy: "status"}.

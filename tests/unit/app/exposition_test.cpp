@@ -177,6 +177,9 @@ Snapshot sample() {
       .forwarded[static_cast<std::size_t>(rewrite::ForwardReason::replacement)] = 4;
   snapshot.rules->outcomes(1).cured = 3;
   snapshot.not_ready = {0, 2, 0};
+  snapshot.numbers = {{0, "shop.orders", ids::CounterNumbers{1001, 99, 9000}},
+                      {1, "shop.HIDDEN1", ids::SpaceUse{880, 0.5, 0.75}},
+                      {1, "shop.HIDDEN2", ids::SpaceUse{20, 0.25, 0.75}}};
   snapshot.net.listeners = {
       {.listener = "127.0.0.1:27117", .server = "SECRET1", .up = true, .connections = 3},
       {.listener = "127.0.0.1:27118", .server = "SECRET2", .connect_failures = 7}};
@@ -224,6 +227,17 @@ TEST(ExpositionTest, ShowsEachFigure) {
   EXPECT_EQ(value("idproxy_rule_collections_not_ready{rule=\"1\",ns=\"shop.\\\"\\\\*\","
                   "field=\"a\\nb\",strategy=\"counting\"}"),
             2);
+  const std::string first =
+      "{rule=\"0\",ns=\"shop.orders\",field=\"number\",strategy=\"counting\"}";
+  EXPECT_EQ(value("idproxy_rule_next_number" + first), 1001);
+  EXPECT_EQ(value("idproxy_rule_numbers_held" + first), 99);
+  EXPECT_EQ(value("idproxy_rule_numbers_left" + first), 9000);
+  const std::string second =
+      "{rule=\"1\",ns=\"shop.\\\"\\\\*\",field=\"a\\nb\",strategy=\"counting\"}";
+  EXPECT_EQ(value("idproxy_rule_documents" + second), 880);
+  EXPECT_EQ(value("idproxy_rule_fill_ratio" + second), 0.5);
+  EXPECT_EQ(value("idproxy_rule_max_fill_ratio" + second), 0.75);
+  EXPECT_EQ(value("idproxy_rule_fill_ratio" + first), -1) << "no random numbers";
   EXPECT_EQ(value("idproxy_listener_up{listener=\"127.0.0.1:27117\"}"), 1);
   EXPECT_EQ(value("idproxy_listener_connect_failures_total{listener=\"127.0.0.1:27118\"}"), 7);
   EXPECT_EQ(value("idproxy_bytes_total{peer=\"client\",direction=\"received\"}"), std::pow(2, 40));
@@ -244,9 +258,10 @@ TEST(ExpositionTest, ShowsEachFigure) {
   EXPECT_EQ(value("idproxy_log_lines_dropped_total{}"), 9);
 }
 
-TEST(ExpositionTest, NamesNoServerThatOthersMayHaveNamed) {
+TEST(ExpositionTest, NamesNoServerAndNoCollectionThatOthersMayHaveNamed) {
   const Snapshot shown = sample();
   EXPECT_THAT(text_of(&shown), Not(HasSubstr("SECRET")));
+  EXPECT_THAT(text_of(&shown), Not(HasSubstr("HIDDEN")));
 }
 
 TEST(ExpositionTest, ShowsTheProcess) {

@@ -52,6 +52,16 @@ TEST(Readyz, IsReadyWhileItServes) {
             "id store: answers\n");
 }
 
+TEST(Readyz, SaysWhyARuleIsNotReady) {
+  Snapshot shown = sample();
+  shown.reasons = {"no unique index; make it with X", ""};
+  shown.not_ready = {1, 0};
+  const std::string body = readyz(Phase::serving, &shown).body;
+  EXPECT_THAT(body, HasSubstr("\nrule 0 (shop.orders, number, counting): not ready: no unique "
+                              "index; make it with X\n"));
+  EXPECT_THAT(body, HasSubstr("\nrule 1 (shop.*, _id, counting): ready\n"));
+}
+
 TEST(Readyz, SaysWhyTheStoreDoesNotAnswer) {
   Snapshot shown = sample();
   shown.store.up = false;

@@ -229,6 +229,16 @@ TEST_F(CollectionsTest, ARuleNeedsThePrivilegeToCheck) {
   EXPECT_THAT(stands.error.reason, HasSubstr("may not listIndexes of shop.orders"));
 }
 
+TEST_F(CollectionsTest, SaysWhenThereIsNoUserToGrantAPrivilegeTo) {
+  watch({{"shop.orders", "number", UniqueIndex::require}});
+  EXPECT_EQ(
+      round({{"indexes shop.orders", {.kind = Kind::not_permitted, .has_user = false}}}).size(),
+      2U);
+  EXPECT_THAT(readiness("shop", "orders").error.reason,
+              HasSubstr("the id store, which logs in as no user, may not listIndexes of "
+                        "shop.orders"));
+}
+
 TEST_F(CollectionsTest, MakesAnIndexWhereThereIsNone) {
   watch({{"shop.orders", "number", UniqueIndex::create}});
   EXPECT_THAT(
@@ -384,6 +394,78 @@ TEST_F(FillTest, IsAnErrorOnceItIsUsedUp) {
                           "max_fill (90 %): no more are given out"));
   EXPECT_THAT(count(901), IsEmpty());
   EXPECT_FALSE(fill->draw(1));
+}
+
+TEST_F(FillTest, CountsDocumentsWithAValueIfItIsKnownHowMany) {
+  CatalogResponse some = documents(1000);
+  some.with_value = {{"n", 40U}, {"other", 900U}};
+  now += 60s;
+  EXPECT_EQ(round({{"documents a.b", some}}).size(), 3U);
+  EXPECT_EQ(fill->seen().documents, 40U);
+}
+
+TEST_F(FillTest, AsksWhichDocumentsHaveAValue) {
+  while (const auto request = known->next(Asks::looks, now)) {
+    const bool counts = request->kind == CatalogRequest::Kind::documents;
+    EXPECT_EQ(request->fields, counts ? Texts{"n"} : Texts{});
+  }
+}
+
+TEST_F(FillTest, TakesAllDocumentsForNumbersIfItMayNotLook) {
+  CatalogResponse refused = documents(50);
+  refused.may_not_find = true;
+  now += 60s;
+  EXPECT_EQ(round({{"documents a.b", refused}}).size(), 3U);
+  EXPECT_EQ(fill->seen().documents, 50U);
+  EXPECT_THAT(log_events(), testing::Contains(HasSubstr("missing_privilege the id store's user may "
+                                                        "not find in a: ")));
+}
+
+TEST_F(FillTest, IsCountedAgainBeforeAWarning) {
+  EXPECT_THAT(count(50), IsEmpty());
+  now += 3s;
+  EXPECT_TRUE(fill->draw(1000));
+  fill->collided(300);  // 30 % are in use, say the duplicates
+  now += 2s;
+  EXPECT_THAT(log_events(), IsEmpty());
+  EXPECT_THAT(round({{"documents a.b", documents(310)}}), ElementsAre("documents a.b"));
+  const std::vector<LogEvent> said = known->take_log_events(now);
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_EQ(said[0].event, "numbers_run_out");
+  EXPECT_EQ(said[0].fields[2].value, "310");
+}
+
+TEST_F(FillTest, IsCountedWhenTheDrawsSayThatItGrew) {
+  EXPECT_THAT(count(50), IsEmpty());
+  now += 5s;
+  EXPECT_TRUE(fill->draw(19));
+  EXPECT_THAT(log_events(), IsEmpty());
+  EXPECT_THAT(round(), IsEmpty());
+  (void)known->take_news();
+  now += 5s;
+  EXPECT_TRUE(fill->draw(1));  // a fiftieth of the space
+  EXPECT_THAT(log_events(), IsEmpty());
+  EXPECT_TRUE(known->take_news());
+  EXPECT_THAT(round({{"documents a.b", documents(70)}}), ElementsAre("documents a.b"));
+  EXPECT_EQ(fill->seen().documents, 70U);
+}
+
+TEST_F(FillTest, IsWarnedOfAgainWhenHalfOfTheRestIsUsed) {
+  EXPECT_EQ(count(200).size(), 1U);
+  EXPECT_THAT(count(549), IsEmpty());
+  EXPECT_EQ(count(551).size(), 1U);
+  EXPECT_THAT(count(700), IsEmpty());
+  EXPECT_EQ(count(730).size(), 1U);
+}
+
+TEST_F(FillTest, SaysSoIfNobodyCanCount) {
+  EXPECT_TRUE(fill->draw(1000));
+  fill->collided(500);
+  EXPECT_EQ(round({{"documents a.b", {.kind = Kind::not_permitted}}}).size(), 3U);
+  const std::vector<LogEvent> said = known->take_log_events(now);
+  ASSERT_FALSE(said.empty());
+  EXPECT_EQ(said.back().event, "numbers_run_out");
+  EXPECT_EQ(said.back().fields[2].value, "unknown");
 }
 
 TEST_F(FillTest, IsZeroWithoutTheCollection) {

@@ -32,6 +32,24 @@ TEST(Fill, IsThatOfTheDocuments) {
   EXPECT_DOUBLE_EQ(fill.seen().fraction, 0.005);
 }
 
+TEST(Fill, KnowsWhetherItsDocumentsWereCounted) {
+  Fill fill;
+  EXPECT_FALSE(fill.seen().documents);
+  fill.counted(0);
+  EXPECT_EQ(fill.seen().documents, 0U);
+}
+
+TEST(Fill, SaysHowMuchWasDrawnSinceTheCount) {
+  Counted fill(100);
+  EXPECT_TRUE(fill.draw(50));
+  fill.collided(20);
+  EXPECT_EQ(fill.seen().drawn, 30U);
+  fill.counted(130);
+  EXPECT_EQ(fill.seen().drawn, 0U);
+  fill.collided(5);  // of numbers that were drawn before the count
+  EXPECT_EQ(fill.seen().drawn, 0U);
+}
+
 TEST(Fill, DrawsUpToItsLimitAndNotAbove) {
   EXPECT_TRUE(Counted(900).draw(1));
   EXPECT_FALSE(Counted(901).draw(1));

@@ -41,6 +41,32 @@ TEST(HeldNumbers, KnowsHowFarTheCounterHasCome) {
   EXPECT_EQ(numbers.taken(), 0U);
 }
 
+TEST(HeldNumbers, KnowsWhatComesNextAndHowMuchIsLeft) {
+  HeldNumbers numbers(5, 100);
+  EXPECT_EQ(numbers.next(), std::nullopt);
+  EXPECT_EQ(numbers.left(), std::nullopt);
+  numbers.add({50, 2});
+  EXPECT_EQ(numbers.next(), 50);
+  EXPECT_EQ(numbers.left(), 11U);
+  EXPECT_EQ(take(numbers, 2), (Ranges{{50, 2}}));
+  EXPECT_EQ(numbers.next(), 60);
+  EXPECT_EQ(numbers.left(), 9U);
+  numbers.take_back({{55, 1}});
+  EXPECT_EQ(numbers.next(), 55);
+  EXPECT_EQ(numbers.left(), 10U);
+  numbers.add({60, 20});  // beyond max
+  EXPECT_EQ(numbers.left(), 10U);
+  (void)take_all(numbers);
+  EXPECT_EQ(numbers.next(), std::nullopt);
+  EXPECT_EQ(numbers.left(), 0U);
+}
+
+TEST(HeldNumbers, HasTheWholeRangeOfInt64Left) {
+  HeldNumbers numbers(-1, std::numeric_limits<std::int64_t>::min());
+  numbers.add({kMax, 1});
+  EXPECT_EQ(numbers.left(), std::numeric_limits<std::uint64_t>::max());
+}
+
 TEST(HeldNumbers, TakesBackOnlyWhatItHasGiven) {
   HeldNumbers numbers = some();
   numbers.take_back({{-5, 1}, {2, 2}, {11, 1}});

@@ -272,6 +272,7 @@ class FillStore final : public Store {
   Readiness readiness(std::size_t, std::string_view, std::string_view) override { return {}; }
   [[nodiscard]] std::uint64_t version() const override { return 1; }
   [[nodiscard]] std::vector<NotReady> not_ready(std::size_t) const override { return {}; }
+  [[nodiscard]] std::vector<RuleNumbers> numbers(std::size_t) const override { return {}; }
   [[nodiscard]] StoreCounts counts() const override { return {}; }
 
   Fill& seen() { return *fill_; }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "support/fake_store.hpp"
 #include "support/replies.hpp"
 #include "support/rule_set.hpp"
@@ -205,6 +207,34 @@ TEST_F(StatusReply, SaysWhereRulesAreNotReady) {
                                              of_rule(3, kReady)}) +
                                            counts_of_store() + ok() + kTimes,
                                        11));
+}
+
+TEST_F(StatusReply, SaysWhatCountersAndSpacesHaveLeft) {
+  watch(3);
+  constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();
+  store->numbered = {{2, "shop.c2", ids::SpaceUse{880, 0.5, 0.75}},
+                     {1, "shop.c1", ids::CounterNumbers{{}, 0, {}}},
+                     {0, "shop.b", ids::CounterNumbers{-3, 7, kMost}},
+                     {0, "shop.a", ids::CounterNumbers{1001, 99, 9000}},
+                     {2, "shop.c1", ids::SpaceUse{{}, 0.25, 0.75}}};
+  const auto numbers = [](const std::vector<std::string>& documents) {
+    return kReady + array_field("numbers", documents);
+  };
+  const std::string first =
+      numbers({doc(string_field("ns", "shop.a") + long_field("next", 1001) +
+                   long_field("held", 99) + long_field("left", 9000)),
+               doc(string_field("ns", "shop.b") + long_field("next", -3) + long_field("held", 7) +
+                   long_field("left", std::numeric_limits<std::int64_t>::max()))});
+  const std::string second = numbers({doc(string_field("ns", "shop.c1") + long_field("held", 0))});
+  const std::string third =
+      numbers({doc(string_field("ns", "shop.c1") + double_field("fill", 0.25) +
+                   double_field("maxFill", 0.75)),
+               doc(string_field("ns", "shop.c2") + long_field("documents", 880) +
+                   double_field("fill", 0.5) + double_field("maxFill", 0.75))});
+  EXPECT_EQ(answer(kOk),
+            reply_message(head({of_rule(0, first), of_rule(1, second), of_rule(2, third)}) +
+                              counts_of_store() + ok() + kTimes,
+                          11));
 }
 
 /// The body of the answer.

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "idproxy/ids/store.hpp"
+#include "idproxy/rewrite/rule.hpp"
+
+namespace idproxy::app {
+
+/// What a rule's counters or spaces of random numbers have left, over all its collections: one set
+/// of statistics per rule, so that clients that invent collections cannot add series. Of a rule
+/// with wildcards, the collection that comes to its end first counts.
+struct RuleStatistics {
+  std::optional<std::int64_t> next;      ///< only if the rule has one counter
+  std::optional<std::uint64_t> held;     ///< numbers in memory, of all counters together
+  std::optional<std::uint64_t> left;     ///< of the counter that has the fewest left
+  std::optional<ids::SpaceUse> fullest;  ///< of the collection with the highest fill
+};
+
+/// By rule, in file order.
+[[nodiscard]] std::vector<RuleStatistics> statistics_of(
+    const std::vector<rewrite::Rule>& rules, const std::vector<ids::RuleNumbers>& numbers);
+
+}  // namespace idproxy::app

@@ -1,0 +1,72 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "counter_fixture.hpp"
+
+namespace idproxy::id_store::test {
+namespace {
+
+using testing::HasSubstr;
+using Demand = CounterDocument::Demand;
+
+class CheckTest : public CounterTest {
+ protected:
+  /// As if nobody waited for numbers: in a reply of kind `allocated`, or as the job would reply.
+  CounterReply check(const mongo::Pool& pool) {
+    if (!document) document.emplace(spec, metrics, scans);
+    mongo::Client client = pool.client();
+    const CounterJob job{CounterJob::Kind::allocate, 1, {}, false, {}};
+    const auto first = document->check(client, fields, job, Demand::none);
+    return first ? allocated(*first, 1) : first.error();
+  }
+  CounterReply check() { return check(pool()); }
+  /// All that the test's database holds.
+  std::string stored() {
+    return database.all("counters") + database.all("idproxyCounterMarks") + database.all("orders");
+  }
+};
+
+TEST_F(CheckTest, FindsTheNumberOfTheNextAllocation) {
+  counter("42");
+  const std::string before = stored();
+  EXPECT_EQ(check(), allocated(42, 1));
+  EXPECT_EQ(stored(), before);
+  EXPECT_EQ(allocate(1), allocated(42, 1));
+}
+
+TEST_F(CheckTest, FindsTheFirstNumberOfACounterThatDoesNotExist) {
+  spec.start = 1000;
+  EXPECT_EQ(check(), allocated(1000, 1));
+  unique_index();
+  orders({5000});
+  const std::string before = stored();
+  EXPECT_EQ(check(), allocated(5001, 1));
+  EXPECT_EQ(stored(), before) << "the counter was made";
+  EXPECT_EQ(allocate(1), allocated(5001, 1));
+}
+
+TEST_F(CheckTest, SaysThatACounterIsExhausted) {
+  spec.max = 41;
+  counter("42");
+  EXPECT_EQ(check().reason, ids::handed_out_up_to(41));
+  database.set("counters", json(R"({"V": "text"})"));
+  EXPECT_THAT(check().reason, HasSubstr("not an integer"));
+}
+
+TEST_F(CheckTest, NamesAMissingPrivilege) {
+  counter("1");
+  database.fail_find_and_modify(1, R"({"errorCode": 13})");
+  const CounterReply reply = check();
+  EXPECT_EQ(reply.kind, Kind::exhausted);
+  EXPECT_THAT(reply.reason, HasSubstr("needs readWrite on " + database.name()));
+}
+
+TEST_F(CheckTest, FailsWithoutAServer) {
+  const mongo::Pool nowhere("mongodb://127.0.0.1:1", std::chrono::seconds(5));
+  EXPECT_EQ(check(nowhere).kind, Kind::failed);
+  EXPECT_FALSE(document->reached());
+  EXPECT_EQ(metrics.round_trips.sent, 0U) << "they are not the counter's own";
+}
+
+}  // namespace
+}  // namespace idproxy::id_store::test

@@ -15,6 +15,7 @@ constexpr const char* kFooter =
     "rules of the configuration, everything else is relayed unchanged.\n"
     "\n"
     "Exit codes: 0 done, 64 command line, 69 cannot listen, 70 internal error,\n"
+    "            69 with --connect: a server does not answer, or a rule is not ready,\n"
     "            77 file unreadable or port not permitted, 78 configuration\n"
     "Signals:    SIGTERM and SIGINT stop the proxy once requests under way are answered,\n"
     "            a second one stops it at once; SIGHUP reloads the configuration\n";
@@ -23,7 +24,7 @@ constexpr const char* kFooter =
 class Help : public CLI::Formatter {
  public:
   [[nodiscard]] std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: mongo-idproxy --config FILE [--check-config]\n";
+    return "Usage: mongo-idproxy --config FILE [--check-config [--connect]]\n";
   }
 };
 
@@ -40,15 +41,24 @@ ExitCode run(int argc, char** argv) {
   // Not required(): CLI11 would then report its absence instead of an unknown option.
   const CLI::Option* file =
       options.add_option("-c,--config", config, "The YAML configuration")->type_name("FILE");
-  options.add_flag("--check-config", check_only,
-                   "Check the configuration, print all errors and warnings, and exit");
+  CLI::Option* check =
+      options.add_flag("--check-config", check_only,
+                       "Check the configuration, print all errors and warnings, and exit");
+  bool connect = false;
+  options
+      .add_flag("--connect", connect,
+                "With --check-config: also ask the servers whether each rule is ready")
+      ->needs(check);
   try {
     options.parse(argc, argv);
     if (file->empty()) throw CLI::RequiredError("--config FILE");
   } catch (const CLI::ParseError& error) {
     return options.exit(error) == 0 ? ExitCode::ok : ExitCode::usage;
   }
-  if (check_only) return idproxy::app::check_config(config);
+  using idproxy::app::CheckWith;
+  if (check_only) {
+    return idproxy::app::check_config(config, connect ? CheckWith::servers : CheckWith::file);
+  }
   return idproxy::app::serve(config, IDPROXY_VERSION);
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "config_file.hpp"
+#include "connected_check.hpp"
 #include "control.hpp"
 #include "descriptors.hpp"
 #include "idproxy/config/config.hpp"
@@ -170,7 +171,7 @@ struct FlushLogAtExit {
 
 }  // namespace
 
-ExitCode check_config(const std::string& file) {
+ExitCode check_config(const std::string& file, CheckWith with) {
   const auto text = readable(file);
   if (!text) return ExitCode::no_permission;
   config::Loaded loaded = config::parse(*text, {kClock, system_random()});
@@ -178,7 +179,22 @@ ExitCode check_config(const std::string& file) {
   print(std::cout, file, loaded);
   if (!loaded.ok()) return ExitCode::config;
   std::cout << file << ": ok, " << loaded.config.rules.size() << " rules\n";
-  return ExitCode::ok;
+  if (with == CheckWith::file) return ExitCode::ok;
+  std::string upstream_uri = loaded.config.written.upstream_uri;
+  if (!loaded.config.srv_uri.empty()) {
+    auto seed_list = find_seed_list(loaded.config.srv_uri);
+    if (!seed_list) {
+      std::cout << "\ncannot look up the servers of upstream.uri: " << seed_list.error() << '\n';
+      return ExitCode::unavailable;
+    }
+    upstream_uri = *std::move(seed_list);
+    loaded = config::parse(*text, {kClock, system_random()}, upstream_uri);
+    if (!loaded.ok()) {
+      print(std::cout, file, loaded);
+      return ExitCode::config;
+    }
+  }
+  return check_connected(std::move(loaded.config), upstream_uri, kClock, std::cout);
 }
 
 ExitCode serve(const std::string& file, const std::string& version) {

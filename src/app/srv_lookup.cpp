@@ -105,14 +105,21 @@ Milliseconds with_jitter(Milliseconds pause, RandomSource& random) {
 
 }  // namespace
 
-std::string await_seed_list(const std::string& srv_uri, RandomSource& random) {
+boost::system::result<std::string, std::string> find_seed_list(const std::string& srv_uri) {
+  using SeedListUri = boost::system::result<std::string, std::string>;
   mongoc_init();
+  const auto seeds = look_up(srv_uri);
+  if (!seeds) return SeedListUri(boost::system::in_place_error, seeds.error());
+  return SeedListUri(boost::system::in_place_value, config::with_seed_list(srv_uri, *seeds));
+}
+
+std::string await_seed_list(const std::string& srv_uri, RandomSource& random) {
   FailureLog log;
   for (Milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     // Keep systemd from ending a start that waits for the DNS.
     ::sd_notify(0, "EXTEND_TIMEOUT_USEC=90000000");
-    const auto seeds = look_up(srv_uri);
-    if (seeds) return config::with_seed_list(srv_uri, *seeds);
+    auto seeds = find_seed_list(srv_uri);
+    if (seeds) return *std::move(seeds);
     log.failed(seeds.error());
     std::this_thread::sleep_for(with_jitter(pause, random));
   }

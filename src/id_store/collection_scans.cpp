@@ -63,8 +63,8 @@ void report(const CollectionScans::Subject& subject, const Outcome<Look>& result
 }  // namespace
 
 CollectionScans::CollectionScans(std::string uri, std::string db, const mongo::Pool& pool,
-                                 const Clock& clock)
-    : uri_(std::move(uri)), clock_(clock), lease_(pool, std::move(db)) {}
+                                 const Clock& clock, Enabled enabled)
+    : uri_(std::move(uri)), clock_(clock), enabled_(enabled), lease_(pool, std::move(db)) {}
 
 CollectionScans::~CollectionScans() {
   (void)stop(std::chrono::milliseconds(0));
@@ -182,7 +182,7 @@ Outcome<Look> CollectionScans::read(Scan& scan) {
   const auto places = numbers.places_to_scan();
   if (!places) return failed(places.error().reason);
   if (limit.count() == 0 && !places->empty()) {
-    return numbers.not_indexed(places->front(), ", and `scan` is off");
+    return numbers.not_indexed(places->front(), kScanIsOff);
   }
   const std::int64_t documents = documents_of(client, *places);
   {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -17,6 +18,9 @@
 #include "idproxy/ids/counter_spec.hpp"
 
 namespace idproxy::id_store {
+
+/// Why FieldNumbers::not_indexed() refuses if the rule's `scan` is off.
+inline constexpr std::string_view kScanIsOff = ", and `scan` is off";
 
 /// Finds the largest numbers in fields that no index covers, by reading whole collections, before
 /// their counter is created. In a thread of its own, one counter at a time, and no two proxies at
@@ -41,7 +45,9 @@ class CollectionScans {
   /// `uri` is for connections of its own to the servers of `pool`; `db` is the id store's database,
   /// which has the lease. `pool` and `clock` must outlive it. The thread starts with the first
   /// question.
-  CollectionScans(std::string uri, std::string db, const mongo::Pool& pool, const Clock& clock);
+  enum class Enabled { no, yes };
+  CollectionScans(std::string uri, std::string db, const mongo::Pool& pool, const Clock& clock,
+                  Enabled enabled = Enabled::yes);
   CollectionScans(const CollectionScans&) = delete;
   CollectionScans& operator=(const CollectionScans&) = delete;
   /// Waits for the thread, as long as it takes: see stop().
@@ -52,8 +58,11 @@ class CollectionScans {
   /// - pending: they are being read, or about to be; ask again soon
   /// - exhausted: they cannot be read; the reason says what to type
   /// - failed: a server did not answer
-  /// Does not wait.
+  /// Does not wait. Only if enabled().
   [[nodiscard]] Outcome<FieldNumbers::Look> ask(const Subject& subject);
+
+  /// False: this process only checks, and must neither read for long nor write the lease.
+  [[nodiscard]] bool enabled() const { return enabled_ == Enabled::yes; }
 
   /// Ends the thread. False if it still waits for a server after `limit`: then the process must end
   /// without destroying this object.
@@ -87,6 +96,7 @@ class CollectionScans {
 
   const std::string uri_;
   const Clock& clock_;
+  const Enabled enabled_;
   ScanLease lease_;  // used by the thread
 
   std::mutex mutex_;  // guards all that follows

@@ -104,9 +104,9 @@ void CounterDocument::look(mongo::Client& client) {
   unreached_ = why_unreached(write_nothing(client), client.login());
 }
 
-Outcome<std::int64_t> CounterDocument::check(mongo::Client& client,
-                                             std::span<const ids::CounterField> fields,
-                                             const CounterJob& job, Demand demand) {
+Outcome<std::optional<std::int64_t>> CounterDocument::check(
+    mongo::Client& client, std::span<const ids::CounterField> fields, const CounterJob& job,
+    Demand demand) {
   Run run{client, job, fields, job.count, std::chrono::steady_clock::now()};
   auto first = check(run, demand);
   unreached_ = std::move(run.unreached);
@@ -114,19 +114,27 @@ Outcome<std::int64_t> CounterDocument::check(mongo::Client& client,
   return first;
 }
 
-Outcome<std::int64_t> CounterDocument::check(Run& run, Demand demand) {
+Outcome<std::optional<std::int64_t>> CounterDocument::check(Run& run, Demand demand) {
+  using Number = std::optional<std::int64_t>;
   const Reply written = write_nothing(run.client);
   if (!written.ok()) return answer_to(run, written);
   const auto found = read(run);
   if (!found) return found.error();
   if (found->exists && found->value.kind != StoredValue::Kind::missing) {
-    return check_existing(run, found->value);
+    const auto first = check_existing(run, found->value);
+    if (!first) return first.error();
+    return Number(*first);
+  }
+  if (!scans_.enabled()) {
+    const auto needed = needs_scan(run);
+    if (!needed) return needed.error();
+    if (*needed) return Number();
   }
   const auto created = first_of_new(run);
   if (!created) return created.error();
-  if (demand == Demand::none) return created->first;
+  if (demand == Demand::none) return Number(created->first);
   if (const Attempt failure = create_at(run, found->exists, *created)) return *failure;
-  return created->first;
+  return Number(created->first);
 }
 
 Outcome<std::int64_t> CounterDocument::check_existing(Run& run, const StoredValue& value) {

@@ -46,10 +46,11 @@ class CounterDocument {
   /// Checks whether run() could do the job (allocate or heal), without doing it: the store's user
   /// may write, and the counter exists or its first number can be found. If somebody waits for
   /// numbers, creates a missing counter. Returns the number that the job would get first, unless
-  /// others get it before; the error is what run() would reply.
-  [[nodiscard]] Outcome<std::int64_t> check(mongo::Client& client,
-                                            std::span<const ids::CounterField> fields,
-                                            const ids::CounterJob& job, Demand demand);
+  /// others get it before (nothing: finding it takes a scan, and this process makes none); the
+  /// error is what run() would reply.
+  [[nodiscard]] Outcome<std::optional<std::int64_t>> check(
+      mongo::Client& client, std::span<const ids::CounterField> fields, const ids::CounterJob& job,
+      Demand demand);
   /// False if the last job, look() or check() reached no server.
   [[nodiscard]] bool reached() const { return unreached_.empty(); }
   /// Why not, in the words of libmongoc or the server; for the log, not for clients.
@@ -81,7 +82,7 @@ class CounterDocument {
   Attempt allocate_what_fits(Run& run, const mongo::Reply& reply);
   Attempt create(Run& run, bool exists);
   [[nodiscard]] mongo::Reply write_nothing(mongo::Client& client) const;
-  Outcome<std::int64_t> check(Run& run, Demand demand);
+  Outcome<std::optional<std::int64_t>> check(Run& run, Demand demand);
   Outcome<std::int64_t> check_existing(Run& run, const StoredValue& value);
   Attempt heal(Run& run);
   static ids::CounterReply refused_heal(const Run& run, ids::CounterReply reply);
@@ -104,6 +105,7 @@ class CounterDocument {
   };
   [[nodiscard]] Outcome<NewCounter> first_of_new(Run& run);
   Attempt create_at(Run& run, bool exists, const NewCounter& created);
+  [[nodiscard]] Outcome<bool> needs_scan(Run& run) const;
   [[nodiscard]] Outcome<FieldNumbers::Look> look_for_new(Run& run, FieldNumbers& stored);
   [[nodiscard]] Outcome<bool> was_given_out(Run& run) const;
   [[nodiscard]] Outcome<void> mark(Run& run);

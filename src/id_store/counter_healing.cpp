@@ -76,6 +76,15 @@ Outcome<std::int64_t> CounterDocument::behind_others(Run& run, std::int64_t firs
                          numbers_.value_before(first).value_or(first));
 }
 
+Outcome<bool> CounterDocument::needs_scan(Run& run) const {
+  FieldNumbers stored(run.client, spec_, run.fields);
+  const auto scanned = stored.places_to_scan();
+  if (!scanned) return scanned.error();
+  if (scanned->empty()) return false;
+  if (spec_.scan.count() > 0) return true;
+  return stored.not_indexed(scanned->front(), kScanIsOff);
+}
+
 Outcome<FieldNumbers::Look> CounterDocument::look_for_new(Run& run, FieldNumbers& stored) {
   const auto scanned = stored.places_to_scan();
   if (!scanned) return scanned.error();

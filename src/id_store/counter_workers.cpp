@@ -392,8 +392,11 @@ void CounterWorkers::check(const Shared& counter, const std::vector<ids::Counter
   mongo::Client client = pool_.client();
   const auto checked = counter->document->check(client, fields, job, demand);
   note_reached(counter);
-  note(counter, job,
-       checked ? ids::CounterReply{ReplyKind::allocated, {*checked, 1}, {}} : checked.error());
+  {
+    const std::scoped_lock lock(mutex_);
+    counter->next = checked ? *checked : std::nullopt;
+  }
+  note(counter, job, checked ? ids::CounterReply{.kind = ReplyKind::allocated} : checked.error());
 }
 
 /// Notes what the reply to the job, or to its check, says of the counter's readiness.
@@ -402,13 +405,11 @@ void CounterWorkers::note(const Shared& counter, const ids::CounterJob& job,
   const std::scoped_lock lock(mutex_);
   const Time now = clock_.monotonic();
   if (reply.kind == ReplyKind::allocated) {
-    counter->next = reply.range.first;
     note_ready(*counter);
   } else if (reply.kind == ReplyKind::exhausted || reply.kind == ReplyKind::pending) {
     const bool is_pending = reply.kind == ReplyKind::pending;
     const auto code = is_pending ? ids::Errc::unavailable : ids::Errc::exhausted;
     counter->obstacle = Obstacle{{code, reply.reason}, is_pending};
-    counter->next.reset();
     counter->refused_job = job;
     const bool in_force = counter->announced && counter->watch == newest_watch_;
     const bool goes_on = in_force || is_pending || now < counter->checks_end;

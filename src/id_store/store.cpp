@@ -18,7 +18,8 @@ struct Store::Impl {
   Impl(const Options& options, const Clock& clock)
       : pool(options.uri, options.wtimeout, options.uri_key),
         inspector(options.uri, pool, clock),
-        scans(options.uri, options.db, pool, clock),
+        scans(options.uri, options.db, pool, clock,
+              options.scans ? CollectionScans::Enabled::yes : CollectionScans::Enabled::no),
         workers(pool, clock, metrics, scans) {}
 
   StoreMetrics metrics;

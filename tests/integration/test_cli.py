@@ -63,9 +63,9 @@ def config(tmp_path):
 def test_help():
     result = run("--help")
     assert result.returncode == 0 and not result.stderr
-    assert "Usage: mongo-idproxy --config FILE [--check-config]\n" in result.stdout
+    assert "Usage: mongo-idproxy --config FILE [--check-config [--connect]]\n" in result.stdout
     assert "\n\n\n" not in result.stdout
-    for option in ("--config", "--check-config", "-V,--version", "--help"):
+    for option in ("--config", "--check-config", "--connect", "-V,--version", "--help"):
         assert option in result.stdout
     for number in ("SIGTERM", "SIGINT", "SIGHUP"):
         assert number in result.stdout
@@ -81,6 +81,7 @@ def test_version(option):
 class TestUsage:
     @pytest.mark.parametrize("arguments", [
         [], ["--config"], ["--nonsense"], ["--confg", "x"], ["extra"], ["--check-config"],
+        ["--config", "a", "--connect"], ["--connect"],
         ["--config", "a", "--config", "b"]], ids=" ".join)
     def test_it_is_an_error(self, arguments):
         result = run(*arguments)
@@ -89,7 +90,8 @@ class TestUsage:
 
     @pytest.mark.parametrize("arguments, named", [
         ([], "--config"), (["--check-config"], "--config"), (["--bogus"], "--bogus"),
-        (["--bogus", "--check-config"], "--bogus"), (["extra"], "extra")], ids=str)
+        (["--bogus", "--check-config"], "--bogus"), (["extra"], "extra"),
+        (["--config", "a", "--connect"], "--check-config")], ids=str)
     def test_it_is_named(self, arguments, named):
         assert named in run(*arguments).stderr
 

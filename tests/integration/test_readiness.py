@@ -1,22 +1,28 @@
 """Before the first insert: which rules are ready, what stands in the way of the others, and what to type.
 
-By /readyz, the status and the log.
+By /readyz, the status and the log of a proxy that serves, and by --check-config --connect, which serves
+nobody.
 """
 
 from __future__ import annotations
 
 import json
+import pathlib
 import re
-from collections.abc import Iterator
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pymongo
 import pytest
 
 from support.admin import LISTEN, Admin
 from support.counters import STORE, insert, set_counter
 from support.guarded import Guarded
+from support.mongod import Mongod
 from support.process import eventually, free_port
-from support.proxy import configuration
+from support.proxy import Proxy, binary, configuration
 from support.secrets import PASSWORD
 from support.secured import STORE_ACTIONS
 
@@ -144,3 +150,113 @@ class TestBeforeTheFirstInsert:
         assert line == (f"not ready: the id store needs readWrite on idproxy, and {key} names no "
                         "user: name one in id_store.uri_file or id_store.uri")
         assert "id store's user" not in proxy.log(), "there is none"
+
+
+# --- Without serving ---
+
+def check(directory: pathlib.Path, config: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    file = directory / "config.yaml"
+    file.write_text(json.dumps({"admin": {"listen": None}, **config}))
+    file.chmod(0o600)
+    return subprocess.run([binary(), "--config", file, "--check-config", "--connect"],
+                          capture_output=True, text=True, timeout=60)
+
+
+def rows_of(output: str) -> list[list[str]]:
+    """Of the table of rules; columns are two blanks apart, notes rows of their own."""
+    table = output.split("\nRules\n")[1].split("\n\n")[0]
+    return [re.split(" {2,}", line.strip()) for line in table.splitlines()]
+
+
+def traces(client: pymongo.MongoClient) -> list[dict[str, Any]]:
+    """What a replica set was ever told to write, but for its own sessions."""
+    return list(client.local["oplog.rs"].find(
+        {"op": {"$ne": "n"}, "ns": {"$not": re.compile(r"^config\.|^admin\.system\.keys")}}))
+
+
+class TestConnect:
+    def test_all_is_ready_and_nothing_is_used_up(self, replica_set, start_proxy, tmp_path, coll):
+        set_counter(replica_set.client, f"{coll}.old", 1001)
+        rules = [counter_of(f"{coll}.old"),
+                 counter_of(f"{coll}.new", start=5, output="string", format={"prefix": "R-"}),
+                 {"ns": f"{coll}.e", "field": "u", "strategy": "uuid", "version": 7},
+                 {"ns": f"{coll}.e", "field": "o", "strategy": "objectid"},
+                 {"ns": f"{coll}.e", "field": "d", "strategy": "random-digits", "digits": 9,
+                  "leading_zeros": False, "unique_index": "create"},
+                 counter_of(f"{coll}.*")]
+        before = traces(replica_set.client)
+        with socket.create_server(("127.0.0.1", 0)) as taken:  # it listens nowhere
+            config = {**configuration(replica_set, rules),
+                      "listen": {"address": "127.0.0.1", "port": taken.getsockname()[1]}}
+            for _ in range(2):
+                done = check(tmp_path, config)
+                assert done.returncode == 0, done.stdout + done.stderr
+        assert traces(replica_set.client) == before
+        assert f"  {replica_set.address}  primary\n" in done.stdout
+        rows = rows_of(done.stdout)
+        assert rows[0] == ["0", f"{coll}.old", "n", "counter", "ready", "next number: 1001"]
+        assert rows[1][-2:] == ["ready", 'next number: "R-5"']
+        for row, sample in zip(rows[2:5], [r'UUID\("[\da-f-]{36}"\)', r'ObjectId\("[\da-f]{24}"\)',
+                                           r"[1-9]\d{8}"], strict=True):
+            assert row[-2] == "ready" and re.fullmatch(f"for example: {sample}", row[-1]), row
+        assert rows[5][-1] == "checked with the first insert into each collection"
+        proxy = start_proxy(configuration(replica_set, rules[:2]))
+        assert insert(proxy, f"{coll}.old", 1)["n"] == insert(proxy, f"{coll}.new", 1)["n"] == 1
+        assert replica_set.client[coll].old.find_one()["n"] == 1001
+        assert replica_set.client[coll].new.find_one()["n"] == "R-5"
+
+    def test_a_collection_that_would_have_to_be_read_is_not(self, replica_set, tmp_path, coll):
+        replica_set.client[coll].orders.insert_one({"other": 1})
+        before = traces(replica_set.client)
+        rules = [counter_of(f"{coll}.orders"), counter_of(f"{coll}.orders", field="m", scan="90s")]
+        done = check(tmp_path, configuration(replica_set, rules))
+        assert done.returncode == 0, done.stdout + done.stderr
+        for row, limit in zip(rows_of(done.stdout), ("60s", "90s"), strict=True):
+            assert row[-2:] == ["ready", "the first insert would read the whole collection "
+                                         f"(scan: {limit})"]
+        assert traces(replica_set.client) == before
+        done = check(tmp_path, configuration(
+            replica_set, [counter_of(f"{coll}.orders", scan="off")]))
+        assert done.returncode == 69
+        assert "`scan` is off" in done.stdout and "createIndex" in done.stdout
+
+    def test_a_rule_that_is_not_ready(self, standalone, tmp_path, coll):
+        rules = [{"ns": f"{coll}.orders", "field": "u", "strategy": "uuid",
+                  "unique_index": "require"}, counter_of(f"{coll}.bills", max=5)]
+        set_counter(standalone.client, f"{coll}.bills", 6)
+        done = check(tmp_path, configuration(standalone, rules))
+        assert done.returncode == 69
+        rows = rows_of(done.stdout)
+        assert rows[0] == ["0", f"{coll}.orders", "u", "uuid", "NOT READY"]
+        assert "createIndex" in rows[1][0]
+        assert rows[2][-1] == "NOT READY" and rows[3] == [
+            "all numbers up to max, 5, have been handed out"]
+        assert done.stdout.endswith("\n2 of 2 rules are not ready\n")
+        db, name, keys = re.search(
+            r'getSiblingDB\((".*?")\)\.getCollection\((".*?")\)\.createIndex\((\{.*?\}),',
+            rows[1][0]).groups()
+        standalone.client[json.loads(db)][json.loads(name)].create_index(
+            list(json.loads(keys).items()), unique=True, sparse=True)
+        assert rows_of(check(tmp_path, configuration(standalone, rules[:1])).stdout)[0][4] == "ready"
+
+    def test_no_server(self, tmp_path, coll):
+        address = f"127.0.0.1:{free_port()}"
+        done = check(tmp_path, {"upstream": {"uri": f"mongodb://{address}"},
+                                "rules": [counter_of(f"{coll}.orders")]})
+        assert done.returncode == 69
+        assert f"  {address}  does not answer\n" in done.stdout
+        assert "the id store does not answer" in done.stdout
+        assert "1 of 1 rule is not ready" in done.stdout
+
+    def test_mistakes_in_the_file_come_first(self, tmp_path):
+        done = check(tmp_path, {"rules": [{"ns": "a.b", "feild": "x", "strategy": "uuid"}]})
+        assert done.returncode == 78
+        assert "did you mean 'field'" in done.stdout and "Servers" not in done.stdout
+
+    def test_a_login_that_fails(self, guarded, tmp_path, coll):
+        uri = guarded.uri_of("root").replace(PASSWORD, "wrong-password")
+        done = check(tmp_path, configuration(
+            guarded, [counter_of(f"{coll}.orders")], id_store={"uri": uri}))
+        assert done.returncode == 69
+        assert "Authentication failed" in done.stdout
+        assert "wrong-password" not in done.stdout + done.stderr

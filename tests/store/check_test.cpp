@@ -6,18 +6,21 @@
 namespace idproxy::id_store::test {
 namespace {
 
+using namespace std::chrono_literals;
+using testing::AllOf;
 using testing::HasSubstr;
 using Demand = CounterDocument::Demand;
 
 class CheckTest : public CounterTest {
  protected:
-  /// As if nobody waited for numbers: in a reply of kind `allocated`, or as the job would reply.
+  /// As if nobody waited for numbers: the number, none where a scan would tell, or the job's reply.
   CounterReply check(const mongo::Pool& pool) {
     if (!document) document.emplace(spec, metrics, scans);
     mongo::Client client = pool.client();
     const CounterJob job{CounterJob::Kind::allocate, 1, {}, false, {}};
     const auto first = document->check(client, fields, job, Demand::none);
-    return first ? allocated(*first, 1) : first.error();
+    if (!first) return first.error();
+    return *first ? allocated(**first, 1) : allocated(0, 0);
   }
   CounterReply check() { return check(pool()); }
   /// All that the test's database holds.
@@ -59,6 +62,21 @@ TEST_F(CheckTest, NamesAMissingPrivilege) {
   const CounterReply reply = check();
   EXPECT_EQ(reply.kind, Kind::exhausted);
   EXPECT_THAT(reply.reason, HasSubstr("needs readWrite on " + database.name()));
+}
+
+TEST_F(CheckTest, LeavesACollectionUnreadThatOnlyAScanCouldTellOf) {
+  orders({7});
+  CollectionScans none(uri(), database.name(), pool(), clock, CollectionScans::Enabled::no);
+  document.emplace(spec, metrics, none);
+  const std::string before = stored();
+  EXPECT_EQ(check(), allocated(0, 0));
+  spec.scan = 0ms;
+  document.emplace(spec, metrics, none);
+  EXPECT_THAT(check().reason, AllOf(HasSubstr("`scan` is off"), HasSubstr("createIndex")));
+  unique_index();
+  EXPECT_EQ(check(), allocated(8, 1));
+  EXPECT_EQ(stored(), before);
+  EXPECT_EQ(database.all("scans"), "") << "the lease";
 }
 
 TEST_F(CheckTest, FailsWithoutAServer) {

@@ -10,7 +10,14 @@ namespace idproxy::app {
 /// `version` is the program's, shown in its status.
 [[nodiscard]] ExitCode serve(const std::string& file, const std::string& version);
 
-/// Prints every error and warning about the file to standard output. Does not use the network.
-[[nodiscard]] ExitCode check_config(const std::string& file);
+/// What a check of a configuration uses.
+enum class CheckWith {
+  file,     ///< nothing but the file and the files that it names
+  servers,  ///< also the servers: whether they answer, and whether each rule is ready
+};
+
+/// Prints every error and warning about the file, and what the servers say, to standard output.
+/// Opens no listener and writes nothing.
+[[nodiscard]] ExitCode check_config(const std::string& file, CheckWith with);
 
 }  // namespace idproxy::app

@@ -5,8 +5,10 @@ namespace idproxy::app {
 /// Exit codes: those of sysexits.h, which systemd and scripts know.
 enum class ExitCode : int {
   ok = 0,
-  usage = 64,          ///< the command line
-  unavailable = 69,    ///< a listener, or admin.listen, cannot be opened
+  usage = 64,  ///< the command line
+  /// A listener, or admin.listen, cannot be opened. Of a check: no server answers, or a rule is not
+  /// ready.
+  unavailable = 69,
   internal = 70,       ///< a fault of the proxy
   no_permission = 77,  ///< cannot read the configuration, or may not use a port
   config = 78,         ///< the configuration has errors

@@ -16,6 +16,7 @@ struct Options {
   std::string uri_key = "upstream.uri";  ///< its key in the configuration, for messages
   std::string db = "idproxy";
   std::chrono::milliseconds wtimeout{5000};
+  bool scans = true;  ///< false: never reads whole collections, whatever the rules' `scan` says
 };
 
 /// The control plane: manages counters and inspects collections in the user's MongoDB servers. The

@@ -1,0 +1,170 @@
+#include "connected_check.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "idproxy/id_store/store.hpp"
+#include "idproxy/ids/number_format.hpp"
+#include "readiness.hpp"
+#include "reload.hpp"
+#include "server_check.hpp"
+#include "value_text.hpp"
+
+namespace idproxy::app {
+namespace {
+
+constexpr std::chrono::seconds kCheckTimeout{10};
+constexpr std::chrono::seconds kCheckStopTimeout{2};
+
+/// A table whose columns are as wide as their longest cell.
+class Table {
+ public:
+  explicit Table(std::ostream& out) : out_(out) {}
+
+  void add(std::vector<std::string> cells) {
+    widths_.resize(std::max(widths_.size(), cells.size()));
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      widths_[i] = std::max(widths_[i], cells[i].size());
+    }
+    rows_.push_back(std::move(cells));
+  }
+  /// A line below the last row, which no column bounds.
+  void add_note(std::string text) { rows_.push_back({"", std::move(text)}); }
+
+  void print() const {
+    for (const auto& cells : rows_) {
+      std::string line;
+      for (std::size_t i = 0; i < cells.size(); ++i) {
+        line += "  " + cells[i];
+        const bool last = i + 1 == cells.size();
+        if (!last) line.append(widths_[i] - cells[i].size(), ' ');
+      }
+      out_ << line << '\n';
+    }
+  }
+
+ private:
+  std::ostream& out_;
+  std::vector<std::size_t> widths_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// False if none answers.
+bool print_servers(const std::string& uri, std::ostream& out) {
+  const ServerCheck check = ask_servers(uri);
+  out << "\nServers\n";
+  Table table(out);
+  for (const auto& [address, state] : check.servers) {
+    table.add({address, state.empty() ? "does not answer" : state});
+  }
+  table.print();
+  if (!check.fault.empty()) out << "  " << check.fault << '\n';
+  return check.fault.empty();
+}
+
+std::optional<std::int64_t> next_number(const std::vector<ids::RuleNumbers>& numbers,
+                                        std::size_t rule_index, const std::string& ns) {
+  for (const ids::RuleNumbers& each : numbers) {
+    const auto* counter = std::get_if<ids::CounterNumbers>(&each.numbers);
+    if (counter != nullptr && each.rule_index == rule_index && each.ns == ns) return counter->next;
+  }
+  return std::nullopt;
+}
+
+/// "60s"
+std::string seconds_of(std::chrono::milliseconds time) {
+  const auto count = time.count();
+  return count % 1000 == 0 ? std::to_string(count / 1000) + "s" : std::to_string(count) + "ms";
+}
+
+/// The next value of a counter, as far as a check tells, or any value of another strategy.
+std::string sample_of(const RulesInForce& rules, std::size_t rule_index,
+                      const std::vector<ids::RuleNumbers>& numbers) {
+  const rewrite::Rule& rule = rules.set->rules()[rule_index];
+  ids::Values values;
+  if (const ids::CounterRule* counter = rule.strategy->counter_rule()) {
+    const auto next = next_number(numbers, rule_index, rule.ns);
+    if (!next && has_wildcards(rule.ns)) return "";
+    if (!next) {
+      return "the first insert would read the whole collection (scan: " +
+             seconds_of(counter->use().spec.scan) + ")";
+    }
+    ids::append_number(*next, counter->use().field.format, values);
+    return "next number: " + value_text(values.type(), values[0]);
+  }
+  if (!rule.strategy->next(1, values)) return "";
+  return "for example: " + value_text(values.type(), values[0]);
+}
+
+/// Returns how many rules are not ready.
+std::size_t print_rules(const RulesInForce& rules, std::ostream& out) {
+  const std::vector<rewrite::Rule>& all = rules.set->rules();
+  const auto reasons = reasons_of(*rules.set);
+  const auto numbers = rules.watch->numbers(1);
+  std::size_t not_ready = 0;
+  Table table(out);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const rewrite::Rule& rule = all[i];
+    std::vector<std::string> cells{std::to_string(i), rule.ns, rule.field, rule.strategy_name};
+    if (!reasons[i].empty()) {
+      ++not_ready;
+      cells.emplace_back("NOT READY");
+      table.add(std::move(cells));
+      table.add_note(reasons[i]);
+      continue;
+    }
+    cells.emplace_back(has_wildcards(rule.ns) ? "checked with the first insert into each collection"
+                                              : "ready");
+    if (const std::string sample = sample_of(rules, i, numbers); !sample.empty()) {
+      cells.push_back(sample);
+    }
+    table.add(std::move(cells));
+  }
+  out << "\nRules\n";
+  table.print();
+  return not_ready;
+}
+
+/// Asks the id store. Returns how many rules are not ready.
+std::size_t check_rules(config::Config& config, const Clock& clock, std::ostream& out) {
+  // A check makes no index, and reads no whole collection.
+  for (rewrite::Rule& rule : config.rules) {
+    if (rule.unique_index == ids::UniqueIndex::create) rule.unique_index = ids::UniqueIndex::warn;
+  }
+  config.id_store.scans = false;
+  id_store::Store store(config.id_store, clock);
+  RulesInForce rules = make_rules(std::move(config.rules), config.id_store.db, store);
+  rules.watch->await_first_look(kCheckTimeout);
+  const std::size_t not_ready = print_rules(rules, out);
+  if (const auto why = rules.watch->why_down()) {
+    out << "\nThe id store (" << config.id_store.uri_key << ") does not answer: " << *why << '\n';
+  }
+  if (store.stop(kCheckStopTimeout)) return not_ready;
+  // A thread still waits for a server, and the store must not be destroyed.
+  out.flush();
+  std::_Exit(static_cast<int>(ExitCode::unavailable));
+}
+
+}  // namespace
+
+ExitCode check_connected(config::Config config, const std::string& upstream_uri, const Clock& clock,
+                         std::ostream& out) {
+  const bool is_there = print_servers(upstream_uri, out);
+  const std::size_t count = config.rules.size();
+  const std::size_t not_ready = count == 0 ? 0 : check_rules(config, clock, out);
+  if (not_ready > 0) {
+    out << '\n'
+        << not_ready << " of " << count << (count == 1 ? " rule" : " rules")
+        << (not_ready == 1 ? " is" : " are") << " not ready\n";
+  }
+  return is_there && not_ready == 0 ? ExitCode::ok : ExitCode::unavailable;
+}
+
+}  // namespace idproxy::app

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <iosfwd>
+#include <string>
+
+#include "idproxy/app/exit_code.hpp"
+#include "idproxy/base/clock.hpp"
+#include "idproxy/config/config.hpp"
+
+namespace idproxy::app {
+
+/// Asks the servers what a start with this configuration would meet, and prints it: whether they
+/// answer, whether each rule is ready, and a sample of its values. Opens no listener, writes
+/// nothing, and uses up no number of a counter. Takes about ten seconds at most, and may end the
+/// process if a server hangs. Returns ok if all is ready, else unavailable. `config` must have been
+/// accepted, and `upstream_uri` is its upstream.uri, or the mongodb:// string that it resolves to.
+[[nodiscard]] ExitCode check_connected(config::Config config, const std::string& upstream_uri,
+                                       const Clock& clock, std::ostream& out);
+
+}  // namespace idproxy::app

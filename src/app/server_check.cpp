@@ -1,0 +1,97 @@
+#include "server_check.hpp"
+
+#include <mongoc/mongoc.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+namespace idproxy::app {
+namespace {
+
+constexpr std::int32_t kConnectMs = 3000;
+
+struct DestroyUri {
+  void operator()(mongoc_uri_t* uri) const { mongoc_uri_destroy(uri); }
+};
+struct DestroyClient {
+  void operator()(mongoc_client_t* client) const { mongoc_client_destroy(client); }
+};
+struct DestroyPreferences {
+  void operator()(mongoc_read_prefs_t* preferences) const {
+    mongoc_read_prefs_destroy(preferences);
+  }
+};
+struct DestroyServer {
+  void operator()(mongoc_server_description_t* server) const {
+    mongoc_server_description_destroy(server);
+  }
+};
+
+/// The state in the words of the proxy's status; libmongoc's names are those of the drivers'
+/// specification.
+std::string state_of(std::string_view type) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kStates{
+      {{"RSPrimary", "primary"},
+       {"RSSecondary", "secondary"},
+       {"RSArbiter", "arbiter"},
+       {"Standalone", "standalone"},
+       {"Mongos", "mongos"}}};
+  for (const auto& [name, state] : kStates) {
+    if (type == name) return std::string(state);
+  }
+  return type == "Unknown" ? "" : "answers";
+}
+
+/// libmongoc lists only servers that answered; those of the string must be there too.
+std::vector<ServerCheck::Server> servers_of(const mongoc_client_t* client) {
+  std::vector<ServerCheck::Server> servers;
+  std::size_t count = 0;
+  mongoc_server_description_t** all = mongoc_client_get_server_descriptions(client, &count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto* host = mongoc_server_description_host(all[i]);
+    servers.push_back({static_cast<const char*>(host->host_and_port),
+                       state_of(mongoc_server_description_type(all[i]))});
+  }
+  mongoc_server_descriptions_destroy_all(all, count);
+  const auto* host = mongoc_uri_get_hosts(mongoc_client_get_uri(client));
+  for (; host != nullptr; host = host->next) {
+    const std::string address = static_cast<const char*>(host->host_and_port);
+    const bool is_listed =
+        std::ranges::find(servers, address, &ServerCheck::Server::address) != servers.end();
+    if (!is_listed) servers.push_back({address, ""});
+  }
+  return servers;
+}
+
+}  // namespace
+
+ServerCheck ask_servers(const std::string& uri) {
+  mongoc_init();
+  mongoc_log_set_handler(nullptr, nullptr);  // its messages may contain secrets
+  const std::unique_ptr<mongoc_uri_t, DestroyUri> parsed(mongoc_uri_new(uri.c_str()));
+  if (!parsed) std::abort();  // checked by config
+  mongoc_uri_set_option_as_int32(parsed.get(), MONGOC_URI_CONNECTTIMEOUTMS, kConnectMs);
+  mongoc_uri_set_option_as_int32(parsed.get(), MONGOC_URI_SERVERSELECTIONTIMEOUTMS, kConnectMs);
+  bson_error_t error{};
+  const std::unique_ptr<mongoc_client_t, DestroyClient> client(
+      mongoc_client_new_from_uri_with_error(parsed.get(), &error));
+  ServerCheck check;
+  if (client) {
+    // Any member will do. Without a pool, libmongoc asks all servers once, in this thread.
+    const std::unique_ptr<mongoc_read_prefs_t, DestroyPreferences> any(
+        mongoc_read_prefs_new(MONGOC_READ_NEAREST));
+    const std::unique_ptr<mongoc_server_description_t, DestroyServer> found(
+        mongoc_client_select_server(client.get(), false, any.get(), &error));
+    check.servers = servers_of(client.get());
+    if (found) return check;
+  }
+  check.fault = static_cast<const char*>(error.message);
+  return check;
+}
+
+}  // namespace idproxy::app

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import bson
 import pytest
@@ -16,12 +17,11 @@ from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 from pymongo.read_concern import ReadConcern
 
-from support.chaos import Ledger, StepRelay
+from support.chaos import Chain, Ledger, StepRelay, quiet
 from support.elements import document, int32, string
 from support.full import FULL
 from support.mongod import Mongod
 from support.process import eventually
-from support.proxy import Proxy, configuration
 from support.values import digits_of
 
 # Patient enough for a space of which three quarters are taken, and for a machine that is busy.
@@ -87,31 +87,20 @@ class Writer:
         assert (self.db, self.ledger.violations(stored)) == (self.db, [])
 
 
-class Chain:
-    """A proxy between two relays, of which one drops steps. In use until stop()."""
+@dataclass
+class Run:
+    """What was written through one chain, by each driver."""
 
-    def __init__(self, server: Mongod, side: str, seed: str):
-        self.upstream = StepRelay(server.address, DROPPED * (side == "upstream"), f"{seed}/up")
-        self.proxy = Proxy(configuration(self.upstream, RULES, server))
-        self.downstream = StepRelay(self.proxy.address, DROPPED * (side == "downstream"),
-                                    f"{seed}/down")
-        self.dropping = getattr(self, side)
-        self.uri = f"mongodb://{self.downstream.address}/?directConnection=true&retryWrites=true"
-        self.writers: dict[str, list[Writer]] = {}
-
-    def stop(self) -> None:
-        for relay in (self.downstream, self.upstream):
-            eventually(relay.at_rest, 60, "the connections are gone")
-            relay.close()
-        self.proxy.stop()
-        self.stopped = self.proxy.wait_event("stopped")
+    chain: Chain
+    dropping: StepRelay
+    writers: dict[str, list[Writer]]
 
 
 SIDES = ["downstream", "upstream"]
 
 
 @pytest.fixture(scope="module")
-def chains(request, replica_set) -> dict[str, list[Chain]]:
+def runs(request, replica_set) -> dict[str, list[Run]]:
     """For each side, what was written with faults there: by each driver on each side 150 batches of
     5 into each of four collections. All at the same time, because most of it is waiting."""
     drivers = {}
@@ -120,47 +109,45 @@ def chains(request, replica_set) -> dict[str, list[Chain]]:
             drivers[name] = request.getfixturevalue(name)
         except pytest.skip.Exception:
             pass  # its tests say so
-    done: dict[str, list[Chain]] = {side: [] for side in SIDES}
+    done: dict[str, list[Run]] = {side: [] for side in SIDES}
     for number in range(ROUNDS):
         for side in SIDES:
-            done[side].append(chain := Chain(replica_set, side, f"{side}/{number}"))
-            request.addfinalizer(chain.proxy.kill)
-            for name, driver in drivers.items():
-                chain.writers[name] = [Writer(replica_set, name, driver, db, digits)
-                                       for db in ("id", "field") for digits in (3, 4)]
-        writers = [(writer, chains[-1].uri) for chains in done.values()
-                   for of_driver in chains[-1].writers.values() for writer in of_driver]
+            chain = Chain(replica_set, RULES, {side: DROPPED}, f"{side}/{number}")
+            request.addfinalizer(chain.kill)
+            done[side].append(Run(chain, getattr(chain, side), {
+                name: [Writer(replica_set, name, driver, db, digits)
+                       for db in ("id", "field") for digits in (3, 4)]
+                for name, driver in drivers.items()}))
+        newest = [of_side[-1] for of_side in done.values()]
+        writers = [(writer, run.chain.uri) for run in newest
+                   for of_driver in run.writers.values() for writer in of_driver]
         with ThreadPoolExecutor(len(writers)) as pool:
             list(pool.map(lambda both: both[0].write(both[1]), writers))
-        for chains in done.values():
-            chains[-1].stop()
-    eventually(lambda: not inserting(replica_set), 60, "the server is done with what was cut off")
+        for run in newest:
+            run.chain.stop()
+    databases = [rule["ns"].removesuffix(".*") for rule in RULES]
+    eventually(lambda: quiet(replica_set, *databases), 60,
+               "the server is done with what was cut off")
     return done
 
 
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("driver", OWN)
-def test_nothing_is_lost_or_doubled(chains, driver, side, request):
+def test_nothing_is_lost_or_doubled(runs, driver, side, request):
     request.getfixturevalue(driver)
-    for chain in chains[side]:
-        for writer in chain.writers[driver]:
+    for run in runs[side]:
+        for writer in run.writers[driver]:
             writer.check()
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_there_were_faults_and_collisions(chains, side):
+def test_there_were_faults_and_collisions(runs, side):
     """What was to be tested did happen."""
-    for chain in chains[side]:
-        writers = 4 * len(chain.writers)
-        relay = chain.dropping
+    for run in runs[side]:
+        writers = 4 * len(run.writers)
+        relay = run.dropping
         assert relay.steps > 2 * BATCHES * writers
         assert 0.7 * DROPPED < sum(relay.dropped.values()) / relay.steps < 1.3 * DROPPED
         assert all(relay.dropped[direction, fate] for direction in ("to_server", "to_client")
                    for fate in ("drop_before", "drop_after"))
-        assert chain.stopped["duplicates_cured"] > BATCHES * BATCH / 10 * writers
-
-
-def inserting(server: Mongod) -> list[dict]:
-    """The inserts at work, of a client that is gone perhaps."""
-    return list(server.client.admin.aggregate(
-        [{"$currentOp": {}}, {"$match": {"active": True, "op": "insert"}}]))
+        assert run.chain.stopped["duplicates_cured"] > BATCHES * BATCH / 10 * writers

@@ -25,7 +25,7 @@ from pymongo.errors import AutoReconnect, BulkWriteError, ServerSelectionTimeout
 
 from support import elements as el
 from support import wire
-from support.chaos import CrashNode, Ledger, StepRelay
+from support.chaos import Chain, CrashNode, Ledger, StepRelay, quiet
 from support.elements import document, int32
 from support.full import FULL
 from support.mongod import Mongod
@@ -66,14 +66,6 @@ def stored(server: Mongod, db: str, coll: str) -> list[bytes]:
     collection = server.client[db].get_collection(
         coll, codec_options=options, read_concern=pymongo.read_concern.ReadConcern("majority"))
     return [bytes(d.raw) for d in collection.find({"k": {"$exists": True}})]
-
-
-def quiet(server: Mongod, db: str) -> bool:
-    """No insert into this database is still at work, of a client that is gone perhaps."""
-    running = server.client.admin.command(
-        "aggregate", 1, cursor={}, pipeline=[{"$currentOp": {}}, {"$match": {
-            "active": True, "op": "insert", "ns": {"$regex": f"^{db}\\."}}}])
-    return not running["cursor"]["firstBatch"]
 
 
 # The table of docs/server-behaviour.md#retryable-writes.
@@ -148,9 +140,7 @@ class Run:
     """What happened to some writers."""
 
     told: list[Counter[str]]  # for each, how many documents had which outcome
-    upstream: StepRelay
-    downstream: StepRelay
-    stopped: dict[str, Any]
+    chain: Chain
 
 
 def run(server: Mongod, writers: list[Writer], dropped: dict[str, float], seed: str) -> Run:
@@ -159,23 +149,15 @@ def run(server: Mongod, writers: list[Writer], dropped: dict[str, float], seed: 
     names = [next(_collections) for _ in writers]
     there = [w.prepare(server, name) for w, name in zip(writers, names)]
 
-    with StepRelay(server.address, dropped["upstream"], seed + "/up") as upstream:
-        with Proxy(configuration(upstream, RULES, server)) as proxy:
-            with StepRelay(proxy.address, dropped["downstream"], seed + "/down") as downstream:
-                uri = f"mongodb://{downstream.address}/?directConnection=true"
+    with Chain(server, RULES, dropped, seed) as chain:
+        def work(number: int) -> None:
+            writer = writers[number]
+            with pymongo.MongoClient(chain.uri, **DRIVER) as client:
+                write_all(client[writer.db][names[number]], writer, ledgers[number],
+                          f"{seed}/{number}")
 
-                def work(number: int) -> None:
-                    writer = writers[number]
-                    with pymongo.MongoClient(uri, **DRIVER) as client:
-                        write_all(client[writer.db][names[number]], writer, ledgers[number],
-                                  f"{seed}/{number}")
-
-                with ThreadPoolExecutor(len(writers)) as pool:
-                    list(pool.map(work, range(len(writers))))
-                eventually(downstream.at_rest, what="the clients are gone")
-            eventually(upstream.at_rest, 60, "the proxy has closed behind them")
-            proxy.stop()
-            stopped = proxy.wait_event("stopped")
+        with ThreadPoolExecutor(len(writers)) as pool:
+            list(pool.map(work, range(len(writers))))
 
     for writer, name, ledger, before in zip(writers, names, ledgers, there):
         eventually(lambda: quiet(server, writer.db), 60, "no insert is still being applied")
@@ -184,7 +166,7 @@ def run(server: Mongod, writers: list[Writer], dropped: dict[str, float], seed: 
         collection = server.client[writer.db][name]
         assert collection.count_documents({"k": {"$exists": False}}) == before
         collection.drop()
-    return Run([ledger.outcomes() for ledger in ledgers], upstream, downstream, stopped)
+    return Run([ledger.outcomes() for ledger in ledgers], chain)
 
 
 SIDES = {"downstream": {"upstream": 0, "downstream": DROPPED},
@@ -203,13 +185,13 @@ def test_drops_at_random(replica_set: Mongod, side: str):
         # What was to be tested did happen.
         assert all(each["ok"] > 150 for each in this.told), this.told
         assert all(sum(each[o] for each in this.told) > 100 for o in ("refused", "unknown"))
-        for relay, dropped in ((this.upstream, SIDES[side]["upstream"]),
-                               (this.downstream, SIDES[side]["downstream"])):
+        for relay, dropped in ((this.chain.upstream, SIDES[side]["upstream"]),
+                               (this.chain.downstream, SIDES[side]["downstream"])):
             assert relay.steps > 2000
             assert 0.7 * dropped <= sum(relay.dropped.values()) / relay.steps <= 1.3 * dropped
             assert len(+relay.dropped) == (4 if dropped else 0), "each way, before and after"
-        assert this.stopped["duplicates_cured"] > 300
-        assert this.stopped["duplicates_foreign"] > 0
+        assert this.chain.stopped["duplicates_cured"] > 300
+        assert this.chain.stopped["duplicates_foreign"] > 0
 
 
 @pytest.mark.full
@@ -220,8 +202,8 @@ def test_drops_between_the_parts_of_a_batch(replica_set: Mongod, seed: str):
     documents comes back."""
     writer = Writer("id6", "_id", 6, False, range(0, 1_000_000, 20), batches=15, batch=20_050)
     this = run(replica_set, [writer], SIDES["upstream"], seed)
-    assert this.told[0]["ok"] and this.stopped["duplicates_resent"] > 1000
-    assert sum(this.upstream.dropped.values()) > 2
+    assert this.told[0]["ok"] and this.chain.stopped["duplicates_resent"] > 1000
+    assert sum(this.chain.upstream.dropped.values()) > 2
 
 
 # The checker itself.

@@ -18,11 +18,10 @@ import pytest
 from pymongo import UpdateOne
 from pymongo.errors import AutoReconnect, BulkWriteError, ServerSelectionTimeoutError
 
-from support.chaos import Increments, StepRelay
+from support.chaos import Chain, Increments, quiet
 from support.full import FULL
 from support.mongod import Mongod
 from support.process import eventually
-from support.proxy import Proxy, configuration
 
 DIGITS = 4
 TAKEN = range(0, 10**DIGITS, 2)  # half of the values are in use from the start
@@ -106,23 +105,14 @@ def test_drops_at_random(replica_set: Mongod, side: str):
     names = [next(_collections) for _ in WRITERS]
     for writer, name in zip(WRITERS, names):
         writer.prepare(replica_set, name)
-    share = {"downstream": 0.0, "upstream": 0.0, side: DROPPED}
-    with StepRelay(replica_set.address, share["upstream"], side + "/up") as upstream:
-        with Proxy(configuration(upstream, RULES, replica_set)) as proxy:
-            with StepRelay(proxy.address, share["downstream"], side + "/down") as downstream:
-                uri = f"mongodb://{downstream.address}/?directConnection=true"
+    with Chain(replica_set, RULES, {side: DROPPED}, side) as chain:
+        def work(number: int) -> Increments:
+            writer = WRITERS[number]
+            with pymongo.MongoClient(chain.uri, **DRIVER) as client:
+                return writer.work(client[writer.db][names[number]], f"{side}/{number}")
 
-                def work(number: int) -> Increments:
-                    writer = WRITERS[number]
-                    with pymongo.MongoClient(uri, **DRIVER) as client:
-                        return writer.work(client[writer.db][names[number]], f"{side}/{number}")
-
-                with ThreadPoolExecutor(len(WRITERS)) as pool:
-                    told = list(pool.map(work, range(len(WRITERS))))
-                eventually(downstream.at_rest, what="the clients are gone")
-            eventually(upstream.at_rest, 60, "the proxy has closed behind them")
-            proxy.stop()
-            stopped = proxy.wait_event("stopped")
+        with ThreadPoolExecutor(len(WRITERS)) as pool:
+            told = list(pool.map(work, range(len(WRITERS))))
     for writer, name, each in zip(WRITERS, names, told):
         eventually(lambda: quiet(replica_set, writer.db), 60, "no write is still at work")
         found = list(replica_set.client[writer.db][name].find({"n": {"$exists": True}}))
@@ -132,23 +122,14 @@ def test_drops_at_random(replica_set: Mongod, side: str):
     # What was to be tested did happen.
     assert all(each.acknowledged.total() > OPERATIONS for each in told)
     assert sum(each.unknown.total() for each in told) > 5
-    dropped = sum((upstream if side == "upstream" else downstream).dropped.values())
-    assert dropped > OPERATIONS / 4
-    assert stopped["duplicates_cured"] > OPERATIONS / 4 and stopped["duplicates_foreign"] > 0
+    assert sum(getattr(chain, side).dropped.values()) > OPERATIONS / 4
+    assert chain.stopped["duplicates_cured"] > OPERATIONS / 4
+    assert chain.stopped["duplicates_foreign"] > 0
 
 
 def is_free(value: Any) -> bool:
     """A value that the rule can have made and that was not in use."""
     return isinstance(value, bson.Int64) and 0 <= value < 10**DIGITS and value not in TAKEN
-
-
-def quiet(server: Mongod, db: str) -> bool:
-    """No write of a client that is gone is still at work in this database."""
-    running = server.client.admin.command(
-        "aggregate", 1, cursor={}, pipeline=[{"$currentOp": {}}, {"$match": {
-            "active": True, "op": {"$in": ["update", "command"]},
-            "ns": {"$regex": f"^{db}\\."}}}])
-    return not running["cursor"]["firstBatch"]
 
 
 # The checker itself.

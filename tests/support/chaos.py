@@ -1,6 +1,7 @@
 """Faults at random, and the book in which each document's fate is written.
 
 StepRelay   a relay that closes connections at the boundaries of messages
+Chain       a proxy between two of them
 Ledger      what was sent and how it was answered, and whether the server holds just that
 Increments  the same for upserts that count how often they were executed
 CrashNode   a mongod that is killed and comes back with its data
@@ -24,6 +25,7 @@ from .elements import Element, document, elements
 from .fake_server import Request, read_message
 from .mongod import Mongod
 from .process import eventually
+from .proxy import Proxy, configuration
 from .relay import Direction
 
 Fate = Literal["pass", "drop_before", "drop_after"]
@@ -163,6 +165,55 @@ def _end(each: socket.socket) -> None:
         each.shutdown(socket.SHUT_RDWR)
     except OSError:
         pass
+
+
+class Chain:
+    """A proxy between two relays, which drop shares of the steps of writes. In use until stop().
+
+    downstream is the relay in front of the proxy, upstream the one behind it; dropped: their
+    shares. stopped: what the proxy logged at its end.
+    """
+
+    def __init__(self, server: Mongod, rules: list[dict[str, Any]], dropped: dict[str, float],
+                 seed: str):
+        self.upstream = StepRelay(server.address, dropped.get("upstream", 0), seed + "/up")
+        self.proxy = Proxy(configuration(self.upstream, rules, server))
+        self.downstream = StepRelay(
+            self.proxy.address, dropped.get("downstream", 0), seed + "/down")
+        self.uri = f"mongodb://{self.downstream.address}/?directConnection=true&retryWrites=true"
+        self.stopped: dict[str, Any] = {}
+
+    def stop(self) -> None:
+        """Insists that no connection is left once the clients are gone."""
+        eventually(self.downstream.at_rest, 60, "the clients are gone")
+        self.downstream.close()
+        eventually(self.upstream.at_rest, 60, "the proxy has closed behind them")
+        self.proxy.stop()
+        self.stopped = self.proxy.wait_event("stopped")
+        self.upstream.close()
+
+    def kill(self) -> None:
+        self.proxy.kill()
+        self.downstream.close()
+        self.upstream.close()
+
+    def __enter__(self) -> Chain:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.stop()
+        else:
+            self.kill()
+
+
+def quiet(server: Mongod, *databases: str) -> bool:
+    """No write into these is still at work, of a client that is gone perhaps."""
+    running = server.client.admin.command(
+        "aggregate", 1, cursor={}, pipeline=[{"$currentOp": {}}, {"$match": {
+            "active": True, "op": {"$in": ["insert", "update", "command"]},
+            "ns": {"$regex": rf"^({'|'.join(databases)})\."}}}])
+    return not running["cursor"]["firstBatch"]
 
 
 Outcome = Literal["ok", "refused", "unknown"]

@@ -15,11 +15,12 @@ from typing import Any
 import bson
 import pymongo
 import pytest
-from pymongo import UpdateOne
+from pymongo import ReturnDocument, UpdateOne
 from pymongo.errors import AutoReconnect, BulkWriteError, ServerSelectionTimeoutError
 
-from support.chaos import Chain, Increments, quiet
+from support.chaos import Chain, quiet
 from support.full import FULL
+from support.increments import Increments
 from support.mongod import Mongod
 from support.process import eventually
 
@@ -31,7 +32,10 @@ RULES = [{"ns": f"{db}.*", "field": name, "strategy": "random-digits", "digits":
          for db, name in FIELDS.items()]
 DRIVER = {"retryWrites": True, "serverMonitoringMode": "poll", "serverSelectionTimeoutMS": 60_000}
 DROPPED = 0.12
-OPERATIONS = 10_000 if FULL else 160  # of each writer: bulk writes and findAndModifies
+# Of each writer, of which there are four: bulk writes and findAndModifies.
+OPERATIONS = 2_500 if FULL else 160
+UPDATES: list[Any] = [{"$inc": {"n": 1}},
+                      [{"$set": {"n": {"$add": [{"$ifNull": ["$n", 0]}, 1]}}}]]
 
 _collections = (f"c{i}" for i in itertools.count())
 
@@ -61,39 +65,46 @@ class Writer:
         for _ in range(OPERATIONS):
             # Every key comes about five times, so that most upserts find their document.
             keys = [choose.randrange(OPERATIONS // 2) for _ in range(5)]
+            update = choose.choice(UPDATES)
             if choose.random() < 0.5:
-                self._modify(collection, keys[0], told)
+                self._modify(collection, keys[0], update, told)
             else:
-                self._write(collection, keys, choose.randrange(20), told)
+                self._write(collection, keys, update, choose.randrange(20), told)
         return told
 
-    def _modify(self, collection: Any, k: int, told: Increments) -> None:
+    def _modify(self, collection: Any, k: int, update: Any, told: Increments) -> None:
         try:
-            collection.find_one_and_update({"k": k}, {"$inc": {"n": 1}}, upsert=True)
+            document = collection.find_one_and_update(
+                {"k": k}, update, upsert=True, return_document=ReturnDocument.AFTER)
             told.acknowledged[k] += 1
+            told.reported[k].append(document)
         except (AutoReconnect, ServerSelectionTimeoutError):
             told.unknown[k] += 1
 
-    def _write(self, collection: Any, keys: list[int], refused: int, told: Increments) -> None:
+    def _write(self, collection: Any, keys: list[int], update: Any, refused: int,
+               told: Increments) -> None:
         """refused: the position of an upsert that collides with another document by a field of the
         application's own."""
         updates = [UpdateOne({"k": -1 - i}, {"$set": {"u": -1}, "$inc": {"n": 1}}, upsert=True)
-                   if i == refused else UpdateOne({"k": k}, {"$inc": {"n": 1}}, upsert=True)
+                   if i == refused else UpdateOne({"k": k}, update, upsert=True)
                    for i, k in enumerate(keys)]
         done = [i for i in range(len(keys)) if i != refused]
         try:
-            collection.bulk_write(updates, ordered=self.ordered)
+            result = collection.bulk_write(updates, ordered=self.ordered).bulk_api_result
             assert refused >= len(keys)
         except BulkWriteError as failure:
-            (error,) = failure.details["writeErrors"]
+            result = failure.details
+            (error,) = result["writeErrors"]
             assert error["keyPattern"] == {"u": 1} and error["index"] == refused, error
             if self.ordered:
                 done = done[:refused]
-            assert failure.details["nMatched"] + failure.details["nUpserted"] == len(done)
         except (AutoReconnect, ServerSelectionTimeoutError):
             told.unknown.update(keys[i] for i in done)
             return
+        assert result["nMatched"] + len(result["upserted"]) == len(done)
         told.acknowledged.update(keys[i] for i in done)
+        for each in result["upserted"]:
+            told.inserted(keys[each["index"]], {"_id": each["_id"]})
 
 
 WRITERS = [Writer(db, ordered) for db in FIELDS for ordered in (True, False)]
@@ -138,18 +149,26 @@ def test_increments_see_each_violation():
     told = Increments()
     told.acknowledged.update({1: 2, 2: 1})
     told.unknown.update({2: 1, 3: 1})
-    good = [{"k": 1, "n": 2, "v": 1}, {"k": 2, "n": 2, "v": 3}]
+    told.inserted(1, {"_id": 10})
+    told.reported[1].append({"_id": 10, "k": 1, "n": 2, "v": 1})
+    good = [{"_id": 10, "k": 1, "n": 2, "v": 1}, {"_id": 20, "k": 2, "n": 2, "v": 3}]
+    first, second = good
 
-    def found(stored: list[dict[str, Any]]) -> list[str]:
+    def found(*stored: dict[str, Any]) -> list[str]:
         return told.violations(stored, "v", lambda value: value is not None)
 
-    assert not found(good) and not found([*good, {"k": 3, "n": 1, "v": 5}])
-    assert found(good[:1]) == ["k=2: 1 acknowledged and 1 unknown, executed 0 times"]
-    assert found([{**good[0], "n": 3}, good[1]]) == [
+    assert not found(*good) and not found(*good, {"k": 3, "n": 1, "v": 5})
+    assert found(first) == ["k=2: 1 acknowledged and 1 unknown, executed 0 times"]
+    assert found({**first, "n": 3}, second) == [
         "k=1: 2 acknowledged and 0 unknown, executed 3 times"]
-    assert found([{**good[0], "n": 1}, {"k": 1, "n": 1, "v": 7}, good[1]]) == [
-        "k=1: stored 2 times"]
-    assert found([good[0], {**good[1], "v": 1}]) == ["1 is stored 2 times"]
-    assert found([good[0], {"k": 2, "n": 1}]) == ["k=2: has None"]
-    assert found([*good, {"k": 4, "n": 1, "v": 9}]) == [
-        "k=4: 0 acknowledged and 0 unknown, executed 1 times"]
+    assert found({**first, "n": 1}, {"k": 1, "n": 1, "v": 7}, second)[0] == "k=1: stored 2 times"
+    assert found(first, {**second, "v": 1}) == ["1 is stored 2 times"]
+    assert found(first, {"k": 2, "n": 1}) == ["k=2: has None"]
+    assert found(*good, {"k": 4, "n": 1, "v": 9}) == [
+        "k=4: 0 acknowledged and 0 unknown, executed 1 times",
+        "k=4: no upsert is reported to have inserted it"]
+    assert [line.partition("{")[0] for line in found({**first, "v": 8}, second)] == ["k=1: reported "]
+    assert [line.partition("{")[0] for line in found({**first, "_id": 8}, second)] == [
+        "k=1: reported "] * 2
+    told.reported[1].append({"n": 2})
+    assert found(*good) == ["k=1: n=2 is reported 2 times"]

@@ -3,7 +3,6 @@
 StepRelay   a relay that closes connections at the boundaries of messages
 Chain       a proxy between two of them
 Ledger      what was sent and how it was answered, and whether the server holds just that
-Increments  the same for upserts that count how often they were executed
 CrashNode   a mongod that is killed and comes back with its data
 """
 
@@ -290,38 +289,6 @@ class Ledger:
 
 def digest(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
-
-
-@dataclass
-class Increments:
-    """One test writer's upserts, each of which adds 1 to n of the document with its key k."""
-
-    acknowledged: Counter[int] = field(default_factory=Counter)  # by key
-    unknown: Counter[int] = field(default_factory=Counter)
-
-    def violations(self, stored: Iterable[dict[str, Any]], assigned: str,
-                   is_value: Callable[[Any], bool]) -> list[str]:
-        """What is wrong with the server's documents; empty if each key has one document, whose n
-        counts what was acknowledged and perhaps what nobody knows of."""
-        wrong: list[str] = []
-        counted: Counter[int] = Counter()
-        found: Counter[int] = Counter()
-        values: Counter[Any] = Counter()
-        for each in stored:
-            found[each["k"]] += 1
-            counted[each["k"]] += each["n"]
-            values[each.get(assigned)] += 1
-            if not is_value(each.get(assigned)):
-                wrong.append(f"k={each['k']}: has {each.get(assigned)!r}")
-        wrong += [f"k={k}: stored {count} times" for k, count in found.items() if count > 1]
-        wrong += [f"{value!r} is stored {count} times" for value, count in values.items()
-                  if count > 1]
-        for k in {*counted, *self.acknowledged, *self.unknown}:
-            least = self.acknowledged[k]
-            if not least <= counted[k] <= least + self.unknown[k]:
-                wrong.append(f"k={k}: {least} acknowledged and {self.unknown[k]} unknown, "
-                             f"executed {counted[k]} times")
-        return wrong
 
 
 class CrashNode(Mongod):

@@ -6,11 +6,16 @@ text as error, and the codes that the server gave, none if a connection was lost
 insert        {coll, first, count}                      {inserted}
 find          {coll, times, secondaryPreferred, comment}  {found}: how many, each time
 life          {coll, k}                                 {modified, n, inserted, deleted, document}
+upsert        {coll, op, keys}                          {matched, upserted}: the _id by the position
+                                                        in keys; or {document}, as it is then
 transactions  {coll, count, size, own}                  {calls, outcomes}, as the task
 watch         {coll}: opens a change stream             {}
 events        {count}: waits for so many                {events}: their fullDocument
 unwatch       {}                                        {}
 topology      {}: what the driver knows of the servers  {servers: {address: type}, ever: [address]}
+
+op: updateOne, updateMany, findOneAndUpdate or bulkWrite (of updateOne; ordered: true | false) adds
+1 to n of the documents whose k is one of keys; replaceOne puts `replacement` there. All with upsert.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from bson import json_util
 
 from stored import run
@@ -57,14 +63,28 @@ class Program:
         printed = run([*self._command, *map(json.dumps, tasks)], **self._options)
         return [json.loads(line) for line in printed.splitlines()]
 
-    def steps(self, **argument: Any) -> Steps:
-        return Steps([*self._command, json.dumps({"task": "steps", **argument})], self._options)
+    def steps(self, watched: bool = True, **argument: Any) -> Steps:
+        """watched: `peers` is kept, which takes longer than many a step."""
+        command = [*self._command, json.dumps({"task": "steps", **argument})]
+        return Steps(command, self._options, watched)
+
+
+def available(request: pytest.FixtureRequest, names: Iterable[str]) -> dict[str, Program]:
+    """The drivers of these names, but for those whose tools are missing: their own tests say so."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = request.getfixturevalue(name)
+        except pytest.skip.Exception:
+            pass
+    return found
 
 
 class Steps:
     """A program with one client, which lives until close()."""
 
-    def __init__(self, command: list[str | os.PathLike], options: dict[str, Any]):
+    def __init__(self, command: list[str | os.PathLike], options: dict[str, Any], watched: bool):
+        self._watched = watched
         self.peers: set[str] = set()
         """The other ends of its sockets, as they were after each of the steps."""
         self._complaints = tempfile.TemporaryFile()
@@ -93,7 +113,8 @@ class Steps:
             self.kill()
             raise TimeoutError(f"{step} {argument} goes on; {self._said()}") from None
         assert line, f"the program ended; {self._said()}"
-        self.peers |= self.connected()
+        if self._watched:
+            self.peers |= self.connected()
         result = json_util.loads(line)
         if "error" in result:
             raise StepFailed(f"{step} {argument}: {result['error']}\n{self._said()}",

@@ -17,6 +17,7 @@ from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 from pymongo.read_concern import ReadConcern
 
+from program import available
 from support.chaos import Chain, Ledger, StepRelay, quiet
 from support.elements import document, int32, string
 from support.full import FULL
@@ -103,12 +104,7 @@ SIDES = ["downstream", "upstream"]
 def runs(request, replica_set) -> dict[str, list[Run]]:
     """For each side, what was written with faults there: by each driver on each side 150 batches of
     5 into each of four collections. All at the same time, because most of it is waiting."""
-    drivers = {}
-    for name in OWN:
-        try:
-            drivers[name] = request.getfixturevalue(name)
-        except pytest.skip.Exception:
-            pass  # its tests say so
+    drivers = available(request, OWN)
     done: dict[str, list[Run]] = {side: [] for side in SIDES}
     for number in range(ROUNDS):
         for side in SIDES:

@@ -14,5 +14,8 @@ bool truth(const char* name);
 /* {k: <k>, text: "text <k>"} */
 bson_t* new_document(int k);
 
+/* upsert.c: the step of this name. */
+bool upsert(mongoc_collection_t* collection, bson_t* result, bson_error_t* error);
+
 /* steps.c: one step for each line of the standard input; returns the program's status. */
 int steps(const mongoc_uri_t* uri);

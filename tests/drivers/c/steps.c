@@ -170,6 +170,13 @@ static bool life(bson_t* result, bson_error_t* error) {
   return ok;
 }
 
+static bool upsert_step(bson_t* result, bson_error_t* error) {
+  mongoc_collection_t* collection = collection_of_step();
+  bool ok = upsert(collection, result, error);
+  mongoc_collection_destroy(collection);
+  return ok;
+}
+
 /* One of the transactions, and how often its callback was run. */
 struct transaction {
   int number, calls;
@@ -296,9 +303,9 @@ static bool topology(bson_t* result, bson_error_t* error) {
 static const struct {
   const char* name;
   bool (*run)(bson_t* result, bson_error_t* error);
-} kSteps[] = {{"insert", insert},   {"find", find},        {"life", life},
-              {"watch", watch},     {"events", events},    {"transactions", transactions},
-              {"unwatch", unwatch}, {"topology", topology}};
+} kSteps[] = {{"insert", insert},   {"find", find},         {"life", life},
+              {"watch", watch},     {"events", events},     {"transactions", transactions},
+              {"unwatch", unwatch}, {"topology", topology}, {"upsert", upsert_step}};
 
 static void step(void) {
   bson_t result = BSON_INITIALIZER;

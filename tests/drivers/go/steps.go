@@ -44,6 +44,7 @@ func (t *topology) step() bson.M {
 
 type step struct {
 	argument
+	operation
 	Step, Comment      string
 	K, Times           int
 	SecondaryPreferred bool
@@ -138,6 +139,8 @@ func steps(ctx context.Context, a argument) {
 			return find(ctx, coll, s)
 		case "life":
 			return life(ctx, coll, s.K)
+		case "upsert":
+			return upsert(ctx, coll, s.operation, s.Ordered)
 		case "transactions":
 			return transactions(ctx, coll, s.argument)
 		case "watch":

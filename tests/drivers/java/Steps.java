@@ -125,6 +125,8 @@ class Steps {
         return find(collection, step);
       case "life":
         return life(collection, step.getInteger("k"));
+      case "upsert":
+        return new Upsert(collection, step).run(step);
       case "transactions":
         return new Driver(whole, client).transactions();
       case "watch":

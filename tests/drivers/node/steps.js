@@ -2,6 +2,7 @@
 'use strict';
 const readline = require('node:readline');
 const {BSON: {EJSON}} = require('mongodb');
+const upsert = require('./upsert.js');
 const {insertAll, newDocuments, transactions} = require('./work.js');
 
 async function insert(collection, {first, count}) {
@@ -38,7 +39,7 @@ module.exports = async (_, argument, client, db) => {
   await client.connect();
 
   const steps = {
-    insert, find, life,
+    insert, find, life, upsert,
     transactions: (collection, step) => transactions(collection, step, client, db),
     watch: async (collection) => {
       stream = collection.watch();
@@ -62,7 +63,9 @@ module.exports = async (_, argument, client, db) => {
     try {
       result = await steps[step.step](step.coll && db.collection(step.coll), step) ?? {};
     } catch (error) {
-      result = {error: error.stack, codes: [error.code ?? []].flat()};
+      // The code of a lost connection's error is a name.
+      const codes = [error.code].flat().filter(Number.isInteger);
+      result = {error: error.stack, codes};
     }
     console.log(EJSON.stringify(result));
   }

@@ -75,6 +75,24 @@ class Steps:
                 "inserted": len(more.inserted_ids), "deleted": deleted.deleted_count,
                 "document": collection.find_one(key)}
 
+    def upsert(self, step: Step) -> Step:
+        collection, update = self._db[step["coll"]], {"$inc": {"n": 1}}
+        filters = [{"k": k} for k in step["keys"]]
+        if step["op"] == "findOneAndUpdate":
+            return {"document": collection.find_one_and_update(
+                filters[0], update, upsert=True, return_document=pymongo.ReturnDocument.AFTER)}
+        if step["op"] == "bulkWrite":
+            done = collection.bulk_write(
+                [pymongo.UpdateOne(each, update, upsert=True) for each in filters],
+                ordered=step["ordered"])
+            return {"matched": done.matched_count,
+                    "upserted": {str(i): each for i, each in done.upserted_ids.items()}}
+        method = {"updateOne": collection.update_one, "updateMany": collection.update_many,
+                  "replaceOne": collection.replace_one}[step["op"]]
+        one = method(filters[0], step.get("replacement", update), upsert=True)
+        inserted = one.upserted_id is not None
+        return {"matched": one.matched_count, "upserted": {"0": one.upserted_id} if inserted else {}}
+
     def transactions(self, step: Step) -> Step:
         """Runs count transactions; each inserts one document, a line in the log and size documents
         more, and adds to the sum. calls counts how often the callback was run."""

@@ -23,7 +23,7 @@ constexpr std::int32_t kCannotCreateIndex = 67;
 constexpr std::int32_t kIndexOptionsConflict = 85;
 constexpr std::int32_t kIndexKeySpecsConflict = 86;
 
-// Larger collections are sampled: counting without an index would read too much of them every
+// Larger collections are sampled unless indexes do: counting would read too much of them every
 // minute.
 constexpr std::int64_t kCountedAtMost = 200'000;
 constexpr std::int32_t kSample = 1000;
@@ -169,8 +169,21 @@ Reply sample(mongo::Client& client, const CatalogRequest& request, CatalogRespon
   });
 }
 
+/// True if count_all() reads indexes and no documents.
+bool can_count_by_indexes(mongo::Client& client, const CatalogRequest& request) {
+  std::vector<Index> indexes;
+  if (!list_indexes(client, {request.db, request.collection}, indexes).ok()) return false;
+  return std::ranges::all_of(request.fields, [&](const std::string& field) {
+    return std::ranges::any_of(indexes, [&](const Index& index) {
+      return index.partial.kind != Index::Partial::Kind::types &&
+             can_read(index, field, ValueType::number) && can_read(index, field, ValueType::string);
+    });
+  });
+}
+
 /// $collStats returns {count: N} for each shard. A small collection is then counted, because
-/// $sample reads all of it anyway; of a large one, or if counting takes too long, a sample tells.
+/// $sample reads all of it anyway, and a large one if an index tells; otherwise, or if counting
+/// takes too long, a sample tells.
 CatalogResponse ask_documents(mongo::Client& client, const CatalogRequest& request) {
   const Document stage = Document().add("$collStats", Document().add("count", Document()));
   std::int64_t documents = 0;
@@ -181,8 +194,8 @@ CatalogResponse ask_documents(mongo::Client& client, const CatalogRequest& reque
   CatalogResponse response = response_of(reply);
   if (documents <= 0) return response;
   response.documents = static_cast<std::uint64_t>(documents);
-  Reply looked = documents <= kCountedAtMost ? count_all(client, request, response)
-                                             : sample(client, request, response);
+  const bool counts = documents <= kCountedAtMost || can_count_by_indexes(client, request);
+  Reply looked = counts ? count_all(client, request, response) : sample(client, request, response);
   if (looked.refused(mongo::kMaxTimeExpired)) looked = sample(client, request, response);
   if (looked.ok()) return response;
   if (!looked.refused(mongo::kUnauthorized)) return response_of(looked);

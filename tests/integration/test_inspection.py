@@ -308,6 +308,32 @@ def test_counts_documents_that_have_a_value(
     assert admin.metrics()("idproxy_rule_max_fill_ratio") == 0.9
 
 
+@pytest.mark.parametrize("index", [
+    {"sparse": True}, {"partialFilterExpression": {"number": {"$exists": True}}}], ids=str)
+def test_counts_by_the_index_in_a_large_collection(
+        large: Mongod, start_proxy: Callable[..., Proxy], index: dict[str, Any]) -> None:
+    """As a sample does only by chance."""
+    orders = large.client.large.orders
+    orders.create_index("number", name="counted", unique=True, **index)
+    try:
+        proxy = start_proxy(configuration(large, [rule("large.orders", digits=6)], admin=LISTEN))
+        assert fill_of(Admin(proxy)) == (100_000, 0.1)
+    finally:
+        orders.drop_index("counted")
+
+
+@pytest.fixture(scope="module")
+def large(standalone: Mongod) -> Mongod:
+    """With 300,000 documents, a third of them with a number."""
+    db = standalone.client.large
+    db.one.insert_one({})
+    db.one.aggregate([
+        {"$set": {"number": {"$range": [0, 300_000]}}}, {"$unwind": "$number"}, {"$unset": "_id"},
+        {"$set": {"number": {"$cond": [{"$lt": ["$number", 100_000]}, "$number", "$$REMOVE"]}}},
+        {"$out": "orders"}])
+    return standalone
+
+
 def test_samples_if_counting_takes_too_long(
         standalone: Mongod, start_proxy: Callable[..., Proxy], coll: str) -> None:
     orders = standalone.client[coll].orders

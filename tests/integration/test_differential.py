@@ -32,6 +32,7 @@ from support.mongod import Mongod
 from support.proxy import Proxy, configuration
 
 COUNT = 20_000 if FULL else 2000
+TIMEOUT = 120.0  # of one command
 
 # Of one length, so that sizes in messages and errors are the same on both ways.
 DIRECT, PROXIED = "direct_", "proxied"
@@ -323,30 +324,6 @@ class Collider:
         return [el.embedded(path[0], *inner)] if inner else []
 
 
-class Way:
-    """A connection that is made anew when the peer has closed it."""
-
-    def __init__(self, address: str):
-        self._address = address
-        self._client: wire.WireClient | None = None
-
-    def call(self, data: bytes) -> wire.Message | None:
-        """The reply; None if the connection was closed instead."""
-        if self._client is None:
-            self._client = wire.WireClient(self._address, timeout=120)
-        try:
-            self._client.send(data)
-            return self._client.receive()
-        except wire.Closed:
-            self.close()
-            return None
-
-    def close(self) -> None:
-        if self._client:
-            self._client.close()
-        self._client = None
-
-
 # Comparison.
 
 _TIMES = {b"opTime", b"$clusterTime", b"operationTime", b"electionId"}
@@ -476,10 +453,10 @@ def test_the_same_as_without_collisions(collections: Mongod):
     collider = Collider(server)
     values = itertools.count(LOWEST)
     tally: Counter[str] = Counter()
-    direct = Way(server.address)
+    direct = wire.Reconnecting(server.address, TIMEOUT)
     with StepRelay(server.address, before=collider) as relay:
         with Proxy(configuration(relay, RULES, server)) as proxy:
-            proxied = Way(proxy.address)
+            proxied = wire.Reconnecting(proxy.address, TIMEOUT)
             for number in range(COUNT):
                 insert = generator.insert()
                 lsids = lsid.randbytes(16), lsid.randbytes(16)

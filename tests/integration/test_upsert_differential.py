@@ -25,6 +25,7 @@ from support.proxy import Proxy, configuration
 from support.upserts import DIRECT, FIELDS, PROXIED, at, bare, is_generated, without_value
 
 COUNT = 10_000 if FULL else 1000
+TIMEOUT = 60.0  # of one command
 RULES = [{"ns": f"{PROXIED}.{kind}", "field": name, "strategy": "random-digits", "digits": 12,
           "leading_zeros": False} for kind, name in FIELDS.items()]
 
@@ -183,30 +184,6 @@ class Generator:
         return options
 
 
-class Way:
-    """A connection that is made anew when the peer has closed it."""
-
-    def __init__(self, address: str):
-        self._address = address
-        self._client: wire.WireClient | None = None
-
-    def call(self, data: bytes) -> wire.Message | None:
-        """The reply; None if the connection was closed instead."""
-        if self._client is None:
-            self._client = wire.WireClient(self._address, timeout=60)
-        try:
-            self._client.send(data)
-            return self._client.receive()
-        except wire.Closed:
-            self.close()
-            return None
-
-    def close(self) -> None:
-        if self._client:
-            self._client.close()
-        self._client = None
-
-
 def readable(reply: wire.Message | None) -> Any:
     return None if reply is None else without_quotes(bare(reply.body))
 
@@ -253,9 +230,9 @@ def test_the_same_as_without_the_proxy(replica_set: Mongod):
             made.create_index("u", unique=True, sparse=True)
             made.insert_one({"_id": "u", "u": 1})
             collections[db, kind] = made
-    direct, tally = Way(replica_set.address), Counter[str]()
+    direct, tally = wire.Reconnecting(replica_set.address, TIMEOUT), Counter[str]()
     with Proxy(configuration(replica_set, RULES)) as proxy:
-        proxied = Way(proxy.address)
+        proxied = wire.Reconnecting(proxy.address, TIMEOUT)
         for number in range(COUNT):
             this = generator.command()
             there = generator.choose.sample(EXISTING, generator.choose.randrange(3))

@@ -230,3 +230,28 @@ class WireClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Reconnecting:
+    """A connection that is made anew when the peer has closed it."""
+
+    def __init__(self, address: str, timeout: float):
+        self._address = address
+        self._timeout = timeout
+        self._client: WireClient | None = None
+
+    def call(self, data: bytes) -> Message | None:
+        """The reply; None if the connection was closed instead."""
+        if self._client is None:
+            self._client = WireClient(self._address, self._timeout)
+        try:
+            self._client.send(data)
+            return self._client.receive()
+        except Closed:
+            self.close()
+            return None
+
+    def close(self) -> None:
+        if self._client:
+            self._client.close()
+        self._client = None

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
+
 #include "support/rule_set.hpp"
 #include "support/upserts.hpp"
 #include "upsert_paths.hpp"
@@ -139,6 +141,15 @@ UpsertVerdict verdict(const Row& row, const char* field, Upserts upserts = Upser
   return judge(*statement.read, plan.front());
 }
 
+void expect_verdicts(std::span<const Row> rows) {
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    EXPECT_EQ(verdict(row, "_id"), row.id);
+    EXPECT_EQ(verdict(row, "number"), row.number);
+    EXPECT_EQ(verdict(row, "reg.number"), row.nested);
+  }
+}
+
 std::string u(std::string_view elements) {
   return doc_field("u", elements);
 }
@@ -239,12 +250,7 @@ TEST(Upsert, JudgesOperators) {
        kMalformedOnes},
       {"a malformed update", kK, u(kSet + kBroken), kMalformedOnes, kMalformedOnes, kMalformedOnes},
   };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.name);
-    EXPECT_EQ(verdict(row, "_id"), row.id);
-    EXPECT_EQ(verdict(row, "number"), row.number);
-    EXPECT_EQ(verdict(row, "reg.number"), row.nested);
-  }
+  expect_verdicts(rows);
 }
 
 TEST(Upsert, JudgesReplacements) {
@@ -264,12 +270,7 @@ TEST(Upsert, JudgesReplacements) {
       {"empty", kK, u(""), empty, empty, empty},
       {"malformed", kK, u(kBroken), kMalformedOnes, kMalformedOnes, kMalformedOnes},
   };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.name);
-    EXPECT_EQ(verdict(row, "_id"), row.id);
-    EXPECT_EQ(verdict(row, "number"), row.number);
-    EXPECT_EQ(verdict(row, "reg.number"), row.nested);
-  }
+  expect_verdicts(rows);
 }
 
 TEST(Upsert, JudgesPipelines) {
@@ -328,12 +329,7 @@ TEST(Upsert, JudgesPipelines) {
        fixes},
       {"malformed", kK, stages({set(kBroken)}), kMalformedOnes, kMalformedOnes, kMalformedOnes},
   };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.name);
-    EXPECT_EQ(verdict(row, "_id"), row.id);
-    EXPECT_EQ(verdict(row, "number"), row.number);
-    EXPECT_EQ(verdict(row, "reg.number"), row.nested);
-  }
+  expect_verdicts(rows);
 }
 
 TEST(Upsert, AsksTheRuleLast) {

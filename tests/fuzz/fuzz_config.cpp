@@ -1,8 +1,8 @@
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
+#include "fuzz.hpp"
 #include "idproxy/config/config.hpp"
 #include "idproxy/config/seed_list.hpp"
 
@@ -12,6 +12,8 @@
 
 namespace {
 
+using idproxy::fuzz::require;
+
 class StoppedClock : public idproxy::Clock {
  public:
   [[nodiscard]] std::chrono::nanoseconds monotonic() const override { return {}; }
@@ -19,10 +21,6 @@ class StoppedClock : public idproxy::Clock {
     return std::chrono::seconds(1'700'000'000);
   }
 };
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 void check(const idproxy::config::Loaded& loaded) {
   int line = 0;

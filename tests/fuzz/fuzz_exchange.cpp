@@ -9,9 +9,9 @@
 // rule allows, with the client's statement numbers. The reply to the client accounts for every
 // document. No value is given back that may be stored. And the exchange ends.
 
-#include <cstdlib>
 #include <set>
 
+#include "fuzz.hpp"
 #include "idproxy/rewrite/exchange.hpp"
 #include "idproxy/rewrite/write_reply.hpp"
 #include "support/fake_clock.hpp"
@@ -24,14 +24,11 @@
 namespace {
 
 using namespace idproxy;
+using namespace fuzz;
 using rewrite::Action;
 namespace action = rewrite::action;
 
 constexpr std::uint32_t kAttempts = 3;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 std::shared_ptr<const rewrite::RuleSet> rules(std::shared_ptr<test::Lending> lending) {
   auto id = test::rule("shop.*", "_id");
@@ -233,15 +230,6 @@ std::optional<Bytes> piece(Bytes& input, std::uint8_t& event) {
   const Bytes content = input.subspan(4).first(std::min(length, input.size() - 4));
   input = input.subspan(4 + content.size());
   return content;
-}
-
-/// A reply as net hands it over: in one piece, whole, and to the request that is under way.
-Buffer framed(Bytes content, std::int32_t response_to) {
-  Buffer message;
-  message.append(content);
-  store_i32(message.data(), static_cast<std::int32_t>(content.size()));
-  store_i32(message.data() + 8, response_to);
-  return message;
 }
 
 /// Checks the reply to the client, in which every document is stored, failed, or was not reached.

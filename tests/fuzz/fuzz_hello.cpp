@@ -2,9 +2,9 @@
 // listeners of the proxy, must be readable, and must not differ in anything else. Whatever the
 // reply says about its set, the proxy must not want more listeners than a set can have members.
 
-#include <cstdlib>
 #include <string>
 
+#include "fuzz.hpp"
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/rewrite/hello.hpp"
 #include "idproxy/rewrite/topology.hpp"
@@ -12,10 +12,7 @@
 namespace {
 
 using namespace idproxy;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
+using namespace fuzz;
 
 bool is_listener(const std::string& name) {
   return name == "proxy:1" || name == "proxy:2";

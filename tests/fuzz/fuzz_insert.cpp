@@ -1,8 +1,7 @@
 // Input: an insert. Either it stays as it is, or the patched message is well-formed, its lengths
 // are right, and every document has an `_id`.
 
-#include <cstdlib>
-
+#include "fuzz.hpp"
 #include "support/fake_clock.hpp"
 #include "support/request.hpp"
 #include "support/rule_set.hpp"
@@ -10,10 +9,7 @@
 namespace {
 
 using namespace idproxy;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
+using namespace fuzz;
 
 /// Gives the patched message to another exchange, which must find nothing left to change.
 void check(const rewrite::action::Send& send, rewrite::Namespaces& namespaces,

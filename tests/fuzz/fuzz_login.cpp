@@ -3,10 +3,10 @@
 // not log in with a certificate.
 
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
+#include "fuzz.hpp"
 #include "idproxy/rewrite/classify.hpp"
 #include "idproxy/rewrite/exchange.hpp"
 #include "support/fake_clock.hpp"
@@ -15,10 +15,7 @@
 namespace {
 
 using namespace idproxy;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
+using namespace fuzz;
 
 /// An element; its type and its own length give the size of its value.
 struct Field {

@@ -2,8 +2,7 @@
 // asks for values, the server is asked with a well-formed insert outside of sessions, and values
 // are handed out only if its reply is the one that means "may insert".
 
-#include <cstdlib>
-
+#include "fuzz.hpp"
 #include "idproxy/rewrite/write_reply.hpp"
 #include "support/fake_clock.hpp"
 #include "support/request.hpp"
@@ -12,20 +11,8 @@
 namespace {
 
 using namespace idproxy;
+using namespace fuzz;
 namespace action = rewrite::action;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-/// The bytes as one message, with the length in its header set.
-Buffer framed(Bytes content, std::int32_t response_to) {
-  Buffer message;
-  message.append(content);
-  store_i32(message.data(), static_cast<std::int32_t>(content.size()));
-  store_i32(message.data() + 8, response_to);
-  return message;
-}
 
 void check_question(const action::Send& send, std::int32_t request_id) {
   Buffer out;

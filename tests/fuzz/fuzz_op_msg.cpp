@@ -1,9 +1,9 @@
 // Input: a message. The view of an OP_MSG must stay inside it, and patching a hello must keep its
 // ids and opcode and leave nothing to patch.
 
-#include <cstdlib>
 #include <cstring>
 
+#include "fuzz.hpp"
 #include "idproxy/rewrite/hello.hpp"
 #include "idproxy/wire/op_msg.hpp"
 #include "idproxy/wire/op_query.hpp"
@@ -11,10 +11,7 @@
 namespace {
 
 using namespace idproxy;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
+using namespace fuzz;
 
 /// True if the message is a hello and gets patched.
 bool patch(Bytes message, rewrite::X509 x509, wire::PatchedMessage& out) {

@@ -3,20 +3,17 @@
 // well-formed with ascending errors and the sum of all `n`; each other field must come from a
 // reply.
 
-#include <cstdlib>
 #include <set>
 
+#include "fuzz.hpp"
 #include "idproxy/rewrite/reply_merge.hpp"
 
 namespace {
 
 using namespace idproxy;
+using namespace fuzz;
 
 constexpr std::int32_t kStored = 4711;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 /// The documents that `event` stands for: some of 64, ascending.
 std::vector<std::int32_t> documents_of(std::uint8_t event) {

@@ -8,13 +8,13 @@
 // value may be given back that is stored. The same command again, as a driver repeats it with its
 // txnNumber, must change nothing.
 
-#include <cstdlib>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "fuzz.hpp"
 #include "idproxy/rewrite/exchange.hpp"
 #include "idproxy/rewrite/write_reply.hpp"
 #include "support/fake_clock.hpp"
@@ -28,15 +28,12 @@
 namespace {
 
 using namespace idproxy;
+using namespace fuzz;
 using rewrite::Action;
 using rewrite::WriteKind;
 namespace action = rewrite::action;
 
 constexpr std::uint32_t kAttempts = 3;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 /// One choice after the other; zeros at the end of the input.
 class Choices {

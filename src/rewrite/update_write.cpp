@@ -14,8 +14,7 @@ UpdateWrite::UpdateWrite(Buffer original, WriteRequest update)
   while (const auto statement = statements.next()) {
     const auto found = UpsertStatement::read(*statement, WriteKind::update);
     upserts_.push_back(found && found->kind == UpsertStatement::Kind::upsert);
-    const auto multi = bson::find(*statement, "multi");
-    multi_.push_back(multi && multi->as_integer() != 0);
+    multi_.push_back(found && found->multi);
   }
 }
 

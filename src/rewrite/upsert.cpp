@@ -80,6 +80,7 @@ std::optional<UpsertStatement> UpsertStatement::read(Bytes statement, WriteKind 
   if (upsert == Truth::refused || multi == Truth::refused || remove == Truth::refused) return {};
   UpsertStatement found;
   found.whole = statement;
+  found.multi = multi != Truth::no;
   if (upsert == Truth::no || remove == Truth::yes) return found;
   // In findAndModify, the filter is optional.
   if (is_absent(fields.filter) ? in_batch : fields.filter->type != bson::Type::document) return {};
@@ -88,7 +89,6 @@ std::optional<UpsertStatement> UpsertStatement::read(Bytes statement, WriteKind 
   found.update = *fields.update;
   if (found.update.type != bson::Type::document && !found.is_pipeline()) return std::nullopt;
   found.kind = upsert == Truth::yes && remove == Truth::no ? Kind::upsert : Kind::unknown;
-  found.multi = multi != Truth::no;
   return found;
 }
 

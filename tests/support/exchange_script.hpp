@@ -136,6 +136,7 @@ class ExchangeWorld {
   ActionKind keep(rewrite::Action action) {
     Buffer out;
     if (const auto* send = std::get_if<rewrite::action::Send>(&action)) {
+      out.reserve(send->message->size());
       send->message->copy(send->original, 0, out);
       EXPECT_EQ(out.size(), send->message->size());
     }

@@ -498,10 +498,18 @@ TEST(Upserts, ReportWhatTheyInserted) {
       .play_once();
 }
 
+/// An upsert that sets x to a text of this size.
 std::string large_upsert(std::int32_t k, std::size_t size, std::string_view values = {}) {
   const std::string on_insert = values.empty() ? "" : doc_field("$setOnInsert", values);
-  return doc(
-      upsert_fields(k, doc_field("$set", string_field("x", std::string(size, 'x'))) + on_insert));
+  std::string bytes = doc(upsert_fields(k, doc_field("$set", string_field("x", "")) + on_insert));
+  // The text comes last: each of the calls above would copy it several times.
+  std::size_t length = 0;  // where that of the text stands, and of what is around it
+  for (const std::string_view around : {"", "\3u", "\3$set", "\2x"}) {
+    if (!around.empty()) length = bytes.find(joined({around, kZero})) + around.size() + 1;
+    auto* const at = reinterpret_cast<std::uint8_t*>(bytes.data()) + length;
+    store_i32(at, load_i32(at) + static_cast<std::int32_t>(size));
+  }
+  return bytes.insert(length + 4, size, 'x');
 }
 
 TEST(Upserts, MoveToASequenceIfTheBodyBecomesTooLarge) {
@@ -509,10 +517,8 @@ TEST(Upserts, MoveToASequenceIfTheBodyBecomesTooLarge) {
     return static_cast<std::int64_t>(wire::OpMsgView::parse(as_bytes(message))->body().size());
   };
   const std::size_t most = 8'000'000;
-  const std::int64_t rest =
-      bson::kMaxInternalDocument -
-      body_size(update_array("", {large_upsert(0, most), large_upsert(1, most)}));
-  const std::size_t last = most + static_cast<std::size_t>(rest);
+  const std::int64_t least = body_size(update_array("", {large_upsert(0, 0), large_upsert(1, 0)}));
+  const std::size_t last = static_cast<std::size_t>(bson::kMaxInternalDocument - least) - most;
   ExchangeWorld world(number());
   ASSERT_EQ(world.request(update_array("", {large_upsert(0, most), large_upsert(1, last)})),
             ActionKind::send);
@@ -523,12 +529,13 @@ TEST(Upserts, MoveToASequenceIfTheBodyBecomesTooLarge) {
 TEST(Upserts, GoInPartsIfTheMessageBecomesTooLarge) {
   const std::size_t most = 15'999'000;
   const auto limit = static_cast<std::size_t>(wire::kMaxMessageSize);
-  const std::vector<std::string> first = {large_upsert(0, most), large_upsert(1, most),
-                                          large_upsert(2, 0)};
-  const std::size_t last = limit - update_sequence(kTxnNumber, first).size();
-  const auto third = [&](std::string_view values = {}) { return large_upsert(2, last, values); };
+  const std::size_t least =
+      update_sequence(kTxnNumber, {large_upsert(0, 0), large_upsert(1, 0), large_upsert(2, 0)})
+          .size();
+  const std::size_t last = limit - least - 2 * most;
   ExchangeWorld world(number());
-  ASSERT_EQ(world.request(update_sequence(kTxnNumber, {first[0], first[1], third()})),
+  ASSERT_EQ(world.request(update_sequence(
+                kTxnNumber, {large_upsert(0, most), large_upsert(1, most), large_upsert(2, last)})),
             ActionKind::send);
   EXPECT_TRUE(world.bytes() ==
               update_sequence(kTxnNumber + numbers_field("stmtIds", {0, 1}),
@@ -536,7 +543,8 @@ TEST(Upserts, GoInPartsIfTheMessageBecomesTooLarge) {
   ASSERT_EQ(world.reply_with(n(2) + upserted({{0, 10}, {1, 11}}) + modified(0) + ok()),
             ActionKind::send);
   EXPECT_TRUE(addressed(world.bytes(), 7, 0) ==
-              update_sequence(kTxnNumber + numbers_field("stmtIds", {2}), {third(value(3))}));
+              update_sequence(kTxnNumber + numbers_field("stmtIds", {2}),
+                              {large_upsert(2, last, value(3))}));
   ASSERT_EQ(world.reply_with(n(1) + upserted({{0, 12}}) + modified(0) + ok()), ActionKind::reply);
   EXPECT_EQ(world.body(), doc(n(3) + upserted({{0, 10}, {1, 11}, {2, 12}}) + modified(0) + ok()));
 }

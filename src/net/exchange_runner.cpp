@@ -15,6 +15,7 @@ namespace {
 
 // Answers larger than this count against limits.buffered_messages while they wait for their turn.
 constexpr std::size_t kUnbudgetedAnswer = std::size_t{64} * 1024;
+
 Counted counted_as(rewrite::WriteKind kind) {
   switch (kind) {
     case rewrite::WriteKind::insert:
@@ -32,8 +33,10 @@ Counted counted_as(rewrite::WriteKind kind) {
 /// An exchange and what it holds.
 struct ExchangeRunner::UnderWay : rewrite::Exchange {
   using Exchange::Exchange;
-  Budget::Share share;        // for the request
-  Budget::Share reply_share;  // for a large reply that is being collected
+  Budget::Share share;                // for the request
+  Budget::Share reply_share;          // for a large reply that is being collected
+  ids::Ticket ticket;                 // of the unanswered question to the store
+  ids::StoreBacked* asked = nullptr;  // by that question
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point sent{};
   std::chrono::nanoseconds at_server{};
@@ -42,7 +45,7 @@ struct ExchangeRunner::UnderWay : rewrite::Exchange {
 
 ExchangeRunner::ExchangeRunner(Connection& connection, IoThread& thread, rewrite::ServerId server,
                                std::uint64_t id)
-    : connection_(connection), thread_(thread), server_(server), id_(id) {}
+    : connection_(connection), thread_(thread), id_(id), server_(server) {}
 
 ExchangeRunner::~ExchangeRunner() = default;
 
@@ -50,7 +53,6 @@ void ExchangeRunner::close() {
   closed_ = true;
   stop_waiting();
   local_reply_.reset();
-  local_share_.reset();
   if (exchange_) exchange_->share.reset();
 }
 
@@ -97,25 +99,27 @@ void ExchangeRunner::request_written() {
 
 void ExchangeRunner::answer_here(Bytes reply) {
   if (exchange_->handed_out() == 0) thread_.cells[Counted::requests_refused].add();
-  if (!reply.empty()) local_reply_.emplace().append(reply);  // empty: w: 0, so no answer
-  if (reply.size() > kUnbudgetedAnswer) {
-    local_share_ = thread_.shared.budget.overdraw(reply.size());
+  if (!reply.empty()) {  // else w: 0, so no answer
+    local_reply_ = std::make_unique<LocalReply>();
+    local_reply_->message.append(reply);
+    if (reply.size() > kUnbudgetedAnswer) {
+      local_reply_->share = thread_.shared.budget.overdraw(reply.size());
+    }
   }
   ended();
   deliver_local_reply();
 }
 
 void ExchangeRunner::reply_locally(Buffer reply) {
-  local_reply_ = std::move(reply);
+  local_reply_ = std::make_unique<LocalReply>();
+  local_reply_->message = std::move(reply);
   deliver_local_reply();
 }
 
 void ExchangeRunner::deliver_local_reply() {
   if (!local_reply_ || !connection_.has_answered_all()) return;
-  const Budget::Share share = std::move(local_share_);
-  const Buffer reply = std::move(*local_reply_);
-  local_reply_.reset();
-  connection_.reply(reply.view());
+  const auto reply = std::move(local_reply_);
+  connection_.reply(reply->message.view());
 }
 
 // ---- waiting ---------------------------------------------------------------------------------
@@ -123,14 +127,14 @@ void ExchangeRunner::deliver_local_reply() {
 /// Asks the store, and waits until answered() or elapsed().
 void ExchangeRunner::ask(const action::AskStore& need) {
   waits_ = Waits::for_store;
-  asked_ = need.strategy;
+  exchange_->asked = need.strategy;
   connection_.start_timer(need.patience, ++questions_);
-  ticket_ = connection_.ask(need, questions_);
+  exchange_->ticket = connection_.ask(need, questions_);
 }
 
 void ExchangeRunner::elapsed(std::uint64_t question) {
   if (waits_ == Waits::for_store) {
-    std::string reason = asked_->why_waiting();
+    std::string reason = exchange_->asked->why_waiting();
     if (reason.empty()) reason = "the id store has not answered in time";
     return answered(question, ids::Error{ids::Errc::unavailable, std::move(reason)});
   }
@@ -153,7 +157,7 @@ void ExchangeRunner::stop_waiting() {
   if (waits_ == Waits::for_nothing) return;
   waits_ = Waits::for_nothing;
   connection_.stop_timer();
-  ticket_ = ids::Ticket();
+  exchange_->ticket = ids::Ticket();
 }
 
 void ExchangeRunner::learned() {
@@ -224,8 +228,8 @@ void ExchangeRunner::ended() {
   }
   thread_.buffers.give_back(exchange_->release(thread_.workspace));
   thread_.workspace.trim();
-  exchange_.reset();
   stop_waiting();
+  exchange_.reset();
 }
 
 void ExchangeRunner::log_given_up() const {

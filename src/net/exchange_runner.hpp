@@ -97,7 +97,7 @@ class ExchangeRunner {
 
   /// True while an exchange is under way or a local reply has not been sent.
   [[nodiscard]] bool is_busy() const { return exchange_ || local_reply_; }
-  [[nodiscard]] bool has_local_reply() const { return local_reply_.has_value(); }
+  [[nodiscard]] bool has_local_reply() const { return local_reply_ != nullptr; }
   /// True if the server must still answer the exchange.
   [[nodiscard]] bool awaits_reply() const;
   /// True while the topology takes a reply to hello into account. The caller must not read further
@@ -108,6 +108,12 @@ class ExchangeRunner {
 
  private:
   struct UnderWay;
+  /// A reply of the proxy's own.
+  struct LocalReply {
+    Buffer message;
+    Budget::Share share;  // if it is large
+  };
+  enum class Waits : std::uint8_t { for_nothing, for_store, for_pause };
 
   void start(const rewrite::Action& action, Bytes message);
   void act(const rewrite::Action& action, Bytes reply);
@@ -122,18 +128,14 @@ class ExchangeRunner {
 
   Connection& connection_;
   IoThread& thread_;
-  const rewrite::ServerId server_;
   const std::uint64_t id_;
   rewrite::InsertRights rights_;
   // The newest request, while later ones must wait for it or part of its message is unsent.
   std::unique_ptr<UnderWay> exchange_;
-  std::optional<Buffer> local_reply_;  // sent once nothing is outstanding
-  Budget::Share local_share_;          // for a large one
-  ids::Ticket ticket_;                 // of the unanswered question
-  ids::StoreBacked* asked_ = nullptr;  // by the unanswered question
-  std::uint64_t questions_ = 0;        // number of questions to the store so far
-  enum class Waits { for_nothing, for_store, for_pause };
-  Waits waits_ = Waits::for_nothing;
+  std::unique_ptr<LocalReply> local_reply_;  // sent once nothing is outstanding
+  std::uint64_t questions_ = 0;              // number of questions to the store so far
+  const rewrite::ServerId server_;
+  Waits waits_ = Waits::for_nothing;  // what exchange_ waits for
   bool learning_ = false;
   bool closed_ = false;
 };

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,14 +23,15 @@ class InsertRights {
   /// The server has said that the user may insert into `ns`.
   void add(std::string_view ns, std::chrono::nanoseconds now);
   /// The connection's user may have changed.
-  void forget() { known_.clear(); }
+  void forget() { known_.reset(); }
 
  private:
   struct Known {
     std::string ns;
     std::chrono::nanoseconds until;
   };
-  std::vector<Known> known_;  // in the order of `until`
+  // In the order of `until`. Null on most connections, which never ask for a value.
+  std::unique_ptr<std::vector<Known>> known_;
 };
 
 }  // namespace idproxy::rewrite

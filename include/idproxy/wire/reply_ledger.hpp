@@ -67,10 +67,10 @@ class ReplyLedger {
   // The ids that the next replies must name: newest_ is that of the newest request, often the only
   // one; earlier_ has those before it, from at_ on.
   std::int32_t newest_ = 0;
-  std::vector<std::int32_t> earlier_;
-  std::size_t at_ = 0;
   bool last_ = false;
   bool unrequested_permitted_ = false;
+  std::vector<std::int32_t> earlier_;
+  std::size_t at_ = 0;
 };
 
 }  // namespace idproxy::wire

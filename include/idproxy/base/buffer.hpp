@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <utility>
 
 #include "idproxy/base/bytes.hpp"
@@ -38,9 +40,11 @@ class Buffer {
 
   void reserve(std::size_t capacity) {
     if (capacity <= capacity_) return;
-    auto grown = std::make_unique_for_overwrite<std::uint8_t[]>(capacity);
-    if (size_ > 0) std::memcpy(grown.get(), bytes_.get(), size_);
-    bytes_ = std::move(grown);
+    // Where it can, realloc() extends the block, or moves its pages, and copies nothing.
+    void* const grown = std::realloc(bytes_.get(), capacity);
+    if (grown == nullptr) throw std::bad_alloc();
+    static_cast<void>(bytes_.release());  // realloc() has freed it
+    bytes_.reset(static_cast<std::uint8_t*>(grown));
     capacity_ = capacity;
   }
 
@@ -65,7 +69,11 @@ class Buffer {
   }
 
  private:
-  std::unique_ptr<std::uint8_t[]> bytes_;
+  struct Free {
+    void operator()(std::uint8_t* bytes) const { std::free(bytes); }
+  };
+
+  std::unique_ptr<std::uint8_t[], Free> bytes_;
   std::size_t size_ = 0;
   std::size_t capacity_ = 0;
 };

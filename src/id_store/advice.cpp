@@ -21,6 +21,19 @@ std::string unique_index_or(mongo::Client& client, Fields fields) {
   return can_be_guarded(fields) ? unique_index(client, fields) + " – or " : "";
 }
 
+/// `lacks`: what precedes the name of the role.
+ids::CounterReply needs(const std::string& lacks, const std::string& role, const std::string& db,
+                        const mongo::Login& login) {
+  const std::string needed = lacks + ' ' + role + " on " + db;
+  if (!login.has_user) {
+    return exhausted("the id store " + needed + ", and " + login.uri_key +
+                     " names no user: name one in id_store.uri_file or id_store.uri");
+  }
+  const std::string reason = "the id store's user " + needed;
+  if (login.user.empty()) return exhausted(reason);
+  return exhausted(reason + ": " + grant(login.user, login.source, role, db));
+}
+
 }  // namespace
 
 ids::CounterReply not_sorted(mongo::Client& client, const ids::CounterSpec& spec, Fields fields) {
@@ -57,13 +70,13 @@ ids::CounterReply no_room(mongo::Client& client, const ids::CounterSpec& spec, F
 }
 
 ids::CounterReply needs_read_write(const mongo::Login& login, const std::string& db) {
-  if (!login.has_user) {
-    return exhausted("the id store needs readWrite on " + db + ", and " + login.uri_key +
-                     " names no user: name one in id_store.uri_file or id_store.uri");
-  }
-  const std::string reason = "the id store's user needs readWrite on " + db;
-  if (login.user.empty()) return exhausted(reason);
-  return exhausted(reason + ": " + grant_read_write(login.user, login.source, db));
+  return needs("needs", "readWrite", db, login);
+}
+
+ids::CounterReply needs_read(const mongo::Login& login, const Namespace& ns) {
+  const std::string lacks = "may not read " + ns.text() + " and needs";
+  return is_glob(ns.db) ? needs(lacks, "readAnyDatabase", "admin", login)
+                        : needs(lacks, "read", ns.db, login);
 }
 
 std::string check_login(const mongo::Login& login) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "id_store/mongo.hpp"
+#include "id_store/namespaces.hpp"
 #include "id_store/outcome.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 
@@ -29,6 +30,8 @@ using Fields = std::span<const ids::CounterField>;
 
 /// The server permits no writes in the database of counters.
 [[nodiscard]] ids::CounterReply needs_read_write(const mongo::Login& login, const std::string& db);
+/// The server permits no reads of `ns`, a rule's collections.
+[[nodiscard]] ids::CounterReply needs_read(const mongo::Login& login, const Namespace& ns);
 /// What to check after a login was refused, for the log.
 [[nodiscard]] std::string check_login(const mongo::Login& login);
 

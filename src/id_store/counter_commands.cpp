@@ -49,10 +49,10 @@ std::string set_by_hand(const ids::CounterPlace& place, std::int64_t value) {
          ": " + number + "}}, {upsert: true})";
 }
 
-std::string grant_read_write(const std::string& user, const std::string& source,
-                             const std::string& db) {
+std::string grant(const std::string& user, const std::string& source, const std::string& role,
+                  const std::string& db) {
   return "db.getSiblingDB(" + quoted(source) + ").grantRolesToUser(" + quoted(user) +
-         ", [{role: \"readWrite\", db: " + quoted(db) + "}])";
+         ", [{role: " + quoted(role) + ", db: " + quoted(db) + "}])";
 }
 
 namespace {

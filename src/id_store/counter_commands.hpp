@@ -29,9 +29,9 @@ namespace idproxy::id_store {
 /// The mongosh command that sets the counter to `value`.
 [[nodiscard]] std::string set_by_hand(const ids::CounterPlace& place, std::int64_t value);
 
-/// The mongosh command that lets a user of the database `source` write to `db`.
-[[nodiscard]] std::string grant_read_write(const std::string& user, const std::string& source,
-                                           const std::string& db);
+/// The mongosh command that gives a user of the database `source` the `role` of `db`.
+[[nodiscard]] std::string grant(const std::string& user, const std::string& source,
+                                const std::string& role, const std::string& db);
 
 /// The document to insert for a missing counter. Its _id is derived from key and filter, so that
 /// two proxies cannot create it twice, and two counters cannot share it.

@@ -409,6 +409,10 @@ void CounterWorkers::note(const Shared& counter, const ids::CounterJob& job,
   } else if (reply.kind == ReplyKind::exhausted || reply.kind == ReplyKind::pending) {
     const bool is_pending = reply.kind == ReplyKind::pending;
     const auto code = is_pending ? ids::Errc::unavailable : ids::Errc::exhausted;
+    // The next insert gets the new reason.
+    if (counter->obstacle && counter->obstacle->error.reason != reply.reason) {
+      counter->cache->ask_again();
+    }
     counter->obstacle = Obstacle{{code, reply.reason}, is_pending};
     counter->refused_job = job;
     const bool in_force = counter->announced && counter->watch == newest_watch_;

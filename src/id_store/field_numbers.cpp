@@ -151,7 +151,7 @@ std::chrono::milliseconds FieldNumbers::limit_of(const FieldPlace& place) const 
 ids::CounterReply FieldNumbers::failure(const FieldPlace& place, const Reply& reply) {
   const bool is_too_long =
       place.access == FieldPlace::Access::scan && reply.refused(mongo::kMaxTimeExpired);
-  return is_too_long ? not_indexed(place, kTooLong) : unreadable(place.ns, reply);
+  return is_too_long ? not_indexed(place, kTooLong) : unreadable(client_, place.ns, reply);
 }
 
 Outcome<FieldNumbers::Look> FieldNumbers::look(std::size_t count) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "id_store/advice.hpp"
 #include "idproxy/bson/elements.hpp"
 
 namespace idproxy::id_store {
@@ -37,7 +38,7 @@ Outcome<bool> is_empty(Client& client, const Namespace& ns) {
   command.add("find", ns.collection).add("projection", Document().add("_id", 1)).add("limit", 1);
   command.add("maxTimeMS", std::int64_t{std::chrono::milliseconds(kLookLimit).count()});
   const Reply reply = client.read_all(ns.db, command, [&](Bytes) { return empty = false; });
-  if (!reply.ok()) return unreadable(ns, reply);
+  if (!reply.ok()) return unreadable(client, ns, reply);
   return empty;
 }
 
@@ -56,7 +57,8 @@ Outcome<void> add_place(Client& client, const CounterField& field, const Namespa
     places.indexes += as_text(listed);
     return true;
   });
-  if (!reply.ok() && !reply.refused(mongo::kNamespaceNotFound)) return unreadable(ns, reply);
+  if (!reply.ok() && !reply.refused(mongo::kNamespaceNotFound))
+    return unreadable(client, ns, reply);
   const ValueType type = value_type_of(field.format);
   place.is_unique = std::ranges::any_of(indexes, [&](const Index& index) {
     return !index.building && guards(index, field.field, type);
@@ -80,12 +82,9 @@ ValueType value_type_of(const ids::NumberFormat& format) {
   return is_text ? ValueType::string : ValueType::number;
 }
 
-ids::CounterReply unreadable(const Namespace& ns, const Reply& reply) {
+ids::CounterReply unreadable(const Client& client, const Namespace& ns, const Reply& reply) {
   if (reply.kind != Reply::Kind::refused) return failed("the id store does not answer");
-  if (reply.code == mongo::kUnauthorized) {
-    return exhausted("the id store's user may not read " + ns.text() +
-                     ": grant it find, listCollections and listIndexes there");
-  }
+  if (reply.code == mongo::kUnauthorized) return advice::needs_read(client.login(), ns);
   return failed("the id store answered with error " + std::to_string(reply.code) +
                 " when reading " + ns.text());
 }
@@ -118,7 +117,7 @@ Outcome<FieldPlaces> find_places(Client& client, const ids::CounterPlace& counte
   for (const CounterField& field : fields) {
     std::vector<Namespace> found;
     const Reply reply = find_namespaces(client, field.ns, counter, found);
-    if (!reply.ok()) return unreadable(split_namespace(field.ns), reply);
+    if (!reply.ok()) return unreadable(client, split_namespace(field.ns), reply);
     for (const Namespace& ns : found) {
       const auto added = add_place(client, field, ns, places);
       if (!added) return added.error();

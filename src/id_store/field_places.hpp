@@ -50,7 +50,8 @@ struct FieldPlaces {
                                       std::chrono::milliseconds limit);
 
 /// The job's reply after a failed read.
-[[nodiscard]] ids::CounterReply unreadable(const Namespace& ns, const mongo::Reply& reply);
+[[nodiscard]] ids::CounterReply unreadable(const mongo::Client& client, const Namespace& ns,
+                                           const mongo::Reply& reply);
 
 /// "orderNo in shop.orders"
 [[nodiscard]] std::string text_of(const FieldPlace& place);

@@ -16,6 +16,7 @@ from typing import Any
 
 import pymongo
 import pytest
+from pymongo.errors import OperationFailure
 
 from support.admin import LISTEN, Admin
 from support.counters import STORE, insert, set_counter
@@ -56,6 +57,15 @@ def guarded() -> Iterator[Guarded]:
 def add_user(guarded: Guarded, name: str, roles: list[Any]) -> None:
     resource = {"db": "", "collection": ""}
     guarded.add_user(name, roles, [{"resource": resource, "actions": STORE_ACTIONS}])
+
+
+def grant(client: pymongo.MongoClient, command: str) -> None:
+    """Runs a printed command."""
+    found = re.fullmatch(r"db\.getSiblingDB\((.*?)\)\.grantRolesToUser\((.*?), "
+                         r"\[\{role: (.*?), db: (.*?)\}\]\)", command)
+    assert found, command
+    db, user, role, of = map(json.loads, found.groups())
+    client[db].command("grantRolesToUser", user, roles=[{"role": role, "db": of}])
 
 
 class TestBeforeTheFirstInsert:
@@ -126,19 +136,37 @@ class TestBeforeTheFirstInsert:
                                           id_store={"uri": guarded.uri_of(f"{coll}-reader")}))
         admin = Admin(proxy)
         line = await_reason(admin)
-        command = re.fullmatch(
-            r"not ready: the id store's user needs readWrite on idproxy: db\.getSiblingDB\((.*?)\)"
-            r"\.grantRolesToUser\((.*?), \[\{role: (.*?), db: (.*?)\}\]\)", line)
-        assert command, line
+        lacks = "not ready: the id store's user needs readWrite on idproxy: "
+        assert line.startswith(lacks), line
         assert proxy.wait_event("not_ready", SOON)["reason"] == line.removeprefix("not ready: ")
-        db, user, role, of = map(json.loads, command.groups())
-        guarded.client[db].command("grantRolesToUser", user, roles=[{"role": role, "db": of}])
+        grant(guarded.client, line.removeprefix(lacks))
         proxy.wait_event("ready_again", SOON, ns=f"{coll}.orders")
         assert lines_of_rules(admin) == ["ready"]
         with proxy.client(username="root", password=PASSWORD, authSource="admin") as client:
             client[coll].orders.insert_one({})
         assert guarded.client[coll].orders.find_one()["n"] == 1
         assert len(proxy.find_events("not_ready")) == len(proxy.find_events("ready_again")) == 1
+
+    def test_privileges_one_after_the_other(self, guarded, start_proxy, coll):
+        """An insert that was refused for want of one hears of the next."""
+        guarded.client[coll].orders.insert_one({"n": 5})
+        guarded.add_user(f"{coll}-nobody", [])
+        proxy = start_proxy(configuration(guarded, [counter_of(f"{coll}.orders")], admin=LISTEN,
+                                          id_store={"uri": guarded.uri_of(f"{coll}-nobody")}))
+        admin = Admin(proxy)
+        with proxy.client(username="root", password=PASSWORD, authSource="admin") as client:
+            for lacks in (f"the id store's user needs readWrite on {STORE}: ",
+                          f"the id store's user may not read {coll}.orders and needs read on {coll}: "):
+                def refused(lacks: str = lacks) -> str:
+                    with pytest.raises(OperationFailure) as raised:
+                        client[coll].orders.insert_one({})
+                    return raised.value.details["errmsg"].partition(lacks)[2]
+                command = eventually(refused, SOON)
+                assert lines_of_rules(admin) == [f"not ready: {lacks}{command}"]
+                grant(guarded.client, command)
+            proxy.wait_event("ready_again", SOON, ns=f"{coll}.orders")
+            client[coll].orders.insert_one({"k": 0})
+        assert guarded.client[coll].orders.find_one({"k": 0})["n"] == 6
 
     @pytest.mark.parametrize("key", ["upstream.uri", "id_store.uri"])
     def test_no_user_at_all(self, guarded, start_proxy, coll, key):

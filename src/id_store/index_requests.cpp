@@ -12,11 +12,15 @@ using mongo::Reply;
 
 // For each of the two questions that may read many documents.
 constexpr std::int32_t kQuestionMs = 1000;
+// That fewer documents all have the field says nothing of those that upserts will store.
+constexpr std::int32_t kTelling = 1000;
 
-/// Whether the collection has a document that matches; nothing if the server does not say in time.
-std::optional<bool> has_any(mongo::Client& client, const Namespace& ns, const Document& filter) {
+/// Whether the collection has more than `others` documents that match; nothing if the server does
+/// not say in time.
+std::optional<bool> has_any(mongo::Client& client, const Namespace& ns, const Document& filter,
+                            std::int32_t others = 0) {
   Document command;
-  command.add("find", ns.collection).add("filter", filter).add("limit", 1);
+  command.add("find", ns.collection).add("filter", filter).add("skip", others).add("limit", 1);
   command.add("projection", Document().add("_id", 1)).add("maxTimeMS", kQuestionMs);
   bool found = false;
   const Reply reply = client.read_all(ns.db, command, [&](Bytes) {
@@ -36,7 +40,8 @@ IndexForm form_for(mongo::Client& client, const Namespace& ns, std::string_view 
   if (has_null.value_or(false) && type != ValueType::other) return IndexForm::partial;
   const auto lacks = has_any(client, ns, on(field, Document().add("$exists", false)));
   if (has_null.value_or(true) || lacks.value_or(true)) return IndexForm::sparse;
-  return has_any(client, ns, Document()).value_or(false) ? IndexForm::plain : IndexForm::sparse;
+  const auto are_many = has_any(client, ns, Document(), kTelling - 1);
+  return are_many.value_or(false) ? IndexForm::plain : IndexForm::sparse;
 }
 
 Document specification(std::string_view field, ValueType type, const IndexOffer& offer) {

@@ -145,7 +145,8 @@ class TestScan:
 DOCUMENTS: dict[str, tuple[list[dict[str, Any]], str]] = {
     "none": ([], "{unique: true, sparse: true}"),
     "without": ([{}, {}, {"orderNo": bson.Int64(5)}], "{unique: true, sparse: true}"),
-    "all": ([{"orderNo": bson.Int64(n)} for n in (4, 5)], "{unique: true}"),
+    "few": ([{"orderNo": bson.Int64(n)} for n in (4, 5)], "{unique: true, sparse: true}"),
+    "all": ([{"orderNo": bson.Int64(n)} for n in range(1_000)], "{unique: true}"),
     "null": ([{"orderNo": None}, {"orderNo": None}, {"orderNo": 5}, {}],
              '{unique: true, partialFilterExpression: {"orderNo": {$type: "number"}}}'),
 }

@@ -55,10 +55,19 @@ TEST_F(IndexAdviceTest, WhereDocumentsLackTheFieldIsSparse) {
   insert({"{}"});
 }
 
-TEST_F(IndexAdviceTest, WhereAllHaveTheFieldIsPlain) {
-  insert({R"({"n": 1})", R"({"n": "a"})"});
+TEST_F(IndexAdviceTest, WhereAllOfManyHaveTheFieldIsPlain) {
+  insert({R"({"n": "a"})"});
+  for (int n = 2; n < 1000; ++n) database.insert("orders", "{\"n\": " + std::to_string(n) + "}");
+  EXPECT_EQ(advice(), "{unique: true, sparse: true})");
+  insert({R"({"n": 1})"});
   EXPECT_EQ(advice(), "{unique: true})");
   EXPECT_TRUE(make());
+}
+
+TEST_F(IndexAdviceTest, WhereAFewHaveTheFieldIsSparse) {
+  insert({R"({"n": 1})", R"({"n": 2})"});
+  EXPECT_TRUE(make());
+  insert({"{}", "{}"});
 }
 
 TEST_F(IndexAdviceTest, WhereSomeAreNullIsPartial) {

@@ -169,7 +169,8 @@ TEST_F(UnguardedTest, WithoutRoomTheReasonSaysWhatToType) {
   orders({5});
   const CounterReply reply = allocate(10, 777);
   EXPECT_EQ(reply.kind, Kind::exhausted);
-  EXPECT_THAT(reply.reason, HasSubstr(".createIndex({\"number\": 1}, {unique: true})"));
+  EXPECT_THAT(reply.reason,
+              HasSubstr(".createIndex({\"number\": 1}, {unique: true, sparse: true})"));
   EXPECT_THAT(reply.reason, HasSubstr("db.getSiblingDB(\"" + database.name() +
                                       "\").getCollection(\"counters\").updateOne({ \"_id\" : \"c\" "
                                       "}, {$set: {\"V\": NumberLong(\"778\")}}, {upsert: true})"));

@@ -83,6 +83,13 @@ def node(node_modules, node_binary) -> Program:
 
 
 @pytest.fixture(scope="session")
+def mongoose(node_modules, node_binary) -> Program:
+    """node/mongoose.js, with the Mongoose of package.json. It knows steps only."""
+    return Program([node_binary, HERE / "node" / "mongoose.js"],
+                   env={**os.environ, "NODE_PATH": str(node_modules)})
+
+
+@pytest.fixture(scope="session")
 def build_go(tmp_path_factory) -> Callable[[pathlib.Path], pathlib.Path]:
     """Builds a program of a directory with the modules of go/go.mod, which are in the cache, compiled
     too. A go.mod that the directory has must be the same."""

@@ -4,6 +4,8 @@ A step is a line of JSON, and so is what came of it. If the driver raised an err
 text as error, and the codes that the server gave, none if a connection was lost.
 
 insert        {coll, first, count}                      {inserted}
+everyday      {coll, first}: documents k: first, first + 1, …, inserted and upserted in every way that
+              the driver has                             {stored}: how many
 find          {coll, times, secondaryPreferred, comment}  {found}: how many, each time
 life          {coll, k}                                 {modified, n, inserted, deleted, document}
 upsert        {coll, op, keys}                          {matched, upserted}: the _id by the position

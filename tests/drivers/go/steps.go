@@ -135,6 +135,8 @@ func steps(ctx context.Context, a argument) {
 			n, err := insertAll(ctx, coll, true, true, newDocuments(s.First, s.Count))
 			check(err)
 			return bson.M{"inserted": n}
+		case "everyday":
+			return bson.M{"stored": everyday(ctx, coll, s.First)}
 		case "find":
 			return find(ctx, coll, s)
 		case "life":

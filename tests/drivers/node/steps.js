@@ -9,6 +9,27 @@ async function insert(collection, {first, count}) {
   return {inserted: await insertAll(collection, newDocuments(first, count), {own: true})};
 }
 
+// Of each upsert that is done twice, the second one finds what the first one stored.
+async function everyday(collection, {first}) {
+  let k = first;
+  const upsert = true;
+  await collection.insertOne({k: k++, text: 'insertOne'});
+  await collection.insertMany([{k: k++, text: 'insertMany'}, {k: k++, text: 'insertMany'}]);
+  for (const update of ['updateOne', 'updateMany']) {
+    const key = {k: k++};
+    await collection[update](key, {$set: {text: update}}, {upsert});
+    await collection[update](key, {$set: {text: update}}, {upsert});
+  }
+  await collection.findOneAndUpdate({k: k++}, {$set: {text: 'findOneAndUpdate'}},
+                                    {upsert, returnDocument: 'after'});
+  await collection.bulkWrite([
+    {insertOne: {document: {k: k++, text: 'bulkWrite'}}},
+    {updateOne: {filter: {k: k++}, update: {$set: {text: 'bulkWrite'}}, upsert}},
+  ]);
+  await collection.replaceOne({k}, {k, text: 'replaced'}, {upsert});
+  return {stored: k + 1 - first};
+}
+
 async function find(collection, {times, secondaryPreferred, comment}) {
   const options = {comment, ...secondaryPreferred && {readPreference: 'secondaryPreferred'}};
   const found = [];
@@ -39,7 +60,7 @@ module.exports = async (_, argument, client, db) => {
   await client.connect();
 
   const steps = {
-    insert, find, life, upsert,
+    insert, everyday, find, life, upsert,
     transactions: (collection, step) => transactions(collection, step, client, db),
     watch: async (collection) => {
       stream = collection.watch();

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import traceback
@@ -52,6 +53,26 @@ class Steps:
     def insert(self, step: Step) -> Step:
         documents = new_documents(step["first"], step["count"])
         return {"inserted": len(self._db[step["coll"]].insert_many(documents).inserted_ids)}
+
+    def everyday(self, step: Step) -> Step:
+        """Of each upsert that is done twice, the second one finds what the first one stored."""
+        collection = self._db[step["coll"]]
+        k = itertools.count(step["first"])
+        collection.insert_one({"k": next(k), "text": "insert_one"})
+        collection.insert_many([{"k": next(k), "text": "insert_many"} for _ in range(2)])
+        for update in (collection.update_one, collection.update_many):
+            key = {"k": next(k)}
+            for _ in range(2):
+                update(key, {"$set": {"text": update.__name__}}, upsert=True)
+        collection.find_one_and_update(
+            {"k": next(k)}, {"$set": {"text": "find_one_and_update"}}, upsert=True,
+            return_document=pymongo.ReturnDocument.AFTER)
+        collection.bulk_write([
+            pymongo.InsertOne({"k": next(k), "text": "bulk_write"}),
+            pymongo.UpdateOne({"k": next(k)}, {"$set": {"text": "bulk_write"}}, upsert=True)])
+        replaced = next(k)
+        collection.replace_one({"k": replaced}, {"k": replaced, "text": "replaced"}, upsert=True)
+        return {"stored": next(k) - step["first"]}
 
     def find(self, step: Step) -> Step:
         collection = self._db[step["coll"]]

@@ -6,6 +6,7 @@
 #include "id_store/counter_commands.hpp"
 #include "id_store/field_places.hpp"
 #include "id_store/index_requests.hpp"
+#include "id_store/namespaces.hpp"
 
 namespace idproxy::id_store::advice {
 namespace {
@@ -19,19 +20,6 @@ std::string unique_index(mongo::Client& client, Fields fields) {
 /// The first alternative of a reason, or "": an index does not help a counter of several fields.
 std::string unique_index_or(mongo::Client& client, Fields fields) {
   return can_be_guarded(fields) ? unique_index(client, fields) + " – or " : "";
-}
-
-/// `lacks`: what precedes the name of the role.
-ids::CounterReply needs(const std::string& lacks, const std::string& role, const std::string& db,
-                        const mongo::Login& login) {
-  const std::string needed = lacks + ' ' + role + " on " + db;
-  if (!login.has_user) {
-    return exhausted("the id store " + needed + ", and " + login.uri_key +
-                     " names no user: name one in id_store.uri_file or id_store.uri");
-  }
-  const std::string reason = "the id store's user " + needed;
-  if (login.user.empty()) return exhausted(reason);
-  return exhausted(reason + ": " + grant(login.user, login.source, role, db));
 }
 
 }  // namespace
@@ -67,22 +55,6 @@ ids::CounterReply no_room(mongo::Client& client, const ids::CounterSpec& spec, F
       "the counter was lost, and numbers up to its max may be held by other proxies: " +
       unique_index_or(client, fields) + "stop every proxy, type " + set_by_hand(spec.place, value) +
       " and start them again");
-}
-
-ids::CounterReply needs_read_write(const mongo::Login& login, const std::string& db) {
-  return needs("needs", "readWrite", db, login);
-}
-
-ids::CounterReply needs_read(const mongo::Login& login, const Namespace& ns) {
-  const std::string lacks = "may not read " + ns.text() + " and needs";
-  return is_glob(ns.db) ? needs(lacks, "readAnyDatabase", "admin", login)
-                        : needs(lacks, "read", ns.db, login);
-}
-
-std::string check_login(const mongo::Login& login) {
-  const std::string what =
-      login.user.empty() ? "the certificate" : "user " + login.user + " and its password";
-  return "(check " + what + " in " + login.uri_key + ")";
 }
 
 }  // namespace idproxy::id_store::advice

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "id_store/mongo.hpp"
-#include "id_store/namespaces.hpp"
 #include "id_store/outcome.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 
@@ -27,12 +26,5 @@ using Fields = std::span<const ids::CounterField>;
 /// counter could continue if no proxy held any.
 [[nodiscard]] ids::CounterReply no_room(mongo::Client& client, const ids::CounterSpec& spec,
                                         Fields fields, std::int64_t value);
-
-/// The server permits no writes in the database of counters.
-[[nodiscard]] ids::CounterReply needs_read_write(const mongo::Login& login, const std::string& db);
-/// The server permits no reads of `ns`, a rule's collections.
-[[nodiscard]] ids::CounterReply needs_read(const mongo::Login& login, const Namespace& ns);
-/// What to check after a login was refused, for the log.
-[[nodiscard]] std::string check_login(const mongo::Login& login);
 
 }  // namespace idproxy::id_store::advice

@@ -6,8 +6,8 @@
 #include <thread>
 #include <utility>
 
-#include "id_store/advice.hpp"
 #include "id_store/counter_commands.hpp"
+#include "id_store/login_advice.hpp"
 #include "idproxy/bson/elements.hpp"
 
 namespace idproxy::id_store {

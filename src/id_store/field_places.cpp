@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "id_store/advice.hpp"
+#include "id_store/login_advice.hpp"
 #include "idproxy/bson/elements.hpp"
 
 namespace idproxy::id_store {

@@ -260,9 +260,12 @@ TEST_F(StoreTest, WhatIsLeftOfABlockGoesBackAfterTwentySeconds) {
   for (int i = 0; i < 6; ++i) last = take(*cache, 1)->front();
   EXPECT_EQ(last, 6);
   EXPECT_GT(database.value("counters", "V").number, 7);
-  ahead.advance(20s);
-  wake(store, spec, field);
-  EXPECT_TRUE(comes_true([&] { return database.value("counters", "V").number == 7; }));
+  // Again and again, because a block that arrives meanwhile has twenty seconds of its own.
+  EXPECT_TRUE(comes_true([&] {
+    ahead.advance(20s);
+    wake(store, spec, field);
+    return database.value("counters", "V").number == 7;
+  }));
   EXPECT_TRUE(store.stop(2s));
 }
 

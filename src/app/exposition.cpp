@@ -105,6 +105,7 @@ void add_buffers(Page& page, const net::ServerStatistics& net) {
 /// Of each rule.
 std::vector<Labels> labels_of(const std::vector<rewrite::Rule>& rules) {
   std::vector<Labels> labels;
+  labels.reserve(rules.size());
   for (const rewrite::Rule& rule : rules) {
     labels.push_back({{"rule", std::to_string(labels.size())},
                       {"ns", rule.ns},

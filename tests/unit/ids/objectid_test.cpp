@@ -138,7 +138,7 @@ TEST_F(ObjectIdTest, SucceedsWithDistinctIdsWhateverTheClockDoes) {
   std::vector<Id> ids;
   for (std::size_t i = 0; i < 1000; ++i) {
     clock_.advance(steps[i % steps.size()]);
-    ASSERT_TRUE(test::collect(*strategy, 300, ids));
+    ASSERT_TRUE(test::collect(*strategy, 60, ids));
   }
   EXPECT_TRUE(test::all_distinct(ids));
 }

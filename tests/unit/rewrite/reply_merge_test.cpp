@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "support/replies.hpp"
 #include "support/upserts.hpp"
 
@@ -256,15 +258,17 @@ constexpr std::size_t kLargestReply = 16'793'600;
 /// 100,000 errors with 30 MB of text: each keeps its index and code.
 TEST(ReplyMerge, BoundsTheTextsOfErrors) {
   const std::string text = string_field("errmsg", std::string(300, 'e'));
+  std::string errors;
+  for (std::int32_t i = 0; i < 20'000; ++i) {
+    errors += element(bson::Type::document, "", write_error(i, 11000, text));
+  }
+  const std::string reply_of_a_part =
+      n(0) + element(bson::Type::array, "writeErrors", doc(errors)) + ok();
   ReplyMerge merge;
   for (std::int32_t part = 0; part < 5; ++part) {
-    std::string errors;
-    std::vector<std::int32_t> documents;
-    for (std::int32_t i = 0; i < 20'000; ++i) {
-      errors += element(bson::Type::document, "", write_error(i, 11000, text));
-      documents.push_back(part * 20'000 + i);
-    }
-    add(merge, {n(0) + element(bson::Type::array, "writeErrors", doc(errors)) + ok(), documents});
+    std::vector<std::int32_t> documents(20'000);
+    std::iota(documents.begin(), documents.end(), part * 20'000);
+    add(merge, {reply_of_a_part, documents});
   }
   Buffer out;
   merge.append(7, {}, {}, out);
@@ -274,12 +278,12 @@ TEST(ReplyMerge, BoundsTheTextsOfErrors) {
   EXPECT_LE(view->body().size(), kLargestReply);
   const auto reply = WriteReply::read(view->body(), 100'000);
   ASSERT_TRUE(reply);
-  const auto& errors = reply->errors;
-  ASSERT_EQ(errors.size(), 100'000U);
-  EXPECT_EQ(errors.back().code, 11000);
-  EXPECT_EQ(text_of(errors.back().document),
+  const auto& merged_errors = reply->errors;
+  ASSERT_EQ(merged_errors.size(), 100'000U);
+  EXPECT_EQ(merged_errors.back().code, 11000);
+  EXPECT_EQ(text_of(merged_errors.back().document),
             write_error(99'999, 11000, string_field("errmsg", "")));
-  EXPECT_EQ(text_of(errors.front().document), write_error(0, 11000, text));
+  EXPECT_EQ(text_of(merged_errors.front().document), write_error(0, 11000, text));
 }
 
 /// Each of them fits into a reply, both do not.

@@ -37,7 +37,7 @@ RULES = [{"field": "_id", "assign": "driver", **rule} for rule in (
 WAYS = {"direct": ("direct, without a number", "objectId"),
         "application": ("application's own counter", "long"),
         "counter": ("proxy, counter", "long"),
-        "counter_10000": ("proxy, counter, block.size 10000", "long"),
+        "counter_10000": ("proxy, counter, block: 10000", "long"),
         "uuid": ("proxy, uuid", "binData")}
 
 

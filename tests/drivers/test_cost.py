@@ -23,7 +23,7 @@ def test_cost_has_a_row_for_each_way_and_every_number_is_unique() -> None:
     rows = re.findall(r"(?m)^ *(1|8) +(1|100)  (\S.*?) +\d+ +(\d+\.\d\d) +(\d+\.\d\d) +[\d.]+ ms$",
                       done.stdout)
     names = ["direct, without a number", "application's own counter", "proxy, counter",
-             "proxy, counter, block.size 10000", "proxy, uuid"]
+             "proxy, counter, block: 10000", "proxy, uuid"]
     assert [row[:3] for row in rows] == [(clients, documents, name) for clients in "18"
                                          for documents in ("1", "100") for name in names]
     for _, _, name, to_direct, to_own_counter in rows:

@@ -48,8 +48,7 @@ std::string consequence(std::string_view privilege) {
   if (privilege == "listIndexes") return "the proxy cannot check for unique indexes";
   if (privilege == "find") {
     return "the proxy cannot see which documents have a value, and takes all of them for numbers "
-           "in "
-           "use";
+           "in use";
   }
   if (privilege == "collStats") {
     return "the proxy cannot count documents, and estimates from duplicates alone how many numbers "

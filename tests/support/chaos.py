@@ -23,7 +23,7 @@ import pymongo
 from .elements import Element, document, elements
 from .fake_server import Request, read_message
 from .mongod import Mongod
-from .process import eventually
+from .process import StoppedOrKilled, eventually
 from .proxy import Proxy, configuration
 from .relay import Direction
 
@@ -166,7 +166,7 @@ def _end(each: socket.socket) -> None:
         pass
 
 
-class Chain:
+class Chain(StoppedOrKilled):
     """A proxy between two relays, which drop shares of the steps of writes. In use until stop().
 
     downstream is the relay in front of the proxy, upstream the one behind it; dropped: their
@@ -195,15 +195,6 @@ class Chain:
         self.proxy.kill()
         self.downstream.close()
         self.upstream.close()
-
-    def __enter__(self) -> Chain:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.stop()
-        else:
-            self.kill()
 
 
 def quiet(server: Mongod, *databases: str) -> bool:

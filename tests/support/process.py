@@ -10,9 +10,28 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
+
+
+class StoppedOrKilled:
+    """Stopped at the end of a with statement, or killed if an exception ends that."""
+
+    def stop(self) -> Any:
+        raise NotImplementedError
+
+    def kill(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.stop()
+        else:
+            self.kill()
 
 
 def start(args: list[str], **options: Any) -> subprocess.Popen[bytes]:

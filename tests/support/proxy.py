@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import pymongo
 
 from .access import OPEN, Access
-from .process import eventually, start
+from .process import StoppedOrKilled, eventually, start
 from .secrets import passwords_in, secrets_in
 from .wire import WireClient
 
@@ -82,7 +82,7 @@ class ProxyFailure(AssertionError):
     """The proxy did not start, did not stop, or a sanitizer reported something."""
 
 
-class Proxy:
+class Proxy(StoppedOrKilled):
     """Serves from construction until stop(). Sees to it that the proxy behaves as a process, and
     that its log is fit to be shown to anybody.
 
@@ -331,12 +331,3 @@ class Proxy:
     def _remove_config(self) -> None:
         if self._own_config:
             self._own_config.unlink(missing_ok=True)
-
-    def __enter__(self) -> Proxy:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.stop()
-        else:
-            self.kill()

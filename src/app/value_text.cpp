@@ -17,7 +17,7 @@ std::string hex(Bytes bytes) {
   return text;
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
@@ -30,9 +30,10 @@ std::string quoted(std::string_view text) {
 std::string binary_text(Bytes value) {
   const std::uint8_t subtype = value[4];
   std::string digits = hex(value.subspan(5));
-  if (subtype != kUuid) return "HexData(" + std::to_string(subtype) + ", " + quoted(digits) + ")";
+  if (subtype != kUuid)
+    return "HexData(" + std::to_string(subtype) + ", " + in_quotes(digits) + ")";
   for (const std::size_t at : {20U, 16U, 12U, 8U}) digits.insert(at, "-");
-  return "UUID(" + quoted(digits) + ")";
+  return "UUID(" + in_quotes(digits) + ")";
 }
 
 }  // namespace
@@ -44,13 +45,13 @@ std::string value_text(bson::Type type, Bytes value) {
     case bson::Type::int64:
       return std::to_string(load_i64(value.data()));
     case bson::Type::string:
-      return quoted(as_text(value.subspan(4, value.size() - 5)));
+      return in_quotes(as_text(value.subspan(4, value.size() - 5)));
     case bson::Type::object_id:
-      return "ObjectId(" + quoted(hex(value)) + ")";
+      return "ObjectId(" + in_quotes(hex(value)) + ")";
     case bson::Type::binary:
       return binary_text(value);
     default:
-      return "HexData(0, " + quoted(hex(value)) + ")";
+      return "HexData(0, " + in_quotes(hex(value)) + ")";
   }
 }
 

@@ -64,13 +64,13 @@ std::optional<std::size_t> rule_of(const std::vector<WatchedRule>& rules,
 }  // namespace
 
 std::vector<Watch::CounterObstacle> Watch::Impl::counter_obstacles() const {
-  using Kind = ids::Readiness::Kind;
   std::vector<CounterObstacle> found;
   for (const CounterWorkers::NotReady& counter : workers.not_ready()) {
     const auto& [error, passes] = counter.obstacle;
     for (const ids::CounterField& field : counter.fields) {
       const auto rule = rule_of(rules, field);
-      if (rule) found.push_back({{*rule, field.ns, {Kind::not_ready, error}}, passes});
+      if (rule)
+        found.push_back({{*rule, field.ns, {ids::Readiness::Kind::not_ready, error}}, passes});
     }
   }
   return found;

@@ -1,4 +1,5 @@
-"""Holds every include to the table of modules in src/README.md, and components to an order.
+"""Holds every include to the table of modules in src/README.md, components to an order, and a source to
+including its own header first.
 
 A component is a header with its source. None may need itself, however many others are between.
 """
@@ -38,6 +39,17 @@ def faults(root: pathlib.Path):
                         yield f"{file.relative_to(root)}: the core may not include <{include}>"
 
 
+def own_headers(root: pathlib.Path):
+    for source in sorted((root / "src").glob("*/*.cpp")):
+        module, text = source.parent.name, source.read_text()
+        public = root / "include" / "idproxy" / module / f"{source.stem}.hpp"
+        own = f"idproxy/{module}/{source.stem}.hpp" if public.exists() else f"{source.stem}.hpp"
+        if not public.exists() and not source.with_suffix(".hpp").exists():
+            continue
+        if INCLUDE.findall(text)[0] not in (own, f"{module}/{own}"):
+            yield f"{source.relative_to(root)}: its first include must be {own}"
+
+
 def components(root: pathlib.Path) -> dict[str, set[str]]:
     """What each one includes, as "module/name"."""
     includes: dict[str, set[str]] = {}
@@ -62,7 +74,7 @@ def cycles(root: pathlib.Path):
 
 def main() -> int:
     root = pathlib.Path(sys.argv[1])
-    found = [*faults(root), *cycles(root)]
+    found = [*faults(root), *own_headers(root), *cycles(root)]
     print("\n".join(found) or "every include is allowed")
     return 1 if found else 0
 

@@ -59,7 +59,7 @@ def who(address: str) -> str | None:
 @pytest.fixture(scope="module")
 def two() -> Iterator[tuple[FakeServer, FakeServer]]:
     """"a" and "b", at one port of two addresses."""
-    port = free_ports(1)[0]
+    port = free_ports(1, "127.0.0.1", "127.0.0.2")[0]
     with FakeServer("127.0.0.1", port) as a, FakeServer("127.0.0.2", port) as b:
         yield answering("a", a), answering("b", b)
 
@@ -100,7 +100,7 @@ class TestHostNames:
     def test_an_address_that_says_nothing(self, hosts, start, silent):
         """As behind a firewall: the other one is tried while it is waited for. Whichever the
         resolver has first."""
-        port = free_ports(1)[0]
+        port = free_ports(1, "127.0.0.2", "127.0.0.3")[0]
         speaks = {"127.0.0.2": "127.0.0.3", "127.0.0.3": "127.0.0.2"}[silent]
         with answering("a", FakeServer(speaks, port)), names.silent(silent, port):
             hosts.set_all([("db.test", "127.0.0.2"), ("db.test", "127.0.0.3")])
@@ -117,7 +117,7 @@ class TestHostNames:
 
     def test_names_in_a_set(self, hosts, start, standalone):
         """They need not mean anything to the clients."""
-        port = free_ports(1)[0]
+        port = free_ports(1, "127.0.0.1", "127.0.0.2")[0]
         with FakeServer("127.0.0.1", port) as first, FakeServer("127.0.0.2", port) as second:
             for server, me in ((first, "one.test"), (second, "two.test")):
                 says = {**HELLO, "hosts": [f"one.test:{port}", f"TWO.test:{port}"],

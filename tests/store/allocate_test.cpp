@@ -10,7 +10,7 @@
 #include "counter_fixture.hpp"
 
 namespace idproxy::id_store::test {
-namespace {
+namespace allocate_test {
 
 using testing::HasSubstr;
 
@@ -405,5 +405,5 @@ TEST_F(CounterTest, ConfirmsNothingWithoutANumber) {
   EXPECT_EQ(confirm().kind, Kind::unknown);
 }
 
-}  // namespace
+}  // namespace allocate_test
 }  // namespace idproxy::id_store::test

@@ -4,7 +4,7 @@
 #include "counter_fixture.hpp"
 
 namespace idproxy::id_store::test {
-namespace {
+namespace check_test {
 
 using namespace std::chrono_literals;
 using testing::AllOf;
@@ -86,5 +86,5 @@ TEST_F(CheckTest, FailsWithoutAServer) {
   EXPECT_EQ(metrics.round_trips.sent, 0U) << "they are not the counter's own";
 }
 
-}  // namespace
+}  // namespace check_test
 }  // namespace idproxy::id_store::test

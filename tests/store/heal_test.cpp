@@ -6,7 +6,7 @@
 #include "counter_fixture.hpp"
 
 namespace idproxy::id_store::test {
-namespace {
+namespace heal_test {
 
 using testing::HasSubstr;
 using Mode = CounterSpec::Heal::Mode;
@@ -288,5 +288,5 @@ TEST_F(FailureTest, NobodyThere) {
   EXPECT_EQ(metrics.blocks_dropped, 0U);
 }
 
-}  // namespace
+}  // namespace heal_test
 }  // namespace idproxy::id_store::test

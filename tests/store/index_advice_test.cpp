@@ -10,7 +10,7 @@
 
 /// The unique index that is advised can be made, and does not hinder what is stored later.
 namespace idproxy::id_store::test {
-namespace {
+namespace index_advice_test {
 
 class IndexAdviceTest : public testing::Test {
  protected:
@@ -99,5 +99,5 @@ TEST_F(IndexAdviceTest, BesideAnOrdinaryIndexToo) {
   EXPECT_TRUE(make());
 }
 
-}  // namespace
+}  // namespace index_advice_test
 }  // namespace idproxy::id_store::test

@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace idproxy::id_store::test {
-namespace {
+namespace outliers_test {
 
 constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kBillion = 1'000'000'000;
@@ -71,5 +71,5 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"met_int32", {2147483647, 5, 4}, 0, MayMeet::no, 1, 2147483647}),
     [](const auto& row) { return row.param.name; });
 
-}  // namespace
+}  // namespace outliers_test
 }  // namespace idproxy::id_store::test

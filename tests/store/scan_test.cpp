@@ -8,7 +8,7 @@
 
 /// Collections in which the counter's field has no index, and indexes through which it can be read.
 namespace idproxy::id_store::test {
-namespace {
+namespace scan_test {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
@@ -237,5 +237,5 @@ TEST_F(PartialTest, ForAGap) {
   EXPECT_EQ(heal(2), allocated(12, 2));
 }
 
-}  // namespace
+}  // namespace scan_test
 }  // namespace idproxy::id_store::test

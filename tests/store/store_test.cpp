@@ -17,7 +17,7 @@
 #include "idproxy/ids/block_cache.hpp"
 
 namespace idproxy::id_store::test {
-namespace {
+namespace store_test {
 
 using namespace std::chrono_literals;
 using ids::CounterPlace;
@@ -594,5 +594,5 @@ TEST_F(WatchTest, WithoutAServerNothingIsWaitedFor) {
   EXPECT_TRUE(store.stop(2s));
 }
 
-}  // namespace
+}  // namespace store_test
 }  // namespace idproxy::id_store::test

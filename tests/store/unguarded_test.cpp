@@ -8,7 +8,7 @@
 
 /// Where no unique index guards the field, nothing but the counter keeps numbers apart.
 namespace idproxy::id_store::test {
-namespace {
+namespace unguarded_test {
 
 using testing::HasSubstr;
 using testing::Not;
@@ -398,5 +398,5 @@ TEST_F(UnguardedTest, StringsBesideArrays) {
   EXPECT_EQ(allocate(10), allocated(101, 10));
 }
 
-}  // namespace
+}  // namespace unguarded_test
 }  // namespace idproxy::id_store::test

@@ -75,14 +75,15 @@ def free_port(host: str = "127.0.0.1") -> int:
     return free_ports(1, host)[0]
 
 
-def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Ports one after the other that nothing listened on a moment ago; only this process chooses
-    among them."""
+def free_ports(count: int, *hosts: str) -> list[int]:
+    """Ports one after the other that nothing used a moment ago, on any of these hosts (none named:
+    127.0.0.1); only this process chooses among them."""
     for _ in range(200):
         first = random.randrange(_share(), _share() + _SHARE - count)
         try:
             for port in range(first, first + count):
-                _bound(host, port).close()
+                for host in hosts or ("127.0.0.1",):
+                    _bound(host, port).close()
         except OSError:
             continue
         return list(range(first, first + count))

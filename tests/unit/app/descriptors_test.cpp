@@ -8,7 +8,7 @@
 #include <algorithm>
 
 namespace idproxy::app {
-namespace {
+namespace descriptors_test {
 
 net::Options options(std::uint32_t max_connections) {
   net::Options options;
@@ -68,5 +68,5 @@ TEST(Descriptors, FillsTheStandardOnes) {
   ::close(kept);
 }
 
-}  // namespace
+}  // namespace descriptors_test
 }  // namespace idproxy::app

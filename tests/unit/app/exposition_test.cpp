@@ -16,7 +16,7 @@
 #include "support/rule_set.hpp"
 
 namespace idproxy::app {
-namespace {
+namespace exposition_test {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
@@ -318,5 +318,5 @@ TEST(Parser, FindsFaults) {
   EXPECT_GT(with("idproxy_s_seconds_sum 1\n", ""), 0U);
 }
 
-}  // namespace
+}  // namespace exposition_test
 }  // namespace idproxy::app

@@ -8,7 +8,7 @@
 #include "support/rule_set.hpp"
 
 namespace idproxy::app {
-namespace {
+namespace health_test {
 
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
@@ -102,5 +102,5 @@ TEST(Index, NamesThePages) {
   }
 }
 
-}  // namespace
+}  // namespace health_test
 }  // namespace idproxy::app

@@ -8,7 +8,7 @@
 #include "support/rule_set.hpp"
 
 namespace idproxy::app {
-namespace {
+namespace readiness_test {
 
 using ids::Errc;
 using ids::Readiness;
@@ -108,5 +108,5 @@ TEST_F(ReadinessLogTest, LeavesOutWhatPasses) {
   EXPECT_NE(look({}), "");
 }
 
-}  // namespace
+}  // namespace readiness_test
 }  // namespace idproxy::app

@@ -5,7 +5,7 @@
 #include "support/rule_set.hpp"
 
 namespace idproxy::app {
-namespace {
+namespace rule_statistics_test {
 
 using ids::CounterNumbers;
 using ids::SpaceUse;
@@ -56,5 +56,5 @@ TEST(RuleStatistics, OfSpacesAreThoseOfTheFullest) {
   EXPECT_FALSE(statistics[1].fullest->documents);
 }
 
-}  // namespace
+}  // namespace rule_statistics_test
 }  // namespace idproxy::app

@@ -9,7 +9,7 @@
 #include <thread>
 
 namespace idproxy::app {
-namespace {
+namespace thread_trace_test {
 
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
@@ -34,5 +34,5 @@ TEST(ThreadTrace, KnowsNothingOfAThreadThatHasGone) {
   EXPECT_EQ(trace_of(id), "");
 }
 
-}  // namespace
+}  // namespace thread_trace_test
 }  // namespace idproxy::app

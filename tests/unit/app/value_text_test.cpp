@@ -5,7 +5,7 @@
 #include "idproxy/ids/values.hpp"
 
 namespace idproxy::app {
-namespace {
+namespace value_text_test {
 
 std::string text_of(bson::Type type, std::string_view bytes) {
   return value_text(type, as_bytes(bytes));
@@ -30,5 +30,5 @@ TEST(ValueText, QuotesStrings) {
   EXPECT_EQ(value_text(values.type(), values[0]), "\"INV-\\\"1\\\\2\"");
 }
 
-}  // namespace
+}  // namespace value_text_test
 }  // namespace idproxy::app

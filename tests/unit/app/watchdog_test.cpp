@@ -14,7 +14,7 @@
 #include "idproxy/observability/log.hpp"
 
 namespace idproxy::app {
-namespace {
+namespace watchdog_test {
 
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
@@ -129,5 +129,5 @@ TEST(Watchdog, MayEndBeforeAnAnswerComes) {
   late();
 }
 
-}  // namespace
+}  // namespace watchdog_test
 }  // namespace idproxy::app

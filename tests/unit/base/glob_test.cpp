@@ -6,7 +6,7 @@
 #include <vector>
 
 namespace idproxy {
-namespace {
+namespace glob_test {
 
 struct MatchCase {
   const char* name;
@@ -123,5 +123,5 @@ TEST(Glob, OverlapAgreesWithMatchingOnAllSmallPatterns) {
   }
 }
 
-}  // namespace
+}  // namespace glob_test
 }  // namespace idproxy

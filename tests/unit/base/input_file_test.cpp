@@ -9,7 +9,7 @@
 #include <fstream>
 
 namespace idproxy {
-namespace {
+namespace input_file_test {
 
 namespace errc = boost::system::errc;
 
@@ -67,5 +67,5 @@ TEST_F(InputFileTest, IsClosedOnce) {
   EXPECT_EQ(::fcntl(descriptor, F_GETFD), -1);
 }
 
-}  // namespace
+}  // namespace input_file_test
 }  // namespace idproxy

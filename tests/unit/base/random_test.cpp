@@ -16,7 +16,7 @@
 #include "support/scripted_random.hpp"
 
 namespace idproxy {
-namespace {
+namespace random_test {
 
 struct UniformCase {
   const char* name;
@@ -112,5 +112,5 @@ TEST(SystemRandom, SucceedsWithOtherBytesAndGenerationInAChildOfFork) {
   EXPECT_EQ(system_random().generation(), generation);
 }
 
-}  // namespace
+}  // namespace random_test
 }  // namespace idproxy

@@ -6,7 +6,7 @@
 #include <string_view>
 
 namespace idproxy {
-namespace {
+namespace utf8_test {
 
 struct Case {
   const char* name;
@@ -64,5 +64,5 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"broken_off", "\xe2\x82\x61", kReplacementCharacter, 1}),
     name_of);
 
-}  // namespace
+}  // namespace utf8_test
 }  // namespace idproxy

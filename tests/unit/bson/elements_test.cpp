@@ -6,7 +6,7 @@
 #include "support/messages.hpp"
 
 namespace idproxy::bson {
-namespace {
+namespace elements_test {
 
 using namespace test;
 
@@ -174,5 +174,5 @@ TEST(WellFormed, HasALimitOfLevels) {
   EXPECT_TRUE(well_formed(as_bytes(deep), 5'000));
 }
 
-}  // namespace
+}  // namespace elements_test
 }  // namespace idproxy::bson

@@ -3,7 +3,7 @@
 #include "findings_of.hpp"
 
 namespace idproxy::config {
-namespace {
+namespace config_test {
 
 using namespace std::chrono_literals;
 using testing::ElementsAre;
@@ -358,5 +358,5 @@ TEST(Finding, IsFormattedAsCompilersDo) {
             "x.yaml: warning: rules: there are none");
 }
 
-}  // namespace
+}  // namespace config_test
 }  // namespace idproxy::config

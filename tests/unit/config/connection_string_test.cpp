@@ -3,7 +3,7 @@
 #include "findings_of.hpp"
 
 namespace idproxy::config {
-namespace {
+namespace connection_string_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -132,5 +132,5 @@ TEST(ConnectionString, PrintsNothing) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
-}  // namespace
+}  // namespace connection_string_test
 }  // namespace idproxy::config

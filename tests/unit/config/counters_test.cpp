@@ -5,7 +5,7 @@
 
 // Rules with counters, as the file says them; what the strategy checks by itself: counter_test.cpp.
 namespace idproxy::config {
-namespace {
+namespace counters_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -220,5 +220,5 @@ TEST(Counters, NoRuleNumbersThem) {
       IsEmpty());
 }
 
-}  // namespace
+}  // namespace counters_test
 }  // namespace idproxy::config

@@ -3,7 +3,7 @@
 #include "findings_of.hpp"
 
 namespace idproxy::config {
-namespace {
+namespace definition_test {
 
 std::string text_of(const std::string& yaml) {
   Findings findings;
@@ -89,5 +89,5 @@ TEST(Source, HasVariablesReplaced) {
   EXPECT_EQ(source_of("strategy: counter, name: one"), one);
 }
 
-}  // namespace
+}  // namespace definition_test
 }  // namespace idproxy::config

@@ -3,7 +3,7 @@
 #include "findings_of.hpp"
 
 namespace idproxy::config {
-namespace {
+namespace endpoints_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -230,5 +230,5 @@ TEST(Endpoints, ParseAddressesWithPorts) {
   }
 }
 
-}  // namespace
+}  // namespace endpoints_test
 }  // namespace idproxy::config

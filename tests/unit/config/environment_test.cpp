@@ -5,7 +5,7 @@
 #include "findings_of.hpp"
 
 namespace idproxy::config {
-namespace {
+namespace environment_test {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -92,5 +92,5 @@ TEST_F(Environment, NeverShowsTheValue) {
   }
 }
 
-}  // namespace
+}  // namespace environment_test
 }  // namespace idproxy::config

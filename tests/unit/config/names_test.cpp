@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace idproxy::config {
-namespace {
+namespace names_test {
 
 TEST(Names, TakesNamespacesThatRulesMayTouch) {
   for (const char* ns :
@@ -77,5 +77,5 @@ TEST(Names, ComparesPathsByTheirParts) {
   EXPECT_FALSE(is_prefix("a", "ab"));
 }
 
-}  // namespace
+}  // namespace names_test
 }  // namespace idproxy::config

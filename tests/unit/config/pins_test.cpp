@@ -3,7 +3,7 @@
 #include "findings_of.hpp"
 
 namespace idproxy::config {
-namespace {
+namespace pins_test {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -46,5 +46,5 @@ TEST(Pins, DifferFromEachOther) {
                                      "5:1: error: [0::1]:1: is the same server as [::1]:1"));
 }
 
-}  // namespace
+}  // namespace pins_test
 }  // namespace idproxy::config

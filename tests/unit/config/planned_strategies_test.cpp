@@ -3,7 +3,7 @@
 #include "findings_of.hpp"
 
 namespace idproxy::config {
-namespace {
+namespace planned_strategies_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -72,5 +72,5 @@ TEST(PlannedStrategies, RefuseBadParameters) {
   }
 }
 
-}  // namespace
+}  // namespace planned_strategies_test
 }  // namespace idproxy::config

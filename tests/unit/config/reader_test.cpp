@@ -3,7 +3,7 @@
 #include "findings_of.hpp"
 
 namespace idproxy::config {
-namespace {
+namespace reader_test {
 
 using namespace std::chrono_literals;
 using testing::ElementsAre;
@@ -228,5 +228,5 @@ TEST(Reader, CarriesFaultsOfStrategiesToTheirKeys) {
                                      "2:5: warning: rules[0].output: could be larger"));
 }
 
-}  // namespace
+}  // namespace reader_test
 }  // namespace idproxy::config

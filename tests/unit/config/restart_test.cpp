@@ -4,7 +4,7 @@
 #include "findings_of.hpp"
 
 namespace idproxy::config {
-namespace {
+namespace restart_test {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -118,5 +118,5 @@ TEST(NeedsRestart, ComparesWhatIsInTheFileOfTheStoresString) {
   ::unlink(path.c_str());
 }
 
-}  // namespace
+}  // namespace restart_test
 }  // namespace idproxy::config

@@ -3,7 +3,7 @@
 #include "findings_of.hpp"
 
 namespace idproxy::config {
-namespace {
+namespace rules_test {
 
 using namespace std::chrono_literals;
 using rewrite::Assign;
@@ -364,5 +364,5 @@ TEST(Rules, AreBounded) {
   EXPECT_THAT(findings_of(text), ElementsAre("1:1: error: rules: must be at most 1000"));
 }
 
-}  // namespace
+}  // namespace rules_test
 }  // namespace idproxy::config

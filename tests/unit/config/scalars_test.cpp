@@ -5,7 +5,7 @@
 #include <limits>
 
 namespace idproxy::config {
-namespace {
+namespace scalars_test {
 
 using namespace std::chrono_literals;
 
@@ -68,5 +68,5 @@ TEST(Scalars, WritesTheLargestUnitWithoutARest) {
   EXPECT_EQ(number_text(0.95), "0.95");
 }
 
-}  // namespace
+}  // namespace scalars_test
 }  // namespace idproxy::config

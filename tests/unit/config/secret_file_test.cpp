@@ -8,7 +8,7 @@
 #include "findings_of.hpp"
 
 namespace idproxy::config {
-namespace {
+namespace secret_file_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -98,5 +98,5 @@ TEST_F(SecretFile, HoldsTheConnectionStringOfTheStore) {
               ElementsAre(HasSubstr("2:3: error: id_store.uri_file: mongodb+srv is not in this")));
 }
 
-}  // namespace
+}  // namespace secret_file_test
 }  // namespace idproxy::config

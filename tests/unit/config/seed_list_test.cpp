@@ -4,7 +4,7 @@
 #include "findings_of.hpp"
 
 namespace idproxy::config {
-namespace {
+namespace seed_list_test {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -104,5 +104,5 @@ TEST(SeedList, IsCheckedAsAListInTheFile) {
                   "one of its listeners"));
 }
 
-}  // namespace
+}  // namespace seed_list_test
 }  // namespace idproxy::config

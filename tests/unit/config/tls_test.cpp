@@ -6,7 +6,7 @@
 #include "support/certificates.hpp"
 
 namespace idproxy::config {
-namespace {
+namespace tls_test {
 
 using namespace std::chrono_literals;
 using testing::ElementsAre;
@@ -324,5 +324,5 @@ TEST_F(Tls, TowardsServersIsReadAnewFromTheSameUri) {
               ElementsAre("upstream.uri"));
 }
 
-}  // namespace
+}  // namespace tls_test
 }  // namespace idproxy::config

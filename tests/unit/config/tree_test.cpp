@@ -3,7 +3,7 @@
 #include "findings_of.hpp"
 
 namespace idproxy::config {
-namespace {
+namespace tree_test {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -136,5 +136,5 @@ TEST(Tree, SurvivesItsInputCutAtEachByte) {
   }
 }
 
-}  // namespace
+}  // namespace tree_test
 }  // namespace idproxy::config

@@ -3,7 +3,7 @@
 #include "config/connection_string.hpp"
 
 namespace idproxy::config {
-namespace {
+namespace uri_tls_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -171,5 +171,5 @@ TEST(UriTls, KnowsWhatWasMeant) {
                           "'tlsCAFile'?"));
 }
 
-}  // namespace
+}  // namespace uri_tls_test
 }  // namespace idproxy::config

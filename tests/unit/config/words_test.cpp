@@ -5,7 +5,7 @@
 #include <array>
 
 namespace idproxy::config {
-namespace {
+namespace words_test {
 
 constexpr std::array<std::string_view, 4> kWords{"digits", "leading_zeros", "ns", "max_fill"};
 
@@ -44,5 +44,5 @@ TEST(Words, ShowsOneShortLine) {
   EXPECT_EQ(shown(std::string(79, 'x') + "\xc3\xa9"), std::string(79, 'x') + "...");
 }
 
-}  // namespace
+}  // namespace words_test
 }  // namespace idproxy::config

@@ -10,7 +10,7 @@
 #include "id_store/mongo.hpp"
 
 namespace idproxy::id_store::test {
-namespace {
+namespace index_test {
 
 using mongo::Array;
 using mongo::Document;
@@ -182,5 +182,5 @@ TEST(CreateIndexCommand, AvoidsNamesInUse) {
   EXPECT_EQ(free_name(named({"no_unique", "no_1"}), "no"), "no_unique_2");
 }
 
-}  // namespace
+}  // namespace index_test
 }  // namespace idproxy::id_store::test

@@ -6,7 +6,7 @@
 #include "unit/id_store/collections_fixture.hpp"
 
 namespace idproxy::id_store::test {
-namespace {
+namespace inspector_collections_test {
 
 constexpr const char* kCommand =
     R"(db.getSiblingDB("shop").getCollection("orders").createIndex({"number": 1}, )"
@@ -588,5 +588,5 @@ TEST_F(CollectionsTest, ForgetsWhatIsAskedAboutLeastRecently) {
   EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
 }
 
-}  // namespace
+}  // namespace inspector_collections_test
 }  // namespace idproxy::id_store::test

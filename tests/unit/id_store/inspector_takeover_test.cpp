@@ -7,7 +7,7 @@
 
 // What is known after a reload.
 namespace idproxy::id_store::test {
-namespace {
+namespace inspector_takeover_test {
 
 struct TakeoverTest : CollectionsTest {
   /// As a reload does.
@@ -192,5 +192,5 @@ TEST_F(TakeoverTest, OfAnotherSpaceOnlyTheDocumentsAreKnown) {
   EXPECT_EQ(known->not_ready_counts(), std::vector<std::size_t>{0});
 }
 
-}  // namespace
+}  // namespace inspector_takeover_test
 }  // namespace idproxy::id_store::test

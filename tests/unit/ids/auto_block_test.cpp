@@ -7,7 +7,7 @@
 
 // A counter with `block: auto`: how much it fetches, and when what is left goes back.
 namespace idproxy::ids {
-namespace {
+namespace auto_block_test {
 
 using namespace std::chrono_literals;
 using test::BlockCaches;
@@ -171,5 +171,5 @@ TEST_F(AutoBlock, AFixedSizeTakesOver) {
   EXPECT_EQ(counter.jobs.back().kind, Job::give_back);
 }
 
-}  // namespace
+}  // namespace auto_block_test
 }  // namespace idproxy::ids

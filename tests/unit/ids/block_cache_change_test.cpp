@@ -5,7 +5,7 @@
 
 // What a reload does to a counter that goes on.
 namespace idproxy::ids {
-namespace {
+namespace block_cache_change_test {
 
 using namespace std::chrono_literals;
 using test::BlockCaches;
@@ -240,5 +240,5 @@ TEST_F(BlockCacheChange, FiguresSayWhatIsHeld) {
   EXPECT_EQ(counter->cache->statistics().reason, "the reason");
 }
 
-}  // namespace
+}  // namespace block_cache_change_test
 }  // namespace idproxy::ids

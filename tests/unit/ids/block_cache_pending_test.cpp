@@ -5,7 +5,7 @@
 
 // A store that is still finding a new counter's first number.
 namespace idproxy::ids {
-namespace {
+namespace block_cache_pending_test {
 
 using namespace std::chrono_literals;
 using test::BlockCaches;
@@ -61,5 +61,5 @@ TEST(PendingCounter, IsNotAskedOnceNobodyWaits) {
   EXPECT_EQ(waiting.answer->numbers().front().first, 1);
 }
 
-}  // namespace
+}  // namespace block_cache_pending_test
 }  // namespace idproxy::ids

@@ -8,7 +8,7 @@
 #include "support/block_caches.hpp"
 
 namespace idproxy::ids {
-namespace {
+namespace block_cache_test {
 
 using namespace std::chrono_literals;
 using test::BlockCaches;
@@ -911,5 +911,5 @@ TEST(BlockCache, IsForgettableUntilItGetsNumbers) {
   EXPECT_FALSE(counter.cache->forgettable());
 }
 
-}  // namespace
+}  // namespace block_cache_test
 }  // namespace idproxy::ids

@@ -13,7 +13,7 @@
 
 // Many threads at once; what they got is counted afterwards. Time decides nothing.
 namespace idproxy::ids {
-namespace {
+namespace block_cache_threads_test {
 
 constexpr std::int64_t kStep = 3;
 
@@ -159,5 +159,5 @@ TEST(BlockCacheThreads, NoNumberTwiceAndNoneLost) {
   EXPECT_EQ(numbers, numbers_of(store.allocated));
 }
 
-}  // namespace
+}  // namespace block_cache_threads_test
 }  // namespace idproxy::ids

@@ -10,7 +10,7 @@
 
 // The whole of a counter: block_cache_test.cpp. Here: each event by itself, and scripts of them.
 namespace idproxy::ids {
-namespace {
+namespace block_supply_test {
 
 using namespace std::chrono_literals;
 using Job = CounterJob::Kind;
@@ -387,5 +387,5 @@ TEST(BlockSupply, LivesThroughEachStepFailing) {
   }
 }
 
-}  // namespace
+}  // namespace block_supply_test
 }  // namespace idproxy::ids

@@ -6,7 +6,7 @@
 
 // Many proxies on one counter, in simulated time; tests/bench/counter_simulation.cpp prints more.
 namespace idproxy::ids {
-namespace {
+namespace counter_simulation_test {
 
 using namespace std::chrono_literals;
 using test::Simulation;
@@ -94,5 +94,5 @@ TEST(CounterSimulation, KilledProxiesLoseTwoBlocksAtMost) {
   EXPECT_LE(result.killed, options.kills * 2 * result.largest_block);
 }
 
-}  // namespace
+}  // namespace counter_simulation_test
 }  // namespace idproxy::ids

@@ -14,7 +14,7 @@
 #include "support/strategies.hpp"
 
 namespace idproxy::ids {
-namespace {
+namespace counter_test {
 
 using namespace std::chrono_literals;
 using Table = test::FakeParameters::Table;
@@ -487,5 +487,5 @@ TEST(Counter, OneCollisionInATransactionHeals) {
   EXPECT_EQ(bound.counter().jobs.back().kind, CounterJob::Kind::heal);
 }
 
-}  // namespace
+}  // namespace counter_test
 }  // namespace idproxy::ids

@@ -12,7 +12,7 @@
 
 // A counter that is read now and then, to see whether it has gone back.
 namespace idproxy::ids {
-namespace {
+namespace counter_watch_test {
 
 using namespace std::chrono_literals;
 using test::BlockCaches;
@@ -309,5 +309,5 @@ TEST(WatchScripts, ACounterThatIsSetBackIsNoticed) {
   EXPECT_GT(noticed, 15U);  // the others may be faster than this proxy
 }
 
-}  // namespace
+}  // namespace counter_watch_test
 }  // namespace idproxy::ids

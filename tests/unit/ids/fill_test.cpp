@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace idproxy::ids {
-namespace {
+namespace fill_test {
 
 constexpr Fill::Limits kLimits{1000, 0.1, 0.9};
 
@@ -127,5 +127,5 @@ TEST(Fill, NeedsTheseAttempts) {
   }
 }
 
-}  // namespace
+}  // namespace fill_test
 }  // namespace idproxy::ids

@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace idproxy::ids {
-namespace {
+namespace held_numbers_test {
 
 using Ranges = std::vector<Range>;
 
@@ -220,5 +220,5 @@ TEST(HeldNumbers, BeyondMaxDuringAHealAllIsSetAside) {
   EXPECT_EQ(take_all(numbers), (Ranges{{4, 5}}));
 }
 
-}  // namespace
+}  // namespace held_numbers_test
 }  // namespace idproxy::ids

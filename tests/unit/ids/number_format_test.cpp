@@ -11,7 +11,7 @@
 #include "support/hex.hpp"
 
 namespace idproxy::ids {
-namespace {
+namespace number_format_test {
 
 using bson::Type;
 using Output = NumberFormat::Output;
@@ -101,5 +101,5 @@ TEST(NumberFormat, TakesNoValueOfAnotherType) {
   EXPECT_EQ(read_number(Type::int64, bytes, {Output::int32, 0, "", ""}), std::nullopt);
 }
 
-}  // namespace
+}  // namespace number_format_test
 }  // namespace idproxy::ids

@@ -8,7 +8,7 @@
 #include "support/block_caches.hpp"
 
 namespace idproxy::ids {
-namespace {
+namespace number_ranges_test {
 
 using Ranges = std::vector<Range>;
 constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
@@ -107,5 +107,5 @@ TEST(NumberRanges, TakeManyFragmentsBackInLinearTime) {
   EXPECT_EQ(all_of(ranges), (Ranges{{0, 400'000}}));
 }
 
-}  // namespace
+}  // namespace number_ranges_test
 }  // namespace idproxy::ids

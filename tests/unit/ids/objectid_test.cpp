@@ -11,7 +11,7 @@
 #include "support/strategies.hpp"
 
 namespace idproxy::ids {
-namespace {
+namespace objectid_test {
 
 using std::chrono::hours;
 using std::chrono::nanoseconds;
@@ -195,5 +195,5 @@ TEST(ObjectIdParameters, FailsIfOutputIsUnknown) {
   EXPECT_EQ(parameters.errors().size(), 1U);
 }
 
-}  // namespace
+}  // namespace objectid_test
 }  // namespace idproxy::ids

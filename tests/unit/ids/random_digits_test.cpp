@@ -18,7 +18,7 @@
 #include "support/strategies.hpp"
 
 namespace idproxy::ids {
-namespace {
+namespace random_digits_test {
 
 using Table = test::FakeParameters::Table;
 using Texts = std::vector<std::string>;
@@ -452,5 +452,5 @@ INSTANTIATE_TEST_SUITE_P(
                       {}}),
     [](const auto& row) { return row.param.name; });
 
-}  // namespace
+}  // namespace random_digits_test
 }  // namespace idproxy::ids

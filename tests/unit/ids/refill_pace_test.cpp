@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace idproxy::ids {
-namespace {
+namespace refill_pace_test {
 
 using namespace std::chrono_literals;
 using Time = std::chrono::nanoseconds;
@@ -191,5 +191,5 @@ TEST(RefillPace, BetweenFixedAndAuto) {
   EXPECT_EQ(pace.size(), 7U);
 }
 
-}  // namespace
+}  // namespace refill_pace_test
 }  // namespace idproxy::ids

@@ -17,7 +17,7 @@
 
 // What every strategy promises, whichever it is.
 namespace idproxy::ids {
-namespace {
+namespace registry_test {
 
 using test::Id;
 
@@ -187,5 +187,5 @@ TEST_P(EveryStrategy, SucceedsWithOtherValuesInAChildOfFork) {
 INSTANTIATE_TEST_SUITE_P(Kinds, EveryStrategy, ::testing::ValuesIn(variants()),
                          [](const auto& row) { return row.param.name; });
 
-}  // namespace
+}  // namespace registry_test
 }  // namespace idproxy::ids

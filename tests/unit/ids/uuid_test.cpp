@@ -13,7 +13,7 @@
 #include "support/strategies.hpp"
 
 namespace idproxy::ids {
-namespace {
+namespace uuid_test {
 
 using std::chrono::hours;
 using std::chrono::milliseconds;
@@ -412,5 +412,5 @@ INSTANTIATE_TEST_SUITE_P(
             "JavaVersion4", {{"representation", "java-legacy"}, {"version", "4"}}, {}, {}}),
     [](const auto& row) { return row.param.name; });
 
-}  // namespace
+}  // namespace uuid_test
 }  // namespace idproxy::ids

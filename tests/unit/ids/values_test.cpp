@@ -5,7 +5,7 @@
 #include "support/hex.hpp"
 
 namespace idproxy::ids {
-namespace {
+namespace values_test {
 
 using test::to_hex;
 
@@ -30,5 +30,5 @@ TEST(Values, SucceedsWithReuseAfterClear) {
   EXPECT_EQ(to_hex(values[0]), "0201000000000000");
 }
 
-}  // namespace
+}  // namespace values_test
 }  // namespace idproxy::ids

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace idproxy::net {
-namespace {
+namespace backoff_test {
 
 using namespace std::chrono_literals;
 
@@ -53,5 +53,5 @@ TEST(Backoff, BeginsAnewAfterASuccess) {
   EXPECT_LT(backoff.wait(6h), 50ms);
 }
 
-}  // namespace
+}  // namespace backoff_test
 }  // namespace idproxy::net

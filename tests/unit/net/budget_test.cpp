@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace idproxy::net {
-namespace {
+namespace budget_test {
 
 /// What was granted, in order, and kept.
 struct Grants {
@@ -157,5 +157,5 @@ TEST(Budget, LosesNobodyBetweenThreads) {
   EXPECT_EQ(budget.waiting(), 0U);
 }
 
-}  // namespace
+}  // namespace budget_test
 }  // namespace idproxy::net

@@ -6,7 +6,7 @@
 #include <string>
 
 namespace idproxy::net {
-namespace {
+namespace counted_test {
 
 TEST(Counted, EachKindIsShownOnce) {
   PerCounted<int> shown;
@@ -20,5 +20,5 @@ TEST(Counted, EachKindIsShownOnce) {
   }
 }
 
-}  // namespace
+}  // namespace counted_test
 }  // namespace idproxy::net

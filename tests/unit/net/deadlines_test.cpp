@@ -6,7 +6,7 @@
 #include <vector>
 
 namespace idproxy::net {
-namespace {
+namespace deadlines_test {
 
 using namespace std::chrono_literals;
 
@@ -63,5 +63,5 @@ TEST(Deadlines, MayBeginAnewWhenTheyEnd) {
   EXPECT_EQ(expired.size(), 2U);
 }
 
-}  // namespace
+}  // namespace deadlines_test
 }  // namespace idproxy::net

@@ -14,7 +14,7 @@
 #include "support/messages.hpp"
 
 namespace idproxy::net {
-namespace {
+namespace direction_test {
 
 using namespace test;
 using Wake = ByteStream::Wake;
@@ -799,5 +799,5 @@ TEST(Direction, GoesNoFurtherThanTheStepThatClosesIt) {
   EXPECT_EQ(world->sink.taken, "h");
 }
 
-}  // namespace
+}  // namespace direction_test
 }  // namespace idproxy::net

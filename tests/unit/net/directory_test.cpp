@@ -7,7 +7,7 @@
 #include <utility>
 
 namespace idproxy::net {
-namespace {
+namespace directory_test {
 
 using rewrite::ServerDescription;
 
@@ -93,5 +93,5 @@ TEST_F(DirectoryOf, AListenerAtAnyAddressHasAllOfThisHost) {
   EXPECT_FALSE(is_own("192.0.2.1", 27117)) << "an address for documentation (RFC 5737)";
 }
 
-}  // namespace
+}  // namespace directory_test
 }  // namespace idproxy::net

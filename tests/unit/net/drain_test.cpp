@@ -8,7 +8,7 @@
 #include "support/messages.hpp"
 
 namespace idproxy::net::drain {
-namespace {
+namespace drain_test {
 
 using namespace test;
 using Kind = Late::Kind;
@@ -133,5 +133,5 @@ TEST(DrainRefuse, EndsForAMessageThatCannotBeAnswered) {
   }
 }
 
-}  // namespace
+}  // namespace drain_test
 }  // namespace idproxy::net::drain

@@ -14,7 +14,7 @@
 #include "support/request.hpp"
 
 namespace idproxy::net {
-namespace {
+namespace exchange_runner_test {
 
 using namespace test;
 using namespace std::chrono_literals;
@@ -754,5 +754,5 @@ TEST(ExchangeRunner, DoesNothingMoreOnceItIsClosedBetweenEvents) {
   }
 }
 
-}  // namespace
+}  // namespace exchange_runner_test
 }  // namespace idproxy::net

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace idproxy::net {
-namespace {
+namespace member_ports_test {
 
 using ::testing::ElementsAre;
 
@@ -60,5 +60,5 @@ TEST(MemberPorts, TakesAnyPortIfNoneIsConfigured) {
   EXPECT_THAT(ports.candidates("db4:27017", {}), ElementsAre(0));
 }
 
-}  // namespace
+}  // namespace member_ports_test
 }  // namespace idproxy::net

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace idproxy::net {
-namespace {
+namespace options_test {
 
 TEST(Endpoint, HasOneKeyForAllSpellings) {
   EXPECT_EQ((Endpoint{"DB1.Internal", 27017, {}}.key()), "db1.internal:27017");
@@ -16,5 +16,5 @@ TEST(Endpoint, HasOneKeyForAllSpellings) {
   EXPECT_EQ((Endpoint{"", 0, "/run/x.sock"}.key()), "unix:/run/x.sock");
 }
 
-}  // namespace
+}  // namespace options_test
 }  // namespace idproxy::net

@@ -12,7 +12,7 @@
 #include "support/messages.hpp"
 
 namespace idproxy::net {
-namespace {
+namespace out_queue_test {
 
 using Status = OutQueue::Status;
 
@@ -116,5 +116,5 @@ TEST_F(OutQueueTest, FailsIfThePeerIsGone) {
   EXPECT_EQ(queue_.send(sink_, as_bytes("x")), Status::failed);
 }
 
-}  // namespace
+}  // namespace out_queue_test
 }  // namespace idproxy::net

@@ -16,7 +16,7 @@
 #include <vector>
 
 namespace idproxy::net {
-namespace {
+namespace own_address_test {
 
 bool is_own(const asio::ip::address& address) {
   asio::io_context io;
@@ -127,5 +127,5 @@ TEST(OwnAddress, AreNotThoseOfOthersWhereAllCanBeBoundInAChildOfFork) {
   EXPECT_EQ(WEXITSTATUS(status), own_is_own);
 }
 
-}  // namespace
+}  // namespace own_address_test
 }  // namespace idproxy::net

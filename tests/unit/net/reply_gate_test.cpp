@@ -9,7 +9,7 @@
 #include "support/replies.hpp"
 
 namespace idproxy::net {
-namespace {
+namespace reply_gate_test {
 
 using namespace test;
 using Kind = ReplyGate::Step::Kind;
@@ -327,5 +327,5 @@ TEST(ReplyGate, TakesTheShortestAndTheLongestLength) {
   }
 }
 
-}  // namespace
+}  // namespace reply_gate_test
 }  // namespace idproxy::net

@@ -11,7 +11,7 @@
 #include "support/rule_set.hpp"
 
 namespace idproxy::net {
-namespace {
+namespace request_gate_test {
 
 using namespace test;
 using Kind = RequestGate::Step::Kind;
@@ -412,5 +412,5 @@ TEST_F(RequestGateTest, IsTooLateForAMessageThatWaitedForRoom) {
   EXPECT_EQ(client.seen, (Texts{"waits", "late " + std::to_string(kInsert.size())}));
 }
 
-}  // namespace
+}  // namespace request_gate_test
 }  // namespace idproxy::net

@@ -11,7 +11,7 @@
 #include "support/tls_peers.hpp"
 
 namespace idproxy::net {
-namespace {
+namespace stream_test {
 
 using Status = Stream::Received::Status;
 
@@ -121,5 +121,5 @@ TEST_F(StreamTls, AnswersThatAreNotTakenAreBounded) {
   EXPECT_TRUE(stream_.has_received()) << "waiting for more tells of it";
 }
 
-}  // namespace
+}  // namespace stream_test
 }  // namespace idproxy::net

@@ -5,7 +5,7 @@
 #include "support/certificates.hpp"
 
 namespace idproxy::net::tls {
-namespace {
+namespace tls_certificate_test {
 
 using namespace std::chrono_literals;
 using test::Authority;
@@ -83,5 +83,5 @@ TEST(TlsCertificate, SortsWhatMakesAMember) {
             (std::vector<std::string>{"DC=com", "DC=example", "O=org", "OU=b", "OU=z"}));
 }
 
-}  // namespace
+}  // namespace tls_certificate_test
 }  // namespace idproxy::net::tls

@@ -10,7 +10,7 @@
 #include "tls_certificate.hpp"
 
 namespace idproxy::net::tls {
-namespace {
+namespace tls_context_test {
 
 using namespace std::chrono_literals;
 using test::Authority;
@@ -203,5 +203,5 @@ TEST_F(TlsContext, DoesNotWarnOfOthers) {
   EXPECT_THAT((*made)->warnings(not_after(old.x509()) + 1h), IsEmpty());
 }
 
-}  // namespace
+}  // namespace tls_context_test
 }  // namespace idproxy::net::tls

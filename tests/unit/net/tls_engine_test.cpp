@@ -8,7 +8,7 @@
 #include "tls_context_impl.hpp"
 
 namespace idproxy::net::tls {
-namespace {
+namespace tls_engine_test {
 
 using test::RawPeer;
 using test::TlsSides;
@@ -477,5 +477,5 @@ TEST(TlsEngineRenegotiation, IsRefusedToServers) {
   EXPECT_EQ(wire.to_server.size(), 5U + 8U + 2U + 16U) << "one alert, and no ClientHello";
 }
 
-}  // namespace
+}  // namespace tls_engine_test
 }  // namespace idproxy::net::tls

@@ -7,7 +7,7 @@
 #include "support/tls_peers.hpp"
 
 namespace idproxy::net::tls {
-namespace {
+namespace tls_first_bytes_test {
 
 using test::from_hex;
 
@@ -67,5 +67,5 @@ TEST(TlsFirstBytesOfPeers, AreNothingElseWhileTheyMayBeTls) {
   }
 }
 
-}  // namespace
+}  // namespace tls_first_bytes_test
 }  // namespace idproxy::net::tls

@@ -7,7 +7,7 @@
 #include "support/tls_peers.hpp"
 
 namespace idproxy::net::tls {
-namespace {
+namespace tls_reason_test {
 
 using test::RawPeer;
 using test::TlsSides;
@@ -234,5 +234,5 @@ TEST_F(TlsReason, KnowsNothingOfAServerThatAskedForNone) {
   EXPECT_EQ(server->why_closed(), "");
 }
 
-}  // namespace
+}  // namespace tls_reason_test
 }  // namespace idproxy::net::tls

@@ -7,7 +7,7 @@
 #include "tls_certificate.hpp"
 
 namespace idproxy::net::tls {
-namespace {
+namespace tls_verify_test {
 
 using namespace std::chrono_literals;
 using test::Authority;
@@ -377,5 +377,5 @@ TEST(TlsMembersSent, AreNotShown) {
   }
 }
 
-}  // namespace
+}  // namespace tls_verify_test
 }  // namespace idproxy::net::tls

@@ -7,7 +7,7 @@
 #include "support/replies.hpp"
 
 namespace idproxy::net::unreachable {
-namespace {
+namespace unreachable_test {
 
 using namespace test;
 using Kind = Answer::Kind;
@@ -113,5 +113,5 @@ TEST(UnreachableAnswer, IsTheEndForWhatCannotBeAnswered) {
   for (const auto& [name, bytes] : rows) EXPECT_EQ(to(bytes).kind, Kind::close) << name;
 }
 
-}  // namespace
+}  // namespace unreachable_test
 }  // namespace idproxy::net::unreachable

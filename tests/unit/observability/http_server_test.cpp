@@ -15,7 +15,7 @@
 #include <vector>
 
 namespace idproxy::admin {
-namespace {
+namespace http_server_test {
 
 using namespace std::chrono_literals;
 
@@ -408,5 +408,5 @@ TEST(HttpServer, SaysWhyItCannotListen) {
             "192.0.2.1:1: Cannot assign requested address");
 }
 
-}  // namespace
+}  // namespace http_server_test
 }  // namespace idproxy::admin

@@ -13,7 +13,7 @@
 #include <thread>
 
 namespace idproxy::log {
-namespace {
+namespace line_writer_test {
 
 using namespace std::chrono_literals;
 
@@ -151,5 +151,5 @@ TEST(LineWriter, CountsWhatNoDescriptorTakes) {
   EXPECT_EQ(writer.dropped(), 1U);
 }
 
-}  // namespace
+}  // namespace line_writer_test
 }  // namespace idproxy::log

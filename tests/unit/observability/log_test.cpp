@@ -15,7 +15,7 @@
 #include <vector>
 
 namespace idproxy::log {
-namespace {
+namespace log_test {
 
 /// What the process writes to standard error while `f` runs.
 template <class F>
@@ -205,5 +205,5 @@ TEST(Log, SaysHowManyLinesNobodyTook) {
       << last;
 }
 
-}  // namespace
+}  // namespace log_test
 }  // namespace idproxy::log

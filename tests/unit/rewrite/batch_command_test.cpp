@@ -5,7 +5,7 @@
 #include "support/upserts.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace batch_command_test {
 
 using namespace test;
 
@@ -116,5 +116,5 @@ TEST(BatchCommand, SeesEqualStatementNumbers) {
   }
 }
 
-}  // namespace
+}  // namespace batch_command_test
 }  // namespace idproxy::rewrite

@@ -5,7 +5,7 @@
 #include <string>
 
 namespace idproxy::rewrite {
-namespace {
+namespace batch_progress_test {
 
 std::string text(std::span<const std::int32_t> statements) {
   std::string text;
@@ -125,5 +125,5 @@ TEST(BatchProgress, JoinsWhatIsLeftToTheCommandThatIsOut) {
   EXPECT_TRUE(progress.is_only_command());
 }
 
-}  // namespace
+}  // namespace batch_progress_test
 }  // namespace idproxy::rewrite

@@ -7,7 +7,7 @@
 #include "support/upserts.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace classify_test {
 
 using namespace test;
 enum class Kind { relay, close, write, hello, status, refused, next, need_more };
@@ -297,5 +297,5 @@ TEST(Classify, CarriesWhatItFound) {
   check(insert.in(as_bytes(copy)), copy);
 }
 
-}  // namespace
+}  // namespace classify_test
 }  // namespace idproxy::rewrite

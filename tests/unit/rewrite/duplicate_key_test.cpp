@@ -6,7 +6,7 @@
 #include "support/rule_set.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace duplicate_key_test {
 
 using namespace test;
 
@@ -224,5 +224,5 @@ TEST(DuplicateKey, IsNotMisledByTheNameOfACollection) {
   }
 }
 
-}  // namespace
+}  // namespace duplicate_key_test
 }  // namespace idproxy::rewrite

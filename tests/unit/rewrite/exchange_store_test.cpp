@@ -7,7 +7,7 @@
 #include "support/lending_strategy.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace exchange_store_test {
 
 using namespace test;
 using namespace std::chrono_literals;
@@ -400,5 +400,5 @@ TEST(Readiness, DecidesWhatBecomesOfAnInsert) {
   }
 }
 
-}  // namespace
+}  // namespace exchange_store_test
 }  // namespace idproxy::rewrite

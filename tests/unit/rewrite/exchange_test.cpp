@@ -4,7 +4,7 @@
 #include "support/scripted_strategy.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace exchange_test {
 
 using namespace test;
 using namespace std::chrono_literals;
@@ -735,5 +735,5 @@ TEST(Exchange, CountsWhatWasCuredBeforeAFailure) {
   EXPECT_EQ(world.counts(), "assigned=2 resent=2 cured=1");
 }
 
-}  // namespace
+}  // namespace exchange_test
 }  // namespace idproxy::rewrite

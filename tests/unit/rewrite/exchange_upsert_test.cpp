@@ -6,7 +6,7 @@
 #include "support/upserts.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace exchange_upsert_test {
 
 using namespace test;
 using namespace std::chrono_literals;
@@ -549,5 +549,5 @@ TEST(Upserts, GoInPartsIfTheMessageBecomesTooLarge) {
   EXPECT_EQ(world.body(), doc(n(3) + upserted({{0, 10}, {1, 11}, {2, 12}}) + modified(0) + ok()));
 }
 
-}  // namespace
+}  // namespace exchange_upsert_test
 }  // namespace idproxy::rewrite

@@ -7,7 +7,7 @@
 #include "support/replies.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace hello_test {
 
 using namespace test;
 
@@ -234,5 +234,5 @@ TEST(PatchHelloReply, LeavesAllElse) {
       "as it is");
 }
 
-}  // namespace
+}  // namespace hello_test
 }  // namespace idproxy::rewrite

@@ -5,7 +5,7 @@
 #include <string>
 
 namespace idproxy::rewrite {
-namespace {
+namespace insert_rights_test {
 
 using namespace std::chrono_literals;
 
@@ -53,5 +53,5 @@ TEST(InsertRights, AreOfTheLastNamespacesAlone) {
   EXPECT_TRUE(rights.has("shop.one_more", 20s));
 }
 
-}  // namespace
+}  // namespace insert_rights_test
 }  // namespace idproxy::rewrite

@@ -11,7 +11,7 @@
 #include "support/scripted_random.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace insert_test {
 
 using namespace test;
 
@@ -484,5 +484,5 @@ TEST(InsertRewriter, FillsAMessageButNotMore) {
             1U);
 }
 
-}  // namespace
+}  // namespace insert_test
 }  // namespace idproxy::rewrite

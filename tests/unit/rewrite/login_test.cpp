@@ -6,7 +6,7 @@
 #include "support/exchange_script.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace login_test {
 
 using namespace test;
 
@@ -296,5 +296,5 @@ TEST(Login, PassesWhereTheServerSeesTheClientsCertificate) {
   EXPECT_TRUE(world.exchange->is_hello());
 }
 
-}  // namespace
+}  // namespace login_test
 }  // namespace idproxy::rewrite

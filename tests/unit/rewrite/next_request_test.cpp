@@ -8,7 +8,7 @@
 #include "support/rule_set.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace next_request_test {
 
 using namespace test;
 
@@ -206,5 +206,5 @@ TEST(NextRequest, FailsIfCut) {
   }
 }
 
-}  // namespace
+}  // namespace next_request_test
 }  // namespace idproxy::rewrite

@@ -12,7 +12,7 @@
 #include "support/rule_set.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace next_test {
 
 using namespace test;
 using namespace std::chrono_literals;
@@ -394,5 +394,5 @@ TEST_F(Next, StaysBelowWhatAReplyMayHave) {
   }
 }
 
-}  // namespace
+}  // namespace next_test
 }  // namespace idproxy::rewrite

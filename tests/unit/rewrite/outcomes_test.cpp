@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace idproxy::rewrite {
-namespace {
+namespace outcomes_test {
 
 using namespace std::chrono_literals;
 
@@ -41,5 +41,5 @@ TEST(RuleOutcomes, AreLoggedOnceAnHour) {
   EXPECT_FALSE(outcomes.may_log_forwarded(2h));
 }
 
-}  // namespace
+}  // namespace outcomes_test
 }  // namespace idproxy::rewrite

@@ -7,7 +7,7 @@
 #include "support/messages.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace plain_insert_test {
 
 using namespace test;
 
@@ -142,5 +142,5 @@ TEST(PlainInsert, OverlooksNoId) {
   }
 }
 
-}  // namespace
+}  // namespace plain_insert_test
 }  // namespace idproxy::rewrite

@@ -5,7 +5,7 @@
 #include "support/rule_set.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace repeats_test {
 
 class RepeatsTest : public ::testing::Test {
  protected:
@@ -71,5 +71,5 @@ TEST_F(RepeatsTest, NamesTheLastOneGivenUp) {
   EXPECT_EQ(counts(1), "0 0 1");
 }
 
-}  // namespace
+}  // namespace repeats_test
 }  // namespace idproxy::rewrite

@@ -8,7 +8,7 @@
 #include "support/upserts.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace reply_merge_test {
 
 using namespace test;
 
@@ -309,5 +309,5 @@ TEST(ReplyMerge, BoundsTheReport) {
   EXPECT_EQ(bson::find(report->value, "truncated")->as_integer(), 1);
 }
 
-}  // namespace
+}  // namespace reply_merge_test
 }  // namespace idproxy::rewrite

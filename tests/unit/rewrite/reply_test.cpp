@@ -5,7 +5,7 @@
 #include "support/replies.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace reply_test {
 
 using namespace test;
 
@@ -148,5 +148,5 @@ TEST(FailureOfLater, HasNotTheLabelThatIsTrueOfItAlone) {
   EXPECT_EQ(told(odd), as(odd));
 }
 
-}  // namespace
+}  // namespace reply_test
 }  // namespace idproxy::rewrite

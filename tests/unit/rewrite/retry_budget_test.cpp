@@ -7,7 +7,7 @@
 #include "support/scripted_random.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace retry_budget_test {
 
 using namespace std::chrono_literals;
 
@@ -109,5 +109,5 @@ TEST_F(Budget, GivesTheStoreWhatIsLeft) {
   EXPECT_EQ(budget.patience(plan_[1], 12s), 0s);
 }
 
-}  // namespace
+}  // namespace retry_budget_test
 }  // namespace idproxy::rewrite

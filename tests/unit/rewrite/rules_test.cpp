@@ -7,7 +7,7 @@
 #include "support/rule_set.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace rules_test {
 
 using namespace test;
 
@@ -210,5 +210,5 @@ TEST(Namespaces, RemembersABoundedNumberOfThem) {
   }
 }
 
-}  // namespace
+}  // namespace rules_test
 }  // namespace idproxy::rewrite

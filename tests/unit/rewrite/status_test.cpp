@@ -9,7 +9,7 @@
 #include "support/rule_set.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace status_test {
 
 using namespace test;
 using ids::Errc;
@@ -340,5 +340,5 @@ TEST_F(StatusReply, NeedsAWholeReply) {
   }
 }
 
-}  // namespace
+}  // namespace status_test
 }  // namespace idproxy::rewrite

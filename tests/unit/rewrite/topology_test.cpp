@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace idproxy::rewrite {
-namespace {
+namespace topology_test {
 
 using Origin = ServerDescription::Origin;
 using State = HelloReply::State;
@@ -305,5 +305,5 @@ TEST(Topology, ForgetsAndIgnoresServersThatAreGone) {
   EXPECT_EQ(script.at("db2:1"), "left out");
 }
 
-}  // namespace
+}  // namespace topology_test
 }  // namespace idproxy::rewrite

@@ -7,7 +7,7 @@
 #include "support/rule_set.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace unused_values_test {
 
 using namespace test;
 
@@ -50,5 +50,5 @@ TEST(UnusedValues, AreAllOfACommandThatWasNotExecuted) {
   }
 }
 
-}  // namespace
+}  // namespace unused_values_test
 }  // namespace idproxy::rewrite

@@ -9,7 +9,7 @@
 #include "upsert_paths.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace upsert_test {
 
 using namespace test;
 using Reason = ForwardReason;
@@ -364,5 +364,5 @@ TEST(Upsert, ReadsWithinItsBytes) {
   }
 }
 
-}  // namespace
+}  // namespace upsert_test
 }  // namespace idproxy::rewrite

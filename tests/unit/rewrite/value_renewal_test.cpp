@@ -7,7 +7,7 @@
 #include "support/rule_set.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace value_renewal_test {
 
 using namespace test;
 using ids::Errc;
@@ -159,5 +159,5 @@ TEST_F(Renewal, DrawsNothingWithoutCollisions) {
   EXPECT_TRUE(renewal_.take().empty());
 }
 
-}  // namespace
+}  // namespace value_renewal_test
 }  // namespace idproxy::rewrite

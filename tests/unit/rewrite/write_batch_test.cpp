@@ -3,7 +3,7 @@
 #include "support/exchange_script.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace write_batch_test {
 
 using namespace test;
 using namespace std::chrono_literals;
@@ -592,5 +592,5 @@ TEST_F(Row, GoesOnDespiteAllElse) {
             ActionKind::reply);
 }
 
-}  // namespace
+}  // namespace write_batch_test
 }  // namespace idproxy::rewrite

@@ -5,7 +5,7 @@
 #include "support/replies.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace write_reply_test {
 
 using namespace test;
 
@@ -154,5 +154,5 @@ TEST(WriteErrors, FailIfOneIsNoErrorOfADocumentThatWasSent) {
   EXPECT_FALSE(errors_of(entry(write_error(0, 1)), 0));
 }
 
-}  // namespace
+}  // namespace write_reply_test
 }  // namespace idproxy::rewrite

@@ -5,7 +5,7 @@
 #include "support/messages.hpp"
 
 namespace idproxy::rewrite {
-namespace {
+namespace write_test {
 
 using namespace test;
 
@@ -121,5 +121,5 @@ TEST(WriteOptions, NumberEachStatement) {
   EXPECT_EQ(listed.number_of(1), -1);
 }
 
-}  // namespace
+}  // namespace write_test
 }  // namespace idproxy::rewrite

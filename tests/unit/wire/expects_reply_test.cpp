@@ -6,7 +6,7 @@
 #include "support/messages.hpp"
 
 namespace idproxy::wire {
-namespace {
+namespace expects_reply_test {
 
 using namespace test;
 
@@ -21,5 +21,5 @@ TEST(ExpectsReply, KnowsWhatMongodAnswers) {
   EXPECT_FALSE(expects(message(2002, "")));
 }
 
-}  // namespace
+}  // namespace expects_reply_test
 }  // namespace idproxy::wire

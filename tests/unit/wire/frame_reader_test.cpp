@@ -5,7 +5,7 @@
 #include "support/messages.hpp"
 
 namespace idproxy::wire {
-namespace {
+namespace frame_reader_test {
 
 using namespace test;
 using Kind = FrameReader::Kind;
@@ -47,5 +47,5 @@ TEST(FrameReader, CountsTheCurrentMessageDownInPieces) {
   EXPECT_EQ(frames.look(as_bytes(bytes).subspan(100)).kind, Kind::begin);
 }
 
-}  // namespace
+}  // namespace frame_reader_test
 }  // namespace idproxy::wire

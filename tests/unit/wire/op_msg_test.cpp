@@ -6,7 +6,7 @@
 #include "support/messages.hpp"
 
 namespace idproxy::wire {
-namespace {
+namespace op_msg_test {
 
 using namespace test;
 
@@ -110,5 +110,5 @@ TEST(OpMsg, FailsIfCutAtAnyByte) {
   }
 }
 
-}  // namespace
+}  // namespace op_msg_test
 }  // namespace idproxy::wire

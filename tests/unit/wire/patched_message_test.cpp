@@ -7,7 +7,7 @@
 #include "support/messages.hpp"
 
 namespace idproxy::wire {
-namespace {
+namespace patched_message_test {
 
 std::string gathered(const PatchedMessage& patched, Bytes original, std::size_t position,
                      std::size_t slices) {
@@ -61,5 +61,5 @@ TEST(PatchedMessage, StartsAnewWithItsMemory) {
   EXPECT_EQ(gathered(patched, as_bytes("xyz"), 0, 8), "yz");
 }
 
-}  // namespace
+}  // namespace patched_message_test
 }  // namespace idproxy::wire

@@ -6,7 +6,7 @@
 #include <random>
 
 namespace idproxy::wire {
-namespace {
+namespace reply_ledger_test {
 
 using Owed = ReplyLedger::Owed;
 
@@ -85,5 +85,5 @@ TEST(ReplyLedger, KeepsTheOrderHoweverRequestsAndRepliesInterleave) {
   }
 }
 
-}  // namespace
+}  // namespace reply_ledger_test
 }  // namespace idproxy::wire

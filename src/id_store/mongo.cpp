@@ -242,10 +242,14 @@ bool use_all(Bytes documents, const std::function<bool(Bytes)>& use) {
   return true;
 }
 
-Document get_more(const Batch& batch) {
+/// With the batchSize of `first`, the command that opened the cursor, if that has one.
+Document get_more(const Batch& batch, const Document& first) {
   Document command;
   command.add("getMore", batch.id);
   command.add("collection", batch.ns.substr(batch.ns.find('.') + 1));
+  const auto size = bson::find(first.bytes(), "batchSize");
+  if (const auto number = size ? size->as_integer() : std::nullopt)
+    command.add("batchSize", *number);
   return command;
 }
 
@@ -338,7 +342,7 @@ Reply Client::read_all(const std::string& db, const Document& command,
       (void)read(db, kill_cursors(*batch));
       break;
     }
-    reply = read(db, get_more(*batch));
+    reply = read(db, get_more(*batch, command));
   }
   return reply;
 }

@@ -145,7 +145,7 @@ class Client {
   [[nodiscard]] Reply write(const std::string& db, const Document& command);
   /// Sends a command that returns a cursor (find, aggregate, listCollections, listIndexes), and
   /// calls `use` for each document until it returns false. Returns the last reply, which is ok if
-  /// `use` saw all documents or stopped.
+  /// `use` saw all documents or stopped. The `batchSize` of a find holds for all replies.
   [[nodiscard]] Reply read_all(const std::string& db, const Document& command,
                                const std::function<bool(Bytes document)>& use);
   /// Calls `use` for each of the collection's indexes, like read_all(). An index that is being

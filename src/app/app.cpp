@@ -20,21 +20,11 @@
 #include "idproxy/net/server.hpp"
 #include "idproxy/observability/log.hpp"
 #include "reload.hpp"
+#include "sources.hpp"
 #include "srv_lookup.hpp"
 
 namespace idproxy::app {
 namespace {
-
-class SystemClock final : public Clock {
- public:
-  std::chrono::nanoseconds wall() const override {
-    return std::chrono::system_clock::now().time_since_epoch();
-  }
-  std::chrono::nanoseconds monotonic() const override {
-    return std::chrono::steady_clock::now().time_since_epoch();
-  }
-};
-const SystemClock kClock;
 
 // How long to wait for the id store: before serving the first client, and at the end.
 constexpr std::chrono::seconds kFirstLook{1};
@@ -47,12 +37,6 @@ std::optional<std::string> readable(const std::string& file) {
   return std::nullopt;
 }
 
-void print(std::ostream& out, const std::string& file, const config::Loaded& loaded) {
-  for (const config::Finding& finding : loaded.findings) {
-    out << config::format(file, finding) << '\n';
-  }
-}
-
 /// If upstream.uri is a mongodb+srv string, resolves it and parses the configuration again. Returns
 /// the seed list, or "".
 std::string find_servers(const std::string& file, const std::string& text, config::Loaded& loaded) {
@@ -62,7 +46,7 @@ std::string find_servers(const std::string& file, const std::string& text, confi
     logged.insert(config::format(file, finding));
   }
   std::string seed_list = await_seed_list(loaded.config.srv_uri, system_random());
-  loaded = config::parse(text, {kClock, system_random()}, seed_list);
+  loaded = config::parse(text, process_sources(), seed_list);
   log_findings(file, loaded, logged);
   return seed_list;
 }
@@ -137,9 +121,10 @@ class StopControl {
 
 /// Serves until a signal ends it.
 ExitCode run(Reload::Start start, const std::string& version, Control& control) {
-  id_store::Store store(start.config.id_store, kClock);
+  id_store::Store store(start.config.id_store, process_sources().clock);
   start.rules = make_rules(std::exchange(start.config.rules, {}), start.config.id_store.db, store);
-  auto opened = net::Server::open(options_of(start.config, version), start.rules.set, kClock);
+  auto opened = net::Server::open(options_of(start.config, version), start.rules.set,
+                                  process_sources().clock);
   if (!opened) {
     log::event(log::Level::error, "cannot_listen", opened.error());
     if (!store.stop(kStoreStopTimeout)) leave(exit_code_for(opened.error()));
@@ -147,7 +132,7 @@ ExitCode run(Reload::Start start, const std::string& version, Control& control) 
   }
   net::Server& server = **opened;
   log_listening(server, start.config.net.routes);
-  Reload reload(std::move(start), store, server, {kClock, system_random()});
+  Reload reload(std::move(start), store, server, process_sources());
   const StopControl stop_control(control);
   control.serve(server, store, reload);
   // Clients can connect already, but wait: no rule must apply to an insert into a view.
@@ -174,27 +159,16 @@ struct FlushLogAtExit {
 ExitCode check_config(const std::string& file, CheckWith with) {
   const auto text = readable(file);
   if (!text) return ExitCode::no_permission;
-  config::Loaded loaded = config::parse(*text, {kClock, system_random()});
+  config::Loaded loaded = config::parse(*text, process_sources());
   look_at_mode(file, loaded);
-  print(std::cout, file, loaded);
+  print_findings(std::cout, file, loaded);
   if (!loaded.ok()) return ExitCode::config;
   std::cout << file << ": ok, " << loaded.config.rules.size() << " rules\n";
   if (with == CheckWith::file) return ExitCode::ok;
-  std::string upstream_uri = loaded.config.written.upstream_uri;
-  if (!loaded.config.srv_uri.empty()) {
-    auto seed_list = find_seed_list(loaded.config.srv_uri);
-    if (!seed_list) {
-      std::cout << "\ncannot look up the servers of upstream.uri: " << seed_list.error() << '\n';
-      return ExitCode::unavailable;
-    }
-    upstream_uri = *std::move(seed_list);
-    loaded = config::parse(*text, {kClock, system_random()}, upstream_uri);
-    if (!loaded.ok()) {
-      print(std::cout, file, loaded);
-      return ExitCode::config;
-    }
-  }
-  return check_connected(std::move(loaded.config), upstream_uri, kClock, std::cout);
+  const auto upstream_uri = resolve_servers(file, *text, process_sources(), loaded, std::cout);
+  if (!upstream_uri) return upstream_uri.error();
+  return check_connected(std::move(loaded.config), *upstream_uri, process_sources().clock,
+                         std::cout);
 }
 
 ExitCode serve(const std::string& file, const std::string& version) {
@@ -206,9 +180,9 @@ ExitCode serve(const std::string& file, const std::string& version) {
   (void)std::signal(SIGPIPE, SIG_IGN);  // standard error may be a closed pipe
   const auto text = readable(file);
   if (!text) return ExitCode::no_permission;
-  config::Loaded loaded = config::parse(*text, {kClock, system_random()});
+  config::Loaded loaded = config::parse(*text, process_sources());
   if (!loaded.ok()) {
-    print(std::cerr, file, loaded);
+    print_findings(std::cerr, file, loaded);
     return ExitCode::config;
   }
   log::start(loaded.config.log);

@@ -2,8 +2,12 @@
 
 #include <sys/stat.h>
 
+#include <ostream>
+#include <utility>
+
 #include "idproxy/base/input_file.hpp"
 #include "idproxy/observability/log.hpp"
+#include "srv_lookup.hpp"
 
 namespace idproxy::app {
 
@@ -36,6 +40,29 @@ void log_findings(const std::string& file, const config::Loaded& loaded,
     log::event(is_error ? log::Level::error : log::Level::warning,
                is_error ? "config_error" : "config_warning", text);
   }
+}
+
+void print_findings(std::ostream& out, const std::string& file, const config::Loaded& loaded) {
+  for (const config::Finding& finding : loaded.findings) {
+    out << config::format(file, finding) << '\n';
+  }
+}
+
+boost::system::result<std::string, ExitCode> resolve_servers(const std::string& file,
+                                                             const std::string& text,
+                                                             ids::Sources sources,
+                                                             config::Loaded& loaded,
+                                                             std::ostream& out) {
+  if (loaded.config.srv_uri.empty()) return loaded.config.written.upstream_uri;
+  auto seed_list = find_seed_list(loaded.config.srv_uri);
+  if (!seed_list) {
+    out << "\ncannot look up the servers of upstream.uri: " << seed_list.error() << '\n';
+    return ExitCode::unavailable;
+  }
+  loaded = config::parse(text, sources, *seed_list);
+  if (loaded.ok()) return *std::move(seed_list);
+  print_findings(out, file, loaded);
+  return ExitCode::config;
 }
 
 }  // namespace idproxy::app

@@ -4,18 +4,15 @@
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
-#include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "idproxy/id_store/store.hpp"
-#include "idproxy/ids/number_format.hpp"
 #include "readiness.hpp"
 #include "reload.hpp"
+#include "sample_values.hpp"
 #include "server_check.hpp"
-#include "value_text.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -69,40 +66,6 @@ bool print_servers(const std::string& uri, std::ostream& out) {
   return check.fault.empty();
 }
 
-std::optional<std::int64_t> next_number(const std::vector<ids::RuleNumbers>& numbers,
-                                        std::size_t rule_index, const std::string& ns) {
-  for (const ids::RuleNumbers& each : numbers) {
-    const auto* counter = std::get_if<ids::CounterNumbers>(&each.numbers);
-    if (counter != nullptr && each.rule_index == rule_index && each.ns == ns) return counter->next;
-  }
-  return std::nullopt;
-}
-
-/// "60s"
-std::string seconds_of(std::chrono::milliseconds time) {
-  const auto count = time.count();
-  return count % 1000 == 0 ? std::to_string(count / 1000) + "s" : std::to_string(count) + "ms";
-}
-
-/// The next value of a counter, as far as a check tells, or any value of another strategy.
-std::string sample_of(const RulesInForce& rules, std::size_t rule_index,
-                      const std::vector<ids::RuleNumbers>& numbers) {
-  const rewrite::Rule& rule = rules.set->rules()[rule_index];
-  ids::Values values;
-  if (const ids::CounterRule* counter = rule.strategy->counter_rule()) {
-    const auto next = next_number(numbers, rule_index, rule.ns);
-    if (!next && has_wildcards(rule.ns)) return "";
-    if (!next) {
-      return "the first insert would read the whole collection (scan: " +
-             seconds_of(counter->use().spec.scan) + ")";
-    }
-    ids::append_number(*next, counter->use().field.format, values);
-    return "next number: " + value_text(values.type(), values[0]);
-  }
-  if (!rule.strategy->next(1, values)) return "";
-  return "for example: " + value_text(values.type(), values[0]);
-}
-
 /// Returns how many rules are not ready.
 std::size_t print_rules(const RulesInForce& rules, std::ostream& out) {
   const std::vector<rewrite::Rule>& all = rules.set->rules();
@@ -122,7 +85,7 @@ std::size_t print_rules(const RulesInForce& rules, std::ostream& out) {
     }
     cells.emplace_back(has_wildcards(rule.ns) ? "checked with the first insert into each collection"
                                               : "ready");
-    if (const std::string sample = sample_of(rules, i, numbers); !sample.empty()) {
+    if (const std::string sample = sample_of(rule, i, numbers); !sample.empty()) {
       cells.push_back(sample);
     }
     table.add(std::move(cells));

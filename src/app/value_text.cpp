@@ -17,15 +17,6 @@ std::string hex(Bytes bytes) {
   return text;
 }
 
-std::string in_quotes(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
-}
-
 /// int32 size, uint8 subtype, and the bytes.
 std::string binary_text(Bytes value) {
   const std::uint8_t subtype = value[4];
@@ -37,6 +28,15 @@ std::string binary_text(Bytes value) {
 }
 
 }  // namespace
+
+std::string in_quotes(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
 
 std::string value_text(bson::Type type, Bytes value) {
   switch (type) {

@@ -1,0 +1,88 @@
+#include "sample_values.hpp"
+
+#include <chrono>
+#include <optional>
+#include <variant>
+
+#include "idproxy/ids/number_format.hpp"
+#include "idproxy/ids/number_ranges.hpp"
+#include "readiness.hpp"
+#include "value_text.hpp"
+
+namespace idproxy::app {
+namespace {
+
+/// What is known of a rule's counter in a collection; null if its next number is not.
+const ids::CounterNumbers* known_numbers(const std::vector<ids::RuleNumbers>& numbers,
+                                         std::size_t rule_index, std::string_view ns) {
+  for (const ids::RuleNumbers& each : numbers) {
+    const auto* counter = std::get_if<ids::CounterNumbers>(&each.numbers);
+    if (counter == nullptr || each.rule_index != rule_index || each.ns != ns) continue;
+    return counter->next ? counter : nullptr;
+  }
+  return nullptr;
+}
+
+/// "60s"
+std::string seconds_of(std::chrono::milliseconds time) {
+  const auto count = time.count();
+  return count % 1000 == 0 ? std::to_string(count / 1000) + "s" : std::to_string(count) + "ms";
+}
+
+std::string first_reads_all(const ids::CounterUse& use) {
+  return "the first insert would read the whole collection (scan: " + seconds_of(use.spec.scan) +
+         ")";
+}
+
+std::string sample_text(std::int64_t number, const ids::NumberFormat& format) {
+  ids::Values values;
+  ids::append_number(number, format, values);
+  return value_text(values.type(), values[0]);
+}
+
+/// The numbers of the next `count` documents.
+std::string numbers_text(const ids::CounterNumbers& known, const ids::CounterUse& use,
+                         std::uint64_t count) {
+  const ids::NumberFormat& format = use.field.format;
+  const std::int64_t first = *known.next;
+  const bool suffices = !known.left || count <= *known.left;
+  const ids::Int128 last =
+      ids::Steps(use.spec.step).end({first, count}) - static_cast<ids::Int128>(use.spec.step);
+  std::string text = sample_text(first, format) + " to " +
+                     sample_text(suffices ? static_cast<std::int64_t>(last) : use.spec.max, format);
+  if (suffices) return text;
+  return text + ", the counter's max: too few for all (" + std::to_string(*known.left) + " left)";
+}
+
+}  // namespace
+
+std::string sample_of(const rewrite::Rule& rule, std::size_t rule_index,
+                      const std::vector<ids::RuleNumbers>& numbers) {
+  if (const ids::CounterRule* counter = rule.strategy->counter_rule()) {
+    const ids::CounterUse& use = counter->use();
+    if (const auto* known = known_numbers(numbers, rule_index, rule.ns)) {
+      return "next number: " + sample_text(*known->next, use.field.format);
+    }
+    return has_wildcards(rule.ns) ? "" : first_reads_all(use);
+  }
+  ids::Values values;
+  if (!rule.strategy->next(1, values)) return "";
+  return "for example: " + value_text(values.type(), values[0]);
+}
+
+std::string samples_of(const rewrite::Rule& rule, std::size_t rule_index, std::string_view ns,
+                       const std::vector<ids::RuleNumbers>& numbers, std::uint64_t count) {
+  if (const ids::CounterRule* counter = rule.strategy->counter_rule()) {
+    const ids::CounterUse& use = counter->use();
+    if (const auto* known = known_numbers(numbers, rule_index, ns)) {
+      return numbers_text(*known, use, count);
+    }
+    return has_wildcards(rule.ns) ? "known with the first one" : first_reads_all(use);
+  }
+  ids::Values values;
+  if (!rule.strategy->next(2, values)) return "not known";
+  return "for example " + value_text(values.type(), values[0]) + " and " +
+         value_text(values.type(), values[1]);
+}
+
+}  // namespace idproxy::app

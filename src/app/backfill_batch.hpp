@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "backfill_commands.hpp"
+#include "backfill_outcome.hpp"
+#include "backfill_report.hpp"
+#include "id_store/mongo.hpp"
+#include "idproxy/rewrite/rules.hpp"
+#include "patience.hpp"
+
+namespace idproxy::app {
+
+/// Gives documents their values, a batch at a time: draws as many values, and sends one ordered
+/// update. If the server stops at a document, the values behind it return, and those documents get
+/// the next ones, so that values keep the documents' order and a failed document leaves no gap.
+///
+/// No value is stored twice. Each update applies only while its document has no value, so it may be
+/// carried out any number of times. A value that has been sent belongs to its document. It returns
+/// only if the server has answered every command that carried it, and says that it is not stored;
+/// otherwise nobody gets it, and it is a gap. The same holds if this process is killed: its values
+/// are lost, and an update of it that is carried out late still names its documents.
+///
+/// One thread.
+class BackfillBatch {
+ public:
+  /// `plan`: the one assignment that gives the values. Borrows its arguments.
+  BackfillBatch(const BackfillTarget& target, const rewrite::Plan& plan,
+                const id_store::mongo::Pool& pool, const StopSignals& stop, Patience& patience);
+
+  /// Gives these documents their values, in their order. Waits as long as the patience lasts. If
+  /// the process is told to stop, finishes what it can finish at once.
+  void give(std::vector<BackfillId> ids);
+  /// Why no further document can get a value; empty: they can.
+  [[nodiscard]] const std::string& why_ended() const { return why_ended_; }
+  /// Documents that are left, at most kMostRemembered.
+  [[nodiscard]] const std::unordered_set<BackfillId>& failed() const { return failed_; }
+  [[nodiscard]] const BackfillTally& tally() const { return tally_; }
+
+ private:
+  static constexpr std::size_t kMostRemembered = 100'000;
+
+  /// What documents have in the field, by id. Empty: nothing.
+  using Found = std::unordered_map<BackfillId, std::string>;
+
+  [[nodiscard]] std::size_t draw(ids::Values& values);
+  [[nodiscard]] bool awaits(const ids::Error& error);
+  void send(std::size_t count, const ids::Values& values);
+  [[nodiscard]] std::optional<UpdateOutcome> update(std::size_t count, const ids::Values& values);
+  void settle(const UpdateOutcome& outcome, std::size_t count, const ids::Values& values);
+  void refused(std::int32_t code, std::size_t count, const ids::Values& values);
+  [[nodiscard]] bool tries_again(std::size_t taken, const ids::Values& values);
+  void note_given(std::size_t at, const ids::Values& values);
+  void went_well() const;
+  void read_back(std::size_t count, const ids::Values& values);
+  [[nodiscard]] std::optional<Found> find(std::size_t count);
+  void leave(const std::string& reason);
+  void give_back(const ids::Values& values, std::size_t from, std::size_t to);
+  void count_gaps(std::size_t count);
+
+  const BackfillTarget& target_;
+  const rewrite::Plan& plan_;
+  ids::Strategy& strategy_;
+  id_store::mongo::Client client_;
+  const StopSignals& stop_;
+  Patience& patience_;
+
+  std::vector<BackfillId> ids_;  // in order: documents that still need a value
+  std::size_t part_;             // how many of them the next update is for
+  std::size_t duplicates_ = 0;   // in a row, of the first of them
+  bool may_run_ = false;         // an update without an answer may still be running
+  std::unordered_set<BackfillId> failed_;
+  BackfillTally tally_;
+  std::string why_ended_;
+};
+
+}  // namespace idproxy::app

@@ -1,0 +1,124 @@
+#include "backfill_commands.hpp"
+
+#include "idproxy/bson/builder.hpp"
+#include "value_text.hpp"
+
+namespace idproxy::app {
+namespace {
+
+using id_store::mongo::Array;
+using id_store::mongo::Document;
+
+/// {key: value}
+Document of_one(std::string_view key, bson::Type type, Bytes value) {
+  Buffer bytes;
+  bson::Scope document(bytes);
+  bson::append_head(bytes, type, key);
+  bytes.append(value);
+  document.close();
+  return Document(bytes.view());
+}
+
+/// {key: _id}
+Document of_id(std::string_view key, const BackfillId& id) {
+  const auto element = bson::find(as_bytes(id), "_id");
+  return element ? of_one(key, element->type, element->value) : Document();
+}
+
+/// That nothing is in the way at each part before the last one. An array matches the type of its
+/// elements, too.
+Array open_path(const std::string& path) {
+  Array conditions;
+  for (std::size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', dot + 1)) {
+    const std::string parent = path.substr(0, dot);
+    const Document no_array = Document().add("$type", "array");
+    Array either;
+    either.push(Document().add(parent, Document().add("$exists", false)));
+    either.push(Document().add(parent, Document().add("$type", "object").add("$not", no_array)));
+    conditions.push(Document().add("$or", either));
+  }
+  return conditions;
+}
+
+bool has_parents(const BackfillTarget& target) {
+  return target.field.find('.') != std::string::npos;
+}
+
+}  // namespace
+
+Document without_value(const BackfillTarget& target) {
+  if (target.lacks == BackfillTarget::Lacks::field) {
+    return Document().add(target.field, Document().add("$exists", false));
+  }
+  const Document no_array = Document().add("$type", "array");  // an array with a null is a value
+  return Document().add(target.field, of_one("$eq", bson::Type::null, {}).add("$not", no_array));
+}
+
+Document without_value_and_open(const BackfillTarget& target) {
+  Document filter = without_value(target);
+  if (has_parents(target)) filter.add("$and", open_path(target.field));
+  return filter;
+}
+
+std::optional<Document> without_value_and_blocked(const BackfillTarget& target) {
+  if (!has_parents(target)) return std::nullopt;
+  const Document is_open = Document().add("$and", open_path(target.field));
+  return without_value(target).add("$nor", Array().push(is_open));
+}
+
+Document count_documents(const BackfillTarget& target, const Document& filter) {
+  return Document().add("count", target.ns.collection).add("query", filter);
+}
+
+Document find_ids(const BackfillTarget& target, const Document& filter, const BackfillOrder& order,
+                  std::int32_t batch) {
+  return Document()
+      .add("find", target.ns.collection)
+      .add("filter", filter)
+      .add("sort", Document().add(order.field, order.direction))
+      .add("projection", Document().add("_id", 1))
+      .add("batchSize", batch)
+      .add("allowDiskUse", true);
+}
+
+Document update_of(const BackfillTarget& target, std::span<const BackfillId> ids,
+                   const ids::Values& values) {
+  const Document lacks = without_value(target);
+  Array updates;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const Document query = Document().add("_id", of_id("$eq", ids[i])).append(lacks);
+    const Document change = Document().add("$set", of_one(target.field, values.type(), values[i]));
+    updates.push(Document().add("q", query).add("u", change));
+  }
+  return Document().add("update", target.ns.collection).add("updates", updates);
+}
+
+Document update_of_nothing(const BackfillTarget& target) {
+  const Document nothing = Document().add("_id", Document().add("$in", Array()));
+  const Document change = Document().add("$set", Document().add(target.field, 0));
+  return Document()
+      .add("update", target.ns.collection)
+      .add("updates", Array().push(Document().add("q", nothing).add("u", change)));
+}
+
+Document find_values(const BackfillTarget& target, std::span<const BackfillId> ids) {
+  Document keys;
+  for (std::size_t i = 0; i < ids.size(); ++i) keys.append(of_id(std::to_string(i), ids[i]));
+  Document among;
+  bson_append_array(among.get(), "$in", -1, keys.get());
+  const auto most = static_cast<std::int32_t>(ids.size());
+  return Document()
+      .add("find", target.ns.collection)
+      .add("filter", Document().add("_id", among))
+      .add("projection", Document().add(target.field, 1))
+      .add("batchSize", most);
+}
+
+std::string show_without_value(const BackfillTarget& target) {
+  const bool null_too = target.lacks == BackfillTarget::Lacks::field_or_value;
+  return "db.getSiblingDB(" + in_quotes(target.ns.db) + ").getCollection(" +
+         in_quotes(target.ns.collection) + ").find({" + in_quotes(target.field) +
+         (null_too ? ": null})" : ": {$exists: false}})");
+}
+
+}  // namespace idproxy::app

@@ -1,0 +1,122 @@
+#include "backfill_report.hpp"
+
+#include <bson/bson.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "progress_text.hpp"
+
+namespace idproxy::app {
+namespace {
+
+constexpr std::size_t kLabel = 22;
+constexpr std::size_t kNumber = 14;
+
+/// "  given                      1,998  1001 to 2998"
+class Lines {
+ public:
+  void add(std::string_view label, std::uint64_t count, const std::string& note = {}) {
+    const std::string number = with_commas(count);
+    text_ += "  " + std::string(label);
+    pad(kLabel - std::min(kLabel, label.size()) + kNumber - std::min(kNumber, number.size()));
+    text_ += number + (note.empty() ? "" : "  " + note) + '\n';
+  }
+  void add_unless_none(std::string_view label, std::uint64_t count, const std::string& note = {}) {
+    if (count > 0) add(label, count, note);
+  }
+  void add_text(const std::string& text) { text_ += text + '\n'; }
+  [[nodiscard]] std::string take() { return std::move(text_); }
+
+ private:
+  void pad(std::size_t blanks) { text_.append(blanks, ' '); }
+  std::string text_;
+};
+
+std::string examples_of(const BackfillTally::Left& left) {
+  std::string text;
+  for (const std::string& each : left.examples) text += (text.empty() ? "" : ", ") + each;
+  return text.empty() ? "" : ", such as " + text;
+}
+
+/// Those that are left for no reason of their own: because the run ended, or because they came
+/// meanwhile.
+void add_others(Lines& lines, std::uint64_t documents, const std::string& why) {
+  if (documents == 0) return;
+  const std::string reason =
+      why.empty() ? "stored meanwhile without a value: does an application bypass the proxy?" : why;
+  lines.add_text("    " + with_commas(documents) + ": " + reason);
+}
+
+void add_left(Lines& lines, const BackfillTally& tally, const BackfillEnd& end) {
+  std::uint64_t explained = 0;
+  for (const auto& [reason, left] : tally.left) explained += left.documents;
+  if (!end.left) {
+    lines.add_text("  left: cannot be counted now");
+  } else {
+    lines.add("left", *end.left);
+  }
+  for (const auto& [reason, left] : tally.left) {
+    lines.add_text("    " + with_commas(left.documents) + ": " + reason + examples_of(left));
+  }
+  const std::uint64_t others = end.left.value_or(explained);
+  add_others(lines, others - std::min(others, explained), end.why);
+  const bool is_untold = !end.why.empty() && others <= explained;
+  if (is_untold) lines.add_text("  ended early: " + end.why);
+}
+
+}  // namespace
+
+void BackfillTally::leave(const std::string& reason, Bytes id) {
+  Left& same = left[reason];
+  ++same.documents;
+  if (same.examples.size() < kExamples) same.examples.push_back(json_of_id(id));
+}
+
+std::uint64_t BackfillTally::done() const {
+  std::uint64_t documents = given + got_one + deleted;
+  for (const auto& [reason, left_for_it] : left) documents += left_for_it.documents;
+  return documents;
+}
+
+std::string report_of(const BackfillTally& tally, const BackfillEnd& end) {
+  Lines lines;
+  lines.add_text(end.subject);
+  const bool has_values = tally.given > 0;
+  lines.add("given", tally.given, has_values ? tally.first + " to " + tally.last : "");
+  lines.add("had one before", tally.had_one);
+  lines.add_unless_none("got one meanwhile", tally.got_one, "from another program or backfill");
+  lines.add_unless_none("deleted meanwhile", tally.deleted);
+  lines.add_unless_none("duplicates renewed", tally.renewed);
+  lines.add_unless_none("numbers not stored", tally.gaps, "gaps");
+  add_left(lines, tally, end);
+  const double seconds = std::chrono::duration<double>(end.took).count();
+  const double rate = seconds > 0 ? static_cast<double>(tally.given) / seconds : 0;
+  lines.add_text("  took " + seconds_text(end.took) + ", " +
+                 with_commas(static_cast<std::uint64_t>(rate)) + " documents a second");
+  if (end.left.value_or(1) > 0) lines.add_text("To see those that are left: " + end.show_left);
+  return lines.take();
+}
+
+std::string rehearsal_of(const std::string& subject, std::uint64_t would_get,
+                         std::uint64_t have_one, const BackfillTally& tally,
+                         const std::string& samples) {
+  Lines lines;
+  lines.add_text(subject);
+  lines.add("would get a value", would_get, samples);
+  lines.add("have one", have_one);
+  for (const auto& [reason, left] : tally.left) {
+    lines.add("cannot get one", left.documents, reason + examples_of(left));
+  }
+  return lines.take();
+}
+
+std::string json_of_id(Bytes id) {
+  bson_t document;
+  if (!bson_init_static(&document, id.data(), id.size())) return "{}";
+  const std::unique_ptr<char, void (*)(void*)> json(
+      bson_as_relaxed_extended_json(&document, nullptr), bson_free);
+  return json ? json.get() : "{}";
+}
+
+}  // namespace idproxy::app

@@ -1,0 +1,47 @@
+#include "backfill_request.hpp"
+
+#include "idproxy/base/glob.hpp"
+#include "readiness.hpp"
+
+namespace idproxy::app {
+
+std::string fault_of(const BackfillRequest& request) {
+  const std::size_t dot = request.ns.find('.');
+  if (dot == std::string::npos || dot == 0 || dot + 1 == request.ns.size()) {
+    return "--ns must be a database and a collection, such as shop.orders";
+  }
+  if (has_wildcards(request.ns)) return "--ns must name one collection, without wildcards";
+  if (request.field == "_id" || request.field.starts_with("_id.")) {
+    return "--field must not be _id: a document keeps its _id as long as it lives";
+  }
+  const std::string sort = order_of(request).field;
+  if (sort.empty() || sort.starts_with('$')) {
+    return "--sort must be a field, or -FIELD for descending order";
+  }
+  return "";
+}
+
+boost::system::result<std::size_t, std::string> rule_for(const BackfillRequest& request,
+                                                         const std::vector<rewrite::Rule>& rules) {
+  std::string others;
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    if (!glob_matches(rules[i].ns, request.ns)) continue;
+    if (rules[i].field == request.field) return i;
+    others += (others.empty() ? "" : ", ") + rules[i].field;
+  }
+  return "no rule of " + request.file + " fills " + request.field + " in " + request.ns +
+         (others.empty() ? "" : "; its rules fill " + others);
+}
+
+BackfillTarget target_of(const BackfillRequest& request, const rewrite::Rule& rule) {
+  using Lacks = BackfillTarget::Lacks;
+  return {id_store::split_namespace(request.ns), request.field,
+          rule.assign == rewrite::Assign::missing ? Lacks::field : Lacks::field_or_value};
+}
+
+BackfillOrder order_of(const BackfillRequest& request) {
+  if (request.sort.starts_with('-')) return {request.sort.substr(1), -1};
+  return {request.sort, 1};
+}
+
+}  // namespace idproxy::app

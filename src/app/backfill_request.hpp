@@ -1,0 +1,25 @@
+#pragma once
+
+#include <boost/system/result.hpp>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "backfill_commands.hpp"
+#include "idproxy/app/backfill_request.hpp"
+#include "idproxy/rewrite/rule.hpp"
+
+namespace idproxy::app {
+
+/// What is wrong with the options themselves, for people; empty: nothing.
+[[nodiscard]] std::string fault_of(const BackfillRequest& request);
+
+/// The position of the rule that gives the values, or why there is none.
+[[nodiscard]] boost::system::result<std::size_t, std::string> rule_for(
+    const BackfillRequest& request, const std::vector<rewrite::Rule>& rules);
+
+/// Of a request without fault and its rule.
+[[nodiscard]] BackfillTarget target_of(const BackfillRequest& request, const rewrite::Rule& rule);
+[[nodiscard]] BackfillOrder order_of(const BackfillRequest& request);
+
+}  // namespace idproxy::app

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "id_store/namespaces.hpp"
+#include "idproxy/app/backfill_request.hpp"
+#include "idproxy/config/config.hpp"
+#include "idproxy/id_store/store.hpp"
+#include "idproxy/rewrite/rules.hpp"
+#include "reload.hpp"
+#include "stop_signals.hpp"
+
+namespace idproxy::app {
+
+/// The rule of a backfill, with an id store and the other rules, with which it may share a counter.
+class BackfillRule {
+ public:
+  /// `index`: of the rule in `config`. A dry run makes no index and reads no whole collection.
+  BackfillRule(config::Config config, std::size_t index, id_store::Namespace ns,
+               BackfillRequest::Mode mode);
+
+  /// Waits until the rule has been checked. Returns why it gives no values in the collection, for
+  /// people, with the command to type if one helps; empty: it does.
+  [[nodiscard]] std::string await_ready(const StopSignals& stop);
+  /// The one assignment, after await_ready(). Valid as long as this object.
+  [[nodiscard]] const rewrite::Plan& plan() const { return plan_; }
+  [[nodiscard]] const rewrite::Rule& rule() const { return rules_.set->rules()[index_]; }
+  /// The first and the last of `count` values, without using them up.
+  [[nodiscard]] std::string samples(std::uint64_t count) const;
+
+  /// Gives back unused numbers. False: the process must end without destroying this object.
+  [[nodiscard]] bool stop();
+
+ private:
+  [[nodiscard]] std::string why_no_values() const;
+
+  const std::string uri_key_;
+  const id_store::Namespace ns_;
+  const std::size_t index_;
+  id_store::Store store_;
+  RulesInForce rules_;
+  rewrite::Plan plan_;
+};
+
+}  // namespace idproxy::app

@@ -1,0 +1,112 @@
+#include "progress_text.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace idproxy::app {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kRecent = 30s;
+constexpr auto kMarkEvery = 1s;
+constexpr auto kFirstLines = 10s;
+constexpr auto kLaterLines = 60s;
+constexpr std::size_t kNarrowestBar = 10;
+constexpr std::size_t kWidestBar = 40;
+
+double share_of(const Progress& progress) {
+  if (progress.total == 0) return 1;
+  return std::min(static_cast<double>(progress.done) / static_cast<double>(progress.total), 1.0);
+}
+
+std::string percent_of(const Progress& progress) {
+  return std::to_string(static_cast<int>(share_of(progress) * 100)) + " %";
+}
+
+std::string done_of(const Progress& progress) {
+  return with_commas(progress.done) + " of " + with_commas(progress.total);
+}
+
+/// "1 min 10 s left", or "" if it is not known.
+std::string time_left(const Progress& progress) {
+  if (progress.per_second <= 0 || progress.done >= progress.total) return "";
+  const double seconds = static_cast<double>(progress.total - progress.done) / progress.per_second;
+  constexpr double kMost = 1e9;  // 31 years
+  const auto whole = static_cast<std::int64_t>(std::ceil(std::min(seconds, kMost)));
+  return seconds_text(std::chrono::seconds(whole)) + " left";
+}
+
+std::string rate_of(const Progress& progress) {
+  return with_commas(static_cast<std::uint64_t>(progress.per_second));
+}
+
+std::string two_units(std::int64_t large, const char* large_unit, std::int64_t small,
+                      const char* small_unit) {
+  std::string text = std::to_string(large) + large_unit;
+  if (small > 0) text += " " + std::to_string(small) + small_unit;
+  return text;
+}
+
+}  // namespace
+
+std::string with_commas(std::uint64_t number) {
+  std::string text = std::to_string(number);
+  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, 1, ',');
+  return text;
+}
+
+std::string seconds_text(std::chrono::nanoseconds time) {
+  const std::int64_t seconds = std::chrono::floor<std::chrono::seconds>(time).count();
+  if (seconds >= 3600) return two_units(seconds / 3600, " h", seconds % 3600 / 60, " min");
+  if (seconds >= 60) return two_units(seconds / 60, " min", seconds % 60, " s");
+  if (seconds >= 10) return std::to_string(seconds) + " s";
+  const std::int64_t tenths = time / 100ms;
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
+}
+
+std::string progress_line(const Progress& progress) {
+  std::string line = done_of(progress) + " documents (" + percent_of(progress) + ")";
+  if (progress.per_second > 0) line += ", " + rate_of(progress) + " a second";
+  if (const std::string left = time_left(progress); !left.empty()) line += ", " + left;
+  return line;
+}
+
+std::string progress_bar(const Progress& progress, std::size_t columns) {
+  std::string text = percent_of(progress) + "  " + done_of(progress);
+  if (progress.per_second > 0) text += "  " + rate_of(progress) + "/s";
+  if (const std::string left = time_left(progress); !left.empty()) text += "  " + left;
+  const std::size_t around = text.size() + 4;  // brackets and two blanks
+  if (columns < around + kNarrowestBar) return text.substr(0, columns);
+  const std::size_t width = std::min(columns - around, kWidestBar);
+  const auto filled = static_cast<std::size_t>(share_of(progress) * static_cast<double>(width));
+  std::string bar(filled, '=');
+  if (filled < width) bar += '>';
+  bar.resize(width, ' ');
+  return "[" + bar + "]  " + text;
+}
+
+double RecentRate::add(Time now, std::uint64_t done) {
+  if (marks_.empty() || now - marks_.back().at >= kMarkEvery) marks_.push_back({now, done});
+  while (marks_.size() > 1 && now - marks_[1].at >= kRecent) marks_.pop_front();
+  const Mark& oldest = marks_.front();
+  const double seconds = std::chrono::duration<double>(now - oldest.at).count();
+  return seconds > 0 ? static_cast<double>(done - oldest.done) / seconds : 0;
+}
+
+bool SparseLines::is_due(Time now) {
+  if (now < next_) return false;
+  const Time pause = now - begun_ < kLaterLines ? Time(kFirstLines) : Time(kLaterLines);
+  next_ = now + pause;
+  return true;
+}
+
+Pace::Time Pace::until_next(Time now, std::uint64_t n) {
+  if (rate_ == 0) return {};
+  const Time begins = std::max(now, next_);
+  const double seconds = static_cast<double>(n) / static_cast<double>(rate_);
+  next_ = begins + std::chrono::duration_cast<Time>(std::chrono::duration<double>(seconds));
+  return begins - now;
+}
+
+}  // namespace idproxy::app

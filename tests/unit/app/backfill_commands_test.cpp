@@ -1,0 +1,79 @@
+#include "backfill_commands.hpp"
+
+#include <gtest/gtest.h>
+
+namespace idproxy::app {
+namespace backfill_commands_test {
+
+using id_store::mongo::Document;
+using Lacks = BackfillTarget::Lacks;
+
+std::string json(const Document& document) {
+  char* text = bson_as_relaxed_extended_json(document.get(), nullptr);
+  std::string copy = text;
+  bson_free(text);
+  std::erase(copy, ' ');
+  return copy;
+}
+
+BackfillTarget target(const char* field, Lacks lacks = Lacks::field) {
+  return {{"shop", "orders"}, field, lacks};
+}
+
+BackfillId id(const Document& document) {
+  return BackfillId(as_text(document.bytes()));
+}
+
+TEST(BackfillCommands, FindDocumentsWithoutAValue) {
+  EXPECT_EQ(json(without_value(target("n"))), R"({"n":{"$exists":false}})");
+  EXPECT_EQ(json(without_value(target("n", Lacks::field_or_value))),
+            R"({"n":{"$eq":null,"$not":{"$type":"array"}}})");
+  EXPECT_EQ(json(without_value_and_open(target("n"))), R"({"n":{"$exists":false}})");
+  EXPECT_FALSE(without_value_and_blocked(target("n")));
+}
+
+TEST(BackfillCommands, TellOpenPathsFromBlockedOnes) {
+  const std::string a =
+      R"({"$or":[{"a":{"$exists":false}},{"a":{"$type":"object","$not":{"$type":"array"}}}]})";
+  const std::string ab =
+      R"({"$or":[{"a.b":{"$exists":false}},{"a.b":{"$type":"object","$not":{"$type":"array"}}}]})";
+  EXPECT_EQ(json(without_value_and_open(target("a.b.n"))),
+            R"({"a.b.n":{"$exists":false},"$and":[)" + a + "," + ab + "]}");
+  EXPECT_EQ(json(*without_value_and_blocked(target("a.n"))),
+            R"({"a.n":{"$exists":false},"$nor":[{"$and":[)" + a + "]}]}");
+}
+
+TEST(BackfillCommands, ReadIdsInOrder) {
+  EXPECT_EQ(json(find_ids(target("n"), Document(), {"created", -1}, 100)),
+            R"({"find":"orders","filter":{},"sort":{"created":-1},"projection":{"_id":1},)"
+            R"("batchSize":100,"allowDiskUse":true})");
+}
+
+TEST(BackfillCommands, UpdateOnlyDocumentsThatStillLackAValue) {
+  ids::Values values;
+  for (const std::int64_t number : {7, 8, 9}) store_i64(values.add(bson::Type::int64, 8), number);
+  const std::vector<BackfillId> ids{id(Document().add("_id", 1)),
+                                    id(Document().add("_id", Document().add("x", "y")))};
+  EXPECT_EQ(json(update_of(target("a.n"), ids, values)),
+            R"({"update":"orders","updates":[)"
+            R"({"q":{"_id":{"$eq":1},"a.n":{"$exists":false}},"u":{"$set":{"a.n":7}}},)"
+            R"({"q":{"_id":{"$eq":{"x":"y"}},"a.n":{"$exists":false}},"u":{"$set":{"a.n":8}}}]})");
+  EXPECT_EQ(json(find_values(target("a.n"), ids)),
+            R"({"find":"orders","filter":{"_id":{"$in":[1,{"x":"y"}]}},)"
+            R"("projection":{"a.n":1},"batchSize":2})");
+}
+
+TEST(BackfillCommands, AskForThePrivilegeWithoutChangingAnything) {
+  EXPECT_EQ(json(update_of_nothing(target("n"))),
+            R"({"update":"orders","updates":[{"q":{"_id":{"$in":[]}},"u":{"$set":{"n":0}}}]})");
+}
+
+TEST(BackfillCommands, ShowWhatIsLeft) {
+  EXPECT_EQ(show_without_value(target("n")),
+            R"(db.getSiblingDB("shop").getCollection("orders").find({"n": {$exists: false}}))");
+  EXPECT_EQ(show_without_value(target("n", Lacks::field_or_value)),
+            R"(db.getSiblingDB("shop").getCollection("orders").find({"n": null}))");
+}
+
+}  // namespace backfill_commands_test
+}  // namespace idproxy::app

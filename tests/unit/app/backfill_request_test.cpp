@@ -1,0 +1,65 @@
+#include "backfill_request.hpp"
+
+#include <gtest/gtest.h>
+
+#include "support/rule_set.hpp"
+
+namespace idproxy::app {
+namespace backfill_request_test {
+
+BackfillRequest request(std::string ns, std::string field, std::string sort = "_id") {
+  return {
+      .file = "f.yaml", .ns = std::move(ns), .field = std::move(field), .sort = std::move(sort)};
+}
+
+TEST(BackfillRequestTest, FaultsAreNamed) {
+  const struct {
+    BackfillRequest request;
+    const char* fault;  // its beginning
+  } rows[] = {
+      {request("shop", "n"), "--ns must be a database and a collection"},
+      {request(".orders", "n"), "--ns must be a database and a collection"},
+      {request("shop.", "n"), "--ns must be a database and a collection"},
+      {request("shop.*", "n"), "--ns must name one collection"},
+      {request("shop.orders", "_id"), "--field must not be _id"},
+      {request("shop.orders", "_id.x"), "--field must not be _id"},
+      {request("shop.orders", "n", ""), "--sort must be a field"},
+      {request("shop.orders", "n", "-"), "--sort must be a field"},
+      {request("shop.orders", "n", "$natural"), "--sort must be a field"},
+  };
+  for (const auto& [asked, fault] : rows) {
+    EXPECT_TRUE(fault_of(asked).starts_with(fault)) << asked.ns << ' ' << asked.sort;
+  }
+  EXPECT_EQ(fault_of(request("shop.a.b", "n", "-created")), "");
+  EXPECT_EQ(order_of(request("", "", "-created")).field, "created");
+  EXPECT_EQ(order_of(request("", "", "-created")).direction, -1);
+  EXPECT_EQ(order_of(request("", "", "created")).direction, 1);
+}
+
+TEST(BackfillRequestTest, FindsTheFirstRuleOfTheField) {
+  std::vector<rewrite::Rule> rules;
+  for (const auto& [ns, field] : {std::pair("bank.*", "n"), std::pair("shop.*", "m"),
+                                  std::pair("shop.*", "n"), std::pair("shop.orders", "n")}) {
+    rules.push_back(test::rule(ns, field));
+  }
+  EXPECT_EQ(*rule_for(request("shop.orders", "n"), rules), 2U);
+  EXPECT_EQ(rule_for(request("shop.orders", "x"), rules).error(),
+            "no rule of f.yaml fills x in shop.orders; its rules fill m, n, n");
+  EXPECT_EQ(rule_for(request("crm.orders", "n"), rules).error(),
+            "no rule of f.yaml fills n in crm.orders");
+}
+
+TEST(BackfillRequestTest, NullIsAValueOnlyToRulesThatLeaveItAlone) {
+  using rewrite::Assign;
+  using Lacks = BackfillTarget::Lacks;
+  const auto lacks = [](Assign assign) {
+    return target_of(request("shop.a.b", "n"), test::rule("shop.*", "n", assign)).lacks;
+  };
+  EXPECT_EQ(lacks(Assign::missing), Lacks::field);
+  EXPECT_EQ(lacks(Assign::missing_or_null), Lacks::field_or_value);
+  EXPECT_EQ(lacks(Assign::driver), Lacks::field_or_value);
+  EXPECT_EQ(target_of(request("shop.a.b", "n"), test::rule("", "")).ns.collection, "a.b");
+}
+
+}  // namespace backfill_request_test
+}  // namespace idproxy::app

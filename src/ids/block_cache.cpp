@@ -275,6 +275,11 @@ std::string BlockCache::pending() const {
   return supply_.pending() ? supply_.reason() : std::string();
 }
 
+std::uint64_t BlockCache::held() const {
+  const auto lock = locked(mutex_);
+  return supply_.stopped() ? 0 : held_.count();
+}
+
 CounterStatistics BlockCache::statistics() const {
   const auto lock = locked(mutex_);
   const bool exhausted = held_.count() == 0 && supply_.exhausted();

@@ -19,6 +19,7 @@
 #include "idproxy/ids/draw.hpp"
 #include "idproxy/ids/grant.hpp"
 #include "idproxy/ids/held_numbers.hpp"
+#include "idproxy/ids/number_stock.hpp"
 
 namespace idproxy::ids {
 
@@ -45,7 +46,7 @@ struct CounterStatistics {
 /// The cache wakes the store when fewer than a threshold are left (docs/strategies.md#block-size),
 /// so that in steady state no request waits. It answers waiting requests and wakes the store after
 /// it has released the lock.
-class BlockCache final : public Lender, public std::enable_shared_from_this<BlockCache> {
+class BlockCache final : public NumberStock, public std::enable_shared_from_this<BlockCache> {
  public:
   static constexpr std::size_t kMostWaiting = 65'536;
 
@@ -64,25 +65,18 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
 
   // ---- for strategies
 
-  [[nodiscard]] std::int64_t step() const { return held_.steps().step(); }
-  /// The rule's heal.after.
-  [[nodiscard]] std::uint32_t heals_after() const;
-
-  /// Takes `n` numbers and appends them to `out` as a few ranges in their order, or takes nothing.
-  [[nodiscard]] Draw take(std::uint64_t n, std::vector<Range>& out);
-  /// Queues a request for `n` numbers: first come, first served, at most kMostWaiting. If the
-  /// numbers have arrived since take(), answers `waiter` before it returns.
-  [[nodiscard]] Ticket ask(std::uint64_t n, std::unique_ptr<Waiter> waiter);
+  [[nodiscard]] std::int64_t step() const override { return held_.steps().step(); }
+  [[nodiscard]] std::uint32_t heals_after() const override;
+  [[nodiscard]] Draw take(std::uint64_t n, std::vector<Range>& out) override;
+  /// At most kMostWaiting requests wait.
+  [[nodiscard]] Ticket ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) override;
   void cancel(std::uint64_t ticket) override;
   /// Takes back unused numbers, which return to their place in the order: mostly the front. Drops
   /// numbers from before a heal.
   void take_back(const std::vector<Range>& ranges) override;
-  /// The server has reported each of `numbers` as a duplicate. Starts a heal after as many in a row
-  /// as the rule says, or at once; until the heal ends, take() needs the store. Numbers from before
-  /// the last heal do not count.
-  void collided(const std::vector<std::int64_t>& numbers, bool heal_at_once);
-  /// An insert succeeded: ends the row of collisions.
-  void went_well();
+  /// From the start of the heal to its end, take() needs the store.
+  void collided(const std::vector<std::int64_t>& numbers, bool heal_at_once) override;
+  void went_well() override;
 
   // ---- for the store: begin() and finish() alternate
 
@@ -108,8 +102,7 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   /// Why requests are refused with Errc::exhausted; nothing if none was refused since the last
   /// answer of the store or ask_again(). The first refusal outside finish() wakes the store.
   [[nodiscard]] std::optional<std::string> refusal() const;
-  /// Why requests wait while the store prepares the counter; empty if it does not.
-  [[nodiscard]] std::string pending() const;
+  [[nodiscard]] std::string pending() const override;
   /// The process ends: refuses all requests, waiting and new, and from now on begin() returns at
   /// most a give_back. Does not wake the store.
   void stop();
@@ -122,6 +115,8 @@ class BlockCache final : public Lender, public std::enable_shared_from_this<Bloc
   /// counter had come is lost with it.
   [[nodiscard]] bool is_empty() const;
   [[nodiscard]] CounterStatistics statistics() const;
+  /// CounterStatistics::held; 0 after stop().
+  [[nodiscard]] std::uint64_t held() const;
 
  private:
   struct Request {

@@ -184,11 +184,14 @@ void add_counters_of_rules(Page& page, const std::vector<Labels>& labels,
       page.gauge("idproxy_rule_numbers_held", "Numbers in memory, of all counters of the rule.");
   auto left = page.gauge("idproxy_rule_numbers_left",
                          "Numbers up to max; of several counters, those of the one with the "
-                         "fewest.");
+                         "fewest; of ranges, those of all together.");
+  auto ranges = page.gauge("idproxy_rule_ranges_live",
+                           "Ranges that have numbers left, of a rule with counter-ranges.");
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (statistics[i].next) next.add(labels[i], *statistics[i].next);
     if (statistics[i].held) held.add(labels[i], *statistics[i].held);
     if (statistics[i].left) left.add(labels[i], *statistics[i].left);
+    if (statistics[i].live_ranges) ranges.add(labels[i], *statistics[i].live_ranges);
   }
 }
 

@@ -10,6 +10,7 @@ void add(const ids::CounterNumbers& counter, RuleStatistics& statistics) {
   statistics.held = statistics.held.value_or(0) + counter.held;
   if (counter.left)
     statistics.left = std::min(statistics.left.value_or(*counter.left), *counter.left);
+  if (counter.ranges) statistics.live_ranges = counter.ranges->live;
 }
 
 void add(const ids::SpaceUse& space, RuleStatistics& statistics) {

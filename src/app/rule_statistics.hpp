@@ -13,10 +13,11 @@ namespace idproxy::app {
 /// of statistics per rule, so that clients that invent collections cannot add series. Of a rule
 /// with wildcards, the collection that comes to its end first counts.
 struct RuleStatistics {
-  std::optional<std::int64_t> next;      ///< only if the rule has one counter
-  std::optional<std::uint64_t> held;     ///< numbers in memory, of all counters together
-  std::optional<std::uint64_t> left;     ///< of the counter that has the fewest left
-  std::optional<ids::SpaceUse> fullest;  ///< of the collection with the highest fill
+  std::optional<std::int64_t> next;            ///< only if the rule has one counter
+  std::optional<std::uint64_t> held;           ///< numbers in memory, of all counters together
+  std::optional<std::uint64_t> left;           ///< of the counter that has the fewest left
+  std::optional<std::uint64_t> live_ranges{};  ///< ranges that have numbers left
+  std::optional<ids::SpaceUse> fullest;        ///< of the collection with the highest fill
 };
 
 /// By rule, in file order.

@@ -54,6 +54,11 @@ std::string numbers_text(const ids::CounterNumbers& known, const ids::CounterUse
   return text + ", the counter's max: too few for all (" + std::to_string(*known.left) + " left)";
 }
 
+std::string range_text(const ids::CounterNumbers& known, const ids::CounterUse& use) {
+  return "for example: " + sample_text(*known.next, use.field.format) + ", from one of " +
+         std::to_string(known.ranges->all) + " ranges";
+}
+
 }  // namespace
 
 std::string sample_of(const rewrite::Rule& rule, std::size_t rule_index,
@@ -61,7 +66,8 @@ std::string sample_of(const rewrite::Rule& rule, std::size_t rule_index,
   if (const ids::CounterRule* counter = rule.strategy->counter_rule()) {
     const ids::CounterUse& use = counter->use();
     if (const auto* known = known_numbers(numbers, rule_index, rule.ns)) {
-      return "next number: " + sample_text(*known->next, use.field.format);
+      return known->ranges ? range_text(*known, use)
+                           : "next number: " + sample_text(*known->next, use.field.format);
     }
     return has_wildcards(rule.ns) ? "" : first_reads_all(use);
   }
@@ -75,7 +81,7 @@ std::string samples_of(const rewrite::Rule& rule, std::size_t rule_index, std::s
   if (const ids::CounterRule* counter = rule.strategy->counter_rule()) {
     const ids::CounterUse& use = counter->use();
     if (const auto* known = known_numbers(numbers, rule_index, ns)) {
-      return numbers_text(*known, use, count);
+      return known->ranges ? range_text(*known, use) : numbers_text(*known, use, count);
     }
     return has_wildcards(rule.ns) ? "known with the first one" : first_reads_all(use);
   }

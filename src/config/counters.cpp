@@ -5,6 +5,7 @@
 #include "config/names.hpp"
 #include "config/words.hpp"
 #include "idproxy/ids/counter_spec.hpp"
+#include "idproxy/ids/range_spec.hpp"
 
 namespace idproxy::config {
 namespace {
@@ -12,6 +13,11 @@ namespace {
 const ids::CounterUse* use_of(const rewrite::Rule& rule) {
   const auto* counter = rule.strategy ? rule.strategy->counter_rule() : nullptr;
   return counter == nullptr ? nullptr : &counter->use();
+}
+
+const ids::RangesSpec* ranges_of(const rewrite::Rule& rule) {
+  const auto* counter = rule.strategy ? rule.strategy->counter_rule() : nullptr;
+  return counter == nullptr ? nullptr : counter->ranges();
 }
 
 std::string fault_of_counter_db(const std::string& db) {
@@ -39,6 +45,40 @@ bool agree(const ids::CounterUse& a, const ids::CounterUse& b) {
          a.field.format.output == b.field.format.output;
 }
 
+/// Both rules have ranges.
+bool check_shared_ranges(const rewrite::Rule& earlier, const std::string& path,
+                         const rewrite::Rule& later, Reader& reader) {
+  const ids::RangesSpec& a = *ranges_of(earlier);
+  const ids::RangesSpec& b = *ranges_of(later);
+  const std::string collection = b.counter.place.ns();
+  if (a.counter.place.ns() != collection) return false;
+  if (a.name != b.name) {
+    reader.error("strategy", "keeps its ranges in " + shown(collection) + ", where " + path +
+                                 " has others, '" + shown(a.name) +
+                                 "': set store.collection, or the same name");
+    return true;
+  }
+  if (a == b && use_of(earlier)->field.format.output == use_of(later)->field.format.output) {
+    return false;
+  }
+  reader.error("strategy", "shares the ranges '" + shown(b.name) + "' with " + path +
+                               ", but not their ranges, pick, active, create, block, heal, "
+                               "on_store_down and output");
+  return true;
+}
+
+/// One rule has ranges, the other one a counter.
+bool check_counter_in_ranges(const ids::RangesSpec& ranges, const ids::CounterPlace& counter,
+                             const std::string& path, Reader& reader) {
+  const bool is_a_range = ranges.counter.place.ns() == counter.ns() && counter.key_field == "_id" &&
+                          ids::range_number(counter.key);
+  if (!is_a_range) return false;
+  reader.error("strategy", "uses the document '" + shown(counter.key) + "' of " +
+                               shown(counter.ns()) + ", and so does " + path +
+                               ": for one of them, it is a range");
+  return true;
+}
+
 }  // namespace
 
 void check_counter(const rewrite::Rule& rule, Reader& reader) {
@@ -57,7 +97,17 @@ bool check_shared_counter(const rewrite::Rule& earlier, const std::string& path,
                           const rewrite::Rule& later, Reader& reader) {
   const ids::CounterUse* a = use_of(earlier);
   const ids::CounterUse* b = use_of(later);
-  if (a == nullptr || b == nullptr || !same_document(a->spec.place, b->spec.place)) return false;
+  if (a == nullptr || b == nullptr) return false;
+  const ids::RangesSpec* ranges = ranges_of(earlier);
+  const ids::RangesSpec* later_ranges = ranges_of(later);
+  if (ranges != nullptr && later_ranges != nullptr) {
+    return check_shared_ranges(earlier, path, later, reader);
+  }
+  if (ranges != nullptr) return check_counter_in_ranges(*ranges, b->spec.place, path, reader);
+  if (later_ranges != nullptr) {
+    return check_counter_in_ranges(*later_ranges, a->spec.place, path, reader);
+  }
+  if (!same_document(a->spec.place, b->spec.place)) return false;
   const std::string document = "the counter document '" + shown(b->spec.place.key) + "' of " + path;
   if (!agree(*a, *b)) {
     reader.error("strategy",

@@ -13,6 +13,6 @@ namespace idproxy::config {
 [[nodiscard]] std::span<const std::string_view> planned_strategies();
 
 /// Reads and checks the keys of one of them.
-void read_planned_strategy(std::string_view name, const std::string& store_db, Reader& rule);
+void read_planned_strategy(std::string_view name, Reader& rule);
 
 }  // namespace idproxy::config

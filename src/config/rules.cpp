@@ -177,7 +177,7 @@ void read_strategy(rewrite::Rule& rule, Reader& reader, const std::string& store
     return check_counter(rule, reader);
   }
   if (!is_planned(rule.strategy_name)) return refuse_strategy(rule.strategy_name, reader);
-  read_planned_strategy(rule.strategy_name, store_db, reader);
+  read_planned_strategy(rule.strategy_name, reader);
   const auto names = names_of_kinds();
   reader.error("strategy",
                rule.strategy_name + " is not in this release (" + listed(names, " and ") + " are)");

@@ -42,6 +42,14 @@ Document new_counter(const ids::CounterPlace& place, std::int64_t value) {
   return created.append(identity).add(place.value_field, value);
 }
 
+Document new_range(const ids::CounterPlace& place, const ids::RangeState& range) {
+  return Document()
+      .add(place.key_field, ids::range_key(range.number))
+      .add(place.value_field, range.next)
+      .add(place.max_field, range.last)
+      .add("NOTES", "mongo-idproxy: the next number of this range, and the last one");
+}
+
 std::string set_by_hand(const ids::CounterPlace& place, std::int64_t value) {
   const std::string number = "NumberLong(\"" + std::to_string(value) + "\")";
   return "db.getSiblingDB(" + quoted(place.db) + ").getCollection(" + quoted(place.collection) +

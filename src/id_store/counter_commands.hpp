@@ -6,6 +6,7 @@
 
 #include "id_store/mongo.hpp"
 #include "idproxy/ids/counter_spec.hpp"
+#include "idproxy/ids/range_spec.hpp"
 
 /// Parts of the commands of one counter, and of their replies.
 namespace idproxy::id_store {
@@ -36,6 +37,10 @@ namespace idproxy::id_store {
 /// The document to insert for a missing counter. Its _id is derived from key and filter, so that
 /// two proxies cannot create it twice, and two counters cannot share it.
 [[nodiscard]] mongo::Document new_counter(const ids::CounterPlace& place, std::int64_t value);
+
+/// The document to insert for a missing range, `next` beyond `last` if it must give no numbers.
+[[nodiscard]] mongo::Document new_range(const ids::CounterPlace& place,
+                                        const ids::RangeState& range);
 
 // Marks: documents {_id: {collection, query: {key_field: key, …filter}}} in a collection beside the
 // counter's own. A mark says that numbers of the counter may have been given out, so that a counter

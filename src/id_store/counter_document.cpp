@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "id_store/counter_commands.hpp"
-#include "id_store/login_advice.hpp"
+#include "id_store/reply_reasons.hpp"
 #include "idproxy/bson/elements.hpp"
 
 namespace idproxy::id_store {
@@ -26,27 +26,6 @@ constexpr int kMostAttempts = 16;
 constexpr std::chrono::milliseconds kQuick{500};
 // A server refuses to create a counter while it drops the database: the drop needs a majority.
 constexpr std::chrono::milliseconds kDropPause{40};
-
-/// Why no server was reached; empty if one executed or refused the command.
-std::string why_unreached(const Reply& reply, const mongo::Login& login) {
-  if (reply.kind != Reply::Kind::unreachable) return {};
-  if (reply.code == mongo::kNoLogin) return reply.message + " " + advice::check_login(login);
-  return reply.message.empty() ? kNoAnswer : reply.message;
-}
-
-/// The reason for clients, without the names of servers.
-std::string no_answer(const Reply& reply) {
-  switch (reply.code) {
-    case mongo::kNoLogin:
-      return "the id store refuses the proxy's login";
-    case mongo::kNoServer:
-      return std::string(kNoAnswer) + ": its primary cannot be reached";
-    default:
-      return bson::find(reply.document.bytes(), "code")
-                 ? std::string(kNoAnswer) + ": error " + code_name(reply)
-                 : kNoAnswer;
-  }
-}
 
 /// True if `first` fits; config has checked that max does, and so do all numbers between.
 bool fits_into_fields(std::int64_t first, std::span<const ids::CounterField> fields) {
@@ -164,6 +143,7 @@ CounterDocument::Attempt CounterDocument::allocate(Run& run) {
   if (mark_first_) {
     if (const auto marked = mark(run); !marked) return marked.error();
   }
+  if (spec_.place.is_range()) return allocate_in_range(run, {});
   Document command = find_and_modify(query(bound(converts_ ? *increment : 0)));
   if (converts_) {
     command.add("update",
@@ -284,19 +264,20 @@ CounterReply CounterDocument::confirm(Run& run) const {
 
 Outcome<CounterDocument::Found> CounterDocument::read(Run& run) const {
   Found found;
-  const Document projection = Document().add(spec_.place.value_field, 1);
-  const Reply reply = run.client.read_all(spec_.place.db,
-                                          Document()
-                                              .add("find", spec_.place.collection)
-                                              .add("filter", identity_)
-                                              .add("projection", projection)
-                                              .add("limit", 1),
-                                          [&](Bytes document) {
-                                            found.exists = true;
-                                            found.value =
-                                                stored_value(document, spec_.place.value_field);
-                                            return false;
-                                          });
+  const Reply reply =
+      run.client.read_all(spec_.place.db,
+                          Document()
+                              .add("find", spec_.place.collection)
+                              .add("filter", identity_)
+                              .add("projection", value_fields())
+                              .add("limit", 1),
+                          [&](Bytes document) {
+                            found.exists = true;
+                            found.value = stored_value(document, spec_.place.value_field);
+                            if (spec_.place.is_range())
+                              found.last = stored_value(document, spec_.place.max_field);
+                            return false;
+                          });
   if (!reply.ok()) return answer_to(run, reply);
   run.unreached.clear();
   return found;
@@ -305,19 +286,10 @@ Outcome<CounterDocument::Found> CounterDocument::read(Run& run) const {
 /// The job's reply after a failed command.
 CounterReply CounterDocument::answer_to(Run& run, const Reply& reply) const {
   run.unreached = why_unreached(reply, run.client.login());
-  if (!run.unreached.empty()) return failed(no_answer(reply));
-  if (reply.kind == Reply::Kind::not_majority) {
-    return failed("the id store does not reach a majority of its members");
-  }
-  switch (reply.code) {
-    case mongo::kTypeMismatch:
-    case mongo::kConversionFailure:
-      return not_an_integer();
-    case mongo::kUnauthorized:
-      return advice::needs_read_write(run.client.login(), spec_.place.db);
-    default:
-      return failed("the id store answered with error " + code_name(reply));
-  }
+  const bool is_of_the_value =
+      reply.kind == Reply::Kind::refused &&
+      (reply.code == mongo::kTypeMismatch || reply.code == mongo::kConversionFailure);
+  return is_of_the_value ? not_an_integer() : after_error(run.client, reply, spec_.place.db);
 }
 
 CounterDocument::Attempt CounterDocument::after_failure(Run& run, const Reply& reply,
@@ -344,7 +316,13 @@ Document CounterDocument::find_and_modify(const Document& query) const {
   return Document()
       .add("findAndModify", spec_.place.collection)
       .add("query", query)
-      .add("fields", Document().add(spec_.place.value_field, 1));
+      .add("fields", value_fields());
+}
+
+Document CounterDocument::value_fields() const {
+  Document fields = Document().add(spec_.place.value_field, 1);
+  if (spec_.place.is_range()) fields.add(spec_.place.max_field, 1);
+  return fields;
 }
 
 /// Matches a value, int or double, that has a number left to give out and to which `increment` can

@@ -31,6 +31,11 @@ namespace idproxy::id_store {
 ///   give back  findAndModify {query: {_id: key, V: end}, update: {$set: {V: first unused}}}
 ///   confirm    findAndModify {query: {_id: key, V: {$type: numbers}}, update: {$inc: {V: 0}}}
 ///
+/// A range (CounterPlace::is_range) is not created here, and allocates and heals by
+///
+///   findAndModify {query: {_id: key, V: …, $expr: {$lte: [V, MAX]}},
+///                  update: [{$set: {V: {$min: [{$add: [V, n]}, {$add: [MAX, 1]}]}}}]}
+///
 /// One thread at a time.
 class CounterDocument {
  public:
@@ -72,6 +77,7 @@ class CounterDocument {
   struct Found {
     bool exists = false;
     StoredValue value;
+    StoredValue last{};  ///< of a range: its last number
   };
 
   ids::CounterReply carry_out(Run& run);
@@ -94,6 +100,9 @@ class CounterDocument {
   Outcome<HealTarget> past_what_is_stored(Run& run, std::int64_t stands,
                                           const FieldNumbers::Look& look);
   Attempt raise(Run& run, std::int64_t from);
+  Attempt allocate_in_range(Run& run, std::optional<std::int64_t> from);
+  Attempt use_in_range(Run& run, Bytes pre_image, std::optional<std::int64_t> from);
+  Attempt explain_range(Run& run, const Found& found);
   Attempt fill_gap(Run& run, std::int64_t value, std::int64_t from);
   ids::CounterReply give_back(Run& run);
   ids::CounterReply confirm(Run& run) const;
@@ -134,6 +143,7 @@ class CounterDocument {
 
   [[nodiscard]] mongo::Document query(const mongo::Document& value) const;
   [[nodiscard]] mongo::Document find_and_modify(const mongo::Document& query) const;
+  [[nodiscard]] mongo::Document value_fields() const;
   [[nodiscard]] mongo::Document bound(std::int64_t increment) const;
   [[nodiscard]] ids::CounterReply not_an_integer() const;
   [[nodiscard]] ids::CounterReply does_not_fit() const;

@@ -36,6 +36,7 @@ CounterEvents::CounterEvents(const ids::CounterSpec& spec)
     : counter_(spec.place.db + "." + spec.place.collection + " " + spec.place.key),
       start_(spec.start),
       step_(spec.step),
+      is_range_(spec.place.is_range()),
       at_max_(ids::handed_out_up_to(spec.max)) {}
 
 void CounterEvents::created(std::int64_t first, std::string_view warning) const {
@@ -95,6 +96,7 @@ bool CounterEvents::is_news(const std::string& reason) {
 
 void CounterEvents::gives_no_numbers(const std::string& reason) {
   if (!is_news(reason)) return;
+  if (is_range_) return range_gives_no_numbers(reason);
   if (reason == at_max_) {
     log::event(Level::error, "counter_exhausted", "the counter gives no more numbers",
                {{"counter", counter_}, {"reason", reason}});
@@ -102,6 +104,18 @@ void CounterEvents::gives_no_numbers(const std::string& reason) {
     log::event(Level::error, "counter_refused",
                "the counter gives no numbers until the cause is removed",
                {{"counter", counter_}, {"reason", reason}});
+  }
+}
+
+/// Other ranges take its place.
+void CounterEvents::range_gives_no_numbers(const std::string& reason) const {
+  if (reason == at_max_) {
+    log::event(Level::info, "range_exhausted", "all numbers of a range have been handed out",
+               {{"range", counter_}});
+  } else {
+    log::event(Level::warning, "range_left_out",
+               "a range gives no numbers until the cause is removed; others take its place",
+               {{"range", counter_}, {"reason", reason}});
   }
 }
 

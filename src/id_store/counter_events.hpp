@@ -37,10 +37,12 @@ class CounterEvents {
 
  private:
   [[nodiscard]] bool is_news(const std::string& reason);
+  void range_gives_no_numbers(const std::string& reason) const;
 
   std::string counter_;
   std::int64_t start_;
   std::int64_t step_;
+  bool is_range_;
   std::string at_max_;  // the reason of a counter that has reached its max
   std::string reason_;  // the last logged reason; empty: the last allocation succeeded
   bool is_known_ = false;

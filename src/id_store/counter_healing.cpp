@@ -205,7 +205,9 @@ Outcome<void> CounterDocument::mark(Run& run) {
 CounterDocument::Attempt CounterDocument::heal(Run& run) {
   const auto found = read(run);
   if (!found) return found.error();
-  if (!found->exists || found->value.kind == StoredValue::Kind::missing) {
+  const bool is_there = found->exists && found->value.kind != StoredValue::Kind::missing;
+  if (!is_there && spec_.place.is_range()) return explain_range(run, *found);
+  if (!is_there) {
     if (Attempt done = create(run, found->exists)) return done;
     return allocate(run);
   }
@@ -281,6 +283,7 @@ CounterDocument::Attempt CounterDocument::raise(Run& run, std::int64_t from) {
   run.count = floor ? std::min(run.count, numbers_.room_behind(*floor)) : 0;
   const auto increment = numbers_.increment(run.count);
   if (!increment || run.count == 0) return at_max();
+  if (spec_.place.is_range()) return allocate_in_range(run, from);
   const Document base = Document().add(numbers_.upwards() ? "$max" : "$min",
                                        Array().push(to_long(field)).push(*floor));
   const Reply reply =

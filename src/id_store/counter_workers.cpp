@@ -143,9 +143,11 @@ void CounterWorkers::add_to(StoreStatistics& statistics) const {
   for (const Shared& counter : all_and_retired()) {
     const ids::CounterStatistics cache = counter->cache->statistics();
     statistics.counters += 1;
-    statistics.counters_exhausted += cache.exhausted && cache.at_max ? 1 : 0;
-    statistics.counters_refused += cache.exhausted && !cache.at_max ? 1 : 0;
-    statistics.requests_waiting += cache.waiting;
+    const bool counts = cache.exhausted && !counter->spec.place.is_range();
+    statistics.counters_exhausted += counts && cache.at_max ? 1 : 0;
+    statistics.counters_refused += counts && !cache.at_max ? 1 : 0;
+    // The only request for a range's numbers is that of its RangeSet.
+    if (!counter->spec.place.is_range()) statistics.requests_waiting += cache.waiting;
     statistics.numbers_held += cache.held;
     statistics.numbers_of_blocks += cache.block_size;
   }
@@ -155,6 +157,7 @@ std::vector<CounterWorkers::NotReady> CounterWorkers::not_ready() const {
   const std::scoped_lock lock(mutex_);
   std::vector<NotReady> found;
   for (const auto& [name, counter] : all_) {
+    if (counter->spec.place.is_range()) continue;
     if (auto obstacle = why_not_ready(*counter)) {
       found.push_back({*std::move(obstacle), counter->fields});
     }
@@ -177,6 +180,7 @@ std::vector<CounterWorkers::InUse> CounterWorkers::in_use() const {
   const std::scoped_lock lock(mutex_);
   std::vector<InUse> found;
   for (const auto& [name, counter] : all_) {
+    if (counter->spec.place.is_range()) continue;
     const ids::CounterStatistics cache = counter->cache->statistics();
     ids::CounterNumbers numbers{cache.next, cache.held, cache.left};
     if (!cache.left && counter->next) {
@@ -404,6 +408,7 @@ void CounterWorkers::note(const Shared& counter, const ids::CounterJob& job,
                           const ids::CounterReply& reply) {
   const std::scoped_lock lock(mutex_);
   const Time now = clock_.monotonic();
+  if (counter->spec.place.is_range()) return;
   if (reply.kind == ReplyKind::allocated) {
     note_ready(*counter);
   } else if (reply.kind == ReplyKind::exhausted || reply.kind == ReplyKind::pending) {

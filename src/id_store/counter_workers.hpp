@@ -32,7 +32,8 @@ namespace idproxy::id_store {
 ///
 /// A counter that rules announce is checked (CounterDocument::check) before anybody needs numbers.
 /// One that gives none for want of an index, a privilege or a scan is checked every 2 s until it
-/// does, so that it serves inserts soon after the cause has gone. Thread-safe.
+/// does, so that it serves inserts soon after the cause has gone. Ranges are counters, too, but
+/// RangeKeeper checks and reports them. Thread-safe.
 class CounterWorkers {
  public:
   /// How soon to check again a counter that is not ready.
@@ -81,14 +82,15 @@ class CounterWorkers {
     Obstacle obstacle;
     std::vector<ids::CounterField> fields;
   };
-  /// The counters that give no numbers now: exhausted ones, and those that hold none and cannot get
-  /// any, as far as is known. While the store is down, all announced ones that hold none.
+  /// The counters, ranges excepted, that give no numbers now: exhausted ones, and those that hold
+  /// none and cannot get any, as far as is known. While the store is down, all announced ones that
+  /// hold none.
   [[nodiscard]] std::vector<NotReady> not_ready() const;
   struct InUse {
     ids::CounterNumbers numbers;
     std::vector<ids::CounterField> fields;
   };
-  /// All counters, with what they have left.
+  /// All counters, ranges excepted, with what they have left.
   [[nodiscard]] std::vector<InUse> in_use() const;
   /// Adds the current values.
   void add_to(StoreStatistics& statistics) const;

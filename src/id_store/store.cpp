@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "id_store/counter_workers.hpp"
 #include "id_store/inspector.hpp"
 #include "id_store/mongo.hpp"
+#include "id_store/range_keeper.hpp"
 #include "id_store/store_metrics.hpp"
 #include "idproxy/base/glob.hpp"
 
@@ -20,12 +22,19 @@ struct Store::Impl {
         inspector(options.uri, pool, clock),
         scans(options.uri, options.db, pool, clock,
               options.scans ? CollectionScans::Enabled::yes : CollectionScans::Enabled::no),
+        ranges(pool, clock, workers,
+               options.scans ? RangeDocuments::Missing::create : RangeDocuments::Missing::assume),
         workers(pool, clock, metrics, scans) {}
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  /// The thread of the ranges uses the workers, and the workers' threads use the ranges.
+  ~Impl() { ranges.join(); }
 
   StoreMetrics metrics;
   mongo::Pool pool;
   Inspector inspector;
   CollectionScans scans;
+  RangeKeeper ranges;
   CounterWorkers workers;
   std::atomic<std::uint64_t> watches{0};
 };
@@ -33,6 +42,7 @@ struct Store::Impl {
 struct Watch::Impl {
   const StoreMetrics& metrics;
   Inspector& inspector;
+  RangeKeeper& ranges;
   CounterWorkers& workers;
   const std::uint64_t number;  // newer watches have larger ones
   const std::vector<WatchedRule> rules;
@@ -43,6 +53,7 @@ struct Watch::Impl {
     return inspector.with(*inspection, use);
   }
   [[nodiscard]] std::vector<CounterObstacle> counter_obstacles() const;
+  [[nodiscard]] std::vector<CounterWorkers::InUse> in_use() const;
 };
 
 namespace {
@@ -65,7 +76,9 @@ std::optional<std::size_t> rule_of(const std::vector<WatchedRule>& rules,
 
 std::vector<Watch::CounterObstacle> Watch::Impl::counter_obstacles() const {
   std::vector<CounterObstacle> found;
-  for (const CounterWorkers::NotReady& counter : workers.not_ready()) {
+  auto all = workers.not_ready();
+  std::ranges::move(ranges.not_ready(), std::back_inserter(all));
+  for (const CounterWorkers::NotReady& counter : all) {
     const auto& [error, passes] = counter.obstacle;
     for (const ids::CounterField& field : counter.fields) {
       const auto rule = rule_of(rules, field);
@@ -76,6 +89,12 @@ std::vector<Watch::CounterObstacle> Watch::Impl::counter_obstacles() const {
   return found;
 }
 
+std::vector<CounterWorkers::InUse> Watch::Impl::in_use() const {
+  auto all = workers.in_use();
+  std::ranges::move(ranges.in_use(), std::back_inserter(all));
+  return all;
+}
+
 Store::Store(const Options& options, const Clock& clock)
     : impl_(std::make_unique<Impl>(options, clock)) {}
 
@@ -84,7 +103,7 @@ Store::~Store() = default;
 std::shared_ptr<Watch> Store::watch(std::vector<WatchedRule> rules) {
   auto inspection = impl_->inspector.inspect(rules);
   auto impl =
-      std::make_unique<Watch::Impl>(impl_->metrics, impl_->inspector, impl_->workers,
+      std::make_unique<Watch::Impl>(impl_->metrics, impl_->inspector, impl_->ranges, impl_->workers,
                                     ++impl_->watches, std::move(rules), std::move(inspection));
   return std::shared_ptr<Watch>(new Watch(std::move(impl)));
 }
@@ -98,10 +117,12 @@ bool Store::stop(std::chrono::milliseconds limit) {
   };
   // These two end while blocks are given back.
   (void)impl_->inspector.stop(std::chrono::milliseconds(0));
+  (void)impl_->ranges.stop(std::chrono::milliseconds(0));
   (void)impl_->scans.stop(std::chrono::milliseconds(0));
   const bool workers_ended = impl_->workers.stop(limit);
   const bool inspector_ended = impl_->inspector.stop(left());
-  return impl_->scans.stop(left()) && inspector_ended && workers_ended;
+  const bool ranges_ended = impl_->ranges.stop(left());
+  return impl_->scans.stop(left()) && inspector_ended && ranges_ended && workers_ended;
 }
 
 StoreStatistics Store::statistics() const {
@@ -116,6 +137,7 @@ StoreStatistics Store::statistics() const {
   statistics.numbers_allocated = metrics.numbers_allocated;
   statistics.numbers_returned = metrics.numbers_returned;
   impl_->workers.add_to(statistics);
+  impl_->ranges.add_to(statistics);
   return statistics;
 }
 
@@ -126,9 +148,13 @@ Watch::~Watch() = default;
 void Watch::await_first_look(std::chrono::milliseconds limit) {
   const auto end = std::chrono::steady_clock::now() + limit;
   impl_->inspector.await_first_look(*impl_->inspection, limit);
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-  impl_->workers.await_checks(std::max(left, std::chrono::milliseconds(0)));
+  const auto left = [end] {
+    const auto time =
+        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    return std::max(time, std::chrono::milliseconds(0));
+  };
+  impl_->workers.await_checks(left());
+  impl_->ranges.await_looks(left());
 }
 
 std::shared_ptr<ids::BlockCache> Watch::announce(const ids::CounterSpec& spec,
@@ -139,6 +165,12 @@ std::shared_ptr<ids::BlockCache> Watch::announce(const ids::CounterSpec& spec,
 std::shared_ptr<ids::BlockCache> Watch::counter(const ids::CounterSpec& spec,
                                                 const ids::CounterField& field) {
   return impl_->workers.counter(spec, field, impl_->number);
+}
+
+std::shared_ptr<ids::RangeSet> Watch::ranges(const ids::RangesSpec& spec,
+                                             const ids::CounterField& field,
+                                             const ids::Sources& sources) {
+  return impl_->ranges.ranges(spec, field, sources, impl_->number);
 }
 
 std::shared_ptr<ids::Fill> Watch::fill(std::string_view ns, std::string_view field) {
@@ -192,7 +224,7 @@ std::vector<Watch::CounterObstacle> Watch::counter_obstacles() const {
 std::vector<ids::RuleNumbers> Watch::numbers(std::size_t most_per_rule) const {
   auto all =
       impl_->with([](const Collections& known, Collections::Time) { return known.spaces(); });
-  for (const CounterWorkers::InUse& counter : impl_->workers.in_use()) {
+  for (const CounterWorkers::InUse& counter : impl_->in_use()) {
     for (const ids::CounterField& field : counter.fields) {
       const auto rule = rule_of(impl_->rules, field);
       if (rule) all.push_back({*rule, field.ns, counter.numbers});

@@ -98,26 +98,6 @@ void read_numbers(CounterSpec& spec, Output output, Parameters& rule) {
   }
 }
 
-CounterSpec::Heal read_heal(Parameters& heal) {
-  CounterSpec::Heal read;
-  read.mode = static_cast<CounterSpec::Heal::Mode>(heal.choice("mode", {"max", "gap", "off"}));
-  read.after = static_cast<std::uint32_t>(heal.integer("after", 1, 1'000'000, read.after));
-  read.max_jump = heal.integer("max_jump", 0, Int64::max(), read.max_jump);
-  read.at_start = heal.boolean("at_start", read.at_start);
-  if (read.at_start && read.mode == CounterSpec::Heal::Mode::off) {
-    heal.warning("at_start", "has no effect with mode: off");
-  }
-  return read;
-}
-
-CounterSpec::OnStoreDown read_on_store_down(Parameters& on_store_down) {
-  using Action = CounterSpec::OnStoreDown::Action;
-  CounterSpec::OnStoreDown read;
-  read.action = static_cast<Action>(on_store_down.choice("action", {"fail", "wait"}));
-  read.wait = on_store_down.duration("wait", 0ms, 2s, read.wait);  // StoreBacked::kPatience
-  return read;
-}
-
 /// Reads text around the number.
 std::string read_affix(std::string_view key, Parameters& format) {
   std::string text = format.text(key, "");
@@ -168,6 +148,26 @@ CounterSpec::Block read_block(Parameters& rule) {
   for (const char* key : {"prefetch", "give_back", "idle", "adaptive", "target", "min", "max"}) {
     block.gone(key);
   }
+  return read;
+}
+
+CounterSpec::Heal read_heal(Parameters& heal) {
+  CounterSpec::Heal read;
+  read.mode = static_cast<CounterSpec::Heal::Mode>(heal.choice("mode", {"max", "gap", "off"}));
+  read.after = static_cast<std::uint32_t>(heal.integer("after", 1, 1'000'000, read.after));
+  read.max_jump = heal.integer("max_jump", 0, Int64::max(), read.max_jump);
+  read.at_start = heal.boolean("at_start", read.at_start);
+  if (read.at_start && read.mode == CounterSpec::Heal::Mode::off) {
+    heal.warning("at_start", "has no effect with mode: off");
+  }
+  return read;
+}
+
+CounterSpec::OnStoreDown read_on_store_down(Parameters& on_store_down) {
+  using Action = CounterSpec::OnStoreDown::Action;
+  CounterSpec::OnStoreDown read;
+  read.action = static_cast<Action>(on_store_down.choice("action", {"fail", "wait"}));
+  read.wait = on_store_down.duration("wait", 0ms, 2s, read.wait);  // StoreBacked::kPatience
   return read;
 }
 

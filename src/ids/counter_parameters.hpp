@@ -12,4 +12,8 @@ namespace idproxy::ids {
 /// collections.
 [[nodiscard]] CounterUse read_counter(Parameters& rule, std::string_view store_db);
 
+/// Read the sections of a rule that other strategies have as well.
+[[nodiscard]] CounterSpec::Heal read_heal(Parameters& heal);
+[[nodiscard]] CounterSpec::OnStoreDown read_on_store_down(Parameters& on_store_down);
+
 }  // namespace idproxy::ids

@@ -227,12 +227,12 @@ std::unique_ptr<Strategy> make(std::int64_t digits, bool leading_zeros, Format f
                                                 random);
 }
 
-struct Range {
+struct DigitRange {
   std::string_view output;
   std::int64_t most_digits;  // so that all numbers fit the type; 34: as many as decimal128 has
 };
 
-constexpr Range range_of(Output output) {
+constexpr DigitRange range_of(Output output) {
   switch (output) {
     case Output::int64:
       return {"int64", 18};
@@ -249,7 +249,7 @@ std::int64_t read_digits(Parameters& parameters, Output output) {
   constexpr std::int64_t kDefault = 12;
   using Limits = std::numeric_limits<std::int64_t>;
   const auto digits = parameters.integer("digits", Limits::min(), Limits::max(), kDefault);
-  const Range range = range_of(output);
+  const DigitRange range = range_of(output);
   if (digits < 1 || digits > range.most_digits) {
     parameters.error("digits", "must be 1 to " + std::to_string(range.most_digits) +
                                    " with output " + std::string(range.output) + ", is " +

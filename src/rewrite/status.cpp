@@ -169,6 +169,10 @@ class StatusWriter {
       if (counter->next) bson::append_int64(out_, "next", *counter->next);
       append_count(out_, "held", counter->held);
       if (counter->left) append_count(out_, "left", clamped(*counter->left));
+      if (counter->ranges) {
+        append_count(out_, "liveRanges", counter->ranges->live);
+        append_count(out_, "ranges", counter->ranges->all);
+      }
     } else if (const auto* space = std::get_if<ids::SpaceUse>(&numbers.numbers)) {
       if (space->documents) append_count(out_, "documents", *space->documents);
       bson::append_double(out_, "fill", space->fill);

@@ -9,7 +9,7 @@
 namespace idproxy::test {
 
 /// A store without counters; the test sets its answers.
-class FakeStore final : public ids::Store {
+class FakeStore : public ids::Store {
  public:
   std::shared_ptr<ids::BlockCache> counter(const ids::CounterSpec& /*spec*/,
                                            const ids::CounterField& /*field*/) override {

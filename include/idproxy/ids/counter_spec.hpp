@@ -45,8 +45,11 @@ struct CounterPlace {
   ValueIs value_is = ValueIs::next;
   std::string filter;      ///< BSON document: more fields that must match; empty: none
   std::string store_db{};  ///< the id store's database, in which no rule applies
+  /// Field with the last number of a range (range_spec.hpp); empty: the counter is not a range.
+  std::string max_field{};
   /// "db.collection"
   [[nodiscard]] std::string ns() const { return db + "." + collection; }
+  [[nodiscard]] bool is_range() const { return !max_field.empty(); }
   friend bool operator==(const CounterPlace&, const CounterPlace&) = default;
 };
 

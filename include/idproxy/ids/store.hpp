@@ -16,8 +16,11 @@ namespace idproxy::ids {
 
 class BlockCache;
 class Fill;
+class RangeSet;
 struct CounterSpec;
 struct CounterField;
+struct RangesSpec;
+struct Sources;
 
 /// What a rule demands of the unique index on its field.
 enum class UniqueIndex {
@@ -49,6 +52,13 @@ struct CounterNumbers {
   std::optional<std::int64_t> next;   ///< the next to hand out; nothing: not known, or none is left
   std::uint64_t held;                 ///< in memory
   std::optional<std::uint64_t> left;  ///< from `next` to max; nothing: not known
+  /// Of a rule with ranges: those that have numbers left, and all of them.
+  struct Ranges {
+    std::uint64_t live = 0;
+    std::uint64_t all = 0;
+    friend bool operator==(const Ranges&, const Ranges&) = default;
+  };
+  std::optional<Ranges> ranges{};
 };
 
 /// How much of a space of random numbers is in use.
@@ -91,6 +101,14 @@ class Store {
   /// once whether the counter can give numbers, so that not_ready() says so if it cannot.
   virtual std::shared_ptr<BlockCache> announce(const CounterSpec& spec, const CounterField& field) {
     return counter(spec, field);
+  }
+  /// The ranges of a rule, which the store looks at, and makes if they are missing, from the first
+  /// call on. Every caller that names this collection gets the same object, through whichever Store
+  /// of the process, until the spec changes. `field` as in counter(). Null: this store has none.
+  virtual std::shared_ptr<RangeSet> ranges(const RangesSpec& /*spec*/,
+                                           const CounterField& /*field*/,
+                                           const Sources& /*sources*/) {
+    return nullptr;
   }
   /// How full a rule's space of random numbers is in one collection. `ns`: "db.collection".
   virtual std::shared_ptr<Fill> fill(std::string_view ns, std::string_view field) = 0;

@@ -19,6 +19,7 @@ namespace idproxy::ids {
 
 class Store;
 struct CounterUse;
+struct RangesSpec;
 
 /// What strategies draw from. Both must outlive every strategy.
 struct Sources {
@@ -89,6 +90,9 @@ class CounterRule {
   /// The counter, to check rules against each other. No rule may apply to the collection that holds
   /// it.
   [[nodiscard]] virtual const CounterUse& use() const = 0;
+  /// If its numbers come from ranges: all about them. The place of use() then has the collection of
+  /// the ranges, and no key. Null: it is one counter.
+  [[nodiscard]] virtual const RangesSpec* ranges() const { return nullptr; }
   /// Tells the store what it must know of this rule before any of its collections is used. Called
   /// before bind(), and again with each reload that leaves the rule unchanged; then other threads
   /// may still bind it for the previous set of rules, with another Store of the same counters.

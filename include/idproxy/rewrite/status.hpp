@@ -20,7 +20,8 @@
 ///    listeners: [{address, server, me?, setName?, state, origin: text, connections: long}],
 ///    rules: [{ns, field, strategy: text, ready: bool,
 ///             notReady?: [{ns, code?: int, errmsg: text}], truncated?: true,
-///             numbers?: [{ns, next?: long, held: long, left?: long} or
+///             numbers?: [{ns, next?: long, held: long, left?: long,
+///                         liveRanges?: long, ranges?: long} or
 ///                        {ns, documents?: long, fill: double, maxFill: double}],
 ///             assigned, resent, cured, givenUp, foreign, transient, surfaced, unacknowledged,
 ///             handedOut: long, upsertsForwarded: {<reason>: long, …}}],

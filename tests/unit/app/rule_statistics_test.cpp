@@ -47,6 +47,14 @@ TEST(RuleStatistics, OfACounterOfAllCollectionsAreItsOwn) {
   EXPECT_EQ(statistics[1].next, 5);
 }
 
+TEST(RuleStatistics, OfRangesHaveThoseThatAreLive) {
+  const auto statistics = statistics_of(
+      rules(), {{0, "shop.orders", CounterNumbers{5, 10, 700, CounterNumbers::Ranges{3, 1000}}}});
+  EXPECT_EQ(statistics[0].left, 700U);
+  EXPECT_EQ(statistics[0].live_ranges, 3U);
+  EXPECT_FALSE(statistics[1].live_ranges);
+}
+
 TEST(RuleStatistics, OfSpacesAreThoseOfTheFullest) {
   const auto statistics = statistics_of(rules(), {{1, "shop.a", SpaceUse{10, 0.01, 0.9}},
                                                   {1, "shop.b", SpaceUse{{}, 0.5, 0.9}},

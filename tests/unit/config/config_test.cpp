@@ -134,7 +134,7 @@ TEST(Config, TheExamplesInTheShippedFileAreValid) {
   const Loaded loaded = load(shipped_with_examples());
   EXPECT_THAT(texts_of(loaded.findings),
               ElementsAre(HasSubstr("warning: rules[0].assign: drivers report")));
-  EXPECT_EQ(loaded.config.rules.size(), 4U);
+  EXPECT_EQ(loaded.config.rules.size(), 5U);
 }
 
 struct Case {

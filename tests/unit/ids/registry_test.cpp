@@ -24,7 +24,8 @@ using test::Id;
 TEST(Registry, SucceedsWithTheNamesInTheOrderOfMessages) {
   std::vector<std::string_view> names;
   for (const Kind& kind : kinds()) names.push_back(kind.name);
-  EXPECT_EQ(names, (std::vector<std::string_view>{"objectid", "uuid", "counter", "random-digits"}));
+  EXPECT_EQ(names, (std::vector<std::string_view>{"objectid", "uuid", "counter", "counter-ranges",
+                                                  "random-digits"}));
 }
 
 /// Of the object of a rule, bound to no collection yet.
@@ -42,6 +43,7 @@ TEST(Registry, EachOffersOnlyWhatItsKindCanDo) {
       {"objectid", ""},
       {"uuid", ""},
       {"counter", "counter_rule "},
+      {"counter-ranges", "counter_rule "},
       {"random-digits", "duplicate_observer bounded_space "}};
   const test::FakeClock clock;
   test::SeededRandom random;

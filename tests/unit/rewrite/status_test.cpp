@@ -215,16 +215,16 @@ TEST_F(StatusReply, SaysWhatCountersAndSpacesHaveLeft) {
   store->numbered = {{2, "shop.c2", ids::SpaceUse{880, 0.5, 0.75}},
                      {1, "shop.c1", ids::CounterNumbers{{}, 0, {}}},
                      {0, "shop.b", ids::CounterNumbers{-3, 7, kMost}},
-                     {0, "shop.a", ids::CounterNumbers{1001, 99, 9000}},
+                     {0, "shop.a", ids::CounterNumbers{1001, 99, 9000, {{7, 1000}}}},
                      {2, "shop.c1", ids::SpaceUse{{}, 0.25, 0.75}}};
   const auto numbers = [](const std::vector<std::string>& documents) {
     return kReady + array_field("numbers", documents);
   };
-  const std::string first =
-      numbers({doc(string_field("ns", "shop.a") + long_field("next", 1001) +
-                   long_field("held", 99) + long_field("left", 9000)),
-               doc(string_field("ns", "shop.b") + long_field("next", -3) + long_field("held", 7) +
-                   long_field("left", std::numeric_limits<std::int64_t>::max()))});
+  const std::string first = numbers(
+      {doc(string_field("ns", "shop.a") + long_field("next", 1001) + long_field("held", 99) +
+           long_field("left", 9000) + long_field("liveRanges", 7) + long_field("ranges", 1000)),
+       doc(string_field("ns", "shop.b") + long_field("next", -3) + long_field("held", 7) +
+           long_field("left", std::numeric_limits<std::int64_t>::max()))});
   const std::string second = numbers({doc(string_field("ns", "shop.c1") + long_field("held", 0))});
   const std::string third =
       numbers({doc(string_field("ns", "shop.c1") + double_field("fill", 0.25) +

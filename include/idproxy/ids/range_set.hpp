@@ -1,0 +1,178 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "idproxy/base/clock.hpp"
+#include "idproxy/base/random.hpp"
+#include "idproxy/ids/block_cache.hpp"
+#include "idproxy/ids/draw.hpp"
+#include "idproxy/ids/grant.hpp"
+#include "idproxy/ids/number_stock.hpp"
+#include "idproxy/ids/range_spec.hpp"
+#include "idproxy/ids/refill_pace.hpp"
+
+namespace idproxy::ids {
+
+/// A snapshot of a RangeSet for metrics and status.
+struct RangeStatistics {
+  std::optional<Error> refusal{};      ///< why requests are refused
+  bool at_end = false;                 ///< that is because no range has numbers left
+  std::uint64_t held = 0;              ///< numbers in memory
+  std::optional<std::int64_t> next{};  ///< the next number to hand out, as far as is known
+  std::uint64_t left = 0;              ///< numbers in all ranges together, the held ones included
+  std::uint64_t total = 0;             ///< how many numbers the ranges had at first
+  std::uint64_t live = 0;              ///< ranges that have numbers left
+  std::uint64_t all = 0;               ///< ranges
+  std::size_t waiting = 0;             ///< requests that wait for numbers
+};
+
+/// The ranges of one rule, and the queue of requests that wait for their numbers. Each range is a
+/// counter with a BlockCache of its own, which has its numbers, fetches them, gives them back and
+/// heals it. This object says from which ranges a request takes its numbers:
+///
+/// - Requests take turns at `active` ranges. If none of them holds enough, it takes from several.
+/// - sticky: a range stays until it has no number left; then another takes its place. It fetches
+///   ahead as any counter.
+/// - random: a range stays for one block; then another takes its place. While the next block is
+///   being fetched, requests take from the other active ranges.
+/// - A range that gives no numbers is retired until found() shows that it has some again.
+///
+/// Which range comes next is drawn at random, so that proxies rarely meet. Thread-safe; calls the
+/// caches' take() under its lock, and everything that may answer a request without.
+class RangeSet final : public NumberStock, public std::enable_shared_from_this<RangeSet> {
+ public:
+  /// Returns the BlockCache of a range: the same object as long as anybody has it.
+  using Open = std::function<std::shared_ptr<BlockCache>(const RangeState&)>;
+
+  /// `open` is called under the lock; it must not call this object, nor answer requests. `wake`
+  /// makes the store call found() or refuse() soon. `clock` and `random` must outlive the set.
+  RangeSet(RangesSpec spec, const Clock& clock, RandomSource& random, Open open,
+           std::function<void()> wake);
+
+  // ---- for strategies
+
+  [[nodiscard]] std::int64_t step() const override { return 1; }
+  [[nodiscard]] std::uint32_t heals_after() const override { return spec_.counter.heal.after; }
+  [[nodiscard]] Draw take(std::uint64_t n, std::vector<Range>& out) override;
+  [[nodiscard]] Ticket ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) override;
+  void cancel(std::uint64_t ticket) override;
+  void take_back(const std::vector<Range>& ranges) override;
+  void collided(const std::vector<std::int64_t>& numbers, bool heal_at_once) override;
+  void went_well() override;
+  [[nodiscard]] std::string pending() const override;
+
+  // ---- for the store
+
+  [[nodiscard]] const RangesSpec& spec() const { return spec_; }
+  /// The ranges as they are stored, ascending. From now on, requests get their numbers.
+  void found(std::span<const RangeState> ranges);
+  /// Requests get `error`, until found().
+  void refuse(const Error& error);
+  /// The caches may have changed their rules or fields: gets those in use again.
+  void reopen();
+  [[nodiscard]] RangeStatistics statistics() const;
+
+ private:
+  static constexpr std::size_t kMostWaiting = BlockCache::kMostWaiting;
+  struct Known {
+    RangeState state;
+    bool live;                            // not retired
+    std::shared_ptr<BlockCache> cache{};  // if it is in slots_ or rest_
+  };
+  struct Request {
+    std::uint64_t n;
+    std::unique_ptr<Waiter> waiter;
+  };
+  /// Numbers on their way from the store to a range's cache.
+  struct Fetch {
+    std::uint64_t id;
+    std::size_t index;
+    std::shared_ptr<BlockCache> cache;
+    std::uint64_t n;
+  };
+  /// Numbers of one range.
+  struct Part {
+    std::shared_ptr<BlockCache> cache;
+    std::vector<Range> ranges;
+  };
+  /// What to do after the lock is released.
+  struct After {
+    bool wake = false;
+    std::optional<Fetch> fetch{};
+    Ticket stale{};  // to be destroyed
+    std::vector<std::pair<std::shared_ptr<BlockCache>, std::vector<Range>>> returns{};
+    std::vector<std::pair<std::unique_ptr<Waiter>, Result<Grant>>> answers{};
+  };
+  class FetchWaiter;
+
+  void run(After& after);
+  void start(const Fetch& fetch);
+  void fetched(std::uint64_t id, const std::optional<Error>& error);
+
+  // Under the lock.
+  [[nodiscard]] bool draw(std::uint64_t n, std::vector<Range>& out, After& after);
+  [[nodiscard]] bool take_from_slot(std::uint64_t n, std::vector<Range>& out);
+  [[nodiscard]] bool gather(std::uint64_t n, std::vector<Range>& out, After& after);
+  [[nodiscard]] std::uint64_t held() const;
+  [[nodiscard]] std::map<std::size_t, Part> split(const std::vector<Range>& pieces) const;
+  void serve(After& after);
+  void refuse_waiting(const Error& error, After& after);
+  void plan(After& after);
+  [[nodiscard]] std::uint64_t block();
+  void give_up(std::size_t index, const Error& error, After& after);
+  void end(After& after);
+  [[nodiscard]] bool fill_slots();
+  [[nodiscard]] std::optional<std::size_t> pick();
+  void move_slot(std::size_t slot);
+  void retire(std::size_t index);
+  void close(std::size_t index);
+  void use_first(std::size_t index, std::shared_ptr<BlockCache> cache);
+  void drop_used_up();
+  void list_free();
+  [[nodiscard]] bool is_same(std::span<const RangeState> ranges) const;
+  void update(std::span<const RangeState> ranges);
+  void replace(std::span<const RangeState> ranges, After& after);
+  [[nodiscard]] std::optional<std::size_t> index_of(std::int64_t number) const;
+  [[nodiscard]] std::shared_ptr<BlockCache> cache_of(std::size_t index) const;
+  [[nodiscard]] bool is_random() const { return spec_.pick == RangesSpec::Pick::random; }
+
+  const RangesSpec spec_;
+  const Clock& clock_;
+  RandomSource& random_;
+  const Open open_;
+  const std::function<void()> wake_;
+
+  mutable std::mutex mutex_;        // guards all that follows
+  bool is_known_ = false;           // found() or refuse() was called
+  std::optional<Error> refusal_;    // of all requests
+  bool at_end_ = false;             // refusal_ says that no range has numbers left
+  std::vector<Known> ranges_;       // ascending; an index is a position here
+  std::uint64_t generation_ = 0;    // of the indexes
+  std::vector<std::size_t> slots_;  // the active ranges
+  std::vector<std::size_t> rest_;   // others that hold numbers, which are used up first
+  std::vector<std::size_t> free_;   // live ranges that are not active
+  std::vector<std::size_t> collided_;
+  std::size_t turn_ = 0;                      // the slot from which the next request takes
+  std::optional<std::size_t> empty_slot_;     // it had no numbers when a request took from others
+  std::map<std::uint64_t, Request> waiting_;  // by ticket
+  std::uint64_t tickets_ = 0;
+  std::uint64_t needed_ = 0;    // numbers that waiting requests need
+  std::optional<Fetch> fetch_;  // the one under way
+  Ticket fetch_ticket_;         // its place in the cache's queue
+  std::uint64_t fetches_ = 0;
+  std::string last_refusal_;  // of the range asked last; empty: it had numbers, or was at its end
+  RefillPace pace_;           // random: of all ranges together
+  std::uint64_t used_ = 0;    // numbers handed out that did not return
+};
+
+}  // namespace idproxy::ids

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "idproxy/ids/counter_spec.hpp"
+
+namespace idproxy::ids {
+
+/// The ranges of a rule with the strategy counter-ranges (docs/strategies.md#counter-ranges), as
+/// MongoDB's blog has them: documents of one collection,
+///
+///   {_id: "COUNTER DOCUMENT NUMBER 7", COUNT: 7000000042, MAX_VALUE: 7999999999}
+///
+/// COUNT is the next number that the range gives out, MAX_VALUE the last one.
+struct RangesSpec {
+  /// Where a proxy takes its numbers.
+  enum class Pick {
+    sticky,  ///< from `active` ranges, each until it has none left
+    random,  ///< each block from another range, all of which are equally likely
+  };
+  /// Range i: first + i * width … first + (i + 1) * width - 1, which is below 2^63 - 1.
+  struct Layout {
+    std::int64_t count = 1000;
+    std::int64_t width = 1'000'000'000;
+    std::int64_t first = 0;
+    [[nodiscard]] std::int64_t first_of(std::int64_t number) const {
+      return first + number * width;
+    }
+    [[nodiscard]] std::int64_t last_of(std::int64_t number) const {
+      return first_of(number) + (width - 1);
+    }
+    friend bool operator==(const Layout&, const Layout&) = default;
+  };
+  std::string name;              ///< of the ranges: rules with the same name share them
+  CounterSpec counter;           ///< what all ranges have in common; without key, start and max
+  std::optional<Layout> layout;  ///< nothing: as the collection has them
+  Pick pick = Pick::sticky;
+  std::uint32_t active = 4;  ///< ranges from which a proxy takes numbers at a time, 1..64
+  bool create = true;        ///< the proxy makes documents that are missing
+  friend bool operator==(const RangesSpec&, const RangesSpec&) = default;
+};
+
+/// One range, at one moment.
+struct RangeState {
+  std::int64_t number;  ///< in its _id
+  std::int64_t first;
+  std::int64_t last;
+  std::int64_t next;  ///< beyond `last`: it has no number left
+  [[nodiscard]] bool has_numbers() const { return next <= last; }
+  friend bool operator==(const RangeState&, const RangeState&) = default;
+};
+
+/// What the _id of every range begins with.
+inline constexpr std::string_view kRangePrefix = "COUNTER DOCUMENT NUMBER ";
+
+/// "COUNTER DOCUMENT NUMBER 7"
+[[nodiscard]] std::string range_key(std::int64_t number);
+/// The number in a range's _id; nothing if it is not one that range_key() makes.
+[[nodiscard]] std::optional<std::int64_t> range_number(std::string_view key);
+
+/// The counter that a range is.
+[[nodiscard]] CounterSpec counter_of(const RangesSpec& spec, const RangeState& range);
+
+}  // namespace idproxy::ids

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "id_store/mongo.hpp"
+#include "id_store/outcome.hpp"
+#include "idproxy/ids/counter_spec.hpp"
+#include "idproxy/ids/range_check.hpp"
+#include "idproxy/ids/range_spec.hpp"
+
+namespace idproxy::id_store {
+
+/// The documents of a rule's ranges, in the servers' collection. Blocks. One thread at a time.
+class RangeDocuments {
+ public:
+  enum class Missing {
+    create,  ///< if the rule says so
+    assume,  ///< writes nothing: returns them as they would be created
+  };
+  /// The arguments must outlive it. `fields`: all fields that are filled from the ranges.
+  RangeDocuments(mongo::Client& client, const ids::RangesSpec& spec,
+                 std::span<const ids::CounterField> fields, Missing missing)
+      : client_(client), spec_(spec), fields_(fields), missing_(missing) {}
+
+  /// Reads the documents and checks them, and that the store's user may write them. Creates missing
+  /// ones, from the last to the first, behind the numbers that are stored in the fields. If that is
+  /// interrupted, the next look continues. `stops`: true once it should end early. The ranges are
+  /// in ascending order; the error is what a counter's job would reply.
+  [[nodiscard]] Outcome<std::vector<ids::RangeState>> look(const std::function<bool()>& stops);
+  /// Why the last command reached no server, for the log; empty if it did.
+  [[nodiscard]] const std::string& unreached() const { return unreached_; }
+
+ private:
+  [[nodiscard]] Outcome<std::vector<ids::RangeDocument>> read();
+  [[nodiscard]] Outcome<std::set<std::int64_t>> read_marks();
+  [[nodiscard]] Outcome<void> find_first_numbers(std::vector<ids::RangeState>& missing);
+  [[nodiscard]] Outcome<void> create(std::span<const ids::RangeState> missing,
+                                     const std::function<bool()>& stops);
+  [[nodiscard]] mongo::Reply write_nothing();
+  [[nodiscard]] ids::CounterReply answer_to(const mongo::Reply& reply);
+
+  mongo::Client& client_;
+  const ids::RangesSpec& spec_;
+  std::span<const ids::CounterField> fields_;
+  Missing missing_;
+  std::string unreached_;
+};
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,533 @@
+#include "idproxy/ids/range_set.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "ids/block_cache_lock.hpp"
+
+namespace idproxy::ids {
+namespace {
+
+/// How many numbers there are from `first` to `last`, inclusive.
+std::uint64_t count_between(std::int64_t first, std::int64_t last) {
+  return Steps(1).count(first, last);
+}
+
+template <class Item>
+bool contains(const std::vector<Item>& items, const Item& item) {
+  return std::ranges::find(items, item) != items.end();
+}
+
+}  // namespace
+
+/// Leaves the numbers that arrive in their cache, where every request of the set finds them.
+class RangeSet::FetchWaiter final : public Waiter {
+ public:
+  FetchWaiter(std::weak_ptr<RangeSet> set, std::uint64_t id) : set_(std::move(set)), id_(id) {}
+
+  void answered(Result<Grant> grant) override {
+    std::optional<Error> error;
+    if (grant) {
+      const Grant put_back = *std::move(grant);
+    } else {
+      error = grant.error();
+    }
+    if (const auto set = set_.lock()) set->fetched(id_, error);
+  }
+
+ private:
+  const std::weak_ptr<RangeSet> set_;
+  const std::uint64_t id_;
+};
+
+RangeSet::RangeSet(RangesSpec spec, const Clock& clock, RandomSource& random, Open open,
+                   std::function<void()> wake)
+    : spec_(std::move(spec)),
+      clock_(clock),
+      random_(random),
+      open_(std::move(open)),
+      wake_(std::move(wake)),
+      pace_(spec_.counter.block) {}
+
+// ---- for strategies ----------------------------------------------------------------------------
+
+Draw RangeSet::take(std::uint64_t n, std::vector<Range>& out) {
+  if (n == 0) return {};
+  After after;
+  Draw result = Draw::need();
+  {
+    const auto lock = locked(mutex_);
+    if (waiting_.empty() && draw(n, out, after)) {
+      result = {};
+    } else if (refusal_) {
+      result = *refusal_;
+    }
+    plan(after);
+  }
+  run(after);
+  return result;
+}
+
+Ticket RangeSet::ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) {
+  After after;
+  std::uint64_t ticket = 0;
+  {
+    const auto lock = locked(mutex_);
+    std::vector<Range> ranges;
+    if (waiting_.empty() && draw(n, ranges, after)) {
+      after.answers.emplace_back(std::move(waiter), Grant(shared_from_this(), std::move(ranges)));
+    } else if (refusal_) {
+      after.answers.emplace_back(std::move(waiter), *refusal_);
+    } else if (waiting_.size() == kMostWaiting) {
+      after.answers.emplace_back(std::move(waiter),
+                                 Error{Errc::unavailable, "too many requests wait for numbers"});
+    } else {
+      ticket = ++tickets_;
+      waiting_.emplace_hint(waiting_.end(), ticket, Request{n, std::move(waiter)});
+      needed_ += n;
+    }
+    plan(after);
+  }
+  run(after);
+  if (ticket == 0) return {};
+  return {weak_from_this(), ticket};
+}
+
+void RangeSet::cancel(std::uint64_t ticket) {
+  After after;
+  std::unique_ptr<Waiter> gone;  // destroyed without the lock
+  {
+    const auto lock = locked(mutex_);
+    const auto request = waiting_.find(ticket);
+    if (request == waiting_.end()) return;
+    needed_ -= request->second.n;
+    gone = std::move(request->second.waiter);
+    waiting_.erase(request);
+    serve(after);  // the requests behind it may need fewer numbers
+    plan(after);
+  }
+  run(after);
+}
+
+void RangeSet::take_back(const std::vector<Range>& ranges) {
+  After after;
+  std::map<std::size_t, Part> parts;
+  std::uint64_t generation = 0;
+  {
+    const auto lock = locked(mutex_);
+    generation = generation_;
+    parts = split(ranges);
+    for (const Range& range : ranges) used_ -= std::min(used_, range.count);
+  }
+  for (const auto& [index, part] : parts) part.cache->take_back(part.ranges);
+  {
+    const auto lock = locked(mutex_);
+    if (generation == generation_) {
+      for (auto& [index, part] : parts) use_first(index, std::move(part.cache));
+    }
+    serve(after);
+    plan(after);
+  }
+  run(after);
+}
+
+void RangeSet::collided(const std::vector<std::int64_t>& numbers, bool heal_at_once) {
+  std::map<std::size_t, std::pair<std::shared_ptr<BlockCache>, std::vector<std::int64_t>>> parts;
+  {
+    const auto lock = locked(mutex_);
+    for (const std::int64_t number : numbers) {
+      const auto index = index_of(number);
+      if (!index) continue;
+      auto& [cache, its] = parts[*index];
+      if (!cache) cache = cache_of(*index);
+      its.push_back(number);
+      if (!contains(collided_, *index)) collided_.push_back(*index);
+    }
+  }
+  for (const auto& [index, part] : parts) part.first->collided(part.second, heal_at_once);
+}
+
+void RangeSet::went_well() {
+  const auto lock = locked(mutex_);
+  for (const std::size_t index : std::exchange(collided_, {})) cache_of(index)->went_well();
+}
+
+std::string RangeSet::pending() const {
+  const auto lock = locked(mutex_);
+  return is_known_ ? "" : "the proxy looks for the documents of the ranges, or makes them";
+}
+
+// ---- for the store -----------------------------------------------------------------------------
+
+void RangeSet::found(std::span<const RangeState> ranges) {
+  After after;
+  {
+    const auto lock = locked(mutex_);
+    is_known_ = true;
+    refusal_.reset();
+    at_end_ = false;
+    last_refusal_.clear();
+    is_same(ranges) ? update(ranges) : replace(ranges, after);
+    list_free();
+    if (!fill_slots()) end(after);
+    serve(after);
+    plan(after);
+    after.wake = false;  // the store knows
+  }
+  run(after);
+}
+
+void RangeSet::refuse(const Error& error) {
+  After after;
+  {
+    const auto lock = locked(mutex_);
+    is_known_ = true;
+    at_end_ = false;
+    refusal_ = error;
+    refuse_waiting(error, after);
+  }
+  run(after);
+}
+
+void RangeSet::reopen() {
+  const auto lock = locked(mutex_);
+  for (Known& known : ranges_) {
+    if (known.cache) known.cache = open_(known.state);
+  }
+}
+
+RangeStatistics RangeSet::statistics() const {
+  const auto lock = locked(mutex_);
+  RangeStatistics result{
+      .refusal = refusal_, .at_end = at_end_, .all = ranges_.size(), .waiting = waiting_.size()};
+  for (const Known& known : ranges_) {
+    result.live += known.live ? 1 : 0;
+    result.total += count_between(known.state.first, known.state.last);
+    std::uint64_t left = count_between(known.state.next, known.state.last);
+    if (known.cache) {
+      const CounterStatistics its = known.cache->statistics();
+      result.held += its.held;
+      left = std::min(left + its.held, its.left.value_or(left));
+    }
+    result.left += left;
+  }
+  if (slots_.empty()) return result;
+  const Known& next = ranges_[slots_[turn_ % slots_.size()]];
+  result.next = next.cache->statistics().next.value_or(next.state.next);
+  return result;
+}
+
+// ---- without the lock --------------------------------------------------------------------------
+
+void RangeSet::run(After& after) {
+  if (after.wake) wake_();
+  for (auto& [cache, ranges] : after.returns) cache->take_back(ranges);
+  for (auto& [waiter, grant] : after.answers) waiter->answered(std::move(grant));
+  if (after.fetch) start(*after.fetch);
+}
+
+void RangeSet::start(const Fetch& fetch) {
+  Ticket ticket =
+      fetch.cache->ask(fetch.n, std::make_unique<FetchWaiter>(weak_from_this(), fetch.id));
+  const auto lock = locked(mutex_);
+  // Otherwise the answer has come already, and another fetch may be under way.
+  if (fetch_ && fetch_->id == fetch.id) std::swap(fetch_ticket_, ticket);
+}
+
+void RangeSet::fetched(std::uint64_t id, const std::optional<Error>& error) {
+  After after;
+  {
+    const auto lock = locked(mutex_);
+    if (!fetch_ || fetch_->id != id) return;
+    const std::size_t index = fetch_->index;
+    fetch_.reset();
+    if (error) {
+      give_up(index, *error, after);
+    } else {
+      last_refusal_.clear();
+      if (is_random()) pace_.succeeded(clock_.monotonic(), pace_.size());
+    }
+    serve(after);
+    plan(after);
+  }
+  run(after);
+}
+
+// ---- under the lock: numbers -------------------------------------------------------------------
+
+bool RangeSet::draw(std::uint64_t n, std::vector<Range>& out, After& after) {
+  if (refusal_ && !at_end_) return false;
+  const bool drawn = (rest_.empty() && take_from_slot(n, out)) || gather(n, out, after);
+  if (drawn) used_ += n;
+  return drawn;
+}
+
+/// From the first active range, in turn, that holds enough.
+bool RangeSet::take_from_slot(std::uint64_t n, std::vector<Range>& out) {
+  std::optional<std::size_t> empty;
+  for (std::size_t left = slots_.size(); left > 0 && !slots_.empty(); --left) {
+    const std::size_t slot = turn_++ % slots_.size();
+    const std::size_t index = slots_[slot];
+    const Draw taken = ranges_[index].cache->take(n, out);
+    if (taken) {
+      if (empty) empty_slot_ = empty;
+      return true;
+    }
+    if (taken.needs_store() || taken.error().code != Errc::exhausted) {
+      empty = slot;
+    } else {
+      retire(index);
+      empty.reset();  // it may be another one's place now
+    }
+  }
+  return false;
+}
+
+/// From several ranges, if they hold enough together.
+bool RangeSet::gather(std::uint64_t n, std::vector<Range>& out, After& after) {
+  if (held() < n) return false;
+  std::vector<Range> taken;
+  std::uint64_t missing = n;
+  const auto take_from = [&](std::size_t index) {
+    BlockCache& cache = *ranges_[index].cache;
+    const std::uint64_t part = std::min(missing, cache.held());
+    if (part > 0 && cache.take(part, taken)) missing -= part;
+  };
+  std::ranges::for_each(rest_, take_from);
+  for (std::size_t i = 0; i < slots_.size(); ++i) take_from(slots_[(turn_ + i) % slots_.size()]);
+  ++turn_;
+  drop_used_up();
+  if (missing == 0) {
+    out.insert(out.end(), taken.begin(), taken.end());
+    return true;
+  }
+  // Meanwhile a cache has given numbers back to the store.
+  for (auto& [index, part] : split(taken)) {
+    after.returns.emplace_back(std::move(part.cache), std::move(part.ranges));
+  }
+  return false;
+}
+
+std::uint64_t RangeSet::held() const {
+  std::uint64_t sum = 0;
+  for (const auto* indexes : {&rest_, &slots_}) {
+    for (const std::size_t index : *indexes) sum += ranges_[index].cache->held();
+  }
+  return sum;
+}
+
+/// By range. A piece of adjacent numbers may reach over the end of a range.
+std::map<std::size_t, RangeSet::Part> RangeSet::split(const std::vector<Range>& pieces) const {
+  std::map<std::size_t, Part> parts;
+  for (Range piece : pieces) {
+    while (piece.count > 0) {
+      const auto index = index_of(piece.first);
+      if (!index) break;
+      const std::int64_t last = ranges_[*index].state.last;
+      const std::uint64_t count = std::min(piece.count, count_between(piece.first, last));
+      Part& part = parts[*index];
+      if (!part.cache) part.cache = cache_of(*index);
+      part.ranges.push_back({piece.first, count});
+      piece.count -= count;
+      if (piece.count > 0) piece.first = last + 1;
+    }
+  }
+  return parts;
+}
+
+// ---- under the lock: requests ------------------------------------------------------------------
+
+void RangeSet::serve(After& after) {
+  while (!waiting_.empty()) {
+    std::vector<Range> ranges;
+    const bool drawn = draw(waiting_.begin()->second.n, ranges, after);
+    empty_slot_.reset();  // a request that had to wait shows no need to fetch ahead
+    if (!drawn) return;
+    auto request = waiting_.extract(waiting_.begin());
+    needed_ -= request.mapped().n;
+    after.answers.emplace_back(std::move(request.mapped().waiter),
+                               Grant(shared_from_this(), std::move(ranges)));
+  }
+}
+
+/// Answers every waiting request: those that find enough numbers get them.
+void RangeSet::refuse_waiting(const Error& error, After& after) {
+  for (auto& [ticket, request] : std::exchange(waiting_, {})) {
+    std::vector<Range> ranges;
+    const bool drawn = draw(request.n, ranges, after);
+    after.answers.emplace_back(
+        std::move(request.waiter),
+        drawn ? Result<Grant>(Grant(shared_from_this(), std::move(ranges))) : Result<Grant>(error));
+  }
+  needed_ = 0;
+}
+
+/// Fetches numbers if requests wait after serve(), or if a slot has none and others had to do.
+void RangeSet::plan(After& after) {
+  const std::optional<std::size_t> empty = std::exchange(empty_slot_, std::nullopt);
+  if (fetch_ || refusal_ || !is_known_ || (waiting_.empty() && !empty)) return;
+  if (!fill_slots()) return end(after);
+  const std::size_t slot = empty.value_or(turn_++) % slots_.size();
+  if (is_random()) move_slot(slot);
+  const std::uint64_t held_now = held();
+  const std::uint64_t missing = needed_ > held_now ? needed_ - held_now : 1;
+  const std::size_t index = slots_[slot];
+  const auto& cache = ranges_[index].cache;
+  // The cache asks the store for what it does not hold.
+  const std::uint64_t n = cache->held() + (is_random() ? std::max(missing, block()) : missing);
+  fetch_ = Fetch{++fetches_, index, cache, n};
+  after.fetch = fetch_;
+}
+
+/// Numbers in a block, of which each active range has one.
+std::uint64_t RangeSet::block() {
+  const auto now = clock_.monotonic();
+  pace_.note(now, used_);
+  pace_.started(now, used_);
+  if (spec_.counter.block.size) return pace_.size();
+  return (pace_.size() + slots_.size() - 1) / slots_.size();
+}
+
+/// A range has refused a fetch. A reason that the next range gives, too, is not the range's own.
+void RangeSet::give_up(std::size_t index, const Error& error, After& after) {
+  if (error.code == Errc::unavailable) return refuse_waiting(error, after);
+  const bool is_at_its_end = error.reason == handed_out_up_to(ranges_[index].state.last);
+  const bool is_general = !is_at_its_end && error.reason == last_refusal_;
+  last_refusal_ = is_at_its_end ? std::string() : error.reason;
+  retire(index);
+  if (!is_general) return;
+  refusal_ = error;
+  after.wake = true;
+  refuse_waiting(error, after);
+}
+
+void RangeSet::end(After& after) {
+  const std::string count = std::to_string(ranges_.size());
+  at_end_ = true;
+  refusal_ = Error{Errc::exhausted,
+                   last_refusal_.empty()
+                       ? "all numbers of the " + count + " ranges have been handed out"
+                       : "none of the " + count + " ranges gives numbers: " + last_refusal_};
+  after.wake = true;
+  refuse_waiting(*refusal_, after);
+}
+
+// ---- under the lock: which ranges --------------------------------------------------------------
+
+/// False if no range has numbers.
+bool RangeSet::fill_slots() {
+  while (slots_.size() < spec_.active) {
+    const auto index = pick();
+    if (!index) break;
+    slots_.push_back(*index);
+  }
+  return !slots_.empty();
+}
+
+/// Takes a live range that is not active, at random, and opens it.
+std::optional<std::size_t> RangeSet::pick() {
+  if (free_.empty()) return std::nullopt;
+  std::swap(free_[uniform(random_, free_.size())], free_.back());
+  const std::size_t index = free_.back();
+  free_.pop_back();
+  std::erase(rest_, index);
+  Known& known = ranges_[index];
+  if (!known.cache) known.cache = open_(known.state);
+  known.cache->ask_again();  // it may have been at its end when it was used before
+  return index;
+}
+
+/// Puts another range in place of one whose block is used up, if there is another one.
+void RangeSet::move_slot(std::size_t slot) {
+  const auto next = pick();
+  if (!next) return;
+  const std::size_t before = std::exchange(slots_[slot], *next);
+  free_.push_back(before);
+  close(before);
+}
+
+void RangeSet::retire(std::size_t index) {
+  Known& known = ranges_[index];
+  known.live = false;
+  known.state.next = known.state.last + 1;
+  std::erase(free_, index);
+  if (std::erase(slots_, index) > 0) close(index);
+}
+
+/// The range is not active any more.
+void RangeSet::close(std::size_t index) {
+  Known& known = ranges_[index];
+  if (const auto next = known.cache->statistics().next) {
+    known.state.next = std::max(known.state.next, *next);
+  }
+  if (known.cache->held() > 0) {
+    rest_.push_back(index);
+  } else {
+    known.cache.reset();
+  }
+}
+
+/// Numbers have returned to a range: they are used first, unless it is active.
+void RangeSet::use_first(std::size_t index, std::shared_ptr<BlockCache> cache) {
+  if (contains(slots_, index) || contains(rest_, index)) return;
+  ranges_[index].cache = std::move(cache);
+  rest_.push_back(index);
+}
+
+void RangeSet::drop_used_up() {
+  std::erase_if(rest_, [this](std::size_t index) {
+    const bool is_used_up = ranges_[index].cache->held() == 0;
+    if (is_used_up) ranges_[index].cache.reset();
+    return is_used_up;
+  });
+}
+
+void RangeSet::list_free() {
+  free_.clear();
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    if (ranges_[i].live && !contains(slots_, i)) free_.push_back(i);
+  }
+}
+
+/// The first range of all may begin where it stands now.
+bool RangeSet::is_same(std::span<const RangeState> ranges) const {
+  return std::ranges::equal(ranges, ranges_, [](const RangeState& range, const Known& known) {
+    return range.number == known.state.number && range.last == known.state.last;
+  });
+}
+
+void RangeSet::update(std::span<const RangeState> ranges) {
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    Known& known = ranges_[i];
+    known.state.next = ranges[i].next;
+    // An active range finds out by itself that it is at its end.
+    known.live = ranges[i].has_numbers() || contains(slots_, i);
+  }
+}
+
+void RangeSet::replace(std::span<const RangeState> ranges, After& after) {
+  ranges_.clear();
+  for (const RangeState& range : ranges) ranges_.push_back({range, range.has_numbers()});
+  ++generation_;
+  slots_.clear();
+  rest_.clear();
+  collided_.clear();
+  empty_slot_.reset();
+  fetch_.reset();
+  after.stale = std::move(fetch_ticket_);
+}
+
+std::optional<std::size_t> RangeSet::index_of(std::int64_t number) const {
+  const auto range = std::ranges::lower_bound(ranges_, number, {},
+                                              [](const Known& known) { return known.state.last; });
+  if (range == ranges_.end()) return std::nullopt;
+  return static_cast<std::size_t>(range - ranges_.begin());
+}
+
+std::shared_ptr<BlockCache> RangeSet::cache_of(std::size_t index) const {
+  const Known& known = ranges_[index];
+  return known.cache ? known.cache : open_(known.state);
+}
+
+}  // namespace idproxy::ids

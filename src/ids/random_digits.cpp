@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "idproxy/ids/check_digits.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 #include "idproxy/ids/fill.hpp"
 #include "idproxy/ids/parameters.hpp"
@@ -37,7 +38,8 @@ constexpr Number power_of_ten(std::int64_t exponent) {
 
 struct Format {
   Output output;
-  std::size_t digits;  // digits of a string
+  std::size_t digits;  // digits of a string, without check digits
+  Check check;
 };
 
 /// Writes `value` in decimal with leading zeros, filling `text`.
@@ -55,26 +57,44 @@ void write_digits(Uint128 value, MutableBytes text) {
   write_digits(static_cast<std::uint64_t>(value % kSplit), text.last(kLow));
 }
 
+void append_integer(std::uint64_t value, Format format, Values& out) {
+  if (format.check != Check::none) {
+    const std::string digits = std::to_string(value);
+    value = std::stoull(digits + check_digits_of(format.check, digits));
+  }
+  if (format.output == Output::int32) {
+    return store_i32(out.add(bson::Type::int32, 4), static_cast<std::int32_t>(value));
+  }
+  store_i64(out.add(bson::Type::int64, 8), static_cast<std::int64_t>(value));
+}
+
+template <class Number>
+void append_digits(Number value, Format format, Values& out) {
+  const std::size_t check = width_of(format.check);
+  std::uint8_t* at = out.add_string(format.digits + check);
+  const MutableBytes digits(at, format.digits);
+  write_digits(value, digits);
+  if (check == 0) return;
+  const std::string text = check_digits_of(format.check, as_text(digits));
+  std::copy(text.begin(), text.end(), at + format.digits);
+}
+
 template <class Number>
 void append_number(Number value, Format format, Values& out) {
-  switch (format.output) {
-    case Output::int64:
-      return store_i64(out.add(bson::Type::int64, 8), static_cast<std::int64_t>(value));
-    case Output::int32:
-      return store_i32(out.add(bson::Type::int32, 4), static_cast<std::int32_t>(value));
-    case Output::string:
-      return write_digits(value, {out.add_string(format.digits), format.digits});
-  }
+  if (format.output == Output::string) return append_digits(value, format, out);
+  append_integer(static_cast<std::uint64_t>(value), format, out);
 }
 
 /// Reads what append_number() wrote.
 template <class Number>
 Number read_number(Bytes value, Format format) {
+  const auto without_check =
+      power_of_ten<std::int64_t>(static_cast<std::int64_t>(width_of(format.check)));
   switch (format.output) {
     case Output::int64:
-      return static_cast<Number>(load_i64(value.data()));
+      return static_cast<Number>(load_i64(value.data()) / without_check);
     case Output::int32:
-      return static_cast<Number>(load_i32(value.data()));
+      return static_cast<Number>(load_i32(value.data()) / without_check);
     case Output::string:
       break;
   }
@@ -244,20 +264,23 @@ constexpr DigitRange range_of(Output output) {
   return {"string", 34};
 }
 
-/// Returns the number of digits; 0 after a fault.
-std::int64_t read_digits(Parameters& parameters, Output output) {
+/// Returns the number of digits, without check digits; 0 after a fault.
+std::int64_t read_digits(Parameters& parameters, Output output, Check check) {
   constexpr std::int64_t kDefault = 12;
   using Limits = std::numeric_limits<std::int64_t>;
   const auto digits = parameters.integer("digits", Limits::min(), Limits::max(), kDefault);
   const DigitRange range = range_of(output);
-  if (digits < 1 || digits > range.most_digits) {
-    parameters.error("digits", "must be 1 to " + std::to_string(range.most_digits) +
-                                   " with output " + std::string(range.output) + ", is " +
+  const auto check_digits = static_cast<std::int64_t>(width_of(check));
+  const std::int64_t most = range.most_digits - check_digits;
+  if (digits < 1 || digits > most) {
+    parameters.error("digits", "must be 1 to " + std::to_string(most) + " with output " +
+                                   std::string(range.output) +
+                                   (check_digits > 0 ? " and this check" : "") + ", is " +
                                    std::to_string(digits) +
                                    (parameters.given("digits") ? "" : " by default"));
     return 0;
   }
-  if (output == Output::int64 && digits > 15) {
+  if (output == Output::int64 && digits + check_digits > 15) {
     parameters.warning("digits",
                        "numbers above 2^53 are not exact in JavaScript; output string keeps them");
   }
@@ -275,15 +298,16 @@ std::optional<FillRule> read_fill(Parameters& parameters) {
 
 }  // namespace
 
-/// Keys: output (int64, int32, string), digits, leading_zeros, warn_fill, max_fill.
+/// Keys: output (int64, int32, string), digits, leading_zeros, check, warn_fill, max_fill.
 std::unique_ptr<Strategy> make_random_digits(Parameters& parameters, Sources sources) {
   const auto output =
       static_cast<Output>(parameters.choice("output", {"int64", "int32", "string"}));
-  const std::int64_t digits = read_digits(parameters, output);
+  const Check check = read_check(parameters);
+  const std::int64_t digits = read_digits(parameters, output, check);
   const bool leading_zeros = parameters.boolean("leading_zeros", true);
   auto fill = read_fill(parameters);
   if (!fill || digits == 0) return nullptr;
-  const Format format{output, static_cast<std::size_t>(digits)};
+  const Format format{output, static_cast<std::size_t>(digits), check};
   return digits <= kMostDigits64
              ? make<std::uint64_t>(digits, leading_zeros, format, std::move(*fill), sources.random)
              : make<Uint128>(digits, leading_zeros, format, std::move(*fill), sources.random);

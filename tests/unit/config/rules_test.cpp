@@ -159,7 +159,7 @@ TEST(Rules, ReportsWhatIsWrongWithOne) {
       {"unknown_key", "ns: a.b, field: x, strategy: random-digits, digts: 5",
        "2:50: error: rules[0]: unknown key 'digts', did you mean 'digits'?"},
       {"key_of_another_strategy", "ns: a.b, field: x, strategy: random-digits, version: 7",
-       "2:50: error: rules[0]: unknown key 'version'; known here: assign, digits, "},
+       "2:50: error: rules[0]: unknown key 'version'; known here: assign, check, digits, "},
       {"digits_is_text", "ns: a.b, field: x, strategy: random-digits, digits: twelve",
        "2:50: error: rules[0].digits: must be an integer, is text 'twelve'"},
       {"too_many_digits", "ns: a.b, field: x, strategy: random-digits, digits: 19",

@@ -88,7 +88,7 @@ std::string BackfillRule::why_no_values() const {
 
 std::string BackfillRule::samples(std::uint64_t count) const {
   const auto numbers = rules_.watch->numbers(std::numeric_limits<std::size_t>::max());
-  return samples_of(rule(), index_, ns_.text(), numbers, count);
+  return samples_of(rule(), index_, ns_.text(), numbers, count, process_sources().clock);
 }
 
 bool BackfillRule::stop() {

@@ -67,7 +67,7 @@ bool print_servers(const std::string& uri, std::ostream& out) {
 }
 
 /// Returns how many rules are not ready.
-std::size_t print_rules(const RulesInForce& rules, std::ostream& out) {
+std::size_t print_rules(const RulesInForce& rules, const Clock& clock, std::ostream& out) {
   const std::vector<rewrite::Rule>& all = rules.set->rules();
   const auto reasons = reasons_of(*rules.set);
   const auto numbers = rules.watch->numbers(1);
@@ -85,7 +85,7 @@ std::size_t print_rules(const RulesInForce& rules, std::ostream& out) {
     }
     cells.emplace_back(has_wildcards(rule.ns) ? "checked with the first insert into each collection"
                                               : "ready");
-    if (const std::string sample = sample_of(rule, i, numbers); !sample.empty()) {
+    if (const std::string sample = sample_of(rule, i, numbers, clock); !sample.empty()) {
       cells.push_back(sample);
     }
     table.add(std::move(cells));
@@ -105,7 +105,7 @@ std::size_t check_rules(config::Config& config, const Clock& clock, std::ostream
   id_store::Store store(config.id_store, clock);
   RulesInForce rules = make_rules(std::move(config.rules), config.id_store.db, store);
   rules.watch->await_first_look(kCheckTimeout);
-  const std::size_t not_ready = print_rules(rules, out);
+  const std::size_t not_ready = print_rules(rules, clock, out);
   if (const auto why = rules.watch->why_down()) {
     out << "\nThe id store (" << config.id_store.uri_key << ") does not answer: " << *why << '\n';
   }

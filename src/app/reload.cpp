@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "config_file.hpp"
-#include "idproxy/ids/counter_spec.hpp"
+#include "idproxy/ids/counter_use.hpp"
 #include "idproxy/ids/number_format.hpp"
 #include "idproxy/ids/values.hpp"
 #include "idproxy/observability/log.hpp"
@@ -73,6 +73,10 @@ RulesInForce make_rules(std::vector<rewrite::Rule> rules, const std::string& sto
     const bool counts = rule.strategy->bounded_space() != nullptr;
     watched.push_back({rule.ns, rule.field, rule.unique_index, counts, counts ? rule.source : "",
                        value_type_of(*rule.strategy)});
+    if (const auto* counter = rule.strategy->counter_rule()) {
+      watched.back().scope = counter->use().sequences.scope;
+      watched.back().repeats = counter->use().sequences.repeats();
+    }
   }
   auto watch = store.watch(std::move(watched));
   auto set = std::make_shared<const rewrite::RuleSet>(std::move(rules), store_db, watch, before);

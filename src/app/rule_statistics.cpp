@@ -27,7 +27,8 @@ std::vector<RuleStatistics> statistics_of(const std::vector<rewrite::Rule>& rule
     RuleStatistics& its = statistics[each.rule_index];
     std::visit([&](const auto& found) { add(found, its); }, each.numbers);
     const auto* counter = std::get_if<ids::CounterNumbers>(&each.numbers);
-    if (counter != nullptr && each.ns == rules[each.rule_index].ns) its.next = counter->next;
+    const bool is_only = each.sequence.empty() && each.ns == rules[each.rule_index].ns;
+    if (counter != nullptr && is_only) its.next = counter->next;
   }
   return statistics;
 }

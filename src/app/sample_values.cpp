@@ -4,6 +4,7 @@
 #include <optional>
 #include <variant>
 
+#include "idproxy/ids/counter_use.hpp"
 #include "idproxy/ids/number_format.hpp"
 #include "idproxy/ids/number_ranges.hpp"
 #include "readiness.hpp"
@@ -42,8 +43,7 @@ std::string sample_text(std::int64_t number, const ids::NumberFormat& format) {
 
 /// The numbers of the next `count` documents.
 std::string numbers_text(const ids::CounterNumbers& known, const ids::CounterUse& use,
-                         std::uint64_t count) {
-  const ids::NumberFormat& format = use.field.format;
+                         const ids::NumberFormat& format, std::uint64_t count) {
   const std::int64_t first = *known.next;
   const bool suffices = !known.left || count <= *known.left;
   const ids::Int128 last =
@@ -54,6 +54,12 @@ std::string numbers_text(const ids::CounterNumbers& known, const ids::CounterUse
   return text + ", the counter's max: too few for all (" + std::to_string(*known.left) + " left)";
 }
 
+/// How the values of a rule whose documents do not decide are written now.
+ids::NumberFormat format_now(const ids::CounterUse& use, const ids::SequenceChoice& choice,
+                             const Clock& clock) {
+  return choice.choose({}, use.field.format, {}, clock.wall()).format;
+}
+
 std::string range_text(const ids::CounterNumbers& known, const ids::CounterUse& use) {
   return "for example: " + sample_text(*known.next, use.field.format) + ", from one of " +
          std::to_string(known.ranges->all) + " ranges";
@@ -62,12 +68,15 @@ std::string range_text(const ids::CounterNumbers& known, const ids::CounterUse& 
 }  // namespace
 
 std::string sample_of(const rewrite::Rule& rule, std::size_t rule_index,
-                      const std::vector<ids::RuleNumbers>& numbers) {
+                      const std::vector<ids::RuleNumbers>& numbers, const Clock& clock) {
   if (const ids::CounterRule* counter = rule.strategy->counter_rule()) {
     const ids::CounterUse& use = counter->use();
+    const ids::SequenceChoice choice(use.sequences);
+    if (!choice.fields().empty()) return "next number: depends on the document";
     if (const auto* known = known_numbers(numbers, rule_index, rule.ns)) {
-      return known->ranges ? range_text(*known, use)
-                           : "next number: " + sample_text(*known->next, use.field.format);
+      return known->ranges
+                 ? range_text(*known, use)
+                 : "next number: " + sample_text(*known->next, format_now(use, choice, clock));
     }
     return has_wildcards(rule.ns) ? "" : first_reads_all(use);
   }
@@ -77,11 +86,15 @@ std::string sample_of(const rewrite::Rule& rule, std::size_t rule_index,
 }
 
 std::string samples_of(const rewrite::Rule& rule, std::size_t rule_index, std::string_view ns,
-                       const std::vector<ids::RuleNumbers>& numbers, std::uint64_t count) {
+                       const std::vector<ids::RuleNumbers>& numbers, std::uint64_t count,
+                       const Clock& clock) {
   if (const ids::CounterRule* counter = rule.strategy->counter_rule()) {
     const ids::CounterUse& use = counter->use();
+    const ids::SequenceChoice choice(use.sequences);
+    if (!choice.fields().empty()) return "depend on the document";
     if (const auto* known = known_numbers(numbers, rule_index, ns)) {
-      return known->ranges ? range_text(*known, use) : numbers_text(*known, use, count);
+      return known->ranges ? range_text(*known, use)
+                           : numbers_text(*known, use, format_now(use, choice, clock), count);
     }
     return has_wildcards(rule.ns) ? "known with the first one" : first_reads_all(use);
   }

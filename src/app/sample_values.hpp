@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "idproxy/base/clock.hpp"
 #include "idproxy/ids/store.hpp"
 #include "idproxy/rewrite/rule.hpp"
 
@@ -16,13 +17,14 @@ namespace idproxy::app {
 /// The next number of a counter, as far as a check tells, or any value of another strategy:
 /// "next number: 1001". Empty: not known.
 [[nodiscard]] std::string sample_of(const rewrite::Rule& rule, std::size_t rule_index,
-                                    const std::vector<ids::RuleNumbers>& numbers);
+                                    const std::vector<ids::RuleNumbers>& numbers,
+                                    const Clock& clock);
 
 /// The first and the last of `count` values, at least one, in the collection `ns`: "1001 to 3000",
 /// or why they are not known.
 [[nodiscard]] std::string samples_of(const rewrite::Rule& rule, std::size_t rule_index,
                                      std::string_view ns,
                                      const std::vector<ids::RuleNumbers>& numbers,
-                                     std::uint64_t count);
+                                     std::uint64_t count, const Clock& clock);
 
 }  // namespace idproxy::app

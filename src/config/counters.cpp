@@ -1,10 +1,12 @@
 #include "config/counters.hpp"
 
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "config/names.hpp"
 #include "config/words.hpp"
-#include "idproxy/ids/counter_spec.hpp"
+#include "idproxy/ids/counter_use.hpp"
 #include "idproxy/ids/range_spec.hpp"
 
 namespace idproxy::config {
@@ -33,9 +35,43 @@ std::string fault_of_counter_collection(const std::string& collection) {
   return fault_of_collection(collection);
 }
 
+std::string fault_of_fields(const std::vector<std::string>& fields, const std::string& field) {
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    if (auto fault = fault_of_field(fields[i]); !fault.empty()) return fault;
+    if (is_prefix(fields[i], field) || is_prefix(field, fields[i])) {
+      return "must not name the rule's own field '" + shown(field) + "', or a part of it";
+    }
+    // They are sorted, so that what lies within a field follows it.
+    if (i > 0 && is_prefix(fields[i - 1], fields[i])) {
+      return "must not name '" + shown(fields[i]) + "', which lies within '" +
+             shown(fields[i - 1]) + "'";
+    }
+  }
+  return {};
+}
+
+void check_sequences(const ids::SequenceOptions& sequences, const std::string& field,
+                     Reader& reader) {
+  if (const auto fault = fault_of_fields(sequences.scope, field); !fault.empty()) {
+    reader.error("scope", fault);
+  }
+  if (!sequences.text) return;
+  for (const std::string& each : sequences.text->fields()) {
+    if (const auto fault = fault_of_fields({each}, field); !fault.empty()) {
+      reader.error("template", "has {field:" + shown(each) + "}: a field " + fault);
+    }
+  }
+}
+
 /// True if both use the same document. Documents of one collection with the same key can differ
 /// only in their filters.
-bool same_document(const ids::CounterPlace& a, const ids::CounterPlace& b) {
+bool same_document(const ids::CounterUse& one, const ids::CounterUse& other) {
+  const ids::CounterPlace& a = one.spec.place;
+  const ids::CounterPlace& b = other.spec.place;
+  const auto kind = [](const ids::SequenceOptions& each) {
+    return std::pair(each.scope.size(), each.reset);
+  };
+  if (kind(one.sequences) != kind(other.sequences)) return false;
   const bool told_apart = a.key_field == b.key_field && a.filter != b.filter;
   return std::tie(a.db, a.collection, a.key) == std::tie(b.db, b.collection, b.key) && !told_apart;
 }
@@ -91,6 +127,19 @@ void check_counter(const rewrite::Rule& rule, Reader& reader) {
     store.error("collection", fault);
   }
   check_counter_collection(rule, "this rule", rule, reader);
+  if (!rule.field.empty()) check_sequences(use->sequences, rule.field, reader);
+}
+
+void demand_index(rewrite::Rule& rule, Reader& reader) {
+  const ids::CounterUse* use = use_of(rule);
+  const bool demands = use != nullptr && rule.field != "_id" &&
+                       (!use->sequences.scope.empty() || use->sequences.repeats());
+  if (!demands || rule.unique_index != ids::UniqueIndex::warn) return;
+  rule.unique_index = ids::UniqueIndex::require;
+  if (!reader.given("unique_index")) return;
+  reader.warning("unique_index",
+                 "warn does not suffice: values of several sequences are the same, "
+                 "so that the rule always requires a unique index");
 }
 
 bool check_shared_counter(const rewrite::Rule& earlier, const std::string& path,
@@ -107,7 +156,7 @@ bool check_shared_counter(const rewrite::Rule& earlier, const std::string& path,
   if (later_ranges != nullptr) {
     return check_counter_in_ranges(*later_ranges, a->spec.place, path, reader);
   }
-  if (!same_document(a->spec.place, b->spec.place)) return false;
+  if (!same_document(*a, *b)) return false;
   const std::string document = "the counter document '" + shown(b->spec.place.key) + "' of " + path;
   if (!agree(*a, *b)) {
     reader.error("strategy",

@@ -13,6 +13,9 @@ namespace idproxy::config {
 /// collection.
 void check_counter(const rewrite::Rule& rule, Reader& reader);
 
+/// Makes `warn` a `require` where values repeat by design, so that only an index tells them apart.
+void demand_index(rewrite::Rule& rule, Reader& reader);
+
 /// Reports conflicts between two rules that share a counter document. Returns true if it reported
 /// an error, at `later`; `path` names `earlier`.
 bool check_shared_counter(const rewrite::Rule& earlier, const std::string& path,

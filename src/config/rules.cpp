@@ -174,7 +174,8 @@ void read_strategy(rewrite::Rule& rule, Reader& reader, const std::string& store
     const std::size_t errors = reader.errors();
     rule.strategy = kind.make(reader, sources, store_db);
     if (reader.errors() != errors) rule.strategy.reset();
-    return check_counter(rule, reader);
+    check_counter(rule, reader);
+    return demand_index(rule, reader);
   }
   if (!is_planned(rule.strategy_name)) return refuse_strategy(rule.strategy_name, reader);
   read_planned_strategy(rule.strategy_name, reader);

@@ -83,10 +83,13 @@ CatalogResponse ask_indexes(mongo::Client& client, const CatalogRequest& request
   std::vector<Index> indexes;
   CatalogResponse response = response_of(list_indexes(client, ns, indexes));
   if (response.kind != CatalogResponse::Kind::answered) return response;
-  for (const auto& [field, type] : request.advise) {
-    const bool guarded = std::ranges::any_of(
-        indexes, [&](const Index& index) { return guards(index, field, type); });
-    if (!guarded) response.offers[field] = offer_index(client, ns, field, type, indexes);
+  for (const CatalogRequest::Field& each : request.advise) {
+    const bool guarded = std::ranges::any_of(indexes, [&](const Index& index) {
+      return guards(index, each.name, each.type, each.repeats);
+    });
+    if (guarded) continue;
+    response.offers[each.name] =
+        offer_index(client, ns, each.name, each.type, indexes, each.repeats);
   }
   response.indexes = std::move(indexes);
   return response;
@@ -216,7 +219,7 @@ CatalogResponse ask(mongo::Client& client, const CatalogRequest& request) {
       break;
   }
   const Namespace ns{request.db, request.collection};
-  return response_of(make_index(client, ns, request.field, request.type));
+  return response_of(make_index(client, ns, request.field, request.type, request.repeats));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <ctime>
 #include <utility>
 
+#include "id_store/counter_commands.hpp"
 #include "id_store/outliers.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/observability/log.hpp"
@@ -44,7 +45,7 @@ std::int64_t documents_of(mongo::Client& client, const std::vector<FieldPlace>& 
 }
 
 std::string key_of(const CollectionScans::Subject& subject) {
-  return subject.spec.place.ns() + " " + subject.spec.place.key;
+  return subject.spec.place.ns() + " " + key_text(subject.spec.place);
 }
 
 void report(const CollectionScans::Subject& subject, const Outcome<Look>& result,

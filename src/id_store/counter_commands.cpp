@@ -23,11 +23,24 @@ std::string quoted(const std::string& text) {
   return json.substr(8, json.size() - 10);
 }
 
+void add_key(Document& to, std::string_view field, const ids::CounterPlace& place) {
+  if (place.key_is == ids::CounterPlace::KeyIs::text) {
+    to.add(field, place.key);
+  } else {
+    to.add(field, Document(as_bytes(place.key)));
+  }
+}
+
 }  // namespace
+
+std::string key_text(const ids::CounterPlace& place) {
+  const bool is_text = place.key_is == ids::CounterPlace::KeyIs::text;
+  return is_text ? place.key : json_of(Document(as_bytes(place.key)));
+}
 
 Document identity_of(const ids::CounterPlace& place) {
   Document identity;
-  identity.add(place.key_field, place.key);
+  add_key(identity, place.key_field, place);
   if (!place.filter.empty()) identity.append(Document(as_bytes(place.filter)));
   return identity;
 }
@@ -37,7 +50,11 @@ Document new_counter(const ids::CounterPlace& place, std::int64_t value) {
   Document created;
   // Only _id is certain to have a unique index.
   if (!bson::find(identity.bytes(), "_id")) {
-    place.filter.empty() ? created.add("_id", place.key) : created.add("_id", identity);
+    if (place.filter.empty()) {
+      add_key(created, "_id", place);
+    } else {
+      created.add("_id", identity);
+    }
   }
   return created.append(identity).add(place.value_field, value);
 }

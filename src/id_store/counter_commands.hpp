@@ -11,6 +11,9 @@
 /// Parts of the commands of one counter, and of their replies.
 namespace idproxy::id_store {
 
+/// The key as people read it: text, or JSON.
+[[nodiscard]] std::string key_text(const ids::CounterPlace& place);
+
 /// {key_field: key, …filter}
 [[nodiscard]] mongo::Document identity_of(const ids::CounterPlace& place);
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "id_store/counter_commands.hpp"
 #include "idproxy/ids/counter_job.hpp"
 #include "idproxy/observability/log.hpp"
 
@@ -33,7 +34,7 @@ bool is_beyond_javascript(std::int64_t number) {
 }  // namespace
 
 CounterEvents::CounterEvents(const ids::CounterSpec& spec)
-    : counter_(spec.place.db + "." + spec.place.collection + " " + spec.place.key),
+    : counter_(spec.place.db + "." + spec.place.collection + " " + key_text(spec.place)),
       start_(spec.start),
       step_(spec.step),
       is_range_(spec.place.is_range()),
@@ -132,6 +133,19 @@ void CounterEvents::ready_again() {
              {{"counter", counter_}});
 }
 
+void CounterEvents::look_at_width(std::int64_t last, std::span<const ids::CounterField> fields) {
+  const std::size_t digits = std::to_string(last).size() - (last < 0 ? 1 : 0);
+  const bool is_beyond = std::ranges::any_of(fields, [digits](const ids::CounterField& field) {
+    return field.format.pad > 0 && digits > field.format.pad;
+  });
+  if (is_beyond_width_ || !is_beyond) return;
+  is_beyond_width_ = true;
+  log::event(Level::warning, "counter_beyond_width",
+             "numbers have more digits than their texts have room for: the texts no longer sort "
+             "like the numbers",
+             {{"counter", counter_}, {"number", last}});
+}
+
 void CounterEvents::went_well(std::int64_t first, std::int64_t last,
                               std::span<const ids::CounterField> fields) {
   reason_.clear();
@@ -142,6 +156,7 @@ void CounterEvents::went_well(std::int64_t first, std::int64_t last,
                {{"counter", counter_}, {"next", first}, {"start", start_}});
   }
   is_known_ = true;
+  look_at_width(last, fields);
   const bool has_int64 = std::any_of(fields.begin(), fields.end(), [](const auto& field) {
     return field.format.output == ids::NumberFormat::Output::int64;
   });

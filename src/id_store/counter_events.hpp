@@ -38,6 +38,7 @@ class CounterEvents {
  private:
   [[nodiscard]] bool is_news(const std::string& reason);
   void range_gives_no_numbers(const std::string& reason) const;
+  void look_at_width(std::int64_t last, std::span<const ids::CounterField> fields);
 
   std::string counter_;
   std::int64_t start_;
@@ -47,6 +48,7 @@ class CounterEvents {
   std::string reason_;  // the last logged reason; empty: the last allocation succeeded
   bool is_known_ = false;
   bool is_beyond_javascript_ = false;
+  bool is_beyond_width_ = false;
 };
 
 }  // namespace idproxy::id_store

@@ -244,7 +244,7 @@ Outcome<CounterDocument::HealTarget> CounterDocument::heal_target(Run& run, std:
     return HealTarget{*from, true};
   }
   if (is_too_far(*from, *look)) {
-    if (look->is_guarded) {
+    if (look->is_guarded && !has_pattern(run.fields)) {
       events_.jump_too_large(*from, *look->most());
       return HealTarget{*from, true};
     }

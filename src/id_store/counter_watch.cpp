@@ -31,7 +31,14 @@ auto family_of(const ids::CounterPlace& place) {
 Document find_all(std::span<const WatchedCounter* const> family) {
   const ids::CounterPlace& place = family.front()->spec.place;
   Array keys;
-  for (const WatchedCounter* counter : family) keys.push(counter->spec.place.key);
+  for (const WatchedCounter* counter : family) {
+    const ids::CounterPlace& each = counter->spec.place;
+    if (each.key_is == ids::CounterPlace::KeyIs::text) {
+      keys.push(each.key);
+    } else {
+      keys.push(Document(as_bytes(each.key)));
+    }
+  }
   Document filter;
   filter.add(place.key_field, Document().add("$in", keys));
   if (!place.filter.empty()) filter.append(Document(as_bytes(place.filter)));
@@ -48,8 +55,10 @@ void tell(const ByKey& family, Bytes document) {
   const ids::CounterPlace& place = family.begin()->second->spec.place;
   const auto key = bson::find(document, place.key_field);
   const StoredValue value = stored_value(document, place.value_field);
-  if (!key || key->type != bson::Type::string || !value.is_number()) return;
-  const auto [begin, end] = family.equal_range(key->text());
+  if (!key || !value.is_number()) return;
+  const bool is_text = key->type == bson::Type::string;
+  if (!is_text && key->type != bson::Type::document) return;
+  const auto [begin, end] = family.equal_range(is_text ? key->text() : as_text(key->value));
   for (auto counter = begin; counter != end; ++counter) {
     const WatchedCounter& watched = *counter->second;
     const auto next = Numbers(watched.spec).first_at(value.number);

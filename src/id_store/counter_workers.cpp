@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "id_store/counter_commands.hpp"
 #include "idproxy/observability/log.hpp"
 
 namespace idproxy::id_store {
@@ -30,7 +31,7 @@ CounterWorkers::Obstacle not_checked() {
 
 /// Two specs with the same name share one document.
 std::string name_of(const ids::CounterPlace& place) {
-  std::string name;
+  std::string name = place.key_is == ids::CounterPlace::KeyIs::text ? "t" : "d";
   for (const std::string* part :
        {&place.db, &place.collection, &place.key_field, &place.key, &place.filter}) {
     name += std::to_string(part->size()) + ":" + *part;
@@ -153,11 +154,16 @@ void CounterWorkers::add_to(StoreStatistics& statistics) const {
   }
 }
 
+bool CounterWorkers::is_sequence(const Counter& counter) {
+  return counter.spec.place.key_is == ids::CounterPlace::KeyIs::document;
+}
+
 std::vector<CounterWorkers::NotReady> CounterWorkers::not_ready() const {
   const std::scoped_lock lock(mutex_);
   std::vector<NotReady> found;
   for (const auto& [name, counter] : all_) {
     if (counter->spec.place.is_range()) continue;
+    if (is_sequence(*counter) && !counter->announced) continue;
     if (auto obstacle = why_not_ready(*counter)) {
       found.push_back({*std::move(obstacle), counter->fields});
     }
@@ -187,7 +193,8 @@ std::vector<CounterWorkers::InUse> CounterWorkers::in_use() const {
       numbers.next = counter->next;
       numbers.left = ids::Steps(counter->spec.step).count(*counter->next, counter->spec.max);
     }
-    found.push_back({numbers, counter->fields});
+    found.push_back({numbers, counter->fields,
+                     is_sequence(*counter) ? key_text(counter->spec.place) : std::string()});
   }
   return found;
 }

@@ -84,11 +84,13 @@ class CounterWorkers {
   };
   /// The counters, ranges excepted, that give no numbers now: exhausted ones, and those that hold
   /// none and cannot get any, as far as is known. While the store is down, all announced ones that
-  /// hold none.
+  /// hold none. Of the counters of sequences, only announced ones: one scope does not stand for its
+  /// rule.
   [[nodiscard]] std::vector<NotReady> not_ready() const;
   struct InUse {
     ids::CounterNumbers numbers;
     std::vector<ids::CounterField> fields;
+    std::string sequence{};  ///< as ids::RuleNumbers
   };
   /// All counters, ranges excepted, with what they have left.
   [[nodiscard]] std::vector<InUse> in_use() const;
@@ -146,6 +148,7 @@ class CounterWorkers {
   [[nodiscard]] Shared make(const ids::CounterSpec& spec);
   void change(Shared& counter, const ids::CounterSpec& spec);
   void retire(const Shared& counter);
+  [[nodiscard]] static bool is_sequence(const Counter& counter);
   [[nodiscard]] std::optional<Obstacle> why_not_ready(const Counter& counter) const;
   [[nodiscard]] std::vector<Shared> all_and_retired() const;
   void start_threads();

@@ -7,6 +7,7 @@
 
 #include "id_store/index_requests.hpp"
 #include "id_store/stored_value.hpp"
+#include "id_store/varying_texts.hpp"
 #include "idproxy/ids/number_format.hpp"
 
 namespace idproxy::id_store {
@@ -22,7 +23,8 @@ constexpr std::size_t kPage = 1000;
 constexpr int kMostPages = 200;   // per job; if all their numbers are taken, the next job continues
 constexpr int kEnoughPages = 10;  // after these, a shorter run is enough
 constexpr std::chrono::milliseconds kIndexLimit{5000};
-constexpr std::chrono::milliseconds kLeastLimit{1};  // 0 would be none
+constexpr std::chrono::milliseconds kPatternLimit{30'000};  // reads all texts of the index
+constexpr std::chrono::milliseconds kLeastLimit{1};         // 0 would be none
 constexpr std::string_view kTooLong = " (reading the whole collection took longer than `scan`)";
 
 bool is_text(const CounterField& field) {
@@ -109,6 +111,11 @@ class Row {
 
 }  // namespace
 
+bool has_pattern(std::span<const CounterField> fields) {
+  return std::ranges::any_of(
+      fields, [](const CounterField& field) { return !field.format.pattern.empty(); });
+}
+
 Outcome<void> FieldNumbers::find_places() {
   if (places_) return {};
   auto found = id_store::find_places(client_, spec_.place, fields_);
@@ -136,10 +143,10 @@ Outcome<void> FieldNumbers::find_readable_places() {
 }
 
 ids::CounterReply FieldNumbers::not_indexed(const FieldPlace& place, std::string_view why) {
-  return exhausted(
-      "the values of " + text_of(place) + " cannot be read without an index" + std::string(why) +
-      ": " +
-      advise_index(client_, place.ns, place.field->field, value_type_of(place.field->format)));
+  return exhausted("the values of " + text_of(place) + " cannot be read without an index" +
+                   std::string(why) + ": " +
+                   advise_index(client_, place.ns, place.field->field,
+                                value_type_of(place.field->format), repeats_of(*place.field)));
 }
 
 std::chrono::milliseconds FieldNumbers::limit_of(const FieldPlace& place) const {
@@ -158,11 +165,13 @@ Outcome<FieldNumbers::Look> FieldNumbers::look(std::size_t count) {
   if (const auto found = find_readable_places(); !found) return found.error();
   Look look{.asked = count};
   const std::vector<FieldPlace>& places = places_->all;
-  look.is_guarded = can_be_guarded(fields_) && places.size() == 1 && places.front().is_unique;
+  look.is_guarded = can_be_guarded(fields_) &&
+                    (fields_.front().repeats || (places.size() == 1 && places.front().is_unique));
   for (const FieldPlace& place : places) {
     if (place.access == FieldPlace::Access::nothing) continue;
-    const auto done = is_text(*place.field) ? look_at_texts(place, count, look)
-                                            : look_at_numbers(place, count, look);
+    const auto done = !is_text(*place.field)                ? look_at_numbers(place, count, look)
+                      : place.field->format.pattern.empty() ? look_at_texts(place, count, look)
+                                                            : look_at_pattern(place, count, look);
     if (!done) return done.error();
   }
   std::sort(look.furthest.begin(), look.furthest.end(),
@@ -240,6 +249,24 @@ Outcome<void> FieldNumbers::look_at_texts(const FieldPlace& place, std::size_t c
   return {};
 }
 
+/// The server takes the numbers out of the texts, which sort by something else.
+Outcome<void> FieldNumbers::look_at_pattern(const FieldPlace& place, std::size_t count,
+                                            Look& look) {
+  const bool is_scan = place.access == FieldPlace::Access::scan;
+  const auto limit = is_scan ? limit_of(place) : kPatternLimit;
+  const Document command = numbers_in_varying_texts(place, numbers_, count, limit);
+  const Reply reply = client_.read_all(place.ns.db, command, [&](Bytes document) {
+    const auto number = bson::find(document, "n");
+    if (number && number->as_integer()) look.furthest.push_back(*number->as_integer());
+    return true;
+  });
+  if (reply.ok()) return {};
+  if (is_scan || !reply.refused(mongo::kMaxTimeExpired)) return failure(place, reply);
+  return exhausted("the values of " + text_of(place) +
+                   " cannot be read in time, as their texts do not sort like their numbers: add a "
+                   "`reset` or a `scope` that fixes what stands in front of {counter}");
+}
+
 /// True, too, if the server exceeds the time limit for an index: if most texts use all of `pad`, it
 /// must skip many texts of other widths.
 Outcome<bool> FieldNumbers::holds_texts(const FieldPlace& place, TextClass which) {
@@ -292,6 +319,9 @@ Outcome<std::set<std::int64_t>> FieldNumbers::taken(std::span<const std::int64_t
 
 Outcome<ids::Range> FieldNumbers::first_free(std::int64_t from, std::uint64_t count) {
   if (const auto found = find_readable_places(); !found) return found.error();
+  if (has_pattern(fields_)) {
+    return exhausted("free numbers cannot be looked for, as the texts around them vary");
+  }
   Row row(count);
   std::optional<std::int64_t> next = from;
   for (int looked = 0; next && looked < kMostPages; ++looked) {

@@ -74,6 +74,8 @@ class FieldNumbers {
   [[nodiscard]] Outcome<void> look_at_numbers(const FieldPlace& place, std::size_t count,
                                               Look& look);
   [[nodiscard]] Outcome<void> look_at_texts(const FieldPlace& place, std::size_t count, Look& look);
+  [[nodiscard]] Outcome<void> look_at_pattern(const FieldPlace& place, std::size_t count,
+                                              Look& look);
   [[nodiscard]] Outcome<bool> holds_texts(const FieldPlace& place, TextClass which);
   [[nodiscard]] mongo::Document texts_up_to_max(TextClass which,
                                                 const ids::NumberFormat& format) const;
@@ -90,5 +92,9 @@ class FieldNumbers {
   std::optional<FieldPlaces> places_;
   std::optional<std::chrono::steady_clock::time_point> scans_end_;
 };
+
+/// True if texts of one of the fields vary around their numbers (NumberFormat::pattern). Free
+/// numbers cannot be looked for then.
+[[nodiscard]] bool has_pattern(std::span<const ids::CounterField> fields);
 
 }  // namespace idproxy::id_store

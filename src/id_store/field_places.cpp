@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <tuple>
 #include <utility>
 
 #include "id_store/login_advice.hpp"
@@ -18,15 +19,21 @@ using Access = FieldPlace::Access;
 
 constexpr std::chrono::seconds kLookLimit{5};
 
-/// The best index through which to read the field: few key fields, and no condition if possible.
+/// The best index through which to read the field: the scope in front, no condition if possible,
+/// and few key fields.
 const Index* best_of(const std::vector<Index>& indexes, const CounterField& field) {
   const ValueType type = value_type_of(field.format);
-  const auto costs = [](const Index& index) {
-    return std::pair(index.partial.kind != Index::Partial::Kind::none, index.keys.size());
+  const std::vector<std::string> scope = repeats_of(field).scope;
+  // One that begins with the scope has nothing else in between.
+  const auto costs = [&](const Index& index) {
+    const auto its = std::ranges::find(index.keys, field.field, &Index::Key::field);
+    const auto scoped = static_cast<std::size_t>(its - index.keys.begin());
+    return std::tuple(scope.size() - scoped, index.partial.kind != Index::Partial::Kind::none,
+                      index.keys.size());
   };
   const Index* best = nullptr;
   for (const Index& index : indexes) {
-    if (!can_read(index, field.field, type)) continue;
+    if (!can_read(index, field.field, type, scope)) continue;
     if (best == nullptr || costs(index) < costs(*best)) best = &index;
   }
   return best;
@@ -61,7 +68,7 @@ Outcome<void> add_place(Client& client, const CounterField& field, const Namespa
     return unreadable(client, ns, reply);
   const ValueType type = value_type_of(field.format);
   place.is_unique = std::ranges::any_of(indexes, [&](const Index& index) {
-    return !index.building && guards(index, field.field, type);
+    return !index.building && guards(index, field.field, type, repeats_of(field));
   });
   if (const Index* index = best_of(indexes, field)) {
     place.hint = index->name;
@@ -93,15 +100,29 @@ std::string text_of(const FieldPlace& place) {
   return place.field->field + " in " + place.ns.text();
 }
 
-Document find_in(const FieldPlace& place, const Document& filter, std::chrono::milliseconds limit) {
-  const std::string& field = place.field->field;
+Repeats repeats_of(const CounterField& field) {
+  Repeats repeats{{}, field.repeats};
+  if (field.scope.empty()) return repeats;
+  bson::Elements elements(as_bytes(field.scope));
+  while (const auto element = elements.next()) repeats.scope.emplace_back(element->key);
+  return repeats;
+}
+
+Document filter_in(const FieldPlace& place, const Document& filter) {
   Document condition(filter);
   if (!place.condition.empty()) condition.append(Document(as_bytes(place.condition)));
+  Document all;
+  if (!place.field->scope.empty()) all.append(Document(as_bytes(place.field->scope)));
+  return all.add(place.field->field, condition);
+}
+
+Document find_in(const FieldPlace& place, const Document& filter, std::chrono::milliseconds limit) {
+  const std::string& field = place.field->field;
   Document projection;
   projection.add("_id", field == "_id" ? 1 : 0);
   if (field != "_id") projection.add(field, 1);
   Document command;
-  command.add("find", place.ns.collection).add("filter", Document().add(field, condition));
+  command.add("find", place.ns.collection).add("filter", filter_in(place, filter));
   command.add("projection", projection).add("maxTimeMS", std::int64_t{limit.count()});
   if (!place.hint.empty()) command.add("hint", place.hint);
   return command;
@@ -115,6 +136,7 @@ Outcome<FieldPlaces> find_places(Client& client, const ids::CounterPlace& counte
                                  std::span<const CounterField> fields) {
   FieldPlaces places;
   for (const CounterField& field : fields) {
+    if (field.repeats) continue;
     std::vector<Namespace> found;
     const Reply reply = find_namespaces(client, field.ns, counter, found);
     if (!reply.ok()) return unreadable(client, split_namespace(field.ns), reply);

@@ -33,10 +33,14 @@ struct FieldPlaces {
   std::string indexes;  ///< as the servers list them: differs if an index differs
 };
 
+/// Where values of the counter's field may repeat.
+[[nodiscard]] Repeats repeats_of(const ids::CounterField& field);
+
 /// The type of the values that are written in this format.
 [[nodiscard]] ValueType value_type_of(const ids::NumberFormat& format);
 
-/// The collections of the fields, with wildcards resolved. `fields` must outlive the places.
+/// The collections of the fields, with wildcards resolved, except of fields whose stored values say
+/// nothing. `fields` must outlive the places.
 [[nodiscard]] Outcome<FieldPlaces> find_places(mongo::Client& client,
                                                const ids::CounterPlace& counter,
                                                std::span<const ids::CounterField> fields);
@@ -45,7 +49,9 @@ struct FieldPlaces {
 /// being stored twice.
 [[nodiscard]] bool can_be_guarded(std::span<const ids::CounterField> fields);
 
-/// {find, filter: {field: filter}, projection: {field: 1}}, limited in time.
+/// {field: filter}, with the condition of the index and the scope of the counter.
+[[nodiscard]] mongo::Document filter_in(const FieldPlace& place, const mongo::Document& filter);
+/// {find, filter: filter_in(…), projection: {field: 1}}, limited in time.
 [[nodiscard]] mongo::Document find_in(const FieldPlace& place, const mongo::Document& filter,
                                       std::chrono::milliseconds limit);
 

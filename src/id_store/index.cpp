@@ -177,16 +177,28 @@ Index index_of(Bytes listed) {
   return index;
 }
 
-bool can_read(const Index& index, std::string_view field, ValueType type) {
+bool can_read(const Index& index, std::string_view field, ValueType type,
+              std::span<const std::string> scope) {
   if (index.building || index.hidden || index.keys.empty()) return false;
-  if (type == ValueType::string && index.collated) return false;
-  return index.keys.front().field == field && std::ranges::all_of(index.keys, is_plain_key) &&
-         covers(index, field, type);
+  if (index.collated && (type == ValueType::string || !scope.empty())) return false;
+  if (!std::ranges::all_of(index.keys, is_plain_key) || !covers(index, field, type)) return false;
+  const auto its = std::ranges::find(index.keys, field, &Index::Key::field);
+  return its != index.keys.end() && std::all_of(index.keys.begin(), its, [&](const auto& key) {
+           return std::ranges::find(scope, key.field) != scope.end();
+         });
 }
 
-bool guards(const Index& index, std::string_view field, ValueType type) {
-  return index.unique && index.keys.size() == 1 && index.keys.front().field == field &&
-         covers(index, field, type);
+bool has_key(const Index& index, std::string_view field, const Repeats& repeats) {
+  const auto has = [&](std::string_view name) {
+    return std::ranges::find(index.keys, name, &Index::Key::field) != index.keys.end();
+  };
+  const std::size_t named = 1 + repeats.scope.size();
+  if (!has(field) || !std::ranges::all_of(repeats.scope, has)) return false;
+  return repeats.and_more ? index.keys.size() > named : index.keys.size() == named;
+}
+
+bool guards(const Index& index, std::string_view field, ValueType type, const Repeats& repeats) {
+  return index.unique && has_key(index, field, repeats) && covers(index, field, type);
 }
 
 }  // namespace idproxy::id_store

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,14 +52,30 @@ struct Index {
 /// is being built as if it were there (observed, 6.0.5).
 [[nodiscard]] Index index_of(Bytes listed);
 
-/// True if the values of this type in the field can be read through the index in their order. If
-/// the index is partial, a query must have its condition too.
-[[nodiscard]] bool can_read(const Index& index, std::string_view field, ValueType type);
+/// Where values of a field may repeat by design.
+struct Repeats {
+  /// Documents that differ in one of these fields may have equal values.
+  std::vector<std::string> scope{};
+  /// So may others, which a further field tells apart: the proxy does not know which.
+  bool and_more = false;
+  [[nodiscard]] bool any() const { return !scope.empty() || and_more; }
+  friend bool operator==(const Repeats&, const Repeats&) = default;
+};
+
+/// True if the values of this type in the field can be read through the index in their order: among
+/// documents that agree in `scope`, if that is not empty. If the index is partial, a query must
+/// have its condition too.
+[[nodiscard]] bool can_read(const Index& index, std::string_view field, ValueType type,
+                            std::span<const std::string> scope = {});
+
+/// True if the index's key is the field and those that `repeats` names, in any order.
+[[nodiscard]] bool has_key(const Index& index, std::string_view field, const Repeats& repeats);
 
 /// True if the index, once it is built, keeps two values of this type in the field from being
-/// equal: the field is its whole key (with a further field, values may repeat), and it holds every
-/// document with such a value. A sparse index will do: a document without the field cannot repeat a
-/// value.
-[[nodiscard]] bool guards(const Index& index, std::string_view field, ValueType type);
+/// equal, except as `repeats` says: it is unique, has_key() (with a further field, values may
+/// repeat), and it holds every document with such a value.
+/// A sparse index will do: a document without the field cannot repeat a value.
+[[nodiscard]] bool guards(const Index& index, std::string_view field, ValueType type,
+                          const Repeats& repeats = {});
 
 }  // namespace idproxy::id_store

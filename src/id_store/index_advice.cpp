@@ -21,17 +21,33 @@ std::string options_of(std::string_view field, ValueType type, const IndexOffer&
     options += ", partialFilterExpression: {" + in_quotes(field) +
                ": {$type: " + in_quotes(alias_of(type)) + "}}";
   }
+  if (offer.form == IndexForm::existing) {
+    options += ", partialFilterExpression: {" + in_quotes(field) + ": {$exists: true}}";
+  }
   if (!offer.name.empty()) options += ", name: " + in_quotes(offer.name);
   return options + "}";
 }
 
 }  // namespace
 
-std::string free_name(std::span<const Index> indexes, std::string_view field) {
+std::vector<std::string> key_fields(std::string_view field, const Repeats& repeats) {
+  std::vector<std::string> fields = repeats.scope;
+  fields.emplace_back(field);
+  return fields;
+}
+
+std::string default_name(std::span<const std::string> fields) {
+  std::string name;
+  for (const std::string& field : fields) name += (name.empty() ? "" : "_") + field + "_1";
+  return name;
+}
+
+std::string free_name(std::span<const Index> indexes, std::string_view field,
+                      const Repeats& repeats) {
   const auto is_taken = [&](const std::string& name) {
     return std::ranges::find(indexes, name, &Index::name) != indexes.end();
   };
-  if (!is_taken(std::string(field) + "_1")) return {};
+  if (!is_taken(default_name(key_fields(field, repeats)))) return {};
   std::string name = std::string(field) + "_unique";
   for (int n = 2; is_taken(name); ++n) name = std::string(field) + "_unique_" + std::to_string(n);
   return name;
@@ -39,8 +55,13 @@ std::string free_name(std::span<const Index> indexes, std::string_view field) {
 
 std::string create_index_command(const Namespace& ns, std::string_view field, ValueType type,
                                  const IndexOffer& offer) {
+  std::string key;
+  for (const std::string& each : key_fields(field, offer.repeats)) {
+    key += (key.empty() ? "" : ", ") + in_quotes(each) + ": 1";
+  }
+  if (offer.repeats.and_more) key += ", <a field that differs from period to period>: 1";
   return "db.getSiblingDB(" + in_quotes(ns.db) + ").getCollection(" + in_quotes(ns.collection) +
-         ").createIndex({" + in_quotes(field) + ": 1}, " + options_of(field, type, offer) + ")";
+         ").createIndex({" + key + "}, " + options_of(field, type, offer) + ")";
 }
 
 }  // namespace idproxy::id_store

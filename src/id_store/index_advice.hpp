@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "id_store/index.hpp"
 #include "id_store/namespaces.hpp"
@@ -15,19 +16,29 @@ enum class IndexForm {
   sparse,   ///< {sparse: true}: documents may lack the field
   plain,    ///< all of them have it; queries can sort the whole collection by the index
   partial,  ///< {partialFilterExpression: {field: {$type: …}}}: some have an explicit null
+  /// {partialFilterExpression: {field: {$exists: true}}}: the key has further fields, and a sparse
+  /// index would hold every document that has one of them.
+  existing,
 };
 
 /// A unique index that can be made.
 struct IndexOffer {
   IndexForm form = IndexForm::sparse;
   std::string name{};  ///< empty: the server's default, "<field>_1"; else that one is in use
+  Repeats repeats{};   ///< its further fields
   friend bool operator==(const IndexOffer&, const IndexOffer&) = default;
 };
 
+/// The fields of the index's key, in its order.
+[[nodiscard]] std::vector<std::string> key_fields(std::string_view field, const Repeats& repeats);
+/// The server's default name for an index on these fields: "a_1_b_1".
+[[nodiscard]] std::string default_name(std::span<const std::string> fields);
 /// A name for a unique index on the field that none of these indexes has; empty: the default.
-[[nodiscard]] std::string free_name(std::span<const Index> indexes, std::string_view field);
+[[nodiscard]] std::string free_name(std::span<const Index> indexes, std::string_view field,
+                                    const Repeats& repeats = {});
 
-/// The command that makes the index, as a person types it in mongosh.
+/// The command that makes the index, as a person types it in mongosh. With Repeats::and_more, a
+/// field is left for that person to fill in.
 [[nodiscard]] std::string create_index_command(const Namespace& ns, std::string_view field,
                                                ValueType type, const IndexOffer& offer);
 

@@ -45,13 +45,18 @@ IndexForm form_for(mongo::Client& client, const Namespace& ns, std::string_view 
 }
 
 Document specification(std::string_view field, ValueType type, const IndexOffer& offer) {
+  const std::vector<std::string> fields = key_fields(field, offer.repeats);
+  Document key;
+  for (const std::string& each : fields) key.add(each, 1);
   Document index;
-  index.add("key", Document().add(field, 1));
-  index.add("name", offer.name.empty() ? std::string(field) + "_1" : offer.name);
+  index.add("key", key).add("name", offer.name.empty() ? default_name(fields) : offer.name);
   index.add("unique", true);
   if (offer.form == IndexForm::sparse) index.add("sparse", true);
   if (offer.form == IndexForm::partial) {
     index.add("partialFilterExpression", on(field, Document().add("$type", alias_of(type))));
+  }
+  if (offer.form == IndexForm::existing) {
+    index.add("partialFilterExpression", on(field, Document().add("$exists", true)));
   }
   return index;
 }
@@ -66,26 +71,28 @@ Reply list_indexes(mongo::Client& client, const Namespace& ns, std::vector<Index
 }
 
 IndexOffer offer_index(mongo::Client& client, const Namespace& ns, std::string_view field,
-                       ValueType type, const std::vector<Index>& indexes) {
-  return {form_for(client, ns, field, type), free_name(indexes, field)};
+                       ValueType type, const std::vector<Index>& indexes, const Repeats& repeats) {
+  const IndexForm form = repeats.any() ? IndexForm::existing : form_for(client, ns, field, type);
+  return {form, free_name(indexes, field, repeats), repeats};
 }
 
 std::string advise_index(mongo::Client& client, const Namespace& ns, std::string_view field,
-                         ValueType type) {
+                         ValueType type, const Repeats& repeats) {
   std::vector<Index> indexes;
   (void)list_indexes(client, ns, indexes);  // without it, the name may be in use
-  return create_index_command(ns, field, type, offer_index(client, ns, field, type, indexes));
+  return create_index_command(ns, field, type,
+                              offer_index(client, ns, field, type, indexes, repeats));
 }
 
-Reply make_index(mongo::Client& client, const Namespace& ns, std::string_view field,
-                 ValueType type) {
+Reply make_index(mongo::Client& client, const Namespace& ns, std::string_view field, ValueType type,
+                 const Repeats& repeats) {
   std::vector<Index> indexes;
   Reply listed = list_indexes(client, ns, indexes);
   if (!listed.ok() && !listed.refused(mongo::kNamespaceNotFound) &&
       !listed.refused(mongo::kUnauthorized)) {
     return listed;
   }
-  const IndexOffer offer = offer_index(client, ns, field, type, indexes);
+  const IndexOffer offer = offer_index(client, ns, field, type, indexes, repeats);
   Document command;
   command.add("createIndexes", ns.collection);
   command.add("indexes", Array().push(specification(field, type, offer)));

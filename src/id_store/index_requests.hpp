@@ -15,18 +15,22 @@ namespace idproxy::id_store {
 [[nodiscard]] mongo::Reply list_indexes(mongo::Client& client, const Namespace& ns,
                                         std::vector<Index>& indexes);
 
-/// The unique index that fits the collection's documents. Looks at them for two seconds at most;
-/// what it cannot find out in that time makes the index sparse. `indexes`: of the collection.
+/// The unique index that fits the collection's documents. Without `repeats`, looks at them for two
+/// seconds at most; what it cannot find out in that time makes the index sparse. `indexes`: of the
+/// collection.
 [[nodiscard]] IndexOffer offer_index(mongo::Client& client, const Namespace& ns,
                                      std::string_view field, ValueType type,
-                                     const std::vector<Index>& indexes);
+                                     const std::vector<Index>& indexes,
+                                     const Repeats& repeats = {});
 
 /// The same as a command to type, for messages. Lists the indexes itself.
 [[nodiscard]] std::string advise_index(mongo::Client& client, const Namespace& ns,
-                                       std::string_view field, ValueType type);
+                                       std::string_view field, ValueType type,
+                                       const Repeats& repeats = {});
 
 /// Makes the index that offer_index() finds.
 [[nodiscard]] mongo::Reply make_index(mongo::Client& client, const Namespace& ns,
-                                      std::string_view field, ValueType type);
+                                      std::string_view field, ValueType type,
+                                      const Repeats& repeats = {});
 
 }  // namespace idproxy::id_store

@@ -25,6 +25,10 @@ std::pair<std::string_view, std::string_view> split(std::string_view ns) {
 
 }  // namespace
 
+Repeats repeats_of(const WatchedRule& rule) {
+  return {rule.scope, rule.repeats};
+}
+
 Collections::Collections(std::vector<WatchedRule> rules, Time now) : rules_(std::move(rules)) {
   for (std::size_t rule = 0; rule < rules_.size(); ++rule) pin(rule, now);
   begin_first_look();
@@ -100,6 +104,9 @@ Collections::Guard& Collections::guard(Collection& collection, std::size_t rule,
   if (found != collection.guards.end()) return *found;
   Guard& added = collection.guards.emplace_back();
   added.rule = rule;
+  if (const Repeats repeats = repeats_of(rules_[rule]); repeats.any()) {
+    added.offer = {IndexForm::existing, {}, repeats};
+  }
   if (rules_[rule].unique_index == UniqueIndex::warn) {
     added.state = Guard::State::ready;
   } else {
@@ -167,7 +174,7 @@ CatalogRequest Collections::index_request(const Collection& collection, Time now
   for (const Guard& guard : collection.guards) {
     const WatchedRule& rule = rules_[guard.rule];
     if (guard.offer_due <= now) {
-      request.advise.push_back({rule.field, value_type_of(rule.value_type)});
+      request.advise.push_back({rule.field, value_type_of(rule.value_type), repeats_of(rule)});
     }
   }
   return request;
@@ -188,8 +195,9 @@ std::optional<CatalogRequest> Collections::next_index(Time now) {
       guard.making = true;
       guard.make_begun = now;
       const WatchedRule& rule = rules_[guard.rule];
-      return CatalogRequest{CatalogRequest::Kind::make_index, collection.db, collection.name,
-                            rule.field, value_type_of(rule.value_type)};
+      return CatalogRequest{
+          CatalogRequest::Kind::make_index, collection.db,   collection.name, rule.field,
+          value_type_of(rule.value_type),   repeats_of(rule)};
     }
   }
   return std::nullopt;

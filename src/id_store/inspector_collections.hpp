@@ -33,6 +33,7 @@ struct CatalogRequest {
   struct Field {
     std::string name;
     ValueType type;
+    Repeats repeats{};
     friend bool operator==(const Field&, const Field&) = default;
   };
   Kind kind;
@@ -40,6 +41,7 @@ struct CatalogRequest {
   std::string collection;             ///< empty: left_alone
   std::string field;                  ///< make_index only
   ValueType type = ValueType::other;  ///< make_index: of the field's values
+  Repeats repeats{};                  ///< make_index
   std::vector<Field> advise{};        ///< indexes: unless an index guards them, find an IndexOffer
   std::vector<std::string> fields{};  ///< documents only
   friend bool operator==(const CatalogRequest&, const CatalogRequest&) = default;
@@ -252,6 +254,9 @@ class Collections {
   std::uint64_t asked_ = 0;
   std::uint64_t version_ = 1;
 };
+
+/// What a unique index on the rule's field must allow.
+[[nodiscard]] Repeats repeats_of(const WatchedRule& rule);
 
 /// Why no more numbers are drawn from a space of random numbers; empty: they are.
 [[nodiscard]] std::string why_full(const ids::Fill::Seen& seen);

@@ -19,17 +19,26 @@ constexpr auto kRest = 250ms;
 constexpr int kRestPerTry = 10;
 constexpr auto kLongestRest = 1h;
 
-bool seems_to_guard(const Index& index, std::string_view field) {
-  return index.unique && !index.keys.empty() && index.keys.front().field == field;
+bool seems_to_guard(const Index& index, std::string_view field, const Repeats& repeats) {
+  if (!index.unique || index.keys.empty()) return false;
+  if (!repeats.any()) return index.keys.front().field == field;
+  return std::ranges::find(index.keys, field, &Index::Key::field) != index.keys.end();
+}
+
+std::string fault_of(const Index& index, std::string_view field, const Repeats& repeats) {
+  if (has_key(index, field, repeats)) return "it holds some of the documents only";
+  if (!repeats.any()) return "its key has further fields, and values may repeat";
+  if (repeats.and_more) return "its key needs a field that differs from period to period";
+  return "its key must be the field and those of `scope`";
 }
 
 /// Why an index that looks sufficient is not, for people: "", or a text that begins with a blank.
-std::string why_not(const std::vector<Index>& indexes, std::string_view field, ValueType type) {
+std::string why_not(const std::vector<Index>& indexes, std::string_view field, ValueType type,
+                    const Repeats& repeats) {
   for (const Index& index : indexes) {
-    if (!seems_to_guard(index, field) || guards(index, field, type)) continue;
-    return " (" + index.name + " does not do: " +
-           (index.keys.size() > 1 ? "its key has further fields, and values may repeat)"
-                                  : "it holds some of the documents only)");
+    if (!seems_to_guard(index, field, repeats)) continue;
+    if (guards(index, field, type, repeats)) continue;
+    return " (" + index.name + " does not do: " + fault_of(index, field, repeats) + ")";
   }
   return {};
 }
@@ -181,8 +190,10 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
     return set(collection, guard, Guard::State::unchecked, kCannotCheck + cause_of(response));
   }
   const ValueType type = value_type_of(rule.value_type);
-  const auto found = std::ranges::find_if(
-      response.indexes, [&](const Index& index) { return guards(index, rule.field, type); });
+  const Repeats repeats = repeats_of(rule);
+  const auto found = std::ranges::find_if(response.indexes, [&](const Index& index) {
+    return guards(index, rule.field, type, repeats);
+  });
   if (found != response.indexes.end() && !found->building) {
     guard.make_due = kNever;
     return set(collection, guard, Guard::State::ready, {});
@@ -192,7 +203,7 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
     return set(collection, guard, Guard::State::unchecked,
                "the unique index on the field is still being built");
   }
-  if (creates) {
+  if (creates && !repeats.and_more) {
     if (response.kind == Kind::not_permitted && guard.state == Guard::State::ready) return;
     if (guard.make_due == kNever) guard.make_due = now;
     return;
@@ -203,7 +214,7 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
         may_not("listIndexes") + " of " + collection.ns() + ", which unique_index: require needs");
   }
   set(collection, guard, Guard::State::failed,
-      "no unique index guards the field" + why_not(response.indexes, rule.field, type) +
+      "no unique index guards the field" + why_not(response.indexes, rule.field, type, repeats) +
           "; make it with " + command_for(collection, guard));
 }
 
@@ -212,9 +223,11 @@ void Collections::judge_warned(Collection& collection, Guard& guard,
                                const CatalogResponse& response) {
   const std::string& field = rules_[guard.rule].field;
   const ValueType type = value_type_of(rules_[guard.rule].value_type);
+  const Repeats repeats = repeats_of(rules_[guard.rule]);
   if (guard.warned || response.kind != Kind::answered) return;
-  if (std::ranges::any_of(response.indexes,
-                          [&](const Index& index) { return guards(index, field, type); })) {
+  if (std::ranges::any_of(response.indexes, [&](const Index& index) {
+        return guards(index, field, type, repeats);
+      })) {
     return;
   }
   guard.warned = true;
@@ -222,7 +235,7 @@ void Collections::judge_warned(Collection& collection, Guard& guard,
       {log::Level::warning,
        "no_unique_index",
        "no unique index keeps a value from being stored twice" +
-           why_not(response.indexes, field, type),
+           why_not(response.indexes, field, type, repeats),
        {{"ns", collection.ns()}, {"field", field}, {"command", command_for(collection, guard)}}});
 }
 

@@ -59,7 +59,7 @@ void Collections::take_over(Collection& known, const std::vector<Guard>& guards,
   const auto found = std::ranges::find_if(guards, [&](const Guard& guard) {
     const WatchedRule& was = before[guard.rule];
     return was.field == wanted.field && was.unique_index == wanted.unique_index &&
-           was.value_type == wanted.value_type;
+           was.value_type == wanted.value_type && repeats_of(was) == repeats_of(wanted);
   });
   if (found == guards.end()) {
     (void)guard(known, rule, now);

@@ -3,31 +3,23 @@
 #include <algorithm>
 #include <string_view>
 
+#include "idproxy/base/regex.hpp"
+
 namespace idproxy::id_store {
 namespace {
-
-bool is_word(char c) {
-  const auto byte = static_cast<unsigned char>(c);
-  return byte >= 0x80 || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-}
-
-/// Escapes text for PCRE, in whose patterns a NUL would be the end.
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '\0') {
-      result += "\\x00";
-      continue;
-    }
-    if (!is_word(c)) result += '\\';
-    result += c;
-  }
-  return result;
-}
 
 /// At least one digit, even without a pad.
 std::size_t width_of(const ids::NumberFormat& format) {
   return std::max<std::size_t>(format.pad, 1);
+}
+
+/// What follows the number, check digits included.
+std::string pattern_behind(const ids::NumberFormat& format) {
+  const std::string_view suffix = format.suffix;
+  if (format.check == ids::Check::none) return escaped_for_regex(suffix);
+  return escaped_for_regex(suffix.substr(0, format.check_at)) + "[0-9]{" +
+         std::to_string(ids::width_of(format.check)) + "}" +
+         escaped_for_regex(suffix.substr(format.check_at));
 }
 
 }  // namespace
@@ -48,7 +40,7 @@ mongo::Document texts_of(TextClass which, const ids::NumberFormat& format,
   return mongo::Document()
       .add("$gte", within.from.value_or(begin + (is_wide(which) ? "1" : "0")))
       .add(within.to ? "$lte" : "$lt", within.to.value_or(begin + ":"))  // ':' follows '9'
-      .add("$regex", "^" + escaped(begin) + digits + escaped(format.suffix) + "\\z");
+      .add("$regex", "^" + escaped_for_regex(begin) + digits + pattern_behind(format) + "\\z");
 }
 
 }  // namespace idproxy::id_store

@@ -227,7 +227,7 @@ std::vector<ids::RuleNumbers> Watch::numbers(std::size_t most_per_rule) const {
   for (const CounterWorkers::InUse& counter : impl_->in_use()) {
     for (const ids::CounterField& field : counter.fields) {
       const auto rule = rule_of(impl_->rules, field);
-      if (rule) all.push_back({*rule, field.ns, counter.numbers});
+      if (rule) all.push_back({*rule, field.ns, counter.numbers, counter.sequence});
     }
   }
   std::vector<std::size_t> counts(impl_->rules.size());

@@ -157,6 +157,15 @@ void BlockCache::went_well() {
   supply_.went_well();
 }
 
+void BlockCache::let_go() {
+  After after;
+  {
+    const auto lock = locked(mutex_);
+    apply(supply_.let_go(level()), after);
+  }
+  after.run(*this);
+}
+
 // ---- for the store -----------------------------------------------------------------------------
 
 std::optional<CounterJob> BlockCache::begin() {

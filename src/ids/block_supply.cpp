@@ -125,6 +125,14 @@ SupplyAction BlockSupply::collided(std::uint64_t numbers, bool heal_at_once,
   return action;
 }
 
+SupplyAction BlockSupply::let_go(const StockLevel& level) {
+  SupplyAction action;
+  if (level.held == 0) return action;
+  let_go_ = true;
+  request(level, action);
+  return action;
+}
+
 void BlockSupply::request(const StockLevel& level, SupplyAction& action) {
   if (state_ != State::idle || stopped_ || !may_ask(level)) return;
   state_ = State::woken;
@@ -139,7 +147,7 @@ bool BlockSupply::wants_refill(const StockLevel& level) const {
 }
 
 bool BlockSupply::has_work(const StockLevel& level) const {
-  return wants_refill(level) || suspect_;
+  return wants_refill(level) || suspect_ || let_go_;
 }
 
 bool BlockSupply::may_ask(const StockLevel& level) const {
@@ -173,6 +181,8 @@ SupplyAction BlockSupply::begin(const StockLevel& level) {
 
 std::optional<CounterJob> BlockSupply::next_job(const StockLevel& level, SupplyAction& action) {
   if (stopped_) return give_back(level, action);
+  const bool goes = std::exchange(let_go_, false) && level.needed == 0 && heal_ == Heal::none;
+  if (goes) return give_back(level, action);
   const bool demand = level.needed > 0 || level.now - demand_at_ <= kDemandLasts;
   const bool ahead = fetches_ahead_ && level.end;  // a counter that nobody has used is left alone
   if (wants_refill(level) && may_ask(level) && (demand || ahead)) return refill(level);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "idproxy/bson/elements.hpp"
+#include "ids/sequence_parameters.hpp"
 
 namespace idproxy::ids {
 namespace {
@@ -103,8 +104,8 @@ std::string read_affix(std::string_view key, Parameters& format) {
   std::string text = format.text(key, "");
   if (text.find_first_of("{}") != std::string::npos) {
     format.warning(key,
-                   "is stored as it is, braces included: this release has no templates such as "
-                   "{year}");
+                   "is stored as it is, braces included: tokens such as {yyyy} belong into "
+                   "`template`");
   }
   return text;
 }
@@ -120,14 +121,6 @@ NumberFormat read_format(Parameters& rule) {
     rule.error("format", "needs output: string");
   }
   return read;
-}
-
-void refuse_scope(Parameters& rule) {
-  (void)rule.texts("scope");
-  rule.choice("on_missing_scope", {"error", "null"});
-  rule.integer("max_scopes", 1, 10'000'000, 10000);
-  // Ignoring the key would give one sequence for all scopes, which is not what the rule asks for.
-  if (rule.given("scope")) rule.error("scope", "is not in this release");
 }
 
 std::optional<std::uint32_t> read_size(std::string_view key, Parameters& parameters) {
@@ -174,7 +167,9 @@ CounterSpec::OnStoreDown read_on_store_down(Parameters& on_store_down) {
 CounterUse read_counter(Parameters& rule, std::string_view store_db) {
   CounterUse use;
   use.field = {rule.text("ns", ""), rule.text("field", ""), read_format(rule)};
+  use.sequences = read_sequences(rule, use.field.format);
   read_numbers(use.spec, use.field.format.output, rule);
+  read_width(rule, use, use.spec);
   use.spec.block = read_block(rule);
   const auto name = rule.optional_text("name");
   Parameters& store = rule.section("store");
@@ -185,7 +180,6 @@ CounterUse read_counter(Parameters& rule, std::string_view store_db) {
   use.spec.scan = rule.duration_or_off("scan", 1s, 1h, use.spec.scan);
   use.spec.heal = read_heal(rule.section("heal"));
   use.spec.on_store_down = read_on_store_down(rule.section("on_store_down"));
-  refuse_scope(rule);
   return use;
 }
 

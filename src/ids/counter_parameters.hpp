@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "idproxy/ids/counter_spec.hpp"
+#include "idproxy/ids/counter_use.hpp"
 #include "idproxy/ids/parameters.hpp"
 
 namespace idproxy::ids {

@@ -27,25 +27,40 @@ std::uint8_t* put(std::string_view text, std::uint8_t* at) {
   return std::copy(text.begin(), text.end(), at);
 }
 
+/// Puts the check digits into a text of `size` bytes that lacks them; there is room behind it.
+void insert_check(std::uint8_t* text, std::size_t size, const NumberFormat& format) {
+  const std::string check = check_digits_of(format.check, as_text({text, size}));
+  const bool in_front = format.check_in == NumberFormat::Part::prefix;
+  std::uint8_t* place = text + format.check_at + (in_front ? 0 : size - format.suffix.size());
+  std::copy_backward(place, text + size, text + size + check.size());
+  put(check, place);
+}
+
 void append_text(std::int64_t number, const NumberFormat& format, Values& out) {
   const Digits digits(number);
   const std::size_t zeros = format.pad - std::min<std::size_t>(format.pad, digits.digits.size());
-  std::uint8_t* at = out.add_string(format.prefix.size() + (digits.negative ? 1 : 0) + zeros +
-                                    digits.digits.size() + format.suffix.size());
-  at = put(format.prefix, at);
+  const std::size_t size = format.prefix.size() + (digits.negative ? 1 : 0) + zeros +
+                           digits.digits.size() + format.suffix.size();
+  std::uint8_t* const text = out.add_string(size + width_of(format.check));
+  std::uint8_t* at = put(format.prefix, text);
   if (digits.negative) *at++ = '-';
   at = std::fill_n(at, zeros, std::uint8_t{'0'});
   at = put(digits.digits, at);
   put(format.suffix, at);
+  if (format.check != Check::none) insert_check(text, size, format);
 }
 
 std::optional<std::int64_t> parse(std::string_view text, const NumberFormat& format) {
-  const std::size_t around = format.prefix.size() + format.suffix.size();
-  if (text.size() <= around || !text.starts_with(format.prefix)) return std::nullopt;
-  const std::string_view middle = text.substr(format.prefix.size(), text.size() - around);
+  const std::size_t check = width_of(format.check);
+  const std::size_t around = format.prefix.size() + format.suffix.size() + check;
+  if (text.size() <= around) return std::nullopt;
+  const bool check_in_front = format.check_in == NumberFormat::Part::prefix;
+  const std::size_t begin = format.prefix.size() + (check_in_front ? check : 0);
+  // Check digits that stand right behind the number are not part of it.
+  const std::string_view middle = text.substr(begin, text.size() - around);
   std::int64_t number = 0;
   const auto read = std::from_chars(middle.data(), middle.data() + middle.size(), number);
-  // Writing the number again checks zeros, signs and suffix.
+  // Writing the number again checks all the rest.
   if (read.ec != std::errc{} || number_text(number, format) != text) return std::nullopt;
   return number;
 }
@@ -69,7 +84,7 @@ std::size_t longest(const NumberFormat& format) {
   constexpr std::size_t kMinus = 1;
   constexpr std::size_t kLengthAndNul = 4 + 1;
   return kLengthAndNul + format.prefix.size() + kMinus +
-         std::max<std::size_t>(kDigits, format.pad) + format.suffix.size();
+         std::max<std::size_t>(kDigits, format.pad) + format.suffix.size() + width_of(format.check);
 }
 
 std::string number_text(std::int64_t number, const NumberFormat& format) {

@@ -8,7 +8,7 @@
 #define IDPROXY_STRATEGIES(STRATEGY)                                         \
   STRATEGY("objectid", make_objectid, Sources)                               \
   STRATEGY("uuid", make_uuid, Sources)                                       \
-  STRATEGY("counter", make_counter, std::string_view)                        \
+  STRATEGY("counter", make_counter, Sources, std::string_view)               \
   STRATEGY("counter-ranges", make_counter_ranges, Sources, std::string_view) \
   STRATEGY("random-digits", make_random_digits, Sources)
 
@@ -22,12 +22,10 @@ namespace {
 /// Passes on the arguments that `kMake` needs.
 template <auto kMake>
 std::unique_ptr<Strategy> make(Parameters& parameters, Sources sources, std::string_view store_db) {
-  if constexpr (std::is_invocable_v<decltype(kMake), Parameters&, Sources, std::string_view>) {
-    return kMake(parameters, sources, store_db);
-  } else if constexpr (std::is_invocable_v<decltype(kMake), Parameters&, Sources>) {
+  if constexpr (std::is_invocable_v<decltype(kMake), Parameters&, Sources>) {
     return kMake(parameters, sources);
   } else {
-    return kMake(parameters, store_db);
+    return kMake(parameters, sources, store_db);
   }
 }
 

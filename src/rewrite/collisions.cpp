@@ -1,8 +1,10 @@
 #include "collisions.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "idproxy/rewrite/duplicate_key.hpp"
+#include "sources.hpp"
 
 namespace idproxy::rewrite {
 
@@ -34,7 +36,6 @@ std::vector<Collision> TakenValues::collisions_in(std::span<const WriteError> er
 void TakenValues::add(std::span<const Collision> collisions, ids::Taken where) {
   if (collisions.empty()) return;
   std::vector<std::vector<std::uint32_t>> values(plan_.size());
-  counts_.resize(plan_.size());
   for (const Collision& collision : collisions) {
     for (const std::size_t at : collision.given) {
       const Given& given = given_.given[at];
@@ -45,10 +46,12 @@ void TakenValues::add(std::span<const Collision> collisions, ids::Taken where) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i].empty()) continue;
     std::ranges::sort(values[i]);
-    counts_[i] += values[i].size();
-    if (auto* observer = plan_[i].strategy->duplicate_observer()) {
-      observer->collided(given_.values[i], values[i], counts_[i], where);
-    }
+    by_source(plan_, given_, i, std::move(values[i]), [&](ids::Strategy& source, auto which) {
+      const std::size_t in_request = counts_[&source] += which.size();
+      if (auto* observer = source.duplicate_observer()) {
+        observer->collided(given_.values[i], which, in_request, where);
+      }
+    });
   }
 }
 

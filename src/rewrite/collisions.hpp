@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -46,8 +47,8 @@ class TakenValues {
   const Plan& plan_;
   const GivenValues& given_;
   std::string_view ns_;
-  std::unordered_set<std::size_t> taken_;  // indexes in given_.given
-  std::vector<std::size_t> counts_;        // collisions in the whole request, by assignment
+  std::unordered_set<std::size_t> taken_;                         // indexes in given_.given
+  std::unordered_map<const ids::Strategy*, std::size_t> counts_;  // in the whole request
 };
 
 }  // namespace idproxy::rewrite

@@ -8,6 +8,7 @@
 #include "idproxy/rewrite/plain_insert.hpp"
 #include "idproxy/wire/expects_reply.hpp"
 #include "next.hpp"
+#include "sources.hpp"
 #include "write_batch.hpp"
 #include "writes.hpp"
 
@@ -97,7 +98,8 @@ Action Exchange::write(Buffer* owner, const Context& context, Workspace& workspa
   started_ = now_ = context.clock.monotonic();
   message_ = workspace.take_message();
   const bool insert = write_.command.kind == WriteKind::insert;
-  if (insert && write_.plan->size() == 1 && write_.plan->front().is_id()) {
+  const Assignment& first = write_.plan->front();
+  if (insert && write_.plan->size() == 1 && first.is_id() && first.sequences == nullptr) {
     const auto plain = PlainInsert::recognise(write_.message, write_.command);
     if (plain && plain->documents() <= kPartStatements) {
       return insert_plain(*plain, owner, context, workspace);
@@ -156,18 +158,14 @@ Action Exchange::write_any(Buffer* owner, const Context& context, Workspace& wor
   return send_assigned(context, workspace);
 }
 
-/// Draws the values rule by rule, from drawing_ on. Returns nothing once all values are there; else
-/// the action that fails the write or asks the store.
+/// Draws the values that are missing. Returns nothing once all are there; else the action that
+/// fails the write or asks the store.
 std::optional<Action> Exchange::draw_values(Workspace& workspace) {
-  for (; drawing_ < write_.plan->size(); ++drawing_) {
-    if (given_.wanted[drawing_] == 0) continue;
-    const Assignment& assignment = (*write_.plan)[drawing_];
-    const auto drawn = draw(assignment, given_.wanted[drawing_], given_.values[drawing_]);
+  while (!drawing_.is_done(*write_.plan, given_)) {
+    const Assignment& assignment = (*write_.plan)[drawing_.assignment()];
+    const auto drawn = drawing_.draw(*write_.plan, given_);
     if (drawn.needs_store()) return ask();
-    if (!drawn) {
-      given_.values[drawing_].clear();
-      return fail_write(no_values(write_, assignment, drawn.error()), workspace);
-    }
+    if (!drawn) return fail_write(no_values(write_, assignment, drawn.error()), workspace);
     // Many rules on many documents can exceed the limit: check before memory is spent on writing
     // the message.
     if (too_many_bytes()) return fail_write(too_large(), workspace);
@@ -177,14 +175,13 @@ std::optional<Action> Exchange::draw_values(Workspace& workspace) {
 
 /// All questions to the store for one write share the time of one question.
 Action Exchange::ask() const {
-  ids::StoreBacked* strategy = (*write_.plan)[drawing_].strategy->store_backed();
+  const auto [strategy, count] = drawing_.question(*write_.plan, given_);
   const auto left = strategy->patience() - (now_ - started_);
-  return action::AskStore{strategy, given_.wanted[drawing_],
-                          std::max(left, std::chrono::nanoseconds(0))};
+  return action::AskStore{strategy, count, std::max(left, std::chrono::nanoseconds(0))};
 }
 
 bool Exchange::too_many_bytes() const {
-  std::size_t size = size_;
+  std::size_t size = size_ + drawing_.bytes();
   for (const ids::Values& values : given_.values) size += values.bytes();
   return size > kMostWithIds;
 }
@@ -196,9 +193,9 @@ Action Exchange::answered(ids::Result<ids::Grant> grant, const Context& context,
   if (batch_ != nullptr)
     return batch_->answered(std::move(grant), {now_, context.random, workspace, message_});
   look_into_original();
-  const Assignment& assignment = (*write_.plan)[drawing_];
+  const Assignment& assignment = (*write_.plan)[drawing_.assignment()];
   if (!grant) return fail_write(no_values(write_, assignment, grant.error()), workspace);
-  assignment.strategy->store_backed()->accept(std::move(*grant), given_.values[drawing_++]);
+  drawing_.answered(std::move(*grant), *write_.plan, given_);
   if (too_many_bytes()) return fail_write(too_large(), workspace);
   if (const auto otherwise = draw_values(workspace)) return *otherwise;
   GivenValues same;  // the workspace has scanned other messages since
@@ -288,13 +285,14 @@ Action Exchange::fail(Bytes message, CommandError error, Workspace& workspace) {
 
 /// Returns all values to their strategies, because nothing has been sent with them.
 void Exchange::take_back_all() {
+  drawing_.take_back(given_);
   for (std::size_t i = 0; i < given_.values.size(); ++i) {
     const ids::Values& values = given_.values[i];
-    ids::StoreBacked* strategy = (*write_.plan)[i].strategy->store_backed();
-    if (values.size() == 0 || strategy == nullptr) continue;
     std::vector<std::uint32_t> all(values.size());
     std::iota(all.begin(), all.end(), 0U);
-    strategy->take_back(values, all);
+    by_source(*write_.plan, given_, i, std::move(all), [&](ids::Strategy& source, auto which) {
+      if (ids::StoreBacked* lender = source.store_backed()) lender->take_back(values, which);
+    });
   }
   given_.values.clear();
 }
@@ -381,11 +379,19 @@ Action Exchange::reply(Bytes message, const Context& context, Workspace& workspa
 /// duplicates.
 bool Exchange::wants_every_reply() const {
   const bool upserts = write_.command.kind != WriteKind::insert;
-  return std::ranges::any_of(*write_.plan, [&](const Assignment& assignment) {
-    const ids::DuplicateObserver* observer = assignment.strategy->duplicate_observer();
-    return assignment.rule->report || (upserts && assignment.strategy->store_backed() != nullptr) ||
-           (observer != nullptr && observer->in_a_row()) || assignment.outcomes->in_a_row();
+  const auto wants = [&](ids::Strategy& source) {
+    const ids::DuplicateObserver* observer = source.duplicate_observer();
+    return (upserts && source.store_backed() != nullptr) ||
+           (observer != nullptr && observer->in_a_row());
+  };
+  const bool any = std::ranges::any_of(*write_.plan, [&](const Assignment& assignment) {
+    return assignment.rule->report || wants(*assignment.strategy) ||
+           assignment.outcomes->in_a_row();
   });
+  return any || std::ranges::any_of(given_.sequences, [&](const GivenSequences& sequences) {
+           return std::ranges::any_of(sequences.all,
+                                      [&](const auto& sequence) { return wants(*sequence); });
+         });
 }
 
 void Exchange::open_batch(BatchSent sent) {

@@ -23,6 +23,7 @@ constexpr std::array<Texts, kForwardReasons> kTexts{{
     {"pipeline_replaces", "use only the stages $set and $addFields, or update operators"},
     {"filter_fixes_id",
      "use update operators instead of a pipeline, or leave _id out of the filter"},
+    {"depends_on_document", kInsert},
     {"too_large", kInsert},
     {"unknown_form", kInsert},
 }};

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "document_fields.hpp"
+
 namespace idproxy::rewrite {
 namespace {
 
@@ -37,18 +39,31 @@ std::string_view type_name(bson::Type type) {
   }
 }
 
+/// Why the document gets no value of this rule; empty: it gets one.
+std::string why_no_sequence(const Assignment& target, std::span<const ids::FieldValue> fields) {
+  if (target.sequences == nullptr) return {};
+  const std::string why = target.sequences->refusal(fields);
+  if (why.empty()) return {};
+  return "mongo-idproxy: no value for field '" + target.rule->field + "': " + why;
+}
+
 }  // namespace
 
 void InsertRewriter::begin(const WriteRequest& insert) {
   insert_ = &insert;
   edits_.clear();
   driver_made_.assign(insert.plan->size(), 0);
+  const bool any = std::ranges::any_of(
+      *insert.plan, [](const Assignment& each) { return each.sequences != nullptr; });
+  plans_ = any ? Plans::with_sequences : Plans::plain;
 }
 
 ScanResult InsertRewriter::scan(const WriteRequest& insert, GivenValues& given) {
   begin(insert);
   ScanResult result;
-  if (!scan_documents(result, given.given)) return {};
+  const bool done = plans_ == Plans::plain ? scan_documents<Plans::plain>(result, given)
+                                           : scan_documents<Plans::with_sequences>(result, given);
+  if (!done) return {};
   if (edits_.empty() || result.kind == ScanResult::Kind::failed) return result;
   number_values(*insert.plan, given);
   result.size = insert.message.message().size();
@@ -58,14 +73,20 @@ ScanResult InsertRewriter::scan(const WriteRequest& insert, GivenValues& given) 
 }
 
 /// Returns false if the documents are malformed or too many, which mongod refuses.
-bool InsertRewriter::scan_documents(ScanResult& result, std::vector<Given>& given) {
+template <InsertRewriter::Plans kPlans>
+bool InsertRewriter::scan_documents(ScanResult& result, GivenValues& values) {
+  std::vector<Given>& given = values.given;
+  if constexpr (kPlans == Plans::with_sequences) {
+    values.sequences.resize(insert_->plan->size());
+    known_.clear();
+  }
   BatchStatements documents(insert_->command);
   std::int32_t index = 0;
   while (const auto document = documents.next()) {
     if (static_cast<std::size_t>(index) == kMaxBatch) return false;
     const std::size_t first_edit = edits_.size();
     const std::size_t first_given = given.size();
-    if (!scan_document(*document)) return false;
+    if (!scan_document<kPlans>(*document)) return false;
     if (refusal_) {
       refusal_->index = index;
       result.refused.push_back(*std::exchange(refusal_, std::nullopt));
@@ -77,6 +98,11 @@ bool InsertRewriter::scan_documents(ScanResult& result, std::vector<Given>& give
     // edits_ is ordered by position, `given` by assignment.
     std::ranges::sort(given.begin() + static_cast<std::ptrdiff_t>(first_given), given.end(), {},
                       &Given::assignment);
+    if constexpr (kPlans == Plans::with_sequences) {
+      for (std::size_t i = first_given; i < given.size(); ++i) {
+        choose_sequence(given[i].assignment, values.sequences[given[i].assignment]);
+      }
+    }
     if (given.size() > kMostValues) {
       result.kind = ScanResult::Kind::failed;
       result.error = too_large();
@@ -94,8 +120,15 @@ bool InsertRewriter::scan_documents(ScanResult& result, std::vector<Given>& give
   return true;
 }
 
-/// Returns false if the document is malformed.
 bool InsertRewriter::scan_document(Bytes document) {
+  return plans_ == Plans::plain ? scan_document<Plans::plain>(document)
+                                : scan_document<Plans::with_sequences>(document);
+}
+
+/// Returns false if the document is malformed.
+template <InsertRewriter::Plans kPlans>
+bool InsertRewriter::scan_document(Bytes document) {
+  if constexpr (kPlans == Plans::with_sequences) fields_.resize(insert_->plan->size());
   // Already too large: mongod answers with its own error.
   if (static_cast<std::int64_t>(document.size()) > bson::kMaxUserDocument) return true;
   const std::size_t first_edit = edits_.size();
@@ -108,6 +141,15 @@ bool InsertRewriter::scan_document(Bytes document) {
       edits_.resize(first_edit);
       refuse(document, site, i);
       return true;
+    }
+    if constexpr (kPlans == Plans::with_sequences) {
+      if (!look_up_fields(document, i)) return false;
+      const std::string why = why_no_sequence((*insert_->plan)[i], fields_[i]);
+      if (!why.empty()) {
+        edits_.resize(first_edit);
+        refuse(document, ErrorCode::bad_value, why);
+        return true;
+      }
     }
     plan_edit(site, i);
     add_lengths(site, first_edit);
@@ -231,17 +273,47 @@ void InsertRewriter::add_lengths(const Site& site, std::size_t first_edit) {
 
 void InsertRewriter::refuse(Bytes document, const Site& site, std::size_t assignment) {
   const std::string& field = (*insert_->plan)[assignment].rule->field;
-  refusal_ = {0, ErrorCode::bad_value,
-              "mongo-idproxy: a name on the path '" + field +
-                  "' occurs twice in the document: no value can be assigned"};
-  if (site.found == Site::Found::blocked) {
-    refusal_->code = ErrorCode::path_not_viable;
-    refusal_->message = "mongo-idproxy: cannot create field '" + field + "': '" +
-                        std::string(site.element.key) + "' is of type " +
-                        std::string(type_name(site.element.type)) + ", not object";
+  if (site.found != Site::Found::blocked) {
+    return refuse(document, ErrorCode::bad_value,
+                  "mongo-idproxy: a name on the path '" + field +
+                      "' occurs twice in the document: no value can be assigned");
   }
+  refuse(document, ErrorCode::path_not_viable,
+         "mongo-idproxy: cannot create field '" + field + "': '" + std::string(site.element.key) +
+             "' is of type " + std::string(type_name(site.element.type)) + ", not object");
+}
+
+void InsertRewriter::refuse(Bytes document, ErrorCode code, std::string message) {
+  refusal_ = {0, code, std::move(message)};
   edits_.push_back(
       {narrow(offset(document.data())), narrow(document.size()), 0, 0, 0, EditKind::refusal});
+}
+
+/// Returns false if a document on one of the paths is malformed.
+bool InsertRewriter::look_up_fields(Bytes document, std::size_t assignment) {
+  std::vector<ids::FieldValue>& found = fields_[assignment];
+  found.clear();
+  const ids::Sequences* sequences = (*insert_->plan)[assignment].sequences;
+  if (sequences == nullptr) return true;
+  for (const std::string& field : sequences->fields()) {
+    const auto value = field_at(document, field);
+    if (!value) return false;
+    found.push_back(*value);
+  }
+  return true;
+}
+
+/// Notes which sequence the next value of the assignment comes from.
+void InsertRewriter::choose_sequence(std::size_t assignment, GivenSequences& its) {
+  ids::Sequences* sequences = (*insert_->plan)[assignment].sequences;
+  if (sequences == nullptr) return;
+  // Only the date decides: the same for all documents of an insert, also at midnight.
+  if (fields_[assignment].empty() && !its.all.empty()) return its.of_value.push_back(0);
+  auto sequence = sequences->sequence(fields_[assignment]);
+  const auto next = static_cast<std::uint32_t>(its.all.size());
+  const auto [known, is_new] = known_.emplace(sequence.get(), next);
+  if (is_new) its.all.push_back(std::move(sequence));
+  its.of_value.push_back(known->second);
 }
 
 }  // namespace idproxy::rewrite

@@ -114,22 +114,27 @@ Action NextValues::reply(const wire::OpMsgView& message, const Step& step) {
 Action NextValues::draw_values(const Step& step) {
   if (request_.assignment == nullptr) return fail(no_rule(), step);
   const Assignment& assignment = *request_.assignment;
-  const std::size_t most = request_.count * (kAroundValue + assignment.strategy->most_bytes());
+  if (assignment.sequences != nullptr) {
+    if (!assignment.sequences->fields().empty()) return fail(no_document(), step);
+    sequence_ = assignment.sequences->sequence({});
+  }
+  const std::size_t most = request_.count * (kAroundValue + source().most_bytes());
   if (most + kAroundValues > static_cast<std::size_t>(bson::kMaxInternalDocument)) {
     return fail({ErrorCode::bson_object_too_large,
                  "mongo-idproxy: so many values may not fit into one reply: ask for fewer at once"},
                 step);
   }
-  const auto drawn = draw(assignment, request_.count, values_);
+  if (assignment.not_ready) return fail(none(*assignment.not_ready), step);
+  const auto drawn = source().next(request_.count, values_);
   if (drawn) return hand_out(step);
   if (!drawn.needs_store()) return fail(none(drawn.error()), step);
-  ids::StoreBacked* strategy = assignment.strategy->store_backed();
+  ids::StoreBacked* strategy = source().store_backed();
   return action::AskStore{strategy, request_.count, strategy->patience()};
 }
 
 Action NextValues::answered(ids::Result<ids::Grant> grant, const Step& step) {
   if (!grant) return fail(none(grant.error()), step);
-  request_.assignment->strategy->store_backed()->accept(std::move(*grant), values_);
+  source().store_backed()->accept(std::move(*grant), values_);
   return hand_out(step);
 }
 
@@ -164,6 +169,15 @@ Action NextValues::fail(const CommandError& error, const Step& step) const {
   append_error_reply(request_.message.message(),
                      static_cast<std::int32_t>(step.workspace.next_request_id++), error, out);
   return action::Reply{out.view()};
+}
+
+CommandError NextValues::no_document() const {
+  std::string text = "mongo-idproxy: no values for field '" + request_.assignment->rule->field +
+                     "' of " + request_.ns() + " before there is a document: the rule takes ";
+  const auto& fields = request_.assignment->sequences->fields();
+  for (const std::string& field : fields)
+    text.append(&field == fields.data() ? "" : ", ").append(field);
+  return {ErrorCode::bad_value, text + " from it"};
 }
 
 CommandError NextValues::no_rule() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 
 #include "idproxy/rewrite/action.hpp"
 #include "idproxy/rewrite/insert_rights.hpp"
@@ -42,12 +43,19 @@ class NextValues {
   Action draw_values(const Step& step);
   Action hand_out(const Step& step);
   Action fail(const CommandError& error, const Step& step) const;
+  [[nodiscard]] CommandError no_document() const;
   [[nodiscard]] CommandError no_rule() const;
   [[nodiscard]] CommandError none(const ids::Error& error) const;
 
   NextRequest request_;
   InsertRights* rights_;
+  /// What makes the values.
+  [[nodiscard]] ids::Strategy& source() const {
+    return sequence_ ? *sequence_ : *request_.assignment->strategy;
+  }
+
   ids::Values values_;
+  std::shared_ptr<ids::Strategy> sequence_;  // the strategy's, if it has any
   std::size_t handed_out_ = 0;
 };
 

@@ -51,10 +51,10 @@ nanoseconds RetryBudget::take_pause(RandomSource& random) {
   return half + nanoseconds(uniform(random, rest + 1));
 }
 
-nanoseconds RetryBudget::patience(const Assignment& assignment, nanoseconds now) const {
-  const nanoseconds left = assignment.rule->retry.deadline - (now - *first_duplicate_);
-  return std::clamp<nanoseconds>(left, nanoseconds(0),
-                                 assignment.strategy->store_backed()->patience());
+nanoseconds RetryBudget::patience(const Rule& rule, const ids::StoreBacked& asked,
+                                  nanoseconds now) const {
+  const nanoseconds left = rule.retry.deadline - (now - *first_duplicate_);
+  return std::clamp<nanoseconds>(left, nanoseconds(0), asked.patience());
 }
 
 }  // namespace idproxy::rewrite

@@ -37,8 +37,8 @@ class RetryBudget {
   /// again.
   [[nodiscard]] std::chrono::nanoseconds take_pause(RandomSource& random);
   /// How long to wait for the store's fresh values: not beyond the rule's deadline, which runs
-  /// since start(), nor longer than the strategy allows.
-  [[nodiscard]] std::chrono::nanoseconds patience(const Assignment& assignment,
+  /// since start(), nor longer than the strategy that is asked allows.
+  [[nodiscard]] std::chrono::nanoseconds patience(const Rule& rule, const ids::StoreBacked& asked,
                                                   std::chrono::nanoseconds now) const;
 
  private:

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "idproxy/base/glob.hpp"
-#include "idproxy/ids/counter_spec.hpp"
+#include "idproxy/ids/counter_use.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -100,7 +100,8 @@ Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
     });
     if (taken) continue;
     Assignment assignment{
-        &rules_[i], outcomes_[i].get(), i, std::move(path), rules_[i].strategy.get(), nullptr, {}};
+        &rules_[i], outcomes_[i].get(), i, std::move(path), rules_[i].strategy.get(), nullptr, {},
+        nullptr};
     if (store_ != nullptr) {
       ids::Readiness readiness = store_->readiness(i, db, collection);
       if (readiness.kind == ids::Readiness::Kind::left_alone) return {};
@@ -110,6 +111,7 @@ Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
       assignment.bound = rules_[i].strategy->bind(ns, *store_);
       if (assignment.bound) assignment.strategy = assignment.bound.get();
     }
+    assignment.sequences = assignment.strategy->sequences();
     plan.push_back(std::move(assignment));
   }
   return plan;

@@ -165,6 +165,7 @@ class StatusWriter {
 
   void number(const ids::RuleNumbers& numbers) {
     bson::append_string(out_, "ns", numbers.ns);
+    if (!numbers.sequence.empty()) bson::append_string(out_, "sequence", numbers.sequence);
     if (const auto* counter = std::get_if<ids::CounterNumbers>(&numbers.numbers)) {
       if (counter->next) bson::append_int64(out_, "next", *counter->next);
       append_count(out_, "held", counter->held);

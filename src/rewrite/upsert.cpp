@@ -276,6 +276,9 @@ UpsertVerdict judge(const UpsertStatement& statement, const Assignment& assignme
                                                   : judge_document(statement, assignment);
   if (verdict != kAssign) return verdict;
   if (assignment.rule->upserts == Upserts::forward) return forward(ForwardReason::configured);
+  if (assignment.sequences != nullptr && !assignment.sequences->fields().empty()) {
+    return forward(ForwardReason::depends_on_document);
+  }
   // A larger one can hardly succeed, and with a value it might exceed the limit for BSON.
   if (static_cast<std::int64_t>(statement.whole.size()) > bson::kMaxUserDocument) {
     return forward(ForwardReason::too_large);

@@ -71,12 +71,21 @@ class UpsertScan {
       if (verdict.kind == UpsertVerdict::Kind::malformed) return false;
       if (verdict.kind == UpsertVerdict::Kind::assign) {
         given_.given.push_back({index, static_cast<std::uint16_t>(i), 0});
+        if (assignment.sequences != nullptr) take_sequence(i);
       } else if (verdict.kind == UpsertVerdict::Kind::forward) {
         count(assignment, verdict.reason, forwarded);
       }
     }
     if (statement.multi && given_.given.size() > before) given_.once.push_back(index);
     return true;
+  }
+
+  /// All upserts of a command have one sequence: judge() admits only rules whose date decides.
+  void take_sequence(std::size_t assignment) {
+    given_.sequences.resize(write_.plan->size());
+    GivenSequences& its = given_.sequences[assignment];
+    if (its.all.empty()) its.all.push_back((*write_.plan)[assignment].sequences->sequence({}));
+    its.of_value.push_back(0);
   }
 
   static void count(const Assignment& assignment, ForwardReason reason,

@@ -2,17 +2,19 @@
 
 #include <algorithm>
 
+#include "sources.hpp"
+
 namespace idproxy::rewrite {
 
 void ValueRenewal::start(std::vector<Collision> collisions) {
   collisions_ = std::move(collisions);
   assignment_ = 0;
   asked_ = false;
-  want_next_rule();
+  want_rule();
 }
 
 /// Moves on to the next rule, from assignment_ on, that has values to renew.
-void ValueRenewal::want_next_rule() {
+void ValueRenewal::want_rule() {
   wanted_.clear();
   for (; assignment_ < plan_.size(); ++assignment_) {
     for (Collision& collision : collisions_) {
@@ -23,22 +25,41 @@ void ValueRenewal::want_next_rule() {
     }
     if (!wanted_.empty()) break;
   }
-  done_ = 0;
-  count_ = wanted_.size();
+  done_ = end_ = 0;
+  if (wanted_.empty()) return;
+  if (sources_of(given_, assignment_) > 1) {
+    std::ranges::sort(wanted_, {}, [this](const auto& wanted) {
+      const std::uint32_t value = given_.given[wanted.second].value;
+      return std::pair(rewrite::source_of(given_, assignment_, value), wanted.second);
+    });
+  }
+  want_next();
+}
+
+std::size_t ValueRenewal::source_of(std::size_t wanted) const {
+  return rewrite::source_of(given_, assignment_, given_.given[wanted_[wanted].second].value);
+}
+
+/// Moves on to the next sequence, from done_ on.
+void ValueRenewal::want_next() {
+  source_ = source_of(done_);
+  end_ = done_ + 1;
+  while (end_ < wanted_.size() && source_of(end_) == source_) ++end_;
+  count_ = end_ - done_;
 }
 
 std::optional<ValueRenewal::Question> ValueRenewal::draw() {
   while (assignment_ < plan_.size()) {
-    const Assignment& target = plan_[assignment_];
+    ids::Strategy& source = source_at(plan_, given_, assignment_, source_);
     ids::Values& values = given_.values[assignment_];
     while (count_ > 0) {
       const std::size_t first = values.size();
-      const auto drawn = target.strategy->next(count_, values);
+      const auto drawn = source.next(count_, values);
       if (drawn) {
         renewed(first);
       } else if (drawn.needs_store()) {
         asked_ = true;
-        return Question{&target, count_};
+        return Question{&plan_[assignment_], source.store_backed(), count_};
       } else {
         count_ /= 2;
       }
@@ -52,7 +73,9 @@ void ValueRenewal::answered(ids::Result<ids::Grant> grant) {
   ids::Values& values = given_.values[assignment_];
   const std::size_t first = values.size();
   if (grant) {
-    plan_[assignment_].strategy->store_backed()->accept(std::move(*grant), values);
+    source_at(plan_, given_, assignment_, source_)
+        .store_backed()
+        ->accept(std::move(*grant), values);
     renewed(first);
   } else if (grant.error().code == ids::Errc::unavailable) {
     count_ = 0;
@@ -63,19 +86,24 @@ void ValueRenewal::answered(ids::Result<ids::Grant> grant) {
 
 /// Gives the drawn values, from `first` on, to the next of the wanted places.
 void ValueRenewal::renewed(std::size_t first) {
+  if (plan_[assignment_].sequences != nullptr) {
+    given_.sequences[assignment_].of_value.resize(given_.values[assignment_].size(),
+                                                  static_cast<std::uint32_t>(source_));
+  }
   for (std::size_t i = 0; i < count_; ++i, ++done_) {
     const std::size_t at = wanted_[done_].second;
     given_.given[at].value = static_cast<std::uint32_t>(first + i);
     taken_.renewed(at);
   }
-  count_ = std::min(count_, wanted_.size() - done_);
+  count_ = std::min(count_, end_ - done_);
 }
 
-/// Gives up on the places that are left of this rule, and moves on to the next rule.
+/// Gives up on the places that are left of this sequence, and moves on to the next one.
 void ValueRenewal::leave_behind() {
-  for (std::size_t i = done_; i < wanted_.size(); ++i) wanted_[i].first->again = false;
+  for (; done_ < end_; ++done_) wanted_[done_].first->again = false;
+  if (done_ < wanted_.size()) return want_next();
   ++assignment_;
-  want_next_rule();
+  want_rule();
 }
 
 }  // namespace idproxy::rewrite

@@ -9,8 +9,9 @@
 
 namespace idproxy::rewrite {
 
-/// Draws fresh values for the collisions of one reply, rule by rule. If there are not enough
-/// values, the last statements get none, and their `again` becomes false.
+/// Draws fresh values for the collisions of one reply, rule by rule, each from the sequence that
+/// the taken value came from. If there are not enough values, the last statements get none, and
+/// their `again` becomes false.
 class ValueRenewal {
  public:
   /// Borrows its arguments.
@@ -22,6 +23,7 @@ class ValueRenewal {
   /// Values to ask the store for; then call answered().
   struct Question {
     const Assignment* assignment;
+    ids::StoreBacked* strategy;
     std::size_t count;
   };
   /// Draws values. Returns nothing once it is done, or a question if the store must be asked.
@@ -34,7 +36,9 @@ class ValueRenewal {
   [[nodiscard]] std::vector<Collision> take() { return std::exchange(collisions_, {}); }
 
  private:
-  void want_next_rule();
+  void want_next();
+  void want_rule();
+  [[nodiscard]] std::size_t source_of(std::size_t wanted) const;
   void renewed(std::size_t first);
   void leave_behind();
 
@@ -43,10 +47,12 @@ class ValueRenewal {
   TakenValues& taken_;
   std::vector<Collision> collisions_;
   std::size_t assignment_ = 0;  // the assignment whose values are being drawn
-  // The values of that assignment to renew, by statement: indexes in given_.given, with their
-  // collisions.
+  std::size_t source_ = 0;      // which of its sequences
+  // The values of that assignment to renew, by sequence and statement: indexes in given_.given,
+  // with their collisions.
   std::vector<std::pair<Collision*, std::size_t>> wanted_;
-  std::size_t done_ = 0;   // how many of wanted_ have a fresh value
+  std::size_t end_ = 0;    // those of the sequence end here
+  std::size_t done_ = 0;   // how many of wanted_ have a fresh value, or get none
   std::size_t count_ = 0;  // how many values to draw at once
   bool asked_ = false;
 };

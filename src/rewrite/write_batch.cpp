@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sources.hpp"
 #include "unused_values.hpp"
 
 namespace idproxy::rewrite {
@@ -231,17 +232,22 @@ std::optional<Action> WriteBatch::aborted(const wire::OpMsgView& message,
 
 /// Tells the rules whose values have been stored.
 void WriteBatch::went_well() const {
-  const auto is_stored = [&](std::size_t assignment) {
-    return std::ranges::any_of(contents_.given.given, [&](const Given& each) {
-      return each.assignment == assignment && contents_.command->inserted(each.statement);
-    });
-  };
-  for (std::size_t i = 0; i < contents_.plan->size(); ++i) {
-    if (!is_stored(i)) continue;
-    const Assignment& target = (*contents_.plan)[i];
-    if (options_->in_transaction) target.outcomes->went_well();
-    ids::DuplicateObserver* observer = target.strategy->duplicate_observer();
-    if (observer != nullptr && observer->in_a_row()) observer->went_well();
+  const GivenValues& given = contents_.given;
+  std::vector<std::vector<bool>> stored(contents_.plan->size());  // by assignment and source
+  for (std::size_t i = 0; i < stored.size(); ++i) stored[i].resize(sources_of(given, i));
+  for (const Given& each : given.given) {
+    if (!contents_.command->inserted(each.statement)) continue;
+    stored[each.assignment][source_of(given, each.assignment, each.value)] = true;
+  }
+  for (std::size_t i = 0; i < stored.size(); ++i) {
+    const bool any = std::ranges::find(stored[i], true) != stored[i].end();
+    if (any && options_->in_transaction) (*contents_.plan)[i].outcomes->went_well();
+    for (std::size_t source = 0; source < stored[i].size(); ++source) {
+      if (!stored[i][source]) continue;
+      ids::DuplicateObserver* observer =
+          source_at(*contents_.plan, given, i, source).duplicate_observer();
+      if (observer != nullptr && observer->in_a_row()) observer->went_well();
+    }
   }
 }
 
@@ -266,8 +272,9 @@ bool WriteBatch::may_go_again(const Collision& collision, const Step& step) {
 Action WriteBatch::renew(const Step& step) {
   const auto question = renewal_.draw();
   if (!question) return decided(step);
-  return action::AskStore{question->assignment->strategy->store_backed(), question->count,
-                          budget_.patience(*question->assignment, step.now)};
+  return action::AskStore{
+      question->strategy, question->count,
+      budget_.patience(*question->assignment->rule, *question->strategy, step.now)};
 }
 
 Action WriteBatch::answered(ids::Result<ids::Grant> grant, const Step& step) {

@@ -24,6 +24,10 @@ struct WatchedRule {
   bool counts_documents = false;  ///< to know how many of the random numbers are in use
   std::string space{};            ///< random numbers: any text that changes with their space
   bson::Type value_type = bson::Type::int64;  ///< of the rule's values
+  /// Documents that differ in one of these fields may have equal values. Sorted.
+  std::vector<std::string> scope{};
+  /// So may others, which a field that the proxy does not know tells apart.
+  bool repeats = false;
   friend bool operator==(const WatchedRule&, const WatchedRule&) = default;
 };
 

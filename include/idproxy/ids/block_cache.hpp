@@ -77,6 +77,8 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   /// From the start of the heal to its end, take() needs the store.
   void collided(const std::vector<std::int64_t>& numbers, bool heal_at_once) override;
   void went_well() override;
+  /// Nobody needs numbers for a while: gives back those that it holds.
+  void let_go();
 
   // ---- for the store: begin() and finish() alternate
 

@@ -133,6 +133,8 @@ class BlockSupply {
                                       const StockLevel& level);
   /// An insert succeeded: ends the row of collisions.
   void went_well() { collisions_in_a_row_ = 0; }
+  /// Nobody needs numbers for a while.
+  [[nodiscard]] SupplyAction let_go(const StockLevel& level);
 
   // ---- events of the store: begin() and finish() alternate
 
@@ -250,6 +252,7 @@ class BlockSupply {
   Time demand_at_{};
 
   bool resting_ = false;  // numbers went back unused: refill only if requests wait
+  bool let_go_ = false;   // all that is held goes back at once
   // auto: when the rest of the last block goes back, and of earlier blocks
   std::optional<Time> over_at_;
   std::optional<Time> older_over_at_;

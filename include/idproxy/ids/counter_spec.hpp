@@ -1,12 +1,14 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
 
 #include "idproxy/base/bytes.hpp"
+#include "idproxy/ids/check_digits.hpp"
 
 namespace idproxy::ids {
 
@@ -19,6 +21,16 @@ struct NumberFormat {
   std::uint32_t pad = 0;  ///< string: minimum digits; zeros fill up
   std::string prefix;     ///< string
   std::string suffix;     ///< string
+
+  Check check = Check::none;  ///< string: of all digits of the text, prefix and suffix included
+  enum class Part { prefix, suffix };
+  Part check_in = Part::suffix;  ///< where the check digits stand
+  std::size_t check_at = 0;      ///< how many bytes of that part stand in front of them
+
+  /// string: for texts whose prefix and suffix vary. A regular expression (PCRE) that they match,
+  /// with one group: the number. Such a format reads stored texts, but writes none; `prefix` is
+  /// what all of them begin with. Empty: prefix and suffix are always the same.
+  std::string pattern{};
   friend bool operator==(const NumberFormat&, const NumberFormat&) = default;
 };
 
@@ -27,6 +39,12 @@ struct CounterField {
   std::string ns;     ///< glob over "db.collection"
   std::string field;  ///< dotted path
   NumberFormat format;
+  /// A BSON document {field: value, …}: the counter's numbers are in the documents that match it.
+  /// Empty: in all.
+  std::string scope{};
+  /// True: equal values belong to several counters, and nothing in a document tells them apart. So
+  /// stored values say nothing about this counter.
+  bool repeats = false;
   friend bool operator==(const CounterField&, const CounterField&) = default;
 };
 
@@ -47,6 +65,8 @@ struct CounterPlace {
   std::string store_db{};  ///< the id store's database, in which no rule applies
   /// Field with the last number of a range (range_spec.hpp); empty: the counter is not a range.
   std::string max_field{};
+  enum class KeyIs { text, document };
+  KeyIs key_is = KeyIs::text;  ///< document: `key` holds a BSON document
   /// "db.collection"
   [[nodiscard]] std::string ns() const { return db + "." + collection; }
   [[nodiscard]] bool is_range() const { return !max_field.empty(); }
@@ -94,15 +114,5 @@ struct CounterSpec {
 
 /// Reads a rule's `block`: auto, a size, or {size: …}.
 [[nodiscard]] CounterSpec::Block read_block(Parameters& rule);
-
-/// A rule's counter, and the field that the rule fills from it.
-struct CounterUse {
-  CounterSpec spec;
-  CounterField field;
-  /// True: each collection has a counter of its own, whose key is "<db>.<collection>.<field>"; in
-  /// the spec's key and the field's ns, "<db>.<collection>" is then the rule's glob. False: the
-  /// spec names one counter for all collections.
-  bool per_namespace = false;
-};
 
 }  // namespace idproxy::ids

@@ -14,6 +14,7 @@ namespace idproxy::ids {
 
 /// Appends a number as int64, int32 (it must fit) or string: prefix, a minus sign if negative, at
 /// least `pad` digits, suffix. Example with pad 5, prefix "A-", suffix "/x": -42 is A--00042/x.
+/// Check digits stand where the format says.
 void append_number(std::int64_t number, const NumberFormat& format, Values& out);
 
 /// The most bytes that append_number() appends for one number.

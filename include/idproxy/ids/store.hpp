@@ -73,6 +73,7 @@ struct RuleNumbers {
   std::size_t rule_index;  ///< in file order
   std::string ns;  ///< "db.collection"; of a counter of several collections, the rule's `ns`
   std::variant<CounterNumbers, SpaceUse> numbers;
+  std::string sequence{};  ///< a counter of one of several sequences: which, as JSON; else empty
 };
 
 /// Counts since the start. Each number is exact; together they are not a snapshot.

@@ -8,16 +8,19 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "idproxy/base/clock.hpp"
 #include "idproxy/base/random.hpp"
 #include "idproxy/ids/draw.hpp"
 #include "idproxy/ids/grant.hpp"
+#include "idproxy/ids/scope.hpp"
 #include "idproxy/ids/values.hpp"
 
 namespace idproxy::ids {
 
 class Store;
+class Strategy;
 struct CounterUse;
 struct RangesSpec;
 
@@ -99,6 +102,21 @@ class CounterRule {
   virtual void announce(Store& store) = 0;
 };
 
+/// A strategy with several sequences of values. Fields of the document, the date, or both say which
+/// of them serves a document. Thread-safe.
+class Sequences {
+ public:
+  virtual ~Sequences() = default;
+
+  /// The dotted fields of the document, each once; empty: only the date matters.
+  [[nodiscard]] virtual const std::vector<std::string>& fields() const = 0;
+  /// Why no sequence serves a document with these values, by fields(), as half a sentence that
+  /// shows none of them; empty: one does.
+  [[nodiscard]] virtual std::string refusal(std::span<const FieldValue> values) const = 0;
+  /// The sequence that serves the document now. Only if refusal() is empty.
+  [[nodiscard]] virtual std::shared_ptr<Strategy> sequence(std::span<const FieldValue> values) = 0;
+};
+
 /// Makes the values of one rule. Does no I/O and has no clock of its own; values of the id store
 /// that are not held must be asked for. Thread-safe: all io threads share one object. A strategy
 /// with a lock takes it once per call, that is once per insert command.
@@ -134,6 +152,8 @@ class Strategy {
   [[nodiscard]] virtual DuplicateObserver* duplicate_observer() { return nullptr; }
   [[nodiscard]] virtual BoundedSpace* bounded_space() { return nullptr; }
   [[nodiscard]] virtual CounterRule* counter_rule() { return nullptr; }
+  /// If not null, values come from its sequences, and next() of this object is of no use.
+  [[nodiscard]] virtual Sequences* sequences() { return nullptr; }
 
   /// BoundedSpace::attempts(), or kAttempts for strategies without that interface.
   [[nodiscard]] std::uint32_t attempts() {

@@ -9,6 +9,7 @@
 
 #include "idproxy/rewrite/action.hpp"
 #include "idproxy/rewrite/context.hpp"
+#include "idproxy/rewrite/drawing.hpp"
 #include "idproxy/rewrite/workspace.hpp"
 
 namespace idproxy::rewrite {
@@ -147,8 +148,8 @@ class Exchange {
   std::chrono::nanoseconds now_{};      // when the current event arrived, monotonic
   bool sent_ = false;
   GivenValues given_;
-  std::size_t drawing_ = 0;  // index of the assignment whose values are drawn next, or asked for
-  std::size_t size_ = 0;     // bytes of the message without its new values
+  Drawing drawing_;       // of the values for the first send
+  std::size_t size_ = 0;  // bytes of the message without its new values
   std::size_t statements_ = 0;
   std::size_t assigned_ = 0;
   std::size_t refused_documents_ = 0;

@@ -17,8 +17,9 @@ enum class ForwardReason : std::uint8_t {
   update_names_field,       ///< the update does so
   pipeline_replaces,        ///< a pipeline with a stage that can remove the value again
   filter_fixes_id,  ///< a pipeline whose filter names `_id`: it cannot tell an insert from a match
-  too_large,        ///< the statement is so large that a value might make it exceed the limit
-  unknown_form,     ///< a form that the proxy does not know
+  depends_on_document,  ///< the value depends on fields of the document (scope, template)
+  too_large,            ///< the statement is so large that a value might make it exceed the limit
+  unknown_form,         ///< a form that the proxy does not know
 };
 inline constexpr std::size_t kForwardReasons =
     static_cast<std::size_t>(ForwardReason::unknown_form) + 1;

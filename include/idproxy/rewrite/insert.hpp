@@ -1,6 +1,8 @@
 #pragma once
 
 #include <span>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "idproxy/rewrite/write_values.hpp"
@@ -77,14 +79,22 @@ class InsertRewriter {
 
   // insert.cpp: reading
   void begin(const WriteRequest& insert);
-  [[nodiscard]] bool scan_documents(ScanResult& result, std::vector<Given>& given);
+  // Those without sequences have no branch for them.
+  enum class Plans { plain, with_sequences };
+  template <Plans kPlans>
+  [[nodiscard]] bool scan_documents(ScanResult& result, GivenValues& given);
+  template <Plans kPlans>
   [[nodiscard]] bool scan_document(Bytes document);
+  [[nodiscard]] bool scan_document(Bytes document);
+  [[nodiscard]] bool look_up_fields(Bytes document, std::size_t assignment);
+  void choose_sequence(std::size_t assignment, GivenSequences& its);
   [[nodiscard]] bool locate(Bytes document, std::size_t assignment, Site& site) const;
   void plan_edit(const Site& site, std::size_t assignment);
   void keep_driver_id(Bytes document, const Site& site, std::size_t assignment);
   [[nodiscard]] bool replaces(const Site& site, std::size_t assignment);
   [[nodiscard]] bool driver_made(const bson::Element& element, const Rule& rule) const;
   void refuse(Bytes document, const Site& site, std::size_t assignment);
+  void refuse(Bytes document, ErrorCode code, std::string message);
   void sort_edits(std::size_t first_edit);
   void add_lengths(const Site& site, std::size_t first_edit);
 
@@ -104,7 +114,11 @@ class InsertRewriter {
 
   // The state of the current message.
   const WriteRequest* insert_ = nullptr;
-  const std::vector<ids::Values>* values_ = nullptr;  // one per assignment
+  Plans plans_ = Plans::plain;
+  // With sequences, of the document that was scanned last, by assignment: the fields that decide.
+  std::vector<std::vector<ids::FieldValue>> fields_;
+  std::unordered_map<const ids::Strategy*, std::uint32_t> known_;  // indexes in GivenSequences::all
+  const std::vector<ids::Values>* values_ = nullptr;               // one per assignment
   Site site_;
   std::vector<Edit> edits_;
   std::optional<RefusedDocument> refusal_;  // of the document that was scanned last

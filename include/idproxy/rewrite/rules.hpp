@@ -22,6 +22,7 @@ struct Assignment {
   ids::Strategy* strategy;        ///< `bound`, or the rule's
   std::shared_ptr<ids::Strategy> bound;
   std::optional<ids::Error> not_ready;  ///< set if no value can be generated now: why
+  ids::Sequences* sequences = nullptr;  ///< the strategy's, if it has any
   [[nodiscard]] std::uint32_t attempts() const {
     return rule->retry.attempts.value_or(strategy->attempts());
   }

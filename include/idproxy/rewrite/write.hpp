@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "idproxy/base/buffer.hpp"
+#include "idproxy/ids/strategy.hpp"
 #include "idproxy/ids/values.hpp"
 #include "idproxy/wire/op_msg.hpp"
 
@@ -22,11 +24,19 @@ struct Given {
   std::uint32_t value;       ///< index in GivenValues::values[assignment]
 };
 
+/// The sequences that the values of one assignment come from (ids::Sequences).
+struct GivenSequences {
+  std::vector<std::shared_ptr<ids::Strategy>> all;  ///< each once
+  std::vector<std::uint32_t> of_value;              ///< by value: an index in `all`
+};
+
 /// The values that the statements of one command get.
 struct GivenValues {
   std::vector<ids::Values> values;  ///< by assignment: all drawn values, also those that collided
   std::vector<Given> given;         ///< sorted by statement, then by rule in file order
   std::vector<std::size_t> wanted;  ///< by assignment: how many values the first send needs
+  /// By assignment; empty if no strategy of the plan has sequences.
+  std::vector<GivenSequences> sequences{};
   /// Statements with values, ascending, that may have changed documents even if they failed (multi:
   /// true). They are never sent again, and their values are never given back.
   std::vector<std::int32_t> once;

@@ -1,7 +1,7 @@
 #include "config/counters.hpp"
 
 #include "findings_of.hpp"
-#include "idproxy/ids/counter_spec.hpp"
+#include "idproxy/ids/counter_use.hpp"
 
 // Rules with counters, as the file says them; what the strategy checks by itself: counter_test.cpp.
 namespace idproxy::config {
@@ -84,14 +84,44 @@ TEST(Counters, RefuseBadParameters) {
        "3:19: warning: rules[0].heal.at_start: has no effect with mode: off"},
       {"wait", "on_store_down: {wait: 3s}",
        "3:17: error: rules[0].on_store_down.wait: must be a duration of 0ms to 2s, is 3s"},
-      {"scope", "scope: [tenant], on_missing_scope: null, max_scopes: 10000",
-       "3:1: error: rules[0].scope: is not in this release"},
+      {"scope_path", "scope: [a..b]", "3:1: error: rules[0].scope: has an empty part"},
+      {"scope_twice", "scope: [a, a]", "3:1: error: rules[0].scope: must not name a field twice"},
+      {"scope_within", "scope: [a.b, a]",
+       "3:1: error: rules[0].scope: must not name 'a.b', which lies within 'a'"},
+      {"scope_itself", "scope: [x.y]",
+       "3:1: error: rules[0].scope: must not name the rule's own field 'x', or a part of it"},
+      {"scope_index", "scope: [a], unique_index: warn",
+       "3:13: warning: rules[0].unique_index: warn does not suffice"},
+      {"template_token", "output: string, template: '{year}-{counter}'",
+       "3:17: error: rules[0].template: has {year}, which is no token"},
+      {"template_itself", "output: string, template: '{field:x}-{counter}'",
+       "3:17: error: rules[0].template: has {field:x}: a field must not name the rule's own field"},
+      {"reset_word", "reset: weekly",
+       "3:1: error: rules[0].reset: must be one of none, yearly, monthly or daily"},
+      {"timezone", "reset: daily, timezone: Europe/Atlantis",
+       "3:15: error: rules[0].timezone: must be a time zone that this host knows"},
       {"own_collection", "store: {db: a, collection: b}",
        "2:6: error: rules[0].ns: 'a.b' is never touched: this rule keeps its counters there"},
   };
   for (const Case& c : kCases) {
     EXPECT_THAT(faults_of(c.keys), ElementsAre(HasSubstr(c.finding))) << c.name;
   }
+}
+
+TEST(Counters, RulesWhoseValuesRepeatRequireAnIndex) {
+  const auto demanded = [](const std::string& keys) {
+    const Loaded loaded = load("rules:\n  - {ns: a.b, field: x, strategy: counter" + keys + "}\n");
+    EXPECT_THAT(texts_of(loaded.findings), IsEmpty()) << keys;
+    return loaded.config.rules.at(0).unique_index;
+  };
+  using ids::UniqueIndex;
+  EXPECT_EQ(demanded(""), UniqueIndex::warn);
+  EXPECT_EQ(demanded(", scope: []"), UniqueIndex::warn);
+  EXPECT_EQ(demanded(", scope: [tenant, site.name]"), UniqueIndex::require);
+  EXPECT_EQ(demanded(", scope: [tenant], unique_index: create"), UniqueIndex::create);
+  EXPECT_EQ(demanded(", reset: daily"), UniqueIndex::require);
+  EXPECT_EQ(demanded(", reset: yearly, output: string, template: '{yy}/{counter}'"),
+            UniqueIndex::warn);
 }
 
 TEST(Counters, KeysOfEarlierReleasesAreNamedOneByOne) {

@@ -149,6 +149,64 @@ TEST(Index, ByItsFilterForOtherTypes) {
   EXPECT_TRUE(guards(ids, "number", ValueType::object_id));
 }
 
+// ---- values that repeat by design
+
+Index unique_on(std::initializer_list<const char*> fields) {
+  Document key;
+  for (const char* field : fields) key.add(field, 1);
+  return index_of(listed(Document().add("unique", true), key).bytes());
+}
+
+TEST(ScopedIndex, GuardsIfItsKeyIsTheFieldAndTheScope) {
+  const Repeats tenant{{"tenant"}};
+  EXPECT_TRUE(guards(unique_on({"tenant", "number"}), "number", ValueType::number, tenant));
+  EXPECT_TRUE(guards(unique_on({"number", "tenant"}), "number", ValueType::number, tenant));
+  EXPECT_FALSE(guards(unique_on({"number"}), "number", ValueType::number, tenant));
+  EXPECT_FALSE(guards(unique_on({"tenant", "number", "x"}), "number", ValueType::number, tenant));
+  EXPECT_FALSE(guards(unique_on({"site", "number"}), "number", ValueType::number, tenant));
+  EXPECT_FALSE(guards(unique_on({"tenant", "number"}), "number", ValueType::number));
+  const Repeats both{{"site.name", "tenant"}};
+  EXPECT_TRUE(
+      guards(unique_on({"tenant", "site.name", "number"}), "number", ValueType::number, both));
+}
+
+TEST(ScopedIndex, GuardsWithAFurtherFieldIfTheProxyDoesNotKnowIt) {
+  const Repeats and_more{{"tenant"}, true};
+  EXPECT_TRUE(
+      guards(unique_on({"tenant", "year", "number"}), "number", ValueType::number, and_more));
+  EXPECT_FALSE(guards(unique_on({"tenant", "number"}), "number", ValueType::number, and_more));
+  EXPECT_TRUE(guards(unique_on({"number", "day"}), "number", ValueType::number, {{}, true}));
+}
+
+TEST(ScopedIndex, ReadsTheFieldBehindTheScope) {
+  const std::vector<std::string> scope{"site", "tenant"};
+  const auto reads = [&](std::initializer_list<const char*> fields) {
+    return can_read(unique_on(fields), "number", ValueType::number, scope);
+  };
+  EXPECT_TRUE(reads({"tenant", "site", "number"}));
+  EXPECT_TRUE(reads({"tenant", "number"}));
+  EXPECT_TRUE(reads({"number", "x"}));
+  EXPECT_FALSE(reads({"x", "number"}));
+  EXPECT_FALSE(reads({"tenant", "x", "number"}));
+  EXPECT_FALSE(can_read(unique_on({"tenant", "number"}), "number", ValueType::number));
+}
+
+TEST(CreateIndexCommand, HasTheFieldsOfTheScope) {
+  const Repeats repeats{{"site.name", "tenant"}};
+  const std::string begin = R"(db.getSiblingDB("shop").getCollection("orders").createIndex()";
+  const std::string end = R"({unique: true, partialFilterExpression: {"no": {$exists: true}}})";
+  EXPECT_EQ(create_index_command({"shop", "orders"}, "no", ValueType::number,
+                                 {IndexForm::existing, "", repeats}),
+            begin + R"({"site.name": 1, "tenant": 1, "no": 1}, )" + end + ")");
+  EXPECT_EQ(create_index_command({"shop", "orders"}, "no", ValueType::number,
+                                 {IndexForm::existing, "", {{}, true}}),
+            begin + R"({"no": 1, <a field that differs from period to period>: 1}, )" + end + ")");
+  std::vector<Index> indexes;
+  EXPECT_EQ(free_name(indexes, "no", repeats), "");
+  indexes.push_back({.name = "site.name_1_tenant_1_no_1"});
+  EXPECT_EQ(free_name(indexes, "no", repeats), "no_unique");
+}
+
 // ---- the command that makes one
 
 TEST(CreateIndexCommand, HasTheFormAndAName) {

@@ -588,5 +588,51 @@ TEST_F(CollectionsTest, ForgetsWhatIsAskedAboutLeastRecently) {
   EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
 }
 
+// --- Values that repeat by design ---
+
+TEST_F(CollectionsTest, RequiresTheIndexOfAScope) {
+  WatchedRule rule{"shop.orders", "number", UniqueIndex::require};
+  rule.scope = {"tenant"};
+  watch({rule});
+  (void)round({{"indexes shop.orders", indexes({unique({"number"})})}});
+  const Readiness refused = readiness("shop", "orders");
+  EXPECT_EQ(refused.kind, Readiness::Kind::not_ready);
+  EXPECT_EQ(
+      refused.error.reason,
+      "no unique index guards the field (i does not do: its key must be the field and those "
+      "of `scope`); make it with "
+      R"(db.getSiblingDB("shop").getCollection("orders").createIndex({"tenant": 1, )"
+      R"("number": 1}, {unique: true, partialFilterExpression: {"number": {$exists: true}}}))");
+  now += 2s;
+  (void)round({{"indexes shop.orders", indexes({unique({"tenant", "number"})})}});
+  EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
+}
+
+TEST_F(CollectionsTest, MakesTheIndexOfAScope) {
+  WatchedRule rule{"shop.orders", "number", UniqueIndex::create};
+  rule.scope = {"site.name", "tenant"};
+  watch({rule});
+  (void)known->next(Asks::looks, now);
+  const auto looked = known->next(Asks::looks, now);
+  ASSERT_TRUE(looked);
+  EXPECT_EQ(looked->advise.front().repeats.scope, rule.scope);
+  known->learn(*looked, {}, now);
+  const auto made = known->next(Asks::make_index, now);
+  ASSERT_TRUE(made);
+  EXPECT_EQ(made->repeats.scope, rule.scope);
+}
+
+TEST_F(CollectionsTest, MakesNoIndexOnAFieldThatItDoesNotKnow) {
+  WatchedRule rule{"shop.orders", "number", UniqueIndex::create};
+  rule.repeats = true;
+  watch({rule});
+  EXPECT_THAT(round(), ElementsAre("left_alone shop", "indexes shop.orders"));
+  EXPECT_THAT(readiness("shop", "orders").error.reason,
+              HasSubstr("<a field that differs from period to period>: 1}"));
+  now += 2s;
+  (void)round({{"indexes shop.orders", indexes({unique({"number", "day"})})}});
+  EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
+}
+
 }  // namespace inspector_collections_test
 }  // namespace idproxy::id_store::test

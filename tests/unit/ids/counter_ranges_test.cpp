@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "idproxy/ids/counter_use.hpp"
 #include "idproxy/ids/number_format.hpp"
 #include "idproxy/ids/store.hpp"
 #include "support/fake_store.hpp"

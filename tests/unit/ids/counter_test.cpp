@@ -6,10 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "idproxy/ids/counter_use.hpp"
 #include "idproxy/ids/fill.hpp"
 #include "idproxy/ids/number_format.hpp"
 #include "idproxy/ids/store.hpp"
 #include "support/block_caches.hpp"
+#include "support/counter_store.hpp"
 #include "support/scripted_random.hpp"
 #include "support/strategies.hpp"
 
@@ -17,31 +19,12 @@ namespace idproxy::ids {
 namespace counter_test {
 
 using namespace std::chrono_literals;
+using test::CounterStore;
 using Table = test::FakeParameters::Table;
 using Texts = std::vector<std::string>;
 using ValueIs = CounterPlace::ValueIs;
 using Output = NumberFormat::Output;
 using Numbers = std::vector<std::int64_t>;
-
-/// A store whose counters are allocated by the test.
-class FakeStore final : public Store {
- public:
-  std::shared_ptr<BlockCache> counter(const CounterSpec& spec, const CounterField& field) override {
-    auto& counter = counters[spec.place.key];
-    if (!counter) counter = std::make_unique<test::BlockCaches>(spec, spec.start);
-    fields.push_back(field);
-    return counter->cache;
-  }
-  std::shared_ptr<Fill> fill(std::string_view, std::string_view) override { return nullptr; }
-  Readiness readiness(std::size_t, std::string_view, std::string_view) override { return {}; }
-  [[nodiscard]] std::uint64_t version() const override { return 0; }
-  [[nodiscard]] std::vector<NotReady> not_ready(std::size_t) const override { return {}; }
-  [[nodiscard]] std::vector<RuleNumbers> numbers(std::size_t) const override { return {}; }
-  [[nodiscard]] StoreCounts counts() const override { return {}; }
-
-  std::map<std::string, std::unique_ptr<test::BlockCaches>> counters;  // by key
-  std::vector<CounterField> fields;
-};
 
 std::unique_ptr<Strategy> make(test::FakeParameters& parameters) {
   static const test::FakeClock clock;
@@ -209,7 +192,6 @@ TEST(CounterKeys, FailIfTheyMakeNoSense) {
       {"scan", {{"scan", "0"}}, {"scan: out of range"}},
       {"wait", {{"on_store_down.wait", "2001"}}, {"on_store_down.wait: out of range"}},
       {"output", {{"output", "double"}}, {"output: must be one of the choices"}},
-      {"scope", {{"scope", "tenant site.name"}}, {"scope: is not in this release"}},
       {"custom",
        {{"store.layout", "custom"}},
        {"store.collection: must name a collection", "store.key_field: is missing",
@@ -249,7 +231,7 @@ TEST(CounterKeys, WarnOfBracesThatAreNoTemplate) {
   (void)make(parameters);
   EXPECT_EQ(parameters.errors(), Texts());
   const std::string literal =
-      ": is stored as it is, braces included: this release has no templates such as {year}";
+      ": is stored as it is, braces included: tokens such as {yyyy} belong into `template`";
   EXPECT_EQ(parameters.warnings(), (Texts{"format.prefix" + literal, "format.suffix" + literal}));
 }
 
@@ -322,7 +304,7 @@ struct Bound {
     return numbers_of(values);
   }
 
-  FakeStore store;
+  CounterStore store;
   std::unique_ptr<Strategy> rule;
   std::shared_ptr<Strategy> strategy;
   Values values;
@@ -331,14 +313,14 @@ struct Bound {
 /// What their fields hold counts when the counter is made, also before they have been used.
 TEST(Counter, TellsTheStoreOfFieldsThatShareACounter) {
   for (const char* key : {"name", "store.key"}) {
-    FakeStore store;
+    CounterStore store;
     test::FakeParameters parameters(with_rule(Table{{key, "shared"}}));
     const auto rule = make(parameters);
     rule->counter_rule()->announce(store);
     ASSERT_EQ(store.fields.size(), 1U);
     EXPECT_EQ(store.fields[0].field, "number");
   }
-  FakeStore store;
+  CounterStore store;
   test::FakeParameters one(with_rule(Table{}));
   make(one)->counter_rule()->announce(store);  // another rule may name it
   EXPECT_EQ(store.fields.size(), 1U);

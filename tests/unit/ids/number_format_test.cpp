@@ -22,6 +22,15 @@ NumberFormat string_format(std::uint32_t pad, std::string prefix = "", std::stri
   return {Output::string, pad, std::move(prefix), std::move(suffix)};
 }
 
+NumberFormat checked(NumberFormat format, Check check, NumberFormat::Part in, std::size_t at) {
+  format.check = check;
+  format.check_in = in;
+  format.check_at = at;
+  return format;
+}
+constexpr auto kPrefix = NumberFormat::Part::prefix;
+constexpr auto kSuffix = NumberFormat::Part::suffix;
+
 struct Text {
   const char* name;
   NumberFormat format;
@@ -43,6 +52,16 @@ const std::vector<Text>& texts() {
       {"digits_around", string_format(0, "2024", "0"), 17, "2024170"},
       {"minus_behind_prefix", string_format(0, "-", ""), -1, "--1"},
       {"lowest", string_format(0), kMin, "-9223372036854775808"},
+      {"check", checked(string_format(0), Check::damm, kSuffix, 0), 572, "5724"},
+      {"check_of_zeros", checked(string_format(4), Check::mod11_10, kSuffix, 0), 794, "07945"},
+      {"check_of_all_digits", checked(string_format(3, "5", ""), Check::damm, kSuffix, 0), 72,
+       "50725"},
+      {"two_check_digits", checked(string_format(0, "A", "-/x"), Check::mod97_10, kSuffix, 1), 794,
+       "A794-44/x"},
+      {"check_in_front", checked(string_format(0, "DE-", ""), Check::mod97_10, kPrefix, 2), 794,
+       "DE44-794"},
+      {"check_of_negative", checked(string_format(0), Check::luhn, kSuffix, 0), -7992739871,
+       "-79927398713"},
       {"highest", string_format(34), kMax, "0000000000000009223372036854775807"},
   };
   return kTexts;

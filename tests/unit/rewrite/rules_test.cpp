@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "idproxy/ids/counter_spec.hpp"
+#include "idproxy/ids/counter_use.hpp"
 #include "support/fake_store.hpp"
 #include "support/rule_set.hpp"
 

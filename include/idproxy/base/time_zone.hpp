@@ -1,0 +1,28 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace idproxy {
+
+/// A time zone of the IANA database, as the system has it (/usr/share/zoneinfo). Thread-safe; a
+/// copy shares the rules.
+class TimeZone {
+ public:
+  /// UTC
+  TimeZone() = default;
+
+  /// "Europe/Berlin"; nothing if the system does not know the name. Reads files.
+  [[nodiscard]] static std::optional<TimeZone> find(const std::string& name);
+
+  /// The day of the calendar at a time since the Unix epoch.
+  [[nodiscard]] std::chrono::year_month_day date_at(std::chrono::nanoseconds wall) const;
+
+ private:
+  struct Rules;
+  std::shared_ptr<const Rules> rules_;  // null: UTC
+};
+
+}  // namespace idproxy

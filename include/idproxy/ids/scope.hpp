@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "idproxy/base/buffer.hpp"
+#include "idproxy/bson/elements.hpp"
+
+/// The values of a document's fields that decide which sequence its value comes from
+/// (docs/strategies.md#scope).
+namespace idproxy::ids {
+
+/// What a document has at a dotted path.
+struct FieldValue {
+  enum class Is {
+    missing,
+    there,
+    in_array,  ///< the path leads through an array
+    twice,     ///< a name on the path occurs twice
+  };
+  Is is = Is::missing;
+  bson::Element element{};  ///< there
+};
+
+/// The most bytes of a string or of binary data that can be a scope.
+inline constexpr std::size_t kMostInScope = 256;
+
+/// Appends a value under a name, in the form that all values have that the server compares as
+/// equal: integral numbers of any type as int64, strings, booleans, null, ObjectIds, dates and
+/// binary data as they are. Appends nothing, and returns why as half a sentence, if the value
+/// cannot be a scope: of another type (a fraction, an array, a document …), or too long.
+[[nodiscard]] std::string append_scope(Buffer& out, std::string_view name,
+                                       const bson::Element& value);
+
+/// The integer that a number of any type is, as the server compares it; nothing for fractions,
+/// integers beyond int64, and what is no number.
+[[nodiscard]] std::optional<std::int64_t> integer_of(const bson::Element& value);
+
+/// The text of a value within a template: strings up to kMostInScope bytes, and integers. Nothing
+/// for others.
+[[nodiscard]] std::optional<std::string> text_in_template(const bson::Element& value);
+
+}  // namespace idproxy::ids

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "idproxy/ids/counter_spec.hpp"
+#include "idproxy/ids/period.hpp"
+
+namespace idproxy::ids {
+
+/// A text with tokens, from which a rule's values are made (docs/strategies.md#templates):
+///
+///   template ::= (literal | token)*     with one counter and at most one check
+///   token    ::= "{counter}" | "{counter:0" width "}" | "{yyyy}" | "{yy}" | "{MM}" | "{dd}"
+///              | "{field:" path "}" | "{check}"
+///   literal  ::= any text, with {{ and }} for braces
+///
+/// Example: "INV-{yyyy}-{counter:06}" makes INV-2026-000042.
+class Template {
+ public:
+  static constexpr std::uint32_t kMostWidth = 34;
+
+  /// Returns what is wrong with the text, as half a sentence, if it is no template.
+  [[nodiscard]] static std::variant<Template, std::string> parse(std::string_view text);
+
+  /// The paths of its fields, each once.
+  [[nodiscard]] const std::vector<std::string>& fields() const { return fields_; }
+  [[nodiscard]] bool has_check() const;
+  /// The width of the counter; 0: none is given.
+  [[nodiscard]] std::uint32_t width() const { return width_; }
+  /// True if the text shows in which period it was made.
+  [[nodiscard]] bool shows_period(Reset reset) const;
+  /// True if the text is the same at all times.
+  [[nodiscard]] bool is_timeless() const;
+
+  /// How to write numbers on this day. `fields`: the texts of fields().
+  [[nodiscard]] NumberFormat format(std::chrono::year_month_day day,
+                                    std::span<const std::string> fields, Check check) const;
+  /// What is the same in all texts of a sequence.
+  struct Fixed {
+    std::chrono::year_month_day day;
+    Reset reset = Reset::none;  ///< of the date: what does not change before that
+    std::span<const std::string* const> fields{};  ///< by fields(): its text; null: it varies
+  };
+  /// The format of all texts of a sequence: as format(), or with a pattern if the texts vary in
+  /// more than number and check digits, or if their order is not that of the numbers.
+  [[nodiscard]] NumberFormat format_of_all(const Fixed& fixed, Check check) const;
+
+ private:
+  enum class Kind { literal, counter, yyyy, yy, month, day, field, check };
+  struct Piece {
+    Kind kind;
+    std::string text{};     // literal
+    std::size_t field = 0;  // field: index in fields_
+  };
+  class Parser;
+
+  [[nodiscard]] bool has(Kind kind) const;
+  [[nodiscard]] std::size_t at(Kind kind) const;
+  [[nodiscard]] std::string fault() const;
+  [[nodiscard]] static bool touches_field(std::span<const Piece> pieces);
+  [[nodiscard]] static bool is_fixed(Kind kind, Reset reset);
+  [[nodiscard]] static std::string text_of(const Piece& piece, std::chrono::year_month_day day);
+  [[nodiscard]] std::string pattern(const Fixed& fixed, Check check) const;
+
+  std::vector<Piece> pieces_;
+  std::vector<std::string> fields_;
+  std::uint32_t width_ = 0;
+};
+
+}  // namespace idproxy::ids

@@ -1,0 +1,30 @@
+#include "idproxy/base/time_zone.hpp"
+
+#include <cctz/civil_time.h>
+#include <cctz/time_zone.h>
+
+namespace idproxy {
+
+struct TimeZone::Rules {
+  cctz::time_zone zone;
+};
+
+std::optional<TimeZone> TimeZone::find(const std::string& name) {
+  Rules rules;
+  if (!cctz::load_time_zone(name, &rules.zone)) return std::nullopt;
+  TimeZone found;
+  found.rules_ = std::make_shared<const Rules>(rules);
+  return found;
+}
+
+std::chrono::year_month_day TimeZone::date_at(std::chrono::nanoseconds wall) const {
+  using std::chrono::floor;
+  const std::chrono::sys_seconds at(floor<std::chrono::seconds>(wall));
+  if (!rules_) return floor<std::chrono::days>(at);
+  const cctz::civil_day day(cctz::convert(at, rules_->zone));
+  return std::chrono::year(static_cast<int>(day.year())) /
+         std::chrono::month(static_cast<unsigned>(day.month())) /
+         std::chrono::day(static_cast<unsigned>(day.day()));
+}
+
+}  // namespace idproxy

@@ -1,0 +1,92 @@
+#include "ids/counter_sequences.hpp"
+
+#include <utility>
+
+#include "idproxy/ids/block_cache.hpp"
+#include "ids/bound_numbers.hpp"
+
+namespace idproxy::ids {
+
+/// The numbers of a sequence, which go back when it is destroyed.
+struct CounterSequences::Lease {
+  explicit Lease(std::shared_ptr<BlockCache> numbers) : cache(std::move(numbers)) {}
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  ~Lease() { cache->let_go(); }
+
+  const std::shared_ptr<BlockCache> cache;
+};
+
+std::shared_ptr<Strategy> CounterSequences::get(const CounterSpec& spec, const CounterField& field,
+                                                const NumberFormat& format, Store& store) {
+  std::vector<Entry> gone;  // destroyed without the lock
+  const std::scoped_lock lock(mutex_);
+  auto found = by_key_.find(spec.place.key);
+  if (found == by_key_.end()) {
+    auto lease = std::make_shared<Lease>(store.counter(spec, field));
+    entries_.push_front({spec.place.key, std::move(lease), {}, nullptr});
+    found = by_key_.emplace(entries_.front().key, entries_.begin()).first;
+    if (entries_.size() > most_) {
+      by_key_.erase(entries_.back().key);
+      gone.push_back(std::move(entries_.back()));
+      entries_.pop_back();
+    }
+  } else {
+    entries_.splice(entries_.begin(), entries_, found->second);
+  }
+  Entry& entry = *found->second;
+  if (!entry.strategy || entry.format != format) {
+    auto counter = std::make_shared<BoundNumbers>(entry.lease->cache, format, spec.on_store_down);
+    struct Holding {
+      std::shared_ptr<Lease> lease;
+      std::shared_ptr<BoundNumbers> counter;
+    };
+    const auto holding = std::make_shared<Holding>(Holding{entry.lease, std::move(counter)});
+    entry.format = format;
+    entry.strategy = std::shared_ptr<Strategy>(holding, holding->counter.get());
+  }
+  return entry.strategy;
+}
+
+SequenceCounter counter_of(const CounterUse& use, const SequenceChoice& choice,
+                           const SequenceChoice::Chosen& chosen) {
+  SequenceCounter counter{use.spec, use.field};
+  if (!chosen.key.empty()) {
+    counter.spec.place.key = chosen.key;
+    counter.spec.place.key_is = CounterPlace::KeyIs::document;
+  }
+  counter.field.format = chosen.stored;
+  counter.field.scope = chosen.scope;
+  counter.field.repeats = choice.options().repeats();
+  return counter;
+}
+
+SequencedCounter::SequencedCounter(CounterUse use, std::shared_ptr<const SequenceChoice> choice,
+                                   std::shared_ptr<CounterSequences> sequences, const Clock& clock,
+                                   Store& store)
+    : use_(std::move(use)),
+      choice_(std::move(choice)),
+      sequences_(std::move(sequences)),
+      clock_(clock),
+      store_(store) {}
+
+Draw SequencedCounter::next(std::size_t /*n*/, Values& /*out*/) {
+  return Error{Errc::unavailable, "values come from the sequences"};
+}
+
+const std::vector<std::string>& SequencedCounter::fields() const {
+  return choice_->fields();
+}
+
+std::string SequencedCounter::refusal(std::span<const FieldValue> values) const {
+  return choice_->refusal(values);
+}
+
+std::shared_ptr<Strategy> SequencedCounter::sequence(std::span<const FieldValue> values) {
+  const auto chosen =
+      choice_->choose(use_.spec.place.key, use_.field.format, values, clock_.wall());
+  const SequenceCounter counter = counter_of(use_, *choice_, chosen);
+  return sequences_->get(counter.spec, counter.field, chosen.format, store_);
+}
+
+}  // namespace idproxy::ids

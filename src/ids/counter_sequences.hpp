@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "idproxy/base/clock.hpp"
+#include "idproxy/ids/counter_use.hpp"
+#include "idproxy/ids/sequence_choice.hpp"
+#include "idproxy/ids/store.hpp"
+#include "idproxy/ids/strategy.hpp"
+
+namespace idproxy::ids {
+
+/// The sequences of one rule that this process uses: so many at most. If there are more, the least
+/// recently used gives its numbers back and goes, once no request uses it any more. Thread-safe.
+class CounterSequences {
+ public:
+  explicit CounterSequences(std::size_t most) : most_(most) {}
+
+  /// Draws numbers of the counter, and writes them in `format`.
+  [[nodiscard]] std::shared_ptr<Strategy> get(const CounterSpec& spec, const CounterField& field,
+                                              const NumberFormat& format, Store& store);
+
+ private:
+  struct Lease;
+  struct Entry {
+    std::string key;
+    std::shared_ptr<Lease> lease;
+    NumberFormat format;
+    std::shared_ptr<Strategy> strategy;  // in this format
+  };
+  using Entries = std::list<Entry>;
+
+  const std::size_t most_;
+  std::mutex mutex_;                                                // guards all that follows
+  Entries entries_;                                                 // the most recently used first
+  std::unordered_map<std::string_view, Entries::iterator> by_key_;  // views of the entries' keys
+};
+
+/// A rule with several counters, bound to a collection: one per sequence.
+class SequencedCounter final : public Strategy, public Sequences {
+ public:
+  /// `use`: of the collection. `clock` and `store` must outlive it.
+  SequencedCounter(CounterUse use, std::shared_ptr<const SequenceChoice> choice,
+                   std::shared_ptr<CounterSequences> sequences, const Clock& clock, Store& store);
+
+  Draw next(std::size_t n, Values& out) override;
+  Sequences* sequences() override { return this; }
+
+  [[nodiscard]] const std::vector<std::string>& fields() const override;
+  [[nodiscard]] std::string refusal(std::span<const FieldValue> values) const override;
+  [[nodiscard]] std::shared_ptr<Strategy> sequence(std::span<const FieldValue> values) override;
+
+ private:
+  const CounterUse use_;
+  const std::shared_ptr<const SequenceChoice> choice_;
+  const std::shared_ptr<CounterSequences> sequences_;
+  const Clock& clock_;
+  Store& store_;
+};
+
+/// The counter of a sequence.
+struct SequenceCounter {
+  CounterSpec spec;
+  CounterField field;
+};
+[[nodiscard]] SequenceCounter counter_of(const CounterUse& use, const SequenceChoice& choice,
+                                         const SequenceChoice::Chosen& chosen);
+
+}  // namespace idproxy::ids

@@ -1,0 +1,141 @@
+#include "ids/sequence_parameters.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace idproxy::ids {
+namespace {
+
+using TextOutput = NumberFormat::Output;
+
+std::optional<Template> read_template(Parameters& rule, const NumberFormat& format) {
+  const auto text = rule.optional_text("template");
+  if (!text || text->empty()) return std::nullopt;
+  if (format.output != TextOutput::string) rule.error("template", "needs output: string");
+  if (rule.given("format")) rule.error("format", "has no place beside `template`, which says all");
+  auto parsed = Template::parse(*text);
+  if (const auto* fault = std::get_if<std::string>(&parsed)) {
+    rule.error("template", *fault);
+    return std::nullopt;
+  }
+  return std::get<Template>(std::move(parsed));
+}
+
+TimeZone read_zone(Parameters& rule, const SequenceOptions& options) {
+  const std::string name = rule.text("timezone", "UTC");
+  const bool has_date =
+      options.reset != Reset::none || (options.text && !options.text->is_timeless());
+  if (rule.given("timezone") && !has_date) {
+    rule.warning("timezone",
+                 "has no effect: the rule has neither `reset` nor a template with a date");
+  }
+  if (auto zone = TimeZone::find(name)) return *std::move(zone);
+  rule.error("timezone",
+             "must be a time zone that this host knows, such as UTC or Europe/Berlin "
+             "(the names below /usr/share/zoneinfo; Debian's package is tzdata)");
+  return {};
+}
+
+void read_check_of(Parameters& rule, SequenceOptions& options, NumberFormat& format) {
+  options.check = read_check(rule);
+  const bool shows = options.text && options.text->has_check();
+  if (shows && options.check == Check::none) {
+    rule.error("template", "has {check}, but `check` does not say how to compute it");
+  }
+  if (options.check == Check::none) return;
+  if (format.output != TextOutput::string) rule.error("check", "needs output: string");
+  format.check = options.check;
+  format.check_in = NumberFormat::Part::suffix;
+  format.check_at = format.suffix.size();
+}
+
+void read_scope(Parameters& rule, SequenceOptions& options) {
+  options.scope = rule.texts("scope");
+  std::ranges::sort(options.scope);
+  if (std::ranges::adjacent_find(options.scope) != options.scope.end()) {
+    rule.error("scope", "must not name a field twice");
+  }
+  options.on_missing =
+      static_cast<SequenceOptions::OnMissing>(rule.choice("on_missing_scope", {"error", "null"}));
+  options.most = static_cast<std::uint32_t>(rule.integer("max_scopes", 1, 10'000'000, 10'000));
+}
+
+bool shows_all(const SequenceOptions& options) {
+  return options.text && !options.repeats() &&
+         std::ranges::all_of(options.scope, [&](const std::string& field) {
+           return std::ranges::find(options.text->fields(), field) != options.text->fields().end();
+         });
+}
+
+/// The index on _id tells values of several sequences apart only if the values do so themselves.
+void check_id(Parameters& rule, const SequenceOptions& options) {
+  if (rule.text("field", "") != "_id" || shows_all(options)) return;
+  if (!options.scope.empty()) {
+    rule.error("scope",
+               "on _id needs a template that shows each of its fields: the sequences' "
+               "values would be the same");
+  } else if (options.repeats()) {
+    rule.error("reset", "on _id needs a template that shows the period: values would repeat");
+  }
+}
+
+/// What the texts of a sequence have in common does not suffice to look for free numbers.
+void check_gap(Parameters& rule, const SequenceOptions& options) {
+  if (rule.section("heal").text("mode", "max") != "gap") return;
+  const SequenceChoice choice(options);
+  static constexpr std::array<std::uint8_t, 8> kZero{};
+  FieldValue zero{FieldValue::Is::there, {bson::Type::int64, {}, kZero}};
+  const std::vector<FieldValue> values(choice.fields().size(), zero);
+  if (choice.choose({}, {}, values, {}).stored.pattern.empty()) return;
+  rule.section("heal").error("mode",
+                             "gap needs a template whose text differs within a sequence only in "
+                             "{counter} and a {check} behind it: add `reset` or `scope`");
+}
+
+/// A template that has nothing but the number is a format, which costs less.
+void write_plainly(SequenceOptions& options, NumberFormat& format) {
+  if (!options.text || !options.text->is_timeless() || !options.text->fields().empty()) return;
+  NumberFormat all = options.text->format_of_all({}, options.check);
+  if (!all.pattern.empty()) return;
+  format = std::move(all);
+  options.text.reset();
+}
+
+}  // namespace
+
+SequenceOptions read_sequences(Parameters& rule, NumberFormat& format) {
+  SequenceOptions options;
+  options.text = read_template(rule, format);
+  options.reset = static_cast<Reset>(rule.choice("reset", {"none", "yearly", "monthly", "daily"}));
+  options.zone = read_zone(rule, options);
+  read_check_of(rule, options, format);
+  read_scope(rule, options);
+  check_id(rule, options);
+  check_gap(rule, options);
+  write_plainly(options, format);
+  return options;
+}
+
+void read_width(Parameters& rule, const CounterUse& use, CounterSpec& spec) {
+  constexpr std::uint32_t kDigits = 18;  // all numbers of so many digits fit int64
+  const bool fails = rule.choice("on_width", {"widen", "error"}) == 1;
+  const std::uint32_t pad = rule.given("template") ? use.field.format.pad : 0;
+  const std::uint32_t width = use.sequences.text ? use.sequences.text->width() : pad;
+  if (rule.given("on_width") && width == 0) {
+    rule.error("on_width", "needs a template with a width, such as {counter:06}");
+  }
+  if (!fails || width == 0 || width > kDigits) return;
+  std::int64_t most = 9;
+  for (std::uint32_t i = 1; i < width; ++i) most = most * 10 + 9;
+  spec.max = spec.step > 0 ? std::min(spec.max, most) : std::max(spec.max, -most);
+  if (spec.start > most || spec.start < -most) {
+    rule.error("start", "does not fit the template's width of " + std::to_string(width));
+  }
+}
+
+}  // namespace idproxy::ids

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "idproxy/ids/counter_use.hpp"
+#include "idproxy/ids/parameters.hpp"
+
+namespace idproxy::ids {
+
+/// Reads and checks `template`, `reset`, `timezone`, `check`, `scope`, `on_missing_scope` and
+/// `max_scopes`. `format`: the rule's output and `format`, to which the check digits are added; a
+/// template that has no other tokens becomes the format. Does not check the names of fields.
+[[nodiscard]] SequenceOptions read_sequences(Parameters& rule, NumberFormat& format);
+
+/// Reads `on_width`: with `error`, lowers the counter's max to what the template's width holds.
+/// `use`: as read so far.
+void read_width(Parameters& rule, const CounterUse& use, CounterSpec& spec);
+
+}  // namespace idproxy::ids

@@ -1,0 +1,290 @@
+#include "idproxy/ids/template.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "idproxy/base/regex.hpp"
+
+namespace idproxy::ids {
+namespace {
+
+constexpr std::string_view kTokens =
+    "{counter}, {counter:06}, {yyyy}, {yy}, {MM}, {dd}, {field:PATH} and {check}";
+
+bool only_digits(std::string_view text) {
+  return text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+/// The width in "06"; nothing if there is none.
+std::optional<std::uint32_t> width_in(std::string_view text) {
+  std::uint32_t width = 0;
+  if (text.size() < 2 || text.front() != '0') return std::nullopt;
+  const auto read = std::from_chars(text.data() + 1, text.data() + text.size(), width);
+  const bool whole = read.ec == std::errc{} && read.ptr == text.data() + text.size();
+  if (!whole || width < 1 || width > Template::kMostWidth) return std::nullopt;
+  return width;
+}
+
+}  // namespace
+
+// ---- parsing -----------------------------------------------------------------------------------
+
+class Template::Parser {
+ public:
+  explicit Parser(std::string_view text) : rest_(text) {}
+
+  /// Returns what is wrong; empty: nothing.
+  std::string run() {
+    while (!rest_.empty()) {
+      const char c = rest_.front();
+      const bool doubled = rest_.size() > 1 && rest_[1] == c;
+      if ((c == '{' || c == '}') && doubled) {
+        literal(rest_.substr(0, 1));
+        rest_.remove_prefix(2);
+      } else if (c == '}') {
+        return "has a '}' without '{' (a brace of the text itself is written twice)";
+      } else if (c != '{') {
+        const std::size_t size = std::min(rest_.find_first_of("{}"), rest_.size());
+        literal(rest_.substr(0, size));
+        rest_.remove_prefix(size);
+      } else if (std::string fault = token(); !fault.empty()) {
+        return fault;
+      }
+    }
+    return result_.fault();
+  }
+  Template take() { return std::move(result_); }
+
+ private:
+  void literal(std::string_view text) {
+    auto& pieces = result_.pieces_;
+    if (pieces.empty() || pieces.back().kind != Kind::literal) pieces.push_back({Kind::literal});
+    pieces.back().text += text;
+  }
+
+  std::string token() {
+    const std::size_t end = rest_.find('}');
+    if (end == std::string_view::npos) {
+      return "has a '{' without '}' (a brace of the text itself is written twice)";
+    }
+    const std::string_view inside = rest_.substr(1, end - 1);
+    rest_.remove_prefix(end + 1);
+    return token(inside);
+  }
+
+  std::string token(std::string_view inside) {
+    static constexpr std::array<std::pair<std::string_view, Kind>, 6> kNames{
+        {{"counter", Kind::counter},
+         {"yyyy", Kind::yyyy},
+         {"yy", Kind::yy},
+         {"MM", Kind::month},
+         {"dd", Kind::day},
+         {"check", Kind::check}}};
+    const std::size_t colon = std::min(inside.find(':'), inside.size());
+    const std::string_view name = inside.substr(0, colon);
+    const std::string_view rest = inside.substr(std::min(colon + 1, inside.size()));
+    const bool bare = colon == inside.size();
+    if (name == "field" && !rest.empty()) return field(rest);
+    if (name == "counter" && !bare) {
+      const auto width = width_in(rest);
+      if (!width) {
+        return "has {" + std::string(inside) + "}: a width is 0 and a number up to " +
+               std::to_string(kMostWidth) + ", as in {counter:06}";
+      }
+      result_.width_ = *width;
+    }
+    const auto* known = std::ranges::find(kNames, name, &std::pair<std::string_view, Kind>::first);
+    if (known == kNames.end() || (!bare && name != "counter")) {
+      return "has {" + std::string(inside) + "}, which is no token: there are " +
+             std::string(kTokens);
+    }
+    result_.pieces_.push_back({known->second});
+    return {};
+  }
+
+  std::string field(std::string_view path) {
+    auto& fields = result_.fields_;
+    const auto known = std::ranges::find(fields, path);
+    const auto index = static_cast<std::size_t>(known - fields.begin());
+    if (known == fields.end()) fields.emplace_back(path);
+    result_.pieces_.push_back({Kind::field, {}, index});
+    return {};
+  }
+
+  std::string_view rest_;
+  Template result_;
+};
+
+std::variant<Template, std::string> Template::parse(std::string_view text) {
+  Parser parser(text);
+  if (std::string fault = parser.run(); !fault.empty()) return fault;
+  return parser.take();
+}
+
+bool Template::has(Kind kind) const {
+  return std::ranges::find(pieces_, kind, &Piece::kind) != pieces_.end();
+}
+
+/// The number of pieces in front of the first one of this kind.
+std::size_t Template::at(Kind kind) const {
+  return static_cast<std::size_t>(std::ranges::find(pieces_, kind, &Piece::kind) - pieces_.begin());
+}
+
+std::string Template::fault() const {
+  const auto count = [this](Kind kind) { return std::ranges::count(pieces_, kind, &Piece::kind); };
+  if (count(Kind::counter) == 0) return "has no {counter}: all values would be the same";
+  if (count(Kind::counter) > 1) return "has {counter} twice";
+  if (count(Kind::check) > 1) return "has {check} twice";
+  const auto counter = pieces_.begin() + static_cast<std::ptrdiff_t>(at(Kind::counter));
+  std::vector<Piece> before(std::make_reverse_iterator(counter), pieces_.rend());
+  if (touches_field(before) || touches_field({counter + 1, pieces_.end()})) {
+    return "has {field:…} next to {counter}, without text other than digits in between: a1 and 2, "
+           "a and 12 would be the same value";
+  }
+  return {};
+}
+
+/// `pieces`: from the counter on. True if nothing separates it from a field.
+bool Template::touches_field(std::span<const Piece> pieces) {
+  for (const Piece& piece : pieces) {
+    if (piece.kind == Kind::field) return true;
+    if (piece.kind == Kind::literal && !only_digits(piece.text)) return false;
+  }
+  return false;
+}
+
+bool Template::has_check() const {
+  return has(Kind::check);
+}
+
+bool Template::shows_period(Reset reset) const {
+  const bool year = has(Kind::yyyy) || has(Kind::yy);
+  switch (reset) {
+    case Reset::none:
+      return true;
+    case Reset::yearly:
+      return year;
+    case Reset::monthly:
+      return year && has(Kind::month);
+    case Reset::daily:
+      break;
+  }
+  return year && has(Kind::month) && has(Kind::day);
+}
+
+bool Template::is_timeless() const {
+  return !has(Kind::yyyy) && !has(Kind::yy) && !has(Kind::month) && !has(Kind::day);
+}
+
+// ---- formats -----------------------------------------------------------------------------------
+
+/// Of pieces that depend on nothing but the day.
+std::string Template::text_of(const Piece& piece, std::chrono::year_month_day day) {
+  const auto year = static_cast<unsigned>(static_cast<int>(day.year()));
+  switch (piece.kind) {
+    case Kind::literal:
+      return piece.text;
+    case Kind::yyyy:
+      return padded(year, 4);
+    case Kind::yy:
+      return padded(year % 100, 2);
+    case Kind::month:
+      return padded(static_cast<unsigned>(day.month()), 2);
+    case Kind::day:
+      return padded(static_cast<unsigned>(day.day()), 2);
+    case Kind::counter:
+    case Kind::field:
+    case Kind::check:
+      break;
+  }
+  return {};
+}
+
+NumberFormat Template::format(std::chrono::year_month_day day, std::span<const std::string> fields,
+                              Check check) const {
+  NumberFormat format;
+  format.output = NumberFormat::Output::string;
+  format.pad = width_;
+  format.check = check;
+  bool behind = false;
+  bool placed = false;
+  for (const Piece& piece : pieces_) {
+    std::string& part = behind ? format.suffix : format.prefix;
+    if (piece.kind == Kind::counter) {
+      behind = true;
+    } else if (piece.kind == Kind::check) {
+      format.check_in = behind ? NumberFormat::Part::suffix : NumberFormat::Part::prefix;
+      format.check_at = part.size();
+      placed = true;
+    } else {
+      part += piece.kind == Kind::field ? fields[piece.field] : text_of(piece, day);
+    }
+  }
+  if (!placed) format.check_at = format.suffix.size();
+  return format;
+}
+
+/// Whether a piece does not change before the next reset.
+bool Template::is_fixed(Kind kind, Reset reset) {
+  switch (kind) {
+    case Kind::yyyy:
+    case Kind::yy:
+      return reset != Reset::none;
+    case Kind::month:
+      return reset == Reset::monthly || reset == Reset::daily;
+    case Kind::day:
+      return reset == Reset::daily;
+    case Kind::literal:
+    case Kind::counter:
+    case Kind::field:
+    case Kind::check:
+      break;
+  }
+  return true;
+}
+
+NumberFormat Template::format_of_all(const Fixed& fixed, Check check) const {
+  std::vector<std::string> texts;
+  bool varies = has(Kind::check) && at(Kind::check) < at(Kind::counter);
+  for (const std::string* text : fixed.fields) {
+    varies = varies || text == nullptr;
+    texts.push_back(text == nullptr ? std::string() : *text);
+  }
+  for (const Piece& piece : pieces_) varies = varies || !is_fixed(piece.kind, fixed.reset);
+  NumberFormat all = format(fixed.day, texts, check);
+  if (!varies) return all;
+  all.pattern = pattern(fixed, check);
+  all.prefix = pieces_.front().text;  // empty unless it is a literal
+  all.suffix.clear();
+  all.check = Check::none;
+  all.check_in = NumberFormat::Part::suffix;
+  all.check_at = 0;
+  return all;
+}
+
+std::string Template::pattern(const Fixed& fixed, Check check) const {
+  const auto digits = [](std::size_t count) { return "[0-9]{" + std::to_string(count) + "}"; };
+  std::string pattern = "^";
+  for (const Piece& piece : pieces_) {
+    if (piece.kind == Kind::counter) {
+      pattern += "(-?[0-9]{" + std::to_string(std::max(width_, 1U)) + ",})";
+    } else if (piece.kind == Kind::check) {
+      pattern += digits(width_of(check));
+    } else if (piece.kind == Kind::field) {
+      const std::string* text = fixed.fields[piece.field];
+      pattern += text == nullptr ? "[\\s\\S]*" : escaped_for_regex(*text);
+    } else if (is_fixed(piece.kind, fixed.reset)) {
+      pattern += escaped_for_regex(text_of(piece, fixed.day));
+    } else {
+      pattern += digits(piece.kind == Kind::yyyy ? 4 : 2);
+    }
+  }
+  if (!has(Kind::check) && check != Check::none) pattern += digits(width_of(check));
+  return pattern + "\\z";
+}
+
+}  // namespace idproxy::ids

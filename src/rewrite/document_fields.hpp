@@ -1,0 +1,13 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "idproxy/ids/scope.hpp"
+
+namespace idproxy::rewrite {
+
+/// What a document has at a dotted path. Nothing if a document on the path is malformed.
+[[nodiscard]] std::optional<ids::FieldValue> field_at(Bytes document, std::string_view path);
+
+}  // namespace idproxy::rewrite

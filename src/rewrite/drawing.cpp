@@ -1,0 +1,96 @@
+#include "idproxy/rewrite/drawing.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "idproxy/rewrite/write_values.hpp"
+
+namespace idproxy::rewrite {
+
+bool Drawing::is_done(const Plan& plan, const GivenValues& given) {
+  while (assignment_ < plan.size() && given.wanted[assignment_] == 0) ++assignment_;
+  return assignment_ == plan.size();
+}
+
+ids::Draw Drawing::draw(const Plan& plan, GivenValues& given) {
+  const Assignment& target = plan[assignment_];
+  ids::Values& values = given.values[assignment_];
+  if (target.sequences == nullptr) {
+    auto drawn = rewrite::draw(target, given.wanted[assignment_], values);
+    if (drawn) {
+      go_on();
+    } else if (!drawn.needs_store()) {
+      values.clear();
+    }
+    return drawn;
+  }
+  if (target.not_ready) return *target.not_ready;
+  const GivenSequences& sequences = given.sequences[assignment_];
+  if (counts_.empty()) count(sequences);
+  for (; sequence_ < counts_.size(); ++sequence_) {
+    const auto drawn = sequences.all[sequence_]->next(counts_[sequence_], parts_[sequence_]);
+    if (!drawn) return drawn;
+  }
+  merge(sequences, values);
+  go_on();
+  return {};
+}
+
+void Drawing::count(const GivenSequences& sequences) {
+  counts_.assign(sequences.all.size(), 0);
+  for (const std::uint32_t sequence : sequences.of_value) ++counts_[sequence];
+  parts_.resize(sequences.all.size());
+}
+
+/// Puts the values in the order of their documents.
+void Drawing::merge(const GivenSequences& sequences, ids::Values& out) {
+  std::vector<std::size_t> used(parts_.size());
+  for (const std::uint32_t sequence : sequences.of_value) {
+    const ids::Values& part = parts_[sequence];
+    const Bytes value = part[used[sequence]++];
+    std::memcpy(out.add(part.type(), value.size()), value.data(), value.size());
+  }
+}
+
+void Drawing::go_on() {
+  ++assignment_;
+  sequence_ = 0;
+  counts_.clear();
+  parts_.clear();
+}
+
+Drawing::Question Drawing::question(const Plan& plan, const GivenValues& given) const {
+  if (plan[assignment_].sequences == nullptr) {
+    return {plan[assignment_].strategy->store_backed(), given.wanted[assignment_]};
+  }
+  return {given.sequences[assignment_].all[sequence_]->store_backed(), counts_[sequence_]};
+}
+
+void Drawing::answered(ids::Grant grant, const Plan& plan, GivenValues& given) {
+  ids::StoreBacked* asked = question(plan, given).strategy;
+  if (plan[assignment_].sequences == nullptr) {
+    asked->accept(std::move(grant), given.values[assignment_]);
+    return go_on();
+  }
+  asked->accept(std::move(grant), parts_[sequence_++]);
+}
+
+void Drawing::take_back(const GivenValues& given) {
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    std::vector<std::uint32_t> all(parts_[i].size());
+    std::iota(all.begin(), all.end(), 0U);
+    ids::StoreBacked* lender = given.sequences[assignment_].all[i]->store_backed();
+    if (!all.empty() && lender != nullptr) lender->take_back(parts_[i], all);
+  }
+  parts_.clear();
+}
+
+std::size_t Drawing::bytes() const {
+  return std::accumulate(
+      parts_.begin(), parts_.end(), std::size_t{0},
+      [](std::size_t sum, const ids::Values& part) { return sum + part.bytes(); });
+}
+
+}  // namespace idproxy::rewrite

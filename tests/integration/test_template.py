@@ -1,0 +1,176 @@
+"""Numbers written into texts: templates, periods, check digits."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import json
+import pathlib
+import re
+import subprocess
+from typing import Any
+
+import pytest
+
+from support.counters import STORE, insert, numbers, stored
+from support.mongod import Mongod
+from support.process import eventually
+from support.proxy import binary
+
+_TEXT = {"strategy": "counter", "field": "n", "output": "string", "block": {"size": 10}}
+_DAY_FAR_EAST = "Pacific/Kiritimati"  # 14 hours ahead of UTC
+
+_collections = (f"c{i}" for i in itertools.count())
+
+RULES = [
+    {"ns": "yearly.*", **_TEXT, "template": "INV-{yyyy}-{counter:06}", "reset": "yearly"},
+    {"ns": "dated.*", **_TEXT, "template": "{yyyy}{MM}{dd}-{counter:03}"},
+    {"ns": "zone.*", **_TEXT, "template": "{yyyy}-{MM}-{dd}/{counter}", "reset": "daily",
+     "timezone": _DAY_FAR_EAST},
+    {"ns": "check.*", **_TEXT, "template": "{counter:04}-{check}", "check": "mod11-10",
+     "start": 794},
+    {"ns": "affix.*", **_TEXT, "format": {"prefix": "K"}, "check": "damm", "start": 572},
+    {"ns": "narrow.*", **_TEXT, "template": "{counter:01}", "on_width": "error", "start": 8},
+    {"ns": "wide.*", **_TEXT, "template": "{counter:01}", "start": 8},
+    {"ns": "field.*", **_TEXT, "template": "{field:country}-{counter:03}"},
+    {"ns": "id.*", **_TEXT, "field": "_id", "template": "A{counter}", "assign": "missing"},
+    {"ns": "repeats.*", **_TEXT, "template": "{counter:02}", "reset": "daily"},
+]
+
+
+@pytest.fixture(scope="module")
+def server(replica_set: Mongod) -> Mongod:
+    return replica_set
+
+
+def today(hours: int = 0) -> datetime.datetime:
+    return datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=hours)
+
+
+def counters(server: Any) -> Any:
+    return server.client[STORE]["uniqueIdentifierCounter"]
+
+
+@pytest.fixture
+def coll() -> str:
+    return next(_collections)
+
+
+class TestTemplates:
+    def test_a_counter_for_each_year(self, server, proxy, coll):
+        ns = f"yearly.{coll}"
+        assert insert(proxy, ns, 2)["n"] == 2 and insert(proxy, ns, 1)["n"] == 1
+        year = today().year
+        assert numbers(server.client, ns) == [f"INV-{year}-{n:06}" for n in (1, 2, 3)]
+        found = counters(server).find_one({"_id": {"c": f"{ns}.n", "p": str(year)}})
+        assert found["COUNT"] == 11
+
+    def test_one_counter_whose_text_shows_the_day(self, server, proxy, coll):
+        ns = f"dated.{coll}"
+        assert insert(proxy, ns, 2)["n"] == 2
+        assert numbers(server.client, ns) == [f"{today():%Y%m%d}-{n:03}" for n in (1, 2)]
+        assert counters(server).find_one({"_id": f"{ns}.n"})["COUNT"] == 11
+
+    def test_a_day_begins_at_midnight_of_the_time_zone(self, server, proxy, coll):
+        ns = f"zone.{coll}"
+        assert insert(proxy, ns, 1)["n"] == 1
+        assert numbers(server.client, ns) == [f"{today(14):%Y-%m-%d}/1"]
+
+    def test_check_digits(self, server, proxy, coll):
+        assert insert(proxy, f"check.{coll}", 1)["n"] == 1
+        assert numbers(server.client, f"check.{coll}") == ["0794-5"]
+        assert insert(proxy, f"affix.{coll}", 1)["n"] == 1
+        assert numbers(server.client, f"affix.{coll}") == ["K5724"]
+
+    def test_a_field_of_the_document(self, server, proxy, coll):
+        """One counter for all of them; a document without the field has an error of its own."""
+        ns = f"field.{coll}"
+        reply = insert(proxy, ns, [{"country": "DE"}, {"country": 7}, {}, {"country": "FR"}],
+                       ordered=False)
+        assert reply["n"] == 3
+        (error,) = reply["writeErrors"]
+        assert (error["index"], error["code"]) == (2, 2)
+        assert error["errmsg"] == ("mongo-idproxy: no value for field 'n': field 'country' is "
+                                   "missing: the rule's `template` needs it")
+        assert numbers(server.client, ns) == ["DE-001", "7-002", "FR-003"]
+
+    def test_beyond_the_width(self, server, proxy, coll):
+        assert insert(proxy, f"wide.{coll}", 3)["n"] == 3
+        assert numbers(server.client, f"wide.{coll}") == ["8", "9", "10"]
+        event = proxy.wait_event("counter_beyond_width")
+        assert event["counter"].endswith(f"wide.{coll}.n")
+        assert insert(proxy, f"narrow.{coll}", 2)["n"] == 2
+        reply = insert(proxy, f"narrow.{coll}", 1)
+        assert reply["code"] == 96 and "up to max, 9," in reply["errmsg"]
+
+    def test_as_id_and_beforehand(self, server, proxy, coll):
+        assert insert(proxy, f"id.{coll}", 2)["n"] == 2
+        assert [each["_id"] for each in stored(server.client, f"id.{coll}")] == ["A1", "A2"]
+        with proxy.client() as client:
+            ids = client.admin.command(
+                "idproxy", "next", ns=f"yearly.{coll}", field="n", count=2)["ids"]
+            assert ids == [f"INV-{today().year}-{n:06}" for n in (1, 2)]
+            client.yearly[coll].update_one({"k": 5}, {"$set": {"x": 1}}, upsert=True)
+            assert client.yearly[coll].find_one()["n"] == f"INV-{today().year}-000003"
+
+
+class TestHealing:
+    def test_behind_texts_of_its_own_year(self, server, proxy, coll):
+        ns, year = f"yearly.{coll}", today().year
+        server.client.yearly[coll].create_index("n", unique=True)
+        server.client.yearly[coll].insert_many(
+            [{"n": f"INV-{year}-000041"}, {"n": f"INV-{year - 1}-000999"}])
+        assert insert(proxy, ns, 1)["n"] == 1
+        assert numbers(server.client, ns)[-1] == f"INV-{year}-000042"
+        server.client.yearly[coll].insert_many([{"n": f"INV-{year}-{n:06}"} for n in (43, 44, 99)])
+        assert insert(proxy, ns, 3)["n"] == 3  # two of them meet what is stored
+        assert insert(proxy, ns, 1)["n"] == 1
+        assert numbers(server.client, ns)[-1] == f"INV-{year}-000101"
+
+    def test_behind_texts_that_vary(self, server, proxy, coll):
+        """The highest number is not in the last of the texts."""
+        ns = f"dated.{coll}"
+        server.client.dated[coll].create_index("n", unique=True)
+        server.client.dated[coll].insert_many([{"n": "20010203-777"}, {"n": "20090101-005"}])
+        assert insert(proxy, ns, 1)["n"] == 1
+        assert numbers(server.client, ns)[-1] == f"{today():%Y%m%d}-778"
+
+
+class TestIndex:
+    def test_values_that_repeat_need_a_further_field(self, server, proxy, coll):
+        ns = f"repeats.{coll}"
+        collection = server.client.repeats[coll]
+        collection.create_index("n", unique=True)
+        refusals = []
+
+        def refused() -> bool:
+            refusals.append(insert(proxy, ns, [{"day": "x"}]))
+            return refusals[-1].get("code") == 96
+        eventually(refused)
+        assert re.search(r"no unique index guards the field \(n_1 does not do: its key needs a "
+                         r"field that differs from period to period\); make it with .*"
+                         r'createIndex\(\{"n": 1, <a field', refusals[-1]["errmsg"])
+        collection.drop_indexes()
+        collection.create_index([("day", 1), ("n", 1)], unique=True)
+        eventually(lambda: insert(proxy, ns, [{"day": "x"}]).get("n") == 1)
+        assert numbers(server.client, ns) == ["01"]
+
+
+@pytest.mark.parametrize("rule, place, text", [
+    ({"template": "{year}-{counter}"}, "template", "has {year}, which is no token: there are "),
+    ({"template": "{field:a}{counter}"}, "template", "has {field:…} next to {counter}"),
+    ({"template": "{field:n.x}-{counter}"}, "template",
+     "has {field:n.x}: a field must not name the rule's own field 'n'"),
+    ({"template": "{counter}", "timezone": "Mars/Base"}, "timezone",
+     "must be a time zone that this host knows"),
+    ({"template": "{counter}", "output": "int64"}, "template", "needs output: string"),
+], ids=["token", "ambiguous", "own_field", "timezone", "output"])
+def test_configuration_errors(tmp_path: pathlib.Path, rule, place, text):
+    path = tmp_path / "config.yaml"
+    path.write_text(json.dumps({"rules": [{"ns": "a.b", **_TEXT, **rule}]}))
+    done = subprocess.run([binary(), "--check-config", "--config", path], capture_output=True,
+                          text=True, timeout=60)
+    assert done.returncode == 78
+    output = done.stdout + done.stderr
+    assert re.search(rf"config\.yaml:\d+:\d+: error: rules\[0\]\.{place}: {re.escape(text)}",
+                     output), output

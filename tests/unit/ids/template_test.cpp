@@ -1,0 +1,149 @@
+#include "idproxy/ids/template.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "idproxy/ids/number_format.hpp"
+
+namespace idproxy::ids {
+namespace template_test {
+
+using namespace std::chrono_literals;
+using Date = std::chrono::year_month_day;
+constexpr Date kDay{2026y / std::chrono::March / 5};
+
+Template parsed(std::string_view text) {
+  auto result = Template::parse(text);
+  if (const auto* fault = std::get_if<std::string>(&result)) {
+    ADD_FAILURE() << text << " " << *fault;
+    result = Template::parse("{counter}");
+  }
+  return std::get<Template>(std::move(result));
+}
+
+std::string fault_of(std::string_view text) {
+  const auto result = Template::parse(text);
+  const auto* fault = std::get_if<std::string>(&result);
+  return fault == nullptr ? "" : *fault;
+}
+
+std::string text_of(std::string_view text, std::int64_t number, Check check = Check::none,
+                    const std::vector<std::string>& fields = {}) {
+  return number_text(number, parsed(text).format(kDay, fields, check));
+}
+
+TEST(Template, SucceedsWithEveryToken) {
+  EXPECT_EQ(text_of("{counter}", 42), "42");
+  EXPECT_EQ(text_of("INV-{yyyy}-{counter:06}", 42), "INV-2026-000042");
+  EXPECT_EQ(text_of("{yy}{MM}{dd}{counter:03}", 7), "260305007");
+  EXPECT_EQ(text_of("{{{counter}}}", 1), "{1}");
+  EXPECT_EQ(text_of("a}}{{b{counter:034}", 1), "a}{b" + std::string(33, '0') + "1");
+  EXPECT_EQ(text_of("{counter}-{check}", 572, Check::damm), "572-4");
+  EXPECT_EQ(text_of("{counter}/x", 572, Check::damm), "572/x4");
+  EXPECT_EQ(text_of("{check}/{counter}", 794, Check::mod97_10), "44/794");
+  EXPECT_EQ(text_of("{field:a}-{counter}/{field:b.c}/{field:a}", 1, Check::none, {"x", "y"}),
+            "x-1/y/x");
+  EXPECT_EQ(text_of("{counter:02}", 12345), "12345");
+  EXPECT_EQ(parsed("{field:a}-{counter}/{field:b.c}/{field:a}").fields(),
+            (std::vector<std::string>{"a", "b.c"}));
+}
+
+TEST(Template, FailsIfItIsNone) {
+  const std::string open = "has a '{' without '}' (a brace of the text itself is written twice)";
+  EXPECT_EQ(fault_of("{counter"), open);
+  EXPECT_EQ(fault_of("{counter}{"), open);
+  EXPECT_EQ(fault_of("{counter}}"),
+            "has a '}' without '{' (a brace of the text itself is written twice)");
+  EXPECT_EQ(fault_of("INV-{yyyy}"), "has no {counter}: all values would be the same");
+  EXPECT_EQ(fault_of(""), "has no {counter}: all values would be the same");
+  EXPECT_EQ(fault_of("{counter}-{counter:03}"), "has {counter} twice");
+  EXPECT_EQ(fault_of("{check}{counter}{check}"), "has {check} twice");
+  for (const char* token : {"year", "YYYY", "", "counter ", "mm", "field", "field:", "yyyy:4"}) {
+    EXPECT_EQ(fault_of("{counter}-{" + std::string(token) + "}"),
+              "has {" + std::string(token) +
+                  "}, which is no token: there are {counter}, {counter:06}, {yyyy}, {yy}, {MM}, "
+                  "{dd}, {field:PATH} and {check}");
+  }
+  for (const char* width : {"6", "0", "00", "035", "06x", "0-1", ""}) {
+    EXPECT_EQ(fault_of("{counter:" + std::string(width) + "}"),
+              "has {counter:" + std::string(width) +
+                  "}: a width is 0 and a number up to 34, as in {counter:06}");
+  }
+}
+
+TEST(Template, FailsIfItIsAmbiguous) {
+  const std::string ambiguous =
+      "has {field:…} next to {counter}, without text other than digits in between: a1 and 2, a and "
+      "12 would be the same value";
+  for (const char* text : {"{field:a}{counter}", "{counter}{field:a}", "{field:a}0{counter:04}",
+                           "{counter}{check}{field:a}", "{field:a}{yyyy}{counter}"}) {
+    EXPECT_EQ(fault_of(text), ambiguous) << text;
+  }
+  for (const char* text : {"{field:a}-{counter}", "{yyyy}{counter}", "{counter}{check}",
+                           "{counter}0-0{field:a}", "{field:a}{field:b}x{counter}"}) {
+    EXPECT_EQ(fault_of(text), "") << text;
+  }
+}
+
+TEST(Template, ShowsThePeriodWithItsTokens) {
+  struct Row {
+    const char* text;
+    bool yearly, monthly, daily;
+  };
+  for (const auto& [text, yearly, monthly, daily] :
+       {Row{"{counter}", false, false, false}, Row{"{yyyy}/{counter}", true, false, false},
+        Row{"{yy}{MM}/{counter}", true, true, false},
+        Row{"{MM}{dd}/{counter}", false, false, false},
+        Row{"{dd}.{MM}.{yyyy}/{counter}", true, true, true}}) {
+    const Template its = parsed(text);
+    EXPECT_TRUE(its.shows_period(Reset::none));
+    EXPECT_EQ(its.shows_period(Reset::yearly), yearly) << text;
+    EXPECT_EQ(its.shows_period(Reset::monthly), monthly) << text;
+    EXPECT_EQ(its.shows_period(Reset::daily), daily) << text;
+  }
+}
+
+/// What all texts of a sequence have in common.
+NumberFormat of_all(std::string_view text, Reset reset,
+                    const std::vector<const std::string*>& fields = {}, Check check = Check::none) {
+  return parsed(text).format_of_all({kDay, reset, fields}, check);
+}
+
+TEST(Template, OfASequenceIsAFormatIfOnlyTheNumberVaries) {
+  const std::string tenant = "a";
+  for (const NumberFormat& format :
+       {of_all("INV-{yyyy}-{counter:06}", Reset::yearly),
+        of_all("INV-{yyyy}-{counter:06}", Reset::daily), of_all("{counter}", Reset::none),
+        of_all("{field:t}-{counter}{check}", Reset::none, {&tenant}, Check::luhn)}) {
+    EXPECT_EQ(format.pattern, "");
+  }
+  const NumberFormat format = of_all("INV-{yyyy}-{counter:06}", Reset::yearly);
+  EXPECT_EQ(format.prefix, "INV-2026-");
+  EXPECT_EQ(format.pad, 6U);
+}
+
+TEST(Template, OfASequenceIsAPatternIfMoreVaries) {
+  EXPECT_EQ(of_all("I.{yyyy}-{counter:06}", Reset::none).pattern,
+            "^I\\.[0-9]{4}\\-(-?[0-9]{6,})\\z");
+  EXPECT_EQ(of_all("I.{yyyy}-{counter:06}", Reset::none).prefix, "I.");
+  EXPECT_EQ(of_all("{yy}{MM}{dd}/{counter}", Reset::monthly).pattern,
+            "^2603[0-9]{2}\\/(-?[0-9]{1,})\\z");
+  EXPECT_EQ(of_all("{field:t}-{counter}", Reset::none, {nullptr}, Check::mod97_10).pattern,
+            "^[\\s\\S]*\\-(-?[0-9]{1,})[0-9]{2}\\z");
+  EXPECT_EQ(of_all("{check}-{counter}", Reset::none, {}, Check::damm).pattern,
+            "^[0-9]{1}\\-(-?[0-9]{1,})\\z");
+}
+
+TEST(Period, IsTheDateAsFarAsTheResetGoes) {
+  EXPECT_EQ(period_of(Reset::none, kDay), "");
+  EXPECT_EQ(period_of(Reset::yearly, kDay), "2026");
+  EXPECT_EQ(period_of(Reset::monthly, kDay), "2026-03");
+  EXPECT_EQ(period_of(Reset::daily, kDay), "2026-03-05");
+}
+
+}  // namespace template_test
+}  // namespace idproxy::ids

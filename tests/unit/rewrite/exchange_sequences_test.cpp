@@ -1,0 +1,200 @@
+// What an exchange does with a rule whose documents decide which sequence a value comes from.
+
+#include "idproxy/rewrite/exchange.hpp"
+#include "support/exchange_script.hpp"
+#include "support/sequenced_strategy.hpp"
+#include "support/upserts.hpp"
+
+namespace idproxy::rewrite {
+namespace exchange_sequences_test {
+
+using namespace test;
+using ids::Errc;
+
+constexpr Form kSequencesForms[] = {Form::sequence, Form::array};
+
+/// Documents of the tenants a and b, whose sequences begin at 10 and 20.
+class ExchangeSequences : public ::testing::Test {
+ protected:
+  ExchangeScript::Rules rules(std::size_t at_hand, std::vector<std::string> fields = {"t"},
+                              std::string field = "n") {
+    return [this, at_hand, fields, field] {
+      last = std::make_shared<Lendings>();
+      for (const auto& [tenant, first] :
+           {std::pair("a", 10), std::pair("b", 20), std::pair("", 1)}) {
+        auto lending = std::make_shared<Lending>();
+        lending->next = first;
+        lending->at_hand = at_hand;
+        last->emplace(tenant, std::move(lending));
+      }
+      Rule made = rule("shop.*", field);
+      made.strategy = std::make_shared<SequencedStrategy>(fields, last);
+      return rule_set_of(std::move(made));
+    };
+  }
+  [[nodiscard]] std::string calls(const char* tenant) const { return last->at(tenant)->calls; }
+
+  std::shared_ptr<Lendings> last;
+};
+
+std::string of(const char* tenant) {
+  return doc(string_field("t", tenant));
+}
+std::string of(const char* tenant, std::int64_t number) {
+  return doc(string_field("t", tenant) + long_field("n", number));
+}
+
+TEST_F(ExchangeSequences, GiveEachDocumentAValueOfItsOwn) {
+  for (const Form form : kSequencesForms) {
+    ExchangeScript(rules(9))
+        .request(client(form, "", {of("b"), of("a"), of("b"), of("a"), of("a")}))
+        .sends(client(form, "", {of("b", 20), of("a", 10), of("b", 21), of("a", 11), of("a", 12)}))
+        .reply(n(5) + ok())
+        .relays()
+        .counts("assigned=5")
+        .play();
+    EXPECT_EQ(calls("a") + calls("b"), "");
+  }
+}
+
+TEST_F(ExchangeSequences, AskForEachInTurn) {
+  ExchangeScript(rules(1))
+      .request(client(Form::array, "", {of("b"), of("a"), of("b"), of("a"), of("a")}))
+      .asks(2)
+      .granted(50)
+      .asks(3)
+      .granted(60)
+      .sends_first(client(Form::array, "",
+                          {of("b", 50), of("a", 60), of("b", 51), of("a", 61), of("a", 62)}))
+      .reply(n(5) + ok())
+      .relays()
+      .counts("assigned=5")
+      .play();
+}
+
+TEST_F(ExchangeSequences, GetTheirValuesBackIfOneHasNone) {
+  ExchangeWorld world(rules(1)());
+  ASSERT_EQ(world.request(client(Form::array, "", {of("b"), of("a"), of("a")})),
+            ActionKind::ask_store);
+  ASSERT_EQ(world.answer(ids::Error{Errc::exhausted, "the reason"}), ActionKind::reply);
+  EXPECT_EQ(calls("b"), "back 20; ");
+  EXPECT_EQ(calls("a"), "");
+  ASSERT_EQ(world.request(client(Form::array, "", {of("b"), of("a"), of("a")})),
+            ActionKind::ask_store);
+  world.exchange.reset();              // the client has gone
+  EXPECT_EQ(calls("b"), "back 20; ");  // it had none at hand: nothing was drawn
+}
+
+TEST_F(ExchangeSequences, RenewATakenValueFromTheSameOne) {
+  const std::string options = kUnordered + kTxnNumber;
+  ExchangeScript(rules(9))
+      .request(client(Form::array, options, {of("b"), of("a"), of("b"), of("a")}))
+      .sends(client(Form::array, options, {of("b", 20), of("a", 10), of("b", 21), of("a", 11)}))
+      .reply(n(1) +
+             write_errors(
+                 {duplicate(1, {"n", "t"}), duplicate(2, {"n", "t"}), duplicate(3, {"n", "t"})}) +
+             ok())
+      .sends(part(options, {of("a", 12), of("b", 22), of("a", 13)}, {1, 2, 3}))
+      .reply(n(2) + write_errors({duplicate(1, {"n", "t"})}) + ok())
+      .sends(part(options, {of("b", 23)}, {2}))
+      .reply(n(1) + ok())
+      .replies(n(4) + ok())
+      .counts("assigned=4 resent=4 cured=3")
+      .play_once();
+  EXPECT_EQ(calls("a"), "taken 10 11 of 2; well; ");
+  EXPECT_EQ(calls("b"), "taken 21 of 1; taken 22 of 2; well; ");
+}
+
+TEST_F(ExchangeSequences, RenewInTheOrderOfABatch) {
+  ExchangeScript(rules(9))
+      .request(client(Form::array, "", {of("b"), of("a"), of("b")}))
+      .sends(client(Form::array, "", {of("b", 20), of("a", 10), of("b", 21)}))
+      .reply(n(1) + write_errors({duplicate(1, {"n", "t"})}) + ok())
+      .sends(part("", {of("a", 11), of("b", 21)}))
+      .reply(n(2) + ok())
+      .replies(n(3) + ok())
+      .counts("assigned=3 resent=1 cured=1")
+      .play_once();
+  EXPECT_EQ(calls("a"), "taken 10 of 1; well; ");
+  EXPECT_EQ(calls("b"), "");
+}
+
+TEST_F(ExchangeSequences, TakeBackWhatIsStoredNowhere) {
+  ExchangeScript(rules(9))
+      .request(client(Form::array, "", {of("b"), of("a"), of("b"), of("a")}))
+      .sends(client(Form::array, "", {of("b", 20), of("a", 10), of("b", 21), of("a", 11)}))
+      .reply(n(1) + write_errors({write_error(1, 121)}) + ok())
+      .relays()
+      .counts("assigned=4")
+      .play_once();
+  EXPECT_EQ(calls("a"), "back 10 11; ");
+  EXPECT_EQ(calls("b"), "back 21; ");
+}
+
+TEST_F(ExchangeSequences, RefuseADocumentThatBelongsToNone) {
+  const std::string without = doc(int_field("t", 1));
+  const std::string refused = text_of(refused_document());
+  const std::string why = "mongo-idproxy: no value for field 'n': has no text";
+  const std::string own =
+      doc(int_field("index", 1) + int_field("code", 2) + string_field("errmsg", why));
+  ExchangeScript(rules(9))
+      .request(client(Form::array, kUnordered, {of("b"), without, of("a")}))
+      .sends(client(Form::array, kUnordered, {of("b", 20), refused, of("a", 10)}))
+      .reply(n(2) + write_errors({write_error(1, 53)}) + ok())
+      .replies(n(2) + write_errors({own}) + ok())
+      .counts("assigned=2")
+      .play_once();
+}
+
+TEST_F(ExchangeSequences, OfTheDateServeAllDocuments) {
+  for (const char* field : {"n", "_id"}) {
+    for (const Form form : kSequencesForms) {
+      const std::string first =
+          std::string(field) == "n" ? doc(int_field("x", 0) + long_field("n", 1)) : nth(0, 1);
+      const std::string second =
+          std::string(field) == "n" ? doc(int_field("x", 1) + long_field("n", 2)) : nth(1, 2);
+      ExchangeScript(rules(9, {}, field))
+          .request(client(form, "", {nth(0), nth(1)}))
+          .sends(client(form, "", {first, second}))
+          .reply(n(2) + ok())
+          .relays()
+          .counts("assigned=2")
+          .play_once();
+    }
+  }
+}
+
+TEST_F(ExchangeSequences, LeaveUpsertsAloneIfTheDocumentDecides) {
+  ExchangeScript(rules(9)).request(update_array("", {upsert(1)})).relays().counts("").play_once();
+  ExchangeWorld world(rules(9, {})());
+  ASSERT_EQ(world.request(update_array("", {upsert(1), upsert(2)})), ActionKind::send);
+  EXPECT_EQ(
+      world.bytes(),
+      addressed(update_array("", {upsert(1, long_field("n", 1)), upsert(2, long_field("n", 2))}), 7,
+                0));
+  // One of them has found a document.
+  const std::string upserted = doc(int_field("index", 0) + int_field("_id", 5));
+  ASSERT_EQ(world.reply_with(n(2) + int_field("nModified", 1) +
+                             array_field("upserted", {upserted}) + ok()),
+            ActionKind::relay);
+  EXPECT_EQ(calls(""), "back 2; ");
+}
+
+TEST_F(ExchangeSequences, GiveNoValuesBeforeThereIsADocument) {
+  const std::string ask =
+      op_msg(body(doc(string_field("idproxy", "next") + string_field("ns", "shop.orders") +
+                      string_field("field", "n") + string_field("$db", "admin"))));
+  ExchangeWorld world(rules(9)());
+  world.rights.add("shop.orders", world.clock.monotonic());
+  ASSERT_EQ(world.request(ask), ActionKind::reply);
+  EXPECT_EQ(bson::find(as_bytes(world.body()), "errmsg")->text(),
+            "mongo-idproxy: no values for field 'n' of shop.orders before there is a document: the "
+            "rule takes t from it");
+  ExchangeWorld dated(rules(9, {})());
+  dated.rights.add("shop.orders", dated.clock.monotonic());
+  ASSERT_EQ(dated.request(ask), ActionKind::reply);
+  EXPECT_EQ(dated.counts(), "handed_out=1");
+}
+
+}  // namespace exchange_sequences_test
+}  // namespace idproxy::rewrite

@@ -36,7 +36,7 @@ struct ExchangeRunner::UnderWay : rewrite::Exchange {
   Budget::Share share;                // for the request
   Budget::Share reply_share;          // for a large reply that is being collected
   ids::Ticket ticket;                 // of the unanswered question to the store
-  ids::StoreBacked* asked = nullptr;  // by that question
+  ids::StoreSource* asked = nullptr;  // by that question
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point sent{};
   std::chrono::nanoseconds at_server{};

@@ -16,9 +16,11 @@ namespace idproxy::ids {
 
 class BlockCache;
 class Fill;
+class GaplessQueue;
 class RangeSet;
 struct CounterSpec;
 struct CounterField;
+struct GaplessSpec;
 struct RangesSpec;
 struct Sources;
 
@@ -111,6 +113,12 @@ class Store {
                                            const Sources& /*sources*/) {
     return nullptr;
   }
+  /// A sequence without gaps. Every caller that names it gets the same object as long as its spec
+  /// does not change, through whichever Store of the process. From the first call on, the store
+  /// finds out which number is next. Null if the store has no sequences.
+  virtual std::shared_ptr<GaplessQueue> sequence(const GaplessSpec& /*spec*/) { return nullptr; }
+  /// A client's transaction has ended, or perhaps. `transaction` as for Sequenced::turn().
+  virtual void transaction_ended(const std::string& /*transaction*/) {}
   /// How full a rule's space of random numbers is in one collection. `ns`: "db.collection".
   virtual std::shared_ptr<Fill> fill(std::string_view ns, std::string_view field) = 0;
 

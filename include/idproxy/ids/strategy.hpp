@@ -20,8 +20,10 @@
 namespace idproxy::ids {
 
 class Store;
+class Sequenced;
 class Strategy;
 struct CounterUse;
+struct GaplessSpec;
 struct RangesSpec;
 
 /// What strategies draw from. Both must outlive every strategy.
@@ -30,13 +32,13 @@ struct Sources {
   RandomSource& random;
 };
 
-/// A strategy whose values come from the id store and return to it. Thread-safe.
-class StoreBacked {
+/// Gives values that may have to be asked for.
+class StoreSource {
  public:
   /// The longest time that a caller waits for ids (docs/strategies.md#when-no-value-is-available).
   static constexpr std::chrono::seconds kPatience{2};
 
-  virtual ~StoreBacked() = default;
+  virtual ~StoreSource() = default;
 
   /// Asks for `n` values after Draw::need(), first come, first served. `waiter` gets one answer, on
   /// any thread, perhaps before this returns, unless the ticket is destroyed first.
@@ -47,6 +49,11 @@ class StoreBacked {
   [[nodiscard]] virtual std::string why_waiting() const { return {}; }
   /// Appends the granted values to `out`.
   virtual void accept(Grant grant, Values& out) = 0;
+};
+
+/// A strategy whose values come from the id store and return to it. Thread-safe.
+class StoreBacked : public StoreSource {
+ public:
   /// Takes back the values at the positions `which` (ascending) of `values`, which were drawn from
   /// this object. The server has said that they are not stored: they may be handed out again.
   virtual void take_back(const Values& values, std::span<const std::uint32_t> which) = 0;
@@ -117,6 +124,15 @@ class Sequences {
   [[nodiscard]] virtual std::shared_ptr<Strategy> sequence(std::span<const FieldValue> values) = 0;
 };
 
+/// A strategy whose numbers are consecutive in each collection. Thread-safe.
+class SequenceRule {
+ public:
+  virtual ~SequenceRule() = default;
+
+  /// The rule's sequence; the ns of its field is the rule's glob.
+  [[nodiscard]] virtual const GaplessSpec& spec() const = 0;
+};
+
 /// Makes the values of one rule. Does no I/O and has no clock of its own; values of the id store
 /// that are not held must be asked for. Thread-safe: all io threads share one object. A strategy
 /// with a lock takes it once per call, that is once per insert command.
@@ -127,6 +143,8 @@ class Sequences {
 class Strategy {
  public:
   static constexpr std::uint32_t kAttempts = 8;
+  /// Of a sequence: another proxy that writes all the time often takes the next number first.
+  static constexpr std::uint32_t kAttemptsInTurn = 100;
   static constexpr std::size_t kMostBytes = 64;  // more than the text of a UUID or of 34 digits
 
   virtual ~Strategy() = default;
@@ -154,11 +172,14 @@ class Strategy {
   [[nodiscard]] virtual CounterRule* counter_rule() { return nullptr; }
   /// If not null, values come from its sequences, and next() of this object is of no use.
   [[nodiscard]] virtual Sequences* sequences() { return nullptr; }
+  [[nodiscard]] virtual SequenceRule* sequence_rule() { return nullptr; }
+  /// Values are drawn through its turns, and never with next().
+  [[nodiscard]] virtual Sequenced* sequenced() { return nullptr; }
 
-  /// BoundedSpace::attempts(), or kAttempts for strategies without that interface.
+  /// How often to send one document again after a duplicate, unless its rule sets the number.
   [[nodiscard]] std::uint32_t attempts() {
-    const BoundedSpace* space = bounded_space();
-    return space == nullptr ? kAttempts : space->attempts();
+    if (const BoundedSpace* space = bounded_space()) return space->attempts();
+    return sequenced() == nullptr ? kAttempts : kAttemptsInTurn;
   }
 };
 

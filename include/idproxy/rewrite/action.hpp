@@ -37,7 +37,7 @@ struct Wait {
 };
 /// Ask the id store for `count` values for `strategy`, then call answered().
 struct AskStore {
-  ids::StoreBacked* strategy;  ///< valid as long as the exchange
+  ids::StoreSource* strategy;  ///< valid as long as the exchange
   std::size_t count;
   std::chrono::nanoseconds patience;  ///< after this time, answer with Errc::unavailable
 };

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "idproxy/ids/counter_spec.hpp"
+
+namespace idproxy::ids {
+
+/// A sequence without gaps, as its rule describes it (docs/strategies.md#gapless).
+struct GaplessSpec {
+  CounterField field;
+  std::int64_t start = 1;
+  std::int64_t max = 0;    ///< the last number that the rule's `output` can hold
+  bool floor = true;       ///< remember the highest number, so that none is given out twice
+  std::string store_db{};  ///< the id store's database, which has the floor
+  /// Identifies the sequence among all of a store.
+  [[nodiscard]] std::string key() const { return field.ns + "." + field.field; }
+  friend bool operator==(const GaplessSpec&, const GaplessSpec&) = default;
+};
+
+/// What the store does to find out which numbers are stored.
+enum class GaplessLook {
+  /// Waits until no failover can undo what it has seen.
+  sure,
+  /// Reads what the primary has now. For a write whose number was taken: it goes to that same
+  /// primary, so that whatever undoes what was seen undoes the write, too.
+  quick,
+};
+
+/// A task for the store, for one sequence.
+struct GaplessJob {
+  enum class Kind {
+    look,  ///< read the largest number that is stored or was given out before
+    keep,  ///< remember `floor` as the highest number that was given out
+  };
+  Kind kind;
+  GaplessLook look = GaplessLook::sure;
+  std::int64_t floor = 0;
+};
+
+/// The result of a job.
+struct GaplessReply {
+  enum class Kind {
+    found,    ///< look: `most`
+    kept,     ///< keep
+    refused,  ///< the operator must remove the cause, `reason`
+    failed,   ///< the store could not be asked, for `reason`
+  };
+  Kind kind;
+  std::optional<std::int64_t> most{};  ///< nothing: there is none
+  std::string reason{};
+};
+
+}  // namespace idproxy::ids

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "idproxy/base/clock.hpp"
+#include "idproxy/ids/draw.hpp"
+#include "idproxy/ids/gapless_sequence.hpp"
+#include "idproxy/ids/grant.hpp"
+#include "idproxy/ids/open_transactions.hpp"
+
+namespace idproxy::ids {
+
+/// A snapshot of a GaplessQueue for metrics and status.
+struct GaplessStatistics {
+  std::optional<std::int64_t> next;  ///< the next number to give out, if it is known
+  std::size_t waiting;               ///< writes that wait for their turn
+  std::optional<Error> failure;      ///< why the store gives no numbers
+};
+
+/// A sequence without gaps, with the writes of this process that wait for their turn. Thread-safe:
+/// one lock, held for a handful of instructions. Ownership is shared: the strategies of all io
+/// threads and the store refer to it. Answers writes and wakes the store after it has released the
+/// lock.
+class GaplessQueue final : public Lender, public std::enable_shared_from_this<GaplessQueue> {
+ public:
+  /// `wake` makes the store call begin() soon; it must be callable from any thread and never block.
+  /// `clock` must outlive the queue.
+  GaplessQueue(const GaplessSpec& spec, const Clock& clock, std::function<void()> wake);
+
+  [[nodiscard]] const GaplessSpec& spec() const { return spec_; }
+
+  // ---- for writes; see GaplessSequence
+
+  /// A ticket for one write.
+  [[nodiscard]] std::uint64_t enter();
+  [[nodiscard]] std::optional<Result<Range>> take(std::uint64_t ticket, std::uint64_t n);
+  /// `waiter` gets the answer, perhaps before this returns.
+  [[nodiscard]] Ticket ask(std::uint64_t ticket, std::uint64_t n, GaplessLook look,
+                           std::unique_ptr<Waiter> waiter);
+  void cancel(std::uint64_t ticket) override;
+  void leave(std::uint64_t ticket);
+  void stored(std::uint64_t ticket, std::int64_t last);
+  void unknown(std::uint64_t ticket);
+  /// Nothing: a turn's numbers return with its end.
+  void take_back(const std::vector<Range>& /*ranges*/) override {}
+
+  // ---- for the writes of transactions; see OpenTransactions
+
+  [[nodiscard]] std::optional<std::int64_t> last_of(const std::string& transaction) const;
+  void note(const std::string& transaction, std::int64_t last);
+  /// The transaction has been committed or aborted, or perhaps.
+  void transaction_ended(const std::string& transaction);
+
+  // ---- for the store
+
+  [[nodiscard]] std::optional<GaplessJob> begin();
+  void finish(const GaplessReply& reply);
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> due() const;
+  void announce();
+  void stop();
+  [[nodiscard]] bool idle() const;
+  [[nodiscard]] GaplessStatistics statistics() const;
+
+ private:
+  /// What to do after the lock is released.
+  struct After {
+    bool wake = false;
+    std::vector<std::pair<std::unique_ptr<Waiter>, Result<Grant>>> answers{};
+  };
+  /// Calls `event`, which returns an Action, under the lock, and carries the Action out.
+  template <class Event>
+  void handle(const Event& event);
+  void keep(GaplessSequence::Action& action, After& after);
+  void run(After& after) const;
+
+  const GaplessSpec spec_;
+  const Clock& clock_;
+  const std::function<void()> wake_;
+
+  mutable std::mutex mutex_;  // guards all that follows
+  GaplessSequence sequence_;
+  std::map<std::uint64_t, std::unique_ptr<Waiter>> waiters_;  // by ticket
+  std::uint64_t tickets_ = 0;
+  OpenTransactions transactions_;
+};
+
+}  // namespace idproxy::ids

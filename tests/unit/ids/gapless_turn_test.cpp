@@ -1,0 +1,269 @@
+#include "ids/gapless_turn.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "support/block_caches.hpp"
+
+namespace idproxy::ids {
+namespace gapless_turn_test {
+
+using namespace std::chrono_literals;
+using Numbers = std::vector<std::int64_t>;
+
+GaplessSpec spec() {
+  GaplessSpec spec;
+  spec.field.ns = "shop.orders";
+  spec.field.field = "number";
+  spec.max = std::numeric_limits<std::int64_t>::max();
+  spec.floor = false;
+  return spec;
+}
+
+/// A queue with the test as its store.
+class TurnTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    queue->announce();
+    look(4);
+  }
+
+  std::unique_ptr<Turn> turn(std::string transaction = {}) {
+    return std::make_unique<GaplessTurn>(queue, std::move(transaction));
+  }
+  /// The numbers that the turn gets at once; none if it must ask.
+  static Numbers next(Turn& turn, std::size_t n) {
+    Values values;
+    if (!turn.next(n, values)) return {};
+    return numbers_in(values);
+  }
+  static Numbers accepted(Turn& turn, test::Waiting& waiting) {
+    Values values;
+    if (!waiting.answer->grant || !*waiting.answer->grant) return {};
+    turn.accept(std::move(**waiting.answer->grant), values);
+    return numbers_in(values);
+  }
+  static test::Waiting ask(Turn& turn, std::size_t n) {
+    test::Waiting waiting;
+    waiting.ticket = turn.ask(n, std::make_unique<test::NotedWaiter>(waiting.answer));
+    return waiting;
+  }
+  /// The store's next job, which must be a look of this kind.
+  void look(std::optional<std::int64_t> most, GaplessLook how = GaplessLook::sure) {
+    const auto job = queue->begin();
+    ASSERT_TRUE(job);
+    EXPECT_EQ(job->look, how);
+    queue->finish({GaplessReply::Kind::found, most, {}});
+  }
+  [[nodiscard]] std::optional<std::int64_t> known() const { return queue->statistics().next; }
+
+  test::FakeClock clock;
+  std::shared_ptr<GaplessQueue> queue = std::make_shared<GaplessQueue>(spec(), clock, [] {});
+
+ private:
+  static Numbers numbers_in(const Values& values) {
+    Numbers numbers;
+    for (std::size_t i = 0; i < values.size(); ++i) numbers.push_back(load_i64(values[i].data()));
+    return numbers;
+  }
+};
+
+TEST_F(TurnTest, GivesTheNextWriteWhatIsLeft) {
+  auto first = turn();
+  EXPECT_EQ(next(*first, 3), (Numbers{5, 6, 7}));
+  first->sent();
+  first->stored(2, Durability::by_majority);
+  auto second = turn();
+  EXPECT_EQ(next(*second, 1), Numbers());
+  auto waiting = ask(*second, 2);
+  EXPECT_EQ(waiting.answer->count, 0);
+  first.reset();
+  EXPECT_EQ(accepted(*second, waiting), (Numbers{7, 8}));
+}
+
+TEST_F(TurnTest, EndsWithWhatIsKnown) {
+  const struct {
+    const char* name;
+    std::function<void(Turn&)> events;
+    std::optional<std::int64_t> next;
+  } rows[] = {
+      {"nothing sent", [](Turn&) {}, 5},
+      {"no answer", [](Turn& turn) { turn.sent(); }, {}},
+      {"nothing stored", [](Turn& turn) { turn.sent(), turn.stored(0, Durability::not_yet); }, 5},
+      {"stored", [](Turn& turn) { turn.sent(), turn.stored(2, Durability::by_majority); }, 7},
+      {"stored for now", [](Turn& turn) { turn.sent(), turn.stored(2, Durability::not_yet); }, {}},
+      {"stored for now, then for good",
+       [](Turn& turn) {
+         turn.sent(), turn.stored(1, Durability::not_yet);
+         turn.sent(), turn.stored(1, Durability::by_majority);
+       },
+       7},
+      {"taken", [](Turn& turn) { turn.sent(), turn.taken(); }, {}},
+      {"stored, then lost",
+       [](Turn& turn) {
+         turn.sent(), turn.stored(1, Durability::by_majority);
+         turn.sent(), turn.lost();
+       },
+       {}},
+  };
+  for (const auto& row : rows) {
+    queue = std::make_shared<GaplessQueue>(spec(), clock, [] {});
+    queue->announce();
+    look(4);
+    auto write = turn();
+    EXPECT_EQ(next(*write, 3), (Numbers{5, 6, 7})) << row.name;
+    row.events(*write);
+    write.reset();
+    EXPECT_EQ(known(), row.next) << row.name;
+  }
+}
+
+TEST_F(TurnTest, LooksQuicklyForOtherNumbers) {
+  auto write = turn();
+  EXPECT_EQ(next(*write, 2), (Numbers{5, 6}));
+  write->sent();
+  write->stored(1, Durability::by_majority);
+  write->taken();
+  EXPECT_EQ(next(*write, 1), Numbers());
+  auto waiting = ask(*write, 1);
+  look(8, GaplessLook::quick);
+  EXPECT_EQ(accepted(*write, waiting), Numbers{9});
+  write->sent();
+  write->stored(1, Durability::by_majority);
+  write.reset();
+  EXPECT_EQ(known(), 10);
+}
+
+/// What a quick look saw is not certain, and what was stored before it says nothing about it.
+TEST_F(TurnTest, ForgetsAQuickLookOfWhichNothingIsStored) {
+  auto write = turn();
+  EXPECT_EQ(next(*write, 2), (Numbers{5, 6}));
+  write->sent();
+  write->stored(1, Durability::by_majority);
+  write->taken();
+  auto waiting = ask(*write, 1);
+  look(8, GaplessLook::quick);
+  EXPECT_EQ(accepted(*write, waiting), Numbers{9});
+  write->sent();
+  write->stored(0, Durability::by_majority);
+  write.reset();
+  EXPECT_EQ(known(), std::nullopt);
+}
+
+TEST_F(TurnTest, LeavesTheQueueWithItsTicket) {
+  auto first = turn();
+  EXPECT_EQ(next(*first, 1), Numbers{5});
+  auto second = turn();
+  auto third = turn();
+  auto impatient = ask(*second, 1);
+  auto waiting = ask(*third, 1);
+  EXPECT_EQ(queue->statistics().waiting, 2U);
+  impatient.ticket = Ticket();
+  first.reset();
+  EXPECT_EQ(impatient.answer->count, 0);
+  EXPECT_EQ(accepted(*third, waiting), Numbers{5});
+}
+
+/// The answer is under way to a client that has gone.
+TEST_F(TurnTest, PassesOnATurnThatNobodyTook) {
+  auto first = turn();
+  EXPECT_EQ(next(*first, 1), Numbers{5});
+  auto second = turn();
+  auto third = turn();
+  auto gone = ask(*second, 1);
+  auto waiting = ask(*third, 1);
+  first.reset();
+  EXPECT_EQ(gone.answer->count, 1);
+  second.reset();
+  EXPECT_EQ(accepted(*third, waiting), Numbers{5});
+  gone.answer->grant.reset();
+  third->sent();
+  third->stored(1, Durability::by_majority);
+  third.reset();
+  EXPECT_EQ(known(), 6);
+}
+
+// ---- transactions
+
+TEST_F(TurnTest, ContinuesATransactionBehindItsOwnNumbers) {
+  auto write = turn("a");
+  EXPECT_EQ(next(*write, 2), (Numbers{5, 6}));
+  write->sent();
+  write->stored(2, Durability::by_majority);
+  write.reset();
+  EXPECT_EQ(known(), 5) << "others cannot see its numbers";
+  auto other = turn();
+  EXPECT_EQ(next(*other, 1), Numbers{5});
+  write = turn("a");
+  EXPECT_EQ(next(*write, 2), (Numbers{7, 8})) << "without waiting for the other one";
+  write->sent();
+  write->stored(2, Durability::by_majority);
+  write.reset();
+  write = turn("a");
+  EXPECT_EQ(next(*write, 1), Numbers{9});
+  auto another = turn("b");
+  EXPECT_EQ(next(*another, 1), Numbers()) << "its first write waits";
+}
+
+TEST_F(TurnTest, LooksOnceATransactionHasEnded) {
+  auto write = turn("a");
+  EXPECT_EQ(next(*write, 1), Numbers{5});
+  write->sent();
+  write->stored(1, Durability::by_majority);
+  write.reset();
+  queue->transaction_ended("b");
+  EXPECT_EQ(known(), 5);
+  queue->transaction_ended("a");
+  EXPECT_EQ(known(), std::nullopt);
+}
+
+TEST_F(TurnTest, ForgetsTheNumbersOfAnAbortedTransaction) {
+  for (const bool first : {true, false}) {
+    auto write = turn("a");
+    EXPECT_EQ(next(*write, 1), Numbers{5});
+    write->sent();
+    if (!first) {
+      write->stored(1, Durability::by_majority);
+      write = turn("a");
+      EXPECT_EQ(next(*write, 1), Numbers{6});
+      write->sent();
+    }
+    write->lost();
+    write.reset();
+    EXPECT_EQ(known(), std::nullopt);
+    auto after = turn();
+    auto waiting = ask(*after, 1);
+    look(4);
+    EXPECT_EQ(accepted(*after, waiting), Numbers{5});
+  }
+}
+
+TEST_F(TurnTest, ForgetsATransactionAfterAMinute) {
+  auto write = turn("a");
+  EXPECT_EQ(next(*write, 1), Numbers{5});
+  write->sent();
+  write->stored(1, Durability::by_majority);
+  write.reset();
+  clock.advance(59s);
+  EXPECT_EQ(queue->last_of("a"), 5);
+  clock.advance(1s);
+  EXPECT_EQ(queue->last_of("a"), std::nullopt);
+}
+
+TEST(OpenTransactions, HasRoomForSoMany) {
+  OpenTransactions open;
+  for (std::size_t i = 0; i < OpenTransactions::kMost + 2000; ++i) {
+    open.note(std::to_string(i), 1, 1s);
+  }
+  EXPECT_LE(open.size(), OpenTransactions::kMost);
+  EXPECT_EQ(open.last_of(std::to_string(OpenTransactions::kMost + 1999), 1s), 1);
+  for (std::size_t i = 0; i < OpenTransactions::kMost / 4; ++i) {
+    open.note("new" + std::to_string(i), 1, 61s);
+  }
+  EXPECT_LE(open.size(), OpenTransactions::kMost / 4);
+}
+
+}  // namespace gapless_turn_test
+}  // namespace idproxy::ids

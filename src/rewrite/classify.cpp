@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "command_in_turn.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/rewrite/status.hpp"
 #include "idproxy/wire/op_msg.hpp"
@@ -15,7 +16,7 @@ namespace {
 using decision::NeedMore;
 using decision::Relay;
 
-constexpr std::size_t kLongestCommand = 13;  // "findAndModify", the longest name to recognise
+constexpr std::size_t kLongestCommand = 17;  // "commitTransaction", the longest name to recognise
 constexpr std::size_t kLongestName = 256;    // a collection's name and its NUL; mongod allows 255
 
 /// True for the commands after which the connection's user may be another one. hello is one of
@@ -23,6 +24,10 @@ constexpr std::size_t kLongestName = 256;    // a collection's name and its NUL;
 bool changes_user(std::string_view command) {
   return command == "saslStart" || command == "saslContinue" || command == "authenticate" ||
          command == "logout";
+}
+
+bool ends_transaction(std::string_view command) {
+  return command == "commitTransaction" || command == "abortTransaction";
 }
 
 // ---- a whole message -------------------------------------------------------------------------
@@ -53,6 +58,13 @@ Decision understand_own(Bytes message, Namespaces& namespaces, X509 x509) {
     return Request{RefusedRequest{std::move(*fault)}};
   }
   return Request{StatusRequest{*view}};
+}
+
+Decision understand_end_of_transaction(Bytes message, const Namespaces& namespaces) {
+  const auto view = wire::OpMsgView::parse(message);
+  auto transaction = view ? transaction_of(view->body()) : std::nullopt;
+  if (!transaction) return Relay{};
+  return Request{EndOfTransaction{*std::move(transaction), namespaces.rules()}};
 }
 
 // ---- the first bytes -------------------------------------------------------------------------
@@ -145,6 +157,10 @@ Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces, X
       if (!head) return otherwise;
       const std::string_view command = head->first_key;
       if (write_kind(command)) return classify_write(front, length, *head, namespaces, x509);
+      if (namespaces.rules()->follows_transactions() && ends_transaction(command)) {
+        if (front.size() < length) return NeedMore{length};
+        return understand_end_of_transaction(front, namespaces);
+      }
       if (command != "idproxy" && !is_wanted(command, x509)) return Relay{changes_user(command)};
       if (front.size() < length) return NeedMore{length};
       return command == "idproxy" ? understand_own(front, namespaces, x509)

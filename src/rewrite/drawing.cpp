@@ -10,7 +10,9 @@
 namespace idproxy::rewrite {
 
 bool Drawing::is_done(const Plan& plan, const GivenValues& given) {
-  while (assignment_ < plan.size() && given.wanted[assignment_] == 0) ++assignment_;
+  for (; assignment_ < plan.size(); ++assignment_) {
+    if (given.wanted[assignment_] > 0 && plan[assignment_].strategy->sequenced() == nullptr) break;
+  }
   return assignment_ == plan.size();
 }
 

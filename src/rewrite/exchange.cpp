@@ -49,6 +49,12 @@ Action Exchange::request(Request request, Bytes message, Buffer* owner, const Co
   if (const auto* found = std::get_if<NextRequest>(&request)) {
     return next(*found, owner, context, workspace);
   }
+  if (auto* found = std::get_if<EndOfTransaction>(&request)) {
+    kind_ = Kind::end_of_transaction;
+    awaits_reply_ = acknowledged_;
+    ending_ = std::move(*found);
+    return action::Relay{};
+  }
   return fail(message, std::get<RefusedRequest>(std::move(request)).error, workspace);
 }
 
@@ -99,7 +105,8 @@ Action Exchange::write(Buffer* owner, const Context& context, Workspace& workspa
   message_ = workspace.take_message();
   const bool insert = write_.command.kind == WriteKind::insert;
   const Assignment& first = write_.plan->front();
-  if (insert && write_.plan->size() == 1 && first.is_id() && first.sequences == nullptr) {
+  if (insert && write_.plan->size() == 1 && first.is_id() && first.sequences == nullptr &&
+      first.strategy->sequenced() == nullptr) {
     const auto plain = PlainInsert::recognise(write_.message, write_.command);
     if (plain && plain->documents() <= kPartStatements) {
       return insert_plain(*plain, owner, context, workspace);
@@ -117,7 +124,7 @@ Action Exchange::insert_plain(const PlainInsert& plain, Buffer* owner, const Con
   const Assignment& assignment = write_.plan->front();
   const auto drawn = draw(assignment, statements_, workspace.values);
   if (!drawn && !drawn.needs_store()) {
-    return fail_write(no_values(write_, assignment, drawn.error()), workspace);
+    return fail_write(no_values(write_.message, write_.ns(), assignment, drawn.error()), workspace);
   }
   if (drawn) plain.patch(workspace.values, message_);
   const bool fits = !drawn || message_.size() <= kLimit;
@@ -145,7 +152,7 @@ Action Exchange::write_any(Buffer* owner, const Context& context, Workspace& wor
   if (result.kind == ScanResult::Kind::failed) return fail_write(result.error, workspace);
   forwarded_ = std::move(result.forwarded);
   if (result.kind == ScanResult::Kind::unchanged) {
-    count_assigned();
+    count_assigned(given_);
     return action::Relay{};
   }
   statements_ = result.statements;
@@ -153,6 +160,7 @@ Action Exchange::write_any(Buffer* owner, const Context& context, Workspace& wor
   refused_documents_ = refused_.size();
   assigned_ = given_.given.size();
   size_ = result.size;
+  if (auto fault = fault_in_turn()) return fail_write(*std::move(fault), workspace);
   keep_original(write_.message.message(), owner);
   if (const auto otherwise = draw_values(workspace)) return *otherwise;
   return send_assigned(context, workspace);
@@ -165,7 +173,10 @@ std::optional<Action> Exchange::draw_values(Workspace& workspace) {
     const Assignment& assignment = (*write_.plan)[drawing_.assignment()];
     const auto drawn = drawing_.draw(*write_.plan, given_);
     if (drawn.needs_store()) return ask();
-    if (!drawn) return fail_write(no_values(write_, assignment, drawn.error()), workspace);
+    if (!drawn) {
+      return fail_write(no_values(write_.message, write_.ns(), assignment, drawn.error()),
+                        workspace);
+    }
     // Many rules on many documents can exceed the limit: check before memory is spent on writing
     // the message.
     if (too_many_bytes()) return fail_write(too_large(), workspace);
@@ -190,11 +201,14 @@ Action Exchange::answered(ids::Result<ids::Grant> grant, const Context& context,
                           Workspace& workspace) {
   now_ = context.clock.monotonic();
   if (next_ != nullptr) return next_->answered(std::move(grant), {now_, workspace});
-  if (batch_ != nullptr)
-    return batch_->answered(std::move(grant), {now_, context.random, workspace, message_});
+  if (batch_ != nullptr) {
+    return begun(batch_->answered(std::move(grant), {now_, context.random, workspace, message_}));
+  }
   look_into_original();
   const Assignment& assignment = (*write_.plan)[drawing_.assignment()];
-  if (!grant) return fail_write(no_values(write_, assignment, grant.error()), workspace);
+  if (!grant) {
+    return fail_write(no_values(write_.message, write_.ns(), assignment, grant.error()), workspace);
+  }
   drawing_.answered(std::move(*grant), *write_.plan, given_);
   if (too_many_bytes()) return fail_write(too_large(), workspace);
   if (const auto otherwise = draw_values(workspace)) return *otherwise;
@@ -204,6 +218,7 @@ Action Exchange::answered(ids::Result<ids::Grant> grant, const Context& context,
 }
 
 Action Exchange::send_assigned(const Context& context, Workspace& workspace) {
+  if (needs_turn(*write_.plan, given_)) return send_in_turn(context, workspace);
   if (statements_ > kPartStatements && acknowledged_ && assigned_ > 0) {
     const auto options = divisible(write_.message, statements_);
     if (options && !options->ordered && !options->in_transaction && separable(write_)) {
@@ -214,9 +229,52 @@ Action Exchange::send_assigned(const Context& context, Workspace& workspace) {
   return message_.size() <= kLimit ? send() : send_too_large(context, workspace);
 }
 
+/// Why a write cannot get numbers of a sequence without gaps, if it needs them: the proxy must
+/// learn which are stored, and must be able to send the rest again.
+std::optional<CommandError> Exchange::fault_in_turn() const {
+  if (!needs_turn(*write_.plan, given_)) return std::nullopt;
+  const auto options = divisible(write_.message, statements_);
+  const auto concern = bson::find(write_.message.body(), "writeConcern");
+  const auto w = concern && concern->type == bson::Type::document ? bson::find(concern->value, "w")
+                                                                  : std::nullopt;
+  std::string why;
+  if (!acknowledged_ || (w && w->as_integer() == 0)) {
+    why = "a write with {w: 0} does not tell which numbers are stored";
+  } else if (!options || (statements_ > 1 && !separable(write_))) {
+    why = "this write cannot be sent in several commands";
+  } else {
+    return std::nullopt;
+  }
+  return CommandError{ErrorCode::operation_failed,
+                      "mongo-idproxy: " + write_.ns() +
+                          " has a field whose numbers have no gaps (strategy gapless), and " + why};
+}
+
+/// Sends the write as a batch, which draws the numbers of sequences.
+Action Exchange::send_in_turn(const Context& context, Workspace& workspace) {
+  open_batch(BatchSent::nothing);
+  return begun(batch_->send({now_, context.random, workspace, message_}));
+}
+
+/// `action` is the batch's. If it is the first that sends something, the write has begun; if it
+/// answers the client instead, nothing will be sent.
+Action Exchange::begun(const Action& action) {
+  if (sent_) return action;
+  if (std::holds_alternative<action::Send>(action)) {
+    count_assigned(batch_->given());
+    sent_ = true;
+    awaits_reply_ = true;
+  } else if (std::holds_alternative<action::Reply>(action)) {
+    take_back_all();
+    assigned_ = 0;
+    forwarded_.clear();
+  }
+  return action;
+}
+
 /// Sends the write as one command.
 Action Exchange::send() {
-  count_assigned();
+  count_assigned(given_);
   sent_ = true;
   awaits_reply_ = acknowledged_;
   return action::Send{&message_, original()};
@@ -230,20 +288,20 @@ Action Exchange::send_too_large(const Context& context, Workspace& workspace) {
 }
 
 Action Exchange::send_in_parts(const Context& context, Workspace& workspace) {
-  count_assigned();
+  count_assigned(given_);
   sent_ = true;
   awaits_reply_ = true;
   open_batch(BatchSent::nothing);
   return batch_->send({now_, context.random, workspace, message_});
 }
 
-void Exchange::count_assigned() const {
+void Exchange::count_assigned(const GivenValues& given) const {
   for (const Forwarded& each : forwarded_) {
     each.assignment->outcomes->forwarded[static_cast<std::size_t>(each.reason)] += each.upserts;
   }
   for (std::size_t i = 0; i < write_.plan->size(); ++i) {
     RuleOutcomes& outcomes = *(*write_.plan)[i].outcomes;
-    const std::size_t values = given_.values.empty() ? assigned_ : given_.values[i].size();
+    const std::size_t values = given.values.empty() ? assigned_ : given.values[i].size();
     outcomes.assigned += values;
     if (!acknowledged_) outcomes.unacknowledged += values;
   }
@@ -286,6 +344,7 @@ Action Exchange::fail(Bytes message, CommandError error, Workspace& workspace) {
 /// Returns all values to their strategies, because nothing has been sent with them.
 void Exchange::take_back_all() {
   drawing_.take_back(given_);
+  if (batch_ != nullptr) given_ = batch_->take_given();
   for (std::size_t i = 0; i < given_.values.size(); ++i) {
     const ids::Values& values = given_.values[i];
     std::vector<std::uint32_t> all(values.size());
@@ -354,6 +413,10 @@ Action Exchange::reply(Bytes message, const Context& context, Workspace& workspa
   if (!view || view->has(wire::flag::kMoreToCome) || view->sequence_count() > 0) {
     return action::Close{};
   }
+  if (ending_) {
+    ending_->rules->transaction_ended(ending_->transaction);
+    return action::Relay{};
+  }
   if (next_ != nullptr) return next_->reply(*view, {context.clock.monotonic(), workspace});
   if (kind_ == Kind::status) {
     if (context.status == nullptr) return action::Relay{};
@@ -364,9 +427,9 @@ Action Exchange::reply(Bytes message, const Context& context, Workspace& workspa
     }
     return action::Reply{workspace.reply.view()};
   }
+  const Look needed = look(view->body());
+  if (needed == Look::malformed) return action::Close{};
   if (batch_ == nullptr) {
-    const Look needed = look(view->body());
-    if (needed == Look::malformed) return action::Close{};
     if (needed == Look::at_nothing && !wants_every_reply()) return action::Relay{};
     open_batch(BatchSent::whole);
   }
@@ -403,10 +466,10 @@ void Exchange::open_batch(BatchSent sent) {
   }
   look_into_original();
   auto command = make_command(std::move(original_), write_, std::move(refused_));
-  batch_ =
-      std::make_unique<WriteBatch>(WriteBatch::Contents{std::move(command), write_.plan, started_,
-                                                        std::move(given_), statements_},
-                                   sent);
+  batch_ = std::make_unique<WriteBatch>(
+      WriteBatch::Contents{std::move(command), write_.plan, started_, std::move(given_),
+                           statements_, write_.command.kind},
+      sent);
 }
 
 Action Exchange::resume(const Context& context, Workspace& workspace) {

@@ -36,8 +36,7 @@ bool InsertWrite::adds_up(const WriteReply& reply, const WriteOptions& options,
   // A write with {w: 0} that nevertheless asks for a reply gets {n: 0, ok: 1} (observed, 6.0.5).
   if (!options.acknowledged) return reply.errors.empty() && *reply.n == 0;
   // A transaction stops at the first error, even if the insert is unordered (observed, 6.0.5).
-  const bool stops = options.ordered || options.in_transaction;
-  if (!stops) return *reply.n + failed == all;
+  if (!options.stops()) return *reply.n + failed == all;
   return failed == 0 ? *reply.n == all : failed == 1 && *reply.n == reply.errors.front().index;
 }
 

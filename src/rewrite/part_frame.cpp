@@ -11,6 +11,11 @@ bool begins_transaction(std::string_view field) {
   return field == "startTransaction" || field == "readConcern";
 }
 
+/// The bytes between the length of a document and its final 00.
+Bytes elements_of(Bytes document) {
+  return document.subspan(4, document.size() - bson::kMinDocument);
+}
+
 }  // namespace
 
 PartFrame::PartFrame(const wire::OpMsgView& client, const BatchCommand& command,
@@ -46,7 +51,8 @@ void PartFrame::body() {
     const bool time = options != nullptr && field->key == "maxTimeMS";
     const bool numbers = options != nullptr && (field->key == "stmtId" || field->key == "stmtIds");
     const bool begins = !part_.first && options->in_transaction && begins_transaction(field->key);
-    if (field->key != command_.identifier() && !time && !numbers && !begins) continue;
+    const bool replaced = !part_.instead.empty() && bson::find(part_.instead, field->key);
+    if (field->key != command_.identifier() && !time && !numbers && !begins && !replaced) continue;
     out_.keep(at, offset(field->begin));
     at = offset(field->end());
     if (!time || !part_.max_time_ms) continue;
@@ -55,6 +61,7 @@ void PartFrame::body() {
     out_.add(added.view());
   }
   out_.keep(at, offset(body.data()) + body.size() - 1);
+  if (!part_.instead.empty()) out_.add(elements_of(part_.instead));
   if (options != nullptr && options->has_txn_number && !options->in_transaction) {
     added.clear();
     bson::append_head(added, bson::Type::array, "stmtIds");

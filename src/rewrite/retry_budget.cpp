@@ -9,9 +9,14 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
+// Two proxies that write to one sequence would otherwise take each other's numbers all the time.
+constexpr milliseconds kLeastInTurn{1};
+
 /// The pause before a statement that has been repeated `repeats` times is sent again.
-milliseconds backoff(const Retry& retry, std::uint32_t repeats) {
+milliseconds backoff(const Assignment& assignment, std::uint32_t repeats) {
+  const Retry& retry = assignment.rule->retry;
   milliseconds pause = retry.backoff;
+  if (assignment.strategy->sequenced() != nullptr) pause = std::max(pause, kLeastInTurn);
   for (; repeats > 0 && pause < retry.backoff_max; --repeats) pause *= 2;
   return std::min(pause, retry.backoff_max);
 }
@@ -34,7 +39,7 @@ bool RetryBudget::allows(std::span<const Assignment* const> taken, std::uint32_t
   for (const Assignment* assignment : taken) {
     const Retry& retry = assignment->rule->retry;
     if (repeats >= assignment->attempts()) return false;
-    pause = std::max<nanoseconds>(pause, backoff(retry, repeats));
+    pause = std::max<nanoseconds>(pause, backoff(*assignment, repeats));
     if (now - *first_duplicate_ + pause >= retry.deadline) return false;
   }
   const auto left = time_left(now + pause);

@@ -52,6 +52,7 @@ RuleSet::RuleSet(std::vector<Rule> rules, std::string store_db, std::shared_ptr<
     if (outcomes == nullptr) outcomes = std::make_shared<RuleOutcomes>();
   }
   for (const Rule& rule : rules_) {
+    follows_transactions_ = follows_transactions_ || rule.strategy->sequence_rule() != nullptr;
     ids::CounterRule* counter = rule.strategy->counter_rule();
     if (counter == nullptr) continue;
     store_namespaces_.push_back(counter->use().spec.place.ns());

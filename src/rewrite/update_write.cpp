@@ -36,7 +36,7 @@ bool UpdateWrite::adds_up(const WriteReply& reply, const WriteOptions& options,
   if (!options.acknowledged) {
     return reply.errors.empty() && reply.upserted.empty() && *reply.n == 0;
   }
-  const bool stops = options.ordered || options.in_transaction;
+  const bool stops = options.stops();
   if (stops && reply.errors.size() > 1) return false;
   const bool stopped = stops && !reply.errors.empty();
   const auto end = stopped ? static_cast<std::size_t>(reply.errors.front().index) : sent.size();

@@ -329,9 +329,12 @@ bool emit_find_and_modify(const WriteRequest& write, const GivenValues& given,
       out.add(time.view());
     } else if (field->begin == statement->update.begin) {
       edit.write(message, element, out);
-    } else {
+    } else if (part.instead.empty() || !bson::find(part.instead, field->key)) {
       out.keep(at, at + element.size());
     }
+  }
+  if (!part.instead.empty()) {
+    out.add(part.instead.subspan(4, part.instead.size() - bson::kMinDocument));
   }
   *out.add(1) = 0;
   out.set_i32(size, as_signed(out.size() - start));

@@ -13,10 +13,12 @@ void ValueRenewal::start(std::vector<Collision> collisions) {
   want_rule();
 }
 
-/// Moves on to the next rule, from assignment_ on, that has values to renew.
+/// Moves on to the next rule, from assignment_ on, that has values to renew. NumbersInTurn renews
+/// those of sequences without gaps.
 void ValueRenewal::want_rule() {
   wanted_.clear();
   for (; assignment_ < plan_.size(); ++assignment_) {
+    if (plan_[assignment_].strategy->sequenced() != nullptr) continue;
     for (Collision& collision : collisions_) {
       if (!collision.again) continue;
       for (const std::size_t at : collision.given) {

@@ -1,7 +1,11 @@
 #include "write_batch.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
+#include <utility>
 
+#include "command_in_turn.hpp"
 #include "sources.hpp"
 #include "unused_values.hpp"
 
@@ -33,20 +37,33 @@ std::optional<std::size_t> first_failed(const WriteReply& reply) {
 
 Stops stops_of(const std::optional<WriteOptions>& options) {
   if (!options || options->in_transaction) return Stops::in_transaction;
-  return options->ordered ? Stops::at_errors : Stops::never;
+  return options->stops() ? Stops::at_errors : Stops::never;
+}
+
+std::optional<WriteOptions> options_of(const WriteBatch::Contents& contents, bool in_turn) {
+  auto options = divisible(contents.command->message(), contents.statements);
+  if (options) options->in_turn = in_turn;
+  return options;
+}
+
+bool has_write_concern_error(const wire::OpMsgView& message) {
+  return bson::find(message.body(), "writeConcernError").has_value();
 }
 
 }  // namespace
 
 WriteBatch::WriteBatch(Contents contents, BatchSent sent)
     : contents_(std::move(contents)),
-      options_(divisible(contents_.command->message(), contents_.statements)),
+      numbers_(take_turns()),
+      options_(options_of(contents_, numbers_.has_value())),
       progress_(contents_.statements, stops_of(options_)),
       budget_(options_ ? options_->max_time_ms : std::nullopt, contents_.started),
       taken_(*contents_.plan, contents_.given, contents_.command->ns()),
       renewal_(*contents_.plan, contents_.given, taken_),
       request_id_(client_request_id()) {
   if (sent == BatchSent::whole) progress_.sent_whole();
+  one_by_one_ = numbers_ && contents_.kind == WriteKind::insert && contents_.statements > 1 &&
+                options_ && options_->has_txn_number && !options_->in_transaction;
 }
 
 std::optional<GivenUp> WriteBatch::given_up() const {
@@ -60,11 +77,18 @@ std::optional<GivenUp> WriteBatch::given_up() const {
 Action WriteBatch::send(const Step& step) {
   const auto left = budget_.time_left(step.now);
   if (left && *left <= 0) return expired(step);
+  if (numbers_) {
+    if (const auto missing = numbers_->provide(progress_.todo())) {
+      return without_numbers(*missing, step);
+    }
+  }
   if (progress_.begins_part()) budget_.end();
-  progress_.send(contents_.command->fitting(contents_.given, progress_.todo()));
+  const std::size_t fitting = contents_.command->fitting(contents_.given, progress_.todo());
+  progress_.send(std::min(fitting, most_at_once()));
+  if (numbers_) numbers_->send(progress_.out());
   const bool first = progress_.commands() == 1;
   if (!first) request_id_ = static_cast<std::int32_t>(step.workspace.next_request_id++);
-  const WritePart part{progress_.out(), &*options_, first, left, request_id_};
+  const WritePart part{progress_.out(), &*options_, first, left, request_id_, fields_in_turn()};
   if (!contents_.command->emit(contents_.given, part, step.workspace, step.out)) {
     return action::Close{};
   }
@@ -77,7 +101,7 @@ Action WriteBatch::send(const Step& step) {
 Action WriteBatch::send_whole(const Step& step) {
   progress_.join();
   options_.reset();
-  const WritePart whole{progress_.out(), nullptr, true, std::nullopt, request_id_};
+  const WritePart whole{progress_.out(), nullptr, true, std::nullopt, request_id_, {}};
   if (!contents_.command->emit(contents_.given, whole, step.workspace, step.out)) {
     return action::Close{};
   }
@@ -98,9 +122,11 @@ Action WriteBatch::expired(const Step& step) {
   return fail({ErrorCode::max_time_ms_expired, "operation exceeded time limit"}, step);
 }
 
-/// True if all statements that are left of the batch have collided.
+/// True if all statements that are left of the batch have collided. With an ordered batch, those
+/// after the first do not count.
 bool WriteBatch::only_repeats(std::span<const std::int32_t> next) const {
-  return repeats_.contains(next.front()) && progress_.only_repeats();
+  const bool others_count = numbers_ && !options_->ordered && next.size() > 1;
+  return repeats_.contains(next.front()) && progress_.only_repeats() && !others_count;
 }
 
 Action WriteBatch::fail(CommandError error, const Step& step) const {
@@ -109,6 +135,101 @@ Action WriteBatch::fail(CommandError error, const Step& step) const {
   const auto id = static_cast<std::int32_t>(step.workspace.next_request_id++);
   append_error_reply(original(), id, error, step.workspace.reply);
   return action::Reply{step.workspace.reply.view()};
+}
+
+// ---- numbers of sequences ---------------------------------------------------------------------
+
+std::optional<NumbersInTurn> WriteBatch::take_turns() {
+  if (!needs_turn(*contents_.plan, contents_.given)) return std::nullopt;
+  const Bytes body = contents_.command->message().body();
+  const auto autocommit = bson::find(body, "autocommit");
+  const bool in_transaction = autocommit && autocommit->as_integer() == 0;
+  std::string transaction;
+  if (in_transaction) transaction = transaction_of(body).value_or("");
+  return std::optional<NumbersInTurn>(std::in_place, *contents_.plan, contents_.given, transaction);
+}
+
+/// An upsert may find a document and need no number, so that the next statement's would leave a
+/// gap. The same happens if the server has executed a statement in an earlier attempt of the client
+/// and skips it now. All that were executed then precede those that were not, except for failed
+/// ones, so it is enough to try until one is stored.
+std::size_t WriteBatch::most_at_once() const {
+  if (!numbers_) return std::numeric_limits<std::size_t>::max();
+  const bool alone = contents_.kind != WriteKind::insert || one_by_one_;
+  return alone ? 1 : std::numeric_limits<std::size_t>::max();
+}
+
+Action WriteBatch::without_numbers(const NumbersInTurn::Missing& missing, const Step& step) {
+  asks_for_ = missing.assignment;
+  if (missing.error) return no_numbers(*missing.error, step);
+  std::chrono::nanoseconds patience = missing.source->patience();
+  if (progress_.commands() == 0) patience -= step.now - contents_.started;
+  return action::AskStore{missing.source, missing.count,
+                          std::max(patience, std::chrono::nanoseconds(0))};
+}
+
+/// Statements that have collided keep their errors. Otherwise nobody could tell the client about
+/// the statements that were never sent, so that the whole command fails.
+Action WriteBatch::no_numbers(const ids::Error& error, const Step& step) {
+  const Assignment& rule = *std::exchange(asks_for_, nullptr);
+  if (progress_.commands() > 0 && only_repeats(progress_.todo())) {
+    repeats_.abandon(progress_.todo());
+    return finish(step, report());
+  }
+  return fail(no_values(contents_.command->message(), contents_.command->ns(), rule, error), step);
+}
+
+/// The fields that the next command has in place of the client's; empty: none.
+Bytes WriteBatch::fields_in_turn() {
+  if (!numbers_ || options_->in_transaction) return {};
+  // The rest follows at once, and its answer is for both.
+  const bool rest_follows = one_by_one_ && progress_.commands() == 1 && !progress_.todo().empty();
+  fields_.clear();
+  durability_ =
+      append_fields_in_turn(contents_.command->message().body(), contents_.kind,
+                            rest_follows ? AnswersAfter::primary : AnswersAfter::majority, fields_);
+  return fields_.view();
+}
+
+/// Goes on with the statements behind one that keeps its error. If it keeps it because others take
+/// each number first, they would do so again, and a driver that repeats the batch must find these
+/// statements untried.
+Action WriteBatch::go_past(std::span<const Collision> collisions,
+                           std::span<const std::int32_t> rest, const Step& step) {
+  const bool is_last = rest.empty() && progress_.todo().empty();
+  const Assignment* sequence =
+      collisions.empty() || is_last ? nullptr : numbers_->sequence_in(collisions.front());
+  if (sequence != nullptr) {
+    const ids::Error error{ids::Errc::unavailable, "others take each number first"};
+    return fail(no_values(contents_.command->message(), contents_.command->ns(), *sequence, error),
+                step);
+  }
+  progress_.repeat(rest);
+  return progress_.todo().empty() ? finish_or_relay(step) : send(step);
+}
+
+/// Handles what a reply with ok: 1 says of the numbers, after it has been merged.
+void WriteBatch::learn_numbers(const wire::OpMsgView& message, const WriteReply& reply,
+                               std::span<const Collision> collisions) {
+  if (options_->in_transaction && !reply.errors.empty()) return numbers_->lost();
+  const bool again = reply.retried > 0;
+  is_repeated_ = is_repeated_ || again;
+  // It is not known which of several statements the server has executed now.
+  if (again && progress_.out().size() > 1) return numbers_->lost();
+  std::vector<std::int32_t> stored;
+  if (!again) {
+    std::ranges::copy_if(progress_.tried(), std::back_inserter(stored),
+                         [&](std::int32_t each) { return contents_.command->inserted(each); });
+  }
+  const bool is_certain = !has_write_concern_error(message);
+  numbers_->stored(stored, is_certain ? durability_ : ids::Durability::not_yet);
+  if (!stored.empty() && (options_->ordered || !is_repeated_)) one_by_one_ = false;
+  if (!reply.errors.empty()) learn_of_error(reply, collisions);
+}
+
+void WriteBatch::learn_of_error(const WriteReply& reply, std::span<const Collision> collisions) {
+  if (!collisions.empty()) return numbers_->taken(collisions.front());
+  if (!denies(reply.errors.front().document)) numbers_->lost();
 }
 
 // ---- replies ---------------------------------------------------------------------------------
@@ -132,18 +253,22 @@ Action WriteBatch::reply(const wire::OpMsgView& message, const Step& step) {
 Action WriteBatch::failed(const wire::OpMsgView& message, std::int64_t code, const Step& step) {
   const bool only = progress_.is_only_command();
   const bool duplicate = code == kDuplicateKey && progress_.out().size() == 1;
+  const bool denied = stores_nothing(code) || (duplicate && denies(message.body()));
+  if (numbers_) {
+    denied && !options_->in_transaction ? numbers_->stored({}, ids::Durability::not_yet)
+                                        : numbers_->lost();
+  }
   if (duplicate) {
     if (const auto next = failed_duplicate(message, step)) return *next;
   }
-  if (rejects_stmt_ids(message, code) && options_->has_txn_number) {
+  if (rejects_stmt_ids(message, code) && options_->has_txn_number && !numbers_) {
     if (progress_.commands() == 1 && !only) return send_whole(step);
     if (progress_.commands() > 1 && only_repeats(progress_.out())) {
       repeats_.abandon(progress_.out());
       return finish(step, report());
     }
   }
-  const bool nothing_stored =
-      stores_nothing(code) || (duplicate && contents_.given.once.empty() && denies(message.body()));
+  const bool nothing_stored = denied && (!duplicate || contents_.given.once.empty());
   if (only && nothing_stored) {
     give_back(*contents_.plan, contents_.given,
               [&](std::size_t at) { return !taken_.contains(at); });
@@ -165,6 +290,7 @@ std::optional<Action> WriteBatch::failed_duplicate(const wire::OpMsgView& messag
   only_ = progress_.is_only_command();
   if (options_->in_transaction) return aborted(message, collision, step);
   taken_.add({&collision, 1}, ids::Taken::in_batch);
+  if (numbers_) numbers_->taken(collision);
   failed_whole_ = true;
   failure_.clear();
   failure_.append(message.message());
@@ -178,6 +304,7 @@ Action WriteBatch::answered(const wire::OpMsgView& message, const WriteReply& re
   const bool well = reply.errors.empty();
   std::vector<Collision> collisions = taken_.collisions_in(reply.errors, progress_.out());
   if (options_->in_transaction && !collisions.empty()) {
+    if (numbers_) numbers_->lost();
     if (const auto again = aborted(message, collisions.front(), step)) return *again;
   }
   only_ = progress_.is_only_command();
@@ -186,6 +313,7 @@ Action WriteBatch::answered(const wire::OpMsgView& message, const WriteReply& re
   replaces_errors_ = replaces_errors_ || contents_.command->replaces_errors(reply, progress_.out());
   contents_.command->add(message, reply, progress_.out());
   progress_.answered(first_failed(reply));
+  if (numbers_) learn_numbers(message, reply, collisions);
   repeats_.tried(progress_.tried(), contents_.command->errors());
   if (well) went_well();
   if (options_->in_transaction) {
@@ -278,6 +406,12 @@ Action WriteBatch::renew(const Step& step) {
 }
 
 Action WriteBatch::answered(ids::Result<ids::Grant> grant, const Step& step) {
+  if (asks_for_ != nullptr) {
+    if (!grant) return no_numbers(grant.error(), step);
+    asks_for_ = nullptr;
+    numbers_->accept(std::move(*grant));
+    return send(step);
+  }
   renewal_.answered(std::move(grant));
   return renew(step);
 }
@@ -290,8 +424,9 @@ Action WriteBatch::decided(const Step& step) {
     return collisions.front().again ? go_again(progress_.out(), step) : relay_failure(step);
   }
   if (const auto tail = progress_.tail(); !tail.empty()) {
-    if (collisions.empty() || !collisions.front().again) return finish_or_relay(step);
-    return go_again(tail, step);
+    if (!collisions.empty() && collisions.front().again) return go_again(tail, step);
+    if (options_->ordered) return finish_or_relay(step);
+    return go_past(collisions, tail.subspan(1), step);
   }
   std::vector<std::int32_t> again;
   for (const Collision& collision : collisions) {

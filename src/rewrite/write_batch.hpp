@@ -10,6 +10,7 @@
 #include "collisions.hpp"
 #include "idproxy/base/random.hpp"
 #include "idproxy/rewrite/action.hpp"
+#include "numbers_in_turn.hpp"
 #include "repeats.hpp"
 #include "retry_budget.hpp"
 #include "value_renewal.hpp"
@@ -24,6 +25,11 @@ enum class BatchSent { nothing, whole };
 /// statements, sends those again whose values are taken, and merges the replies into one. With a
 /// txnNumber, each command gives the client's own numbers to its statements, so that the server
 /// neither loses one nor executes one twice (docs/server-behaviour.md#retryable-writes).
+///
+/// A write that gets numbers of a sequence without gaps is sent in order and with write concern
+/// majority, whatever the client says, so that what is stored of it is always its first part. If
+/// the client's batch is unordered, the statements after one that failed are sent again, with
+/// numbers from its own on (docs/strategies.md#gapless).
 class WriteBatch {
  public:
   struct Contents {
@@ -32,6 +38,7 @@ class WriteBatch {
     std::chrono::nanoseconds started;  ///< when the write arrived, monotonic
     GivenValues given;
     std::size_t statements;
+    WriteKind kind;
   };
   /// What the handling of one event needs.
   struct Step {
@@ -44,13 +51,17 @@ class WriteBatch {
   WriteBatch(const WriteBatch&) = delete;  // its members refer to each other
   WriteBatch& operator=(const WriteBatch&) = delete;
 
-  /// Sends the next command.
+  /// Sends the next command, or asks the store for the numbers that it needs.
   Action send(const Step& step);
   /// Event: `message` answers the command that was sent last.
   Action reply(const wire::OpMsgView& message, const Step& step);
   /// Event: the store's answer, or the error with which the caller has stopped waiting for it.
   Action answered(ids::Result<ids::Grant> grant, const Step& step);
 
+  /// The values, some of which may not have been sent yet.
+  [[nodiscard]] const GivenValues& given() const { return contents_.given; }
+  /// The same, if nothing has been sent. Only release() may follow.
+  [[nodiscard]] GivenValues take_given() { return std::move(contents_.given); }
   /// The client's message.
   [[nodiscard]] Bytes original() const { return contents_.command->message().message(); }
   /// The request id of the command that was sent last.
@@ -67,6 +78,18 @@ class WriteBatch {
   std::optional<Action> aborted(const wire::OpMsgView& message, const Collision& collision,
                                 const Step& step);
   void went_well() const;
+
+  // Numbers of sequences.
+  [[nodiscard]] std::optional<NumbersInTurn> take_turns();
+  [[nodiscard]] std::size_t most_at_once() const;
+  Action without_numbers(const NumbersInTurn::Missing& missing, const Step& step);
+  Action no_numbers(const ids::Error& error, const Step& step);
+  [[nodiscard]] Bytes fields_in_turn();
+  Action go_past(std::span<const Collision> collisions, std::span<const std::int32_t> rest,
+                 const Step& step);
+  void learn_numbers(const wire::OpMsgView& message, const WriteReply& reply,
+                     std::span<const Collision> collisions);
+  void learn_of_error(const WriteReply& reply, std::span<const Collision> collisions);
 
   // Sending again.
   Action decide(std::vector<Collision> collisions, const Step& step);
@@ -96,7 +119,8 @@ class WriteBatch {
   }
 
   Contents contents_;
-  std::optional<WriteOptions> options_;  // nothing: sent only once, unchanged
+  std::optional<NumbersInTurn> numbers_;  // of sequences; nothing: there are none
+  std::optional<WriteOptions> options_;   // nothing: sent only once, unchanged
   BatchProgress progress_;
   RetryBudget budget_;
   Repeats repeats_;
@@ -108,6 +132,12 @@ class WriteBatch {
   bool retried_ = false;          // the server had executed some statements earlier
   bool replaces_errors_ = false;  // some errors are replaced by the proxy's own
   Buffer failure_;                // the last reply that failed as a whole with a duplicate
+  // With numbers_:
+  bool one_by_one_ = false;   // an earlier attempt of the client may have executed some statements
+  bool is_repeated_ = false;  // an earlier attempt has
+  const Assignment* asks_for_ = nullptr;  // the rule whose numbers the store is asked for
+  Buffer fields_;                         // of the next command, in place of the client's
+  ids::Durability durability_{};          // of the last command's writes
 };
 
 }  // namespace idproxy::rewrite

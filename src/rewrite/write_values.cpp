@@ -20,11 +20,11 @@ ids::Draw draw(const Assignment& assignment, std::size_t count, ids::Values& out
   return assignment.strategy->next(count, out);
 }
 
-CommandError no_values(const WriteRequest& write, const Assignment& assignment,
-                       const ids::Error& error) {
+CommandError no_values(const wire::OpMsgView& write, std::string_view ns,
+                       const Assignment& assignment, const ids::Error& error) {
   const bool passes = error.code == ids::Errc::unavailable;
-  return {code_of(error.code), no_value_text(write.ns(), assignment, error),
-          passes ? retry_label(write.message) : std::string_view{}};
+  return {code_of(error.code), no_value_text(ns, assignment, error),
+          passes ? retry_label(write) : std::string_view{}};
 }
 
 std::string no_value_text(std::string_view ns, const Assignment& assignment,

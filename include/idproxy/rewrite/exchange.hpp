@@ -31,13 +31,13 @@ class PlainInsert;
 ///                    -> Send        if awaits_reply(), the caller forwards no later message of
 ///                                   this connection until the last reply is queued; else (w: 0)
 ///                                   the exchange is over once the message has been taken
-///                    -> Relay       for a hello as after Send; else the exchange is over
+///                    -> Relay       if awaits_reply(), as after Send; else the exchange is over
 ///   reply(message)   -> Relay,      the exchange is over, unless streams(): then the next reply
 ///                       Reply       answers request_id()
 ///                    -> Close       the exchange is over
 ///                    -> Send        the next reply answers request_id()
-///                    -> Wait        the caller calls resume(), which returns Send, Reply or Close.
-///                                   A reply that arrives meanwhile is invalid
+///                    -> Wait        the caller calls resume(), which returns Send, AskStore, Reply
+///                                   or Close. A reply that arrives meanwhile is invalid
 ///                    -> AskStore    the caller calls answered(), which returns Send, Wait, Reply,
 ///                                   AskStore or Close
 ///                    -> Learn       the caller reads no further reply and calls learned(), which
@@ -104,7 +104,7 @@ class Exchange {
   [[nodiscard]] std::optional<GivenUp> given_up() const;
 
  private:
-  enum class Kind { write, hello, status, next };
+  enum class Kind { write, hello, status, next, end_of_transaction };
 
   Action hello(const HelloRequest& hello, Bytes message, Buffer* owner, X509 x509,
                Workspace& workspace);
@@ -121,6 +121,9 @@ class Exchange {
   [[nodiscard]] bool too_many_bytes() const;
   void take_back_all();
   Action send_assigned(const Context& context, Workspace& workspace);
+  [[nodiscard]] std::optional<CommandError> fault_in_turn() const;
+  Action send_in_turn(const Context& context, Workspace& workspace);
+  Action begun(const Action& action);
   Action send();
   Action send_too_large(const Context& context, Workspace& workspace);
   Action send_in_parts(const Context& context, Workspace& workspace);
@@ -129,7 +132,7 @@ class Exchange {
   void give_each_document();
   void keep_original(Bytes message, Buffer* owner);
   void look_into_original();
-  void count_assigned() const;
+  void count_assigned(const GivenValues& given) const;
   [[nodiscard]] bool wants_every_reply() const;
   void open_batch(BatchSent sent);
 
@@ -157,8 +160,9 @@ class Exchange {
   const Assignment* driver_made_ = nullptr;
   std::vector<Forwarded> forwarded_;
   HelloReply said_;
-  std::unique_ptr<NextValues> next_;   // for Kind::next
-  std::unique_ptr<WriteBatch> batch_;  // once a reply or the size calls for further commands
+  std::optional<EndOfTransaction> ending_;  // for Kind::end_of_transaction
+  std::unique_ptr<NextValues> next_;        // for Kind::next
+  std::unique_ptr<WriteBatch> batch_;       // once a reply or the size calls for further commands
 };
 
 }  // namespace idproxy::rewrite

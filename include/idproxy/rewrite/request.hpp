@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
 #include <variant>
 
 #include "idproxy/rewrite/batch_command.hpp"
@@ -42,12 +43,18 @@ struct StatusRequest {
   wire::OpMsgView message;
 };
 
+/// commitTransaction or abortTransaction, where a rule has to know when transactions end.
+struct EndOfTransaction {
+  std::string transaction;  ///< as for ids::Sequenced::turn()
+  std::shared_ptr<const RuleSet> rules;
+};
+
 /// A request that the proxy answers with an error.
 struct RefusedRequest {
   CommandError error;
 };
 
-using Request =
-    std::variant<WriteRequest, HelloRequest, StatusRequest, RefusedRequest, NextRequest>;
+using Request = std::variant<WriteRequest, HelloRequest, StatusRequest, RefusedRequest, NextRequest,
+                             EndOfTransaction>;
 
 }  // namespace idproxy::rewrite

@@ -59,6 +59,12 @@ class RuleSet {
   }
   /// The sum of one counter over all rules.
   [[nodiscard]] std::uint64_t sum(RuleOutcomes::Counter RuleOutcomes::* counter) const;
+  /// True if some rule has to know when transactions end.
+  [[nodiscard]] bool follows_transactions() const { return follows_transactions_; }
+  /// A client's transaction has ended, or perhaps. `transaction` as for ids::Sequenced::turn().
+  void transaction_ended(const std::string& transaction) const {
+    if (store_ != nullptr) store_->transaction_ended(transaction);
+  }
   /// Null if no strategy needs a store.
   [[nodiscard]] const ids::Store* store() const { return store_.get(); }
 
@@ -72,6 +78,7 @@ class RuleSet {
   std::vector<std::shared_ptr<RuleOutcomes>> outcomes_;  // by rule
   std::string store_db_;
   std::vector<std::string> store_namespaces_;
+  bool follows_transactions_ = false;
 };
 
 /// Caches the plans of the namespaces that one io thread has seen. Not thread-safe. A reload
@@ -86,6 +93,7 @@ class Namespaces {
   [[nodiscard]] const std::shared_ptr<const Plan>& plan(std::string_view db,
                                                         std::string_view collection);
   [[nodiscard]] bool possible(std::string_view collection);
+  [[nodiscard]] const std::shared_ptr<const RuleSet>& rules() const { return rules_; }
 
  private:
   std::shared_ptr<const RuleSet> rules_;

@@ -47,7 +47,8 @@ struct WriteOptions {
   bool ordered = true;
   bool in_transaction = false;
   bool has_txn_number = false;
-  bool acknowledged = true;                 ///< false with writeConcern {w: 0}: replies say {n: 0}
+  bool acknowledged = true;  ///< false with writeConcern {w: 0}: replies say {n: 0}
+  bool in_turn = false;      ///< each command is sent as an ordered one, whatever `ordered` says
   std::optional<std::int64_t> max_time_ms;  ///< for the whole command; nothing: no limit
   std::int32_t stmt_id = 0;                 ///< number of the first statement
   std::vector<std::int32_t> stmt_ids;       ///< number of each statement, if the client sent them
@@ -55,6 +56,8 @@ struct WriteOptions {
   /// Returns nothing if one of these fields occurs twice or has a form that mongod refuses or might
   /// read differently. Such a command is sent only once, unchanged.
   [[nodiscard]] static std::optional<WriteOptions> read(Bytes body);
+  /// True if the server stops at the first error of a command.
+  [[nodiscard]] bool stops() const { return ordered || in_transaction || in_turn; }
   /// True if each of the `statements` in the batch has a statement number.
   [[nodiscard]] bool numbers(std::size_t statements) const;
   [[nodiscard]] std::int32_t number_of(std::int32_t statement) const {
@@ -76,6 +79,8 @@ struct WritePart {
   bool first;
   std::optional<std::int64_t> max_time_ms;  ///< the rest of the client's maxTimeMS
   std::int32_t request_id;
+  /// A document whose elements take the place of the client's fields of the same names; or empty.
+  Bytes instead{};
 };
 
 }  // namespace idproxy::rewrite

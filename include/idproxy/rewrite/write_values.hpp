@@ -37,8 +37,9 @@ struct ScanResult {
 /// Appends `count` new values for an assignment to `out`.
 [[nodiscard]] ids::Draw draw(const Assignment& assignment, std::size_t count, ids::Values& out);
 /// The error with which a whole command fails if it cannot get its values.
-[[nodiscard]] CommandError no_values(const WriteRequest& write, const Assignment& assignment,
-                                     const ids::Error& error);
+/// `ns`: "db.collection".
+[[nodiscard]] CommandError no_values(const wire::OpMsgView& write, std::string_view ns,
+                                     const Assignment& assignment, const ids::Error& error);
 /// The text of that error. `ns`: "db.collection".
 [[nodiscard]] std::string no_value_text(std::string_view ns, const Assignment& assignment,
                                         const ids::Error& error);

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "idproxy/base/buffer.hpp"
+#include "idproxy/ids/sequenced.hpp"
+#include "idproxy/rewrite/batch_command.hpp"
+
+namespace idproxy::rewrite {
+
+/// What the server waits for before it answers a command.
+enum class AnswersAfter {
+  majority,  ///< a majority has its writes, or what the client asks for, if that is more
+  primary,   ///< only for a command that another one follows at once
+};
+
+/// Appends a document {ordered: true, writeConcern: {w: "majority", j: true}} with the fields that
+/// take the place of the client's own. Only `writeConcern` for a findAndModify. Keeps the client's
+/// j and wtimeout, and a `w` that names more than one member or a tag. Returns what is certain of
+/// the command's writes once it has been answered without a writeConcernError.
+ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter after, Buffer& out);
+
+/// Identifies the client's transaction that a command is a part of, by its lsid and txnNumber;
+/// nothing if these are missing or malformed.
+[[nodiscard]] std::optional<std::string> transaction_of(Bytes body);
+
+}  // namespace idproxy::rewrite

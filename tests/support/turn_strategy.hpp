@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "idproxy/ids/gapless_job.hpp"
+#include "idproxy/ids/sequenced.hpp"
+
+namespace idproxy::test {
+
+/// The sequence of a TurnStrategy, and what its turns were told.
+struct Turns {
+  std::int64_t next = 1;           ///< the first number of the next turn
+  bool is_known = true;            ///< false: the store must be asked
+  std::vector<ids::Error> errors;  ///< results of the next calls of next(), instead of numbers
+  std::string calls;               ///< "sent; 2 stored; 1 stored for now; taken; lost; end; …"
+};
+
+/// Gives consecutive int64 numbers. Not thread-safe.
+class TurnStrategy final : public ids::Strategy, public ids::Sequenced, public ids::SequenceRule {
+ public:
+  explicit TurnStrategy(std::shared_ptr<Turns> turns) : turns_(std::move(turns)) {}
+
+  ids::Sequenced* sequenced() override { return this; }
+  ids::SequenceRule* sequence_rule() override { return this; }
+  [[nodiscard]] const ids::GaplessSpec& spec() const override { return spec_; }
+  ids::Draw next(std::size_t /*n*/, ids::Values& /*out*/) override {
+    return ids::Error{ids::Errc::exhausted, "for documents only"};
+  }
+  std::unique_ptr<ids::Turn> turn(std::string transaction) override {
+    if (!transaction.empty()) turns_->calls += "in a transaction; ";
+    return std::make_unique<NotedTurn>(turns_);
+  }
+
+ private:
+  class NotedTurn final : public ids::Turn {
+   public:
+    explicit NotedTurn(std::shared_ptr<Turns> turns) : turns_(std::move(turns)) {}
+    ~NotedTurn() override { turns_->calls += "end; "; }
+
+    ids::Draw next(std::size_t n, ids::Values& out) override {
+      if (!turns_->errors.empty()) {
+        const ids::Error error = turns_->errors.front();
+        turns_->errors.erase(turns_->errors.begin());
+        return error;
+      }
+      if (!turns_->is_known) return ids::Draw::need();
+      add(turns_->next, n, out);
+      return {};
+    }
+    ids::Ticket ask(std::size_t /*n*/, std::unique_ptr<ids::Waiter> /*waiter*/) override {
+      return {};
+    }
+    void accept(ids::Grant grant, ids::Values& out) override {
+      const ids::Range range = grant.take().front();
+      turns_->next = range.first;
+      add(range.first, range.count, out);
+    }
+    void sent() override { turns_->calls += "sent; "; }
+    void stored(std::size_t n, ids::Durability durability) override {
+      const bool stays = durability == ids::Durability::by_majority;
+      turns_->calls += std::to_string(n) + (stays ? " stored; " : " stored for now; ");
+      turns_->next += static_cast<std::int64_t>(n);
+    }
+    void taken() override {
+      turns_->calls += "taken; ";
+      turns_->is_known = false;
+    }
+    void lost() override {
+      turns_->calls += "lost; ";
+      turns_->is_known = false;
+    }
+
+   private:
+    static void add(std::int64_t first, std::size_t n, ids::Values& out) {
+      for (std::size_t i = 0; i < n; ++i) {
+        store_i64(out.add(bson::Type::int64, 8), first + static_cast<std::int64_t>(i));
+      }
+    }
+    std::shared_ptr<Turns> turns_;
+  };
+
+  std::shared_ptr<Turns> turns_;
+  ids::GaplessSpec spec_;
+};
+
+}  // namespace idproxy::test

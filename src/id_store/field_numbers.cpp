@@ -161,6 +161,16 @@ ids::CounterReply FieldNumbers::failure(const FieldPlace& place, const Reply& re
   return is_too_long ? not_indexed(place, kTooLong) : unreadable(client_, place.ns, reply);
 }
 
+Reply FieldNumbers::read(const FieldPlace& place, const Document& command,
+                         const std::function<bool(Bytes)>& use) {
+  if (linearizable_) {
+    const Document concern = Document().add("level", "linearizable");
+    Reply reply = client_.read_all(place.ns.db, Document(command).add("readConcern", concern), use);
+    if (!reply.refused(mongo::kNotAReplicaSet)) return reply;
+  }
+  return client_.read_all(place.ns.db, command, use);
+}
+
 Outcome<FieldNumbers::Look> FieldNumbers::look(std::size_t count) {
   if (const auto found = find_readable_places(); !found) return found.error();
   Look look{.asked = count};
@@ -199,11 +209,11 @@ Outcome<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& plac
   const Document command = find_in(place, bracket, limit_of(place))
                                .add("sort", Document().add(place.field->field, order));
   const auto limit = static_cast<std::int32_t>(count);
-  Reply reply = client_.read_all(place.ns.db, Document(command).add("limit", limit), use);
+  Reply reply = read(place, Document(command).add("limit", limit), use);
   if (reply.ok() && seen == count && single < count) {
     numbers.clear();
     single = 0;
-    reply = client_.read_all(place.ns.db, command, use);
+    reply = read(place, command, use);
   }
   if (!reply.ok()) return failure(place, reply);
   return numbers;
@@ -272,8 +282,8 @@ Outcome<void> FieldNumbers::look_at_pattern(const FieldPlace& place, std::size_t
 Outcome<bool> FieldNumbers::holds_texts(const FieldPlace& place, TextClass which) {
   bool holds = false;
   const Document texts = texts_of(which, place.field->format);
-  const Reply reply = client_.read_all(
-      place.ns.db, find_in(place, texts, limit_of(place)).add("limit", 1), [&](Bytes) {
+  const Reply reply =
+      read(place, find_in(place, texts, limit_of(place)).add("limit", 1), [&](Bytes) {
         holds = true;
         return false;
       });

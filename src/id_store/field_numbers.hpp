@@ -2,11 +2,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "id_store/field_places.hpp"
@@ -33,6 +35,13 @@ class FieldNumbers {
   void allow_scans(std::chrono::milliseconds limit) {
     scans_end_ = std::chrono::steady_clock::now() + limit;
   }
+  /// From now on reads only what no failover can undo, which takes a write on the primary; of a
+  /// server without a replica set, what it has.
+  void read_linearizable() { linearizable_ = true; }
+  /// Takes the places from an earlier job. They must be of the same fields.
+  void use(FieldPlaces places) { places_ = std::move(places); }
+  /// The places, after look().
+  [[nodiscard]] const FieldPlaces& places() const { return *places_; }
   /// The places of which whole collections must be read.
   [[nodiscard]] Outcome<std::vector<FieldPlace>> places_to_scan();
   /// FieldPlaces::indexes, after places_to_scan().
@@ -71,6 +80,8 @@ class FieldNumbers {
   [[nodiscard]] Outcome<void> find_readable_places();
   [[nodiscard]] std::chrono::milliseconds limit_of(const FieldPlace& place) const;
   [[nodiscard]] ids::CounterReply failure(const FieldPlace& place, const mongo::Reply& reply);
+  [[nodiscard]] mongo::Reply read(const FieldPlace& place, const mongo::Document& command,
+                                  const std::function<bool(Bytes)>& use);
   [[nodiscard]] Outcome<void> look_at_numbers(const FieldPlace& place, std::size_t count,
                                               Look& look);
   [[nodiscard]] Outcome<void> look_at_texts(const FieldPlace& place, std::size_t count, Look& look);
@@ -91,6 +102,7 @@ class FieldNumbers {
   std::span<const ids::CounterField> fields_;
   std::optional<FieldPlaces> places_;
   std::optional<std::chrono::steady_clock::time_point> scans_end_;
+  bool linearizable_ = false;
 };
 
 /// True if texts of one of the fields vary around their numbers (NumberFormat::pattern). Free

@@ -107,6 +107,7 @@ inline constexpr std::int32_t kTypeMismatch = 14;
 inline constexpr std::int32_t kNamespaceNotFound = 26;
 inline constexpr std::int32_t kIndexNotFound = 27;
 inline constexpr std::int32_t kMaxTimeExpired = 50;
+inline constexpr std::int32_t kNotAReplicaSet = 123;
 inline constexpr std::int32_t kDatabaseDropPending = 215;
 inline constexpr std::int32_t kConversionFailure = 241;
 inline constexpr std::int32_t kDuplicateKey = 11000;

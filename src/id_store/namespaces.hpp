@@ -18,6 +18,10 @@ struct Namespace {
 /// The collection beside a counter's own that has its mark (counter_commands.hpp).
 inline constexpr const char* kMarks = "idproxyCounterMarks";
 
+/// The collection in the store's database that has the floors of sequences: {_id: "<ns>.<field>",
+/// floor: int64}.
+inline constexpr const char* kFloors = "gaplessFloors";
+
 /// "db.collection", split at the first dot.
 [[nodiscard]] Namespace split_namespace(std::string_view ns);
 

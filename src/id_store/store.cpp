@@ -11,6 +11,7 @@
 #include "id_store/inspector.hpp"
 #include "id_store/mongo.hpp"
 #include "id_store/range_keeper.hpp"
+#include "id_store/sequence_workers.hpp"
 #include "id_store/store_metrics.hpp"
 #include "idproxy/base/glob.hpp"
 
@@ -24,7 +25,8 @@ struct Store::Impl {
               options.scans ? CollectionScans::Enabled::yes : CollectionScans::Enabled::no),
         ranges(pool, clock, workers,
                options.scans ? RangeDocuments::Missing::create : RangeDocuments::Missing::assume),
-        workers(pool, clock, metrics, scans) {}
+        workers(pool, clock, metrics, scans),
+        sequences(pool, clock, metrics) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   /// The thread of the ranges uses the workers, and the workers' threads use the ranges.
@@ -36,6 +38,7 @@ struct Store::Impl {
   CollectionScans scans;
   RangeKeeper ranges;
   CounterWorkers workers;
+  SequenceWorkers sequences;
   std::atomic<std::uint64_t> watches{0};
 };
 
@@ -44,6 +47,7 @@ struct Watch::Impl {
   Inspector& inspector;
   RangeKeeper& ranges;
   CounterWorkers& workers;
+  SequenceWorkers& sequences;
   const std::uint64_t number;  // newer watches have larger ones
   const std::vector<WatchedRule> rules;
   const std::shared_ptr<Inspection> inspection;
@@ -78,6 +82,7 @@ std::vector<Watch::CounterObstacle> Watch::Impl::counter_obstacles() const {
   std::vector<CounterObstacle> found;
   auto all = workers.not_ready();
   std::ranges::move(ranges.not_ready(), std::back_inserter(all));
+  std::ranges::move(sequences.not_ready(), std::back_inserter(all));
   for (const CounterWorkers::NotReady& counter : all) {
     const auto& [error, passes] = counter.obstacle;
     for (const ids::CounterField& field : counter.fields) {
@@ -92,6 +97,7 @@ std::vector<Watch::CounterObstacle> Watch::Impl::counter_obstacles() const {
 std::vector<CounterWorkers::InUse> Watch::Impl::in_use() const {
   auto all = workers.in_use();
   std::ranges::move(ranges.in_use(), std::back_inserter(all));
+  std::ranges::move(sequences.in_use(), std::back_inserter(all));
   return all;
 }
 
@@ -102,9 +108,9 @@ Store::~Store() = default;
 
 std::shared_ptr<Watch> Store::watch(std::vector<WatchedRule> rules) {
   auto inspection = impl_->inspector.inspect(rules);
-  auto impl =
-      std::make_unique<Watch::Impl>(impl_->metrics, impl_->inspector, impl_->ranges, impl_->workers,
-                                    ++impl_->watches, std::move(rules), std::move(inspection));
+  auto impl = std::make_unique<Watch::Impl>(impl_->metrics, impl_->inspector, impl_->ranges,
+                                            impl_->workers, impl_->sequences, ++impl_->watches,
+                                            std::move(rules), std::move(inspection));
   return std::shared_ptr<Watch>(new Watch(std::move(impl)));
 }
 
@@ -115,14 +121,17 @@ bool Store::stop(std::chrono::milliseconds limit) {
     const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
     return std::max(time, std::chrono::milliseconds(0));
   };
-  // These two end while blocks are given back.
+  // These end while blocks are given back.
   (void)impl_->inspector.stop(std::chrono::milliseconds(0));
   (void)impl_->ranges.stop(std::chrono::milliseconds(0));
   (void)impl_->scans.stop(std::chrono::milliseconds(0));
+  (void)impl_->sequences.stop(std::chrono::milliseconds(0));
   const bool workers_ended = impl_->workers.stop(limit);
+  const bool sequences_ended = impl_->sequences.stop(left());
   const bool inspector_ended = impl_->inspector.stop(left());
   const bool ranges_ended = impl_->ranges.stop(left());
-  return impl_->scans.stop(left()) && inspector_ended && ranges_ended && workers_ended;
+  return impl_->scans.stop(left()) && inspector_ended && ranges_ended && workers_ended &&
+         sequences_ended;
 }
 
 StoreStatistics Store::statistics() const {
@@ -138,6 +147,7 @@ StoreStatistics Store::statistics() const {
   statistics.numbers_returned = metrics.numbers_returned;
   impl_->workers.add_to(statistics);
   impl_->ranges.add_to(statistics);
+  statistics.requests_waiting += impl_->sequences.waiting();
   return statistics;
 }
 
@@ -155,6 +165,7 @@ void Watch::await_first_look(std::chrono::milliseconds limit) {
   };
   impl_->workers.await_checks(left());
   impl_->ranges.await_looks(left());
+  impl_->sequences.await_looks(left());
 }
 
 std::shared_ptr<ids::BlockCache> Watch::announce(const ids::CounterSpec& spec,
@@ -171,6 +182,14 @@ std::shared_ptr<ids::RangeSet> Watch::ranges(const ids::RangesSpec& spec,
                                              const ids::CounterField& field,
                                              const ids::Sources& sources) {
   return impl_->ranges.ranges(spec, field, sources, impl_->number);
+}
+
+std::shared_ptr<ids::GaplessQueue> Watch::sequence(const ids::GaplessSpec& spec) {
+  return impl_->sequences.sequence(spec, impl_->number);
+}
+
+void Watch::transaction_ended(const std::string& transaction) {
+  impl_->sequences.transaction_ended(transaction);
 }
 
 std::shared_ptr<ids::Fill> Watch::fill(std::string_view ns, std::string_view field) {

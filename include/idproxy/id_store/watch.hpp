@@ -47,6 +47,8 @@ class Watch final : public ids::Store {
                                             const ids::CounterField& field) override;
   std::shared_ptr<ids::RangeSet> ranges(const ids::RangesSpec& spec, const ids::CounterField& field,
                                         const ids::Sources& sources) override;
+  std::shared_ptr<ids::GaplessQueue> sequence(const ids::GaplessSpec& spec) override;
+  void transaction_ended(const std::string& transaction) override;
   std::shared_ptr<ids::Fill> fill(std::string_view ns, std::string_view field) override;
   ids::Readiness readiness(std::size_t rule_index, std::string_view db,
                            std::string_view collection) override;

@@ -1,0 +1,99 @@
+#include "id_store/sequence_document.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "id_store/counter_commands.hpp"
+#include "id_store/field_numbers.hpp"
+
+namespace idproxy::id_store {
+namespace {
+
+using ids::GaplessReply;
+using mongo::Array;
+using mongo::Document;
+using mongo::Reply;
+using Number = std::optional<std::int64_t>;
+
+ids::CounterSpec counter_of(const ids::GaplessSpec& spec) {
+  ids::CounterSpec counter;
+  counter.place.db = counter.place.store_db = spec.store_db;
+  counter.max = spec.max;
+  return counter;
+}
+
+GaplessReply reply_of(const ids::CounterReply& failure) {
+  const bool refused = failure.kind == ids::CounterReply::Kind::exhausted;
+  return {refused ? GaplessReply::Kind::refused : GaplessReply::Kind::failed, {}, failure.reason};
+}
+
+}  // namespace
+
+SequenceDocument::SequenceDocument(ids::GaplessSpec spec)
+    : spec_(std::move(spec)), counter_(counter_of(spec_)), fields_{spec_.field} {}
+
+GaplessReply SequenceDocument::run(mongo::Client& client, const ids::GaplessJob& job) {
+  return job.kind == ids::GaplessJob::Kind::keep ? keep(client, job.floor) : look(client, job.look);
+}
+
+GaplessReply SequenceDocument::look(mongo::Client& client, ids::GaplessLook how) {
+  auto most = most_stored(client, how);
+  if (!most) {
+    places_.reset();
+    return reply_of(most.error());
+  }
+  // A quick look follows a sure one, which has read the floor.
+  if (spec_.floor && how == ids::GaplessLook::sure) {
+    const auto kept = floor(client);
+    if (!kept) return reply_of(kept.error());
+    if (*kept) *most = std::max(most->value_or(**kept), **kept);
+  }
+  return {GaplessReply::Kind::found, *most, {}};
+}
+
+Outcome<Number> SequenceDocument::most_stored(mongo::Client& client, ids::GaplessLook how) {
+  FieldNumbers stored(client, counter_, fields_);
+  if (how == ids::GaplessLook::sure) {
+    stored.read_linearizable();
+  } else if (places_) {
+    stored.use(*places_);
+  }
+  const auto look = stored.look(1);
+  if (!look) return look.error();
+  if (!look->is_guarded) {
+    return exhausted("no unique index guards " + spec_.field.field + " in " + spec_.field.ns);
+  }
+  places_ = stored.places();
+  return look->most();
+}
+
+Outcome<Number> SequenceDocument::floor(mongo::Client& client) const {
+  Number found;
+  const Document command = Document()
+                               .add("find", kFloors)
+                               .add("filter", Document().add("_id", spec_.key()))
+                               .add("limit", 1);
+  const Reply reply = client.read_all(spec_.store_db, command, [&](Bytes document) {
+    const auto floor = bson::find(document, "floor");
+    if (floor) found = floor->as_integer();
+    return false;
+  });
+  if (!reply.ok()) return unreadable(client, {spec_.store_db, kFloors}, reply);
+  return found;
+}
+
+GaplessReply SequenceDocument::keep(mongo::Client& client, std::int64_t floor) const {
+  const Document update = Document()
+                              .add("q", Document().add("_id", spec_.key()))
+                              .add("u", Document().add("$max", Document().add("floor", floor)))
+                              .add("upsert", true);
+  const Reply reply = client.write(
+      spec_.store_db, Document().add("update", kFloors).add("updates", Array().push(update)));
+  if (reply.ok()) return {GaplessReply::Kind::kept, {}, {}};
+  const bool refused = reply.kind == Reply::Kind::refused;
+  return {refused ? GaplessReply::Kind::refused : GaplessReply::Kind::failed,
+          {},
+          refused ? "error " + code_name(reply) : std::string(kNoAnswer)};
+}
+
+}  // namespace idproxy::id_store

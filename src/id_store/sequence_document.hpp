@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "id_store/field_places.hpp"
+#include "id_store/mongo.hpp"
+#include "id_store/outcome.hpp"
+#include "idproxy/ids/gapless_job.hpp"
+
+namespace idproxy::id_store {
+
+/// What the servers know of one sequence without gaps: the numbers in its collection, and the
+/// floor, the highest number that a proxy is known to have stored. Blocks. One thread at a time.
+class SequenceDocument {
+ public:
+  explicit SequenceDocument(ids::GaplessSpec spec);
+
+  [[nodiscard]] ids::GaplessReply run(mongo::Client& client, const ids::GaplessJob& job);
+
+ private:
+  [[nodiscard]] ids::GaplessReply look(mongo::Client& client, ids::GaplessLook how);
+  [[nodiscard]] Outcome<std::optional<std::int64_t>> most_stored(mongo::Client& client,
+                                                                 ids::GaplessLook how);
+  [[nodiscard]] Outcome<std::optional<std::int64_t>> floor(mongo::Client& client) const;
+  [[nodiscard]] ids::GaplessReply keep(mongo::Client& client, std::int64_t floor) const;
+
+  const ids::GaplessSpec spec_;
+  const ids::CounterSpec counter_;               // the same, for FieldNumbers
+  const std::vector<ids::CounterField> fields_;  // the only one; places_ points to it
+  std::optional<FieldPlaces> places_;            // of the last look that succeeded
+};
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,250 @@
+#include "id_store/sequence_workers.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "idproxy/ids/number_ranges.hpp"
+#include "idproxy/observability/log.hpp"
+
+namespace idproxy::id_store {
+namespace {
+
+using ids::GaplessReply;
+
+// How many sequences can be looked at at once.
+constexpr std::size_t kSequenceThreads = 4;
+// The number of sequences from which on sweep() looks for ones to forget: clients can invent names
+// of collections.
+constexpr std::size_t kSweepSequencesAt = 1024;
+
+}  // namespace
+
+SequenceWorkers::SequenceWorkers(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics)
+    : pool_(pool), clock_(clock), metrics_(metrics), sweep_at_(kSweepSequencesAt) {}
+
+SequenceWorkers::~SequenceWorkers() {
+  (void)stop(std::chrono::milliseconds(0));
+  for (std::thread& thread : threads_) thread.join();
+}
+
+std::shared_ptr<ids::GaplessQueue> SequenceWorkers::sequence(const ids::GaplessSpec& spec,
+                                                             std::uint64_t watch) {
+  std::shared_ptr<ids::GaplessQueue> queue;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (sequences_.size() >= sweep_at_) sweep();
+    Shared& sequence = sequences_[spec.key()];
+    const bool is_newer = sequence && watch > sequence->watch;
+    if (sequence && !(is_newer && sequence->queue->spec() != spec)) {
+      sequence->watch = std::max(sequence->watch, watch);
+      return sequence->queue;
+    }
+    // Writes that have the old object still use it. Two objects for one sequence behave as those of
+    // two processes.
+    sequence = make(spec);
+    sequence->watch = watch;
+    queue = sequence->queue;
+    start_threads();
+  }
+  queue->announce();
+  return queue;
+}
+
+SequenceWorkers::Shared SequenceWorkers::make(const ids::GaplessSpec& spec) {
+  auto sequence = std::make_shared<Sequence>(spec);
+  sequence->queue = std::make_shared<ids::GaplessQueue>(
+      spec, clock_, [this, weak = std::weak_ptr(sequence)] { wake(weak); });
+  if (stopping_) sequence->queue->stop();
+  return sequence;
+}
+
+void SequenceWorkers::transaction_ended(const std::string& transaction) {
+  for (const Shared& sequence : all()) sequence->queue->transaction_ended(transaction);
+}
+
+std::vector<SequenceWorkers::Shared> SequenceWorkers::all() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<Shared> found;
+  found.reserve(sequences_.size());
+  for (const auto& [key, sequence] : sequences_) found.push_back(sequence);
+  return found;
+}
+
+void SequenceWorkers::await_looks(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  looked_.wait_for(lock, limit, [this] {
+    return stopping_ ||
+           std::ranges::all_of(sequences_, [](const auto& item) { return item.second->looked; });
+  });
+}
+
+std::vector<CounterWorkers::NotReady> SequenceWorkers::not_ready() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<CounterWorkers::NotReady> found;
+  for (const auto& [key, sequence] : sequences_) {
+    const ids::GaplessStatistics now = sequence->queue->statistics();
+    const std::vector<ids::CounterField> field{sequence->queue->spec().field};
+    if (now.failure && !now.next) {
+      found.push_back({{*now.failure, false}, field});
+    } else if (!sequence->looked) {
+      found.push_back(
+          {{{ids::Errc::unavailable, "the sequence has not been looked at yet"}, true}, field});
+    }
+  }
+  return found;
+}
+
+std::vector<CounterWorkers::InUse> SequenceWorkers::in_use() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<CounterWorkers::InUse> found;
+  for (const auto& [key, sequence] : sequences_) {
+    const ids::GaplessSpec& spec = sequence->queue->spec();
+    ids::CounterNumbers numbers{sequence->queue->statistics().next, 0, {}};
+    if (numbers.next) numbers.left = ids::Steps(1).count(*numbers.next, spec.max);
+    found.push_back({numbers, {spec.field}});
+  }
+  return found;
+}
+
+std::size_t SequenceWorkers::waiting() const {
+  std::size_t waiting = 0;
+  for (const Shared& sequence : all()) waiting += sequence->queue->statistics().waiting;
+  return waiting;
+}
+
+// ---- the queue of jobs -------------------------------------------------------------------------
+
+void SequenceWorkers::start_threads() {
+  if (!threads_.empty() || stopping_) return;
+  running_ = kSequenceThreads;
+  for (std::size_t i = 0; i < kSequenceThreads; ++i) threads_.emplace_back([this] { run(); });
+}
+
+/// Forgets sequences that nobody uses. The next insert looks what is stored.
+void SequenceWorkers::sweep() {
+  std::erase_if(sequences_, [](const auto& item) {
+    const Sequence& sequence = *item.second;
+    return !sequence.queued && !sequence.running && sequence.queue.use_count() == 1 &&
+           sequence.queue->idle();
+  });
+  sweep_at_ = std::max(kSweepSequencesAt, 2 * sequences_.size());
+}
+
+void SequenceWorkers::wake(const std::weak_ptr<Sequence>& weak) {
+  const Shared sequence = weak.lock();
+  if (!sequence) return;
+  const std::scoped_lock lock(mutex_);
+  enqueue(sequence);
+}
+
+void SequenceWorkers::enqueue(const Shared& sequence) {
+  if (sequence->running) {
+    sequence->woken_meanwhile = true;
+  } else if (!std::exchange(sequence->queued, true)) {
+    queue_.push_back(sequence);
+    changed_.notify_one();
+  }
+}
+
+/// Returns when the next one is due.
+std::optional<std::chrono::nanoseconds> SequenceWorkers::enqueue_due() {
+  const auto now = clock_.monotonic();
+  std::optional<std::chrono::nanoseconds> first;
+  for (const auto& [key, sequence] : sequences_) {
+    if (sequence->queued || sequence->running) continue;
+    const auto due = sequence->queue->due();
+    if (!due) continue;
+    if (*due <= now) {
+      enqueue(sequence);
+    } else {
+      first = std::min(first.value_or(*due), *due);
+    }
+  }
+  return first;
+}
+
+/// Waits for the next sequence with work; null if the thread must end.
+SequenceWorkers::Shared SequenceWorkers::next(std::unique_lock<std::mutex>& lock) {
+  while (queue_.empty()) {
+    if (stopping_) return nullptr;
+    const auto due = enqueue_due();
+    if (!queue_.empty()) break;
+    if (due) {
+      changed_.wait_for(lock, *due - clock_.monotonic());
+    } else {
+      changed_.wait(lock);
+    }
+  }
+  Shared sequence = std::move(queue_.front());
+  queue_.pop_front();
+  sequence->queued = false;
+  sequence->running = true;
+  return sequence;
+}
+
+void SequenceWorkers::run() {
+  std::unique_lock lock(mutex_);
+  while (const Shared sequence = next(lock)) {
+    lock.unlock();
+    const bool done = do_job(*sequence);
+    lock.lock();
+    sequence->running = false;
+    const bool woken = std::exchange(sequence->woken_meanwhile, false);
+    if (woken || (stopping_ && done)) enqueue(sequence);
+  }
+  --running_;
+  changed_.notify_all();
+}
+
+/// False if there was no job, or it failed.
+bool SequenceWorkers::do_job(Sequence& sequence) {
+  const auto job = sequence.queue->begin();
+  if (!job) return false;
+  mongo::Client client = pool_.client(&metrics_.round_trips);
+  const GaplessReply reply = sequence.document.run(client, *job);
+  report(sequence, *job, reply);
+  sequence.queue->finish(reply);
+  if (job->kind == ids::GaplessJob::Kind::look) {
+    const std::scoped_lock lock(mutex_);
+    sequence.looked = true;
+    looked_.notify_all();
+  }
+  return reply.kind == GaplessReply::Kind::found || reply.kind == GaplessReply::Kind::kept;
+}
+
+/// Logs each change once.
+void SequenceWorkers::report(Sequence& sequence, const ids::GaplessJob& job,
+                             const GaplessReply& reply) {
+  const std::string before = std::exchange(sequence.reported, reply.reason);
+  if (before == reply.reason) return;
+  const ids::CounterField& field = sequence.queue->spec().field;
+  if (reply.reason.empty()) {
+    log::event(log::Level::info, "gapless_again", "the sequence gives numbers again",
+               {{"ns", field.ns}, {"field", field.field}});
+  } else if (job.kind == ids::GaplessJob::Kind::keep) {
+    log::event(log::Level::warning, "gapless_floor_not_kept",
+               "the highest number that was given out cannot be written to the id store: if its "
+               "document is deleted and the proxy restarts, it is given out again",
+               {{"ns", field.ns}, {"field", field.field}, {"reason", reply.reason}});
+  } else {
+    log::event(log::Level::error, "gapless_refused",
+               "the sequence gives no numbers until the cause is removed",
+               {{"ns", field.ns}, {"field", field.field}, {"reason", reply.reason}});
+  }
+}
+
+bool SequenceWorkers::stop(std::chrono::milliseconds limit) {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  const std::vector<Shared> sequences = all();
+  for (const Shared& sequence : sequences) sequence->queue->stop();
+  std::unique_lock lock(mutex_);
+  for (const Shared& sequence : sequences) enqueue(sequence);
+  changed_.notify_all();
+  looked_.notify_all();
+  return changed_.wait_for(lock, limit, [this] { return running_ == 0; });
+}
+
+}  // namespace idproxy::id_store

@@ -7,6 +7,7 @@
 
 #include "config_file.hpp"
 #include "idproxy/ids/counter_use.hpp"
+#include "idproxy/ids/gapless_job.hpp"
 #include "idproxy/ids/number_format.hpp"
 #include "idproxy/ids/values.hpp"
 #include "idproxy/observability/log.hpp"
@@ -41,6 +42,8 @@ bson::Type value_type_of(ids::Strategy& strategy) {
   ids::Values values;
   if (const auto* counter = strategy.counter_rule()) {
     ids::append_number(0, counter->use().field.format, values);
+  } else if (const auto* sequence = strategy.sequence_rule()) {
+    ids::append_number(0, sequence->spec().field.format, values);
   } else {
     (void)strategy.next(1, values);
   }
@@ -54,11 +57,20 @@ std::string fault_of(const config::Loaded& loaded) {
          "; mongo-idproxy --check-config shows all";
 }
 
-/// Tells the store the limits of the rule's random numbers before anybody inserts.
+/// A number of a sequence may be stored by somebody else, which only a unique index reveals.
+ids::UniqueIndex unique_index_of(const rewrite::Rule& rule) {
+  const bool demands = rule.strategy->sequence_rule() != nullptr;
+  const bool warns = rule.unique_index == ids::UniqueIndex::warn;
+  return demands && warns ? ids::UniqueIndex::require : rule.unique_index;
+}
+
+/// Tells the store the limits of the rule's random numbers, and its sequence, before anybody
+/// inserts.
 void use_literal(const rewrite::RuleSet& set, const rewrite::Rule& rule) {
   const std::size_t dot = rule.ns.find('.');
   if (dot == std::string::npos || has_wildcards(rule.ns)) return;
-  if (rule.strategy->bounded_space() == nullptr) return;
+  const bool has_sequence = rule.strategy->sequence_rule() != nullptr;
+  if (rule.strategy->bounded_space() == nullptr && !has_sequence) return;
   (void)set.plan(std::string_view(rule.ns).substr(0, dot),
                  std::string_view(rule.ns).substr(dot + 1));
 }
@@ -71,8 +83,8 @@ RulesInForce make_rules(std::vector<rewrite::Rule> rules, const std::string& sto
   watched.reserve(rules.size());
   for (const rewrite::Rule& rule : rules) {
     const bool counts = rule.strategy->bounded_space() != nullptr;
-    watched.push_back({rule.ns, rule.field, rule.unique_index, counts, counts ? rule.source : "",
-                       value_type_of(*rule.strategy)});
+    watched.push_back({rule.ns, rule.field, unique_index_of(rule), counts,
+                       counts ? rule.source : "", value_type_of(*rule.strategy)});
     if (const auto* counter = rule.strategy->counter_rule()) {
       watched.back().scope = counter->use().sequences.scope;
       watched.back().repeats = counter->use().sequences.repeats();

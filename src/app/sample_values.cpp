@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "idproxy/ids/counter_use.hpp"
+#include "idproxy/ids/gapless_job.hpp"
 #include "idproxy/ids/number_format.hpp"
 #include "idproxy/ids/number_ranges.hpp"
 #include "readiness.hpp"
@@ -79,6 +80,11 @@ std::string sample_of(const rewrite::Rule& rule, std::size_t rule_index,
                  : "next number: " + sample_text(*known->next, format_now(use, choice, clock));
     }
     return has_wildcards(rule.ns) ? "" : first_reads_all(use);
+  }
+  if (const ids::SequenceRule* sequence = rule.strategy->sequence_rule()) {
+    const auto* known = known_numbers(numbers, rule_index, rule.ns);
+    if (known == nullptr) return "";
+    return "next number: " + sample_text(*known->next, sequence->spec().field.format);
   }
   ids::Values values;
   if (!rule.strategy->next(1, values)) return "";

@@ -8,7 +8,6 @@
 #include "config/counters.hpp"
 #include "config/definition.hpp"
 #include "config/names.hpp"
-#include "config/planned_strategies.hpp"
 #include "config/scalars.hpp"
 #include "config/words.hpp"
 #include "idproxy/base/glob.hpp"
@@ -160,11 +159,6 @@ void refuse_strategy(const std::string& name, Reader& rule) {
   rule.accept_all();  // the keys of an unknown strategy are unknown, too
 }
 
-bool is_planned(std::string_view name) {
-  const auto names = planned_strategies();
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 void read_strategy(rewrite::Rule& rule, Reader& reader, const std::string& store_db,
                    ids::Sources sources) {
   rule.strategy_name = reader.required_text("strategy");
@@ -177,11 +171,7 @@ void read_strategy(rewrite::Rule& rule, Reader& reader, const std::string& store
     check_counter(rule, reader);
     return demand_index(rule, reader);
   }
-  if (!is_planned(rule.strategy_name)) return refuse_strategy(rule.strategy_name, reader);
-  read_planned_strategy(rule.strategy_name, reader);
-  const auto names = names_of_kinds();
-  reader.error("strategy",
-               rule.strategy_name + " is not in this release (" + listed(names, " and ") + " are)");
+  refuse_strategy(rule.strategy_name, reader);
 }
 
 /// The keys that do not affect which values a rule makes, only how it puts them into documents.

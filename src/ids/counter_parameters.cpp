@@ -110,6 +110,8 @@ std::string read_affix(std::string_view key, Parameters& format) {
   return text;
 }
 
+}  // namespace
+
 NumberFormat read_format(Parameters& rule) {
   NumberFormat read;
   read.output = static_cast<Output>(rule.choice("output", {"int64", "int32", "string"}));
@@ -122,6 +124,16 @@ NumberFormat read_format(Parameters& rule) {
   }
   return read;
 }
+
+void refuse_scope(Parameters& rule) {
+  (void)rule.texts("scope");
+  rule.choice("on_missing_scope", {"error", "null"});
+  rule.integer("max_scopes", 1, 10'000'000, 10000);
+  // Ignoring the key would give one sequence for all scopes, which is not what the rule asks for.
+  if (rule.given("scope")) rule.error("scope", "is not in this release");
+}
+
+namespace {
 
 std::optional<std::uint32_t> read_size(std::string_view key, Parameters& parameters) {
   const auto size = parameters.integer_unless(key, "auto", 1, CounterSpec::Block::kMost);

@@ -15,5 +15,9 @@ namespace idproxy::ids {
 /// Read the sections of a rule that other strategies have as well.
 [[nodiscard]] CounterSpec::Heal read_heal(Parameters& heal);
 [[nodiscard]] CounterSpec::OnStoreDown read_on_store_down(Parameters& on_store_down);
+/// Reads the keys `output` and `format`.
+[[nodiscard]] NumberFormat read_format(Parameters& rule);
+/// Reads the keys of `scope`, and reports that this release does not have them.
+void refuse_scope(Parameters& rule);
 
 }  // namespace idproxy::ids

@@ -25,7 +25,7 @@ TEST(Registry, SucceedsWithTheNamesInTheOrderOfMessages) {
   std::vector<std::string_view> names;
   for (const Kind& kind : kinds()) names.push_back(kind.name);
   EXPECT_EQ(names, (std::vector<std::string_view>{"objectid", "uuid", "counter", "counter-ranges",
-                                                  "random-digits"}));
+                                                  "gapless", "random-digits"}));
 }
 
 /// Of the object of a rule, bound to no collection yet.
@@ -35,6 +35,7 @@ std::string offers(Strategy& strategy) {
   if (strategy.duplicate_observer() != nullptr) text += "duplicate_observer ";
   if (strategy.bounded_space() != nullptr) text += "bounded_space ";
   if (strategy.counter_rule() != nullptr) text += "counter_rule ";
+  if (strategy.sequence_rule() != nullptr) text += "sequence_rule ";
   return text;
 }
 
@@ -44,6 +45,7 @@ TEST(Registry, EachOffersOnlyWhatItsKindCanDo) {
       {"uuid", ""},
       {"counter", "counter_rule "},
       {"counter-ranges", "counter_rule "},
+      {"gapless", "sequence_rule "},
       {"random-digits", "duplicate_observer bounded_space "}};
   const test::FakeClock clock;
   test::SeededRandom random;

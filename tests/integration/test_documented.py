@@ -221,8 +221,6 @@ def test_every_key_of_a_rule_is_described(tmp_path):
     refusal = checked(tmp_path, {"rules": [rule_of(_UNKNOWN)]})
     (names,) = re.findall(r"strategy: must be one of (.*), is ", refusal)
     strategies = re.findall(r"[\w-]{3,}", names)
-    for name in strategies:
-        assert "is not in this release" not in checked(tmp_path, {"rules": [rule_of(name)]})
     of_every_rule = {row[0] for row in described_keys("Keys of every rule")}
     headings = re.findall(r"(?m)^## Keys of the strategy (.*)$", CONFIGURATION.read_text())
     assert sorted(headings) == sorted(strategies)
@@ -314,5 +312,5 @@ def test_nothing_refers_to_pages_that_are_not_here():
 def test_pages_are_short():
     lengths = {path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines())
                for path in (*PAGES, ROOT / "README.md", SHIPPED)}
-    most = {"README.md": 150, "config/mongo-idproxy.yaml": 110}
+    most = {"README.md": 150, "config/mongo-idproxy.yaml": 100}
     assert {name: lines for name, lines in lengths.items() if lines > most.get(name, 300)} == {}

@@ -9,7 +9,7 @@ namespace idproxy::ids {
 class Parameters;
 
 /// How to compute check digits, by which programs detect typing errors
-/// (docs/strategies.md#check-digits). Each finds every single wrong digit. Damm, Verhoeff and
+/// (docs/templates.md#check-digits). Each finds every single wrong digit. Damm, Verhoeff and
 /// MOD 97-10 also find every swap of two neighbours; Luhn does not find 09 for 90.
 enum class Check {
   none,

@@ -5,7 +5,7 @@
 
 namespace idproxy::ids {
 
-/// How often a rule's sequence begins again at `start` (docs/strategies.md#templates).
+/// How often a rule's sequence begins again at `start` (docs/templates.md#templates).
 enum class Reset { none, yearly, monthly, daily };
 
 /// The period that a day belongs to: "2026", "2026-11" or "2026-11-22"; "" for Reset::none.

@@ -10,7 +10,7 @@
 #include "idproxy/bson/elements.hpp"
 
 /// The values of a document's fields that decide which sequence its value comes from
-/// (docs/strategies.md#scope).
+/// (docs/templates.md#scope).
 namespace idproxy::ids {
 
 /// What a document has at a dotted path.

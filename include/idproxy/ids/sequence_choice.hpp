@@ -16,8 +16,7 @@
 
 namespace idproxy::ids {
 
-/// How the values of a rule spread over sequences, and how they are written (docs/strategies.md,
-/// scope and templates).
+/// How the values of a rule spread over sequences, and how they are written (docs/templates.md).
 struct SequenceOptions {
   std::vector<std::string> scope{};  ///< dotted fields; sorted
   enum class OnMissing { error, null };

@@ -14,7 +14,7 @@
 
 namespace idproxy::ids {
 
-/// A text with tokens, from which a rule's values are made (docs/strategies.md#templates):
+/// A text with tokens, from which a rule's values are made (docs/templates.md#templates):
 ///
 ///   template ::= (literal | token)*     with one counter and at most one check
 ///   token    ::= "{counter}" | "{counter:0" width "}" | "{yyyy}" | "{yy}" | "{MM}" | "{dd}"

@@ -17,7 +17,7 @@ struct Vector {
   const char* expected;
 };
 
-// docs/strategies.md#check-digits
+// docs/templates.md#check-digits
 constexpr Vector kVectors[] = {
     {Check::luhn, "7992739871", "3"},
     {Check::luhn, "123456789012", "8"},

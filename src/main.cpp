@@ -76,7 +76,8 @@ const CLI::App* add_backfill(CLI::App& options, BackfillRequest& request) {
       "--dry-run", [&request] { request.mode = BackfillRequest::Mode::dry_run; },
       "Change nothing; print how many documents would get\nwhich values");
   add("--period-from", request.period_from, "FIELD",
-      "For rules with `reset`: the date in this field says\nwhich period a document belongs to");
+      "For rules with `reset`, or with a date in the\n`template`: a document's date is in this "
+      "field");
   return backfill;
 }
 

@@ -55,7 +55,7 @@ class Backfill {
       : request_(request),
         rule_(rule),
         stop_(stop),
-        target_(target_of(request, rule.rule())),
+        target_(target_of(request, rule.plan().front())),
         reads_(store.uri, kReadTimeout, store.uri_key),
         writes_(store.uri, store.wtimeout, store.uri_key),
         client_(reads_.client()) {}
@@ -146,7 +146,7 @@ ExitCode Backfill::give(const Documents& documents) {
   const auto begun = std::chrono::steady_clock::now();
   ProgressDisplay display(documents.open);
   Patience patience(stop_, display);
-  BackfillBatch batch(target_, rule_.plan(), writes_, stop_, patience);
+  BackfillBatch batch(target_, rule_.plan(), request_.period_from, writes_, stop_, patience);
   BackfillRun run(target_, batch, reads_, stop_, patience, display,
                   {order_of(request_), request_.rate});
   if (documents.open > 0) run.run();
@@ -224,9 +224,8 @@ ExitCode backfill(const BackfillRequest& request) {
     complain(index.error());
     return ExitCode::usage;
   }
-  if (!request.period_from.empty()) {
-    complain("--period-from is for rules with `reset`, which the rule for " + request.field +
-             " in " + request.ns + " does not have");
+  if (const std::string fault = fault_of(request, loaded.config.rules[*index]); !fault.empty()) {
+    complain(fault);
     return ExitCode::usage;
   }
   const id_store::Options store = loaded.config.id_store;

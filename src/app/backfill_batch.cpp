@@ -1,12 +1,10 @@
 #include "backfill_batch.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
-#include "awaited_values.hpp"
+#include "backfill_sequence.hpp"
 #include "id_store/stored_value.hpp"
-#include "idproxy/bson/builder.hpp"
 #include "rewrite/unused_values.hpp"
 #include "value_text.hpp"
 
@@ -26,73 +24,84 @@ std::string typed(bson::Type type, Bytes value) {
   return text.append(as_text(value));
 }
 
-/// {_id: …} of a document.
-BackfillId id_of(Bytes document) {
-  const auto id = bson::find(document, "_id");
-  if (!id) return {};
-  Buffer bytes;
-  bson::Scope scope(bytes);
-  bson::append_copy(bytes, *id);
-  scope.close();
-  return BackfillId(as_text(bytes.view()));
-}
-
 }  // namespace
 
 BackfillBatch::BackfillBatch(const BackfillTarget& target, const rewrite::Plan& plan,
-                             const id_store::mongo::Pool& pool, const StopSignals& stop,
-                             Patience& patience)
+                             std::string period_from, const id_store::mongo::Pool& pool,
+                             const StopSignals& stop, Patience& patience)
     : target_(target),
       plan_(plan),
-      strategy_(*plan.front().strategy),
+      period_from_(std::move(period_from)),
       client_(pool.client()),
       stop_(stop),
       patience_(patience),
       part_(kLargestPart) {}
 
-void BackfillBatch::give(std::vector<BackfillId> ids) {
-  ids_ = std::move(ids);
+void BackfillBatch::give(std::vector<BackfillDocument> documents) {
+  for (BackfillDocument& document : documents) take_in(std::move(document));
   duplicates_ = 0;
   while (!ids_.empty() && why_ended_.empty()) {
-    ids::Values values;
+    BackfillValues values(plan_);
     const std::size_t count = draw(values);
     if (count == 0) return;
     send(count, values);
   }
 }
 
-/// Draws values for the first documents, as far as there are values. Returns for how many; 0: it
-/// gave up.
-std::size_t BackfillBatch::draw(ids::Values& values) {
-  std::size_t count = std::min(ids_.size(), part_);
-  while (true) {
-    const auto drawn = await_values(strategy_, count, values);
+/// Notes which sequence the document belongs to, if the rule has any.
+void BackfillBatch::take_in(BackfillDocument document) {
+  if (ids::Sequences* sequences = plan_.front().sequences) {
+    auto sequence = sequence_of(*sequences, period_from_, as_bytes(document.beside));
+    if (!sequence) return note_left(sequence.error(), std::move(document.id));
+    sequences_.push_back(*std::move(sequence));
+  }
+  ids_.push_back(std::move(document.id));
+}
+
+/// Draws values for the first documents, as far as there are values. Returns for how many; 0: none
+/// is left, or it gave up.
+std::size_t BackfillBatch::draw(BackfillValues& values) {
+  std::size_t count = most_at_once(values);
+  while (count > 0) {
+    const std::size_t sequences = sequences_.empty() ? 0 : count;
+    const auto drawn = values.draw(count, std::span(sequences_).first(sequences));
     if (drawn) return count;
-    values.clear();
-    if (drawn.error().code == ids::Errc::exhausted && count > 1) {
+    const bool exhausted = drawn.error().code == ids::Errc::exhausted;
+    if (exhausted && count > 1) {
       count /= 2;  // perhaps there are some left
-    } else if (!awaits(drawn.error())) {
+    } else if (exhausted && sequences > 0) {
+      leave("its sequence gives no values: " + drawn.error().reason);
+      count = most_at_once(values);
+    } else if (!awaits(drawn.error(), values)) {
       return 0;
     }
   }
+  return 0;
+}
+
+std::size_t BackfillBatch::most_at_once(const BackfillValues& values) const {
+  return std::min({ids_.size(), part_, values.most()});
 }
 
 /// Waits for values. False: there will be none.
-bool BackfillBatch::awaits(const ids::Error& error) {
+bool BackfillBatch::awaits(const ids::Error& error, const BackfillValues& values) {
   const bool may_come = error.code == ids::Errc::unavailable;
   if (may_come && stop_.told()) return false;
-  const ids::StoreBacked* store_backed = strategy_.store_backed();
-  const bool is_prepared = store_backed != nullptr && !store_backed->why_waiting().empty();
-  if (may_come && is_prepared) patience_.succeeded();  // the store reads the collection
+  if (may_come && values.are_prepared()) patience_.succeeded();  // the store reads the collection
   if (may_come && patience_.rest(error.reason)) return true;
   why_ended_ = "there are no values: " + error.reason;
   return false;
 }
 
-void BackfillBatch::send(std::size_t count, const ids::Values& values) {
-  const auto outcome = update(count, values);
-  if (outcome) return settle(*outcome, count, values);
-  why_ended_ = kNoConfirmation;
+void BackfillBatch::send(std::size_t count, BackfillValues& values) {
+  values.sent();
+  const auto outcome = update(count, values.all());
+  if (!outcome) {
+    why_ended_ = kNoConfirmation;
+    return;
+  }
+  values.answered(*outcome);
+  settle(*outcome, count, values);
 }
 
 /// Sends the update until a server has answered it. Nothing: none does.
@@ -112,42 +121,38 @@ std::optional<UpdateOutcome> BackfillBatch::update(std::size_t count, const ids:
 }
 
 void BackfillBatch::settle(const UpdateOutcome& outcome, std::size_t count,
-                           const ids::Values& values) {
+                           BackfillValues& values) {
   if (outcome.kind == UpdateOutcome::Kind::refused) return refused(outcome.code, count, values);
   if (outcome.tried > 0) duplicates_ = 0;
   if (outcome.changed >= outcome.tried) {
-    for (std::size_t i = 0; i < outcome.tried; ++i) note_given(i, values);
+    for (std::size_t i = 0; i < outcome.tried; ++i) note_given(i, values.all());
   } else {
     read_back(outcome.tried, values);
   }
-  if (outcome.tried > 0) went_well();
-  ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(outcome.tried));
+  values.went_well(outcome.tried);
+  drop(outcome.tried);
   if (outcome.failure == Failure::none) {
     part_ = std::min(kLargestPart, 2 * part_);
     return;
   }
   // Where many documents fail, each failure costs an update of all that follow.
   part_ = std::clamp(2 * outcome.tried, kSmallestPart, kLargestPart);
-  if (outcome.failure == Failure::perhaps_stored) count_gaps(1);
+  if (outcome.failure == Failure::perhaps_stored) count_gaps(1, values);
   give_back(values, outcome.tried + (outcome.failure == Failure::denied ? 0 : 1), count);
   if (outcome.failure != Failure::duplicate) return leave(reason_of_failure(outcome.code));
   if (!tries_again(outcome.tried, values)) leave("each value that was tried is taken");
 }
 
-void BackfillBatch::refused(std::int32_t code, std::size_t count, const ids::Values& values) {
+void BackfillBatch::refused(std::int32_t code, std::size_t count, BackfillValues& values) {
   may_run_ = may_run_ || !rewrite::stores_nothing(code);
   give_back(values, 0, count);
   why_ended_ = "the server refuses updates of the collection (error " + std::to_string(code) + ")";
 }
 
 /// The first document's value is taken. True if it may try another one.
-bool BackfillBatch::tries_again(std::size_t taken, const ids::Values& values) {
+bool BackfillBatch::tries_again(std::size_t taken, BackfillValues& values) {
   ++tally_.renewed;
-  ++duplicates_;
-  const std::uint32_t which[] = {static_cast<std::uint32_t>(taken)};
-  if (auto* observer = strategy_.duplicate_observer()) {
-    observer->collided(values, which, duplicates_, ids::Taken::in_batch);
-  }
+  values.collided(taken, ++duplicates_);
   return duplicates_ <= plan_.front().attempts();
 }
 
@@ -156,14 +161,10 @@ void BackfillBatch::note_given(std::size_t at, const ids::Values& values) {
   tally_.last = value_text(values.type(), values[at]);
 }
 
-void BackfillBatch::went_well() const {
-  auto* observer = strategy_.duplicate_observer();
-  if (observer != nullptr && observer->in_a_row()) observer->went_well();
-}
-
 /// Some of the first `count` documents had a value already when the update came to them, or an
 /// earlier attempt had given it. Finds out which.
-void BackfillBatch::read_back(std::size_t count, const ids::Values& values) {
+void BackfillBatch::read_back(std::size_t count, const BackfillValues& drawn) {
+  const ids::Values& values = drawn.all();
   const auto found = find(count);
   if (!found) {
     why_ended_ = "the servers do not answer";
@@ -175,7 +176,7 @@ void BackfillBatch::read_back(std::size_t count, const ids::Values& values) {
       note_given(i, values);
       continue;
     }
-    count_gaps(1);
+    count_gaps(1, drawn);
     if (value == found->end()) {
       ++tally_.deleted;
     } else if (!value->second.empty()) {
@@ -202,24 +203,32 @@ std::optional<BackfillBatch::Found> BackfillBatch::find(std::size_t count) {
 
 /// The first document gets no value in this run.
 void BackfillBatch::leave(const std::string& reason) {
-  tally_.leave(reason, as_bytes(ids_.front()));
-  if (failed_.size() < kMostRemembered) failed_.insert(std::move(ids_.front()));
-  ids_.erase(ids_.begin());
+  note_left(reason, std::move(ids_.front()));
+  drop(1);
   duplicates_ = 0;
 }
 
-/// These values were sent, and are not stored.
-void BackfillBatch::give_back(const ids::Values& values, std::size_t from, std::size_t to) {
-  ids::StoreBacked* store_backed = strategy_.store_backed();
-  if (store_backed == nullptr || from >= to) return;
-  if (may_run_) return count_gaps(to - from);
-  std::vector<std::uint32_t> which(to - from);
-  std::iota(which.begin(), which.end(), static_cast<std::uint32_t>(from));
-  store_backed->take_back(values, which);
+void BackfillBatch::note_left(const std::string& reason, BackfillId id) {
+  tally_.leave(reason, as_bytes(id));
+  if (failed_.size() < kMostRemembered) failed_.insert(std::move(id));
 }
 
-void BackfillBatch::count_gaps(std::size_t count) {
-  if (strategy_.store_backed() != nullptr) tally_.gaps += count;
+/// Is done with the first `count` documents.
+void BackfillBatch::drop(std::size_t count) {
+  const auto end = static_cast<std::ptrdiff_t>(count);
+  ids_.erase(ids_.begin(), ids_.begin() + end);
+  if (!sequences_.empty()) sequences_.erase(sequences_.begin(), sequences_.begin() + end);
+}
+
+/// These values were sent, and are not stored.
+void BackfillBatch::give_back(BackfillValues& values, std::size_t from, std::size_t to) {
+  if (from >= to) return;
+  if (may_run_) return count_gaps(to - from, values);
+  values.take_back(from, to);
+}
+
+void BackfillBatch::count_gaps(std::size_t count, const BackfillValues& values) {
+  if (values.leave_gaps()) tally_.gaps += count;
 }
 
 }  // namespace idproxy::app

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -11,11 +11,18 @@
 #include "backfill_commands.hpp"
 #include "backfill_outcome.hpp"
 #include "backfill_report.hpp"
+#include "backfill_values.hpp"
 #include "id_store/mongo.hpp"
 #include "idproxy/rewrite/rules.hpp"
 #include "patience.hpp"
 
 namespace idproxy::app {
+
+/// A document that needs a value.
+struct BackfillDocument {
+  BackfillId id;
+  std::string beside{};  ///< {…} with BackfillTarget::beside; empty if that is
+};
 
 /// Gives documents their values, a batch at a time: draws as many values, and sends one ordered
 /// update. If the server stops at a document, the values behind it return, and those documents get
@@ -30,13 +37,14 @@ namespace idproxy::app {
 /// One thread.
 class BackfillBatch {
  public:
-  /// `plan`: the one assignment that gives the values. Borrows its arguments.
-  BackfillBatch(const BackfillTarget& target, const rewrite::Plan& plan,
+  /// `plan`: the one assignment that gives the values. `period_from`: as for sequence_of(). Borrows
+  /// its other arguments.
+  BackfillBatch(const BackfillTarget& target, const rewrite::Plan& plan, std::string period_from,
                 const id_store::mongo::Pool& pool, const StopSignals& stop, Patience& patience);
 
   /// Gives these documents their values, in their order. Waits as long as the patience lasts. If
   /// the process is told to stop, finishes what it can finish at once.
-  void give(std::vector<BackfillId> ids);
+  void give(std::vector<BackfillDocument> documents);
   /// Why no further document can get a value; empty: they can.
   [[nodiscard]] const std::string& why_ended() const { return why_ended_; }
   /// Documents that are left, at most kMostRemembered.
@@ -49,32 +57,36 @@ class BackfillBatch {
   /// What documents have in the field, by id. Empty: nothing.
   using Found = std::unordered_map<BackfillId, std::string>;
 
-  [[nodiscard]] std::size_t draw(ids::Values& values);
-  [[nodiscard]] bool awaits(const ids::Error& error);
-  void send(std::size_t count, const ids::Values& values);
+  void take_in(BackfillDocument document);
+  [[nodiscard]] std::size_t draw(BackfillValues& values);
+  [[nodiscard]] std::size_t most_at_once(const BackfillValues& values) const;
+  [[nodiscard]] bool awaits(const ids::Error& error, const BackfillValues& values);
+  void send(std::size_t count, BackfillValues& values);
   [[nodiscard]] std::optional<UpdateOutcome> update(std::size_t count, const ids::Values& values);
-  void settle(const UpdateOutcome& outcome, std::size_t count, const ids::Values& values);
-  void refused(std::int32_t code, std::size_t count, const ids::Values& values);
-  [[nodiscard]] bool tries_again(std::size_t taken, const ids::Values& values);
+  void settle(const UpdateOutcome& outcome, std::size_t count, BackfillValues& values);
+  void refused(std::int32_t code, std::size_t count, BackfillValues& values);
+  [[nodiscard]] bool tries_again(std::size_t taken, BackfillValues& values);
   void note_given(std::size_t at, const ids::Values& values);
-  void went_well() const;
-  void read_back(std::size_t count, const ids::Values& values);
+  void read_back(std::size_t count, const BackfillValues& drawn);
   [[nodiscard]] std::optional<Found> find(std::size_t count);
   void leave(const std::string& reason);
-  void give_back(const ids::Values& values, std::size_t from, std::size_t to);
-  void count_gaps(std::size_t count);
+  void note_left(const std::string& reason, BackfillId id);
+  void drop(std::size_t count);
+  void give_back(BackfillValues& values, std::size_t from, std::size_t to);
+  void count_gaps(std::size_t count, const BackfillValues& values);
 
   const BackfillTarget& target_;
   const rewrite::Plan& plan_;
-  ids::Strategy& strategy_;
+  const std::string period_from_;
   id_store::mongo::Client client_;
   const StopSignals& stop_;
   Patience& patience_;
 
   std::vector<BackfillId> ids_;  // in order: documents that still need a value
-  std::size_t part_;             // how many of them the next update is for
-  std::size_t duplicates_ = 0;   // in a row, of the first of them
-  bool may_run_ = false;         // an update without an answer may still be running
+  std::vector<std::shared_ptr<ids::Strategy>> sequences_;  // of these; empty: there are none
+  std::size_t part_;            // how many of them the next update is for
+  std::size_t duplicates_ = 0;  // in a row, of the first of them
+  bool may_run_ = false;        // an update without an answer may still be running
   std::unordered_set<BackfillId> failed_;
   BackfillTally tally_;
   std::string why_ended_;

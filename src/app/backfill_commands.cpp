@@ -1,5 +1,7 @@
 #include "backfill_commands.hpp"
 
+#include <algorithm>
+
 #include "idproxy/bson/builder.hpp"
 #include "value_text.hpp"
 
@@ -19,7 +21,7 @@ Document of_one(std::string_view key, bson::Type type, Bytes value) {
   return Document(bytes.view());
 }
 
-/// {key: _id}
+/// {key: _id} of a document.
 Document of_id(std::string_view key, const BackfillId& id) {
   const auto element = bson::find(as_bytes(id), "_id");
   return element ? of_one(key, element->type, element->value) : Document();
@@ -40,11 +42,40 @@ Array open_path(const std::string& path) {
   return conditions;
 }
 
+bool lies_within(const std::string& path, const std::string& parent) {
+  return path == parent || path.starts_with(parent + ".");
+}
+
+/// The _id and the fields beside it. A server refuses a path and one within it.
+Document projection_of(const BackfillTarget& target) {
+  std::vector<std::string> shown{"_id"};
+  for (const std::string& path : target.beside) {
+    if (std::ranges::any_of(shown, [&](const auto& each) { return lies_within(path, each); })) {
+      continue;
+    }
+    std::erase_if(shown, [&](const auto& each) { return lies_within(each, path); });
+    shown.push_back(path);
+  }
+  Document projection;
+  for (const std::string& path : shown) projection.add(path, 1);
+  return projection;
+}
+
 bool has_parents(const BackfillTarget& target) {
   return target.field.find('.') != std::string::npos;
 }
 
 }  // namespace
+
+BackfillId id_of(Bytes document) {
+  const auto id = bson::find(document, "_id");
+  if (!id) return {};
+  Buffer bytes;
+  bson::Scope scope(bytes);
+  bson::append_copy(bytes, *id);
+  scope.close();
+  return BackfillId(as_text(bytes.view()));
+}
 
 Document without_value(const BackfillTarget& target) {
   if (target.lacks == BackfillTarget::Lacks::field) {
@@ -76,7 +107,7 @@ Document find_ids(const BackfillTarget& target, const Document& filter, const Ba
       .add("find", target.ns.collection)
       .add("filter", filter)
       .add("sort", Document().add(order.field, order.direction))
-      .add("projection", Document().add("_id", 1))
+      .add("projection", projection_of(target))
       .add("batchSize", batch)
       .add("allowDiskUse", true);
 }

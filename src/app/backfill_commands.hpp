@@ -20,6 +20,8 @@ struct BackfillTarget {
   id_store::Namespace ns;
   std::string field;  ///< dotted path
   Lacks lacks = Lacks::field;
+  /// Dotted paths to read beside the _id: they say which sequence a document belongs to.
+  std::vector<std::string> beside{};
 };
 
 /// The order in which documents get their values.
@@ -30,6 +32,7 @@ struct BackfillOrder {
 
 /// A document of the collection as {_id: …}; its bytes.
 using BackfillId = std::string;
+[[nodiscard]] BackfillId id_of(Bytes document);
 
 /// Matches documents without a value.
 [[nodiscard]] id_store::mongo::Document without_value(const BackfillTarget& target);
@@ -41,8 +44,8 @@ using BackfillId = std::string;
 
 [[nodiscard]] id_store::mongo::Document count_documents(const BackfillTarget& target,
                                                         const id_store::mongo::Document& filter);
-/// Finds the ids of matching documents in this order, `batch` at a time. The server sorts on its
-/// disk if it has no index for the order.
+/// Finds the ids of matching documents in this order, `batch` at a time, with target.beside. The
+/// server sorts on its disk if it has no index for the order.
 [[nodiscard]] id_store::mongo::Document find_ids(const BackfillTarget& target,
                                                  const id_store::mongo::Document& filter,
                                                  const BackfillOrder& order, std::int32_t batch);

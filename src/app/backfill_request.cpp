@@ -1,6 +1,7 @@
 #include "backfill_request.hpp"
 
 #include "idproxy/base/glob.hpp"
+#include "idproxy/ids/counter_use.hpp"
 #include "readiness.hpp"
 
 namespace idproxy::app {
@@ -18,6 +19,25 @@ std::string fault_of(const BackfillRequest& request) {
   if (sort.empty() || sort.starts_with('$')) {
     return "--sort must be a field, or -FIELD for descending order";
   }
+  if (request.period_from.starts_with('$')) return "--period-from must be a field";
+  return "";
+}
+
+std::string fault_of(const BackfillRequest& request, const rewrite::Rule& rule) {
+  const ids::CounterRule* counter = rule.strategy->counter_rule();
+  const ids::SequenceOptions sequences =
+      counter == nullptr ? ids::SequenceOptions{} : counter->use().sequences;
+  const bool resets = sequences.reset != ids::Reset::none;
+  const bool shows_date = sequences.text && !sequences.text->is_timeless();
+  const std::string subject = "the rule for " + request.field + " in " + request.ns;
+  if (!request.period_from.empty() && !resets && !shows_date) {
+    return "--period-from is for rules with `reset`, or with a date in the `template`, which " +
+           subject + " does not have";
+  }
+  if (request.period_from.empty() && resets) {
+    return subject +
+           " has a `reset`: --period-from must name the field with the date of each document";
+  }
   return "";
 }
 
@@ -33,10 +53,14 @@ boost::system::result<std::size_t, std::string> rule_for(const BackfillRequest& 
          (others.empty() ? "" : "; its rules fill " + others);
 }
 
-BackfillTarget target_of(const BackfillRequest& request, const rewrite::Rule& rule) {
+BackfillTarget target_of(const BackfillRequest& request, const rewrite::Assignment& assignment) {
   using Lacks = BackfillTarget::Lacks;
-  return {id_store::split_namespace(request.ns), request.field,
-          rule.assign == rewrite::Assign::missing ? Lacks::field : Lacks::field_or_value};
+  const bool missing_only = assignment.rule->assign == rewrite::Assign::missing;
+  BackfillTarget target{id_store::split_namespace(request.ns), request.field,
+                        missing_only ? Lacks::field : Lacks::field_or_value};
+  if (assignment.sequences != nullptr) target.beside = assignment.sequences->fields();
+  if (!request.period_from.empty()) target.beside.push_back(request.period_from);
+  return target;
 }
 
 BackfillOrder order_of(const BackfillRequest& request) {

@@ -10,7 +10,7 @@ using id_store::mongo::Document;
 using id_store::mongo::Reply;
 
 constexpr std::uint32_t kLargestBatch = 1000;
-constexpr std::size_t kMostBytes = 1 << 20;  // of the ids in a batch
+constexpr std::size_t kMostBytes = 1 << 20;  // of the documents in a batch, as far as they are read
 // Documents can be stored without a value while the collection is read.
 constexpr int kMostPasses = 3;
 
@@ -58,11 +58,12 @@ std::string BackfillRun::why_ended() const {
 
 void BackfillRun::read_through() {
   while (goes_on()) {
-    ids_.clear();
+    documents_.clear();
     bytes_ = 0;
-    const Reply reply = client_.read_all(target_.ns.db, find_, [&](Bytes id) { return add(id); });
+    const Reply reply =
+        client_.read_all(target_.ns.db, find_, [&](Bytes each) { return add(each); });
     if (reply.ok()) {
-      if (goes_on() && !ids_.empty()) (void)give();
+      if (goes_on() && !documents_.empty()) (void)give();
       return;
     }
     const bool gives_up = !is_worth_repeating(reply) ||
@@ -72,19 +73,20 @@ void BackfillRun::read_through() {
 }
 
 /// False: read no further.
-bool BackfillRun::add(Bytes id) {
-  BackfillId document(as_text(id));
-  if (batch_.failed().contains(document)) return true;
-  bytes_ += document.size();
-  ids_.push_back(std::move(document));
-  return (ids_.size() < batch_size_ && bytes_ < kMostBytes) || give();
+bool BackfillRun::add(Bytes document) {
+  BackfillDocument next{id_of(document)};
+  if (batch_.failed().contains(next.id)) return true;
+  if (!target_.beside.empty()) next.beside = as_text(document);
+  bytes_ += next.id.size() + next.beside.size();
+  documents_.push_back(std::move(next));
+  return (documents_.size() < batch_size_ && bytes_ < kMostBytes) || give();
 }
 
 /// Has the batch given its values. False: read no further.
 bool BackfillRun::give() {
-  if (stop_.wait_for(pace_.until_next(pace_clock(), ids_.size()))) return false;
+  if (stop_.wait_for(pace_.until_next(pace_clock(), documents_.size()))) return false;
   patience_.succeeded();
-  batch_.give(std::exchange(ids_, {}));
+  batch_.give(std::exchange(documents_, {}));
   bytes_ = 0;
   display_.show(batch_.tally().done());
   return goes_on();

@@ -42,7 +42,7 @@ class BackfillRun {
  private:
   [[nodiscard]] bool goes_on() const { return why_ended().empty(); }
   void read_through();
-  [[nodiscard]] bool add(Bytes id);
+  [[nodiscard]] bool add(Bytes document);
   [[nodiscard]] bool give();
   [[nodiscard]] bool are_more_left();
 
@@ -57,9 +57,9 @@ class BackfillRun {
   const id_store::mongo::Document find_;
 
   Pace pace_;
-  std::vector<BackfillId> ids_;  // the next batch
-  std::size_t bytes_ = 0;        // of them
-  std::string why_ended_;        // unless batch_ or stop_ says why
+  std::vector<BackfillDocument> documents_;  // the next batch
+  std::size_t bytes_ = 0;                    // of them
+  std::string why_ended_;                    // unless batch_ or stop_ says why
   std::optional<std::uint64_t> left_;
 };
 

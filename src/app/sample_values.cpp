@@ -42,17 +42,25 @@ std::string sample_text(std::int64_t number, const ids::NumberFormat& format) {
   return value_text(values.type(), values[0]);
 }
 
+/// How numbers follow each other.
+struct Course {
+  std::int64_t step;
+  std::int64_t max;
+  const char* whose;  ///< max
+};
+
 /// The numbers of the next `count` documents.
-std::string numbers_text(const ids::CounterNumbers& known, const ids::CounterUse& use,
+std::string numbers_text(const ids::CounterNumbers& known, const Course& course,
                          const ids::NumberFormat& format, std::uint64_t count) {
   const std::int64_t first = *known.next;
   const bool suffices = !known.left || count <= *known.left;
   const ids::Int128 last =
-      ids::Steps(use.spec.step).end({first, count}) - static_cast<ids::Int128>(use.spec.step);
+      ids::Steps(course.step).end({first, count}) - static_cast<ids::Int128>(course.step);
   std::string text = sample_text(first, format) + " to " +
-                     sample_text(suffices ? static_cast<std::int64_t>(last) : use.spec.max, format);
+                     sample_text(suffices ? static_cast<std::int64_t>(last) : course.max, format);
   if (suffices) return text;
-  return text + ", the counter's max: too few for all (" + std::to_string(*known.left) + " left)";
+  return text + ", the " + course.whose + "'s max: too few for all (" +
+         std::to_string(*known.left) + " left)";
 }
 
 /// How the values of a rule whose documents do not decide are written now.
@@ -97,12 +105,20 @@ std::string samples_of(const rewrite::Rule& rule, std::size_t rule_index, std::s
   if (const ids::CounterRule* counter = rule.strategy->counter_rule()) {
     const ids::CounterUse& use = counter->use();
     const ids::SequenceChoice choice(use.sequences);
-    if (!choice.fields().empty()) return "depend on the document";
+    const bool resets = use.sequences.reset != ids::Reset::none;
+    if (!choice.fields().empty() || resets) return "depend on the document";
     if (const auto* known = known_numbers(numbers, rule_index, ns)) {
       return known->ranges ? range_text(*known, use)
-                           : numbers_text(*known, use, format_now(use, choice, clock), count);
+                           : numbers_text(*known, {use.spec.step, use.spec.max, "counter"},
+                                          format_now(use, choice, clock), count);
     }
     return has_wildcards(rule.ns) ? "known with the first one" : first_reads_all(use);
+  }
+  if (const ids::SequenceRule* sequence = rule.strategy->sequence_rule()) {
+    const ids::GaplessSpec& spec = sequence->spec();
+    const auto* known = known_numbers(numbers, rule_index, ns);
+    if (known == nullptr) return "known with the first one";
+    return numbers_text(*known, {1, spec.max, "sequence"}, spec.field.format, count);
   }
   ids::Values values;
   if (!rule.strategy->next(2, values)) return "not known";

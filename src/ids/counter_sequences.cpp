@@ -83,8 +83,12 @@ std::string SequencedCounter::refusal(std::span<const FieldValue> values) const 
 }
 
 std::shared_ptr<Strategy> SequencedCounter::sequence(std::span<const FieldValue> values) {
-  const auto chosen =
-      choice_->choose(use_.spec.place.key, use_.field.format, values, clock_.wall());
+  return sequence_at(values, clock_.wall());
+}
+
+std::shared_ptr<Strategy> SequencedCounter::sequence_at(std::span<const FieldValue> values,
+                                                        std::chrono::nanoseconds wall) {
+  const auto chosen = choice_->choose(use_.spec.place.key, use_.field.format, values, wall);
   const SequenceCounter counter = counter_of(use_, *choice_, chosen);
   return sequences_->get(counter.spec, counter.field, chosen.format, store_);
 }

@@ -56,6 +56,8 @@ class SequencedCounter final : public Strategy, public Sequences {
   [[nodiscard]] const std::vector<std::string>& fields() const override;
   [[nodiscard]] std::string refusal(std::span<const FieldValue> values) const override;
   [[nodiscard]] std::shared_ptr<Strategy> sequence(std::span<const FieldValue> values) override;
+  [[nodiscard]] std::shared_ptr<Strategy> sequence_at(std::span<const FieldValue> values,
+                                                      std::chrono::nanoseconds wall) override;
 
  private:
   const CounterUse use_;

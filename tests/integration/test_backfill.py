@@ -399,7 +399,8 @@ class TestNotPossible:
                                                  "fill number, u",
         ("--ns", "crm.orders", "--field", "u"): "no rule of .* fills u in crm.orders\n",
         ("--ns", "shop.orders", "--field", "u", "--period-from", "at"):
-            "--period-from is for rules with `reset`, which the rule for u in shop.orders does not",
+            "--period-from is for rules with `reset`, or with a date in the `template`, which the "
+            "rule for u in shop.orders does not have",
     }.items(), ids=lambda each: each if isinstance(each, str) else " ".join(each))
     def test_usage(self, file, options, said):
         done = self.run("--config", file, *options)

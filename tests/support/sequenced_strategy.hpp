@@ -39,6 +39,10 @@ class SequencedStrategy final : public ids::Strategy, public ids::Sequences {
     if (!sequence) sequence = std::make_shared<LendingStrategy>(lendings_->at(text));
     return sequence;
   }
+  std::shared_ptr<ids::Strategy> sequence_at(std::span<const ids::FieldValue> values,
+                                             std::chrono::nanoseconds /*wall*/) override {
+    return sequence(values);
+  }
 
  private:
   std::vector<std::string> fields_;

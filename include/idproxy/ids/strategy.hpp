@@ -122,6 +122,9 @@ class Sequences {
   [[nodiscard]] virtual std::string refusal(std::span<const FieldValue> values) const = 0;
   /// The sequence that serves the document now. Only if refusal() is empty.
   [[nodiscard]] virtual std::shared_ptr<Strategy> sequence(std::span<const FieldValue> values) = 0;
+  /// The sequence that would have served it at another time. `wall`: as Clock::wall().
+  [[nodiscard]] virtual std::shared_ptr<Strategy> sequence_at(std::span<const FieldValue> values,
+                                                              std::chrono::nanoseconds wall) = 0;
 };
 
 /// A strategy whose numbers are consecutive in each collection. Thread-safe.

@@ -49,6 +49,14 @@ TEST(BackfillCommands, ReadIdsInOrder) {
             R"("batchSize":100,"allowDiskUse":true})");
 }
 
+TEST(BackfillCommands, ReadBesideTheIdWhatTheServerAllowsTogether) {
+  BackfillTarget with = target("n");
+  with.beside = {"site.name", "tenant", "_id.x", "site"};
+  const std::string command = json(find_ids(with, Document(), {}, 1));
+  EXPECT_NE(command.find(R"("projection":{"_id":1,"tenant":1,"site":1})"), std::string::npos)
+      << command;
+}
+
 TEST(BackfillCommands, UpdateOnlyDocumentsThatStillLackAValue) {
   ids::Values values;
   for (const std::int64_t number : {7, 8, 9}) store_i64(values.add(bson::Type::int64, 8), number);

@@ -52,13 +52,17 @@ TEST(BackfillRequestTest, FindsTheFirstRuleOfTheField) {
 TEST(BackfillRequestTest, NullIsAValueOnlyToRulesThatLeaveItAlone) {
   using rewrite::Assign;
   using Lacks = BackfillTarget::Lacks;
-  const auto lacks = [](Assign assign) {
-    return target_of(request("shop.a.b", "n"), test::rule("shop.*", "n", assign)).lacks;
+  const auto target = [](Assign assign) {
+    const rewrite::Rule rule = test::rule("shop.*", "n", assign);
+    rewrite::Assignment assignment{};
+    assignment.rule = &rule;
+    return target_of(request("shop.a.b", "n"), assignment);
   };
+  const auto lacks = [&](Assign assign) { return target(assign).lacks; };
   EXPECT_EQ(lacks(Assign::missing), Lacks::field);
   EXPECT_EQ(lacks(Assign::missing_or_null), Lacks::field_or_value);
   EXPECT_EQ(lacks(Assign::driver), Lacks::field_or_value);
-  EXPECT_EQ(target_of(request("shop.a.b", "n"), test::rule("", "")).ns.collection, "a.b");
+  EXPECT_EQ(target(Assign::missing).ns.collection, "a.b");
 }
 
 }  // namespace backfill_request_test

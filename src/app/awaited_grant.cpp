@@ -1,4 +1,4 @@
-#include "awaited_values.hpp"
+#include "awaited_grant.hpp"
 
 #include <future>
 #include <memory>
@@ -17,29 +17,22 @@ class FutureGrant final : public ids::Waiter {
   std::promise<ids::Result<ids::Grant>> promise_;
 };
 
-ids::Error no_answer_in_time(const ids::StoreBacked& store_backed) {
-  std::string reason = store_backed.why_waiting();
+ids::Error no_answer_in_time(const ids::StoreSource& source) {
+  std::string reason = source.why_waiting();
   if (reason.empty()) reason = "the id store does not answer";
   return {ids::Errc::unavailable, std::move(reason)};
 }
 
 }  // namespace
 
-ids::Result<void> await_values(ids::Strategy& strategy, std::size_t n, ids::Values& out) {
-  const auto drawn = strategy.next(n, out);
-  if (drawn) return {};
-  if (!drawn.needs_store()) return drawn.error();
-  ids::StoreBacked& store_backed = *strategy.store_backed();
+ids::Result<ids::Grant> await_grant(ids::StoreSource& source, std::size_t n) {
   auto waiter = std::make_unique<FutureGrant>();
   auto answer = waiter->future();
-  const ids::Ticket ticket = store_backed.ask(n, std::move(waiter));
-  if (answer.wait_for(store_backed.patience()) != std::future_status::ready) {
-    return no_answer_in_time(store_backed);
+  const ids::Ticket ticket = source.ask(n, std::move(waiter));
+  if (answer.wait_for(source.patience()) != std::future_status::ready) {
+    return no_answer_in_time(source);
   }
-  auto grant = answer.get();
-  if (!grant) return grant.error();
-  store_backed.accept(*std::move(grant), out);
-  return {};
+  return answer.get();
 }
 
 }  // namespace idproxy::app

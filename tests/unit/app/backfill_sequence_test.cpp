@@ -1,0 +1,78 @@
+#include "backfill_sequence.hpp"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <vector>
+
+#include "id_store/mongo.hpp"
+
+namespace idproxy::app {
+namespace backfill_sequence_test {
+
+using namespace std::chrono_literals;
+using id_store::mongo::Document;
+
+/// Tells which sequence it was asked for.
+class DatedSequences final : public ids::Sequences {
+ public:
+  [[nodiscard]] const std::vector<std::string>& fields() const override { return fields_; }
+  [[nodiscard]] std::string refusal(std::span<const ids::FieldValue> values) const override {
+    return values[0].is == ids::FieldValue::Is::there ? "" : "no tenant";
+  }
+  std::shared_ptr<ids::Strategy> sequence(std::span<const ids::FieldValue> /*values*/) override {
+    asked_at.reset();
+    return nullptr;
+  }
+  std::shared_ptr<ids::Strategy> sequence_at(std::span<const ids::FieldValue> /*values*/,
+                                             std::chrono::nanoseconds wall) override {
+    asked_at = wall;
+    return nullptr;
+  }
+  std::optional<std::chrono::nanoseconds> asked_at;
+
+ private:
+  const std::vector<std::string> fields_{"tenant"};
+};
+
+struct BackfillSequenceTest : ::testing::Test {
+  std::string refusal(const Document& document, const std::string& period_from = "at") {
+    const auto found = sequence_of(sequences, period_from, document.bytes());
+    return found ? "" : found.error();
+  }
+  DatedSequences sequences;
+};
+
+TEST_F(BackfillSequenceTest, BelongsToNowUnlessAFieldHasTheDate) {
+  EXPECT_EQ(refusal(Document().add("tenant", "a"), ""), "");
+  EXPECT_EQ(sequences.asked_at, std::nullopt);
+}
+
+TEST_F(BackfillSequenceTest, IsThatOfTheDate) {
+  Document dated = Document().add("tenant", "a");
+  bson_append_date_time(dated.get(), "at", 2, -1'500);
+  EXPECT_EQ(refusal(dated), "");
+  EXPECT_EQ(sequences.asked_at, -1500ms);
+}
+
+TEST_F(BackfillSequenceTest, IsThatOfTheTimeInAnObjectId) {
+  bson_oid_t id;
+  bson_oid_init_from_string(&id, "80000000ffffffffffffffff");
+  Document made = Document().add("tenant", "a");
+  bson_append_oid(made.get(), "at", 2, &id);
+  EXPECT_EQ(refusal(made), "");
+  EXPECT_EQ(sequences.asked_at, 2147483648s);
+}
+
+TEST_F(BackfillSequenceTest, IsRefusedWithoutTheFields) {
+  EXPECT_EQ(refusal(Document().add("at", 1)), "no tenant");
+  const std::string no_date = "field 'at' has no date, which --period-from needs";
+  EXPECT_EQ(refusal(Document().add("tenant", "a")), no_date);
+  EXPECT_EQ(refusal(Document().add("tenant", "a").add("at", "2026-01-01")), no_date);
+  Document far = Document().add("tenant", "a");
+  bson_append_date_time(far.get(), "at", 2, 10'000'000'000'000);
+  EXPECT_EQ(refusal(far), no_date);
+}
+
+}  // namespace backfill_sequence_test
+}  // namespace idproxy::app

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pymongo
+import pytest
 from pymongo.errors import PyMongoError
 
 from support.process import eventually
@@ -27,6 +28,7 @@ def write(client: pymongo.MongoClient, until: threading.Event, acknowledged: lis
         acknowledged.extend(d["k"] for d in batch)
 
 
+@pytest.mark.full
 def test_primaries_come_and_go():
     with ReplicaSet() as rs:
         direct = pymongo.MongoClient(rs.uri)

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <future>
 #include <iterator>
+#include <memory>
 #include <numeric>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/range_store.hpp"
@@ -411,6 +414,16 @@ TEST(RangeSet, NoNumberIsGivenTwiceAndNoneIsLost) {
 }
 
 /// Clients in threads of their own, a store in another, and no sleep between.
+/// Hands the answer to the thread that waits for it.
+class PromisedAnswer final : public Waiter {
+ public:
+  explicit PromisedAnswer(std::promise<Result<Grant>> answer) : answer_(std::move(answer)) {}
+  void answered(Result<Grant> grant) override { answer_.set_value(std::move(grant)); }
+
+ private:
+  std::promise<Result<Grant>> answer_;
+};
+
 TEST(RangeSet, ThreadsGetDistinctNumbers) {
   for (const Pick pick : {Pick::sticky, Pick::random}) {
     RangesSpec spec = set_spec(50, 400, 3, 50);
@@ -419,7 +432,10 @@ TEST(RangeSet, ThreadsGetDistinctNumbers) {
     store.look();
     std::array<Numbers, 3> taken;
     std::jthread worker([&](const std::stop_token& stop) {
-      while (!stop.stop_requested()) store.work();
+      while (!stop.stop_requested()) {
+        store.work();
+        std::this_thread::yield();  // otherwise nobody else gets the store's lock
+      }
     });
     {
       std::vector<std::jthread> clients;
@@ -430,9 +446,11 @@ TEST(RangeSet, ThreadsGetDistinctNumbers) {
             ranges.clear();
             const std::uint64_t n = 2 + its.size() % 6;
             if (!store.set->take(n, ranges)) {
-              const Waiting waiting = store.ask(n);  // fewer may be there already
-              while (store.set->statistics().waiting > 0) std::this_thread::yield();
-              continue;  // what the answer has returns to its range
+              std::promise<Result<Grant>> answer;
+              std::future<Result<Grant>> grant = answer.get_future();
+              const Ticket ticket =
+                  store.set->ask(n, std::make_unique<PromisedAnswer>(std::move(answer)));
+              ranges = grant.get()->take();
             }
             const Numbers numbers = RangeStore::numbers_of(ranges);
             store.set->take_back({{numbers.back(), 1}});

@@ -41,13 +41,13 @@ def faults(root: pathlib.Path):
 
 def own_headers(root: pathlib.Path):
     for source in sorted((root / "src").glob("*/*.cpp")):
-        module, text = source.parent.name, source.read_text()
+        module = source.parent.name
         public = root / "include" / "idproxy" / module / f"{source.stem}.hpp"
-        own = f"idproxy/{module}/{source.stem}.hpp" if public.exists() else f"{source.stem}.hpp"
-        if not public.exists() and not source.with_suffix(".hpp").exists():
-            continue
-        if INCLUDE.findall(text)[0] not in (own, f"{module}/{own}"):
-            yield f"{source.relative_to(root)}: its first include must be {own}"
+        own = [f"idproxy/{module}/{public.name}"] if public.exists() else []
+        if source.with_suffix(".hpp").exists():
+            own += [public.name, f"{module}/{public.name}"]
+        if own and INCLUDE.findall(source.read_text())[0] not in own:
+            yield f"{source.relative_to(root)}: its first include must be {own[0]}"
 
 
 def components(root: pathlib.Path) -> dict[str, set[str]]:

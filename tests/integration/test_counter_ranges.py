@@ -23,6 +23,7 @@ from support.counters import STORE, Load, gaps, insert, is_int64, numbers, store
 from support.full import FULL
 from support.gate import Gate
 from support.mongod import Mongod
+from support.pair import Pair
 from support.process import eventually
 from support.proxy import Proxy, binary, configuration
 from support.thief import Robbed, session
@@ -307,19 +308,17 @@ class TestProcesses:
             self, replica_set, coll, kills, request: pytest.FixtureRequest):
         """No number twice; losses within two blocks for each active range."""
         config = configuration(replica_set, [ranges_of(f"{coll}.x", coll, 10, 100_000)])
-        pair = [Proxy(config), Proxy(config)]
-        request.addfinalizer(lambda: [each.kill() for each in pair])
+        pair = Pair(config)
+        request.addfinalizer(pair.kill)
         audit = Audit(replica_set.uri, coll, ["x"], "n")
         blog = Blog(replica_set, coll, coll)
-        clients: list[Callable[[], str]] = [lambda i=i: pair[i % 2].address for i in range(4)]
+        clients: list[Callable[[], str]] = [lambda i=i: pair.address(i) for i in range(4)]
         with blog, Load(clients, f"{coll}.x") as load:
             for number in range(kills):
                 load.await_documents(3 * BLOCK)
-                pair[number % 2].kill()
-                pair[number % 2] = Proxy(config)
+                pair.kill_one(number)
             load.await_documents(10)
-        for each in pair:
-            each.stop()
+        pair.stop()
         audit.end()
         assert not audit.violations(), audit.violations()[:5]
         assert blog.taken > 20

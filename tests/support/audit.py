@@ -22,15 +22,18 @@ class Audit:
 
     Each document has a key k of its own; `field` is what the proxy fills. A value that was given to
     two keys at any time is a violation, whether or not it was deleted in between, and also if the
-    two stand in different collections. Thread-safety: told() from any thread; the rest of the
-    methods by the one who made it.
+    two stand in different collections. With `scope`, the name of another field, each value of that
+    field has values of its own. Thread-safety: told() from any thread; the rest of the methods by
+    the one who made it.
     """
 
-    def __init__(self, uri: str, db: str, collections: Iterable[str], field: str):
+    def __init__(self, uri: str, db: str, collections: Iterable[str], field: str,
+                 scope: str | None = None):
         self._client: pymongo.MongoClient = pymongo.MongoClient(uri)
         self._db = self._client.get_database(
             db, write_concern=WriteConcern("majority"), read_concern=ReadConcern("majority"))
         self._field = field
+        self._scope = scope
         self._names = list(collections)
         self._lock = threading.Lock()
         self._keys: dict[bytes, set[Any]] = defaultdict(set)  # by value, encoded
@@ -70,7 +73,9 @@ class Audit:
             if document.get("k") == _END:
                 return
             if self._field in document:
-                self.told(document[self._field], document["k"])
+                value = document[self._field]
+                scoped = [document[self._scope], value] if self._scope else value
+                self.told(scoped, document["k"])
 
     def told(self, value: Any, key: Any) -> None:
         """This value was given to this key, as somebody else knows."""
@@ -88,7 +93,8 @@ class Audit:
 
     @property
     def values(self) -> list[Any]:
-        """Every value that was ever given to somebody, ascending."""
+        """Every value that was ever given to somebody, ascending; with a scope [its value, the
+        value] each."""
         with self._lock:
             return sorted(bson.decode(each)[""] for each in self._keys)
 

@@ -1,3 +1,5 @@
+#include "idproxy/app/backfill_request.hpp"
+
 #include "backfill_request.hpp"
 
 #include "idproxy/base/glob.hpp"

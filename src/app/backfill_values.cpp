@@ -81,14 +81,13 @@ void BackfillValues::sent() {
 }
 
 void BackfillValues::answered(const UpdateOutcome& outcome) {
-  using Failure = UpdateOutcome::Failure;
   if (!turn_) return;
   const bool is_known = outcome.kind == UpdateOutcome::Kind::answered &&
                         outcome.changed == outcome.tried &&
-                        outcome.failure != Failure::perhaps_stored;
+                        outcome.failure != UpdateOutcome::Failure::perhaps_stored;
   if (!is_known) return turn_->lost();
   turn_->stored(outcome.tried, ids::Durability::by_majority);
-  if (outcome.failure == Failure::duplicate) turn_->taken();
+  if (outcome.failure == UpdateOutcome::Failure::duplicate) turn_->taken();
 }
 
 void BackfillValues::collided(std::size_t at, std::size_t in_a_row) {

@@ -2,6 +2,7 @@
 #include <string>
 #include <utility>
 
+#include "idproxy/ids/counter_use.hpp"
 #include "idproxy/ids/range_set.hpp"
 #include "idproxy/ids/store.hpp"
 #include "idproxy/ids/strategy.hpp"

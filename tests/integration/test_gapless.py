@@ -93,12 +93,11 @@ INVALID = {"v": "bad"}
 
 
 class TestFailingDocuments:
-    @pytest.mark.parametrize("numbered", [False, True], ids=["plain", "retryable"])
+    @pytest.mark.parametrize(("server", "numbered"), [
+        ("standalone", False), ("replica_set", False), ("replica_set", True)], indirect=["server"])
     @pytest.mark.parametrize("failing", [{0}, {2}, {4}, {0, 1, 3}, {0, 1, 2, 3, 4}], ids=str)
     @pytest.mark.parametrize("fault", [FOREIGN, INVALID], ids=["foreign", "invalid"])
     def test_leave_no_gap(self, server, proxy, begun, ordered, failing, fault, numbered):
-        if numbered and not server.replica_set:
-            pytest.skip("a standalone has no retryable writes")
         documents = [{"k": k, **(fault if k in failing else {})} for k in range(5)]
         more = session() if numbered else {}
         reply = insert(proxy, begun, documents, ordered=ordered, more=more)
@@ -199,13 +198,10 @@ class TestOtherWriters:
         record("documents", sum(stored))
 
 
+@pytest.mark.parametrize("server", ["replica_set"], indirect=True)
 class TestAgain:
-    """A driver sends a batch once more after it has lost the reply."""
-
-    @pytest.fixture(autouse=True)
-    def needs_sessions(self, server: Mongod) -> None:
-        if not server.replica_set:
-            pytest.skip("a standalone has no retryable writes")
+    """A driver sends a batch once more after it has lost the reply: a retryable write, which a
+    standalone does not know."""
 
     def test_the_whole(self, server, proxy, begun, ordered):
         more = session()

@@ -85,6 +85,11 @@ class CounterSequencesTest : public ::testing::Test {
     return texts;
   }
 
+  /// The next values of the sequence whose counter is the newest.
+  Texts next(const std::shared_ptr<Strategy>& sequence, std::size_t n) {
+    return next(*sequence, n, newest());
+  }
+
   test::FakeClock clock{kNewYearsEve};
   test::SeededRandom random;
   CounterStore store;
@@ -115,9 +120,9 @@ TEST_F(CounterSequencesTest, BeginAgainWithEachPeriod) {
 
 TEST_F(CounterSequencesTest, GoOnIfOnlyTheTextShowsTheDate) {
   bind({{"output", "string"}, {"template", "{yyyy}{MM}{dd}-{counter:03}"}});
-  EXPECT_EQ(next(*sequence(), 1, newest()), (Texts{"20251231-001"}));
+  EXPECT_EQ(next(sequence(), 1), (Texts{"20251231-001"}));
   clock.advance(2h);
-  EXPECT_EQ(next(*sequence(), 1, newest()), (Texts{"20260101-002"}));
+  EXPECT_EQ(next(sequence(), 1), (Texts{"20260101-002"}));
   EXPECT_EQ(store.counters.size(), 1U);
   EXPECT_EQ(store.fields[0].format.pattern, "^[0-9]{4}[0-9]{2}[0-9]{2}\\-(-?[0-9]{3,})\\z");
   EXPECT_EQ(store.specs[0].place.key_is, CounterPlace::KeyIs::text);
@@ -125,9 +130,9 @@ TEST_F(CounterSequencesTest, GoOnIfOnlyTheTextShowsTheDate) {
 
 TEST_F(CounterSequencesTest, AreTheSameForDocumentsOfAScope) {
   bind({{"scope", "tenant"}});
-  EXPECT_EQ(next(*sequence({"a"}), 2, newest()), (Texts{"1", "2"}));
-  EXPECT_EQ(next(*sequence({"b"}), 1, newest()), (Texts{"1"}));
-  EXPECT_EQ(next(*sequence({"a"}), 1, newest()), (Texts{"3"}));
+  EXPECT_EQ(next(sequence({"a"}), 2), (Texts{"1", "2"}));
+  EXPECT_EQ(next(sequence({"b"}), 1), (Texts{"1"}));
+  EXPECT_EQ(next(sequence({"a"}), 1), (Texts{"3"}));
   EXPECT_EQ(store.counters.size(), 2U);
   EXPECT_NE(store.fields[0].scope, store.fields[1].scope);
 }
@@ -136,7 +141,7 @@ TEST_F(CounterSequencesTest, OfAnotherCollectionAreOthers) {
   rule = make({{"ns", "shop.*"}, {"scope", "tenant"}});
   for (const char* ns : {"shop.orders", "shop.bills"}) {
     bound = rule->bind(ns, store);
-    EXPECT_EQ(next(*sequence({"a"}), 1, newest()), (Texts{"1"})) << ns;
+    EXPECT_EQ(next(sequence({"a"}), 1), (Texts{"1"})) << ns;
     EXPECT_EQ(store.fields.back().ns, ns);
   }
   EXPECT_EQ(store.counters.size(), 2U);
@@ -144,7 +149,7 @@ TEST_F(CounterSequencesTest, OfAnotherCollectionAreOthers) {
 
 TEST_F(CounterSequencesTest, GiveTheirNumbersBackIfTheyAreTheLeastRecentlyUsed) {
   bind({{"scope", "tenant"}, {"max_scopes", "2"}});
-  EXPECT_EQ(next(*sequence({"a"}), 3, newest()), (Texts{"1", "2", "3"}));
+  EXPECT_EQ(next(sequence({"a"}), 3), (Texts{"1", "2", "3"}));
   test::BlockCaches& a = newest();
   auto b = sequence({"b"});
   EXPECT_EQ(next(*b, 1, newest()), (Texts{"1"}));
@@ -185,7 +190,7 @@ TEST_F(CounterSequencesTest, AreNotNeededForANumberAlone) {
 
 TEST_F(CounterSequencesTest, KeepTheirWidth) {
   bind({{"output", "string"}, {"template", "{yy}-{counter:02}"}, {"on_width", "error"}});
-  EXPECT_EQ(next(*sequence(), 1, newest()), (Texts{"25-01"}));
+  EXPECT_EQ(next(sequence(), 1), (Texts{"25-01"}));
   EXPECT_EQ(store.specs.back().max, 99);
 }
 

@@ -15,7 +15,7 @@
 #include "idproxy/ids/strategy.hpp"
 
 namespace idproxy::id_store::test {
-namespace {
+namespace range_test {
 
 using ids::RangesSpec;
 using ids::RangeState;
@@ -436,5 +436,5 @@ TEST_F(RangeStoreTest, SaysWhatIsWrongAndSeesThatItIsMended) {
   EXPECT_TRUE(id_store->stop(std::chrono::seconds(10)));
 }
 
-}  // namespace
+}  // namespace range_test
 }  // namespace idproxy::id_store::test

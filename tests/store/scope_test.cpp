@@ -9,7 +9,7 @@
 
 /// Counters of one of several sequences: of a scope, or of a period.
 namespace idproxy::id_store::test {
-namespace {
+namespace scope_test {
 
 using testing::HasSubstr;
 
@@ -154,5 +154,5 @@ TEST_F(ScopeTest, SaysNothingOfTextsThatRepeat) {
   EXPECT_EQ(heal(1, 1), allocated(2, 1));
 }
 
-}  // namespace
+}  // namespace scope_test
 }  // namespace idproxy::id_store::test

@@ -18,10 +18,12 @@ class BlockCache;
 class Fill;
 class GaplessQueue;
 class RangeSet;
+class Reservations;
 struct CounterSpec;
 struct CounterField;
 struct GaplessSpec;
 struct RangesSpec;
+struct ReserveSpec;
 struct Sources;
 
 /// What a rule demands of the unique index on its field.
@@ -117,6 +119,12 @@ class Store {
   /// does not change, through whichever Store of the process. From the first call on, the store
   /// finds out which number is next. Null if the store has no sequences.
   virtual std::shared_ptr<GaplessQueue> sequence(const GaplessSpec& /*spec*/) { return nullptr; }
+  /// The proxy collection of a rule. Every caller that names it gets the same object as long as its
+  /// spec does not change, through whichever Store of the process. From the first call on, the store
+  /// checks whether values can be reserved, and deletes orphans. Null if the store reserves nothing.
+  virtual std::shared_ptr<Reservations> reservations(const ReserveSpec& /*spec*/) {
+    return nullptr;
+  }
   /// A client's transaction has ended, or perhaps. `transaction` as for Sequenced::turn().
   virtual void transaction_ended(const std::string& /*transaction*/) {}
   /// How full a rule's space of random numbers is in one collection. `ns`: "db.collection".

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "idproxy/ids/reservations.hpp"
 #include "idproxy/ids/store.hpp"
 #include "idproxy/ids/strategy.hpp"
 
@@ -56,6 +57,8 @@ struct Rule {
   Upserts upserts = Upserts::assign;
   bool report = false;  ///< replies to writes report the assigned values
   ids::UniqueIndex unique_index = ids::UniqueIndex::warn;
+  /// Where values are reserved before their documents are sent; nothing: they are not.
+  std::optional<ids::ReserveSpec> reserve;
   std::string strategy_name;  ///< configured name, for errors and logs
   /// Shared, because a reload that does not change `source` keeps its strategy's state while both
   /// rule sets are in use.

@@ -1,5 +1,6 @@
 #include "batch_write.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace idproxy::rewrite {
@@ -17,6 +18,11 @@ std::optional<WriteReply> BatchWrite::read(Bytes body, std::size_t sent) const {
 void BatchWrite::add(const wire::OpMsgView& message, const WriteReply& reply,
                      std::span<const std::int32_t> sent) {
   merge_.add(message, reply, sent);
+}
+
+void BatchWrite::refuse(RefusedDocument&& document) {
+  const auto at = std::ranges::lower_bound(refused_, document.index, {}, &RefusedDocument::index);
+  refused_.insert(at, std::move(document));
 }
 
 void BatchWrite::append_reply(std::span<const Assigned> assigned, Buffer& out) const {

@@ -17,6 +17,7 @@ class BatchWrite : public WriteCommand {
   [[nodiscard]] const std::map<std::int32_t, Buffer>& errors() const override {
     return merge_.errors();
   }
+  void refuse(RefusedDocument&& document) override;
   [[nodiscard]] bool retried(std::int32_t number) const override { return merge_.retried(number); }
   [[nodiscard]] bool has_reply() const override { return !merge_.empty(); }
   void append_reply(std::span<const Assigned> assigned, Buffer& out) const override;

@@ -9,6 +9,7 @@
 #include "idproxy/wire/expects_reply.hpp"
 #include "next.hpp"
 #include "sources.hpp"
+#include "value_reservations.hpp"
 #include "write_batch.hpp"
 #include "writes.hpp"
 
@@ -106,7 +107,7 @@ Action Exchange::write(Buffer* owner, const Context& context, Workspace& workspa
   const bool insert = write_.command.kind == WriteKind::insert;
   const Assignment& first = write_.plan->front();
   if (insert && write_.plan->size() == 1 && first.is_id() && first.sequences == nullptr &&
-      first.strategy->sequenced() == nullptr) {
+      first.strategy->sequenced() == nullptr && first.reservations == nullptr) {
     const auto plain = PlainInsert::recognise(write_.message, write_.command);
     if (plain && plain->documents() <= kPartStatements) {
       return insert_plain(*plain, owner, context, workspace);
@@ -160,7 +161,7 @@ Action Exchange::write_any(Buffer* owner, const Context& context, Workspace& wor
   refused_documents_ = refused_.size();
   assigned_ = given_.given.size();
   size_ = result.size;
-  if (auto fault = fault_in_turn()) return fail_write(*std::move(fault), workspace);
+  if (auto fault = fault_in_batch()) return fail_write(*std::move(fault), workspace);
   keep_original(write_.message.message(), owner);
   if (const auto otherwise = draw_values(workspace)) return *otherwise;
   return send_assigned(context, workspace);
@@ -218,7 +219,9 @@ Action Exchange::answered(ids::Result<ids::Grant> grant, const Context& context,
 }
 
 Action Exchange::send_assigned(const Context& context, Workspace& workspace) {
-  if (needs_turn(*write_.plan, given_)) return send_in_turn(context, workspace);
+  if (needs_turn(*write_.plan, given_) || reserves_values()) {
+    return send_as_batch(context, workspace);
+  }
   if (statements_ > kPartStatements && acknowledged_ && assigned_ > 0) {
     const auto options = divisible(write_.message, statements_);
     if (options && !options->ordered && !options->in_transaction && separable(write_)) {
@@ -229,16 +232,23 @@ Action Exchange::send_assigned(const Context& context, Workspace& workspace) {
   return message_.size() <= kLimit ? send() : send_too_large(context, workspace);
 }
 
-/// Why a write cannot get numbers of a sequence without gaps, if it needs them: the proxy must
-/// learn which are stored, and must be able to send the rest again.
-std::optional<CommandError> Exchange::fault_in_turn() const {
-  if (!needs_turn(*write_.plan, given_)) return std::nullopt;
+/// True if the documents' values must be reserved before they are sent.
+bool Exchange::reserves_values() const {
+  return write_.command.kind == WriteKind::insert && reserves(*write_.plan);
+}
+
+/// Why a write cannot get numbers of a sequence without gaps, or reserved values, if it needs them.
+/// For numbers, the proxy must learn which are stored. For both it must be able to send the
+/// documents in other commands.
+std::optional<CommandError> Exchange::fault_in_batch() const {
+  const bool in_turn = needs_turn(*write_.plan, given_);
+  if (!in_turn && !reserves_values()) return std::nullopt;
   const auto options = divisible(write_.message, statements_);
   const auto concern = bson::find(write_.message.body(), "writeConcern");
   const auto w = concern && concern->type == bson::Type::document ? bson::find(concern->value, "w")
                                                                   : std::nullopt;
   std::string why;
-  if (!acknowledged_ || (w && w->as_integer() == 0)) {
+  if (in_turn && (!acknowledged_ || (w && w->as_integer() == 0))) {
     why = "a write with {w: 0} does not tell which numbers are stored";
   } else if (!options || (statements_ > 1 && !separable(write_))) {
     why = "this write cannot be sent in several commands";
@@ -247,11 +257,13 @@ std::optional<CommandError> Exchange::fault_in_turn() const {
   }
   return CommandError{ErrorCode::operation_failed,
                       "mongo-idproxy: " + write_.ns() +
-                          " has a field whose numbers have no gaps (strategy gapless), and " + why};
+                          (in_turn ? " has a field whose numbers have no gaps (strategy gapless)"
+                                   : " has a field whose values are reserved (reserve)") +
+                          ", and " + why};
 }
 
-/// Sends the write as a batch, which draws the numbers of sequences.
-Action Exchange::send_in_turn(const Context& context, Workspace& workspace) {
+/// Sends the write as a batch, which reserves values and draws the numbers of sequences.
+Action Exchange::send_as_batch(const Context& context, Workspace& workspace) {
   open_batch(BatchSent::nothing);
   return begun(batch_->send({now_, context.random, workspace, message_}));
 }
@@ -263,11 +275,12 @@ Action Exchange::begun(const Action& action) {
   if (std::holds_alternative<action::Send>(action)) {
     count_assigned(batch_->given());
     sent_ = true;
-    awaits_reply_ = true;
+    awaits_reply_ = acknowledged_;
   } else if (std::holds_alternative<action::Reply>(action)) {
     take_back_all();
     assigned_ = 0;
     forwarded_.clear();
+    if (!acknowledged_) return action::Reply{};
   }
   return action;
 }
@@ -301,7 +314,7 @@ void Exchange::count_assigned(const GivenValues& given) const {
   }
   for (std::size_t i = 0; i < write_.plan->size(); ++i) {
     RuleOutcomes& outcomes = *(*write_.plan)[i].outcomes;
-    const std::size_t values = given.values.empty() ? assigned_ : given.values[i].size();
+    const std::size_t values = given.wanted.empty() ? assigned_ : given.wanted[i];
     outcomes.assigned += values;
     if (!acknowledged_) outcomes.unacknowledged += values;
   }
@@ -465,11 +478,12 @@ void Exchange::open_batch(BatchSent sent) {
     give_each_document();
   }
   look_into_original();
-  auto command = make_command(std::move(original_), write_, std::move(refused_));
+  auto command = make_command(std::move(original_), write_, refused_);
   batch_ = std::make_unique<WriteBatch>(
       WriteBatch::Contents{std::move(command), write_.plan, started_, std::move(given_),
-                           statements_, write_.command.kind},
+                           statements_, write_.command.kind, !acknowledged_},
       sent);
+  if (sent == BatchSent::nothing && reserves_values()) batch_->reserve(write_, refused_);
 }
 
 Action Exchange::resume(const Context& context, Workspace& workspace) {

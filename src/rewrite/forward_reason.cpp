@@ -24,6 +24,7 @@ constexpr std::array<Texts, kForwardReasons> kTexts{{
     {"filter_fixes_id",
      "use update operators instead of a pipeline, or leave _id out of the filter"},
     {"depends_on_document", kInsert},
+    {"reserved", kInsert},
     {"too_large", kInsert},
     {"unknown_form", kInsert},
 }};

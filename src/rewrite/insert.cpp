@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "document_fields.hpp"
+#include "value_reservations.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -64,7 +65,8 @@ ScanResult InsertRewriter::scan(const WriteRequest& insert, GivenValues& given) 
   const bool done = plans_ == Plans::plain ? scan_documents<Plans::plain>(result, given)
                                            : scan_documents<Plans::with_sequences>(result, given);
   if (!done) return {};
-  if (edits_.empty() || result.kind == ScanResult::Kind::failed) return result;
+  const bool nothing = edits_.empty() && (result.statements == 0 || !reserves(*insert.plan));
+  if (nothing || result.kind == ScanResult::Kind::failed) return result;
   number_values(*insert.plan, given);
   result.size = insert.message.message().size();
   for (const Edit& edit : edits_) result.size -= edit.kind == EditKind::length ? 0 : edit.remove;
@@ -220,7 +222,7 @@ bool InsertRewriter::replaces(const Site& site, std::size_t assignment) {
   const bool made = driver_made(site.element, *target.rule);
   switch (target.rule->assign) {
     case Assign::missing:
-      if (made && target.is_id()) ++driver_made_[assignment];
+      if (made && target.is_id() && !target.implied) ++driver_made_[assignment];
       return false;
     case Assign::missing_or_null:
       return null;

@@ -107,6 +107,10 @@ bool InsertRewriter::emit_part(const WriteRequest& insert, const GivenValues& gi
     }
     if (*wanted != index) continue;
     ++wanted;
+    if (std::ranges::binary_search(part.refused, index, {}, &RefusedDocument::index)) {
+      out.add(refused_document());
+      continue;
+    }
     edits_.clear();
     if (!scan_document(*document)) return false;
     refusal_.reset();

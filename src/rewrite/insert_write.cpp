@@ -25,7 +25,9 @@ std::size_t InsertWrite::fitting(const GivenValues& given,
 
 bool InsertWrite::emit(const GivenValues& given, const WritePart& part, Workspace& workspace,
                        wire::PatchedMessage& out) const {
-  return workspace.insert.emit_part(write(), given, part, out);
+  WritePart all = part;
+  all.refused = refused();
+  return workspace.insert.emit_part(write(), given, all, out);
 }
 
 bool InsertWrite::adds_up(const WriteReply& reply, const WriteOptions& options,

@@ -188,6 +188,7 @@ CommandError NextValues::no_rule() const {
   } else {
     text += "fills this field in " + request_.ns() + "; fields that rules fill there: ";
     for (const Assignment& each : *request_.plan) {
+      if (each.implied) continue;
       text.append(&each == request_.plan->data() ? "" : ", ").append(each.rule->field);
     }
   }

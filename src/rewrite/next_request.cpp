@@ -143,8 +143,8 @@ bool are_valid(std::string_view db, std::string_view collection) {
 }
 
 const Assignment* filling(const Plan& plan, std::string_view field) {
-  const auto found =
-      std::ranges::find_if(plan, [&](const Assignment& each) { return each.rule->field == field; });
+  const auto found = std::ranges::find_if(
+      plan, [&](const Assignment& each) { return !each.implied && each.rule->field == field; });
   return found == plan.end() ? nullptr : &*found;
 }
 

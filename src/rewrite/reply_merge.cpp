@@ -215,7 +215,8 @@ class ReplyMerge::Writer {
     if (refusal != refused_.end() && refusal->index == index &&
         code->as_integer() == kInvalidIdField) {
       bson::append_int32(out_, "code", static_cast<std::int32_t>(refusal->code));
-      const bool fits = takes(refusal->message.size());
+      const bool fits = takes(refusal->message.size() + refusal->details.size());
+      if (fits) out_.append(as_bytes(refusal->details));
       return bson::append_string(out_, "errmsg", fits ? refusal->message : "");
     }
     if (!takes(entry.size())) {

@@ -58,6 +58,22 @@ RuleSet::RuleSet(std::vector<Rule> rules, std::string store_db, std::shared_ptr<
     store_namespaces_.push_back(counter->use().spec.place.ns());
     if (store_ != nullptr) counter->announce(*store_);
   }
+  prepare_reservations();
+}
+
+void RuleSet::prepare_reservations() {
+  reservations_.resize(rules_.size());
+  id_rules_.resize(rules_.size());
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    const Rule& rule = rules_[i];
+    if (!rule.reserve) continue;
+    store_namespaces_.push_back(rule.reserve->ns());
+    if (store_ != nullptr) reservations_[i] = store_->reservations(*rule.reserve);
+    id_rules_[i].ns = rule.ns;
+    id_rules_[i].field = "_id";
+    id_rules_[i].strategy_name = "objectid";
+    id_rules_[i].strategy = rule.id_strategy;
+  }
 }
 
 void RuleSet::take_over(const RuleSet& before) {
@@ -113,9 +129,26 @@ Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
       if (assignment.bound) assignment.strategy = assignment.bound.get();
     }
     assignment.sequences = assignment.strategy->sequences();
+    assignment.reservations = reservations_[i].get();
     plan.push_back(std::move(assignment));
   }
+  add_id(plan);
   return plan;
+}
+
+/// A reservation names its document by `_id`, so documents without one get it here.
+void RuleSet::add_id(Plan& plan) const {
+  const auto reserving = std::ranges::find_if(
+      plan, [](const Assignment& each) { return each.reservations != nullptr; });
+  if (reserving == plan.end()) return;
+  if (std::ranges::any_of(plan, [](const auto& each) { return each.path.front() == "_id"; }))
+    return;
+  const std::size_t i = reserving->rule_index;
+  Assignment id{
+      &id_rules_[i], id_outcomes_.get(), i, {"_id"}, id_rules_[i].strategy.get(), nullptr, {},
+      nullptr};
+  id.implied = true;
+  plan.push_back(std::move(id));
 }
 
 bool RuleSet::possible(std::string_view collection) const {

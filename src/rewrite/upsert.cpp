@@ -268,7 +268,7 @@ Verdict judge_pipeline(const UpsertStatement& statement, const Assignment& assig
 }  // namespace
 
 UpsertVerdict judge(const UpsertStatement& statement, const Assignment& assignment) {
-  if (statement.kind == UpsertStatement::Kind::plain) return kNotNeeded;
+  if (statement.kind == UpsertStatement::Kind::plain || assignment.implied) return kNotNeeded;
   if (statement.kind == UpsertStatement::Kind::unknown) {
     return forward(ForwardReason::unknown_form);
   }
@@ -276,6 +276,7 @@ UpsertVerdict judge(const UpsertStatement& statement, const Assignment& assignme
                                                   : judge_document(statement, assignment);
   if (verdict != kAssign) return verdict;
   if (assignment.rule->upserts == Upserts::forward) return forward(ForwardReason::configured);
+  if (assignment.reservations != nullptr) return forward(ForwardReason::reserved);
   if (assignment.sequences != nullptr && !assignment.sequences->fields().empty()) {
     return forward(ForwardReason::depends_on_document);
   }

@@ -62,6 +62,7 @@ WriteBatch::WriteBatch(Contents contents, BatchSent sent)
       renewal_(*contents_.plan, contents_.given, taken_),
       request_id_(client_request_id()) {
   if (sent == BatchSent::whole) progress_.sent_whole();
+  if (contents_.once) options_.reset();
   one_by_one_ = numbers_ && contents_.kind == WriteKind::insert && contents_.statements > 1 &&
                 options_ && options_->has_txn_number && !options_->in_transaction;
 }
@@ -77,6 +78,11 @@ std::optional<GivenUp> WriteBatch::given_up() const {
 Action WriteBatch::send(const Step& step) {
   const auto left = budget_.time_left(step.now);
   if (left && *left <= 0) return expired(step);
+  if (reservations_) {
+    const auto question = reservations_->question(progress_.todo());
+    if (question) return ask_to_reserve(*question, step);
+  }
+  if (contents_.once) return send_once(step);
   if (numbers_) {
     if (const auto missing = numbers_->provide(progress_.todo())) {
       return without_numbers(*missing, step);
@@ -93,6 +99,7 @@ Action WriteBatch::send(const Step& step) {
     return action::Close{};
   }
   repeats_.sent(progress_.out());
+  if (reservations_) reservations_->sent(progress_.out());
   return action::Send{&step.out, original()};
 }
 
@@ -126,6 +133,8 @@ Action WriteBatch::expired(const Step& step) {
 /// after the first do not count.
 bool WriteBatch::only_repeats(std::span<const std::int32_t> next) const {
   const bool others_count = numbers_ && !options_->ordered && next.size() > 1;
+  // A value that could not be reserved may have been renewed before the statement was ever sent.
+  if (reservations_ && !contents_.command->errors().contains(next.front())) return false;
   return repeats_.contains(next.front()) && progress_.only_repeats() && !others_count;
 }
 
@@ -135,6 +144,66 @@ Action WriteBatch::fail(CommandError error, const Step& step) const {
   const auto id = static_cast<std::int32_t>(step.workspace.next_request_id++);
   append_error_reply(original(), id, error, step.workspace.reply);
   return action::Reply{step.workspace.reply.view()};
+}
+
+// ---- reservations -----------------------------------------------------------------------------
+
+void WriteBatch::reserve(const WriteRequest& insert, std::span<const RefusedDocument> refused) {
+  reservations_ = std::make_unique<ValueReservations>(insert, contents_.given, refused);
+}
+
+Action WriteBatch::ask_to_reserve(const ValueReservations::Question& question, const Step& step) {
+  if (question.assignment->not_ready) {
+    return no_values_for(*question.assignment, *question.assignment->not_ready, step);
+  }
+  reserves_for_ = question.assignment;
+  return action::AskStore{question.source, question.count, question.source->patience()};
+}
+
+/// Event: the store has answered ask_to_reserve().
+Action WriteBatch::reserved(ids::Result<ids::Grant> grant, const Step& step) {
+  const Assignment& rule = *std::exchange(reserves_for_, nullptr);
+  if (!grant) return no_values_for(rule, grant.error(), step);
+  ValueReservations::Outcome outcome = reservations_->accept(std::move(*grant));
+  for (RefusedDocument& each : outcome.refused) contents_.command->refuse(std::move(each));
+  if (outcome.taken.empty()) return send(step);
+  taken_.add(outcome.taken, ids::Taken::in_batch);
+  renews_before_sending_ = true;
+  return decide(std::move(outcome.taken), step);
+}
+
+/// There is no pause before the next attempt, since nothing has been sent.
+Action WriteBatch::renewed_before_sending(std::span<const Collision> collisions, const Step& step) {
+  static_cast<void>(budget_.take_pause(step.random));
+  for (const Collision& collision : collisions) {
+    if (!collision.again) contents_.command->refuse(reservations_->give_up(collision));
+  }
+  return send(step);
+}
+
+/// Sends all statements in one command, with nothing left to decide.
+Action WriteBatch::send_once(const Step& step) {
+  progress_.sent_whole();
+  const WritePart whole{progress_.out(), nullptr, true, std::nullopt, request_id_, {}};
+  if (!contents_.command->emit(contents_.given, whole, step.workspace, step.out)) {
+    return action::Close{};
+  }
+  if (step.out.size() > static_cast<std::size_t>(wire::kMaxMessageSize)) {
+    return fail(too_large(), step);
+  }
+  reservations_->sent(progress_.out());
+  return action::Send{&step.out, original()};
+}
+
+/// Releases the reservations of statements that have stored nothing: they failed, were not reached,
+/// or an earlier attempt of the client stored another value for them.
+void WriteBatch::release_unused() const {
+  if (!reservations_ || !options_ || !options_->acknowledged || !all_denied()) return;
+  reservations_->not_stored([&](std::int32_t statement) {
+    const bool is_retried = options_->has_txn_number && !options_->in_transaction &&
+                            contents_.command->retried(options_->number_of(statement));
+    return is_unused(statement) || is_retried;
+  });
 }
 
 // ---- numbers of sequences ---------------------------------------------------------------------
@@ -171,7 +240,11 @@ Action WriteBatch::without_numbers(const NumbersInTurn::Missing& missing, const 
 /// Statements that have collided keep their errors. Otherwise nobody could tell the client about
 /// the statements that were never sent, so that the whole command fails.
 Action WriteBatch::no_numbers(const ids::Error& error, const Step& step) {
-  const Assignment& rule = *std::exchange(asks_for_, nullptr);
+  return no_values_for(*std::exchange(asks_for_, nullptr), error, step);
+}
+
+Action WriteBatch::no_values_for(const Assignment& rule, const ids::Error& error,
+                                 const Step& step) {
   if (progress_.commands() > 0 && only_repeats(progress_.todo())) {
     repeats_.abandon(progress_.todo());
     return finish(step, report());
@@ -267,6 +340,10 @@ Action WriteBatch::failed(const wire::OpMsgView& message, std::int64_t code, con
       repeats_.abandon(progress_.out());
       return finish(step, report());
     }
+  }
+  if (denied && reservations_) {
+    const auto out = progress_.out();
+    reservations_->not_stored([&](auto each) { return std::ranges::binary_search(out, each); });
   }
   const bool nothing_stored = denied && (!duplicate || contents_.given.once.empty());
   if (only && nothing_stored) {
@@ -412,6 +489,7 @@ Action WriteBatch::answered(ids::Result<ids::Grant> grant, const Step& step) {
     numbers_->accept(std::move(*grant));
     return send(step);
   }
+  if (reserves_for_ != nullptr) return reserved(std::move(grant), step);
   renewal_.answered(std::move(grant));
   return renew(step);
 }
@@ -420,6 +498,9 @@ Action WriteBatch::answered(ids::Result<ids::Grant> grant, const Step& step) {
 Action WriteBatch::decided(const Step& step) {
   const std::vector<Collision> collisions = renewal_.take();
   count(collisions);
+  if (std::exchange(renews_before_sending_, false)) {
+    return renewed_before_sending(collisions, step);
+  }
   if (failed_whole_) {
     return collisions.front().again ? go_again(progress_.out(), step) : relay_failure(step);
   }
@@ -511,26 +592,30 @@ std::vector<Assigned> WriteBatch::report() const {
 
 /// True if no executed statement has stored this value. Only for a reply that accounts for every
 /// statement.
-bool WriteBatch::is_unused(const Given& given) const {
-  if (std::ranges::binary_search(contents_.given.once, given.statement)) return false;
+bool WriteBatch::is_unused(std::int32_t statement) const {
+  if (std::ranges::binary_search(contents_.given.once, statement)) return false;
   const auto& errors = contents_.command->errors();
   if (!errors.empty()) {
-    if (options_->in_transaction || errors.contains(given.statement)) return true;
-    if (options_->ordered && given.statement > errors.begin()->first) return true;
+    if (options_->in_transaction || errors.contains(statement)) return true;
+    if (options_->ordered && statement > errors.begin()->first) return true;
   }
-  return !contents_.command->inserted(given.statement);
+  return !contents_.command->inserted(statement);
 }
 
-/// Returns unused values to their strategies. Not after a driver's second attempt, because an
-/// earlier execution may have stored any of them, nor after an error that does not rule this out.
+/// True if each error says that its document is not stored.
+bool WriteBatch::all_denied() const {
+  return std::ranges::all_of(contents_.command->errors(),
+                             [](const auto& error) { return denies(error.second.view()); });
+}
+
+/// Returns unused values to their strategies, and releases their reservations. Not after a driver's
+/// second attempt, because an earlier execution may have stored any of them, nor after an error
+/// that does not rule this out.
 void WriteBatch::give_back_unused() const {
-  const auto& errors = contents_.command->errors();
-  if (!options_ || !options_->acknowledged || retried_) return;
-  const bool denied =
-      std::ranges::all_of(errors, [](const auto& error) { return denies(error.second.view()); });
-  if (!denied) return;
+  release_unused();
+  if (!options_ || !options_->acknowledged || retried_ || !all_denied()) return;
   give_back(*contents_.plan, contents_.given, [&](std::size_t at) {
-    return !taken_.contains(at) && is_unused(contents_.given.given[at]);
+    return !taken_.contains(at) && is_unused(contents_.given.given[at].statement);
   });
 }
 

@@ -14,6 +14,7 @@
 #include "repeats.hpp"
 #include "retry_budget.hpp"
 #include "value_renewal.hpp"
+#include "value_reservations.hpp"
 #include "write_command.hpp"
 
 namespace idproxy::rewrite {
@@ -39,6 +40,7 @@ class WriteBatch {
     GivenValues given;
     std::size_t statements;
     WriteKind kind;
+    bool once = false;  ///< it is sent in one command, whose outcome nobody learns (w: 0)
   };
   /// What the handling of one event needs.
   struct Step {
@@ -51,7 +53,10 @@ class WriteBatch {
   WriteBatch(const WriteBatch&) = delete;  // its members refer to each other
   WriteBatch& operator=(const WriteBatch&) = delete;
 
-  /// Sends the next command, or asks the store for the numbers that it needs.
+  /// Before anything is sent: has send() reserve the documents' values. `insert`: the write.
+  /// `refused`: documents that the server does not get.
+  void reserve(const WriteRequest& insert, std::span<const RefusedDocument> refused);
+  /// Sends the next command, or asks the store for the numbers or reservations that it needs.
   Action send(const Step& step);
   /// Event: `message` answers the command that was sent last.
   Action reply(const wire::OpMsgView& message, const Step& step);
@@ -79,10 +84,18 @@ class WriteBatch {
                                 const Step& step);
   void went_well() const;
 
+  // Reservations.
+  Action ask_to_reserve(const ValueReservations::Question& question, const Step& step);
+  Action reserved(ids::Result<ids::Grant> grant, const Step& step);
+  Action renewed_before_sending(std::span<const Collision> collisions, const Step& step);
+  Action send_once(const Step& step);
+  void release_unused() const;
+
   // Numbers of sequences.
   [[nodiscard]] std::optional<NumbersInTurn> take_turns();
   [[nodiscard]] std::size_t most_at_once() const;
   Action without_numbers(const NumbersInTurn::Missing& missing, const Step& step);
+  Action no_values_for(const Assignment& rule, const ids::Error& error, const Step& step);
   Action no_numbers(const ids::Error& error, const Step& step);
   [[nodiscard]] Bytes fields_in_turn();
   Action go_past(std::span<const Collision> collisions, std::span<const std::int32_t> rest,
@@ -108,7 +121,8 @@ class WriteBatch {
   Action finish(const Step& step, std::span<const Assigned> assigned);
   Action relay_failure(const Step& step);
   [[nodiscard]] std::vector<Assigned> report() const;
-  [[nodiscard]] bool is_unused(const Given& given) const;
+  [[nodiscard]] bool is_unused(std::int32_t statement) const;
+  [[nodiscard]] bool all_denied() const;
   void give_back_unused() const;
 
   [[nodiscard]] const Assignment& assignment(std::size_t given) const {
@@ -132,6 +146,10 @@ class WriteBatch {
   bool retried_ = false;          // the server had executed some statements earlier
   bool replaces_errors_ = false;  // some errors are replaced by the proxy's own
   Buffer failure_;                // the last reply that failed as a whole with a duplicate
+  // With reservations_:
+  std::unique_ptr<ValueReservations> reservations_;  // null: nothing is reserved
+  const Assignment* reserves_for_ = nullptr;  // the rule whose values the store is to reserve
+  bool renews_before_sending_ = false;        // values that could not be reserved
   // With numbers_:
   bool one_by_one_ = false;   // an earlier attempt of the client may have executed some statements
   bool is_repeated_ = false;  // an earlier attempt has

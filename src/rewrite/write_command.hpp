@@ -34,6 +34,9 @@ class WriteCommand {
   /// How many of the statements, from the first on, fit into one message; at least one.
   [[nodiscard]] virtual std::size_t fitting(const GivenValues& given,
                                             std::span<const std::int32_t> statements) const = 0;
+  /// From now on, the server gets refused_document() in place of this one, and the client this
+  /// error. Only for inserts.
+  virtual void refuse(RefusedDocument&& /*document*/) {}
   /// Fills `out` with a command that patches message(). Returns false if a statement is malformed.
   [[nodiscard]] virtual bool emit(const GivenValues& given, const WritePart& part,
                                   Workspace& workspace, wire::PatchedMessage& out) const = 0;

@@ -121,8 +121,9 @@ class Exchange {
   [[nodiscard]] bool too_many_bytes() const;
   void take_back_all();
   Action send_assigned(const Context& context, Workspace& workspace);
-  [[nodiscard]] std::optional<CommandError> fault_in_turn() const;
-  Action send_in_turn(const Context& context, Workspace& workspace);
+  [[nodiscard]] std::optional<CommandError> fault_in_batch() const;
+  Action send_as_batch(const Context& context, Workspace& workspace);
+  [[nodiscard]] bool reserves_values() const;
   Action begun(const Action& action);
   Action send();
   Action send_too_large(const Context& context, Workspace& workspace);

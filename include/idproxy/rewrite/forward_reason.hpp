@@ -18,6 +18,7 @@ enum class ForwardReason : std::uint8_t {
   pipeline_replaces,        ///< a pipeline with a stage that can remove the value again
   filter_fixes_id,  ///< a pipeline whose filter names `_id`: it cannot tell an insert from a match
   depends_on_document,  ///< the value depends on fields of the document (scope, template)
+  reserved,             ///< the value must be reserved for a document whose `_id` is known
   too_large,            ///< the statement is so large that a value might make it exceed the limit
   unknown_form,         ///< a form that the proxy does not know
 };

@@ -59,6 +59,7 @@ struct RefusedDocument {
   std::int32_t index;  ///< in the client's batch
   ErrorCode code;
   std::string message;
+  std::string details{};  ///< further fields of the error, as BSON elements
 };
 
 /// {_id: []}: every server refuses it with a write error for this document alone: "The '_id' value

@@ -59,6 +59,8 @@ struct Rule {
   ids::UniqueIndex unique_index = ids::UniqueIndex::warn;
   /// Where values are reserved before their documents are sent; nothing: they are not.
   std::optional<ids::ReserveSpec> reserve;
+  /// With `reserve`: makes the `_id` of documents that have none, for a reservation names it.
+  std::shared_ptr<ids::Strategy> id_strategy;
   std::string strategy_name;  ///< configured name, for errors and logs
   /// Shared, because a reload that does not change `source` keeps its strategy's state while both
   /// rule sets are in use.

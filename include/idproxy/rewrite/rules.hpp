@@ -21,8 +21,12 @@ struct Assignment {
   std::vector<std::string> path;  ///< segments of rule->field
   ids::Strategy* strategy;        ///< `bound`, or the rule's
   std::shared_ptr<ids::Strategy> bound;
-  std::optional<ids::Error> not_ready;  ///< set if no value can be generated now: why
-  ids::Sequences* sequences = nullptr;  ///< the strategy's, if it has any
+  std::optional<ids::Error> not_ready;        ///< set if no value can be generated now: why
+  ids::Sequences* sequences = nullptr;        ///< the strategy's, if it has any
+  ids::Reservations* reservations = nullptr;  ///< where the values of inserts are reserved
+  /// True for the `_id` that documents with a reserved value need: no rule of the configuration
+  /// says so.
+  bool implied = false;
   [[nodiscard]] std::uint32_t attempts() const {
     return rule->retry.attempts.value_or(strategy->attempts());
   }
@@ -70,12 +74,17 @@ class RuleSet {
 
  private:
   void take_over(const RuleSet& before);
+  void prepare_reservations();
+  void add_id(Plan& plan) const;
   [[nodiscard]] bool is_untouchable(std::string_view db, std::string_view collection,
                                     const std::string& ns) const;
 
   std::shared_ptr<ids::Store> store_;  // first, so that it outlives what it has given to strategies
   std::vector<Rule> rules_;
-  std::vector<std::shared_ptr<RuleOutcomes>> outcomes_;  // by rule
+  std::vector<std::shared_ptr<RuleOutcomes>> outcomes_;           // by rule
+  std::vector<std::shared_ptr<ids::Reservations>> reservations_;  // by rule; null: none
+  std::vector<Rule> id_rules_;  // by rule: of a rule with reservations, that for the _id
+  std::shared_ptr<RuleOutcomes> id_outcomes_ = std::make_shared<RuleOutcomes>();
   std::string store_db_;
   std::vector<std::string> store_namespaces_;
   bool follows_transactions_ = false;

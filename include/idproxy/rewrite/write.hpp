@@ -10,6 +10,7 @@
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/ids/strategy.hpp"
 #include "idproxy/ids/values.hpp"
+#include "idproxy/rewrite/reply.hpp"
 #include "idproxy/wire/op_msg.hpp"
 
 /// A model of write commands. A command has statements (those of an insert are its documents),
@@ -81,6 +82,9 @@ struct WritePart {
   std::int32_t request_id;
   /// A document whose elements take the place of the client's fields of the same names; or empty.
   Bytes instead{};
+  /// Documents to replace by refused_document(), ascending by index, in addition to those that the
+  /// command's plan makes impossible.
+  std::span<const RefusedDocument> refused{};
 };
 
 }  // namespace idproxy::rewrite

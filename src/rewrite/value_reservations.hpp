@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collisions.hpp"
+#include "idproxy/ids/reservations.hpp"
+#include "idproxy/rewrite/request.hpp"
+#include "idproxy/rewrite/write.hpp"
+
+namespace idproxy::rewrite {
+
+/// True if the plan has a field whose values are reserved.
+[[nodiscard]] bool reserves(const Plan& plan);
+
+/// The reservations of one insert: those that its documents need before they are sent, generated
+/// values as well as the client's own, and those that must be deleted again, because their
+/// documents are certainly not stored (docs/reserve.md).
+class ValueReservations {
+ public:
+  /// Reads the documents. `given` must outlive it, and may change: a value that has been replaced,
+  /// or whose document has another `_id` now, is reserved anew. `refused` documents need nothing.
+  ValueReservations(const WriteRequest& insert, const GivenValues& given,
+                    std::span<const RefusedDocument> refused);
+  ValueReservations(const ValueReservations&) = delete;
+  ValueReservations& operator=(const ValueReservations&) = delete;
+  /// Releases the reservations of documents that were never sent.
+  ~ValueReservations();
+
+  /// Values of one rule that the store must reserve.
+  struct Question {
+    const Assignment* assignment;
+    ids::StoreSource* source;  ///< valid until the next question
+    std::size_t count;
+  };
+  /// Asks for what these statements (ascending) lack; nothing if they lack nothing.
+  [[nodiscard]] std::optional<Question> question(std::span<const std::int32_t> statements);
+
+  /// Documents whose values could not be reserved.
+  struct Outcome {
+    std::vector<Collision> taken;          ///< generated values that are taken
+    std::vector<RefusedDocument> refused;  ///< the client's own values: taken, or not possible
+  };
+  /// Event: the store has answered the question.
+  [[nodiscard]] Outcome accept(ids::Grant grant);
+  /// The error for a document whose generated values stay taken. It needs no reservation any more.
+  [[nodiscard]] RefusedDocument give_up(const Collision& collision);
+
+  /// Event: these statements are on their way, so that their values may be stored.
+  void sent(std::span<const std::int32_t> statements);
+  /// Event: these statements, which were sent, have certainly stored nothing.
+  void not_stored(const std::function<bool(std::int32_t statement)>& is_unstored);
+
+ private:
+  /// A value that a document gets, or has.
+  struct Place {
+    std::int32_t statement;
+    std::uint16_t assignment;
+    std::optional<std::size_t> given_value;  // index in given_.given; nothing: reservation.value
+    std::optional<std::size_t> given_id;     // the same for the document's _id
+    bool is_held = false;                    // nobody else can get the value
+    bool is_sent = false;
+    bool is_refused = false;
+    ids::Reservation reservation{};
+  };
+  class Source;
+
+  void add_places(std::int32_t statement, Bytes document);
+  [[nodiscard]] ids::TypedValue given_at(std::size_t at) const;
+  [[nodiscard]] bool lacks(Place& place);
+  void drop(Place& place);
+  void refuse(std::int32_t statement);
+  void release();
+  [[nodiscard]] std::string duplicate_text(const Place& place) const;
+  [[nodiscard]] RefusedDocument refusal_of(const Place& place) const;
+
+  std::shared_ptr<const Plan> plan_;
+  const GivenValues& given_;
+  std::string ns_;
+  std::vector<Place> places_;  // by statement
+  // The last question.
+  std::unique_ptr<Source> source_;
+  std::vector<std::size_t> asked_;                 // indexes in places_
+  std::vector<ids::ReservationBatch> to_release_;  // by assignment
+};
+
+}  // namespace idproxy::rewrite

@@ -216,8 +216,9 @@ class ReplyMerge::Writer {
         code->as_integer() == kInvalidIdField) {
       bson::append_int32(out_, "code", static_cast<std::int32_t>(refusal->code));
       const bool fits = takes(refusal->message.size() + refusal->details.size());
+      bson::append_string(out_, "errmsg", fits ? refusal->message : "");
       if (fits) out_.append(as_bytes(refusal->details));
-      return bson::append_string(out_, "errmsg", fits ? refusal->message : "");
+      return;
     }
     if (!takes(entry.size())) {
       bson::append_copy(out_, *code);

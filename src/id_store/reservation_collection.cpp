@@ -361,7 +361,8 @@ ReservationCollection::Failure ReservationCollection::make_unique_index(
     return Error{Errc::unavailable, "the unique index on " + spec_.name + " in " + spec_.ns() +
                                         ", the collection of reservations, is being built"};
   }
-  const Reply reply = client.write(spec_.db, make_index_command(spec_.collection, spec_.name, true));
+  const Reply reply =
+      client.write(spec_.db, make_index_command(spec_.collection, spec_.name, true));
   if (reply.ok()) return std::nullopt;
   if (reply.kind != Reply::Kind::refused) return error_of(client, reply);
   const std::string command =

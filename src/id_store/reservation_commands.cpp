@@ -84,8 +84,7 @@ void append_projection(Buffer& out, std::span<const std::string_view> names) {
 }
 
 /// Of the value and what else there is; none may be there twice.
-void append_projection(Buffer& out, const ReserveSpec& spec,
-                       std::vector<std::string_view> others) {
+void append_projection(Buffer& out, const ReserveSpec& spec, std::vector<std::string_view> others) {
   if (std::ranges::find(others, spec.name) == others.end()) others.emplace_back(spec.name);
   append_projection(out, others);
 }
@@ -95,7 +94,8 @@ void append_majority(Buffer& out) {
                       [&] { bson::append_string(out, "level", "majority"); });
 }
 
-/// [{$set: {at: {$max: [now, {$cond: [{$eq: [{$type: "$at"}, "date"]}, {$add: ["$at", 1]}, null]}]}}}]
+/// [{$set: {at: {$max: [now, {$cond: [{$eq: [{$type: "$at"}, "date"]}, {$add: ["$at", 1]},
+/// null]}]}}}]
 void append_refresh(Buffer& out, std::int64_t now) {
   const auto inside = [&](Type type, std::string_view key, const auto& content) {
     bson::append_inside(out, type, key, content);
@@ -126,9 +126,8 @@ void append_refresh(Buffer& out, std::int64_t now) {
     });
   };
   inside(Type::array, "u", [&] {
-    inside(Type::document, "0", [&] {
-      inside(Type::document, "$set", [&] { inside(Type::document, "at", most); });
-    });
+    inside(Type::document, "0",
+           [&] { inside(Type::document, "$set", [&] { inside(Type::document, "at", most); }); });
   });
 }
 

@@ -81,10 +81,10 @@ struct WriteError {
 };
 /// What a reply to a write says.
 struct WriteOutcome {
-  bool executed = false;   ///< by a primary: the command as a whole did not fail
-  std::int64_t n = 0;      ///< inserted, matched or deleted
+  bool executed = false;  ///< by a primary: the command as a whole did not fail
+  std::int64_t n = 0;     ///< inserted, matched or deleted
   std::vector<WriteError> errors{};
-  bool majority = true;    ///< without a writeConcernError
+  bool majority = true;  ///< without a writeConcernError
 };
 [[nodiscard]] WriteOutcome outcome_of(const mongo::Reply& reply);
 

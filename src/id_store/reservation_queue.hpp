@@ -58,7 +58,8 @@ class ReservationQueue final : public ids::Reservations,
     ids::ReservationBatch release{};
     [[nodiscard]] std::vector<ids::Reservation*> items();
   };
-  /// The next job; nothing: there is none. Any number of jobs may be under way.
+  /// The next job; nothing: there is none. Any number of jobs may be under way, and each must be
+  /// finished.
   [[nodiscard]] std::optional<Job> begin();
   /// After make(). With a failure, requests with a reservation that is still `wanted` get that.
   void finish(Job job, const std::optional<ids::Error>& failure);

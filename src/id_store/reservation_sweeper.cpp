@@ -74,8 +74,8 @@ ReservationSweeper::Swept ReservationSweeper::pass(Client& client, Client& write
                                                    const Pause& pause) {
   using Milliseconds = std::chrono::milliseconds;
   const auto now = clock_.monotonic();
-  const std::int64_t until =
-      milliseconds_of(clock_) - std::chrono::duration_cast<Milliseconds>(spec_.orphan_after).count();
+  const std::int64_t until = milliseconds_of(clock_) -
+                             std::chrono::duration_cast<Milliseconds>(spec_.orphan_after).count();
   const bool reads_all = !whole_at_ || now >= *whole_at_;
   const Order order = has_dates(client) ? Order::by_date : Order::any;
   Swept swept;

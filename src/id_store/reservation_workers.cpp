@@ -76,10 +76,10 @@ ReservationWorkers::Shared ReservationWorkers::make(const ids::ReserveSpec& spec
       spec, [this, weak = std::weak_ptr(collection)] { wake(weak); });
   collection->look_at = clock_.monotonic();
   collection->sweep_at = clock_.monotonic() + at_random(kFirstSweepWithin);
-  collection->obstacle = CounterWorkers::Obstacle{
-      {Errc::unavailable,
-       "the collection of reservations, " + spec.ns() + ", has not been looked at yet"},
-      true};
+  collection->obstacle =
+      CounterWorkers::Obstacle{{Errc::unavailable, "the collection of reservations, " + spec.ns() +
+                                                       ", has not been looked at yet"},
+                               true};
   if (stopping_) collection->queue->stop();
   return collection;
 }

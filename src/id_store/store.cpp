@@ -28,11 +28,11 @@ struct Store::Impl {
                options.scans ? RangeDocuments::Missing::create : RangeDocuments::Missing::assume),
         workers(pool, clock, metrics, scans),
         sequences(pool, clock, metrics),
-        reservations(pool, clock, metrics,
-                     options.scans ? ReservationCollection::Missing::create
-                                   : ReservationCollection::Missing::assume,
-                     options.scans ? ReservationWorkers::Sweeper::on
-                                   : ReservationWorkers::Sweeper::off) {}
+        reservations(
+            pool, clock, metrics,
+            options.scans ? ReservationCollection::Missing::create
+                          : ReservationCollection::Missing::assume,
+            options.scans ? ReservationWorkers::Sweeper::on : ReservationWorkers::Sweeper::off) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   /// The thread of the ranges uses the workers, and the workers' threads use the ranges.
@@ -146,9 +146,9 @@ std::shared_ptr<Watch> Store::watch(std::vector<WatchedRule> rules) {
     if (rule.reserve) reserves.push_back(*rule.reserve);
   }
   impl_->reservations.use(reserves, number);
-  auto impl = std::make_unique<Watch::Impl>(
-      impl_->metrics, impl_->inspector, impl_->ranges, impl_->workers, impl_->sequences,
-      impl_->reservations, number, std::move(rules), std::move(inspection));
+  auto impl = std::make_unique<Watch::Impl>(impl_->metrics, impl_->inspector, impl_->ranges,
+                                            impl_->workers, impl_->sequences, impl_->reservations,
+                                            number, std::move(rules), std::move(inspection));
   return std::shared_ptr<Watch>(new Watch(std::move(impl)));
 }
 

@@ -26,12 +26,17 @@ std::string fault_of(const BackfillRequest& request) {
 }
 
 std::string fault_of(const BackfillRequest& request, const rewrite::Rule& rule) {
+  const std::string subject = "the rule for " + request.field + " in " + request.ns;
+  if (rule.reserve) {
+    return subject +
+           " has a `reserve`, and a backfill reserves nothing: its values could be given "
+           "out again";
+  }
   const ids::CounterRule* counter = rule.strategy->counter_rule();
   const ids::SequenceOptions sequences =
       counter == nullptr ? ids::SequenceOptions{} : counter->use().sequences;
   const bool resets = sequences.reset != ids::Reset::none;
   const bool shows_date = sequences.text && !sequences.text->is_timeless();
-  const std::string subject = "the rule for " + request.field + " in " + request.ns;
   if (!request.period_from.empty() && !resets && !shows_date) {
     return "--period-from is for rules with `reset`, or with a date in the `template`, which " +
            subject + " does not have";

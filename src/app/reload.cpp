@@ -85,6 +85,7 @@ RulesInForce make_rules(std::vector<rewrite::Rule> rules, const std::string& sto
     const bool counts = rule.strategy->bounded_space() != nullptr;
     watched.push_back({rule.ns, rule.field, unique_index_of(rule), counts,
                        counts ? rule.source : "", value_type_of(*rule.strategy)});
+    watched.back().reserve = rule.reserve;
     if (const auto* counter = rule.strategy->counter_rule()) {
       watched.back().scope = counter->use().sequences.scope;
       watched.back().repeats = counter->use().sequences.repeats();

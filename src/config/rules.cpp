@@ -8,6 +8,7 @@
 #include "config/counters.hpp"
 #include "config/definition.hpp"
 #include "config/names.hpp"
+#include "config/reserves.hpp"
 #include "config/scalars.hpp"
 #include "config/words.hpp"
 #include "idproxy/base/glob.hpp"
@@ -62,19 +63,6 @@ rewrite::Retry read_retry(Reader& reader) {
   retry.deadline = reader.duration("deadline", 1ms, 1h, retry.deadline);
   if (reader.errors() == errors) check_backoff(retry, reader);
   return retry;
-}
-
-/// Refuses `reserve`, which is not in this release, since uniqueness across shards depends on it:
-/// it must not be ignored silently.
-void refuse_reserve(Reader& rule) {
-  Reader* reserve = rule.optional_section("reserve");
-  if (reserve == nullptr) return;
-  const auto db = reserve->optional_text("db");
-  const auto fault = db ? fault_of_database(*db) : std::string();
-  if (!fault.empty()) reserve->error("db", fault);
-  reserve->required_text("collection");
-  reserve->duration("orphan_after", 10min, 24h * 365, 24h);
-  rule.error("reserve", "is not in this release, and values could repeat without it");
 }
 
 std::string read_ns(Reader& rule, const std::string& store_db) {
@@ -175,8 +163,9 @@ void read_strategy(rewrite::Rule& rule, Reader& reader, const std::string& store
 }
 
 /// The keys that do not affect which values a rule makes, only how it puts them into documents.
-constexpr std::array<std::string_view, 7> kOfTheRuleAlone{
-    "assign", "driver_window", "in_transaction", "keep_driver_id", "report", "retry", "upserts"};
+constexpr std::array<std::string_view, 8> kOfTheRuleAlone{
+    "assign", "driver_window", "in_transaction", "keep_driver_id",
+    "report", "reserve",       "retry",          "upserts"};
 
 /// A text that is equal for two rules if their values come from the same source. It includes the
 /// store's database, the default for counters.
@@ -201,8 +190,8 @@ rewrite::Rule read_rule(Reader& reader, const std::string& store_db, ids::Source
       static_cast<ids::UniqueIndex>(reader.choice("unique_index", {"warn", "require", "create"}));
   rule.upserts =
       static_cast<rewrite::Upserts>(reader.choice("upserts", {"assign", "forward", "refuse"}));
-  refuse_reserve(reader);
   read_strategy(rule, reader, store_db, sources);
+  read_reserve(rule, reader);
   rule.definition = canonical_text(*reader.node());
   rule.source = source_of(*reader.node(), store_db);
   return rule;
@@ -270,7 +259,9 @@ bool check_pair(const Draft& earlier, const Draft& later) {
   const auto unnamed = [](const Draft& d) { return d.rule.ns.empty() || d.rule.field.empty(); };
   if (unnamed(earlier) || unnamed(later)) return false;
   return check_reachable(earlier, later) || check_fields(earlier, later) ||
-         check_kept(earlier, later) || check_kept(later, earlier) || check_counters(earlier, later);
+         check_kept(earlier, later) || check_kept(later, earlier) ||
+         check_counters(earlier, later) ||
+         check_reservations(earlier.rule, earlier.reader->path(), later.rule, *later.reader);
 }
 
 /// Reports one error per rule: a rule that conflicts with many others is the one to change.

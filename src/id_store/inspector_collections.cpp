@@ -173,7 +173,8 @@ CatalogRequest Collections::index_request(const Collection& collection, Time now
   CatalogRequest request{CatalogRequest::Kind::indexes, collection.db, collection.name, {}};
   for (const Guard& guard : collection.guards) {
     const WatchedRule& rule = rules_[guard.rule];
-    if (guard.offer_due <= now) {
+    const bool advises = !rule.reserve || rule.unique_index != UniqueIndex::warn;
+    if (guard.offer_due <= now && advises) {
       request.advise.push_back({rule.field, value_type_of(rule.value_type), repeats_of(rule)});
     }
   }

@@ -221,6 +221,8 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
 /// Warns once per collection, when the collection exists.
 void Collections::judge_warned(Collection& collection, Guard& guard,
                                const CatalogResponse& response) {
+  // Where values are reserved, the collection may be sharded, so that it can have no such index.
+  if (rules_[guard.rule].reserve) return;
   const std::string& field = rules_[guard.rule].field;
   const ValueType type = value_type_of(rules_[guard.rule].value_type);
   const Repeats repeats = repeats_of(rules_[guard.rule]);

@@ -164,8 +164,7 @@ Login login_of(const mongoc_uri_t* uri, std::string uri_key) {
 
 /// The kind of a server's error.
 Reply::Kind kind_of(std::int32_t code) {
-  const bool passes = std::find(kTransient.begin(), kTransient.end(), code) != kTransient.end();
-  return passes ? Reply::Kind::unreachable : Reply::Kind::refused;
+  return passes(code) ? Reply::Kind::unreachable : Reply::Kind::refused;
 }
 
 Reply::Kind kind_of(const bson_error_t& error) {
@@ -355,6 +354,10 @@ Reply Client::list_indexes(const std::string& db, const std::string& collection,
                        reply.code != kNamespaceNotFound;
   // The server may not know the option.
   return refused ? read_all(db, plain, use) : reply;
+}
+
+bool passes(std::int32_t code) {
+  return std::ranges::find(kTransient, code) != kTransient.end();
 }
 
 bool is_true(Bytes document, std::string_view key) {

@@ -117,6 +117,9 @@ inline constexpr std::int32_t kNoServer = MONGOC_ERROR_SERVER_SELECTION_FAILURE;
 /// The same after a failed login. No server code with Kind::unreachable has this value.
 inline constexpr std::int32_t kNoLogin = MONGOC_ERROR_CLIENT_AUTHENTICATE;
 
+/// True if another server, or the same one a moment later, may not answer with this error.
+[[nodiscard]] bool passes(std::int32_t code);
+
 /// Counts and times commands. Thread-safe.
 struct RoundTrips {
   std::atomic<std::uint64_t> sent{0};

@@ -11,6 +11,7 @@
 #include "id_store/inspector.hpp"
 #include "id_store/mongo.hpp"
 #include "id_store/range_keeper.hpp"
+#include "id_store/reservation_workers.hpp"
 #include "id_store/sequence_workers.hpp"
 #include "id_store/store_metrics.hpp"
 #include "idproxy/base/glob.hpp"
@@ -26,7 +27,12 @@ struct Store::Impl {
         ranges(pool, clock, workers,
                options.scans ? RangeDocuments::Missing::create : RangeDocuments::Missing::assume),
         workers(pool, clock, metrics, scans),
-        sequences(pool, clock, metrics) {}
+        sequences(pool, clock, metrics),
+        reservations(
+            pool, clock, metrics,
+            options.scans ? ReservationCollection::Missing::create
+                          : ReservationCollection::Missing::assume,
+            options.scans ? ReservationWorkers::Sweeper::on : ReservationWorkers::Sweeper::off) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   /// The thread of the ranges uses the workers, and the workers' threads use the ranges.
@@ -39,6 +45,7 @@ struct Store::Impl {
   RangeKeeper ranges;
   CounterWorkers workers;
   SequenceWorkers sequences;
+  ReservationWorkers reservations;
   std::atomic<std::uint64_t> watches{0};
 };
 
@@ -48,6 +55,7 @@ struct Watch::Impl {
   RangeKeeper& ranges;
   CounterWorkers& workers;
   SequenceWorkers& sequences;
+  ReservationWorkers& reservations;
   const std::uint64_t number;  // newer watches have larger ones
   const std::vector<WatchedRule> rules;
   const std::shared_ptr<Inspection> inspection;
@@ -58,6 +66,8 @@ struct Watch::Impl {
   }
   [[nodiscard]] std::vector<CounterObstacle> counter_obstacles() const;
   [[nodiscard]] std::vector<CounterWorkers::InUse> in_use() const;
+  [[nodiscard]] std::optional<ids::CounterField> reserved(const ids::CounterField& field) const;
+  [[nodiscard]] std::optional<std::size_t> rule_filling(const ids::CounterField& field) const;
 };
 
 namespace {
@@ -78,15 +88,37 @@ std::optional<std::size_t> rule_of(const std::vector<WatchedRule>& rules,
 
 }  // namespace
 
+/// Where the values of the counter's field are reserved: the counter must not fall behind those,
+/// either.
+std::optional<ids::CounterField> Watch::Impl::reserved(const ids::CounterField& field) const {
+  const auto rule = std::ranges::find_if(rules, [&](const WatchedRule& each) {
+    return each.reserve && each.ns == field.ns && each.field == field.field;
+  });
+  if (rule == rules.end()) return std::nullopt;
+  ids::CounterField found = field;
+  found.ns = rule->reserve->ns();
+  found.field = rule->reserve->name;
+  return found;
+}
+
+/// No rule fills the fields of reservations.
+std::optional<std::size_t> Watch::Impl::rule_filling(const ids::CounterField& field) const {
+  const bool is_reserved = std::ranges::any_of(rules, [&](const WatchedRule& each) {
+    return each.reserve && each.reserve->ns() == field.ns;
+  });
+  return is_reserved ? std::nullopt : rule_of(rules, field);
+}
+
 std::vector<Watch::CounterObstacle> Watch::Impl::counter_obstacles() const {
   std::vector<CounterObstacle> found;
   auto all = workers.not_ready();
   std::ranges::move(ranges.not_ready(), std::back_inserter(all));
   std::ranges::move(sequences.not_ready(), std::back_inserter(all));
+  std::ranges::move(reservations.not_ready(), std::back_inserter(all));
   for (const CounterWorkers::NotReady& counter : all) {
     const auto& [error, passes] = counter.obstacle;
     for (const ids::CounterField& field : counter.fields) {
-      const auto rule = rule_of(rules, field);
+      const auto rule = rule_filling(field);
       if (rule)
         found.push_back({{*rule, field.ns, {ids::Readiness::Kind::not_ready, error}}, passes});
     }
@@ -108,9 +140,15 @@ Store::~Store() = default;
 
 std::shared_ptr<Watch> Store::watch(std::vector<WatchedRule> rules) {
   auto inspection = impl_->inspector.inspect(rules);
+  const std::uint64_t number = ++impl_->watches;
+  std::vector<ids::ReserveSpec> reserves;
+  for (const WatchedRule& rule : rules) {
+    if (rule.reserve) reserves.push_back(*rule.reserve);
+  }
+  impl_->reservations.use(reserves, number);
   auto impl = std::make_unique<Watch::Impl>(impl_->metrics, impl_->inspector, impl_->ranges,
-                                            impl_->workers, impl_->sequences, ++impl_->watches,
-                                            std::move(rules), std::move(inspection));
+                                            impl_->workers, impl_->sequences, impl_->reservations,
+                                            number, std::move(rules), std::move(inspection));
   return std::shared_ptr<Watch>(new Watch(std::move(impl)));
 }
 
@@ -126,12 +164,14 @@ bool Store::stop(std::chrono::milliseconds limit) {
   (void)impl_->ranges.stop(std::chrono::milliseconds(0));
   (void)impl_->scans.stop(std::chrono::milliseconds(0));
   (void)impl_->sequences.stop(std::chrono::milliseconds(0));
+  (void)impl_->reservations.stop(std::chrono::milliseconds(0));
   const bool workers_ended = impl_->workers.stop(limit);
   const bool sequences_ended = impl_->sequences.stop(left());
+  const bool reservations_ended = impl_->reservations.stop(left());
   const bool inspector_ended = impl_->inspector.stop(left());
   const bool ranges_ended = impl_->ranges.stop(left());
   return impl_->scans.stop(left()) && inspector_ended && ranges_ended && workers_ended &&
-         sequences_ended;
+         sequences_ended && reservations_ended;
 }
 
 StoreStatistics Store::statistics() const {
@@ -145,6 +185,11 @@ StoreStatistics Store::statistics() const {
   statistics.heals = metrics.heals;
   statistics.numbers_allocated = metrics.numbers_allocated;
   statistics.numbers_returned = metrics.numbers_returned;
+  statistics.reservations_made = metrics.reservations_made;
+  statistics.reservations_taken = metrics.reservations_taken;
+  statistics.reservations_released = metrics.reservations_released;
+  statistics.reservations_swept = metrics.reservations_swept;
+  statistics.reservations_waiting = impl_->reservations.waiting();
   impl_->workers.add_to(statistics);
   impl_->ranges.add_to(statistics);
   statistics.requests_waiting += impl_->sequences.waiting();
@@ -166,26 +211,43 @@ void Watch::await_first_look(std::chrono::milliseconds limit) {
   impl_->workers.await_checks(left());
   impl_->ranges.await_looks(left());
   impl_->sequences.await_looks(left());
+  impl_->reservations.await_looks(left());
 }
 
 std::shared_ptr<ids::BlockCache> Watch::announce(const ids::CounterSpec& spec,
                                                  const ids::CounterField& field) {
-  return impl_->workers.announce(spec, field, impl_->number);
+  auto counter = impl_->workers.announce(spec, field, impl_->number);
+  if (const auto reserved = impl_->reserved(field)) {
+    (void)impl_->workers.counter(spec, *reserved, impl_->number);
+  }
+  return counter;
 }
 
 std::shared_ptr<ids::BlockCache> Watch::counter(const ids::CounterSpec& spec,
                                                 const ids::CounterField& field) {
-  return impl_->workers.counter(spec, field, impl_->number);
+  auto counter = impl_->workers.counter(spec, field, impl_->number);
+  if (const auto reserved = impl_->reserved(field)) {
+    (void)impl_->workers.counter(spec, *reserved, impl_->number);
+  }
+  return counter;
 }
 
 std::shared_ptr<ids::RangeSet> Watch::ranges(const ids::RangesSpec& spec,
                                              const ids::CounterField& field,
                                              const ids::Sources& sources) {
-  return impl_->ranges.ranges(spec, field, sources, impl_->number);
+  auto ranges = impl_->ranges.ranges(spec, field, sources, impl_->number);
+  if (const auto reserved = impl_->reserved(field)) {
+    (void)impl_->ranges.ranges(spec, *reserved, sources, impl_->number);
+  }
+  return ranges;
 }
 
 std::shared_ptr<ids::GaplessQueue> Watch::sequence(const ids::GaplessSpec& spec) {
   return impl_->sequences.sequence(spec, impl_->number);
+}
+
+std::shared_ptr<ids::Reservations> Watch::reservations(const ids::ReserveSpec& spec) {
+  return impl_->reservations.reservations(spec, impl_->number);
 }
 
 void Watch::transaction_ended(const std::string& transaction) {
@@ -199,13 +261,19 @@ std::shared_ptr<ids::Fill> Watch::fill(std::string_view ns, std::string_view fie
 
 ids::Readiness Watch::readiness(std::size_t rule_index, std::string_view db,
                                 std::string_view collection) {
-  return impl_->with([&](Collections& known, Collections::Time now) {
+  auto readiness = impl_->with([&](Collections& known, Collections::Time now) {
     return known.readiness(rule_index, db, collection, now);
   });
+  const auto& reserve = impl_->rules.at(rule_index).reserve;
+  if (!reserve || readiness.kind != ids::Readiness::Kind::ready) return readiness;
+  if (auto obstacle = impl_->reservations.obstacle(*reserve)) {
+    return {ids::Readiness::Kind::not_ready, std::move(obstacle->error)};
+  }
+  return readiness;
 }
 
 std::uint64_t Watch::version() const {
-  return impl_->inspection->version();
+  return impl_->inspection->version() + impl_->reservations.version();
 }
 
 std::vector<ids::NotReady> Watch::not_ready(std::size_t most_per_rule) const {
@@ -245,7 +313,7 @@ std::vector<ids::RuleNumbers> Watch::numbers(std::size_t most_per_rule) const {
       impl_->with([](const Collections& known, Collections::Time) { return known.spaces(); });
   for (const CounterWorkers::InUse& counter : impl_->in_use()) {
     for (const ids::CounterField& field : counter.fields) {
-      const auto rule = rule_of(impl_->rules, field);
+      const auto rule = impl_->rule_filling(field);
       if (rule) all.push_back({*rule, field.ns, counter.numbers, counter.sequence});
     }
   }

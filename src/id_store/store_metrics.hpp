@@ -16,6 +16,10 @@ struct StoreMetrics {
   std::atomic<std::uint64_t> heals{0};
   std::atomic<std::uint64_t> numbers_allocated{0};
   std::atomic<std::uint64_t> numbers_returned{0};
+  std::atomic<std::uint64_t> reservations_made{0};
+  std::atomic<std::uint64_t> reservations_taken{0};
+  std::atomic<std::uint64_t> reservations_released{0};
+  std::atomic<std::uint64_t> reservations_swept{0};
 };
 
 }  // namespace idproxy::id_store

@@ -159,6 +159,10 @@ class Database {
                                   .add("data", data));
     ASSERT_TRUE(reply.ok()) << reply.message;
   }
+  void fail_no_more() {
+    const Document command = Document().add("configureFailPoint", "failCommand").add("mode", "off");
+    EXPECT_TRUE(client_.read("admin", command).ok());
+  }
 
  private:
   mongo::Client client_ = pool().client();

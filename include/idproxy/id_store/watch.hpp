@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/ids/reservations.hpp"
 #include "idproxy/ids/store.hpp"
 
 namespace idproxy::id_store {
@@ -28,6 +29,8 @@ struct WatchedRule {
   std::vector<std::string> scope{};
   /// So may others, which a field that the proxy does not know tells apart.
   bool repeats = false;
+  /// Where its values are reserved. Then `unique_index: warn` warns of nothing.
+  std::optional<ids::ReserveSpec> reserve{};
   friend bool operator==(const WatchedRule&, const WatchedRule&) = default;
 };
 
@@ -48,6 +51,7 @@ class Watch final : public ids::Store {
   std::shared_ptr<ids::RangeSet> ranges(const ids::RangesSpec& spec, const ids::CounterField& field,
                                         const ids::Sources& sources) override;
   std::shared_ptr<ids::GaplessQueue> sequence(const ids::GaplessSpec& spec) override;
+  std::shared_ptr<ids::Reservations> reservations(const ids::ReserveSpec& spec) override;
   void transaction_ended(const std::string& transaction) override;
   std::shared_ptr<ids::Fill> fill(std::string_view ns, std::string_view field) override;
   ids::Readiness readiness(std::size_t rule_index, std::string_view db,
@@ -59,10 +63,10 @@ class Watch final : public ids::Store {
   [[nodiscard]] std::vector<std::size_t> not_ready_counts() const;
   struct CounterObstacle {
     ids::NotReady not_ready;
-    bool passes;  ///< by itself: the counter has not been checked yet, or is being prepared
+    bool passes;  ///< by itself: it has not been checked yet, or is being prepared
   };
-  /// Of not_ready(), the counters that rules announced. Nothing but this reports them: the log has
-  /// each change of the other reasons.
+  /// Of not_ready(), the counters that rules announced, and collections of reservations. Nothing
+  /// but this reports them: the log has each change of the other reasons.
   [[nodiscard]] std::vector<CounterObstacle> counter_obstacles() const;
   /// Why the last check of collections reached no server, for people; nothing if it reached one.
   [[nodiscard]] std::optional<std::string> why_down() const;

@@ -54,7 +54,8 @@ struct Reservation {
   std::string error{};
 };
 
-/// The reservations that one request asks for at once. If a value occurs twice, the first one gets it.
+/// The reservations that one request asks for at once. If a value occurs twice, the first one gets
+/// it.
 using ReservationBatch = std::vector<Reservation>;
 
 /// The proxy collection of one rule. Thread-safe.

@@ -120,8 +120,9 @@ class Store {
   /// finds out which number is next. Null if the store has no sequences.
   virtual std::shared_ptr<GaplessQueue> sequence(const GaplessSpec& /*spec*/) { return nullptr; }
   /// The proxy collection of a rule. Every caller that names it gets the same object as long as its
-  /// spec does not change, through whichever Store of the process. From the first call on, the store
-  /// checks whether values can be reserved, and deletes orphans. Null if the store reserves nothing.
+  /// spec does not change, through whichever Store of the process. From the first call on, the
+  /// store checks whether values can be reserved, and deletes orphans. Null if the store reserves
+  /// nothing.
   virtual std::shared_ptr<Reservations> reservations(const ReserveSpec& /*spec*/) {
     return nullptr;
   }

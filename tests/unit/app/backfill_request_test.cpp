@@ -49,6 +49,14 @@ TEST(BackfillRequestTest, FindsTheFirstRuleOfTheField) {
             "no rule of f.yaml fills n in crm.orders");
 }
 
+TEST(BackfillRequestTest, RefusesARuleWithReservations) {
+  rewrite::Rule rule = test::rule("shop.orders", "n");
+  rule.reserve.emplace();
+  EXPECT_EQ(fault_of(request("shop.orders", "n"), rule),
+            "the rule for n in shop.orders has a `reserve`, and a backfill reserves nothing: its "
+            "values could be given out again");
+}
+
 TEST(BackfillRequestTest, NullIsAValueOnlyToRulesThatLeaveItAlone) {
   using rewrite::Assign;
   using Lacks = BackfillTarget::Lacks;

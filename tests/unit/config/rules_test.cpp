@@ -8,7 +8,6 @@ namespace rules_test {
 using namespace std::chrono_literals;
 using rewrite::Assign;
 using rewrite::InTransaction;
-using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -236,9 +235,6 @@ TEST(Rules, ReportsWhatIsWrongWithOne) {
       {"unique_index", "ns: a.b, field: x, strategy: uuid, unique_index: required",
        "2:41: error: rules[0].unique_index: must be one of warn, require or create, is text "
        "'required', did you mean 'require'?"},
-      {"reserve", "ns: a.b, field: x, strategy: uuid, reserve: {collection: c}",
-       "2:41: error: rules[0].reserve: is not in this release, and values could repeat without "
-       "it"},
       {"driver_on_id", "ns: a.b, field: _id, strategy: uuid, assign: driver",
        "2:43: warning: rules[0].assign: drivers report the ObjectId that they made as insertedId, "
        "but it is not stored as _id: findById and references that use it find nothing, and "
@@ -262,23 +258,6 @@ TEST(Rules, ReportsWhatIsWrongWithOne) {
                 ElementsAre(HasSubstr(c.finding)))
         << c.name;
   }
-}
-
-TEST(Rules, ChecksReserveAlthoughItIsRefused) {
-  EXPECT_THAT(findings_of("rules:\n  - {ns: a.b, field: x, strategy: uuid,\n"
-                          "     reserve: {db: a/b, orphan_after: 5m}}\n"),
-              ElementsAre("3:6: error: rules[0].reserve.collection: is missing",
-                          HasSubstr("3:6: error: rules[0].reserve: is not in this release"),
-                          HasSubstr("3:16: error: rules[0].reserve.db: 'a/b' is not a valid"),
-                          "3:25: error: rules[0].reserve.orphan_after: must be a duration of 10m "
-                          "to 8760h, is 5m"));
-}
-
-TEST(Rules, NamesTheKeysOfReserve) {
-  EXPECT_THAT(findings_of("rules:\n  - {ns: a.b, field: x, strategy: uuid,\n"
-                          "     reserve: {collection: c, unheard_of: 1}}\n"),
-              Contains("3:31: error: rules[0].reserve: unknown key 'unheard_of'; known here: "
-                       "collection, db, orphan_after"));
 }
 
 struct PairCase {

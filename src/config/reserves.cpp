@@ -1,0 +1,159 @@
+#include "config/reserves.hpp"
+
+#include <array>
+#include <chrono>
+
+#include "config/names.hpp"
+#include "config/words.hpp"
+#include "idproxy/ids/counter_use.hpp"
+
+namespace idproxy::config {
+namespace {
+
+using namespace std::chrono_literals;
+using ids::ReserveSpec;
+
+constexpr std::size_t kLongestReserveNs = 255;
+
+std::string last_name_of(const std::string& field) {
+  const std::size_t dot = field.rfind('.');
+  return dot == std::string::npos ? field : field.substr(dot + 1);
+}
+
+bool has_wildcards_in(std::string_view text) {
+  return text.find_first_of("*?") != std::string_view::npos;
+}
+
+std::string fault_of_reserve_db(const std::string& db) {
+  if (db == "admin" || db == "config" || db == "local") {
+    return "must not be '" + db + "', which belongs to the server";
+  }
+  return fault_of_database(db);
+}
+
+std::string fault_of_reserve_collection(const std::string& collection) {
+  if (collection.starts_with("system.")) {
+    return "must not begin with system., as the server's own do";
+  }
+  // A counter reads its numbers there, and takes these for wildcards.
+  if (has_wildcards_in(collection)) return "must not contain '*' or '?'";
+  return fault_of_collection(collection);
+}
+
+/// What makes `reserve` impossible for the rule, or "".
+std::string why_not_reservable(const rewrite::Rule& rule) {
+  if (rule.strategy_name == "gapless") {
+    return "does not work with gapless: a reservation whose document is not stored would be a gap";
+  }
+  if (rule.field == "_id") {
+    return "does not work with field: _id: a reservation names its document by its _id, so that "
+           "two documents with the same value could not be told apart";
+  }
+  if (has_wildcards_in(rule.ns)) {
+    return "needs an ns without wildcards: a reservation names its document, but not the "
+           "collection that has it. Write a rule for each collection";
+  }
+  const auto* counter = rule.strategy ? rule.strategy->counter_rule() : nullptr;
+  if (counter == nullptr) return {};
+  if (!counter->use().sequences.scope.empty()) {
+    return "does not work with scope: documents of different scopes may have the same value, which "
+           "can be reserved only once";
+  }
+  if (counter->use().sequences.repeats()) {
+    return "does not work with reset and a template that does not show the period: the same values "
+           "come again in each period, but can be reserved only once";
+  }
+  return {};
+}
+
+std::string fault_of_name(const std::string& name) {
+  constexpr std::array<std::string_view, 3> kOwn{"_id", "parent_id", "at"};
+  for (const std::string_view own : kOwn) {
+    if (name == own) {
+      return "must be id: with field, the value would be in the field '" + name +
+             "' of a reservation, which has another meaning there";
+    }
+  }
+  return {};
+}
+
+/// Whether a rule keeps counters in this collection.
+bool has_counters_in(const rewrite::Rule& rule, const std::string& ns) {
+  const auto* counter = rule.strategy ? rule.strategy->counter_rule() : nullptr;
+  return counter != nullptr && counter->use().spec.place.ns() == ns;
+}
+
+void read_place(ReserveSpec& spec, const rewrite::Rule& rule, Reader& reserve) {
+  spec.db = reserve.text("db", rule.ns.substr(0, rule.ns.find('.')));
+  spec.collection = reserve.required_text("collection");
+  if (reserve.given("db")) {
+    if (const auto fault = fault_of_reserve_db(spec.db); !fault.empty()) reserve.error("db", fault);
+  }
+  if (spec.collection.empty()) return;
+  if (const auto fault = fault_of_reserve_collection(spec.collection); !fault.empty()) {
+    reserve.error("collection", fault);
+  } else if (spec.ns().size() > kLongestReserveNs) {
+    reserve.error("collection", "must have, with its database, at most 255 bytes");
+  } else if (spec.ns() == rule.ns) {
+    reserve.error("collection", "must not be the rule's own collection");
+  } else if (has_counters_in(rule, spec.ns())) {
+    reserve.error("collection", "must not be the collection of the rule's counter");
+  }
+}
+
+}  // namespace
+
+void read_reserve(rewrite::Rule& rule, Reader& reader) {
+  Reader* const reserve = reader.optional_section("reserve");
+  if (reserve == nullptr) return;
+  const std::size_t errors = reader.errors();
+  ReserveSpec spec;
+  read_place(spec, rule, *reserve);
+  spec.layout = static_cast<ReserveSpec::Layout>(reserve->choice("layout", {"id", "field"}));
+  const auto age = reserve->duration("orphan_after", 10min, 24h * 365, 24h);
+  spec.orphan_after = std::chrono::ceil<std::chrono::seconds>(age);
+  spec.parent_ns = rule.ns;
+  spec.parent_field = rule.field;
+  if (const auto fault = why_not_reservable(rule); !fault.empty()) reader.error("reserve", fault);
+  if (spec.layout == ReserveSpec::Layout::field) {
+    spec.name = last_name_of(rule.field);
+    const auto fault = fault_of_name(spec.name);
+    if (!fault.empty() && rule.field != "_id") reserve->error("layout", fault);
+  }
+  if (reader.errors() == errors) rule.reserve = std::move(spec);
+}
+
+bool check_reservations(const rewrite::Rule& earlier, const std::string& path,
+                        const rewrite::Rule& later, Reader& reader) {
+  const auto report = [&](std::string_view key, const ReserveSpec& spec, const std::string& why) {
+    reader.error(key, "'" + shown(spec.ns()) + "' " + why);
+    return true;
+  };
+  if (earlier.reserve && later.reserve && earlier.reserve->ns() == later.reserve->ns()) {
+    return report("reserve", *later.reserve,
+                  "has the reservations of " + path +
+                      ", and each rule needs a collection of its own: a reservation does not say "
+                      "which rule made it");
+  }
+  if (later.reserve) {
+    const std::string ns = later.reserve->ns();
+    if (earlier.ns == ns) return report("reserve", *later.reserve, "has the documents of " + path);
+    if (has_counters_in(earlier, ns)) {
+      return report("reserve", *later.reserve, "has the counters of " + path);
+    }
+  }
+  if (earlier.reserve) {
+    const std::string ns = earlier.reserve->ns();
+    if (later.ns == ns) {
+      return report("ns", *earlier.reserve,
+                    "is never touched: " + path + " keeps its reservations there");
+    }
+    if (has_counters_in(later, ns)) {
+      return report("strategy", *earlier.reserve,
+                    "cannot hold counters: " + path + " keeps its reservations there");
+    }
+  }
+  return false;
+}
+
+}  // namespace idproxy::config

@@ -1,0 +1,379 @@
+#include "id_store/reservation_collection.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "id_store/index_advice.hpp"
+#include "id_store/index_requests.hpp"
+#include "id_store/login_advice.hpp"
+#include "id_store/reply_reasons.hpp"
+
+namespace idproxy::id_store {
+namespace {
+
+using ids::Errc;
+using ids::Error;
+using ids::Reservation;
+using ids::TypedValue;
+using mongo::Array;
+using mongo::Client;
+using mongo::Document;
+using mongo::Reply;
+using State = Reservation::State;
+
+// Others may release what is in the way, and reserve it again.
+constexpr int kReserveRounds = 4;
+// Whoever waits gives up after two seconds.
+constexpr std::chrono::milliseconds kTryAgainWithin{800};
+constexpr std::chrono::milliseconds kTryAgainPause{40};
+// One command each, of values that this process cannot compare itself.
+constexpr std::size_t kMostExactLooks = 100;
+constexpr std::size_t kMostReleased = 1000;
+
+/// Whether the write may be sent again, which changes nothing that it has done.
+bool may_try_again(std::chrono::steady_clock::time_point begun, const Reply& reply,
+                   const WriteOutcome& outcome) {
+  if (std::chrono::steady_clock::now() - begun > kTryAgainWithin) return false;
+  if (outcome.executed || reply.refused(mongo::kDatabaseDropPending)) return true;
+  // If there was no server, libmongoc has already searched for long.
+  return reply.kind == Reply::Kind::unreachable && reply.code != mongo::kNoServer &&
+         reply.code != mongo::kNoLogin;
+}
+
+bool has_passing_error(const WriteOutcome& outcome) {
+  return std::ranges::any_of(outcome.errors,
+                             [](const WriteError& error) { return mongo::passes(error.code); });
+}
+
+Error error_of(const ids::CounterReply& reply) {
+  const bool refused = reply.kind == ids::CounterReply::Kind::exhausted;
+  return {refused ? Errc::exhausted : Errc::unavailable, reply.reason};
+}
+
+Document nobody() {
+  return Document().add("_id", Document().add("$in", Array()));
+}
+
+/// What the server refuses, if it does not refuse the command.
+Document refused_insert(const std::string& collection) {
+  const Document refused = Document().add("_id", Array());
+  return Document().add("insert", collection).add("documents", Array().push(refused));
+}
+
+Document update_of_nobody(const std::string& collection) {
+  const Document update =
+      Document().add("q", nobody()).add("u", Document().add("$set", Document().add("at", 0)));
+  return Document().add("update", collection).add("updates", Array().push(update));
+}
+
+Document delete_of_nobody(const std::string& collection) {
+  const Document deletion = Document().add("q", nobody()).add("limit", 1);
+  return Document().add("delete", collection).add("deletes", Array().push(deletion));
+}
+
+Document find_nobody(const std::string& collection) {
+  return Document().add("find", collection).add("filter", nobody()).add("limit", 1);
+}
+
+/// createIndexes {key: {field: 1}}
+Document make_index_command(const std::string& collection, const std::string& field, bool unique) {
+  Document index;
+  index.add("key", Document().add(field, 1)).add("name", field + "_1");
+  if (unique) index.add("unique", true);
+  return Document().add("createIndexes", collection).add("indexes", Array().push(index));
+}
+
+bool keeps_unique(const Index& index, const std::string& field) {
+  return guards(index, field, ValueType::other);
+}
+
+}  // namespace
+
+std::int64_t milliseconds_of(const Clock& clock) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(clock.wall()).count();
+}
+
+ReservationCollection::ReservationCollection(ids::ReserveSpec spec, Missing missing,
+                                             const Clock& clock, StoreMetrics& metrics)
+    : spec_(std::move(spec)), missing_(missing), clock_(clock), metrics_(metrics) {}
+
+// ---- reservations ------------------------------------------------------------------------------
+
+std::optional<Error> ReservationCollection::make(Client& client, Items items) const {
+  const Run run{client, std::chrono::steady_clock::now(), milliseconds_of(clock_)};
+  std::erase_if(items, [](Reservation* item) { return refuse(*item); });
+  for (int round = 0; round < kReserveRounds && !items.empty(); ++round) {
+    Items taken;
+    for (Reserved rest(items); !rest.empty();) {
+      const std::size_t count = fitting(spec_, rest);
+      if (auto failure = insert(run, rest.first(count), taken)) return failure;
+      rest = rest.subspan(count);
+    }
+    items.clear();
+    if (auto failure = judge(run, taken, items)) return failure;
+  }
+  for (Reservation* item : items) item->state = State::taken;
+  return std::nullopt;
+}
+
+/// Those whose value is reserved already are appended to `taken`. What the server did before an
+/// answer was lost, it finds when it gets the same command again: then these are `own`.
+ReservationCollection::Failure ReservationCollection::insert(const Run& run, Reserved items,
+                                                             Items& taken) const {
+  const std::size_t others = taken.size();
+  return send(run, insert_command(spec_, items, run.at), [&](const WriteOutcome& outcome) {
+    // An error that ends the command early leaves the rest out.
+    const auto known = static_cast<std::uint64_t>(outcome.n) + outcome.errors.size();
+    if (known != items.size() || has_passing_error(outcome)) return false;
+    taken.resize(others);
+    for (Reservation* item : items) {
+      item->state = State::made;
+      item->at = run.at;
+    }
+    for (const WriteError& error : outcome.errors) {
+      if (error.index >= items.size()) return false;
+      Reservation& item = *items[error.index];
+      if (error.code == mongo::kDuplicateKey) {
+        item.state = State::wanted;
+        taken.push_back(&item);
+      } else {
+        item.state = State::refused;
+        item.code = error.code;
+        item.error = error.text;
+      }
+    }
+    return outcome.majority;
+  });
+}
+
+/// Finds out for whom the values are reserved. Those that are reserved no more go to `again`.
+ReservationCollection::Failure ReservationCollection::judge(const Run& run, const Items& taken,
+                                                            Items& again) const {
+  Items own;
+  for (Reserved rest(taken); !rest.empty();) {
+    const std::size_t count = fitting(spec_, rest);
+    if (auto failure = judge_some(run, rest.first(count), own, again)) return failure;
+    rest = rest.subspan(count);
+  }
+  for (Reserved rest(own); !rest.empty();) {
+    const std::size_t count = fitting(spec_, rest, kMostReleased);
+    if (auto failure = refresh(run, rest.first(count), again)) return failure;
+    rest = rest.subspan(count);
+  }
+  return std::nullopt;
+}
+
+ReservationCollection::Failure ReservationCollection::judge_some(const Run& run, Reserved taken,
+                                                                 Items& own, Items& again) const {
+  std::unordered_map<std::string, std::string> parents;  // by the value; texts of key_of()
+  const auto note = [&](Bytes document) {
+    const auto value = bson::find(document, spec_.name);
+    const auto parent = bson::find(document, "parent_id");
+    if (!value) return;
+    parents.insert_or_assign(key_of(value_of(*value)),
+                             parent ? key_of(value_of(*parent)) : std::string());
+  };
+  if (auto failure = read(run, find_command(spec_, taken), note)) return failure;
+  std::size_t exact_looks = 0;
+  for (Reservation* item : taken) {
+    const std::string key = key_of(item->value);
+    auto found = parents.find(key);
+    if (found == parents.end() && exact_looks++ < kMostExactLooks) {
+      // The server may have found a value equal that has another key.
+      const auto note_this = [&](Bytes document) {
+        const auto parent = bson::find(document, "parent_id");
+        parents[key] = parent ? key_of(value_of(*parent)) : std::string();
+      };
+      if (auto failure = read(run, find_command(spec_, *item), note_this)) return failure;
+      found = parents.find(key);
+    }
+    if (found == parents.end()) {
+      again.push_back(item);
+    } else if (found->second == key_of(item->parent_id)) {
+      own.push_back(item);
+    } else {
+      item->state = State::taken;
+    }
+  }
+  return std::nullopt;
+}
+
+/// Gives reservations of the same documents a new date, so that neither the sweeper nor whoever
+/// made them deletes them.
+ReservationCollection::Failure ReservationCollection::refresh(const Run& run, Reserved items,
+                                                              Items& again) const {
+  const std::int64_t now = milliseconds_of(clock_);
+  bool are_all = false;
+  const auto use = [&](const WriteOutcome& outcome) {
+    are_all = outcome.n == static_cast<std::int64_t>(items.size());
+    return outcome.majority && !has_passing_error(outcome);
+  };
+  if (auto failure = send(run, refresh_command(spec_, items, now), use)) return failure;
+  if (are_all) {
+    for (Reservation* item : items) item->state = State::own;
+    return std::nullopt;
+  }
+  for (Reservation*& item : std::vector<Reservation*>(items.begin(), items.end())) {
+    bool is_there = false;
+    const auto use_one = [&](const WriteOutcome& outcome) {
+      is_there = outcome.n == 1;
+      return outcome.majority && !has_passing_error(outcome);
+    };
+    const Document command = refresh_command(spec_, Reserved(&item, 1), now);
+    if (auto failure = send(run, command, use_one)) return failure;
+    if (is_there) {
+      item->state = State::own;
+    } else {
+      again.push_back(item);
+    }
+  }
+  return std::nullopt;
+}
+
+bool ReservationCollection::release(Client& client, Reserved made) const {
+  const Run run{client, std::chrono::steady_clock::now(), 0};
+  while (!made.empty()) {
+    const std::size_t count = fitting(spec_, made, kMostReleased);
+    std::int64_t deleted = 0;
+    const auto use = [&](const WriteOutcome& outcome) {
+      deleted += outcome.n;
+      return outcome.majority && !has_passing_error(outcome);
+    };
+    const auto failure = send(run, release_command(spec_, made.first(count)), use);
+    metrics_.reservations_released += static_cast<std::uint64_t>(deleted);
+    if (failure) return false;
+    made = made.subspan(count);
+  }
+  return true;
+}
+
+// ---- commands ----------------------------------------------------------------------------------
+
+ReservationCollection::Failure ReservationCollection::send(
+    const Run& run, const Document& command,
+    const std::function<bool(const WriteOutcome&)>& use) const {
+  while (true) {
+    const Reply reply = run.client.write(spec_.db, command);
+    const WriteOutcome outcome = outcome_of(reply);
+    if (outcome.executed && use(outcome)) return std::nullopt;
+    if (!may_try_again(run.begun, reply, outcome)) {
+      if (!outcome.executed) return error_of(run.client, reply);
+      return Error{Errc::unavailable, outcome.majority ? std::string(kNoAnswer)
+                                                       : "the id store does not reach a majority "
+                                                         "of its members"};
+    }
+    std::this_thread::sleep_for(kTryAgainPause);
+  }
+}
+
+ReservationCollection::Failure ReservationCollection::read(
+    const Run& run, const Document& command, const std::function<void(Bytes)>& use) const {
+  const Reply reply = run.client.read_all(spec_.db, command, [&](Bytes document) {
+    use(document);
+    return true;
+  });
+  if (reply.ok()) return std::nullopt;
+  return error_of(run.client, reply);
+}
+
+Error ReservationCollection::error_of(const Client& client, const Reply& reply) const {
+  return id_store::error_of(after_error(client, reply, spec_.db));
+}
+
+// ---- readiness ---------------------------------------------------------------------------------
+
+ReservationCollection::Failure ReservationCollection::look(Client& client) const {
+  if (std::string why = why_unfit(client); !why.empty()) {
+    return Error{Errc::exhausted,
+                 "the collection of reservations, " + spec_.ns() + ", " + std::move(why)};
+  }
+  if (const Reply reply = try_to_write(client); !reply.ok()) return error_of(client, reply);
+  if (auto failure = look_at_parents(client)) return failure;
+  return look_at_indexes(client);
+}
+
+/// Half a sentence about what it is instead of a collection that grows and changes.
+std::string ReservationCollection::why_unfit(Client& client) const {
+  std::string why;
+  const Document filter = Document().add("name", spec_.collection);
+  const Document command = Document().add("listCollections", 1).add("filter", filter);
+  // Without the privilege, the server's answer to a write must do.
+  (void)client.read_all(spec_.db, command, [&](Bytes found) {
+    const auto type = bson::find(found, "type");
+    const auto options = bson::find(found, "options");
+    if (type && type->type == bson::Type::string && type->text() != "collection") {
+      why = type->text() == "view" ? "is a view" : "is a time-series collection";
+    } else if (options && options->type == bson::Type::document &&
+               mongo::is_true(options->value, "capped")) {
+      why = "is capped: the server deletes its oldest documents";
+    }
+    if (!why.empty()) why += ". Choose another one in `reserve`";
+    return false;
+  });
+  return why;
+}
+
+/// Changes nothing, but needs the privileges, and a primary with a majority.
+Reply ReservationCollection::try_to_write(Client& client) const {
+  for (const Document& command :
+       {refused_insert(spec_.collection), update_of_nobody(spec_.collection),
+        delete_of_nobody(spec_.collection)}) {
+    Reply reply = client.write(spec_.db, command);
+    const WriteOutcome outcome = outcome_of(reply);
+    if (outcome.executed && outcome.majority && !has_passing_error(outcome)) continue;
+    return reply;
+  }
+  return client.read(spec_.db, find_nobody(spec_.collection));
+}
+
+ReservationCollection::Failure ReservationCollection::look_at_parents(Client& client) const {
+  const Namespace ns = split_namespace(spec_.parent_ns);
+  const Reply reply = client.read(ns.db, find_nobody(ns.collection));
+  if (reply.ok()) return std::nullopt;
+  return id_store::error_of(unreadable(client, ns, reply));
+}
+
+ReservationCollection::Failure ReservationCollection::look_at_indexes(Client& client) const {
+  const bool needs_one = spec_.layout == ids::ReserveSpec::Layout::field;
+  std::vector<Index> indexes;
+  const Reply reply = list_indexes(client, {spec_.db, spec_.collection}, indexes);
+  const bool listed = reply.ok() || reply.refused(mongo::kNamespaceNotFound);
+  if (!listed && needs_one) return error_of(client, reply);
+  if (!listed || missing_ == Missing::assume) return std::nullopt;
+  if (needs_one) {
+    if (auto failure = make_unique_index(client, indexes)) return failure;
+  }
+  const bool has_dates = std::ranges::any_of(
+      indexes, [](const Index& index) { return can_read(index, "at", ValueType::other); });
+  // Without it the sweeper reads the whole collection.
+  if (!has_dates) (void)client.write(spec_.db, make_index_command(spec_.collection, "at", false));
+  return std::nullopt;
+}
+
+ReservationCollection::Failure ReservationCollection::make_unique_index(
+    Client& client, const std::vector<Index>& indexes) const {
+  const auto found = std::ranges::find_if(
+      indexes, [&](const Index& index) { return keeps_unique(index, spec_.name); });
+  if (found != indexes.end() && !found->building) return std::nullopt;
+  if (found != indexes.end()) {
+    return Error{Errc::unavailable, "the unique index on " + spec_.name + " in " + spec_.ns() +
+                                        ", the collection of reservations, is being built"};
+  }
+  const Reply reply =
+      client.write(spec_.db, make_index_command(spec_.collection, spec_.name, true));
+  if (reply.ok()) return std::nullopt;
+  if (reply.kind != Reply::Kind::refused) return error_of(client, reply);
+  const std::string command =
+      create_index_command({spec_.db, spec_.collection}, spec_.name, ValueType::other,
+                           {IndexForm::plain, free_name(indexes, spec_.name), {}});
+  const std::string why = reply.code == mongo::kDuplicateKey
+                              ? "several reservations have the same value"
+                              : "the server answers with error " + std::to_string(reply.code);
+  return Error{Errc::exhausted, "no unique index guards the collection of reservations, " +
+                                    spec_.ns() + ", and the proxy cannot make it (" + why +
+                                    "); make it with " + command};
+}
+
+}  // namespace idproxy::id_store

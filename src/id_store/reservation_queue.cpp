@@ -1,0 +1,224 @@
+#include "id_store/reservation_queue.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "id_store/reservation_commands.hpp"
+#include "idproxy/observability/log.hpp"
+
+namespace idproxy::id_store {
+namespace {
+
+using ids::Errc;
+using ids::Error;
+using ids::Grant;
+using ids::Reservation;
+using ids::ReservationBatch;
+using State = Reservation::State;
+
+/// Releases the reservations of a grant that nobody took.
+class Granted final : public ids::Lender {
+ public:
+  Granted(std::weak_ptr<ReservationQueue> queue, std::shared_ptr<ReservationBatch> batch)
+      : queue_(std::move(queue)), batch_(std::move(batch)) {}
+  void take_back(const std::vector<ids::Range>& /*ranges*/) override {
+    if (const auto queue = queue_.lock()) queue->release(std::move(*batch_));
+  }
+  void cancel(std::uint64_t /*ticket*/) override {}
+
+ private:
+  std::weak_ptr<ReservationQueue> queue_;
+  std::shared_ptr<ReservationBatch> batch_;
+};
+
+bool is_complete(const ReservationBatch& items) {
+  return std::ranges::none_of(items,
+                              [](const Reservation& item) { return item.state == State::wanted; });
+}
+
+std::size_t batch_bytes(const ReservationBatch& items) {
+  std::size_t bytes = 0;
+  for (const Reservation& item : items) bytes += bytes_of(item);
+  return bytes;
+}
+
+}  // namespace
+
+ReservationQueue::ReservationQueue(ids::ReserveSpec spec, std::function<void()> wake)
+    : spec_(std::move(spec)), wake_(std::move(wake)) {}
+
+std::vector<Reservation*> ReservationQueue::Job::items() {
+  std::vector<Reservation*> all;
+  for (const auto& ask : asks) {
+    for (Reservation& item : ask->items) all.push_back(&item);
+  }
+  for (Reservation& item : release) all.push_back(&item);
+  return all;
+}
+
+void ReservationQueue::send(Answers& answers) {
+  for (auto& [waiter, answer] : answers) waiter->answered(std::move(answer));
+}
+
+// ---- for requests ------------------------------------------------------------------------------
+
+std::optional<Error> ReservationQueue::why_refused(const Ask& ask) const {
+  if (stopping_) return Error{Errc::unavailable, "the proxy ends"};
+  const bool is_full =
+      waiting_.size() >= kMostWaiting || waiting_bytes_ + ask.bytes > kMostWaitingBytes;
+  if (is_full && !waiting_.empty()) {
+    return Error{Errc::unavailable, "too many inserts wait for reservations"};
+  }
+  return std::nullopt;
+}
+
+ids::Ticket ReservationQueue::reserve(std::shared_ptr<ReservationBatch> batch,
+                                      std::unique_ptr<ids::Waiter> waiter) {
+  auto ask = std::make_unique<Ask>();
+  ask->items = std::move(*batch);
+  ask->bytes = batch_bytes(ask->items);
+  ask->batch = std::move(batch);
+  ask->waiter = std::move(waiter);
+  std::uint64_t ticket = 0;
+  std::optional<Error> refused;
+  {
+    const std::scoped_lock lock(mutex_);
+    ticket = ask->ticket = ++tickets_;
+    refused = why_refused(*ask);
+    if (!refused) {
+      waiting_bytes_ += ask->bytes;
+      waiting_.push_back(std::move(ask));
+    }
+  }
+  if (refused) {
+    ask->waiter->answered(*std::move(refused));
+  } else {
+    wake_();
+  }
+  return {weak_from_this(), ticket};
+}
+
+void ReservationQueue::cancel(std::uint64_t ticket) {
+  std::unique_ptr<Ask> gone;  // destroyed without the lock
+  std::unique_ptr<ids::Waiter> waiter;
+  const std::scoped_lock lock(mutex_);
+  if (const auto running = running_.find(ticket); running != running_.end()) {
+    waiter = std::move(running->second->waiter);
+    return;
+  }
+  const auto found = std::ranges::lower_bound(
+      waiting_, ticket, {}, [](const std::unique_ptr<Ask>& ask) { return ask->ticket; });
+  if (found == waiting_.end() || (*found)->ticket != ticket) return;
+  gone = std::move(*found);
+  waiting_bytes_ -= gone->bytes;
+  waiting_.erase(found);
+}
+
+void ReservationQueue::release(ReservationBatch made) noexcept {
+  try {
+    {
+      const std::scoped_lock lock(mutex_);
+      release_made(made);
+    }
+    wake_();
+  } catch (const std::exception&) {
+    // There is no memory. The sweeper deletes them.
+  }
+}
+
+void ReservationQueue::release_made(ReservationBatch& items) {
+  for (Reservation& item : items) {
+    if (item.state != State::made) continue;
+    const std::size_t bytes = bytes_of(item);
+    if (releasing_bytes_ + bytes > kMostReleasingBytes) return;
+    releasing_bytes_ += bytes;
+    releasing_.push_back(std::move(item));
+  }
+}
+
+// ---- for the store -----------------------------------------------------------------------------
+
+std::optional<ReservationQueue::Job> ReservationQueue::begin() {
+  Job job;
+  const std::scoped_lock lock(mutex_);
+  if (waiting_.empty() && releasing_.empty()) return std::nullopt;
+  ++jobs_;
+  const bool releases = !releasing_.empty() && (waiting_.empty() || !released_last_);
+  released_last_ = releases;
+  if (releases) {
+    while (!releasing_.empty() && job.release.size() < kGroup) {
+      releasing_bytes_ -= bytes_of(releasing_.front());
+      job.release.push_back(std::move(releasing_.front()));
+      releasing_.pop_front();
+    }
+    return job;
+  }
+  std::size_t count = 0;
+  do {
+    std::unique_ptr<Ask>& ask = waiting_.front();
+    count += ask->items.size();
+    waiting_bytes_ -= ask->bytes;
+    running_.emplace(ask->ticket, ask.get());
+    job.asks.push_back(std::move(ask));
+    waiting_.pop_front();
+  } while (!waiting_.empty() && count + waiting_.front()->items.size() <= kGroup);
+  return job;
+}
+
+void ReservationQueue::finish(Job job, const std::optional<Error>& failure) {
+  Answers answers;
+  bool wakes = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    --jobs_;
+    for (auto& ask : job.asks) {
+      running_.erase(ask->ticket);
+      const bool is_granted = is_complete(ask->items);
+      if (ask->waiter == nullptr || !is_granted) release_made(ask->items);
+      if (ask->waiter == nullptr) continue;
+      if (is_granted) {
+        *ask->batch = std::move(ask->items);
+        auto lender = std::make_shared<Granted>(weak_from_this(), std::move(ask->batch));
+        // What the range says is of no use; an empty grant would not return to its lender.
+        answers.emplace_back(std::move(ask->waiter), Grant(std::move(lender), {{0, 1}}));
+      } else {
+        answers.emplace_back(std::move(ask->waiter),
+                             failure.value_or(Error{Errc::unavailable, "not reserved"}));
+      }
+    }
+    wakes = !releasing_.empty();
+  }
+  send(answers);
+  if (wakes) wake_();
+}
+
+bool ReservationQueue::has_work() const {
+  const std::scoped_lock lock(mutex_);
+  return !waiting_.empty() || !releasing_.empty();
+}
+
+bool ReservationQueue::idle() const {
+  const std::scoped_lock lock(mutex_);
+  return waiting_.empty() && releasing_.empty() && jobs_ == 0;
+}
+
+void ReservationQueue::stop() {
+  std::deque<std::unique_ptr<Ask>> gone;
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+    gone.swap(waiting_);
+    waiting_bytes_ = 0;
+  }
+  for (const auto& ask : gone) {
+    ask->waiter->answered(Error{Errc::unavailable, "the proxy ends"});
+  }
+}
+
+std::size_t ReservationQueue::waiting() const {
+  const std::scoped_lock lock(mutex_);
+  return waiting_.size() + running_.size();
+}
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,166 @@
+#include "id_store/reservation_sweeper.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <span>
+#include <unordered_set>
+#include <utility>
+
+#include "id_store/counter_commands.hpp"
+#include "id_store/index_requests.hpp"
+#include "id_store/namespaces.hpp"
+#include "id_store/outcome.hpp"
+#include "id_store/reservation_collection.hpp"
+#include "id_store/stored_value.hpp"
+
+namespace idproxy::id_store {
+namespace {
+
+using mongo::Client;
+using mongo::Reply;
+
+constexpr std::size_t kSweepPage = 1000;
+constexpr std::size_t kPageBytes = std::size_t{4} * 1024 * 1024;
+constexpr std::int64_t kEarliest = std::numeric_limits<std::int64_t>::min();
+
+std::string why_not_swept(const Reply& reply) {
+  if (reply.kind == Reply::Kind::refused) return "error " + code_name(reply);
+  return reply.message.empty() ? kNoAnswer : reply.message;
+}
+
+/// Of others queries make something else, or nothing.
+bool is_comparable(bson::Type type) {
+  return type != bson::Type::regex && type != bson::Type::undefined;
+}
+
+std::optional<OldReservation> old_of(Bytes document, const ids::ReserveSpec& spec) {
+  const auto id = bson::find(document, "_id");
+  const auto value = bson::find(document, spec.name);
+  const auto parent = bson::find(document, "parent_id");
+  const auto at = bson::find(document, "at");
+  if (!id || !value || !parent || !at || at->type != bson::Type::date) return std::nullopt;
+  if (!is_comparable(value->type) || !is_comparable(parent->type)) return std::nullopt;
+  return OldReservation{value_of(*id), value_of(*value), value_of(*parent),
+                        load_i64(at->value.data())};
+}
+
+std::string pair_of(const ids::TypedValue& parent, const ids::TypedValue& value) {
+  const std::string key = key_of(parent);
+  return std::to_string(key.size()) + ":" + key + key_of(value);
+}
+
+std::size_t old_bytes(const OldReservation& item) {
+  return item.id.bytes.size() + item.value.bytes.size() + item.parent_id.bytes.size();
+}
+
+}  // namespace
+
+ReservationSweeper::ReservationSweeper(ids::ReserveSpec spec, const Clock& clock,
+                                       StoreMetrics& metrics)
+    : spec_(std::move(spec)), clock_(clock), metrics_(metrics) {}
+
+std::chrono::seconds ReservationSweeper::interval() const {
+  return std::clamp(spec_.orphan_after / 4, std::chrono::seconds(60), std::chrono::seconds(3600));
+}
+
+bool ReservationSweeper::has_dates(Client& client) const {
+  std::vector<Index> indexes;
+  (void)list_indexes(client, {spec_.db, spec_.collection}, indexes);
+  return std::ranges::any_of(
+      indexes, [](const Index& index) { return can_read(index, "at", ValueType::other); });
+}
+
+ReservationSweeper::Swept ReservationSweeper::pass(Client& client, Client& writer,
+                                                   const Pause& pause) {
+  using Milliseconds = std::chrono::milliseconds;
+  const auto now = clock_.monotonic();
+  const std::int64_t until = milliseconds_of(clock_) -
+                             std::chrono::duration_cast<Milliseconds>(spec_.orphan_after).count();
+  const bool reads_all = !whole_at_ || now >= *whole_at_;
+  const Order order = has_dates(client) ? Order::by_date : Order::any;
+  Swept swept;
+  std::vector<OldReservation> page;
+  std::size_t bytes = 0;
+  bool goes_on = true;
+  auto begun = std::chrono::steady_clock::now();
+  const auto end_page = [&] {
+    goes_on = page.empty() || judge(writer, page, swept);
+    if (goes_on && !page.empty() && order == Order::by_date) resume_ = page.back().at;
+    page.clear();
+    bytes = 0;
+    goes_on = goes_on && pause(std::chrono::steady_clock::now() - begun);
+    begun = std::chrono::steady_clock::now();
+  };
+  const auto use = [&](Bytes document) {
+    auto item = old_of(document, spec_);
+    if (!item) return true;
+    ++swept.read;
+    bytes += old_bytes(*item);
+    page.push_back(*std::move(item));
+    if (page.size() >= kSweepPage || bytes >= kPageBytes) end_page();
+    return goes_on;
+  };
+  const std::int64_t from = resume_.value_or(reads_all ? kEarliest : from_);
+  const Reply reply = client.read_all(spec_.db, old_command(spec_, from, until, order), use);
+  if (!reply.ok()) {
+    swept.failure = why_not_swept(reply);
+    return swept;
+  }
+  if (goes_on) end_page();
+  if (!goes_on) return swept;
+  const auto overlap = std::chrono::duration_cast<Milliseconds>(kOverlap).count();
+  from_ = until - overlap;
+  resume_.reset();
+  if (reads_all) whole_at_ = now + kWholeEvery;
+  return swept;
+}
+
+/// Deletes the orphans of the page.
+bool ReservationSweeper::judge(Client& client, const std::vector<OldReservation>& page,
+                               Swept& swept) const {
+  std::vector<OldReservation> orphans;
+  if (!find_orphans(client, page, orphans, swept)) return false;
+  if (orphans.empty()) return true;
+  const Reply reply = client.write(spec_.db, sweep_command(spec_, orphans));
+  const WriteOutcome outcome = outcome_of(reply);
+  swept.deleted += static_cast<std::uint64_t>(outcome.n);
+  metrics_.reservations_swept += static_cast<std::uint64_t>(outcome.n);
+  if (reply.ok()) return true;
+  swept.failure = why_not_swept(reply);
+  return false;
+}
+
+/// Compares most values itself, and has the server compare those that seem to differ: 1 and
+/// Decimal 1 are the same to it, and it looks into arrays.
+bool ReservationSweeper::find_orphans(Client& client, const std::vector<OldReservation>& page,
+                                      std::vector<OldReservation>& orphans, Swept& swept) const {
+  const std::string db = split_namespace(spec_.parent_ns).db;
+  std::unordered_set<std::string> alive;
+  const auto note = [&](Bytes document) {
+    const auto id = bson::find(document, "_id");
+    const auto value = find_path(document, spec_.parent_field);
+    if (id && value) alive.insert(pair_of(value_of(*id), value_of(*value)));
+    return true;
+  };
+  const Reply reply = client.read_all(db, parents_command(spec_, page), note);
+  if (!reply.ok()) {
+    swept.failure = why_not_swept(reply);
+    return false;
+  }
+  for (const OldReservation& item : page) {
+    if (alive.contains(pair_of(item.parent_id, item.value))) continue;
+    bool is_there = false;
+    const Reply exact = client.read_all(db, parent_command(spec_, item), [&](Bytes) {
+      is_there = true;
+      return false;
+    });
+    if (!exact.ok()) {
+      swept.failure = why_not_swept(exact);
+      return false;
+    }
+    if (!is_there) orphans.push_back(item);
+  }
+  return true;
+}
+
+}  // namespace idproxy::id_store

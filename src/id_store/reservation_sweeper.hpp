@@ -1,0 +1,62 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "id_store/mongo.hpp"
+#include "id_store/reservation_commands.hpp"
+#include "id_store/store_metrics.hpp"
+#include "idproxy/base/clock.hpp"
+
+namespace idproxy::id_store {
+
+/// Deletes the orphans of one collection: reservations older than `orphan_after` whose parent is
+/// missing or has another value. Several processes may do so at once. One thread at a time.
+///
+/// A pass reads the reservations that have become old since the last one. At first, and then once a
+/// day, it reads all of them, since documents may have been deleted.
+class ReservationSweeper {
+ public:
+  /// How far clocks may disagree, or a reservation be late, without waiting for the day's pass.
+  static constexpr std::chrono::minutes kOverlap{10};
+  static constexpr std::chrono::hours kWholeEvery{24};
+
+  /// `clock` and `metrics` must outlive it.
+  ReservationSweeper(ids::ReserveSpec spec, const Clock& clock, StoreMetrics& metrics);
+
+  struct Swept {
+    std::uint64_t read = 0;
+    std::uint64_t deleted = 0;
+    std::string failure{};  ///< why the pass ended early, for the log; empty: it did not
+  };
+  /// `pause` is called after each thousand reservations, with the time that they took. The pass
+  /// ends if it returns false.
+  using Pause = std::function<bool(std::chrono::nanoseconds took)>;
+  Swept pass(mongo::Client& client, mongo::Client& writer, const Pause& pause);
+
+  /// How long to wait between two passes.
+  [[nodiscard]] std::chrono::seconds interval() const;
+
+ private:
+  [[nodiscard]] bool has_dates(mongo::Client& client) const;
+  /// True if the server did all that it was asked.
+  [[nodiscard]] bool judge(mongo::Client& client, const std::vector<OldReservation>& page,
+                           Swept& swept) const;
+  [[nodiscard]] bool find_orphans(mongo::Client& client, const std::vector<OldReservation>& page,
+                                  std::vector<OldReservation>& orphans, Swept& swept) const;
+
+  const ids::ReserveSpec spec_;
+  const Clock& clock_;
+  StoreMetrics& metrics_;
+  std::int64_t from_ = std::numeric_limits<std::int64_t>::min();  // date, of the next pass
+  std::optional<std::int64_t> resume_;  // date up to which the last pass came, if it ended early
+  std::optional<std::chrono::nanoseconds> whole_at_;  // monotonic, when to read all again
+};
+
+}  // namespace idproxy::id_store

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "idproxy/ids/parameters.hpp"
+#include "idproxy/ids/registry.hpp"
 #include "idproxy/ids/strategy.hpp"
 #include "ids/hex.hpp"
 
@@ -69,6 +70,10 @@ void write_objectid(const ObjectIdPosition& position, const ObjectIdRandom& rand
   boost::endian::store_big_u32(at, position.second);
   std::copy_n(random.begin(), random.size(), at + 4);
   boost::endian::store_big_u24(at + 9, position.counter);
+}
+
+std::unique_ptr<Strategy> make_object_ids(Sources sources) {
+  return std::make_unique<ObjectId>(IdOutput::objectid, sources);
 }
 
 /// Keys: output (objectid, string).

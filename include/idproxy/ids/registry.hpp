@@ -26,6 +26,9 @@ struct Kind {
   }
 };
 
+/// Makes ObjectIds, as the rule `strategy: objectid` does.
+[[nodiscard]] std::unique_ptr<Strategy> make_object_ids(Sources sources);
+
 /// All strategies, in the order in which messages list them.
 [[nodiscard]] std::span<const Kind> kinds();
 

@@ -222,6 +222,22 @@ void add_numbers_of_rules(Page& page, const Snapshot& snapshot) {
   add_spaces_of_rules(page, labels, statistics);
 }
 
+void add_reservations(Page& page, const id_store::StoreStatistics& store) {
+  page.counter("idproxy_store_reservations_made_total", "Values that were reserved.")
+      .add({}, store.reservations_made);
+  page.counter("idproxy_store_reservations_taken_total",
+               "Values that were not reserved, because another document has them.")
+      .add({}, store.reservations_taken);
+  page.counter("idproxy_store_reservations_released_total",
+               "Reservations that were deleted because their documents were not stored.")
+      .add({}, store.reservations_released);
+  page.counter("idproxy_store_reservations_swept_total",
+               "Reservations that were deleted as orphans: old, and without their document.")
+      .add({}, store.reservations_swept);
+  page.gauge("idproxy_store_reservations_waiting", "Writes that wait for reservations now.")
+      .add({}, store.reservations_waiting);
+}
+
 void add_store(Page& page, const id_store::StoreStatistics& store) {
   page.gauge("idproxy_store_up",
              "1: the id store answered last time; 0: it did not, and counters give out only the "
@@ -301,6 +317,7 @@ std::string exposition(const std::string& version, const ProcessStatistics& proc
     add_rules(page, *snapshot);
     add_numbers_of_rules(page, *snapshot);
     add_store(page, snapshot->store);
+    add_reservations(page, snapshot->store);
     add_certificates(page, *snapshot);
     add_reloads(page, *snapshot);
   }

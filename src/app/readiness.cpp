@@ -75,12 +75,12 @@ void ReadinessLog::look(const std::vector<rewrite::Rule>& rules,
     const auto before = reported_.find(key);
     if (before != reported_.end() && before->second == reason) continue;
     log::event(log::Level::warning, "not_ready",
-               "the rule's counter gives no numbers: the proxy refuses inserts that need one",
+               "the rule gives no values: the proxy refuses inserts that need one",
                {{"ns", key.first}, {"field", key.second}, {"reason", reason}});
   }
   for (const auto& [key, reason] : reported_) {
     if (reasons.contains(key)) continue;
-    log::event(log::Level::info, "ready_again", "the rule is ready: its counter gives numbers",
+    log::event(log::Level::info, "ready_again", "the rule is ready: it gives values",
                {{"ns", key.first}, {"field", key.second}});
   }
   reported_ = std::move(reasons);

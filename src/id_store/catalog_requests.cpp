@@ -36,8 +36,8 @@ std::string reason_of(std::int32_t code) {
       return "several documents have the same value";
     case kCannotCreateIndex:
       return "the server cannot make it (error 67 CannotCreateIndex). On a sharded collection, a "
-             "unique index must begin with the shard key; `reserve`, which makes values unique "
-             "without it, is not in this release";
+             "unique index must begin with the shard key: set `reserve`, which keeps values unique "
+             "without one, and leave unique_index at warn";
     case kIndexOptionsConflict:
     case kIndexKeySpecsConflict:
       return "the field already has an index with other options: drop it first";

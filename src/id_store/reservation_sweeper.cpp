@@ -33,6 +33,11 @@ bool is_comparable(bson::Type type) {
   return type != bson::Type::regex && type != bson::Type::undefined;
 }
 
+/// True if no other bytes are equal to a value of this type. Strings may be, by a collation.
+bool has_one_form(bson::Type type) {
+  return type == bson::Type::object_id || type == bson::Type::binary;
+}
+
 std::optional<OldReservation> old_of(Bytes document, const ids::ReserveSpec& spec) {
   const auto id = bson::find(document, "_id");
   const auto value = bson::find(document, spec.name);
@@ -130,15 +135,17 @@ bool ReservationSweeper::judge(Client& client, const std::vector<OldReservation>
   return false;
 }
 
-/// Compares most values itself, and has the server compare those that seem to differ: 1 and
-/// Decimal 1 are the same to it, and it looks into arrays.
+/// Compares most values itself, and has the server compare those that seem to differ, one by one: 1
+/// and Decimal 1 are the same to it, and it looks into arrays.
 bool ReservationSweeper::find_orphans(Client& client, const std::vector<OldReservation>& page,
                                       std::vector<OldReservation>& orphans, Swept& swept) const {
   const std::string db = split_namespace(spec_.parent_ns).db;
+  std::unordered_set<std::string> found;  // key_of() the _id
   std::unordered_set<std::string> alive;
   const auto note = [&](Bytes document) {
     const auto id = bson::find(document, "_id");
     const auto value = find_path(document, spec_.parent_field);
+    if (id) found.insert(key_of(value_of(*id)));
     if (id && value) alive.insert(pair_of(value_of(*id), value_of(*value)));
     return true;
   };
@@ -149,6 +156,10 @@ bool ReservationSweeper::find_orphans(Client& client, const std::vector<OldReser
   }
   for (const OldReservation& item : page) {
     if (alive.contains(pair_of(item.parent_id, item.value))) continue;
+    if (has_one_form(item.parent_id.type) && !found.contains(key_of(item.parent_id))) {
+      orphans.push_back(item);
+      continue;
+    }
     bool is_there = false;
     const Reply exact = client.read_all(db, parent_command(spec_, item), [&](Bytes) {
       is_there = true;

@@ -111,10 +111,11 @@ std::optional<std::size_t> Watch::Impl::rule_filling(const ids::CounterField& fi
 
 std::vector<Watch::CounterObstacle> Watch::Impl::counter_obstacles() const {
   std::vector<CounterObstacle> found;
-  auto all = workers.not_ready();
+  // Counters look at reservations, too.
+  auto all = reservations.not_ready();
+  std::ranges::move(workers.not_ready(), std::back_inserter(all));
   std::ranges::move(ranges.not_ready(), std::back_inserter(all));
   std::ranges::move(sequences.not_ready(), std::back_inserter(all));
-  std::ranges::move(reservations.not_ready(), std::back_inserter(all));
   for (const CounterWorkers::NotReady& counter : all) {
     const auto& [error, passes] = counter.obstacle;
     for (const ids::CounterField& field : counter.fields) {

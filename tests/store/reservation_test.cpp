@@ -353,11 +353,16 @@ TEST_P(ReservationTest, AfterTheFirstPassOnlyWhatHasBecomeOldIsRead) {
 
 TEST_P(ReservationTest, ManyAreSweptInPages) {
   ReservationBatch batch;
-  for (int i = 0; i < 2500; ++i) batch.push_back(wanted(std::to_string(i), std::to_string(i)));
+  for (int i = 0; i < 2500; ++i) {
+    std::string parent = std::to_string(i);
+    parent.insert(0, 24 - parent.size(), '0');
+    batch.push_back(wanted(std::to_string(i), R"({"$oid": ")" + parent + R"("})"));
+  }
   EXPECT_FALSE(make(batch));
-  database.insert_many("orders", 10);
-  database.write(json(R"({"update": "orders", "updates": [
-                 {"q": {}, "u": [{"$set": {"number": "$_id"}}], "multi": true}]})"));
+  for (int i = 0; i < 10; ++i) {
+    order(R"({"_id": {"$oid": "00000000000000000000000)" + std::to_string(i) + R"("}, "number": )" +
+          std::to_string(i) + "}");
+  }
   clock.advance(25h);
   ReservationSweeper sweeper(spec, clock, metrics);
   mongo::Client reader = pool().client();

@@ -12,7 +12,7 @@
 namespace idproxy::ids {
 
 /// Where a rule reserves its values before documents with them are stored
-/// (docs/strategies.md#reserve).
+/// (docs/reserve.md).
 struct ReserveSpec {
   enum class Layout {
     id,     ///< {_id: <value>, parent_id, at}

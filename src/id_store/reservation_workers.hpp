@@ -33,7 +33,7 @@ class ReservationWorkers {
   /// However often requests fail.
   static constexpr std::chrono::seconds kLookAfterFailure{1};
   /// The first pass of the sweeper begins at random within this time.
-  static constexpr std::chrono::seconds kFirstSweepWithin{60};
+  static constexpr std::chrono::seconds kFirstSweepWithin{5};
   /// The next pass after one that failed.
   static constexpr std::chrono::seconds kSweepAgain{60};
 

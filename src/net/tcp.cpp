@@ -24,18 +24,18 @@ void set_tcp_options(int fd) {
 }
 
 asio::ip::tcp::endpoint tcp_endpoint(const Protocol::endpoint& endpoint) {
-  asio::ip::tcp::endpoint tcp;
-  tcp.resize(endpoint.size());
-  std::memcpy(tcp.data(), endpoint.data(), endpoint.size());
-  return tcp;
+  asio::ip::tcp::endpoint copy;
+  copy.resize(endpoint.size());
+  std::memcpy(copy.data(), endpoint.data(), endpoint.size());
+  return copy;
 }
 
 std::string peer_name(const Socket& socket) {
   error_code error;
   const Protocol::endpoint peer = socket.remote_endpoint(error);
   if (error || peer.protocol().family() == AF_UNIX) return {};
-  const asio::ip::tcp::endpoint tcp = tcp_endpoint(peer);
-  return Endpoint{tcp.address().to_string(), tcp.port(), {}}.text();
+  const asio::ip::tcp::endpoint from = tcp_endpoint(peer);
+  return Endpoint{from.address().to_string(), from.port(), {}}.text();
 }
 
 }  // namespace idproxy::net

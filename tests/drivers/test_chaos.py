@@ -40,8 +40,8 @@ OWN = {"node": False, "go": True, "java": False, "libmongoc": True}
 # half a second since it last looked for its server.
 PROGRAMS = {"node": 1, "go": 2, "java": 1, "libmongoc": 5}
 
-BATCHES, BATCH = 150, 5
 # In full, 10,000 batches of each driver.
+BATCHES, BATCH = 150 if FULL else 60, 5
 ROUNDS = 9 if FULL else 1
 DROPPED = 0.12
 
@@ -102,8 +102,8 @@ SIDES = ["downstream", "upstream"]
 
 @pytest.fixture(scope="module")
 def runs(request, replica_set) -> dict[str, list[Run]]:
-    """For each side, what was written with faults there: by each driver on each side 150 batches of
-    5 into each of four collections. All at the same time, because most of it is waiting."""
+    """For each side, what was written with faults there: by each driver on each side BATCHES of
+    BATCH documents into each of four collections. All at the same time, because most of it is waiting."""
     drivers = available(request, OWN)
     done: dict[str, list[Run]] = {side: [] for side in SIDES}
     for number in range(ROUNDS):

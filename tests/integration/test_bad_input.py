@@ -676,7 +676,7 @@ def mutate(choose: random.Random, data: bytes) -> bytes:
 @pytest.mark.timeout(600)
 def test_random_mutations(pair: Pair):
     pair.clean()
-    count, limit_seconds = 10_000 if FULL else 4_000, 90
+    count, limit_seconds = 10_000 if FULL else 2_500, 90
     deadline, alive = time.monotonic() + limit_seconds, 0
     for number in range(count):
         choose = random.Random(number)

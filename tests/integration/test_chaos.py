@@ -176,7 +176,8 @@ SIDES = {"downstream": {"upstream": 0, "downstream": DROPPED},
 
 @pytest.mark.tsan
 @pytest.mark.timeout(3600 if FULL else 600)
-@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("side", [
+    "downstream", "upstream", pytest.param("both", marks=pytest.mark.full)])
 def test_drops_at_random(replica_set: Mongod, side: str):
     """Eight writers at once: 150 batches of 5 each, 12 % of the steps dropped."""
     batches = sum(w.batches for w in WRITERS) * len(SIDES)

@@ -31,7 +31,7 @@ from support.full import FULL
 from support.mongod import Mongod
 from support.proxy import Proxy, configuration
 
-COUNT = 20_000 if FULL else 2000
+COUNT = 20_000 if FULL else 1200
 TIMEOUT = 120.0  # of one command
 
 # Of one length, so that sizes in messages and errors are the same on both ways.

@@ -1,6 +1,7 @@
 """Three members with TLS, a key file and users, and TLS towards the proxy's clients too.
 
-What test_failover.py shows without all that holds here as well: these are its tests.
+What test_failover.py shows without all that holds here as well: these are its tests. The longest one
+runs in scripts/test full only; that connections log in again after a fault under load, others show too.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ from support.secured import Certificates, SecuredSet
 from support.wire import WireClient
 from test_failover import (  # noqa: F401
     cables, connect, test_a_member_dies, test_a_server_that_is_silent, test_half_open,
-    test_step_downs_and_dead_primaries, test_streams_of_hello,
-    test_the_primary_is_cut_off_under_load, test_the_store_needs_one_secondary_of_the_uri,
-    whole_again)
+    test_streams_of_hello, test_the_primary_is_cut_off_under_load,
+    test_the_store_needs_one_secondary_of_the_uri, whole_again)
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +36,12 @@ def start_proxy(certificates: Certificates, three: SecuredSet,
     def start(config: dict[str, Any]) -> Proxy:
         return start_proxy({**config, "listen": certificates.listen()}, access=three.app_access)
     return start
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+def test_step_downs_and_dead_primaries(three, start_proxy, connect, record):
+    test_failover.test_step_downs_and_dead_primaries(three, start_proxy, connect, record)
 
 
 @pytest.fixture(autouse=True)

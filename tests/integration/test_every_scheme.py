@@ -27,6 +27,8 @@ def rules_of(db: str) -> dict[str, dict[str, Any]]:
         "ranges": {"strategy": "counter-ranges", "block": BLOCK, "active": ACTIVE,
                    "ranges": {"count": RANGES, "width": WIDTH}, "store": {"collection": db}},
         "gapless": {"strategy": "gapless"},
+        "reserve": {"strategy": "counter", "block": {"size": BLOCK},
+                    "reserve": {"collection": "reserve__n"}},
         # Each client is a tenant.
         "scope": {"strategy": "counter", "scope": ["client"], "block": {"size": BLOCK}},
     }
@@ -49,6 +51,8 @@ def test_kill_9(replica_set: Mongod, kills: int, record, request: pytest.Fixture
     db = f"every{kills}"
     rules = rules_of(db)
     for scheme in rules:
+        if scheme == "reserve":
+            continue  # as in a sharded collection, where the index cannot be unique
         fields = ["client", "n"] if scheme == "scope" else ["n"]
         replica_set.client[db][scheme].create_index([(each, 1) for each in fields], unique=True)
     pair = Pair(configuration(replica_set, [
@@ -75,7 +79,12 @@ def test_kill_9(replica_set: Mongod, kills: int, record, request: pytest.Fixture
         assert len(audit.values) >= loads[scheme].documents > kills
     stored = audits["gapless"].values  # nothing has been deleted
     assert stored == list(range(1, len(stored) + 1))
-    for scheme, at_once in (("counter", 1), ("ranges", ACTIVE), ("scope", 1)):
+    reserved = {each["_id"]: each["parent_id"] for each in replica_set.client[db].reserve__n.find()}
+    documents = {each["n"]: each["_id"] for each in replica_set.client[db].reserve.find(
+        {"client": {"$exists": True}})}
+    assert documents.items() <= reserved.items(), "each document's number is reserved for it"
+    for scheme, at_once in (("counter", 1), ("ranges", ACTIVE), ("scope", 1),
+                            ("reserve", 1)):
         lost = taken(replica_set, db, scheme) - len(audits[scheme].values)
         record(f"numbers of {scheme} lost per kill -9, blocks of {BLOCK}", lost / kills)
         assert 0 <= lost <= kills * 2 * BLOCK * at_once, scheme

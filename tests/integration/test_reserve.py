@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import json
+import pathlib
+import re
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -391,6 +393,37 @@ class TestReadiness:
         unique = [i["key"] for i in place.reservations.index_information().values()
                   if i.get("unique")]
         assert unique == [[("n", 1)]]
+
+
+class TestThePage:
+    """The examples of docs/reserve.md."""
+
+    PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "reserve.md").read_text()
+
+    def test_is_right(self, replica_set, start_proxy):
+        (text,) = re.findall(r"(?s)```yaml\n(.*?)```", self.PAGE)
+        (placed,) = re.findall(r"(?s)\n```js\nuse shop\n(.*?)```", self.PAGE)
+        found = re.fullmatch(r"(?s)db\.orders\.aggregate\((.*)\)\n", placed)
+        assert found is not None
+        pipeline = json.loads(re.sub(r"([$\w]+):", r'"\1":', found[1]))
+        shop = replica_set.client["shop"]
+        place = Place(replica_set, "shop.orders", field="number")
+        shop["orders__number"].drop()
+        place.reservations = shop["orders__number"]
+        place.collection.insert_many({"number": bson.Int64(number)} for number in (39, 40))
+        place.collection.aggregate(pipeline)
+        assert len(place.stored()) == 2 and not place.orphans()
+        place.collection.insert_one({"number": 40})
+        with pytest.raises(OperationFailure):
+            place.collection.aggregate(pipeline)
+        place.collection.delete_one({"number": {"$type": "int"}})
+        rules = dict(re.findall(r"(?m)^[ -]*(ns|field|strategy): (\S+)$", text))
+        (reserve,) = re.findall(r"reserve: (\{.*\})", text)
+        rules["reserve"] = json.loads(re.sub(r"(\w+)", r'"\1"', reserve))
+        proxy = start_proxy(configuration(replica_set, [rules]))
+        eventually(lambda: insert(proxy, place.ns, [{"customer": 7}] * 3)["ok"], 20)
+        assert sorted(place.stored()) == [39, 40, 41, 42, 43]
+        assert place.agree() == 5
 
 
 def test_upserts_get_none(server, proxy):

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "id_store/field_places.hpp"
 #include "id_store/index_advice.hpp"
 #include "id_store/index_requests.hpp"
 #include "id_store/login_advice.hpp"
@@ -16,7 +17,6 @@ namespace {
 using ids::Errc;
 using ids::Error;
 using ids::Reservation;
-using ids::TypedValue;
 using mongo::Array;
 using mongo::Client;
 using mongo::Document;
@@ -102,8 +102,18 @@ ReservationCollection::ReservationCollection(ids::ReserveSpec spec, Missing miss
 // ---- reservations ------------------------------------------------------------------------------
 
 std::optional<Error> ReservationCollection::make(Client& client, Items items) const {
+  std::erase_if(items,
+                [](Reservation* item) { return item->state != State::wanted || refuse(*item); });
   const Run run{client, std::chrono::steady_clock::now(), milliseconds_of(clock_)};
-  std::erase_if(items, [](Reservation* item) { return refuse(*item); });
+  auto failure = make(run, items);
+  for (const Reservation* item : items) {
+    if (item->state == State::made) ++metrics_.reservations_made;
+    if (item->state == State::taken) ++metrics_.reservations_taken;
+  }
+  return failure;
+}
+
+ReservationCollection::Failure ReservationCollection::make(const Run& run, Items items) const {
   for (int round = 0; round < kReserveRounds && !items.empty(); ++round) {
     Items taken;
     for (Reserved rest(items); !rest.empty();) {
@@ -232,7 +242,7 @@ ReservationCollection::Failure ReservationCollection::refresh(const Run& run, Re
   return std::nullopt;
 }
 
-bool ReservationCollection::release(Client& client, Reserved made) const {
+std::optional<Error> ReservationCollection::release(Client& client, Reserved made) const {
   const Run run{client, std::chrono::steady_clock::now(), 0};
   while (!made.empty()) {
     const std::size_t count = fitting(spec_, made, kMostReleased);
@@ -241,12 +251,12 @@ bool ReservationCollection::release(Client& client, Reserved made) const {
       deleted += outcome.n;
       return outcome.majority && !has_passing_error(outcome);
     };
-    const auto failure = send(run, release_command(spec_, made.first(count)), use);
+    auto failure = send(run, release_command(spec_, made.first(count)), use);
     metrics_.reservations_released += static_cast<std::uint64_t>(deleted);
-    if (failure) return false;
+    if (failure) return failure;
     made = made.subspan(count);
   }
-  return true;
+  return std::nullopt;
 }
 
 // ---- commands ----------------------------------------------------------------------------------

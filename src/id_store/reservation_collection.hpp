@@ -36,12 +36,12 @@ class ReservationCollection {
 
   [[nodiscard]] const ids::ReserveSpec& spec() const { return spec_; }
 
-  /// Makes the reservations. With an error, some may still be `wanted`: whether they were made is
-  /// not known.
+  /// Makes those that are `wanted`. With an error, some may still be `wanted`: whether they were
+  /// made is not known.
   [[nodiscard]] std::optional<ids::Error> make(mongo::Client& client,
                                                std::vector<ids::Reservation*> items) const;
-  /// Deletes reservations that were made. False if the server could not, of some.
-  bool release(mongo::Client& client, Reserved made) const;
+  /// Deletes reservations that were made. With an error, some may still be there.
+  std::optional<ids::Error> release(mongo::Client& client, Reserved made) const;
 
   /// Why values cannot be reserved, for people; nothing: they can. Makes missing indexes.
   [[nodiscard]] std::optional<ids::Error> look(mongo::Client& client) const;
@@ -55,6 +55,7 @@ class ReservationCollection {
   using Failure = std::optional<ids::Error>;
   using Items = std::vector<ids::Reservation*>;
 
+  [[nodiscard]] Failure make(const Run& run, Items items) const;
   [[nodiscard]] Failure insert(const Run& run, Reserved items, Items& taken) const;
   [[nodiscard]] Failure judge(const Run& run, const Items& taken, Items& again) const;
   [[nodiscard]] Failure judge_some(const Run& run, Reserved taken, Items& own, Items& again) const;

@@ -1,11 +1,11 @@
 #include "id_store/reservation_queue.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <exception>
 #include <utility>
 
 #include "id_store/reservation_commands.hpp"
-#include "idproxy/observability/log.hpp"
 
 namespace idproxy::id_store {
 namespace {
@@ -80,23 +80,25 @@ ids::Ticket ReservationQueue::reserve(std::shared_ptr<ReservationBatch> batch,
   ask->bytes = batch_bytes(ask->items);
   ask->batch = std::move(batch);
   ask->waiter = std::move(waiter);
-  std::uint64_t ticket = 0;
-  std::optional<Error> refused;
-  {
-    const std::scoped_lock lock(mutex_);
-    ticket = ask->ticket = ++tickets_;
-    refused = why_refused(*ask);
-    if (!refused) {
-      waiting_bytes_ += ask->bytes;
-      waiting_.push_back(std::move(ask));
-    }
-  }
+  const auto [ticket, refused] = enter(ask);
   if (refused) {
-    ask->waiter->answered(*std::move(refused));
+    ask->waiter->answered(*refused);
   } else {
     wake_();
   }
   return {weak_from_this(), ticket};
+}
+
+/// Puts the ask in the queue, or says why not.
+std::pair<std::uint64_t, std::optional<Error>> ReservationQueue::enter(std::unique_ptr<Ask>& ask) {
+  const std::scoped_lock lock(mutex_);
+  const std::uint64_t ticket = ask->ticket = ++tickets_;
+  auto refused = why_refused(*ask);
+  if (!refused) {
+    waiting_bytes_ += ask->bytes;
+    waiting_.push_back(std::move(ask));
+  }
+  return {ticket, std::move(refused)};
 }
 
 void ReservationQueue::cancel(std::uint64_t ticket) {
@@ -122,8 +124,10 @@ void ReservationQueue::release(ReservationBatch made) noexcept {
       release_made(made);
     }
     wake_();
-  } catch (const std::exception&) {
-    // There is no memory. The sweeper deletes them.
+  } catch (const std::exception& error) {
+    // There is no memory.
+    (void)std::fprintf(stderr, "mongo-idproxy: reservations are left to the sweeper: %s\n",
+                       error.what());
   }
 }
 
@@ -186,6 +190,11 @@ void ReservationQueue::finish(Job job, const std::optional<Error>& failure) {
         answers.emplace_back(std::move(ask->waiter),
                              failure.value_or(Error{Errc::unavailable, "not reserved"}));
       }
+    }
+    // The rest would fail too, and nobody waits for that.
+    if (failure && stopping_ && !job.release.empty()) {
+      releasing_.clear();
+      releasing_bytes_ = 0;
     }
     wakes = !releasing_.empty();
   }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "idproxy/ids/reservations.hpp"
@@ -61,7 +62,7 @@ class ReservationQueue final : public ids::Reservations,
   /// The next job; nothing: there is none. Any number of jobs may be under way, and each must be
   /// finished.
   [[nodiscard]] std::optional<Job> begin();
-  /// After make(). With a failure, requests with a reservation that is still `wanted` get that.
+  /// With a failure, requests with a reservation that is still `wanted` get that.
   void finish(Job job, const std::optional<ids::Error>& failure);
   [[nodiscard]] bool has_work() const;
   /// True if nobody waits, and nothing is under way or to be released.
@@ -76,6 +77,8 @@ class ReservationQueue final : public ids::Reservations,
   using Answers = std::vector<Answer>;
 
   static void send(Answers& answers);
+  [[nodiscard]] std::pair<std::uint64_t, std::optional<ids::Error>> enter(
+      std::unique_ptr<Ask>& ask);
   // Under the lock.
   void release_made(ids::ReservationBatch& items);
   [[nodiscard]] std::optional<ids::Error> why_refused(const Ask& ask) const;

@@ -214,14 +214,10 @@ void ReservationWorkers::do_job(const Shared& shared) {
   mongo::Client client = pool_.client(&metrics_.round_trips);
   const std::vector<Reservation*> items = job->items();
   if (!job->release.empty()) {
-    (void)collection.documents.release(client, items);
-    return collection.queue->finish(*std::move(job), std::nullopt);
+    const auto failure = collection.documents.release(client, items);
+    return collection.queue->finish(*std::move(job), failure);
   }
   const auto failure = collection.documents.make(client, items);
-  for (const Reservation* item : items) {
-    if (item->state == Reservation::State::made) ++metrics_.reservations_made;
-    if (item->state == Reservation::State::taken) ++metrics_.reservations_taken;
-  }
   collection.queue->finish(*std::move(job), failure);
   if (!failure) return;
   // Perhaps it is not possible any more.
@@ -244,12 +240,13 @@ void ReservationWorkers::look(Lock& lock, const Shared& collection) {
   collection->look_at = clock_.monotonic() + (error ? Time(kLookAgain) : Time(kLookEvery));
   // While the servers do not answer, requests say so themselves.
   const bool stays = was_ready && error && error->code == Errc::unavailable;
-  const bool had_obstacle = collection->obstacle.has_value();
   if (!stays) {
+    const std::string before = collection->obstacle ? collection->obstacle->error.reason : "";
     collection->obstacle.reset();
     if (error) collection->obstacle = CounterWorkers::Obstacle{*std::move(error), false};
+    const bool is_same = collection->obstacle && collection->obstacle->error.reason == before;
+    if (!is_same && (collection->obstacle || !before.empty())) ++version_;
   }
-  if (had_obstacle || collection->obstacle) ++version_;
   looked_.notify_all();
   changed_.notify_all();
 }

@@ -61,6 +61,7 @@ class TestReadiness:
         assert re.search(rf"{coll}\.orders +number +counter +ready +next number: 1", done.stdout)
         taken = standalone.client[coll].taken
         assert taken.index_information() == {}
+        standalone.client[coll].orders.create_index("number")  # not unique
         proxy = start_proxy(config)
         assert proxy.wait_event("ready")["rules_not_ready"] == ""
         indexes = {tuple(index["key"]): index.get("unique", False)

@@ -72,7 +72,7 @@ class ReservationsTest : public testing::TestWithParam<ids::ReserveSpec::Layout>
   }
   bool release(ids::ReservationBatch batch) {
     mongo::Client client = pool().client();
-    return collection().release(client, pointers(batch));
+    return !collection().release(client, pointers(batch));
   }
   /// The state of a reservation that is made now.
   State reserve(const std::string& value, const std::string& parent) {

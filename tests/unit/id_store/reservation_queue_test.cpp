@@ -216,6 +216,17 @@ TEST_F(ReservationQueueTest, WhoeverWaitsWhenItEndsHearsThat) {
   EXPECT_EQ(to_release(), 2U);
 }
 
+TEST_F(ReservationQueueTest, AtTheEndOneFailureToReleaseIsEnough) {
+  for (const bool stops : {false, true}) {
+    queue->release(ReservationBatch(2500, made()));
+    if (stops) queue->stop();
+    auto job = queue->begin();
+    ASSERT_TRUE(job);
+    queue->finish(*std::move(job), Error{Errc::unavailable, "why"});
+    EXPECT_NE(queue->has_work(), stops);
+  }
+}
+
 TEST_F(ReservationQueueTest, MayEndBeforeItsGrants) {
   Request request = ask(1);
   queue->finish(begin(), std::nullopt);

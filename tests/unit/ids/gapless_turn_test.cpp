@@ -31,7 +31,7 @@ class TurnTest : public ::testing::Test {
   }
 
   std::unique_ptr<Turn> turn(std::string transaction = {}) {
-    return std::make_unique<GaplessTurn>(queue, std::move(transaction));
+    return std::make_unique<GaplessTurn>(queue, NumberFormat{}, TurnTaker{std::move(transaction)});
   }
   /// The numbers that the turn gets at once; none if it must ask.
   static Numbers next(Turn& turn, std::size_t n) {

@@ -246,6 +246,8 @@ bool SequenceWorkers::do_job(Sequence& sequence) {
   mongo::Client client = pool_.client(&metrics_.round_trips);
   const GaplessReply reply = sequence.document.run(client, *job);
   report(sequence, *job, reply);
+  const bool keeps = job->kind == ids::GaplessJob::Kind::keep;
+  look_at_width(sequence, keeps ? std::optional(job->floor) : reply.most);
   sequence.queue->finish(reply);
   if (job->kind == ids::GaplessJob::Kind::look) {
     const std::scoped_lock lock(mutex_);
@@ -275,6 +277,20 @@ void SequenceWorkers::report(Sequence& sequence, const ids::GaplessJob& job,
                "the sequence gives no numbers until the cause is removed",
                {{"ns", field.ns}, {"field", field.field}, {"reason", reply.reason}});
   }
+}
+
+/// Warns once.
+void SequenceWorkers::look_at_width(Sequence& sequence, std::optional<std::int64_t> number) {
+  const ids::GaplessSpec& spec = sequence.queue->spec();
+  const ids::NumberFormat& format = spec.field.format;
+  const bool is_text = format.output == ids::NumberFormat::Output::string;
+  if (sequence.is_beyond_width || !is_text || format.pad == 0 || !number) return;
+  if (std::to_string(*number).size() <= format.pad) return;
+  sequence.is_beyond_width = true;
+  log::event(log::Level::warning, "gapless_beyond_width",
+             "numbers have more digits than their texts have room for: the texts no longer sort "
+             "like the numbers, and to find the highest one, all of them are read",
+             {{"ns", spec.field.ns}, {"field", spec.field.field}, {"sequence", text_of(spec)}});
 }
 
 bool SequenceWorkers::stop(std::chrono::milliseconds limit) {

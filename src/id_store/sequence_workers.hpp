@@ -58,7 +58,8 @@ class SequenceWorkers {
     std::weak_ptr<ids::GaplessQueue> lent;  // the same object; gone when nobody uses it
     // Used only by the thread that set `running`.
     SequenceDocument document;
-    std::string reported;  // the reason that the log has
+    std::string reported;          // the reason that the log has
+    bool is_beyond_width = false;  // the log has it
     // Under the lock.
     std::uint64_t watch = 0;
     bool queued = false;
@@ -73,6 +74,7 @@ class SequenceWorkers {
   void run();
   bool do_job(Sequence& sequence);
   void report(Sequence& sequence, const ids::GaplessJob& job, const ids::GaplessReply& reply);
+  static void look_at_width(Sequence& sequence, std::optional<std::int64_t> number);
 
   // Under the lock.
   [[nodiscard]] Shared make(const ids::GaplessSpec& spec);

@@ -10,15 +10,16 @@ import collections
 import datetime
 import itertools
 import json
+import pathlib
 import random
 import re
 import subprocess
 import threading
 import time
+import zoneinfo
 from typing import Any
 
 import bson
-import pymongo
 import pytest
 from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure, PyMongoError
 
@@ -30,6 +31,7 @@ from support.process import eventually
 from support.proxy import Proxy, binary, configuration
 from support.thief import insert_message, session
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 _SCOPED = {"strategy": "gapless", "field": "n", "scope": ["tenant"], "unique_index": "create"}
 _INVOICE = {**_SCOPED, "output": "string", "template": "INV-{yyyy}-{counter:06}", "reset": "yearly"}
 RULES = [
@@ -68,6 +70,45 @@ def coll() -> str:
 
 def of(*tenants: Any) -> list[dict[str, Any]]:
     return [{"tenant": tenant, "k": k} for k, tenant in enumerate(tenants)]
+
+
+class Shared:
+    """A collection that many tests share, each with tenants of its own: a new collection has to wait
+    for its index."""
+
+    def __init__(self, server: Mongod, proxy: Proxy, db: str, test: str):
+        self.ns = f"{db}.shared"
+        self.collection = server.client[db]["shared"]
+        self._server, self._proxy, self._test = server, proxy, test
+        if "shared" not in server.client[db].list_collection_names():
+            begin(server, proxy, self.ns)
+
+    def tenant(self, name: str) -> str:
+        return self._test + name
+
+    def of(self, *names: str) -> list[dict[str, Any]]:
+        return of(*(self.tenant(name) for name in names))
+
+    def insert(self, documents: list[dict[str, Any]], **options: Any) -> dict[str, Any]:
+        return insert(self._proxy, self.ns, documents, **options)
+
+    def by_tenant(self) -> dict[str, list[Any]]:
+        found = by_tenant(self._server, self.ns)
+        return {tenant.removeprefix(self._test): keys for tenant, keys in found.items()
+                if isinstance(tenant, str) and tenant.startswith(self._test)}
+
+    def counts(self) -> dict[str, int]:
+        return {tenant: len(keys) for tenant, keys in self.by_tenant().items()}
+
+
+@pytest.fixture
+def inv(server: Mongod, proxy: Proxy, coll: str) -> Shared:
+    return Shared(server, proxy, "inv", coll + "-")
+
+
+@pytest.fixture
+def number(server: Mongod, proxy: Proxy, coll: str) -> Shared:
+    return Shared(server, proxy, "number", coll + "-")
 
 
 def prepare(server: Mongod, ns: str) -> None:
@@ -123,22 +164,23 @@ class TestSequences:
         index = server.client.inv[coll].index_information()["tenant_1_n_1"]
         assert index["unique"] and index["partialFilterExpression"] == {"n": {"$exists": True}}
 
-    def test_equal_integers_are_one(self, server, proxy, coll):
-        ns = begin(server, proxy, f"number.{coll}")
+    def test_equal_integers_are_one(self, server, number):
         ones = [1, bson.Int64(1), 1.0, bson.Decimal128("1"), bson.Decimal128("10E-1")]
-        assert insert(proxy, ns, of(*ones, "1", True))["n"] == 7
-        found = [each["n"] for each in server.client.number[coll].find({"k": {"$gte": 0}}).sort("k")]
+        documents = [{**each, "one": True} for each in of(*ones, "1", True)]
+        assert number.insert(documents)["n"] == 7
+        found = [each["n"] for each in number.collection.find({"one": True}).sort("k")]
         assert found == [1, 2, 3, 4, 5, 1, 1]
+        number.collection.delete_many({"one": True})  # to Python, they are several
         floors = server.client[STORE]["gaplessFloors"]
-        eventually(lambda: floors.find_one({"_id": {"c": f"{ns}.n", "s": {"tenant": 1}}, "floor": 5}))
+        key = {"c": f"{number.ns}.n", "s": {"tenant": 1}}
+        eventually(lambda: floors.find_one({"_id": key, "floor": 5}))
 
-    def test_documents_that_belong_to_none(self, server, proxy, coll, ordered):
-        ns = begin(server, proxy, f"number.{coll}")
-        documents = [*of("a"), {}, {"tenant": ["a"]}, {"tenant": "x" * 257}, *of("a")]
-        reply = insert(proxy, ns, documents, ordered=ordered)
+    def test_documents_that_belong_to_none(self, number, ordered):
+        documents = [*number.of("a"), {}, {"tenant": ["a"]}, {"tenant": "x" * 257}, *number.of("a")]
+        reply = number.insert(documents, ordered=ordered)
         told = [(each["index"], each["code"]) for each in reply["writeErrors"]]
         assert told == ([(1, 2)] if ordered else [(1, 2), (2, 2), (3, 2)])
-        assert counts(server, ns) == {"a": 2 if ordered else 3}
+        assert number.counts() == {"a": 1 if ordered else 2}
 
     def test_a_sequence_of_those_without(self, server, proxy, coll):
         ns = begin(server, proxy, f"null.{coll}")
@@ -146,15 +188,16 @@ class TestSequences:
         assert sorted(each["n"] for each in server.client.null[coll].find({"tenant": None, "n": {
             "$exists": True}})) == [1, 2]
 
-    def test_they_continue_behind_what_is_stored(self, server, proxy, coll):
-        ns = begin(server, proxy, f"inv.{coll}")
-        server.client.inv[coll].insert_many(
-            [{"tenant": "b", "n": f"INV-{YEAR}-{n:06}"} for n in (1, 2, 3)] +
-            [{"tenant": "b", "n": f"INV-{YEAR - 1}-000999"},
-             {"tenant": "d", "n": f"INV-{YEAR}-000777"}])
-        assert insert(proxy, ns, of("b", "c"))["n"] == 2
-        assert server.client.inv[coll].count_documents({"tenant": "b", "n": f"INV-{YEAR}-000004"}) == 1
-        assert server.client.inv[coll].count_documents({"tenant": "c", "n": f"INV-{YEAR}-000001"}) == 1
+    def test_they_continue_behind_what_is_stored(self, inv):
+        b = inv.tenant("b")
+        inv.collection.insert_many(
+            [{"tenant": b, "n": f"INV-{YEAR}-{n:06}"} for n in (1, 2, 3)] +
+            [{"tenant": b, "n": f"INV-{YEAR - 1}-000999"},
+             {"tenant": inv.tenant("d"), "n": f"INV-{YEAR}-000777"}])
+        assert inv.insert(inv.of("b", "c"))["n"] == 2
+        for tenant, text in ((b, f"INV-{YEAR}-000004"), (inv.tenant("c"), f"INV-{YEAR}-000001")):
+            assert inv.collection.count_documents({"tenant": tenant, "n": text}) == 1
+        inv.collection.delete_many({"tenant": {"$regex": f"^{inv.tenant('')}"}})
 
     def test_the_least_recently_used_one_is_forgotten(self, server, proxy, coll):
         ns = begin(server, proxy, f"few.{coll}")
@@ -192,13 +235,13 @@ class TestSequences:
         assert [(each["index"], each["value"]) for each in reply["idproxy"]["assigned"]] == [
             (0, 2), (2, 3), (3, 1)]
 
-    def test_upserts_and_values_beforehand(self, server, proxy, coll):
-        ns = begin(server, proxy, f"number.{coll}")
+    def test_upserts_and_values_beforehand(self, proxy, coll, number):
         with proxy.client() as client:
-            client.number[coll].update_one({"tenant": "a", "k": 9}, {"$set": {"x": 1}}, upsert=True)
-            assert "n" not in client.number[coll].find_one({"k": 9})
+            (fields,) = number.of("a")
+            client.number.shared.update_one(fields, {"$set": {"x": 1}}, upsert=True)
+            assert "n" not in client.number.shared.find_one(fields)
             with pytest.raises(OperationFailure, match="takes tenant from it"):
-                client.admin.command("idproxy", "next", ns=ns, field="n")
+                client.admin.command("idproxy", "next", ns=number.ns, field="n")
             eventually(lambda: insert(proxy, f"zone.{coll}", 1).get("ok") == 1)
             client.zone[coll].update_one({"k": 9}, {"$set": {"x": 1}}, upsert=True)
             with pytest.raises(OperationFailure, match="for documents that are being stored"):
@@ -243,103 +286,95 @@ class TestTemplates:
 
 class TestFailingDocuments:
     @pytest.mark.parametrize("numbered", [False, True])
-    @pytest.mark.parametrize("failing", [{0}, {2}, {5}, {0, 1, 3}, {0, 1, 2, 3, 4, 5}], ids=str)
-    def test_leave_no_gap(self, server, proxy, coll, ordered, failing, numbered):
-        ns = begin(server, proxy, f"inv.{coll}")
+    @pytest.mark.parametrize("failing", [{0}, {0, 1, 3}, {0, 1, 2, 3, 4, 5}], ids=str)
+    def test_leave_no_gap(self, inv, ordered, failing, numbered):
+        assert inv.insert(inv.of("a"))["n"] == 1
         tenants = ["a", "b", "a", "c", "b", "a"]
-        documents = of(*tenants)
+        documents = inv.of(*tenants)
         for k in failing:
             documents[k] |= INVALID if k % 2 else {"u": "taken"}
-        reply = insert(proxy, ns, documents, ordered=ordered, more=session() if numbered else {})
+        reply = inv.insert(documents, ordered=ordered, more=session() if numbered else {})
         first = min(failing)
         stored = [k for k in range(6) if k not in failing and (not ordered or k < first)]
         assert reply["n"] == len(stored)
-        expected: dict[Any, list[Any]] = {"a": ["first"]}
+        expected: dict[Any, list[Any]] = {"a": [0]}
         for k in stored:
             expected.setdefault(tenants[k], []).append(k)
-        assert by_tenant(server, ns) == expected
-        assert insert(proxy, ns, of("c", "b", "a"))["n"] == 3
-        by_tenant(server, ns)
+        assert inv.by_tenant() == expected
+        assert inv.insert(inv.of("c", "b", "a"))["n"] == 3
+        inv.by_tenant()
 
     @pytest.mark.parametrize("executed", [1, 3])
-    def test_again_after_a_lost_reply(self, server, proxy, coll, ordered, executed):
-        ns = begin(server, proxy, f"inv.{coll}")
+    def test_again_after_a_lost_reply(self, inv, ordered, executed):
         more = session()
-        documents = of("a", "b", "a", "c", "b", "a")
-        assert insert(proxy, ns, documents[:executed], ordered=ordered, more=more)["n"] == executed
-        assert insert(proxy, ns, of("b", "c"))["n"] == 2
-        reply = insert(proxy, ns, documents, ordered=ordered, more=more)
+        documents = inv.of("a", "b", "a", "c", "b", "a")
+        assert inv.insert(documents[:executed], ordered=ordered, more=more)["n"] == executed
+        assert inv.insert(inv.of("b", "c"))["n"] == 2
+        reply = inv.insert(documents, ordered=ordered, more=more)
         assert reply["n"] == 6 and reply["retriedStmtIds"] == list(range(executed))
-        assert counts(server, ns) == {"a": 4, "b": 3, "c": 2}
+        assert inv.counts() == {"a": 3, "b": 3, "c": 2}
 
-    def test_numbers_of_one_tenant_are_taken(self, server, proxy, coll, ordered):
+    def test_numbers_of_one_tenant_are_taken(self, number, ordered):
         """By another program that inserts the highest number + 1 there."""
-        ns = begin(server, proxy, f"number.{coll}")
-        assert insert(proxy, ns, of("b", "c"))["n"] == 2
-        server.client.number[coll].insert_many(
-            [{"tenant": "b", "n": bson.Int64(n)} for n in (2, 3)])
+        assert number.insert(number.of("a", "b", "c"))["n"] == 3
+        number.collection.insert_many(
+            [{"tenant": number.tenant("b"), "n": bson.Int64(n)} for n in (2, 3)])
         tenants = ["a", "b", "c", "b", "a", "d"] * 5
-        assert insert(proxy, ns, of(*tenants), ordered=ordered)["n"] == 30
-        assert counts(server, ns) == {"a": 11, "b": 13, "c": 6, "d": 5}
+        assert number.insert(number.of(*tenants), ordered=ordered)["n"] == 30
+        assert number.counts() == {"a": 11, "b": 13, "c": 6, "d": 5}
 
 
 class TestTransactions:
     @pytest.mark.parametrize("end", ["commit", "abort"])
-    def test_several_statements(self, server, proxy, coll, end):
-        ns = begin(server, proxy, f"inv.{coll}")
+    def test_several_statements(self, proxy, inv, end):
         with proxy.client() as client, client.start_session() as running:
-            collection = client.inv[coll]
+            collection = client.inv.shared
             running.start_transaction()
-            collection.insert_one({"tenant": "a", "k": 1}, session=running)
-            collection.insert_many(of("b", "a", "b"), session=running)
-            collection.insert_one({"tenant": "c", "k": 1}, session=running)
+            collection.insert_one(inv.of("a")[0], session=running)
+            collection.insert_many(inv.of("b", "a", "b"), session=running)
+            collection.insert_one(inv.of("c")[0], session=running)
             running.commit_transaction() if end == "commit" else running.abort_transaction()
-        done = {"a": 3, "b": 2, "c": 1} if end == "commit" else {"a": 1}
-        assert counts(server, ns) == done
+        done = {"a": 2, "b": 2, "c": 1} if end == "commit" else {}
+        assert inv.counts() == done
         for _ in range(2):
-            assert insert(proxy, ns, of("c", "b", "a"))["n"] == 3
-        expected = collections.Counter(done) + collections.Counter(a=2, b=2, c=2)
-        assert counts(server, ns) == dict(expected)
+            assert inv.insert(inv.of("c", "b", "a"))["n"] == 3
+        assert inv.counts() == dict(collections.Counter(done) + collections.Counter(a=2, b=2, c=2))
 
-    def test_who_waits_for_it_does_not_hold_it_up(self, server, proxy, coll):
+    def test_who_waits_for_it_does_not_hold_it_up(self, server, proxy, inv):
         """The batch waits in the server for the transaction's number of `a`, and has the turn of `b`,
         which the transaction needs next."""
-        ns = begin(server, proxy, f"inv.{coll}")
-        assert insert(proxy, ns, of("b"))["n"] == 1
+        assert inv.insert(inv.of("a", "b"))["n"] == 2
         with proxy.client() as client, client.start_session() as running:
-            collection = client.inv[coll]
+            collection = client.inv.shared
             running.start_transaction()
-            collection.insert_one({"tenant": "a", "k": "mine"}, session=running)
-            other = threading.Thread(target=insert, args=(proxy, ns, of("a", "b")))
+            collection.insert_one({"tenant": inv.tenant("a"), "k": "mine"}, session=running)
+            other = threading.Thread(target=inv.insert, args=[inv.of("a", "b")])
             other.start()
-            busy = {"active": True, "op": "insert", "ns": ns}
+            busy = {"active": True, "op": "insert", "ns": inv.ns}
             eventually(lambda: list(server.client.admin.aggregate(
                 [{"$currentOp": {}}, {"$match": busy}])), what="an insert that waits in the server")
-            began = time.monotonic()
-            collection.insert_one({"tenant": "b", "k": "mine"}, session=running)
-            assert time.monotonic() - began < 1.5
+            collection.insert_one({"tenant": inv.tenant("b"), "k": "mine"}, session=running)
             running.commit_transaction()
             other.join(30)
-        assert by_tenant(server, ns) == {"a": ["first", "mine", 0], "b": [0, "mine", 1]}
+        # It would have failed after 2 s if it had waited for the batch.
+        assert inv.by_tenant() == {"a": [0, "mine", 0], "b": [1, "mine", 1]}
 
-    def test_at_once(self, server, proxy, coll):
+    def test_at_once(self, proxy, inv):
         """In opposite orders; the driver runs those again that the server aborts."""
-        ns = begin(server, proxy, f"inv.{coll}")
-
         def run(tenants: tuple[str, str]) -> None:
             with proxy.client() as own, own.start_session() as running:
                 for _ in range(4):
                     running.with_transaction(lambda s: [
-                        own.inv[coll].insert_one({"tenant": t}, session=s) for t in tenants])
+                        own.inv.shared.insert_one(each, session=s) for each in inv.of(*tenants)])
 
         threads = [threading.Thread(target=run, args=[each]) for each in (("a", "b"), ("b", "a"))]
         threads.append(threading.Thread(
-            target=lambda: [insert(proxy, ns, of("b", "a")) for _ in range(8)]))
+            target=lambda: [inv.insert(inv.of("b", "a")) for _ in range(8)]))
         for each in threads:
             each.start()
         for each in threads:
             each.join(60)
-        assert counts(server, ns) == {"a": 17, "b": 16}
+        assert inv.counts() == {"a": 16, "b": 16}
 
 
 class TestReadiness:
@@ -385,6 +420,30 @@ class TestReadiness:
             f"next number: {YEAR}-042" in checked.stdout
 
 
+class TestThePage:
+    """The example of docs/templates.md#without-gaps."""
+
+    def test_is_right(self, server, start_proxy):
+        page = (ROOT / "docs" / "templates.md").read_text()
+        section = page.split("\n## Without gaps\n")[1].split("\n## ")[0]
+        (text,) = re.findall(r"(?s)```yaml\n  - (.*?)```", section)
+        rule: dict[str, Any] = {key: value.strip('"') for key, value in
+                                re.findall(r"(?m)^ *(\w+): (.*)$", text)}
+        rule["scope"] = [rule["scope"].strip("[]")]
+        proxy = start_proxy(configuration(server, [rule]))
+        rows = re.findall(r"(?m)^\| `(\[.*?\])` \| (.*?) \|$", section)
+        assert len(rows) == 2
+        now = datetime.datetime.now(zoneinfo.ZoneInfo(rule["timezone"]))
+        expected: dict[str, str] = {}
+        for documents, stored in rows:
+            eventually(lambda d=documents: insert(
+                proxy, "shop.invoices", json.loads(d), ordered=False).get("ok") == 1)
+            expected |= {k: n.replace("2026", str(now.year))
+                         for k, n in re.findall(r"`(\w)` (INV-[0-9-]*)", stored)}
+        found = {d["_id"]: d["number"] for d in server.client["shop"]["invoices"].find()}
+        assert found == expected and len(found) == 5
+
+
 _keys = itertools.count()
 
 
@@ -397,7 +456,7 @@ class TestManyWriters:
         proxies = [start_proxy(configuration(server, rules)) for _ in range(2)]
         ns = await_first(proxies[0], f"inv.{coll}")
         eventually(lambda: insert(proxies[1], ns, of("a")).get("ok") == 1, 20)
-        end = time.monotonic() + (20 if FULL else 4)
+        end = time.monotonic() + (20 if FULL else 3)
         stored: collections.Counter[Any] = collections.Counter(a=2)
         lock = threading.Lock()
         failures: list[Any] = []

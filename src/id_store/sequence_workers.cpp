@@ -63,7 +63,11 @@ std::shared_ptr<ids::GaplessQueue> SequenceWorkers::sequence(const ids::GaplessS
 SequenceWorkers::Shared SequenceWorkers::make(const ids::GaplessSpec& spec) {
   auto sequence = std::make_shared<Sequence>(spec);
   sequence->queue = std::make_shared<ids::GaplessQueue>(
-      spec, clock_, [this, weak = std::weak_ptr(sequence)] { wake(weak); }, transactions_);
+      spec, clock_,
+      [this, weak = std::weak_ptr(sequence)] {
+        if (const Shared woken = weak.lock()) wake(woken);
+      },
+      transactions_);
   if (stopping_) sequence->queue->stop();
   return sequence;
 }
@@ -162,9 +166,7 @@ void SequenceWorkers::forget_if_unused(const Shared& sequence) {
   if (known != sequences_.end() && known->second == sequence) sequences_.erase(known);
 }
 
-void SequenceWorkers::wake(const std::weak_ptr<Sequence>& weak) {
-  const Shared sequence = weak.lock();
-  if (!sequence) return;
+void SequenceWorkers::wake(const Shared& sequence) {
   const std::scoped_lock lock(mutex_);
   enqueue(sequence);
 }

@@ -70,7 +70,7 @@ class SequenceWorkers {
   };
   using Shared = std::shared_ptr<Sequence>;
 
-  void wake(const std::weak_ptr<Sequence>& weak);
+  void wake(const Shared& sequence);
   void run();
   bool do_job(Sequence& sequence);
   void report(Sequence& sequence, const ids::GaplessJob& job, const ids::GaplessReply& reply);

@@ -115,7 +115,7 @@ void check_guarded(Parameters& rule, const SequenceOptions& options) {
   if (options.repeats()) {
     rule.error("reset",
                "needs a template that shows the period: only the stored values tell which numbers "
-               "are used");
+               "are used. A field that has the period can be in `scope`, in place of `reset`");
   }
   if (!options.text) return;
   const bool only_scope = std::ranges::all_of(options.text->fields(), [&](const std::string& each) {

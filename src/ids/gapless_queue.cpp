@@ -58,7 +58,7 @@ bool GaplessQueue::has_numbers_of_others(const std::string& transaction) const {
 /// transaction on which others may wait in that way must not wait for such a write.
 bool GaplessQueue::may_wait_in_server() const {
   const std::uint64_t holder = sequence_.holder();
-  return holder != 0 && (have_others_.contains(holder) || transactions_.size() > 0);
+  return holder != 0 && (have_others_.contains(holder) || transactions_.any(clock_.monotonic()));
 }
 
 std::optional<Result<Range>> GaplessQueue::take(std::uint64_t ticket, std::uint64_t n,
@@ -169,7 +169,7 @@ void GaplessQueue::let_go() {
 
 bool GaplessQueue::idle() const {
   const std::scoped_lock lock(mutex_);
-  return sequence_.idle() && transactions_.size() == 0;
+  return sequence_.idle() && !transactions_.any(clock_.monotonic());
 }
 
 GaplessStatistics GaplessQueue::statistics() const {

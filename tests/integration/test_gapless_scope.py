@@ -46,6 +46,8 @@ RULES = [
      "start": 8},
     {"ns": "narrow.*", **_SCOPED, "output": "string", "template": "{field:tenant}/{counter:01}",
      "start": 8, "on_width": "error"},
+    {"ns": "id.*", **_INVOICE, "field": "_id", "template": "{field:tenant}-{yyyy}-{counter:03}",
+     "assign": "driver"},
     {"ns": "zone.*", "strategy": "gapless", "field": "n", "output": "string",
      "unique_index": "create", "template": "{yyyy}-{MM}-{dd}/{counter}", "reset": "daily",
      "timezone": "Pacific/Kiritimati"},
@@ -254,6 +256,14 @@ class TestTemplates:
         now = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=14)
         assert sorted(each["n"] for each in server.client.zone[coll].find()) == [
             f"{now:%Y-%m-%d}/{n}" for n in (1, 2)]
+
+    def test_as_id(self, server, proxy, coll):
+        with proxy.client() as client:
+            collection = client.id[coll]
+            eventually(lambda: collection.insert_one({"tenant": "a"}))
+            collection.insert_many([{"tenant": t} for t in "bab"])
+        assert sorted(each["_id"] for each in server.client.id[coll].find()) == [
+            f"{t}-{YEAR}-{n:03}" for t in "ab" for n in (1, 2)]
 
     def test_check_digits(self, server, proxy, coll):
         ns = begin(server, proxy, f"check.{coll}")

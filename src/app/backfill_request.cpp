@@ -3,7 +3,7 @@
 #include "backfill_request.hpp"
 
 #include "idproxy/base/glob.hpp"
-#include "idproxy/ids/counter_use.hpp"
+#include "idproxy/ids/sequences_of.hpp"
 #include "readiness.hpp"
 
 namespace idproxy::app {
@@ -32,9 +32,7 @@ std::string fault_of(const BackfillRequest& request, const rewrite::Rule& rule) 
            " has a `reserve`, and a backfill reserves nothing: its values could be given "
            "out again";
   }
-  const ids::CounterRule* counter = rule.strategy->counter_rule();
-  const ids::SequenceOptions sequences =
-      counter == nullptr ? ids::SequenceOptions{} : counter->use().sequences;
+  const ids::SequenceOptions& sequences = ids::sequences_of(*rule.strategy);
   const bool resets = sequences.reset != ids::Reset::none;
   const bool shows_date = sequences.text && !sequences.text->is_timeless();
   if (!request.period_from.empty() && !resets && !shows_date) {

@@ -14,7 +14,7 @@ namespace idproxy::app {
 /// A document may have got a value meanwhile, or be gone, and then the number of the one behind it
 /// would leave a gap.
 std::size_t BackfillValues::most() const {
-  const bool in_turn = plan_.front().strategy->sequenced() != nullptr;
+  const bool in_turn = plan_.front().strategy->in_turn();
   return in_turn ? 1 : std::numeric_limits<std::size_t>::max();
 }
 
@@ -22,7 +22,10 @@ ids::Result<void> BackfillValues::draw(std::size_t count, Sequences sequences) {
   given_ = {};
   given_.wanted.push_back(count);
   given_.values.emplace_back();
-  if (plan_.front().strategy->sequenced() != nullptr) return draw_in_turn(count);
+  if (plan_.front().strategy->in_turn()) {
+    ids::Strategy& source = sequences.empty() ? *plan_.front().strategy : *sequences.front();
+    return draw_in_turn(count, *source.sequenced());
+  }
   if (!sequences.empty()) choose(sequences);
   rewrite::Drawing drawing;
   while (!drawing.is_done(plan_, given_)) {
@@ -46,9 +49,9 @@ ids::Result<void> BackfillValues::draw(std::size_t count, Sequences sequences) {
   return {};
 }
 
-ids::Result<void> BackfillValues::draw_in_turn(std::size_t count) {
+ids::Result<void> BackfillValues::draw_in_turn(std::size_t count, ids::Sequenced& sequence) {
   turn_.reset();  // ends the turn before, which the next one waits for
-  turn_ = plan_.front().strategy->sequenced()->turn({});
+  turn_ = sequence.turn({});
   const auto drawn = turn_->next(count, given_.values.front());
   if (drawn) return {};
   if (!drawn.needs_store()) return drawn.error();

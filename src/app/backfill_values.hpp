@@ -48,7 +48,7 @@ class BackfillValues {
   void take_back(std::size_t from, std::size_t to);
 
  private:
-  [[nodiscard]] ids::Result<void> draw_in_turn(std::size_t count);
+  [[nodiscard]] ids::Result<void> draw_in_turn(std::size_t count, ids::Sequenced& sequence);
   [[nodiscard]] ids::Result<ids::Grant> ask(ids::StoreSource& source, std::size_t count);
   void choose(Sequences sequences);
   using Use = std::function<void(ids::Strategy&, std::span<const std::uint32_t> which)>;

@@ -71,6 +71,7 @@ std::size_t print_rules(const RulesInForce& rules, const Clock& clock, std::ostr
   const std::vector<rewrite::Rule>& all = rules.set->rules();
   const auto reasons = reasons_of(*rules.set);
   const auto numbers = rules.watch->numbers(1);
+  const auto lack_index = rules.watch->lack_index();
   std::size_t not_ready = 0;
   Table table(out);
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -89,6 +90,7 @@ std::size_t print_rules(const RulesInForce& rules, const Clock& clock, std::ostr
       cells.push_back(sample);
     }
     table.add(std::move(cells));
+    if (lack_index.contains(i)) table.add_note("the proxy makes the unique index when it starts");
   }
   out << "\nRules\n";
   table.print();
@@ -99,7 +101,7 @@ std::size_t print_rules(const RulesInForce& rules, const Clock& clock, std::ostr
 std::size_t check_rules(config::Config& config, const Clock& clock, std::ostream& out) {
   // A check makes no index, and reads no whole collection.
   for (rewrite::Rule& rule : config.rules) {
-    if (rule.unique_index == ids::UniqueIndex::create) rule.unique_index = ids::UniqueIndex::warn;
+    if (rule.unique_index == ids::UniqueIndex::create) rule.unique_index = ids::UniqueIndex::offer;
   }
   config.id_store.scans = false;
   id_store::Store store(config.id_store, clock);

@@ -9,6 +9,7 @@
 #include "idproxy/ids/counter_use.hpp"
 #include "idproxy/ids/gapless_job.hpp"
 #include "idproxy/ids/number_format.hpp"
+#include "idproxy/ids/sequences_of.hpp"
 #include "idproxy/ids/values.hpp"
 #include "idproxy/observability/log.hpp"
 #include "readiness.hpp"
@@ -86,10 +87,9 @@ RulesInForce make_rules(std::vector<rewrite::Rule> rules, const std::string& sto
     watched.push_back({rule.ns, rule.field, unique_index_of(rule), counts,
                        counts ? rule.source : "", value_type_of(*rule.strategy)});
     watched.back().reserve = rule.reserve;
-    if (const auto* counter = rule.strategy->counter_rule()) {
-      watched.back().scope = counter->use().sequences.scope;
-      watched.back().repeats = counter->use().sequences.repeats();
-    }
+    const ids::SequenceOptions& sequences = ids::sequences_of(*rule.strategy);
+    watched.back().scope = sequences.scope;
+    watched.back().repeats = sequences.repeats();
   }
   auto watch = store.watch(std::move(watched));
   auto set = std::make_shared<const rewrite::RuleSet>(std::move(rules), store_db, watch, before);

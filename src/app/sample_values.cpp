@@ -64,9 +64,9 @@ std::string numbers_text(const ids::CounterNumbers& known, const Course& course,
 }
 
 /// How the values of a rule whose documents do not decide are written now.
-ids::NumberFormat format_now(const ids::CounterUse& use, const ids::SequenceChoice& choice,
+ids::NumberFormat format_now(const ids::NumberFormat& format, const ids::SequenceChoice& choice,
                              const Clock& clock) {
-  return choice.choose({}, use.field.format, {}, clock.wall()).format;
+  return choice.choose({}, format, {}, clock.wall()).format;
 }
 
 std::string range_text(const ids::CounterNumbers& known, const ids::CounterUse& use) {
@@ -85,14 +85,18 @@ std::string sample_of(const rewrite::Rule& rule, std::size_t rule_index,
     if (const auto* known = known_numbers(numbers, rule_index, rule.ns)) {
       return known->ranges
                  ? range_text(*known, use)
-                 : "next number: " + sample_text(*known->next, format_now(use, choice, clock));
+                 : "next number: " +
+                       sample_text(*known->next, format_now(use.field.format, choice, clock));
     }
     return has_wildcards(rule.ns) ? "" : first_reads_all(use);
   }
   if (const ids::SequenceRule* sequence = rule.strategy->sequence_rule()) {
+    const ids::SequenceChoice choice(sequence->options());
+    if (!choice.fields().empty()) return "next number: depends on the document";
     const auto* known = known_numbers(numbers, rule_index, rule.ns);
     if (known == nullptr) return "";
-    return "next number: " + sample_text(*known->next, sequence->spec().field.format);
+    const ids::NumberFormat& format = sequence->spec().field.format;
+    return "next number: " + sample_text(*known->next, format_now(format, choice, clock));
   }
   ids::Values values;
   if (!rule.strategy->next(1, values)) return "";
@@ -110,15 +114,19 @@ std::string samples_of(const rewrite::Rule& rule, std::size_t rule_index, std::s
     if (const auto* known = known_numbers(numbers, rule_index, ns)) {
       return known->ranges ? range_text(*known, use)
                            : numbers_text(*known, {use.spec.step, use.spec.max, "counter"},
-                                          format_now(use, choice, clock), count);
+                                          format_now(use.field.format, choice, clock), count);
     }
     return has_wildcards(rule.ns) ? "known with the first one" : first_reads_all(use);
   }
   if (const ids::SequenceRule* sequence = rule.strategy->sequence_rule()) {
     const ids::GaplessSpec& spec = sequence->spec();
+    const ids::SequenceChoice choice(sequence->options());
+    const bool resets = sequence->options().reset != ids::Reset::none;
+    if (!choice.fields().empty() || resets) return "depend on the document";
     const auto* known = known_numbers(numbers, rule_index, ns);
     if (known == nullptr) return "known with the first one";
-    return numbers_text(*known, {1, spec.max, "sequence"}, spec.field.format, count);
+    return numbers_text(*known, {1, spec.max, "sequence"},
+                        format_now(spec.field.format, choice, clock), count);
   }
   ids::Values values;
   if (!rule.strategy->next(2, values)) return "not known";

@@ -8,6 +8,7 @@
 #include "config/words.hpp"
 #include "idproxy/ids/counter_use.hpp"
 #include "idproxy/ids/range_spec.hpp"
+#include "idproxy/ids/sequences_of.hpp"
 
 namespace idproxy::config {
 namespace {
@@ -118,6 +119,9 @@ bool check_counter_in_ranges(const ids::RangesSpec& ranges, const ids::CounterPl
 }  // namespace
 
 void check_counter(const rewrite::Rule& rule, Reader& reader) {
+  if (rule.strategy && !rule.field.empty()) {
+    check_sequences(ids::sequences_of(*rule.strategy), rule.field, reader);
+  }
   const ids::CounterUse* use = use_of(rule);
   if (use == nullptr) return;
   const ids::CounterPlace& place = use->spec.place;
@@ -127,7 +131,6 @@ void check_counter(const rewrite::Rule& rule, Reader& reader) {
     store.error("collection", fault);
   }
   check_counter_collection(rule, "this rule", rule, reader);
-  if (!rule.field.empty()) check_sequences(use->sequences, rule.field, reader);
 }
 
 void demand_index(rewrite::Rule& rule, Reader& reader) {

@@ -265,7 +265,7 @@ Outcome<void> FieldNumbers::look_at_pattern(const FieldPlace& place, std::size_t
   const bool is_scan = place.access == FieldPlace::Access::scan;
   const auto limit = is_scan ? limit_of(place) : kPatternLimit;
   const Document command = numbers_in_varying_texts(place, numbers_, count, limit);
-  const Reply reply = client_.read_all(place.ns.db, command, [&](Bytes document) {
+  const Reply reply = read(place, command, [&](Bytes document) {
     const auto number = bson::find(document, "n");
     if (number && number->as_integer()) look.furthest.push_back(*number->as_integer());
     return true;

@@ -107,7 +107,7 @@ Collections::Guard& Collections::guard(Collection& collection, std::size_t rule,
   if (const Repeats repeats = repeats_of(rules_[rule]); repeats.any()) {
     added.offer = {IndexForm::existing, {}, repeats};
   }
-  if (rules_[rule].unique_index == UniqueIndex::warn) {
+  if (!demands_index(rules_[rule].unique_index)) {
     added.state = Guard::State::ready;
   } else {
     added.reason = down_ ? std::string(kCannotCheck) + kNoAnswer

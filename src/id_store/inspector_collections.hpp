@@ -120,6 +120,8 @@ class Collections {
   [[nodiscard]] std::uint64_t version() const { return version_; }
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const;
   [[nodiscard]] std::vector<std::size_t> not_ready_counts() const;
+  /// The rules with UniqueIndex::offer of which some collection has no such index.
+  [[nodiscard]] std::set<std::size_t> lack_index() const;
   /// The spaces of random numbers whose limits are known, as ids::Store::numbers().
   [[nodiscard]] std::vector<ids::RuleNumbers> spaces() const;
   /// Why the last request reached no server; nothing if it reached one.
@@ -257,6 +259,11 @@ class Collections {
 
 /// What a unique index on the rule's field must allow.
 [[nodiscard]] Repeats repeats_of(const WatchedRule& rule);
+
+/// True if the rule gives no values without a unique index.
+[[nodiscard]] inline bool demands_index(ids::UniqueIndex demand) {
+  return demand == ids::UniqueIndex::require || demand == ids::UniqueIndex::create;
+}
 
 /// Why no more numbers are drawn from a space of random numbers; empty: they are.
 [[nodiscard]] std::string why_full(const ids::Fill::Seen& seen);

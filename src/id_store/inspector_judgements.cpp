@@ -183,7 +183,7 @@ std::string Collections::command_for(const Collection& collection, const Guard& 
 void Collections::judge(Collection& collection, Guard& guard, const CatalogResponse& response,
                         Time now) {
   const WatchedRule& rule = rules_[guard.rule];
-  if (rule.unique_index == UniqueIndex::warn) return judge_warned(collection, guard, response);
+  if (!demands_index(rule.unique_index)) return judge_warned(collection, guard, response);
   const bool creates = rule.unique_index == UniqueIndex::create;
   if (response.kind == Kind::unreachable || response.kind == Kind::refused) {
     if (guard.state != Guard::State::unchecked) return;
@@ -226,13 +226,17 @@ void Collections::judge_warned(Collection& collection, Guard& guard,
   const std::string& field = rules_[guard.rule].field;
   const ValueType type = value_type_of(rules_[guard.rule].value_type);
   const Repeats repeats = repeats_of(rules_[guard.rule]);
-  if (guard.warned || response.kind != Kind::answered) return;
+  const bool is_offered = rules_[guard.rule].unique_index == UniqueIndex::offer;
+  const bool is_known =
+      response.kind == Kind::answered || (is_offered && response.kind == Kind::no_collection);
+  if (guard.warned || !is_known) return;
   if (std::ranges::any_of(response.indexes, [&](const Index& index) {
         return guards(index, field, type, repeats);
       })) {
     return;
   }
   guard.warned = true;
+  if (is_offered) return;  // lack_index() has it
   log_events_.push_back(
       {log::Level::warning,
        "no_unique_index",

@@ -61,6 +61,18 @@ std::vector<std::size_t> Collections::not_ready_counts() const {
   return counts;
 }
 
+std::set<std::size_t> Collections::lack_index() const {
+  std::set<std::size_t> found;
+  for (const auto& [ns, collection] : collections_) {
+    if (is_left_alone(ns)) continue;
+    for (const Guard& guard : collection.guards) {
+      const bool is_offered = rules_[guard.rule].unique_index == ids::UniqueIndex::offer;
+      if (is_offered && guard.warned) found.insert(guard.rule);
+    }
+  }
+  return found;
+}
+
 /// The rule that fills the field.
 std::optional<std::size_t> Collections::rule_of(const std::vector<WatchedRule>& rules,
                                                 std::string_view ns, std::string_view field) {

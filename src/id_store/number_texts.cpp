@@ -43,4 +43,9 @@ mongo::Document texts_of(TextClass which, const ids::NumberFormat& format,
       .add("$regex", "^" + escaped_for_regex(begin) + digits + pattern_behind(format) + "\\z");
 }
 
+std::string pattern_of_all(const ids::NumberFormat& format) {
+  return "^" + escaped_for_regex(format.prefix) + "([0-9]{" + std::to_string(width_of(format)) +
+         ",})" + pattern_behind(format) + "\\z";
+}
+
 }  // namespace idproxy::id_store

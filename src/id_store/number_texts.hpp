@@ -40,4 +40,8 @@ struct TextRange {
 [[nodiscard]] mongo::Document texts_of(TextClass which, const ids::NumberFormat& format,
                                        const TextRange& within = {});
 
+/// A regular expression for the texts of all numbers from 0 on, with one group: the number. Only of
+/// formats whose check digits follow the number.
+[[nodiscard]] std::string pattern_of_all(const ids::NumberFormat& format);
+
 }  // namespace idproxy::id_store

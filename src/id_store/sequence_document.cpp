@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "id_store/counter_commands.hpp"
-#include "id_store/field_numbers.hpp"
+#include "id_store/number_texts.hpp"
 
 namespace idproxy::id_store {
 namespace {
@@ -22,6 +22,14 @@ ids::CounterSpec counter_of(const ids::GaplessSpec& spec) {
   return counter;
 }
 
+/// As a field whose texts vary: numbers of any width.
+ids::CounterField wide_field(ids::CounterField field) {
+  ids::NumberFormat& format = field.format;
+  if (format.output != ids::NumberFormat::Output::string || !format.pattern.empty()) return field;
+  format.pattern = pattern_of_all(format);
+  return field;
+}
+
 GaplessReply reply_of(const ids::CounterReply& failure) {
   const bool refused = failure.kind == ids::CounterReply::Kind::exhausted;
   return {refused ? GaplessReply::Kind::refused : GaplessReply::Kind::failed, {}, failure.reason};
@@ -30,7 +38,10 @@ GaplessReply reply_of(const ids::CounterReply& failure) {
 }  // namespace
 
 SequenceDocument::SequenceDocument(ids::GaplessSpec spec)
-    : spec_(std::move(spec)), counter_(counter_of(spec_)), fields_{spec_.field} {}
+    : spec_(std::move(spec)),
+      counter_(counter_of(spec_)),
+      fields_{spec_.field},
+      wide_{wide_field(spec_.field)} {}
 
 GaplessReply SequenceDocument::run(mongo::Client& client, const ids::GaplessJob& job) {
   return job.kind == ids::GaplessJob::Kind::keep ? keep(client, job.floor) : look(client, job.look);
@@ -40,7 +51,9 @@ GaplessReply SequenceDocument::look(mongo::Client& client, ids::GaplessLook how)
   auto most = most_stored(client, how);
   if (!most) {
     places_.reset();
-    return reply_of(most.error());
+    auto reply = reply_of(most.error());
+    if (is_unguarded_) reply.kind = GaplessReply::Kind::unguarded;
+    return reply;
   }
   // A quick look follows a sure one, which has read the floor.
   if (spec_.floor && how == ids::GaplessLook::sure) {
@@ -52,27 +65,42 @@ GaplessReply SequenceDocument::look(mongo::Client& client, ids::GaplessLook how)
 }
 
 Outcome<Number> SequenceDocument::most_stored(mongo::Client& client, ids::GaplessLook how) {
+  is_unguarded_ = false;
   FieldNumbers stored(client, counter_, fields_);
   if (how == ids::GaplessLook::sure) {
     stored.read_linearizable();
   } else if (places_) {
     stored.use(*places_);
   }
-  const auto look = stored.look(1);
+  auto look = stored.look(1);
   if (!look) return look.error();
   if (!look->is_guarded) {
+    is_unguarded_ = true;
     return exhausted("no unique index guards " + spec_.field.field + " in " + spec_.field.ns);
   }
   places_ = stored.places();
+  if (!look->is_known) look = look_at_all_texts(client, how);
+  if (!look) return look.error();
   return look->most();
+}
+
+/// Some texts have more digits than the format has, and sort before shorter ones.
+Outcome<FieldNumbers::Look> SequenceDocument::look_at_all_texts(mongo::Client& client,
+                                                                ids::GaplessLook how) const {
+  FieldNumbers stored(client, counter_, wide_);
+  if (how == ids::GaplessLook::sure) stored.read_linearizable();
+  return stored.look(1);
+}
+
+/// Of the document that has the floor.
+Document SequenceDocument::id() const {
+  if (spec_.place.empty()) return Document().add("_id", spec_.key());
+  return Document().add("_id", Document(as_bytes(spec_.place)));
 }
 
 Outcome<Number> SequenceDocument::floor(mongo::Client& client) const {
   Number found;
-  const Document command = Document()
-                               .add("find", kFloors)
-                               .add("filter", Document().add("_id", spec_.key()))
-                               .add("limit", 1);
+  const Document command = Document().add("find", kFloors).add("filter", id()).add("limit", 1);
   const Reply reply = client.read_all(spec_.store_db, command, [&](Bytes document) {
     const auto floor = bson::find(document, "floor");
     if (floor) found = floor->as_integer();
@@ -84,7 +112,7 @@ Outcome<Number> SequenceDocument::floor(mongo::Client& client) const {
 
 GaplessReply SequenceDocument::keep(mongo::Client& client, std::int64_t floor) const {
   const Document update = Document()
-                              .add("q", Document().add("_id", spec_.key()))
+                              .add("q", id())
                               .add("u", Document().add("$max", Document().add("floor", floor)))
                               .add("upsert", true);
   const Reply reply = client.write(

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "id_store/field_numbers.hpp"
 #include "id_store/field_places.hpp"
 #include "id_store/mongo.hpp"
 #include "id_store/outcome.hpp"
@@ -24,13 +25,19 @@ class SequenceDocument {
   [[nodiscard]] ids::GaplessReply look(mongo::Client& client, ids::GaplessLook how);
   [[nodiscard]] Outcome<std::optional<std::int64_t>> most_stored(mongo::Client& client,
                                                                  ids::GaplessLook how);
+  [[nodiscard]] Outcome<FieldNumbers::Look> look_at_all_texts(mongo::Client& client,
+                                                              ids::GaplessLook how) const;
+  [[nodiscard]] mongo::Document id() const;
   [[nodiscard]] Outcome<std::optional<std::int64_t>> floor(mongo::Client& client) const;
   [[nodiscard]] ids::GaplessReply keep(mongo::Client& client, std::int64_t floor) const;
 
   const ids::GaplessSpec spec_;
   const ids::CounterSpec counter_;               // the same, for FieldNumbers
   const std::vector<ids::CounterField> fields_;  // the only one; places_ points to it
-  std::optional<FieldPlaces> places_;            // of the last look that succeeded
+  /// The same, to read texts beyond the width of the format.
+  const std::vector<ids::CounterField> wide_;
+  std::optional<FieldPlaces> places_;  // of the last look that succeeded
+  bool is_unguarded_ = false;          // no unique index, says the last look
 };
 
 }  // namespace idproxy::id_store

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "id_store/counter_commands.hpp"
 #include "idproxy/ids/number_ranges.hpp"
 #include "idproxy/observability/log.hpp"
 
@@ -16,6 +17,15 @@ constexpr std::size_t kSequenceThreads = 4;
 // The number of sequences from which on sweep() looks for ones to forget: clients can invent names
 // of collections.
 constexpr std::size_t kSweepSequencesAt = 1024;
+
+/// Which of its rule's sequences it is, as JSON; empty: the only one.
+std::string text_of(const ids::GaplessSpec& spec) {
+  if (spec.place.empty()) return {};
+  ids::CounterPlace place;
+  place.key = spec.place;
+  place.key_is = ids::CounterPlace::KeyIs::document;
+  return key_text(place);
+}
 
 }  // namespace
 
@@ -33,17 +43,17 @@ std::shared_ptr<ids::GaplessQueue> SequenceWorkers::sequence(const ids::GaplessS
   {
     const std::scoped_lock lock(mutex_);
     if (sequences_.size() >= sweep_at_) sweep();
-    Shared& sequence = sequences_[spec.key()];
+    Shared& sequence = sequences_[spec.name()];
     const bool is_newer = sequence && watch > sequence->watch;
     if (sequence && !(is_newer && sequence->queue->spec() != spec)) {
       sequence->watch = std::max(sequence->watch, watch);
-      return sequence->queue;
+      return lend(*sequence);
     }
     // Writes that have the old object still use it. Two objects for one sequence behave as those of
     // two processes.
     sequence = make(spec);
     sequence->watch = watch;
-    queue = sequence->queue;
+    queue = lend(*sequence);
     start_threads();
   }
   queue->announce();
@@ -53,13 +63,28 @@ std::shared_ptr<ids::GaplessQueue> SequenceWorkers::sequence(const ids::GaplessS
 SequenceWorkers::Shared SequenceWorkers::make(const ids::GaplessSpec& spec) {
   auto sequence = std::make_shared<Sequence>(spec);
   sequence->queue = std::make_shared<ids::GaplessQueue>(
-      spec, clock_, [this, weak = std::weak_ptr(sequence)] { wake(weak); });
+      spec, clock_,
+      [this, weak = std::weak_ptr(sequence)] {
+        if (const Shared woken = weak.lock()) wake(woken);
+      },
+      transactions_);
   if (stopping_) sequence->queue->stop();
   return sequence;
 }
 
+/// The last user's reference wakes a thread, which keeps the floor and forgets the sequence.
+std::shared_ptr<ids::GaplessQueue> SequenceWorkers::lend(Sequence& sequence) {
+  if (auto lent = sequence.lent.lock()) return lent;
+  std::shared_ptr<ids::GaplessQueue> lent(
+      sequence.queue.get(), [queue = sequence.queue](ids::GaplessQueue*) { queue->let_go(); });
+  sequence.lent = lent;
+  return lent;
+}
+
 void SequenceWorkers::transaction_ended(const std::string& transaction) {
-  for (const Shared& sequence : all()) sequence->queue->transaction_ended(transaction);
+  for (const auto& sequence : transactions_->end(transaction)) {
+    sequence->transaction_ended(transaction);
+  }
 }
 
 std::vector<SequenceWorkers::Shared> SequenceWorkers::all() const {
@@ -84,6 +109,8 @@ std::vector<CounterWorkers::NotReady> SequenceWorkers::not_ready() const {
   for (const auto& [key, sequence] : sequences_) {
     const ids::GaplessStatistics now = sequence->queue->statistics();
     const std::vector<ids::CounterField> field{sequence->queue->spec().field};
+    if (!field.front().scope.empty()) continue;  // one of many, whose writes get the reason
+    if (now.is_unguarded) continue;  // which is known from the inspection of the collection
     if (now.failure && !now.next) {
       found.push_back({{*now.failure, false}, field});
     } else if (!sequence->looked) {
@@ -101,7 +128,7 @@ std::vector<CounterWorkers::InUse> SequenceWorkers::in_use() const {
     const ids::GaplessSpec& spec = sequence->queue->spec();
     ids::CounterNumbers numbers{sequence->queue->statistics().next, 0, {}};
     if (numbers.next) numbers.left = ids::Steps(1).count(*numbers.next, spec.max);
-    found.push_back({numbers, {spec.field}});
+    found.push_back({numbers, {spec.field}, text_of(spec)});
   }
   return found;
 }
@@ -120,19 +147,26 @@ void SequenceWorkers::start_threads() {
   for (std::size_t i = 0; i < kSequenceThreads; ++i) threads_.emplace_back([this] { run(); });
 }
 
+bool SequenceWorkers::is_unused(const Sequence& sequence) {
+  return !sequence.queued && !sequence.running && sequence.lent.expired() && sequence.queue->idle();
+}
+
 /// Forgets sequences that nobody uses. The next insert looks what is stored.
 void SequenceWorkers::sweep() {
-  std::erase_if(sequences_, [](const auto& item) {
-    const Sequence& sequence = *item.second;
-    return !sequence.queued && !sequence.running && sequence.queue.use_count() == 1 &&
-           sequence.queue->idle();
-  });
+  std::erase_if(sequences_, [](const auto& item) { return is_unused(*item.second); });
   sweep_at_ = std::max(kSweepSequencesAt, 2 * sequences_.size());
 }
 
-void SequenceWorkers::wake(const std::weak_ptr<Sequence>& weak) {
-  const Shared sequence = weak.lock();
-  if (!sequence) return;
+/// One of several sequences of a rule: the rule limits their number (max_scopes). Others have been
+/// announced, and tell whether their rule is ready.
+void SequenceWorkers::forget_if_unused(const Shared& sequence) {
+  const ids::GaplessSpec& spec = sequence->queue->spec();
+  if (spec.place.empty() || !is_unused(*sequence)) return;
+  const auto known = sequences_.find(spec.name());
+  if (known != sequences_.end() && known->second == sequence) sequences_.erase(known);
+}
+
+void SequenceWorkers::wake(const Shared& sequence) {
   const std::scoped_lock lock(mutex_);
   enqueue(sequence);
 }
@@ -146,21 +180,27 @@ void SequenceWorkers::enqueue(const Shared& sequence) {
   }
 }
 
+/// Notes when the sequence may have a job without being woken. Each time that this changes, it is
+/// woken or has just had a job.
+void SequenceWorkers::schedule(const Shared& sequence) {
+  const auto due = sequence->queue->due();
+  if (!due || (sequence->due && *sequence->due <= *due)) return;
+  sequence->due = due;
+  due_.emplace(*due, sequence);
+}
+
 /// Returns when the next one is due.
 std::optional<std::chrono::nanoseconds> SequenceWorkers::enqueue_due() {
   const auto now = clock_.monotonic();
-  std::optional<std::chrono::nanoseconds> first;
-  for (const auto& [key, sequence] : sequences_) {
-    if (sequence->queued || sequence->running) continue;
-    const auto due = sequence->queue->due();
-    if (!due) continue;
-    if (*due <= now) {
-      enqueue(sequence);
-    } else {
-      first = std::min(first.value_or(*due), *due);
-    }
+  while (!due_.empty() && due_.begin()->first <= now) {
+    const Shared sequence = due_.begin()->second.lock();
+    due_.erase(due_.begin());
+    if (!sequence) continue;
+    sequence->due.reset();
+    enqueue(sequence);
   }
-  return first;
+  if (due_.empty()) return std::nullopt;
+  return due_.begin()->first;
 }
 
 /// Waits for the next sequence with work; null if the thread must end.
@@ -190,7 +230,12 @@ void SequenceWorkers::run() {
     lock.lock();
     sequence->running = false;
     const bool woken = std::exchange(sequence->woken_meanwhile, false);
-    if (woken || (stopping_ && done)) enqueue(sequence);
+    if (woken || (stopping_ && done)) {
+      enqueue(sequence);
+    } else {
+      schedule(sequence);
+      forget_if_unused(sequence);
+    }
   }
   --running_;
   changed_.notify_all();
@@ -203,6 +248,8 @@ bool SequenceWorkers::do_job(Sequence& sequence) {
   mongo::Client client = pool_.client(&metrics_.round_trips);
   const GaplessReply reply = sequence.document.run(client, *job);
   report(sequence, *job, reply);
+  const bool keeps = job->kind == ids::GaplessJob::Kind::keep;
+  look_at_width(sequence, keeps ? std::optional(job->floor) : reply.most);
   sequence.queue->finish(reply);
   if (job->kind == ids::GaplessJob::Kind::look) {
     const std::scoped_lock lock(mutex_);
@@ -215,6 +262,7 @@ bool SequenceWorkers::do_job(Sequence& sequence) {
 /// Logs each change once.
 void SequenceWorkers::report(Sequence& sequence, const ids::GaplessJob& job,
                              const GaplessReply& reply) {
+  if (reply.kind == GaplessReply::Kind::unguarded) return;  // the inspection reports it
   const std::string before = std::exchange(sequence.reported, reply.reason);
   if (before == reply.reason) return;
   const ids::CounterField& field = sequence.queue->spec().field;
@@ -231,6 +279,20 @@ void SequenceWorkers::report(Sequence& sequence, const ids::GaplessJob& job,
                "the sequence gives no numbers until the cause is removed",
                {{"ns", field.ns}, {"field", field.field}, {"reason", reply.reason}});
   }
+}
+
+/// Warns once.
+void SequenceWorkers::look_at_width(Sequence& sequence, std::optional<std::int64_t> number) {
+  const ids::GaplessSpec& spec = sequence.queue->spec();
+  const ids::NumberFormat& format = spec.field.format;
+  const bool is_text = format.output == ids::NumberFormat::Output::string;
+  if (sequence.is_beyond_width || !is_text || format.pad == 0 || !number) return;
+  if (std::to_string(*number).size() <= format.pad) return;
+  sequence.is_beyond_width = true;
+  log::event(log::Level::warning, "gapless_beyond_width",
+             "numbers have more digits than their texts have room for: the texts no longer sort "
+             "like the numbers, and to find the highest one, all of them are read",
+             {{"ns", spec.field.ns}, {"field", spec.field.field}, {"sequence", text_of(spec)}});
 }
 
 bool SequenceWorkers::stop(std::chrono::milliseconds limit) {

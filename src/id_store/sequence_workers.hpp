@@ -55,25 +55,33 @@ class SequenceWorkers {
   struct Sequence {
     explicit Sequence(const ids::GaplessSpec& spec) : document(spec) {}
     std::shared_ptr<ids::GaplessQueue> queue;
+    std::weak_ptr<ids::GaplessQueue> lent;  // the same object; gone when nobody uses it
     // Used only by the thread that set `running`.
     SequenceDocument document;
-    std::string reported;  // the reason that the log has
+    std::string reported;          // the reason that the log has
+    bool is_beyond_width = false;  // the log has it
     // Under the lock.
     std::uint64_t watch = 0;
     bool queued = false;
     bool running = false;
     bool woken_meanwhile = false;
     bool looked = false;
+    std::optional<std::chrono::nanoseconds> due;  // the time in due_
   };
   using Shared = std::shared_ptr<Sequence>;
 
-  void wake(const std::weak_ptr<Sequence>& weak);
+  void wake(const Shared& sequence);
   void run();
   bool do_job(Sequence& sequence);
   void report(Sequence& sequence, const ids::GaplessJob& job, const ids::GaplessReply& reply);
+  static void look_at_width(Sequence& sequence, std::optional<std::int64_t> number);
 
   // Under the lock.
   [[nodiscard]] Shared make(const ids::GaplessSpec& spec);
+  [[nodiscard]] static std::shared_ptr<ids::GaplessQueue> lend(Sequence& sequence);
+  [[nodiscard]] static bool is_unused(const Sequence& sequence);
+  void forget_if_unused(const Shared& sequence);
+  void schedule(const Shared& sequence);
   void start_threads();
   void enqueue(const Shared& sequence);
   std::optional<std::chrono::nanoseconds> enqueue_due();
@@ -84,11 +92,14 @@ class SequenceWorkers {
   const mongo::Pool& pool_;
   const Clock& clock_;
   StoreMetrics& metrics_;
+  const std::shared_ptr<ids::TransactionSequences> transactions_ =
+      std::make_shared<ids::TransactionSequences>();
 
   mutable std::mutex mutex_;  // guards all that follows
   std::condition_variable changed_;
   std::condition_variable looked_;
-  std::map<std::string, Shared> sequences_;  // by key
+  std::map<std::string, Shared> sequences_;                               // by name
+  std::multimap<std::chrono::nanoseconds, std::weak_ptr<Sequence>> due_;  // when to look for jobs
   std::size_t sweep_at_;
   std::deque<Shared> queue_;
   std::vector<std::thread> threads_;

@@ -301,6 +301,11 @@ std::vector<std::size_t> Watch::not_ready_counts() const {
   return counts;
 }
 
+std::set<std::size_t> Watch::lack_index() const {
+  return impl_->with(
+      [](const Collections& known, Collections::Time) { return known.lack_index(); });
+}
+
 std::vector<Watch::CounterObstacle> Watch::counter_obstacles() const {
   auto found = impl_->counter_obstacles();
   std::erase_if(found, [&](const CounterObstacle& each) {

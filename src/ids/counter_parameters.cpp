@@ -125,14 +125,6 @@ NumberFormat read_format(Parameters& rule) {
   return read;
 }
 
-void refuse_scope(Parameters& rule) {
-  (void)rule.texts("scope");
-  rule.choice("on_missing_scope", {"error", "null"});
-  rule.integer("max_scopes", 1, 10'000'000, 10000);
-  // Ignoring the key would give one sequence for all scopes, which is not what the rule asks for.
-  if (rule.given("scope")) rule.error("scope", "is not in this release");
-}
-
 namespace {
 
 std::optional<std::uint32_t> read_size(std::string_view key, Parameters& parameters) {
@@ -180,6 +172,7 @@ CounterUse read_counter(Parameters& rule, std::string_view store_db) {
   CounterUse use;
   use.field = {rule.text("ns", ""), rule.text("field", ""), read_format(rule)};
   use.sequences = read_sequences(rule, use.field.format);
+  check_gap(rule, use.sequences);
   read_numbers(use.spec, use.field.format.output, rule);
   read_width(rule, use, use.spec);
   use.spec.block = read_block(rule);

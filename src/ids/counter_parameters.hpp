@@ -17,7 +17,5 @@ namespace idproxy::ids {
 [[nodiscard]] CounterSpec::OnStoreDown read_on_store_down(Parameters& on_store_down);
 /// Reads the keys `output` and `format`.
 [[nodiscard]] NumberFormat read_format(Parameters& rule);
-/// Reads the keys of `scope`, and reports that this release does not have them.
-void refuse_scope(Parameters& rule);
 
 }  // namespace idproxy::ids

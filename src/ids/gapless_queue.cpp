@@ -2,8 +2,13 @@
 
 namespace idproxy::ids {
 
-GaplessQueue::GaplessQueue(const GaplessSpec& spec, const Clock& clock, std::function<void()> wake)
-    : spec_(spec), clock_(clock), wake_(std::move(wake)), sequence_(spec) {}
+GaplessQueue::GaplessQueue(const GaplessSpec& spec, const Clock& clock, std::function<void()> wake,
+                           std::shared_ptr<TransactionSequences> transactions)
+    : spec_(spec),
+      clock_(clock),
+      wake_(std::move(wake)),
+      sequences_in_transactions_(std::move(transactions)),
+      sequence_(spec) {}
 
 /// Finds the waiters of the answers.
 void GaplessQueue::keep(GaplessSequence::Action& action, After& after) {
@@ -35,21 +40,46 @@ void GaplessQueue::handle(const Event& event) {
 
 // ---- for writes --------------------------------------------------------------------------------
 
-std::uint64_t GaplessQueue::enter() {
+std::uint64_t GaplessQueue::enter(TurnTaker::Takes takes) {
   const std::scoped_lock lock(mutex_);
-  return ++tickets_;
+  ++tickets_;
+  if (takes == TurnTaker::Takes::several) have_others_.insert(tickets_);
+  return tickets_;
 }
 
-std::optional<Result<Range>> GaplessQueue::take(std::uint64_t ticket, std::uint64_t n) {
+/// True if the transaction has used numbers of another sequence. It has used none of this one.
+bool GaplessQueue::has_numbers_of_others(const std::string& transaction) const {
+  return !transaction.empty() && sequences_in_transactions_ != nullptr &&
+         sequences_in_transactions_->has(transaction, clock_.monotonic());
+}
+
+/// True if the write that has the turn may be waiting in the server for the end of a transaction:
+/// of one that has used numbers of this sequence, or of another one that the write needs, too. A
+/// transaction on which others may wait in that way must not wait for such a write.
+bool GaplessQueue::may_wait_in_server() const {
+  const std::uint64_t holder = sequence_.holder();
+  return holder != 0 && (have_others_.contains(holder) || transactions_.any(clock_.monotonic()));
+}
+
+std::optional<Result<Range>> GaplessQueue::take(std::uint64_t ticket, std::uint64_t n,
+                                                const std::string& transaction) {
+  const bool is_awaited = has_numbers_of_others(transaction);
   const std::scoped_lock lock(mutex_);
-  return sequence_.take(ticket, n, clock_.monotonic());
+  const auto now = clock_.monotonic();
+  return is_awaited && may_wait_in_server() ? sequence_.take_ahead(n, now)
+                                            : sequence_.take(ticket, n, now);
 }
 
 Ticket GaplessQueue::ask(std::uint64_t ticket, std::uint64_t n, GaplessLook look,
-                         std::unique_ptr<Waiter> waiter) {
+                         const std::string& transaction, std::unique_ptr<Waiter> waiter) {
+  using Haste = GaplessSequence::Haste;
+  const bool is_awaited = has_numbers_of_others(transaction);
   handle([&] {
     waiters_.insert_or_assign(ticket, std::move(waiter));
-    return sequence_.ask(ticket, n, look, clock_.monotonic());
+    const Haste haste = !is_awaited            ? Haste::none
+                        : may_wait_in_server() ? Haste::ahead
+                                               : Haste::first;
+    return sequence_.ask(ticket, n, look, clock_.monotonic(), haste);
   });
   return {weak_from_this(), ticket};
 }
@@ -65,15 +95,24 @@ void GaplessQueue::cancel(std::uint64_t ticket) {
 }
 
 void GaplessQueue::leave(std::uint64_t ticket) {
-  handle([&] { return sequence_.leave(ticket); });
+  handle([&] {
+    have_others_.erase(ticket);
+    return sequence_.leave(ticket);
+  });
 }
 
 void GaplessQueue::stored(std::uint64_t ticket, std::int64_t last) {
-  handle([&] { return sequence_.stored(ticket, last, clock_.monotonic()); });
+  handle([&] {
+    have_others_.erase(ticket);
+    return sequence_.stored(ticket, last, clock_.monotonic());
+  });
 }
 
 void GaplessQueue::unknown(std::uint64_t ticket) {
-  handle([&] { return sequence_.unknown(ticket); });
+  handle([&] {
+    have_others_.erase(ticket);
+    return sequence_.unknown(ticket);
+  });
 }
 
 // ---- transactions ------------------------------------------------------------------------------
@@ -84,8 +123,14 @@ std::optional<std::int64_t> GaplessQueue::last_of(const std::string& transaction
 }
 
 void GaplessQueue::note(const std::string& transaction, std::int64_t last) {
-  const std::scoped_lock lock(mutex_);
-  transactions_.note(transaction, last, clock_.monotonic());
+  const auto now = clock_.monotonic();
+  {
+    const std::scoped_lock lock(mutex_);
+    transactions_.note(transaction, last, now);
+  }
+  if (sequences_in_transactions_) {
+    sequences_in_transactions_->note(transaction, weak_from_this(), now);
+  }
 }
 
 void GaplessQueue::transaction_ended(const std::string& transaction) {
@@ -118,16 +163,20 @@ void GaplessQueue::stop() {
   handle([&] { return sequence_.stop(); });
 }
 
+void GaplessQueue::let_go() {
+  handle([&] { return sequence_.let_go(clock_.monotonic()); });
+}
+
 bool GaplessQueue::idle() const {
   const std::scoped_lock lock(mutex_);
-  return sequence_.idle() && transactions_.size() == 0;
+  return sequence_.idle() && !transactions_.any(clock_.monotonic());
 }
 
 GaplessStatistics GaplessQueue::statistics() const {
   const std::scoped_lock lock(mutex_);
   const Error* failure = sequence_.failure();
   return {sequence_.next(), sequence_.waiting(),
-          failure != nullptr ? std::optional(*failure) : std::nullopt};
+          failure != nullptr ? std::optional(*failure) : std::nullopt, sequence_.is_unguarded()};
 }
 
 }  // namespace idproxy::ids

@@ -9,20 +9,34 @@ namespace idproxy::ids {
 
 std::optional<Error> GaplessSequence::refusal(Time now) const {
   if (stopped_) return Error{Errc::unavailable, "the proxy ends"};
-  if (failure_ && !next_ && now - failed_at_ < kFailureLasts) return failure_;
+  // Writes come when there is an index. The look may be older.
+  const bool lasts = !is_unguarded_ && now - failed_at_ < kFailureLasts;
+  if (failure_ && !next_ && lasts) return failure_;
   return std::nullopt;
 }
 
-/// Gives the turn with the numbers.
-Result<Range> GaplessSequence::grant(std::uint64_t ticket, std::uint64_t n) {
+Result<Range> GaplessSequence::numbers(std::uint64_t n) const {
   if (*next_ + static_cast<Int128>(n) - 1 > spec_.max) {
     return Error{Errc::exhausted, "the numbers up to " + std::to_string(spec_.max) +
                                       " do not suffice, and larger ones do not fit the rule's "
                                       "output"};
   }
+  return Range{static_cast<std::int64_t>(*next_), n};
+}
+
+/// Gives the turn with the numbers.
+Result<Range> GaplessSequence::grant(std::uint64_t ticket, std::uint64_t n) {
+  auto granted = numbers(n);
+  if (!granted) return granted;
   holder_ = ticket;
   is_used_ = true;
-  return Range{static_cast<std::int64_t>(*next_), n};
+  return granted;
+}
+
+std::optional<Result<Range>> GaplessSequence::take_ahead(std::uint64_t n, Time now) const {
+  if (auto refused = refusal(now)) return *std::move(refused);
+  if (!next_ || !is_sure_) return std::nullopt;
+  return numbers(n);
 }
 
 std::optional<Result<Range>> GaplessSequence::take(std::uint64_t ticket, std::uint64_t n,
@@ -34,7 +48,7 @@ std::optional<Result<Range>> GaplessSequence::take(std::uint64_t ticket, std::ui
 }
 
 GaplessSequence::Action GaplessSequence::ask(std::uint64_t ticket, std::uint64_t n,
-                                             GaplessLook look, Time now) {
+                                             GaplessLook look, Time now, Haste haste) {
   Action action;
   if (auto refused = refusal(now)) {
     action.answers.push_back({ticket, *std::move(refused)});
@@ -48,8 +62,9 @@ GaplessSequence::Action GaplessSequence::ask(std::uint64_t ticket, std::uint64_t
   } else if (queue_.size() == kMostWaiting) {
     action.answers.push_back({ticket, Error{Errc::unavailable, "too many writes wait"}});
   } else {
-    queue_.push_back({ticket, n});
-    request(action);
+    const auto behind = std::ranges::upper_bound(queue_, haste, {}, &Waiting::haste);
+    queue_.insert(behind, {ticket, n, haste});
+    serve(action);
   }
   return action;
 }
@@ -121,10 +136,13 @@ void GaplessSequence::serve(Action& action) {
     action.answers.push_back({holder_, grant(holder_, *wants_)});
     wants_.reset();
   }
-  while (holder_ == 0 && next_ && !queue_.empty()) {
+  while (next_ && !queue_.empty()) {
+    const bool ahead = holder_ != 0 && is_sure_ && goes_ahead();
+    if (holder_ != 0 && !ahead) break;
     const Waiting first = queue_.front();
     queue_.pop_front();
-    action.answers.push_back({first.ticket, grant(first.ticket, first.n)});
+    action.answers.push_back(
+        {first.ticket, ahead ? numbers(first.n) : grant(first.ticket, first.n)});
   }
   request(action);
 }
@@ -139,7 +157,9 @@ void GaplessSequence::refuse_all(const Error& error, Action& action) {
 // ---- the store ---------------------------------------------------------------------------------
 
 bool GaplessSequence::wants_look() const {
-  return !stopped_ && !next_ && (wants_ || (holder_ == 0 && !queue_.empty()));
+  if (stopped_) return false;
+  if (goes_ahead() && !(next_ && is_sure_)) return true;
+  return !next_ && (wants_ || (holder_ == 0 && !queue_.empty()));
 }
 
 void GaplessSequence::request(Action& action) {
@@ -175,9 +195,10 @@ GaplessSequence::Action GaplessSequence::finish(const GaplessReply& reply, Time 
   } else if (reply.kind == GaplessReply::Kind::found) {
     found(reply.most, now, action);
   } else {
-    const bool refused = reply.kind == GaplessReply::Kind::refused;
-    failure_ = Error{refused ? Errc::exhausted : Errc::unavailable, reply.reason};
+    const bool failed = reply.kind == GaplessReply::Kind::failed;
+    failure_ = Error{failed ? Errc::unavailable : Errc::exhausted, reply.reason};
     failed_at_ = now;
+    is_unguarded_ = reply.kind == GaplessReply::Kind::unguarded;
     refuse_all(*failure_, action);
   }
   serve(action);
@@ -185,12 +206,13 @@ GaplessSequence::Action GaplessSequence::finish(const GaplessReply& reply, Time 
 }
 
 /// A quick look is good only for the write that wanted it: another one may go to another server.
+/// What a turn has stored that ended meanwhile is newer than any look.
 void GaplessSequence::found(std::optional<std::int64_t> most, Time now, Action& action) {
   failure_.reset();
   announced_ = false;
   const bool is_sure = job_.look == GaplessLook::sure;
   if (is_sure && most) note_highest(*most, now, action);
-  if (is_stale_ && !is_sure) return;
+  if (is_stale_ && (!is_sure || next_)) return;
   if (spec_.floor && highest_) most = std::max(most.value_or(*highest_), *highest_);
   next_ = spec_.start;
   if (most) next_ = std::max(*next_, Int128{*most} + 1);
@@ -225,6 +247,13 @@ GaplessSequence::Action GaplessSequence::stop() {
   Action action;
   stopped_ = true;
   refuse_all({Errc::unavailable, "the proxy ends"}, action);
+  return action;
+}
+
+GaplessSequence::Action GaplessSequence::let_go(Time now) {
+  Action action;
+  if (keep_at_) keep_at_ = std::min(*keep_at_, now);
+  action.wake = true;
   return action;
 }
 

@@ -29,7 +29,7 @@ Draw GaplessTurn::next(std::size_t n, Values& out) {
     }
   }
   if (is_void_) return Draw::need();
-  const auto numbers = queue_->take(ticket_, n);
+  const auto numbers = queue_->take(ticket_, n, transaction_);
   if (!numbers) return Draw::need();
   if (!*numbers) return numbers->error();
   use(**numbers, out);
@@ -45,9 +45,8 @@ void GaplessTurn::use(const Range& numbers, Values& out) {
   has_stored_ = false;  // of these numbers
   is_durable_ = false;
   next_ = numbers.first;
-  const NumberFormat& format = queue_->spec().field.format;
   for (std::uint64_t i = 0; i < numbers.count; ++i) {
-    append_number(numbers.first + static_cast<std::int64_t>(i), format, out);
+    append_number(numbers.first + static_cast<std::int64_t>(i), format_, out);
   }
 }
 

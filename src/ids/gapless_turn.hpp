@@ -13,13 +13,17 @@ namespace idproxy::ids {
 /// A Turn of a GaplessQueue.
 class GaplessTurn final : public Turn {
  public:
-  GaplessTurn(std::shared_ptr<GaplessQueue> queue, std::string transaction)
-      : queue_(std::move(queue)), transaction_(std::move(transaction)), ticket_(queue_->enter()) {}
+  /// `format`: of its values.
+  GaplessTurn(std::shared_ptr<GaplessQueue> queue, NumberFormat format, TurnTaker taker)
+      : queue_(std::move(queue)),
+        format_(std::move(format)),
+        transaction_(std::move(taker.transaction)),
+        ticket_(queue_->enter(taker.takes)) {}
   ~GaplessTurn() override;
 
   Draw next(std::size_t n, Values& out) override;
   Ticket ask(std::size_t n, std::unique_ptr<Waiter> waiter) override {
-    return queue_->ask(ticket_, n, look_, std::move(waiter));
+    return queue_->ask(ticket_, n, look_, transaction_, std::move(waiter));
   }
   [[nodiscard]] std::string why_waiting() const override;
   void accept(Grant grant, Values& out) override;
@@ -35,6 +39,7 @@ class GaplessTurn final : public Turn {
   [[nodiscard]] std::int64_t last() const { return static_cast<std::int64_t>(next_ - 1); }
 
   const std::shared_ptr<GaplessQueue> queue_;
+  const NumberFormat format_;
   const std::string transaction_;  // empty: none
   const std::uint64_t ticket_;
   GaplessLook look_ = GaplessLook::sure;  // how to find other numbers

@@ -12,6 +12,10 @@ std::optional<std::int64_t> OpenTransactions::last_of(const std::string& transac
   return found->second.last;
 }
 
+bool OpenTransactions::any(Time now) const {
+  return std::ranges::any_of(used_, [&](const auto& each) { return now - each.second.at < kKept; });
+}
+
 /// A transaction that is forgotten too early gets a number that it has used itself. Then the server
 /// aborts it.
 void OpenTransactions::note(const std::string& transaction, std::int64_t last, Time now) {

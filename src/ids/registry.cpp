@@ -10,7 +10,7 @@
   STRATEGY("uuid", make_uuid, Sources)                                       \
   STRATEGY("counter", make_counter, Sources, std::string_view)               \
   STRATEGY("counter-ranges", make_counter_ranges, Sources, std::string_view) \
-  STRATEGY("gapless", make_gapless, std::string_view)                        \
+  STRATEGY("gapless", make_gapless, Sources, std::string_view)               \
   STRATEGY("random-digits", make_random_digits, Sources)
 
 namespace idproxy::ids {
@@ -25,8 +25,6 @@ template <auto kMake>
 std::unique_ptr<Strategy> make(Parameters& parameters, Sources sources, std::string_view store_db) {
   if constexpr (std::is_invocable_v<decltype(kMake), Parameters&, Sources>) {
     return kMake(parameters, sources);
-  } else if constexpr (std::is_invocable_v<decltype(kMake), Parameters&, std::string_view>) {
-    return kMake(parameters, store_db);
   } else {
     return kMake(parameters, sources, store_db);
   }

@@ -84,19 +84,6 @@ void check_id(Parameters& rule, const SequenceOptions& options) {
   }
 }
 
-/// What the texts of a sequence have in common does not suffice to look for free numbers.
-void check_gap(Parameters& rule, const SequenceOptions& options) {
-  if (rule.section("heal").text("mode", "max") != "gap") return;
-  const SequenceChoice choice(options);
-  static constexpr std::array<std::uint8_t, 8> kZero{};
-  FieldValue zero{FieldValue::Is::there, {bson::Type::int64, {}, kZero}};
-  const std::vector<FieldValue> values(choice.fields().size(), zero);
-  if (choice.choose({}, {}, values, {}).stored.pattern.empty()) return;
-  rule.section("heal").error("mode",
-                             "gap needs a template whose text differs within a sequence only in "
-                             "{counter} and a {check} behind it: add `reset` or `scope`");
-}
-
 /// A template that has nothing but the number is a format, which costs less.
 void write_plainly(SequenceOptions& options, NumberFormat& format) {
   if (!options.text || !options.text->is_timeless() || !options.text->fields().empty()) return;
@@ -116,9 +103,20 @@ SequenceOptions read_sequences(Parameters& rule, NumberFormat& format) {
   read_check_of(rule, options, format);
   read_scope(rule, options);
   check_id(rule, options);
-  check_gap(rule, options);
   write_plainly(options, format);
   return options;
+}
+
+void check_gap(Parameters& rule, const SequenceOptions& options) {
+  if (rule.section("heal").text("mode", "max") != "gap") return;
+  const SequenceChoice choice(options);
+  static constexpr std::array<std::uint8_t, 8> kZero{};
+  FieldValue zero{FieldValue::Is::there, {bson::Type::int64, {}, kZero}};
+  const std::vector<FieldValue> values(choice.fields().size(), zero);
+  if (choice.choose({}, {}, values, {}).stored.pattern.empty()) return;
+  rule.section("heal").error("mode",
+                             "gap needs a template whose text differs within a sequence only in "
+                             "{counter} and a {check} behind it: add `reset` or `scope`");
 }
 
 void read_width(Parameters& rule, const CounterUse& use, CounterSpec& spec) {

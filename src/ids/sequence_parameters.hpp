@@ -10,6 +10,10 @@ namespace idproxy::ids {
 /// template that has no other tokens becomes the format. Does not check the names of fields.
 [[nodiscard]] SequenceOptions read_sequences(Parameters& rule, NumberFormat& format);
 
+/// Refuses `heal: {mode: gap}` where what the texts of a sequence have in common does not suffice
+/// to look for free numbers.
+void check_gap(Parameters& rule, const SequenceOptions& options);
+
 /// Reads `on_width`: with `error`, lowers the counter's max to what the template's width holds.
 /// `use`: as read so far.
 void read_width(Parameters& rule, const CounterUse& use, CounterSpec& spec);

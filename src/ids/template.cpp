@@ -176,6 +176,11 @@ bool Template::shows_period(Reset reset) const {
   return year && has(Kind::month) && has(Kind::day);
 }
 
+bool Template::shows_periods_only(Reset reset) const {
+  return std::ranges::all_of(pieces_,
+                             [&](const Piece& piece) { return is_fixed(piece.kind, reset); });
+}
+
 bool Template::is_timeless() const {
   return !has(Kind::yyyy) && !has(Kind::yy) && !has(Kind::month) && !has(Kind::day);
 }

@@ -11,7 +11,7 @@ namespace idproxy::rewrite {
 
 bool Drawing::is_done(const Plan& plan, const GivenValues& given) {
   for (; assignment_ < plan.size(); ++assignment_) {
-    if (given.wanted[assignment_] > 0 && plan[assignment_].strategy->sequenced() == nullptr) break;
+    if (given.wanted[assignment_] > 0 && !plan[assignment_].strategy->in_turn()) break;
   }
   return assignment_ == plan.size();
 }

@@ -16,11 +16,13 @@ namespace idproxy::rewrite {
 /// True if a statement gets a number of a sequence without gaps.
 [[nodiscard]] bool needs_turn(const Plan& plan, const GivenValues& given);
 
-/// The numbers of sequences without gaps in one write. Its statements get consecutive numbers in
-/// their order, command by command: what a command does not store, the next command uses.
+/// The numbers of sequences without gaps in one write. The statements of each sequence get
+/// consecutive numbers in their order, command by command: what a command does not store, the next
+/// command uses. Takes the turns in the order of Sequenced::name(), all of them before the first
+/// command, and keeps them.
 class NumbersInTurn {
  public:
-  /// Borrows `plan` and `given`. `transaction`: see ids::Sequenced.
+  /// Borrows `plan` and `given`. `transaction`: see ids::TurnTaker.
   NumbersInTurn(const Plan& plan, GivenValues& given, const std::string& transaction);
 
   /// What is missing: numbers that the store must be asked for, or that there are none.
@@ -31,7 +33,8 @@ class NumbersInTurn {
     std::optional<ids::Error> error;
   };
   /// Draws numbers for these statements, which are all that are still to be sent, where there are
-  /// none. Returns nothing once all are there.
+  /// none. Returns nothing once all are there. Each statement then has a value that is at least as
+  /// long as the one that send() gives it.
   [[nodiscard]] std::optional<Missing> provide(std::span<const std::int32_t> statements);
   /// The store's numbers for the last Missing.
   void accept(ids::Grant grant);
@@ -48,24 +51,35 @@ class NumbersInTurn {
   void lost();
 
  private:
-  /// The numbers of one rule.
+  /// The numbers of one sequence.
   struct Line {
     std::size_t assignment;
-    std::unique_ptr<ids::Turn> turn;
+    std::uint32_t source;      // index in GivenSequences::all
+    ids::Sequenced* sequence;  // the same
+    std::string name;          // of the sequence
+    std::unique_ptr<ids::Turn> turn{};
     bool has_numbers = false;
-    std::size_t next = 0;  // the first that is not stored: index in GivenValues::values
+    bool is_over = false;    // no statement that is still to be sent needs a number
+    std::size_t next = 0;    // the first that is not stored: index in GivenValues::values
+    std::size_t places = 0;  // of the statements at hand
   };
-  template <class Use>
-  void each_place(std::span<const std::int32_t> statements, const Line& line, const Use& use) const;
-  [[nodiscard]] std::size_t places(std::span<const std::int32_t> statements,
-                                   const Line& line) const;
+  static constexpr std::uint32_t kNone = UINT32_MAX;
 
-  [[nodiscard]] bool concerns(const Collision& collision, const Line& line) const;
+  void find_lines();
+  void sort_lines();
+  template <class Use>
+  void each_place(std::span<const std::int32_t> statements, const Use& use) const;
+  void count_places(std::span<const std::int32_t> statements);
+  void number(std::span<const std::int32_t> statements);
+  [[nodiscard]] std::optional<Missing> draw(Line& line);
+  void note_source(const Line& line);
 
   const Plan& plan_;
   GivenValues& given_;
-  std::vector<Line> lines_;
-  Line* asked_ = nullptr;
+  std::vector<Line> lines_;            // in the order in which turns are taken
+  std::vector<std::uint32_t> places_;  // by GivenValues::given: index in lines_, or kNone
+  bool is_counted_ = false;            // Line::places is of the statements to provide for
+  std::size_t asked_ = 0;              // index in lines_
 };
 
 }  // namespace idproxy::rewrite

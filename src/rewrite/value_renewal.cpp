@@ -18,7 +18,7 @@ void ValueRenewal::start(std::vector<Collision> collisions) {
 void ValueRenewal::want_rule() {
   wanted_.clear();
   for (; assignment_ < plan_.size(); ++assignment_) {
-    if (plan_[assignment_].strategy->sequenced() != nullptr) continue;
+    if (plan_[assignment_].strategy->in_turn()) continue;
     for (Collision& collision : collisions_) {
       if (!collision.again) continue;
       for (const std::size_t at : collision.given) {

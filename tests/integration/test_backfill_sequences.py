@@ -70,8 +70,9 @@ def test_each_tenant_gets_its_own_numbers(place, start_proxy):
     assert again.code == 1 and again.number("given") == 0 and again.number("left") == 2, again
 
 
-def test_the_period_is_that_of_each_document(place):
-    there = place(output="string", template="INV-{yyyy}-{counter:03}", reset="yearly",
+@pytest.mark.parametrize("strategy", ["counter", "gapless"])
+def test_the_period_is_that_of_each_document(place, strategy):
+    there = place(strategy, output="string", template="INV-{yyyy}-{counter:03}", reset="yearly",
                   scope=["tenant"], timezone="Europe/Berlin")
     there.collection.insert_many([
         {"_id": 1, "tenant": "a", "at": day(2024)}, {"_id": 2, "tenant": "a", "at": day(2025)},
@@ -83,7 +84,8 @@ def test_the_period_is_that_of_each_document(place):
     assert refused.code == 64, refused
     assert "has a `reset`: --period-from must name the field with the date" in refused.errors
     rehearsal = there.run("--dry-run", "--period-from", "at")
-    assert "depend on the document" in rehearsal.report, rehearsal
+    if strategy == "counter":  # gapless has no numbers without the index, which this does not make
+        assert "depend on the document" in rehearsal.report, rehearsal
     done = there.run("--period-from", "at")
     assert done.code == 1 and done.number("given") == 5, done
     assert "1: field 'at' has no date, which --period-from needs" in done.report

@@ -334,6 +334,26 @@ class TestReadiness:
         eventually(lambda: insert(proxy, f"made.{coll}", 1)["ok"], 20)
         assert consecutive(server, f"made.{coll}") == 1
 
+    def test_nothing_is_wrong_while_it_is_made(self, server, start_proxy, coll):
+        ns = f"{coll}.a"
+        rules = [{"ns": ns, **GAPLESS, "unique_index": "create"}]
+        proxy = start_proxy(configuration(server, rules))
+        eventually(lambda: insert(proxy, ns, 1)["ok"], 20)
+        assert "n_1" in server.client[coll]["a"].index_information()
+        assert not proxy.find_events("gapless_refused")
+
+    def test_a_check_says_that_it_would_be_made(self, server, coll, tmp_path):
+        rules = [{"ns": f"{coll}.a", **GAPLESS, "unique_index": "create"}]
+        file = tmp_path / "check.yaml"
+        file.write_text(json.dumps(configuration(server, rules)))
+        command = [binary(), "--check-config", "--connect", "--config", str(file)]
+        for note in (True, False):
+            checked = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            assert checked.returncode == 0, checked.stdout + checked.stderr
+            assert "NOT READY" not in checked.stdout
+            assert ("the proxy makes the unique index" in checked.stdout) == note
+            server.client[coll]["a"].create_index("n", unique=True)
+
     def test_before_the_first_insert(self, server, start_proxy, coll, tmp_path):
         prepare(server, f"{coll}.there").insert_one({"n": 41})
         rules = [{"ns": f"{coll}.there", **GAPLESS}, {"ns": f"{coll}.none", **GAPLESS}]

@@ -267,7 +267,7 @@ def value_in(text: str) -> Any:
 def test_the_pages_example(server, start_proxy):
     """Invoices per tenant and year, as docs/templates.md has it."""
     page = (ROOT / "docs" / "templates.md").read_text()
-    (text,) = re.findall(r"(?ms)^```yaml\n  - (ns: shop\.invoices\n.*?)^```", page)
+    text, _ = re.findall(r"(?ms)^```yaml\n  - (ns: shop\.invoices\n.*?)^```", page)
     rule = {key: value_in(value)
             for key, value in re.findall(r"(?m)^ *(\w+): (.*)$", text)}
     shown = re.findall(r"db\.invoices\.insertOne\((.*?)\) .*INV-\d{4}-(\d{6})", page)

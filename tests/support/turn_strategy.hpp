@@ -7,14 +7,16 @@
 #include <vector>
 
 #include "idproxy/ids/gapless_job.hpp"
+#include "idproxy/ids/sequence_choice.hpp"
 #include "idproxy/ids/sequenced.hpp"
 
 namespace idproxy::test {
 
 /// The sequence of a TurnStrategy, and what its turns were told.
 struct Turns {
-  std::int64_t next = 1;           ///< the first number of the next turn
-  bool is_known = true;            ///< false: the store must be asked
+  std::int64_t next = 1;  ///< the first number of the next turn
+  bool is_known = true;   ///< false: the store must be asked
+  std::string name{"one"};
   std::vector<ids::Error> errors;  ///< results of the next calls of next(), instead of numbers
   std::string calls;               ///< "sent; 2 stored; 1 stored for now; taken; lost; end; …"
 };
@@ -30,8 +32,10 @@ class TurnStrategy final : public ids::Strategy, public ids::Sequenced, public i
   ids::Draw next(std::size_t /*n*/, ids::Values& /*out*/) override {
     return ids::Error{ids::Errc::exhausted, "for documents only"};
   }
-  std::unique_ptr<ids::Turn> turn(std::string transaction) override {
-    if (!transaction.empty()) turns_->calls += "in a transaction; ";
+  [[nodiscard]] const ids::SequenceOptions& options() const override { return options_; }
+  [[nodiscard]] std::string name() const override { return turns_->name; }
+  std::unique_ptr<ids::Turn> turn(ids::TurnTaker taker) override {
+    if (!taker.transaction.empty()) turns_->calls += "in a transaction; ";
     return std::make_unique<NotedTurn>(turns_);
   }
 
@@ -85,6 +89,7 @@ class TurnStrategy final : public ids::Strategy, public ids::Sequenced, public i
 
   std::shared_ptr<Turns> turns_;
   ids::GaplessSpec spec_;
+  ids::SequenceOptions options_;
 };
 
 }  // namespace idproxy::test

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,6 +62,8 @@ class Watch final : public ids::Store {
   /// The number of collections in which each rule gives no values, as in not_ready(), in file
   /// order.
   [[nodiscard]] std::vector<std::size_t> not_ready_counts() const;
+  /// The rules with UniqueIndex::offer whose index a proxy would make.
+  [[nodiscard]] std::set<std::size_t> lack_index() const;
   struct CounterObstacle {
     ids::NotReady not_ready;
     bool passes;  ///< by itself: it has not been checked yet, or is being prepared

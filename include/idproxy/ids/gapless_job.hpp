@@ -15,8 +15,15 @@ struct GaplessSpec {
   std::int64_t max = 0;    ///< the last number that the rule's `output` can hold
   bool floor = true;       ///< remember the highest number, so that none is given out twice
   std::string store_db{};  ///< the id store's database, which has the floor
-  /// Identifies the sequence among all of a store.
+  /// SequenceChoice::Chosen::key of one of several sequences; empty: it is the only one of its
+  /// collection.
+  std::string place{};
+  /// Of all sequences of one collection.
   [[nodiscard]] std::string key() const { return field.ns + "." + field.field; }
+  /// Identifies the sequence among all of a store.
+  [[nodiscard]] std::string name() const {
+    return place.empty() ? key() : key().append(1, '\0').append(place);
+  }
   friend bool operator==(const GaplessSpec&, const GaplessSpec&) = default;
 };
 
@@ -46,7 +53,10 @@ struct GaplessReply {
     found,    ///< look: `most`
     kept,     ///< keep
     refused,  ///< the operator must remove the cause, `reason`
-    failed,   ///< the store could not be asked, for `reason`
+    /// No unique index guards the field, for `reason`. Who looks after the rule's index has said so
+    /// to the operator, and perhaps makes one.
+    unguarded,
+    failed,  ///< the store could not be asked, for `reason`
   };
   Kind kind;
   std::optional<std::int64_t> most{};  ///< nothing: there is none

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,8 @@
 #include "idproxy/ids/gapless_sequence.hpp"
 #include "idproxy/ids/grant.hpp"
 #include "idproxy/ids/open_transactions.hpp"
+#include "idproxy/ids/sequenced.hpp"
+#include "idproxy/ids/transaction_sequences.hpp"
 
 namespace idproxy::ids {
 
@@ -24,6 +27,7 @@ struct GaplessStatistics {
   std::optional<std::int64_t> next;  ///< the next number to give out, if it is known
   std::size_t waiting;               ///< writes that wait for their turn
   std::optional<Error> failure;      ///< why the store gives no numbers
+  bool is_unguarded;                 ///< `failure`: there is no unique index
 };
 
 /// A sequence without gaps, with the writes of this process that wait for their turn. Thread-safe:
@@ -34,18 +38,22 @@ class GaplessQueue final : public Lender, public std::enable_shared_from_this<Ga
  public:
   /// `wake` makes the store call begin() soon; it must be callable from any thread and never block.
   /// `clock` must outlive the queue.
-  GaplessQueue(const GaplessSpec& spec, const Clock& clock, std::function<void()> wake);
+  /// `transactions`: those that have used numbers of any sequence; null: of this one only.
+  GaplessQueue(const GaplessSpec& spec, const Clock& clock, std::function<void()> wake,
+               std::shared_ptr<TransactionSequences> transactions = nullptr);
 
   [[nodiscard]] const GaplessSpec& spec() const { return spec_; }
 
   // ---- for writes; see GaplessSequence
 
-  /// A ticket for one write.
-  [[nodiscard]] std::uint64_t enter();
-  [[nodiscard]] std::optional<Result<Range>> take(std::uint64_t ticket, std::uint64_t n);
+  /// A ticket for one write, which ends with leave(), stored() or unknown().
+  [[nodiscard]] std::uint64_t enter(TurnTaker::Takes takes);
+  /// `transaction`: that the write belongs to; empty: none.
+  [[nodiscard]] std::optional<Result<Range>> take(std::uint64_t ticket, std::uint64_t n,
+                                                  const std::string& transaction);
   /// `waiter` gets the answer, perhaps before this returns.
   [[nodiscard]] Ticket ask(std::uint64_t ticket, std::uint64_t n, GaplessLook look,
-                           std::unique_ptr<Waiter> waiter);
+                           const std::string& transaction, std::unique_ptr<Waiter> waiter);
   void cancel(std::uint64_t ticket) override;
   void leave(std::uint64_t ticket);
   void stored(std::uint64_t ticket, std::int64_t last);
@@ -67,6 +75,8 @@ class GaplessQueue final : public Lender, public std::enable_shared_from_this<Ga
   [[nodiscard]] std::optional<std::chrono::nanoseconds> due() const;
   void announce();
   void stop();
+  /// Nobody uses the queue any more.
+  void let_go();
   [[nodiscard]] bool idle() const;
   [[nodiscard]] GaplessStatistics statistics() const;
 
@@ -80,16 +90,20 @@ class GaplessQueue final : public Lender, public std::enable_shared_from_this<Ga
   template <class Event>
   void handle(const Event& event);
   void keep(GaplessSequence::Action& action, After& after);
+  [[nodiscard]] bool has_numbers_of_others(const std::string& transaction) const;
+  [[nodiscard]] bool may_wait_in_server() const;
   void run(After& after) const;
 
   const GaplessSpec spec_;
   const Clock& clock_;
   const std::function<void()> wake_;
+  const std::shared_ptr<TransactionSequences> sequences_in_transactions_;
 
   mutable std::mutex mutex_;  // guards all that follows
   GaplessSequence sequence_;
   std::map<std::uint64_t, std::unique_ptr<Waiter>> waiters_;  // by ticket
   std::uint64_t tickets_ = 0;
+  std::set<std::uint64_t> have_others_;  // tickets of writes that take several turns
   OpenTransactions transactions_;
 };
 

@@ -42,6 +42,13 @@ class GaplessSequence {
   /// The shortest time between two jobs that keep the floor.
   static constexpr std::chrono::seconds kKeepEvery{1};
 
+  /// Which place in the queue a write gets.
+  enum class Haste {
+    ahead,  ///< the first, and numbers as by take_ahead()
+    first,  ///< before those with Haste::none
+    none,
+  };
+
   struct Answer {
     std::uint64_t ticket;
     Result<Range> numbers;
@@ -61,7 +68,12 @@ class GaplessSequence {
   [[nodiscard]] std::optional<Result<Range>> take(std::uint64_t ticket, std::uint64_t n, Time now);
   /// The same, but queues the write. If it has the turn, its numbers are void and it wants others;
   /// `look` says how to find them.
-  Action ask(std::uint64_t ticket, std::uint64_t n, GaplessLook look, Time now);
+  Action ask(std::uint64_t ticket, std::uint64_t n, GaplessLook look, Time now,
+             Haste haste = Haste::none);
+  /// The numbers that a write gets which goes ahead of the one that has the turn, if they are known
+  /// and no failover can make one before them free again. It does not get the turn: whichever of
+  /// the two stores a number first has it.
+  [[nodiscard]] std::optional<Result<Range>> take_ahead(std::uint64_t n, Time now) const;
   /// The write waits no longer. It keeps the turn if it has it.
   void cancel(std::uint64_t ticket);
   // The write's turn ends. If it does not have the turn, these are cancel().
@@ -89,11 +101,15 @@ class GaplessSequence {
   Action announce();
   /// Refuses all writes. From now on begin() returns at most a job that keeps the floor.
   Action stop();
+  /// Nobody uses the sequence any more: has the floor kept at once.
+  Action let_go(Time now);
 
   // ---- state between events
 
   [[nodiscard]] std::size_t waiting() const { return queue_.size() + (wants_ ? 1 : 0); }
   [[nodiscard]] bool has_turn(std::uint64_t ticket) const { return holder_ == ticket; }
+  /// The write that has the turn; 0: none.
+  [[nodiscard]] std::uint64_t holder() const { return holder_; }
   /// True if nothing is lost with it.
   [[nodiscard]] bool idle() const {
     return holder_ == 0 && waiting() == 0 && state_ == State::idle && !keep_at_;
@@ -102,16 +118,23 @@ class GaplessSequence {
   [[nodiscard]] std::optional<std::int64_t> next() const;
   /// Why the store gives no numbers; null if it does, or was not asked.
   [[nodiscard]] const Error* failure() const { return failure_ ? &*failure_ : nullptr; }
+  /// True if failure() is the missing unique index.
+  [[nodiscard]] bool is_unguarded() const { return failure_ && is_unguarded_; }
 
  private:
   enum class State { idle, woken, asking };
   struct Waiting {
     std::uint64_t ticket;
     std::uint64_t n;
+    Haste haste;
   };
 
   [[nodiscard]] std::optional<Error> refusal(Time now) const;
+  [[nodiscard]] Result<Range> numbers(std::uint64_t n) const;
   [[nodiscard]] Result<Range> grant(std::uint64_t ticket, std::uint64_t n);
+  [[nodiscard]] bool goes_ahead() const {
+    return !queue_.empty() && queue_.front().haste == Haste::ahead;
+  }
   [[nodiscard]] bool wants_look() const;
   void end_turn();
   void serve(Action& action);
@@ -136,6 +159,7 @@ class GaplessSequence {
   bool stopped_ = false;
   std::optional<Error> failure_;  // of the last look
   Time failed_at_{};
+  bool is_unguarded_ = false;
 
   std::optional<std::int64_t> highest_;  // ever stored, as far as is known
   std::optional<std::int64_t> kept_;     // the floor, as the store has it

@@ -26,6 +26,8 @@ class OpenTransactions {
   /// The transaction has ended. False if it had used no numbers.
   bool end(const std::string& transaction) { return used_.erase(transaction) > 0; }
   [[nodiscard]] std::size_t size() const { return used_.size(); }
+  /// True if it knows of one that may still be open.
+  [[nodiscard]] bool any(Time now) const;
 
  private:
   struct Used {

@@ -48,15 +48,28 @@ class Turn : public StoreSource {
   virtual void lost() = 0;
 };
 
+/// A write that needs turns.
+struct TurnTaker {
+  /// Identifies the client's transaction that the write belongs to; empty: none. A transaction's
+  /// writes continue after its own numbers, which nobody else can see yet, and do not wait for
+  /// their turn.
+  std::string transaction{};
+  /// It takes the turns of other sequences, too.
+  enum class Takes { one, several };
+  Takes takes = Takes::one;
+};
+
 /// A strategy whose numbers have no gaps. Thread-safe.
 class Sequenced {
  public:
   virtual ~Sequenced() = default;
 
-  /// For one write. `transaction`: identifies the client's transaction that the write belongs to;
-  /// empty: none. A transaction's writes continue after its own numbers, which nobody else can see
-  /// yet, and do not wait for their turn.
-  [[nodiscard]] virtual std::unique_ptr<Turn> turn(std::string transaction) = 0;
+  /// For one write.
+  [[nodiscard]] virtual std::unique_ptr<Turn> turn(TurnTaker taker) = 0;
+  /// Identifies the sequence in this process. A write that needs several turns takes them in the
+  /// order of the names and keeps all of them until it is done, so that no two writes wait for each
+  /// other.
+  [[nodiscard]] virtual std::string name() const = 0;
 };
 
 }  // namespace idproxy::ids

@@ -31,6 +31,7 @@ enum class UniqueIndex {
   warn,     ///< the log warns if there is none
   require,  ///< without an index, the rule is not ready
   create,   ///< the proxy creates a missing index
+  offer,    ///< for a check: as `warn`, where the proxy itself would create the index
 };
 
 /// Whether a rule assigns values in one collection.

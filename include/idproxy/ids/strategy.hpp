@@ -25,6 +25,7 @@ class Strategy;
 struct CounterUse;
 struct GaplessSpec;
 struct RangesSpec;
+struct SequenceOptions;
 
 /// What strategies draw from. Both must outlive every strategy.
 struct Sources {
@@ -125,6 +126,8 @@ class Sequences {
   /// The sequence that would have served it at another time. `wall`: as Clock::wall().
   [[nodiscard]] virtual std::shared_ptr<Strategy> sequence_at(std::span<const FieldValue> values,
                                                               std::chrono::nanoseconds wall) = 0;
+  /// True if its sequences are Strategy::sequenced().
+  [[nodiscard]] virtual bool in_turn() const { return false; }
 };
 
 /// A strategy whose numbers are consecutive in each collection. Thread-safe.
@@ -134,6 +137,8 @@ class SequenceRule {
 
   /// The rule's sequence; the ns of its field is the rule's glob.
   [[nodiscard]] virtual const GaplessSpec& spec() const = 0;
+  /// If any(), each collection has several sequences.
+  [[nodiscard]] virtual const SequenceOptions& options() const = 0;
 };
 
 /// Makes the values of one rule. Does no I/O and has no clock of its own; values of the id store
@@ -179,10 +184,16 @@ class Strategy {
   /// Values are drawn through its turns, and never with next().
   [[nodiscard]] virtual Sequenced* sequenced() { return nullptr; }
 
+  /// True if values are drawn through turns: its own, or those of its sequences.
+  [[nodiscard]] bool in_turn() {
+    const Sequences* several = sequences();
+    return sequenced() != nullptr || (several != nullptr && several->in_turn());
+  }
+
   /// How often to send one document again after a duplicate, unless its rule sets the number.
   [[nodiscard]] std::uint32_t attempts() {
     if (const BoundedSpace* space = bounded_space()) return space->attempts();
-    return sequenced() == nullptr ? kAttempts : kAttemptsInTurn;
+    return in_turn() ? kAttemptsInTurn : kAttempts;
   }
 };
 

@@ -36,6 +36,8 @@ class Template {
   [[nodiscard]] std::uint32_t width() const { return width_; }
   /// True if the text shows in which period it was made.
   [[nodiscard]] bool shows_period(Reset reset) const;
+  /// True if the date in the text does not change within a period.
+  [[nodiscard]] bool shows_periods_only(Reset reset) const;
   /// True if the text is the same at all times.
   [[nodiscard]] bool is_timeless() const;
 

@@ -250,6 +250,21 @@ TEST_F(CollectionsTest, MakesAnIndexWhereThereIsNone) {
   EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"number"})})}}).size(), 2U);
 }
 
+/// For a check, which makes none.
+TEST_F(CollectionsTest, SaysWhichIndexesAProxyWouldMake) {
+  watch({{"shop.orders", "number", UniqueIndex::offer},
+         {"shop.bills", "number", UniqueIndex::offer},
+         {"shop.items", "number", UniqueIndex::offer},
+         {"shop.other", "number", UniqueIndex::warn}});
+  EXPECT_EQ(round({{"indexes shop.orders", {.kind = Kind::no_collection}},
+                   {"indexes shop.items", indexes({unique({"number"})})}})
+                .size(),
+            5U);
+  EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
+  EXPECT_THAT(known->lack_index(), ElementsAre(0U, 1U));
+  EXPECT_THAT(log_events(), ElementsAre(HasSubstr("no_unique_index"))) << "of the last one";
+}
+
 TEST_F(CollectionsTest, IsNotReadyWhileAnIndexIsMade) {
   watch({{"shop.orders", "number", UniqueIndex::create}});
   while (const auto request = known->next(Asks::looks, now)) known->learn(*request, {}, now);

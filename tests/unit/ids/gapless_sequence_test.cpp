@@ -45,8 +45,13 @@ class SequenceScript {
  public:
   explicit SequenceScript(const GaplessSpec& spec) : sequence(spec) {}
 
-  std::string ask(std::uint64_t ticket, std::uint64_t n, GaplessLook look = GaplessLook::sure) {
-    return text_of(sequence.ask(ticket, n, look, now));
+  using Haste = GaplessSequence::Haste;
+  std::string ask(std::uint64_t ticket, std::uint64_t n, GaplessLook look = GaplessLook::sure,
+                  Haste haste = Haste::none) {
+    return text_of(sequence.ask(ticket, n, look, now, haste));
+  }
+  std::string hurry(std::uint64_t ticket, std::uint64_t n, Haste haste = Haste::ahead) {
+    return ask(ticket, n, GaplessLook::sure, haste);
   }
   std::string stored(std::uint64_t ticket, std::int64_t last) {
     return text_of(sequence.stored(ticket, last, now));
@@ -313,6 +318,102 @@ TEST(GaplessSequence, HasRoomForSoMany) {
   SequenceScript script(sequence_spec());
   for (std::uint64_t i = 1; i <= GaplessSequence::kMostWaiting; ++i) (void)script.ask(i, 1);
   EXPECT_EQ(script.ask(100'000, 1), "100000: unavailable (too many writes wait)");
+}
+
+// ---- writes in a hurry --------------------------------------------------------------------------
+
+using Haste = GaplessSequence::Haste;
+
+TEST(GaplessSequence, PutsWritesInAHurryInFront) {
+  SequenceScript script(sequence_spec());
+  EXPECT_EQ(script.ask(1, 1), "wake");
+  EXPECT_EQ(script.begin(), "look");
+  EXPECT_EQ(script.ask(2, 1), "");
+  EXPECT_EQ(script.hurry(3, 1, Haste::first), "");
+  EXPECT_EQ(script.hurry(4, 1, Haste::first), "");
+  EXPECT_EQ(script.found({}), "3: 1 to 1");
+  EXPECT_EQ(script.stored(3, 1), "4: 2 to 2");
+  EXPECT_EQ(script.stored(4, 2), "1: 3 to 3");
+}
+
+/// The turn stays where it is, and so do its numbers.
+TEST(GaplessSequence, LetsAWriteGoAheadOfTheTurn) {
+  SequenceScript script(sequence_spec());
+  EXPECT_EQ(script.ask(1, 3), "wake");
+  EXPECT_EQ(script.begin(), "look");
+  EXPECT_EQ(script.found(4), "1: 5 to 7");
+  const auto ahead = script.sequence.take_ahead(2, script.now);
+  ASSERT_TRUE(ahead && *ahead);
+  EXPECT_EQ((*ahead)->first, 5);
+  EXPECT_EQ(script.hurry(2, 1), "2: 5 to 5");
+  EXPECT_TRUE(script.sequence.has_turn(1));
+  EXPECT_EQ(script.leave(2), "");
+  EXPECT_EQ(script.stored(1, 6), "");
+  EXPECT_EQ(script.sequence.next(), 7);
+}
+
+/// What a quick look has seen counts only for the write that goes to the same server.
+TEST(GaplessSequence, LooksForAWriteThatGoesAhead) {
+  SequenceScript script(sequence_spec());
+  EXPECT_EQ(script.ask(1, 1), "wake");
+  script.begin();
+  EXPECT_EQ(script.found(4), "1: 5 to 5");
+  EXPECT_EQ(script.ask(1, 1, GaplessLook::quick), "wake");
+  EXPECT_EQ(script.hurry(2, 1), "");
+  EXPECT_EQ(script.begin(), "quick look");
+  EXPECT_EQ(script.found(7), "1: 8 to 8; wake");
+  EXPECT_FALSE(script.sequence.take_ahead(1, script.now));
+  EXPECT_EQ(script.begin(), "look");
+  EXPECT_EQ(script.found(8), "2: 9 to 9");
+  EXPECT_EQ(script.leave(1), "");
+  EXPECT_EQ(script.sequence.next(), 9);
+}
+
+TEST(GaplessSequence, PrefersWhatATurnHasStoredToAnOlderLook) {
+  SequenceScript script(sequence_spec());
+  EXPECT_EQ(script.ask(1, 1), "wake");
+  script.begin();
+  EXPECT_EQ(script.found(4), "1: 5 to 5");
+  EXPECT_EQ(script.ask(1, 1, GaplessLook::quick), "wake");
+  EXPECT_EQ(script.begin(), "quick look");
+  EXPECT_EQ(script.hurry(2, 1), "");
+  EXPECT_EQ(script.found(5), "1: 6 to 6; wake");
+  EXPECT_EQ(script.begin(), "look");
+  EXPECT_EQ(script.stored(1, 6), "2: 7 to 7");
+  EXPECT_EQ(script.found(5), "");
+  EXPECT_EQ(script.leave(2), "");
+  EXPECT_EQ(script.sequence.next(), 7);
+}
+
+// ---- the index ----------------------------------------------------------------------------------
+
+/// Writes come only once there is one.
+TEST(GaplessSequence, LooksAgainForAnIndexWithEachWrite) {
+  SequenceScript script(sequence_spec());
+  EXPECT_EQ(script.ask(1, 1), "wake");
+  script.begin();
+  EXPECT_EQ(script.finish(ReplyKind::unguarded, "no index"), "1: exhausted (no index)");
+  EXPECT_TRUE(script.sequence.is_unguarded());
+  EXPECT_EQ(script.ask(2, 1), "wake");
+  script.begin();
+  EXPECT_EQ(script.found({}), "2: 1 to 1");
+  EXPECT_FALSE(script.sequence.is_unguarded());
+}
+
+// ---- the end of its use -------------------------------------------------------------------------
+
+TEST(GaplessSequence, KeepsItsFloorBeforeItIsForgotten) {
+  SequenceScript script(sequence_spec(1, true));
+  EXPECT_EQ(script.ask(1, 1), "wake");
+  script.begin();
+  EXPECT_EQ(script.found(4), "1: 5 to 5");
+  EXPECT_EQ(script.stored(1, 5), "wake");
+  EXPECT_EQ(script.begin(), "nothing") << "it is not due yet";
+  EXPECT_FALSE(script.sequence.idle());
+  EXPECT_TRUE(script.sequence.let_go(script.now).wake);
+  EXPECT_EQ(script.begin(), "keep 5");
+  EXPECT_EQ(script.finish(ReplyKind::kept), "");
+  EXPECT_TRUE(script.sequence.idle());
 }
 
 }  // namespace gapless_sequence_test

@@ -1,5 +1,8 @@
 #include <gmock/gmock.h>
 
+#include <set>
+
+#include "idproxy/bson/builder.hpp"
 #include "idproxy/ids/gapless_queue.hpp"
 #include "idproxy/ids/sequenced.hpp"
 #include "support/fake_clock.hpp"
@@ -56,10 +59,18 @@ TEST(Gapless, WritesTextsOfOneWidth) {
   EXPECT_THAT(errors, ElementsAre("start: out of range"));
 }
 
-TEST(Gapless, RefusesScopes) {
+TEST(Gapless, EndsWhereItsTemplateSays) {
+  const auto text = [](const std::string& form, Table more = {}) {
+    more.insert({{"output", "string"}, {"template", form}});
+    return spec_of_rule(std::move(more)).max;
+  };
+  EXPECT_EQ(text("INV-{counter:06}"), INT64_MAX);
+  EXPECT_EQ(text("INV-{yyyy}-{counter:06}", {{"reset", "yearly"}}), INT64_MAX);
+  EXPECT_EQ(text("INV-{yyyy}-{counter:06}", {{"reset", "yearly"}, {"on_width", "error"}}), 999'999);
+  EXPECT_EQ(text("INV-{counter:03}", {{"on_width", "error"}}), 999);
   std::vector<std::string> errors;
-  make_rule({{"scope", "tenant"}}, &errors);
-  EXPECT_THAT(errors, ElementsAre("scope: is not in this release"));
+  make_rule({{"on_width", "error"}}, &errors);
+  EXPECT_THAT(errors, ElementsAre(testing::StartsWith("on_width: needs a template")));
 }
 
 /// A store with the test's sequences.
@@ -88,6 +99,110 @@ TEST(Gapless, HasASequenceForEachCollection) {
   EXPECT_EQ(values.size(), 0U);
   test::FakeStore without;
   EXPECT_EQ(rule->bind("shop.orders", without), nullptr);
+}
+
+// ---- several sequences --------------------------------------------------------------------------
+
+constexpr std::chrono::seconds kIn2026{1'798'000'000};  // 2026-12-23
+constexpr std::chrono::seconds kIn2027{1'799'000'000};  // 2027-01-03
+
+/// {tenant: text}
+struct Tenant {
+  explicit Tenant(std::string_view text) {
+    bson::Scope document(buffer);
+    bson::append_string(buffer, "tenant", text);
+    document.close();
+  }
+  [[nodiscard]] std::vector<FieldValue> values() const {
+    return {{FieldValue::Is::there, *bson::find(buffer.view(), "tenant")}};
+  }
+  Buffer buffer;
+};
+
+const Table kInvoices{{"scope", "tenant"},
+                      {"output", "string"},
+                      {"template", "{field:tenant}-{yyyy}-{counter:03}"},
+                      {"reset", "yearly"},
+                      {"max_scopes", "2"}};
+
+TEST(Gapless, HasASequenceForEachScopeAndPeriod) {
+  const auto rule = make_rule(kInvoices);
+  SequenceStore store;
+  const auto bound = rule->bind("shop.orders", store);
+  EXPECT_THAT(store.asked, IsEmpty()) << "documents decide";
+  EXPECT_EQ(bound->sequenced(), nullptr);
+  EXPECT_TRUE(bound->in_turn());
+  EXPECT_EQ(bound->attempts(), Strategy::kAttemptsInTurn);
+  Sequences& sequences = *bound->sequences();
+  const Tenant a("a");
+  const Tenant b("b");
+  const auto a26 = sequences.sequence_at(a.values(), kIn2026);
+  const auto b26 = sequences.sequence_at(b.values(), kIn2026);
+  EXPECT_EQ(sequences.sequence_at(a.values(), kIn2026), a26);
+  const auto a27 = sequences.sequence_at(a.values(), kIn2027);
+  ASSERT_EQ(store.asked.size(), 3U);
+  const std::set<std::string> names{a26->sequenced()->name(), b26->sequenced()->name(),
+                                    a27->sequenced()->name()};
+  EXPECT_EQ(names.size(), 3U);
+  EXPECT_EQ(store.asked[0].field.scope, as_text(a.buffer.view()));
+  EXPECT_EQ(store.asked[0].field.format.prefix, "a-2026-");
+  const Bytes id = as_bytes(store.asked[2].place);
+  EXPECT_EQ(bson::find(id, "c")->text(), "shop.orders.number");
+  EXPECT_EQ(as_text(bson::find(id, "s")->value), as_text(a.buffer.view()));
+  EXPECT_EQ(bson::find(id, "p")->text(), "2027");
+}
+
+TEST(Gapless, ForgetsTheLeastRecentlyUsedSequence) {
+  const auto rule = make_rule(kInvoices);
+  SequenceStore store;
+  const auto bound = rule->bind("shop.orders", store);
+  const auto use = [&](std::string_view name) {
+    return bound->sequences()->sequence_at(Tenant(name).values(), kIn2026);
+  };
+  const std::weak_ptr<Strategy> a = use("a");
+  const std::weak_ptr<Strategy> b = use("b");
+  (void)use("a");
+  const auto held = use("a");
+  (void)use("c");
+  EXPECT_TRUE(b.expired());
+  (void)use("d");
+  (void)use("e");
+  EXPECT_FALSE(a.expired()) << "a write uses it";
+  EXPECT_EQ(store.asked.size(), 5U);
+}
+
+TEST(Gapless, AnnouncesTodaysSequenceIfDocumentsDoNotDecide) {
+  const auto rule =
+      make_rule({{"output", "string"}, {"template", "{yyyy}-{counter:03}"}, {"reset", "yearly"}});
+  SequenceStore store;
+  const auto bound = rule->bind("shop.orders", store);
+  ASSERT_EQ(store.asked.size(), 1U);
+  EXPECT_EQ(bson::find(as_bytes(store.asked[0].place), "p")->text(), "2022");
+}
+
+/// Only the stored values tell which numbers are used.
+TEST(Gapless, ShowsThePeriod) {
+  std::vector<std::string> errors;
+  make_rule({{"reset", "yearly"}}, &errors);
+  EXPECT_THAT(errors, ElementsAre(testing::StartsWith("reset: needs a template that shows")));
+}
+
+/// Or a number could be stored twice, in two texts.
+TEST(Gapless, WritesANumberInOneWayOnly) {
+  const auto errors_of = [](const std::string& form, Table more = {}) {
+    std::vector<std::string> errors;
+    more.insert({{"output", "string"}, {"template", form}});
+    make_rule(std::move(more), &errors);
+    return errors;
+  };
+  const auto refused = ElementsAre(testing::StartsWith("template: must be the same for all"));
+  EXPECT_THAT(errors_of("{yyyy}-{counter:03}"), refused);
+  EXPECT_THAT(errors_of("{yyyy}{MM}-{counter:03}", {{"reset", "yearly"}}), refused);
+  EXPECT_THAT(errors_of("{field:country}-{counter:03}"), refused);
+  EXPECT_THAT(errors_of("{field:country}-{counter:03}", {{"scope", "tenant"}}), refused);
+  EXPECT_THAT(errors_of("{yyyy}{MM}-{counter:03}", {{"reset", "monthly"}}), IsEmpty());
+  EXPECT_THAT(errors_of("{field:country}-{counter:03}", {{"scope", "country"}}), IsEmpty());
+  EXPECT_THAT(errors_of("{check}/{counter:03}", {{"check", "damm"}}), IsEmpty());
 }
 
 }  // namespace gapless_test

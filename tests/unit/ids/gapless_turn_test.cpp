@@ -31,7 +31,7 @@ class TurnTest : public ::testing::Test {
   }
 
   std::unique_ptr<Turn> turn(std::string transaction = {}) {
-    return std::make_unique<GaplessTurn>(queue, std::move(transaction));
+    return std::make_unique<GaplessTurn>(queue, NumberFormat{}, TurnTaker{std::move(transaction)});
   }
   /// The numbers that the turn gets at once; none if it must ask.
   static Numbers next(Turn& turn, std::size_t n) {
@@ -263,6 +263,99 @@ TEST(OpenTransactions, HasRoomForSoMany) {
     open.note("new" + std::to_string(i), 1, 61s);
   }
   EXPECT_LE(open.size(), OpenTransactions::kMost / 4);
+}
+
+// ---- transactions with several sequences
+
+/// Two sequences of one process.
+class TurnsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const auto& queue : {a, b}) {
+      queue->announce();
+      (void)queue->begin();
+      queue->finish({GaplessReply::Kind::found, 4, {}});
+    }
+  }
+  [[nodiscard]] std::shared_ptr<GaplessQueue> queue(const std::string& field) const {
+    GaplessSpec named = spec();
+    named.field.field = field;
+    return std::make_shared<GaplessQueue>(named, clock, [] {}, transactions);
+  }
+  static std::unique_ptr<Turn> turn(const std::shared_ptr<GaplessQueue>& queue,
+                                    const std::string& transaction = {},
+                                    TurnTaker::Takes takes = TurnTaker::Takes::one) {
+    return std::make_unique<GaplessTurn>(queue, NumberFormat{}, TurnTaker{transaction, takes});
+  }
+  static bool takes_5(Turn& turn) {
+    Values values;
+    return turn.next(1, values) && load_i64(values[0].data()) == 5;
+  }
+  /// A statement of the transaction that has ended.
+  static void use(const std::shared_ptr<GaplessQueue>& queue, const std::string& transaction) {
+    auto statement = turn(queue, transaction);
+    EXPECT_TRUE(takes_5(*statement));
+    statement->sent();
+    statement->stored(1, Durability::by_majority);
+  }
+
+  test::FakeClock clock;
+  std::shared_ptr<TransactionSequences> transactions = std::make_shared<TransactionSequences>();
+  std::shared_ptr<GaplessQueue> a = queue("a");
+  std::shared_ptr<GaplessQueue> b = queue("b");
+};
+
+/// The write waits in the server for the transaction, which needs the other sequence next.
+TEST_F(TurnsTest, LetATransactionGoAheadOfAWriteThatMayWaitForIt) {
+  use(a, "T");
+  const auto write_a = turn(a, {}, TurnTaker::Takes::several);
+  const auto write_b = turn(b, {}, TurnTaker::Takes::several);
+  EXPECT_TRUE(takes_5(*write_a) && takes_5(*write_b));
+  write_a->sent();
+  write_b->sent();
+  EXPECT_FALSE(takes_5(*turn(b, "U"))) << "nobody waits for this one";
+  EXPECT_TRUE(takes_5(*turn(b, "T")));
+  EXPECT_EQ(b->statistics().next, 5);
+}
+
+TEST_F(TurnsTest, LetATransactionGoAheadOfOneThatMayWaitForAnother) {
+  use(a, "T");
+  use(b, "U");
+  const auto write = turn(b);
+  EXPECT_TRUE(takes_5(*write));
+  EXPECT_TRUE(takes_5(*turn(b, "T")));
+  b->transaction_ended("U");
+  EXPECT_FALSE(takes_5(*turn(b, "T"))) << "the write will be done without waiting";
+}
+
+TEST_F(TurnsTest, LetATransactionGoAheadInTheQueue) {
+  use(a, "T");
+  auto write = turn(b);
+  EXPECT_TRUE(takes_5(*write));
+  const auto ask = [](Turn& turn) {
+    test::Waiting waiting;
+    waiting.ticket = turn.ask(1, std::make_unique<test::NotedWaiter>(waiting.answer));
+    return waiting;
+  };
+  auto other = turn(b);
+  auto its = turn(b, "T");
+  const auto others = ask(*other);
+  const auto own = ask(*its);
+  write.reset();
+  EXPECT_EQ(own.answer->count, 1);
+  EXPECT_EQ(others.answer->count, 0);
+}
+
+TEST_F(TurnsTest, ForgetATransactionThatHasEnded) {
+  use(a, "T");
+  use(b, "T");
+  EXPECT_TRUE(transactions->has("T", clock.monotonic()));
+  EXPECT_EQ(transactions->end("T").size(), 2U);
+  EXPECT_FALSE(transactions->has("T", clock.monotonic()));
+  EXPECT_EQ(transactions->end("T").size(), 0U);
+  use(a, "U");
+  clock.advance(61s);
+  EXPECT_FALSE(transactions->has("U", clock.monotonic()));
 }
 
 }  // namespace gapless_turn_test

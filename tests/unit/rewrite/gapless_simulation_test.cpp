@@ -2,7 +2,8 @@
 // that are refused, connections that break before or after a command was executed, commands that
 // are executed long after their client has gone, drivers that repeat a batch, other programs that
 // insert the highest number + 1, proxies that are killed, failovers that undo what no majority has.
-// After every single step the stored numbers are 1, 2, … without a gap.
+// After every single step the stored numbers are 1, 2, … without a gap, in the whole collection or
+// in each of several scopes.
 
 #include <gtest/gtest.h>
 
@@ -36,10 +37,11 @@ using namespace std::chrono_literals;
 
 enum class Fault { none, foreign, invalid };
 
-/// A document of a client: {x: key, bad?: 1 or 2}.
+/// A document of a client: {x: key, scope: 0, 1 …, bad?: 1 or 2}.
 struct Wanted {
   std::int32_t key;
   Fault fault;
+  std::int32_t scope;
 };
 
 /// What the simulation needs of a command that is on its way to the server.
@@ -49,6 +51,7 @@ struct SentCommand {
     Fault fault;
     std::int64_t number;
     std::int32_t statement;
+    std::size_t scope;
   };
   std::vector<Document> documents;
   std::int32_t session = 0;  // 0: none
@@ -77,7 +80,7 @@ SentCommand read_command(const std::string& bytes) {
     };
     command.documents.push_back({static_cast<std::int32_t>(integer("x")),
                                  static_cast<Fault>(integer("bad")), integer("number"),
-                                 options.number_of(i)});
+                                 options.number_of(i), static_cast<std::size_t>(integer("scope"))});
   }
   return command;
 }
@@ -90,6 +93,7 @@ class Server {
     std::int32_t session;
     std::int32_t statement;
   };
+  explicit Server(std::size_t scopes) : logs_(scopes) {}
 
   /// Executes a command, or only its first documents; returns the fields of the reply.
   std::string execute(const SentCommand& command, std::size_t most) {
@@ -111,77 +115,113 @@ class Server {
     return test::n(n) + (errors.empty() ? "" : write_errors(errors)) +
            (retried.empty() ? "" : numbers_field("retriedStmtIds", retried)) + ok();
   }
-  void insert_next() { log_.push_back({-1, 0, 0}); }
-  void replicate() { durable_ = log_.size(); }
-  void fail_over() { log_.resize(durable_); }
-  [[nodiscard]] std::optional<std::int64_t> most() const {
-    return log_.empty() ? std::nullopt : std::optional(static_cast<std::int64_t>(log_.size()));
+  void insert_next(std::size_t scope) { logs_[scope].stored.push_back({-1, 0, 0}); }
+  void replicate() {
+    for (Log& log : logs_) log.durable = log.stored.size();
+  }
+  void fail_over() {
+    for (Log& log : logs_) log.stored.resize(log.durable);
+  }
+  [[nodiscard]] std::optional<std::int64_t> most(std::size_t scope) const {
+    const auto& stored = logs_[scope].stored;
+    return stored.empty() ? std::nullopt : std::optional(static_cast<std::int64_t>(stored.size()));
   }
   [[nodiscard]] std::ptrdiff_t count(std::int32_t key) const {
-    return std::ranges::count(log_, key, &Stored::key);
+    std::ptrdiff_t count = 0;
+    for (const Log& log : logs_) count += std::ranges::count(log.stored, key, &Stored::key);
+    return count;
   }
-  [[nodiscard]] std::size_t size() const { return log_.size(); }
+  [[nodiscard]] std::size_t size() const {
+    std::size_t size = 0;
+    for (const Log& log : logs_) size += log.stored.size();
+    return size;
+  }
 
  private:
   [[nodiscard]] bool executed(std::int32_t session, std::int32_t statement) const {
-    return std::ranges::any_of(log_, [&](const Stored& each) {
-      return each.session == session && each.statement == statement;
+    return std::ranges::any_of(logs_, [&](const Log& log) {
+      return std::ranges::any_of(log.stored, [&](const Stored& each) {
+        return each.session == session && each.statement == statement;
+      });
     });
   }
-  /// Number i + 1 is that of log_[i].
+  /// Number i + 1 is that of stored[i].
   std::string insert(std::int32_t session, const SentCommand::Document& document,
                      std::size_t index) {
     const auto at = static_cast<std::int32_t>(index);
     if (document.fault == Fault::foreign) return duplicate(at, {"mail"});
     if (document.fault == Fault::invalid) return write_error(at, 121);
-    if (document.number <= static_cast<std::int64_t>(log_.size())) return duplicate(at, {"number"});
-    EXPECT_EQ(document.number, static_cast<std::int64_t>(log_.size()) + 1) << "a gap";
-    log_.push_back({document.key, session, document.statement});
+    std::vector<Stored>& stored = logs_[document.scope].stored;
+    const auto size = static_cast<std::int64_t>(stored.size());
+    if (document.number <= size) {
+      return duplicate(at, logs_.size() == 1 ? std::vector<std::string>{"number"}
+                                             : std::vector<std::string>{"scope", "number"});
+    }
+    EXPECT_EQ(document.number, size + 1) << "a gap";
+    stored.push_back({document.key, session, document.statement});
     return {};
   }
 
-  std::vector<Stored> log_;
-  std::size_t durable_ = 0;
+  struct Log {
+    std::vector<Stored> stored;
+    std::size_t durable = 0;
+  };
+  std::vector<Log> logs_;  // by scope
 };
 
-/// A proxy process: a queue, the store's job that is under way, and rules.
+/// A proxy process: queues, the store's jobs that are under way, and rules.
 struct Proxy {
-  class OneSequence final : public FakeStore {
+  struct Sequence {
+    std::shared_ptr<ids::GaplessQueue> queue;
+    std::size_t scope;
+    std::optional<std::optional<std::int64_t>> seen{};  // by the look that is under way
+  };
+  class SequenceStore final : public FakeStore {
    public:
-    explicit OneSequence(const Clock& clock) : clock_(clock) {}
+    explicit SequenceStore(const Clock& clock) : clock_(clock) {}
     std::shared_ptr<ids::GaplessQueue> sequence(const ids::GaplessSpec& spec) override {
-      if (!queue) queue = std::make_shared<ids::GaplessQueue>(spec, clock_, [] {});
+      for (const Sequence& each : sequences) {
+        if (each.queue->spec() == spec) return each.queue;
+      }
+      std::size_t scope = 0;
+      if (!spec.field.scope.empty()) {
+        scope = static_cast<std::size_t>(
+            *bson::find(as_bytes(spec.field.scope), "scope")->as_integer());
+      }
+      auto queue = std::make_shared<ids::GaplessQueue>(spec, clock_, [] {});
+      sequences.push_back({queue, scope});
       return queue;
     }
-    std::shared_ptr<ids::GaplessQueue> queue;
+    std::vector<Sequence> sequences;
 
    private:
     const Clock& clock_;
   };
 
-  Proxy(const Clock& clock, RandomSource& random)
-      : store(std::make_shared<OneSequence>(clock)),
-        rules(rules_of(clock, random)),
+  Proxy(const Clock& clock, RandomSource& random, std::size_t scopes)
+      : store(std::make_shared<SequenceStore>(clock)),
+        rules(rules_of(clock, random, scopes)),
         namespaces(rules),
         context{clock, random} {
     (void)namespaces.plan("shop", "orders");
   }
-  std::shared_ptr<const RuleSet> rules_of(const Clock& clock, RandomSource& random) const {
+  std::shared_ptr<const RuleSet> rules_of(const Clock& clock, RandomSource& random,
+                                          std::size_t scopes) const {
     Rule gapless = rule("shop.*", "number");
-    gapless.strategy =
-        make_strategy("gapless", {{"ns", "shop.*"}, {"field", "number"}}, {clock, random});
+    FakeParameters::Table keys{{"ns", "shop.*"}, {"field", "number"}};
+    if (scopes > 1) keys.insert({{"scope", "scope"}, {"max_scopes", "2"}});
+    gapless.strategy = make_strategy("gapless", std::move(keys), {clock, random});
     gapless.retry.deadline = 1h;
     std::vector<Rule> all;
     all.push_back(std::move(gapless));
     return std::make_shared<const RuleSet>(std::move(all), "idproxy", store);
   }
 
-  std::shared_ptr<OneSequence> store;
+  std::shared_ptr<SequenceStore> store;
   std::shared_ptr<const RuleSet> rules;
   Namespaces namespaces;
   Context context;
   Workspace workspace;
-  std::optional<std::optional<std::int64_t>> seen;  // by the look that is under way
 };
 
 /// A client, its exchange, and its command at the server.
@@ -201,8 +241,9 @@ struct Client {
 
 class Simulation {
  public:
-  explicit Simulation(std::uint32_t seed) : dice_(seed), clients_(6) {
-    for (auto& each : proxies_) each = std::make_shared<Proxy>(clock_, random_);
+  Simulation(std::uint32_t seed, std::size_t scopes)
+      : scopes_(scopes), dice_(seed), server_(scopes), clients_(6) {
+    for (auto& each : proxies_) each = std::make_shared<Proxy>(clock_, random_, scopes_);
   }
   ~Simulation() {
     for (Client& each : clients_) leave(each);
@@ -218,12 +259,13 @@ class Simulation {
 
  private:
   bool one_in(int n) { return roll(n) == 0; }
+  std::size_t any_scope() { return scopes_ == 1 ? 0 : dice_() % scopes_; }
   int roll(int n) { return static_cast<int>(dice_() % static_cast<std::uint32_t>(n)); }
 
   void step() {
     clock_.advance(std::chrono::milliseconds(roll(3)));
     if (one_in(3)) return work(*proxies_[static_cast<std::size_t>(roll(2))]);
-    if (one_in(40)) return server_.insert_next();
+    if (one_in(40)) return server_.insert_next(any_scope());
     if (one_in(10)) return server_.replicate();
     if (one_in(300)) return fail_over();
     if (one_in(400)) return kill(proxies_[static_cast<std::size_t>(roll(2))]);
@@ -234,9 +276,12 @@ class Simulation {
   // ---- the store
 
   void work(Proxy& proxy) {
-    ids::GaplessQueue& queue = *proxy.store->queue;
-    if (proxy.seen) {
-      const auto most = *std::exchange(proxy.seen, std::nullopt);
+    auto& all = proxy.store->sequences;
+    if (all.empty()) return;
+    Proxy::Sequence& sequence = all[static_cast<std::size_t>(roll(static_cast<int>(all.size())))];
+    ids::GaplessQueue& queue = *sequence.queue;
+    if (sequence.seen) {
+      const auto most = *std::exchange(sequence.seen, std::nullopt);
       using Kind = ids::GaplessReply::Kind;
       if (one_in(20)) return queue.finish({Kind::failed, {}, "down"});
       return queue.finish({Kind::found, most, {}});
@@ -247,7 +292,7 @@ class Simulation {
       return queue.finish({ids::GaplessReply::Kind::kept, {}, {}});
     }
     if (job->look == ids::GaplessLook::sure) server_.replicate();
-    proxy.seen = server_.most();
+    sequence.seen = server_.most(sequence.scope);
   }
 
   // ---- faults
@@ -264,7 +309,7 @@ class Simulation {
     for (Client& each : clients_) {
       if (each.proxy == proxy && each.exchange) lose(each);
     }
-    proxy = std::make_shared<Proxy>(clock_, random_);
+    proxy = std::make_shared<Proxy>(clock_, random_, scopes_);
   }
   void execute_orphan() {
     const auto at = static_cast<std::size_t>(roll(static_cast<int>(orphans_.size())));
@@ -307,9 +352,8 @@ class Simulation {
     if (client.batch.empty()) {
       const int size = one_in(2) ? 1 : 1 + roll(6);
       for (int i = 0; i < size; ++i) {
-        client.batch.push_back({++keys_, one_in(8)   ? Fault::foreign
-                                         : one_in(8) ? Fault::invalid
-                                                     : Fault::none});
+        const Fault fault = one_in(8) ? Fault::foreign : one_in(8) ? Fault::invalid : Fault::none;
+        client.batch.push_back({++keys_, fault, static_cast<std::int32_t>(any_scope())});
       }
       client.ordered = one_in(2);
       client.session = one_in(2) ? ++sessions_ : 0;
@@ -328,7 +372,8 @@ class Simulation {
     std::vector<std::string> documents;
     for (const Wanted& each : client.batch) {
       const auto bad = static_cast<std::int32_t>(each.fault);
-      documents.push_back(doc(int_field("x", each.key) + (bad == 0 ? "" : int_field("bad", bad))));
+      documents.push_back(doc(int_field("x", each.key) + int_field("scope", each.scope) +
+                              (bad == 0 ? "" : int_field("bad", bad))));
     }
     std::string options = bool_field("ordered", client.ordered);
     if (client.session != 0) options += long_field("txnNumber", client.session);
@@ -406,6 +451,7 @@ class Simulation {
     client.waits = client.pauses = false;
   }
 
+  const std::size_t scopes_;
   std::mt19937 dice_;
   FakeClock clock_;
   SeededRandom random_;
@@ -418,15 +464,24 @@ class Simulation {
   int answered_ = 0;
 };
 
-TEST(GaplessSimulation, HasNoGapAfterAnyStep) {
+void simulate(std::size_t scopes) {
   for (std::uint32_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Simulation simulation(seed);
+    Simulation simulation(seed, scopes);
     simulation.run(4000);
-    if (HasFailure()) return;
+    if (::testing::Test::HasFailure()) return;
     EXPECT_GT(simulation.stored(), 50U);
     EXPECT_GT(simulation.answered(), 20);
   }
+}
+
+TEST(GaplessSimulation, HasNoGapAfterAnyStep) {
+  simulate(1);
+}
+
+/// A batch has the turns of several sequences, of which a process keeps two in memory.
+TEST(GaplessSimulation, HasNoGapInAnyScope) {
+  simulate(4);
 }
 
 }  // namespace gapless_simulation_test

@@ -1,0 +1,53 @@
+#include "ids/gapless_sequences.hpp"
+
+#include <utility>
+
+#include "ids/bound_gapless.hpp"
+
+namespace idproxy::ids {
+
+std::shared_ptr<Strategy> GaplessSequences::get(const GaplessSpec& spec, const NumberFormat& format,
+                                                Store& store) {
+  std::vector<Entry> gone;  // destroyed without the lock
+  const std::scoped_lock lock(mutex_);
+  const std::string name = spec.name();
+  auto found = by_name_.find(name);
+  if (found == by_name_.end()) {
+    auto strategy = std::make_shared<BoundGapless>(store.sequence(spec), format);
+    entries_.push_front({name, std::move(strategy)});
+    found = by_name_.emplace(entries_.front().name, entries_.begin()).first;
+    if (entries_.size() > most_) {
+      by_name_.erase(entries_.back().name);
+      gone.push_back(std::move(entries_.back()));
+      entries_.pop_back();
+    }
+  } else {
+    entries_.splice(entries_.begin(), entries_, found->second);
+  }
+  return found->second->strategy;
+}
+
+SequencedGapless::SequencedGapless(GaplessSpec spec, std::shared_ptr<const SequenceChoice> choice,
+                                   std::shared_ptr<GaplessSequences> sequences, const Clock& clock,
+                                   Store& store)
+    : spec_(std::move(spec)),
+      choice_(std::move(choice)),
+      sequences_(std::move(sequences)),
+      clock_(clock),
+      store_(store) {}
+
+Draw SequencedGapless::next(std::size_t /*n*/, Values& /*out*/) {
+  return Error{Errc::exhausted, "its numbers are for documents that are being stored"};
+}
+
+std::shared_ptr<Strategy> SequencedGapless::sequence_at(std::span<const FieldValue> values,
+                                                        std::chrono::nanoseconds wall) {
+  auto chosen = choice_->choose(spec_.key(), spec_.field.format, values, wall);
+  GaplessSpec spec = spec_;
+  spec.place = std::move(chosen.key);
+  spec.field.scope = std::move(chosen.scope);
+  spec.field.format = std::move(chosen.stored);
+  return sequences_->get(spec, chosen.format, store_);
+}
+
+}  // namespace idproxy::ids

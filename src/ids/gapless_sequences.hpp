@@ -1,0 +1,77 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "idproxy/base/clock.hpp"
+#include "idproxy/ids/gapless_job.hpp"
+#include "idproxy/ids/sequence_choice.hpp"
+#include "idproxy/ids/store.hpp"
+#include "idproxy/ids/strategy.hpp"
+
+namespace idproxy::ids {
+
+/// The sequences without gaps of one rule that this process uses: so many at most. If there are
+/// more, the least recently used goes, once no write uses it any more: the store keeps its floor
+/// and forgets it. Thread-safe.
+class GaplessSequences {
+ public:
+  explicit GaplessSequences(std::size_t most) : most_(most) {}
+
+  /// Draws from the sequence, and writes its numbers in `format`, which depends on the spec alone.
+  [[nodiscard]] std::shared_ptr<Strategy> get(const GaplessSpec& spec, const NumberFormat& format,
+                                              Store& store);
+
+ private:
+  struct Entry {
+    std::string name;
+    std::shared_ptr<Strategy> strategy;
+  };
+  using Entries = std::list<Entry>;
+
+  const std::size_t most_;
+  std::mutex mutex_;                                                 // guards all that follows
+  Entries entries_;                                                  // most recently used first
+  std::unordered_map<std::string_view, Entries::iterator> by_name_;  // views of the entries' names
+};
+
+/// A rule with several sequences, bound to a collection.
+class SequencedGapless final : public Strategy, public Sequences {
+ public:
+  /// `spec`: of the collection. `clock` and `store` must outlive it.
+  SequencedGapless(GaplessSpec spec, std::shared_ptr<const SequenceChoice> choice,
+                   std::shared_ptr<GaplessSequences> sequences, const Clock& clock, Store& store);
+
+  Draw next(std::size_t n, Values& out) override;
+  Sequences* sequences() override { return this; }
+
+  [[nodiscard]] const std::vector<std::string>& fields() const override {
+    return choice_->fields();
+  }
+  [[nodiscard]] std::string refusal(std::span<const FieldValue> values) const override {
+    return choice_->refusal(values);
+  }
+  [[nodiscard]] std::shared_ptr<Strategy> sequence(std::span<const FieldValue> values) override {
+    return sequence_at(values, clock_.wall());
+  }
+  [[nodiscard]] std::shared_ptr<Strategy> sequence_at(std::span<const FieldValue> values,
+                                                      std::chrono::nanoseconds wall) override;
+  [[nodiscard]] bool in_turn() const override { return true; }
+
+ private:
+  const GaplessSpec spec_;
+  const std::shared_ptr<const SequenceChoice> choice_;
+  const std::shared_ptr<GaplessSequences> sequences_;
+  const Clock& clock_;
+  Store& store_;
+};
+
+}  // namespace idproxy::ids

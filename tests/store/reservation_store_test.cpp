@@ -191,6 +191,44 @@ TEST_P(ReservationStoreTest, ServersThatDoNotAnswerAreNamedAsTheCause) {
   EXPECT_TRUE(store.stop(10s));
 }
 
+/// Of both kinds of time.
+class TimeAhead final : public Clock {
+ public:
+  [[nodiscard]] std::chrono::nanoseconds wall() const override { return system_.wall() + ahead(); }
+  [[nodiscard]] std::chrono::nanoseconds monotonic() const override {
+    return system_.monotonic() + ahead();
+  }
+  void advance(std::chrono::nanoseconds by) { ahead_ += by.count(); }
+
+ private:
+  [[nodiscard]] std::chrono::nanoseconds ahead() const {
+    return std::chrono::nanoseconds(ahead_.load());
+  }
+  SystemClock system_;
+  std::atomic<std::int64_t> ahead_{0};
+};
+
+TEST_P(ReservationStoreTest, OrphansAreSweptInTheBackground) {
+  TimeAhead time;
+  Store store(options(), time);
+  const auto watch = store.watch({rule()});
+  watch->await_first_look(10s);
+  const auto reservations = watch->reservations(spec);
+  const auto reserve_two = [&](const std::string& first, const std::string& second) {
+    Asked asked = ask(*reservations, {wanted(first, "1"), wanted(second, "2")});
+    auto grant = asked.get();
+    ASSERT_TRUE(grant) << grant.error().reason;
+    (void)grant->take();
+  };
+  database.insert("orders", R"({"_id": 1, "number": 1})");
+  reserve_two("1", "2");
+  time.advance(25h);
+  reserve_two("3", "4");  // wakes the threads, which see that time has passed
+  EXPECT_TRUE(comes_true([&] { return store.statistics().reservations_swept == 1; }));
+  EXPECT_EQ(count(), 3U);
+  EXPECT_TRUE(store.stop(10s));
+}
+
 /// The first number that a counter gives.
 std::optional<std::int64_t> first_of(ids::BlockCache& cache) {
   std::vector<ids::Range> ranges;

@@ -12,8 +12,9 @@ namespace {
 
 using ids::GaplessReply;
 
-// How many sequences can be looked at at once.
-constexpr std::size_t kSequenceThreads = 4;
+// How many sequences can be looked at at once. A look mostly waits for the servers' majority, and
+// an insert can need those of many sequences.
+constexpr std::size_t kMostSequenceThreads = 32;
 // The number of sequences from which on sweep() looks for ones to forget: clients can invent names
 // of collections.
 constexpr std::size_t kSweepSequencesAt = 1024;
@@ -54,7 +55,6 @@ std::shared_ptr<ids::GaplessQueue> SequenceWorkers::sequence(const ids::GaplessS
     sequence = make(spec);
     sequence->watch = watch;
     queue = lend(*sequence);
-    start_threads();
   }
   queue->announce();
   return queue;
@@ -141,10 +141,12 @@ std::size_t SequenceWorkers::waiting() const {
 
 // ---- the queue of jobs -------------------------------------------------------------------------
 
-void SequenceWorkers::start_threads() {
-  if (!threads_.empty() || stopping_) return;
-  running_ = kSequenceThreads;
-  for (std::size_t i = 0; i < kSequenceThreads; ++i) threads_.emplace_back([this] { run(); });
+/// Starts one more if those that wait for work do not suffice.
+void SequenceWorkers::start_thread() {
+  const bool suffice = queue_.size() <= idle_ || threads_.size() == kMostSequenceThreads;
+  if (suffice || stopping_) return;
+  ++running_;
+  threads_.emplace_back([this] { run(); });
 }
 
 bool SequenceWorkers::is_unused(const Sequence& sequence) {
@@ -176,6 +178,7 @@ void SequenceWorkers::enqueue(const Shared& sequence) {
     sequence->woken_meanwhile = true;
   } else if (!std::exchange(sequence->queued, true)) {
     queue_.push_back(sequence);
+    start_thread();
     changed_.notify_one();
   }
 }
@@ -209,11 +212,13 @@ SequenceWorkers::Shared SequenceWorkers::next(std::unique_lock<std::mutex>& lock
     if (stopping_) return nullptr;
     const auto due = enqueue_due();
     if (!queue_.empty()) break;
+    ++idle_;
     if (due) {
       changed_.wait_for(lock, *due - clock_.monotonic());
     } else {
       changed_.wait(lock);
     }
+    --idle_;
   }
   Shared sequence = std::move(queue_.front());
   queue_.pop_front();

@@ -26,7 +26,7 @@ namespace idproxy::id_store {
 /// the reason before the first insert. Thread-safe.
 class SequenceWorkers {
  public:
-  /// The arguments must outlive it. The threads start with the first sequence.
+  /// The arguments must outlive it. Threads start when there is work for them.
   SequenceWorkers(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics);
   SequenceWorkers(const SequenceWorkers&) = delete;
   SequenceWorkers& operator=(const SequenceWorkers&) = delete;
@@ -82,7 +82,7 @@ class SequenceWorkers {
   [[nodiscard]] static bool is_unused(const Sequence& sequence);
   void forget_if_unused(const Shared& sequence);
   void schedule(const Shared& sequence);
-  void start_threads();
+  void start_thread();
   void enqueue(const Shared& sequence);
   std::optional<std::chrono::nanoseconds> enqueue_due();
   [[nodiscard]] Shared next(std::unique_lock<std::mutex>& lock);
@@ -104,6 +104,7 @@ class SequenceWorkers {
   std::deque<Shared> queue_;
   std::vector<std::thread> threads_;
   std::size_t running_ = 0;
+  std::size_t idle_ = 0;  // threads that wait for work
   bool stopping_ = false;
 };
 

@@ -152,6 +152,27 @@ TEST(Gapless, HasASequenceForEachScopeAndPeriod) {
   EXPECT_EQ(bson::find(id, "p")->text(), "2027");
 }
 
+/// A write keeps the sequence that it has chosen.
+TEST(Gapless, ChangesTheSequenceAtMidnightOfTheTimeZone) {
+  test::FakeClock clock(std::chrono::seconds(1798758000 - 1));  // 2026-12-31T22:59:59Z
+  test::FakeParameters parameters({{"ns", "shop.*"},
+                                   {"field", "number"},
+                                   {"output", "string"},
+                                   {"template", "{yyyy}-{counter:03}"},
+                                   {"reset", "yearly"},
+                                   {"timezone", "Europe/Berlin"}});
+  const auto rule = test::make_strategy("gapless", parameters, {clock, random_source});
+  SequenceStore store;
+  const auto bound = rule->bind("shop.orders", store);
+  const auto before = bound->sequences()->sequence({});
+  EXPECT_EQ(store.asked.back().field.format.prefix, "2026-");
+  clock.advance(std::chrono::seconds(1));
+  const auto after = bound->sequences()->sequence({});
+  EXPECT_EQ(store.asked.back().field.format.prefix, "2027-");
+  EXPECT_NE(before->sequenced()->name(), after->sequenced()->name());
+  EXPECT_EQ(store.asked.size(), 2U);
+}
+
 TEST(Gapless, ForgetsTheLeastRecentlyUsedSequence) {
   const auto rule = make_rule(kInvoices);
   SequenceStore store;

@@ -5,6 +5,7 @@
 
 #include "config/names.hpp"
 #include "config/words.hpp"
+#include "idproxy/base/glob.hpp"
 #include "idproxy/ids/counter_use.hpp"
 
 namespace idproxy::config {
@@ -101,6 +102,16 @@ void read_place(ReserveSpec& spec, const rewrite::Rule& rule, Reader& reserve) {
   }
 }
 
+/// A reservation names its document before anything is sent, but `_id` would get its number later.
+bool check_ids_in_turn(const rewrite::Rule& ids, const rewrite::Rule& reserving, Reader& reader) {
+  const bool in_turn = ids.field == "_id" && ids.strategy_name == "gapless";
+  if (!in_turn || !reserving.reserve || !glob_matches(ids.ns, reserving.ns)) return false;
+  reader.error(reader.given("reserve") ? "reserve" : "strategy",
+               "gapless numbers for _id and `reserve` for another field do not go together: a "
+               "reservation must name its document's _id before there is a number");
+  return true;
+}
+
 }  // namespace
 
 void read_reserve(rewrite::Rule& rule, Reader& reader) {
@@ -125,6 +136,8 @@ void read_reserve(rewrite::Rule& rule, Reader& reader) {
 
 bool check_reservations(const rewrite::Rule& earlier, const std::string& path,
                         const rewrite::Rule& later, Reader& reader) {
+  if (check_ids_in_turn(earlier, later, reader)) return true;
+  if (check_ids_in_turn(later, earlier, reader)) return true;
   const auto report = [&](std::string_view key, const ReserveSpec& spec, const std::string& why) {
     reader.error(key, "'" + shown(spec.ns()) + "' " + why);
     return true;

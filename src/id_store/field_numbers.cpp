@@ -238,8 +238,7 @@ Outcome<void> FieldNumbers::look_at_texts(const FieldPlace& place, std::size_t c
   const int step = numbers_.upwards() ? -1 : 1;
   std::size_t found = 0;
   for (int at = static_cast<int>(class_of(spec_.max, place.field->format));
-       at >= static_cast<int>(TextClass::wide_negative) && at <= static_cast<int>(TextClass::wide);
-       at += step) {
+       at >= static_cast<int>(lowest_) && at <= static_cast<int>(TextClass::wide); at += step) {
     const auto which = static_cast<TextClass>(at);
     if (is_wide(which)) {
       if (found > 0) return {};
@@ -278,15 +277,16 @@ Outcome<void> FieldNumbers::look_at_pattern(const FieldPlace& place, std::size_t
 }
 
 /// True, too, if the server exceeds the time limit for an index: if most texts use all of `pad`, it
-/// must skip many texts of other widths.
+/// must skip many texts of other widths. Not linearizable, which takes a tenth of a second: the
+/// answer says how to look, not what is there.
 Outcome<bool> FieldNumbers::holds_texts(const FieldPlace& place, TextClass which) {
   bool holds = false;
   const Document texts = texts_of(which, place.field->format);
-  const Reply reply =
-      read(place, find_in(place, texts, limit_of(place)).add("limit", 1), [&](Bytes) {
-        holds = true;
-        return false;
-      });
+  const Document command = find_in(place, texts, limit_of(place)).add("limit", 1);
+  const Reply reply = client_.read_all(place.ns.db, command, [&](Bytes) {
+    holds = true;
+    return false;
+  });
   const bool is_scan = place.access == FieldPlace::Access::scan;
   if (!is_scan && reply.refused(mongo::kMaxTimeExpired)) return true;
   if (!reply.ok()) return failure(place, reply);

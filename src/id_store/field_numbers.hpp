@@ -38,6 +38,8 @@ class FieldNumbers {
   /// From now on reads only what no failover can undo, which takes a write on the primary; of a
   /// server without a replica set, what it has.
   void read_linearizable() { linearizable_ = true; }
+  /// There are no numbers below 0: does not look for their texts.
+  void expect_no_negatives() { lowest_ = TextClass::positive; }
   /// Takes the places from an earlier job. They must be of the same fields.
   void use(FieldPlaces places) { places_ = std::move(places); }
   /// The places, after look().
@@ -103,6 +105,7 @@ class FieldNumbers {
   std::optional<FieldPlaces> places_;
   std::optional<std::chrono::steady_clock::time_point> scans_end_;
   bool linearizable_ = false;
+  TextClass lowest_ = TextClass::wide_negative;
 };
 
 /// True if texts of one of the fields vary around their numbers (NumberFormat::pattern). Free

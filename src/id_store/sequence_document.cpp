@@ -67,6 +67,7 @@ GaplessReply SequenceDocument::look(mongo::Client& client, ids::GaplessLook how)
 Outcome<Number> SequenceDocument::most_stored(mongo::Client& client, ids::GaplessLook how) {
   is_unguarded_ = false;
   FieldNumbers stored(client, counter_, fields_);
+  if (spec_.start >= 0) stored.expect_no_negatives();
   if (how == ids::GaplessLook::sure) {
     stored.read_linearizable();
   } else if (places_) {

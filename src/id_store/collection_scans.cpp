@@ -44,13 +44,13 @@ std::int64_t documents_of(mongo::Client& client, const std::vector<FieldPlace>& 
   return documents;
 }
 
-std::string key_of(const CollectionScans::Subject& subject) {
+std::string subject_key(const CollectionScans::Subject& subject) {
   return subject.spec.place.ns() + " " + key_text(subject.spec.place);
 }
 
 void report(const CollectionScans::Subject& subject, const Outcome<Look>& result,
             std::chrono::nanoseconds took) {
-  const std::string counter = key_of(subject);
+  const std::string counter = subject_key(subject);
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(took).count();
   if (result) {
     return log::event(Level::info, "scan_done", "the proxy has read the whole collection",
@@ -194,7 +194,7 @@ Outcome<Look> CollectionScans::read(Scan& scan) {
   log::event(Level::info, "scan_begun",
              "no index begins with the counter's field: the proxy reads the whole collection for "
              "the largest value",
-             {{"counter", key_of(subject)}, {"documents", documents}});
+             {{"counter", subject_key(subject)}, {"documents", documents}});
   numbers.allow_scans(limit);
   return numbers.look(kOutlierSample);
 }

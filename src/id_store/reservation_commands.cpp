@@ -273,7 +273,7 @@ Document release_command(const ReserveSpec& spec, Reserved items) {
 }
 
 Document old_command(const ReserveSpec& spec, std::int64_t from, std::int64_t until, Order order) {
-  constexpr std::int32_t kPage = 1000;
+  constexpr std::int32_t kOldPage = 1000;
   return command_on("find", spec.collection, [&](Buffer& out) {
     bson::append_inside(out, Type::document, "filter", [&] {
       bson::append_inside(out, Type::document, "at", [&] {
@@ -287,7 +287,7 @@ Document old_command(const ReserveSpec& spec, std::int64_t from, std::int64_t un
     if (order == Order::by_date) {
       bson::append_inside(out, Type::document, "sort", [&] { bson::append_int32(out, "at", 1); });
     }
-    bson::append_int32(out, "batchSize", kPage);
+    bson::append_int32(out, "batchSize", kOldPage);
     append_majority(out);
   });
 }

@@ -11,7 +11,7 @@ namespace idproxy::rewrite {
 namespace {
 
 using Is = ids::FieldValue::Is;
-using State = ids::Reservation::State;
+using ReservationState = ids::Reservation::State;
 
 // As many values as the caller of the store waits for kPatience; for more it waits longer.
 constexpr std::size_t kValuesInPatience = 20'000;
@@ -169,10 +169,10 @@ ValueReservations::Outcome ValueReservations::accept(ids::Grant grant) {
   for (std::size_t i = 0; i < asked_.size(); ++i) {
     Place& place = places_[asked_[i]];
     place.reservation = source_->batch()[i];
-    const State state = place.reservation.state;
-    place.is_held = state == State::made || state == State::own;
+    const ReservationState state = place.reservation.state;
+    place.is_held = state == ReservationState::made || state == ReservationState::own;
     if (place.is_held) continue;
-    if (state == State::taken && place.given_value) {
+    if (state == ReservationState::taken && place.given_value) {
       outcome.taken.push_back({place.statement, {*place.given_value}});
     } else {
       outcome.refused.push_back(refusal_of(place));
@@ -205,7 +205,7 @@ std::string ValueReservations::duplicate_text(const Place& place) const {
 /// As mongod reports a violated unique index on the field.
 RefusedDocument ValueReservations::refusal_of(const Place& place) const {
   const ids::Reservation& reservation = place.reservation;
-  if (reservation.state == State::refused) {
+  if (reservation.state == ReservationState::refused) {
     return {place.statement, ErrorCode{reservation.code},
             "mongo-idproxy: the value of '" + (*plan_)[place.assignment].rule->field +
                 "' cannot be reserved: " + reservation.error};
@@ -244,7 +244,7 @@ void ValueReservations::not_stored(const std::function<bool(std::int32_t)>& is_u
 /// earlier attempt of the client may have stored the document.
 void ValueReservations::drop(Place& place) {
   const bool is_held = std::exchange(place.is_held, false);
-  if (!is_held || place.reservation.state != State::made) return;
+  if (!is_held || place.reservation.state != ReservationState::made) return;
   to_release_[place.assignment].push_back(place.reservation);
 }
 

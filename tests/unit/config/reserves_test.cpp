@@ -168,10 +168,10 @@ TEST(Reserve, NamesItsDocumentBeforeThereIsANumber) {
   const std::string reserving = "{ns: a.b, field: x, strategy: uuid, reserve: {collection: c}}";
   const std::string ids = "{ns: 'a.*', field: _id, assign: missing, strategy: gapless}";
   EXPECT_THAT(findings_of("rules:\n  - " + reserving + "\n  - " + ids + "\n"),
-              ElementsAre(HasSubstr("3:43: error: rules[1].strategy: gapless numbers for _id and "
+              ElementsAre(HasSubstr("3:46: error: rules[1].strategy: gapless numbers for _id and "
                                     "`reserve` for another field do not go together")));
   EXPECT_THAT(findings_of("rules:\n  - " + ids + "\n  - " + reserving + "\n"),
-              ElementsAre(HasSubstr("3:39: error: rules[1].reserve: gapless numbers for _id")));
+              ElementsAre(HasSubstr("3:41: error: rules[1].reserve: gapless numbers for _id")));
 }
 
 }  // namespace reserves_test

@@ -1,82 +1,12 @@
 #include "idproxy/bson/elements.hpp"
 
-#include <array>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
+#include "value_size.hpp"
+
 namespace idproxy::bson {
-namespace {
-
-/// Size of a value of variable size; `rest` reaches to the end of the enclosing document.
-std::optional<std::int64_t> variable_size(Type type, Bytes rest) {
-  const auto size = static_cast<std::int64_t>(rest.size());
-  if (type == Type::regex) {
-    const auto* pattern_end = std::memchr(rest.data(), 0, rest.size());
-    if (pattern_end == nullptr) return std::nullopt;
-    const auto after = static_cast<const std::uint8_t*>(pattern_end) + 1 - rest.data();
-    const auto* options_end =
-        std::memchr(rest.data() + after, 0, rest.size() - static_cast<std::size_t>(after));
-    if (options_end == nullptr) return std::nullopt;
-    return static_cast<const std::uint8_t*>(options_end) + 1 - rest.data();
-  }
-  if (size < 4) return std::nullopt;
-  const std::int64_t length = load_i32(rest.data());
-  const auto ends_with_nul = [&](std::int64_t total) {
-    return total <= size && rest[static_cast<std::size_t>(total) - 1] == 0;
-  };
-  switch (type) {
-    case Type::string:
-    case Type::symbol:
-    case Type::code:
-      if (length < 1 || !ends_with_nul(4 + length)) return std::nullopt;
-      return 4 + length;
-    case Type::db_pointer:
-      if (length < 1 || !ends_with_nul(4 + length)) return std::nullopt;
-      return 4 + length + 12;
-    case Type::document:
-    case Type::array:
-      if (length < 5 || !ends_with_nul(length)) return std::nullopt;
-      return length;
-    case Type::code_with_scope:  // int32 total, string, document: at least 4 + 5 + 5
-      if (length < 14 || !ends_with_nul(length)) return std::nullopt;
-      return length;
-    case Type::binary:
-      if (length < 0) return std::nullopt;
-      return 4 + 1 + length;
-    default:
-      return std::nullopt;
-  }
-}
-
-constexpr std::int64_t kVariable = -1;
-constexpr std::int64_t kUnknown = -2;
-
-/// Size of a value by its type byte.
-constexpr std::array<std::int64_t, 256> kFixedSizes = [] {
-  std::array<std::int64_t, 256> sizes{};
-  sizes.fill(kUnknown);
-  const auto set = [&](Type type, std::int64_t size) {
-    sizes[static_cast<std::uint8_t>(type)] = size;
-  };
-  for (const Type type : {Type::undefined, Type::null, Type::min_key, Type::max_key}) set(type, 0);
-  set(Type::boolean, 1);
-  set(Type::int32, 4);
-  for (const Type type : {Type::number_double, Type::date, Type::timestamp, Type::int64}) {
-    set(type, 8);
-  }
-  set(Type::object_id, 12);
-  set(Type::decimal128, 16);
-  for (const Type type : {Type::string, Type::document, Type::array, Type::binary, Type::regex,
-                          Type::db_pointer, Type::code, Type::symbol, Type::code_with_scope}) {
-    set(type, kVariable);
-  }
-  return sizes;
-}();
-
-}  // namespace
-
 std::optional<std::int64_t> Element::as_integer() const {
   switch (type) {
     case Type::int32:
@@ -117,12 +47,10 @@ std::optional<Element> Elements::next() {
   while (nul < end_ && *nul != 0) ++nul;
   if (nul >= end_) return fail();
   element.key = {reinterpret_cast<const char*>(key), static_cast<std::size_t>(nul - key)};
-  const Bytes rest(nul + 1, end_);
-  std::int64_t size = kFixedSizes[static_cast<std::uint8_t>(element.type)];
-  if (size == kVariable) size = variable_size(element.type, rest).value_or(kUnknown);
-  if (size < 0 || size > static_cast<std::int64_t>(rest.size())) return fail();
-  element.value = rest.first(static_cast<std::size_t>(size));
-  at_ = element.end();
+  const auto* const value_end = end_of_value(element.type, nul + 1, end_);
+  if (value_end == nullptr) return fail();
+  element.value = {nul + 1, value_end};
+  at_ = value_end;
   return element;
 }
 

@@ -23,20 +23,25 @@ class BufferPool {
     if (spare_.empty()) return {};
     Buffer buffer = std::move(spare_.back());
     spare_.pop_back();
+    spare_bytes_ -= buffer.capacity();
     return buffer;
   }
   void give_back(Buffer buffer) {
-    constexpr std::size_t kSpareBuffers = 8;
-    constexpr std::size_t kSpareSize = std::size_t{512} * 1024;
-    if (buffer.capacity() == 0 || buffer.capacity() > kSpareSize) return;
+    // For a few inserts of a thousand documents at a time.
+    constexpr std::size_t kSpareBuffers = 16;
+    constexpr std::size_t kSpareBytes = std::size_t{2} * 1024 * 1024;
+    const std::size_t size = buffer.capacity();
+    if (size == 0 || spare_.size() == kSpareBuffers || spare_bytes_ + size > kSpareBytes) return;
     buffer.clear();
-    if (spare_.size() < kSpareBuffers) spare_.push_back(std::move(buffer));
+    spare_bytes_ += size;
+    spare_.push_back(std::move(buffer));
   }
 
  private:
   const std::unique_ptr<std::uint8_t[]> read_buffer_ =
       std::make_unique_for_overwrite<std::uint8_t[]>(kReadSize);
   std::vector<Buffer> spare_;
+  std::size_t spare_bytes_ = 0;  // bytes of memory in spare_
 };
 
 }  // namespace idproxy::net

@@ -226,7 +226,9 @@ void ExchangeRunner::ended() {
     thread_.cells.insert_added.observe(std::chrono::steady_clock::now() - exchange_->began -
                                        exchange_->at_server);
   }
-  thread_.buffers.give_back(exchange_->release(thread_.workspace));
+  Buffer original = exchange_->release(thread_.workspace);
+  thread_.workspace.give_back(original);
+  thread_.buffers.give_back(std::move(original));
   thread_.workspace.trim();
   stop_waiting();
   exchange_.reset();

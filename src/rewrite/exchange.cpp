@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "idproxy/rewrite/hello.hpp"
-#include "idproxy/rewrite/plain_insert.hpp"
 #include "idproxy/wire/expects_reply.hpp"
 #include "next.hpp"
 #include "sources.hpp"
@@ -67,7 +66,7 @@ Action Exchange::hello(const HelloRequest& hello, Bytes message, Buffer* owner, 
   may_stream_ = wire::has_flag(wire::read_header(message), message, wire::flag::kExhaustAllowed);
   message_ = workspace.take_message();
   if (!patch_hello_request(message, hello.command, x509, message_)) return action::Relay{};
-  if (message_.borrows()) keep_original(message, owner);
+  if (message_.borrows()) keep_original(message, owner, workspace);
   return action::Send{&message_, original()};
 }
 
@@ -80,7 +79,7 @@ Action Exchange::status(const StatusRequest& status, Buffer* owner, Workspace& w
   awaits_reply_ = true;
   message_ = workspace.take_message();
   ask_for_right(status.message, message_);
-  keep_original(message, owner);
+  keep_original(message, owner, workspace);
   return action::Send{&message_, original()};
 }
 
@@ -89,7 +88,7 @@ Action Exchange::next(const NextRequest& next, Buffer* owner, const Context& con
   const Bytes message = next.message.message();
   if (!acknowledged_) return fail(message, {}, workspace);
   kind_ = Kind::next;
-  keep_original(message, owner);
+  keep_original(message, owner, workspace);
   next_ = std::make_unique<NextValues>(next.in(original_.view()), rights_);
   message_ = workspace.take_message();
   const Action action = next_->begin({context.clock.monotonic(), workspace}, message_);
@@ -104,50 +103,7 @@ Action Exchange::write(Buffer* owner, const Context& context, Workspace& workspa
   }
   started_ = now_ = context.clock.monotonic();
   message_ = workspace.take_message();
-  const bool insert = write_.command.kind == WriteKind::insert;
-  const Assignment& first = write_.plan->front();
-  if (insert && write_.plan->size() == 1 && first.is_id() && first.sequences == nullptr &&
-      first.strategy->sequenced() == nullptr && first.reservations == nullptr) {
-    const auto plain = PlainInsert::recognise(write_.message, write_.command);
-    if (plain && plain->documents() <= kPartStatements) {
-      return insert_plain(*plain, owner, context, workspace);
-    }
-  }
   write_.now = std::chrono::duration_cast<std::chrono::seconds>(context.clock.wall());
-  return write_any(owner, context, workspace);
-}
-
-Action Exchange::insert_plain(const PlainInsert& plain, Buffer* owner, const Context& context,
-                              Workspace& workspace) {
-  statements_ = plain.documents();
-  assigned_ = statements_;
-  workspace.values.clear();
-  const Assignment& assignment = write_.plan->front();
-  const auto drawn = draw(assignment, statements_, workspace.values);
-  if (!drawn && !drawn.needs_store()) {
-    return fail_write(no_values(write_.message, write_.ns(), assignment, drawn.error()), workspace);
-  }
-  if (drawn) plain.patch(workspace.values, message_);
-  const bool fits = !drawn || message_.size() <= kLimit;
-  if (!drawn || !fits || message_.borrows()) {
-    given_.wanted.push_back(statements_);
-    given_.values.push_back(std::exchange(workspace.values, {}));
-    give_each_document();
-    keep_original(write_.message.message(), owner);
-  }
-  if (!drawn) return ask();
-  return fits ? send() : send_too_large(context, workspace);
-}
-
-/// Fills given_.given for a PlainInsert, where document i gets value i of the only rule.
-void Exchange::give_each_document() {
-  given_.given.reserve(statements_);
-  for (std::size_t i = 0; i < statements_; ++i) {
-    given_.given.push_back({static_cast<std::int32_t>(i), 0, static_cast<std::uint32_t>(i)});
-  }
-}
-
-Action Exchange::write_any(Buffer* owner, const Context& context, Workspace& workspace) {
   ScanResult result = scan(write_, workspace, given_);
   driver_made_ = result.driver_made;
   if (result.kind == ScanResult::Kind::failed) return fail_write(result.error, workspace);
@@ -162,7 +118,7 @@ Action Exchange::write_any(Buffer* owner, const Context& context, Workspace& wor
   assigned_ = given_.given.size();
   size_ = result.size;
   if (auto fault = fault_in_batch()) return fail_write(*std::move(fault), workspace);
-  keep_original(write_.message.message(), owner);
+  keep_original(write_.message.message(), owner, workspace);
   if (const auto otherwise = draw_values(workspace)) return *otherwise;
   return send_assigned(context, workspace);
 }
@@ -321,10 +277,11 @@ void Exchange::count_assigned(const GivenValues& given) const {
 }
 
 /// Keeps the client's message as long as the exchange, to send from and to send again.
-void Exchange::keep_original(Bytes message, Buffer* owner) {
+void Exchange::keep_original(Bytes message, Buffer* owner, Workspace& workspace) {
   if (owner != nullptr) {
     original_ = std::move(*owner);
   } else {
+    original_ = workspace.take_buffer();
     original_.append(message);
   }
 }
@@ -471,12 +428,6 @@ bool Exchange::wants_every_reply() const {
 }
 
 void Exchange::open_batch(BatchSent sent) {
-  if (original_.empty()) {  // a PlainInsert, whose message was not kept
-    Buffer patched;
-    message_.copy({}, 0, patched);
-    PlainInsert::restore(patched.view(), original_, given_.values.emplace_back());
-    give_each_document();
-  }
   look_into_original();
   auto command = make_command(std::move(original_), write_, refused_);
   batch_ = std::make_unique<WriteBatch>(

@@ -1,6 +1,7 @@
 #include "idproxy/rewrite/insert.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <utility>
 
@@ -51,23 +52,36 @@ std::string why_no_sequence(const Assignment& target, std::span<const ids::Field
 }  // namespace
 
 void InsertRewriter::begin(const WriteRequest& insert) {
+  const Plan& plan = *insert.plan;
   insert_ = &insert;
   edits_.clear();
-  driver_made_.assign(insert.plan->size(), 0);
-  const bool any = std::ranges::any_of(
-      *insert.plan, [](const Assignment& each) { return each.sequences != nullptr; });
-  plans_ = any ? Plans::with_sequences : Plans::plain;
+  records_.clear();
+  driver_made_.assign(plan.size(), 0);
+  finder_.clear();
+  top_level_ = only_missing_ = 0;
+  has_sequences_ = false;
+  walks_once_ = plan.size() <= bson::FieldFinder::kMost;
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    has_sequences_ = has_sequences_ || plan[i].sequences != nullptr;
+    if (!walks_once_) continue;
+    const std::uint32_t bit = std::uint32_t{1} << i;
+    finder_.add(plan[i].path.front());
+    if (plan[i].path.size() == 1) top_level_ |= bit;
+    if (plan[i].rule->assign == Assign::missing) only_missing_ |= bit;
+  }
+  walks_once_ = walks_once_ && !has_sequences_;
 }
 
 ScanResult InsertRewriter::scan(const WriteRequest& insert, GivenValues& given) {
   begin(insert);
   ScanResult result;
-  const bool done = plans_ == Plans::plain ? scan_documents<Plans::plain>(result, given)
-                                           : scan_documents<Plans::with_sequences>(result, given);
-  if (!done) return {};
-  const bool nothing = edits_.empty() && (result.statements == 0 || !reserves(*insert.plan));
+  if (!scan_documents(result, given)) {
+    given = {};
+    return {};
+  }
+  const bool nothing = records_.empty() && (result.statements == 0 || !reserves(*insert.plan));
   if (nothing || result.kind == ScanResult::Kind::failed) return result;
-  number_values(*insert.plan, given);
+  given.values.resize(insert.plan->size());
   result.size = insert.message.message().size();
   for (const Edit& edit : edits_) result.size -= edit.kind == EditKind::length ? 0 : edit.remove;
   result.kind = ScanResult::Kind::assigned;
@@ -75,10 +89,9 @@ ScanResult InsertRewriter::scan(const WriteRequest& insert, GivenValues& given) 
 }
 
 /// Returns false if the documents are malformed or too many, which mongod refuses.
-template <InsertRewriter::Plans kPlans>
 bool InsertRewriter::scan_documents(ScanResult& result, GivenValues& values) {
-  std::vector<Given>& given = values.given;
-  if constexpr (kPlans == Plans::with_sequences) {
+  values.wanted.assign(insert_->plan->size(), 0);
+  if (has_sequences_) {
     values.sequences.resize(insert_->plan->size());
     known_.clear();
   }
@@ -87,25 +100,17 @@ bool InsertRewriter::scan_documents(ScanResult& result, GivenValues& values) {
   while (const auto document = documents.next()) {
     if (static_cast<std::size_t>(index) == kMaxBatch) return false;
     const std::size_t first_edit = edits_.size();
-    const std::size_t first_given = given.size();
-    if (!scan_document<kPlans>(*document)) return false;
+    const auto needs = record(*document);
+    if (!needs) return false;
     if (refusal_) {
       refusal_->index = index;
       result.refused.push_back(*std::exchange(refusal_, std::nullopt));
     }
-    for (std::size_t i = first_edit; i < edits_.size(); ++i) {
-      if (!edits_[i].has_value()) continue;
-      given.push_back({index, edits_[i].assignment, 0});
+    if (needs->missing != 0 || needs->edits > first_edit) {
+      records_.push_back(*needs);
+      give(index, *needs, first_edit, values);
     }
-    // edits_ is ordered by position, `given` by assignment.
-    std::ranges::sort(given.begin() + static_cast<std::ptrdiff_t>(first_given), given.end(), {},
-                      &Given::assignment);
-    if constexpr (kPlans == Plans::with_sequences) {
-      for (std::size_t i = first_given; i < given.size(); ++i) {
-        choose_sequence(given[i].assignment, values.sequences[given[i].assignment]);
-      }
-    }
-    if (given.size() > kMostValues) {
+    if (values.given.size() > kMostValues) {
       result.kind = ScanResult::Kind::failed;
       result.error = too_large();
       return true;
@@ -122,17 +127,73 @@ bool InsertRewriter::scan_documents(ScanResult& result, GivenValues& values) {
   return true;
 }
 
-bool InsertRewriter::scan_document(Bytes document) {
-  return plans_ == Plans::plain ? scan_document<Plans::plain>(document)
-                                : scan_document<Plans::with_sequences>(document);
+/// Notes which values the document gets.
+void InsertRewriter::give(std::int32_t statement, const Record& record, std::size_t first_edit,
+                          GivenValues& values) {
+  std::vector<Given>& given = values.given;
+  const auto add = [&](std::uint16_t assignment) {
+    const auto value = static_cast<std::uint32_t>(values.wanted[assignment]++);
+    given.push_back({statement, assignment, value});
+  };
+  for (std::uint32_t left = record.missing; left != 0; left &= left - 1) {
+    add(static_cast<std::uint16_t>(std::countr_zero(left)));
+  }
+  if (record.edits == first_edit) return;
+  const std::size_t first_given = given.size();
+  for (std::size_t i = first_edit; i < edits_.size(); ++i) {
+    if (edits_[i].has_value()) add(edits_[i].assignment);
+  }
+  // edits_ is ordered by position, `given` by assignment.
+  std::ranges::sort(given.begin() + static_cast<std::ptrdiff_t>(first_given), given.end(), {},
+                    &Given::assignment);
+  if (!has_sequences_) return;
+  for (std::size_t i = first_given; i < given.size(); ++i) {
+    choose_sequence(given[i].assignment, values.sequences[given[i].assignment]);
+  }
 }
 
-/// Returns false if the document is malformed.
-template <InsertRewriter::Plans kPlans>
-bool InsertRewriter::scan_document(Bytes document) {
-  if constexpr (kPlans == Plans::with_sequences) fields_.resize(insert_->plan->size());
+/// Says what the document needs. Most documents are read in one walk; only where a value may be
+/// replaced, or a path leads into the document, each path is followed on its own. Nothing if the
+/// document is malformed.
+std::optional<InsertRewriter::Record> InsertRewriter::record(Bytes document) {
+  Record record{narrow(offset(document.data())), narrow(document.size()), 0, narrow(edits_.size())};
   // Already too large: mongod answers with its own error.
-  if (static_cast<std::int64_t>(document.size()) > bson::kMaxUserDocument) return true;
+  if (static_cast<std::int64_t>(document.size()) > bson::kMaxUserDocument) return record;
+  if (walks_once_) {
+    // Where all values that are there stay, nothing that follows them can change that.
+    const auto until = only_missing_ == finder_.all() ? bson::FieldFinder::Until::all_found
+                                                      : bson::FieldFinder::Until::the_end;
+    const auto found = finder_.find(document, until, places_);
+    if (!found) return std::nullopt;
+    if (only_lacks(*found)) {
+      record.missing = finder_.all() & ~found->there;
+      return record;
+    }
+  }
+  if (!plan_edits(document)) return std::nullopt;
+  record.edits = narrow(edits_.size());
+  return record;
+}
+
+/// True if each field either stays as it is, or becomes a new element of the document itself.
+bool InsertRewriter::only_lacks(const bson::FieldFinder::Found& found) {
+  const std::uint32_t stays = found.there & top_level_ & only_missing_;
+  const std::uint32_t missing = ~found.there & top_level_ & finder_.all();
+  if ((stays | missing) != finder_.all()) return false;
+  for (std::uint32_t left = stays; left != 0; left &= left - 1) {
+    const auto i = static_cast<std::size_t>(std::countr_zero(left));
+    const Assignment& target = (*insert_->plan)[i];
+    if (!target.is_id() || target.implied) continue;
+    const std::uint8_t* const value = places_[i] + 1 + target.path.front().size() + 1;
+    if (static_cast<bson::Type>(*places_[i]) != bson::Type::object_id) continue;
+    if (driver_made(value, *target.rule)) ++driver_made_[i];
+  }
+  return true;
+}
+
+/// Notes the document's edits. Returns false if it is malformed.
+bool InsertRewriter::plan_edits(Bytes document) {
+  if (has_sequences_) fields_.resize(insert_->plan->size());
   const std::size_t first_edit = edits_.size();
   Site& site = site_;
   for (std::size_t i = 0; i < insert_->plan->size(); ++i) {
@@ -144,7 +205,7 @@ bool InsertRewriter::scan_document(Bytes document) {
       refuse(document, site, i);
       return true;
     }
-    if constexpr (kPlans == Plans::with_sequences) {
+    if (has_sequences_) {
       if (!look_up_fields(document, i)) return false;
       const std::string why = why_no_sequence((*insert_->plan)[i], fields_[i]);
       if (!why.empty()) {
@@ -210,16 +271,16 @@ bool InsertRewriter::locate(Bytes document, std::size_t assignment, Site& site) 
   }
 }
 
-bool InsertRewriter::driver_made(const bson::Element& element, const Rule& rule) const {
-  if (element.type != bson::Type::object_id) return false;
-  const auto made = std::chrono::seconds(boost::endian::load_big_u32(element.value.data()));
+bool InsertRewriter::driver_made(const std::uint8_t* object_id, const Rule& rule) const {
+  const auto made = std::chrono::seconds(boost::endian::load_big_u32(object_id));
   return std::chrono::abs(insert_->now - made) <= rule.driver_window;
 }
 
 bool InsertRewriter::replaces(const Site& site, std::size_t assignment) {
   const Assignment& target = (*insert_->plan)[assignment];
   const bool null = site.element.type == bson::Type::null;
-  const bool made = driver_made(site.element, *target.rule);
+  const bool made = site.element.type == bson::Type::object_id &&
+                    driver_made(site.element.value.data(), *target.rule);
   switch (target.rule->assign) {
     case Assign::missing:
       if (made && target.is_id() && !target.implied) ++driver_made_[assignment];

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <limits>
 
@@ -8,6 +9,20 @@
 
 namespace idproxy::rewrite {
 namespace {
+
+/// A new element.
+struct Added {
+  std::string_view name;
+  bson::Type type;
+  Bytes value;
+  [[nodiscard]] std::size_t size() const { return 1 + name.size() + 1 + value.size(); }
+  std::uint8_t* write(std::uint8_t* to) const {
+    *to++ = static_cast<std::uint8_t>(type);
+    to = std::copy(name.begin(), name.end(), to);
+    *to++ = 0;
+    return std::copy(value.begin(), value.end(), to);
+  }
+};
 
 /// An upper bound of the bytes that an assignment adds to a document.
 std::size_t most_added(const Assignment& assignment, std::size_t value) {
@@ -26,7 +41,7 @@ void InsertRewriter::emit(const WriteRequest& insert, const GivenValues& given,
   used_.assign(insert.plan->size(), 0);
   const wire::OpMsgView& message = insert.message;
   const std::size_t end = message.message().size();
-  out.start(message.message());
+  out.start(message.message(), expected_copies());
   lengths_.clear();
   open_length(0, end, out);
   std::size_t at = 4;
@@ -43,7 +58,7 @@ void InsertRewriter::emit(const WriteRequest& insert, const GivenValues& given,
     open_at(insert.command.sequence->whole.subspan(1));
   }
   std::size_t next = 0;
-  emit_edits(out, next, at, end);
+  for (const Record& record : records_) emit_record(record, next, at, out);
   const std::int64_t body = insert.command.in_array() ? lengths_[1].value : 0;
   // mongod itself must decide whether it accepts keys other than "0", "1" … (it accepts "00"), so
   // these are never hidden from it in a sequence.
@@ -52,6 +67,20 @@ void InsertRewriter::emit(const WriteRequest& insert, const GivenValues& given,
     return emit_as_sequence(insert, given, out);
   }
   finish(at, out);
+}
+
+/// About as many bytes as emit() copies.
+std::size_t InsertRewriter::expected_copies() const {
+  constexpr std::size_t kAround = 512;  // header, body and the section's head rarely need more
+  std::size_t size = kAround;
+  for (std::size_t i = 0; i < values_->size(); ++i) {
+    const ids::Values& values = (*values_)[i];
+    size += values.bytes() + values.size() * most_added((*insert_->plan)[i], 0);
+  }
+  for (const Record& record : records_) {
+    if (wire::PatchedMessage::copies(record.size)) size += record.size;
+  }
+  return size;
 }
 
 /// Moves the documents from the body to a sequence. A body may have 16 MiB + 16 KiB, but a sequence
@@ -112,17 +141,75 @@ bool InsertRewriter::emit_part(const WriteRequest& insert, const GivenValues& gi
       continue;
     }
     edits_.clear();
-    if (!scan_document(*document)) return false;
+    const auto needs = record(*document);
+    if (!needs) return false;
     refusal_.reset();
-    std::size_t at = offset(document->data());
-    const std::size_t end = at + document->size();
+    std::size_t at = needs->at;
     std::size_t next = 0;
-    emit_edits(out, next, at, end);
+    emit_record(*needs, next, at, out);
+    const std::size_t end = needs->at + needs->size;
     out.keep(at, end);
     close_lengths(end, out);
   }
   frame.close();
   return true;
+}
+
+/// Writes all up to the end of the document, from `at` on, as the record says; with edits, only as
+/// far as they reach. `next`: the record's first edit.
+void InsertRewriter::emit_record(const Record& record, std::size_t& next, std::size_t& at,
+                                 wire::PatchedMessage& out) {
+  const std::size_t end = record.at + record.size;
+  if (record.missing == 0) return emit_edits(out, next, at, end);
+  close_lengths(record.at, out);
+  const std::size_t before = out.size();
+  const std::size_t kept = end - at;
+  emit_missing(record, at, out);
+  const auto grown = static_cast<std::int64_t>(out.size() - before - kept);
+  for (OpenLength& length : lengths_) length.value += grown;
+  at = end;
+}
+
+/// Writes the bytes from `at` to the end of a document, which gets new elements: `_id` as the first
+/// one, others behind its own, in file order.
+void InsertRewriter::emit_missing(const Record& record, std::size_t at, wire::PatchedMessage& out) {
+  const Plan& plan = *insert_->plan;
+  const auto added = [&](std::size_t i) {
+    return Added{plan[i].path.front(), (*values_)[i].type(), (*values_)[i][used_[i]]};
+  };
+  const auto each = [&](const auto& use) {
+    for (std::uint32_t left = record.missing; left != 0; left &= left - 1) {
+      use(static_cast<std::size_t>(std::countr_zero(left)));
+    }
+  };
+  std::size_t grown = 0;
+  std::optional<Added> id;
+  each([&](std::size_t i) {
+    const Added element = added(i);
+    grown += element.size();
+    if (plan[i].is_id()) id = element;
+  });
+  const std::uint8_t* const from = insert_->message.message().data();
+  const std::size_t front = record.at - at;  // of an array: the head of the element
+  const std::size_t head = front + 4 + (id ? id->size() : 0);
+  const std::size_t content = record.size - bson::kMinDocument;
+  const bool copies = wire::PatchedMessage::copies(content);
+  std::uint8_t* to = out.add(copies ? front + record.size + grown : head);
+  to = std::copy_n(from + at, front, to);
+  store_i32(to, static_cast<std::int32_t>(record.size + grown));
+  to += 4;
+  if (id) to = id->write(to);
+  if (copies) {
+    to = std::copy_n(from + record.at + 4, content, to);
+  } else {
+    out.keep(record.at + 4, record.at + 4 + content);
+    to = out.add(front + record.size + grown - head - content);
+  }
+  each([&](std::size_t i) {
+    if (!plan[i].is_id()) to = added(i).write(to);
+    ++used_[i];
+  });
+  *to = 0;
 }
 
 /// Carries out the edits before `end`, and keeps the bytes between them, from `at` on.

@@ -6,13 +6,6 @@
 #include "idproxy/wire/checksum.hpp"
 
 namespace idproxy::wire {
-namespace {
-
-// For the kernel, one more slice costs about as much as copying this many bytes in cache.
-constexpr std::size_t kCopiedBelow = 1024;
-
-}  // namespace
-
 void PatchedMessage::start(Bytes original, std::size_t expected) {
   pieces_.clear();
   added_.clear();
@@ -37,7 +30,7 @@ void PatchedMessage::append(bool original, std::size_t from, std::size_t length)
 void PatchedMessage::keep(std::size_t from, std::size_t to) {
   assert(from <= to && to <= original_.size());
   if (from == to) return;
-  if (to - from < kCopiedBelow) return add(original_.subspan(from, to - from));
+  if (copies(to - from)) return add(original_.subspan(from, to - from));
   append(true, from, to - from);
 }
 

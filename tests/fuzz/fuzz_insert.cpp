@@ -1,8 +1,9 @@
 // Input: an insert. Either it stays as it is, or the patched message is well-formed, its lengths
-// are right, and every document has an `_id`.
+// are right, and every document has an `_id`. FieldFinder finds what Elements does.
 
 #include "fuzz.hpp"
 #include "support/fake_clock.hpp"
+#include "support/found_by_walk.hpp"
 #include "support/request.hpp"
 #include "support/rule_set.hpp"
 
@@ -25,6 +26,17 @@ void check(const rewrite::action::Send& send, rewrite::Namespaces& namespaces,
       test::begin(again, out.view(), nullptr, namespaces, context, workspace)));
 }
 
+void compare(Bytes message) {
+  static const std::string_view kNames[] = {"_id", "a", "number", "x", "eightlen", "nine-long"};
+  const auto view = wire::OpMsgView::parse(message);
+  const auto command = view ? rewrite::BatchCommand::read(*view) : std::nullopt;
+  if (!command) return;
+  rewrite::BatchStatements documents(*command);
+  while (const auto document = documents.next()) {
+    require(test::found_by_finder(*document, kNames) == test::found_by_walk(*document, kNames));
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -36,6 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Buffer message;
   message.append({data, size});
   store_i32(message.data(), static_cast<std::int32_t>(size));
+  compare(message.view());
   rewrite::Exchange exchange;
   const auto action =
       test::begin(exchange, message.view(), nullptr, namespaces, context, workspace);

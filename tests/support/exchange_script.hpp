@@ -21,8 +21,7 @@
 /// Scripts of an exchange: feed an event, expect an action with these bytes.
 namespace idproxy::test {
 
-/// Where a client puts its documents. An insert that is a PlainInsert with a sequence takes the
-/// general path with an array.
+/// Where a client puts its documents.
 enum class Form { sequence, array };
 
 /// A client's insert into shop.orders. `options`: more fields of the body.

@@ -18,7 +18,6 @@ class InsertRights;
 class NextValues;
 class WriteBatch;
 enum class BatchSent;
-class PlainInsert;
 
 /// Handles one Request of a client, up to its last reply, including all re-sends. A state machine:
 /// the caller passes in events and carries out the Action that each of them returns. Without
@@ -113,9 +112,6 @@ class Exchange {
   Action status(const StatusRequest& status, Buffer* owner, Workspace& workspace);
   Action next(const NextRequest& next, Buffer* owner, const Context& context, Workspace& workspace);
   Action write(Buffer* owner, const Context& context, Workspace& workspace);
-  Action insert_plain(const PlainInsert& plain, Buffer* owner, const Context& context,
-                      Workspace& workspace);
-  Action write_any(Buffer* owner, const Context& context, Workspace& workspace);
   [[nodiscard]] Action ask() const;
   std::optional<Action> draw_values(Workspace& workspace);
   [[nodiscard]] bool too_many_bytes() const;
@@ -130,8 +126,7 @@ class Exchange {
   Action send_in_parts(const Context& context, Workspace& workspace);
   Action fail_write(CommandError error, Workspace& workspace);
   Action fail(Bytes message, CommandError error, Workspace& workspace);
-  void give_each_document();
-  void keep_original(Bytes message, Buffer* owner);
+  void keep_original(Bytes message, Buffer* owner, Workspace& workspace);
   void look_into_original();
   void count_assigned(const GivenValues& given) const;
   [[nodiscard]] bool wants_every_reply() const;

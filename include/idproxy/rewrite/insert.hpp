@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "idproxy/bson/field_finder.hpp"
 #include "idproxy/rewrite/write_values.hpp"
 #include "idproxy/wire/patched_message.hpp"
 
@@ -33,18 +34,24 @@ class InsertRewriter {
                                            std::span<const std::int32_t> documents);
   /// Writes a command with the documents of `part`: a header, the client's body without
   /// `documents`, and a section of kind 1. With a txnNumber, `stmtIds` names the documents'
-  /// statements. Returns false if a document is malformed. PlainInsert does not look into
-  /// documents, so it may have sent such a document; as mongod refuses it, a reply that calls for
-  /// another command is invalid.
+  /// statements. Returns false if a document is malformed, which cannot be after scan().
   [[nodiscard]] bool emit_part(const WriteRequest& insert, const GivenValues& given,
                                const WritePart& part, wire::PatchedMessage& out);
 
   /// The bytes of memory that it holds, except for small parts.
   [[nodiscard]] std::size_t capacity() const {
-    return edits_.capacity() * sizeof(Edit) + element_.capacity();
+    return records_.capacity() * sizeof(Record) + edits_.capacity() * sizeof(Edit) +
+           element_.capacity();
   }
 
  private:
+  /// What one document needs. Most only lack fields at their top level; the others have edits.
+  struct Record {
+    std::uint32_t at;       // position in the message
+    std::uint32_t size;     // bytes
+    std::uint32_t missing;  // a bit for each assignment whose value becomes a new element
+    std::uint32_t edits;    // end of its edits in edits_; they begin where those before it end
+  };
   enum class EditKind : std::uint8_t { length, element, replacement, driver_id, refusal };
   /// One change of the message. The edits of a document are ordered by position.
   struct Edit {
@@ -79,20 +86,19 @@ class InsertRewriter {
 
   // insert.cpp: reading
   void begin(const WriteRequest& insert);
-  // Those without sequences have no branch for them.
-  enum class Plans { plain, with_sequences };
-  template <Plans kPlans>
-  [[nodiscard]] bool scan_documents(ScanResult& result, GivenValues& given);
-  template <Plans kPlans>
-  [[nodiscard]] bool scan_document(Bytes document);
-  [[nodiscard]] bool scan_document(Bytes document);
+  [[nodiscard]] bool scan_documents(ScanResult& result, GivenValues& values);
+  [[nodiscard]] bool plan_edits(Bytes document);
+  [[nodiscard]] std::optional<Record> record(Bytes document);
+  [[nodiscard]] bool only_lacks(const bson::FieldFinder::Found& found);
+  void give(std::int32_t statement, const Record& record, std::size_t first_edit,
+            GivenValues& values);
   [[nodiscard]] bool look_up_fields(Bytes document, std::size_t assignment);
   void choose_sequence(std::size_t assignment, GivenSequences& its);
   [[nodiscard]] bool locate(Bytes document, std::size_t assignment, Site& site) const;
   void plan_edit(const Site& site, std::size_t assignment);
   void keep_driver_id(Bytes document, const Site& site, std::size_t assignment);
   [[nodiscard]] bool replaces(const Site& site, std::size_t assignment);
-  [[nodiscard]] bool driver_made(const bson::Element& element, const Rule& rule) const;
+  [[nodiscard]] bool driver_made(const std::uint8_t* object_id, const Rule& rule) const;
   void refuse(Bytes document, const Site& site, std::size_t assignment);
   void refuse(Bytes document, ErrorCode code, std::string message);
   void sort_edits(std::size_t first_edit);
@@ -101,6 +107,10 @@ class InsertRewriter {
   // insert_emit.cpp: writing
   void emit_as_sequence(const WriteRequest& insert, const GivenValues& given,
                         wire::PatchedMessage& out);
+  [[nodiscard]] std::size_t expected_copies() const;
+  void emit_record(const Record& record, std::size_t& next, std::size_t& at,
+                   wire::PatchedMessage& out);
+  void emit_missing(const Record& record, std::size_t at, wire::PatchedMessage& out);
   void emit_edits(wire::PatchedMessage& out, std::size_t& next, std::size_t& at, std::size_t end);
   void emit_elements(std::span<const Edit> edits, wire::PatchedMessage& out);
   void emit_level(std::span<const Edit* const> edits, std::size_t depth, Buffer& out);
@@ -114,11 +124,17 @@ class InsertRewriter {
 
   // The state of the current message.
   const WriteRequest* insert_ = nullptr;
-  Plans plans_ = Plans::plain;
+  bool has_sequences_ = false;
   // With sequences, of the document that was scanned last, by assignment: the fields that decide.
   std::vector<std::vector<ids::FieldValue>> fields_;
   std::unordered_map<const ids::Strategy*, std::uint32_t> known_;  // indexes in GivenSequences::all
   const std::vector<ids::Values>* values_ = nullptr;               // one per assignment
+  bson::FieldFinder finder_;  // of the first name on the path of each assignment
+  bson::FieldFinder::Places places_{};
+  bool walks_once_ = false;         // finder_ has all of them
+  std::uint32_t top_level_ = 0;     // by assignment: its path has one name
+  std::uint32_t only_missing_ = 0;  // by assignment: a value that is there stays, whatever it is
+  std::vector<Record> records_;
   Site site_;
   std::vector<Edit> edits_;
   std::optional<RefusedDocument> refusal_;  // of the document that was scanned last

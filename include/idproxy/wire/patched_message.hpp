@@ -26,6 +26,8 @@ class PatchedMessage {
   /// copied.
   void start(Bytes original, std::size_t expected = 0);
 
+  /// True if keep() copies so many bytes: for the kernel, one more slice costs about as much.
+  [[nodiscard]] static bool copies(std::size_t bytes) { return bytes < 1024; }
   /// Appends the original's bytes [from, to); `from` must not be before the end of an earlier
   /// slice.
   void keep(std::size_t from, std::size_t to);

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+
+#include "idproxy/bson/elements.hpp"
+
+namespace idproxy::bson {
+
+/// Size of a value of variable size; `rest` reaches to the end of the enclosing document.
+inline std::optional<std::int64_t> variable_size(Type type, Bytes rest) {
+  const auto size = static_cast<std::int64_t>(rest.size());
+  if (type == Type::regex) {
+    const auto* pattern_end = std::memchr(rest.data(), 0, rest.size());
+    if (pattern_end == nullptr) return std::nullopt;
+    const auto after = static_cast<const std::uint8_t*>(pattern_end) + 1 - rest.data();
+    const auto* options_end =
+        std::memchr(rest.data() + after, 0, rest.size() - static_cast<std::size_t>(after));
+    if (options_end == nullptr) return std::nullopt;
+    return static_cast<const std::uint8_t*>(options_end) + 1 - rest.data();
+  }
+  if (size < 4) return std::nullopt;
+  const std::int64_t length = load_i32(rest.data());
+  const auto ends_with_nul = [&](std::int64_t total) {
+    return total <= size && rest[static_cast<std::size_t>(total) - 1] == 0;
+  };
+  switch (type) {
+    case Type::string:
+    case Type::symbol:
+    case Type::code:
+      if (length < 1 || !ends_with_nul(4 + length)) return std::nullopt;
+      return 4 + length;
+    case Type::db_pointer:
+      if (length < 1 || !ends_with_nul(4 + length)) return std::nullopt;
+      return 4 + length + 12;
+    case Type::document:
+    case Type::array:
+      if (length < 5 || !ends_with_nul(length)) return std::nullopt;
+      return length;
+    case Type::code_with_scope:  // int32 total, string, document: at least 4 + 5 + 5
+      if (length < 14 || !ends_with_nul(length)) return std::nullopt;
+      return length;
+    case Type::binary:
+      if (length < 0) return std::nullopt;
+      return 4 + 1 + length;
+    default:
+      return std::nullopt;
+  }
+}
+
+inline constexpr std::int8_t kVariable = -1;
+inline constexpr std::int8_t kUnknown = -2;
+
+/// Size of a value by its type byte.
+inline constexpr std::array<std::int8_t, 256> kFixedSizes = [] {
+  std::array<std::int8_t, 256> sizes{};
+  sizes.fill(kUnknown);
+  const auto set = [&](Type type, std::int8_t size) {
+    sizes[static_cast<std::uint8_t>(type)] = size;
+  };
+  for (const Type type : {Type::undefined, Type::null, Type::min_key, Type::max_key}) set(type, 0);
+  set(Type::boolean, 1);
+  set(Type::int32, 4);
+  for (const Type type : {Type::number_double, Type::date, Type::timestamp, Type::int64}) {
+    set(type, 8);
+  }
+  set(Type::object_id, 12);
+  set(Type::decimal128, 16);
+  for (const Type type : {Type::string, Type::document, Type::array, Type::binary, Type::regex,
+                          Type::db_pointer, Type::code, Type::symbol, Type::code_with_scope}) {
+    set(type, kVariable);
+  }
+  return sizes;
+}();
+
+/// The end of a value of this type that begins at `at`; null if the type is unknown, or the value
+/// exceeds the enclosing document, whose elements end at `end`.
+inline const std::uint8_t* end_of_value(Type type, const std::uint8_t* at,
+                                        const std::uint8_t* end) {
+  const std::int64_t rest = end - at;
+  const std::int64_t fixed = kFixedSizes[static_cast<std::uint8_t>(type)];
+  if (fixed >= 0) return fixed <= rest ? at + fixed : nullptr;
+  // The most frequent ones of variable size.
+  if (rest >= 4) {
+    const std::int64_t length = load_i32(at);
+    if (type == Type::string) {
+      return length >= 1 && length <= rest - 4 && at[3 + length] == 0 ? at + 4 + length : nullptr;
+    }
+    if (type == Type::document || type == Type::array) {
+      return length >= 5 && length <= rest && at[length - 1] == 0 ? at + length : nullptr;
+    }
+  }
+  if (fixed == kUnknown) return nullptr;
+  const auto size = variable_size(type, {at, end});
+  return size && *size <= rest ? at + *size : nullptr;
+}
+
+}  // namespace idproxy::bson

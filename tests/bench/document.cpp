@@ -59,6 +59,12 @@ Document& Document::binary(std::string_view name, std::uint8_t subtype, std::str
   return *this;
 }
 
+Document& Document::object_id(std::string_view name, std::string_view twelve_bytes) {
+  begin('\x07', name);
+  elements_.append(twelve_bytes);
+  return *this;
+}
+
 Document& Document::object(std::string_view name, const Document& value) {
   begin('\x03', name);
   elements_.append(value.bytes());
@@ -68,6 +74,13 @@ Document& Document::object(std::string_view name, const Document& value) {
 Document& Document::array(std::string_view name, const Document& value) {
   begin('\x04', name);
   elements_.append(value.bytes());
+  return *this;
+}
+
+Document& Document::raw_array(std::string_view name, std::string_view elements) {
+  begin('\x04', name);
+  append_raw(elements_, static_cast<std::int32_t>(sizeof(std::int32_t) + elements.size() + 1));
+  elements_.append(elements).push_back('\0');
   return *this;
 }
 

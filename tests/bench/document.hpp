@@ -35,8 +35,11 @@ class Document {
   Document& date(std::string_view name, std::int64_t milliseconds);
   Document& timestamp(std::string_view name, std::uint64_t value);
   Document& binary(std::string_view name, std::uint8_t subtype, std::string_view value);
+  Document& object_id(std::string_view name, std::string_view twelve_bytes);
   Document& object(std::string_view name, const Document& value);
   Document& array(std::string_view name, const Document& value);
+  /// `elements`: all of them, one after the other.
+  Document& raw_array(std::string_view name, std::string_view elements);
 
   /// With its length in front and its terminator.
   std::string bytes() const;

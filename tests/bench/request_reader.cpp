@@ -1,8 +1,10 @@
 #include "request_reader.hpp"
 
 #include <cstddef>
+#include <stdexcept>
 
 #include "document.hpp"
+#include "element_reader.hpp"
 #include "work.hpp"
 
 namespace idproxy::bench {
@@ -24,9 +26,23 @@ std::optional<std::string_view> take_sized(std::string_view& bytes) {
   return part;
 }
 
-std::string_view first_key(std::string_view document) {
-  const std::string_view name = document.substr(kSmallestDocument);
-  return name.substr(0, name.find('\0'));
+bool read_body(std::string_view body, Request& request) {
+  try {
+    ElementReader elements(body);
+    const auto first = elements.next();
+    if (!first) return false;
+    request.command = first->name;
+    if (first->type == '\x02') {
+      request.collection =
+          first->value.substr(kLengthBytes, first->value.size() - kLengthBytes - 1);
+    }
+    if (request.command != "insert") return true;
+    const auto array = find(body, "documents");
+    if (array && array->type == '\x04') request.array = array->value;
+    return true;
+  } catch (const std::runtime_error&) {
+    return false;
+  }
 }
 
 bool read_section(std::string_view& sections, Request& request) {
@@ -34,10 +50,7 @@ bool read_section(std::string_view& sections, Request& request) {
   sections.remove_prefix(1);
   const auto part = take_sized(sections);
   if (!part) return false;
-  if (kind == 0) {
-    request.command = first_key(*part);
-    return true;
-  }
+  if (kind == 0) return read_body(*part, request);
   const std::size_t identifier_end = part->find('\0', kLengthBytes);
   if (kind != 1 || identifier_end == std::string_view::npos) return false;
   request.documents = part->substr(identifier_end + 1);

@@ -9,8 +9,10 @@ namespace idproxy::bench {
 /// What the stub server wants to know of an OP_MSG. Views into the message.
 struct Request {
   std::int32_t request_id = 0;
-  std::string_view command;    ///< first key of the body
-  std::string_view documents;  ///< of the kind-1 sequence, one after the other; may be empty
+  std::string_view command;     ///< first key of the body
+  std::string_view collection;  ///< its value, if that is a text
+  std::string_view documents;   ///< of the kind-1 sequence, one after the other; may be empty
+  std::string_view array;       ///< value of the body's `documents`; may be empty
 };
 
 /// The message that `bytes` begins with, by its own length; none while it is incomplete.

@@ -2,32 +2,39 @@
 
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <array>
-#include <optional>
+#include <stdexcept>
 
-#include "document.hpp"
-#include "request_reader.hpp"
+#include "element_reader.hpp"
 
 namespace idproxy::bench {
 namespace {
 
 constexpr std::uint64_t kRelayedTag = ~std::uint64_t{0};
 constexpr std::uint64_t kCheckedTag = kRelayedTag - 1;
-constexpr std::size_t kLengthBytes = 4;
 constexpr std::size_t kUuidBytes = 16;
 
-/// Type, name, size and subtype of an `_id` that is a UUID; its 16 bytes follow.
-constexpr std::string_view kIdElement("\x05_id\0\x10\0\0\0\x04", 10);
+bool is_uuid_7(std::string_view uuid) {
+  return (uuid[6] & 0xf0) == 0x70 && (uuid[8] & 0xc0) == 0x80;
+}
 
-/// The UUID that `document` begins with; empty unless it is the first element and of version 7.
-std::string_view leading_uuid(std::string_view document) {
-  const std::string_view elements = document.substr(kLengthBytes);
-  if (!elements.starts_with(kIdElement)) return {};
-  const std::string_view uuid = elements.substr(kIdElement.size(), kUuidBytes);
-  if (uuid.size() != kUuidBytes) return {};
-  const bool version_7 = (uuid[6] & 0xf0) == 0x70;
-  const bool rfc_variant = (uuid[8] & 0xc0) == 0x80;
-  return version_7 && rfc_variant ? uuid : std::string_view();
+/// Appends the documents of an insert. False if they are malformed.
+bool list_documents(const Request& request, std::vector<std::string_view>& out) {
+  std::string_view documents = request.documents;
+  while (!documents.empty()) {
+    const auto document = take_document(documents);
+    if (!document) return false;
+    out.push_back(*document);
+  }
+  if (request.array.empty()) return true;
+  try {
+    ElementReader elements(request.array);
+    while (const auto element = elements.next()) out.push_back(element->value);
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -38,11 +45,6 @@ StubServer::StubServer(const std::vector<Work>& works, const Transport& transpor
       transport_(transport),
       findings_(findings),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
-  for (const Work& work : works) {
-    while (originals_.size() < work.documents) {
-      originals_.push_back(order_document(originals_.size()));
-    }
-  }
   watch(epoll_, relayed_.fd, EPOLLIN, kRelayedTag);
   watch(epoll_, checked_.fd, EPOLLIN, kCheckedTag);
 }
@@ -129,9 +131,10 @@ bool StubServer::answer_all(Connection& connection, std::string_view& bytes) {
 bool StubServer::answer(Connection& connection, std::string_view message) {
   const auto request = read_request(message);
   if (!request) return false;
-  const std::size_t documents = count_documents(request->documents, connection.checked);
-  const std::string_view reply = reply_to(request->command, documents);
-  if (reply.empty()) return false;
+  const Work* work = work_of(*request, connection.checked);
+  // An insert that no client sends must not look like success.
+  if (work == nullptr && request->command == "insert") return false;
+  const std::string_view reply = work == nullptr ? hello_reply_ : work->reply;
   connection.output = OutgoingMessage(reply, next_request_id_++, request->request_id);
   send(connection);
   return true;
@@ -145,38 +148,45 @@ void StubServer::send(Connection& connection) {
   change_watch(epoll_, connection.stream.fd(), full ? EPOLLOUT : EPOLLIN, connection.tag);
 }
 
-std::string_view StubServer::reply_to(std::string_view command, std::size_t documents) const {
-  for (const Work& work : works_) {
-    if (work.command == command && work.documents == documents) return work.reply;
+/// The documents of an insert; one after the other.
+const Work* StubServer::work_of(const Request& request, bool checked) {
+  if (request.command != "insert") {
+    const auto found = std::ranges::find(works_, request.command, &Work::command);
+    return found == works_.end() ? nullptr : &*found;
   }
-  // An insert of another number of documents than any client sends must not look like success.
-  return command == "insert" ? std::string_view() : hello_reply_;
+  documents_.clear();
+  if (!list_documents(request, documents_)) return nullptr;
+  const auto found = std::ranges::find_if(works_, [&](const Work& work) {
+    return work.documents == documents_.size() && work.collection == request.collection;
+  });
+  if (found == works_.end()) return nullptr;
+  if (checked) {
+    for (std::size_t i = 0; i < documents_.size(); ++i) {
+      check(documents_[i], found->stored[i % found->stored.size()]);
+    }
+  }
+  return &*found;
 }
 
-/// The number of documents; one more than there can be if they are malformed.
-std::size_t StubServer::count_documents(std::string_view documents, bool checked) {
-  std::size_t count = 0;
-  while (!documents.empty()) {
-    const auto document = take_document(documents);
-    if (!document) return originals_.size() + 1;
-    if (checked && count < originals_.size()) check(*document, count);
-    ++count;
-  }
-  return count;
-}
-
-void StubServer::check(std::string_view document, std::size_t index) {
+void StubServer::check(std::string_view document, const StoredDocument& stored) {
   ++findings_.checked;
-  const std::string_view uuid = leading_uuid(document);
-  if (uuid.empty()) {
-    ++findings_.wrong_ids;
+  if (document.size() != stored.bytes.size()) {
+    ++findings_.changed;
     return;
   }
-  const std::string_view rest = document.substr(kLengthBytes + kIdElement.size() + kUuidBytes);
-  if (rest != std::string_view(originals_[index]).substr(kLengthBytes)) ++findings_.changed;
-  if (!findings_.compare_ids.load(std::memory_order_relaxed)) return;
-  ++findings_.compared_ids;
-  if (!seen_ids_.emplace(uuid).second) ++findings_.repeated_ids;
+  std::size_t at = 0;
+  for (const std::size_t hole : stored.uuids) {
+    if (document.substr(at, hole - at) != std::string_view(stored.bytes).substr(at, hole - at)) {
+      ++findings_.changed;
+    }
+    const std::string_view uuid = document.substr(hole, kUuidBytes);
+    if (!is_uuid_7(uuid)) ++findings_.wrong_ids;
+    at = hole + kUuidBytes;
+    if (!findings_.compare_ids.load(std::memory_order_relaxed)) continue;
+    ++findings_.compared_ids;
+    if (!seen_ids_.emplace(uuid).second) ++findings_.repeated_ids;
+  }
+  if (document.substr(at) != std::string_view(stored.bytes).substr(at)) ++findings_.changed;
 }
 
 }  // namespace idproxy::bench

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "outgoing_message.hpp"
+#include "request_reader.hpp"
 #include "sockets.hpp"
 #include "stream.hpp"
 #include "transport.hpp"
@@ -34,8 +35,8 @@ struct StubPorts {
 };
 
 /// Stands in for mongod: one thread, level-triggered epoll, prebuilt replies, so that its own work
-/// stays small. It has two ports: behind the checked one every inserted document must begin with
-/// an `_id` that is a UUID of version 7 and go on with the very bytes that the client sent.
+/// stays small. It has two ports: behind the checked one every inserted document must have UUIDs of
+/// version 7 where its work says so, and else the very bytes that the client sent.
 class StubServer {
  public:
   /// `works`, `transport` and `findings` must outlive it. Listens at once.
@@ -64,15 +65,14 @@ class StubServer {
   bool answer_all(Connection& connection, std::string_view& bytes);
   bool answer(Connection& connection, std::string_view message);
   void send(Connection& connection);
-  std::string_view reply_to(std::string_view command, std::size_t documents) const;
-  std::size_t count_documents(std::string_view documents, bool checked);
-  void check(std::string_view document, std::size_t index);
+  const Work* work_of(const Request& request, bool checked);
+  void check(std::string_view document, const StoredDocument& stored);
 
   const std::vector<Work>& works_;
   const Transport& transport_;
   Findings& findings_;
   std::string hello_reply_ = make_hello_reply();
-  std::vector<std::string> originals_;
+  std::vector<std::string_view> documents_;  ///< of the request at hand
   std::unordered_set<std::string> seen_ids_;
   Fd epoll_;
   Listener relayed_ = listen_on_loopback();

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "sockets.hpp"
+#include "work.hpp"
 
 namespace idproxy::bench {
 namespace {
@@ -79,7 +80,7 @@ std::string Launcher::write_idproxy_config(std::uint16_t port) const {
                       << "id_store: {uri: \"mongodb://127.0.0.1:9/\"}\n"
                       << "threads: 1\n"
                       << "log: {level: warning, format: json}\n"
-                      << "rules: [{ns: \"bench.*\", field: _id, strategy: uuid, version: 7}]\n";
+                      << "rules: " << rules_of_works() << "\n";
   return path;
 }
 

@@ -1,5 +1,9 @@
 #include "work.hpp"
 
+#include <algorithm>
+#include <array>
+#include <utility>
+
 #include "document.hpp"
 
 namespace idproxy::bench {
@@ -13,6 +17,7 @@ constexpr std::uint8_t kUuid = 4;
 
 /// Few connections suffice for the large messages: they keep the proxy busy by themselves.
 constexpr std::size_t kManyConnections = 16;
+constexpr std::size_t kSomeConnections = 8;
 constexpr std::size_t kFewConnections = 4;
 
 std::string op_msg(const Document& body, std::string_view sequence = {}) {
@@ -95,10 +100,10 @@ Work reply_of_1_mb() {
 }
 
 /// Kind 1: size, identifier, documents.
-std::string document_sequence(std::size_t count) {
+std::string document_sequence(const std::vector<std::string>& all) {
   constexpr std::string_view kIdentifier = "documents";
   std::string documents;
-  for (std::size_t i = 0; i < count; ++i) documents += order_document(i);
+  for (const std::string& document : all) documents += document;
   const std::size_t size = sizeof(std::int32_t) + kIdentifier.size() + 1 + documents.size();
   std::string out(1, '\1');
   append_raw(out, static_cast<std::int32_t>(size));
@@ -113,18 +118,137 @@ std::string insert_reply(std::size_t count) {
   return op_msg_reply(reply.object("opTime", op_time));
 }
 
-Work insert_of(std::size_t count, std::size_t connections) {
+// ---- inserts -----------------------------------------------------------------------------------
+
+constexpr std::string_view kRules =
+    "[{ns: 'bench.id-*', field: _id, strategy: uuid, version: 7},"
+    " {ns: 'bench.number-*', field: number, strategy: uuid, version: 7, unique_index: warn},"
+    " {ns: 'bench.both-*', field: _id, strategy: uuid, version: 7},"
+    " {ns: 'bench.both-*', field: number, strategy: uuid, version: 7},"
+    " {ns: 'bench.there-*', field: _id, strategy: uuid, version: 7, assign: missing},"
+    " {ns: 'bench.there-*', field: number, strategy: uuid, version: 7},"
+    " {ns: 'bench.dotted-*', field: address.number, strategy: uuid, version: 7},"
+    " {ns: 'bench.replaced-*', field: _id, strategy: uuid, version: 7, assign: always}]";
+
+enum class Values { id, number, both, there, dotted, replaced };
+constexpr std::array<std::string_view, 6> kValues{"id",    "number", "both",
+                                                  "there", "dotted", "replaced"};
+constexpr std::size_t kDifferent = 100;  // documents
+/// Stands for a UUID.
+const std::string kHole(16, '\xee');
+
+/// Document `index` of about `size` bytes: ten fields besides `_id` and `number`, of which one is a
+/// sub-document and one an array. `stored`: as the server must get it. `padding`: of the last
+/// field.
+std::string document_of(Values values, std::size_t size, std::size_t index, bool stored,
+                        std::size_t padding) {
+  const bool sends_id = values != Values::id && values != Values::both;
+  const bool gets_id = values == Values::id || values == Values::both || values == Values::replaced;
+  Document order;
+  if (stored && gets_id) {
+    order.binary("_id", kUuid, kHole);
+  } else if (sends_id) {
+    order.object_id("_id", "e" + std::to_string(10'000'000'000 + index));
+  }
+  Document address;
+  address.text("street", "St James's Square 12").text("city", "London").text("zip", "SW1Y 4LB");
+  if (stored && values == Values::dotted) address.binary("number", kUuid, kHole);
+  Document items;
+  for (const char* i : {"0", "1"}) {
+    items.object(i, Document().text("sku", "A-1047").int32("quantity", 2));
+  }
+  const bool small = size < 400;
+  order.text("customer", "customer-" + std::to_string(100'000 + index)).text("currency", "EUR");
+  order.date("created", 1'795'288'406'000 + static_cast<std::int64_t>(index)).real("total", 19.95);
+  order.boolean("paid", index % 2 == 0).int32("version", 3);
+  order.object("address",
+               small && values != Values::dotted ? Document().text("city", "Bath") : address);
+  order.array("items", small ? Document().int32("0", 7) : items).text("channel", "web");
+  order.text("note", std::string(padding, 'x'));
+  if (values == Values::there) order.int64("number", static_cast<std::int64_t>(index));
+  if (stored && (values == Values::number || values == Values::both)) {
+    order.binary("number", kUuid, kHole);
+  }
+  return order.bytes();
+}
+
+StoredDocument stored_document(std::string bytes) {
+  StoredDocument stored{std::move(bytes), {}};
+  for (std::size_t at = 0; (at = stored.bytes.find(kHole, at)) != std::string::npos; ++at) {
+    stored.uuids.push_back(at);
+  }
+  return stored;
+}
+
+Work insert_of(Values values, std::size_t count, std::size_t size, bool in_array, double must,
+               double aim) {
+  const std::string name(kValues[static_cast<std::size_t>(values)]);
+  Work work;
+  work.name = "insert of " + std::to_string(count) + ", " + std::to_string(size) + " B, " + name +
+              (in_array ? ", array" : "");
+  work.command = "insert";
+  work.documents = count;
+  work.connections = count < 100    ? kManyConnections
+                     : count < 1000 ? kSomeConnections
+                                    : kFewConnections;
+  work.collection = name + "-" + std::to_string(size) + (in_array ? "-array" : "");
+  work.must = must;
+  work.aim = aim;
+  work.quick = size == 512 && (!in_array || (count == 100 && values == Values::number));
+  const std::size_t bare = document_of(values, size, 0, false, 0).size();
+  const std::size_t padding = size > bare ? size - bare : 0;
+  std::vector<std::string> documents;
+  for (std::size_t i = 0; i < std::min(count, kDifferent); ++i) {
+    documents.push_back(document_of(values, size, i, false, padding));
+    work.stored.push_back(stored_document(document_of(values, size, i, true, padding)));
+  }
   Document insert;
-  insert.text("insert", kCollection).boolean("ordered", true).int64("txnNumber", 1);
-  return {"insert of " + std::to_string(count),
-          "insert",
-          count,
-          connections,
-          op_msg(with_session(insert), document_sequence(count)),
-          insert_reply(count)};
+  insert.text("insert", work.collection).boolean("ordered", true).int64("txnNumber", 1);
+  std::string sequence;
+  if (in_array) {
+    std::string array;
+    for (std::size_t i = 0; i < count; ++i) {
+      array.append(1, '\x03').append(std::to_string(i)).append(1, '\0');
+      array.append(documents[i % documents.size()]);
+    }
+    insert.raw_array("documents", array);
+  } else {
+    std::vector<std::string> all;
+    for (std::size_t i = 0; i < count; ++i) all.push_back(documents[i % documents.size()]);
+    sequence = document_sequence(all);
+  }
+  work.request = op_msg(with_session(insert), sequence);
+  work.reply = insert_reply(count);
+  return work;
+}
+
+void add_inserts(std::vector<Work>& works) {
+  for (const std::size_t size : {512U, 200U, 2048U}) {
+    for (const Values values : {Values::number, Values::id, Values::both}) {
+      for (const bool in_array : {false, true}) {
+        works.push_back(insert_of(values, 1, size, in_array, 1.05, 0.95));
+        works.push_back(insert_of(values, 100, size, in_array, 1.0, 0.8));
+        works.push_back(insert_of(values, 1000, size, in_array, 1.15, 0.85));
+      }
+    }
+    works.push_back(insert_of(Values::there, 100, size, false, 0.8, 0.7));
+    works.push_back(insert_of(Values::dotted, 100, size, false, 1.2, 1.0));
+    works.push_back(insert_of(Values::replaced, 100, size, false, 1.2, 1.0));
+  }
+}
+
+Work limited(Work work, double must, double aim) {
+  work.must = must;
+  work.aim = aim;
+  work.quick = true;
+  return work;
 }
 
 }  // namespace
+
+std::string_view rules_of_works() {
+  return kRules;
+}
 
 std::string order_document(std::size_t index) {
   const auto number = static_cast<std::int32_t>(index);
@@ -138,18 +262,17 @@ std::string order_document(std::size_t index) {
 }
 
 std::vector<Work> make_works() {
-  return {ping(),
-          find_of_1_kb(),
-          insert_of(1, kManyConnections),
-          insert_of(100, kManyConnections),
-          insert_of(1000, kFewConnections),
-          reply_of_1_mb()};
+  std::vector<Work> works{limited(ping(), 0.95, 0.85), limited(find_of_1_kb(), 1.0, 0.85),
+                          limited(reply_of_1_mb(), 0.75, 0.65)};
+  add_inserts(works);
+  return works;
 }
 
 Work make_connect_work() {
   Work connect = ping();
   connect.name = "connect";
   connect.connects = true;
+  connect.quick = true;
   return connect;
 }
 

@@ -11,20 +11,37 @@ namespace idproxy::bench {
 inline constexpr std::size_t kHeaderBytes = 16;
 inline constexpr std::int32_t kOpMsg = 2013;
 
+/// A document as the server must get it: the client's, and UUIDs where the proxy puts values.
+struct StoredDocument {
+  std::string bytes;
+  std::vector<std::size_t> uuids;  ///< where their 16 bytes stand
+};
+
 /// One kind of operation: a prebuilt OP_MSG and the OP_MSG that answers it, each with its header;
 /// only requestID and responseTo are put in when they are sent.
 struct Work {
   std::string name;         ///< as the table shows it
   std::string command;      ///< first key of the body, by which the stub server knows it
-  std::size_t documents;    ///< in its kind-1 sequence
+  std::size_t documents;    ///< of an insert
   std::size_t connections;  ///< in the CPU measurement
   std::string request;
   std::string reply;
-  bool connects = false;  ///< in the CPU measurement, before each request
+  bool connects = false;     ///< in the CPU measurement, before each request
+  std::string collection{};  ///< of an insert; it tells which rules apply, and which work it is
+  std::vector<StoredDocument> stored{};  ///< of an insert; document i is the one at i % size()
+  /// CPU beside haproxy: what must be reached, and the aim. 0: no limit.
+  double must = 0;
+  double aim = 0;
+  bool quick = false;  ///< a part of quick runs
 };
 
-/// ping, find, insert of 1, 100 and 1000 documents, reply of 1 MB, in this order.
+/// ping, find, reply of 1 MB, and inserts of 1, 100 and 1000 documents of three sizes: with rules
+/// on
+/// `_id`, on another field and on both, in a sequence and in the body's array; and of 100 where
+/// nothing is to do, a path is dotted, or an `_id` is replaced.
 std::vector<Work> make_works();
+/// The rules that these inserts need, for the configuration.
+std::string_view rules_of_works();
 
 /// A new connection for one ping, which comes back when both sides of a proxy have connected.
 Work make_connect_work();

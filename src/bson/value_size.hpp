@@ -5,7 +5,8 @@
 #include <cstring>
 #include <optional>
 
-#include "idproxy/bson/elements.hpp"
+#include "idproxy/base/bytes.hpp"
+#include "idproxy/bson/type.hpp"
 
 namespace idproxy::bson {
 
@@ -50,14 +51,14 @@ inline std::optional<std::int64_t> variable_size(Type type, Bytes rest) {
   }
 }
 
-inline constexpr std::int8_t kVariable = -1;
-inline constexpr std::int8_t kUnknown = -2;
+inline constexpr std::int16_t kVariable = -1;
+inline constexpr std::int16_t kUnknown = -2;
 
 /// Size of a value by its type byte.
-inline constexpr std::array<std::int8_t, 256> kFixedSizes = [] {
-  std::array<std::int8_t, 256> sizes{};
+inline constexpr std::array<std::int16_t, 256> kFixedSizes = [] {
+  std::array<std::int16_t, 256> sizes{};
   sizes.fill(kUnknown);
-  const auto set = [&](Type type, std::int8_t size) {
+  const auto set = [&](Type type, std::int16_t size) {
     sizes[static_cast<std::uint8_t>(type)] = size;
   };
   for (const Type type : {Type::undefined, Type::null, Type::min_key, Type::max_key}) set(type, 0);

@@ -63,6 +63,9 @@ void ExchangeRunner::begin(rewrite::Request request, Bytes message, Buffer* owne
   exchange_ = std::make_unique<UnderWay>(server_, &rights_);
   exchange_->share = std::move(share);
   exchange_->legacy = wire::read_header(message).op_code != wire::OpCode::msg;
+  if (owner == nullptr && thread_.workspace.spare.capacity() == 0) {
+    thread_.workspace.spare = thread_.buffers.take();
+  }
   start(exchange_->request(std::move(request), message, owner, thread_.context, thread_.workspace),
         message);
 }
@@ -226,9 +229,7 @@ void ExchangeRunner::ended() {
     thread_.cells.insert_added.observe(std::chrono::steady_clock::now() - exchange_->began -
                                        exchange_->at_server);
   }
-  Buffer original = exchange_->release(thread_.workspace);
-  thread_.workspace.give_back(original);
-  thread_.buffers.give_back(std::move(original));
+  thread_.buffers.give_back(exchange_->release(thread_.workspace));
   thread_.workspace.trim();
   stop_waiting();
   exchange_.reset();

@@ -281,7 +281,8 @@ void Exchange::keep_original(Bytes message, Buffer* owner, Workspace& workspace)
   if (owner != nullptr) {
     original_ = std::move(*owner);
   } else {
-    original_ = workspace.take_buffer();
+    original_ = std::move(workspace.spare);
+    original_.clear();
     original_.append(message);
   }
 }

@@ -15,6 +15,7 @@ namespace idproxy::rewrite {
 struct Workspace {
   InsertRewriter insert;
   Buffer reply;                       ///< the message of action::Reply
+  Buffer spare;                       ///< memory for the next request that has to be copied
   std::uint32_t next_request_id = 1;  ///< the request id of the proxy's next own message; wraps
 
   /// Returns a message to fill, usually with the memory of one that was given back.
@@ -33,24 +34,6 @@ struct Workspace {
     spare_bytes_ += size;
     spare_.push_back(std::move(message));
   }
-  /// Returns an empty buffer, usually with the memory of one that was given back.
-  Buffer take_buffer() {
-    if (buffers_.empty()) return {};
-    Buffer buffer = std::move(buffers_.back());
-    buffers_.pop_back();
-    buffer_bytes_ -= buffer.capacity();
-    return buffer;
-  }
-  /// Takes the buffer if it will be of use; else leaves it to the caller.
-  void give_back(Buffer& buffer) {
-    constexpr std::size_t kBuffers = 16;
-    constexpr std::size_t kBytes = std::size_t{512} * 1024;
-    const std::size_t size = buffer.capacity();
-    if (size == 0 || buffers_.size() == kBuffers || buffer_bytes_ + size > kBytes) return;
-    buffer.clear();
-    buffer_bytes_ += size;
-    buffers_.push_back(std::move(buffer));
-  }
   /// Frees the memory that a large message has left behind.
   void trim() {
     constexpr std::size_t kKept = std::size_t{256} * 1024;
@@ -61,8 +44,6 @@ struct Workspace {
  private:
   std::vector<wire::PatchedMessage> spare_;
   std::size_t spare_bytes_ = 0;  // bytes of memory in spare_
-  std::vector<Buffer> buffers_;
-  std::size_t buffer_bytes_ = 0;  // bytes of memory in buffers_
 };
 
 }  // namespace idproxy::rewrite

@@ -375,6 +375,6 @@ def test_a_member_that_is_no_primary(
         def ask_primary() -> bool:
             try:
                 return next_of(client, ns) == [1000]
-            except OperationFailure:
+            except (AutoReconnect, OperationFailure):
                 return False
         eventually(ask_primary, 60, "there is a primary again")

@@ -1,5 +1,6 @@
 #include "ids/counter_sequences.hpp"
 
+#include <optional>
 #include <utility>
 
 #include "idproxy/ids/block_cache.hpp"
@@ -19,22 +20,11 @@ struct CounterSequences::Lease {
 
 std::shared_ptr<Strategy> CounterSequences::get(const CounterSpec& spec, const CounterField& field,
                                                 const NumberFormat& format, Store& store) {
-  std::vector<Entry> gone;  // destroyed without the lock
+  std::optional<Entry> gone;  // destroyed without the lock
   const std::scoped_lock lock(mutex_);
-  auto found = by_key_.find(spec.place.key);
-  if (found == by_key_.end()) {
-    auto lease = std::make_shared<Lease>(store.counter(spec, field));
-    entries_.push_front({spec.place.key, std::move(lease), {}, nullptr});
-    found = by_key_.emplace(entries_.front().key, entries_.begin()).first;
-    if (entries_.size() > most_) {
-      by_key_.erase(entries_.back().key);
-      gone.push_back(std::move(entries_.back()));
-      entries_.pop_back();
-    }
-  } else {
-    entries_.splice(entries_.begin(), entries_, found->second);
-  }
-  Entry& entry = *found->second;
+  Entry& entry = counters_.get(
+      spec.place.key, [&] { return Entry{std::make_shared<Lease>(store.counter(spec, field))}; },
+      gone);
   if (!entry.strategy || entry.format != format) {
     auto counter = std::make_shared<BoundNumbers>(entry.lease->cache, format, spec.on_store_down);
     struct Holding {

@@ -1,12 +1,9 @@
 #pragma once
 
 #include <cstddef>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "idproxy/base/clock.hpp"
@@ -14,6 +11,7 @@
 #include "idproxy/ids/sequence_choice.hpp"
 #include "idproxy/ids/store.hpp"
 #include "idproxy/ids/strategy.hpp"
+#include "ids/recently_used.hpp"
 
 namespace idproxy::ids {
 
@@ -21,7 +19,7 @@ namespace idproxy::ids {
 /// recently used gives its numbers back and goes, once no request uses it any more. Thread-safe.
 class CounterSequences {
  public:
-  explicit CounterSequences(std::size_t most) : most_(most) {}
+  explicit CounterSequences(std::size_t most) : counters_(most) {}
 
   /// Draws numbers of the counter, and writes them in `format`.
   [[nodiscard]] std::shared_ptr<Strategy> get(const CounterSpec& spec, const CounterField& field,
@@ -30,17 +28,13 @@ class CounterSequences {
  private:
   struct Lease;
   struct Entry {
-    std::string key;
     std::shared_ptr<Lease> lease;
-    NumberFormat format;
-    std::shared_ptr<Strategy> strategy;  // in this format
+    NumberFormat format{};
+    std::shared_ptr<Strategy> strategy{};  // in this format
   };
-  using Entries = std::list<Entry>;
 
-  const std::size_t most_;
-  std::mutex mutex_;                                                // guards all that follows
-  Entries entries_;                                                 // the most recently used first
-  std::unordered_map<std::string_view, Entries::iterator> by_key_;  // views of the entries' keys
+  std::mutex mutex_;              // guards all that follows
+  RecentlyUsed<Entry> counters_;  // by the counter's key
 };
 
 /// A rule with several counters, bound to a collection: one per sequence.

@@ -1,5 +1,6 @@
 #include "ids/gapless_sequences.hpp"
 
+#include <optional>
 #include <utility>
 
 #include "ids/bound_gapless.hpp"
@@ -8,23 +9,11 @@ namespace idproxy::ids {
 
 std::shared_ptr<Strategy> GaplessSequences::get(const GaplessSpec& spec, const NumberFormat& format,
                                                 Store& store) {
-  std::vector<Entry> gone;  // destroyed without the lock
+  std::optional<std::shared_ptr<Strategy>> gone;  // destroyed without the lock
   const std::scoped_lock lock(mutex_);
-  const std::string name = spec.name();
-  auto found = by_name_.find(name);
-  if (found == by_name_.end()) {
-    auto strategy = std::make_shared<BoundGapless>(store.sequence(spec), format);
-    entries_.push_front({name, std::move(strategy)});
-    found = by_name_.emplace(entries_.front().name, entries_.begin()).first;
-    if (entries_.size() > most_) {
-      by_name_.erase(entries_.back().name);
-      gone.push_back(std::move(entries_.back()));
-      entries_.pop_back();
-    }
-  } else {
-    entries_.splice(entries_.begin(), entries_, found->second);
-  }
-  return found->second->strategy;
+  return sequences_.get(
+      spec.name(), [&] { return std::make_shared<BoundGapless>(store.sequence(spec), format); },
+      gone);
 }
 
 SequencedGapless::SequencedGapless(GaplessSpec spec, std::shared_ptr<const SequenceChoice> choice,

@@ -2,13 +2,10 @@
 
 #include <chrono>
 #include <cstddef>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
-#include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "idproxy/base/clock.hpp"
@@ -16,6 +13,7 @@
 #include "idproxy/ids/sequence_choice.hpp"
 #include "idproxy/ids/store.hpp"
 #include "idproxy/ids/strategy.hpp"
+#include "ids/recently_used.hpp"
 
 namespace idproxy::ids {
 
@@ -24,23 +22,15 @@ namespace idproxy::ids {
 /// and forgets it. Thread-safe.
 class GaplessSequences {
  public:
-  explicit GaplessSequences(std::size_t most) : most_(most) {}
+  explicit GaplessSequences(std::size_t most) : sequences_(most) {}
 
   /// Draws from the sequence, and writes its numbers in `format`, which depends on the spec alone.
   [[nodiscard]] std::shared_ptr<Strategy> get(const GaplessSpec& spec, const NumberFormat& format,
                                               Store& store);
 
  private:
-  struct Entry {
-    std::string name;
-    std::shared_ptr<Strategy> strategy;
-  };
-  using Entries = std::list<Entry>;
-
-  const std::size_t most_;
-  std::mutex mutex_;                                                 // guards all that follows
-  Entries entries_;                                                  // most recently used first
-  std::unordered_map<std::string_view, Entries::iterator> by_name_;  // views of the entries' names
+  std::mutex mutex_;                                   // guards all that follows
+  RecentlyUsed<std::shared_ptr<Strategy>> sequences_;  // by name
 };
 
 /// A rule with several sequences, bound to a collection.

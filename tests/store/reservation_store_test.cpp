@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "clock_ahead.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/ids/block_cache.hpp"
 #include "reservations.hpp"
@@ -191,25 +192,8 @@ TEST_P(ReservationStoreTest, ServersThatDoNotAnswerAreNamedAsTheCause) {
   EXPECT_TRUE(store.stop(10s));
 }
 
-/// Of both kinds of time.
-class TimeAhead final : public Clock {
- public:
-  [[nodiscard]] std::chrono::nanoseconds wall() const override { return system_.wall() + ahead(); }
-  [[nodiscard]] std::chrono::nanoseconds monotonic() const override {
-    return system_.monotonic() + ahead();
-  }
-  void advance(std::chrono::nanoseconds by) { ahead_ += by.count(); }
-
- private:
-  [[nodiscard]] std::chrono::nanoseconds ahead() const {
-    return std::chrono::nanoseconds(ahead_.load());
-  }
-  SystemClock system_;
-  std::atomic<std::int64_t> ahead_{0};
-};
-
 TEST_P(ReservationStoreTest, OrphansAreSweptInTheBackground) {
-  TimeAhead time;
+  ClockAhead time;
   Store store(options(), time);
   const auto watch = store.watch({rule()});
   watch->await_first_look(10s);

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "clock_ahead.hpp"
 #include "database.hpp"
 #include "idproxy/ids/block_cache.hpp"
 
@@ -22,24 +23,6 @@ namespace store_test {
 using namespace std::chrono_literals;
 using ids::CounterPlace;
 using ids::CounterSpec;
-
-/// The system's, which a test can set forward.
-class ClockAhead final : public Clock {
- public:
-  [[nodiscard]] std::chrono::nanoseconds wall() const override { return system_.wall() + ahead(); }
-  [[nodiscard]] std::chrono::nanoseconds monotonic() const override {
-    return system_.monotonic() + ahead();
-  }
-  void advance(std::chrono::nanoseconds by) { ahead_ += by.count(); }
-
- private:
-  [[nodiscard]] std::chrono::nanoseconds ahead() const {
-    return std::chrono::nanoseconds(ahead_.load());
-  }
-
-  SystemClock system_;
-  std::atomic<std::int64_t> ahead_{0};
-};
 
 class Promise final : public ids::Waiter {
  public:

@@ -114,10 +114,8 @@ Action NextValues::reply(const wire::OpMsgView& message, const Step& step) {
 Action NextValues::draw_values(const Step& step) {
   if (request_.assignment == nullptr) return fail(no_rule(), step);
   const Assignment& assignment = *request_.assignment;
-  if (assignment.sequences != nullptr) {
-    if (!assignment.sequences->fields().empty()) return fail(no_document(), step);
-    sequence_ = assignment.sequences->sequence({});
-  }
+  if (const std::string why = why_document(); !why.empty()) return fail(no_document(why), step);
+  if (assignment.sequences != nullptr) sequence_ = assignment.sequences->sequence({});
   const std::size_t most = request_.count * (kAroundValue + source().most_bytes());
   if (most + kAroundValues > static_cast<std::size_t>(bson::kMaxInternalDocument)) {
     return fail({ErrorCode::bson_object_too_large,
@@ -171,13 +169,22 @@ Action NextValues::fail(const CommandError& error, const Step& step) const {
   return action::Reply{out.view()};
 }
 
-CommandError NextValues::no_document() const {
-  std::string text = "mongo-idproxy: no values for field '" + request_.assignment->rule->field +
-                     "' of " + request_.ns() + " before there is a document: the rule takes ";
-  const auto& fields = request_.assignment->sequences->fields();
+/// Why there are no values before there is a document, as half a sentence; empty: there are.
+std::string NextValues::why_document() const {
+  const Assignment& assignment = *request_.assignment;
+  if (assignment.reservations != nullptr) return "the rule reserves each value for one";
+  if (assignment.sequences == nullptr || assignment.sequences->fields().empty()) return {};
+  std::string text = "the rule takes ";
+  const auto& fields = assignment.sequences->fields();
   for (const std::string& field : fields)
     text.append(&field == fields.data() ? "" : ", ").append(field);
-  return {ErrorCode::bad_value, text + " from it"};
+  return text + " from it";
+}
+
+CommandError NextValues::no_document(const std::string& why) const {
+  return {ErrorCode::bad_value, "mongo-idproxy: no values for field '" +
+                                    request_.assignment->rule->field + "' of " + request_.ns() +
+                                    " before there is a document: " + why};
 }
 
 CommandError NextValues::no_rule() const {

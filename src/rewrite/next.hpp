@@ -43,7 +43,8 @@ class NextValues {
   Action draw_values(const Step& step);
   Action hand_out(const Step& step);
   Action fail(const CommandError& error, const Step& step) const;
-  [[nodiscard]] CommandError no_document() const;
+  [[nodiscard]] std::string why_document() const;
+  [[nodiscard]] CommandError no_document(const std::string& why) const;
   [[nodiscard]] CommandError no_rule() const;
   [[nodiscard]] CommandError none(const ids::Error& error) const;
 

@@ -437,12 +437,14 @@ def test_upserts_get_none(server, proxy):
 
 
 def test_values_before_an_insert(server, proxy):
+    """Each value is reserved for a document, so there is none without one."""
     place = begun(server, proxy)
     with proxy.client() as client:
-        client["res"][place.collection.name].insert_one({"k": 0})
-        value = client.admin.command("idproxy", "next", ns=place.ns, field="n")["ids"][0]
-        assert not set(place.reserved()) & {value}
-        client["res"][place.collection.name].insert_one({"n": value})
+        with pytest.raises(OperationFailure, match="the rule reserves each value for one") as failure:
+            client.admin.command("idproxy", "next", ns=place.ns, field="n")
+        assert failure.value.code == 2
         with pytest.raises(OperationFailure, match="no rule fills this field"):
             client.admin.command("idproxy", "next", ns=place.ns, field="_id")
-    assert place.agree() == 2
+    assert insert(proxy, place.ns, 1)["n"] == 1
+    assert list(place.stored()) == [1], "none was used up"
+    assert place.agree() == 1

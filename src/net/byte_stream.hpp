@@ -21,14 +21,15 @@ class ByteStream {
     bool more = false;  ///< another read may return more without waiting
   };
   enum class Sent { all, blocked, failed };
-  /// How a wait ended.
-  enum class Wake { ready, ended, failed, cancelled };
+  enum class Peeked { nothing, bytes, end };
 
-  /// Receives the end of a wait. A wait holds a reference to its waiter until it has called it.
+  /// Receives the end of a wait: the stream is ready, has ended, or has been closed here. There may
+  /// be nothing to read or write all the same. A wait holds a reference to its waiter until it has
+  /// called it.
   class Waiter {
    public:
-    virtual void readable(Wake wake) = 0;
-    virtual void writable(Wake wake) = 0;
+    virtual void readable() = 0;
+    virtual void writable() = 0;
     virtual void acquire() = 0;
     virtual void release() = 0;
 
@@ -37,23 +38,19 @@ class ByteStream {
   };
   using WaiterPtr = boost::intrusive_ptr<Waiter>;
 
-  /// Calls waiter->readable() once there is something to read or the stream has ended.
+  /// Calls waiter->readable() once there is something to read or the stream has ended, though not
+  /// before notify_readable() returns. One wait at a time.
   virtual void notify_readable(WaiterPtr waiter) = 0;
   /// Calls waiter->writable() once write() can take something.
   virtual void notify_writable(WaiterPtr waiter) = 0;
 
-  /// How many bytes a wait for the stream may receive itself. Each idle connection has room for
-  /// them twice.
-  static constexpr std::size_t kEarly = 448;
-
   /// True if the stream holds received bytes that read() has not returned yet.
   [[nodiscard]] virtual bool has_received() const = 0;
-  /// `to` must be larger than kEarly. On a TLS connection, too, the end of the TCP stream is
-  /// reported as an end, with or without close_notify: message lengths show a truncation.
+  /// On a TLS connection, too, the end of the TCP stream is reported as an end, with or without
+  /// close_notify: message lengths show a truncation.
   [[nodiscard]] virtual Received read(std::span<std::uint8_t> to) = 0;
-  /// For plain streams: true if the peer has closed its side or the connection is lost, and all
-  /// received bytes have been read.
-  [[nodiscard]] virtual bool is_at_end() = 0;
+  /// For plain streams: what read() would find. The end, too, if the connection is lost.
+  [[nodiscard]] virtual Peeked peek() = 0;
   [[nodiscard]] virtual bool is_secure() const = 0;
 
   /// Returns the number of bytes taken. If fewer than given, the socket is full: call

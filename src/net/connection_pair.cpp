@@ -1,8 +1,6 @@
 #include "connection_pair.hpp"
 
 #include <algorithm>
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/post.hpp>
 #include <exception>
 #include <utility>
 
@@ -25,21 +23,20 @@ constexpr std::size_t kUnbudgetedReply = std::size_t{64} * 1024;
 class Messenger {
  public:
   Messenger(IoThread& thread, std::uint64_t pair)
-      : thread_(thread), loop_(thread.io.get_executor()), pair_(pair) {}
+      : thread_(thread), guard_(thread.loop), pair_(pair) {}
 
   /// Calls `work(pair)` on the pair's thread. Call once.
   template <class Work>
   void deliver(Work work) {
-    asio::post(loop_.get_executor(),
-               [&thread = thread_, pair = pair_, work = std::move(work)]() mutable {
-                 const auto found = thread.pairs.find(pair);
-                 if (found != thread.pairs.end()) work(*found->second);
-               });
+    thread_.loop.post([&thread = thread_, pair = pair_, work = std::move(work)]() mutable {
+      const auto found = thread.pairs.find(pair);
+      if (found != thread.pairs.end()) work(*found->second);
+    });
   }
 
  private:
   IoThread& thread_;
-  asio::executor_work_guard<asio::io_context::executor_type> loop_;
+  EventLoop::Guard guard_;
   std::uint64_t pair_;
 };
 
@@ -76,7 +73,7 @@ struct ConnectionPair::Cursor {
   }
 };
 
-void ConnectionPair::start(IoThread& thread, Socket downstream,
+void ConnectionPair::start(IoThread& thread, FileDescriptor downstream,
                            std::shared_ptr<Upstream> upstream) {
   Self pair;
   try {
@@ -100,17 +97,18 @@ void intrusive_ptr_release(ConnectionPair* pair) {
   if (--pair->owners_ == 0) const std::unique_ptr<ConnectionPair> last(pair);
 }
 
-ConnectionPair::ConnectionPair(IoThread& thread, Socket downstream,
+ConnectionPair::ConnectionPair(IoThread& thread, FileDescriptor downstream,
                                std::shared_ptr<Upstream> upstream)
     : thread_(thread),
       server_(std::move(upstream)),
-      downstream_(thread.io, thread.tls),
-      upstream_(thread.io, thread.tls),
+      downstream_(thread.loop, thread.tls),
+      upstream_(thread.loop, thread.tls),
       id_(++thread.shared.last_connection_id),
       request_gate_(thread.shared.budget),
       runner_(*this, thread, server_->id, id_),
       requests_(*this, downstream_, upstream_, thread.buffers, true),
       replies_(*this, upstream_, downstream_, thread.buffers, false),
+      timer_(thread.loop),
       deadline_(*this) {
   auto engine = thread_.client_tls ? tls::Engine::accept(thread_.client_tls) : nullptr;
   downstream_.open(std::move(downstream), std::move(engine));
@@ -132,6 +130,7 @@ void ConnectionPair::close() {
   downstream_.close();
   upstream_.close();
   deadline_.stop();
+  timer_.cancel();
   runner_.close();
   request_gate_.leave();
   unsent_share_.reset();
@@ -197,7 +196,7 @@ void ConnectionPair::connected(Stream stream) {
                 {"server", server_->name}});
   }
   replies_.wait_source();
-  take_up_requests();
+  requests_.resume();
 }
 
 /// The client's first request gets the reason as its answer, and ends the connection.
@@ -207,14 +206,7 @@ void ConnectionPair::not_connected(const Connector::Failure& failure) {
   unreachable_ =
       std::make_unique<const std::string>(unreachable::message(server_->name, failure.reason));
   if (silent_) thread_.first_request.start(deadline_, expired<&ConnectionPair::close>);
-  take_up_requests();
-}
-
-/// Goes on with what the client has sent meanwhile.
-void ConnectionPair::take_up_requests() {
-  if (!requests_.held().empty()) return requests_.resume();
-  if (downstream_.has_received()) return requests_.read();
-  requests_.wait_source();
+  requests_.resume();
 }
 
 void ConnectionPair::server_lost() {
@@ -301,7 +293,7 @@ void ConnectionPair::go_on_draining() {
     const drain::Next next = drain::next(progress());
     if (next == drain::Next::close) return close();
     if (next == drain::Next::wait || requests_.blocked()) return;
-    look_again();
+    requests_.read();
   }
 }
 
@@ -311,18 +303,8 @@ drain::Progress ConnectionPair::progress() const {
           .unsent = requests_.unsent() || replies_.unsent(),
           .inside_message = request_gate_.inside() || !requests_.held().empty(),
           .ended = requests_ended_,
-          .looking = looking_,
           .seen_empty = requests_.seen_empty(),
           .outstanding = reply_gate_.ledger().outstanding()};
-}
-
-/// Reads what the client may have sent. If a wait for it is under way, it may have received bytes
-/// already and have its handler queued; cancelling the wait makes that handler go on at once.
-void ConnectionPair::look_again() {
-  if (!requests_.waiting()) return requests_.read();
-  looking_ = true;
-  error_code ignored;
-  downstream_.socket().cancel(ignored);
 }
 
 /// An awaitable or streaming hello would keep the connection open without a limit.
@@ -370,9 +352,8 @@ std::size_t ConnectionPair::read_size(const Direction& direction) const {
   return little ? kLittleRead : BufferPool::kReadSize;
 }
 
-void ConnectionPair::woken(Direction& direction, bool writable, ByteStream::Wake wake) {
-  if (!writable && is_request(direction)) looking_ = false;
-  guarded([&] { writable ? direction.on_writable() : direction.on_readable(wake); });
+void ConnectionPair::woken(Direction& direction, bool writable) {
+  guarded([&] { writable ? direction.on_writable() : direction.on_readable(); });
 }
 
 void ConnectionPair::waits(const Direction& direction) {
@@ -436,8 +417,6 @@ void ConnectionPair::write_failed(const Direction& direction) {
   // The end follows.
   requests_ended_ = true;
   upstream_.shut_down();
-  // Safe even in the middle of a read: a read that goes on was large enough for the stream to wait
-  // without receiving bytes itself.
   replies_.wait_source();
 }
 
@@ -560,10 +539,7 @@ void ConnectionPair::send(Bytes message) {
 }
 
 void ConnectionPair::start_timer(std::chrono::nanoseconds delay, std::uint64_t question) {
-  timer_ = std::make_unique<Timer>(thread_.io);
-  timer_->expires_after(delay);
-  timer_->async_wait([self = Self(this), question](error_code error) {
-    if (error || self->closed_) return;
+  timer_.start(delay, [self = Self(this), question] {
     self->guarded([&] { self->runner_.elapsed(question); });
   });
 }
@@ -613,7 +589,7 @@ bool ConnectionPair::reply_passed(ReplyGate::Ended ended, Cursor& cursor) {
   }
   // Only an exchange, a local reply or a request that has arrived waits for the end of a reply;
   // otherwise all replies of one read go out together.
-  if (runner_.is_busy() || downstream_.has_received()) write_run(replies_, cursor);
+  if (runner_.is_busy() || !requests_.held().empty()) write_run(replies_, cursor);
   if (closed_) return false;
   reply_gate_.ledger().answered();
   if (reply_gate_.ledger().outstanding() > 0) return true;

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "asio.hpp"
 #include "connector.hpp"
 #include "direction.hpp"
 #include "drain.hpp"
@@ -23,8 +22,8 @@ namespace idproxy::net {
 /// connects the parts that serve them: two directions, a gate for each, and the runner of
 /// exchanges. Lives on one io thread.
 ///
-/// Handlers own the pair, because up to four waits may be under way when it is closed; the last one
-/// to be cancelled frees it. The reference count is not atomic: other threads do not hold
+/// Waits own the pair, because up to four may be under way when it is closed; the last one to be
+/// ended frees it. The reference count is not atomic: other threads do not hold
 /// references but find the pair by its id (IoThread::pairs).
 class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
  public:
@@ -33,9 +32,10 @@ class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
   /// it from IoThread::pairs.
   [[nodiscard]] static std::vector<Self> all_of(const IoThread& thread);
 
-  /// `downstream` belongs to `thread.io`. Call on that thread.
-  static void start(IoThread& thread, Socket downstream, std::shared_ptr<Upstream> upstream);
-  ConnectionPair(IoThread& thread, Socket downstream, std::shared_ptr<Upstream> upstream);
+  /// Call on `thread`.
+  static void start(IoThread& thread, FileDescriptor downstream,
+                    std::shared_ptr<Upstream> upstream);
+  ConnectionPair(IoThread& thread, FileDescriptor downstream, std::shared_ptr<Upstream> upstream);
   ~ConnectionPair();
   ConnectionPair(const ConnectionPair&) = delete;
   ConnectionPair& operator=(const ConnectionPair&) = delete;
@@ -73,14 +73,13 @@ class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
   void connect();
   void connected(Stream stream);
   void not_connected(const Connector::Failure& failure);
-  void take_up_requests();
   void server_lost();
 
   // Direction::Owner.
   std::size_t process(Direction& direction, Bytes input) override;
   [[nodiscard]] bool holds_up(const Direction& direction) const override;
   [[nodiscard]] std::size_t read_size(const Direction& direction) const override;
-  void woken(Direction& direction, bool writable, ByteStream::Wake wake) override;
+  void woken(Direction& direction, bool writable) override;
   void waits(const Direction& direction) override;
   void heard(const Direction& direction) override;
   void received(const Direction& direction, std::size_t bytes) override;
@@ -101,7 +100,7 @@ class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
   [[nodiscard]] bool has_answered_all() const override;
   void reject_reply() override;
   void start_timer(std::chrono::nanoseconds delay, std::uint64_t question) override;
-  void stop_timer() override { timer_.reset(); }
+  void stop_timer() override { timer_.cancel(); }
   [[nodiscard]] ids::Ticket ask(const rewrite::action::AskStore& need,
                                 std::uint64_t question) override;
   void learn(const rewrite::HelloReply& said) override;
@@ -135,7 +134,6 @@ class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
   bool refuse_late(Bytes front, std::size_t length);
   [[nodiscard]] drain::Progress progress() const;
   void answer_hello_late();
-  void look_again();
 
   template <class Work>
   void guarded(Work work);
@@ -155,13 +153,12 @@ class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
   std::shared_ptr<Connector> connector_;            // until the server connection is open
   std::chrono::nanoseconds connected_{};            // when it was opened; monotonic
   std::unique_ptr<const std::string> unreachable_;  // what to tell the client if it was not
-  std::unique_ptr<Timer> timer_;                    // of the exchange
+  Timer timer_;                                     // of the exchange
   Deadline deadline_;           // for the client's first bytes, or the rest of a message
   Budget::Share unsent_share_;  // for a large reply that the client has not taken yet
   bool closed_ = false;
   bool handshaking_ = false;     // with the client, for TLS
   bool silent_ = true;           // the client has sent nothing yet
-  bool looking_ = false;         // while draining: waiting to see whether the client has sent more
   bool requests_ended_ = false;  // reads no more requests: draining, or the server closed
 };
 

@@ -1,8 +1,11 @@
 #include "connector.hpp"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <cerrno>
 #include <utility>
 
 #include "idproxy/observability/log.hpp"
@@ -28,7 +31,57 @@ bool is_our_own(const error_code& error) {
          error == boost::system::errc::no_buffer_space;
 }
 
+error_code last_error(int number) {
+  return {number, boost::system::system_category()};
+}
+
 }  // namespace
+
+/// Calls its connector once it has connected or failed, never before start() returns.
+class Connector::Attempt final : EventLoop::Watcher {
+ public:
+  Attempt(Connector& connector, std::size_t place) : connector_(connector), place_(place) {}
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+  ~Attempt() { close(); }
+
+  void start(const Protocol::endpoint& endpoint) {
+    constexpr int kType = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+    socket_ = FileDescriptor(::socket(endpoint.protocol().family(), kType, 0));
+    if (!socket_.is_open() ||
+        (::connect(socket_.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 &&
+         errno != EINPROGRESS)) {
+      return tell(last_error(errno));
+    }
+    // Tells, too, of a connection that was made at once.
+    connector_.thread_.loop.watch(socket_.get(), EPOLLOUT, *this);
+  }
+  void close() {
+    connector_.thread_.loop.forget(*this);
+    socket_.close();
+  }
+  [[nodiscard]] FileDescriptor take() {
+    connector_.thread_.loop.unwatch(socket_.get(), *this);
+    return std::move(socket_);
+  }
+
+ private:
+  void ready(std::uint32_t /*events*/) override {
+    int error = 0;
+    socklen_t size = sizeof error;
+    if (::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+    const auto connector = connector_.shared_from_this();
+    connector->attempted(place_, last_error(error));
+  }
+  void tell(const error_code& failure) {
+    connector_.thread_.loop.post([connector = connector_.shared_from_this(), place = place_,
+                                  failure] { connector->attempted(place, failure); });
+  }
+
+  Connector& connector_;
+  const std::size_t place_;
+  FileDescriptor socket_;
+};
 
 std::shared_ptr<Connector> Connector::start(IoThread& thread, std::shared_ptr<Upstream> server,
                                             Done done) {
@@ -41,17 +94,19 @@ Connector::Connector(IoThread& thread, std::shared_ptr<Upstream> server, Done do
     : thread_(thread),
       server_(std::move(server)),
       done_(std::move(done)),
-      deadline_(thread.io),
-      pause_(thread.io),
+      deadline_(thread.loop),
+      pause_(thread.loop),
       failures_(server_->backoff.failures()),
-      stream_(thread.io, thread.tls) {}
+      stream_(thread.loop, thread.tls) {}
+
+Connector::~Connector() = default;
 
 void Connector::cancel() {
   done_ = nullptr;
   if (std::exchange(claimed_, false)) server_->backoff.release();
   deadline_.cancel();
   pause_.cancel();
-  sockets_.clear();
+  attempts_.clear();
   stream_.close();
 }
 
@@ -68,11 +123,8 @@ void Connector::guarded(Work work) {
 }
 
 void Connector::begin() {
-  deadline_.expires_after(thread_.shared.options.connect_timeout);
-  deadline_.async_wait([self = shared_from_this()](error_code error) {
-    if (!error) {
-      self->guarded([&] { self->fail("no answer within upstream.connect_timeout"); });
-    }
+  deadline_.start(thread_.shared.options.connect_timeout, [self = shared_from_this()] {
+    self->guarded([&] { self->fail("no answer within upstream.connect_timeout"); });
   });
   take_turn();
 }
@@ -89,10 +141,8 @@ void Connector::take_turn() {
   tries_ = failures == 0 || claimed_;
   if (tries_) return look_up();
   // Another attempt may end before the pause is over: look again soon.
-  pause_.expires_after(std::clamp<std::chrono::nanoseconds>(backoff.wait(now), 10ms, 100ms));
-  pause_.async_wait([self = shared_from_this()](error_code error) {
-    if (!error) self->guarded([&] { self->take_turn(); });
-  });
+  pause_.start(std::clamp<std::chrono::nanoseconds>(backoff.wait(now), 10ms, 100ms),
+               [self = shared_from_this()] { self->guarded([&] { self->take_turn(); }); });
 }
 
 /// Not cached: the name may have another address after a failover.
@@ -105,7 +155,7 @@ void Connector::look_up() {
   const auto address = asio::ip::make_address(server.host, not_literal);
   if (!not_literal) return found({Protocol::endpoint(tcp::endpoint(address, server.port))});
   thread_.shared.lookups.start(
-      thread_.io, server.host, server.port,
+      thread_.loop, server.host, server.port,
       [self = shared_from_this()](const std::string& error,
                                   const std::vector<tcp::endpoint>& found) {
         self->guarded([&] {
@@ -117,7 +167,6 @@ void Connector::look_up() {
 
 void Connector::found(std::vector<Protocol::endpoint> endpoints) {
   endpoints_ = std::move(endpoints);
-  sockets_.reserve(endpoints_.size());  // sockets must not move while they connect
   connect_next();
 }
 
@@ -125,7 +174,7 @@ void Connector::connect_next() {
   while (next_ < endpoints_.size()) {
     const Protocol::endpoint& endpoint = endpoints_[next_++];
     error_code error;
-    const bool own = thread_.shared.directory.is_own(endpoint, thread_.io, error);
+    const bool own = thread_.shared.directory.is_own(endpoint, error);
     if (error) {
       if (!others_connect()) return give_up(error.message());
       last_error_ = error.message();
@@ -133,22 +182,8 @@ void Connector::connect_next() {
       continue;
     }
     if (!own) {
-      sockets_.emplace_back(thread_.io);
-      sockets_.back().async_connect(
-          endpoint, [self = shared_from_this(), place = sockets_.size() - 1](error_code failure) {
-            if (self->sockets_.empty()) return;  // another one has connected
-            self->guarded([&] {
-              if (!failure) return self->connected(std::move(self->sockets_[place]));
-              if (is_our_own(failure) && !self->others_connect()) {
-                return self->give_up(failure.message());
-              }
-              error_code ignored;
-              self->sockets_[place].close(ignored);
-              self->last_error_ = failure.message();
-              ++self->failed_;
-              self->connect_next();
-            });
-          });
+      attempts_.push_back(std::make_unique<Attempt>(*this, attempts_.size()));
+      attempts_.back()->start(endpoint);
       return connect_later();
     }
     log::event(log::Level::error, "upstream_is_this_proxy",
@@ -163,6 +198,19 @@ void Connector::connect_next() {
   fail(last_error_);
 }
 
+/// An attempt has connected or failed.
+void Connector::attempted(std::size_t place, const error_code& failure) {
+  if (attempts_.empty()) return;  // another one has connected
+  guarded([&] {
+    if (!failure) return connected(attempts_[place]->take());
+    if (is_our_own(failure) && !others_connect()) return give_up(failure.message());
+    attempts_[place]->close();
+    last_error_ = failure.message();
+    ++failed_;
+    connect_next();
+  });
+}
+
 /// True if another address, besides the current one, may still connect.
 bool Connector::others_connect() const {
   return next_ - failed_ > 1;
@@ -171,16 +219,15 @@ bool Connector::others_connect() const {
 /// One of two addresses may be behind a firewall that drops packets.
 void Connector::connect_later() {
   if (next_ == endpoints_.size()) return;
-  pause_.expires_after(kAddressIsSilent);
-  pause_.async_wait([self = shared_from_this()](error_code error) {
-    if (!error && !self->sockets_.empty()) self->guarded([&] { self->connect_next(); });
+  pause_.start(kAddressIsSilent, [self = shared_from_this()] {
+    if (!self->attempts_.empty()) self->guarded([&] { self->connect_next(); });
   });
 }
 
-void Connector::connected(Socket socket) {
+void Connector::connected(FileDescriptor socket) {
   pause_.cancel();
-  sockets_.clear();
-  set_tcp_options(socket.native_handle());
+  attempts_.clear();
+  set_tcp_options(socket.get());
   const auto& context = thread_.server_tls;
   const std::string& host = server_->route.upstream.host;
   stream_.open(std::move(socket), context ? tls::Engine::connect(context, host) : nullptr);

@@ -9,7 +9,6 @@
 #include "asio.hpp"
 #include "io_thread.hpp"
 #include "stream.hpp"
-#include "timer.hpp"
 #include "upstream.hpp"
 
 namespace idproxy::net {
@@ -42,8 +41,11 @@ class Connector : public std::enable_shared_from_this<Connector> {
   static void gave_no_answer(IoThread& thread, Upstream& server, std::string_view reason);
 
   Connector(IoThread& thread, std::shared_ptr<Upstream> server, Done done);
+  ~Connector();
 
  private:
+  /// An attempt to connect to one address.
+  class Attempt;
   /// How to log a failure: as a warning unless one was logged shortly before, or at level debug.
   enum class Report { if_news, at_debug };
 
@@ -56,7 +58,8 @@ class Connector : public std::enable_shared_from_this<Connector> {
   void connect_next();
   void connect_later();
   [[nodiscard]] bool others_connect() const;
-  void connected(Socket socket);
+  void attempted(std::size_t place, const error_code& failure);
+  void connected(FileDescriptor socket);
   void ready();
   void fail(std::string_view reason);
   void give_up(std::string_view reason);
@@ -76,7 +79,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
   bool claimed_ = false;
   Stream stream_;
   std::vector<Protocol::endpoint> endpoints_;
-  std::vector<Socket> sockets_;  // one per address tried, in their order; empty once one connected
+  std::vector<std::unique_ptr<Attempt>> attempts_;  // in the order of addresses; empty once over
   std::size_t next_ = 0;
   std::size_t failed_ = 0;  // addresses that failed
   std::size_t own_ = 0;     // among these: listeners of this proxy

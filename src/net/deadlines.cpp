@@ -7,16 +7,11 @@ void Deadlines::start(Place& place, Expired expired) {
   place.expired_ = expired;
   place.end_ = std::chrono::steady_clock::now() + time_;
   places_.push_back(place);
-  if (!waiting_) wait();
+  if (!timer_.runs()) wait();
 }
 
 void Deadlines::wait() {
-  waiting_ = true;
-  timer_.expires_at(places_.front().end_);
-  timer_.async_wait([this](error_code error) {
-    waiting_ = false;
-    if (!error) look();
-  });
+  timer_.start_at(places_.front().end_, [this] { look(); });
 }
 
 void Deadlines::look() {

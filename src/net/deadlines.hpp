@@ -3,8 +3,7 @@
 #include <boost/intrusive/list.hpp>
 #include <chrono>
 
-#include "asio.hpp"
-#include "timer.hpp"
+#include "event_loop.hpp"
 
 namespace idproxy::net {
 
@@ -31,10 +30,9 @@ class Deadlines {
     std::chrono::steady_clock::time_point end_;
   };
 
-  Deadlines(asio::io_context& io, std::chrono::milliseconds time) : time_(time), timer_(io) {}
+  Deadlines(EventLoop& loop, std::chrono::milliseconds time) : time_(time), timer_(loop) {}
 
   void start(Place& place, Expired expired);
-  void cancel() { timer_.cancel(); }
 
  private:
   void wait();
@@ -44,7 +42,6 @@ class Deadlines {
 
   std::chrono::milliseconds time_;
   Timer timer_;
-  bool waiting_ = false;
   List places_;
 };
 

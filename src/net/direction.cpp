@@ -25,27 +25,30 @@ void Direction::wait_source() {
   source_.notify_readable(ByteStream::WaiterPtr(this));
 }
 
-void Direction::readable(ByteStream::Wake wake) {
+void Direction::readable() {
   waiting_source_ = false;
-  if (!closed_) owner_.woken(*this, false, wake);
+  if (!closed_) owner_.woken(*this, false);
 }
 
-void Direction::on_readable(ByteStream::Wake wake) {
-  if (wake == ByteStream::Wake::ended) return source_ended();
-  if (wake == ByteStream::Wake::failed) return owner_.source_broke(*this);
-  // With TLS, the bytes may be only a handshake message or an alert.
-  if (!source_.is_secure()) owner_.heard(*this);
+void Direction::on_readable() {
   if (!blocked()) return read();
   // A pipelined message waits for resume(). As long as there is none, notice at once if the peer
   // disconnects.
-  if (!notices_leaving_ || !out_.empty()) return;
+  if (notices_leaving_ && out_.empty()) look_at_source();
+}
+
+void Direction::look_at_source() {
   if (source_.is_secure()) {
     if (!held_.empty()) return;
     read_to_hold();
     if (!closed_ && held_.empty()) wait_source();
-  } else if (!source_.has_received() && source_.is_at_end()) {
-    owner_.finished(*this);
+    return;
   }
+  using Peeked = ByteStream::Peeked;
+  const Peeked peeked = source_.peek();
+  if (peeked == Peeked::bytes) owner_.heard(*this);
+  if (peeked == Peeked::nothing) wait_source();
+  if (peeked == Peeked::end) source_ended();
 }
 
 void Direction::read() {
@@ -140,12 +143,9 @@ void Direction::wait_sink() {
   sink_.notify_writable(ByteStream::WaiterPtr(this));
 }
 
-void Direction::writable(ByteStream::Wake wake) {
+void Direction::writable() {
   waiting_sink_ = false;
-  if (closed_) return;
-  // The other direction's wait was cancelled, which cancels all waits on this socket.
-  if (wake == ByteStream::Wake::cancelled) return wait_sink();
-  if (wake == ByteStream::Wake::ready) owner_.woken(*this, true, wake);
+  if (!closed_) owner_.woken(*this, true);
 }
 
 void Direction::on_writable() {
@@ -160,8 +160,6 @@ void Direction::resume() {
     if (!closed_ && out_.empty()) wait_source();
     return;
   }
-  if (source_.has_received()) read_to_hold();
-  if (closed_) return;
   if (!held_.empty() && held_.size() >= wanted_) process(held_.view());
   if (closed_ || !out_.empty()) return;
   if (ended_ && !blocked()) return owner_.finished(*this);

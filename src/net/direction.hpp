@@ -9,8 +9,8 @@
 
 namespace idproxy::net {
 
-/// One direction of a connection, from its source to its sink. Waits for the source (with a buffer
-/// of kEarly bytes), reads into the thread's buffer, lets its owner process the bytes, keeps those
+/// One direction of a connection, from its source to its sink. Waits for the source (without a
+/// buffer), reads into the thread's buffer, lets its owner process the bytes, keeps those
 /// that the owner cannot process yet, and writes those that the owner passes on. Stops reading
 /// while the sink takes nothing or the owner holds the direction up. Lives on one io thread.
 class Direction final : public ByteStream::Waiter {
@@ -28,7 +28,7 @@ class Direction final : public ByteStream::Waiter {
 
     /// A wait is over: the owner must call direction.on_readable() or on_writable(), and handle
     /// what they throw.
-    virtual void woken(Direction& direction, bool writable, ByteStream::Wake wake) = 0;
+    virtual void woken(Direction& direction, bool writable) = 0;
     /// The direction is about to wait for its source or its sink.
     virtual void waits(const Direction& direction) = 0;
     /// The source has sent something; with TLS, application data.
@@ -71,7 +71,7 @@ class Direction final : public ByteStream::Waiter {
   /// into the thread's buffer, which the caller may be using.
   void resume();
   /// Events: a wait is over.
-  void on_readable(ByteStream::Wake wake);
+  void on_readable();
   void on_writable();
 
   /// Writes to the sink, and keeps what the sink does not take.
@@ -98,18 +98,18 @@ class Direction final : public ByteStream::Waiter {
   /// True if the sink has not taken everything.
   [[nodiscard]] bool unsent() const { return !out_.empty(); }
   [[nodiscard]] bool ended() const { return ended_; }
-  [[nodiscard]] bool waiting() const { return waiting_source_; }
   /// True if the last read found nothing.
   [[nodiscard]] bool seen_empty() const { return seen_empty_; }
 
  private:
   using Status = ByteStream::Received::Status;
 
-  void readable(ByteStream::Wake wake) override;
-  void writable(ByteStream::Wake wake) override;
+  void readable() override;
+  void writable() override;
   void acquire() override { owner_.acquire(); }
   void release() override { owner_.release(); }
 
+  void look_at_source();
   [[nodiscard]] ByteStream::Received read_some();
   void read_to_hold();
   /// True if the read has ended the direction.

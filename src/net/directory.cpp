@@ -18,10 +18,9 @@ asio::ip::address plain(asio::ip::address address) {
 }
 
 /// True if a connection to `target` reaches a listener that is bound to `address`.
-bool reaches(const asio::ip::address& target, const asio::ip::address& address,
-             asio::io_context& io, error_code& error) {
+bool reaches(const asio::ip::address& target, const asio::ip::address& address, error_code& error) {
   if (target == address) return true;
-  if (address.is_unspecified()) return is_of_this_host(target, io, error);
+  if (address.is_unspecified()) return is_of_this_host(target, error);
   return target.is_unspecified() && address.is_loopback();
 }
 
@@ -49,8 +48,7 @@ std::shared_ptr<const rewrite::Members> Directory::members() const {
   return published()->members;
 }
 
-bool Directory::is_own(const Protocol::endpoint& endpoint, asio::io_context& io,
-                       error_code& error) const {
+bool Directory::is_own(const Protocol::endpoint& endpoint, error_code& error) const {
   const auto published = this->published();
   if (endpoint.protocol().family() == AF_UNIX) return false;  // config has checked it
   const asio::ip::tcp::endpoint server = tcp_endpoint(endpoint);
@@ -60,7 +58,7 @@ bool Directory::is_own(const Protocol::endpoint& endpoint, asio::io_context& io,
     if (!listen.unix_path.empty() || listen.port != server.port()) return false;
     error_code malformed;
     const auto address = plain(asio::ip::make_address(listen.host, malformed));
-    return !malformed && reaches(target, address, io, error);
+    return !malformed && reaches(target, address, error);
   });
 }
 

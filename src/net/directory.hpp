@@ -22,10 +22,9 @@ class Directory {
 
   /// The mapping of members to listeners, for replies to hello.
   [[nodiscard]] std::shared_ptr<const rewrite::Members> members() const;
-  /// True if a connection to this address would reach this proxy. Call it on the thread that runs
-  /// `io`. Sets `error` if it cannot find out, for lack of descriptors.
-  [[nodiscard]] bool is_own(const Protocol::endpoint& endpoint, asio::io_context& io,
-                            error_code& error) const;
+  /// True if a connection to this address would reach this proxy. Sets `error` if it cannot find
+  /// out, for lack of descriptors.
+  [[nodiscard]] bool is_own(const Protocol::endpoint& endpoint, error_code& error) const;
   /// The server whose listener has this port; null if there is none.
   [[nodiscard]] std::shared_ptr<const Upstream> at_port(std::uint16_t port) const;
   /// Fills in the listeners, and which of them is that of the server `asked`.

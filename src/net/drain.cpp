@@ -7,8 +7,7 @@
 namespace idproxy::net::drain {
 
 Next next(const Progress& progress) {
-  if (progress.handshaking || progress.looking || progress.busy || progress.unsent ||
-      progress.outstanding > 0) {
+  if (progress.handshaking || progress.busy || progress.unsent || progress.outstanding > 0) {
     return Next::wait;
   }
   if (progress.ended) return Next::close;

@@ -18,8 +18,7 @@ struct Progress {
   bool unsent = false;            ///< a sink has not taken all bytes of its direction
   bool inside_message = false;    ///< part of a client's message was passed on or is held
   bool ended = false;             ///< reads no more requests
-  bool looking = false;           ///< is reading what the client may have sent
-  bool seen_empty = false;        ///< that read found nothing
+  bool seen_empty = false;        ///< the last read found nothing
   std::uint64_t outstanding = 0;  ///< requests that the server has not answered
 };
 

@@ -12,11 +12,10 @@ constexpr std::chrono::milliseconds kUntilFirstRequest{1000};
 
 IoThread::IoThread(Shared& shared_state, std::shared_ptr<const rewrite::RuleSet> rules)
     : shared(shared_state),
-      io(1),
-      first_byte(io, shared.options.limits.first_byte),
-      first_request(io, std::min(shared.options.limits.first_byte, kUntilFirstRequest)),
-      tls_handshake(io, shared.options.limits.tls_handshake),
-      message(io, shared.options.limits.message),
+      first_byte(loop, shared.options.limits.first_byte),
+      first_request(loop, std::min(shared.options.limits.first_byte, kUntilFirstRequest)),
+      tls_handshake(loop, shared.options.limits.tls_handshake),
+      message(loop, shared.options.limits.message),
       client_tls(shared.options.client_tls),
       server_tls(shared.options.server_tls),
       namespaces(std::move(rules)),

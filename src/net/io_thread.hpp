@@ -6,11 +6,11 @@
 #include <memory>
 #include <unordered_map>
 
-#include "asio.hpp"
 #include "budget.hpp"
 #include "buffer_pool.hpp"
 #include "deadlines.hpp"
 #include "directory.hpp"
+#include "event_loop.hpp"
 #include "idproxy/net/counted.hpp"
 #include "idproxy/net/options.hpp"
 #include "idproxy/observability/metrics.hpp"
@@ -62,9 +62,9 @@ class IoThread {
 
   Shared& shared;
   Cells cells;
-  // Before `io`: its destructor destroys handlers that own pairs, which erase themselves here.
+  // Before `loop`: its destructor destroys waits that own pairs, which erase themselves here.
   std::unordered_map<std::uint64_t, ConnectionPair*> pairs;  // by id
-  asio::io_context io;
+  EventLoop loop;
   Deadlines first_byte;
   Deadlines first_request;  // of clients whose server cannot be reached
   Deadlines tls_handshake;

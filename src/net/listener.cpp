@@ -7,8 +7,8 @@
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/system/system_error.hpp>
+#include <cerrno>
 #include <utility>
 
 #include "connection_pair.hpp"
@@ -20,21 +20,31 @@ namespace {
 
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
+// So that other connections of the thread get a turn when very many clients connect.
+constexpr int kAcceptsPerTurn = 64;
+
 /// Removes a socket file that a dead process left behind, at which nobody could listen any more. If
 /// its process lives, the connection succeeds.
-void remove_stale_socket(const std::string& path, asio::io_context& io) {
+void remove_stale_socket(const std::string& path) {
   struct stat status{};
   if (::lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
-  Socket probe(io);
-  error_code error;
+  const FileDescriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const asio::local::stream_protocol::endpoint endpoint(path);
-  probe.open(endpoint.protocol(), error);
-  probe.connect(endpoint, error);
-  if (error == asio::error::connection_refused) ::unlink(path.c_str());
+  if (::connect(probe.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 &&
+      errno == ECONNREFUSED) {
+    ::unlink(path.c_str());
+  }
 }
 
-int open_reserve() {
-  return ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+FileDescriptor open_reserve() {
+  return FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+Protocol::endpoint address_of(const Endpoint& endpoint) {
+  if (!endpoint.unix_path.empty()) {
+    return asio::local::stream_protocol::endpoint(endpoint.unix_path);
+  }
+  return asio::ip::tcp::endpoint(asio::ip::make_address(endpoint.host), endpoint.port);
 }
 
 bool is_out_of_descriptors(const error_code& error) {
@@ -44,14 +54,20 @@ bool is_out_of_descriptors(const error_code& error) {
 
 }  // namespace
 
-boost::system::result<Acceptor> listen_at(const Endpoint& endpoint, asio::io_context& io) {
+boost::system::result<FileDescriptor> listen_at(const Endpoint& endpoint) {
   try {
-    if (!endpoint.unix_path.empty()) {
-      const asio::local::stream_protocol::endpoint at(endpoint.unix_path);
-      return Acceptor(io, Protocol::endpoint(at));
+    const Protocol::endpoint address = address_of(endpoint);
+    constexpr int kType = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+    FileDescriptor socket(::socket(address.protocol().family(), kType, 0));
+    const int yes = 1;
+    // As servers do, so that a restart need not wait for the old connections' ends.
+    if (!socket.is_open() ||
+        ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+        ::bind(socket.get(), address.data(), static_cast<socklen_t>(address.size())) != 0 ||
+        ::listen(socket.get(), SOMAXCONN) != 0) {
+      return error_code(errno, boost::system::system_category());
     }
-    const asio::ip::tcp::endpoint at(asio::ip::make_address(endpoint.host), endpoint.port);
-    return Acceptor(io, Protocol::endpoint(at));
+    return socket;
   } catch (const boost::system::system_error& error) {
     return error.code();
   }
@@ -61,53 +77,53 @@ Listener::Listener(std::span<const std::unique_ptr<IoThread>> threads,
                    std::shared_ptr<Upstream> upstream)
     : threads_(threads),
       upstream_(std::move(upstream)),
-      acceptor_(threads[0]->io),
-      pause_(threads[0]->io),
+      pause_(threads[0]->loop),
       reserve_(open_reserve()) {}
-
-Listener::~Listener() {
-  if (reserve_ >= 0) ::close(reserve_);
-}
 
 std::string Listener::open() {
   Endpoint& listen = upstream_->route.listen;
   const bool local = !listen.unix_path.empty();
-  if (local) remove_stale_socket(listen.unix_path, threads_[0]->io);
-  auto acceptor = listen_at(listen, threads_[0]->io);
-  if (!acceptor) {
+  if (local) remove_stale_socket(listen.unix_path);
+  auto socket = listen_at(listen);
+  if (!socket) {
     return "listen: cannot listen on " + listen.text() + " for " + upstream_->name + ": " +
-           acceptor.error().message();
+           socket.error().message();
   }
-  acceptor_ = *std::move(acceptor);
-  if (!local) listen.port = tcp_endpoint(acceptor_.local_endpoint()).port();
+  socket_ = *std::move(socket);
+  if (!local) listen.port = tcp_endpoint(local_endpoint(socket_.get())).port();
   return {};
 }
 
+void Listener::start() {
+  threads_[0]->loop.watch(socket_.get(), EPOLLIN, *this);
+}
+
 void Listener::stop() {
-  if (!acceptor_.is_open()) return;
-  error_code ignored;
-  acceptor_.close(ignored);
+  if (!socket_.is_open()) return;
+  threads_[0]->loop.forget(*this);
+  socket_.close();
   pause_.cancel();
   const std::string& path = upstream_->route.listen.unix_path;
   if (!path.empty()) ::unlink(path.c_str());
 }
 
 void Listener::accept() {
-  IoThread& thread = *threads_[next_thread_++ % threads_.size()];
-  acceptor_.async_accept(thread.io,
-                         [self = shared_from_this(), &thread](error_code error, Socket socket) {
-                           self->accepted(thread, error, std::move(socket));
-                         });
+  for (int turn = 0; turn < kAcceptsPerTurn; ++turn) {
+    if (!socket_.is_open()) return;
+    FileDescriptor client(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (client.is_open()) {
+      admit(*threads_[next_thread_++ % threads_.size()], std::move(client));
+      continue;
+    }
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+    // The client has left before it was accepted.
+    if (errno == ECONNABORTED || errno == EINTR) continue;
+    return pause({errno, boost::system::system_category()});
+  }
+  threads_[0]->loop.post([self = shared_from_this()] { self->accept(); });
 }
 
-void Listener::accepted(IoThread& thread, error_code error, Socket socket) {
-  if (!acceptor_.is_open()) return;
-  if (error && error != asio::error::connection_aborted) return pause(error);
-  if (!error) admit(thread, std::move(socket));
-  accept();
-}
-
-void Listener::admit(IoThread& thread, Socket socket) {
+void Listener::admit(IoThread& thread, FileDescriptor socket) {
   Shared& shared = thread.shared;
   Cells& cells = threads_[0]->cells;
   cells[Counted::connections_accepted].add();
@@ -117,11 +133,11 @@ void Listener::admit(IoThread& thread, Socket socket) {
     log::event(
         log::Level::warning, "too_many_connections",
         "a client was turned away: as many connections as listen.max_connections allows are open",
-        {{"client", peer_name(socket)}, {"max_connections", shared.options.max_connections}});
+        {{"client", peer_name(socket.get())}, {"max_connections", shared.options.max_connections}});
     return;
   }
-  set_tcp_options(socket.native_handle());
-  asio::post(thread.io, [upstream = upstream_, &thread, client = std::move(socket)]() mutable {
+  set_tcp_options(socket.get());
+  thread.loop.post([upstream = upstream_, &thread, client = std::move(socket)]() mutable {
     ConnectionPair::start(thread, std::move(client), std::move(upstream));
   });
 }
@@ -132,21 +148,15 @@ void Listener::pause(const error_code& error) {
   log::event(log::Level::error, "accept_failed", "cannot accept clients; trying again shortly",
              {{"reason", error.message()}});
   if (is_out_of_descriptors(error)) turn_one_away();
-  pause_.expires_after(kAcceptPause);
-  pause_.async_wait([self = shared_from_this()](error_code cancelled) {
-    if (!cancelled && self->acceptor_.is_open()) self->accept();
-  });
+  pause_.start(kAcceptPause, [self = shared_from_this()] { self->accept(); });
 }
 
 /// Closes a client that would otherwise wait for an answer that never comes.
 void Listener::turn_one_away() {
-  if (reserve_ >= 0) ::close(std::exchange(reserve_, -1));
-  const int client =
-      ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (client >= 0) {
-    ::close(client);
-    threads_[0]->cells[Counted::closed_descriptors].add();
-  }
+  reserve_.close();
+  const FileDescriptor client(
+      ::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (client.is_open()) threads_[0]->cells[Counted::closed_descriptors].add();
   reserve_ = open_reserve();
 }
 

@@ -3,7 +3,6 @@
 #include <netdb.h>
 #include <sys/socket.h>
 
-#include <boost/asio/post.hpp>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -52,7 +51,7 @@ LookupResult ask(const std::string& host, std::uint16_t port) {
 
 struct Lookups::State {
   struct Waiting {
-    boost::asio::io_context* io;
+    EventLoop* loop;
     Done done;
   };
   struct Name {
@@ -72,8 +71,7 @@ struct Lookups::State {
     const auto found = names.find(key);
     if (found == names.end()) return;
     for (Waiting& each : std::exchange(found->second.waiting, {})) {
-      boost::asio::post(
-          *each.io, [done = std::move(each.done), result] { done(result.error, result.found); });
+      each.loop->post([done = std::move(each.done), result] { done(result.error, result.found); });
     }
     if (--found->second.asking == 0) names.erase(found);
   }
@@ -85,14 +83,13 @@ struct Lookups::State {
 
 Lookups::Lookups() : state_(std::make_shared<State>()) {}
 
-void Lookups::start(boost::asio::io_context& io, const std::string& host, std::uint16_t port,
-                    Done done) {
+void Lookups::start(EventLoop& loop, const std::string& host, std::uint16_t port, Done done) {
   const std::string key = host + ' ' + std::to_string(port);
   {
     const std::lock_guard lock(state_->mutex);
     if (state_->stopped) return;
     State::Name& name = state_->names[key];
-    name.waiting.push_back({&io, std::move(done)});
+    name.waiting.push_back({&loop, std::move(done)});
     const auto now = std::chrono::steady_clock::now();
     if (!State::wants_another(name, now)) return;
     ++name.asking;

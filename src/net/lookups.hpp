@@ -1,11 +1,12 @@
 #pragma once
 
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "event_loop.hpp"
 
 namespace idproxy::net {
 
@@ -24,9 +25,9 @@ class Lookups {
   Lookups(const Lookups&) = delete;
   Lookups& operator=(const Lookups&) = delete;
 
-  /// Calls `done` on a thread of `io`, which must live until stop(). After stop(), calls it only
-  /// for answers that arrived before.
-  void start(boost::asio::io_context& io, const std::string& host, std::uint16_t port, Done done);
+  /// Calls `done` on the thread of `loop`, which must live until stop(). After stop(), calls it
+  /// only for answers that arrived before.
+  void start(EventLoop& loop, const std::string& host, std::uint16_t port, Done done);
   /// Does not wait for outstanding answers.
   void stop();
 

@@ -11,7 +11,6 @@ namespace idproxy::net {
 /// unit forbids. Sets `error` if it cannot ask, for lack of descriptors. If
 /// net.ipv4.ip_nonlocal_bind is set, it does not recognise an address that is not the first one of
 /// its network.
-[[nodiscard]] bool is_of_this_host(const asio::ip::address& address, asio::io_context& io,
-                                   error_code& error);
+[[nodiscard]] bool is_of_this_host(const asio::ip::address& address, error_code& error);
 
 }  // namespace idproxy::net

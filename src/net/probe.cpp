@@ -59,8 +59,8 @@ Probe::Probe(IoThread& thread, std::shared_ptr<Upstream> server, Done done)
     : thread_(thread),
       server_(std::move(server)),
       done_(std::move(done)),
-      stream_(thread.io, thread.tls),
-      deadline_(thread.io) {}
+      stream_(thread.loop, thread.tls),
+      deadline_(thread.loop) {}
 
 void Probe::cancel() {
   done_ = nullptr;
@@ -72,9 +72,8 @@ void Probe::cancel() {
 void Probe::connected(Stream stream) {
   stream_ = std::move(stream);
   connected_ = thread_.shared.clock.monotonic();
-  deadline_.expires_after(thread_.shared.options.connect_timeout);
-  deadline_.async_wait([self = shared_from_this()](error_code error) {
-    if (!error && self->done_) self->fail("no reply to hello within upstream.connect_timeout");
+  deadline_.start(thread_.shared.options.connect_timeout, [self = shared_from_this()] {
+    if (self->done_) self->fail("no reply to hello within upstream.connect_timeout");
   });
   out_.add(request().view());
   send();
@@ -85,18 +84,14 @@ void Probe::send() {
   // What the server sent before the connection broke can still be read, such as a TLS alert.
   if (status == OutQueue::Status::failed) stream_.shut_down();
   if (status != OutQueue::Status::blocked) return wait_for_reply();
-  stream_.wait_writable([self = shared_from_this()](error_code error) {
-    if (!self->done_) return;
-    if (error) return self->broke_off();
-    self->send();
+  stream_.when_writable([self = shared_from_this()] {
+    if (self->done_) self->send();
   });
 }
 
 void Probe::wait_for_reply() {
-  stream_.wait_readable([self = shared_from_this()](error_code error) {
-    if (!self->done_) return;
-    if (error) return self->broke_off();
-    self->read();
+  stream_.when_readable([self = shared_from_this()] {
+    if (self->done_) self->read();
   });
 }
 

@@ -14,15 +14,14 @@ constexpr std::chrono::seconds kAskIdle{10};
 }  // namespace
 
 Prober::Prober(IoThread& thread, std::shared_ptr<Upstream> server, Owner& owner)
-    : thread_(thread), server_(std::move(server)), owner_(owner), pause_(thread.io) {}
+    : thread_(thread), server_(std::move(server)), owner_(owner), pause_(thread.loop) {}
 
 void Prober::start() {
   if (probe_) std::exchange(probe_, nullptr)->cancel();
   const bool known = owner_.is_known(*server_);
-  pause_.expires_after(known ? kAskIdle : backoff_.wait(thread_.shared.clock.monotonic()));
-  pause_.async_wait([self = shared_from_this(), known](error_code error) {
-    // A wait that ended before it was cancelled still calls this.
-    if (error || self->stopped_) return;
+  const std::chrono::nanoseconds pause =
+      known ? kAskIdle : backoff_.wait(thread_.shared.clock.monotonic());
+  pause_.start(pause, [self = shared_from_this(), known] {
     self->owner_.about_to_ask(*self->server_);
     if (self->stopped_) return;
     const Upstream& server = *self->server_;

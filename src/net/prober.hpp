@@ -7,7 +7,6 @@
 #include "idproxy/rewrite/hello_reply.hpp"
 #include "io_thread.hpp"
 #include "probe.hpp"
-#include "timer.hpp"
 #include "upstream.hpp"
 
 namespace idproxy::net {

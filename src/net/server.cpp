@@ -3,8 +3,6 @@
 #include <sysexits.h>
 
 #include <atomic>
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/post.hpp>
 #include <cstdlib>
 #include <exception>
 #include <optional>
@@ -21,9 +19,9 @@ namespace {
 
 /// An exception that escapes a handler is a bug; ends the process, because systemd restarts it,
 /// while a proxy without this thread would not serve its clients.
-void run(asio::io_context& io) {
+void run(EventLoop& loop) {
   try {
-    io.run();
+    loop.run();
   } catch (const std::exception& error) {
     log::event(log::Level::error, "internal_error", "an internal error ends the proxy",
                {{"reason", error.what()}});
@@ -40,25 +38,23 @@ struct Server::Impl {
     for (std::uint32_t i = 0; i < shared.options.threads; ++i) {
       threads.push_back(std::make_unique<IoThread>(shared, rules));
     }
-    drain_limit.emplace(threads[0]->io);
-    drivers_know.emplace(threads[0]->io);
+    drain_limit.emplace(threads[0]->loop);
+    drivers_know.emplace(threads[0]->loop);
     upstreams.emplace(threads);
     status.emplace(threads, rules);
     shared.observer = &*upstreams;
-    shared.nobody_left = [this] { asio::post(first(), [this] { end_if_drained(); }); };
+    shared.nobody_left = [this] { first().post([this] { end_if_drained(); }); };
     for (const auto& thread : threads) thread->context.status = &*status;
   }
 
-  [[nodiscard]] asio::io_context& first() const { return threads[0]->io; }
+  [[nodiscard]] EventLoop& first() const { return threads[0]->loop; }
 
   // On the first io thread:
 
   void drain() {
     if (stopped || shared.draining.exchange(true)) return;
     upstreams->stop();
-    drain_limit->expires_after(shared.options.limits.drain);
-    drain_limit->async_wait([this](error_code error) {
-      if (error || stopped) return;
+    drain_limit->start(shared.options.limits.drain, [this] {
       log::event(log::Level::warning, "drain_forced",
                  "limits.drain is over: closing the remaining connections",
                  {{"connections", shared.open_connections.load()}});
@@ -67,14 +63,13 @@ struct Server::Impl {
     const auto untold = std::make_shared<std::atomic<std::size_t>>(threads.size());
     const auto monitors = std::make_shared<std::atomic<std::size_t>>(0);
     for (const auto& thread : threads) {
-      asio::post(thread->io, [this, &thread = *thread, untold, monitors] {
+      thread->loop.post([this, &thread = *thread, untold, monitors] {
         for (const ConnectionPair::Self& pair : ConnectionPair::all_of(thread)) {
           *monitors += pair->tell_monitor();
         }
         if (--*untold > 0) return;
-        asio::post(first(), [this, some = monitors->load() > 0] {
-          some ? close_soon() : close_what_is_idle();
-        });
+        first().post(
+            [this, some = monitors->load() > 0] { some ? close_soon() : close_what_is_idle(); });
       });
     }
     end_if_drained();
@@ -85,24 +80,20 @@ struct Server::Impl {
   /// first, or they would come back here.
   void close_soon() {
     constexpr std::chrono::milliseconds kUntilDriversKnow{100};
-    drivers_know->expires_after(kUntilDriversKnow);
-    drivers_know->async_wait([this](error_code error) {
-      if (!error) close_what_is_idle();
-    });
+    drivers_know->start(kUntilDriversKnow, [this] { close_what_is_idle(); });
   }
 
   void close_what_is_idle() {
     if (stopped) return;
     const auto unaware = std::make_shared<std::atomic<std::size_t>>(threads.size());
     for (const auto& thread : threads) {
-      asio::post(thread->io,
-                 [this, &thread = *thread, unaware, before = shared.open_connections.load()] {
-                   thread.draining = true;
-                   // Logged once all threads are draining.
-                   if (--*unaware == 0) tell_draining(before);
-                   for (const ConnectionPair::Self& pair : ConnectionPair::all_of(thread))
-                     pair->drain();
-                 });
+      thread->loop.post(
+          [this, &thread = *thread, unaware, before = shared.open_connections.load()] {
+            thread.draining = true;
+            // Logged once all threads are draining.
+            if (--*unaware == 0) tell_draining(before);
+            for (const ConnectionPair::Self& pair : ConnectionPair::all_of(thread)) pair->drain();
+          });
     }
   }
 
@@ -126,15 +117,11 @@ struct Server::Impl {
     drain_limit->cancel();
     drivers_know->cancel();
     for (const auto& thread : threads) {
-      asio::post(thread->io, [&thread = *thread] {
+      thread->loop.post([&thread = *thread] {
         for (const ConnectionPair::Self& pair : ConnectionPair::all_of(thread)) {
           if (thread.draining) thread.cells[Counted::closed_drain].add();
           pair->close();
         }
-        thread.first_byte.cancel();
-        thread.first_request.cancel();
-        thread.tls_handshake.cancel();
-        thread.message.cancel();
       });
     }
     guards.clear();
@@ -146,11 +133,10 @@ struct Server::Impl {
   std::optional<Upstreams> upstreams;
   std::optional<ServerStatus> status;
   std::optional<Timer> drain_limit;
-  std::optional<Timer> drivers_know;  // until drivers have moved to other servers
-  using Guard = asio::executor_work_guard<asio::io_context::executor_type>;
-  std::vector<Guard> guards;  // for the other threads
-  std::optional<Guard>
-      first_guard;         // until the others have ended: they may still post to the first
+  std::optional<Timer> drivers_know;     // until drivers have moved to other servers
+  std::vector<EventLoop::Guard> guards;  // for the other threads
+  // Until the others have ended: they may still post to the first.
+  std::optional<EventLoop::Guard> first_guard;
   std::size_t others = 0;  // other threads that run
   bool stopped = false;
   std::atomic<bool> told_draining{false};
@@ -172,18 +158,18 @@ std::vector<Endpoint> Server::listening() const {
 
 void Server::run() {
   Impl& impl = *impl_;
-  asio::io_context& first = impl.first();
-  impl.first_guard.emplace(first.get_executor());
+  EventLoop& first = impl.first();
+  impl.first_guard.emplace(first);
   impl.others = impl.threads.size() - 1;
   for (std::size_t i = 1; i < impl.threads.size(); ++i) {
-    impl.guards.emplace_back(impl.threads[i]->io.get_executor());
+    impl.guards.emplace_back(impl.threads[i]->loop);
   }
   impl.upstreams->start();
   std::vector<std::jthread> others;
   for (std::size_t i = 1; i < impl.threads.size(); ++i) {
-    others.emplace_back([&impl, &first, &io = impl.threads[i]->io] {
-      net::run(io);
-      asio::post(first, [&impl] {
+    others.emplace_back([&impl, &first, &loop = impl.threads[i]->loop] {
+      net::run(loop);
+      first.post([&impl] {
         if (--impl.others == 0) impl.first_guard.reset();
       });
     });
@@ -192,7 +178,7 @@ void Server::run() {
 }
 
 void Server::drain() {
-  asio::post(impl_->first(), [&impl = *impl_] { impl.drain(); });
+  impl_->first().post([&impl = *impl_] { impl.drain(); });
 }
 
 bool Server::draining() const {
@@ -200,7 +186,7 @@ bool Server::draining() const {
 }
 
 void Server::stop() {
-  asio::post(impl_->first(), [&impl = *impl_] { impl.stop(); });
+  impl_->first().post([&impl = *impl_] { impl.stop(); });
 }
 
 std::string Server::fault_of_pins(const Pins& pins) const {
@@ -210,15 +196,14 @@ std::string Server::fault_of_pins(const Pins& pins) const {
 void Server::apply(Changes changes) {
   impl_->status->set_rules(changes.rules);
   for (const auto& thread : impl_->threads) {
-    asio::post(thread->io,
-               [&thread = *thread, rules = changes.rules, client_tls = changes.client_tls,
-                server_tls = changes.server_tls]() mutable {
-                 thread.namespaces = rewrite::Namespaces(std::move(rules));
-                 thread.client_tls = std::move(client_tls);
-                 thread.server_tls = std::move(server_tls);
-               });
+    thread->loop.post([&thread = *thread, rules = changes.rules, client_tls = changes.client_tls,
+                       server_tls = changes.server_tls]() mutable {
+      thread.namespaces = rewrite::Namespaces(std::move(rules));
+      thread.client_tls = std::move(client_tls);
+      thread.server_tls = std::move(server_tls);
+    });
   }
-  asio::post(impl_->first(), [&upstreams = *impl_->upstreams, pins = std::move(changes.pins)] {
+  impl_->first().post([&upstreams = *impl_->upstreams, pins = std::move(changes.pins)] {
     upstreams.set_pins(pins);
   });
 }
@@ -249,7 +234,7 @@ std::size_t Server::threads() const {
 }
 
 void Server::ask(std::size_t thread, std::function<void()> work) {
-  asio::post(impl_->threads[thread]->io, std::move(work));
+  impl_->threads[thread]->loop.post(std::move(work));
 }
 
 }  // namespace idproxy::net

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 
 namespace idproxy::net {
 namespace {
@@ -25,35 +26,57 @@ Bytes bytes_of(const iovec& slice) {
   return {static_cast<const std::uint8_t*>(slice.iov_base), slice.iov_len};
 }
 
-ByteStream::Wake wake_of(error_code error) {
-  using Wake = ByteStream::Wake;
-  if (!error) return Wake::ready;
-  if (error == asio::error::operation_aborted) return Wake::cancelled;
-  return error == asio::error::eof ? Wake::ended : Wake::failed;
+constexpr std::uint32_t kReadable = EPOLLIN | EPOLLRDHUP;
+// Of these the kernel tells even if nobody asks.
+constexpr std::uint32_t kLost = EPOLLERR | EPOLLHUP;
+
+/// Calls a function at the end of a wait. Owned by the wait.
+class CallOnWake final : public ByteStream::Waiter {
+ public:
+  explicit CallOnWake(std::function<void()> then) : then_(std::move(then)) {}
+
+  void readable() override { then_(); }
+  void writable() override { then_(); }
+  void acquire() override { ++references_; }
+  void release() override {
+    if (--references_ == 0) const std::unique_ptr<CallOnWake> last(this);
+  }
+
+ private:
+  const std::function<void()> then_;
+  std::uint32_t references_ = 0;
+};
+
+ByteStream::WaiterPtr waiter_for(std::function<void()> then) {
+  return ByteStream::WaiterPtr(std::make_unique<CallOnWake>(std::move(then)).release());
 }
 
 }  // namespace
 
-Stream::Stream(Stream&& other) noexcept
-    : socket_(other.socket_.get_executor()), scratch_(other.scratch_) {
+Stream::Stream(Stream&& other) noexcept : loop_(other.loop_), scratch_(other.scratch_) {
   *this = std::move(other);
 }
 
 Stream& Stream::operator=(Stream&& other) noexcept {
+  loop_.forget(other);
   socket_ = std::move(other.socket_);
   engine_ = std::move(other.engine_);
   unread_ = std::move(other.unread_);
   unsent_ = std::move(other.unsent_);
-  decrypted_left_ = std::exchange(other.decrypted_left_, false);
   heard_ = other.heard_;
   broken_ = other.broken_;
-  bulk_ = other.bulk_;
-  early_size_ = std::exchange(other.early_size_, 0);
-  std::memcpy(early_.data(), other.early_.data(), early_size_);
+  decrypted_left_ = std::exchange(other.decrypted_left_, false);
+  may_read_ = other.may_read_;
+  hung_up_ = other.hung_up_;
+  // The kernel tells the new watcher again what the socket is ready for.
+  if (const std::uint32_t events = std::exchange(other.watched_, 0); events != 0) {
+    watched_ = events;
+    loop_.rewatch(socket_.get(), events, *this);
+  }
   return *this;
 }
 
-void Stream::open(Socket socket, std::unique_ptr<tls::Engine> engine) {
+void Stream::open(FileDescriptor socket, std::unique_ptr<tls::Engine> engine) {
   socket_ = std::move(socket);
   engine_ = std::move(engine);
 }
@@ -63,15 +86,60 @@ void Stream::close() {
   if (engine_ && unsent_.empty()) {
     scratch_.sent.clear();
     engine_->close_notify(scratch_.sent);
-    static_cast<void>(send_some(socket_.native_handle(), scratch_.sent.view()));
+    static_cast<void>(send_some(socket_.get(), scratch_.sent.view()));
   }
-  error_code ignored;
-  socket_.close(ignored);
+  loop_.forget(*this);
+  watched_ = 0;
+  socket_.close();
+  if (reader_) loop_.wake_reader(std::move(reader_));
+  if (writer_) loop_.wake_writer(std::move(writer_));
 }
 
 void Stream::shut_down() {
-  error_code ignored;
-  socket_.shutdown(Socket::shutdown_both, ignored);
+  static_cast<void>(::shutdown(socket_.get(), SHUT_RDWR));
+}
+
+// ---- waiting ---------------------------------------------------------------------------------
+
+/// Has the loop watch the socket for these events, too.
+void Stream::watch(std::uint32_t events) {
+  if ((watched_ & events) == events) return;
+  const std::uint32_t before = std::exchange(watched_, watched_ | events);
+  before == 0 ? loop_.watch(socket_.get(), watched_, *this)
+              : loop_.rewatch(socket_.get(), watched_, *this);
+}
+
+void Stream::ready(std::uint32_t events) {
+  if ((events & (kReadable | kLost)) != 0) may_read_ = true;
+  if ((events & (EPOLLRDHUP | kLost)) != 0) hung_up_ = true;
+  // Both first: either call may close and destroy the stream, unless a waiter owns it.
+  const WaiterPtr reader = may_read_ ? std::exchange(reader_, nullptr) : nullptr;
+  const WaiterPtr writer =
+      (events & (EPOLLOUT | kLost)) != 0 ? std::exchange(writer_, nullptr) : nullptr;
+  if (reader) reader->readable();
+  if (writer) writer->writable();
+}
+
+void Stream::notify_readable(WaiterPtr waiter) {
+  if (may_read_ || undecoded() || !socket_.is_open()) return loop_.wake_reader(std::move(waiter));
+  reader_ = std::move(waiter);
+  watch(kReadable);
+}
+
+/// Unlike a socket of TCP, one of the Unix kind tells of each byte that the peer has taken. So it
+/// is watched for that only once it has been full.
+void Stream::notify_writable(WaiterPtr waiter) {
+  if (!socket_.is_open()) return loop_.wake_writer(std::move(waiter));
+  writer_ = std::move(waiter);
+  watch(EPOLLOUT);
+}
+
+void Stream::when_readable(std::function<void()> then) {
+  notify_readable(waiter_for(std::move(then)));
+}
+
+void Stream::when_writable(std::function<void()> then) {
+  notify_writable(waiter_for(std::move(then)));
 }
 
 // ---- handshake -------------------------------------------------------------------------------
@@ -95,16 +163,15 @@ void Stream::advance(const std::shared_ptr<const Then>& then, Bytes received) {
 
 void Stream::receive_handshake(const std::shared_ptr<const Then>& then) {
   const bool full = unsent();
-  socket_.async_wait(full ? Socket::wait_write : Socket::wait_read,
-                     [this, full, then](error_code error) {
-                       // A wait that ended before the stream was closed still calls this.
-                       if (error == asio::error::operation_aborted || !socket_.is_open()) return;
-                       try {
-                         continue_handshake(full, then);
-                       } catch (const std::exception& failure) {
-                         (*then)(failure.what());
-                       }
-                     });
+  auto go_on = [this, full, then] {
+    if (!socket_.is_open()) return;  // closed here
+    try {
+      continue_handshake(full, then);
+    } catch (const std::exception& failure) {
+      (*then)(failure.what());
+    }
+  };
+  full ? when_writable(std::move(go_on)) : when_readable(std::move(go_on));
 }
 
 void Stream::continue_handshake(bool full, const std::shared_ptr<const Then>& then) {
@@ -133,22 +200,22 @@ std::string Stream::why_left() const {
 
 // ---- reading ---------------------------------------------------------------------------------
 
-/// Like ::recv(), but first returns the bytes that a wait received.
+/// As ::recv(). A read that finds less than it has room for leaves nothing, unless the end follows:
+/// epoll(7) tells of everything that comes later.
 ssize_t Stream::receive(std::span<std::uint8_t> to) {
-  const std::size_t early = std::exchange(early_size_, 0);
-  if (early > 0) std::memcpy(to.data(), early_.data(), early);
-  if (early > 0 && early < early_.size()) return static_cast<ssize_t>(early);
-  const ssize_t n =
-      ::recv(socket_.native_handle(), to.data() + early, to.size() - early, MSG_DONTWAIT);
-  // The next call meets an end or an error after the early bytes again.
-  return early == 0 ? n : static_cast<ssize_t>(early) + std::max<ssize_t>(n, 0);
+  const ssize_t n = ::recv(socket_.get(), to.data(), to.size(), MSG_DONTWAIT);
+  if (n < 0) {
+    if (errno != EINTR) may_read_ = false;
+  } else if (static_cast<std::size_t>(n) < to.size()) {
+    may_read_ = hung_up_;
+  }
+  return n;
 }
 
 Stream::Received Stream::read(std::span<std::uint8_t> to) {
   using Status = Received::Status;
   if (engine_) return read_secure(to);
   const ssize_t n = receive(to);
-  bulk_ = n > static_cast<ssize_t>(early_.size());
   if (n == 0) return {Status::ended};
   if (n < 0) return {is_for_now(errno) ? Status::none : Status::broken};
   return {Status::some, static_cast<std::size_t>(n), static_cast<std::size_t>(n) == to.size()};
@@ -169,7 +236,6 @@ Stream::Received Stream::read_secure(std::span<std::uint8_t> to) {
     const std::span<std::uint8_t> room(scratch_.received.get(),
                                        std::min(to.size(), TlsScratch::kReadSize));
     const ssize_t n = receive(room);
-    bulk_ = n > static_cast<ssize_t>(early_.size());
     if (n < 0) return {is_for_now(errno) ? Status::none : Status::broken};
     if (n == 0) return {Status::ended};
     in = room.first(static_cast<std::size_t>(n));
@@ -200,26 +266,19 @@ std::string Stream::why_closed() const {
   return engine_ ? engine_->why_closed() : std::string();
 }
 
-void Stream::notify_readable(WaiterPtr waiter) {
-  wait_readable(
-      [waiter = std::move(waiter)](error_code error) { waiter->readable(wake_of(error)); });
-}
-
-void Stream::notify_writable(WaiterPtr waiter) {
-  wait_writable(
-      [waiter = std::move(waiter)](error_code error) { waiter->writable(wake_of(error)); });
-}
-
-bool Stream::is_at_end() {
+Stream::Peeked Stream::peek() {
   std::uint8_t byte;
-  const ssize_t n = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  return n == 0 || (n < 0 && !is_for_now(errno));
+  const ssize_t n = ::recv(socket_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (n > 0) return Peeked::bytes;
+  if (n == 0 || !is_for_now(errno)) return Peeked::end;
+  may_read_ = false;
+  return Peeked::nothing;
 }
 
 // ---- writing ---------------------------------------------------------------------------------
 
 ssize_t Stream::write(Bytes bytes) {
-  if (!engine_) return send_some(socket_.native_handle(), bytes);
+  if (!engine_) return send_some(socket_.get(), bytes);
   const iovec slice{const_cast<std::uint8_t*>(bytes.data()), bytes.size()};
   return write_secure({&slice, 1});
 }
@@ -229,7 +288,7 @@ ssize_t Stream::write(std::span<const iovec> slices) {
   msghdr header{};
   header.msg_iov = const_cast<iovec*>(slices.data());  // sendmsg() does not write to it
   header.msg_iovlen = slices.size();
-  const ssize_t n = ::sendmsg(socket_.native_handle(), &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t n = ::sendmsg(socket_.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT);
   return n < 0 && is_for_now(errno) ? 0 : n;
 }
 
@@ -272,7 +331,7 @@ bool Stream::send_secure() {
   if (bytes.empty()) return true;
   std::size_t n = 0;
   if (unsent_.empty()) {
-    const ssize_t sent = send_some(socket_.native_handle(), bytes);
+    const ssize_t sent = send_some(socket_.get(), bytes);
     if (sent < 0) return false;
     n = static_cast<std::size_t>(sent);
   }
@@ -282,7 +341,7 @@ bool Stream::send_secure() {
 
 Stream::Sent Stream::flush() {
   if (unsent_.empty()) return Sent::all;
-  const ssize_t n = send_some(socket_.native_handle(), unsent_.view());
+  const ssize_t n = send_some(socket_.get(), unsent_.view());
   if (n < 0) return Sent::failed;
   if (static_cast<std::size_t>(n) < unsent_.size()) {
     unsent_.drop_front(static_cast<std::size_t>(n));

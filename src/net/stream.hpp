@@ -1,8 +1,5 @@
 #pragma once
 
-#include <array>
-#include <boost/asio/buffer.hpp>
-#include <boost/asio/post.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -10,8 +7,9 @@
 #include <string_view>
 #include <utility>
 
-#include "asio.hpp"
 #include "byte_stream.hpp"
+#include "event_loop.hpp"
+#include "file_descriptor.hpp"
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/net/tls.hpp"
 
@@ -28,27 +26,33 @@ struct TlsScratch {
 };
 
 /// A connected socket, plain or with TLS; no other class knows which. Never blocks. Lives on one io
-/// thread. The owner must keep it alive while anything waits on it.
+/// thread. A closed stream may be destroyed.
+///
+/// The event loop watches the socket once and for all, edge-triggered. The stream remembers that
+/// there may be something to read, until a read finds less than it had room for.
 ///
 /// With TLS, one system call reads or writes many records. Between calls a stream keeps at most an
 /// incomplete record, and the ciphertext that the socket has not taken.
-class Stream final : public ByteStream {
+class Stream final : public ByteStream, private EventLoop::Watcher {
  public:
-  Stream(asio::io_context& io, TlsScratch& scratch) : socket_(io), scratch_(scratch) {}
+  Stream(EventLoop& loop, TlsScratch& scratch) : loop_(loop), scratch_(scratch) {}
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
+  /// Nothing may wait on `other`.
   Stream(Stream&& other) noexcept;
-  /// The target must be closed or never opened.
+  /// The same; the target must be closed or never opened.
   Stream& operator=(Stream&& other) noexcept;
-  ~Stream() = default;
+  ~Stream() { close(); }
 
   /// With an `engine` the stream uses TLS, and handshake() must come first; null: plain.
-  void open(Socket socket, std::unique_ptr<tls::Engine> engine);
-  /// Closes, after sending close_notify to a TLS peer if the socket takes it at once. Idempotent.
+  void open(FileDescriptor socket, std::unique_ptr<tls::Engine> engine);
+  /// Closes, after sending close_notify to a TLS peer if the socket takes it at once, and ends all
+  /// waits. Idempotent.
   void close();
   /// Ends both directions. Received bytes can still be read; the end follows them.
   void shut_down();
-  [[nodiscard]] Socket& socket() { return socket_; }
+  /// The descriptor; -1 if closed.
+  [[nodiscard]] int socket() const { return socket_.get(); }
 
   /// The reason if the peer closed the connection without having sent a byte.
   static constexpr std::string_view kClosedAtOnce = "the connection was closed at once";
@@ -56,35 +60,15 @@ class Stream final : public ByteStream {
   /// reason for the failure.
   void handshake(std::function<void(std::string_view reason)> then);
 
-  /// Calls `handler(error_code)` once there is something to read; with error::eof at the end. While
-  /// messages are small, the wait itself receives the first bytes, which saves a system call per
-  /// message: a wait for readability costs an epoll_ctl.
-  template <class Handler>
-  void wait_readable(Handler handler) {
-    if (undecoded()) {
-      asio::post(socket_.get_executor(), [handler = std::move(handler)]() mutable { handler({}); });
-    } else if (bulk_) {
-      socket_.async_wait(Socket::wait_read, std::move(handler));
-    } else {
-      socket_.async_receive(
-          asio::buffer(early_),
-          [this, handler = std::move(handler)](error_code error, std::size_t received) mutable {
-            early_size_ = static_cast<std::uint16_t>(received);
-            handler(error);
-          });
-    }
-  }
-  template <class Handler>
-  void wait_writable(Handler handler) {
-    socket_.async_wait(Socket::wait_write, std::move(handler));
-  }
-
+  /// The same as notify_readable() and notify_writable(), for a function.
+  void when_readable(std::function<void()> then);
+  void when_writable(std::function<void()> then);
   void notify_readable(WaiterPtr waiter) override;
   void notify_writable(WaiterPtr waiter) override;
 
-  [[nodiscard]] bool has_received() const override { return early_size_ > 0 || undecoded(); }
+  [[nodiscard]] bool has_received() const override { return undecoded(); }
   [[nodiscard]] Received read(std::span<std::uint8_t> to) override;
-  [[nodiscard]] bool is_at_end() override;
+  [[nodiscard]] Peeked peek() override;
   [[nodiscard]] bool is_secure() const override { return engine_ != nullptr; }
   /// Why TLS failed, for the log; "" if it did not.
   [[nodiscard]] std::string_view fault() const;
@@ -104,6 +88,8 @@ class Stream final : public ByteStream {
   using Then = std::function<void(std::string_view)>;
 
   [[nodiscard]] bool undecoded() const { return decrypted_left_ || broken_ || !unread_.empty(); }
+  void ready(std::uint32_t events) override;
+  void watch(std::uint32_t events);
   void advance(const std::shared_ptr<const Then>& then, Bytes received);
   void receive_handshake(const std::shared_ptr<const Then>& then);
   void continue_handshake(bool full, const std::shared_ptr<const Then>& then);
@@ -113,17 +99,20 @@ class Stream final : public ByteStream {
   [[nodiscard]] ssize_t write_secure(std::span<const iovec> slices);
   [[nodiscard]] bool send_secure();
 
-  Socket socket_;
+  EventLoop& loop_;
   TlsScratch& scratch_;
+  FileDescriptor socket_;
+  std::uint32_t watched_ = 0;  // the events that the loop watches for
+  WaiterPtr reader_;
+  WaiterPtr writer_;
   std::unique_ptr<tls::Engine> engine_;  // null: plain
   Buffer unread_;                        // received ciphertext, in rare cases
   Buffer unsent_;                        // ciphertext
   bool heard_ = false;                   // the peer has sent something
   bool broken_ = false;                  // TLS failed after the bytes that read() returned
   bool decrypted_left_ = false;          // the engine holds more plaintext
-  bool bulk_ = false;                    // the last read was large: wait without receiving
-  std::uint16_t early_size_ = 0;         // bytes received into `early_` and not read yet
-  std::array<std::uint8_t, kEarly> early_;
+  bool may_read_ = false;                // there may be something to read
+  bool hung_up_ = false;                 // the last thing to read is the end, or an error
 };
 
 }  // namespace idproxy::net

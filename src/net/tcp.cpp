@@ -9,6 +9,17 @@
 #include "idproxy/net/options.hpp"
 
 namespace idproxy::net {
+namespace {
+
+Protocol::endpoint endpoint_from(int (*ask)(int, sockaddr*, socklen_t*), int fd) {
+  Protocol::endpoint endpoint;
+  auto size = static_cast<socklen_t>(endpoint.capacity());
+  if (ask(fd, endpoint.data(), &size) != 0) return {};
+  endpoint.resize(size);
+  return endpoint;
+}
+
+}  // namespace
 
 void set_tcp_options(int fd) {
   const auto set = [fd](int level, int name, int value) {
@@ -30,10 +41,14 @@ asio::ip::tcp::endpoint tcp_endpoint(const Protocol::endpoint& endpoint) {
   return copy;
 }
 
-std::string peer_name(const Socket& socket) {
-  error_code error;
-  const Protocol::endpoint peer = socket.remote_endpoint(error);
-  if (error || peer.protocol().family() == AF_UNIX) return {};
+Protocol::endpoint local_endpoint(int fd) {
+  return endpoint_from(::getsockname, fd);
+}
+
+std::string peer_name(int fd) {
+  const Protocol::endpoint peer = endpoint_from(::getpeername, fd);
+  const int family = peer.protocol().family();
+  if (family != AF_INET && family != AF_INET6) return {};
   const asio::ip::tcp::endpoint from = tcp_endpoint(peer);
   return Endpoint{from.address().to_string(), from.port(), {}}.text();
 }

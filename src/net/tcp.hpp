@@ -15,6 +15,9 @@ void set_tcp_options(int fd);
 [[nodiscard]] asio::ip::tcp::endpoint tcp_endpoint(const Protocol::endpoint& endpoint);
 
 /// The peer's address for logs, "10.0.0.7:50122"; "" for Unix sockets and lost connections.
-[[nodiscard]] std::string peer_name(const Socket& socket);
+[[nodiscard]] std::string peer_name(int fd);
+
+/// The address that a socket is bound to; empty if the kernel does not tell.
+[[nodiscard]] Protocol::endpoint local_endpoint(int fd);
 
 }  // namespace idproxy::net

@@ -1,7 +1,6 @@
 #include "upstreams.hpp"
 
 #include <algorithm>
-#include <boost/asio/post.hpp>
 #include <utility>
 
 #include "connection_pair.hpp"
@@ -34,8 +33,8 @@ Upstreams::Upstreams(std::span<const std::unique_ptr<IoThread>> threads)
       thread_(*threads[0]),
       options_(thread_.shared.options),
       ports_(options_.pins, options_.next_port),
-      startup_timer_(thread_.io),
-      retry_timer_(thread_.io) {}
+      startup_timer_(thread_.loop),
+      retry_timer_(thread_.loop) {}
 
 Upstreams::~Upstreams() = default;
 
@@ -71,10 +70,7 @@ std::string Upstreams::advertised(const Endpoint& listener) const {
 void Upstreams::start() {
   for (auto& [id, served] : served_) served.listener->start();
   untried_ = served_.size();
-  startup_timer_.expires_after(kMaxStartupWait);
-  startup_timer_.async_wait([this](error_code error) {
-    if (!error && !stopped_) all_tried();
-  });
+  startup_timer_.start(kMaxStartupWait, [this] { all_tried(); });
   for (auto& [id, served] : served_) served.prober->start();
 }
 
@@ -114,7 +110,7 @@ std::vector<Endpoint> Upstreams::listening() const {
 
 void Upstreams::learn(rewrite::ServerId server, rewrite::HelloReply said,
                       std::function<void()> then) {
-  asio::post(thread_.io, [this, server, said = std::move(said), then = std::move(then)]() mutable {
+  thread_.loop.post([this, server, said = std::move(said), then = std::move(then)]() mutable {
     if (stopped_) return then();
     const rewrite::ServerDescription* known = topology_.find(server);
     if (known == nullptr) return then();
@@ -134,7 +130,7 @@ void Upstreams::learn(rewrite::ServerId server, rewrite::HelloReply said,
 
 void Upstreams::lost(Upstream& server) {
   if (!server.primary.exchange(false)) return;
-  asio::post(thread_.io, [this, id = server.id] {
+  thread_.loop.post([this, id = server.id] {
     if (stopped_) return;
     topology_.lost(id);
     publish();
@@ -142,7 +138,7 @@ void Upstreams::lost(Upstream& server) {
 }
 
 void Upstreams::forget(const Upstream& server) {
-  asio::post(thread_.io, [this, id = server.id] {
+  thread_.loop.post([this, id = server.id] {
     const auto found = served_.find(id);
     if (stopped_ || found == served_.end()) return;
     topology_.forget(id);
@@ -152,7 +148,7 @@ void Upstreams::forget(const Upstream& server) {
 }
 
 void Upstreams::is_ours(const Upstream& server) {
-  asio::post(thread_.io, [this, id = server.id] {
+  thread_.loop.post([this, id = server.id] {
     const rewrite::ServerDescription* known = topology_.find(id);
     if (stopped_ || known == nullptr || known->origin == Origin::uri) return;
     retry_later(known->name, kRetryOwnAddress);
@@ -169,8 +165,8 @@ std::string Upstreams::fault_of(const Pins& pins) const {
     const auto ours = thread_.shared.directory.at_port(port);
     std::string reason;
     if (ours == nullptr) {
-      const auto acceptor = listen_at(listen, thread_.io);
-      if (!acceptor) reason = acceptor.error().message();
+      const auto socket = listen_at(listen);
+      if (!socket) reason = socket.error().message();
     } else if (ours->route.upstream.key() != server) {
       reason = "it is the listener of " + ours->name;
     }
@@ -314,9 +310,7 @@ void Upstreams::retry_later(const std::string& member, std::chrono::seconds time
 void Upstreams::wait_for_retry() {
   if (retry_at_.empty()) return;
   const auto earlier = [](const auto& a, const auto& b) { return a.second < b.second; };
-  retry_timer_.expires_at(std::ranges::min_element(retry_at_, earlier)->second);
-  retry_timer_.async_wait([this](error_code error) {
-    if (error || stopped_) return;
+  retry_timer_.start_at(std::ranges::min_element(retry_at_, earlier)->second, [this] {
     const auto now = std::chrono::steady_clock::now();
     std::erase_if(retry_at_, [&](const auto& member) { return member.second <= now; });
     settle();
@@ -354,7 +348,7 @@ void Upstreams::close(rewrite::ServerId server) {
   found->second.listener->stop();
   topology_.remove(server);
   for (const auto& thread : threads_) {
-    asio::post(thread->io, [&thread = *thread, upstream] {
+    thread->loop.post([&thread = *thread, upstream] {
       for (const ConnectionPair::Self& pair : ConnectionPair::all_of(thread)) {
         if (&pair->upstream() == upstream.get()) pair->close();
       }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
 #include <vector>
 
 namespace idproxy::net {
@@ -20,9 +21,13 @@ void note(Deadlines::Place& place) {
   waiting.expired.push_back(&waiting);
 }
 
+void run_until(EventLoop& loop, const std::function<bool()>& happened) {
+  while (!happened()) loop.poll();
+}
+
 TEST(Deadlines, EndInTheOrderOfTheirBeginnings) {
-  asio::io_context io;
-  Deadlines deadlines(io, 1ms);
+  EventLoop loop;
+  Deadlines deadlines(loop, 1ms);
   std::vector<const Waiting*> expired;
   Waiting first(expired), second(expired), third(expired);
   deadlines.start(second, note);
@@ -30,28 +35,31 @@ TEST(Deadlines, EndInTheOrderOfTheirBeginnings) {
   deadlines.start(third, note);
   EXPECT_TRUE(third.runs());
   third.stop();
-  io.run();
+  run_until(loop, [&] { return expired.size() == 2; });
   EXPECT_EQ(expired, (std::vector<const Waiting*>{&second, &first}));
   EXPECT_FALSE(first.runs());
 }
 
 TEST(Deadlines, AreOneOfAPlace) {
-  asio::io_context io;
-  Deadlines soon(io, 1ms);
-  Deadlines later(io, 1h);
+  EventLoop loop;
+  Deadlines soon(loop, 1ms);
+  Deadlines later(loop, 1h);
   std::vector<const Waiting*> expired;
   Waiting waiting(expired);
   soon.start(waiting, note);
   later.start(waiting, note);
-  io.run_for(20ms);
+  bool over = false;
+  Timer timer(loop);
+  timer.start(20ms, [&] { over = true; });
+  run_until(loop, [&] { return over; });
   EXPECT_TRUE(expired.empty());
   EXPECT_TRUE(waiting.runs());
 }
 
 TEST(Deadlines, MayBeginAnewWhenTheyEnd) {
-  asio::io_context io;
+  EventLoop loop;
   static Deadlines* again;
-  Deadlines deadlines(io, 1ms);
+  Deadlines deadlines(loop, 1ms);
   again = &deadlines;
   std::vector<const Waiting*> expired;
   Waiting waiting(expired);
@@ -59,7 +67,7 @@ TEST(Deadlines, MayBeginAnewWhenTheyEnd) {
     note(place);
     again->start(place, note);
   });
-  io.run();
+  run_until(loop, [&] { return expired.size() == 2; });
   EXPECT_EQ(expired.size(), 2U);
 }
 

@@ -17,7 +17,6 @@ namespace idproxy::net {
 namespace direction_test {
 
 using namespace test;
-using Wake = ByteStream::Wake;
 using Status = ByteStream::Received::Status;
 using Texts = std::vector<std::string>;
 
@@ -36,15 +35,15 @@ class ScriptedStream final : public ByteStream {
   // Waits. Each ends once.
   [[nodiscard]] bool is_waited_for() const { return reader_ != nullptr; }
   [[nodiscard]] bool is_waited_to_take() const { return writer_ != nullptr; }
-  void wake_reader(Wake wake = Wake::ready) { std::exchange(reader_, nullptr)->readable(wake); }
-  void wake_writer(Wake wake = Wake::ready) { std::exchange(writer_, nullptr)->writable(wake); }
+  void wake_reader() { std::exchange(reader_, nullptr)->readable(); }
+  void wake_writer() { std::exchange(writer_, nullptr)->writable(); }
 
   std::size_t takes = kAll;  ///< that many bytes more
   bool write_fails = false;
   bool encrypts = false;  ///< takes all, and has to be flushed of it
   bool flushes = true;
   bool more = false;           ///< reading again is always worth it
-  bool has_received_ = false;  ///< the wait itself has received what there is
+  bool has_received_ = false;  ///< a wait would end at once
   std::string taken;
   int writes = 0;
   std::vector<std::size_t> reads;  ///< for how much, each
@@ -71,7 +70,10 @@ class ScriptedStream final : public ByteStream {
             .bytes = bytes,
             .more = more || !arrived_.empty() || end_ != Status::none};
   }
-  [[nodiscard]] bool is_at_end() override { return arrived_.empty() && end_ != Status::none; }
+  [[nodiscard]] Peeked peek() override {
+    if (!arrived_.empty()) return Peeked::bytes;
+    return end_ == Status::none ? Peeked::nothing : Peeked::end;
+  }
   [[nodiscard]] bool is_secure() const override { return secure_; }
   [[nodiscard]] ssize_t write(Bytes bytes) override {
     ++writes;
@@ -137,10 +139,10 @@ class ScriptedOwner final : public Direction::Owner {
   [[nodiscard]] std::size_t read_size(const Direction& /*direction*/) const override {
     return most;
   }
-  void woken(Direction& direction, bool writable, Wake wake) override {
+  void woken(Direction& direction, bool writable) override {
     target = &direction;
     if (close_in == "woken") return direction.close();
-    writable ? direction.on_writable() : direction.on_readable(wake);
+    writable ? direction.on_writable() : direction.on_readable();
   }
   void waits(const Direction& /*direction*/) override {}
   void heard(const Direction& /*direction*/) override { tell("heard"); }
@@ -214,7 +216,7 @@ std::string held(const Direction& direction) {
 TEST(Direction, WritesWhatGoesOnAndWaitsForMore) {
   World world;
   world.arrives("hello");
-  EXPECT_EQ(world.owner.told, (Texts{"heard", "received 5"}));
+  EXPECT_EQ(world.owner.told, Texts{"received 5"});
   EXPECT_EQ(world.sink.taken, "hello");
   EXPECT_EQ(held(world.direction), "");
   EXPECT_TRUE(world.source.is_waited_for());
@@ -381,30 +383,14 @@ TEST(Direction, TellsOfAWriteThatFails) {
   EXPECT_TRUE(later.direction.unsent());
 }
 
-TEST(Direction, WaitsAgainForASinkWhoseWaitWasCancelled) {
+TEST(Direction, IsWokenOnceMoreWhenItsStreamsAreClosed) {
   World world;
   world.sink.takes = 2;
   world.arrives("hello");
-  world.sink.wake_writer(Wake::cancelled);
-  EXPECT_TRUE(world.sink.is_waited_to_take());
-  EXPECT_EQ(world.owner.references, 1);
   world.direction.close();
-  world.sink.wake_writer(Wake::cancelled);
-  EXPECT_FALSE(world.sink.is_waited_to_take());
+  world.sink.wake_writer();
+  EXPECT_EQ(world.sink.taken, "he");
   EXPECT_EQ(world.owner.references, 0);
-}
-
-/// The direction for which it is the source tells of its end.
-TEST(Direction, LeavesASinkThatHasEndedToTheOtherDirection) {
-  for (const Wake wake : {Wake::ended, Wake::failed}) {
-    World world;
-    world.sink.takes = 2;
-    world.arrives("hello");
-    const Texts before = world.owner.told;
-    world.sink.wake_writer(wake);
-    EXPECT_EQ(world.owner.told, before);
-    EXPECT_FALSE(world.sink.is_waited_to_take());
-  }
 }
 
 // ---- reads -------------------------------------------------------------------------------------
@@ -447,13 +433,6 @@ TEST(Direction, HasNotSeenEmptyWhileThereMayBeMore) {
   EXPECT_FALSE(world.direction.seen_empty());
   EXPECT_EQ(world.source.reads.size(), 4U);
   EXPECT_TRUE(world.source.is_waited_for());
-}
-
-TEST(Direction, ReadsWhenAWaitIsCancelled) {
-  World world;
-  world.source.sends("hello");
-  world.source.wake_reader(Wake::cancelled);
-  EXPECT_EQ(world.sink.taken, "hello");
 }
 
 TEST(Direction, HearsNothingInWhatTlsHasToSay) {
@@ -505,12 +484,14 @@ TEST(Direction, ProcessesNothingWhileItsOwnerHoldsItUp) {
 
   world.owner.holds = false;
   world.direction.resume();
+  EXPECT_EQ(world.owner.inputs, Texts{}) << "the thread's buffer may be in use";
+  world.source.wake_reader();
   EXPECT_EQ(world.owner.inputs, Texts{"hello"});
   EXPECT_EQ(world.sink.taken, "hello");
   EXPECT_TRUE(world.source.is_waited_for());
 }
 
-TEST(Direction, ResumesWithWhatItHoldsAndOutsideTheThreadsBuffer) {
+TEST(Direction, ResumesWithWhatItHolds) {
   World world;
   world.owner.decide = [&world](Direction& direction, Bytes input) -> std::size_t {
     direction.write(input.first(1));
@@ -519,13 +500,11 @@ TEST(Direction, ResumesWithWhatItHoldsAndOutsideTheThreadsBuffer) {
   };
   world.arrives("abc");
   EXPECT_EQ(held(world.direction), "bc");
-  world.source.sends("d");
-  world.source.has_received_ = true;
   world.owner.holds = false;
   world.direction.resume();
-  EXPECT_EQ(world.owner.inputs, (Texts{"abc", "bcd"}));
-  EXPECT_NE(world.source.read_to, world.pool.read_buffer());
-  EXPECT_EQ(held(world.direction), "cd");
+  EXPECT_EQ(world.owner.inputs, (Texts{"abc", "bc"}));
+  EXPECT_EQ(held(world.direction), "c");
+  EXPECT_EQ(world.source.reads.size(), 1U);
 }
 
 TEST(Direction, ResumesOnlyOnceWhatIsNeededIsThere) {
@@ -534,9 +513,7 @@ TEST(Direction, ResumesOnlyOnceWhatIsNeededIsThere) {
   world.arrives("ab");
   world.direction.resume();
   EXPECT_EQ(world.owner.inputs, Texts{"ab"});
-  world.source.sends("c");
-  world.source.has_received_ = true;
-  world.direction.resume();
+  world.arrives("c");
   EXPECT_EQ(world.sink.taken, "abc");
 }
 
@@ -558,7 +535,16 @@ TEST(Direction, NoticesAtOnceThatAPlainSourceLeavesWhileItIsHeldUp) {
   world.owner.holds = true;
   world.source.ends();
   world.source.wake_reader();
-  EXPECT_EQ(world.owner.told, (Texts{"heard", "finished"}));
+  EXPECT_EQ(world.owner.told, Texts{"source ended"});
+  EXPECT_TRUE(world.direction.ended());
+}
+
+TEST(Direction, WaitsAgainIfAPlainSourceHasSentNothingWhileItIsHeldUp) {
+  World world;
+  world.owner.holds = true;
+  world.source.wake_reader();
+  EXPECT_EQ(world.owner.told, Texts{});
+  EXPECT_TRUE(world.source.is_waited_for());
 }
 
 TEST(Direction, LooksForTheEndBehindNothingThatIsNotRead) {
@@ -570,6 +556,7 @@ TEST(Direction, LooksForTheEndBehindNothingThatIsNotRead) {
   EXPECT_EQ(world.owner.told, Texts{"heard"});
   world.owner.holds = false;
   world.direction.resume();
+  world.source.wake_reader();
   EXPECT_EQ(world.sink.taken, "hello");
 }
 
@@ -645,9 +632,6 @@ TEST(Direction, TellsThatItsSourceHasEndedOrBroken) {
     std::function<void(World&)> happens;
     const char* told;
   } rows[] = {
-      {"a wait ends", [](World& world) { world.source.wake_reader(Wake::ended); }, "source ended"},
-      {"a wait fails", [](World& world) { world.source.wake_reader(Wake::failed); },
-       "source broke"},
       {"a read ends", [](World& world) { world.source.ends(), world.source.wake_reader(); },
        "source ended"},
       {"a read breaks", [](World& world) { world.source.breaks(), world.source.wake_reader(); },
@@ -675,7 +659,7 @@ TEST(Direction, PassesOnWhatCameBeforeTheEnd) {
   world.source.ends();
   world.arrives("hello");
   EXPECT_EQ(world.sink.taken, "hello");
-  EXPECT_EQ(world.owner.told, (Texts{"heard", "received 5", "source ended"}));
+  EXPECT_EQ(world.owner.told, (Texts{"received 5", "source ended"}));
 }
 
 TEST(Direction, FinishesWhatItHoldsAfterTheEnd) {
@@ -707,7 +691,8 @@ TEST(Direction, IsNotFinishedBeforeTheSinkHasTakenEverything) {
 
 TEST(Direction, WaitsForNoSourceThatHasEnded) {
   World world;
-  world.source.wake_reader(Wake::ended);
+  world.source.ends();
+  world.source.wake_reader();
   world.direction.wait_source();
   EXPECT_FALSE(world.source.is_waited_for());
 }
@@ -716,8 +701,8 @@ TEST(Direction, WaitsForNoSourceThatHasEnded) {
 
 /// Everything that can happen, as far as it still does once the direction has been closed.
 void play(World& world) {
-  const auto wake_reader = [&world](Wake wake = Wake::ready) {
-    if (world.source.is_waited_for()) world.source.wake_reader(wake);
+  const auto wake_reader = [&world] {
+    if (world.source.is_waited_for()) world.source.wake_reader();
   };
   const auto wake_writer = [&world] {
     if (world.sink.is_waited_to_take()) world.sink.wake_writer();

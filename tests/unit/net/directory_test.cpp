@@ -33,12 +33,11 @@ class DirectoryOf : public ::testing::Test {
   bool is_own(const std::string& host, std::uint16_t port) {
     error_code error;
     const asio::ip::tcp::endpoint endpoint(asio::ip::make_address(host), port);
-    const bool result = directory.is_own(endpoint, io, error);
+    const bool result = directory.is_own(endpoint, error);
     EXPECT_FALSE(error) << error.message();
     return result;
   }
 
-  asio::io_context io;
   Directory directory;
 };
 

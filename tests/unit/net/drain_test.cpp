@@ -34,7 +34,6 @@ TEST(DrainNext, WaitsWhileSomethingIsUnderWay) {
       {"a handshake", {.handshaking = true}},
       {"an exchange", {.busy = true}},
       {"unsent bytes", {.unsent = true}},
-      {"a look", {.looking = true}},
       {"one reply", {.outstanding = 1}},
       {"many replies", {.outstanding = std::numeric_limits<std::uint64_t>::max()}},
   };

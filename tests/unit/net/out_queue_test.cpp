@@ -19,10 +19,10 @@ using Status = OutQueue::Status;
 /// Two connected sockets; what is sent into one is read from the other when the test says so.
 class OutQueueTest : public ::testing::Test {
  protected:
-  OutQueueTest() : sink_(io_, scratch_) {
+  OutQueueTest() : sink_(loop_, scratch_) {
     std::array<int, 2> fds{};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()), 0);
-    sink_.open(Socket(io_, Protocol(AF_UNIX, 0), fds[0]), nullptr);
+    sink_.open(FileDescriptor(fds[0]), nullptr);
     reader_ = fds[1];
   }
   ~OutQueueTest() override {
@@ -50,7 +50,7 @@ class OutQueueTest : public ::testing::Test {
     read();
   }
 
-  asio::io_context io_;
+  EventLoop loop_;
   TlsScratch scratch_;
   Stream sink_;
   OutQueue queue_;

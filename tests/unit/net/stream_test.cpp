@@ -7,6 +7,9 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "support/tls_peers.hpp"
 
@@ -18,10 +21,10 @@ using Status = Stream::Received::Status;
 /// A stream towards a TLS client that the test plays.
 class StreamTls : public ::testing::Test {
  protected:
-  StreamTls() : stream_(io_, scratch_), context_(test::RawPeer::context(false)) {
+  StreamTls() : stream_(loop_, scratch_), context_(test::RawPeer::context(false)) {
     std::array<int, 2> fds{};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()), 0);
-    stream_.open(Socket(io_, Protocol(AF_UNIX, 0), fds[0]), sides_.accept());
+    stream_.open(FileDescriptor(fds[0]), sides_.accept());
     client_ = fds[1];
     stream_.handshake([this](std::string_view reason) { result_ = std::string(reason); });
   }
@@ -39,10 +42,7 @@ class StreamTls : public ::testing::Test {
     const ssize_t n = ::read(client_, received_.data(), received_.size());
     return Bytes(received_).first(n > 0 ? static_cast<std::size_t>(n) : 0);
   }
-  void run() {
-    io_.restart();
-    io_.poll();
-  }
+  void run() { loop_.poll(); }
   void say_hello() {
     Bytes nothing;
     Buffer sent;
@@ -61,7 +61,7 @@ class StreamTls : public ::testing::Test {
   }
 
   test::TlsSides sides_;
-  asio::io_context io_;
+  EventLoop loop_;
   TlsScratch scratch_;
   Stream stream_;
   test::OwnedSslCtx context_;
@@ -94,7 +94,7 @@ TEST_F(StreamTls, SaysNothingOnceItIsClosed) {
   Bytes in = receive();
   EXPECT_EQ(peer_.handshake(in, sent), test::TlsStatus::done);
   send(sent);
-  asio::post(io_, [this] { stream_.close(); });  // the wait is over before this comes
+  stream_.close();
   run();
   EXPECT_FALSE(result_);
 }
@@ -119,6 +119,159 @@ TEST_F(StreamTls, AnswersThatAreNotTakenAreBounded) {
   EXPECT_GT(bytes, 1'000U);
   EXPECT_LT(bytes, kMost);
   EXPECT_TRUE(stream_.has_received()) << "waiting for more tells of it";
+}
+
+/// A plain stream whose peer the test plays, and waits that are counted.
+class StreamPlain : public ::testing::Test {
+ protected:
+  StreamPlain() : stream_(loop_, scratch_) {
+    std::array<int, 2> fds{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()), 0);
+    stream_.open(FileDescriptor(fds[0]), nullptr);
+    peer_ = FileDescriptor(fds[1]);
+  }
+
+  void send(std::string_view text) {
+    ASSERT_EQ(::write(peer_.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+  void wait() {
+    stream_.when_readable([this] { ++woken_; });
+    loop_.poll();
+  }
+  std::string read(std::size_t room) {
+    std::vector<std::uint8_t> to(room);
+    received_ = stream_.read(to);
+    return std::string(to.begin(), to.begin() + static_cast<std::ptrdiff_t>(received_.bytes));
+  }
+
+  EventLoop loop_;
+  TlsScratch scratch_;
+  Stream stream_;
+  FileDescriptor peer_;
+  Stream::Received received_;
+  int woken_ = 0;
+};
+
+TEST_F(StreamPlain, WaitsForBytes) {
+  wait();
+  EXPECT_EQ(woken_, 0);
+  send("hello");
+  loop_.poll();
+  EXPECT_EQ(woken_, 1);
+  EXPECT_EQ(read(100), "hello");
+  wait();
+  EXPECT_EQ(woken_, 1) << "the read has found less than it had room for";
+  send("more");
+  loop_.poll();
+  EXPECT_EQ(woken_, 2);
+}
+
+TEST_F(StreamPlain, NeedNotWaitIfMoreMayHaveArrived) {
+  wait();
+  send("hello");
+  loop_.poll();
+  EXPECT_EQ(read(5), "hello");
+  EXPECT_TRUE(received_.more);
+  stream_.when_readable([this] { ++woken_; });
+  EXPECT_EQ(woken_, 1) << "not before the call returns";
+  loop_.poll();
+  EXPECT_EQ(woken_, 2);
+  EXPECT_EQ(read(5), "");
+  EXPECT_EQ(received_.status, Status::none);
+  wait();
+  EXPECT_EQ(woken_, 2);
+}
+
+TEST_F(StreamPlain, WaitsAgainOnceALookHasFoundNothing) {
+  wait();
+  send("hello");
+  loop_.poll();
+  EXPECT_EQ(read(5), "hello");
+  EXPECT_EQ(stream_.peek(), Stream::Peeked::nothing);
+  wait();
+  EXPECT_EQ(woken_, 1);
+}
+
+/// The kernel tells once of the bytes and the end together.
+TEST_F(StreamPlain, FindsTheEndBehindBytes) {
+  send("hello");
+  peer_.close();
+  wait();
+  EXPECT_EQ(woken_, 1);
+  EXPECT_EQ(stream_.peek(), Stream::Peeked::bytes);
+  EXPECT_EQ(read(100), "hello");
+  EXPECT_EQ(stream_.peek(), Stream::Peeked::end);
+  wait();
+  EXPECT_EQ(woken_, 2);
+  EXPECT_EQ(read(100), "");
+  EXPECT_EQ(received_.status, Status::ended);
+}
+
+TEST_F(StreamPlain, FindsTheEndThatComesLater) {
+  send("hello");
+  wait();
+  EXPECT_EQ(read(100), "hello");
+  wait();
+  EXPECT_EQ(woken_, 1);
+  EXPECT_EQ(stream_.peek(), Stream::Peeked::nothing);
+  peer_.close();
+  loop_.poll();
+  EXPECT_EQ(woken_, 2);
+  EXPECT_EQ(read(100), "");
+  EXPECT_EQ(received_.status, Status::ended);
+}
+
+TEST_F(StreamPlain, WaitsUntilItsPeerTakesMore) {
+  const std::string much(1'000'000, 'x');
+  std::size_t taken = 0;
+  ssize_t n = 0;
+  while ((n = stream_.write(as_bytes(much))) == static_cast<ssize_t>(much.size())) {
+    taken += much.size();
+  }
+  taken += static_cast<std::size_t>(n);
+  int writable = 0;
+  stream_.when_writable([&] { ++writable; });
+  loop_.poll();
+  EXPECT_EQ(writable, 0);
+  std::vector<char> room(taken);
+  for (std::size_t at = 0; at < taken;) {
+    const ssize_t got = ::read(peer_.get(), room.data(), room.size());
+    ASSERT_GT(got, 0);
+    at += static_cast<std::size_t>(got);
+  }
+  loop_.poll();
+  EXPECT_EQ(writable, 1);
+}
+
+TEST_F(StreamPlain, EndsItsWaitsWhenItIsClosed) {
+  int writable = 0;
+  wait();
+  while (stream_.write(as_bytes(std::string(1'000'000, 'x'))) == 1'000'000) {
+  }
+  stream_.when_writable([&] { ++writable; });
+  stream_.close();
+  EXPECT_EQ(woken_, 0) << "not before the call returns";
+  loop_.poll();
+  EXPECT_EQ(woken_, 1);
+  EXPECT_EQ(writable, 1);
+}
+
+TEST_F(StreamPlain, MovesWithWhatItHasNotRead) {
+  wait();
+  send("hello");
+  loop_.poll();
+  EXPECT_EQ(read(2), "he");
+  Stream other(std::move(stream_));
+  int woken = 0;
+  other.when_readable([&] { ++woken; });
+  loop_.poll();
+  EXPECT_EQ(woken, 1);
+  std::array<std::uint8_t, 10> to{};
+  EXPECT_EQ(other.read(to).bytes, 3U);
+  other.when_readable([&] { ++woken; });
+  send("again");
+  loop_.poll();
+  EXPECT_EQ(woken, 2);
 }
 
 }  // namespace stream_test

@@ -1,0 +1,193 @@
+#include "event_loop.hpp"
+
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <system_error>
+
+namespace idproxy::net {
+namespace {
+
+[[noreturn]] void fail(const char* what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
+
+}  // namespace
+
+EventLoop::EventLoop()
+    : epoll_(::epoll_create1(EPOLL_CLOEXEC)), wakeup_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!epoll_.is_open()) fail("epoll_create1");
+  if (!wakeup_.is_open()) fail("eventfd");
+  // Edge-triggered, so that nobody has to read it. Its data is null.
+  control(EPOLL_CTL_ADD, wakeup_.get(), EPOLLIN, nullptr);
+}
+
+/// Destroys what waits. That may own what owns a timer, and may post, wake or cancel in turn.
+EventLoop::~EventLoop() {
+  while (true) {
+    while (!timers_.empty()) timers_.begin()->cancel();
+    const PostedList posted = take_posted();
+    const auto woken = std::exchange(woken_, {});
+    const auto dead = std::exchange(dead_, {});
+    if (posted.empty() && woken.empty() && dead.empty()) return;
+  }
+}
+
+// ---- turns -----------------------------------------------------------------------------------
+
+void EventLoop::run() {
+  while (true) {
+    if (look_at_posted_) {
+      run_posted();
+      if (is_over()) return;
+    }
+    static_cast<void>(turn(patience()));
+  }
+}
+
+void EventLoop::poll() {
+  bool busy = true;
+  while (busy) {
+    if (look_at_posted_) run_posted();
+    busy = turn(0) || !woken_.empty() || look_at_posted_;
+  }
+}
+
+/// True if there was an event.
+bool EventLoop::turn(int most_milliseconds) {
+  const int count = ::epoll_wait(epoll_.get(), events_.data(), static_cast<int>(events_.size()),
+                                 most_milliseconds);
+  if (count < 0 && errno != EINTR) fail("epoll_wait");
+  event_count_ = static_cast<std::size_t>(std::max(count, 0));
+  for (next_event_ = 0; next_event_ < event_count_;) {
+    const epoll_event& event = events_[next_event_++];
+    if (event.data.ptr == nullptr) {
+      look_at_posted_ = true;
+    } else {
+      static_cast<Watcher*>(event.data.ptr)->ready(event.events);
+    }
+  }
+  event_count_ = 0;
+  if (!timers_.empty()) run_timers();
+  if (!woken_.empty()) call_woken();
+  if (!dead_.empty()) std::exchange(dead_, {}).clear();
+  return count > 0;
+}
+
+/// How long to wait for events, as epoll_wait() has it. Rounded up, so that no timer is early.
+int EventLoop::patience() const {
+  if (!woken_.empty() || !dead_.empty()) return 0;
+  if (timers_.empty()) return -1;
+  const auto wait =
+      std::chrono::ceil<std::chrono::milliseconds>(timers_.begin()->time_ - Timer::Clock::now());
+  return static_cast<int>(
+      std::clamp<std::int64_t>(wait.count(), 0, std::numeric_limits<int>::max()));
+}
+
+void EventLoop::call_woken() {
+  calling_.swap(woken_);
+  for (const Woken& each : calling_) {
+    each.reader ? each.waiter->readable() : each.waiter->writable();
+  }
+  calling_.clear();
+}
+
+bool EventLoop::is_over() {
+  if (!woken_.empty() || !dead_.empty()) {
+    look_at_posted_ = true;  // look again after the next turn
+    return false;
+  }
+  const std::lock_guard lock(mutex_);
+  return guards_ == 0 && posted_.empty();
+}
+
+// ---- from other threads ----------------------------------------------------------------------
+
+void EventLoop::add(std::unique_ptr<Posted> work) {
+  const std::lock_guard lock(mutex_);
+  posted_.push_back(std::move(work));
+  if (posted_.size() == 1) wake();
+}
+
+void EventLoop::guard() {
+  const std::lock_guard lock(mutex_);
+  ++guards_;
+}
+
+void EventLoop::unguard() {
+  // Within the lock: run() may return as soon as it is released, and the loop be destroyed.
+  const std::lock_guard lock(mutex_);
+  if (--guards_ == 0) wake();
+}
+
+void EventLoop::wake() {
+  // Fails only if the counter is full, and then the loop has been woken.
+  static_cast<void>(::eventfd_write(wakeup_.get(), 1));
+}
+
+EventLoop::PostedList EventLoop::take_posted() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(posted_, {});
+}
+
+void EventLoop::run_posted() {
+  look_at_posted_ = false;
+  for (const auto& each : take_posted()) each->run();
+}
+
+// ---- timers ----------------------------------------------------------------------------------
+
+void EventLoop::run_timers() {
+  const auto now = Timer::Clock::now();
+  while (!timers_.empty() && timers_.begin()->time_ <= now) {
+    Timer& timer = *timers_.begin();
+    timers_.erase(timers_.begin());
+    const auto then = std::exchange(timer.then_, nullptr);
+    then();
+  }
+}
+
+void Timer::start_at(Clock::time_point time, std::function<void()> then) {
+  cancel();
+  time_ = time;
+  then_ = std::move(then);
+  loop_.timers_.insert(*this);
+}
+
+void Timer::cancel() {
+  if (!is_linked()) return;
+  unlink();
+  loop_.destroy_later(std::exchange(then_, nullptr));
+}
+
+// ---- descriptors -----------------------------------------------------------------------------
+
+void EventLoop::control(int operation, int fd, std::uint32_t events, Watcher* watcher) {
+  epoll_event event{};
+  event.events = events | EPOLLET;
+  event.data.ptr = watcher;
+  if (::epoll_ctl(epoll_.get(), operation, fd, &event) != 0) fail("epoll_ctl");
+}
+
+void EventLoop::watch(int fd, std::uint32_t events, Watcher& watcher) {
+  control(EPOLL_CTL_ADD, fd, events, &watcher);
+}
+
+void EventLoop::rewatch(int fd, std::uint32_t events, Watcher& watcher) {
+  control(EPOLL_CTL_MOD, fd, events, &watcher);
+}
+
+void EventLoop::unwatch(int fd, const Watcher& watcher) {
+  control(EPOLL_CTL_DEL, fd, 0, nullptr);
+  forget(watcher);
+}
+
+void EventLoop::forget(const Watcher& watcher) {
+  for (std::size_t i = next_event_; i < event_count_; ++i) {
+    if (events_[i].data.ptr == &watcher) events_[i].data.ptr = nullptr;
+  }
+}
+
+}  // namespace idproxy::net

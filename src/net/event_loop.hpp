@@ -1,0 +1,173 @@
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <array>
+#include <boost/intrusive/set.hpp>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "byte_stream.hpp"
+#include "file_descriptor.hpp"
+
+namespace idproxy::net {
+
+class EventLoop;
+
+/// Calls a function once, at a time or after a while. Lives on its loop's thread, no longer than
+/// the loop.
+class Timer : public boost::intrusive::set_base_hook<
+                  boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit Timer(EventLoop& loop) : loop_(loop) {}
+  ~Timer() { cancel(); }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+  /// Replaces an earlier start. `then` is destroyed after it was called or cancelled, though not
+  /// within cancel(): it may own what calls that.
+  void start(std::chrono::nanoseconds delay, std::function<void()> then) {
+    start_at(Clock::now() + delay, std::move(then));
+  }
+  void start_at(Clock::time_point time, std::function<void()> then);
+  void cancel();
+  [[nodiscard]] bool runs() const { return is_linked(); }
+
+  friend bool operator<(const Timer& a, const Timer& b) { return a.time_ < b.time_; }
+
+ private:
+  friend EventLoop;
+
+  EventLoop& loop_;
+  Clock::time_point time_;
+  std::function<void()> then_;
+};
+
+/// The event loop of one thread: tells those who watch a descriptor that it is ready
+/// (edge-triggered epoll), runs timers, and runs what other threads post. Only post() and the
+/// guards may be used by other threads.
+///
+/// Asio's loop costs each message a recv() that finds nothing or an epoll_ctl(), because it watches
+/// a socket for one operation at a time (docs/decisions.md).
+class EventLoop {
+ public:
+  /// Something that watches one descriptor.
+  class Watcher {
+   public:
+    /// `events`: as in epoll_event, what the descriptor is ready for. There may be nothing to read
+    /// or write all the same.
+    virtual void ready(std::uint32_t events) = 0;
+
+   protected:
+    ~Watcher() = default;
+  };
+
+  /// Keeps run() from returning while it exists. Any thread may destroy it.
+  class Guard {
+   public:
+    explicit Guard(EventLoop& loop) : loop_(&loop) { loop.guard(); }
+    Guard(Guard&& other) noexcept : loop_(std::exchange(other.loop_, nullptr)) {}
+    Guard& operator=(Guard&&) = delete;
+    ~Guard() {
+      if (loop_ != nullptr) loop_->unguard();
+    }
+
+   private:
+    EventLoop* loop_;
+  };
+
+  /// Throws std::system_error if the kernel gives no epoll instance.
+  EventLoop();
+  ~EventLoop();
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+
+  /// Runs until nothing is posted and no guard is left. An exception of a handler comes out, and
+  /// run() may be called again.
+  void run();
+  /// Handles what is due without waiting, perhaps in several turns. For tests.
+  void poll();
+
+  /// Calls `work()`, which may be move-only, on the loop's thread, after what was posted before.
+  template <class Work>
+  void post(Work work) {
+    add(std::make_unique<PostedWork<Work>>(std::move(work)));
+  }
+
+  /// Watches `fd` for `events` (EPOLLIN, EPOLLOUT, …), edge-triggered. A ready descriptor is told
+  /// of at once. Closing it ends that.
+  void watch(int fd, std::uint32_t events, Watcher& watcher);
+  /// Replaces what a watched descriptor is watched for, and by whom.
+  void rewatch(int fd, std::uint32_t events, Watcher& watcher);
+  /// Stops watching a descriptor that stays open.
+  void unwatch(int fd, const Watcher& watcher);
+  /// The watcher hears nothing more, not even of events that have been fetched. Call before its
+  /// descriptor is closed.
+  void forget(const Watcher& watcher);
+
+  /// Calls the waiter, which may call back, in the next turn of the loop.
+  void wake_reader(ByteStream::WaiterPtr waiter) { woken_.push_back({std::move(waiter), true}); }
+  void wake_writer(ByteStream::WaiterPtr waiter) { woken_.push_back({std::move(waiter), false}); }
+  /// Destroys `callback` in the next turn: what it owns may be what is running.
+  void destroy_later(std::function<void()> callback) { dead_.push_back(std::move(callback)); }
+
+ private:
+  friend Timer;
+
+  struct Posted {
+    virtual ~Posted() = default;
+    virtual void run() = 0;
+  };
+  template <class Work>
+  struct PostedWork final : Posted {
+    explicit PostedWork(Work posted) : work(std::move(posted)) {}
+    void run() override { work(); }
+    Work work;
+  };
+  struct Woken {
+    ByteStream::WaiterPtr waiter;
+    bool reader;
+  };
+  using PostedList = std::vector<std::unique_ptr<Posted>>;
+  using Timers = boost::intrusive::multiset<Timer, boost::intrusive::constant_time_size<false>>;
+
+  void add(std::unique_ptr<Posted> work);
+  void guard();
+  void unguard();
+  [[nodiscard]] bool turn(int most_milliseconds);
+  [[nodiscard]] PostedList take_posted();
+  void wake();
+  void run_posted();
+  void run_timers();
+  void call_woken();
+  [[nodiscard]] bool is_over();
+  [[nodiscard]] int patience() const;
+  void control(int operation, int fd, std::uint32_t events, Watcher* watcher);
+
+  // Many connections share a turn; others are not kept waiting for long.
+  static constexpr std::size_t kEventsPerTurn = 64;
+
+  FileDescriptor epoll_;
+  FileDescriptor wakeup_;  // an eventfd
+  std::array<epoll_event, kEventsPerTurn> events_{};
+  std::size_t next_event_ = 0;  // events before it have been handled
+  std::size_t event_count_ = 0;
+  std::vector<Woken> woken_;
+  std::vector<Woken> calling_;
+  std::vector<std::function<void()>> dead_;
+  Timers timers_;
+  bool look_at_posted_ = true;
+
+  std::mutex mutex_;  // guards:
+  PostedList posted_;
+  std::size_t guards_ = 0;
+};
+
+}  // namespace idproxy::net

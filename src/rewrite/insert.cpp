@@ -1,8 +1,10 @@
 #include "idproxy/rewrite/insert.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "document_fields.hpp"
@@ -57,19 +59,20 @@ void InsertRewriter::begin(const WriteRequest& insert) {
   edits_.clear();
   records_.clear();
   driver_made_.assign(plan.size(), 0);
-  finder_.clear();
   top_level_ = only_missing_ = 0;
   has_sequences_ = false;
   walks_once_ = plan.size() <= bson::FieldFinder::kMost;
+  std::array<std::string_view, bson::FieldFinder::kMost> names;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     has_sequences_ = has_sequences_ || plan[i].sequences != nullptr;
     if (!walks_once_) continue;
     const std::uint32_t bit = std::uint32_t{1} << i;
-    finder_.add(plan[i].path.front());
+    names[i] = plan[i].path.front();
     if (plan[i].path.size() == 1) top_level_ |= bit;
     if (plan[i].rule->assign == Assign::missing) only_missing_ |= bit;
   }
   walks_once_ = walks_once_ && !has_sequences_;
+  if (walks_once_) finder_.look_for(std::span(names).first(plan.size()));
 }
 
 ScanResult InsertRewriter::scan(const WriteRequest& insert, GivenValues& given) {

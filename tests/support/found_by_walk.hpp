@@ -11,10 +11,11 @@
 namespace idproxy::test {
 
 /// What a FieldFinder finds in a document, or what Elements finds: for each name the position of
-/// its type byte, with "!" if there are several, or "-". "malformed" if the document is.
-inline std::string found_by_finder(Bytes document, std::span<const std::string_view> names) {
-  bson::FieldFinder finder;
-  for (const std::string_view name : names) finder.add(name);
+/// its type byte, with "!" if there are several, or "-". "malformed" if the document is. `finder`
+/// may have seen other documents.
+inline std::string found_by_finder(Bytes document, std::span<const std::string_view> names,
+                                   bson::FieldFinder& finder) {
+  finder.look_for(names);
   bson::FieldFinder::Places places{};
   const auto found = finder.find(document, bson::FieldFinder::Until::the_end, places);
   if (!found) return "malformed";

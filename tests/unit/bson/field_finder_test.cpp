@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <string_view>
+
 #include "support/found_by_walk.hpp"
 #include "support/messages.hpp"
 
@@ -23,12 +26,18 @@ const std::string_view kNames[] = {"_id",
                                    "_id",
                                    "a-name-of-more-than-sixteen-bytes"};
 
+/// With a finder that has seen only this document, and with one that has seen others before.
 void expect_same(std::string_view bytes) {
   const Exact exact(bytes);
   const auto document = document_at(exact.view());
   if (!document) return;
-  EXPECT_EQ(found_by_finder(*document, kNames), found_by_walk(*document, kNames))
-      << ::testing::PrintToString(bytes);
+  const std::string expected = found_by_walk(*document, kNames);
+  static FieldFinder experienced;
+  FieldFinder fresh;
+  for (FieldFinder* finder : {&fresh, &fresh, &experienced, &experienced}) {
+    EXPECT_EQ(found_by_finder(*document, kNames, *finder), expected)
+        << ::testing::PrintToString(bytes);
+  }
 }
 
 /// All names, with values of several types and sizes in between.
@@ -62,7 +71,8 @@ TEST(FieldFinder, FindsThemAllAndTellsTheFirst) {
   const std::string bytes = doc(sample());
   expect_same(bytes);
   const Exact exact(bytes);
-  const std::string found = found_by_finder(exact.view(), kNames);
+  FieldFinder finder;
+  const std::string found = found_by_finder(exact.view(), kNames, finder);
   EXPECT_TRUE(found.starts_with("4! ")) << found;
   EXPECT_EQ(found.find('-'), std::string::npos) << found;
 }
@@ -94,8 +104,7 @@ TEST(FieldFinder, StopsOnceAllAreFound) {
       doc(int_field("_id", 1) + int_field("a", 2) + element(Type{0x66}, "b", ""));
   const Exact exact(bytes);
   FieldFinder finder;
-  finder.add("a");
-  finder.add("_id");
+  finder.look_for(std::array<std::string_view, 2>{"a", "_id"});
   EXPECT_EQ(finder.all(), 3U);
   FieldFinder::Places places{};
   const auto found = finder.find(exact.view(), FieldFinder::Until::all_found, places);
@@ -107,11 +116,43 @@ TEST(FieldFinder, StopsOnceAllAreFound) {
 
 TEST(FieldFinder, TakesTheMostNames) {
   FieldFinder finder;
-  for (std::size_t i = 0; i < FieldFinder::kMost; ++i) finder.add(i % 2 == 0 ? "a" : "b");
+  std::array<std::string_view, FieldFinder::kMost> names;
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = i % 2 == 0 ? "a" : "b";
+  finder.look_for(names);
   const std::string bytes = doc(int_field("b", 1));
   const Exact exact(bytes);
   FieldFinder::Places places{};
   EXPECT_EQ(finder.find(exact.view(), FieldFinder::Until::the_end, places)->there, 0xaaaaaaaaU);
+}
+
+TEST(FieldFinder, ForgetsWhatItHasSeenWhenTheNamesChange) {
+  const std::string bytes = doc(int_field("a", 1) + string_field("b", "text"));
+  const Exact exact(bytes);
+  FieldFinder finder;
+  for (const auto& names : {std::array<std::string_view, 2>{"a", "b"}, {"b", "a"}, {"b", "c"}}) {
+    for (int round = 0; round < 2; ++round) {
+      EXPECT_EQ(found_by_finder(exact.view(), names, finder), found_by_walk(exact.view(), names));
+    }
+  }
+}
+
+/// Of which only the first sixteen bytes are alike.
+TEST(FieldFinder, RemembersNoNameOfMoreThanTwoWords) {
+  for (const char byte : {'x', '\xff'}) {
+    for (const std::size_t more : {0U, 1U, 2U, 20U}) {
+      expect_same(doc(int_field(std::string(16 + more, byte), 1) + int_field("number", 2)));
+      expect_same(doc(int_field(std::string(16, byte) + std::string(more, 'y'), 1)));
+    }
+  }
+}
+
+TEST(FieldFinder, WalksDocumentsWithMoreElementsThanItRemembers) {
+  std::string fields;
+  for (int i = 0; i < 100; ++i) fields += int_field("f" + std::to_string(i), i);
+  fields += int_field("number", 1);
+  expect_same(doc(fields));
+  expect_same(doc(int_field("optional", 1) + fields));
+  expect_same(doc(fields));
 }
 
 }  // namespace field_finder_test

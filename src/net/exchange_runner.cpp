@@ -43,6 +43,10 @@ struct ExchangeRunner::UnderWay : rewrite::Exchange {
   bool legacy = false;  // the request is an OP_QUERY
 };
 
+void ExchangeRunner::Recycled::operator()(UnderWay* exchange) const {
+  std::pmr::polymorphic_allocator<>(memory_).delete_object(exchange);
+}
+
 ExchangeRunner::ExchangeRunner(Connection& connection, IoThread& thread, rewrite::ServerId server,
                                std::uint64_t id)
     : connection_(connection), thread_(thread), id_(id), server_(server) {}
@@ -60,7 +64,8 @@ void ExchangeRunner::close() {
 
 void ExchangeRunner::begin(rewrite::Request request, Bytes message, Buffer* owner,
                            Budget::Share share) {
-  exchange_ = std::make_unique<UnderWay>(server_, &rights_);
+  std::pmr::polymorphic_allocator<> allocator(&thread_.exchanges);
+  exchange_ = {allocator.new_object<UnderWay>(server_, &rights_), Recycled(allocator.resource())};
   exchange_->share = std::move(share);
   exchange_->legacy = wire::read_header(message).op_code != wire::OpCode::msg;
   if (owner == nullptr && thread_.workspace.spare.capacity() == 0) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <optional>
 
 #include "budget.hpp"
@@ -108,6 +109,16 @@ class ExchangeRunner {
 
  private:
   struct UnderWay;
+  /// Gives the memory of an exchange back to its thread.
+  class Recycled {
+   public:
+    Recycled() : memory_(nullptr) {}
+    explicit Recycled(std::pmr::memory_resource* memory) : memory_(memory) {}
+    void operator()(UnderWay* exchange) const;
+
+   private:
+    std::pmr::memory_resource* memory_;
+  };
   /// A reply of the proxy's own.
   struct LocalReply {
     Buffer message;
@@ -131,7 +142,7 @@ class ExchangeRunner {
   const std::uint64_t id_;
   rewrite::InsertRights rights_;
   // The newest request, while later ones must wait for it or part of its message is unsent.
-  std::unique_ptr<UnderWay> exchange_;
+  std::unique_ptr<UnderWay, Recycled> exchange_;
   std::unique_ptr<LocalReply> local_reply_;  // sent once nothing is outstanding
   std::uint64_t questions_ = 0;              // number of questions to the store so far
   const rewrite::ServerId server_;

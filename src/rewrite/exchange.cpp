@@ -103,6 +103,7 @@ Action Exchange::write(Buffer* owner, const Context& context, Workspace& workspa
   }
   started_ = now_ = context.clock.monotonic();
   message_ = workspace.take_message();
+  given_ = workspace.take_given();
   write_.now = std::chrono::duration_cast<std::chrono::seconds>(context.clock.wall());
   ScanResult result = scan(write_, workspace, given_);
   driver_made_ = result.driver_made;
@@ -445,6 +446,7 @@ Action Exchange::resume(const Context& context, Workspace& workspace) {
 
 Buffer Exchange::release(Workspace& workspace) {
   workspace.give_back(std::move(message_));
+  workspace.give_back(std::exchange(given_, {}));
   return batch_ == nullptr ? std::move(original_) : batch_->release();
 }
 

@@ -7,6 +7,20 @@
 #include "idproxy/bson/elements.hpp"
 
 namespace idproxy::rewrite {
+
+void GivenValues::clear() {
+  for (ids::Values& each : values) each.clear();
+  given.clear();
+  wanted.clear();
+  sequences.clear();
+  once.clear();
+}
+
+std::size_t GivenValues::capacity() const {
+  std::size_t size = given.capacity() * sizeof(Given);
+  for (const ids::Values& each : values) size += each.capacity();
+  return size;
+}
 namespace {
 
 /// False if an element is not an int32, the only type that mongod accepts here.

@@ -34,6 +34,20 @@ struct Workspace {
     spare_bytes_ += size;
     spare_.push_back(std::move(message));
   }
+  /// Returns empty values, usually with the memory of some that were given back.
+  GivenValues take_given() {
+    if (spare_given_.empty()) return {};
+    GivenValues given = std::move(spare_given_.back());
+    spare_given_.pop_back();
+    return given;
+  }
+  void give_back(GivenValues given) {
+    constexpr std::size_t kSpare = 16;
+    constexpr std::size_t kLargest = std::size_t{64} * 1024;
+    if (spare_given_.size() == kSpare || given.capacity() > kLargest) return;
+    given.clear();
+    spare_given_.push_back(std::move(given));
+  }
   /// Frees the memory that a large message has left behind.
   void trim() {
     constexpr std::size_t kKept = std::size_t{256} * 1024;
@@ -44,6 +58,7 @@ struct Workspace {
  private:
   std::vector<wire::PatchedMessage> spare_;
   std::size_t spare_bytes_ = 0;  // bytes of memory in spare_
+  std::vector<GivenValues> spare_given_;
 };
 
 }  // namespace idproxy::rewrite

@@ -41,6 +41,11 @@ struct GivenValues {
   /// Statements with values, ascending, that may have changed documents even if they failed (multi:
   /// true). They are never sent again, and their values are never given back.
   std::vector<std::int32_t> once;
+
+  /// Keeps the memory.
+  void clear();
+  /// Memory of the values and of what is noted about them, in bytes.
+  [[nodiscard]] std::size_t capacity() const;
 };
 
 /// The fields of a command's body that determine how its statements may be sent again.

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <ctime>
 #include <exception>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -26,7 +25,7 @@ using std::chrono_literals::operator""ms;
 using Seconds = std::chrono::duration<double>;
 
 constexpr std::string_view kUsage =
-    "usage: bench_duplicates --mongod PROGRAM --idproxy PROGRAM [--quick] [--json FILE]\n"
+    "usage: bench_duplicates --mongod PROGRAM --idproxy PROGRAM [--quick]\n"
     "--quick takes ten seconds.\n";
 
 constexpr int kExitBroken = 1;
@@ -38,7 +37,7 @@ constexpr std::size_t kBatch = 100;
 constexpr std::size_t kConnections = 4;
 constexpr std::int64_t kNumbers = 10'000'000;
 constexpr std::int64_t kTakenNumbers = kNumbers / 100;
-constexpr double kMust = 0.9;
+constexpr Limit kLimit{0.95, 1.0, Better::higher};
 
 /// Slices are short and take turns, so that what else happens on the machine and inside mongod
 /// meets both routes. Collections are made anew before their numbers fill up by what is inserted.
@@ -53,7 +52,6 @@ constexpr Effort kQuickEffort{3, 4, 50ms};
 struct Options {
   std::string mongod;
   std::string idproxy;
-  std::string json;
   Effort effort = kFullEffort;
 };
 
@@ -66,7 +64,6 @@ std::optional<Options> parse(const std::vector<std::string>& words) {
     }
     std::string* const value = words[i] == "--mongod"    ? &options.mongod
                                : words[i] == "--idproxy" ? &options.idproxy
-                               : words[i] == "--json"    ? &options.json
                                                          : nullptr;
     if (value == nullptr || ++i == words.size()) return std::nullopt;
     *value = words[i];
@@ -126,6 +123,8 @@ std::string proxy_config(std::uint16_t mongod_port) {
          "/?directConnection=true\"}\n"
          "admin: {listen: null}\n"
          "threads: 1\n"
+         // Connections are silent until it is their turn.
+         "limits: {first_byte: 5m}\n"
          "log: {level: warning, format: json}\n"
          "rules: [{ns: bench.proxied, field: number, strategy: random-digits, digits: 7}]\n";
 }
@@ -147,20 +146,17 @@ class Duplicates {
   Duplicates& operator=(const Duplicates&) = delete;
 
   void run() {
-    pin_process(0, cores_.load);
+    pin_process(0, {cores_.load});
     describe();
     make_collections();
-    std::cout << "documents a second     sent directly   through the proxy   ratio (quartiles)"
-                 "        must  verdict\n";
-    std::string notes;
     for (const Order order : {Order::unordered, Order::ordered}) {
       const Results results = measure(order);
       print_row(name_of(order), results);
-      notes += notes_on(name_of(order), results);
+      std::cerr << notes_on(name_of(order), results);
     }
-    std::cout << "what mongod counted, and how busy the processes were\n"
-              << notes << "documents stored: " << stored_ << ", each once; numbers all distinct\n";
-    if (!options_.json.empty()) write_json();
+    print_note(std::cout,
+               "With 1 % duplicates, " + std::to_string(stored_) +
+                   " documents were inserted; each is stored once, with a number of its own.");
   }
 
  private:
@@ -171,14 +167,13 @@ class Duplicates {
   void describe() {
     const std::string info = mongo_.run_on("admin", Document().int32("buildInfo", 1));
     const auto version = find(info, "version");
-    std::cout << "1 % duplicates: batches of " << kBatch << " documents, " << kConnections
+    std::cerr << "1 % duplicates: batches of " << kBatch << " documents, " << kConnections
               << " connections, " << kTakenNumbers << " of " << kNumbers
               << " numbers taken\nstandalone mongod "
               << (version ? version->value.substr(sizeof(std::int32_t)).data() : "?") << " on core "
               << cores_.proxy << ", client and proxy on core " << cores_.load << "; "
               << options_.effort.collections * options_.effort.slices << " slices of each in turn, "
-              << options_.effort.slice.count() << " ms\n"
-              << std::flush;
+              << options_.effort.slice.count() << " ms\n";
   }
 
   void make_collections() {
@@ -297,30 +292,14 @@ class Duplicates {
     return integer_at(reply, "cursor.firstBatch.0.n");
   }
 
-  static std::vector<double> ratios_of(const Results& results) {
-    std::vector<double> ratios;
-    for (std::size_t i = 0; i < results[0].per_second.size(); ++i) {
-      ratios.push_back(results[1].per_second[i] / results[0].per_second[i]);
-    }
-    return ratios;
-  }
-
-  void print_row(const char* name, const Results& results) {
-    const double direct = median(results[0].per_second);
-    const double proxied = median(results[1].per_second);
-    std::vector<double> ratios = ratios_of(results);
-    std::sort(ratios.begin(), ratios.end());
-    const double ratio = median(ratios);
-    std::array<char, 200> text{};
-    std::snprintf(text.data(), text.size(), "  %-18s%16.0f%20.0f   %.2f (%.2f..%.2f)%12.2f  %s\n",
-                  name, direct, proxied, ratio, ratios[ratios.size() / 4],
-                  ratios[ratios.size() * 3 / 4], kMust, ratio >= kMust ? "reached" : "MISSED");
-    std::cout << text.data() << std::flush;
-    std::snprintf(text.data(), text.size(),
-                  "{\"work\": \"%s\", \"direct\": %.1f, \"proxied\": %.1f, \"figure\": %.4f, "
-                  "\"must\": %.2f}",
-                  name, direct, proxied, ratio, kMust);
-    json_ += (json_.empty() ? "  " : ",\n  ") + std::string(text.data());
+  static void print_row(const char* name, const Results& results) {
+    print(std::cout, {"1 % duplicates, documents a second",
+                      std::string("inserts of 100, ") + name,
+                      "1/s",
+                      {{"direct", results[0].per_second}, {"idproxy", results[1].per_second}},
+                      "idproxy",
+                      "direct",
+                      kLimit});
   }
 
   static std::string notes_on(const char* name, const Results& results) {
@@ -345,12 +324,6 @@ class Duplicates {
     return notes;
   }
 
-  void write_json() const {
-    std::ofstream file(options_.json);
-    file << "{\"rows\": [\n" << json_ << "\n]}\n";
-    if (!file) throw std::runtime_error("cannot write " + options_.json);
-  }
-
   Options options_;
   Cores cores_ = choose_cores();
   TemporaryDirectory directory_;
@@ -359,7 +332,6 @@ class Duplicates {
       start_idproxy(options_.idproxy, proxy_config(mongod_.port), directory_, cores_.load);
   Database mongo_{mongod_.port, std::string(kDatabase)};
   std::uint64_t stored_ = 0;
-  std::string json_;
 };
 
 }  // namespace

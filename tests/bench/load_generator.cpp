@@ -24,6 +24,7 @@ LoadGenerator::LoadGenerator(std::uint16_t port, const Work& work, const Transpo
       epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   for (std::size_t tag = 0; tag < work.connections; ++tag) {
     connections_.push_back({open(tag), OutgoingMessage(), ReplyChecker(work.reply)});
+    stub_.serve(0);  // more proxies than its listener holds may wait to be accepted
   }
   shake_hands();
 }

@@ -29,17 +29,17 @@ std::vector<std::size_t> order_of_round(std::size_t round, std::size_t count) {
   return order;
 }
 
-void measure_slice(const Target& target, LoadGenerator& load, std::chrono::nanoseconds slice,
-                   CpuCost& cost) {
+std::vector<Column> columns_of(const Targets& targets) {
+  std::vector<Column> columns;
+  for (const Target* target : targets) columns.push_back({target->name, {}});
+  return columns;
+}
+
+double measure_slice(const Target& target, LoadGenerator& load, std::chrono::nanoseconds slice) {
   load.run(slice / kWarmUpFraction);
-  const auto start = Clock::now();
-  const auto target_before = target.process.cpu_time();
+  const auto before = target.process.cpu_time();
   const auto operations = static_cast<double>(load.run(slice));
-  const Microseconds target_used = target.process.cpu_time() - target_before;
-  const std::chrono::duration<double> elapsed = Clock::now() - start;
-  const std::size_t column = column_of(target.kind);
-  cost.target_us[column].push_back(target_used.count() / operations);
-  cost.per_second[column].push_back(operations / elapsed.count());
+  return Microseconds(target.process.cpu_time() - before).count() / operations;
 }
 
 struct Percentiles {
@@ -67,31 +67,31 @@ const Work& largest(const std::vector<Work>& works, std::string Work::* part) {
 
 }  // namespace
 
-CpuCost measure_cpu(const std::vector<Target>& targets, StubServer& stub, const Work& work,
-                    const Transport& transport, const Effort& effort) {
+std::vector<Column> measure_cpu(const Targets& targets, StubServer& stub, const Work& work,
+                                const Transport& transport, const Effort& effort) {
   std::deque<LoadGenerator> loads;
-  for (const Target& target : targets) loads.emplace_back(target.port, work, transport, stub);
-  CpuCost cost;
+  for (const Target* target : targets) loads.emplace_back(target->port, work, transport, stub);
+  std::vector<Column> columns = columns_of(targets);
   for (std::size_t round = 0; round < effort.rounds; ++round) {
     for (const std::size_t i : order_of_round(round, targets.size())) {
-      measure_slice(targets[i], loads[i], effort.slice, cost);
+      columns[i].rounds.push_back(measure_slice(*targets[i], loads[i], effort.slice));
     }
   }
-  return cost;
+  return columns;
 }
 
-AddedLatency measure_latency(const std::vector<Target>& targets, std::uint16_t stub_port,
-                             const Work& work, const Transport& transport, const Effort& effort) {
+AddedLatency measure_latency(const Targets& targets, std::uint16_t stub_port, const Work& work,
+                             const Transport& transport, const Effort& effort) {
   Client direct(stub_port, transport);
   std::deque<Client> clients;
-  for (const Target& target : targets) clients.emplace_back(target.port, transport);
-  AddedLatency added;
+  for (const Target* target : targets) clients.emplace_back(target->port, transport);
+  AddedLatency added{columns_of(targets), columns_of(targets)};
   for (std::size_t round = 0; round < effort.rounds; ++round) {
     const Percentiles base = time_operations(direct, work, effort.latency_operations);
     for (const std::size_t i : order_of_round(round, targets.size())) {
       const Percentiles through = time_operations(clients[i], work, effort.latency_operations);
-      added.p50_us[column_of(targets[i].kind)].push_back(through.p50_us - base.p50_us);
-      added.p99_us[column_of(targets[i].kind)].push_back(through.p99_us - base.p99_us);
+      added.p50_us[i].rounds.push_back(through.p50_us - base.p50_us);
+      added.p99_us[i].rounds.push_back(through.p99_us - base.p99_us);
     }
   }
   return added;

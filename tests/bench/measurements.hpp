@@ -1,11 +1,11 @@
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "report.hpp"
 #include "stub_server.hpp"
 #include "targets.hpp"
 #include "transport.hpp"
@@ -13,8 +13,8 @@
 
 namespace idproxy::bench {
 
-/// One value per round. A column that is not measured is empty.
-using Rounds = std::array<std::vector<double>, kTargetKinds>;
+/// In the order in which they were started.
+using Targets = std::vector<const Target*>;
 
 struct Effort {
   std::size_t rounds;
@@ -22,24 +22,20 @@ struct Effort {
   std::size_t latency_operations;   ///< on one target in one round
 };
 
-struct CpuCost {
-  Rounds target_us;   ///< used by the program under test per operation
-  Rounds per_second;  ///< operations
-};
-
-/// Runs the same closed loop through each target in turn, round by round.
-CpuCost measure_cpu(const std::vector<Target>& targets, StubServer& stub, const Work& work,
-                    const Transport& transport, const Effort& effort);
+/// Runs the same closed loop through each target in turn, round by round: CPU time in us that the
+/// target used per operation.
+std::vector<Column> measure_cpu(const Targets& targets, StubServer& stub, const Work& work,
+                                const Transport& transport, const Effort& effort);
 
 struct AddedLatency {
-  Rounds p50_us;
-  Rounds p99_us;
+  std::vector<Column> p50_us;
+  std::vector<Column> p99_us;
 };
 
 /// What a target adds to the latency of a direct connection measured in the same round, with one
 /// connection. The caller has pinned all processes to one core.
-AddedLatency measure_latency(const std::vector<Target>& targets, std::uint16_t stub_port,
-                             const Work& work, const Transport& transport, const Effort& effort);
+AddedLatency measure_latency(const Targets& targets, std::uint16_t stub_port, const Work& work,
+                             const Transport& transport, const Effort& effort);
 
 struct MemoryUse {
   double at_start_mb;     ///< resident

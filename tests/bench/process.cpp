@@ -48,11 +48,19 @@ std::string proc_path(pid_t pid, const char* name) {
   return "/proc/" + std::to_string(pid) + "/" + name;
 }
 
-void pin_thread(pid_t tid, int core) {
+void pin_thread(pid_t tid, const std::vector<int>& cores) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  CPU_SET(static_cast<std::size_t>(core), &set);
+  for (const int core : cores) CPU_SET(static_cast<std::size_t>(core), &set);
   if (::sched_setaffinity(tid, sizeof set, &set) < 0) throw_errno("sched_setaffinity");
+}
+
+std::vector<pid_t> threads_of(pid_t pid) {
+  std::vector<pid_t> threads;
+  for (const auto& task : std::filesystem::directory_iterator(proc_path(pid, "task"))) {
+    threads.push_back(std::stoi(task.path().filename()));
+  }
+  return threads;
 }
 
 }  // namespace
@@ -67,11 +75,8 @@ Cores choose_cores() {
   return {allowed.front(), allowed.size() > 1 ? allowed[1] : allowed.front()};
 }
 
-void pin_process(pid_t pid, int core) {
-  const pid_t target = pid == 0 ? ::getpid() : pid;
-  for (const auto& task : std::filesystem::directory_iterator(proc_path(target, "task"))) {
-    pin_thread(std::stoi(task.path().filename()), core);
-  }
+void pin_process(pid_t pid, const std::vector<int>& cores) {
+  for (const pid_t thread : threads_of(pid == 0 ? ::getpid() : pid)) pin_thread(thread, cores);
 }
 
 Child Child::run(std::vector<std::string> command, int core, const std::string& log) {
@@ -82,7 +87,7 @@ Child Child::run(std::vector<std::string> command, int core, const std::string& 
   words.push_back(nullptr);
   const pid_t pid = fork_bound();
   if (pid > 0) return Child(pid);
-  pin_thread(0, core);
+  pin_thread(0, {core});
   become(words, output.get());
   std::abort();  // become() does not return
 }
@@ -139,6 +144,10 @@ Memory Child::memory() const {
   }
   if (memory.resident_kib == 0) throw std::runtime_error("smaps_rollup cannot be read");
   return memory;
+}
+
+std::vector<pid_t> Child::threads() const {
+  return threads_of(pid_);
 }
 
 }  // namespace idproxy::bench

@@ -18,8 +18,8 @@ struct Cores {
 
 Cores choose_cores();
 
-/// Pins every thread of a process to one core; pid 0 is the calling process.
-void pin_process(pid_t pid, int core);
+/// Pins every thread of a process to these cores; pid 0 is the calling process.
+void pin_process(pid_t pid, const std::vector<int>& cores);
 
 struct Memory {
   double resident_kib;
@@ -41,11 +41,13 @@ class Child {
   ~Child();
 
   bool alive();
-  void pin_to(int core) const { pin_process(pid_, core); }
+  void pin_to(const std::vector<int>& cores) const { pin_process(pid_, cores); }
 
   /// Used by all its threads so far, in user space and in the kernel.
   std::chrono::nanoseconds cpu_time() const;
   Memory memory() const;
+  /// Those that it has now.
+  std::vector<pid_t> threads() const;
 
  private:
   explicit Child(pid_t pid) : pid_(pid) {}

@@ -1,40 +1,44 @@
 #pragma once
 
-#include <array>
 #include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
 
-#include "measurements.hpp"
-#include "targets.hpp"
-
 namespace idproxy::bench {
 
-/// What the figure of mongo-idproxy is held against.
-enum class Measure { ratio, value };  ///< to haproxy's of the same round; or by itself
-
-struct Limit {
-  Measure measure;
-  double must;
-  double aim;
+/// What was measured of one program, once in each round.
+struct Column {
+  std::string name;
+  std::vector<double> rounds;
 };
 
+enum class Better { lower, higher };
+
+/// What a figure is held against.
+struct Limit {
+  double must;
+  double aim;
+  Better better = Better::lower;
+};
+
+/// A row of the tables. Its figure is what column `of` has in each round, divided by what column
+/// `beside` has in the same one; if there is no such column, what `of` has by itself.
 struct Row {
-  std::string section;  ///< with the unit
+  std::string section;
   std::string work;
-  std::array<std::optional<double>, kTargetKinds> values;  ///< medians over all rounds
-  std::vector<double> ratios;                              ///< idproxy to haproxy, by round
-  std::optional<Limit> limit;                              ///< none: a figure without a verdict
+  std::string unit;  ///< of the columns
+  std::vector<Column> columns;
+  std::string of;
+  std::string beside;
+  std::optional<Limit> limit;  ///< none: a figure without a verdict
 };
 
 double median(std::vector<double> values);
 
-/// Pairs the columns round by round.
-Row make_row(std::string section, std::string work, const Rounds& rounds,
-             std::optional<Limit> limit);
-
-void print_table(std::ostream& out, const std::vector<Row>& rows);
-void print_json(std::ostream& out, const std::vector<Row>& rows);
+/// One line of JSON, which report.py reads.
+void print(std::ostream& out, const Row& row);
+/// A sentence about the measurement, likewise.
+void print_note(std::ostream& out, const std::string& note);
 
 }  // namespace idproxy::bench

@@ -39,6 +39,20 @@ bool list_documents(const Request& request, std::vector<std::string_view>& out) 
 
 }  // namespace
 
+std::string require_clean(const Findings& findings) {
+  const auto text = [](std::uint64_t count) { return std::to_string(count); };
+  const std::string checked = text(findings.checked) + " inserted documents were checked byte by " +
+                              "byte, and the values of " + text(findings.compared_ids) +
+                              " compared with each other";
+  const bool clean = findings.wrong_ids == 0 && findings.repeated_ids == 0 &&
+                     findings.changed == 0 && findings.malformed == 0;
+  if (clean) return checked + "; all were as they should be.";
+  throw std::runtime_error(checked + ": " + text(findings.wrong_ids) + " wrong values, " +
+                           text(findings.repeated_ids) + " repeated, " + text(findings.changed) +
+                           " documents otherwise changed, " + text(findings.malformed) +
+                           " malformed messages");
+}
+
 StubServer::StubServer(const std::vector<Work>& works, const Transport& transport,
                        Findings& findings)
     : works_(works),

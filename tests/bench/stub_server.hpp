@@ -29,6 +29,9 @@ struct Findings {
   std::atomic<std::uint64_t> malformed{0};  ///< messages; their connections were closed
 };
 
+/// Throws std::runtime_error if anything was wrong; else says what was checked.
+std::string require_clean(const Findings& findings);
+
 struct StubPorts {
   std::uint16_t relayed;
   std::uint16_t checked;

@@ -15,52 +15,70 @@
 namespace idproxy::bench {
 
 /// What stands between the load and the stub server, in the order of the table's columns.
-enum class TargetKind { haproxy, relay, idproxy };
-inline constexpr std::size_t kTargetKinds = 3;
+enum class TargetKind { haproxy, nginx, envoy, relay, idproxy };
+inline constexpr std::array kTargetKinds{TargetKind::haproxy, TargetKind::nginx, TargetKind::envoy,
+                                         TargetKind::relay, TargetKind::idproxy};
 
-constexpr std::size_t column_of(TargetKind kind) {
-  return static_cast<std::size_t>(kind);
-}
 std::string_view name_of(TargetKind kind);
 
-/// A program to measure; an empty path leaves its column out.
-using Programs = std::array<std::string, kTargetKinds>;
+/// By kind: a program to measure; an empty path leaves its column out.
+using Programs = std::array<std::string, kTargetKinds.size()>;
+
+constexpr std::size_t index_of(TargetKind kind) {
+  return static_cast<std::size_t>(kind);
+}
 
 /// A running program under test.
 struct Target {
-  TargetKind kind;
+  std::string name;  ///< of its column
   std::uint16_t port;
   Child process;
+};
+
+inline constexpr std::size_t kMaxConnections = 4000;  ///< of each: tables are made for them
+
+/// How a mongo-idproxy differs from the one that is measured beside other programs.
+struct Variant {
+  std::string name;
+  std::string program{};  ///< empty: the launcher's
+  int threads = 1;
+  int rules = 0;  ///< further ones, of other collections, before those that apply
+  std::size_t max_connections = kMaxConnections;
 };
 
 /// Starts programs under test, each with a configuration and a log in a temporary directory.
 class Launcher {
  public:
   /// With `tls` all of them end it on the client's side and begin it on the server's, which they
-  /// verify.
+  /// verify; only haproxy and mongo-idproxy can be started then.
   Launcher(Programs programs, StubPorts stub, int core, std::optional<CertificateFiles> tls);
-  ~Launcher();  ///< shows the log of mongo-idproxy if an exception is on its way
+  ~Launcher();  ///< shows the logs if an exception is on its way
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  bool has(TargetKind kind) const { return !programs_[column_of(kind)].empty(); }
+  bool has(TargetKind kind) const { return !programs_[index_of(kind)].empty(); }
 
   /// Returns when it accepts connections. Throws std::runtime_error with the end of its log when it
   /// does not come up.
-  Target start(TargetKind kind) const;
-  std::vector<Target> start_all() const;
+  Target start(TargetKind kind);
+  Target start(const Variant& variant);
+  /// All that there are.
+  std::vector<Target> start_all();
 
  private:
   std::vector<std::string> command(TargetKind kind, std::uint16_t port) const;
+  Target start(std::string name, std::uint16_t port, std::vector<std::string> command);
   std::string write_haproxy_config(std::uint16_t port) const;
-  std::string write_idproxy_config(std::uint16_t port) const;
-  std::string file(TargetKind kind, std::string_view extension) const;
+  std::string write_nginx_config(std::uint16_t port) const;
+  std::string write_envoy_config(std::uint16_t port) const;
+  std::string write_idproxy_config(const Variant& variant, std::uint16_t port) const;
 
   Programs programs_;
   StubPorts stub_;
   int core_;
   std::optional<CertificateFiles> tls_;
   TemporaryDirectory directory_;
+  std::vector<std::string> started_;
 };
 
 }  // namespace idproxy::bench

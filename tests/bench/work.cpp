@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <utility>
 
 #include "document.hpp"
@@ -121,21 +122,33 @@ std::string insert_reply(std::size_t count) {
 // ---- inserts -----------------------------------------------------------------------------------
 
 constexpr std::string_view kRules =
-    "[{ns: 'bench.id-*', field: _id, strategy: uuid, version: 7},"
-    " {ns: 'bench.number-*', field: number, strategy: uuid, version: 7, unique_index: warn},"
-    " {ns: 'bench.both-*', field: _id, strategy: uuid, version: 7},"
-    " {ns: 'bench.both-*', field: number, strategy: uuid, version: 7},"
-    " {ns: 'bench.there-*', field: _id, strategy: uuid, version: 7, assign: missing},"
-    " {ns: 'bench.there-*', field: number, strategy: uuid, version: 7},"
-    " {ns: 'bench.dotted-*', field: address.number, strategy: uuid, version: 7},"
-    " {ns: 'bench.replaced-*', field: _id, strategy: uuid, version: 7, assign: always}]";
+    "  - {ns: 'bench.id-*', field: _id, strategy: uuid, version: 7}\n"
+    "  - {ns: 'bench.number-*', field: number, strategy: uuid, version: 7, unique_index: warn}\n"
+    "  - {ns: 'bench.both-*', field: _id, strategy: uuid, version: 7}\n"
+    "  - {ns: 'bench.both-*', field: number, strategy: uuid, version: 7}\n"
+    "  - {ns: 'bench.there-*', field: _id, strategy: uuid, version: 7}\n"
+    "  - {ns: 'bench.there-*', field: number, strategy: uuid, version: 7}\n"
+    "  - {ns: 'bench.dotted-*', field: address.number, strategy: uuid, version: 7}\n"
+    "  - {ns: 'bench.replaced-*', field: _id, strategy: uuid, version: 7,\n"
+    "     assign: driver, driver_window: 24h}\n";
 
 enum class Values { id, number, both, there, dotted, replaced };
 constexpr std::array<std::string_view, 6> kValues{"id",    "number", "both",
                                                   "there", "dotted", "replaced"};
+/// The same, as the table shows them.
+constexpr std::array<std::string_view, 6> kLabels{"_id",           "number",      "_id and number",
+                                                  "nothing to do", "dotted path", "replaced _id"};
 constexpr std::size_t kDifferent = 100;  // documents
 /// Stands for a UUID.
 const std::string kHole(16, '\xee');
+
+/// As drivers make them: seconds, and what tells them apart.
+std::string drivers_id(std::size_t index) {
+  static const auto seconds = static_cast<std::uint32_t>(std::time(nullptr));
+  std::string id;
+  for (const int shift : {24, 16, 8, 0}) id.push_back(static_cast<char>(seconds >> shift));
+  return id + std::to_string(10'000'000 + index);
+}
 
 /// Document `index` of about `size` bytes: ten fields besides `_id` and `number`, of which one is a
 /// sub-document and one an array. `stored`: as the server must get it. `padding`: of the last
@@ -148,7 +161,7 @@ std::string document_of(Values values, std::size_t size, std::size_t index, bool
   if (stored && gets_id) {
     order.binary("_id", kUuid, kHole);
   } else if (sends_id) {
-    order.object_id("_id", "e" + std::to_string(10'000'000'000 + index));
+    order.object_id("_id", drivers_id(index));
   }
   Document address;
   address.text("street", "St James's Square 12").text("city", "London").text("zip", "SW1Y 4LB");
@@ -180,20 +193,19 @@ StoredDocument stored_document(std::string bytes) {
   return stored;
 }
 
-Work insert_of(Values values, std::size_t count, std::size_t size, bool in_array, double must,
-               double aim) {
+Work insert_of(Values values, std::size_t count, std::size_t size, bool in_array, Limit limit) {
   const std::string name(kValues[static_cast<std::size_t>(values)]);
   Work work;
-  work.name = "insert of " + std::to_string(count) + ", " + std::to_string(size) + " B, " + name +
-              (in_array ? ", array" : "");
+  work.name = "insert of " + std::to_string(count) + ", " + std::to_string(size) + " B, " +
+              std::string(kLabels[static_cast<std::size_t>(values)]) + (in_array ? ", array" : "");
   work.command = "insert";
   work.documents = count;
   work.connections = count < 100    ? kManyConnections
                      : count < 1000 ? kSomeConnections
                                     : kFewConnections;
   work.collection = name + "-" + std::to_string(size) + (in_array ? "-array" : "");
-  work.must = must;
-  work.aim = aim;
+  work.limit = limit;
+  work.usual = size == 512;
   work.quick = size == 512 && (!in_array || (count == 100 && values == Values::number));
   const std::size_t bare = document_of(values, size, 0, false, 0).size();
   const std::size_t padding = size > bare ? size - bare : 0;
@@ -226,22 +238,31 @@ void add_inserts(std::vector<Work>& works) {
   for (const std::size_t size : {512U, 200U, 2048U}) {
     for (const Values values : {Values::number, Values::id, Values::both}) {
       for (const bool in_array : {false, true}) {
-        works.push_back(insert_of(values, 1, size, in_array, 1.05, 0.95));
-        works.push_back(insert_of(values, 100, size, in_array, 1.0, 0.8));
-        works.push_back(insert_of(values, 1000, size, in_array, 1.15, 0.85));
+        works.push_back(insert_of(values, 1, size, in_array, {1.05, 0.95}));
+        works.push_back(insert_of(values, 100, size, in_array, {1.0, 0.8}));
+        works.push_back(insert_of(values, 1000, size, in_array, {1.15, 0.85}));
       }
     }
-    works.push_back(insert_of(Values::there, 100, size, false, 0.8, 0.7));
-    works.push_back(insert_of(Values::dotted, 100, size, false, 1.2, 1.0));
-    works.push_back(insert_of(Values::replaced, 100, size, false, 1.2, 1.0));
+    works.push_back(insert_of(Values::there, 100, size, false, {0.8, 0.7}));
+    works.push_back(insert_of(Values::dotted, 100, size, false, {1.2, 1.0}));
+    works.push_back(insert_of(Values::replaced, 100, size, false, {1.2, 1.0}));
   }
 }
 
-Work limited(Work work, double must, double aim) {
-  work.must = must;
-  work.aim = aim;
+Work limited(Work work, Limit limit) {
+  work.limit = limit;
   work.quick = true;
+  work.usual = true;
   return work;
+}
+
+/// A new connection for one ping, which comes back when both sides of a proxy have connected.
+Work connect_work() {
+  Work connect = ping();
+  connect.name = "connect";
+  connect.connects = true;
+  connect.quick = true;
+  return connect;
 }
 
 }  // namespace
@@ -262,18 +283,17 @@ std::string order_document(std::size_t index) {
 }
 
 std::vector<Work> make_works() {
-  std::vector<Work> works{limited(ping(), 0.95, 0.85), limited(find_of_1_kb(), 1.0, 0.85),
-                          limited(reply_of_1_mb(), 0.75, 0.65)};
+  std::vector<Work> works{limited(ping(), {0.95, 0.85}), limited(find_of_1_kb(), {1.0, 0.85}),
+                          limited(reply_of_1_mb(), {0.75, 0.65})};
   add_inserts(works);
   return works;
 }
 
-Work make_connect_work() {
-  Work connect = ping();
-  connect.name = "connect";
-  connect.connects = true;
-  connect.quick = true;
-  return connect;
+std::vector<Work> make_tls_works() {
+  constexpr std::size_t kSize = 512;
+  return {ping(), limited(insert_of(Values::number, 1, kSize, false, {}), {1.1, 0.9}),
+          limited(insert_of(Values::number, 100, kSize, false, {}), {1.0, 0.9}),
+          limited(reply_of_1_mb(), {1.0, 0.9}), connect_work()};
 }
 
 std::string make_hello_reply() {

@@ -2,9 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "report.hpp"
 
 namespace idproxy::bench {
 
@@ -29,22 +32,20 @@ struct Work {
   bool connects = false;     ///< in the CPU measurement, before each request
   std::string collection{};  ///< of an insert; it tells which rules apply, and which work it is
   std::vector<StoredDocument> stored{};  ///< of an insert; document i is the one at i % size()
-  /// CPU beside haproxy: what must be reached, and the aim. 0: no limit.
-  double must = 0;
-  double aim = 0;
-  bool quick = false;  ///< a part of quick runs
+  std::optional<Limit> limit{};          ///< of the CPU beside haproxy
+  bool quick = false;                    ///< a part of quick runs
+  bool usual = false;                    ///< measured with all programs, others only beside haproxy
 };
 
 /// ping, find, reply of 1 MB, and inserts of 1, 100 and 1000 documents of three sizes: with rules
-/// on
-/// `_id`, on another field and on both, in a sequence and in the body's array; and of 100 where
+/// on `_id`, on another field and on both, in a sequence and in the body's array; and of 100 where
 /// nothing is to do, a path is dotted, or an `_id` is replaced.
 std::vector<Work> make_works();
-/// The rules that these inserts need, for the configuration.
+/// The rules that these inserts need: items of a list in YAML.
 std::string_view rules_of_works();
 
-/// A new connection for one ping, which comes back when both sides of a proxy have connected.
-Work make_connect_work();
+/// What is measured with TLS: some of these, and connecting.
+std::vector<Work> make_tls_works();
 
 /// The BSON document at position `index` of every insert: about 200 bytes, eight fields, no `_id`.
 std::string order_document(std::size_t index);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import re
@@ -20,14 +21,13 @@ def test_cost_has_a_row_for_each_way_and_every_number_is_unique() -> None:
         [sys.executable, TESTS / "bench" / "cost.py", "--quick"], timeout=300, text=True,
         env=os.environ | {"PYTHONPATH": str(TESTS)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert done.returncode == 0, done.stderr
-    rows = re.findall(r"(?m)^ *(1|8) +(1|100)  (\S.*?) +\d+ +(\d+\.\d\d) +(\d+\.\d\d) +[\d.]+ ms$",
-                      done.stdout)
-    names = ["direct, without a number", "application's own counter", "proxy, counter",
-             "proxy, counter, block: 10000", "proxy, uuid"]
-    assert [row[:3] for row in rows] == [(clients, documents, name) for clients in "18"
-                                         for documents in ("1", "100") for name in names]
-    for _, _, name, to_direct, to_own_counter in rows:
-        assert name != names[0] or to_direct == "1.00"
-        assert name != names[1] or to_own_counter == "1.00"
-    assert re.search(r"(?m)^[1-9]\d+ documents inserted, all stored, each with an _id of its own$",
-                     done.stdout)
+    *rows, note = [json.loads(line) for line in done.stdout.splitlines()]
+    cells = ["inserts of 1, 1 client", "inserts of 1, 8 clients", "inserts of 100, 1 client",
+             "inserts of 100, 8 clients"]
+    assert [row["work"] for row in rows] == 3 * cells
+    for row in rows:
+        assert list(row["columns"]) == ["direct", "own counter", "counter", "block: 10000", "uuid"]
+        assert all(figure > 0 for rounds in row["columns"].values() for figure in rounds)
+        assert row["of"] in row["columns"] and row["beside"] in row["columns"]
+    assert re.fullmatch(r"Into the replica set [1-9]\d+ documents were inserted; all are stored, each with an "
+                        r"_id of its own\.", note["note"])

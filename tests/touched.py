@@ -76,6 +76,8 @@ def touched(paths: Iterable[str]) -> set[pathlib.Path]:
             tests.add(_ROOT / path)
         elif path.endswith(".md") or path.startswith("config/"):
             tests.add(_TESTS / "test_documented.py")
+        if re.match(r"tests/bench/.*\.py|scripts/bench|docs/performance|.*README\.md", path):
+            tests.add(_TESTS / "test_bench_report.py")
     return {path for path in tests if path.exists()}
 
 

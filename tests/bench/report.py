@@ -5,6 +5,8 @@ Usage: report.py [--json FILE] [--markdown FILE] [--svg FILE]
            soon as it is there, and writes the files at the end.
        report.py machine [NAME=PROGRAM...]
            Prints such a line about this machine and these programs.
+       report.py core
+           Makes such a line of what Google Benchmark has measured of the core, as JSON.
        report.py pages FILE [ROOT]
            Writes the figures of FILE, made with --json, into the pages, and the plot beside them.
 """
@@ -163,10 +165,70 @@ def short_table(figures: Row) -> Iterator[str]:
         if work in rows:
             row = rows[work]
             its, mine = row["columns"]["haproxy"], row["columns"]["idproxy"]
-            yield (f"| {work} | {number(its)} {row['unit']} | {number(mine)} {row['unit']} | {mine / its:.2f} "
+            ratio = row["figure"]["median"] if row["beside"] else mine / its
+            yield (f"| {work} | {number(its)} {row['unit']} | {number(mine)} {row['unit']} | {ratio:.2f} "
                    f"| {row['must']:.4g}{'' if row['beside'] else ' ' + row['unit']} |")
     yield ""
     yield f"CPU per operation, latency and memory, measured by `scripts/bench`: {about(figures['machine'])}"
+
+
+# ---- the core
+
+# By its name in core_steps.cpp.
+STEPS = {
+    "copy": "stands for `recv`, which copies the message from the kernel",
+    "classify": "finds the namespace, its rules and the documents; once per message, whatever its size",
+    "scan": "reads the names at the top level of each document, for all rules together, to know which fields it "
+            "lacks",
+    "scan, other fields each": "the same where no document has the fields of the one before it",
+    "draw": "makes all values of the message, here UUIDs of version 7; together they need one look at the clock "
+            "and one lock",
+    "emit": "writes the documents with their values, and the lengths around them, into memory that the thread "
+            "keeps",
+    "all": "all of these, and the state that sending again may need",
+}
+# In draw_of... of core_steps.cpp, as people know them.
+DRAWS = {"uuid_7": "`uuid` version 7", "uuid_4": "`uuid` version 4", "objectid": "`objectid`",
+         "random_digits": "`random-digits`", "counter threads:1": "`counter`, from memory",
+         "counter threads:2": "`counter`, from memory, two threads at once"}
+SIZES = ("200", "512", "2048")
+
+Core = dict[str, Any]
+
+
+def core_of(measured: Any) -> Core:
+    """ns of processor time. Of steps: by name, documents of an insert and their bytes, for an insert; of
+    draws: by strategy, for a value."""
+    core: Core = {"steps": {}, "draws": {}}
+    for each in measured["benchmarks"]:
+        if each.get("aggregate_name") != "median":
+            continue
+        name, *arguments = each["run_name"].split("/")
+        if name.startswith("Insert"):
+            step, size, count = arguments
+            if name == "InsertOfOthers":
+                step += ", other fields each"
+            core["steps"].setdefault(step, {}).setdefault(count, {})[size] = each["cpu_time"]
+        else:
+            name = " ".join([name.removeprefix("draw_of").strip("_"), *arguments]).strip()
+            core["draws"][DRAWS[name]] = 1e9 / each["items_per_second"]
+    return rounded(core)
+
+
+def core_table(core: Core) -> Iterator[str]:
+    yield ("| Step | insert of 1, 512 B | of 100, per document: 200 B | 512 B | 2,048 B | GB/s at 512 B "
+           "| What it does, and why |")
+    yield "|---|--:|--:|--:|--:|--:|---|"
+    for step, why in STEPS.items():
+        of_one, of_hundred = core["steps"][step]["1"], core["steps"][step]["100"]
+        each = [of_hundred[size] / 100 for size in SIZES]
+        yield (f"| {step} | {of_one['512']:.0f} ns | " + " | ".join(f"{ns:.1f} ns" for ns in each) +
+               f" | {512 / each[1]:.1f} | {why} |")
+    yield ""
+    yield "| Values, drawn a hundred at a time | each |"
+    yield "|---|--:|"
+    for name, nanoseconds in core["draws"].items():
+        yield f"| {name} | {nanoseconds:.1f} ns |"
 
 
 # ---- the machine
@@ -224,6 +286,8 @@ def collect(lines: Iterator[str]) -> Row:
             print(*markdown.lines(row), sep="\n", flush=True)
     for note in figures["notes"]:
         print(note)
+    if "core" in figures:
+        print("", *core_table(figures["core"]), sep="\n")
     return figures
 
 
@@ -237,15 +301,17 @@ def text_of(figures: Row) -> str:
 
 def replaced(page: str, figures: Row) -> str:
     """With new text between <!-- figures: NAME --> and <!-- end of figures -->."""
-    parts = {"tables": lambda: "\n".join(tables(figures)),
-             "short": lambda: "\n".join(short_table(figures)),
-             "machine": lambda: about(figures["machine"])}
+    parts = {"tables": "\n".join(tables(figures)), "short": "\n".join(short_table(figures)),
+             "machine": about(figures["machine"]), "core": "\n".join(core_table(figures["core"]))}
     return re.sub(r"(?s)(<!-- figures: (\w+) -->\n).*?(<!-- end of figures -->)",
-                  lambda found: f"{found[1]}{parts[found[2]]()}\n{found[3]}", page)
+                  lambda found: f"{found[1]}{parts[found[2]]}\n{found[3]}", page)
 
 
 def write_pages(file: pathlib.Path, root: pathlib.Path) -> None:
+    """Of a run of `scripts/bench steps`, only the steps."""
     figures = json.loads(file.read_text())
+    if not figures["rows"]:
+        figures = json.loads((root / FIGURES).read_text()) | {"core": figures["core"]}
     (root / FIGURES).write_text(text_of(figures))
     (root / PLOT).write_text(plot(figures["rows"]))
     for page in PAGES:
@@ -257,6 +323,9 @@ def main() -> int:
     if sys.argv[1:2] == ["machine"]:
         print(json.dumps({"machine": machine(sys.argv[2:])}))
         return 0
+    if sys.argv[1:2] == ["core"]:
+        print(json.dumps({"core": core_of(json.load(sys.stdin))}))
+        return 0
     if sys.argv[1:2] == ["pages"]:
         write_pages(pathlib.Path(sys.argv[2]), pathlib.Path(*sys.argv[3:]) if sys.argv[3:] else ROOT)
         return 0
@@ -265,7 +334,7 @@ def main() -> int:
         parser.add_argument(option, type=pathlib.Path)
     options = parser.parse_args()
     figures = collect(sys.stdin)
-    if not figures["rows"]:
+    if not figures["rows"] and "core" not in figures:
         print("no row has such a name", file=sys.stderr)
         return 1
     if options.json:

@@ -142,10 +142,11 @@ def start_robbed(start_proxy: Callable[..., Proxy]) -> Iterator[Callable[..., Ro
 
 @pytest.fixture
 def record(
-        record_testsuite_property: Callable[[str, object], None]) -> Callable[[str, float], None]:
+        record_property: Callable[[str, object], None]) -> Callable[[str, float], None]:
     """record(what, figure): a figure for the report, on which nothing depends."""
     def write(what: str, figure: float) -> None:
-        record_testsuite_property(what, round(figure, 4))
+        # Properties of the whole suite would get lost where several processes run it.
+        record_property(what, round(figure, 4))
     return write
 
 

@@ -163,7 +163,8 @@ ExitCode check_config(const std::string& file, CheckWith with) {
   look_at_mode(file, loaded);
   print_findings(std::cout, file, loaded);
   if (!loaded.ok()) return ExitCode::config;
-  std::cout << file << ": ok, " << loaded.config.rules.size() << " rules\n";
+  const std::size_t count = loaded.config.rules.size();
+  std::cout << file << ": ok, " << count << (count == 1 ? " rule\n" : " rules\n");
   if (with == CheckWith::file) return ExitCode::ok;
   const auto upstream_uri = resolve_servers(file, *text, process_sources(), loaded, std::cout);
   if (!upstream_uri) return upstream_uri.error();

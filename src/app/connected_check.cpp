@@ -90,7 +90,12 @@ std::size_t print_rules(const RulesInForce& rules, const Clock& clock, std::ostr
       cells.push_back(sample);
     }
     table.add(std::move(cells));
-    if (lack_index.contains(i)) table.add_note("the proxy makes the unique index when it starts");
+    if (const auto lacks = lack_index.find(i); lacks != lack_index.end()) {
+      table.add_note(rule.unique_index == ids::UniqueIndex::offer
+                         ? "the proxy makes the unique index when it starts"
+                         : "no unique index keeps a value from being stored twice: " +
+                               lacks->second);
+    }
   }
   out << "\nRules\n";
   table.print();

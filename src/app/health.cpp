@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string_view>
+#include <variant>
 
 #include "watchdog.hpp"
 
@@ -34,6 +35,14 @@ std::string line_of(const net::ServerStatistics::Listener& listener) {
          count_of(listener.connections, "client") + "\n";
 }
 
+/// True if the first insert into the rule's own collection reads all of it.
+bool reads_all(const Snapshot& snapshot, std::size_t rule_index) {
+  return std::ranges::any_of(snapshot.numbers, [&](const ids::RuleNumbers& each) {
+    const auto* counter = std::get_if<ids::CounterNumbers>(&each.numbers);
+    return counter != nullptr && each.rule_index == rule_index && counter->reads_all;
+  });
+}
+
 std::string line_of(const Snapshot& snapshot, std::size_t rule_index) {
   const rewrite::Rule& rule = snapshot.rules->rules()[rule_index];
   std::string line = "rule " + std::to_string(rule_index) + " (" + rule.ns + ", " + rule.field +
@@ -42,6 +51,11 @@ std::string line_of(const Snapshot& snapshot, std::size_t rule_index) {
       rule_index < snapshot.not_ready.size() ? snapshot.not_ready[rule_index] : 0;
   if (rule_index < snapshot.reasons.size() && !snapshot.reasons[rule_index].empty()) {
     return line + "not ready: " + snapshot.reasons[rule_index] + "\n";
+  }
+  if (not_ready == 0 && reads_all(snapshot, rule_index)) {
+    return line +
+           "ready; the first insert reads the whole collection, unless an index begins with " +
+           rule.field + " by then\n";
   }
   if (not_ready == 0) return line + "ready\n";
   return line + "gives no values in " + count_of(not_ready, "collection") +

@@ -83,9 +83,9 @@ void CounterDocument::look(mongo::Client& client) {
   unreached_ = why_unreached(write_nothing(client), client.login());
 }
 
-Outcome<std::optional<std::int64_t>> CounterDocument::check(
-    mongo::Client& client, std::span<const ids::CounterField> fields, const CounterJob& job,
-    Demand demand) {
+Outcome<CounterDocument::Checked> CounterDocument::check(mongo::Client& client,
+                                                         std::span<const ids::CounterField> fields,
+                                                         const CounterJob& job, Demand demand) {
   Run run{client, job, fields, job.count, std::chrono::steady_clock::now()};
   auto first = check(run, demand);
   unreached_ = std::move(run.unreached);
@@ -93,8 +93,7 @@ Outcome<std::optional<std::int64_t>> CounterDocument::check(
   return first;
 }
 
-Outcome<std::optional<std::int64_t>> CounterDocument::check(Run& run, Demand demand) {
-  using Number = std::optional<std::int64_t>;
+Outcome<CounterDocument::Checked> CounterDocument::check(Run& run, Demand demand) {
   const Reply written = write_nothing(run.client);
   if (!written.ok()) return answer_to(run, written);
   const auto found = read(run);
@@ -102,18 +101,18 @@ Outcome<std::optional<std::int64_t>> CounterDocument::check(Run& run, Demand dem
   if (found->exists && found->value.kind != StoredValue::Kind::missing) {
     const auto first = check_existing(run, found->value);
     if (!first) return first.error();
-    return Number(*first);
+    return Checked{*first};
   }
   if (!scans_.enabled()) {
     const auto needed = needs_scan(run);
     if (!needed) return needed.error();
-    if (*needed) return Number();
+    if (*needed) return Checked{.reads_all = true};
   }
   const auto created = first_of_new(run);
   if (!created) return created.error();
-  if (demand == Demand::none) return Number(created->first);
+  if (demand == Demand::none) return Checked{created->first, created->by_scan};
   if (const Attempt failure = create_at(run, found->exists, *created)) return *failure;
-  return Number(created->first);
+  return Checked{created->first};
 }
 
 Outcome<std::int64_t> CounterDocument::check_existing(Run& run, const StoredValue& value) {

@@ -48,14 +48,19 @@ class CounterDocument {
   /// Checks whether the store can do jobs: sends a write that matches no document.
   void look(mongo::Client& client);
   enum class Demand { none, waits };
+  struct Checked {
+    /// The number that the job would get first, unless others get it before; nothing: finding it
+    /// takes a scan, and this process makes none.
+    std::optional<std::int64_t> first{};
+    /// There is no counter, and creating it takes a scan.
+    bool reads_all = false;
+  };
   /// Checks whether run() could do the job (allocate or heal), without doing it: the store's user
   /// may write, and the counter exists or its first number can be found. If somebody waits for
-  /// numbers, creates a missing counter. Returns the number that the job would get first, unless
-  /// others get it before (nothing: finding it takes a scan, and this process makes none); the
-  /// error is what run() would reply.
-  [[nodiscard]] Outcome<std::optional<std::int64_t>> check(
-      mongo::Client& client, std::span<const ids::CounterField> fields, const ids::CounterJob& job,
-      Demand demand);
+  /// numbers, creates a missing counter. The error is what run() would reply.
+  [[nodiscard]] Outcome<Checked> check(mongo::Client& client,
+                                       std::span<const ids::CounterField> fields,
+                                       const ids::CounterJob& job, Demand demand);
   /// False if the last job, look() or check() reached no server.
   [[nodiscard]] bool reached() const { return unreached_.empty(); }
   /// Why not, in the words of libmongoc or the server; for the log, not for clients.
@@ -88,7 +93,7 @@ class CounterDocument {
   Attempt allocate_what_fits(Run& run, const mongo::Reply& reply);
   Attempt create(Run& run, bool exists);
   [[nodiscard]] mongo::Reply write_nothing(mongo::Client& client) const;
-  Outcome<std::optional<std::int64_t>> check(Run& run, Demand demand);
+  Outcome<Checked> check(Run& run, Demand demand);
   Outcome<std::int64_t> check_existing(Run& run, const StoredValue& value);
   Attempt heal(Run& run);
   static ids::CounterReply refused_heal(const Run& run, ids::CounterReply reply);
@@ -111,6 +116,7 @@ class CounterDocument {
   struct NewCounter {
     std::int64_t first;
     std::string_view warning;  ///< empty: none
+    bool by_scan = false;
   };
   [[nodiscard]] Outcome<NewCounter> first_of_new(Run& run);
   Attempt create_at(Run& run, bool exists, const NewCounter& created);

@@ -89,7 +89,9 @@ Outcome<FieldNumbers::Look> CounterDocument::look_for_new(Run& run, FieldNumbers
   const auto scanned = stored.places_to_scan();
   if (!scanned) return scanned.error();
   if (scanned->empty()) return stored.look(1);
-  return scans_.ask({spec_, {run.fields.begin(), run.fields.end()}, stored.indexes()});
+  auto look = scans_.ask({spec_, {run.fields.begin(), run.fields.end()}, stored.indexes()});
+  if (look) look->read_all = true;
+  return look;
 }
 
 /// The first number of a new counter: past `start`, all stored numbers, and all numbers that this
@@ -114,7 +116,7 @@ Outcome<CounterDocument::NewCounter> CounterDocument::first_of_new(Run& run) {
   const auto safe = behind_others(run, *first, *look, *was_used ? Loss::certain : Loss::none);
   if (!safe) return safe.error();
   if (numbers_.is_beyond_max(*safe)) return at_max();
-  const NewCounter created{*safe, *warning};
+  const NewCounter created{*safe, *warning, look->read_all};
   return look->is_known ? created : first_free_of_new(stored, created, run.count);
 }
 
@@ -130,7 +132,7 @@ Outcome<CounterDocument::NewCounter> CounterDocument::first_free_of_new(FieldNum
     taken_up_to_ = free->first;
     return failed("still looking for a free number for counter " + events_.counter());
   }
-  return NewCounter{free->first, created.warning};
+  return NewCounter{free->first, created.warning, created.by_scan};
 }
 
 CounterDocument::Attempt CounterDocument::create(Run& run, bool exists) {

@@ -189,9 +189,11 @@ std::vector<CounterWorkers::InUse> CounterWorkers::in_use() const {
     if (counter->spec.place.is_range()) continue;
     const ids::CounterStatistics cache = counter->cache->statistics();
     ids::CounterNumbers numbers{cache.next, cache.held, cache.left};
-    if (!cache.left && counter->next) {
-      numbers.next = counter->next;
-      numbers.left = ids::Steps(counter->spec.step).count(*counter->next, counter->spec.max);
+    if (!cache.left && counter->checked.first) {
+      const std::int64_t next = *counter->checked.first;
+      numbers.next = next;
+      numbers.left = ids::Steps(counter->spec.step).count(next, counter->spec.max);
+      numbers.reads_all = counter->checked.reads_all;
     }
     found.push_back({numbers, counter->fields,
                      is_sequence(*counter) ? key_text(counter->spec.place) : std::string()});
@@ -405,7 +407,7 @@ void CounterWorkers::check(const Shared& counter, const std::vector<ids::Counter
   note_reached(counter);
   {
     const std::scoped_lock lock(mutex_);
-    counter->next = checked ? *checked : std::nullopt;
+    counter->checked = checked ? *checked : CounterDocument::Checked{};
   }
   note(counter, job, checked ? ids::CounterReply{.kind = ReplyKind::allocated} : checked.error());
 }

@@ -118,7 +118,7 @@ class CounterWorkers {
     bool announced = false;
     std::optional<Obstacle> obstacle;          // as the last job or check found
     ids::CounterJob refused_job = kAnyNumber;  // which found so
-    std::optional<std::int64_t> next;          // the number that the last check found
+    CounterDocument::Checked checked;          // what the last check found; empty: not ready
     bool demanded = false;         // inserts waited, while the store was preparing the counter
     std::optional<Time> check_at;  // the next check; unset once the counter is ready
     Time checks_end{};             // unless it was announced

@@ -63,6 +63,8 @@ class FieldNumbers {
     /// A unique index keeps a number that is given out twice from being stored twice. Only a
     /// counter of one field in one collection can have one.
     bool is_guarded = false;
+    /// Whole collections were read for it.
+    bool read_all = false;
 
     [[nodiscard]] std::optional<std::int64_t> most() const {
       return furthest.empty() ? std::nullopt : std::optional(furthest.front());

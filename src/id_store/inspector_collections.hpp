@@ -120,8 +120,8 @@ class Collections {
   [[nodiscard]] std::uint64_t version() const { return version_; }
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const;
   [[nodiscard]] std::vector<std::size_t> not_ready_counts() const;
-  /// The rules with UniqueIndex::offer of which some collection has no such index.
-  [[nodiscard]] std::set<std::size_t> lack_index() const;
+  /// As Watch's.
+  [[nodiscard]] std::map<std::size_t, std::string> lack_index() const;
   /// The spaces of random numbers whose limits are known, as ids::Store::numbers().
   [[nodiscard]] std::vector<ids::RuleNumbers> spaces() const;
   /// Why the last request reached no server; nothing if it reached one.

@@ -61,13 +61,12 @@ std::vector<std::size_t> Collections::not_ready_counts() const {
   return counts;
 }
 
-std::set<std::size_t> Collections::lack_index() const {
-  std::set<std::size_t> found;
+std::map<std::size_t, std::string> Collections::lack_index() const {
+  std::map<std::size_t, std::string> found;
   for (const auto& [ns, collection] : collections_) {
     if (is_left_alone(ns)) continue;
     for (const Guard& guard : collection.guards) {
-      const bool is_offered = rules_[guard.rule].unique_index == ids::UniqueIndex::offer;
-      if (is_offered && guard.warned) found.insert(guard.rule);
+      if (guard.warned) found.try_emplace(guard.rule, command_for(collection, guard));
     }
   }
   return found;

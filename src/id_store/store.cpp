@@ -301,7 +301,7 @@ std::vector<std::size_t> Watch::not_ready_counts() const {
   return counts;
 }
 
-std::set<std::size_t> Watch::lack_index() const {
+std::map<std::size_t, std::string> Watch::lack_index() const {
   return impl_->with(
       [](const Collections& known, Collections::Time) { return known.lack_index(); });
 }

@@ -170,6 +170,7 @@ class StatusWriter {
       if (counter->next) bson::append_int64(out_, "next", *counter->next);
       append_count(out_, "held", counter->held);
       if (counter->left) append_count(out_, "left", clamped(*counter->left));
+      if (counter->reads_all) append_bool(out_, "readsCollection", true);
       if (counter->ranges) {
         append_count(out_, "liveRanges", counter->ranges->live);
         append_count(out_, "ranges", counter->ranges->all);

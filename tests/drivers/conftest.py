@@ -143,38 +143,50 @@ def truststore(bundle: pathlib.Path, to: pathlib.Path) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def java() -> Program:
-    """java/, compiled with the jars of pom.xml: both are in the cache."""
+def build_java() -> Callable[..., list[str | os.PathLike]]:
+    """build(name, *sources) compiles Java with the jars of name/pom.xml and returns the command that
+    runs a class of it, which is to be appended. Jars and classes are in the cache."""
     need("mvn", "javac", "java")
-    pom, sums = HERE / "java" / "pom.xml", HERE / "java" / "jars.sha256"
-    # Maven has no eye for the variable that all others look at.
-    proxy = urllib.parse.urlsplit(urllib.request.getproxies().get("https", ""))
-    through = [f"-Dhttps.proxyHost={proxy.hostname}", f"-Dhttps.proxyPort={proxy.port}"]
-    bundle = os.environ.get("SSL_CERT_FILE")
 
-    def fill(directory: pathlib.Path) -> None:
-        jars = directory / "jars"
-        trust = truststore(pathlib.Path(bundle), directory / "trust.jks") if bundle else []
-        attempt(["mvn", "--quiet", "--batch-mode", "--strict-checksums", "--file", pom,
-                 f"-Dmaven.repo.local={directory / 'repository'}", f"-DoutputDirectory={jars}",
-                 *(through if proxy.hostname else []), "dependency:copy-dependencies"],
-                "mvn cannot fetch what pom.xml names", cwd=directory,
-                env={**os.environ, "MAVEN_OPTS": " ".join(
-                    [os.environ.get("MAVEN_OPTS", ""), *trust])})
-        shutil.rmtree(directory / "repository")
-        run(["sha256sum", "--check", "--strict", sums], cwd=jars)
+    def jars_of(name: str) -> pathlib.Path:
+        pom, sums = HERE / name / "pom.xml", HERE / name / "jars.sha256"
+        # Maven has no eye for the variable that all others look at.
+        proxy = urllib.parse.urlsplit(urllib.request.getproxies().get("https", ""))
+        through = [f"-Dhttps.proxyHost={proxy.hostname}", f"-Dhttps.proxyPort={proxy.port}"]
+        bundle = os.environ.get("SSL_CERT_FILE")
 
-    jars = cached("java", fill, pom.read_bytes(), sums.read_bytes()) / "jars"
-    sources = sorted((HERE / "java").glob("*.java"))
+        def fill(directory: pathlib.Path) -> None:
+            jars = directory / "jars"
+            trust = truststore(pathlib.Path(bundle), directory / "trust.jks") if bundle else []
+            attempt(["mvn", "--quiet", "--batch-mode", "--strict-checksums", "--file", pom,
+                     f"-Dmaven.repo.local={directory / 'repository'}", f"-DoutputDirectory={jars}",
+                     *(through if proxy.hostname else []), "dependency:copy-dependencies"],
+                    "mvn cannot fetch what pom.xml names", cwd=directory,
+                    env={**os.environ, "MAVEN_OPTS": " ".join(
+                        [os.environ.get("MAVEN_OPTS", ""), *trust])})
+            shutil.rmtree(directory / "repository")
+            run(["sha256sum", "--check", "--strict", sums], cwd=jars)
 
-    def compile_to(directory: pathlib.Path) -> None:
-        run(["javac", "-Xlint:all", "-Werror", "-cp", jars / "*", "-d", directory, *sources])
+        return cached(name, fill, pom.read_bytes(), sums.read_bytes()) / "jars"
 
-    classes = cached("java-classes", compile_to, str(jars), run(["javac", "-version"]),
-                     *(source.read_bytes() for source in sources))
-    # For programs that live for seconds.
-    return Program(["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
-                    "-cp", f"{classes}:{jars}/*", "Driver"])
+    def build(name: str, *sources: pathlib.Path) -> list[str | os.PathLike]:
+        jars = jars_of(name)
+
+        def compile_to(directory: pathlib.Path) -> None:
+            run(["javac", "-Xlint:all,-auxiliaryclass", "-Werror", "-cp", jars / "*",
+                 "-d", directory, *sources])
+
+        classes = cached(f"{name}-classes", compile_to, str(jars), run(["javac", "-version"]),
+                         *(source.read_bytes() for source in sources))
+        # For programs that live for seconds.
+        return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{classes}:{jars}/*"]
+    return build
+
+
+@pytest.fixture(scope="session")
+def java(build_java) -> Program:
+    """java/"""
+    return Program([*build_java("java", *sorted((HERE / "java").glob("*.java"))), "Driver"])
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
-"""The code of docs/recipes.md, as it stands there, with the drivers and Mongoose.
+"""The code of the pages with recipes, as it stands there, with the drivers, Mongoose and Spring Data.
 
-A snippet is found by its section and its language. What is around it here uses it as an application
-would, and checks what is stored past the proxy.
+What is around it here uses it as an application would, and checks what is stored past the proxy.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import pymongo
 import pytest
 from pymongo.collection import Collection
 
+from recipes import Page
 from stored import run
 from support.mongod import Mongod
 from support.proxy import Proxy, configuration
@@ -27,17 +27,11 @@ from support.proxy import Proxy, configuration
 pytestmark = pytest.mark.timeout(600)
 
 HERE = pathlib.Path(__file__).resolve().parent
-_PAGE = (HERE.parents[1] / "docs" / "recipes.md").read_text()
-
-
-def snippets(section: str, language: str) -> list[str]:
-    """In the section with this heading, up to the next heading of any rank."""
-    text = re.split(r"(?m)^#+ ", _PAGE.split(f"# {section}\n")[1])[0]
-    return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", text)
+PAGE, C_PAGE, JAVA_PAGE = Page("recipes.md"), Page("recipes-c.md"), Page("recipes-java.md")
 
 
 def snippet(section: str, language: str, which: int = 0) -> str:
-    return snippets(section, language)[which]
+    return PAGE.snippets(section, language)[which]
 
 
 AFTER = "The number after an insert"
@@ -93,8 +87,12 @@ def python(proxy: Proxy) -> Iterator[dict[str, Any]]:
 
 def test_pymongo_after(python, stored):
     exec(snippet(AFTER, "python"), python)
-    assert stored.find_one() == {"_id": python["result"].inserted_id, "item": "cup",
-                                 "number": python["number"]}
+    orders, insert = python["orders"], python["insert"]
+    numbers = [insert(orders, {"item": "cup"})]
+    with python["client"].start_session() as session:
+        session.with_transaction(
+            lambda session: numbers.append(insert(orders, {"item": "pot"}, session)))
+    assert [order["number"] for order in stored.find().sort("_id")] == numbers
 
 
 def test_pymongo_before(python, stored):
@@ -147,7 +145,8 @@ def test_pymongo_find_or_create(python, stored):
 
     def work(session: Any) -> None:
         orders.insert_one({"cart": 2}, session=session)
-        assert order_of(orders, 3)["number"] > 1000
+        for cart in (2, 3):
+            assert order_of(orders, cart, session)["number"] > 1000
     with python["client"].start_session() as session:
         session.with_transaction(work)
     assert stored.count_documents({}) == 3
@@ -183,8 +182,13 @@ const orders = client.db('shop').collection('orders');
 
 
 def test_node_after(javascript, stored):
-    number = javascript(NODE, CONNECT + snippet(AFTER, "js") + "return number;")
-    assert [order["number"] for order in stored.find({"item": "cup"})] == [number]
+    numbers = javascript(NODE + snippet(AFTER, "js"), CONNECT + """
+        const numbers = [await insert(orders, {item: 'cup'})];
+        await client.withSession((session) => session.withTransaction(async () => {
+          numbers.push(await insert(orders, {item: 'pot'}, session));
+        }));
+        return numbers;""")
+    assert [order["number"] for order in stored.find().sort("_id")] == numbers
 
 
 def test_node_before(javascript, stored):
@@ -216,8 +220,13 @@ def test_node_find_or_create(javascript, stored):
     number = javascript(NODE + snippet(CREATE, "js"), CONNECT + """
         const {number} = await orderOf(orders, 1);
         assert.equal((await orderOf(orders, 1)).number, number);
+        await client.withSession((session) => session.withTransaction(async () => {
+          const created = await orderOf(orders, 2, session);
+          assert.deepEqual(await orderOf(orders, 2, session), created);
+        }));
         return number;""")
     assert [order["number"] for order in stored.find({"cart": 1})] == [number]
+    assert stored.count_documents({}) == 2
 
 
 @pytest.fixture
@@ -310,11 +319,16 @@ def test_mongoose_integers(mongoose, stored):
         assert.equal(invoice.customer.name, 'Ann');
         const again = await Invoice.findById(invoice._id);
         await again.save();
+        mongoose.set('transactionAsyncLocalStorage', true);
+        await mongoose.connection.transaction(async () => {
+          assert.equal((await invoiceFor('Bob')).customer.name, 'Bob');
+        });
         return {_id: invoice._id, customer: invoice.customer._id};""")
     shop = stored.database
-    found = shop.invoices.find_one({}, {"__v": 0})
-    assert found == invoice and isinstance(found["_id"], int)
-    assert shop.customers.find_one({}, {"__v": 0}) == {"_id": found["customer"], "name": "Ann"}
+    found = list(shop.invoices.find({}, {"__v": 0}).sort("_id"))
+    assert found[0] == invoice and all(isinstance(each["_id"], int) for each in found)
+    assert list(shop.customers.find({}, {"__v": 0}).sort("_id")) == [
+        {"_id": each["customer"], "name": name} for each, name in zip(found, ["Ann", "Bob"])]
 
 
 def test_mongoose_find_or_create(mongoose, stored):
@@ -324,11 +338,16 @@ def test_mongoose_find_or_create(mongoose, stored):
     number = mongoose(top, """
         const {number} = await orderOf(Order, 1);
         assert.equal((await orderOf(Order, 1)).number, number);
+        await mongoose.connection.transaction(async (session) => {
+          const created = await orderOf(Order, 2, session);
+          assert.equal((await orderOf(Order, 2, session)).number, created.number);
+        });
         return number;""")
     assert [order["number"] for order in stored.find({"cart": 1})] == [number]
+    assert stored.count_documents({}) == 2
 
 
-# --- Go and libmongoc ---
+# --- Go ---
 
 GO = """package main
 
@@ -365,6 +384,13 @@ func main() {
 	check(err)
 	var inside []int64
 	_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
+		number, err := insert(ctx, orders, "after, inside")
+		check(err)
+		created, err := orderOf(ctx, orders, 2)
+		check(err)
+		if created["number"] != number+1 {
+			panic("not the next number")
+		}
 		inside, err = nextIDs(ctx, client, "shop.orders", "number", 1)
 		check(err)
 		return orders.InsertOne(ctx, bson.D{{"item", "inside"}, {"number", inside[0]}})
@@ -399,11 +425,14 @@ def go_program(build_go, tmp_path) -> pathlib.Path:
 
 def test_go(go_program, proxy, stored):
     after, before, inside, created = json.loads(run([go_program, proxy.uri]))
-    assert [*before, *inside] == [after + 1, after + 2, after + 3]
-    numbers = {order.get("item"): order["number"] for order in stored.find()}
-    assert numbers == {"after": after, "inside": inside[0], None: after + 4, "numbered": after + 5,
-                       "cup": created}
+    assert [*before, *inside] == [after + 1, after + 2, after + 5]
+    numbers = {(order.get("item"), order.get("cart")): order["number"] for order in stored.find()}
+    assert numbers == {("after", None): after, ("after, inside", None): after + 3, ("cup", 2): after + 4,
+                       ("inside", None): inside[0], (None, None): after + 6,
+                       ("numbered", None): after + 7, ("cup", 1): created}
 
+
+# --- libmongoc ---
 
 C = r"""#include <inttypes.h>
 #include <mongoc/mongoc.h>
@@ -415,9 +444,27 @@ int main(int argc, char **argv) {
   (void)argc;
   mongoc_init();
   mongoc_client_t *client = mongoc_client_new(argv[1]);
-  printf("[%%" PRId64, next_id(client, "shop.orders", "number"));
-  printf(", %%" PRId64, next_id(client, "shop.orders", "number"));
-  printf(", %%" PRId64 "]\n", next_id(client, "shop.orders", "none"));
+  mongoc_collection_t *orders = mongoc_client_get_collection(client, "shop", "orders");
+  mongoc_client_session_t *session = mongoc_client_start_session(client, NULL, NULL);
+  bson_t outside = BSON_INITIALIZER, inside = BSON_INITIALIZER, opts = BSON_INITIALIZER;
+  int64_t numbers[9] = {insert_order(orders, &outside, NULL)};
+  numbers[1] = next_id(client, "shop.orders", "number");
+  numbers[2] = number_of(orders, 1, NULL);
+  numbers[3] = number_of(orders, 1, NULL);
+  mongoc_client_session_append(session, &opts, NULL);
+  mongoc_client_session_start_transaction(session, NULL, NULL);
+  numbers[4] = insert_order(orders, &inside, &opts);
+  numbers[5] = next_id(client, "shop.orders", "number");
+  numbers[6] = number_of(orders, 2, &opts);
+  numbers[7] = mongoc_client_session_commit_transaction(session, NULL, NULL);
+  numbers[8] = next_id(client, "shop.orders", "none");
+  for (int i = 0; i < 9; ++i) printf("%%s%%" PRId64, i ? ", " : "[", numbers[i]);
+  puts("]");
+  mongoc_client_session_destroy(session);
+  bson_destroy(&opts);
+  bson_destroy(&inside);
+  bson_destroy(&outside);
+  mongoc_collection_destroy(orders);
   mongoc_client_destroy(client);
   mongoc_cleanup();
   return 0;
@@ -427,9 +474,102 @@ int main(int argc, char **argv) {
 
 def test_libmongoc(build_c, proxy, stored, tmp_path):
     source = tmp_path / "main.c"
-    source.write_text(C % snippet(BEFORE, "c"))
-    first, second, none = json.loads(run([build_c(source), proxy.uri]))
-    assert first > 1000 and second == first + 1 and none == 0
+    functions = [C_PAGE.snippets(section, "c")[0] for section in (AFTER, BEFORE, CREATE)]
+    source.write_text(C % "\n".join(functions))
+    first, *more = json.loads(run([build_c(source), proxy.uri]))
+    assert more[0] == first + 1
+    created = more[1]
+    # A number that was drawn for the order of cart 1 was not needed.
+    assert more == [first + 1, created, created, created + 1, created + 2, created + 3, 1, 0]
+    assert [order["number"] for order in stored.find().sort("number")] == [
+        first, created, created + 1, created + 3]
+
+
+# --- Java and Spring Data ---
+
+DRIVER_RECIPES = """package recipes;
+
+import static com.mongodb.client.model.Filters.eq;
+import static com.mongodb.client.model.Updates.setOnInsert;
+
+import com.mongodb.MongoWriteException;
+import com.mongodb.client.MongoClient;
+import com.mongodb.client.MongoCollection;
+import com.mongodb.client.model.FindOneAndUpdateOptions;
+import com.mongodb.client.model.ReturnDocument;
+import java.util.List;
+import org.bson.Document;
+
+class DriverRecipes {
+%s
+}
+"""
+SPRING_RECIPES = """package recipes;
+
+import static org.springframework.data.mongodb.core.query.Criteria.where;
+import static org.springframework.data.mongodb.core.query.Query.query;
+import static recipes.DriverRecipes.nextIds;
+
+import com.mongodb.client.MongoClient;
+import org.springframework.data.annotation.Id;
+import org.springframework.data.mongodb.core.FindAndModifyOptions;
+import org.springframework.data.mongodb.core.MongoOperations;
+import org.springframework.data.mongodb.core.mapping.Document;
+import org.springframework.data.mongodb.core.mapping.DocumentReference;
+import org.springframework.data.mongodb.core.mapping.event.BeforeConvertCallback;
+import org.springframework.data.mongodb.core.query.Update;
+import org.springframework.stereotype.Component;
+
+class SpringRecipes {
+%s
+}
+
+%s
+"""
+
+
+@pytest.fixture(scope="module")
+def java_program(build_java, tmp_path_factory) -> Callable[..., dict[str, Any]]:
+    """Runs one of the programs of spring/ with the page's code; returns what it prints."""
+    page = {section: JAVA_PAGE.snippets(section, "java")
+            for section in (AFTER, BEFORE, DUPLICATES, INTEGERS, CREATE)}
+    insert, order, insert_with_spring = page[AFTER]
+    next_ids, numbers = page[BEFORE]
+    order_of, order_of_with_spring = page[CREATE]
+    sources = {
+        "DriverRecipes": DRIVER_RECIPES % "\n".join([insert, next_ids, *page[DUPLICATES], order_of]),
+        "SpringRecipes": SPRING_RECIPES % (
+            "\n".join([insert_with_spring, order_of_with_spring]),
+            "\n".join([order, numbers, *page[INTEGERS]]))}
+    directory = tmp_path_factory.mktemp("java")
+    for name, source in sources.items():
+        (directory / f"{name}.java").write_text(source)
+    command = build_java("spring", *sorted((HERE / "spring").glob("*.java")),
+                         *sorted(directory.glob("*.java")))
+    return lambda name, uri: json.loads(run([*command, f"recipes.{name}", uri]))
+
+
+def test_java(java_program, proxy, stored):
+    told = java_program("DriverProgram", proxy.uri)
+    after = told["after"]
+    assert [*told["before"], *told["inside"]] == [after + 1, after + 2, after + 3, after + 4]
+    assert told["refused"] == 11000
+    numbers = [(order.get("item"), order["number"]) for order in stored.find().sort("number")]
+    assert numbers == [("after", after), ("before", after + 1), ("before", after + 2),
+                       ("inside", after + 3), ("after, inside", after + 4), (None, after + 5),
+                       ("numbered", after + 6), ("cup", told["created"])]
+
+
+def test_spring_data(java_program, proxy, stored):
+    """Entities know the numbers that are stored; references lead to what they name."""
+    told = java_program("SpringProgram", proxy.uri)
+    numbers = {order["item"] + (" in a transaction" if order.get("cart") == 2 else ""): order["number"]
+               for order in stored.find()}
+    assert told == numbers and len(numbers) == stored.count_documents({}) == 10
+    shop = stored.database
+    names = {customer["_id"]: customer["name"] for customer in shop.customers.find()}
+    assert [names[invoice["customer"]] for invoice in shop.invoices.find().sort("_id")] == ["Ann", "Bob"]
+    assert all(isinstance(each["_id"], int) for each in [*shop.customers.find(), *shop.invoices.find()])
 
 
 # --- mongosh ---
@@ -500,6 +640,6 @@ def test_mongoose_with_assign_driver(replacing, replica_set, node_binary, node_m
 
 def test_every_snippet_is_run():
     """Those that no test above takes are answers."""
-    everything = re.findall(r"(?ms)^```(\w*)\n.*?^```$", _PAGE)
-    languages = {each: everything.count(each) for each in set(everything)}
-    assert languages == {"yaml": 1, "js": 10, "python": 5, "go": 4, "c": 1, "": 1}
+    assert PAGE.languages() == {"yaml": 1, "js": 10, "python": 5, "go": 4, "": 1}
+    assert C_PAGE.languages() == {"c": 3}
+    assert JAVA_PAGE.languages() == {"java": 9}

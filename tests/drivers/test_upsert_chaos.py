@@ -158,17 +158,23 @@ def test_nothing_is_lost_or_doubled(writers, driver, side, request):
 
 
 @pytest.mark.parametrize("driver", PROGRAMS)
-def test_each_operation_was_done(writers, driver, request):
+def test_each_operation_was_done(writers, driver, request, record):
     request.getfixturevalue(driver)
     outcomes = sum((each.outcomes for each in writers if each.name == driver), Counter())
+    for (op, outcome), times in sorted(outcomes.items()):
+        record(f"{driver}: {op}, {outcome}", times)
     assert all(outcomes[op, "ok"] for op in OPERATIONS), outcomes
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_there_were_faults_and_collisions(writers, chains, side):
+def test_there_were_faults_and_collisions(writers, chains, side, record):
     """What was to be tested did happen."""
     relay, chain = getattr(chains[side], side), chains[side]
     count = sum(each.outcomes.total() for each in writers if each.side == side)
+    record(f"{side}: operations", count)
+    record(f"{side}: steps", relay.steps)
+    record(f"{side}: cuts", sum(relay.dropped.values()))
+    record(f"{side}: duplicates cured", chain.stopped["duplicates_cured"])
     assert relay.steps > 1.5 * count
     assert 0.6 * DROPPED < sum(relay.dropped.values()) / relay.steps < 1.4 * DROPPED
     assert all(relay.dropped[direction, fate] for direction in ("to_server", "to_client")

@@ -464,6 +464,47 @@ class TestWatched:
         assert len(set(found)) == len(found) == 66
 
 
+class TestSetForward:
+    """By a person with a shell, while proxies run: docs/counters.md#setting-a-counter."""
+
+    @staticmethod
+    def set_to(replica_set, ns: str, number: int) -> None:
+        replica_set.client["idproxy"].uniqueIdentifierCounter.update_one(
+            {"_id": f"{ns}.n"}, {"$set": {"COUNT": bson.Int64(number)}})
+
+    @pytest.fixture
+    def proxies(self, replica_set, start_proxy, coll) -> list[Proxy]:
+        rules = [{"ns": f"forward.{coll}", "field": "n", "strategy": "counter"}]
+        return [start_proxy(configuration(replica_set, rules)) for _ in range(2)]
+
+    def test_a_quiet_counter_goes_on_there_at_once(self, replica_set, proxies, coll):
+        ns = f"forward.{coll}"
+        for proxy in proxies:
+            assert insert(proxy, ns, 1)["n"] == 1
+        self.set_to(replica_set, ns, 5000)
+        for proxy in proxies:
+            assert insert(proxy, ns, 1)["n"] == 1
+        assert numbers(replica_set.client, ns) == [1, 2, 5000, 5001]
+
+    @pytest.mark.full
+    def test_a_busy_one_within_twenty_seconds(self, replica_set, proxies, coll):
+        ns = f"forward.{coll}"
+
+        def all_forward() -> bool:
+            return all(insert(proxy, ns, 3)["n"] == 3 for proxy in proxies) and min(
+                numbers(replica_set.client, ns)[-3 * len(proxies):]) >= 1_000_000
+        for proxy in proxies * 5:
+            assert insert(proxy, ns, 300)["n"] == 300
+        held = counter(replica_set.client, ns)["COUNT"]
+        self.set_to(replica_set, ns, 1_000_000)
+        assert not all_forward(), "the test needs proxies that hold numbers"
+        eventually(all_forward, 25, "the proxies use the counter's new value")
+        found = numbers(replica_set.client, ns)
+        assert len(set(found)) == len(found)
+        assert all(n < held or n >= 1_000_000 for n in found)
+        assert not any(proxy.find_events("counter_backwards") for proxy in proxies)
+
+
 class TestRestart:
     """Proxies that are started after a restore."""
 

@@ -96,6 +96,28 @@ class TestFirstNumber:
 
 
 class TestScan:
+    def test_before_the_first_insert(self, replica_set: Mongod, start_proxy: Callable[..., Proxy],
+                                     coll: str) -> None:
+        """The rule is ready, and says that this insert will wait for another scan: nothing keeps what
+        the first one found from changing."""
+        collection = replica_set.client[DB][coll]
+        collection.insert_one({"orderNo": 7})
+        proxy = start_proxy(configuration(replica_set, [rule(coll)], admin=LISTEN))
+        proxy.wait_event("scan_done", 20)
+        told = ": ready; the first insert reads the whole collection"
+        eventually(lambda: told in state(proxy), 20)
+        with proxy.client() as client:
+            def numbers() -> dict[str, Any]:
+                (found,) = client.admin.command("idproxy", "status")["rules"][0]["numbers"]
+                return found
+            assert (numbers()["next"], numbers()["readsCollection"]) == (8, True)
+            time.sleep(1.5)  # what the scan found is forgotten
+            collection.insert_one({"orderNo": 70})
+            client[DB][coll].insert_one({"k": 0})
+            assert "readsCollection" not in numbers()
+        assert told not in state(proxy)
+        assert collection.find_one({"k": 0})["orderNo"] == 71
+
     def test_off(self, replica_set: Mongod, start_proxy: Callable[..., Proxy], coll: str) -> None:
         """The rule says so before the first insert, and what to type, which then helps."""
         collection = replica_set.client[DB][coll]

@@ -18,15 +18,18 @@ class CheckTest : public CounterTest {
     if (!document) document.emplace(spec, metrics, scans);
     mongo::Client client = pool.client();
     const CounterJob job{CounterJob::Kind::allocate, 1, {}, false, {}};
-    const auto first = document->check(client, fields, job, Demand::none);
-    if (!first) return first.error();
-    return *first ? allocated(**first, 1) : allocated(0, 0);
+    const auto checked = document->check(client, fields, job, Demand::none);
+    if (!checked) return checked.error();
+    reads_all = checked->reads_all;
+    return checked->first ? allocated(*checked->first, 1) : allocated(0, 0);
   }
   CounterReply check() { return check(pool()); }
   /// All that the test's database holds.
   std::string stored() {
     return database.all("counters") + database.all("idproxyCounterMarks") + database.all("orders");
   }
+
+  bool reads_all = false;  ///< of the last check
 };
 
 TEST_F(CheckTest, FindsTheNumberOfTheNextAllocation) {
@@ -70,13 +73,25 @@ TEST_F(CheckTest, LeavesACollectionUnreadThatOnlyAScanCouldTellOf) {
   document.emplace(spec, metrics, none);
   const std::string before = stored();
   EXPECT_EQ(check(), allocated(0, 0));
+  EXPECT_TRUE(reads_all);
   spec.scan = 0ms;
   document.emplace(spec, metrics, none);
   EXPECT_THAT(check().reason, AllOf(HasSubstr("`scan` is off"), HasSubstr("createIndex")));
   unique_index();
   EXPECT_EQ(check(), allocated(8, 1));
+  EXPECT_FALSE(reads_all);
   EXPECT_EQ(stored(), before);
   EXPECT_EQ(database.all("scans"), "") << "the lease";
+}
+
+TEST_F(CheckTest, SaysWhatTakesAScan) {
+  orders({7});
+  EXPECT_TRUE(comes_true([&] { return check().kind != Kind::pending; }));
+  EXPECT_EQ(check(), allocated(8, 1));
+  EXPECT_TRUE(reads_all);
+  EXPECT_EQ(allocate_patiently(1), allocated(8, 1));
+  EXPECT_EQ(check(), allocated(9, 1));
+  EXPECT_FALSE(reads_all);
 }
 
 TEST_F(CheckTest, FailsWithoutAServer) {

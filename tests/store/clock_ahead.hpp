@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "idproxy/base/clock.hpp"
+#include "database.hpp"
 
 namespace idproxy::id_store::test {
 

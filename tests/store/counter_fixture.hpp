@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "clock_ahead.hpp"
 #include "database.hpp"
 #include "id_store/counter_document.hpp"
 
@@ -80,7 +81,7 @@ class CounterTest : public testing::Test {
                     R"({"_id": {"collection": "counters", "query": {"_id": "c"}}, "used": true})");
   }
 
-  SystemClock clock;
+  ClockAhead clock;
   Database database;
   CollectionScans scans{uri(), database.name(), pool(), clock};
   CounterSpec spec;

@@ -116,6 +116,18 @@ TEST_F(ScanTest, ThatTakesTooLongIsRepeatedOnceAnIndexDiffers) {
   EXPECT_EQ(allocate_patiently(10), allocated(1, 10));
 }
 
+TEST_F(ScanTest, ThatTakesTooLongIsRepeatedAfterAnHour) {
+  spec.scan = 1ms;
+  database.insert_many("orders", 200'000);
+  const CounterReply reply = allocate_patiently(10);
+  EXPECT_EQ(reply.kind, Kind::exhausted);
+  clock.advance(59min);
+  EXPECT_EQ(allocate(10), reply);
+  clock.advance(1min);
+  EXPECT_EQ(allocate(10).kind, Kind::pending);
+  EXPECT_EQ(allocate_patiently(10), reply);
+}
+
 TEST_F(ScanTest, WaitsForAnotherProxyAndTakesOverFromOneThatIsGone) {
   orders({5});
   give_turn_away(3s);

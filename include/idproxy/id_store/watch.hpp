@@ -3,9 +3,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,8 +62,10 @@ class Watch final : public ids::Store {
   /// The number of collections in which each rule gives no values, as in not_ready(), in file
   /// order.
   [[nodiscard]] std::vector<std::size_t> not_ready_counts() const;
-  /// The rules with UniqueIndex::offer whose index a proxy would make.
-  [[nodiscard]] std::set<std::size_t> lack_index() const;
+  /// The rules, in file order, that are ready although no unique index guards their field in some
+  /// collection: those with UniqueIndex::warn, and with UniqueIndex::offer, whose index a proxy
+  /// would make. Each with the command that makes it.
+  [[nodiscard]] std::map<std::size_t, std::string> lack_index() const;
   struct CounterObstacle {
     ids::NotReady not_ready;
     bool passes;  ///< by itself: it has not been checked yet, or is being prepared

@@ -64,6 +64,9 @@ struct CounterNumbers {
     friend bool operator==(const Ranges&, const Ranges&) = default;
   };
   std::optional<Ranges> ranges{};
+  /// The counter is not there yet, and creating it takes reading a whole collection: the first
+  /// insert waits for that.
+  bool reads_all = false;
 };
 
 /// How much of a space of random numbers is in use.

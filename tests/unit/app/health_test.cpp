@@ -62,6 +62,17 @@ TEST(Readyz, SaysWhyARuleIsNotReady) {
   EXPECT_THAT(body, HasSubstr("\nrule 1 (shop.*, _id, counting): ready\n"));
 }
 
+TEST(Readyz, SaysThatTheFirstInsertReadsTheCollection) {
+  Snapshot shown = sample();
+  shown.numbers = {{0, "shop.orders", ids::CounterNumbers{.next = 1, .held = 0, .left = {}}}};
+  EXPECT_THAT(readyz(Phase::serving, &shown).body,
+              HasSubstr("\nrule 0 (shop.orders, number, counting): ready\n"));
+  std::get<ids::CounterNumbers>(shown.numbers[0].numbers).reads_all = true;
+  EXPECT_THAT(readyz(Phase::serving, &shown).body,
+              HasSubstr("\nrule 0 (shop.orders, number, counting): ready; the first insert reads "
+                        "the whole collection, unless an index begins with number by then\n"));
+}
+
 TEST(Readyz, SaysWhyTheStoreDoesNotAnswer) {
   Snapshot shown = sample();
   shown.store.up = false;

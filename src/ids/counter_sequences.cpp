@@ -54,32 +54,19 @@ SequenceCounter counter_of(const CounterUse& use, const SequenceChoice& choice,
 SequencedCounter::SequencedCounter(CounterUse use, std::shared_ptr<const SequenceChoice> choice,
                                    std::shared_ptr<CounterSequences> sequences, const Clock& clock,
                                    Store& store)
-    : use_(std::move(use)),
-      choice_(std::move(choice)),
+    : SequencedRule(std::move(choice), clock),
+      use_(std::move(use)),
       sequences_(std::move(sequences)),
-      clock_(clock),
       store_(store) {}
 
 Draw SequencedCounter::next(std::size_t /*n*/, Values& /*out*/) {
   return Error{Errc::unavailable, "values come from the sequences"};
 }
 
-const std::vector<std::string>& SequencedCounter::fields() const {
-  return choice_->fields();
-}
-
-std::string SequencedCounter::refusal(std::span<const FieldValue> values) const {
-  return choice_->refusal(values);
-}
-
-std::shared_ptr<Strategy> SequencedCounter::sequence(std::span<const FieldValue> values) {
-  return sequence_at(values, clock_.wall());
-}
-
 std::shared_ptr<Strategy> SequencedCounter::sequence_at(std::span<const FieldValue> values,
                                                         std::chrono::nanoseconds wall) {
-  const auto chosen = choice_->choose(use_.spec.place.key, use_.field.format, values, wall);
-  const SequenceCounter counter = counter_of(use_, *choice_, chosen);
+  const auto chosen = choice().choose(use_.spec.place.key, use_.field.format, values, wall);
+  const SequenceCounter counter = counter_of(use_, choice(), chosen);
   return sequences_->get(counter.spec, counter.field, chosen.format, store_);
 }
 

@@ -14,7 +14,7 @@ import re
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import bson
@@ -27,6 +27,7 @@ from support.admin import LISTEN, Admin
 from support.chaos import StepRelay
 from support.counters import STORE, insert
 from support.full import FULL
+from support.killed import insert_until_killed
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, binary, configuration
@@ -588,35 +589,10 @@ class TestLostConnections:
         prepare(replica_set, ns)
         rules = [{"ns": ns, **GAPLESS}]
         kept = start_proxy(configuration(replica_set, rules))
-        acknowledged: list[int] = []
+        acknowledged: set[int] = set()
         for _ in range(3):
-            killed = Proxy(configuration(replica_set, rules))
-            enough = threading.Event()
-            gone = threading.Event()
-
-            def writer(proxy: Proxy, lasts: Callable[[], bool]) -> None:
-                try:
-                    with wire.WireClient(proxy.address, 30) as client:
-                        while lasts():
-                            batch = [{"k": next(_keys)} for _ in range(5)]
-                            reply = client.call(insert_message(ns, batch, more=session()))
-                            if reply["ok"] and reply["n"] == 5:
-                                acknowledged.extend(d["k"] for d in batch)
-                            if len(acknowledged) % 100 >= 50:
-                                enough.set()
-                except (OSError, wire.Closed):
-                    pass
-
-            threads = [threading.Thread(target=writer, args=(kept, lambda: not gone.is_set())),
-                       *(threading.Thread(target=writer, args=(killed, lambda: True))
-                         for _ in range(3))]
-            for each in threads:
-                each.start()
-            made_progress = enough.wait(30)
-            killed.kill()
-            gone.set()
-            for each in threads:
-                each.join(30)
-            assert made_progress
+            acknowledged.update(insert_until_killed(
+                kept, Proxy(configuration(replica_set, rules)), ns,
+                lambda _: {"k": next(_keys)}))
             consecutive(replica_set, ns)
-        assert set(acknowledged) <= set(keys(replica_set, ns))
+        assert acknowledged <= set(keys(replica_set, ns))

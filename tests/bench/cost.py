@@ -2,8 +2,8 @@
 and beside the application's own counter, a findAndModify before the insert. All of it goes to the
 same replica set of three members, with write concern majority, and takes turns.
 
-Usage: cost.py [--quick], with tests/ in PYTHONPATH; scripts/bench cost sees to it. Timing never fails
-a run: only a document that is lost or without a number of its own does.
+Usage: cost.py [--quick] [--gapless], with tests/ in PYTHONPATH; scripts/bench cost sees to it. Timing
+never fails a run: only a document that is lost or without a number of its own does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ QUICK_ROUNDS, QUICK_SLICE_MS = 1, 20
 RULES = [{"field": "_id", "assign": "driver", **rule} for rule in (
     {"ns": "cost.counter", "strategy": "counter"},
     {"ns": "cost.counter_10000", "strategy": "counter", "block": {"size": 10_000}},
-    {"ns": "cost.uuid", "strategy": "uuid"})]
+    {"ns": "cost.uuid", "strategy": "uuid"},
+    {"ns": "cost.gapless", "strategy": "gapless"})]
 
 # Collection, which is the way's name in the program -> its name for people, and the type of its _ids.
 WAYS = {"direct": ("direct, without a number", "objectId"),
@@ -39,6 +40,9 @@ WAYS = {"direct": ("direct, without a number", "objectId"),
         "counter": ("proxy, counter", "long"),
         "counter_10000": ("proxy, counter, block: 10000", "long"),
         "uuid": ("proxy, uuid", "binData")}
+WAYS_WITHOUT_GAPS = {"direct": WAYS["direct"],
+                     "highest_and_1": ("application: highest number + 1", "long"),
+                     "gapless": ("proxy, gapless", "long")}
 
 
 @dataclass
@@ -60,23 +64,29 @@ class Slice:
                      int(stored) / float(seconds), float(latency_us) / 1000)
 
 
-def run(servers: ReplicaSet, proxy: Proxy, rounds: int, slice_ms: int) -> list[Slice]:
+def run(servers: ReplicaSet, proxy: Proxy, rounds: int, slice_ms: int,
+        gapless: bool) -> list[Slice]:
     servers.client.cost.counters.insert_one({"_id": "orders", "last": bson.Int64(0)})
     uris = [f"{uri}&w=majority" for uri in (servers.uri, proxy.set_uri(servers.name))]
-    done = subprocess.run([PROGRAM, *uris, str(rounds), str(slice_ms)], stdout=subprocess.PIPE,
-                          text=True, check=True)
+    more = ["gapless"] if gapless else []
+    done = subprocess.run([PROGRAM, *uris, str(rounds), str(slice_ms), *more],
+                          stdout=subprocess.PIPE, text=True, check=True)
     return [Slice.of(line) for line in done.stdout.splitlines()]
 
 
-def check(servers: ReplicaSet, slices: list[Slice]) -> str:
+def check(servers: ReplicaSet, slices: list[Slice], ways: dict[str, tuple[str, str]]) -> str:
     """Every document is there, with an _id as it was to get: what _id holds is unique."""
     stored: dict[str, int] = defaultdict(int)
     for each in slices:
         stored[each.way] += each.stored
-    for way, (name, kind) in WAYS.items():
+    for way, (name, kind) in ways.items():
         found = servers.client.cost[way].count_documents({"_id": {"$type": kind}})
         if found != stored[way]:
             raise SystemExit(f"{name}: {stored[way]} documents inserted, {found} stored as expected")
+        if way in ("highest_and_1", "gapless"):
+            last = servers.client.cost[way].find_one(sort=[("_id", -1)])["_id"]
+            if last != found:
+                raise SystemExit(f"{name}: the last of {found} numbers is {last}")
     return f"{sum(stored.values())} documents inserted, all stored, each with an _id of its own"
 
 
@@ -99,18 +109,39 @@ def table(slices: list[Slice]) -> Iterator[str]:
                    f"{ratio('direct'):>10.2f} {ratio('application'):>14.2f} {latency:>7.2f} ms")
 
 
+def table_without_gaps(slices: list[Slice]) -> Iterator[str]:
+    """Medians of all rounds, beside one client that inserts directly as many documents at once."""
+    cells: dict[tuple[int, int, str], list[Slice]] = defaultdict(list)
+    for each in slices:
+        if each.round > 0:
+            cells[each.documents, each.clients, each.way].append(each)
+    yield (f"{'documents':>9} {'clients':>7}  {'insert':<33} {'documents/s':>11} "
+           f"{'to one directly':>15} {'latency':>10}")
+    for (documents, clients, way), some in sorted(cells.items()):
+        one = cells[documents, 1, "direct"]
+        ratio = statistics.median(mine.per_second / its.per_second for mine, its in zip(some, one))
+        per_second = statistics.median(each.per_second for each in some)
+        latency = statistics.median(each.latency_ms for each in some)
+        yield (f"{documents:>9} {clients:>7}  {WAYS_WITHOUT_GAPS[way][0]:<33} {per_second:>11.0f} "
+               f"{ratio:>15.2f} {latency:>7.2f} ms")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench cost")
     parser.add_argument("--quick", action="store_true", help="shows that it works; no figures")
-    effort = (QUICK_ROUNDS, QUICK_SLICE_MS) if parser.parse_args().quick else (ROUNDS, SLICE_MS)
+    parser.add_argument("--gapless", action="store_true", help="only numbers without gaps")
+    options = parser.parse_args()
+    effort = (QUICK_ROUNDS, QUICK_SLICE_MS) if options.quick else (ROUNDS, SLICE_MS)
+    ways = WAYS_WITHOUT_GAPS if options.gapless else WAYS
     with ReplicaSet() as servers, Proxy(configuration(servers, RULES, threads="auto")) as proxy:
         version = servers.client.server_info()["version"]
         print(f"three members of MongoDB {version}, mongo-idproxy and the clients (libmongoc) on "
               f"{os.cpu_count()} cores; write concern majority\n"
               f"{effort[0]} rounds in turn, {effort[1]} ms each; load average before: "
               f"{os.getloadavg()[0]:.2f}", flush=True)
-        slices = run(servers, proxy, *effort)
-        print(*table(slices), check(servers, slices), sep="\n")
+        slices = run(servers, proxy, *effort, options.gapless)
+        lines = table_without_gaps(slices) if options.gapless else table(slices)
+        print(*lines, check(servers, slices, ways), sep="\n")
 
 
 if __name__ == "__main__":

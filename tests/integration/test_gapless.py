@@ -222,6 +222,18 @@ class TestAgain:
         assert reply["n"] == 6 and reply["retriedStmtIds"] == list(range(executed))
         assert consecutive(server, begun) == 9
 
+    def test_a_new_one_is_one_write(self, server, proxy, coll):
+        """The members replicate it once; what is asked before writes nothing."""
+        ns = begin(server, proxy, f"seq.{coll}")
+        db = server.client.seq
+        db.command("profile", 2)
+        assert insert(proxy, ns, 20, more=session())["n"] == 20
+        db.command("profile", 0)
+        found = [(each.get("ninserted", 0), each.get("errCode", 0))
+                 for each in db["system.profile"].find({"ns": ns, "op": "insert"}).sort("$natural")]
+        assert [inserted for inserted, _ in found if inserted] == [20], found
+        assert len(found) <= 2 and consecutive(server, ns) == 21
+
     def test_one_document(self, server, proxy, begun):
         more = session()
         for _ in range(2):

@@ -34,21 +34,33 @@ void add_key(Document& to, std::string_view field, const ids::CounterPlace& plac
 }  // namespace
 
 std::string key_text(const ids::CounterPlace& place) {
+  if (place.is_scope()) return json_of(identity_of(place));
   const bool is_text = place.key_is == ids::CounterPlace::KeyIs::text;
   return is_text ? place.key : json_of(Document(as_bytes(place.key)));
 }
 
 Document identity_of(const ids::CounterPlace& place) {
   Document identity;
-  add_key(identity, place.key_field, place);
+  if (!place.is_scope()) add_key(identity, place.key_field, place);
   if (!place.filter.empty()) identity.append(Document(as_bytes(place.filter)));
+  if (place.is_scope()) add_key(identity, place.key_field, place);
   return identity;
+}
+
+std::optional<Document> make_index_of(const ids::CounterPlace& place) {
+  if (place.scope_field.empty()) return std::nullopt;
+  const Document index =
+      Document()
+          .add("key", Document().add(place.name_field, 1).add(place.scope_field, 1))
+          .add("name", place.name_field + "_1_" + place.scope_field + "_1")
+          .add("unique", true);
+  return Document().add("createIndexes", place.collection).add("indexes", Array().push(index));
 }
 
 Document new_counter(const ids::CounterPlace& place, std::int64_t value) {
   const Document identity = identity_of(place);
   Document created;
-  // Only _id is certain to have a unique index.
+  // Only _id is certain to have a unique index: that of make_index_of() may be refused.
   if (!bson::find(identity.bytes(), "_id")) {
     if (place.filter.empty()) {
       add_key(created, "_id", place);
@@ -67,11 +79,24 @@ Document new_range(const ids::CounterPlace& place, const ids::RangeState& range)
       .add("NOTES", "mongo-idproxy: the next number of this range, and the last one");
 }
 
+namespace {
+
+std::string collection_by_hand(const ids::CounterPlace& place) {
+  return "db.getSiblingDB(" + quoted(place.db) + ").getCollection(" + quoted(place.collection) +
+         ")";
+}
+
+}  // namespace
+
+std::string index_by_hand(const ids::CounterPlace& place) {
+  const Document key = Document().add(place.name_field, 1).add(place.scope_field, 1);
+  return collection_by_hand(place) + ".createIndex(" + json_of(key) + ", {unique: true})";
+}
+
 std::string set_by_hand(const ids::CounterPlace& place, std::int64_t value) {
   const std::string number = "NumberLong(\"" + std::to_string(value) + "\")";
-  return "db.getSiblingDB(" + quoted(place.db) + ").getCollection(" + quoted(place.collection) +
-         ").updateOne(" + json_of(identity_of(place)) + ", {$set: {" + quoted(place.value_field) +
-         ": " + number + "}}, {upsert: true})";
+  return collection_by_hand(place) + ".updateOne(" + json_of(identity_of(place)) + ", {$set: {" +
+         quoted(place.value_field) + ": " + number + "}}, {upsert: true})";
 }
 
 std::string grant(const std::string& user, const std::string& source, const std::string& role,

@@ -14,8 +14,14 @@ namespace idproxy::id_store {
 /// The key as people read it: text, or JSON.
 [[nodiscard]] std::string key_text(const ids::CounterPlace& place);
 
-/// {key_field: key, …filter}
+/// {key_field: key, …filter}; for CounterPlace::is_scope(), the filter first.
 [[nodiscard]] mongo::Document identity_of(const ids::CounterPlace& place);
+
+/// Makes the unique index on `name_field` and `scope_field`; nothing: the layout has none.
+[[nodiscard]] std::optional<mongo::Document> make_index_of(const ids::CounterPlace& place);
+
+/// The mongosh command that makes it.
+[[nodiscard]] std::string index_by_hand(const ids::CounterPlace& place);
 
 /// {$set: {V: value}}
 [[nodiscard]] mongo::Document set_value(const std::string& field, std::int64_t value);

@@ -119,6 +119,7 @@ class CounterDocument {
     bool by_scan = false;
   };
   [[nodiscard]] Outcome<NewCounter> first_of_new(Run& run);
+  void make_index(Run& run) const;
   Attempt create_at(Run& run, bool exists, const NewCounter& created);
   [[nodiscard]] Outcome<bool> needs_scan(Run& run) const;
   [[nodiscard]] Outcome<FieldNumbers::Look> look_for_new(Run& run, FieldNumbers& stored);

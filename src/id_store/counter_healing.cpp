@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "id_store/advice.hpp"
 #include "id_store/counter_commands.hpp"
 #include "id_store/counter_document.hpp"
+#include "id_store/index_requests.hpp"
 #include "id_store/outliers.hpp"
 
 namespace idproxy::id_store {
@@ -20,6 +22,16 @@ using Heal = ids::CounterSpec::Heal;
 constexpr std::uint64_t kBlocksOfOthers = 128;
 // The most documents in one insert. A block grows with the requests that wait for it.
 constexpr std::uint64_t kMostInOneInsert = 100'000;
+
+/// It may have another name than make_index_of() gives it.
+bool has_index(mongo::Client& client, const ids::CounterPlace& place) {
+  std::vector<Index> indexes;
+  (void)list_indexes(client, {place.db, place.collection}, indexes);
+  return std::ranges::any_of(indexes, [&](const Index& index) {
+    return index.unique && index.partial.kind == Index::Partial::Kind::none &&
+           has_key(index, place.scope_field, {{place.name_field}});
+  });
+}
 
 constexpr std::string_view kGoesFar =
     "stored numbers are more than heal.max_jump ahead of `start`, and too many to be ignored";
@@ -141,10 +153,20 @@ CounterDocument::Attempt CounterDocument::create(Run& run, bool exists) {
   return create_at(run, exists, *created);
 }
 
+/// Other programs create counters, too, and then only the index prevents that there are two.
+void CounterDocument::make_index(Run& run) const {
+  const auto command = make_index_of(spec_.place);
+  if (!command) return;
+  const Reply reply = run.client.write(spec_.place.db, *command);
+  if (reply.kind != Reply::Kind::refused || has_index(run.client, spec_.place)) return;
+  events_.index_refused(code_name(reply), index_by_hand(spec_.place));
+}
+
 CounterDocument::Attempt CounterDocument::create_at(Run& run, bool exists,
                                                     const NewCounter& created) {
   const auto value = numbers_.value_before(created.first);
   if (!value) return at_max();
+  make_index(run);
   Document command;
   if (exists) {
     command = find_and_modify(query(Document().add("$exists", false)))

@@ -10,6 +10,7 @@
 #include "id_store/numbers.hpp"
 #include "id_store/stored_value.hpp"
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/ids/scope.hpp"
 
 namespace idproxy::id_store {
 namespace {
@@ -58,7 +59,11 @@ void tell(const ByKey& family, Bytes document) {
   if (!key || !value.is_number()) return;
   const bool is_text = key->type == bson::Type::string;
   if (!is_text && key->type != bson::Type::document) return;
-  const auto [begin, end] = family.equal_range(is_text ? key->text() : as_text(key->value));
+  // Other programs may have written a number of the scope as another type.
+  const auto scope = place.is_scope() ? ids::as_scope(key->value) : std::nullopt;
+  const auto [begin, end] = family.equal_range(scope     ? *scope
+                                               : is_text ? key->text()
+                                                         : as_text(key->value));
   for (auto counter = begin; counter != end; ++counter) {
     const WatchedCounter& watched = *counter->second;
     const auto next = Numbers(watched.spec).first_at(value.number);

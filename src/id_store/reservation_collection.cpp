@@ -33,9 +33,8 @@ constexpr std::size_t kMostExactLooks = 100;
 constexpr std::size_t kMostReleased = 1000;
 
 /// Whether the write may be sent again, which changes nothing that it has done.
-bool may_try_again(std::chrono::steady_clock::time_point begun, const Reply& reply,
-                   const WriteOutcome& outcome) {
-  if (std::chrono::steady_clock::now() - begun > kTryAgainWithin) return false;
+bool may_try_again(std::chrono::nanoseconds took, const Reply& reply, const WriteOutcome& outcome) {
+  if (took > kTryAgainWithin) return false;
   if (outcome.executed || reply.refused(mongo::kDatabaseDropPending)) return true;
   // If there was no server, libmongoc has already searched for long.
   return reply.kind == Reply::Kind::unreachable && reply.code != mongo::kNoServer &&
@@ -104,7 +103,7 @@ ReservationCollection::ReservationCollection(ids::ReserveSpec spec, Missing miss
 std::optional<Error> ReservationCollection::make(Client& client, Items items) const {
   std::erase_if(items,
                 [](Reservation* item) { return item->state != State::wanted || refuse(*item); });
-  const Run run{client, std::chrono::steady_clock::now(), milliseconds_of(clock_)};
+  const Run run{client, clock_.monotonic(), milliseconds_of(clock_)};
   auto failure = make(run, items);
   for (const Reservation* item : items) {
     if (item->state == State::made) ++metrics_.reservations_made;
@@ -243,7 +242,7 @@ ReservationCollection::Failure ReservationCollection::refresh(const Run& run, Re
 }
 
 std::optional<Error> ReservationCollection::release(Client& client, Reserved made) const {
-  const Run run{client, std::chrono::steady_clock::now(), 0};
+  const Run run{client, clock_.monotonic(), 0};
   while (!made.empty()) {
     const std::size_t count = fitting(spec_, made, kMostReleased);
     std::int64_t deleted = 0;
@@ -268,7 +267,7 @@ ReservationCollection::Failure ReservationCollection::send(
     const Reply reply = run.client.write(spec_.db, command);
     const WriteOutcome outcome = outcome_of(reply);
     if (outcome.executed && use(outcome)) return std::nullopt;
-    if (!may_try_again(run.begun, reply, outcome)) {
+    if (!may_try_again(clock_.monotonic() - run.begun, reply, outcome)) {
       if (!outcome.executed) return error_of(run.client, reply);
       return Error{Errc::unavailable, outcome.majority ? std::string(kNoAnswer)
                                                        : "the id store does not reach a majority "

@@ -49,7 +49,7 @@ class ReservationCollection {
  private:
   struct Run {
     mongo::Client& client;
-    std::chrono::steady_clock::time_point begun;
+    std::chrono::nanoseconds begun;  ///< monotonic
     std::int64_t at;
   };
   using Failure = std::optional<ids::Error>;

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "idproxy/base/buffer.hpp"
+#include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "ids/sequence_parameters.hpp"
 
@@ -22,17 +24,20 @@ struct Layout {
   std::string_view collection;
   std::string_view value_field;
   ValueIs value_is;
+  std::string_view name_field{};
+  std::string_view scope_field{};
 };
-constexpr std::array<Layout, 4> kLayouts{{
+constexpr std::array<Layout, 5> kLayouts{{
     {"uniqueIdentifierCounter", "COUNT", ValueIs::next},
     {"counters", "next", ValueIs::last},
     {"counters", "seq", ValueIs::last},
     {"ids", "index", ValueIs::next},
+    {"counters", "seq", ValueIs::last, "id", "reference_value"},
 }};
 
 std::size_t read_layout(Parameters& store) {
-  return store.choice("layout",
-                      {"unique-count", "counters-next", "counters-seq", "ids-index", "custom"});
+  return store.choice("layout", {"unique-count", "counters-next", "counters-seq", "ids-index",
+                                 "mongoose-sequence", "custom"});
 }
 
 /// Reads the name of a top-level field of the counter's document.
@@ -67,6 +72,17 @@ void read_custom(CounterPlace& place, Parameters& store) {
   check_custom(place, store);
 }
 
+/// The place of a rule without `scope`, as mongoose-sequence has it without `reference_fields`.
+void set_scope_field(CounterPlace& place, const Layout& layout) {
+  place.name_field = place.key_field = layout.name_field;
+  place.scope_field = layout.scope_field;
+  Buffer filter;
+  bson::Scope document(filter);
+  bson::append_head(filter, bson::Type::null, place.scope_field);
+  document.close();
+  place.filter = as_text(filter.view());
+}
+
 /// Reads everything except the key.
 CounterPlace read_place(Parameters& store, std::string_view store_db) {
   CounterPlace place;
@@ -82,6 +98,7 @@ CounterPlace read_place(Parameters& store, std::string_view store_db) {
   }
   place.value_field = kLayouts.at(layout).value_field;
   place.value_is = kLayouts.at(layout).value_is;
+  if (!kLayouts.at(layout).scope_field.empty()) set_scope_field(place, kLayouts.at(layout));
   return place;
 }
 
@@ -179,6 +196,11 @@ CounterUse read_counter(Parameters& rule, std::string_view store_db) {
   const auto name = rule.optional_text("name");
   Parameters& store = rule.section("store");
   use.spec.place = read_place(store, store_db);
+  if (!use.spec.place.scope_field.empty() && use.sequences.reset != Reset::none) {
+    rule.error(
+        "reset",
+        "has no place in layout mongoose-sequence, whose counters have no field for a period");
+  }
   const auto key = store.optional_text("key");
   use.per_namespace = !name && !key;
   use.spec.place.key = key ? *key : name.value_or(use.field.ns + "." + use.field.field);

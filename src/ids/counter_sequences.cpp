@@ -3,7 +3,10 @@
 #include <optional>
 #include <utility>
 
+#include "idproxy/base/buffer.hpp"
+#include "idproxy/bson/builder.hpp"
 #include "idproxy/ids/block_cache.hpp"
+#include "idproxy/ids/scope.hpp"
 #include "ids/bound_numbers.hpp"
 
 namespace idproxy::ids {
@@ -23,8 +26,8 @@ std::shared_ptr<Strategy> CounterSequences::get(const CounterSpec& spec, const C
   std::optional<Entry> gone;  // destroyed without the lock
   const std::scoped_lock lock(mutex_);
   Entry& entry = counters_.get(
-      spec.place.key, [&] { return Entry{std::make_shared<Lease>(store.counter(spec, field))}; },
-      gone);
+      spec.place.filter + spec.place.key,
+      [&] { return Entry{std::make_shared<Lease>(store.counter(spec, field))}; }, gone);
   if (!entry.strategy || entry.format != format) {
     auto counter = std::make_shared<BoundNumbers>(entry.lease->cache, format, spec.on_store_down);
     struct Holding {
@@ -38,13 +41,30 @@ std::shared_ptr<Strategy> CounterSequences::get(const CounterSpec& spec, const C
   return entry.strategy;
 }
 
+namespace {
+
+/// Makes `place`, of a rule, that of the sequence that `chosen` says.
+void choose_in(CounterPlace& place, const SequenceChoice::Chosen& chosen) {
+  place.key_is = CounterPlace::KeyIs::document;
+  if (place.scope_field.empty()) {
+    place.key = chosen.key;
+    return;
+  }
+  Buffer named;
+  bson::Scope filter(named);
+  bson::append_string(named, place.name_field, place.key);
+  filter.close();
+  place.filter = as_text(named.view());
+  place.key_field = place.scope_field;
+  place.key = reference_value(chosen.scope);
+}
+
+}  // namespace
+
 SequenceCounter counter_of(const CounterUse& use, const SequenceChoice& choice,
                            const SequenceChoice::Chosen& chosen) {
   SequenceCounter counter{use.spec, use.field};
-  if (!chosen.key.empty()) {
-    counter.spec.place.key = chosen.key;
-    counter.spec.place.key_is = CounterPlace::KeyIs::document;
-  }
+  if (!chosen.key.empty()) choose_in(counter.spec.place, chosen);
   counter.field.format = chosen.stored;
   counter.field.scope = chosen.scope;
   counter.field.repeats = choice.options().repeats();
@@ -54,32 +74,19 @@ SequenceCounter counter_of(const CounterUse& use, const SequenceChoice& choice,
 SequencedCounter::SequencedCounter(CounterUse use, std::shared_ptr<const SequenceChoice> choice,
                                    std::shared_ptr<CounterSequences> sequences, const Clock& clock,
                                    Store& store)
-    : use_(std::move(use)),
-      choice_(std::move(choice)),
+    : SequencedRule(std::move(choice), clock),
+      use_(std::move(use)),
       sequences_(std::move(sequences)),
-      clock_(clock),
       store_(store) {}
 
 Draw SequencedCounter::next(std::size_t /*n*/, Values& /*out*/) {
   return Error{Errc::unavailable, "values come from the sequences"};
 }
 
-const std::vector<std::string>& SequencedCounter::fields() const {
-  return choice_->fields();
-}
-
-std::string SequencedCounter::refusal(std::span<const FieldValue> values) const {
-  return choice_->refusal(values);
-}
-
-std::shared_ptr<Strategy> SequencedCounter::sequence(std::span<const FieldValue> values) {
-  return sequence_at(values, clock_.wall());
-}
-
 std::shared_ptr<Strategy> SequencedCounter::sequence_at(std::span<const FieldValue> values,
                                                         std::chrono::nanoseconds wall) {
-  const auto chosen = choice_->choose(use_.spec.place.key, use_.field.format, values, wall);
-  const SequenceCounter counter = counter_of(use_, *choice_, chosen);
+  const auto chosen = choice().choose(use_.spec.place.key, use_.field.format, values, wall);
+  const SequenceCounter counter = counter_of(use_, choice(), chosen);
   return sequences_->get(counter.spec, counter.field, chosen.format, store_);
 }
 

@@ -1,10 +1,10 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <mutex>
-#include <string>
-#include <vector>
+#include <span>
 
 #include "idproxy/base/clock.hpp"
 #include "idproxy/ids/counter_use.hpp"
@@ -12,6 +12,7 @@
 #include "idproxy/ids/store.hpp"
 #include "idproxy/ids/strategy.hpp"
 #include "ids/recently_used.hpp"
+#include "ids/sequenced_rule.hpp"
 
 namespace idproxy::ids {
 
@@ -38,26 +39,19 @@ class CounterSequences {
 };
 
 /// A rule with several counters, bound to a collection: one per sequence.
-class SequencedCounter final : public Strategy, public Sequences {
+class SequencedCounter final : public SequencedRule {
  public:
   /// `use`: of the collection. `clock` and `store` must outlive it.
   SequencedCounter(CounterUse use, std::shared_ptr<const SequenceChoice> choice,
                    std::shared_ptr<CounterSequences> sequences, const Clock& clock, Store& store);
 
   Draw next(std::size_t n, Values& out) override;
-  Sequences* sequences() override { return this; }
-
-  [[nodiscard]] const std::vector<std::string>& fields() const override;
-  [[nodiscard]] std::string refusal(std::span<const FieldValue> values) const override;
-  [[nodiscard]] std::shared_ptr<Strategy> sequence(std::span<const FieldValue> values) override;
   [[nodiscard]] std::shared_ptr<Strategy> sequence_at(std::span<const FieldValue> values,
                                                       std::chrono::nanoseconds wall) override;
 
  private:
   const CounterUse use_;
-  const std::shared_ptr<const SequenceChoice> choice_;
   const std::shared_ptr<CounterSequences> sequences_;
-  const Clock& clock_;
   Store& store_;
 };
 

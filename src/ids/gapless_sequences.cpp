@@ -19,10 +19,9 @@ std::shared_ptr<Strategy> GaplessSequences::get(const GaplessSpec& spec, const N
 SequencedGapless::SequencedGapless(GaplessSpec spec, std::shared_ptr<const SequenceChoice> choice,
                                    std::shared_ptr<GaplessSequences> sequences, const Clock& clock,
                                    Store& store)
-    : spec_(std::move(spec)),
-      choice_(std::move(choice)),
+    : SequencedRule(std::move(choice), clock),
+      spec_(std::move(spec)),
       sequences_(std::move(sequences)),
-      clock_(clock),
       store_(store) {}
 
 Draw SequencedGapless::next(std::size_t /*n*/, Values& /*out*/) {
@@ -31,7 +30,7 @@ Draw SequencedGapless::next(std::size_t /*n*/, Values& /*out*/) {
 
 std::shared_ptr<Strategy> SequencedGapless::sequence_at(std::span<const FieldValue> values,
                                                         std::chrono::nanoseconds wall) {
-  auto chosen = choice_->choose(spec_.key(), spec_.field.format, values, wall);
+  auto chosen = choice().choose(spec_.key(), spec_.field.format, values, wall);
   GaplessSpec spec = spec_;
   spec.place = std::move(chosen.key);
   spec.field.scope = std::move(chosen.scope);

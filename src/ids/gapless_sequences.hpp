@@ -5,8 +5,6 @@
 #include <memory>
 #include <mutex>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "idproxy/base/clock.hpp"
 #include "idproxy/ids/gapless_job.hpp"
@@ -14,6 +12,7 @@
 #include "idproxy/ids/store.hpp"
 #include "idproxy/ids/strategy.hpp"
 #include "ids/recently_used.hpp"
+#include "ids/sequenced_rule.hpp"
 
 namespace idproxy::ids {
 
@@ -34,33 +33,20 @@ class GaplessSequences {
 };
 
 /// A rule with several sequences, bound to a collection.
-class SequencedGapless final : public Strategy, public Sequences {
+class SequencedGapless final : public SequencedRule {
  public:
   /// `spec`: of the collection. `clock` and `store` must outlive it.
   SequencedGapless(GaplessSpec spec, std::shared_ptr<const SequenceChoice> choice,
                    std::shared_ptr<GaplessSequences> sequences, const Clock& clock, Store& store);
 
   Draw next(std::size_t n, Values& out) override;
-  Sequences* sequences() override { return this; }
-
-  [[nodiscard]] const std::vector<std::string>& fields() const override {
-    return choice_->fields();
-  }
-  [[nodiscard]] std::string refusal(std::span<const FieldValue> values) const override {
-    return choice_->refusal(values);
-  }
-  [[nodiscard]] std::shared_ptr<Strategy> sequence(std::span<const FieldValue> values) override {
-    return sequence_at(values, clock_.wall());
-  }
   [[nodiscard]] std::shared_ptr<Strategy> sequence_at(std::span<const FieldValue> values,
                                                       std::chrono::nanoseconds wall) override;
   [[nodiscard]] bool in_turn() const override { return true; }
 
  private:
   const GaplessSpec spec_;
-  const std::shared_ptr<const SequenceChoice> choice_;
   const std::shared_ptr<GaplessSequences> sequences_;
-  const Clock& clock_;
   Store& store_;
 };
 

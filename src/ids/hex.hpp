@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "idproxy/base/bytes.hpp"
@@ -15,6 +16,19 @@ inline std::uint8_t* write_hex(Bytes bytes, std::uint8_t* at) {
     *at++ = kDigits[byte & 15];
   }
   return at;
+}
+
+/// The size of 00112233-4455-6677-8899-aabbccddeeff.
+inline constexpr std::size_t kUuidTextSize = 36;
+
+/// Writes the 16 bytes of a UUID as such a text.
+inline void write_uuid_text(Bytes uuid, std::uint8_t* at) {
+  std::size_t from = 0;
+  for (const std::size_t size : {4U, 2U, 2U, 2U, 6U}) {
+    if (from > 0) *at++ = '-';
+    at = write_hex(uuid.subspan(from, size), at);
+    from += size;
+  }
 }
 
 }  // namespace idproxy::ids

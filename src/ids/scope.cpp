@@ -1,11 +1,13 @@
 #include "idproxy/ids/scope.hpp"
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/ids/number_ranges.hpp"
+#include "ids/hex.hpp"
 
 namespace idproxy::ids {
 namespace {
@@ -95,6 +97,40 @@ std::string append_scope(Buffer& out, std::string_view name, const bson::Element
   bson::append_head(out, value.type, name);
   out.append(value.value);
   return {};
+}
+
+std::string reference_value(std::string_view scope) {
+  constexpr std::uint8_t kUuidSubtype = 4;
+  constexpr std::size_t kHead = 4 + 1;  // length and subtype
+  constexpr std::size_t kUuidSize = 16;
+  Buffer out;
+  bson::Scope document(out);
+  bson::Elements elements(as_bytes(scope));
+  while (const auto element = elements.next()) {
+    const Bytes value = element->value;
+    const bool is_uuid = element->type == Type::binary && value.size() == kHead + kUuidSize &&
+                         value[kHead - 1] == kUuidSubtype;
+    if (!is_uuid) {
+      bson::append_copy(out, *element);
+      continue;
+    }
+    std::array<std::uint8_t, kUuidTextSize> text{};
+    write_uuid_text(value.subspan(kHead), text.data());
+    bson::append_string(out, element->key, as_text(text));
+  }
+  document.close();
+  return std::string(as_text(out.view()));
+}
+
+std::optional<std::string> as_scope(Bytes document) {
+  Buffer out;
+  bson::Scope scope(out);
+  bson::Elements elements(document);
+  while (const auto element = elements.next()) {
+    if (!append_scope(out, element->key, *element).empty()) return std::nullopt;
+  }
+  scope.close();
+  return std::string(as_text(out.view()));
 }
 
 std::optional<std::string> text_in_template(const bson::Element& value) {

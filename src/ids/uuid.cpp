@@ -48,13 +48,7 @@ void append_binary(const Uuid& uuid, std::uint8_t subtype, const Uuid& order, Va
 }
 
 void append_text(const Uuid& uuid, Values& out) {
-  std::uint8_t* at = out.add_string(36);
-  std::size_t from = 0;
-  for (const std::size_t size : {4U, 2U, 2U, 2U, 6U}) {
-    if (from > 0) *at++ = '-';
-    at = write_hex(Bytes(uuid).subspan(from, size), at);
-    from += size;
-  }
+  write_uuid_text(uuid, out.add_string(kUuidTextSize));
 }
 
 std::uint64_t milliseconds_of(const Clock& clock) {

@@ -42,7 +42,25 @@ ids::Durability append_write_concern(Bytes body, Buffer& out) {
   return raises ? ids::Durability::by_majority : ids::Durability::not_yet;
 }
 
+void append_w_1(Buffer& out) {
+  bson::append_inside(out, bson::Type::document, "writeConcern",
+                      [&] { bson::append_int32(out, "w", 1); });
+}
+
 }  // namespace
+
+void append_fields_of_question(RandomSource& random, Buffer& out) {
+  constexpr std::int32_t kSize = 16;
+  constexpr std::uint8_t kUuid = 4;  // subtype
+  bson::Scope fields(out);
+  append_true(out, "ordered");
+  append_w_1(out);
+  bson::append_head(out, bson::Type::binary, "collectionUUID");
+  store_i32(out.extend(4), kSize);
+  *out.extend(1) = kUuid;
+  random.fill({out.extend(kSize), kSize});
+  fields.close();
+}
 
 ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter after, Buffer& out) {
   auto durability = ids::Durability::not_yet;
@@ -51,8 +69,7 @@ ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter a
   if (after == AnswersAfter::majority) {
     durability = append_write_concern(body, out);
   } else {
-    bson::append_inside(out, bson::Type::document, "writeConcern",
-                        [&] { bson::append_int32(out, "w", 1); });
+    append_w_1(out);
   }
   fields.close();
   return durability;

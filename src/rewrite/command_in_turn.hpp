@@ -4,6 +4,7 @@
 #include <string>
 
 #include "idproxy/base/buffer.hpp"
+#include "idproxy/base/random.hpp"
 #include "idproxy/ids/sequenced.hpp"
 #include "idproxy/rewrite/batch_command.hpp"
 
@@ -20,6 +21,15 @@ enum class AnswersAfter {
 /// j and wtimeout, and a `w` that names more than one member or a tag. Returns what is certain of
 /// the command's writes once it has been answered without a writeConcernError.
 ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter after, Buffer& out);
+
+/// Error 361 CollectionUUIDMismatch.
+inline constexpr std::int64_t kCollectionUuidMismatch = 361;
+
+/// Appends a document with the fields by which an insert asks whether the server has executed its
+/// statements in an earlier attempt, {ordered: true, writeConcern: {w: 1}, collectionUUID: <none
+/// that exists>}: it skips those, and answers the first of the others with
+/// kCollectionUuidMismatch (observed, 6.0.5; docs/server-behaviour.md#retryable-writes).
+void append_fields_of_question(RandomSource& random, Buffer& out);
 
 /// Identifies the client's transaction that a command is a part of, by its lsid and txnNumber;
 /// nothing if these are missing or malformed.

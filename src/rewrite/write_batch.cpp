@@ -88,6 +88,7 @@ Action WriteBatch::send(const Step& step) {
       return without_numbers(*missing, step);
     }
   }
+  if (one_by_one_ && first_ == First::unknown) return ask_whether_executed(step);
   if (progress_.begins_part()) budget_.end();
   const std::size_t fitting = contents_.command->fitting(contents_.given, progress_.todo());
   progress_.send(std::min(fitting, most_at_once()));
@@ -223,9 +224,42 @@ std::optional<NumbersInTurn> WriteBatch::take_turns() {
 /// and skips it now. All that were executed then precede those that were not, except for failed
 /// ones, so it is enough to try until one is stored.
 std::size_t WriteBatch::most_at_once() const {
-  if (!numbers_) return std::numeric_limits<std::size_t>::max();
-  const bool alone = contents_.kind != WriteKind::insert || one_by_one_;
-  return alone ? 1 : std::numeric_limits<std::size_t>::max();
+  return is_alone() ? 1 : std::numeric_limits<std::size_t>::max();
+}
+
+bool WriteBatch::is_alone() const {
+  if (!numbers_) return false;
+  if (contents_.kind != WriteKind::insert) return true;
+  return one_by_one_ && !(first_ == First::not_executed && progress_.commands() == 0);
+}
+
+/// Asks the server, by an insert of the first statement that cannot succeed. It costs no write, so
+/// that nobody waits for the secondaries twice. Asks after the numbers are known: an earlier
+/// attempt that is still on its way would get the same ones, or none.
+Action WriteBatch::ask_whether_executed(const Step& step) {
+  first_ = First::asked;
+  fields_.clear();
+  append_fields_of_question(step.random, fields_);
+  const WritePart question{progress_.todo().first(1),   &*options_,  false,
+                           budget_.time_left(step.now), request_id_, fields_.view()};
+  if (!contents_.command->emit(contents_.given, question, step.workspace, step.out)) {
+    return action::Close{};
+  }
+  return action::Send{&step.out, original()};
+}
+
+/// Any answer but the expected error leaves it open. So does that of a server before 6.0, which
+/// does not know the field.
+Action WriteBatch::told_whether_executed(const wire::OpMsgView& message, const Step& step) {
+  const auto reply = contents_.command->read(message.body(), 1);
+  if (!reply) return action::Close{};
+  if (reply->ok && !contents_.command->adds_up(*reply, *options_, progress_.todo().first(1))) {
+    return action::Close{};
+  }
+  const bool is_refused =
+      reply->ok && !reply->errors.empty() && reply->errors.front().code == kCollectionUuidMismatch;
+  first_ = is_refused ? First::not_executed : First::unclear;
+  return send(step);
 }
 
 Action WriteBatch::without_numbers(const NumbersInTurn::Missing& missing, const Step& step) {
@@ -256,7 +290,8 @@ Action WriteBatch::no_values_for(const Assignment& rule, const ids::Error& error
 Bytes WriteBatch::fields_in_turn() {
   if (!numbers_ || options_->in_transaction) return {};
   // The rest follows at once, and its answer is for both.
-  const bool rest_follows = one_by_one_ && progress_.commands() == 1 && !progress_.todo().empty();
+  const bool rest_follows = one_by_one_ && progress_.commands() == 1 &&
+                            progress_.out().size() == 1 && !progress_.todo().empty();
   fields_.clear();
   durability_ =
       append_fields_in_turn(contents_.command->message().body(), contents_.kind,
@@ -308,6 +343,7 @@ void WriteBatch::learn_of_error(const WriteReply& reply, std::span<const Collisi
 // ---- replies ---------------------------------------------------------------------------------
 
 Action WriteBatch::reply(const wire::OpMsgView& message, const Step& step) {
+  if (first_ == First::asked) return told_whether_executed(message, step);
   // The batch does not go on after a reply that it cannot understand. The client gets the reply if
   // there was only one command.
   const Action otherwise =

@@ -94,6 +94,9 @@ class WriteBatch {
   // Numbers of sequences.
   [[nodiscard]] std::optional<NumbersInTurn> take_turns();
   [[nodiscard]] std::size_t most_at_once() const;
+  [[nodiscard]] bool is_alone() const;
+  Action ask_whether_executed(const Step& step);
+  Action told_whether_executed(const wire::OpMsgView& message, const Step& step);
   Action without_numbers(const NumbersInTurn::Missing& missing, const Step& step);
   Action no_values_for(const Assignment& rule, const ids::Error& error, const Step& step);
   Action no_numbers(const ids::Error& error, const Step& step);
@@ -151,8 +154,10 @@ class WriteBatch {
   const Assignment* reserves_for_ = nullptr;  // the rule whose values the store is to reserve
   bool renews_before_sending_ = false;        // values that could not be reserved
   // With numbers_:
-  bool one_by_one_ = false;   // an earlier attempt of the client may have executed some statements
-  bool is_repeated_ = false;  // an earlier attempt has
+  bool one_by_one_ = false;  // an earlier attempt of the client may have executed some statements
+  /// Whether it has executed the first one.
+  enum class First { unknown, asked, not_executed, unclear } first_ = First::unknown;
+  bool is_repeated_ = false;              // an earlier attempt has
   const Assignment* asks_for_ = nullptr;  // the rule whose numbers the store is asked for
   Buffer fields_;                         // of the next command, in place of the client's
   ids::Durability durability_{};          // of the last command's writes

@@ -51,11 +51,10 @@ def cached(name: str, fill: Callable[[pathlib.Path], None], *parts: str | bytes)
     return directory
 
 
-@pytest.fixture(scope="session")
-def node_modules() -> pathlib.Path:
-    """The packages of package.json, in the cache."""
+def installed(package: pathlib.Path) -> pathlib.Path:
+    """The packages of a package.json, in the cache."""
     need("node", "npm")
-    manifest = (HERE / "node" / "package.json").read_bytes()
+    manifest = package.read_bytes()
 
     def fill(directory: pathlib.Path) -> None:
         (directory / "package.json").write_bytes(manifest)
@@ -66,6 +65,11 @@ def node_modules() -> pathlib.Path:
                 "npm cannot install package.json", cwd=directory)
 
     return cached("node", fill, manifest, run(["node", "--version"])) / "node_modules"
+
+
+@pytest.fixture(scope="session")
+def node_modules() -> pathlib.Path:
+    return installed(HERE / "node" / "package.json")
 
 
 @pytest.fixture(scope="session")
@@ -87,6 +91,15 @@ def mongoose(node_modules, node_binary) -> Program:
     """node/mongoose.js, with the Mongoose of package.json. It knows steps only."""
     return Program([node_binary, HERE / "node" / "mongoose.js"],
                    env={**os.environ, "NODE_PATH": str(node_modules)})
+
+
+@pytest.fixture(scope="session")
+def mongoose_sequence(node_binary) -> Program:
+    """node/sequence/, with an older Mongoose and the plugin mongoose-sequence."""
+    directory = HERE / "node" / "sequence"
+    modules = installed(directory / "package.json")
+    return Program([node_binary, directory / "sequence.js"],
+                   env={**os.environ, "NODE_PATH": str(modules)})
 
 
 @pytest.fixture(scope="session")

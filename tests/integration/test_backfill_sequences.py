@@ -51,9 +51,10 @@ def day(year: int, month: int = 6) -> datetime.datetime:
     return datetime.datetime(year, month, 1, 12, tzinfo=datetime.timezone.utc)
 
 
-def test_each_tenant_gets_its_own_numbers(place, start_proxy):
+@pytest.mark.parametrize("layout", ["unique-count", "mongoose-sequence"])
+def test_each_tenant_gets_its_own_numbers(place, start_proxy, layout):
     """Behind those that a proxy gave; documents without the field are left."""
-    there = place(scope=["site.tenant"])
+    there = place(scope=["site.tenant"], store={"layout": layout})
     proxy = start_proxy(there.config)
     assert insert(proxy, there.ns, [{"_id": -1, "site": {"tenant": "a"}}])["n"] == 1
     there.collection.insert_many(

@@ -14,7 +14,7 @@ import re
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import bson
@@ -27,6 +27,7 @@ from support.admin import LISTEN, Admin
 from support.chaos import StepRelay
 from support.counters import STORE, insert
 from support.full import FULL
+from support.killed import insert_until_killed
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, binary, configuration
@@ -220,6 +221,18 @@ class TestAgain:
         reply = insert(proxy, begun, documents, ordered=ordered, more=more)
         assert reply["n"] == 6 and reply["retriedStmtIds"] == list(range(executed))
         assert consecutive(server, begun) == 9
+
+    def test_a_new_one_is_one_write(self, server, proxy, coll):
+        """The members replicate it once; what is asked before writes nothing."""
+        ns = begin(server, proxy, f"seq.{coll}")
+        db = server.client.seq
+        db.command("profile", 2)
+        assert insert(proxy, ns, 20, more=session())["n"] == 20
+        db.command("profile", 0)
+        found = [(each.get("ninserted", 0), each.get("errCode", 0))
+                 for each in db["system.profile"].find({"ns": ns, "op": "insert"}).sort("$natural")]
+        assert [inserted for inserted, _ in found if inserted] == [20], found
+        assert len(found) <= 2 and consecutive(server, ns) == 21
 
     def test_one_document(self, server, proxy, begun):
         more = session()
@@ -588,35 +601,10 @@ class TestLostConnections:
         prepare(replica_set, ns)
         rules = [{"ns": ns, **GAPLESS}]
         kept = start_proxy(configuration(replica_set, rules))
-        acknowledged: list[int] = []
+        acknowledged: set[int] = set()
         for _ in range(3):
-            killed = Proxy(configuration(replica_set, rules))
-            enough = threading.Event()
-            gone = threading.Event()
-
-            def writer(proxy: Proxy, lasts: Callable[[], bool]) -> None:
-                try:
-                    with wire.WireClient(proxy.address, 30) as client:
-                        while lasts():
-                            batch = [{"k": next(_keys)} for _ in range(5)]
-                            reply = client.call(insert_message(ns, batch, more=session()))
-                            if reply["ok"] and reply["n"] == 5:
-                                acknowledged.extend(d["k"] for d in batch)
-                            if len(acknowledged) % 100 >= 50:
-                                enough.set()
-                except (OSError, wire.Closed):
-                    pass
-
-            threads = [threading.Thread(target=writer, args=(kept, lambda: not gone.is_set())),
-                       *(threading.Thread(target=writer, args=(killed, lambda: True))
-                         for _ in range(3))]
-            for each in threads:
-                each.start()
-            made_progress = enough.wait(30)
-            killed.kill()
-            gone.set()
-            for each in threads:
-                each.join(30)
-            assert made_progress
+            acknowledged.update(insert_until_killed(
+                kept, Proxy(configuration(replica_set, rules)), ns,
+                lambda _: {"k": next(_keys)}))
             consecutive(replica_set, ns)
-        assert set(acknowledged) <= set(keys(replica_set, ns))
+        assert acknowledged <= set(keys(replica_set, ns))

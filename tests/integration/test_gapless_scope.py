@@ -23,13 +23,13 @@ import bson
 import pytest
 from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure, PyMongoError
 
-from support import wire
 from support.counters import STORE, insert
 from support.full import FULL
+from support.killed import insert_until_killed
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, binary, configuration
-from support.thief import insert_message, session
+from support.thief import session
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 _SCOPED = {"strategy": "gapless", "field": "n", "scope": ["tenant"], "unique_index": "create"}
@@ -508,35 +508,10 @@ class TestManyWriters:
         prepare(server, f"inv.{coll}")
         kept = start_proxy(configuration(server, rules))
         ns = await_first(kept, f"inv.{coll}")
-        acknowledged: list[int] = []
+        acknowledged: set[int] = set()
         for _ in range(10 if FULL else 2):
-            killed = Proxy(configuration(server, rules))
-            enough, gone = threading.Event(), threading.Event()
-
-            def writer(proxy: Proxy, number: int) -> None:
-                choose = random.Random(number)
-                try:
-                    with wire.WireClient(proxy.address, 30) as client:
-                        while not (gone.is_set() and proxy is kept):
-                            batch = [{"k": next(_keys), "tenant": choose.choice("abc")}
-                                     for _ in range(5)]
-                            reply = client.call(insert_message(ns, batch, more=session()))
-                            if reply["ok"] and reply["n"] == 5:
-                                acknowledged.extend(d["k"] for d in batch)
-                            if len(acknowledged) % 100 >= 50:
-                                enough.set()
-                except (OSError, wire.Closed):
-                    pass
-
-            threads = [threading.Thread(target=writer, args=(proxy, i))
-                       for i, proxy in enumerate((kept, killed, killed, killed))]
-            for each in threads:
-                each.start()
-            made_progress = enough.wait(30)
-            killed.kill()
-            gone.set()
-            for each in threads:
-                each.join(30)
-            assert made_progress
+            acknowledged.update(insert_until_killed(
+                kept, Proxy(configuration(server, rules)), ns,
+                lambda choose: {"k": next(_keys), "tenant": choose.choice("abc")}))
             found = [k for keys in by_tenant(server, ns).values() for k in keys]
-            assert set(acknowledged) <= set(found)
+            assert acknowledged <= set(found)

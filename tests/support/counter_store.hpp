@@ -16,7 +16,7 @@ class CounterStore final : public ids::Store {
  public:
   std::shared_ptr<ids::BlockCache> counter(const ids::CounterSpec& spec,
                                            const ids::CounterField& field) override {
-    auto& counter = counters[spec.place.key];
+    auto& counter = counters[spec.place.filter + spec.place.key];
     if (!counter) counter = std::make_unique<BlockCaches>(spec, spec.start);
     specs.push_back(spec);
     fields.push_back(field);
@@ -29,7 +29,7 @@ class CounterStore final : public ids::Store {
   [[nodiscard]] std::vector<ids::RuleNumbers> numbers(std::size_t) const override { return {}; }
   [[nodiscard]] ids::StoreCounts counts() const override { return {}; }
 
-  std::map<std::string, std::unique_ptr<BlockCaches>> counters;  // by key
+  std::map<std::string, std::unique_ptr<BlockCaches>> counters;  // by filter and key
   std::vector<ids::CounterSpec> specs;                           // as asked for
   std::vector<ids::CounterField> fields;                         // likewise
 };

@@ -82,6 +82,7 @@ class Load:
     sizes: tuple[int, ...] = (1, 2, 3)
     more: dict[str, Any] = field(default_factory=dict)
     excused: Callable[[dict[str, Any]], bool] = lambda reply: False
+    fields: dict[str, Any] = field(default_factory=dict)  # more, of every document
     acknowledged: list[tuple[int, list[int]]] = field(default_factory=list)
     replies: list[dict[str, Any]] = field(default_factory=list)
     failures: list[Any] = field(default_factory=list)
@@ -137,7 +138,8 @@ class Load:
         """False if it is time for another connection."""
         keys = [next(self._keys) for _ in range(size)]
         reply = client.call(insert_message(
-            self.ns, [{"k": k, "client": number} for k in keys], more=self.more))
+            self.ns, [{"k": k, "client": number, **self.fields} for k in keys],
+            more=self.more))
         if reply["ok"] and not reply.get("writeErrors"):
             with self._progress:
                 self.acknowledged.append((number, keys))

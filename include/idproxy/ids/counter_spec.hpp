@@ -67,9 +67,16 @@ struct CounterPlace {
   std::string max_field{};
   enum class KeyIs { text, document };
   KeyIs key_is = KeyIs::text;  ///< document: `key` holds a BSON document
+  /// The layout that mongoose-sequence has: {name_field: name, scope_field: null, value_field: V},
+  /// and of a sequence {name_field: name, scope_field: {field: value, …}, value_field: V}, with a
+  /// unique index on the two fields. Empty: any other layout.
+  std::string name_field{};
+  std::string scope_field{};
   /// "db.collection"
   [[nodiscard]] std::string ns() const { return db + "." + collection; }
   [[nodiscard]] bool is_range() const { return !max_field.empty(); }
+  /// True for a sequence whose key is the document in `scope_field`, so that `filter` has its name.
+  [[nodiscard]] bool is_scope() const { return !scope_field.empty() && key_field == scope_field; }
   friend bool operator==(const CounterPlace&, const CounterPlace&) = default;
 };
 

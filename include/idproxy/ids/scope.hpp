@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/bson/elements.hpp"
 
 /// The values of a document's fields that decide which sequence its value comes from
@@ -34,6 +35,14 @@ inline constexpr std::size_t kMostInScope = 256;
 /// cannot be a scope: of another type (a fraction, an array, a document …), or too long.
 [[nodiscard]] std::string append_scope(Buffer& out, std::string_view name,
                                        const bson::Element& value);
+
+/// A scope {field: value, …} in the form that mongoose-sequence writes: with UUIDs (binary data of
+/// subtype 4) as text, since Mongoose's documents have them as such.
+[[nodiscard]] std::string reference_value(std::string_view scope);
+
+/// The same document with its values in the form of append_scope(); nothing if one of them cannot
+/// be a scope.
+[[nodiscard]] std::optional<std::string> as_scope(Bytes document);
 
 /// The integer that a number of any type is, as the server compares it; nothing for fractions,
 /// integers beyond int64, and what is no number.

@@ -66,7 +66,8 @@ TEST(Counters, RefuseBadParameters) {
        "3:1: error: rules[0].format: needs output: string"},
       {"layout", "store: {layout: uniquecount}",
        "3:9: error: rules[0].store.layout: must be one of unique-count, counters-next, "
-       "counters-seq, ids-index or custom, is text 'uniquecount', did you mean 'unique-count'?"},
+       "counters-seq, ids-index, mongoose-sequence or custom, is text 'uniquecount', did you mean "
+       "'unique-count'?"},
       {"name", "name: ''", "3:1: error: rules[0].name: must not be empty"},
       {"store_db", "store: {db: a/b}",
        "3:9: error: rules[0].store.db: 'a/b' is not a valid database name"},
@@ -98,6 +99,13 @@ TEST(Counters, RefuseBadParameters) {
        "3:17: error: rules[0].template: has {field:x}: a field must not name the rule's own field"},
       {"reset_word", "reset: weekly",
        "3:1: error: rules[0].reset: must be one of none, yearly, monthly or daily"},
+      {"reset_in_layout", "store: {layout: mongoose-sequence}, reset: yearly",
+       "3:37: error: rules[0].reset: has no place in layout mongoose-sequence, whose counters have "
+       "no field for a period"},
+      {"key_field_in_layout", "store: {layout: mongoose-sequence, key_field: id}",
+       "3:36: error: rules[0].store: unknown key 'key_field'"},
+      {"layout_of_the_plugin", "store: {layout: mongoose_sequence}",
+       "did you mean 'mongoose-sequence'?"},
       {"timezone", "reset: daily, timezone: Europe/Atlantis",
        "3:15: error: rules[0].timezone: must be a time zone that this host knows"},
       {"own_collection", "store: {db: a, collection: b}",

@@ -61,7 +61,10 @@ class CounterSequencesTest : public ::testing::Test {
     EXPECT_EQ(bound->sequences()->refusal(values), "");
     return bound->sequences()->sequence(values);
   }
-  test::BlockCaches& newest() { return *store.counters.at(store.specs.back().place.key); }
+  test::BlockCaches& newest() {
+    const CounterPlace& place = store.specs.back().place;
+    return *store.counters.at(place.filter + place.key);
+  }
   /// The next values, as texts.
   static Texts next(Strategy& sequence, std::size_t n, test::BlockCaches& counter) {
     Values values;
@@ -147,6 +150,34 @@ TEST_F(CounterSequencesTest, OfAnotherCollectionAreOthers) {
   EXPECT_EQ(store.counters.size(), 2U);
 }
 
+/// {name: value}
+std::string document_of(std::string_view name, std::string_view value) {
+  Buffer out;
+  bson::Scope scope(out);
+  bson::append_string(out, name, value);
+  scope.close();
+  return std::string(as_text(out.view()));
+}
+
+TEST_F(CounterSequencesTest, OfMongooseSequenceHaveTheirScopeInAFieldOfItsOwn) {
+  rule = make({{"ns", "shop.*"}, {"scope", "tenant"}, {"store.layout", "mongoose-sequence"}});
+  EXPECT_EQ(errors, Texts());
+  for (const char* ns : {"shop.orders", "shop.bills"}) {
+    bound = rule->bind(ns, store);
+    EXPECT_EQ(next(sequence({"a"}), 2), (Texts{"1", "2"}));
+    CounterPlace place = store.specs.back().place;
+    EXPECT_TRUE(place.is_scope());
+    EXPECT_EQ(place.ns(), "idproxy.counters");
+    EXPECT_EQ(place.filter, document_of("id", std::string(ns) + ".number"));
+    EXPECT_EQ(place.key_field, "reference_value");
+    EXPECT_EQ(place.key, document_of("tenant", "a"));
+    EXPECT_EQ(store.fields.back().scope, document_of("tenant", "a"));
+    EXPECT_EQ(next(sequence({"b"}), 1), (Texts{"1"}));
+    EXPECT_EQ(next(sequence({"a"}), 1), (Texts{"3"}));
+  }
+  EXPECT_EQ(store.counters.size(), 4U);
+}
+
 TEST_F(CounterSequencesTest, GiveTheirNumbersBackIfTheyAreTheLeastRecentlyUsed) {
   bind({{"scope", "tenant"}, {"max_scopes", "2"}});
   EXPECT_EQ(next(sequence({"a"}), 3), (Texts{"1", "2", "3"}));
@@ -224,6 +255,9 @@ TEST_F(CounterSequencesTest, FailIfTheirKeysMakeNoSense) {
         "be the same"}},
       {{{"field", "_id"}, {"reset", "yearly"}},
        {"reset: on _id needs a template that shows the period: values would repeat"}},
+      {{{"store.layout", "mongoose-sequence"}, {"reset", "yearly"}},
+       {"reset: has no place in layout mongoose-sequence, whose counters have no field for a "
+        "period"}},
       {{{"heal.mode", "gap"}, {"template", "{yyyy}-{counter}"}, {"output", "string"}},
        {"heal.mode: gap needs a template whose text differs within a sequence only in {counter} "
         "and a {check} behind it: add `reset` or `scope`"}},

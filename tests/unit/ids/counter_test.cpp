@@ -125,6 +125,21 @@ TEST(CounterKeys, SucceedWithEveryLayout) {
   }
 }
 
+TEST(CounterKeys, SucceedWithTheLayoutOfMongooseSequence) {
+  const CounterPlace place = use_of({{"name", "order_seq"},
+                                     {"store.layout", "mongoose-sequence"},
+                                     {"store.collection", "mine"}})
+                                 .spec.place;
+  EXPECT_EQ(place.ns(), "idproxy.mine");
+  EXPECT_EQ(place.key_field, "id");
+  EXPECT_EQ(place.key, "order_seq");
+  EXPECT_EQ(place.value_field, "seq");
+  EXPECT_EQ(place.value_is, ValueIs::last);
+  EXPECT_EQ(test::to_hex(as_bytes(place.filter)),
+            "160000000a" + test::to_hex(as_bytes("reference_value")) + "0000");
+  EXPECT_FALSE(place.is_scope());
+}
+
 TEST(CounterKeys, SucceedWithACustomLayout) {
   const CounterPlace place = use_of({{"name", "n"},
                                      {"store.layout", "custom"},

@@ -55,6 +55,40 @@ std::string canonical(const Value& value) {
   return why.empty() ? test::to_hex(out.view()) : why;
 }
 
+/// {t: value}
+std::string document_of(const Value& value) {
+  Buffer out;
+  bson::Scope scope(out);
+  bson::append_head(out, value.type, "t");
+  out.append(as_bytes(value.bytes));
+  scope.close();
+  return std::string(as_text(out.view()));
+}
+
+TEST(Scope, OfMongooseSequenceHasUuidsAsText) {
+  const std::string uuid("\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff", 16);
+  const auto binary = [](const std::string& bytes, char subtype) {
+    return document_of({Type::binary, little(bytes.size(), 4) + std::string(1, subtype) + bytes});
+  };
+  EXPECT_EQ(reference_value(binary(uuid, 4)),
+            document_of(text("00112233-4455-6677-8899-aabbccddeeff")));
+  for (const std::string& other :
+       {binary(uuid, 0), binary(uuid, 3), binary(uuid.substr(1), 4), document_of(text("a")),
+        document_of({Type::null, ""}), document_of({Type::int64, little(7)})}) {
+    EXPECT_EQ(reference_value(other), other);
+  }
+}
+
+TEST(Scope, IsReadAsOthersWriteIt) {
+  const std::string seven = document_of({Type::int64, little(7)});
+  for (const Value& value : {Value{Type::int32, little(7, 4)}, of_double(7.0), decimal(70, -1)}) {
+    EXPECT_EQ(as_scope(as_bytes(document_of(value))), seven);
+  }
+  EXPECT_EQ(as_scope(as_bytes(document_of(of_double(1.5)))), std::nullopt);
+  EXPECT_EQ(as_scope(as_bytes(document_of({Type::array, little(5, 4) + std::string(1, '\0')}))),
+            std::nullopt);
+}
+
 TEST(Scope, TakesEqualIntegersAsOne) {
   const std::string one = "1274000100000000000000";
   const std::vector<Value> ones{{Type::int32, little(1, 4)},

@@ -140,12 +140,55 @@ TEST_F(InTurn, RefusesWhatDoesNotTellWhatIsStored) {
   EXPECT_EQ(turns->calls, "");
 }
 
+/// An insert of the first document that asks whether an earlier attempt has stored it.
+std::string question(const std::string& options, const std::string& document,
+                     std::int32_t statement) {
+  const std::string uuid = element(bson::Type::binary, "collectionUUID",
+                                   std::string("\x10\0\0\0\x04", 5) + std::string(16, 'U'));
+  return in_turn(options, {document}, {statement}, kPrimary + uuid);
+}
+const std::string kRandomUuid = "55555555555555555555555555555555";
+const std::string kNotExecuted = n(0) + write_errors({write_error(0, 361)}) + ok();
+const std::string kNotKnown =
+    ok(0) + int_field("code", 40415) + string_field("errmsg", "unknown field 'collectionUUID'");
+
+TEST_F(InTurn, AsksWhetherARetryableBatchIsNew) {
+  for (const Form form : kTurnForms) {
+    ExchangeScript(rules(), kRandomUuid)
+        .request(client(form, kTxnNumber, all(0, 3)))
+        .sends(question(kTxnNumber, numbered(0, 1), 0))
+        .told(kNotExecuted)
+        .sends_as_the_client(in_turn(kTxnNumber, all(0, 3, 1), {0, 1, 2}))
+        .reply(n(3) + ok())
+        .relays()
+        .counts("assigned=3")
+        .play();
+  }
+  // The first one fails, which says nothing of the others.
+  const std::string invalid = write_error(0, 121);
+  ExchangeScript(rules(), kRandomUuid)
+      .request(client(Form::sequence, kUnordered + kTxnNumber, all(0, 4)))
+      .sends(question(kTxnNumber, numbered(0, 1), 0))
+      .told(kNotExecuted)
+      .sends_as_the_client(in_turn(kTxnNumber, all(0, 4, 1), {0, 1, 2, 3}))
+      .reply(n(0) + write_errors({invalid}) + ok())
+      .sends(in_turn(kTxnNumber, {numbered(1, 1)}, {1}))
+      .reply(n(1) + ok())
+      .sends(in_turn(kTxnNumber, all(2, 4, 2), {2, 3}))
+      .reply(n(2) + ok())
+      .replies(n(3) + write_errors({invalid}) + ok())
+      .counts("assigned=4")
+      .play();
+}
+
 /// An earlier attempt may have stored the first of them, which the server then skips.
 TEST_F(InTurn, TriesTheFirstDocumentOfARetryableBatchAlone) {
   for (const Form form : kTurnForms) {
-    ExchangeScript(rules())
+    ExchangeScript(rules(), kRandomUuid)
         .request(client(form, kTxnNumber, all(0, 3)))
-        .sends(in_turn(kTxnNumber, all(0, 1, 1), {0}, kPrimary))
+        .sends(question(kTxnNumber, numbered(0, 1), 0))
+        .told(kNotKnown)
+        .sends_as_the_client(in_turn(kTxnNumber, all(0, 1, 1), {0}, kPrimary))
         .reply(n(1) + ok())
         .sends(in_turn(kTxnNumber, all(1, 3, 2), {1, 2}))
         .reply(n(2) + ok())
@@ -154,9 +197,11 @@ TEST_F(InTurn, TriesTheFirstDocumentOfARetryableBatchAlone) {
         .in_parts()
         .play();
   }
-  ExchangeScript(rules())
+  ExchangeScript(rules(), kRandomUuid)
       .request(client(Form::sequence, kTxnNumber, all(0, 4)))
-      .sends(in_turn(kTxnNumber, all(0, 1, 1), {0}, kPrimary))
+      .sends(question(kTxnNumber, numbered(0, 1), 0))
+      .told(n(1) + numbers_field("retriedStmtIds", {0}) + ok())
+      .sends_as_the_client(in_turn(kTxnNumber, all(0, 1, 1), {0}, kPrimary))
       .reply(n(1) + numbers_field("retriedStmtIds", {0}) + ok())
       .sends(in_turn(kTxnNumber, {numbered(1, 1)}, {1}))
       .reply(n(1) + numbers_field("retriedStmtIds", {1}) + ok())

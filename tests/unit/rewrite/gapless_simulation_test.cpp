@@ -57,6 +57,7 @@ struct SentCommand {
   std::int32_t session = 0;  // 0: none
   bool ordered = true;
   bool majority = true;
+  bool asks = false;  // whether the statements have been executed
   std::int32_t request_id = 0;
 };
 
@@ -69,6 +70,7 @@ SentCommand read_command(const std::string& bytes) {
   command.ordered = options.ordered;
   const auto concern = bson::find(view.body(), "writeConcern");
   command.majority = bson::find(concern->value, "w")->type == bson::Type::string;
+  command.asks = bson::find(view.body(), "collectionUUID").has_value();
   if (const auto session = bson::find(view.body(), "txnNumber")) {
     command.session = static_cast<std::int32_t>(*session->as_integer());
   }
@@ -93,18 +95,23 @@ class Server {
     std::int32_t session;
     std::int32_t statement;
   };
-  explicit Server(std::size_t scopes) : logs_(scopes) {}
+  /// `is_old`: it does not know collectionUUID.
+  Server(std::size_t scopes, bool is_old) : logs_(scopes), is_old_(is_old) {}
 
   /// Executes a command, or only its first documents; returns the fields of the reply.
   std::string execute(const SentCommand& command, std::size_t most) {
     std::int32_t n = 0;
     std::vector<std::string> errors;
     std::vector<std::int32_t> retried;
+    if (command.asks && is_old_) return test::ok(0) + int_field("code", 40415);
     for (std::size_t i = 0; i < std::min(most, command.documents.size()); ++i) {
       const SentCommand::Document& each = command.documents[i];
       if (command.session != 0 && executed(command.session, each.statement)) {
         retried.push_back(each.statement);
         ++n;
+      } else if (command.asks) {
+        errors.push_back(write_error(static_cast<std::int32_t>(i), 361));
+        break;
       } else if (const std::string error = insert(command.session, each, i); !error.empty()) {
         errors.push_back(error);
         if (command.ordered) break;
@@ -167,6 +174,7 @@ class Server {
     std::size_t durable = 0;
   };
   std::vector<Log> logs_;  // by scope
+  bool is_old_;
 };
 
 /// A proxy process: queues, the store's jobs that are under way, and rules.
@@ -242,7 +250,7 @@ struct Client {
 class Simulation {
  public:
   Simulation(std::uint32_t seed, std::size_t scopes)
-      : scopes_(scopes), dice_(seed), server_(scopes), clients_(6) {
+      : scopes_(scopes), dice_(seed), server_(scopes, seed % 4 == 0), clients_(6) {
     for (auto& each : proxies_) each = std::make_shared<Proxy>(clock_, random_, scopes_);
   }
   ~Simulation() {

@@ -1,7 +1,8 @@
 // Inserts into a replica set by libmongoc, in ways that take turns: directly, directly with a
 // number that the application takes from a counter of its own, and through mongo-idproxy, which
-// puts in a number or a UUID. cost.py starts the servers, runs this and makes a table of what it
-// prints: a line for each slice of time, with these fields between tabs:
+// puts in a number or a UUID; or, for numbers without gaps: directly, directly with the highest
+// number stored + 1, and through mongo-idproxy. cost.py starts the servers, runs this and makes a
+// table of what it prints: a line for each slice of time, with these fields between tabs:
 //
 //   round  way  clients  documents per insert  documents stored  seconds  median latency in us
 //
@@ -19,6 +20,8 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -32,8 +35,10 @@ using Microseconds = std::chrono::duration<double, std::micro>;
 using Seconds = std::chrono::duration<double>;
 
 constexpr std::string_view kUsage =
-    "usage: bench_cost DIRECT_URI PROXY_URI ROUNDS SLICE_MS\n"
+    "usage: bench_cost DIRECT_URI PROXY_URI ROUNDS SLICE_MS [gapless]\n"
     "The database `cost` must have {_id: \"orders\", last: <int64>} in `counters`.\n";
+
+constexpr std::uint32_t kDuplicateKey = 11000;
 
 constexpr int kExitBroken = 1;
 constexpr int kExitUsage = 64;
@@ -51,6 +56,7 @@ using Owned = std::unique_ptr<T, Destroy<T, destroy>>;
 
 using Bulk = Owned<mongoc_bulk_operation_t, mongoc_bulk_operation_destroy>;
 using Collection = Owned<mongoc_collection_t, mongoc_collection_destroy>;
+using Cursor = Owned<mongoc_cursor_t, mongoc_cursor_destroy>;
 using FindAndModify = Owned<mongoc_find_and_modify_opts_t, mongoc_find_and_modify_opts_destroy>;
 using Uri = Owned<mongoc_uri_t, mongoc_uri_destroy>;
 
@@ -127,6 +133,21 @@ std::int64_t take_numbers(mongoc_collection_t* counters, std::size_t count) {
   return value - taken + 1;
 }
 
+/// The highest _id, which is a number; 0: there is none.
+std::int64_t highest_number(mongoc_collection_t* collection) {
+  const Bson all(bson_new());
+  const Bson options(BCON_NEW("sort", "{", "_id", BCON_INT32(-1), "}", "limit", BCON_INT64(1)));
+  const Cursor cursor(
+      mongoc_collection_find_with_opts(collection, all.get(), options.get(), nullptr));
+  const bson_t* found = nullptr;
+  bson_iter_t id;
+  const bool any =
+      mongoc_cursor_next(cursor.get(), &found) && bson_iter_init_find(&id, found, "_id");
+  bson_error_t error{};
+  if (mongoc_cursor_error(cursor.get(), &error)) fail("find", error);
+  return any ? bson_iter_as_int64(&id) : 0;
+}
+
 /// Ten fields, some 200 bytes.
 void append_order(bson_t* document) {
   BSON_APPEND_UTF8(document, "customer", "4f9a3c51-0d7e-4f0b-9a55-5a1f0c6e7d21");
@@ -145,7 +166,7 @@ void append_order(bson_t* document) {
 struct Way {
   const char* name;  ///< of the collection, too
   enum class Route { direct, proxy } route;
-  enum class Numbers { of_others, of_application } numbers;
+  enum class Numbers { of_others, of_application, behind_the_highest } numbers;
 };
 constexpr std::array kWays{
     Way{"direct", Way::Route::direct, Way::Numbers::of_others},  // the driver's ObjectId
@@ -153,6 +174,11 @@ constexpr std::array kWays{
     Way{"counter", Way::Route::proxy, Way::Numbers::of_others},
     Way{"counter_10000", Way::Route::proxy, Way::Numbers::of_others},
     Way{"uuid", Way::Route::proxy, Way::Numbers::of_others},
+};
+constexpr std::array kWaysWithoutGaps{
+    Way{"direct", Way::Route::direct, Way::Numbers::of_others},
+    Way{"highest_and_1", Way::Route::direct, Way::Numbers::behind_the_highest},
+    Way{"gapless", Way::Route::proxy, Way::Numbers::of_others},
 };
 
 struct Work {
@@ -171,21 +197,16 @@ class Inserter {
 
   /// All that the application does to have its documents stored; the driver adds what has no _id.
   void insert() const {
-    std::int64_t number = 0;
-    const bool numbered = work_.way.numbers == Way::Numbers::of_application;
-    if (numbered) number = take_numbers(counters_.get(), work_.documents);
-    const Bulk bulk(mongoc_collection_create_bulk_operation_with_opts(collection_.get(), nullptr));
-    bson_error_t error{};
-    for (std::size_t i = 0; i < work_.documents; ++i) {
-      const Bson document(bson_new());
-      if (numbered) BSON_APPEND_INT64(document.get(), "_id", number++);
-      append_order(document.get());
-      if (!mongoc_bulk_operation_insert_with_opts(bulk.get(), document.get(), nullptr, &error)) {
-        fail(work_.way.name, error);
-      }
+    std::optional<std::int64_t> first;
+    if (work_.way.numbers == Way::Numbers::of_application) {
+      first = take_numbers(counters_.get(), work_.documents);
     }
-    if (mongoc_bulk_operation_execute(bulk.get(), nullptr, &error) == 0) {
-      fail(work_.way.name, error);
+    std::size_t stored = 0;
+    while (stored < work_.documents) {
+      if (work_.way.numbers == Way::Numbers::behind_the_highest) {
+        first = highest_number(collection_.get()) + 1;
+      }
+      stored += insert(work_.documents - stored, first);
     }
   }
 
@@ -203,6 +224,31 @@ class Inserter {
   }
 
  private:
+  /// Returns how many are stored: the others are not since their numbers are taken.
+  [[nodiscard]] std::size_t insert(std::size_t count, std::optional<std::int64_t> first) const {
+    const Bulk bulk(mongoc_collection_create_bulk_operation_with_opts(collection_.get(), nullptr));
+    bson_error_t error{};
+    for (std::size_t i = 0; i < count; ++i) {
+      const Bson document(bson_new());
+      if (first) {
+        BSON_APPEND_INT64(document.get(), "_id", *first + static_cast<std::int64_t>(i));
+      }
+      append_order(document.get());
+      if (!mongoc_bulk_operation_insert_with_opts(bulk.get(), document.get(), nullptr, &error)) {
+        fail(work_.way.name, error);
+      }
+    }
+    bson_t reply;
+    const bool done = mongoc_bulk_operation_execute(bulk.get(), &reply, &error) != 0;
+    bson_iter_t inserted;
+    const bool known = bson_iter_init_find(&inserted, &reply, "nInserted");
+    const std::int64_t stored = known ? bson_iter_as_int64(&inserted) : 0;
+    bson_destroy(&reply);
+    const bool may_be_taken = work_.way.numbers == Way::Numbers::behind_the_highest;
+    if (!done && !(may_be_taken && error.code == kDuplicateKey)) fail(work_.way.name, error);
+    return static_cast<std::size_t>(stored);
+  }
+
   Work work_;
   Collection collection_;
   Collection counters_;
@@ -211,11 +257,12 @@ class Inserter {
 /// Both routes to the set, and the slices of time in which they are used in turn.
 class Bench {
  public:
-  Bench(const char* direct, const char* proxy, std::chrono::milliseconds slice)
-      : direct_(direct), proxy_(proxy), slice_(slice) {}
+  Bench(const char* direct, const char* proxy, std::chrono::milliseconds slice,
+        std::span<const Way> ways)
+      : direct_(direct), proxy_(proxy), slice_(slice), ways_(ways.begin(), ways.end()) {}
 
   void run(int rounds) const {
-    for (const Way& way : kWays) print(0, {way, kDocuments.front(), kClients.back()});
+    for (const Way& way : ways_) print(0, {way, kDocuments.front(), kClients.back()});
     for (int number = 1; number <= rounds; ++number) round(number);
   }
 
@@ -229,7 +276,7 @@ class Bench {
     for (const std::size_t clients : kClients) {
       for (const std::size_t documents : kDocuments) {
         // Back and forth, so that no way always comes right after the same one.
-        auto ways = kWays;
+        auto ways = ways_;
         if (number % 2 != 0) std::reverse(ways.begin(), ways.end());
         for (const Way& way : ways) print(number, {way, documents, clients});
       }
@@ -268,6 +315,7 @@ class Bench {
   Pool direct_;
   Pool proxy_;
   std::chrono::milliseconds slice_;
+  std::vector<Way> ways_;
 };
 
 }  // namespace
@@ -275,15 +323,19 @@ class Bench {
 
 int main(int argc, char** argv) {
   using namespace idproxy::bench;
-  const int rounds = argc == 5 ? std::atoi(argv[3]) : 0;
-  const int slice_ms = argc == 5 ? std::atoi(argv[4]) : 0;
+  const bool gapless = argc == 6 && std::string_view(argv[5]) == "gapless";
+  const bool complete = argc == 5 || gapless;
+  const int rounds = complete ? std::atoi(argv[3]) : 0;
+  const int slice_ms = complete ? std::atoi(argv[4]) : 0;
   if (rounds < 1 || slice_ms < 1) {
     std::cerr << kUsage;
     return kExitUsage;
   }
   try {
     const Library library;
-    Bench(argv[1], argv[2], std::chrono::milliseconds(slice_ms)).run(rounds);
+    const std::span<const Way> ways =
+        gapless ? std::span<const Way>(kWaysWithoutGaps) : std::span<const Way>(kWays);
+    Bench(argv[1], argv[2], std::chrono::milliseconds(slice_ms), ways).run(rounds);
     return 0;
   } catch (const std::exception& error) {
     std::cerr << "bench_cost: " << error.what() << '\n';

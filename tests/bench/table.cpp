@@ -201,10 +201,9 @@ void Table::measure_pair(const Pair& pair) {
   LoadGenerator idle(other.port, ping, transport_, stub);
   idle.run(std::chrono::nanoseconds(0));
   for (const Work& each : chosen) {
-    print(std::cout,
-          {"mongo-idproxy beside itself, CPU per operation", pair.name + ", " + each.name, "us",
-           measure_cpu({&one, &other}, stub, each, transport_, options_.effort), other.name,
-           one.name, pair.limit});
+    print(std::cout, {"CPU per operation, " + pair.name, pair.name + ", " + each.name, "us",
+                      measure_cpu({&one, &other}, stub, each, transport_, options_.effort),
+                      other.name, one.name, pair.limit});
   }
 }
 

@@ -8,46 +8,38 @@ import pathlib
 import re
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
 from support.proxy import binary
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
+CELLS = ["inserts of 1, 1 client", "inserts of 1, 8 clients", "inserts of 100, 1 client",
+         "inserts of 100, 8 clients"]
 
 
-def cost(*options: str) -> list[dict[str, Any]]:
+def rows_of(columns: list[str], *options: str) -> list[str]:
+    """Names of all rows, which must have these columns."""
     assert pathlib.Path(binary()).with_name("bench_cost").exists(), \
         "bench_cost is built beside the program, and must be"
     done = subprocess.run(
         [sys.executable, TESTS / "bench" / "cost.py", "--quick", *options], timeout=300, text=True,
         env=os.environ | {"PYTHONPATH": str(TESTS)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-CELLS = ["inserts of 1, 1 client", "inserts of 1, 8 clients", "inserts of 100, 1 client",
-         "inserts of 100, 8 clients"]
-
-
-def check(rows: list[dict[str, Any]], columns: list[str]) -> None:
+    *rows, note = [json.loads(line) for line in done.stdout.splitlines()]
     for row in rows:
         assert list(row["columns"]) == columns
         assert all(figure > 0 for rounds in row["columns"].values() for figure in rounds)
-        assert row["of"] in row["columns"] and row["beside"] in row["columns"]
+        assert row["of"] in columns and row["beside"] in columns
+    assert re.fullmatch(r"Into the replica set [1-9]\d+ documents were inserted; all are stored, each with an "
+                        r"_id of its own\.", note["note"])
+    return [row["work"] for row in rows]
 
 
 def test_cost_has_a_row_for_each_way_and_every_number_is_unique() -> None:
-    *rows, note = cost()
-    assert [row["work"] for row in rows] == 3 * CELLS
-    check(rows, ["direct", "own counter", "counter", "block: 10000", "uuid"])
-    assert re.fullmatch(r"Into the replica set [1-9]\d+ documents were inserted; all are stored, each with an "
-                        r"_id of its own\.", note["note"])
+    assert rows_of(["direct", "own counter", "counter", "block: 10000", "uuid"]) == 3 * CELLS
 
 
 @pytest.mark.full
 def test_cost_without_gaps() -> None:
-    *rows, _ = cost("--gapless")
-    assert [row["work"] for row in rows] == CELLS
-    check(rows, ["one directly", "highest + 1", "gapless"])
+    assert rows_of(["one directly", "direct", "highest number + 1", "gapless"], "--gapless") == CELLS

@@ -47,7 +47,8 @@ inline bool comes_true(const std::function<bool()>& condition) {
 }
 
 inline mongo::Pool& pool() {
-  static mongo::Pool pool(uri(), std::chrono::seconds(5));
+  // Far more than a proxy has: with sanitizers, and much beside it, a large batch takes seconds.
+  static mongo::Pool pool(uri(), std::chrono::seconds(60));
   return pool;
 }
 

@@ -154,9 +154,9 @@ void Listener::pause(const error_code& error) {
 /// Closes a client that would otherwise wait for an answer that never comes.
 void Listener::turn_one_away() {
   reserve_.close();
-  const FileDescriptor client(
-      ::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  FileDescriptor client(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (client.is_open()) threads_[0]->cells[Counted::closed_descriptors].add();
+  client.close();  // before another one takes its descriptor
   reserve_ = open_reserve();
 }
 

@@ -64,6 +64,8 @@ bool EventLoop::turn(int most_milliseconds) {
   for (next_event_ = 0; next_event_ < event_count_;) {
     const epoll_event& event = events_[next_event_++];
     if (event.data.ptr == nullptr) {
+      // At once: what arrives after a reload was posted must find it done.
+      run_posted();
       look_at_posted_ = true;
     } else {
       static_cast<Watcher*>(event.data.ptr)->ready(event.events);

@@ -109,6 +109,23 @@ TEST(EventLoop, TellsOnceOfEachArrival) {
   EXPECT_EQ(watching.seen.size() + other.seen.size(), 3U);
 }
 
+/// A reload, for example, and a request that was sent after it.
+TEST(EventLoop, RunsWhatWasPostedBeforeWhatArrivedLater) {
+  EventLoop loop;
+  loop.poll();
+  Pipe pipe;
+  Watching watching;
+  loop.watch(pipe.ours.get(), EPOLLIN, watching);
+  bool posted = false;
+  bool was_posted = false;
+  watching.then = [&] { was_posted = posted; };
+  loop.post([&] { posted = true; });
+  pipe.send();
+  loop.poll();
+  EXPECT_EQ(watching.seen.size(), 1U);
+  EXPECT_TRUE(was_posted);
+}
+
 /// Events of both have been fetched when the first one's handler closes the other.
 TEST(EventLoop, TellsNothingMoreToAWatcherThatIsForgotten) {
   EventLoop loop;

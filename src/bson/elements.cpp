@@ -26,15 +26,6 @@ std::optional<std::int64_t> Element::as_integer() const {
   }
 }
 
-std::optional<Bytes> document_at(Bytes bytes) {
-  if (bytes.size() < kMinDocument) return std::nullopt;
-  const std::int64_t length = load_i32(bytes.data());
-  if (length < static_cast<std::int64_t>(kMinDocument)) return std::nullopt;
-  if (length > static_cast<std::int64_t>(bytes.size())) return std::nullopt;
-  if (bytes[static_cast<std::size_t>(length) - 1] != 0) return std::nullopt;
-  return bytes.first(static_cast<std::size_t>(length));
-}
-
 std::optional<Element> Elements::next() {
   if (malformed_ || at_ == end_) return std::nullopt;
   Element element;

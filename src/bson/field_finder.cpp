@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "idproxy/bson/elements.hpp"
 #include "value_size.hpp"
 
 namespace idproxy::bson {
@@ -11,6 +12,7 @@ namespace {
 
 constexpr std::size_t kWordBytes = 8;
 constexpr std::ptrdiff_t kWord = kWordBytes;
+constexpr std::ptrdiff_t kRead = 2 * kWord;  // bytes of an element that are compared at once
 
 std::uint64_t load_word(const std::uint8_t* at) {
   return static_cast<std::uint64_t>(load_i64(at));
@@ -46,6 +48,7 @@ FieldFinder::FieldFinder() {
 
 void FieldFinder::forget() {
   heads_.fill({});
+  std::ranges::transform(heads_, order_.begin(), [](Head& head) { return &head; });
 }
 
 bool FieldFinder::looks_for(std::span<const std::string_view> names) const {
@@ -66,11 +69,21 @@ void FieldFinder::look_for(std::span<const std::string_view> names) {
   }
 }
 
-/// Whether the element at `at` has this type and name. Reads two words behind the type.
-bool FieldFinder::matches(const Head& head, const std::uint8_t* at) {
-  const std::uint64_t first = (load_word(at + 1) ^ head.words[0]) & head.masks[0];
-  const std::uint64_t second = (load_word(at + 1 + kWord) ^ head.words[1]) & head.masks[1];
-  return (first | second) == 0 && *at == head.type;
+/// Whether the element at `at` has this type and name.
+bool FieldFinder::matches(const Head& head, const std::uint8_t* at, const std::uint8_t* end) {
+  const std::ptrdiff_t left = end - at;
+  if (left >= kRead && differs(head, at)) return false;
+  if (head.name_end == 0 || head.name_end > left) return false;
+  const std::size_t front = std::min<std::size_t>(head.name_end, sizeof head.words);
+  return std::memcmp(at, head.words.data(), front) == 0 &&
+         std::memcmp(at + front, head.rest.data(), head.name_end - front) == 0;
+}
+
+/// Compares the first sixteen bytes, as far as they belong to type and name.
+bool FieldFinder::differs(const Head& head, const std::uint8_t* at) {
+  const std::uint64_t first = (load_word(at) ^ head.words[0]) & head.masks[0];
+  const std::uint64_t second = (load_word(at + kWord) ^ head.words[1]) & head.masks[1];
+  return (first | second) != 0;
 }
 
 /// Which names the key is, as bits. `end`: of the document's elements.
@@ -86,58 +99,116 @@ std::uint32_t FieldFinder::named(Bytes key, const std::uint8_t* end) const {
   return names;
 }
 
-/// Reads the type and name of the element at `at` without knowing them, and remembers them in
-/// `head`. False if the name has no end.
-bool FieldFinder::learn(const std::uint8_t* at, const std::uint8_t* end, Head& head) const {
-  const std::uint8_t* const key = at + 1;
-  const std::uint8_t* const nul = end_of_key(key, end);
-  if (nul == end) return false;
-  head.names = named({key, nul}, end);
-  head.value_size = kFixedSizes[*at];
-  head.size = static_cast<std::uint32_t>(nul + 1 - at);
-  head.type = *at;
-  const std::size_t name = head.size - 1;
-  if (name > 2 * kWordBytes) {
-    head.type = Head::kNoType;
-    return true;
+/// Skips the elements that are as expected, and need no more than that.
+void FieldFinder::skip_known(Walk& walk) {
+  const std::uint8_t* at = walk.at;
+  Head* const* next = walk.next;
+  for (; walk.end - at >= kRead; ++next) {
+    const Head& head = **next;
+    if (differs(head, at) || head.kind == Kind::other) break;
+    const std::ptrdiff_t left = walk.end - at - head.size;
+    if (left < head.least) break;
+    at += head.size;
+    if (head.kind == Kind::fixed) continue;
+    const std::ptrdiff_t length = load_i32(at - head.size + head.name_end);
+    if (length < head.least || length > left || at[length - 1] != 0) {
+      at -= head.size;
+      break;
+    }
+    at += length;
   }
-  std::array<std::uint8_t, 2 * kWordBytes> bytes{};
-  std::memcpy(bytes.data(), key, name);
-  head.words = {load_word(bytes.data()), load_word(bytes.data() + kWord)};
-  head.masks = {first_of_word(name), first_of_word(name - std::min(name, kWordBytes))};
+  walk.at = at;
+  walk.next = next;
+}
+
+/// Skips one element, of any kind. False if it is malformed.
+bool FieldFinder::skip_any(Walk& walk, Found& found, Places& places) {
+  const std::uint8_t* const element = walk.at;
+  std::uint32_t names = 0;
+  std::size_t name_end = 0;
+  if (expects(walk)) {
+    const Head& head = **walk.next;
+    names = head.names;
+    name_end = head.name_end;
+    ++walk.next;
+  } else {
+    const std::uint8_t* const nul = end_of_key(element + 1, walk.end);
+    if (nul == walk.end) return false;
+    names = named({element + 1, nul}, walk.end);
+    name_end = static_cast<std::size_t>(nul + 1 - element);
+    if (name_end <= kLongest && walk.next != &order_.back()) {
+      learn(walk, name_end, names);
+      ++walk.next;
+    }
+  }
+  walk.at = end_of_value(static_cast<Type>(*element), element + name_end, walk.end);
+  if (walk.at == nullptr) return false;
+  for (; names != 0; names &= names - 1) {
+    const auto name = static_cast<std::size_t>(std::countr_zero(names));
+    const std::uint32_t bit = std::uint32_t{1} << name;
+    if ((found.there & bit) == 0) places[name] = element;
+    found.twice |= found.there & bit;
+    found.there |= bit;
+  }
   return true;
 }
 
-std::optional<FieldFinder::Found> FieldFinder::find(Bytes document, Until until, Places& places) {
-  const std::uint8_t* at = document.data() + 4;
-  const std::uint8_t* const end = document.data() + document.size() - 1;
-  const std::uint32_t enough = until == Until::all_found ? all() : 0;
-  Found found;
-  Head* head = heads_.data();
-  while (at != end) {
-    if (end - at <= 2 * kWord || !matches(*head, at)) {
-      if (!learn(at, end, *head)) return std::nullopt;
-    }
-    const std::uint8_t* const value = at + head->size;
-    for (std::uint32_t left = head->names; left != 0; left &= left - 1) {
-      const auto name = static_cast<std::size_t>(std::countr_zero(left));
-      const std::uint32_t bit = std::uint32_t{1} << name;
-      if ((found.there & bit) == 0) places[name] = at;
-      found.twice |= found.there & bit;
-      found.there |= bit;
-    }
-    const bool all_found = head->names != 0 && found.there == enough;
-    if (head->value_size >= 0) {
-      if (head->value_size > end - value) return std::nullopt;
-      at = value + head->value_size;
-    } else {
-      at = end_of_value(static_cast<Type>(*at), value, end);
-      if (at == nullptr) return std::nullopt;
-    }
-    if (all_found) break;
-    if (head != &heads_.back()) ++head;  // the last one is that of all further elements
+/// True if the element's head is the expected one, or one of those that come soon after it: the
+/// document then lacks the fields in between. Sets walk.next.
+bool FieldFinder::expects(Walk& walk) const {
+  constexpr std::ptrdiff_t kLookAhead = 16;
+  Head* const* const last = walk.next + std::min(kLookAhead, &order_.back() - walk.next);
+  for (Head* const* next = walk.next; next != last; ++next) {
+    if (!matches(**next, walk.at, walk.end)) continue;
+    walk.next = next;
+    return true;
   }
-  return found;
+  return false;
+}
+
+/// Remembers the type and name of the element as those that are expected here. What was expected
+/// comes after it; the last head is forgotten.
+void FieldFinder::learn(const Walk& walk, std::size_t name_end, std::uint32_t names) {
+  const auto place = order_.begin() + (walk.next - order_.data());
+  std::rotate(place, order_.end() - 2, order_.end() - 1);
+  Head& head = **place;
+  const std::uint8_t* const element = walk.at;
+  std::array<std::uint8_t, kLongest> bytes{};
+  std::memcpy(bytes.data(), element, name_end);
+  std::memcpy(head.words.data(), bytes.data(), sizeof head.words);
+  std::copy(bytes.begin() + sizeof head.words, bytes.end(), head.rest.begin());
+  head.masks = {first_of_word(name_end), first_of_word(name_end - std::min(name_end, kWordBytes))};
+  head.names = names;
+  head.name_end = static_cast<std::uint8_t>(name_end);
+  head.kind = Kind::other;
+  if (names != 0 || name_end > sizeof head.words) return;
+  const std::int16_t fixed = kFixedSizes[*element];
+  const auto type = static_cast<Type>(*element);
+  if (fixed >= 0) {
+    head.kind = Kind::fixed;
+    head.size = static_cast<std::uint16_t>(name_end + static_cast<std::size_t>(fixed));
+    head.least = 0;
+  } else if (type == Type::string) {
+    head.kind = Kind::counted;
+    head.size = static_cast<std::uint16_t>(name_end + 4);
+    head.least = 1;
+  } else if (type == Type::document || type == Type::array) {
+    head.kind = Kind::counted;
+    head.size = static_cast<std::uint16_t>(name_end);
+    head.least = static_cast<std::uint8_t>(kMinDocument);
+  }
+}
+
+bool FieldFinder::find(Bytes document, Until until, Found& found, Places& places) {
+  Walk walk{document.data() + 4, document.data() + document.size() - 1, order_.data()};
+  const std::uint32_t enough = until == Until::all_found ? all() : 0;
+  found = {};
+  while (true) {
+    skip_known(walk);
+    if (walk.at == walk.end) return true;
+    if (!skip_any(walk, found, places)) return false;
+    if (found.there == enough && enough != 0) return true;
+  }
 }
 
 }  // namespace idproxy::bson

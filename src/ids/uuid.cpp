@@ -37,18 +37,46 @@ constexpr Uuid kAsItIs{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 constexpr Uuid kJava{7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8};
 constexpr Uuid kCsharp{3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15};
 
-/// BSON binary: int32 size, subtype, bytes.
-void append_binary(const Uuid& uuid, std::uint8_t subtype, const Uuid& order, Values& out) {
+/// BSON binary: int32 size, subtype, and bytes, which the caller must write at once.
+std::uint8_t* add_binary(std::uint8_t subtype, Values& out) {
   std::uint8_t* at = out.add(bson::Type::binary, 4 + 1 + kUuidSize);
   store_i32(at, kUuidSize);
   at[4] = subtype;
-  // Copies the usual order as one block of fixed size, which is faster.
-  if (&order == &kAsItIs) return static_cast<void>(std::copy_n(uuid.begin(), kUuidSize, at + 5));
-  for (std::size_t i = 0; i < kUuidSize; ++i) at[5 + i] = uuid[order[i]];
+  return at + 5;
+}
+
+void append_binary(const Uuid& uuid, std::uint8_t subtype, const Uuid& order, Values& out) {
+  std::uint8_t* at = add_binary(subtype, out);
+  for (std::size_t i = 0; i < kUuidSize; ++i) at[i] = uuid[order[i]];
 }
 
 void append_text(const Uuid& uuid, Values& out) {
   write_uuid_text(uuid, out.add_string(kUuidTextSize));
+}
+
+/// A UUID as two numbers, whose bytes are in big-endian order.
+struct Halves {
+  std::uint64_t first;
+  std::uint64_t second;
+  void write(std::uint8_t* at) const {
+    store_big_u64(at, first);
+    store_big_u64(at + 8, second);
+  }
+};
+
+Halves halves_v7(std::uint64_t milliseconds, const Random74& random) {
+  constexpr std::uint64_t kVersion = 7;
+  constexpr std::uint64_t kVariant = 2;
+  return {milliseconds << 16 | kVersion << 12 | random.rand_a, kVariant << 62 | random.rand_b};
+}
+
+/// Writes the usual form straight to where it belongs: with thousands of ids a message, that
+/// counts.
+void append_v7(const Halves& uuid, Representation representation, Values& out) {
+  if (representation == Representation::standard) return uuid.write(add_binary(4, out));
+  Uuid bytes;
+  uuid.write(bytes.data());
+  append_uuid(bytes, representation, out);
 }
 
 std::uint64_t milliseconds_of(const Clock& clock) {
@@ -148,7 +176,7 @@ class UnorderedUuid final : public Strategy {
     const std::uint64_t now = milliseconds_of(sources_.clock);
     RandomChunk<10> bytes(sources_.random, n);
     for (std::size_t i = 0; i < n; ++i) {
-      append_uuid(layout_v7(now, Random74::from(bytes.next())), representation_, out);
+      append_v7(halves_v7(now, Random74::from(bytes.next())), representation_, out);
     }
     return {};
   }
@@ -201,7 +229,7 @@ class OrderedUuid final : public Strategy {
   }
 
   void append(Values& out) const {
-    append_uuid(layout_v7(position_.milliseconds, position_.random), representation_, out);
+    append_v7(halves_v7(position_.milliseconds, position_.random), representation_, out);
   }
 
   const Representation representation_;
@@ -246,9 +274,7 @@ bool Random74::raise(std::uint64_t amount) {
 
 Uuid layout_v7(std::uint64_t milliseconds, const Random74& random) {
   Uuid uuid;
-  store_big_u64(uuid.data(), milliseconds << 16 | random.rand_a);
-  store_big_u64(uuid.data() + 8, random.rand_b);
-  set_version_and_variant(uuid, 7);
+  halves_v7(milliseconds, random).write(uuid.data());
   return uuid;
 }
 

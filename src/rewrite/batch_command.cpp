@@ -1,17 +1,21 @@
 #include "idproxy/rewrite/batch_command.hpp"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <vector>
 
 namespace idproxy::rewrite {
 namespace {
 
-bool is_index(std::string_view key, std::size_t number) {
-  std::array<char, 20> text;
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), number).ptr;
-  return key == std::string_view(text.data(), end);
+/// The NUL of the number at `at`, as an array has it as a key; null if there is another key.
+const std::uint8_t* end_of_index(const std::uint8_t* at, const std::uint8_t* end,
+                                 std::size_t number) {
+  const std::uint8_t* const first = at;
+  std::size_t read = 0;
+  for (; at != end && *at >= '0' && *at <= '9' && read <= number; ++at) {
+    read = read * 10 + static_cast<std::size_t>(*at - '0');
+  }
+  const bool shortest = at - first == 1 || *first != '0';
+  return at != first && at != end && *at == 0 && read == number && shortest ? at : nullptr;
 }
 
 }  // namespace
@@ -85,27 +89,26 @@ bool BatchCommand::repeats_stmt_id() const {
   return std::ranges::adjacent_find(numbers) != numbers.end();
 }
 
-BatchStatements::BatchStatements(const BatchCommand& command) {
-  if (command.in_array()) {
-    array_.emplace(command.statements);
-  } else {
-    rest_ = command.statements;
-  }
+BatchStatements::BatchStatements(const BatchCommand& command)
+    : at_(command.statements.data()),
+      end_(at_ + command.statements.size()),
+      in_array_(command.in_array()) {
+  if (!in_array_) return;
+  at_ += 4;
+  --end_;
 }
 
-std::optional<Bytes> BatchStatements::next() {
-  if (array_) {
-    const auto element = array_->next();
-    malformed_ = array_->malformed() || (element && element->type != bson::Type::document);
-    if (!element || malformed_) return std::nullopt;
-    plain_keys_ = plain_keys_ && is_index(element->key, count_++);
-    return element->value;
+/// Goes from an element of the array to its value. False if that is no document.
+bool BatchStatements::skip_key() {
+  if (static_cast<bson::Type>(*at_) != bson::Type::document) return false;
+  const std::uint8_t* const key = at_ + 1;
+  const std::uint8_t* nul = plain_keys_ ? end_of_index(key, end_, count_++) : nullptr;
+  if (nul == nullptr) {
+    plain_keys_ = false;
+    nul = std::find(key, end_, 0);
   }
-  if (rest_.empty()) return std::nullopt;
-  const auto document = bson::document_at(rest_);
-  malformed_ = !document;
-  if (document) rest_ = rest_.subspan(document->size());
-  return document;
+  at_ = nul + 1;
+  return nul != end_;
 }
 
 }  // namespace idproxy::rewrite

@@ -59,7 +59,7 @@ void InsertRewriter::begin(const WriteRequest& insert) {
   edits_.clear();
   records_.clear();
   driver_made_.assign(plan.size(), 0);
-  top_level_ = only_missing_ = 0;
+  top_level_ = only_missing_ = ids_ = 0;
   has_sequences_ = false;
   walks_once_ = plan.size() <= bson::FieldFinder::kMost;
   std::array<std::string_view, bson::FieldFinder::kMost> names;
@@ -70,6 +70,7 @@ void InsertRewriter::begin(const WriteRequest& insert) {
     names[i] = plan[i].path.front();
     if (plan[i].path.size() == 1) top_level_ |= bit;
     if (plan[i].rule->assign == Assign::missing) only_missing_ |= bit;
+    if (plan[i].is_id() && !plan[i].implied) ids_ |= bit;
   }
   walks_once_ = walks_once_ && !has_sequences_;
   if (walks_once_) finder_.look_for(std::span(names).first(plan.size()));
@@ -100,23 +101,25 @@ bool InsertRewriter::scan_documents(ScanResult& result, GivenValues& values) {
   }
   BatchStatements documents(insert_->command);
   std::int32_t index = 0;
-  while (const auto document = documents.next()) {
+  Bytes document;
+  while (documents.next(document)) {
     if (static_cast<std::size_t>(index) == kMaxBatch) return false;
     const std::size_t first_edit = edits_.size();
-    const auto needs = record(*document);
-    if (!needs) return false;
+    std::uint32_t missing = 0;
+    if (!look_at(document, missing)) return false;
     if (refusal_) {
       refusal_->index = index;
       result.refused.push_back(*std::exchange(refusal_, std::nullopt));
     }
-    if (needs->missing != 0 || needs->edits > first_edit) {
-      records_.push_back(*needs);
-      give(index, *needs, first_edit, values);
-    }
-    if (values.given.size() > kMostValues) {
-      result.kind = ScanResult::Kind::failed;
-      result.error = too_large();
-      return true;
+    if (missing != 0 || edits_.size() > first_edit) {
+      records_.push_back({narrow(offset(document.data())), narrow(document.size()), missing,
+                          narrow(edits_.size())});
+      give(index, missing, first_edit, values);
+      if (values.given.size() > kMostValues) {
+        result.kind = ScanResult::Kind::failed;
+        result.error = too_large();
+        return true;
+      }
     }
     ++index;
   }
@@ -131,20 +134,19 @@ bool InsertRewriter::scan_documents(ScanResult& result, GivenValues& values) {
 }
 
 /// Notes which values the document gets.
-void InsertRewriter::give(std::int32_t statement, const Record& record, std::size_t first_edit,
+void InsertRewriter::give(std::int32_t statement, std::uint32_t missing, std::size_t first_edit,
                           GivenValues& values) {
   std::vector<Given>& given = values.given;
-  const auto add = [&](std::uint16_t assignment) {
-    const auto value = static_cast<std::uint32_t>(values.wanted[assignment]++);
-    given.push_back({statement, assignment, value});
-  };
-  for (std::uint32_t left = record.missing; left != 0; left &= left - 1) {
-    add(static_cast<std::uint16_t>(std::countr_zero(left)));
+  for (; missing != 0; missing &= missing - 1) {
+    const auto assignment = static_cast<std::uint16_t>(std::countr_zero(missing));
+    given.push_back({statement, assignment, narrow(values.wanted[assignment]++)});
   }
-  if (record.edits == first_edit) return;
+  if (edits_.size() == first_edit) return;
   const std::size_t first_given = given.size();
   for (std::size_t i = first_edit; i < edits_.size(); ++i) {
-    if (edits_[i].has_value()) add(edits_[i].assignment);
+    const std::uint16_t assignment = edits_[i].assignment;
+    if (!edits_[i].has_value()) continue;
+    given.push_back({statement, assignment, narrow(values.wanted[assignment]++)});
   }
   // edits_ is ordered by position, `given` by assignment.
   std::ranges::sort(given.begin() + static_cast<std::ptrdiff_t>(first_given), given.end(), {},
@@ -155,27 +157,26 @@ void InsertRewriter::give(std::int32_t statement, const Record& record, std::siz
   }
 }
 
-/// Says what the document needs. Most documents are read in one walk; only where a value may be
-/// replaced, or a path leads into the document, each path is followed on its own. Nothing if the
-/// document is malformed.
-std::optional<InsertRewriter::Record> InsertRewriter::record(Bytes document) {
-  Record record{narrow(offset(document.data())), narrow(document.size()), 0, narrow(edits_.size())};
+/// Says what the document needs: `missing`, a bit for each assignment whose value becomes a new
+/// element at its top level, or new edits in edits_. Most documents are read in one walk; only
+/// where a value may be replaced, or a path leads into the document, each path is followed on its
+/// own. False if the document is malformed.
+bool InsertRewriter::look_at(Bytes document, std::uint32_t& missing) {
+  missing = 0;
   // Already too large: mongod answers with its own error.
-  if (static_cast<std::int64_t>(document.size()) > bson::kMaxUserDocument) return record;
+  if (static_cast<std::int64_t>(document.size()) > bson::kMaxUserDocument) return true;
   if (walks_once_) {
     // Where all values that are there stay, nothing that follows them can change that.
     const auto until = only_missing_ == finder_.all() ? bson::FieldFinder::Until::all_found
                                                       : bson::FieldFinder::Until::the_end;
-    const auto found = finder_.find(document, until, places_);
-    if (!found) return std::nullopt;
-    if (only_lacks(*found)) {
-      record.missing = finder_.all() & ~found->there;
-      return record;
+    bson::FieldFinder::Found found;
+    if (!finder_.find(document, until, found, places_)) return false;
+    if (only_lacks(found)) {
+      missing = finder_.all() & ~found.there;
+      return true;
     }
   }
-  if (!plan_edits(document)) return std::nullopt;
-  record.edits = narrow(edits_.size());
-  return record;
+  return plan_edits(document);
 }
 
 /// True if each field either stays as it is, or becomes a new element of the document itself.
@@ -183,10 +184,9 @@ bool InsertRewriter::only_lacks(const bson::FieldFinder::Found& found) {
   const std::uint32_t stays = found.there & top_level_ & only_missing_;
   const std::uint32_t missing = ~found.there & top_level_ & finder_.all();
   if ((stays | missing) != finder_.all()) return false;
-  for (std::uint32_t left = stays; left != 0; left &= left - 1) {
+  for (std::uint32_t left = stays & ids_; left != 0; left &= left - 1) {
     const auto i = static_cast<std::size_t>(std::countr_zero(left));
     const Assignment& target = (*insert_->plan)[i];
-    if (!target.is_id() || target.implied) continue;
     const std::uint8_t* const value = places_[i] + 1 + target.path.front().size() + 1;
     if (static_cast<bson::Type>(*places_[i]) != bson::Type::object_id) continue;
     if (driver_made(value, *target.rule)) ++driver_made_[i];

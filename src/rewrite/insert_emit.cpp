@@ -141,13 +141,15 @@ bool InsertRewriter::emit_part(const WriteRequest& insert, const GivenValues& gi
       continue;
     }
     edits_.clear();
-    const auto needs = record(*document);
-    if (!needs) return false;
+    std::uint32_t missing = 0;
+    if (!look_at(*document, missing)) return false;
     refusal_.reset();
-    std::size_t at = needs->at;
+    std::size_t at = offset(document->data());
+    const std::size_t end = at + document->size();
     std::size_t next = 0;
-    emit_record(*needs, next, at, out);
-    const std::size_t end = needs->at + needs->size;
+    emit_record({static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(document->size()),
+                 missing, static_cast<std::uint32_t>(edits_.size())},
+                next, at, out);
     out.keep(at, end);
     close_lengths(end, out);
   }

@@ -17,13 +17,13 @@ inline std::string found_by_finder(Bytes document, std::span<const std::string_v
                                    bson::FieldFinder& finder) {
   finder.look_for(names);
   bson::FieldFinder::Places places{};
-  const auto found = finder.find(document, bson::FieldFinder::Until::the_end, places);
-  if (!found) return "malformed";
+  bson::FieldFinder::Found found;
+  if (!finder.find(document, bson::FieldFinder::Until::the_end, found, places)) return "malformed";
   std::string text;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const bool there = (found->there >> i & 1) != 0;
+    const bool there = (found.there >> i & 1) != 0;
     text += there ? std::to_string(places[i] - document.data()) : "-";
-    text += (found->twice >> i & 1) != 0 ? "! " : " ";
+    text += (found.twice >> i & 1) != 0 ? "! " : " ";
   }
   return text;
 }

@@ -42,7 +42,14 @@ struct Element {
 
 /// The bytes of the document at the front of `bytes`; nothing unless 5 <= length <= bytes.size()
 /// and its last byte is 00.
-[[nodiscard]] std::optional<Bytes> document_at(Bytes bytes);
+[[nodiscard]] inline std::optional<Bytes> document_at(Bytes bytes) {
+  if (bytes.size() < kMinDocument) return std::nullopt;
+  const std::int64_t length = load_i32(bytes.data());
+  if (length < static_cast<std::int64_t>(kMinDocument)) return std::nullopt;
+  if (length > static_cast<std::int64_t>(bytes.size())) return std::nullopt;
+  if (bytes[static_cast<std::size_t>(length) - 1] != 0) return std::nullopt;
+  return bytes.first(static_cast<std::size_t>(length));
+}
 
 /// Walks the elements of one document in order.
 ///

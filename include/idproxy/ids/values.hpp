@@ -15,9 +15,10 @@ namespace idproxy::ids {
 class Values {
  public:
   [[nodiscard]] bson::Type type() const { return type_; }
-  [[nodiscard]] std::size_t size() const { return ends_.size(); }
+  [[nodiscard]] std::size_t size() const { return size_; }
   /// Valid until the next add() or clear().
   [[nodiscard]] Bytes operator[](std::size_t i) const {
+    if (ends_.empty()) return bytes_.view().subspan(i * each_, each_);
     const std::size_t begin = i == 0 ? 0 : ends_[i - 1];
     return bytes_.view().subspan(begin, ends_[i] - begin);
   }
@@ -25,8 +26,11 @@ class Values {
   /// Adds a value of `size` bytes, which the caller must write at once.
   std::uint8_t* add(bson::Type type, std::size_t size) {
     type_ = type;
+    if (size_ == 0) each_ = size;
+    if (size != each_ && ends_.empty()) note_ends();
     std::uint8_t* at = bytes_.extend(size);
-    ends_.push_back(bytes_.size());
+    ++size_;
+    if (!ends_.empty()) ends_.push_back(bytes_.size());
     return at;
   }
   /// Adds a BSON string of `size` bytes: int32 length including the NUL, text, NUL. Returns where
@@ -46,19 +50,21 @@ class Values {
     return bytes_.capacity() + ends_.capacity() * sizeof(std::size_t);
   }
   /// Reserves memory for `n` more values of `size` bytes.
-  void reserve(std::size_t n, std::size_t size) {
-    bytes_.reserve(bytes_.size() + n * size);
-    ends_.reserve(ends_.size() + n);
-  }
+  void reserve(std::size_t n, std::size_t size) { bytes_.reserve(bytes_.size() + n * size); }
 
   void clear() {
+    size_ = 0;
     bytes_.clear();
     ends_.clear();
   }
 
  private:
+  void note_ends();
+
   bson::Type type_ = bson::Type::null;
   Buffer bytes_;
+  std::size_t size_ = 0;
+  std::size_t each_ = 0;  // bytes of the first value, and of all others as long as ends_ is empty
   std::vector<std::size_t> ends_;
 };
 

@@ -43,6 +43,12 @@ class InsertRewriter {
     return records_.capacity() * sizeof(Record) + edits_.capacity() * sizeof(Edit) +
            element_.capacity();
   }
+  /// Frees it. The next message must begin with scan() or emit_part().
+  void free_memory() {
+    records_ = {};
+    edits_ = {};
+    element_ = Buffer();
+  }
 
  private:
   /// What one document needs. Most only lack fields at their top level; the others have edits.
@@ -88,9 +94,9 @@ class InsertRewriter {
   void begin(const WriteRequest& insert);
   [[nodiscard]] bool scan_documents(ScanResult& result, GivenValues& values);
   [[nodiscard]] bool plan_edits(Bytes document);
-  [[nodiscard]] std::optional<Record> record(Bytes document);
+  [[nodiscard]] bool look_at(Bytes document, std::uint32_t& missing);
   [[nodiscard]] bool only_lacks(const bson::FieldFinder::Found& found);
-  void give(std::int32_t statement, const Record& record, std::size_t first_edit,
+  void give(std::int32_t statement, std::uint32_t missing, std::size_t first_edit,
             GivenValues& values);
   [[nodiscard]] bool look_up_fields(Bytes document, std::size_t assignment);
   void choose_sequence(std::size_t assignment, GivenSequences& its);
@@ -133,6 +139,7 @@ class InsertRewriter {
   bson::FieldFinder::Places places_{};
   bool walks_once_ = false;         // finder_ has all of them
   std::uint32_t top_level_ = 0;     // by assignment: its path has one name
+  std::uint32_t ids_ = 0;           // by assignment: it is for `_id`, by a rule of its own
   std::uint32_t only_missing_ = 0;  // by assignment: a value that is there stays, whatever it is
   std::vector<Record> records_;
   Site site_;

@@ -52,7 +52,7 @@ struct Workspace {
   void trim() {
     constexpr std::size_t kKept = std::size_t{256} * 1024;
     if (reply.capacity() > kKept) reply = Buffer();
-    if (insert.capacity() > kKept) insert = InsertRewriter();
+    if (insert.capacity() > kKept) insert.free_memory();
   }
 
  private:

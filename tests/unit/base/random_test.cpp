@@ -60,13 +60,21 @@ std::vector<std::uint8_t> draw(std::size_t n) {
 }
 
 TEST(SystemRandom, SucceedsWithEverySizeAroundItsBuffer) {
-  for (const std::size_t size : {1023U, 1024U, 1025U, 100'000U}) {
+  for (const std::size_t size : {2047U, 2048U, 2049U, 100'000U}) {
     const auto bytes = draw(size);
     // A piece left unwritten would be a run of zeros.
     const std::vector<std::uint8_t> zeros(16);
     EXPECT_EQ(std::search(bytes.begin(), bytes.end(), zeros.begin(), zeros.end()), bytes.end());
   }
   draw(0);
+}
+
+TEST(SystemRandom, SucceedsWithDistinctBytesWithinOneDraw) {
+  const auto bytes = draw(160'000);
+  std::set<std::vector<std::uint8_t>> seen;
+  for (auto at = bytes.begin(); at != bytes.end(); at += 16) {
+    EXPECT_TRUE(seen.insert({at, at + 16}).second);
+  }
 }
 
 TEST(SystemRandom, SucceedsWithDistinctBytes) {

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdint>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "support/found_by_walk.hpp"
 #include "support/messages.hpp"
@@ -107,11 +111,11 @@ TEST(FieldFinder, StopsOnceAllAreFound) {
   finder.look_for(std::array<std::string_view, 2>{"a", "_id"});
   EXPECT_EQ(finder.all(), 3U);
   FieldFinder::Places places{};
-  const auto found = finder.find(exact.view(), FieldFinder::Until::all_found, places);
-  ASSERT_TRUE(found);
-  EXPECT_EQ(found->there, 3U);
-  EXPECT_EQ(found->twice, 0U);
-  EXPECT_FALSE(finder.find(exact.view(), FieldFinder::Until::the_end, places));
+  FieldFinder::Found found;
+  ASSERT_TRUE(finder.find(exact.view(), FieldFinder::Until::all_found, found, places));
+  EXPECT_EQ(found.there, 3U);
+  EXPECT_EQ(found.twice, 0U);
+  EXPECT_FALSE(finder.find(exact.view(), FieldFinder::Until::the_end, found, places));
 }
 
 TEST(FieldFinder, TakesTheMostNames) {
@@ -122,7 +126,9 @@ TEST(FieldFinder, TakesTheMostNames) {
   const std::string bytes = doc(int_field("b", 1));
   const Exact exact(bytes);
   FieldFinder::Places places{};
-  EXPECT_EQ(finder.find(exact.view(), FieldFinder::Until::the_end, places)->there, 0xaaaaaaaaU);
+  FieldFinder::Found found;
+  EXPECT_TRUE(finder.find(exact.view(), FieldFinder::Until::the_end, found, places));
+  EXPECT_EQ(found.there, 0xaaaaaaaaU);
 }
 
 TEST(FieldFinder, ForgetsWhatItHasSeenWhenTheNamesChange) {
@@ -136,13 +142,47 @@ TEST(FieldFinder, ForgetsWhatItHasSeenWhenTheNamesChange) {
   }
 }
 
-/// Of which only the first sixteen bytes are alike.
-TEST(FieldFinder, RemembersNoNameOfMoreThanTwoWords) {
+/// Type, name and NUL up to, at and beyond the sizes that it compares at once, and remembers.
+TEST(FieldFinder, TellsNamesApartThatBeginAlike) {
   for (const char byte : {'x', '\xff'}) {
-    for (const std::size_t more : {0U, 1U, 2U, 20U}) {
-      expect_same(doc(int_field(std::string(16 + more, byte), 1) + int_field("number", 2)));
-      expect_same(doc(int_field(std::string(16, byte) + std::string(more, 'y'), 1)));
+    for (std::size_t same = 0; same < 50; ++same) {
+      const std::string front(same, byte);
+      expect_same(doc(int_field(front, 1) + int_field("number", 2)));
+      expect_same(doc(int_field(front + "y", 1) + int_field("number", 2)));
+      expect_same(doc(int_field(front + "yz", 1) + int_field("number", 2)));
+      expect_same(doc(string_field(front + "y", "number") + int_field("number", 2)));
     }
+  }
+}
+
+/// Documents that lack fields, have others in between, or have them in another order.
+TEST(FieldFinder, FindsNamesInDocumentsThatAreNotAlike) {
+  std::vector<std::string> fields;
+  for (int i = 0; i < 24; ++i) {
+    fields.push_back(i % 3 == 0 ? string_field("s" + std::to_string(i), "text")
+                                : int_field("a" + std::to_string(i), i));
+  }
+  fields[11] = int_field("number", 1);
+  fields[17] = doc_field("_id", int_field("number", 1));
+  std::uint32_t random = 1;
+  for (int round = 0; round < 500; ++round) {
+    std::string some;
+    for (const std::string& field : fields) {
+      random = random * 1664525 + 1013904223;
+      if (random >> 30 != 0) some += field;
+    }
+    expect_same(doc(some));
+    if (round % 7 == 0) std::swap(fields[random >> 8 & 15], fields[random >> 12 & 15]);
+  }
+}
+
+/// A sub-document whose length would be read across the document's end.
+TEST(FieldFinder, ReadsNothingBehindTheDocument) {
+  const std::string name(13, 'x');
+  expect_same(doc(doc_field(name, int_field("number", 1)) + int_field("a", 1)));
+  for (std::size_t size = 0; size < 8; ++size) {
+    expect_same(doc(element(Type::document, name, std::string(size, '\0'))));
+    expect_same(doc(element(Type::string, name, std::string(size, '\0'))));
   }
 }
 

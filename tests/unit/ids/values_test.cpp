@@ -19,6 +19,20 @@ TEST(Values, SucceedsWithValuesOfDifferentSizes) {
   EXPECT_EQ(to_hex(values[1]), "0100000000");
 }
 
+TEST(Values, SucceedsWithOneOfAnotherSizeAmongEqualOnes) {
+  Values values;
+  for (const char* text : {"ab", "cd", "", "ef", "gh"}) values.add_string(text);
+  ASSERT_EQ(values.size(), 5U);
+  EXPECT_EQ(to_hex(values[0]), "03000000616200");
+  EXPECT_EQ(to_hex(values[1]), "03000000636400");
+  EXPECT_EQ(to_hex(values[2]), "0100000000");
+  EXPECT_EQ(to_hex(values[3]), "03000000656600");
+  EXPECT_EQ(to_hex(values[4]), "03000000676800");
+  values.clear();
+  values.add_string("z");
+  EXPECT_EQ(to_hex(values[0]), "020000007a00");
+}
+
 TEST(Values, SucceedsWithReuseAfterClear) {
   Values values;
   values.add_string("old");

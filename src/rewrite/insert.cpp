@@ -59,7 +59,7 @@ void InsertRewriter::begin(const WriteRequest& insert) {
   edits_.clear();
   records_.clear();
   driver_made_.assign(plan.size(), 0);
-  top_level_ = only_missing_ = ids_ = 0;
+  top_level_ = only_missing_ = ids_ = front_ = 0;
   has_sequences_ = false;
   walks_once_ = plan.size() <= bson::FieldFinder::kMost;
   std::array<std::string_view, bson::FieldFinder::kMost> names;
@@ -70,6 +70,7 @@ void InsertRewriter::begin(const WriteRequest& insert) {
     names[i] = plan[i].path.front();
     if (plan[i].path.size() == 1) top_level_ |= bit;
     if (plan[i].rule->assign == Assign::missing) only_missing_ |= bit;
+    if (plan[i].is_id()) front_ |= bit;
     if (plan[i].is_id() && !plan[i].implied) ids_ |= bit;
   }
   walks_once_ = walks_once_ && !has_sequences_;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <iterator>
 #include <limits>
 
@@ -15,12 +16,17 @@ struct Added {
   std::string_view name;
   bson::Type type;
   Bytes value;
-  [[nodiscard]] std::size_t size() const { return 1 + name.size() + 1 + value.size(); }
+  [[nodiscard]] static std::size_t size(std::string_view name, Bytes value) {
+    return 1 + name.size() + 1 + value.size();
+  }
+  [[nodiscard]] std::size_t size() const { return size(name, value); }
   std::uint8_t* write(std::uint8_t* to) const {
     *to++ = static_cast<std::uint8_t>(type);
-    to = std::copy(name.begin(), name.end(), to);
+    std::memcpy(to, name.data(), name.size());
+    to += name.size();
     *to++ = 0;
-    return std::copy(value.begin(), value.end(), to);
+    std::memcpy(to, value.data(), value.size());
+    return to + value.size();
   }
 };
 
@@ -40,17 +46,16 @@ void InsertRewriter::emit(const WriteRequest& insert, const GivenValues& given,
   values_ = &given.values;
   used_.assign(insert.plan->size(), 0);
   const wire::OpMsgView& message = insert.message;
-  const std::size_t end = message.message().size();
   out.start(message.message(), expected_copies());
   lengths_.clear();
-  open_length(0, end, out);
-  std::size_t at = 4;
+  std::size_t at = 0;
   const auto open_at = [&](Bytes enclosing) {
     const std::size_t length = offset(enclosing.data());
     out.keep(at, length);
     open_length(length, length + enclosing.size(), out);
     at = length + 4;
   };
+  open_at(message.message());
   if (insert.command.in_array()) {
     open_at(message.body());
     open_at(insert.command.statements);
@@ -59,7 +64,7 @@ void InsertRewriter::emit(const WriteRequest& insert, const GivenValues& given,
   }
   std::size_t next = 0;
   for (const Record& record : records_) emit_record(record, next, at, out);
-  const std::int64_t body = insert.command.in_array() ? lengths_[1].value : 0;
+  const std::int64_t body = insert.command.in_array() ? value_of(lengths_[1], at, out) : 0;
   // mongod itself must decide whether it accepts keys other than "0", "1" … (it accepts "00"), so
   // these are never hidden from it in a sequence.
   if (plain_keys_ && body > bson::kMaxInternalDocument &&
@@ -151,7 +156,7 @@ bool InsertRewriter::emit_part(const WriteRequest& insert, const GivenValues& gi
                  missing, static_cast<std::uint32_t>(edits_.size())},
                 next, at, out);
     out.keep(at, end);
-    close_lengths(end, out);
+    close_lengths(end, end, out);
   }
   frame.close();
   return true;
@@ -163,12 +168,8 @@ void InsertRewriter::emit_record(const Record& record, std::size_t& next, std::s
                                  wire::PatchedMessage& out) {
   const std::size_t end = record.at + record.size;
   if (record.missing == 0) return emit_edits(out, next, at, end);
-  close_lengths(record.at, out);
-  const std::size_t before = out.size();
-  const std::size_t kept = end - at;
+  close_lengths(record.at, at, out);
   emit_missing(record, at, out);
-  const auto grown = static_cast<std::int64_t>(out.size() - before - kept);
-  for (OpenLength& length : lengths_) length.value += grown;
   at = end;
 }
 
@@ -176,41 +177,41 @@ void InsertRewriter::emit_record(const Record& record, std::size_t& next, std::s
 /// one, others behind its own, in file order.
 void InsertRewriter::emit_missing(const Record& record, std::size_t at, wire::PatchedMessage& out) {
   const Plan& plan = *insert_->plan;
-  const auto added = [&](std::size_t i) {
-    return Added{plan[i].path.front(), (*values_)[i].type(), (*values_)[i][used_[i]]};
-  };
-  const auto each = [&](const auto& use) {
-    for (std::uint32_t left = record.missing; left != 0; left &= left - 1) {
-      use(static_cast<std::size_t>(std::countr_zero(left)));
-    }
+  const auto added = [&](std::uint32_t bits) {
+    const auto i = static_cast<std::size_t>(std::countr_zero(bits));
+    return Added{plan[i].path.front(), (*values_)[i].type(), (*values_)[i][used_[i]++]};
   };
   std::size_t grown = 0;
-  std::optional<Added> id;
-  each([&](std::size_t i) {
-    const Added element = added(i);
-    grown += element.size();
-    if (plan[i].is_id()) id = element;
-  });
+  for (std::uint32_t left = record.missing; left != 0; left &= left - 1) {
+    const auto i = static_cast<std::size_t>(std::countr_zero(left));
+    grown += Added::size(plan[i].path.front(), (*values_)[i][used_[i]]);
+  }
+  const std::uint32_t id = record.missing & front_;
   const std::uint8_t* const from = insert_->message.message().data();
   const std::size_t front = record.at - at;  // of an array: the head of the element
-  const std::size_t head = front + 4 + (id ? id->size() : 0);
   const std::size_t content = record.size - bson::kMinDocument;
   const bool copies = wire::PatchedMessage::copies(content);
-  std::uint8_t* to = out.add(copies ? front + record.size + grown : head);
-  to = std::copy_n(from + at, front, to);
+  std::uint8_t* to = out.add(front + 4 + (copies ? content + grown + 1 : 0));
+  if (front > 0) to = std::copy_n(from + at, front, to);
   store_i32(to, static_cast<std::int32_t>(record.size + grown));
   to += 4;
-  if (id) to = id->write(to);
   if (copies) {
-    to = std::copy_n(from + record.at + 4, content, to);
+    if (id != 0) to = added(id).write(to);
+    std::memcpy(to, from + record.at + 4, content);
+    to += content;
   } else {
+    std::size_t behind = grown + 1;
+    if (id != 0) {
+      const Added element = added(id);
+      behind -= element.size();
+      static_cast<void>(element.write(out.add(element.size())));
+    }
     out.keep(record.at + 4, record.at + 4 + content);
-    to = out.add(front + record.size + grown - head - content);
+    to = out.add(behind);
   }
-  each([&](std::size_t i) {
-    if (!plan[i].is_id()) to = added(i).write(to);
-    ++used_[i];
-  });
+  for (std::uint32_t left = record.missing & ~id; left != 0; left &= left - 1) {
+    to = added(left).write(to);
+  }
   *to = 0;
 }
 
@@ -219,7 +220,7 @@ void InsertRewriter::emit_edits(wire::PatchedMessage& out, std::size_t& next, st
                                 std::size_t end) {
   while (next < edits_.size() && edits_[next].at < end) {
     const Edit& edit = edits_[next];
-    close_lengths(edit.at, out);
+    close_lengths(edit.at, at, out);
     out.keep(at, edit.at);
     at = edit.at + edit.remove;
     if (edit.kind == EditKind::length) {
@@ -227,7 +228,6 @@ void InsertRewriter::emit_edits(wire::PatchedMessage& out, std::size_t& next, st
       ++next;
       continue;
     }
-    const std::size_t before = out.size();
     std::size_t run = 1;
     if (edit.kind == EditKind::refusal) {
       out.add(refused_document());
@@ -242,8 +242,6 @@ void InsertRewriter::emit_edits(wire::PatchedMessage& out, std::size_t& next, st
       }
       emit_elements({&edit, run}, out);
     }
-    const auto grown = static_cast<std::int64_t>(out.size() - before) - edit.remove;
-    for (OpenLength& length : lengths_) length.value += grown;
     next += run;
   }
 }
@@ -299,21 +297,35 @@ void InsertRewriter::emit_value(const Edit& edit, Buffer& out) {
   out.append(values[used_[edit.assignment]++]);
 }
 
-void InsertRewriter::open_length(std::size_t at, std::size_t end, wire::PatchedMessage& out) {
-  lengths_.push_back({out.add_i32(), load_i32(insert_->message.message().data() + at), end});
+/// The bytes of the original before `at` have been written: says how many more they have become.
+std::int64_t InsertRewriter::grown(std::size_t at, const wire::PatchedMessage& out) {
+  return static_cast<std::int64_t>(out.size()) - static_cast<std::int64_t>(at);
 }
 
-void InsertRewriter::close_lengths(std::size_t at, wire::PatchedMessage& out) {
-  while (!lengths_.empty() && lengths_.back().end <= at) {
-    out.set_i32(lengths_.back().place, lengths_.back().value);
+/// All up to `at` has been written.
+void InsertRewriter::open_length(std::size_t at, std::size_t end, wire::PatchedMessage& out) {
+  const std::int64_t before = grown(at, out);
+  lengths_.push_back({out.add_i32(), load_i32(insert_->message.message().data() + at) - before, end});
+}
+
+std::int64_t InsertRewriter::value_of(const OpenLength& length, std::size_t at,
+                                      const wire::PatchedMessage& out) {
+  return length.value + grown(at, out);
+}
+
+/// Fills in the lengths of what ends at `end` or before. All up to `at` has been written.
+void InsertRewriter::close_lengths(std::size_t end, std::size_t at, wire::PatchedMessage& out) {
+  while (!lengths_.empty() && lengths_.back().end <= end) {
+    out.set_i32(lengths_.back().place, value_of(lengths_.back(), at, out));
     lengths_.pop_back();
   }
 }
 
 void InsertRewriter::finish(std::size_t at, wire::PatchedMessage& out) {
   const bool checksum = insert_->message.has(wire::flag::kChecksumPresent);
-  out.keep(at, insert_->message.message().size() - (checksum ? 4 : 0));
-  close_lengths(std::numeric_limits<std::size_t>::max(), out);
+  const std::size_t end = insert_->message.message().size() - (checksum ? 4 : 0);
+  out.keep(at, end);
+  close_lengths(std::numeric_limits<std::size_t>::max(), end, out);
   if (checksum) out.add_checksum();
 }
 

@@ -6,39 +6,41 @@
 #include "idproxy/wire/checksum.hpp"
 
 namespace idproxy::wire {
+
+/// Calls `use` with each slice of the message in order, until it returns false. Slices may be empty.
+template <class Use>
+void PatchedMessage::for_each_slice(Bytes original, Use use) const {
+  std::size_t at = 0;
+  for (const Piece& piece : pieces_) {
+    if (!use(added_.view().subspan(at, piece.added_end - at))) return;
+    if (!use(original.subspan(piece.from, piece.length))) return;
+    at = piece.added_end;
+  }
+  use(added_.view().subspan(at));
+}
+
 void PatchedMessage::start(Bytes original, std::size_t expected) {
   pieces_.clear();
   added_.clear();
   added_.reserve(expected);
-  size_ = 0;
+  kept_ = 0;
   original_ = original;
-}
-
-void PatchedMessage::append(bool original, std::size_t from, std::size_t length) {
-  size_ += length;
-  if (!pieces_.empty()) {
-    Piece& last = pieces_.back();
-    if (last.original == original && last.from + last.length == from) {
-      last.length += static_cast<std::uint32_t>(length);
-      return;
-    }
-  }
-  pieces_.push_back(
-      {static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(length), original});
 }
 
 void PatchedMessage::keep(std::size_t from, std::size_t to) {
   assert(from <= to && to <= original_.size());
   if (from == to) return;
-  if (copies(to - from)) return add(original_.subspan(from, to - from));
-  append(true, from, to - from);
-}
-
-std::uint8_t* PatchedMessage::add(std::size_t n) {
-  const std::size_t from = added_.size();
-  std::uint8_t* at = added_.extend(n);
-  append(false, from, n);
-  return at;
+  const std::size_t length = to - from;
+  if (copies(length)) return add(original_.subspan(from, length));
+  kept_ += length;
+  const bool goes_on = !pieces_.empty() && pieces_.back().added_end == added_.size() &&
+                       pieces_.back().from + pieces_.back().length == from;
+  if (goes_on) {
+    pieces_.back().length += static_cast<std::uint32_t>(length);
+    return;
+  }
+  pieces_.push_back({static_cast<std::uint32_t>(added_.size()), static_cast<std::uint32_t>(from),
+                     static_cast<std::uint32_t>(length)});
 }
 
 void PatchedMessage::add(Bytes bytes) {
@@ -48,44 +50,38 @@ void PatchedMessage::add(Bytes bytes) {
 
 void PatchedMessage::add_checksum() {
   Checksum checksum;
-  for (const Piece& piece : pieces_) checksum.add(bytes(piece, original_));
+  for_each_slice(original_, [&](Bytes slice) {
+    checksum.add(slice);
+    return true;
+  });
   store_u32(add(4), checksum.value());
-}
-
-Bytes PatchedMessage::bytes(const Piece& piece, Bytes original) const {
-  return (piece.original ? original : added_.view()).subspan(piece.from, piece.length);
-}
-
-bool PatchedMessage::borrows() const {
-  return std::ranges::any_of(pieces_, [](const Piece& piece) { return piece.original; });
 }
 
 std::size_t PatchedMessage::gather(Bytes original, std::size_t position,
                                    std::span<iovec> out) const {
   std::size_t filled = 0;
-  for (const Piece& piece : pieces_) {
-    if (position >= piece.length) {
-      position -= piece.length;
-      continue;
+  for_each_slice(original, [&](Bytes slice) {
+    if (position >= slice.size()) {
+      position -= slice.size();
+      return true;
     }
-    if (filled == out.size()) break;
-    const Bytes slice = bytes(piece, original).subspan(position);
+    if (filled == out.size()) return false;
+    slice = slice.subspan(position);
     position = 0;
     // iovec is not const-correct; the kernel only reads.
     out[filled++] = {const_cast<std::uint8_t*>(slice.data()), slice.size()};
-  }
+    return true;
+  });
   return filled;
 }
 
 void PatchedMessage::copy(Bytes original, std::size_t position, Buffer& out) const {
-  for (const Piece& piece : pieces_) {
-    if (position >= piece.length) {
-      position -= piece.length;
-      continue;
-    }
-    out.append(bytes(piece, original).subspan(position));
-    position = 0;
-  }
+  for_each_slice(original, [&](Bytes slice) {
+    const std::size_t skipped = std::min(position, slice.size());
+    position -= skipped;
+    out.append(slice.subspan(skipped));
+    return true;
+  });
 }
 
 }  // namespace idproxy::wire

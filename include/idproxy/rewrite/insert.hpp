@@ -72,9 +72,9 @@ class InsertRewriter {
     }
   };
   struct OpenLength {
-    std::size_t place;  // position in the patched message
-    std::int64_t value;
-    std::size_t end;  // end of the document in the original
+    std::size_t place;   // position in the patched message
+    std::int64_t value;  // as the client sent it, less the bytes added before it
+    std::size_t end;     // end of the document in the original
   };
   /// Where the path of an assignment leads to in one document.
   struct Site {
@@ -122,7 +122,10 @@ class InsertRewriter {
   void emit_level(std::span<const Edit* const> edits, std::size_t depth, Buffer& out);
   void emit_value(const Edit& edit, Buffer& out);
   void open_length(std::size_t at, std::size_t end, wire::PatchedMessage& out);
-  void close_lengths(std::size_t at, wire::PatchedMessage& out);
+  void close_lengths(std::size_t end, std::size_t at, wire::PatchedMessage& out);
+  [[nodiscard]] static std::int64_t grown(std::size_t at, const wire::PatchedMessage& out);
+  [[nodiscard]] static std::int64_t value_of(const OpenLength& length, std::size_t at,
+                                             const wire::PatchedMessage& out);
   void finish(std::size_t at, wire::PatchedMessage& out);
   [[nodiscard]] std::size_t offset(const std::uint8_t* at) const {
     return static_cast<std::size_t>(at - insert_->message.message().data());
@@ -140,6 +143,7 @@ class InsertRewriter {
   bool walks_once_ = false;         // finder_ has all of them
   std::uint32_t top_level_ = 0;     // by assignment: its path has one name
   std::uint32_t ids_ = 0;           // by assignment: it is for `_id`, by a rule of its own
+  std::uint32_t front_ = 0;         // by assignment: it is for `_id`, the first element
   std::uint32_t only_missing_ = 0;  // by assignment: a value that is there stays, whatever it is
   std::vector<Record> records_;
   Site site_;

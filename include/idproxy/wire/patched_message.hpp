@@ -33,7 +33,7 @@ class PatchedMessage {
   void keep(std::size_t from, std::size_t to);
   /// Appends `n` new bytes, which the caller must write at once: the pointer is valid until the
   /// next call.
-  std::uint8_t* add(std::size_t n);
+  std::uint8_t* add(std::size_t n) { return added_.extend(n); }
   void add(Bytes bytes);
   /// Appends four bytes and returns their place for set_i32().
   std::size_t add_i32() { return static_cast<std::size_t>(add(4) - added_.data()); }
@@ -43,9 +43,9 @@ class PatchedMessage {
   /// Appends the CRC-32C of all bytes so far.
   void add_checksum();
 
-  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] std::size_t size() const { return kept_ + added_.size(); }
   /// False if all bytes have been copied: the original is then no longer needed.
-  [[nodiscard]] bool borrows() const;
+  [[nodiscard]] bool borrows() const { return !pieces_.empty(); }
   /// Allocated memory for new bytes, in bytes.
   [[nodiscard]] std::size_t capacity() const { return added_.capacity(); }
 
@@ -55,18 +55,19 @@ class PatchedMessage {
   void copy(Bytes original, std::size_t position, Buffer& out) const;
 
  private:
+  /// New bytes, then a slice of the original.
   struct Piece {
-    std::uint32_t from;  // position in the original or in added_
+    std::uint32_t added_end;  // position in added_; the new bytes begin where those before it end
+    std::uint32_t from;       // position in the original
     std::uint32_t length;
-    bool original;
   };
-  void append(bool original, std::size_t from, std::size_t length);
-  [[nodiscard]] Bytes bytes(const Piece& piece, Bytes original) const;
+  template <class Use>
+  void for_each_slice(Bytes original, Use use) const;
 
-  std::vector<Piece> pieces_;
+  std::vector<Piece> pieces_;  // behind them, the rest of added_
   Buffer added_;
-  std::size_t size_ = 0;
-  Bytes original_;  // only while the message is built
+  std::size_t kept_ = 0;  // bytes of the original
+  Bytes original_;        // only while the message is built
 };
 
 }  // namespace idproxy::wire

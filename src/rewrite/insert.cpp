@@ -63,18 +63,22 @@ void InsertRewriter::begin(const WriteRequest& insert) {
   has_sequences_ = false;
   walks_once_ = plan.size() <= bson::FieldFinder::kMost;
   std::array<std::string_view, bson::FieldFinder::kMost> names;
+  std::array<std::string_view, bson::FieldFinder::kMost> below;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     has_sequences_ = has_sequences_ || plan[i].sequences != nullptr;
     if (!walks_once_) continue;
     const std::uint32_t bit = std::uint32_t{1} << i;
     names[i] = plan[i].path.front();
+    below[i] = plan[i].path[plan[i].path.size() > 1 ? 1 : 0];
     if (plan[i].path.size() == 1) top_level_ |= bit;
     if (plan[i].rule->assign == Assign::missing) only_missing_ |= bit;
     if (plan[i].is_id()) front_ |= bit;
     if (plan[i].is_id() && !plan[i].implied) ids_ |= bit;
   }
   walks_once_ = walks_once_ && !has_sequences_;
-  if (walks_once_) finder_.look_for(std::span(names).first(plan.size()));
+  if (!walks_once_) return;
+  finder_.look_for(std::span(names).first(plan.size()));
+  if (top_level_ != finder_.all()) below_.look_for(std::span(below).first(plan.size()));
 }
 
 ScanResult InsertRewriter::scan(const WriteRequest& insert, GivenValues& given) {
@@ -168,12 +172,12 @@ bool InsertRewriter::look_at(Bytes document, std::uint32_t& missing) {
   if (static_cast<std::int64_t>(document.size()) > bson::kMaxUserDocument) return true;
   if (walks_once_) {
     // Where all values that are there stay, nothing that follows them can change that.
-    const auto until = only_missing_ == finder_.all() ? bson::FieldFinder::Until::all_found
-                                                      : bson::FieldFinder::Until::the_end;
-    bson::FieldFinder::Found found;
-    if (!finder_.find(document, until, found, places_)) return false;
-    if (only_lacks(found)) {
-      missing = finder_.all() & ~found.there;
+    const auto until = (only_missing_ & top_level_) == finder_.all()
+                           ? bson::FieldFinder::Until::all_found
+                           : bson::FieldFinder::Until::the_end;
+    if (!finder_.find(document, until, found_, places_)) return false;
+    if (only_lacks(found_)) {
+      missing = finder_.all() & ~found_.there;
       return true;
     }
   }
@@ -200,6 +204,7 @@ bool InsertRewriter::plan_edits(Bytes document) {
   if (has_sequences_) fields_.resize(insert_->plan->size());
   const std::size_t first_edit = edits_.size();
   Site& site = site_;
+  std::size_t changed = 0;
   for (std::size_t i = 0; i < insert_->plan->size(); ++i) {
     if (!locate(document, i, site)) return false;
     const bool changes = site.found != Site::Found::present || replaces(site, i);
@@ -218,11 +223,13 @@ bool InsertRewriter::plan_edits(Bytes document) {
         return true;
       }
     }
-    plan_edit(site, i);
+    ++changed;
     add_lengths(site, first_edit);
+    plan_edit(site, i);
     if (site.found == Site::Found::present) keep_driver_id(document, site, i);
   }
-  sort_edits(first_edit);
+  // Those of one change are in order already.
+  if (changed > 1) sort_edits(first_edit);
   return true;
 }
 
@@ -244,27 +251,17 @@ void InsertRewriter::sort_edits(std::size_t first_edit) {
 }
 
 /// Returns false if a document on the path is malformed.
-bool InsertRewriter::locate(Bytes document, std::size_t assignment, Site& site) const {
+bool InsertRewriter::locate(Bytes document, std::size_t assignment, Site& site) {
   const auto& path = (*insert_->plan)[assignment].path;
-  const bool only_missing = (*insert_->plan)[assignment].rule->assign == Assign::missing;
   site.parents.assign(1, document);
   site.ambiguous = false;
   for (std::size_t depth = 0;; ++depth) {
     bool found = false;
-    bson::Elements elements(site.parents.back());
-    while (const auto element = elements.next()) {
-      if (element->key != path[depth]) continue;
-      site.ambiguous = site.ambiguous || found;
-      if (found) continue;
-      found = true;
-      site.element = *element;
-      // Nothing that follows can change that this value stays.
-      if (only_missing && depth + 1 == path.size()) {
-        site.found = Site::Found::present;
-        return true;
-      }
+    const bool at_once = walks_once_ && depth < 2;
+    if (at_once ? !find_at_once(assignment, depth, site, found)
+                : !follow(assignment, depth, site, found)) {
+      return false;
     }
-    if (elements.malformed()) return false;
     site.found = found ? Site::Found::present : Site::Found::absent;
     if (!found || depth + 1 == path.size()) return true;
     if (site.element.type != bson::Type::document) {
@@ -273,6 +270,43 @@ bool InsertRewriter::locate(Bytes document, std::size_t assignment, Site& site) 
     }
     site.parents.push_back(site.element.value);
   }
+}
+
+/// Looks for the path's name at `depth` in site.parents.back(). Returns false if that is malformed.
+bool InsertRewriter::follow(std::size_t assignment, std::size_t depth, Site& site, bool& found) {
+  const auto& path = (*insert_->plan)[assignment].path;
+  const bool only_missing = (*insert_->plan)[assignment].rule->assign == Assign::missing;
+  bson::Elements elements(site.parents.back());
+  while (const auto element = elements.next()) {
+    if (element->key != path[depth]) continue;
+    site.ambiguous = site.ambiguous || found;
+    if (found) continue;
+    found = true;
+    site.element = *element;
+    // Nothing that follows can change that this value stays.
+    if (only_missing && depth + 1 == path.size()) return true;
+  }
+  return !elements.malformed();
+}
+
+/// The same with what finder_ has found in the document, or with below_ one level below.
+bool InsertRewriter::find_at_once(std::size_t assignment, std::size_t depth, Site& site,
+                                  bool& found) {
+  const Assignment& target = (*insert_->plan)[assignment];
+  const Bytes parent = site.parents.back();
+  bson::FieldFinder::Found below;
+  bson::FieldFinder::Places places;
+  if (depth > 0 && !below_.find(parent, bson::FieldFinder::Until::the_end, below, places)) {
+    return false;
+  }
+  const bson::FieldFinder::Found& there = depth == 0 ? found_ : below;
+  found = (there.there >> assignment & 1) != 0;
+  if (!found) return true;
+  const bool stays = target.rule->assign == Assign::missing && depth + 1 == target.path.size();
+  site.ambiguous = site.ambiguous || (!stays && (there.twice >> assignment & 1) != 0);
+  const auto element = bson::Elements(parent, (depth == 0 ? places_ : places)[assignment]).next();
+  if (element) site.element = *element;
+  return element.has_value();
 }
 
 bool InsertRewriter::driver_made(const std::uint8_t* object_id, const Rule& rule) const {

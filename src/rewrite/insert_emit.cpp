@@ -167,7 +167,10 @@ bool InsertRewriter::emit_part(const WriteRequest& insert, const GivenValues& gi
 void InsertRewriter::emit_record(const Record& record, std::size_t& next, std::size_t& at,
                                  wire::PatchedMessage& out) {
   const std::size_t end = record.at + record.size;
-  if (record.missing == 0) return emit_edits(out, next, at, end);
+  if (record.missing == 0) {
+    if (changes_once(record, next)) return emit_change(record, next, at, out);
+    return emit_edits(out, next, at, end);
+  }
   close_lengths(record.at, at, out);
   emit_missing(record, at, out);
   at = end;
@@ -213,6 +216,41 @@ void InsertRewriter::emit_missing(const Record& record, std::size_t at, wire::Pa
     to = added(left).write(to);
   }
   *to = 0;
+}
+
+/// True if the document is to be copied with one value in it, in a document that exists already.
+/// The edits then are the lengths around the value, and the value.
+bool InsertRewriter::changes_once(const Record& record, std::size_t next) const {
+  if (!wire::PatchedMessage::copies(record.size) || record.edits == next) return false;
+  const Edit& last = edits_[record.edits - 1];
+  const std::size_t depth = last.depth;
+  if (!last.has_value() || record.edits - next != depth + 2) return false;
+  return depth + 1 == (*insert_->plan)[last.assignment].path.size();
+}
+
+/// Writes all up to the end of such a document, from `at` on.
+void InsertRewriter::emit_change(const Record& record, std::size_t& next, std::size_t& at,
+                                 wire::PatchedMessage& out) {
+  close_lengths(record.at, at, out);
+  const Edit& change = edits_[record.edits - 1];
+  const ids::Values& values = (*values_)[change.assignment];
+  const Added element{(*insert_->plan)[change.assignment].path.back(), values.type(),
+                      values[used_[change.assignment]++]};
+  const std::size_t end = record.at + record.size;
+  const std::uint8_t* const from = insert_->message.message().data();
+  const std::size_t kept = change.at + change.remove;
+  const auto grown =
+      static_cast<std::int32_t>(element.size()) - static_cast<std::int32_t>(change.remove);
+  std::uint8_t* const start = out.add(end - at - change.remove + element.size());
+  std::memcpy(start, from + at, change.at - at);
+  std::uint8_t* const rest = element.write(start + (change.at - at));
+  std::memcpy(rest, from + kept, end - kept);
+  for (; next + 1 < record.edits; ++next) {
+    const std::size_t length = edits_[next].at;
+    store_i32(start + (length - at), load_i32(from + length) + grown);
+  }
+  ++next;
+  at = end;
 }
 
 /// Carries out the edits before `end`, and keeps the bytes between them, from `at` on.

@@ -100,7 +100,10 @@ class InsertRewriter {
             GivenValues& values);
   [[nodiscard]] bool look_up_fields(Bytes document, std::size_t assignment);
   void choose_sequence(std::size_t assignment, GivenSequences& its);
-  [[nodiscard]] bool locate(Bytes document, std::size_t assignment, Site& site) const;
+  [[nodiscard]] bool locate(Bytes document, std::size_t assignment, Site& site);
+  [[nodiscard]] bool follow(std::size_t assignment, std::size_t depth, Site& site, bool& found);
+  [[nodiscard]] bool find_at_once(std::size_t assignment, std::size_t depth, Site& site,
+                                  bool& found);
   void plan_edit(const Site& site, std::size_t assignment);
   void keep_driver_id(Bytes document, const Site& site, std::size_t assignment);
   [[nodiscard]] bool replaces(const Site& site, std::size_t assignment);
@@ -117,6 +120,9 @@ class InsertRewriter {
   void emit_record(const Record& record, std::size_t& next, std::size_t& at,
                    wire::PatchedMessage& out);
   void emit_missing(const Record& record, std::size_t at, wire::PatchedMessage& out);
+  [[nodiscard]] bool changes_once(const Record& record, std::size_t next) const;
+  void emit_change(const Record& record, std::size_t& next, std::size_t& at,
+                   wire::PatchedMessage& out);
   void emit_edits(wire::PatchedMessage& out, std::size_t& next, std::size_t& at, std::size_t end);
   void emit_elements(std::span<const Edit> edits, wire::PatchedMessage& out);
   void emit_level(std::span<const Edit* const> edits, std::size_t depth, Buffer& out);
@@ -139,7 +145,9 @@ class InsertRewriter {
   std::unordered_map<const ids::Strategy*, std::uint32_t> known_;  // indexes in GivenSequences::all
   const std::vector<ids::Values>* values_ = nullptr;               // one per assignment
   bson::FieldFinder finder_;  // of the first name on the path of each assignment
+  bson::FieldFinder::Found found_;  // by finder_ in the document that was looked at last
   bson::FieldFinder::Places places_{};
+  bson::FieldFinder below_;  // of the second name on the path of each assignment, or the only one
   bool walks_once_ = false;         // finder_ has all of them
   std::uint32_t top_level_ = 0;     // by assignment: its path has one name
   std::uint32_t ids_ = 0;           // by assignment: it is for `_id`, by a rule of its own

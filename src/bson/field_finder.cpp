@@ -99,28 +99,6 @@ std::uint32_t FieldFinder::named(Bytes key, const std::uint8_t* end) const {
   return names;
 }
 
-/// Skips the elements that are as expected, and need no more than that.
-void FieldFinder::skip_known(Walk& walk) {
-  const std::uint8_t* at = walk.at;
-  Head* const* next = walk.next;
-  for (; walk.end - at >= kRead; ++next) {
-    const Head& head = **next;
-    if (differs(head, at) || head.kind == Kind::other) break;
-    const std::ptrdiff_t left = walk.end - at - head.size;
-    if (left < head.least) break;
-    at += head.size;
-    if (head.kind == Kind::fixed) continue;
-    const std::ptrdiff_t length = load_i32(at - head.size + head.name_end);
-    if (length < head.least || length > left || at[length - 1] != 0) {
-      at -= head.size;
-      break;
-    }
-    at += length;
-  }
-  walk.at = at;
-  walk.next = next;
-}
-
 /// Skips one element, of any kind. False if it is malformed.
 bool FieldFinder::skip_any(Walk& walk, Found& found, Places& places) {
   const std::uint8_t* const element = walk.at;
@@ -200,14 +178,32 @@ void FieldFinder::learn(const Walk& walk, std::size_t name_end, std::uint32_t na
 }
 
 bool FieldFinder::find(Bytes document, Until until, Found& found, Places& places) {
-  Walk walk{document.data() + 4, document.data() + document.size() - 1, order_.data()};
+  const std::uint8_t* at = document.data() + 4;
+  const std::uint8_t* const end = document.data() + document.size() - 1;
+  Head* const* next = order_.data();
   const std::uint32_t enough = until == Until::all_found ? all() : 0;
   found = {};
   while (true) {
-    skip_known(walk);
-    if (walk.at == walk.end) return true;
+    // Most elements are as expected, and have no name that is looked for.
+    for (; end - at >= kRead; ++next) {
+      const Head& head = **next;
+      if (differs(head, at) || head.kind == Kind::other) break;
+      const std::ptrdiff_t left = end - at - head.size;
+      if (left < head.least) break;
+      if (head.kind == Kind::fixed) {
+        at += head.size;
+        continue;
+      }
+      const std::ptrdiff_t length = load_i32(at + head.name_end);
+      if (length < head.least || length > left || at[head.size + length - 1] != 0) break;
+      at += head.size + length;
+    }
+    if (at == end) return true;
+    Walk walk{at, end, next};
     if (!skip_any(walk, found, places)) return false;
     if (found.there == enough && enough != 0) return true;
+    at = walk.at;
+    next = walk.next;
   }
 }
 

@@ -59,7 +59,7 @@ void InsertRewriter::begin(const WriteRequest& insert) {
   edits_.clear();
   records_.clear();
   driver_made_.assign(plan.size(), 0);
-  top_level_ = only_missing_ = ids_ = front_ = 0;
+  all_ = top_level_ = stays_ = ids_ = front_ = 0;
   has_sequences_ = false;
   walks_once_ = plan.size() <= bson::FieldFinder::kMost;
   std::array<std::string_view, bson::FieldFinder::kMost> names;
@@ -70,15 +70,18 @@ void InsertRewriter::begin(const WriteRequest& insert) {
     const std::uint32_t bit = std::uint32_t{1} << i;
     names[i] = plan[i].path.front();
     below[i] = plan[i].path[plan[i].path.size() > 1 ? 1 : 0];
-    if (plan[i].path.size() == 1) top_level_ |= bit;
-    if (plan[i].rule->assign == Assign::missing) only_missing_ |= bit;
+    all_ |= bit;
+    if (plan[i].path.size() == 1) {
+      top_level_ |= bit;
+      if (plan[i].rule->assign == Assign::missing) stays_ |= bit;
+    }
     if (plan[i].is_id()) front_ |= bit;
     if (plan[i].is_id() && !plan[i].implied) ids_ |= bit;
   }
   walks_once_ = walks_once_ && !has_sequences_;
   if (!walks_once_) return;
   finder_.look_for(std::span(names).first(plan.size()));
-  if (top_level_ != finder_.all()) below_.look_for(std::span(below).first(plan.size()));
+  if (top_level_ != all_) below_.look_for(std::span(below).first(plan.size()));
 }
 
 ScanResult InsertRewriter::scan(const WriteRequest& insert, GivenValues& given) {
@@ -170,33 +173,31 @@ bool InsertRewriter::look_at(Bytes document, std::uint32_t& missing) {
   missing = 0;
   // Already too large: mongod answers with its own error.
   if (static_cast<std::int64_t>(document.size()) > bson::kMaxUserDocument) return true;
-  if (walks_once_) {
-    // Where all values that are there stay, nothing that follows them can change that.
-    const auto until = (only_missing_ & top_level_) == finder_.all()
-                           ? bson::FieldFinder::Until::all_found
-                           : bson::FieldFinder::Until::the_end;
-    if (!finder_.find(document, until, found_, places_)) return false;
-    if (only_lacks(found_)) {
-      missing = finder_.all() & ~found_.there;
-      return true;
-    }
+  if (!walks_once_) return plan_edits(document);
+  // Where all values that are there stay, nothing that follows them can change that.
+  const auto until =
+      stays_ == all_ ? bson::FieldFinder::Until::all_found : bson::FieldFinder::Until::the_end;
+  if (!finder_.find(document, until, found_, places_)) return false;
+  // Each field either stays as it is, or becomes a new element of the document itself?
+  const std::uint32_t stay = found_.there & stays_;
+  const std::uint32_t lacks = ~found_.there & top_level_;
+  if ((stay | lacks) == all_) {
+    if ((stay & ids_) != 0) count_driver_made(stay & ids_);
+    missing = lacks;
+    return true;
   }
   return plan_edits(document);
 }
 
-/// True if each field either stays as it is, or becomes a new element of the document itself.
-bool InsertRewriter::only_lacks(const bson::FieldFinder::Found& found) {
-  const std::uint32_t stays = found.there & top_level_ & only_missing_;
-  const std::uint32_t missing = ~found.there & top_level_ & finder_.all();
-  if ((stays | missing) != finder_.all()) return false;
-  for (std::uint32_t left = stays & ids_; left != 0; left &= left - 1) {
-    const auto i = static_cast<std::size_t>(std::countr_zero(left));
+/// `ids`: assignments for an `_id` that is there.
+void InsertRewriter::count_driver_made(std::uint32_t ids) {
+  for (; ids != 0; ids &= ids - 1) {
+    const auto i = static_cast<std::size_t>(std::countr_zero(ids));
+    if (static_cast<bson::Type>(*places_[i]) != bson::Type::object_id) continue;
     const Assignment& target = (*insert_->plan)[i];
     const std::uint8_t* const value = places_[i] + 1 + target.path.front().size() + 1;
-    if (static_cast<bson::Type>(*places_[i]) != bson::Type::object_id) continue;
     if (driver_made(value, *target.rule)) ++driver_made_[i];
   }
-  return true;
 }
 
 /// Notes the document's edits. Returns false if it is malformed.

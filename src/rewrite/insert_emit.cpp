@@ -343,7 +343,8 @@ std::int64_t InsertRewriter::grown(std::size_t at, const wire::PatchedMessage& o
 /// All up to `at` has been written.
 void InsertRewriter::open_length(std::size_t at, std::size_t end, wire::PatchedMessage& out) {
   const std::int64_t before = grown(at, out);
-  lengths_.push_back({out.add_i32(), load_i32(insert_->message.message().data() + at) - before, end});
+  lengths_.push_back(
+      {out.add_i32(), load_i32(insert_->message.message().data() + at) - before, end});
 }
 
 std::int64_t InsertRewriter::value_of(const OpenLength& length, std::size_t at,

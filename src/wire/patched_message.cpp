@@ -7,7 +7,8 @@
 
 namespace idproxy::wire {
 
-/// Calls `use` with each slice of the message in order, until it returns false. Slices may be empty.
+/// Calls `use` with each slice of the message in order, until it returns false. Slices may be
+/// empty.
 template <class Use>
 void PatchedMessage::for_each_slice(Bytes original, Use use) const {
   std::size_t at = 0;

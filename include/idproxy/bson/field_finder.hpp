@@ -91,7 +91,6 @@ class FieldFinder {
                                     const std::uint8_t* end);
   [[nodiscard]] static bool differs(const Head& head, const std::uint8_t* at);
   [[nodiscard]] std::uint32_t named(Bytes key, const std::uint8_t* end) const;
-  static void skip_known(Walk& walk);
   [[nodiscard]] bool skip_any(Walk& walk, Found& found, Places& places);
   [[nodiscard]] bool expects(Walk& walk) const;
   void learn(const Walk& walk, std::size_t name_end, std::uint32_t names);

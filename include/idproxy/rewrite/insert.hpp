@@ -95,7 +95,7 @@ class InsertRewriter {
   [[nodiscard]] bool scan_documents(ScanResult& result, GivenValues& values);
   [[nodiscard]] bool plan_edits(Bytes document);
   [[nodiscard]] bool look_at(Bytes document, std::uint32_t& missing);
-  [[nodiscard]] bool only_lacks(const bson::FieldFinder::Found& found);
+  void count_driver_made(std::uint32_t ids);
   void give(std::int32_t statement, std::uint32_t missing, std::size_t first_edit,
             GivenValues& values);
   [[nodiscard]] bool look_up_fields(Bytes document, std::size_t assignment);
@@ -144,15 +144,17 @@ class InsertRewriter {
   std::vector<std::vector<ids::FieldValue>> fields_;
   std::unordered_map<const ids::Strategy*, std::uint32_t> known_;  // indexes in GivenSequences::all
   const std::vector<ids::Values>* values_ = nullptr;               // one per assignment
-  bson::FieldFinder finder_;  // of the first name on the path of each assignment
+  bson::FieldFinder finder_;        // of the first name on the path of each assignment
   bson::FieldFinder::Found found_;  // by finder_ in the document that was looked at last
   bson::FieldFinder::Places places_{};
   bson::FieldFinder below_;  // of the second name on the path of each assignment, or the only one
-  bool walks_once_ = false;         // finder_ has all of them
-  std::uint32_t top_level_ = 0;     // by assignment: its path has one name
-  std::uint32_t ids_ = 0;           // by assignment: it is for `_id`, by a rule of its own
-  std::uint32_t front_ = 0;         // by assignment: it is for `_id`, the first element
-  std::uint32_t only_missing_ = 0;  // by assignment: a value that is there stays, whatever it is
+  bool walks_once_ = false;  // finder_ has all of them
+  // Bits of assignments:
+  std::uint32_t all_ = 0;
+  std::uint32_t top_level_ = 0;  // the path has one name
+  std::uint32_t stays_ = 0;      // that, and a value that is there stays, whatever it is
+  std::uint32_t front_ = 0;      // for `_id`, the first element
+  std::uint32_t ids_ = 0;        // for `_id`, by a rule of its own
   std::vector<Record> records_;
   Site site_;
   std::vector<Edit> edits_;

@@ -104,7 +104,9 @@ Action Exchange::write(Buffer* owner, const Context& context, Workspace& workspa
   started_ = now_ = context.clock.monotonic();
   message_ = workspace.take_message();
   given_ = workspace.take_given();
-  write_.now = std::chrono::duration_cast<std::chrono::seconds>(context.clock.wall());
+  if (std::ranges::any_of(*write_.plan, &Assignment::may_depend_on_time)) {
+    write_.now = std::chrono::duration_cast<std::chrono::seconds>(context.clock.wall());
+  }
   ScanResult result = scan(write_, workspace, given_);
   driver_made_ = result.driver_made;
   if (result.kind == ScanResult::Kind::failed) return fail_write(result.error, workspace);

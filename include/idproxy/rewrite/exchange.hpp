@@ -88,6 +88,8 @@ class Exchange {
   /// and of refused documents. Set by request(), or by the last answered() before the write is
   /// sent.
   [[nodiscard]] WriteKind command_kind() const { return write_.command.kind; }
+  /// When the write arrived, by Clock::monotonic().
+  [[nodiscard]] std::chrono::nanoseconds started() const { return started_; }
   [[nodiscard]] std::size_t assigned() const { return assigned_; }
   [[nodiscard]] std::size_t refused() const { return refused_documents_; }
   /// The number of values in the answer to {idproxy: "next"}.

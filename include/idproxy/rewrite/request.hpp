@@ -22,7 +22,8 @@ struct WriteRequest {
   wire::OpMsgView message;
   BatchCommand command;
   std::shared_ptr<const Plan> plan;  ///< the plan of its namespace; not null
-  std::chrono::seconds now{};        ///< when the exchange began, since the Unix epoch
+  /// When the exchange began, since the Unix epoch; 0 if no Assignment may_depend_on_time().
+  std::chrono::seconds now{};
 
   /// Returns nothing if mongod will refuse the message, no rule applies, or no statement can insert
   /// a document.

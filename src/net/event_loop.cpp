@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "system_calls.hpp"
+
 namespace idproxy::net {
 namespace {
 
@@ -62,8 +64,7 @@ void EventLoop::poll() {
 /// True if there was an event.
 bool EventLoop::turn(int most_milliseconds) {
   set_alarm();
-  const int count = ::epoll_wait(epoll_.get(), events_.data(), static_cast<int>(events_.size()),
-                                 most_milliseconds);
+  const int count = system_calls::epoll_wait(epoll_.get(), events_, most_milliseconds);
   if (count < 0 && errno != EINTR) fail("epoll_wait");
   event_count_ = static_cast<std::size_t>(std::max(count, 0));
   bool timers_due = false;

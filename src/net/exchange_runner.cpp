@@ -61,7 +61,7 @@ void ExchangeRunner::close() {
 
 // ---- the request -----------------------------------------------------------------------------
 
-void ExchangeRunner::begin(rewrite::Request request, Bytes message, Buffer* owner,
+void ExchangeRunner::begin(rewrite::Request&& request, Bytes message, Buffer* owner,
                            Budget::Share share) {
   std::pmr::polymorphic_allocator<> allocator(&thread_.exchanges);
   exchange_ = {allocator.new_object<UnderWay>(server_, &rights_), Recycled(allocator.resource())};

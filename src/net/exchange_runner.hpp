@@ -65,7 +65,7 @@ class ExchangeRunner {
 
   /// Event: a request for an exchange. `message` and `owner` as for rewrite::Exchange::request().
   /// `share`: the message's share of the budget.
-  void begin(rewrite::Request request, Bytes message, Buffer* owner, Budget::Share share);
+  void begin(rewrite::Request&& request, Bytes message, Buffer* owner, Budget::Share share);
   /// Event: the whole reply that the exchange awaits. The caller has recorded it in the reply
   /// ledger.
   void reply(Bytes message);

@@ -31,7 +31,7 @@ Exchange::~Exchange() {
 
 // ---- the request -----------------------------------------------------------------------------
 
-Action Exchange::request(Request request, Bytes message, Buffer* owner, const Context& context,
+Action Exchange::request(Request&& request, Bytes message, Buffer* owner, const Context& context,
                          Workspace& workspace) {
   const wire::MsgHeader header = wire::read_header(message);
   request_id_ = header.request_id;

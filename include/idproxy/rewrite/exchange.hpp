@@ -55,7 +55,7 @@ class Exchange {
 
   /// Event: the request. `request` is what classify() found in `message`. `owner`: the buffer that
   /// holds exactly `message`, or null; the exchange may move from it.
-  Action request(Request request, Bytes message, Buffer* owner, const Context& context,
+  Action request(Request&& request, Bytes message, Buffer* owner, const Context& context,
                  Workspace& workspace);
   /// Event: the whole reply to request_id(). Only while awaits_reply().
   Action reply(Bytes message, const Context& context, Workspace& workspace);

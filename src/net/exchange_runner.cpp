@@ -43,7 +43,8 @@ struct ExchangeRunner::UnderWay : rewrite::Exchange {
 };
 
 void ExchangeRunner::Recycled::operator()(UnderWay* exchange) const {
-  std::pmr::polymorphic_allocator<>(memory_).delete_object(exchange);
+  std::destroy_at(exchange);
+  memory_->give_back(exchange);
 }
 
 ExchangeRunner::ExchangeRunner(Connection& connection, IoThread& thread, rewrite::ServerId server,
@@ -63,8 +64,8 @@ void ExchangeRunner::close() {
 
 void ExchangeRunner::begin(rewrite::Request&& request, Bytes message, Buffer* owner,
                            Budget::Share share) {
-  std::pmr::polymorphic_allocator<> allocator(&thread_.exchanges);
-  exchange_ = {allocator.new_object<UnderWay>(server_, &rights_), Recycled(allocator.resource())};
+  exchange_ = {new (thread_.exchanges.take(sizeof(UnderWay))) UnderWay(server_, &rights_),
+               Recycled(thread_.exchanges)};
   exchange_->share = std::move(share);
   exchange_->legacy = wire::read_header(message).op_code != wire::OpCode::msg;
   if (owner == nullptr && thread_.workspace.spare.capacity() == 0) {

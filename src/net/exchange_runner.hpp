@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <memory_resource>
 #include <optional>
 
 #include "budget.hpp"
@@ -113,11 +112,11 @@ class ExchangeRunner {
   class Recycled {
    public:
     Recycled() : memory_(nullptr) {}
-    explicit Recycled(std::pmr::memory_resource* memory) : memory_(memory) {}
+    explicit Recycled(BlockPool& memory) : memory_(&memory) {}
     void operator()(UnderWay* exchange) const;
 
    private:
-    std::pmr::memory_resource* memory_;
+    BlockPool* memory_;
   };
   /// A reply of the proxy's own.
   struct LocalReply {

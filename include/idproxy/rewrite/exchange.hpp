@@ -148,6 +148,7 @@ class Exchange {
   std::chrono::nanoseconds started_{};  // when the write arrived, monotonic
   std::chrono::nanoseconds now_{};      // when the current event arrived, monotonic
   bool sent_ = false;
+  bool as_batch_ = false;  // needs numbers in turn, or reservations
   GivenValues given_;
   Drawing drawing_;       // of the values for the first send
   std::size_t size_ = 0;  // bytes of the message without its new values
@@ -157,7 +158,7 @@ class Exchange {
   std::vector<RefusedDocument> refused_;
   const Assignment* driver_made_ = nullptr;
   std::vector<Forwarded> forwarded_;
-  HelloReply said_;
+  std::optional<HelloReply> said_;          // for Kind::hello
   std::optional<EndOfTransaction> ending_;  // for Kind::end_of_transaction
   std::unique_ptr<NextValues> next_;        // for Kind::next
   std::unique_ptr<WriteBatch> batch_;       // once a reply or the size calls for further commands

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "end_of_key.hpp"
 #include "value_size.hpp"
 
 namespace idproxy::bson {
@@ -41,10 +42,7 @@ std::optional<Element> Elements::next() {
   element.begin = at_;
   element.type = static_cast<Type>(*at_);
   const auto* key = at_ + 1;
-  // Keys are short: the loop ends before memchr() would have started. The document's final 00 stops
-  // it.
-  const auto* nul = key;
-  while (nul < end_ && *nul != 0) ++nul;
+  const auto* nul = end_of_key(key, end_);
   if (nul >= end_) return fail();
   element.key = {reinterpret_cast<const char*>(key), static_cast<std::size_t>(nul - key)};
   const auto* const value_end = end_of_value(element.type, nul + 1, end_);

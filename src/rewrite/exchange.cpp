@@ -4,6 +4,7 @@
 #include <new>
 #include <numeric>
 
+#include "idproxy/base/text.hpp"
 #include "idproxy/rewrite/hello.hpp"
 #include "idproxy/wire/expects_reply.hpp"
 #include "next.hpp"
@@ -341,7 +342,7 @@ Look look(Bytes body) {
   Look result = Look::at_nothing;
   bson::Elements fields(body);
   while (const auto field = fields.next()) {
-    if (field->key == "code" || field->key == "writeErrors") result = Look::at_all;
+    if (equals(field->key, "code") || equals(field->key, "writeErrors")) result = Look::at_all;
   }
   return fields.malformed() ? Look::malformed : result;
 }

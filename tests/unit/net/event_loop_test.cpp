@@ -167,6 +167,32 @@ TEST(EventLoop, SleepsUntilATimersTime) {
   EXPECT_GE(Timer::Clock::now() - began, 5ms);
 }
 
+TEST(EventLoop, CallsATimerBeforeOneThatWasStartedEarlier) {
+  EventLoop loop;
+  Timer late(loop);
+  late.start(1h, [] { FAIL(); });
+  loop.poll();
+  run_for(loop, 1ms);
+  Timer cancelled(loop);
+  cancelled.start(1ms, [] { FAIL(); });
+  loop.poll();
+  cancelled.cancel();
+  run_for(loop, 5ms);
+  EXPECT_TRUE(late.runs());
+}
+
+TEST(EventLoop, CallsTheTimersThatFollowOneThatThrows) {
+  EventLoop loop;
+  Timer first(loop);
+  first.start(0ms, [] { throw std::runtime_error("of a timer"); });
+  Timer second(loop);
+  bool called = false;
+  second.start(1ms, [&] { called = true; });
+  EXPECT_THROW(run_for(loop, 1h), std::runtime_error);
+  run_for(loop, 2ms);
+  EXPECT_TRUE(called);
+}
+
 /// What a connection does that its own timer closes.
 TEST(EventLoop, ATimersFunctionMayOwnTheTimerThatItCancels) {
   struct Owner {

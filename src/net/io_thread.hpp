@@ -52,7 +52,7 @@ struct Shared {
 
 /// The counters of one io thread. That thread writes, any thread may read.
 struct Cells : PerCounted<metrics::Count> {
-  metrics::Histogram insert_added;  ///< as ServerStatistics::insert_added
+  metrics::OwnHistogram insert_added;  ///< as ServerStatistics::insert_added
 };
 
 /// One thread's event loop, and the state that its connections share. Other threads may post to the

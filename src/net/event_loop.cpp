@@ -63,12 +63,11 @@ void EventLoop::poll() {
 
 /// True if there was an event.
 bool EventLoop::turn(int most_milliseconds) {
-  set_alarm();
-  const int count = system_calls::epoll_wait(epoll_.get(), events_, most_milliseconds);
-  if (count < 0 && errno != EINTR) fail("epoll_wait");
-  event_count_ = static_cast<std::size_t>(std::max(count, 0));
+  // A handler that threw has left the events behind its own, and nobody tells of them again.
+  if (next_event_ == event_count_) fetch(most_milliseconds);
+  const bool any = event_count_ > 0;
   bool timers_due = false;
-  for (next_event_ = 0; next_event_ < event_count_;) {
+  while (next_event_ < event_count_) {
     const epoll_event& event = events_[next_event_++];
     if (event.data.ptr == nullptr) {
       // At once: what arrives after a reload was posted must find it done.
@@ -76,15 +75,23 @@ bool EventLoop::turn(int most_milliseconds) {
       look_at_posted_ = true;
     } else if (event.data.ptr == &alarm_) {
       timers_due = true;
+      alarm_time_ = Timer::Clock::time_point::max();
     } else {
       static_cast<Watcher*>(event.data.ptr)->ready(event.events);
     }
   }
-  event_count_ = 0;
   if (timers_due) run_timers();
   if (!woken_.empty()) call_woken();
   if (!dead_.empty()) std::exchange(dead_, {}).clear();
-  return count > 0;
+  return any;
+}
+
+void EventLoop::fetch(int most_milliseconds) {
+  set_alarm();
+  const int count = system_calls::epoll_wait(epoll_.get(), events_, most_milliseconds);
+  if (count < 0 && errno != EINTR) fail("epoll_wait");
+  next_event_ = 0;
+  event_count_ = static_cast<std::size_t>(std::max(count, 0));
 }
 
 void EventLoop::call_woken() {
@@ -141,7 +148,6 @@ void EventLoop::run_posted() {
 // ---- timers ----------------------------------------------------------------------------------
 
 void EventLoop::run_timers() {
-  alarm_time_ = Timer::Clock::time_point::max();
   const auto now = Timer::Clock::now();
   while (!timers_.empty() && timers_.begin()->time_ <= now) {
     Timer& timer = *timers_.begin();

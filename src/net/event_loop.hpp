@@ -143,6 +143,7 @@ class EventLoop {
   void guard();
   void unguard();
   [[nodiscard]] bool turn(int most_milliseconds);
+  void fetch(int most_milliseconds);
   [[nodiscard]] PostedList take_posted();
   void wake();
   void run_posted();

@@ -167,6 +167,26 @@ TEST(EventLoop, SleepsUntilATimersTime) {
   EXPECT_GE(Timer::Clock::now() - began, 5ms);
 }
 
+/// Among them the end of a timer's time.
+TEST(EventLoop, TellsAfterAnExceptionOfWhatWasFetchedWithIt) {
+  EventLoop loop;
+  std::array<Pipe, 2> pipes;
+  std::array<Watching, 2> watching;
+  for (std::size_t i = 0; i < 2; ++i) {
+    loop.watch(pipes[i].ours.get(), EPOLLIN, watching[i]);
+    watching[i].then = [] { throw std::runtime_error("of a handler"); };
+    pipes[i].send();
+  }
+  bool called = false;
+  Timer timer(loop);
+  timer.start(0ms, [&] { called = true; });
+  EXPECT_THROW(loop.poll(), std::runtime_error);
+  EXPECT_THROW(loop.poll(), std::runtime_error);
+  run_for(loop, 1ms);
+  EXPECT_EQ(watching[0].seen.size() + watching[1].seen.size(), 2U);
+  EXPECT_TRUE(called);
+}
+
 TEST(EventLoop, CallsATimerBeforeOneThatWasStartedEarlier) {
   EventLoop loop;
   Timer late(loop);

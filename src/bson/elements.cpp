@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "end_of_key.hpp"
 #include "value_size.hpp"
 
 namespace idproxy::bson {
@@ -28,21 +29,16 @@ std::optional<std::int64_t> Element::as_integer() const {
 
 std::optional<Element> Elements::next() {
   if (malformed_ || at_ == end_) return std::nullopt;
-  Element element;
-  element.begin = at_;
-  element.type = static_cast<Type>(*at_);
-  const auto* key = at_ + 1;
-  // Keys are short: the loop ends before memchr() would have started. The document's final 00 stops
-  // it.
-  const auto* nul = key;
-  while (nul < end_ && *nul != 0) ++nul;
+  const auto* const nul = end_of_key(at_ + 1, end_);
   if (nul >= end_) return fail();
-  element.key = {reinterpret_cast<const char*>(key), static_cast<std::size_t>(nul - key)};
-  const auto* const value_end = end_of_value(element.type, nul + 1, end_);
-  if (value_end == nullptr) return fail();
-  element.value = {nul + 1, value_end};
-  at_ = value_end;
-  return element;
+  const auto* const value_end = end_of_frequent_value(static_cast<Type>(*at_), nul + 1, end_);
+  return value_end == nullptr ? next_of_rare_type(nul) : take(nul, value_end);
+}
+
+/// By itself, so that next() saves no registers for it.
+std::optional<Element> Elements::next_of_rare_type(const std::uint8_t* nul) {
+  const auto* const value_end = end_of_value(static_cast<Type>(*at_), nul + 1, end_);
+  return value_end == nullptr ? fail() : take(nul, value_end);
 }
 
 bool well_formed(Bytes document, std::size_t levels) {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "end_of_key.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "value_size.hpp"
 
@@ -21,23 +22,6 @@ std::uint64_t load_word(const std::uint8_t* at) {
 /// The mask of the first `bytes` bytes of a word.
 std::uint64_t first_of_word(std::size_t bytes) {
   return bytes >= kWordBytes ? ~std::uint64_t{0} : (std::uint64_t{1} << (8 * bytes)) - 1;
-}
-
-/// The bytes 00 of a word, as bits 7, 15, …; above the first one there may be others.
-std::uint64_t nuls_in(std::uint64_t word) {
-  constexpr std::uint64_t kOnes = 0x0101010101010101;
-  constexpr std::uint64_t kHighs = 0x8080808080808080;
-  return (word - kOnes) & ~word & kHighs;
-}
-
-/// The NUL of the key; `end` if there is none.
-const std::uint8_t* end_of_key(const std::uint8_t* key, const std::uint8_t* end) {
-  while (end - key >= kWord) {
-    const std::uint64_t nuls = nuls_in(load_word(key));
-    if (nuls != 0) return key + std::countr_zero(nuls) / kWord;
-    key += kWord;
-  }
-  return std::find(key, end, 0);
 }
 
 }  // namespace

@@ -76,26 +76,31 @@ inline constexpr std::array<std::int16_t, 256> kFixedSizes = [] {
   return sizes;
 }();
 
+/// As end_of_value(), but null for types that are rare, too.
+inline const std::uint8_t* end_of_frequent_value(Type type, const std::uint8_t* at,
+                                                 const std::uint8_t* end) {
+  const std::int64_t rest = end - at;
+  const std::int64_t fixed = kFixedSizes[static_cast<std::uint8_t>(type)];
+  if (fixed >= 0) return fixed <= rest ? at + fixed : nullptr;
+  if (rest < 4) return nullptr;
+  const std::int64_t length = load_i32(at);
+  if (type == Type::string) {
+    return length >= 1 && length <= rest - 4 && at[3 + length] == 0 ? at + 4 + length : nullptr;
+  }
+  if (type == Type::document || type == Type::array) {
+    return length >= 5 && length <= rest && at[length - 1] == 0 ? at + length : nullptr;
+  }
+  return nullptr;
+}
+
 /// The end of a value of this type that begins at `at`; null if the type is unknown, or the value
 /// exceeds the enclosing document, whose elements end at `end`.
 inline const std::uint8_t* end_of_value(Type type, const std::uint8_t* at,
                                         const std::uint8_t* end) {
-  const std::int64_t rest = end - at;
-  const std::int64_t fixed = kFixedSizes[static_cast<std::uint8_t>(type)];
-  if (fixed >= 0) return fixed <= rest ? at + fixed : nullptr;
-  // The most frequent ones of variable size.
-  if (rest >= 4) {
-    const std::int64_t length = load_i32(at);
-    if (type == Type::string) {
-      return length >= 1 && length <= rest - 4 && at[3 + length] == 0 ? at + 4 + length : nullptr;
-    }
-    if (type == Type::document || type == Type::array) {
-      return length >= 5 && length <= rest && at[length - 1] == 0 ? at + length : nullptr;
-    }
-  }
-  if (fixed == kUnknown) return nullptr;
+  if (const auto* const found = end_of_frequent_value(type, at, end)) return found;
+  if (kFixedSizes[static_cast<std::uint8_t>(type)] != kVariable) return nullptr;
   const auto size = variable_size(type, {at, end});
-  return size && *size <= rest ? at + *size : nullptr;
+  return size && *size <= end - at ? at + *size : nullptr;
 }
 
 }  // namespace idproxy::bson

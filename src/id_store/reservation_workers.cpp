@@ -116,11 +116,6 @@ std::optional<CounterWorkers::Obstacle> ReservationWorkers::obstacle(
   return found->second->obstacle;
 }
 
-std::uint64_t ReservationWorkers::version() const {
-  const Lock lock(mutex_);
-  return version_;
-}
-
 std::vector<CounterWorkers::NotReady> ReservationWorkers::not_ready() const {
   const Lock lock(mutex_);
   std::vector<CounterWorkers::NotReady> found;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -60,7 +61,7 @@ class ReservationWorkers {
   [[nodiscard]] std::optional<CounterWorkers::Obstacle> obstacle(
       const ids::ReserveSpec& spec) const;
   /// Changes whenever an answer of obstacle() may have changed.
-  [[nodiscard]] std::uint64_t version() const;
+  [[nodiscard]] std::uint64_t version() const { return version_.load(); }
   /// All obstacles, with the fields of the documents.
   [[nodiscard]] std::vector<CounterWorkers::NotReady> not_ready() const;
   /// The requests that wait.
@@ -123,7 +124,9 @@ class ReservationWorkers {
   std::map<std::string, Shared> collections_;  // by "db.collection"
   std::vector<Shared> retired_;                // in use, but not by the newest watch
   std::uint64_t newest_watch_ = 0;
-  std::uint64_t version_ = 0;
+  // Read without the lock, because every insert asks. A reader of the new version then waits for
+  // the lock in obstacle().
+  std::atomic<std::uint64_t> version_{0};
   std::deque<Shared> queue_;
   std::vector<std::thread> threads_;
   std::size_t running_ = 0;

@@ -471,7 +471,7 @@ bool ConnectionPair::take_request(Cursor& cursor) {
       deadline_.stop();
       if (!write_run(requests_, cursor)) return false;
       cursor.at += step.bytes;
-      begin_exchange(std::move(*step.request), front.first(step.bytes));
+      begin_exchange(std::get<rewrite::Request>(std::move(step.decision)), front.first(step.bytes));
       return true;
     case Kind::need:
       requests_.need(step.bytes);
@@ -505,7 +505,7 @@ void ConnectionPair::turn_away(Cursor& cursor) {
   if (!closed_) end_after_replies();
 }
 
-void ConnectionPair::begin_exchange(rewrite::Request request, Bytes message) {
+void ConnectionPair::begin_exchange(rewrite::Request&& request, Bytes message) {
   runner_.begin(std::move(request), message, requests_.buffer_of(message),
                 request_gate_.take_share());
 }

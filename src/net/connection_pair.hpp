@@ -115,7 +115,7 @@ class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
   bool reply_passed(ReplyGate::Ended ended, Cursor& cursor);
   bool write_run(Direction& direction, Cursor& cursor);
   void turn_away(Cursor& cursor);
-  void begin_exchange(rewrite::Request request, Bytes message);
+  void begin_exchange(rewrite::Request&& request, Bytes message);
   void queue_for_room();
   void learned();
   [[nodiscard]] ReplyGate::Exchange awaited() const;

@@ -1,11 +1,13 @@
 #include "event_loop.hpp"
 
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <limits>
 #include <system_error>
+
+#include "system_calls.hpp"
 
 namespace idproxy::net {
 namespace {
@@ -17,11 +19,15 @@ namespace {
 }  // namespace
 
 EventLoop::EventLoop()
-    : epoll_(::epoll_create1(EPOLL_CLOEXEC)), wakeup_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      wakeup_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      alarm_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
   if (!epoll_.is_open()) fail("epoll_create1");
   if (!wakeup_.is_open()) fail("eventfd");
-  // Edge-triggered, so that nobody has to read it. Its data is null.
+  if (!alarm_.is_open()) fail("timerfd_create");
+  // Edge-triggered, so that nobody has to read them.
   control(EPOLL_CTL_ADD, wakeup_.get(), EPOLLIN, nullptr);
+  control(EPOLL_CTL_ADD, alarm_.get(), EPOLLIN, &alarm_);
 }
 
 /// Destroys what waits. That may own what owns a timer, and may post, wake or cancel in turn.
@@ -43,7 +49,7 @@ void EventLoop::run() {
       run_posted();
       if (is_over()) return;
     }
-    static_cast<void>(turn(patience()));
+    static_cast<void>(turn(woken_.empty() && dead_.empty() ? -1 : 0));
   }
 }
 
@@ -57,35 +63,35 @@ void EventLoop::poll() {
 
 /// True if there was an event.
 bool EventLoop::turn(int most_milliseconds) {
-  const int count = ::epoll_wait(epoll_.get(), events_.data(), static_cast<int>(events_.size()),
-                                 most_milliseconds);
-  if (count < 0 && errno != EINTR) fail("epoll_wait");
-  event_count_ = static_cast<std::size_t>(std::max(count, 0));
-  for (next_event_ = 0; next_event_ < event_count_;) {
+  // A handler that threw has left the events behind its own, and nobody tells of them again.
+  if (next_event_ == event_count_) fetch(most_milliseconds);
+  const bool any = event_count_ > 0;
+  bool timers_due = false;
+  while (next_event_ < event_count_) {
     const epoll_event& event = events_[next_event_++];
     if (event.data.ptr == nullptr) {
       // At once: what arrives after a reload was posted must find it done.
       run_posted();
       look_at_posted_ = true;
+    } else if (event.data.ptr == &alarm_) {
+      timers_due = true;
+      alarm_time_ = Timer::Clock::time_point::max();
     } else {
       static_cast<Watcher*>(event.data.ptr)->ready(event.events);
     }
   }
-  event_count_ = 0;
-  if (!timers_.empty()) run_timers();
+  if (timers_due) run_timers();
   if (!woken_.empty()) call_woken();
   if (!dead_.empty()) std::exchange(dead_, {}).clear();
-  return count > 0;
+  return any;
 }
 
-/// How long to wait for events, as epoll_wait() has it. Rounded up, so that no timer is early.
-int EventLoop::patience() const {
-  if (!woken_.empty() || !dead_.empty()) return 0;
-  if (timers_.empty()) return -1;
-  const auto wait =
-      std::chrono::ceil<std::chrono::milliseconds>(timers_.begin()->time_ - Timer::Clock::now());
-  return static_cast<int>(
-      std::clamp<std::int64_t>(wait.count(), 0, std::numeric_limits<int>::max()));
+void EventLoop::fetch(int most_milliseconds) {
+  set_alarm();
+  const int count = system_calls::epoll_wait(epoll_.get(), events_, most_milliseconds);
+  if (count < 0 && errno != EINTR) fail("epoll_wait");
+  next_event_ = 0;
+  event_count_ = static_cast<std::size_t>(std::max(count, 0));
 }
 
 void EventLoop::call_woken() {
@@ -151,6 +157,21 @@ void EventLoop::run_timers() {
   }
 }
 
+/// Has the alarm go off at the time of the first timer, or before: a timer that is cancelled leaves
+/// it as it is.
+void EventLoop::set_alarm() {
+  if (timers_.empty() || timers_.begin()->time_ >= alarm_time_) return;
+  const Timer::Clock::time_point time = timers_.begin()->time_;
+  const auto since_boot = std::max(time.time_since_epoch(), Timer::Clock::duration(1));  // 0: never
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(since_boot);
+  itimerspec at{};
+  at.it_value.tv_sec = seconds.count();
+  at.it_value.tv_nsec = (since_boot - seconds).count();
+  if (::timerfd_settime(alarm_.get(), TFD_TIMER_ABSTIME, &at, nullptr) != 0)
+    fail("timerfd_settime");
+  alarm_time_ = time;
+}
+
 void Timer::start_at(Clock::time_point time, std::function<void()> then) {
   cancel();
   time_ = time;
@@ -166,10 +187,10 @@ void Timer::cancel() {
 
 // ---- descriptors -----------------------------------------------------------------------------
 
-void EventLoop::control(int operation, int fd, std::uint32_t events, Watcher* watcher) {
+void EventLoop::control(int operation, int fd, std::uint32_t events, void* data) {
   epoll_event event{};
   event.events = events | EPOLLET;
-  event.data.ptr = watcher;
+  event.data.ptr = data;
   if (::epoll_ctl(epoll_.get(), operation, fd, &event) != 0) fail("epoll_ctl");
 }
 

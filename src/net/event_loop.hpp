@@ -52,7 +52,8 @@ class Timer : public boost::intrusive::set_base_hook<
 
 /// The event loop of one thread: tells those who watch a descriptor that it is ready
 /// (edge-triggered epoll), runs timers, and runs what other threads post. Only post() and the
-/// guards may be used by other threads.
+/// guards may be used by other threads. A descriptor tells it of timers, too: otherwise each turn
+/// would look at the clock twice.
 ///
 /// Asio's loop costs each message a recv() that finds nothing or an epoll_ctl(), because it watches
 /// a socket for one operation at a time (docs/decisions.md).
@@ -142,20 +143,23 @@ class EventLoop {
   void guard();
   void unguard();
   [[nodiscard]] bool turn(int most_milliseconds);
+  void fetch(int most_milliseconds);
   [[nodiscard]] PostedList take_posted();
   void wake();
   void run_posted();
   void run_timers();
   void call_woken();
   [[nodiscard]] bool is_over();
-  [[nodiscard]] int patience() const;
-  void control(int operation, int fd, std::uint32_t events, Watcher* watcher);
+  void set_alarm();
+  void control(int operation, int fd, std::uint32_t events, void* data);
 
   // Many connections share a turn; others are not kept waiting for long.
   static constexpr std::size_t kEventsPerTurn = 64;
 
   FileDescriptor epoll_;
-  FileDescriptor wakeup_;  // an eventfd
+  FileDescriptor wakeup_;  // an eventfd; null in the data of its events
+  FileDescriptor alarm_;   // a timerfd; its own address in the data of its events
+  Timer::Clock::time_point alarm_time_ = Timer::Clock::time_point::max();  // when it goes off
   std::array<epoll_event, kEventsPerTurn> events_{};
   std::size_t next_event_ = 0;  // events before it have been handled
   std::size_t event_count_ = 0;

@@ -37,14 +37,14 @@ struct ExchangeRunner::UnderWay : rewrite::Exchange {
   Budget::Share reply_share;          // for a large reply that is being collected
   ids::Ticket ticket;                 // of the unanswered question to the store
   ids::StoreSource* asked = nullptr;  // by that question
-  std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
-  std::chrono::steady_clock::time_point sent{};
+  std::chrono::nanoseconds sent{};    // when the last message was sent, monotonic
   std::chrono::nanoseconds at_server{};
   bool legacy = false;  // the request is an OP_QUERY
 };
 
 void ExchangeRunner::Recycled::operator()(UnderWay* exchange) const {
-  std::pmr::polymorphic_allocator<>(memory_).delete_object(exchange);
+  std::destroy_at(exchange);
+  memory_->give_back(exchange);
 }
 
 ExchangeRunner::ExchangeRunner(Connection& connection, IoThread& thread, rewrite::ServerId server,
@@ -62,10 +62,10 @@ void ExchangeRunner::close() {
 
 // ---- the request -----------------------------------------------------------------------------
 
-void ExchangeRunner::begin(rewrite::Request request, Bytes message, Buffer* owner,
+void ExchangeRunner::begin(rewrite::Request&& request, Bytes message, Buffer* owner,
                            Budget::Share share) {
-  std::pmr::polymorphic_allocator<> allocator(&thread_.exchanges);
-  exchange_ = {allocator.new_object<UnderWay>(server_, &rights_), Recycled(allocator.resource())};
+  exchange_ = {new (thread_.exchanges.take(sizeof(UnderWay))) UnderWay(server_, &rights_),
+               Recycled(thread_.exchanges)};
   exchange_->share = std::move(share);
   exchange_->legacy = wire::read_header(message).op_code != wire::OpCode::msg;
   if (owner == nullptr && thread_.workspace.spare.capacity() == 0) {
@@ -90,14 +90,14 @@ void ExchangeRunner::start(const rewrite::Action& next, Bytes message) {
   }
   if (!exchange_->is_hello()) thread_.cells[Counted::requests_relayed].add();
   connection_.forwarded(wire::read_header(message), message);
-  exchange_->sent = std::chrono::steady_clock::now();
+  exchange_->sent = thread_.context.clock.monotonic();
   if (!exchange_->awaits_reply()) ended();
   connection_.send(message);
 }
 
 void ExchangeRunner::send(const action::Send& message) {
   const bool whole = connection_.send(*message.message, message.original);
-  exchange_->sent = std::chrono::steady_clock::now();
+  exchange_->sent = thread_.context.clock.monotonic();
   if (whole && !closed_ && !exchange_->awaits_reply()) ended();
 }
 
@@ -183,7 +183,7 @@ void ExchangeRunner::collects_reply(std::size_t bytes) {
 }
 
 void ExchangeRunner::reply(Bytes message) {
-  exchange_->at_server += std::chrono::steady_clock::now() - exchange_->sent;
+  exchange_->at_server += thread_.context.clock.monotonic() - exchange_->sent;
   if (exchange_->is_hello()) thread_.context.members = thread_.shared.directory.members();
   act(exchange_->reply(message, thread_.context, thread_.workspace), message);
 }
@@ -231,7 +231,7 @@ bool ExchangeRunner::delays_unacknowledged() const {
 void ExchangeRunner::ended() {
   log_given_up();
   if (exchange_->assigned() > 0) {
-    thread_.cells.insert_added.observe(std::chrono::steady_clock::now() - exchange_->began -
+    thread_.cells.insert_added.observe(thread_.context.clock.monotonic() - exchange_->started() -
                                        exchange_->at_server);
   }
   thread_.buffers.give_back(exchange_->release(thread_.workspace));

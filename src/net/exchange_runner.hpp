@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <memory_resource>
 #include <optional>
 
 #include "budget.hpp"
@@ -65,7 +64,7 @@ class ExchangeRunner {
 
   /// Event: a request for an exchange. `message` and `owner` as for rewrite::Exchange::request().
   /// `share`: the message's share of the budget.
-  void begin(rewrite::Request request, Bytes message, Buffer* owner, Budget::Share share);
+  void begin(rewrite::Request&& request, Bytes message, Buffer* owner, Budget::Share share);
   /// Event: the whole reply that the exchange awaits. The caller has recorded it in the reply
   /// ledger.
   void reply(Bytes message);
@@ -113,11 +112,11 @@ class ExchangeRunner {
   class Recycled {
    public:
     Recycled() : memory_(nullptr) {}
-    explicit Recycled(std::pmr::memory_resource* memory) : memory_(memory) {}
+    explicit Recycled(BlockPool& memory) : memory_(&memory) {}
     void operator()(UnderWay* exchange) const;
 
    private:
-    std::pmr::memory_resource* memory_;
+    BlockPool* memory_;
   };
   /// A reply of the proxy's own.
   struct LocalReply {

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <memory_resource>
 #include <unordered_map>
 
+#include "block_pool.hpp"
 #include "budget.hpp"
 #include "buffer_pool.hpp"
 #include "deadlines.hpp"
@@ -52,7 +52,7 @@ struct Shared {
 
 /// The counters of one io thread. That thread writes, any thread may read.
 struct Cells : PerCounted<metrics::Count> {
-  metrics::Histogram insert_added;  ///< as ServerStatistics::insert_added
+  metrics::OwnHistogram insert_added;  ///< as ServerStatistics::insert_added
 };
 
 /// One thread's event loop, and the state that its connections share. Other threads may post to the
@@ -63,7 +63,7 @@ class IoThread {
 
   Shared& shared;
   Cells cells;
-  std::pmr::unsynchronized_pool_resource exchanges;  // memory of those under way
+  BlockPool exchanges;  // memory of those under way
   // Before `loop`: its destructor destroys waits that own pairs, which erase themselves here.
   std::unordered_map<std::uint64_t, ConnectionPair*> pairs;  // by id
   EventLoop loop;

@@ -48,28 +48,37 @@ RequestGate::Step RequestGate::look_at_message(const wire::MsgHeader& header, By
                                                rewrite::X509 x509) {
   using Kind = Step::Kind;
   const auto length = static_cast<std::size_t>(header.message_length);
-  auto decision = rewrite::classify(header, front, namespaces, x509);
-  if (std::holds_alternative<rewrite::decision::Close>(decision)) return reject(kCompressed);
-  if (const auto* relay = std::get_if<rewrite::decision::Relay>(&decision)) {
-    return {.kind = Kind::pass,
-            .bytes = front.size(),
-            .begins = true,
-            .changes_user = relay->changes_user,
-            .header = header};
+  Step step{.kind = Kind::collect,
+            .bytes = length,
+            .decision = rewrite::classify(header, front, namespaces, x509)};
+  if (const auto* relay = std::get_if<rewrite::decision::Relay>(&step.decision)) {
+    step.kind = Kind::pass;
+    step.bytes = front.size();
+    step.begins = true;
+    step.changes_user = relay->changes_user;
+    step.header = header;
+    return step;
   }
-  const auto* more = std::get_if<rewrite::decision::NeedMore>(&decision);
-  auto* request = std::get_if<rewrite::Request>(&decision);
-  const bool is_write =
-      more != nullptr ? more->is_write : std::holds_alternative<rewrite::WriteRequest>(*request);
-  const std::size_t needed = more != nullptr ? more->bytes : length;
+  if (std::holds_alternative<rewrite::decision::Close>(step.decision)) {
+    step.kind = Kind::reject;
+    step.fault = kCompressed;
+    return step;
+  }
+  const auto* more = std::get_if<rewrite::decision::NeedMore>(&step.decision);
+  const bool is_write = more != nullptr ? more->is_write
+                                        : std::holds_alternative<rewrite::WriteRequest>(
+                                              std::get<rewrite::Request>(step.decision));
+  if (more != nullptr) {
+    step.kind = Kind::need;
+    step.bytes = more->bytes;
+  }
   // Small commands of drivers do not wait behind large writes, or the driver would take the server
   // for dead.
-  if ((is_write || needed > kUnbudgeted) && !admit(length)) {
+  if ((is_write || step.bytes > kUnbudgeted) && !admit(length)) {
     wanted_room_ = length;
-    return {.kind = Kind::wait};
+    step.kind = Kind::wait;
   }
-  if (more != nullptr) return {.kind = Kind::need, .bytes = needed};
-  return {.kind = Kind::collect, .bytes = length, .request = std::move(*request)};
+  return step;
 }
 
 bool RequestGate::admit(std::size_t length) {

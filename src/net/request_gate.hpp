@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -37,7 +36,7 @@ class RequestGate {
     bool changes_user = false;  ///< with `begins`: as rewrite::decision::Relay says
     wire::MsgHeader header{};
     ProtocolFault fault{};
-    std::optional<rewrite::Request> request{};  ///< with `collect`
+    rewrite::Decision decision{};  ///< with `collect`: a Request
   };
 
   explicit RequestGate(Budget& budget) : budget_(budget) {}

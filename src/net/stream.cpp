@@ -7,6 +7,8 @@
 #include <cstring>
 #include <memory>
 
+#include "system_calls.hpp"
+
 namespace idproxy::net {
 namespace {
 
@@ -18,7 +20,7 @@ bool is_for_now(int error) {
 
 /// Bytes taken by the socket; -1 for an error other than "not now".
 ssize_t send_some(int fd, Bytes bytes) {
-  const ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t n = system_calls::send(fd, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
   return n < 0 && is_for_now(errno) ? 0 : n;
 }
 
@@ -203,7 +205,7 @@ std::string Stream::why_left() const {
 /// As ::recv(). A read that finds less than it has room for leaves nothing, unless the end follows:
 /// epoll(7) tells of everything that comes later.
 ssize_t Stream::receive(std::span<std::uint8_t> to) {
-  const ssize_t n = ::recv(socket_.get(), to.data(), to.size(), MSG_DONTWAIT);
+  const ssize_t n = system_calls::recv(socket_.get(), to, MSG_DONTWAIT);
   if (n < 0) {
     if (errno != EINTR) may_read_ = false;
   } else if (static_cast<std::size_t>(n) < to.size()) {
@@ -285,6 +287,8 @@ ssize_t Stream::write(Bytes bytes) {
 
 ssize_t Stream::write(std::span<const iovec> slices) {
   if (engine_) return write_secure(slices);
+  // The kernel takes a tenth of a microsecond less for send() than for sendmsg().
+  if (slices.size() == 1) return send_some(socket_.get(), bytes_of(slices[0]));
   msghdr header{};
   header.msg_iov = const_cast<iovec*>(slices.data());  // sendmsg() does not write to it
   header.msg_iovlen = slices.size();

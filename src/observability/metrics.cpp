@@ -11,23 +11,27 @@ HistogramValues& HistogramValues::operator+=(const HistogramValues& other) {
   return *this;
 }
 
-void Histogram::observe(std::chrono::nanoseconds duration) {
+template <class Counter>
+void HistogramOf<Counter>::observe(std::chrono::nanoseconds duration) {
   const double seconds = std::chrono::duration<double>(duration).count();
   const auto& bounds = HistogramValues::kBounds;
   const auto bucket =
       static_cast<std::size_t>(std::ranges::lower_bound(bounds, seconds) - bounds.begin());
-  counts_[bucket].fetch_add(1, std::memory_order_relaxed);
-  nanoseconds_.fetch_add(static_cast<std::uint64_t>(std::max<std::int64_t>(duration.count(), 0)),
-                         std::memory_order_relaxed);
+  counts_[bucket].add();
+  nanoseconds_.add(static_cast<std::uint64_t>(std::max<std::int64_t>(duration.count(), 0)));
 }
 
-HistogramValues Histogram::values() const {
+template <class Counter>
+HistogramValues HistogramOf<Counter>::values() const {
   HistogramValues values;
   for (std::size_t i = 0; i < counts_.size(); ++i) {
-    values.counts[i] = counts_[i].load(std::memory_order_relaxed);
+    values.counts[i] = counts_[i].value();
   }
-  values.sum_seconds = static_cast<double>(nanoseconds_.load(std::memory_order_relaxed)) / 1e9;
+  values.sum_seconds = static_cast<double>(nanoseconds_.value()) / 1e9;
   return values;
 }
+
+template class HistogramOf<SharedCount>;
+template class HistogramOf<Count>;
 
 }  // namespace idproxy::metrics

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "idproxy/base/text.hpp"
+
 namespace idproxy::rewrite {
 namespace {
 
@@ -21,10 +23,12 @@ const std::uint8_t* end_of_index(const std::uint8_t* at, const std::uint8_t* end
 }  // namespace
 
 std::optional<WriteKind> write_kind(std::string_view command) {
-  if (command == "insert") return WriteKind::insert;
-  if (command == "update") return WriteKind::update;
+  if (equals(command, "insert")) return WriteKind::insert;
+  if (equals(command, "update")) return WriteKind::update;
   // mongod accepts both spellings.
-  if (command == "findAndModify" || command == "findandmodify") return WriteKind::find_and_modify;
+  if (equals(command, "findAndModify") || equals(command, "findandmodify")) {
+    return WriteKind::find_and_modify;
+  }
   return std::nullopt;
 }
 
@@ -34,7 +38,8 @@ std::string_view BatchCommand::identifier() const {
 }
 
 std::optional<BatchCommand> BatchCommand::read(const wire::OpMsgView& message) {
-  const auto name = bson::Elements(message.body()).next();
+  bson::Elements fields(message.body());
+  const auto name = fields.next();
   const auto kind = name ? write_kind(name->key) : std::nullopt;
   // mongod also accepts the deprecated symbol type.
   if (!kind || (name->type != bson::Type::string && name->type != bson::Type::symbol)) return {};
@@ -42,14 +47,12 @@ std::optional<BatchCommand> BatchCommand::read(const wire::OpMsgView& message) {
   command.kind = *kind;
   command.collection = name->text();
   const std::string_view identifier = command.identifier();
-  std::size_t names = 0;
   std::size_t dbs = 0;
   std::size_t arrays = 0;
-  bson::Elements fields(message.body());
   while (const auto field = fields.next()) {
-    if (write_kind(field->key) == kind) {
-      ++names;
-    } else if (field->key == "$db") {
+    // Two names. Both spellings of one have the same size.
+    if (field->key.size() == name->key.size() && write_kind(field->key) == kind) return {};
+    if (equals(field->key, "$db")) {
       if (field->type != bson::Type::string) return {};
       command.db = field->text();
       ++dbs;
@@ -58,11 +61,12 @@ std::optional<BatchCommand> BatchCommand::read(const wire::OpMsgView& message) {
       command.statements = field->value;
       command.array_element = {field->begin, field->end()};
       ++arrays;
-    } else if (!identifier.empty() && field->key == "stmtIds" && field->type == bson::Type::array) {
+    } else if (!identifier.empty() && equals(field->key, "stmtIds") &&
+               field->type == bson::Type::array) {
       command.stmt_ids = field->value;
     }
   }
-  if (fields.malformed() || names != 1 || dbs != 1) return {};
+  if (fields.malformed() || dbs != 1) return {};
   if (*kind == WriteKind::find_and_modify) {
     command.statements = message.body();
     if (message.sequence_count() > 0) return {};
@@ -70,10 +74,9 @@ std::optional<BatchCommand> BatchCommand::read(const wire::OpMsgView& message) {
   }
   if (arrays + message.sequence_count() != 1) return {};
   if (arrays == 1) return command;
-  const wire::DocumentSequence* sequence = message.sequence(identifier);
-  if (sequence == nullptr) return {};
-  command.sequence = *sequence;
-  command.statements = sequence->documents;
+  command.sequence = message.sequence(identifier);
+  if (!command.sequence) return {};
+  command.statements = command.sequence->documents;
   return command;
 }
 

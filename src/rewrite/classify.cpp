@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "command_in_turn.hpp"
+#include "idproxy/base/text.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/rewrite/status.hpp"
 #include "idproxy/wire/op_msg.hpp"
@@ -22,12 +23,12 @@ constexpr std::size_t kLongestName = 256;    // a collection's name and its NUL;
 /// True for the commands after which the connection's user may be another one. hello is one of
 /// them, too (speculativeAuthenticate), but not relayed.
 bool changes_user(std::string_view command) {
-  return command == "saslStart" || command == "saslContinue" || command == "authenticate" ||
-         command == "logout";
+  return equals(command, "saslStart") || equals(command, "saslContinue") ||
+         equals(command, "authenticate") || equals(command, "logout");
 }
 
 bool ends_transaction(std::string_view command) {
-  return command == "commitTransaction" || command == "abortTransaction";
+  return equals(command, "commitTransaction") || equals(command, "abortTransaction");
 }
 
 // ---- a whole message -------------------------------------------------------------------------
@@ -107,10 +108,34 @@ std::optional<DocumentHead> read_head(Bytes front, std::size_t at, std::size_t m
 /// True if the proxy must see the whole of such a command, which is not a write.
 bool is_wanted(std::string_view command, X509 x509) {
   if (is_hello(command)) return true;
-  return x509 == X509::refused && (command == "authenticate" || command == "saslStart");
+  return x509 == X509::refused && (equals(command, "authenticate") || equals(command, "saslStart"));
 }
 
 /// Asks for the body because it needs $db, and for the statements only if a rule applies.
+Decision classify_by_namespace(Bytes front, std::size_t length, const DocumentHead& head,
+                               std::string_view collection, Namespaces& namespaces, X509 x509) {
+  if (front.size() < head.end()) return NeedMore{head.end()};
+  const auto body = bson::document_at(front.subspan(head.at, head.length));
+  if (!body) return Relay{};
+  const auto db = bson::find(*body, "$db");
+  if (!db || db->type != bson::Type::string) return Relay{};
+  if (namespaces.plan(db->text(), collection) == nullptr) return Relay{};
+  if (front.size() < length) return NeedMore{length, true};
+  // A rule applies, but no statement can insert a document, or mongod will refuse the message.
+  return understand_other(front, x509);
+}
+
+/// For a whole message. Reads the request where the caller gets it: there is no cheap way to move
+/// it.
+Decision understand_write(Bytes message, const DocumentHead& head, std::string_view collection,
+                          Namespaces& namespaces, X509 x509) {
+  Decision decision(std::in_place_type<Request>, std::in_place_type<WriteRequest>);
+  if (!std::get<WriteRequest>(std::get<Request>(decision)).read(message, namespaces)) {
+    decision = classify_by_namespace(message, message.size(), head, collection, namespaces, x509);
+  }
+  return decision;
+}
+
 Decision classify_write(Bytes front, std::size_t length, const DocumentHead& head,
                         Namespaces& namespaces, X509 x509) {
   // mongod also accepts the deprecated symbol type for the collection's name.
@@ -128,18 +153,9 @@ Decision classify_write(Bytes front, std::size_t length, const DocumentHead& hea
   const std::string_view collection =
       as_text(front.subspan(value + 4, static_cast<std::size_t>(size) - 1));
   if (!namespaces.possible(collection)) return Relay{};
-  if (front.size() == length) {
-    if (auto write = WriteRequest::read(front, namespaces)) return Request{std::move(*write)};
-  }
-  if (front.size() < head.end()) return NeedMore{head.end()};
-  const auto body = bson::document_at(front.subspan(head.at, head.length));
-  if (!body) return Relay{};
-  const auto db = bson::find(*body, "$db");
-  if (!db || db->type != bson::Type::string) return Relay{};
-  if (namespaces.plan(db->text(), collection) == nullptr) return Relay{};
-  if (front.size() < length) return NeedMore{length, true};
-  // A rule applies, but no statement can insert a document, or mongod will refuse the message.
-  return understand_other(front, x509);
+  return front.size() < length
+             ? classify_by_namespace(front, length, head, collection, namespaces, x509)
+             : understand_write(front, head, collection, namespaces, x509);
 }
 
 Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces, X509 x509) {
@@ -161,10 +177,10 @@ Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces, X
         if (front.size() < length) return NeedMore{length};
         return understand_end_of_transaction(front, namespaces);
       }
-      if (command != "idproxy" && !is_wanted(command, x509)) return Relay{changes_user(command)};
+      const bool own = equals(command, "idproxy");
+      if (!own && !is_wanted(command, x509)) return Relay{changes_user(command)};
       if (front.size() < length) return NeedMore{length};
-      return command == "idproxy" ? understand_own(front, namespaces, x509)
-                                  : understand_other(front, x509);
+      return own ? understand_own(front, namespaces, x509) : understand_other(front, x509);
     }
     const std::int64_t size = load_i32(front.data() + at + 1);
     if (front[at] != 1 || size < 5 || size > static_cast<std::int64_t>(length - at) - 1) break;

@@ -1,5 +1,6 @@
 #include "idproxy/rewrite/command.hpp"
 
+#include "idproxy/base/text.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/wire/op_msg.hpp"
 #include "idproxy/wire/op_query.hpp"
@@ -39,7 +40,7 @@ bool is_query_wrapper(std::string_view key) {
 }
 
 bool is_hello(std::string_view command) {
-  return command == "hello" || command == "isMaster" || command == "ismaster";
+  return equals(command, "hello") || equals(command, "isMaster") || equals(command, "ismaster");
 }
 
 std::optional<Command> Command::find(Bytes message) {

@@ -4,6 +4,7 @@
 #include <new>
 #include <numeric>
 
+#include "idproxy/base/text.hpp"
 #include "idproxy/rewrite/hello.hpp"
 #include "idproxy/wire/expects_reply.hpp"
 #include "next.hpp"
@@ -31,7 +32,7 @@ Exchange::~Exchange() {
 
 // ---- the request -----------------------------------------------------------------------------
 
-Action Exchange::request(Request request, Bytes message, Buffer* owner, const Context& context,
+Action Exchange::request(Request&& request, Bytes message, Buffer* owner, const Context& context,
                          Workspace& workspace) {
   const wire::MsgHeader header = wire::read_header(message);
   request_id_ = header.request_id;
@@ -103,8 +104,10 @@ Action Exchange::write(Buffer* owner, const Context& context, Workspace& workspa
   }
   started_ = now_ = context.clock.monotonic();
   message_ = workspace.take_message();
-  given_ = workspace.take_given();
-  write_.now = std::chrono::duration_cast<std::chrono::seconds>(context.clock.wall());
+  workspace.lend_to(given_);
+  if (std::ranges::any_of(*write_.plan, &Assignment::may_depend_on_time)) {
+    write_.now = std::chrono::duration_cast<std::chrono::seconds>(context.clock.wall());
+  }
   ScanResult result = scan(write_, workspace, given_);
   driver_made_ = result.driver_made;
   if (result.kind == ScanResult::Kind::failed) return fail_write(result.error, workspace);
@@ -118,7 +121,10 @@ Action Exchange::write(Buffer* owner, const Context& context, Workspace& workspa
   refused_documents_ = refused_.size();
   assigned_ = given_.given.size();
   size_ = result.size;
-  if (auto fault = fault_in_batch()) return fail_write(*std::move(fault), workspace);
+  as_batch_ = needs_turn(*write_.plan, given_) || reserves_values();
+  if (as_batch_) {
+    if (auto fault = fault_in_batch()) return fail_write(*std::move(fault), workspace);
+  }
   keep_original(write_.message.message(), owner, workspace);
   if (const auto otherwise = draw_values(workspace)) return *otherwise;
   return send_assigned(context, workspace);
@@ -176,9 +182,7 @@ Action Exchange::answered(ids::Result<ids::Grant> grant, const Context& context,
 }
 
 Action Exchange::send_assigned(const Context& context, Workspace& workspace) {
-  if (needs_turn(*write_.plan, given_) || reserves_values()) {
-    return send_as_batch(context, workspace);
-  }
+  if (as_batch_) return send_as_batch(context, workspace);
   if (statements_ > kPartStatements && acknowledged_ && assigned_ > 0) {
     const auto options = divisible(write_.message, statements_);
     if (options && !options->ordered && !options->in_transaction && separable(write_)) {
@@ -194,12 +198,11 @@ bool Exchange::reserves_values() const {
   return write_.command.kind == WriteKind::insert && reserves(*write_.plan);
 }
 
-/// Why a write cannot get numbers of a sequence without gaps, or reserved values, if it needs them.
+/// Why a write that needs them cannot get numbers of a sequence without gaps, or reserved values.
 /// For numbers, the proxy must learn which are stored. For both it must be able to send the
 /// documents in other commands.
 std::optional<CommandError> Exchange::fault_in_batch() const {
   const bool in_turn = needs_turn(*write_.plan, given_);
-  if (!in_turn && !reserves_values()) return std::nullopt;
   const auto options = divisible(write_.message, statements_);
   const auto concern = bson::find(write_.message.body(), "writeConcern");
   const auto w = concern && concern->type == bson::Type::document ? bson::find(concern->value, "w")
@@ -339,7 +342,7 @@ Look look(Bytes body) {
   Look result = Look::at_nothing;
   bson::Elements fields(body);
   while (const auto field = fields.next()) {
-    if (field->key == "code" || field->key == "writeErrors") result = Look::at_all;
+    if (equals(field->key, "code") || equals(field->key, "writeErrors")) result = Look::at_all;
   }
   return fields.malformed() ? Look::malformed : result;
 }
@@ -360,7 +363,7 @@ Action Exchange::hello_reply(Bytes message, const Context& context, Workspace& w
   said_ = std::move(*said);
   original_.clear();
   original_.append(message);
-  return action::Learn{&said_};
+  return action::Learn{&*said_};
 }
 
 Action Exchange::learned(const Context& context, Workspace& workspace) {
@@ -446,7 +449,7 @@ Action Exchange::resume(const Context& context, Workspace& workspace) {
 
 Buffer Exchange::release(Workspace& workspace) {
   workspace.give_back(std::move(message_));
-  workspace.give_back(std::exchange(given_, {}));
+  workspace.give_back(std::move(given_));
   return batch_ == nullptr ? std::move(original_) : batch_->release();
 }
 

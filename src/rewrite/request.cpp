@@ -4,15 +4,15 @@
 
 namespace idproxy::rewrite {
 
-std::optional<WriteRequest> WriteRequest::read(Bytes message, Namespaces& namespaces) {
-  const auto view = wire::OpMsgView::parse(message);
-  if (!view) return std::nullopt;
-  const auto command = BatchCommand::read(*view);
-  if (!command) return std::nullopt;
-  const auto& plan = namespaces.plan(command->db, command->collection);
-  if (plan == nullptr) return std::nullopt;
-  if (command->kind != WriteKind::insert && !has_upsert(*command)) return std::nullopt;
-  return WriteRequest{*view, *command, plan};
+bool WriteRequest::read(Bytes whole, Namespaces& namespaces) {
+  const auto view = wire::OpMsgView::parse(whole);
+  if (!view) return false;
+  const auto found = BatchCommand::read(*view);
+  if (!found) return false;
+  plan = namespaces.plan(found->db, found->collection);
+  message = *view;
+  command = *found;
+  return plan != nullptr && (command.kind == WriteKind::insert || has_upsert(command));
 }
 
 WriteRequest WriteRequest::in(Bytes copy) const {

@@ -182,6 +182,7 @@ const std::shared_ptr<const Plan>& Namespaces::plan(std::string_view db,
 }
 
 bool Namespaces::possible(std::string_view collection) {
+  if (last_ != nullptr && collection == last_collection_) return true;
   key_.assign(collection);
   auto found = collections_.find(key_);
   if (found == collections_.end()) {

@@ -1,6 +1,5 @@
 #include "idproxy/wire/op_msg.hpp"
 
-#include <algorithm>
 #include <cstring>
 
 #include "idproxy/bson/elements.hpp"
@@ -20,15 +19,23 @@ bool checksum_fits(Bytes message) {
   return checksum.value() == load_u32(covered.data() + covered.size());
 }
 
+/// `section`: of kind 1, as long as it states. Nothing if its identifier has no end.
+std::optional<DocumentSequence> read_sequence(Bytes section) {
+  const Bytes content = section.subspan(5);
+  const auto* nul =
+      static_cast<const std::uint8_t*>(std::memchr(content.data(), 0, content.size()));
+  if (nul == nullptr) return std::nullopt;
+  const auto length = static_cast<std::size_t>(nul - content.data());
+  return DocumentSequence{as_text(content.first(length)), section, content.subspan(length + 1)};
+}
+
 }  // namespace
 
 Result<OpMsgView> OpMsgView::parse(Bytes message) {
   OpMsgView view;
   view.message_ = message;
   if (message.size() < kSectionsOffset + 1 + bson::kMinDocument) return Errc::too_short;
-  view.header_ = read_header(message);
-  view.flag_bits_ = load_u32(message.data() + kFlagsOffset);
-  if ((view.flag_bits_ & flag::kRequiredBits & ~kKnownFlags) != 0) return Errc::unknown_flag;
+  if (view.has(flag::kRequiredBits & ~kKnownFlags)) return Errc::unknown_flag;
   Bytes rest = message.subspan(kSectionsOffset);
   if (view.has(flag::kChecksumPresent)) {
     if (!checksum_fits(message)) return Errc::bad_checksum;
@@ -61,23 +68,22 @@ Result<void> OpMsgView::add_section(Bytes& rest) {
 }
 
 Result<void> OpMsgView::add_sequence(Bytes section) {
-  const Bytes content = section.subspan(5);
-  const auto* nul =
-      static_cast<const std::uint8_t*>(std::memchr(content.data(), 0, content.size()));
-  if (nul == nullptr) return Errc::bad_size;
-  const auto length = static_cast<std::size_t>(nul - content.data());
-  const std::string_view identifier = as_text(content.first(length));
-  if (sequence(identifier) != nullptr) return Errc::two_sequences;
+  const auto read = read_sequence(section);
+  if (!read) return Errc::bad_size;
+  if (sequence(read->identifier)) return Errc::two_sequences;
   if (sequence_count_ == sequences_.size()) return Errc::too_many_sequences;
-  sequences_[sequence_count_++] = {identifier, section, content.subspan(length + 1)};
+  sequences_[sequence_count_++] = static_cast<std::uint32_t>(section.data() - message_.data());
   return {};
 }
 
-const DocumentSequence* OpMsgView::sequence(std::string_view identifier) const {
-  const auto end = sequences_.begin() + static_cast<std::ptrdiff_t>(sequence_count_);
-  const auto found = std::find_if(sequences_.begin(), end,
-                                  [&](const auto& s) { return s.identifier == identifier; });
-  return found == end ? nullptr : &*found;
+std::optional<DocumentSequence> OpMsgView::sequence(std::string_view identifier) const {
+  for (std::size_t i = 0; i < sequence_count_; ++i) {
+    const Bytes rest = message_.subspan(sequences_[i]);
+    const auto size = static_cast<std::size_t>(load_i32(rest.data() + 1));
+    const auto read = read_sequence(rest.first(1 + size));
+    if (read && read->identifier == identifier) return read;
+  }
+  return std::nullopt;
 }
 
 }  // namespace idproxy::wire

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/bson/type.hpp"
@@ -71,6 +72,13 @@ class Elements {
   [[nodiscard]] bool malformed() const { return malformed_; }
 
  private:
+  std::optional<Element> next_of_rare_type(const std::uint8_t* nul);
+  /// Goes on behind the element whose key and value end there.
+  std::optional<Element> take(const std::uint8_t* nul, const std::uint8_t* value_end) {
+    const auto* const begin = std::exchange(at_, value_end);
+    return Element{
+        static_cast<Type>(*begin), as_text({begin + 1, nul}), {nul + 1, value_end}, begin};
+  }
   std::optional<Element> fail() {
     malformed_ = true;
     return std::nullopt;

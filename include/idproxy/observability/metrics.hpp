@@ -22,6 +22,16 @@ class Count {
   std::atomic<std::uint64_t> value_{0};
 };
 
+/// A monotonic counter. Thread-safe.
+class SharedCount {
+ public:
+  void add(std::uint64_t n = 1) { value_.fetch_add(n, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+};
+
 /// The values of a Histogram.
 struct HistogramValues {
   /// Upper bounds of the buckets, in seconds; one more bucket counts longer durations.
@@ -34,15 +44,20 @@ struct HistogramValues {
   HistogramValues& operator+=(const HistogramValues& other);
 };
 
-/// A histogram of durations. Thread-safe; each number is exact, together they are not a snapshot.
-class Histogram {
+/// A histogram of durations. Thread-safe as its Counter is; each number is exact, together they are
+/// not a snapshot.
+template <class Counter>
+class HistogramOf {
  public:
   void observe(std::chrono::nanoseconds duration);
   [[nodiscard]] HistogramValues values() const;
 
  private:
-  std::array<std::atomic<std::uint64_t>, HistogramValues::kBounds.size() + 1> counts_{};
-  std::atomic<std::uint64_t> nanoseconds_{0};
+  std::array<Counter, HistogramValues::kBounds.size() + 1> counts_{};
+  Counter nanoseconds_;
 };
+using Histogram = HistogramOf<SharedCount>;
+/// A single thread observes.
+using OwnHistogram = HistogramOf<Count>;
 
 }  // namespace idproxy::metrics

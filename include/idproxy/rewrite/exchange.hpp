@@ -55,7 +55,7 @@ class Exchange {
 
   /// Event: the request. `request` is what classify() found in `message`. `owner`: the buffer that
   /// holds exactly `message`, or null; the exchange may move from it.
-  Action request(Request request, Bytes message, Buffer* owner, const Context& context,
+  Action request(Request&& request, Bytes message, Buffer* owner, const Context& context,
                  Workspace& workspace);
   /// Event: the whole reply to request_id(). Only while awaits_reply().
   Action reply(Bytes message, const Context& context, Workspace& workspace);
@@ -88,6 +88,8 @@ class Exchange {
   /// and of refused documents. Set by request(), or by the last answered() before the write is
   /// sent.
   [[nodiscard]] WriteKind command_kind() const { return write_.command.kind; }
+  /// When the write arrived, by Clock::monotonic().
+  [[nodiscard]] std::chrono::nanoseconds started() const { return started_; }
   [[nodiscard]] std::size_t assigned() const { return assigned_; }
   [[nodiscard]] std::size_t refused() const { return refused_documents_; }
   /// The number of values in the answer to {idproxy: "next"}.
@@ -146,6 +148,7 @@ class Exchange {
   std::chrono::nanoseconds started_{};  // when the write arrived, monotonic
   std::chrono::nanoseconds now_{};      // when the current event arrived, monotonic
   bool sent_ = false;
+  bool as_batch_ = false;  // needs numbers in turn, or reservations
   GivenValues given_;
   Drawing drawing_;       // of the values for the first send
   std::size_t size_ = 0;  // bytes of the message without its new values
@@ -155,7 +158,7 @@ class Exchange {
   std::vector<RefusedDocument> refused_;
   const Assignment* driver_made_ = nullptr;
   std::vector<Forwarded> forwarded_;
-  HelloReply said_;
+  std::optional<HelloReply> said_;          // for Kind::hello
   std::optional<EndOfTransaction> ending_;  // for Kind::end_of_transaction
   std::unique_ptr<NextValues> next_;        // for Kind::next
   std::unique_ptr<WriteBatch> batch_;       // once a reply or the size calls for further commands

@@ -22,11 +22,12 @@ struct WriteRequest {
   wire::OpMsgView message;
   BatchCommand command;
   std::shared_ptr<const Plan> plan;  ///< the plan of its namespace; not null
-  std::chrono::seconds now{};        ///< when the exchange began, since the Unix epoch
+  /// When the exchange began, since the Unix epoch; 0 if no Assignment may_depend_on_time().
+  std::chrono::seconds now{};
 
-  /// Returns nothing if mongod will refuse the message, no rule applies, or no statement can insert
-  /// a document.
-  [[nodiscard]] static std::optional<WriteRequest> read(Bytes message, Namespaces& namespaces);
+  /// Reads the request in `whole`. Returns false if mongod will refuse the message, no rule
+  /// applies, or no statement can insert a document.
+  [[nodiscard]] bool read(Bytes whole, Namespaces& namespaces);
   /// The same request, referring to a copy of its message.
   [[nodiscard]] WriteRequest in(Bytes copy) const;
   /// "db.collection".

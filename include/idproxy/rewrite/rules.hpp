@@ -31,6 +31,10 @@ struct Assignment {
     return rule->retry.attempts.value_or(strategy->attempts());
   }
   [[nodiscard]] bool is_id() const { return path.size() == 1 && path[0] == "_id"; }
+  /// True if it can matter whether an ObjectId was made just now, and so by the driver.
+  [[nodiscard]] bool may_depend_on_time() const {
+    return is_id() || rule->assign == Assign::driver;
+  }
 };
 
 /// The assignments for one namespace, in file order. No two fields are equal, or one a prefix of

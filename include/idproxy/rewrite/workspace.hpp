@@ -26,7 +26,7 @@ struct Workspace {
     spare_bytes_ -= message.capacity();
     return message;
   }
-  void give_back(wire::PatchedMessage message) {
+  void give_back(wire::PatchedMessage&& message) {
     constexpr std::size_t kSpareMessages = 16;
     constexpr std::size_t kSpareBytes = std::size_t{1024} * 1024;
     const std::size_t size = message.capacity();
@@ -34,19 +34,18 @@ struct Workspace {
     spare_bytes_ += size;
     spare_.push_back(std::move(message));
   }
-  /// Returns empty values, usually with the memory of some that were given back.
-  GivenValues take_given() {
-    if (spare_given_.empty()) return {};
-    GivenValues given = std::move(spare_given_.back());
+  /// Gives `empty` the memory of values that were given back, if there are any.
+  void lend_to(GivenValues& empty) {
+    if (spare_given_.empty()) return;
+    empty.swap(spare_given_.back());
     spare_given_.pop_back();
-    return given;
   }
-  void give_back(GivenValues given) {
+  void give_back(GivenValues&& given) {
     constexpr std::size_t kSpare = 16;
     constexpr std::size_t kLargest = std::size_t{64} * 1024;
     if (spare_given_.size() == kSpare || given.capacity() > kLargest) return;
     given.clear();
-    spare_given_.push_back(std::move(given));
+    spare_given_.emplace_back().swap(given);
   }
   /// Frees the memory that a large message has left behind.
   void trim() {

@@ -69,24 +69,25 @@ class OpMsgView {
   /// (docs/server-behaviour.md#messages has mongod's codes).
   [[nodiscard]] static Result<OpMsgView> parse(Bytes message);
 
-  [[nodiscard]] const MsgHeader& header() const { return header_; }
+  [[nodiscard]] MsgHeader header() const { return read_header(message_); }
   [[nodiscard]] Bytes message() const { return message_; }
-  [[nodiscard]] bool has(std::uint32_t bit) const { return (flag_bits_ & bit) != 0; }
+  [[nodiscard]] bool has(std::uint32_t bit) const {
+    return (load_u32(message_.data() + kFlagsOffset) & bit) != 0;
+  }
   /// The document of the section of kind 0.
   [[nodiscard]] Bytes body() const { return body_; }
-  [[nodiscard]] const DocumentSequence* sequence(std::string_view identifier) const;
+  [[nodiscard]] std::optional<DocumentSequence> sequence(std::string_view identifier) const;
   [[nodiscard]] std::size_t sequence_count() const { return sequence_count_; }
 
  private:
   Result<void> add_section(Bytes& rest);
   Result<void> add_sequence(Bytes section);
 
+  // Small, because each write command has one: the rest is read again where it is needed.
   Bytes message_;
-  MsgHeader header_{};
-  std::uint32_t flag_bits_ = 0;
   Bytes body_;
-  std::array<DocumentSequence, kMaxSequences> sequences_;
-  std::size_t sequence_count_ = 0;
+  std::array<std::uint32_t, kMaxSequences> sequences_{};  // positions in the message
+  std::uint32_t sequence_count_ = 0;
 };
 
 }  // namespace idproxy::wire

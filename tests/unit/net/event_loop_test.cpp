@@ -167,6 +167,52 @@ TEST(EventLoop, SleepsUntilATimersTime) {
   EXPECT_GE(Timer::Clock::now() - began, 5ms);
 }
 
+/// Among them the end of a timer's time.
+TEST(EventLoop, TellsAfterAnExceptionOfWhatWasFetchedWithIt) {
+  EventLoop loop;
+  std::array<Pipe, 2> pipes;
+  std::array<Watching, 2> watching;
+  for (std::size_t i = 0; i < 2; ++i) {
+    loop.watch(pipes[i].ours.get(), EPOLLIN, watching[i]);
+    watching[i].then = [] { throw std::runtime_error("of a handler"); };
+    pipes[i].send();
+  }
+  bool called = false;
+  Timer timer(loop);
+  timer.start(0ms, [&] { called = true; });
+  EXPECT_THROW(loop.poll(), std::runtime_error);
+  EXPECT_THROW(loop.poll(), std::runtime_error);
+  run_for(loop, 1ms);
+  EXPECT_EQ(watching[0].seen.size() + watching[1].seen.size(), 2U);
+  EXPECT_TRUE(called);
+}
+
+TEST(EventLoop, CallsATimerBeforeOneThatWasStartedEarlier) {
+  EventLoop loop;
+  Timer late(loop);
+  late.start(1h, [] { FAIL(); });
+  loop.poll();
+  run_for(loop, 1ms);
+  Timer cancelled(loop);
+  cancelled.start(1ms, [] { FAIL(); });
+  loop.poll();
+  cancelled.cancel();
+  run_for(loop, 5ms);
+  EXPECT_TRUE(late.runs());
+}
+
+TEST(EventLoop, CallsTheTimersThatFollowOneThatThrows) {
+  EventLoop loop;
+  Timer first(loop);
+  first.start(0ms, [] { throw std::runtime_error("of a timer"); });
+  Timer second(loop);
+  bool called = false;
+  second.start(1ms, [&] { called = true; });
+  EXPECT_THROW(run_for(loop, 1h), std::runtime_error);
+  run_for(loop, 2ms);
+  EXPECT_TRUE(called);
+}
+
 /// What a connection does that its own timer closes.
 TEST(EventLoop, ATimersFunctionMayOwnTheTimerThatItCancels) {
   struct Owner {

@@ -45,9 +45,9 @@ TEST(OpMsg, SucceedsWithSectionsInAnyOrder) {
     const auto view = OpMsgView::parse(as_bytes(bytes));
     ASSERT_TRUE(view);
     EXPECT_EQ(as_text(view->body()), kPing);
-    ASSERT_NE(view->sequence("documents"), nullptr);
+    ASSERT_TRUE(view->sequence("documents"));
     EXPECT_EQ(view->sequence("documents")->documents.size(), 5U + 12U);
-    EXPECT_EQ(view->sequence("other"), nullptr);
+    EXPECT_FALSE(view->sequence("other"));
   }
 }
 

@@ -1,0 +1,18 @@
+#include "idproxy/base/text.hpp"
+
+#include <gtest/gtest.h>
+
+namespace idproxy {
+namespace text_test {
+
+TEST(Text, EqualsALiteralOnlyAsAWhole) {
+  EXPECT_TRUE(equals("insert", "insert"));
+  for (const std::string_view other :
+       {std::string_view(), std::string_view("inser"), std::string_view("inserT"),
+        std::string_view("inserts"), std::string_view("insert\0", 7)}) {
+    EXPECT_FALSE(equals(other, "insert")) << other;
+  }
+}
+
+}  // namespace text_test
+}  // namespace idproxy

@@ -98,11 +98,17 @@ void ExchangeRunner::start(const rewrite::Action& next, Bytes message) {
 void ExchangeRunner::send(const action::Send& message) {
   const bool whole = connection_.send(*message.message, message.original);
   exchange_->sent = std::chrono::steady_clock::now();
-  if (whole && !closed_ && !exchange_->awaits_reply()) ended();
+  if (whole && !closed_) taken();
+}
+
+/// The socket has taken the whole request.
+void ExchangeRunner::taken() {
+  exchange_->taken(thread_.workspace);
+  if (!exchange_->awaits_reply()) ended();
 }
 
 void ExchangeRunner::request_written() {
-  if (exchange_ && waits_ == Waits::for_nothing && !exchange_->awaits_reply()) ended();
+  if (exchange_ && waits_ == Waits::for_nothing) taken();
 }
 
 void ExchangeRunner::answer_here(Bytes reply) {

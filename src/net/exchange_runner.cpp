@@ -68,11 +68,17 @@ void ExchangeRunner::begin(rewrite::Request request, Bytes message, Buffer* owne
   exchange_ = {allocator.new_object<UnderWay>(server_, &rights_), Recycled(allocator.resource())};
   exchange_->share = std::move(share);
   exchange_->legacy = wire::read_header(message).op_code != wire::OpCode::msg;
-  if (owner == nullptr && thread_.workspace.spare.capacity() == 0) {
-    thread_.workspace.spare = thread_.buffers.take();
-  }
+  if (owner == nullptr) make_spare(message.size());
   start(exchange_->request(std::move(request), message, owner, thread_.context, thread_.workspace),
         message);
+}
+
+/// Has a buffer ready for the case that the exchange copies a message of `size` bytes.
+void ExchangeRunner::make_spare(std::size_t size) {
+  Buffer& spare = thread_.workspace.spare;
+  if (spare.capacity() >= size && BufferPool::is_for(size, spare)) return;
+  thread_.buffers.give_back(std::move(spare));
+  spare = thread_.buffers.take(size);
 }
 
 /// Carries out what the exchange has decided about its request, which is `message`.

@@ -126,6 +126,7 @@ class ExchangeRunner {
   };
   enum class Waits : std::uint8_t { for_nothing, for_store, for_pause };
 
+  void make_spare(std::size_t size);
   void start(const rewrite::Action& action, Bytes message);
   void act(const rewrite::Action& action, Bytes reply);
   void answer_here(Bytes reply);

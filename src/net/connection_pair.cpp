@@ -506,6 +506,7 @@ void ConnectionPair::turn_away(Cursor& cursor) {
 }
 
 void ConnectionPair::begin_exchange(rewrite::Request&& request, Bytes message) {
+  requests_.expect(message.size());
   runner_.begin(std::move(request), message, requests_.buffer_of(message),
                 request_gate_.take_share());
 }

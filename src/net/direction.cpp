@@ -1,6 +1,7 @@
 #include "direction.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace idproxy::net {
@@ -11,6 +12,10 @@ constexpr int kReadsPerTurn = 4;
 // Bounds of a read while a message is collected: the least, and the most until as much is held.
 constexpr std::size_t kSmallestRead = std::size_t{16} * 1024;
 constexpr std::size_t kFirstGrowth = std::size_t{64} * 1024;
+// Smaller messages are read into the thread's buffer, and copied if they must be kept.
+constexpr std::size_t kSmallestExpected = std::size_t{16} * 1024;
+// Bounds what is read before the owner knows whether there is room for it.
+constexpr std::size_t kMostExpected = std::size_t{4} * 1024 * 1024;
 
 }  // namespace
 
@@ -40,7 +45,11 @@ void Direction::on_readable() {
 void Direction::look_at_source() {
   if (source_.is_secure()) {
     if (!held_.empty()) return;
-    read_to_hold();
+    // The thread's buffer may be in use.
+    held_ = pool_.take(kSmallestRead);
+    const ByteStream::Received received = read_to_hold(held_.capacity());
+    if (ends(received.status)) return;
+    owner_.received(*this, received.bytes);
     if (!closed_ && held_.empty()) wait_source();
     return;
   }
@@ -61,38 +70,45 @@ void Direction::read() {
       break;
     }
     owner_.received(*this, received.bytes);
+    const bool filled = !held_.empty() && held_.size() == held_.capacity();
     if (held_.empty()) {
       process({pool_.read_buffer(), received.bytes});
     } else if (held_.size() >= wanted_) {
       process(held_.view());
     }
+    // More came than was expected, and was not kept.
+    if (filled && held_.empty()) expected_ = 0;
     if (blocked() || !received.more) break;
   }
   // If bytes are unsent, on_writable() goes on.
   if (out_.empty()) wait_source();
 }
 
-/// Reads into the thread's buffer; if bytes are held, appends to them.
+/// Reads into the thread's buffer; if bytes are held or a large message is expected, into held_.
 ByteStream::Received Direction::read_some() {
-  if (held_.empty()) return source_.read({pool_.read_buffer(), owner_.read_size(*this)});
-  // Memory grows with what the peer has sent, not with the length that it announced.
-  const std::size_t size = held_.size();
-  const std::size_t missing = wanted_ > size ? wanted_ - size : 0;
-  std::size_t room = std::clamp(missing, kSmallestRead, std::max(size, kFirstGrowth));
-  room = std::max(room, std::min(held_.capacity() - size, BufferPool::kReadSize));
-  const ByteStream::Received received = source_.read({held_.extend(room), room});
-  held_.truncate(size + received.bytes);
-  return received;
+  std::size_t room = owner_.read_size(*this);
+  if (held_.empty()) {
+    const bool ahead = expected_ >= kSmallestExpected && room == BufferPool::kReadSize;
+    if (!ahead) return source_.read({pool_.read_buffer(), room});
+    // One byte more shows that nothing follows.
+    held_ = pool_.take(std::min(expected_ + 1, kMostExpected));
+    room = 0;
+  } else {
+    // Memory grows with what the peer has sent, not with the length that it announced.
+    const std::size_t missing = wanted_ > held_.size() ? wanted_ - held_.size() : 0;
+    room = std::clamp(missing, kSmallestRead, std::max(held_.size(), kFirstGrowth));
+  }
+  return read_to_hold(std::max(room, held_.capacity() - held_.size()));
 }
 
-/// Appends to the held bytes, for when the thread's buffer is in use.
-void Direction::read_to_hold() {
-  if (held_.capacity() == 0) held_ = pool_.take();
+/// Appends to the held bytes.
+ByteStream::Received Direction::read_to_hold(std::size_t room) {
   const std::size_t size = held_.size();
-  const ByteStream::Received received = source_.read({held_.extend(kSmallestRead), kSmallestRead});
+  if (room > held_.capacity() - size) held_.reserve(std::bit_ceil(size + room));
+  const ByteStream::Received received = source_.read({held_.extend(room), room});
   held_.truncate(size + received.bytes);
   if (held_.empty()) pool_.give_back(std::move(held_));
-  if (!ends(received.status)) owner_.received(*this, received.bytes);
+  return received;
 }
 
 bool Direction::ends(Status status) {
@@ -116,13 +132,21 @@ void Direction::process(Bytes input) {
 /// or was in held_ until an OutQueue took that memory over.
 void Direction::settle(Bytes input, std::size_t consumed) {
   if (held_.empty()) {
-    if (consumed == input.size()) return;
-    if (held_.capacity() == 0) held_ = pool_.take();
-    held_.append(input.subspan(consumed));
+    if (consumed < input.size()) hold(input.subspan(consumed));
     return;
   }
   held_.drop_front(consumed);
-  if (held_.empty()) pool_.give_back(std::move(held_));
+  // Before it needs a large message, the owner has made room for all of it.
+  const std::size_t size = wanted_ > kFirstGrowth ? std::max(wanted_, held_.size()) : held_.size();
+  if (!held_.empty() && BufferPool::is_for(size, held_)) return;
+  Buffer large = std::move(held_);
+  if (!large.empty()) hold(large.view());
+  pool_.give_back(std::move(large));
+}
+
+void Direction::hold(Bytes bytes) {
+  held_ = pool_.take(bytes.size());
+  held_.append(bytes);
 }
 
 bool Direction::write(const wire::PatchedMessage& message, Bytes original) {

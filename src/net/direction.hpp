@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include "buffer_pool.hpp"
@@ -82,6 +83,9 @@ class Direction final : public ByteStream::Waiter {
 
   /// For Owner::process(): it needs `bytes` of the unconsumed input before it can go on.
   void need(std::size_t bytes) { wanted_ = bytes; }
+  /// For Owner::process(): it has collected a message of so many bytes, and the next one may be
+  /// about as large. A large one is then read into a buffer of its own, which the owner may keep.
+  void expect(std::size_t bytes) { expected_ = std::max(bytes, expected_ - expected_ / 8); }
   /// Treats the source as ended.
   void end() { ended_ = true; }
   /// Resets seen_empty().
@@ -90,10 +94,13 @@ class Direction final : public ByteStream::Waiter {
   [[nodiscard]] bool blocked() const { return closed_ || !out_.empty() || owner_.holds_up(*this); }
   /// The bytes that were read but not consumed.
   [[nodiscard]] Bytes held() const { return held_.view(); }
-  /// The buffer that holds exactly `message`, for the caller to move from; null if there is none.
+  /// Bytes of memory for held().
+  [[nodiscard]] std::size_t memory() const { return held_.capacity(); }
+  /// The buffer that holds exactly `message`, for the caller to move from; null if there is none,
+  /// or if it has far more memory than the message needs.
   [[nodiscard]] Buffer* buffer_of(Bytes message) {
     const bool owns = held_.data() == message.data() && held_.size() == message.size();
-    return owns ? &held_ : nullptr;
+    return owns && BufferPool::is_for(held_.size(), held_) ? &held_ : nullptr;
   }
   /// True if the sink has not taken everything.
   [[nodiscard]] bool unsent() const { return !out_.empty(); }
@@ -111,12 +118,13 @@ class Direction final : public ByteStream::Waiter {
 
   void look_at_source();
   [[nodiscard]] ByteStream::Received read_some();
-  void read_to_hold();
+  [[nodiscard]] ByteStream::Received read_to_hold(std::size_t room);
   /// True if the read has ended the direction.
   [[nodiscard]] bool ends(Status status);
   void source_ended();
   void process(Bytes input);
   void settle(Bytes input, std::size_t consumed);
+  void hold(Bytes bytes);
   void after(OutQueue::Status status);
   void wait_sink();
 
@@ -124,9 +132,10 @@ class Direction final : public ByteStream::Waiter {
   ByteStream& source_;
   ByteStream& sink_;
   BufferPool& pool_;
-  Buffer held_;             // read, but not consumed
-  std::size_t wanted_ = 0;  // the size that held_ needs before the owner can go on
-  OutQueue out_;            // passed on, but not taken by the sink
+  Buffer held_;               // read, but not consumed
+  std::size_t wanted_ = 0;    // the size that held_ needs before the owner can go on
+  std::size_t expected_ = 0;  // the size of messages that were collected
+  OutQueue out_;              // passed on, but not taken by the sink
   const bool notices_leaving_;
   bool closed_ = false;
   bool ended_ = false;

@@ -68,11 +68,17 @@ void ExchangeRunner::begin(rewrite::Request&& request, Bytes message, Buffer* ow
                Recycled(thread_.exchanges)};
   exchange_->share = std::move(share);
   exchange_->legacy = wire::read_header(message).op_code != wire::OpCode::msg;
-  if (owner == nullptr && thread_.workspace.spare.capacity() == 0) {
-    thread_.workspace.spare = thread_.buffers.take();
-  }
+  if (owner == nullptr) make_spare(message.size());
   start(exchange_->request(std::move(request), message, owner, thread_.context, thread_.workspace),
         message);
+}
+
+/// Has a buffer ready for the case that the exchange copies a message of `size` bytes.
+void ExchangeRunner::make_spare(std::size_t size) {
+  Buffer& spare = thread_.workspace.spare;
+  if (spare.capacity() >= size && BufferPool::is_for(size, spare)) return;
+  thread_.buffers.give_back(std::move(spare));
+  spare = thread_.buffers.take(size);
 }
 
 /// Carries out what the exchange has decided about its request, which is `message`.
@@ -98,11 +104,17 @@ void ExchangeRunner::start(const rewrite::Action& next, Bytes message) {
 void ExchangeRunner::send(const action::Send& message) {
   const bool whole = connection_.send(*message.message, message.original);
   exchange_->sent = thread_.context.clock.monotonic();
-  if (whole && !closed_ && !exchange_->awaits_reply()) ended();
+  if (whole && !closed_) taken();
+}
+
+/// The socket has taken the whole request.
+void ExchangeRunner::taken() {
+  exchange_->taken(thread_.workspace);
+  if (!exchange_->awaits_reply()) ended();
 }
 
 void ExchangeRunner::request_written() {
-  if (exchange_ && waits_ == Waits::for_nothing && !exchange_->awaits_reply()) ended();
+  if (exchange_ && waits_ == Waits::for_nothing) taken();
 }
 
 void ExchangeRunner::answer_here(Bytes reply) {

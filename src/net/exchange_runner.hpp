@@ -125,11 +125,13 @@ class ExchangeRunner {
   };
   enum class Waits : std::uint8_t { for_nothing, for_store, for_pause };
 
+  void make_spare(std::size_t size);
   void start(const rewrite::Action& action, Bytes message);
   void act(const rewrite::Action& action, Bytes reply);
   void answer_here(Bytes reply);
   void ask(const rewrite::action::AskStore& need);
   void send(const rewrite::action::Send& message);
+  void taken();
   void stop_waiting();
   void ended();
   void report();

@@ -8,6 +8,10 @@ namespace {
 // For the first request of a client whose server cannot be reached. Drivers send one at once.
 constexpr std::chrono::milliseconds kUntilFirstRequest{1000};
 
+// Spare buffers of all threads together may have this part of limits.buffered_messages.
+constexpr std::size_t kSparePart = 8;
+constexpr std::chrono::milliseconds kUntilFreed{500};
+
 }  // namespace
 
 IoThread::IoThread(Shared& shared_state, std::shared_ptr<const rewrite::RuleSet> rules)
@@ -16,6 +20,8 @@ IoThread::IoThread(Shared& shared_state, std::shared_ptr<const rewrite::RuleSet>
       first_request(loop, std::min(shared.options.limits.first_byte, kUntilFirstRequest)),
       tls_handshake(loop, shared.options.limits.tls_handshake),
       message(loop, shared.options.limits.message),
+      buffers(loop, shared.options.limits.buffered_messages / kSparePart / shared.options.threads,
+              kUntilFreed, [this] { workspace.free_unused(); }),
       client_tls(shared.options.client_tls),
       server_tls(shared.options.server_tls),
       namespaces(std::move(rules)),

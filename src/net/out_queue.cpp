@@ -1,13 +1,15 @@
 #include "out_queue.hpp"
 
 #include <array>
+#include <climits>
 
 namespace idproxy::net {
 namespace {
 
 // Larger rests are queued by reference instead of being copied.
 constexpr std::size_t kCopiedRest = std::size_t{256} * 1024;
-constexpr std::size_t kSlices = 64;
+// As many as sendmsg() takes: each call wakes the peer, whose acknowledgements cost time, too.
+constexpr std::size_t kSlices = IOV_MAX;
 
 std::size_t bytes_in(std::span<const iovec> slices) {
   std::size_t size = 0;

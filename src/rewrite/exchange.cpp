@@ -103,7 +103,6 @@ Action Exchange::write(Buffer* owner, const Context& context, Workspace& workspa
                       workspace);
   }
   started_ = now_ = context.clock.monotonic();
-  message_ = workspace.take_message();
   workspace.lend_to(given_);
   if (std::ranges::any_of(*write_.plan, &Assignment::may_depend_on_time)) {
     write_.now = std::chrono::duration_cast<std::chrono::seconds>(context.clock.wall());
@@ -166,6 +165,7 @@ Action Exchange::answered(ids::Result<ids::Grant> grant, const Context& context,
   now_ = context.clock.monotonic();
   if (next_ != nullptr) return next_->answered(std::move(grant), {now_, workspace});
   if (batch_ != nullptr) {
+    refill(workspace);
     return begun(batch_->answered(std::move(grant), {now_, context.random, workspace, message_}));
   }
   look_into_original();
@@ -182,6 +182,7 @@ Action Exchange::answered(ids::Result<ids::Grant> grant, const Context& context,
 }
 
 Action Exchange::send_assigned(const Context& context, Workspace& workspace) {
+  refill(workspace);
   if (as_batch_) return send_as_batch(context, workspace);
   if (statements_ > kPartStatements && acknowledged_ && assigned_ > 0) {
     const auto options = divisible(write_.message, statements_);
@@ -375,6 +376,7 @@ Action Exchange::learned(const Context& context, Workspace& workspace) {
 
 Action Exchange::map_hello(Bytes message, const Context& context, Workspace& workspace) {
   if (!context.maps_hello) return action::Relay{};
+  refill(workspace);
   if (!patch_hello_reply(message, *context.members, message_)) return action::Relay{};
   workspace.reply.clear();
   message_.copy(message, 0, workspace.reply);
@@ -409,6 +411,7 @@ Action Exchange::reply(Bytes message, const Context& context, Workspace& workspa
     open_batch(BatchSent::whole);
   }
   now_ = context.clock.monotonic();
+  refill(workspace);
   return batch_->reply(*view, {now_, context.random, workspace, message_});
 }
 
@@ -442,8 +445,20 @@ void Exchange::open_batch(BatchSent sent) {
   if (sent == BatchSent::nothing && reserves_values()) batch_->reserve(write_, refused_);
 }
 
+void Exchange::taken(Workspace& workspace) {
+  // The next message is then written to memory that is still in the processor's cache.
+  workspace.give_back(std::move(message_));
+}
+
+/// Has memory for a message. Not before there is one to write: a write may wait long for its
+/// values.
+void Exchange::refill(Workspace& workspace) {
+  if (message_.capacity() == 0) message_ = workspace.take_message();
+}
+
 Action Exchange::resume(const Context& context, Workspace& workspace) {
   now_ = context.clock.monotonic();
+  refill(workspace);
   return batch_->send({now_, context.random, workspace, message_});
 }
 

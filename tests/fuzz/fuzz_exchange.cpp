@@ -284,6 +284,7 @@ void drive(Bytes input, rewrite::Namespaces& namespaces, rewrite::Context contex
     if (send != nullptr) {
       Buffer out;
       send->message->copy(send->original, 0, out);
+      exchange.taken(workspace);
       require(wire::read_header(out.view()).request_id == exchange.request_id());
       // A client's request id may equal one of the proxy's; only one command is under way at a
       // time.

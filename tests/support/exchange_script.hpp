@@ -138,6 +138,7 @@ class ExchangeWorld {
       out.reserve(send->message->size());
       send->message->copy(send->original, 0, out);
       EXPECT_EQ(out.size(), send->message->size());
+      exchange->taken(workspace);
     }
     if (const auto* reply = std::get_if<rewrite::action::Reply>(&action)) {
       out.append(reply->message);

@@ -59,6 +59,9 @@ class Exchange {
                  Workspace& workspace);
   /// Event: the whole reply to request_id(). Only while awaits_reply().
   Action reply(Bytes message, const Context& context, Workspace& workspace);
+  /// Event: the server's socket has taken all of the message of action::Send, so that nobody needs
+  /// it any more: what goes again is made from the client's message.
+  void taken(Workspace& workspace);
   /// Event: the delay of action::Wait is over.
   Action resume(const Context& context, Workspace& workspace);
   /// Event: Context::members takes action::Learn::said into account, or the caller has stopped
@@ -130,6 +133,7 @@ class Exchange {
   Action fail(Bytes message, CommandError error, Workspace& workspace);
   void keep_original(Bytes message, Buffer* owner, Workspace& workspace);
   void look_into_original();
+  void refill(Workspace& workspace);
   void count_assigned(const GivenValues& given) const;
   [[nodiscard]] bool wants_every_reply() const;
   void open_batch(BatchSent sent);
@@ -142,8 +146,8 @@ class Exchange {
   bool may_stream_ = false;
   bool streams_ = false;
   bool acknowledged_ = true;
-  wire::PatchedMessage message_;
-  Buffer original_;                     // empty if message_ suffices to restore it
+  wire::PatchedMessage message_;  // what is sent, until it is taken
+  Buffer original_;
   WriteRequest write_;                  // refers to the received bytes, or to original_
   std::chrono::nanoseconds started_{};  // when the write arrived, monotonic
   std::chrono::nanoseconds now_{};      // when the current event arrived, monotonic

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "idproxy/base/spares.hpp"
 #include "idproxy/rewrite/insert.hpp"
 #include "idproxy/wire/patched_message.hpp"
 
@@ -20,19 +21,14 @@ struct Workspace {
 
   /// Returns a message to fill, usually with the memory of one that was given back.
   wire::PatchedMessage take_message() {
-    if (spare_.empty()) return {};
-    wire::PatchedMessage message = std::move(spare_.back());
-    spare_.pop_back();
-    spare_bytes_ -= message.capacity();
-    return message;
+    return spare_.empty() ? wire::PatchedMessage() : spare_.take();
   }
   void give_back(wire::PatchedMessage&& message) {
     constexpr std::size_t kSpareMessages = 16;
-    constexpr std::size_t kSpareBytes = std::size_t{1024} * 1024;
+    constexpr std::size_t kSpareBytes = std::size_t{4} * 1024 * 1024;
     const std::size_t size = message.capacity();
-    if (size == 0 || spare_.size() == kSpareMessages || spare_bytes_ + size > kSpareBytes) return;
-    spare_bytes_ += size;
-    spare_.push_back(std::move(message));
+    if (size == 0 || spare_.size() == kSpareMessages) return;
+    if (spare_.bytes() + size <= kSpareBytes) spare_.add(std::move(message));
   }
   /// Gives `empty` the memory of values that were given back, if there are any.
   void lend_to(GivenValues& empty) {
@@ -47,6 +43,8 @@ struct Workspace {
     given.clear();
     spare_given_.emplace_back().swap(given);
   }
+  /// Frees messages that nobody has needed since the last call.
+  void free_unused() { spare_.free_unused(); }
   /// Frees the memory that a large message has left behind.
   void trim() {
     constexpr std::size_t kKept = std::size_t{256} * 1024;
@@ -55,8 +53,7 @@ struct Workspace {
   }
 
  private:
-  std::vector<wire::PatchedMessage> spare_;
-  std::size_t spare_bytes_ = 0;  // bytes of memory in spare_
+  Spares<wire::PatchedMessage> spare_;
   std::vector<GivenValues> spare_given_;
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <limits>
@@ -200,7 +201,8 @@ struct World {
     };
   }
 
-  BufferPool pool;
+  EventLoop loop;
+  BufferPool pool{loop, kAll, std::chrono::milliseconds(1), [] {}};
   ScriptedOwner owner;
   ScriptedStream source;
   ScriptedStream sink;
@@ -256,31 +258,31 @@ TEST(Direction, GivesTheMemoryBackOnceNothingIsKept) {
   World world;
   world.needs(10);
   world.arrives("12345");
-  EXPECT_EQ(world.pool.take().capacity(), 0U);
+  EXPECT_EQ(world.pool.spare(), 0U);
   world.arrives("67890");
-  EXPECT_GT(world.pool.take().capacity(), 0U);
+  EXPECT_GT(world.pool.spare(), 0U);
 }
 
 TEST(Direction, LetsTheBufferGoThatIsTheMessage) {
+  constexpr std::size_t kLength = 20'000;
   World world;
   Buffer given;
   world.owner.decide = [&given](Direction& direction, Bytes input) -> std::size_t {
-    Buffer* buffer = direction.buffer_of(input);
-    if (input.size() < 5) {
-      EXPECT_TRUE(buffer == nullptr || buffer->size() == input.size());
-      direction.need(5);
+    if (input.size() < kLength) {
+      direction.need(kLength);
       return 0;
     }
-    if (buffer != nullptr) given = std::move(*buffer);
+    if (Buffer* buffer = direction.buffer_of(input)) given = std::move(*buffer);
     return input.size();
   };
-  world.arrives("123");
+  const std::string message(kLength, 'x');
+  world.arrives("xxx");
   EXPECT_EQ(world.direction.buffer_of(world.direction.held().first(2)), nullptr);
-  world.arrives("45");
-  EXPECT_EQ(text_of(given.view()), "12345");
+  world.arrives(message.substr(3));
+  EXPECT_EQ(text_of(given.view()), message);
   EXPECT_EQ(held(world.direction), "");
-  world.arrives("123");
-  EXPECT_EQ(held(world.direction), "123") << "in another buffer";
+  world.arrives("xxx");
+  EXPECT_EQ(held(world.direction), "xxx") << "in another buffer";
 }
 
 TEST(Direction, HoldsItsOwnerAsLongAsItWaits) {
@@ -451,10 +453,160 @@ TEST(Direction, GrowsWithWhatHasComeAndNotWithWhatIsAnnounced) {
     world.arrives(std::string(kPiece, 'x'));
     arrived += kPiece;
     while (world.direction.held().size() < arrived) world.source.wake_reader();
-    const std::size_t capacity = world.direction.buffer_of(world.direction.held())->capacity();
-    EXPECT_LE(capacity, 4 * arrived) << arrived;
+    EXPECT_LE(world.direction.memory(), 4 * arrived) << arrived;
   }
   EXPECT_EQ(world.owner.inputs.size(), 1U);
+}
+
+TEST(Direction, LetsALargeMessageBeKeptWhereItWasRead) {
+  constexpr std::size_t kLength = 100'000;
+  World world;
+  std::vector<Buffer> kept;
+  world.owner.decide = [&kept](Direction& direction, Bytes input) -> std::size_t {
+    if (input.size() < kLength) {
+      direction.need(kLength);
+      return 0;
+    }
+    const Bytes message = input.first(kLength);
+    direction.expect(message.size());
+    if (Buffer* buffer = direction.buffer_of(message)) kept.push_back(std::move(*buffer));
+    return kLength;
+  };
+  const std::string first(kLength, '1');
+  const std::string second(kLength, '2');
+  world.arrives(first);
+  EXPECT_EQ(world.source.read_to, world.pool.read_buffer()) << "nothing is known yet";
+  EXPECT_EQ(kept.size(), 0U);
+
+  world.source.reads.clear();
+  world.arrives(second);
+  ASSERT_EQ(kept.size(), 1U);
+  EXPECT_EQ(text_of(kept[0].view()), second);
+  EXPECT_EQ(kept[0].data(), world.source.read_to) << "without a copy";
+  EXPECT_EQ(world.source.reads.size(), 1U);
+
+  // In pieces it is the same.
+  world.arrives(first.substr(0, 10));
+  world.arrives(first.substr(10));
+  ASSERT_EQ(kept.size(), 2U);
+  EXPECT_EQ(text_of(kept[1].view()), first);
+  for (const Buffer& each : kept) EXPECT_TRUE(BufferPool::is_for(kLength, each));
+
+  // With another message behind it, it has to be copied.
+  world.arrives(second + "next");
+  EXPECT_EQ(kept.size(), 2U);
+  EXPECT_EQ(held(world.direction), "next");
+}
+
+TEST(Direction, GivesBackWhatItExpectedInVain) {
+  World world;
+  world.owner.decide = [](Direction& direction, Bytes input) {
+    direction.expect(100'000);
+    return input.size();
+  };
+  world.arrives("x");
+  const std::size_t before = world.pool.spare();
+  world.source.wake_reader();
+  EXPECT_EQ(world.source.reads.back(), 131'072U);
+  EXPECT_EQ(held(world.direction), "");
+  EXPECT_EQ(world.pool.spare(), before + 131'072);
+  EXPECT_EQ(world.direction.memory(), 0U);
+}
+
+/// Or many who send little could hold much.
+TEST(Direction, HoldsLittleInLittleMemory) {
+  World world;
+  world.owner.decide = [&world](Direction& direction, Bytes input) -> std::size_t {
+    if (input.back() == 'x') {
+      direction.expect(1'000'000);
+      return input.size();
+    }
+    world.owner.holds = input.back() == 'w';  // for room
+    if (input.back() == 'n') direction.need(50'000);
+    return input.back() == 'r' ? input.size() - 1 : 0;
+  };
+  world.arrives("x");
+  world.arrives("--n");
+  EXPECT_EQ(world.source.reads.back(), 1'048'576U);
+  EXPECT_LE(world.direction.memory(), 2048U) << "needed, but not so much that there is room for it";
+  world.arrives(std::string(50'000, 'x'));
+  world.arrives(std::string(1'000, '-') + "r");
+  EXPECT_EQ(held(world.direction), "r");
+  EXPECT_LE(world.direction.memory(), 2048U) << "the rest";
+  world.arrives("x");
+  world.arrives("--w");
+  EXPECT_EQ(held(world.direction), "--w");
+  EXPECT_LE(world.direction.memory(), 2048U) << "waits for room";
+}
+
+TEST(Direction, KeepsItsMemoryForALargeMessageThatIsNeeded) {
+  World world;
+  world.owner.decide = [](Direction& direction, Bytes input) -> std::size_t {
+    direction.expect(1'000'000);
+    if (input[0] == 'x') return input.size();
+    direction.need(900'000);
+    return 0;
+  };
+  world.arrives("x");
+  world.arrives("--");
+  EXPECT_EQ(held(world.direction), "--");
+  world.source.reads.clear();
+  world.arrives(std::string(899'998, '-'));
+  EXPECT_EQ(world.source.reads, std::vector<std::size_t>{1'048'576 - 2});
+  EXPECT_EQ(world.direction.held().size(), 900'000U);
+}
+
+TEST(Direction, ExpectsNoMoreThanAFewMegabytes) {
+  World world;
+  world.owner.decide = [](Direction& direction, Bytes input) {
+    direction.expect(48'000'000);
+    return input.size();
+  };
+  world.arrives("x");
+  world.arrives("x");
+  EXPECT_EQ(world.source.reads.back(), 4'194'304U);
+}
+
+/// A long message that passes through is read as by any other connection.
+TEST(Direction, ExpectsNothingMoreOnceMoreHasComeThanExpected) {
+  World world;
+  bool expects = true;
+  world.owner.decide = [&expects](Direction& direction, Bytes input) {
+    if (std::exchange(expects, false)) direction.expect(20'000);
+    direction.write(input);
+    return input.size();
+  };
+  world.arrives("x");
+  world.arrives(std::string(100'000, '-'));
+  EXPECT_EQ(world.source.reads, (std::vector<std::size_t>{262'144, 32'768, 262'144}));
+  EXPECT_EQ(world.sink.taken.size(), 100'001U);
+}
+
+/// Nobody reads ahead while many wait for room.
+TEST(Direction, ExpectsNothingWhileItsOwnerAllowsLittle) {
+  World world;
+  world.owner.decide = [](Direction& direction, Bytes input) {
+    direction.expect(1'000'000);
+    return input.size();
+  };
+  world.arrives("x");
+  world.owner.most = 4096;
+  world.arrives("x");
+  EXPECT_EQ(world.source.reads.back(), 4096U);
+}
+
+TEST(Direction, ForgetsALargeMessageAfterManySmallOnes) {
+  World world;
+  std::size_t size = 1'000'000;
+  world.owner.decide = [&size](Direction& direction, Bytes input) {
+    direction.expect(size);
+    return input.size();
+  };
+  world.arrives("x");
+  size = 100;
+  for (int i = 0; i < 50; ++i) world.arrives("x");
+  EXPECT_EQ(world.source.reads.back(), BufferPool::kReadSize);
+  EXPECT_EQ(world.source.read_to, world.pool.read_buffer());
 }
 
 TEST(Direction, ReadsARestOfAMessageAtOnce) {

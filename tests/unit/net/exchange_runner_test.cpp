@@ -133,7 +133,7 @@ class World {
   }
   /// In the buffer that holds it and nothing else.
   World& request_in_its_buffer(const std::string& bytes) {
-    Buffer buffer;
+    Buffer buffer = thread.buffers.take(bytes.size());
     buffer.append(as_bytes(bytes));
     if (event()) begin(buffer.view(), &buffer);
     return *this;
@@ -288,7 +288,36 @@ TEST(ExchangeRunner, GivesTheBufferOfARequestToTheThread) {
   World world(kAsks);
   world.request_in_its_buffer(kInsert).granted(41).reply_with(n(2) + ok());
   EXPECT_EQ(world.connection.sent, Texts{insert_sequence({nth(0, 41), nth(1, 42)})});
-  EXPECT_GE(world.thread.buffers.take().capacity(), kInsert.size());
+  EXPECT_EQ(world.thread.buffers.spare(), 1024U);
+}
+
+TEST(ExchangeRunner, GivesTheMemoryOfAMessageBackOnceItIsTaken) {
+  World world(kOnlyId);
+  world.request(kInsert);
+  EXPECT_GT(world.thread.workspace.take_message().capacity(), 0U);
+  EXPECT_TRUE(world.runner.awaits_reply());
+
+  World slow(kOnlyId);
+  slow.connection.takes_whole = false;
+  slow.request(kInsert);
+  EXPECT_EQ(slow.thread.workspace.take_message().capacity(), 0U) << "it is sent from";
+  slow.taken();
+  EXPECT_GT(slow.thread.workspace.take_message().capacity(), 0U);
+  slow.reply_with(n(0) + write_errors({duplicate(0)}) + ok());
+  EXPECT_EQ(slow.connection.sent.back(),
+            addressed(insert_sequence({nth(0, 3), nth(1, 2)}), slow.last_id(), 0));
+}
+
+/// Each write that waits for its reply holds its message, in a buffer that fits.
+TEST(ExchangeRunner, HoldsSmallMessagesInLittleMemory) {
+  World world(kOnlyId);
+  Buffer large;
+  large.reserve(1'000'000);
+  world.thread.buffers.give_back(std::move(large));
+  world.request(kInsert);
+  EXPECT_EQ(world.thread.buffers.spare(), 1'000'000U);
+  world.reply_with(n(2) + ok());
+  EXPECT_EQ(world.thread.buffers.spare(), 1'000'000U + 1024);
 }
 
 TEST(ExchangeRunner, BeginsTheNextRequestWhenItResumes) {

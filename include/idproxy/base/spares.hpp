@@ -1,0 +1,46 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace idproxy {
+
+/// Objects that are kept for the memory they own, last in, first out, so that the one that is used
+/// next is likely in the processor's caches. T::capacity() is its memory in bytes.
+template <class T>
+class Spares {
+ public:
+  [[nodiscard]] bool empty() const { return spares_.empty(); }
+  [[nodiscard]] std::size_t size() const { return spares_.size(); }
+  /// Of memory in all of them.
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+  void add(T spare) {
+    bytes_ += spare.capacity();
+    spares_.push_back(std::move(spare));
+  }
+  /// There must be one.
+  [[nodiscard]] T take() {
+    T spare = std::move(spares_.back());
+    spares_.pop_back();
+    bytes_ -= spare.capacity();
+    unused_ = std::min(unused_, spares_.size());
+    return spare;
+  }
+  /// Frees those that nobody has needed since the last call.
+  void free_unused() {
+    const auto end = spares_.begin() + static_cast<std::ptrdiff_t>(unused_);
+    std::for_each(spares_.begin(), end, [this](const T& spare) { bytes_ -= spare.capacity(); });
+    spares_.erase(spares_.begin(), end);
+    unused_ = spares_.size();
+  }
+
+ private:
+  std::vector<T> spares_;
+  std::size_t bytes_ = 0;
+  std::size_t unused_ = 0;  // so many at the front have lain there since the last free_unused()
+};
+
+}  // namespace idproxy

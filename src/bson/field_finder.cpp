@@ -105,14 +105,18 @@ bool FieldFinder::skip_any(Walk& walk, Found& found, Places& places) {
   }
   walk.at = end_of_value(static_cast<Type>(*element), element + name_end, walk.end);
   if (walk.at == nullptr) return false;
-  for (; names != 0; names &= names - 1) {
-    const auto name = static_cast<std::size_t>(std::countr_zero(names));
-    const std::uint32_t bit = std::uint32_t{1} << name;
-    if ((found.there & bit) == 0) places[name] = element;
-    found.twice |= found.there & bit;
-    found.there |= bit;
-  }
+  note(names, element, found, places);
   return true;
+}
+
+/// Notes that the element has these names.
+void FieldFinder::note(std::uint32_t names, const std::uint8_t* element, Found& found,
+                       Places& places) {
+  found.twice |= found.there & names;
+  for (std::uint32_t left = names & ~found.there; left != 0; left &= left - 1) {
+    places[static_cast<std::size_t>(std::countr_zero(left))] = element;
+  }
+  found.there |= names;
 }
 
 /// True if the element's head is the expected one, or one of those that come soon after it: the
@@ -143,7 +147,7 @@ void FieldFinder::learn(const Walk& walk, std::size_t name_end, std::uint32_t na
   head.names = names;
   head.name_end = static_cast<std::uint8_t>(name_end);
   head.kind = Kind::other;
-  if (names != 0 || name_end > sizeof head.words) return;
+  if (name_end > sizeof head.words) return;
   const std::int16_t fixed = kFixedSizes[*element];
   const auto type = static_cast<Type>(*element);
   if (fixed >= 0) {
@@ -165,27 +169,31 @@ bool FieldFinder::find(Bytes document, Until until, Found& found, Places& places
   const std::uint8_t* at = document.data() + 4;
   const std::uint8_t* const end = document.data() + document.size() - 1;
   Head* const* next = order_.data();
-  const std::uint32_t enough = until == Until::all_found ? all() : 0;
+  constexpr std::uint64_t kNever = std::uint64_t{1} << kMost;
+  const std::uint64_t enough = until == Until::all_found && count_ > 0 ? all() : kNever;
   found = {};
   while (true) {
-    // Most elements are as expected, and have no name that is looked for.
+    // Most elements are as expected.
     for (; end - at >= kRead; ++next) {
       const Head& head = **next;
       if (differs(head, at) || head.kind == Kind::other) break;
       const std::ptrdiff_t left = end - at - head.size;
       if (left < head.least) break;
-      if (head.kind == Kind::fixed) {
-        at += head.size;
-        continue;
+      std::ptrdiff_t length = 0;
+      if (head.kind == Kind::counted) {
+        length = load_i32(at + head.name_end);
+        if (length < head.least || length > left || at[head.size + length - 1] != 0) break;
       }
-      const std::ptrdiff_t length = load_i32(at + head.name_end);
-      if (length < head.least || length > left || at[head.size + length - 1] != 0) break;
+      const std::uint8_t* const element = at;
       at += head.size + length;
+      if (head.names == 0) continue;
+      note(head.names, element, found, places);
+      if (found.there == enough) return true;
     }
     if (at == end) return true;
     Walk walk{at, end, next};
     if (!skip_any(walk, found, places)) return false;
-    if (found.there == enough && enough != 0) return true;
+    if (found.there == enough) return true;
     at = walk.at;
     next = walk.next;
   }

@@ -157,8 +157,10 @@ void InsertRewriter::give(std::int32_t statement, std::uint32_t missing, std::si
     given.push_back({statement, assignment, narrow(values.wanted[assignment]++)});
   }
   // edits_ is ordered by position, `given` by assignment.
-  std::ranges::sort(given.begin() + static_cast<std::ptrdiff_t>(first_given), given.end(), {},
-                    &Given::assignment);
+  if (given.size() > first_given + 1) {
+    std::ranges::sort(given.begin() + static_cast<std::ptrdiff_t>(first_given), given.end(), {},
+                      &Given::assignment);
+  }
   if (!has_sequences_) return;
   for (std::size_t i = first_given; i < given.size(); ++i) {
     choose_sequence(given[i].assignment, values.sequences[given[i].assignment]);

@@ -92,6 +92,7 @@ class FieldFinder {
   [[nodiscard]] static bool differs(const Head& head, const std::uint8_t* at);
   [[nodiscard]] std::uint32_t named(Bytes key, const std::uint8_t* end) const;
   [[nodiscard]] bool skip_any(Walk& walk, Found& found, Places& places);
+  static void note(std::uint32_t names, const std::uint8_t* element, Found& found, Places& places);
   [[nodiscard]] bool expects(Walk& walk) const;
   void learn(const Walk& walk, std::size_t name_end, std::uint32_t names);
 

@@ -48,12 +48,13 @@ Targets all_of(const std::vector<Target>& targets) {
 }
 
 /// Those that are measured with all works.
-Targets main_two(const std::vector<Target>& targets) {
-  Targets both;
+/// All but those that are there for comparison only.
+Targets main_ones(const std::vector<Target>& targets) {
+  Targets chosen;
   for (const Target& target : targets) {
-    if (target.name == "haproxy" || target.name == "idproxy") both.push_back(&target);
+    if (target.name != "nginx" && target.name != "envoy") chosen.push_back(&target);
   }
-  return both;
+  return chosen;
 }
 
 /// That many connections or, if files are limited, as many as they allow: a proxy needs two
@@ -147,7 +148,7 @@ void Table::measure_works() {
   const std::string section =
       options_.tls ? "CPU per operation, TLS on both sides" : "CPU per operation";
   for (const Work& each : chosen) {
-    const Targets measured = each.usual || options_.tls ? all_of(targets) : main_two(targets);
+    const Targets measured = each.usual || options_.tls ? all_of(targets) : main_ones(targets);
     print(std::cout, {section, (options_.tls ? "TLS, " : "") + each.name, "us",
                       measure_cpu(measured, stub, each, transport_, options_.effort), "idproxy",
                       "haproxy", each.limit});

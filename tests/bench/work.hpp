@@ -34,7 +34,7 @@ struct Work {
   std::vector<StoredDocument> stored{};  ///< of an insert; document i is the one at i % size()
   std::optional<Limit> limit{};          ///< of the CPU beside haproxy
   bool quick = false;                    ///< a part of quick runs
-  bool usual = false;                    ///< measured with all programs, others only beside haproxy
+  bool usual = false;  ///< measured with all programs, others without nginx and envoy
 };
 
 /// ping, find, reply of 1 MB, and inserts of 1, 100 and 1000 documents of three sizes: with rules

@@ -169,14 +169,21 @@ bool FieldFinder::find(Bytes document, Until until, Found& found, Places& places
   const std::uint8_t* at = document.data() + 4;
   const std::uint8_t* const end = document.data() + document.size() - 1;
   Head* const* next = order_.data();
+  std::array<std::uint8_t, kRead> last;  // of the bytes, where fewer than kRead are left
   constexpr std::uint64_t kNever = std::uint64_t{1} << kMost;
   const std::uint64_t enough = until == Until::all_found && count_ > 0 ? all() : kNever;
   found = {};
   while (true) {
     // Most elements are as expected.
-    for (; end - at >= kRead; ++next) {
+    for (; at != end; ++next) {
       const Head& head = **next;
-      if (differs(head, at) || head.kind == Kind::other) break;
+      const std::uint8_t* front = at;
+      if (end - at < kRead) {
+        last.fill(0);
+        std::memcpy(last.data(), at, static_cast<std::size_t>(end - at));
+        front = last.data();
+      }
+      if (differs(head, front) || head.kind == Kind::other) break;
       const std::ptrdiff_t left = end - at - head.size;
       if (left < head.least) break;
       std::ptrdiff_t length = 0;

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "end_of_key.hpp"
-#include "idproxy/bson/elements.hpp"
 #include "value_size.hpp"
 
 namespace idproxy::bson {
@@ -22,6 +21,14 @@ std::uint64_t load_word(const std::uint8_t* at) {
 /// The mask of the first `bytes` bytes of a word.
 std::uint64_t first_of_word(std::size_t bytes) {
   return bytes >= kWordBytes ? ~std::uint64_t{0} : (std::uint64_t{1} << (8 * bytes)) - 1;
+}
+
+/// `name_end`: bytes of type and name, with the NUL.
+Element element_at(const std::uint8_t* at, std::size_t name_end, const std::uint8_t* end) {
+  return {static_cast<Type>(*at),
+          {reinterpret_cast<const char*>(at + 1), name_end - 2},
+          {at + name_end, end},
+          at};
 }
 
 }  // namespace
@@ -105,13 +112,12 @@ bool FieldFinder::skip_any(Walk& walk, Found& found, Places& places) {
   }
   walk.at = end_of_value(static_cast<Type>(*element), element + name_end, walk.end);
   if (walk.at == nullptr) return false;
-  note(names, element, found, places);
+  if (names != 0) note(names, element_at(element, name_end, walk.at), found, places);
   return true;
 }
 
 /// Notes that the element has these names.
-void FieldFinder::note(std::uint32_t names, const std::uint8_t* element, Found& found,
-                       Places& places) {
+void FieldFinder::note(std::uint32_t names, const Element& element, Found& found, Places& places) {
   found.twice |= found.there & names;
   for (std::uint32_t left = names & ~found.there; left != 0; left &= left - 1) {
     places[static_cast<std::size_t>(std::countr_zero(left))] = element;
@@ -194,7 +200,7 @@ bool FieldFinder::find(Bytes document, Until until, Found& found, Places& places
       const std::uint8_t* const element = at;
       at += head.size + length;
       if (head.names == 0) continue;
-      note(head.names, element, found, places);
+      note(head.names, element_at(element, head.name_end, at), found, places);
       if (found.there == enough) return true;
     }
     if (at == end) return true;

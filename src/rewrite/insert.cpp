@@ -195,10 +195,8 @@ bool InsertRewriter::look_at(Bytes document, std::uint32_t& missing) {
 void InsertRewriter::count_driver_made(std::uint32_t ids) {
   for (; ids != 0; ids &= ids - 1) {
     const auto i = static_cast<std::size_t>(std::countr_zero(ids));
-    if (static_cast<bson::Type>(*places_[i]) != bson::Type::object_id) continue;
-    const Assignment& target = (*insert_->plan)[i];
-    const std::uint8_t* const value = places_[i] + 1 + target.path.front().size() + 1;
-    if (driver_made(value, *target.rule)) ++driver_made_[i];
+    if (places_[i].type != bson::Type::object_id) continue;
+    if (driver_made(places_[i].value.data(), *(*insert_->plan)[i].rule)) ++driver_made_[i];
   }
 }
 
@@ -296,10 +294,9 @@ bool InsertRewriter::follow(std::size_t assignment, std::size_t depth, Site& sit
 bool InsertRewriter::find_at_once(std::size_t assignment, std::size_t depth, Site& site,
                                   bool& found) {
   const Assignment& target = (*insert_->plan)[assignment];
-  const Bytes parent = site.parents.back();
   bson::FieldFinder::Found below;
-  bson::FieldFinder::Places places;
-  if (depth > 0 && !below_.find(parent, bson::FieldFinder::Until::the_end, below, places)) {
+  if (depth > 0 &&
+      !below_.find(site.parents.back(), bson::FieldFinder::Until::the_end, below, below_places_)) {
     return false;
   }
   const bson::FieldFinder::Found& there = depth == 0 ? found_ : below;
@@ -307,9 +304,8 @@ bool InsertRewriter::find_at_once(std::size_t assignment, std::size_t depth, Sit
   if (!found) return true;
   const bool stays = target.rule->assign == Assign::missing && depth + 1 == target.path.size();
   site.ambiguous = site.ambiguous || (!stays && (there.twice >> assignment & 1) != 0);
-  const auto element = bson::Elements(parent, (depth == 0 ? places_ : places)[assignment]).next();
-  if (element) site.element = *element;
-  return element.has_value();
+  site.element = (depth == 0 ? places_ : below_places_)[assignment];
+  return true;
 }
 
 bool InsertRewriter::driver_made(const std::uint8_t* object_id, const Rule& rule) const {

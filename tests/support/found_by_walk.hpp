@@ -22,7 +22,7 @@ inline std::string found_by_finder(Bytes document, std::span<const std::string_v
   std::string text;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const bool there = (found.there >> i & 1) != 0;
-    text += there ? std::to_string(places[i] - document.data()) : "-";
+    text += there ? std::to_string(places[i].begin - document.data()) : "-";
     text += (found.twice >> i & 1) != 0 ? "! " : " ";
   }
   return text;

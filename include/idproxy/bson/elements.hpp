@@ -62,9 +62,6 @@ class Elements {
   /// `document` must be whole, as document_at() returns it, and must outlive the walk.
   explicit Elements(Bytes document)
       : at_(document.data() + 4), end_(document.data() + document.size() - 1) {}
-  /// From the element at `first` on, which is one of the document's.
-  Elements(Bytes document, const std::uint8_t* first)
-      : at_(first), end_(document.data() + document.size() - 1) {}
 
   /// The next element; nothing at the end, or when something is malformed: an unknown type, a key
   /// or value that exceeds the document, a string without its NUL, a terminator too early.

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "idproxy/base/bytes.hpp"
-#include "idproxy/bson/type.hpp"
+#include "idproxy/bson/elements.hpp"
 
 namespace idproxy::bson {
 
@@ -31,8 +31,8 @@ class FieldFinder {
     std::uint32_t there = 0;
     std::uint32_t twice = 0;
   };
-  /// By name: the type byte of the first element that has it.
-  using Places = std::array<const std::uint8_t*, kMost>;
+  /// By name: the first element that has it.
+  using Places = std::array<Element, kMost>;
 
   /// Names may repeat. At most kMost. The same names as before cost little.
   void look_for(std::span<const std::string_view> names);
@@ -92,7 +92,7 @@ class FieldFinder {
   [[nodiscard]] static bool differs(const Head& head, const std::uint8_t* at);
   [[nodiscard]] std::uint32_t named(Bytes key, const std::uint8_t* end) const;
   [[nodiscard]] bool skip_any(Walk& walk, Found& found, Places& places);
-  static void note(std::uint32_t names, const std::uint8_t* element, Found& found, Places& places);
+  static void note(std::uint32_t names, const Element& element, Found& found, Places& places);
   [[nodiscard]] bool expects(Walk& walk) const;
   void learn(const Walk& walk, std::size_t name_end, std::uint32_t names);
 

@@ -147,6 +147,7 @@ class InsertRewriter {
   bson::FieldFinder finder_;        // of the first name on the path of each assignment
   bson::FieldFinder::Found found_;  // by finder_ in the document that was looked at last
   bson::FieldFinder::Places places_{};
+  bson::FieldFinder::Places below_places_{};
   bson::FieldFinder below_;  // of the second name on the path of each assignment, or the only one
   bool walks_once_ = false;  // finder_ has all of them
   // Bits of assignments:

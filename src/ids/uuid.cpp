@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "idproxy/ids/parameters.hpp"
 #include "idproxy/ids/strategy.hpp"
@@ -37,16 +38,18 @@ constexpr Uuid kAsItIs{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 constexpr Uuid kJava{7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8};
 constexpr Uuid kCsharp{3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15};
 
-/// BSON binary: int32 size, subtype, and bytes, which the caller must write at once.
-std::uint8_t* add_binary(std::uint8_t subtype, Values& out) {
-  std::uint8_t* at = out.add(bson::Type::binary, 4 + 1 + kUuidSize);
+constexpr std::size_t kBinaryHead = 4 + 1;  // of BSON binary: int32 size, subtype
+constexpr std::size_t kBinarySize = kBinaryHead + kUuidSize;
+
+/// Writes the head, and returns where the bytes belong.
+std::uint8_t* write_head(std::uint8_t subtype, std::uint8_t* at) {
   store_i32(at, kUuidSize);
   at[4] = subtype;
-  return at + 5;
+  return at + kBinaryHead;
 }
 
 void append_binary(const Uuid& uuid, std::uint8_t subtype, const Uuid& order, Values& out) {
-  std::uint8_t* at = add_binary(subtype, out);
+  std::uint8_t* at = write_head(subtype, out.add(bson::Type::binary, kBinarySize));
   for (std::size_t i = 0; i < kUuidSize; ++i) at[i] = uuid[order[i]];
 }
 
@@ -70,13 +73,20 @@ Halves halves_v7(std::uint64_t milliseconds, const Random74& random) {
   return {milliseconds << 16 | kVersion << 12 | random.rand_a, kVariant << 62 | random.rand_b};
 }
 
-/// Writes the usual form straight to where it belongs: with thousands of ids a message, that
-/// counts.
-void append_v7(const Halves& uuid, Representation representation, Values& out) {
-  if (representation == Representation::standard) return uuid.write(add_binary(4, out));
-  Uuid bytes;
-  uuid.write(bytes.data());
-  append_uuid(bytes, representation, out);
+/// Appends `n` ids, which `next` returns one after the other. Writes the usual form straight to
+/// where it belongs: with thousands of ids a message, that counts.
+template <class Next>
+void append_v7(std::size_t n, Representation representation, Values& out, Next next) {
+  if (representation == Representation::standard) {
+    std::uint8_t* at = out.add(bson::Type::binary, kBinarySize, n);
+    for (; n > 0; --n, at += kBinarySize) next().write(write_head(4, at));
+    return;
+  }
+  for (; n > 0; --n) {
+    Uuid uuid;
+    next().write(uuid.data());
+    append_uuid(uuid, representation, out);
+  }
 }
 
 std::uint64_t milliseconds_of(const Clock& clock) {
@@ -175,9 +185,8 @@ class UnorderedUuid final : public Strategy {
   Draw next(std::size_t n, Values& out) override {
     const std::uint64_t now = milliseconds_of(sources_.clock);
     RandomChunk<10> bytes(sources_.random, n);
-    for (std::size_t i = 0; i < n; ++i) {
-      append_v7(halves_v7(now, Random74::from(bytes.next())), representation_, out);
-    }
+    append_v7(n, representation_, out,
+              [&] { return halves_v7(now, Random74::from(bytes.next())); });
     return {};
   }
 
@@ -195,15 +204,14 @@ class OrderedUuid final : public Strategy {
   Draw next(std::size_t n, Values& out) override {
     if (n == 0) return {};
     const std::lock_guard lock(mutex_);
-    const bool moved = follow_clock();
-    if (moved) append(out);
-    n -= moved ? 1 : 0;
-    RandomChunk<4> steps(sources_.random, n);
-    out.reserve(n, 4 + 1 + kUuidSize);
-    for (std::size_t i = 0; i < n; ++i) {
-      position_ = behind(position_, load_big_u32(steps.next()), sources_.random);
-      append(out);
-    }
+    bool is_new = follow_clock();
+    RandomChunk<4> steps(sources_.random, n - (is_new ? 1 : 0));
+    append_v7(n, representation_, out, [&] {
+      if (!std::exchange(is_new, false)) {
+        position_ = behind(position_, load_big_u32(steps.next()), sources_.random);
+      }
+      return halves_v7(position_.milliseconds, position_.random);
+    });
     return {};
   }
 
@@ -226,10 +234,6 @@ class OrderedUuid final : public Strategy {
     generation_ = generation;
     position_ = first_in(now, sources_.random);
     return true;
-  }
-
-  void append(Values& out) const {
-    append_v7(halves_v7(position_.milliseconds, position_.random), representation_, out);
   }
 
   const Representation representation_;

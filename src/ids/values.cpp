@@ -10,8 +10,12 @@ void Values::add_string(std::string_view text) {
 
 /// For values of different sizes.
 void Values::note_ends() {
-  ends_.reserve(size_ + 1);
-  for (std::size_t end = each_; ends_.size() < size_; end += each_) ends_.push_back(end);
+  note_more_ends(size_, each_);
+}
+
+void Values::note_more_ends(std::size_t n, std::size_t size) {
+  std::size_t end = ends_.empty() ? 0 : ends_.back();
+  for (; n > 0; --n) ends_.push_back(end += size);
 }
 
 }  // namespace idproxy::ids

@@ -23,14 +23,15 @@ class Values {
     return bytes_.view().subspan(begin, ends_[i] - begin);
   }
 
-  /// Adds a value of `size` bytes, which the caller must write at once.
-  std::uint8_t* add(bson::Type type, std::size_t size) {
+  /// Adds a value of `size` bytes, which the caller must write at once; or `n` of them, one behind
+  /// the other.
+  std::uint8_t* add(bson::Type type, std::size_t size, std::size_t n = 1) {
     type_ = type;
     if (size_ == 0) each_ = size;
     if (size != each_ && ends_.empty()) note_ends();
-    std::uint8_t* at = bytes_.extend(size);
-    ++size_;
-    if (!ends_.empty()) ends_.push_back(bytes_.size());
+    std::uint8_t* at = bytes_.extend(n * size);
+    size_ += n;
+    if (!ends_.empty()) note_more_ends(n, size);
     return at;
   }
   /// Adds a BSON string of `size` bytes: int32 length including the NUL, text, NUL. Returns where
@@ -49,8 +50,6 @@ class Values {
   [[nodiscard]] std::size_t capacity() const {
     return bytes_.capacity() + ends_.capacity() * sizeof(std::size_t);
   }
-  /// Reserves memory for `n` more values of `size` bytes.
-  void reserve(std::size_t n, std::size_t size) { bytes_.reserve(bytes_.size() + n * size); }
 
   void clear() {
     size_ = 0;
@@ -60,6 +59,7 @@ class Values {
 
  private:
   void note_ends();
+  void note_more_ends(std::size_t n, std::size_t size);
 
   bson::Type type_ = bson::Type::null;
   Buffer bytes_;

@@ -33,6 +33,24 @@ TEST(Values, SucceedsWithOneOfAnotherSizeAmongEqualOnes) {
   EXPECT_EQ(to_hex(values[0]), "020000007a00");
 }
 
+TEST(Values, SucceedsWithSeveralAtOnce) {
+  for (const bool others : {false, true}) {
+    Values values;
+    if (others) values.add_string("abcdefghij");
+    std::uint8_t* const at = values.add(bson::Type::int64, 8, 3);
+    for (int i = 0; i < 3; ++i) store_i64(at + 8 * i, i);
+    values.add(bson::Type::int64, 8, 0);
+    store_i32(values.add(bson::Type::int32, 4), 7);
+    const std::size_t first = others ? 1 : 0;
+    ASSERT_EQ(values.size(), first + 4);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(load_i64(values[first + i].data()), static_cast<std::int64_t>(i));
+      EXPECT_EQ(values[first + i].size(), 8U);
+    }
+    EXPECT_EQ(to_hex(values[first + 3]), "07000000");
+  }
+}
+
 TEST(Values, SucceedsWithReuseAfterClear) {
   Values values;
   values.add_string("old");

@@ -34,12 +34,11 @@ Element element_at(const std::uint8_t* at, std::size_t name_end, const std::uint
 }  // namespace
 
 FieldFinder::FieldFinder() {
-  forget();
+  std::ranges::transform(heads_, order_.begin(), [](Head& head) { return &head; });
 }
 
 void FieldFinder::forget() {
-  heads_.fill({});
-  std::ranges::transform(heads_, order_.begin(), [](Head& head) { return &head; });
+  for (; known_ > 0; --known_) *order_[known_ - 1] = {};
 }
 
 bool FieldFinder::looks_for(std::span<const std::string_view> names) const {
@@ -129,7 +128,7 @@ void FieldFinder::note(std::uint32_t names, const Element& element, Found& found
 /// document then lacks the fields in between. Sets walk.next.
 bool FieldFinder::expects(Walk& walk) const {
   constexpr std::ptrdiff_t kLookAhead = 16;
-  Head* const* const last = walk.next + std::min(kLookAhead, &order_.back() - walk.next);
+  Head* const* const last = walk.next + std::min(kLookAhead, order_.data() + known_ - walk.next);
   for (Head* const* next = walk.next; next != last; ++next) {
     if (!matches(**next, walk.at, walk.end)) continue;
     walk.next = next;
@@ -139,10 +138,12 @@ bool FieldFinder::expects(Walk& walk) const {
 }
 
 /// Remembers the type and name of the element as those that are expected here. What was expected
-/// comes after it; the last head is forgotten.
+/// comes after it; if there are too many, the last head is forgotten.
 void FieldFinder::learn(const Walk& walk, std::size_t name_end, std::uint32_t names) {
   const auto place = order_.begin() + (walk.next - order_.data());
-  std::rotate(place, order_.end() - 2, order_.end() - 1);
+  const auto unused = order_.begin() + static_cast<std::ptrdiff_t>(std::min(known_, kHeads - 1));
+  known_ = std::min(known_ + 1, kHeads);
+  std::rotate(place, unused, unused + 1);
   Head& head = **place;
   const std::uint8_t* const element = walk.at;
   std::array<std::uint8_t, kLongest> bytes{};

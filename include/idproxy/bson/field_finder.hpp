@@ -99,8 +99,9 @@ class FieldFinder {
   std::array<Name, kMost> names_;
   std::size_t count_ = 0;
   std::array<Head, kHeads + 1> heads_;
-  // In the order in which they are expected. The last one matches no element.
+  // In the order in which they are expected. Behind those that are known, none matches an element.
   std::array<Head*, kHeads + 1> order_;
+  std::size_t known_ = 0;
 };
 
 }  // namespace idproxy::bson

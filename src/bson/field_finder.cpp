@@ -13,6 +13,8 @@ namespace {
 constexpr std::size_t kWordBytes = 8;
 constexpr std::ptrdiff_t kWord = kWordBytes;
 constexpr std::ptrdiff_t kRead = 2 * kWord;  // bytes of an element that are compared at once
+/// The most documents between two for which a shape is learnt anew. A power of two.
+constexpr std::uint32_t kRest = 256;
 
 std::uint64_t load_word(const std::uint8_t* at) {
   return static_cast<std::uint64_t>(load_i64(at));
@@ -39,6 +41,8 @@ FieldFinder::FieldFinder() {
 
 void FieldFinder::forget() {
   for (; known_ > 0; --known_) *order_[known_ - 1] = {};
+  shape_.clear();
+  misfits_ = 0;
 }
 
 bool FieldFinder::looks_for(std::span<const std::string_view> names) const {
@@ -62,8 +66,11 @@ void FieldFinder::look_for(std::span<const std::string_view> names) {
 /// Whether the element at `at` has this type and name.
 bool FieldFinder::matches(const Head& head, const std::uint8_t* at, const std::uint8_t* end) {
   const std::ptrdiff_t left = end - at;
-  if (left >= kRead && differs(head, at)) return false;
   if (head.name_end == 0 || head.name_end > left) return false;
+  if (left >= kRead) {
+    if (differs(head, at)) return false;
+    if (head.name_end <= kRead) return true;
+  }
   const std::size_t front = std::min<std::size_t>(head.name_end, sizeof head.words);
   return std::memcmp(at, head.words.data(), front) == 0 &&
          std::memcmp(at + front, head.rest.data(), head.name_end - front) == 0;
@@ -111,17 +118,8 @@ bool FieldFinder::skip_any(Walk& walk, Found& found, Places& places) {
   }
   walk.at = end_of_value(static_cast<Type>(*element), element + name_end, walk.end);
   if (walk.at == nullptr) return false;
-  if (names != 0) note(names, element_at(element, name_end, walk.at), found, places);
+  if (names != 0) found.note(names, element_at(element, name_end, walk.at), places);
   return true;
-}
-
-/// Notes that the element has these names.
-void FieldFinder::note(std::uint32_t names, const Element& element, Found& found, Places& places) {
-  found.twice |= found.there & names;
-  for (std::uint32_t left = names & ~found.there; left != 0; left &= left - 1) {
-    places[static_cast<std::size_t>(std::countr_zero(left))] = element;
-  }
-  found.there |= names;
 }
 
 /// True if the element's head is the expected one, or one of those that come soon after it: the
@@ -173,13 +171,47 @@ void FieldFinder::learn(const Walk& walk, std::size_t name_end, std::uint32_t na
 }
 
 bool FieldFinder::find(Bytes document, Until until, Found& found, Places& places) {
+  constexpr std::uint64_t kNever = std::uint64_t{1} << kMost;
+  const std::uint64_t enough = until == Until::all_found && count_ > 0 ? all() : kNever;
+  found = {};
+  if (tries_shape()) {
+    if (shape_.fits(document, enough, found, places)) {
+      misfits_ = 0;
+      return true;
+    }
+    found = {};
+  }
+  if (!walk(document, enough, found, places)) return false;
+  if (++misfits_ == kRest * 2) misfits_ = kRest;
+  if (misfits_ > 1 && std::has_single_bit(misfits_)) learn_shape(document, enough);
+  return true;
+}
+
+/// Documents that differ all the time do not pay for each other's shapes: the longer none has had
+/// the shape, the more rarely it is learnt anew.
+bool FieldFinder::tries_shape() const {
+  return misfits_ < 2 || std::has_single_bit(misfits_);
+}
+
+void FieldFinder::learn_shape(Bytes document, std::uint64_t enough) {
+  shape_.clear();
+  std::uint32_t found = 0;
+  Elements elements(document);
+  while (const auto element = elements.next()) {
+    const std::uint32_t names =
+        named({element->begin + 1, element->value.data() - 1}, document.data() + document.size() - 1);
+    if (!shape_.add(*element, names)) return shape_.clear();
+    found |= names;
+    if (found == enough) return;
+  }
+}
+
+/// Element by element.
+bool FieldFinder::walk(Bytes document, std::uint64_t enough, Found& found, Places& places) {
   const std::uint8_t* at = document.data() + 4;
   const std::uint8_t* const end = document.data() + document.size() - 1;
   Head* const* next = order_.data();
   std::array<std::uint8_t, kRead> last;  // of the bytes, where fewer than kRead are left
-  constexpr std::uint64_t kNever = std::uint64_t{1} << kMost;
-  const std::uint64_t enough = until == Until::all_found && count_ > 0 ? all() : kNever;
-  found = {};
   while (true) {
     // Most elements are as expected.
     for (; at != end; ++next) {
@@ -201,7 +233,7 @@ bool FieldFinder::find(Bytes document, Until until, Found& found, Places& places
       const std::uint8_t* const element = at;
       at += head.size + length;
       if (head.names == 0) continue;
-      note(head.names, element_at(element, head.name_end, at), found, places);
+      found.note(head.names, element_at(element, head.name_end, at), places);
       if (found.there == enough) return true;
     }
     if (at == end) return true;

@@ -1,0 +1,121 @@
+#include "idproxy/bson/document_shape.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include "value_size.hpp"
+
+namespace idproxy::bson {
+bool DocumentShape::begin_part() {
+  if (count_ == kMostParts) return false;
+  parts_[count_++] = {};
+  return true;
+}
+
+/// Adds bytes to the last part, and to new ones behind it.
+bool DocumentShape::append(Bytes bytes, std::uint8_t mask) {
+  for (const std::uint8_t byte : bytes) {
+    const bool full = count_ == 0 || parts_[count_ - 1].counted || parts_[count_ - 1].size == kAtOnce;
+    if (full && !begin_part()) return false;
+    Part& part = parts_[count_ - 1];
+    part.bytes[kAtOnce + part.size] = byte;
+    part.masks[kAtOnce + part.size] = mask;
+    ++part.size;
+  }
+  return true;
+}
+
+bool DocumentShape::add(const Element& element, std::uint32_t names) {
+  constexpr std::uint8_t kCounts = 0xff;
+  constexpr std::uint8_t kAny = 0;
+  const Bytes head(element.begin, element.value.data());
+  const std::int16_t fixed = kFixedSizes[static_cast<std::uint8_t>(element.type)];
+  std::size_t front = 0;  // bytes of the value that are always there
+  switch (element.type) {
+    case Type::string:
+      front = 4;
+      break;
+    case Type::binary:
+      front = 4 + 1;
+      break;
+    case Type::document:
+    case Type::array:
+      break;
+    default:
+      if (fixed < 0) return false;
+      front = static_cast<std::size_t>(fixed);
+  }
+  if (names != 0) {
+    // Once it is found, nothing else may be needed.
+    if (head.size() + front > kAtOnce || !begin_part()) return false;
+    Part& part = parts_[count_ - 1];
+    part.names = names;
+    part.name_end = static_cast<std::uint8_t>(head.size());
+    part.value_end = static_cast<std::uint8_t>(fixed >= 0 ? head.size() + front : 0);
+  }
+  if (!append(head, kCounts)) return false;
+  // An int32 of which the parts have a half each could not be read.
+  const bool splits = fixed < 0 && parts_[count_ - 1].size + front > kAtOnce;
+  if (splits && !begin_part()) return false;
+  if (!append(element.value.first(front), kAny)) return false;
+  if (fixed >= 0) return true;
+  Part& part = parts_[count_ - 1];
+  part.counted = true;
+  part.count_at = static_cast<std::uint8_t>(part.size - front);
+  part.last = element.type == Type::binary ? 0 : 0xff;
+  part.least = element.type == Type::string ? 1 : element.type == Type::binary ? 0 : kMinDocument;
+  return true;
+}
+
+/// `first`: the position in the part's patterns that stands for the byte at `at`.
+bool DocumentShape::differs(const Part& part, const std::uint8_t* at, std::size_t first) {
+  std::uint64_t difference = 0;
+  for (std::size_t i = 0; i < kAtOnce; i += sizeof(std::uint64_t)) {
+    const auto word = [&](const std::uint8_t* from) {
+      return static_cast<std::uint64_t>(load_i64(from + i));
+    };
+    difference |= (word(at) ^ word(part.bytes.data() + first)) & word(part.masks.data() + first);
+  }
+  return difference != 0;
+}
+
+bool DocumentShape::fits(Bytes document, std::uint64_t enough, FoundNames& found,
+                         FoundNames::Places& places) const {
+  if (document.size() < kAtOnce) return false;
+  const std::uint8_t* at = document.data() + 4;
+  const std::uint8_t* const end = document.data() + document.size() - 1;
+  for (const Part& part : std::span(parts_).first(count_)) {
+    std::ptrdiff_t left = end - at;
+    // Where the document has fewer bytes left, its last ones are compared with as many of the
+    // pattern: those before the part do not count.
+    constexpr auto kMany = static_cast<std::ptrdiff_t>(kAtOnce) - 1;
+    if (left >= kMany ? differs(part, at, kAtOnce)
+                      : differs(part, at + left - kMany, static_cast<std::size_t>(left) + 1)) {
+      return false;
+    }
+    left -= part.size;
+    if (left < part.least) return false;
+    const std::uint8_t* next = at + part.size;
+    if (part.counted) {
+      const std::ptrdiff_t count = load_i32(at + part.count_at);
+      const auto more = static_cast<std::size_t>(left - part.least);
+      if (static_cast<std::size_t>(count - part.least) > more) return false;
+      next += count;
+      if ((*(next - 1) & part.last) != 0) return false;
+    }
+    if (part.names != 0) {
+      const std::uint8_t* const value = at + part.name_end;
+      found.note(part.names,
+                 {static_cast<Type>(*at),
+                  as_text({at + 1, value - 1}),
+                  {value, part.value_end != 0 ? at + part.value_end : next},
+                  at},
+                 places);
+      if (found.there == enough) return true;
+    }
+    at = next;
+  }
+  return at == end;
+}
+
+}  // namespace idproxy::bson

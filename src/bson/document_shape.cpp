@@ -1,23 +1,22 @@
 #include "idproxy/bson/document_shape.hpp"
 
 #include <algorithm>
-#include <span>
 
 #include "value_size.hpp"
 
 namespace idproxy::bson {
 bool DocumentShape::begin_part() {
-  if (count_ == kMostParts) return false;
-  parts_[count_++] = {};
+  if (parts_.size() == kMostParts) return false;
+  parts_.emplace_back();
   return true;
 }
 
 /// Adds bytes to the last part, and to new ones behind it.
 bool DocumentShape::append(Bytes bytes, std::uint8_t mask) {
   for (const std::uint8_t byte : bytes) {
-    const bool full = count_ == 0 || parts_[count_ - 1].counted || parts_[count_ - 1].size == kAtOnce;
+    const bool full = parts_.empty() || parts_.back().counted || parts_.back().size == kAtOnce;
     if (full && !begin_part()) return false;
-    Part& part = parts_[count_ - 1];
+    Part& part = parts_.back();
     part.bytes[kAtOnce + part.size] = byte;
     part.masks[kAtOnce + part.size] = mask;
     ++part.size;
@@ -48,18 +47,18 @@ bool DocumentShape::add(const Element& element, std::uint32_t names) {
   if (names != 0) {
     // Once it is found, nothing else may be needed.
     if (head.size() + front > kAtOnce || !begin_part()) return false;
-    Part& part = parts_[count_ - 1];
+    Part& part = parts_.back();
     part.names = names;
     part.name_end = static_cast<std::uint8_t>(head.size());
     part.value_end = static_cast<std::uint8_t>(fixed >= 0 ? head.size() + front : 0);
   }
   if (!append(head, kCounts)) return false;
   // An int32 of which the parts have a half each could not be read.
-  const bool splits = fixed < 0 && parts_[count_ - 1].size + front > kAtOnce;
+  const bool splits = fixed < 0 && parts_.back().size + front > kAtOnce;
   if (splits && !begin_part()) return false;
   if (!append(element.value.first(front), kAny)) return false;
   if (fixed >= 0) return true;
-  Part& part = parts_[count_ - 1];
+  Part& part = parts_.back();
   part.counted = true;
   part.count_at = static_cast<std::uint8_t>(part.size - front);
   part.last = element.type == Type::binary ? 0 : 0xff;
@@ -84,7 +83,7 @@ bool DocumentShape::fits(Bytes document, std::uint64_t enough, FoundNames& found
   if (document.size() < kAtOnce) return false;
   const std::uint8_t* at = document.data() + 4;
   const std::uint8_t* const end = document.data() + document.size() - 1;
-  for (const Part& part : std::span(parts_).first(count_)) {
+  for (const Part& part : parts_) {
     std::ptrdiff_t left = end - at;
     // Where the document has fewer bytes left, its last ones are compared with as many of the
     // pattern: those before the part do not count.

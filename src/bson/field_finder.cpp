@@ -35,31 +35,13 @@ Element element_at(const std::uint8_t* at, std::size_t name_end, const std::uint
 
 }  // namespace
 
-FieldFinder::FieldFinder() {
+FieldFinder::FieldFinder(std::span<const std::string_view> names)
+    : all_((std::uint64_t{1} << names.size()) - 1) {
   std::ranges::transform(heads_, order_.begin(), [](Head& head) { return &head; });
-}
-
-void FieldFinder::forget() {
-  for (; known_ > 0; --known_) *order_[known_ - 1] = {};
-  shape_.clear();
-  misfits_ = 0;
-}
-
-bool FieldFinder::looks_for(std::span<const std::string_view> names) const {
-  return std::ranges::equal(names, std::span(names_).first(count_), {}, {}, &Name::text);
-}
-
-void FieldFinder::look_for(std::span<const std::string_view> names) {
-  if (looks_for(names)) return;
-  forget();
-  count_ = 0;
   for (const std::string_view text : names) {
-    Name& its = names_[count_++];
-    its.text = text;
     std::array<std::uint8_t, kWordBytes> bytes{};
     std::copy_n(text.begin(), std::min(text.size(), kWordBytes), bytes.begin());
-    its.word = load_word(bytes.data());
-    its.mask = first_of_word(text.size() + 1);
+    names_.push_back({load_word(bytes.data()), first_of_word(text.size() + 1), std::string(text)});
   }
 }
 
@@ -88,7 +70,7 @@ std::uint32_t FieldFinder::named(Bytes key, const std::uint8_t* end) const {
   std::uint32_t names = 0;
   const bool word_there = end - key.data() >= kWord;
   const std::uint64_t word = word_there ? load_word(key.data()) : 0;
-  for (std::size_t i = 0; i < count_; ++i) {
+  for (std::size_t i = 0; i < names_.size(); ++i) {
     const Name& name = names_[i];
     if (word_there && ((word ^ name.word) & name.mask) != 0) continue;
     if (as_text(key) == name.text) names |= std::uint32_t{1} << i;
@@ -172,7 +154,7 @@ void FieldFinder::learn(const Walk& walk, std::size_t name_end, std::uint32_t na
 
 bool FieldFinder::find(Bytes document, Until until, Found& found, Places& places) {
   constexpr std::uint64_t kNever = std::uint64_t{1} << kMost;
-  const std::uint64_t enough = until == Until::all_found && count_ > 0 ? all() : kNever;
+  const std::uint64_t enough = until == Until::all_found && all_ != 0 ? all_ : kNever;
   found = {};
   if (tries_shape()) {
     if (shape_.fits(document, enough, found, places)) {
@@ -198,8 +180,8 @@ void FieldFinder::learn_shape(Bytes document, std::uint64_t enough) {
   std::uint32_t found = 0;
   Elements elements(document);
   while (const auto element = elements.next()) {
-    const std::uint32_t names =
-        named({element->begin + 1, element->value.data() - 1}, document.data() + document.size() - 1);
+    const std::uint32_t names = named({element->begin + 1, element->value.data() - 1},
+                                      document.data() + document.size() - 1);
     if (!shape_.add(*element, names)) return shape_.clear();
     found |= names;
     if (found == enough) return;

@@ -54,34 +54,11 @@ std::string why_no_sequence(const Assignment& target, std::span<const ids::Field
 }  // namespace
 
 void InsertRewriter::begin(const WriteRequest& insert) {
-  const Plan& plan = *insert.plan;
   insert_ = &insert;
   edits_.clear();
   records_.clear();
-  driver_made_.assign(plan.size(), 0);
-  all_ = top_level_ = stays_ = ids_ = front_ = 0;
-  has_sequences_ = false;
-  walks_once_ = plan.size() <= bson::FieldFinder::kMost;
-  std::array<std::string_view, bson::FieldFinder::kMost> names;
-  std::array<std::string_view, bson::FieldFinder::kMost> below;
-  for (std::size_t i = 0; i < plan.size(); ++i) {
-    has_sequences_ = has_sequences_ || plan[i].sequences != nullptr;
-    if (!walks_once_) continue;
-    const std::uint32_t bit = std::uint32_t{1} << i;
-    names[i] = plan[i].path.front();
-    below[i] = plan[i].path[plan[i].path.size() > 1 ? 1 : 0];
-    all_ |= bit;
-    if (plan[i].path.size() == 1) {
-      top_level_ |= bit;
-      if (plan[i].rule->assign == Assign::missing) stays_ |= bit;
-    }
-    if (plan[i].is_id()) front_ |= bit;
-    if (plan[i].is_id() && !plan[i].implied) ids_ |= bit;
-  }
-  walks_once_ = walks_once_ && !has_sequences_;
-  if (!walks_once_) return;
-  finder_.look_for(std::span(names).first(plan.size()));
-  if (top_level_ != all_) below_.look_for(std::span(below).first(plan.size()));
+  driver_made_.assign(insert.plan->size(), 0);
+  plan_ = &plans_.of(insert.plan);
 }
 
 ScanResult InsertRewriter::scan(const WriteRequest& insert, GivenValues& given) {
@@ -103,7 +80,7 @@ ScanResult InsertRewriter::scan(const WriteRequest& insert, GivenValues& given) 
 /// Returns false if the documents are malformed or too many, which mongod refuses.
 bool InsertRewriter::scan_documents(ScanResult& result, GivenValues& values) {
   values.wanted.assign(insert_->plan->size(), 0);
-  if (has_sequences_) {
+  if (plan_->has_sequences) {
     values.sequences.resize(insert_->plan->size());
     known_.clear();
   }
@@ -161,7 +138,7 @@ void InsertRewriter::give(std::int32_t statement, std::uint32_t missing, std::si
     std::ranges::sort(given.begin() + static_cast<std::ptrdiff_t>(first_given), given.end(), {},
                       &Given::assignment);
   }
-  if (!has_sequences_) return;
+  if (!plan_->has_sequences) return;
   for (std::size_t i = first_given; i < given.size(); ++i) {
     choose_sequence(given[i].assignment, values.sequences[given[i].assignment]);
   }
@@ -175,16 +152,16 @@ bool InsertRewriter::look_at(Bytes document, std::uint32_t& missing) {
   missing = 0;
   // Already too large: mongod answers with its own error.
   if (static_cast<std::int64_t>(document.size()) > bson::kMaxUserDocument) return true;
-  if (!walks_once_) return plan_edits(document);
+  if (!plan_->first_names) return plan_edits(document);
   // Where all values that are there stay, nothing that follows them can change that.
-  const auto until =
-      stays_ == all_ ? bson::FieldFinder::Until::all_found : bson::FieldFinder::Until::the_end;
-  if (!finder_.find(document, until, found_, places_)) return false;
+  const auto until = plan_->stays == plan_->all ? bson::FieldFinder::Until::all_found
+                                                : bson::FieldFinder::Until::the_end;
+  if (!plan_->first_names->find(document, until, found_, places_)) return false;
   // Each field either stays as it is, or becomes a new element of the document itself?
-  const std::uint32_t stay = found_.there & stays_;
-  const std::uint32_t lacks = ~found_.there & top_level_;
-  if ((stay | lacks) == all_) {
-    if ((stay & ids_) != 0) count_driver_made(stay & ids_);
+  const std::uint32_t stay = found_.there & plan_->stays;
+  const std::uint32_t lacks = ~found_.there & plan_->top_level;
+  if ((stay | lacks) == plan_->all) {
+    if ((stay & plan_->ids) != 0) count_driver_made(stay & plan_->ids);
     missing = lacks;
     return true;
   }
@@ -202,7 +179,7 @@ void InsertRewriter::count_driver_made(std::uint32_t ids) {
 
 /// Notes the document's edits. Returns false if it is malformed.
 bool InsertRewriter::plan_edits(Bytes document) {
-  if (has_sequences_) fields_.resize(insert_->plan->size());
+  if (plan_->has_sequences) fields_.resize(insert_->plan->size());
   const std::size_t first_edit = edits_.size();
   Site& site = site_;
   std::size_t changed = 0;
@@ -215,7 +192,7 @@ bool InsertRewriter::plan_edits(Bytes document) {
       refuse(document, site, i);
       return true;
     }
-    if (has_sequences_) {
+    if (plan_->has_sequences) {
       if (!look_up_fields(document, i)) return false;
       const std::string why = why_no_sequence((*insert_->plan)[i], fields_[i]);
       if (!why.empty()) {
@@ -258,7 +235,7 @@ bool InsertRewriter::locate(Bytes document, std::size_t assignment, Site& site) 
   site.ambiguous = false;
   for (std::size_t depth = 0;; ++depth) {
     bool found = false;
-    const bool at_once = walks_once_ && depth < 2;
+    const bool at_once = plan_->first_names && depth < 2;
     if (at_once ? !find_at_once(assignment, depth, site, found)
                 : !follow(assignment, depth, site, found)) {
       return false;
@@ -290,13 +267,14 @@ bool InsertRewriter::follow(std::size_t assignment, std::size_t depth, Site& sit
   return !elements.malformed();
 }
 
-/// The same with what finder_ has found in the document, or with below_ one level below.
+/// The same with what first_names has found in the document, or with second_names one level below.
 bool InsertRewriter::find_at_once(std::size_t assignment, std::size_t depth, Site& site,
                                   bool& found) {
   const Assignment& target = (*insert_->plan)[assignment];
   bson::FieldFinder::Found below;
   if (depth > 0 &&
-      !below_.find(site.parents.back(), bson::FieldFinder::Until::the_end, below, below_places_)) {
+      !plan_->second_names->find(site.parents.back(), bson::FieldFinder::Until::the_end, below,
+                                 below_places_)) {
     return false;
   }
   const bson::FieldFinder::Found& there = depth == 0 ? found_ : below;

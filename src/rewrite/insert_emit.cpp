@@ -189,7 +189,7 @@ void InsertRewriter::emit_missing(const Record& record, std::size_t at, wire::Pa
     const auto i = static_cast<std::size_t>(std::countr_zero(left));
     grown += Added::size(plan[i].path.front(), (*values_)[i][used_[i]]);
   }
-  const std::uint32_t id = record.missing & front_;
+  const std::uint32_t id = record.missing & plan_->front;
   const std::uint8_t* const from = insert_->message.message().data();
   const std::size_t front = record.at - at;  // of an array: the head of the element
   const std::size_t content = record.size - bson::kMinDocument;

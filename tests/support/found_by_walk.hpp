@@ -11,11 +11,10 @@
 namespace idproxy::test {
 
 /// What a FieldFinder finds in a document, or what Elements finds: for each name the position of
-/// its type byte, with "!" if there are several, or "-". "malformed" if the document is. `finder`
-/// may have seen other documents.
+/// its type byte, with "!" if there are several, or "-". "malformed" if the document is. `finder`,
+/// which looks for these names, may have seen other documents.
 inline std::string found_by_finder(Bytes document, std::span<const std::string_view> names,
                                    bson::FieldFinder& finder) {
-  finder.look_for(names);
   bson::FieldFinder::Places places{};
   bson::FieldFinder::Found found;
   if (!finder.find(document, bson::FieldFinder::Until::the_end, found, places)) return "malformed";

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/bson/elements.hpp"
@@ -35,7 +36,7 @@ struct FoundNames {
 class DocumentShape {
  public:
   /// As no document is.
-  void clear() { count_ = 0; }
+  void clear() { parts_.clear(); }
   /// Adds the next element of a document; `names`: those of its names that are looked for, as bits.
   /// False if shapes cannot have such an element, or not so many.
   [[nodiscard]] bool add(const Element& element, std::uint32_t names);
@@ -65,14 +66,13 @@ class DocumentShape {
     std::uint8_t last = 0;
     bool counted = false;
   };
-  static constexpr std::size_t kMostParts = 48;
+  static constexpr std::size_t kMostParts = 64;
 
   [[nodiscard]] bool append(Bytes bytes, std::uint8_t mask);
   [[nodiscard]] bool begin_part();
   [[nodiscard]] static bool differs(const Part& part, const std::uint8_t* at, std::size_t first);
 
-  std::array<Part, kMostParts> parts_;
-  std::size_t count_ = 0;
+  std::vector<Part> parts_;
 };
 
 }  // namespace idproxy::bson

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/bson/document_shape.hpp"
@@ -21,24 +22,17 @@ namespace idproxy::bson {
 /// thread-safe.
 class FieldFinder {
  public:
-  FieldFinder();
-  FieldFinder(const FieldFinder&) = delete;
-  FieldFinder& operator=(const FieldFinder&) = delete;
-
   /// The most names that it looks for.
   static constexpr std::size_t kMost = FoundNames::kMost;
 
-  /// What a document has, in the order of look_for().
+  /// Names may repeat. At most kMost.
+  explicit FieldFinder(std::span<const std::string_view> names);
+  FieldFinder(const FieldFinder&) = delete;
+  FieldFinder& operator=(const FieldFinder&) = delete;
+
+  /// What a document has, in the order of the names.
   using Found = FoundNames;
   using Places = FoundNames::Places;
-
-  /// Names may repeat. At most kMost. The same names as before cost little.
-  void look_for(std::span<const std::string_view> names);
-  [[nodiscard]] std::size_t size() const { return count_; }
-  /// The bits of all names.
-  [[nodiscard]] std::uint32_t all() const {
-    return static_cast<std::uint32_t>((std::uint64_t{1} << count_) - 1);
-  }
 
   /// How far to walk.
   enum class Until {
@@ -83,11 +77,9 @@ class FieldFinder {
     Head* const* next;        // in order_: the head that is expected
   };
 
-  void forget();
   [[nodiscard]] bool tries_shape() const;
   void learn_shape(Bytes document, std::uint64_t enough);
   [[nodiscard]] bool walk(Bytes document, std::uint64_t enough, Found& found, Places& places);
-  [[nodiscard]] bool looks_for(std::span<const std::string_view> names) const;
   [[nodiscard]] static bool matches(const Head& head, const std::uint8_t* at,
                                     const std::uint8_t* end);
   [[nodiscard]] static bool differs(const Head& head, const std::uint8_t* at);
@@ -96,8 +88,8 @@ class FieldFinder {
   [[nodiscard]] bool expects(Walk& walk) const;
   void learn(const Walk& walk, std::size_t name_end, std::uint32_t names);
 
-  std::array<Name, kMost> names_;
-  std::size_t count_ = 0;
+  std::vector<Name> names_;
+  std::uint64_t all_;  // the bits of all names
   std::array<Head, kHeads + 1> heads_;
   // In the order in which they are expected. Behind those that are known, none matches an element.
   std::array<Head*, kHeads + 1> order_;

@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "idproxy/bson/field_finder.hpp"
+#include "idproxy/rewrite/plan_fields.hpp"
 #include "idproxy/rewrite/write_values.hpp"
 #include "idproxy/wire/patched_message.hpp"
 
@@ -139,23 +139,14 @@ class InsertRewriter {
 
   // The state of the current message.
   const WriteRequest* insert_ = nullptr;
-  bool has_sequences_ = false;
+  PlanFields* plan_ = nullptr;  // in plans_
   // With sequences, of the document that was scanned last, by assignment: the fields that decide.
   std::vector<std::vector<ids::FieldValue>> fields_;
   std::unordered_map<const ids::Strategy*, std::uint32_t> known_;  // indexes in GivenSequences::all
   const std::vector<ids::Values>* values_ = nullptr;               // one per assignment
-  bson::FieldFinder finder_;        // of the first name on the path of each assignment
-  bson::FieldFinder::Found found_;  // by finder_ in the document that was looked at last
+  bson::FieldFinder::Found found_;  // by first_names in the document that was looked at last
   bson::FieldFinder::Places places_{};
   bson::FieldFinder::Places below_places_{};
-  bson::FieldFinder below_;  // of the second name on the path of each assignment, or the only one
-  bool walks_once_ = false;  // finder_ has all of them
-  // Bits of assignments:
-  std::uint32_t all_ = 0;
-  std::uint32_t top_level_ = 0;  // the path has one name
-  std::uint32_t stays_ = 0;      // that, and a value that is there stays, whatever it is
-  std::uint32_t front_ = 0;      // for `_id`, the first element
-  std::uint32_t ids_ = 0;        // for `_id`, by a rule of its own
   std::vector<Record> records_;
   Site site_;
   std::vector<Edit> edits_;
@@ -165,6 +156,8 @@ class InsertRewriter {
   bool plain_keys_ = true;                  // the keys of the array in the body are "0", "1", …
   std::vector<OpenLength> lengths_;         // of the documents being written, outermost first
   Buffer element_;
+
+  RecentPlans plans_;
 };
 
 }  // namespace idproxy::rewrite

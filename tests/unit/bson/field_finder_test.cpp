@@ -37,10 +37,10 @@ void expect_same(std::string_view bytes) {
   const auto document = document_at(exact.view());
   if (!document) return;
   const std::string expected = found_by_walk(*document, kNames);
-  static FieldFinder experienced;
+  static FieldFinder experienced(kNames);
   static std::string before;
-  FieldFinder fresh;
-  FieldFinder of_before;
+  FieldFinder fresh(kNames);
+  FieldFinder of_before(kNames);
   for (int i = 0; i < 3 && !before.empty(); ++i) {
     static_cast<void>(found_by_finder(Exact(before).view(), kNames, of_before));
   }
@@ -83,7 +83,7 @@ TEST(FieldFinder, FindsThemAllAndTellsTheFirst) {
   const std::string bytes = doc(sample());
   expect_same(bytes);
   const Exact exact(bytes);
-  FieldFinder finder;
+  FieldFinder finder(kNames);
   const std::string found = found_by_finder(exact.view(), kNames, finder);
   EXPECT_TRUE(found.starts_with("4! ")) << found;
   EXPECT_EQ(found.find('-'), std::string::npos) << found;
@@ -115,39 +115,27 @@ TEST(FieldFinder, StopsOnceAllAreFound) {
   const std::string bytes =
       doc(int_field("_id", 1) + int_field("a", 2) + element(Type{0x66}, "b", ""));
   const Exact exact(bytes);
-  FieldFinder finder;
-  finder.look_for(std::array<std::string_view, 2>{"a", "_id"});
-  EXPECT_EQ(finder.all(), 3U);
+  FieldFinder finder(std::array<std::string_view, 2>{"a", "_id"});
   FieldFinder::Places places{};
   FieldFinder::Found found;
-  ASSERT_TRUE(finder.find(exact.view(), FieldFinder::Until::all_found, found, places));
-  EXPECT_EQ(found.there, 3U);
-  EXPECT_EQ(found.twice, 0U);
-  EXPECT_FALSE(finder.find(exact.view(), FieldFinder::Until::the_end, found, places));
+  for (int round = 0; round < 5; ++round) {
+    ASSERT_TRUE(finder.find(exact.view(), FieldFinder::Until::all_found, found, places));
+    EXPECT_EQ(found.there, 3U);
+    EXPECT_EQ(found.twice, 0U);
+    EXPECT_FALSE(finder.find(exact.view(), FieldFinder::Until::the_end, found, places));
+  }
 }
 
 TEST(FieldFinder, TakesTheMostNames) {
-  FieldFinder finder;
   std::array<std::string_view, FieldFinder::kMost> names;
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = i % 2 == 0 ? "a" : "b";
-  finder.look_for(names);
+  FieldFinder finder(names);
   const std::string bytes = doc(int_field("b", 1));
   const Exact exact(bytes);
   FieldFinder::Places places{};
   FieldFinder::Found found;
   EXPECT_TRUE(finder.find(exact.view(), FieldFinder::Until::the_end, found, places));
   EXPECT_EQ(found.there, 0xaaaaaaaaU);
-}
-
-TEST(FieldFinder, ForgetsWhatItHasSeenWhenTheNamesChange) {
-  const std::string bytes = doc(int_field("a", 1) + string_field("b", "text"));
-  const Exact exact(bytes);
-  FieldFinder finder;
-  for (const auto& names : {std::array<std::string_view, 2>{"a", "b"}, {"b", "a"}, {"b", "c"}}) {
-    for (int round = 0; round < 2; ++round) {
-      EXPECT_EQ(found_by_finder(exact.view(), names, finder), found_by_walk(exact.view(), names));
-    }
-  }
 }
 
 /// Type, name and NUL up to, at and beyond the sizes that it compares at once, and remembers.

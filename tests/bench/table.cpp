@@ -166,7 +166,8 @@ void Table::measure_pairs() {
                 {ping, insert, work(kInsertOfHundred)},
                 {1.1, 1.0},
                 0,
-                both});
+                both,
+                true});
   measure_pair({"1,000 rules",
                 {"eight rules"},
                 {.name = "1,000 rules", .rules = kFurtherRules},
@@ -194,16 +195,22 @@ void Table::measure_pair(const Pair& pair) {
   if (chosen.empty()) return;
   StubServer stub(works_, transport_, findings_);
   Launcher programs = launcher(stub.ports());
-  const Target one = programs.start(pair.one);
-  const Target other = programs.start(pair.other);
-  for (const Target* target : {&one, &other}) target->process.pin_to(pair.cores);
+  std::vector<Target> targets;
+  targets.push_back(programs.start(pair.one));
+  targets.push_back(programs.start(pair.other));
+  if (pair.beside_haproxy && programs.has(TargetKind::haproxy)) {
+    for (const int threads : {1, 2}) targets.push_back(programs.start_haproxy(threads));
+  }
+  for (const Target& target : targets) target.process.pin_to(pair.cores);
+  const Target& one = targets[0];
+  const Target& other = targets[1];
   // All of them have done something before they idle.
   const Work ping = with_connections(work("ping"), pair.idle);
   LoadGenerator idle(other.port, ping, transport_, stub);
   idle.run(std::chrono::nanoseconds(0));
   for (const Work& each : chosen) {
     print(std::cout, {"CPU per operation, " + pair.name, pair.name + ", " + each.name, "us",
-                      measure_cpu({&one, &other}, stub, each, transport_, options_.effort),
+                      measure_cpu(all_of(targets), stub, each, transport_, options_.effort),
                       other.name, one.name, pair.limit});
   }
 }

@@ -40,6 +40,15 @@ Target Launcher::start(const Variant& variant) {
   return start(variant.name, port, {program, "--config", write_idproxy_config(variant, port)});
 }
 
+Target Launcher::start_haproxy(int threads) {
+  const std::uint16_t port = free_port();
+  const std::string name =
+      "haproxy, " + std::to_string(threads) + (threads == 1 ? " thread" : " threads");
+  return start(name, port,
+               {programs_[index_of(TargetKind::haproxy)], "-db", "-f",
+                write_haproxy_config(port, threads)});
+}
+
 Target Launcher::start(std::string name, std::uint16_t port, std::vector<std::string> command) {
   started_.push_back(name);
   Server server = start_server(port, std::move(command), core_, directory_ / (name + ".log"));
@@ -58,7 +67,7 @@ std::vector<std::string> Launcher::command(TargetKind kind, std::uint16_t port) 
   const std::string& program = programs_[index_of(kind)];
   switch (kind) {
     case TargetKind::haproxy:
-      return {program, "-db", "-f", write_haproxy_config(port)};
+      return {program, "-db", "-f", write_haproxy_config(port, 1)};
     case TargetKind::nginx:
       return {program, "-e", "stderr", "-c", write_nginx_config(port)};
     case TargetKind::envoy:
@@ -72,11 +81,11 @@ std::vector<std::string> Launcher::command(TargetKind kind, std::uint16_t port) 
   std::abort();
 }
 
-std::string Launcher::write_haproxy_config(std::uint16_t port) const {
-  const std::string path = directory_ / "haproxy.cfg";
+std::string Launcher::write_haproxy_config(std::uint16_t port, int threads) const {
+  const std::string path = directory_ / ("haproxy-" + std::to_string(threads) + ".cfg");
   const std::string downstream = tls_ ? " ssl crt " + tls_->certificate_key : "";
   const std::string upstream = tls_ ? " ssl verify required ca-file " + tls_->ca : "";
-  std::ofstream(path) << "global\n  nbthread 1\n  maxconn " << kMaxConnections << "\n"
+  std::ofstream(path) << "global\n  nbthread " << threads << "\n  maxconn " << kMaxConnections << "\n"
                       << "defaults\n  mode tcp\n  timeout connect 5s\n"
                       << "  timeout client 1h\n  timeout server 1h\n"
                       << "listen bench\n  bind 127.0.0.1:" << port << downstream << "\n"

@@ -62,13 +62,14 @@ class Launcher {
   /// does not come up.
   Target start(TargetKind kind);
   Target start(const Variant& variant);
+  Target start_haproxy(int threads);
   /// All that there are.
   std::vector<Target> start_all();
 
  private:
   std::vector<std::string> command(TargetKind kind, std::uint16_t port) const;
   Target start(std::string name, std::uint16_t port, std::vector<std::string> command);
-  std::string write_haproxy_config(std::uint16_t port) const;
+  std::string write_haproxy_config(std::uint16_t port, int threads) const;
   std::string write_nginx_config(std::uint16_t port) const;
   std::string write_envoy_config(std::uint16_t port) const;
   std::string write_idproxy_config(const Variant& variant, std::uint16_t port) const;

@@ -16,14 +16,6 @@ void GivenValues::clear() {
   once.clear();
 }
 
-void GivenValues::swap(GivenValues& other) noexcept {
-  values.swap(other.values);
-  given.swap(other.given);
-  wanted.swap(other.wanted);
-  sequences.swap(other.sequences);
-  once.swap(other.once);
-}
-
 std::size_t GivenValues::capacity() const {
   std::size_t size = given.capacity() * sizeof(Given);
   for (const ids::Values& each : values) size += each.capacity();

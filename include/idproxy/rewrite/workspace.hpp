@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 #include "idproxy/base/spares.hpp"
 #include "idproxy/rewrite/insert.hpp"
@@ -32,19 +31,22 @@ struct Workspace {
   }
   /// Gives `empty` the memory of values that were given back, if there are any.
   void lend_to(GivenValues& empty) {
-    if (spare_given_.empty()) return;
-    empty.swap(spare_given_.back());
-    spare_given_.pop_back();
+    if (!spare_given_.empty()) empty = spare_given_.take();
   }
   void give_back(GivenValues&& given) {
-    constexpr std::size_t kSpare = 16;
-    constexpr std::size_t kLargest = std::size_t{64} * 1024;
-    if (spare_given_.size() == kSpare || given.capacity() > kLargest) return;
+    constexpr std::size_t kSpareValues = 16;
+    constexpr std::size_t kSpareBytes = std::size_t{1024} * 1024;
+    const std::size_t size = given.capacity();
+    if (size == 0 || spare_given_.size() == kSpareValues) return;
+    if (spare_given_.bytes() + size > kSpareBytes) return;
     given.clear();
-    spare_given_.emplace_back().swap(given);
+    spare_given_.add(std::move(given));
   }
-  /// Frees messages that nobody has needed since the last call.
-  void free_unused() { spare_.free_unused(); }
+  /// Frees messages and values that nobody has needed since the last call.
+  void free_unused() {
+    spare_.free_unused();
+    spare_given_.free_unused();
+  }
   /// Frees the memory that a large message has left behind.
   void trim() {
     constexpr std::size_t kKept = std::size_t{256} * 1024;
@@ -54,7 +56,7 @@ struct Workspace {
 
  private:
   Spares<wire::PatchedMessage> spare_;
-  std::vector<GivenValues> spare_given_;
+  Spares<GivenValues> spare_given_;
 };
 
 }  // namespace idproxy::rewrite

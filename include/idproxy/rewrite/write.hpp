@@ -44,7 +44,6 @@ struct GivenValues {
 
   /// Keeps the memory.
   void clear();
-  void swap(GivenValues& other) noexcept;
   /// Memory of the values and of what is noted about them, in bytes.
   [[nodiscard]] std::size_t capacity() const;
 };

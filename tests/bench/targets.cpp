@@ -44,9 +44,9 @@ Target Launcher::start_haproxy(int threads) {
   const std::uint16_t port = free_port();
   const std::string name =
       "haproxy, " + std::to_string(threads) + (threads == 1 ? " thread" : " threads");
-  return start(name, port,
-               {programs_[index_of(TargetKind::haproxy)], "-db", "-f",
-                write_haproxy_config(port, threads)});
+  return start(
+      name, port,
+      {programs_[index_of(TargetKind::haproxy)], "-db", "-f", write_haproxy_config(port, threads)});
 }
 
 Target Launcher::start(std::string name, std::uint16_t port, std::vector<std::string> command) {
@@ -85,7 +85,8 @@ std::string Launcher::write_haproxy_config(std::uint16_t port, int threads) cons
   const std::string path = directory_ / ("haproxy-" + std::to_string(threads) + ".cfg");
   const std::string downstream = tls_ ? " ssl crt " + tls_->certificate_key : "";
   const std::string upstream = tls_ ? " ssl verify required ca-file " + tls_->ca : "";
-  std::ofstream(path) << "global\n  nbthread " << threads << "\n  maxconn " << kMaxConnections << "\n"
+  std::ofstream(path) << "global\n  nbthread " << threads << "\n  maxconn " << kMaxConnections
+                      << "\n"
                       << "defaults\n  mode tcp\n  timeout connect 5s\n"
                       << "  timeout client 1h\n  timeout server 1h\n"
                       << "listen bench\n  bind 127.0.0.1:" << port << downstream << "\n"

@@ -286,6 +286,9 @@ def test_links_lead_to_files_and_headings():
         for path, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", document.read_text()):
             target = (document.parent / path) if path else document
             assert leads_somewhere(target, anchor), f"{document.name}: {path}#{anchor}"
+            # The pages are installed without the source.
+            source = document in PAGES and path.startswith(("../src", "../include", "../tests"))
+            assert not source, f"{document.name}: {path}"
 
 
 @pytest.mark.parametrize("folder", ["src", "include", "systemd", "config", "scripts", "tests"])

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +20,18 @@ namespace idproxy::net {
 namespace stream_test {
 
 using Status = Stream::Received::Status;
+
+/// What is left of the slices without their first bytes.
+std::vector<iovec> behind(const std::vector<iovec>& slices, std::size_t first) {
+  std::vector<iovec> rest;
+  for (const iovec& slice : slices) {
+    const std::size_t gone = std::min(first, slice.iov_len);
+    first -= gone;
+    if (gone == slice.iov_len) continue;
+    rest.push_back({static_cast<char*>(slice.iov_base) + gone, slice.iov_len - gone});
+  }
+  return rest;
+}
 
 /// A stream towards a TLS client that the test plays.
 class StreamTls : public ::testing::Test {
@@ -119,6 +134,43 @@ TEST_F(StreamTls, AnswersThatAreNotTakenAreBounded) {
   EXPECT_GT(bytes, 1'000U);
   EXPECT_LT(bytes, kMost);
   EXPECT_TRUE(stream_.has_received()) << "waiting for more tells of it";
+}
+
+/// Sizes around those of records (16 KiB), and of what is encrypted at once (32 and 64 KiB), in one
+/// slice and in several, to a peer that reads now and then.
+TEST_F(StreamTls, SendsEveryByteWhateverTheSizeAndTheSlices) {
+  shake();
+  std::string text(200'000, '\0');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 + i / 251);
+  std::vector<std::uint8_t> to(text.size());
+  for (const std::size_t around : {16'384U, 32'768U, 65'536U, 98'304U, 131'072U, 199'000U}) {
+    for (const std::size_t size : {around - 1, around, around + 1}) {
+      for (const std::size_t slice : {size, size / 2, std::size_t{16'384}, std::size_t{5'000}}) {
+        std::vector<iovec> slices;
+        for (std::size_t at = 0; at < size; at += slice) {
+          slices.push_back({text.data() + at, std::min(slice, size - at)});
+        }
+        std::size_t taken = 0;
+        std::size_t arrived = 0;
+        while (arrived < size) {
+          if (taken < size && !stream_.unsent()) {
+            const std::vector<iovec> rest = behind(slices, taken);
+            const ssize_t n = stream_.write(rest);
+            ASSERT_GE(n, 0);
+            taken += static_cast<std::size_t>(n);
+          }
+          ASSERT_NE(stream_.flush(), Stream::Sent::failed);
+          Bytes in = receive();
+          std::size_t n = 0;
+          Buffer sent;
+          static_cast<void>(peer_.decrypt(in, std::span(to).subspan(arrived), n, sent));
+          arrived += n;
+        }
+        ASSERT_EQ(as_text(Bytes(to).first(arrived)), std::string_view(text).substr(0, size))
+            << size << " bytes in slices of " << slice;
+      }
+    }
+  }
 }
 
 /// A plain stream whose peer the test plays, and waits that are counted.

@@ -5,6 +5,7 @@
 #include "value_size.hpp"
 
 namespace idproxy::bson {
+
 bool DocumentShape::begin_part() {
   if (parts_.size() == kMostParts) return false;
   parts_.emplace_back();

@@ -30,40 +30,29 @@ bool DocumentShape::add(const Element& element, std::uint32_t names) {
   constexpr std::uint8_t kAny = 0;
   const Bytes head(element.begin, element.value.data());
   const std::int16_t fixed = kFixedSizes[static_cast<std::uint8_t>(element.type)];
-  std::size_t front = 0;  // bytes of the value that are always there
-  switch (element.type) {
-    case Type::string:
-      front = 4;
-      break;
-    case Type::binary:
-      front = 4 + 1;
-      break;
-    case Type::document:
-    case Type::array:
-      break;
-    default:
-      if (fixed < 0) return false;
-      front = static_cast<std::size_t>(fixed);
-  }
+  const auto counted = counted_value(element.type);
+  if (fixed < 0 && !counted) return false;
+  // Bytes of the value that are always there.
+  const std::size_t front = counted ? counted->front : static_cast<std::size_t>(fixed);
   if (names != 0) {
-    // Once it is found, nothing else may be needed.
+    // The walk may end where this element is found, so one part must have all of it.
     if (head.size() + front > kAtOnce || !begin_part()) return false;
     Part& part = parts_.back();
     part.names = names;
     part.name_end = static_cast<std::uint8_t>(head.size());
-    part.value_end = static_cast<std::uint8_t>(fixed >= 0 ? head.size() + front : 0);
+    part.value_end = static_cast<std::uint8_t>(counted ? 0 : head.size() + front);
   }
   if (!append(head, kCounts)) return false;
   // An int32 of which the parts have a half each could not be read.
-  const bool splits = fixed < 0 && parts_.back().size + front > kAtOnce;
+  const bool splits = counted && parts_.back().size + front > kAtOnce;
   if (splits && !begin_part()) return false;
   if (!append(element.value.first(front), kAny)) return false;
-  if (fixed >= 0) return true;
+  if (!counted) return true;
   Part& part = parts_.back();
   part.counted = true;
   part.count_at = static_cast<std::uint8_t>(part.size - front);
-  part.last = element.type == Type::binary ? 0 : 0xff;
-  part.least = element.type == Type::string ? 1 : element.type == Type::binary ? 0 : kMinDocument;
+  part.last = counted->ends_with_nul ? 0xff : 0;
+  part.least = counted->least;
   return true;
 }
 
@@ -104,13 +93,8 @@ bool DocumentShape::fits(Bytes document, std::uint64_t enough, FoundNames& found
       if ((*(next - 1) & part.last) != 0) return false;
     }
     if (part.names != 0) {
-      const std::uint8_t* const value = at + part.name_end;
-      found.note(part.names,
-                 {static_cast<Type>(*at),
-                  as_text({at + 1, value - 1}),
-                  {value, part.value_end != 0 ? at + part.value_end : next},
-                  at},
-                 places);
+      const std::uint8_t* const value_end = part.value_end != 0 ? at + part.value_end : next;
+      found.note(part.names, element_at(at, part.name_end, value_end), places);
       if (found.there == enough) return true;
     }
     at = next;

@@ -25,14 +25,6 @@ std::uint64_t first_of_word(std::size_t bytes) {
   return bytes >= kWordBytes ? ~std::uint64_t{0} : (std::uint64_t{1} << (8 * bytes)) - 1;
 }
 
-/// `name_end`: bytes of type and name, with the NUL.
-Element element_at(const std::uint8_t* at, std::size_t name_end, const std::uint8_t* end) {
-  return {static_cast<Type>(*at),
-          {reinterpret_cast<const char*>(at + 1), name_end - 2},
-          {at + name_end, end},
-          at};
-}
-
 }  // namespace
 
 FieldFinder::FieldFinder(std::span<const std::string_view> names)
@@ -141,14 +133,10 @@ void FieldFinder::learn(const Walk& walk, std::size_t name_end, std::uint32_t na
     head.kind = Kind::fixed;
     head.size = static_cast<std::uint16_t>(name_end + static_cast<std::size_t>(fixed));
     head.least = 0;
-  } else if (type == Type::string) {
+  } else if (const auto counted = counted_value(type); counted && counted->ends_with_nul) {
     head.kind = Kind::counted;
-    head.size = static_cast<std::uint16_t>(name_end + 4);
-    head.least = 1;
-  } else if (type == Type::document || type == Type::array) {
-    head.kind = Kind::counted;
-    head.size = static_cast<std::uint16_t>(name_end);
-    head.least = static_cast<std::uint8_t>(kMinDocument);
+    head.size = static_cast<std::uint16_t>(name_end + counted->front);
+    head.least = counted->least;
   }
 }
 

@@ -76,6 +76,29 @@ inline constexpr std::array<std::int16_t, 256> kFixedSizes = [] {
   return sizes;
 }();
 
+/// A value of variable size that is `front` bytes and as many more as the int32 at its beginning
+/// says, at least `least`.
+struct CountedValue {
+  std::uint8_t front;
+  std::uint8_t least;
+  bool ends_with_nul;
+};
+
+/// Nothing for types that are fixed or rare.
+inline std::optional<CountedValue> counted_value(Type type) {
+  switch (type) {
+    case Type::string:
+      return CountedValue{4, 1, true};
+    case Type::document:
+    case Type::array:
+      return CountedValue{0, 5, true};
+    case Type::binary:
+      return CountedValue{4 + 1, 0, false};
+    default:
+      return std::nullopt;
+  }
+}
+
 /// As end_of_value(), but null for types that are rare, too.
 inline const std::uint8_t* end_of_frequent_value(Type type, const std::uint8_t* at,
                                                  const std::uint8_t* end) {

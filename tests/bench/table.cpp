@@ -47,7 +47,6 @@ Targets all_of(const std::vector<Target>& targets) {
   return all;
 }
 
-/// Those that are measured with all works.
 /// All but those that are there for comparison only.
 Targets main_ones(const std::vector<Target>& targets) {
   Targets chosen;

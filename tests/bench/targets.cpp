@@ -44,9 +44,7 @@ Target Launcher::start_haproxy(int threads) {
   const std::uint16_t port = free_port();
   const std::string name =
       "haproxy, " + std::to_string(threads) + (threads == 1 ? " thread" : " threads");
-  return start(
-      name, port,
-      {programs_[index_of(TargetKind::haproxy)], "-db", "-f", write_haproxy_config(port, threads)});
+  return start(name, port, haproxy_command(port, threads));
 }
 
 Target Launcher::start(std::string name, std::uint16_t port, std::vector<std::string> command) {
@@ -67,7 +65,7 @@ std::vector<std::string> Launcher::command(TargetKind kind, std::uint16_t port) 
   const std::string& program = programs_[index_of(kind)];
   switch (kind) {
     case TargetKind::haproxy:
-      return {program, "-db", "-f", write_haproxy_config(port, 1)};
+      return haproxy_command(port, 1);
     case TargetKind::nginx:
       return {program, "-e", "stderr", "-c", write_nginx_config(port)};
     case TargetKind::envoy:
@@ -79,6 +77,11 @@ std::vector<std::string> Launcher::command(TargetKind kind, std::uint16_t port) 
       return {program, "--config", write_idproxy_config({"idproxy"}, port)};
   }
   std::abort();
+}
+
+std::vector<std::string> Launcher::haproxy_command(std::uint16_t port, int threads) const {
+  return {programs_[index_of(TargetKind::haproxy)], "-db", "-f",
+          write_haproxy_config(port, threads)};
 }
 
 std::string Launcher::write_haproxy_config(std::uint16_t port, int threads) const {

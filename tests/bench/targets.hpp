@@ -69,6 +69,7 @@ class Launcher {
  private:
   std::vector<std::string> command(TargetKind kind, std::uint16_t port) const;
   Target start(std::string name, std::uint16_t port, std::vector<std::string> command);
+  std::vector<std::string> haproxy_command(std::uint16_t port, int threads) const;
   std::string write_haproxy_config(std::uint16_t port, int threads) const;
   std::string write_nginx_config(std::uint16_t port) const;
   std::string write_envoy_config(std::uint16_t port) const;

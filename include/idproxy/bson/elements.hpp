@@ -41,6 +41,13 @@ struct Element {
   [[nodiscard]] std::optional<std::int64_t> as_integer() const;
 };
 
+/// The element from its type byte at `at` to `end`; `name_end`: bytes of type and key, with the
+/// NUL.
+[[nodiscard]] inline Element element_at(const std::uint8_t* at, std::size_t name_end,
+                                        const std::uint8_t* end) {
+  return {static_cast<Type>(*at), as_text({at + 1, name_end - 2}), {at + name_end, end}, at};
+}
+
 /// The bytes of the document at the front of `bytes`; nothing unless 5 <= length <= bytes.size()
 /// and its last byte is 00.
 [[nodiscard]] inline std::optional<Bytes> document_at(Bytes bytes) {
@@ -73,8 +80,7 @@ class Elements {
   /// Goes on behind the element whose key and value end there.
   std::optional<Element> take(const std::uint8_t* nul, const std::uint8_t* value_end) {
     const auto* const begin = std::exchange(at_, value_end);
-    return Element{
-        static_cast<Type>(*begin), as_text({begin + 1, nul}), {nul + 1, value_end}, begin};
+    return element_at(begin, static_cast<std::size_t>(nul + 1 - begin), value_end);
   }
   std::optional<Element> fail() {
     malformed_ = true;

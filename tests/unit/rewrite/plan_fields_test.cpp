@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,11 +31,12 @@ TEST(RecentPlans, KnowsAPlanAgain) {
 TEST(RecentPlans, ForgetsThePlanThatWasUsedLongestAgo) {
   Namespaces namespaces(rule_set());
   RecentPlans recent;
-  std::weak_ptr<const Plan> first = recent.of(plan_of(namespaces, 0)).plan;
-  PlanFields* second = &recent.of(plan_of(namespaces, 1));
-  for (int i = 2; i < 17; ++i) recent.of(plan_of(namespaces, i));
-  EXPECT_EQ(&recent.of(plan_of(namespaces, 1)), second);
-  EXPECT_EQ(recent.of(plan_of(namespaces, 0)).plan.lock(), first.lock());
+  constexpr std::uint32_t kMarked = 12345;
+  for (int i = 0; i < 17; ++i) recent.of(plan_of(namespaces, i)).front = kMarked;
+  EXPECT_EQ(recent.of(plan_of(namespaces, 1)).front, kMarked);
+  EXPECT_NE(recent.of(plan_of(namespaces, 0)).front, kMarked) << "made anew";
+  EXPECT_EQ(recent.of(plan_of(namespaces, 1)).front, kMarked);
+  EXPECT_NE(recent.of(plan_of(namespaces, 2)).front, kMarked);
 }
 
 TEST(RecentPlans, KeepNoPlanAliveAndTakeNoNewOneForIt) {

@@ -7,6 +7,7 @@ reserved but orphans that the test knows of.
 
 from __future__ import annotations
 
+import collections
 import datetime
 import itertools
 import json
@@ -203,12 +204,14 @@ class TestInserts:
             assert insert(proxy, place.ns, 1000)["n"] == 1000
         replica_set.client[coll].command("profile", 0)
         # Only these fields: others can have dates beyond Python's.
-        commands = [(d["op"], d["ns"]) for d in replica_set.client[coll]["system.profile"].find(
-            {"ns": {"$in": [place.ns, place.ns + "__n"]}}, {"op": 1, "ns": 1})]
+        commands = collections.Counter(
+            (d["op"], d["ns"]) for d in replica_set.client[coll]["system.profile"].find(
+                {"ns": {"$in": [place.ns, place.ns + "__n"]}}, {"op": 1, "ns": 1}))
         # The profiler has an entry for each batch that mongod makes of a command, 500 documents.
-        per_batch = {(op, ns): commands.count((op, ns)) for op, ns in commands}
-        assert set(per_batch) == {("insert", place.ns), ("insert", place.ns + "__n")}
-        assert len(set(per_batch.values())) == 1
+        inserts = [commands.pop(("insert", ns)) for ns in (place.ns, place.ns + "__n")]
+        assert inserts[0] == inserts[1] >= 3
+        # Nothing else is done for each batch. The sweeper's first pass can fall into this time.
+        assert all(times < 3 for times in commands.values()), commands
 
     @pytest.mark.parametrize("size", [pytest.param(100_000, marks=pytest.mark.full), 25_000])
     def test_of_many(self, replica_set, start_proxy, coll, size):

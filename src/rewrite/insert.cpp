@@ -90,16 +90,16 @@ bool InsertRewriter::scan_documents(ScanResult& result, GivenValues& values) {
   while (documents.next(document)) {
     if (static_cast<std::size_t>(index) == kMaxBatch) return false;
     const std::size_t first_edit = edits_.size();
-    std::uint32_t missing = 0;
-    if (!look_at(document, missing)) return false;
+    Record record{narrow(offset(document.data())), narrow(document.size())};
+    if (!look_at(document, record)) return false;
     if (refusal_) {
       refusal_->index = index;
       result.refused.push_back(*std::exchange(refusal_, std::nullopt));
     }
-    if (missing != 0 || edits_.size() > first_edit) {
-      records_.push_back({narrow(offset(document.data())), narrow(document.size()), missing,
-                          narrow(edits_.size())});
-      give(index, missing, first_edit, values);
+    if (record.missing != 0 || edits_.size() > first_edit) {
+      record.edits = narrow(edits_.size());
+      records_.push_back(record);
+      give(index, record.missing, first_edit, values);
       if (values.given.size() > kMostValues) {
         result.kind = ScanResult::Kind::failed;
         result.error = too_large();
@@ -144,28 +144,50 @@ void InsertRewriter::give(std::int32_t statement, std::uint32_t missing, std::si
   }
 }
 
-/// Says what the document needs: `missing`, a bit for each assignment whose value becomes a new
-/// element at its top level, or new edits in edits_. Most documents are read in one walk; only
-/// where a value may be replaced, or a path leads into the document, each path is followed on its
-/// own. False if the document is malformed.
-bool InsertRewriter::look_at(Bytes document, std::uint32_t& missing) {
-  missing = 0;
+/// Says what the document needs: record.missing, or new edits in edits_. Most documents are read in
+/// one walk, and a sub-document in another; only where a value may be replaced, or paths lead to
+/// several places, each is followed on its own. False if the document is malformed.
+bool InsertRewriter::look_at(Bytes document, Record& record) {
   // Already too large: mongod answers with its own error.
   if (static_cast<std::int64_t>(document.size()) > bson::kMaxUserDocument) return true;
   if (!plan_->first_names) return plan_edits(document);
   // Where all values that are there stay, nothing that follows them can change that.
-  const auto until = plan_->stays == plan_->all ? bson::FieldFinder::Until::all_found
-                                                : bson::FieldFinder::Until::the_end;
+  using Until = bson::FieldFinder::Until;
+  const Until until = plan_->stays == plan_->all ? Until::all_found : Until::the_end;
   if (!plan_->first_names->find(document, until, found_, places_)) return false;
   // Each field either stays as it is, or becomes a new element of the document itself?
   const std::uint32_t stay = found_.there & plan_->stays;
   const std::uint32_t lacks = ~found_.there & plan_->top_level;
-  if ((stay | lacks) == plan_->all) {
-    if ((stay & plan_->ids) != 0) count_driver_made(stay & plan_->ids);
-    missing = lacks;
-    return true;
+  const std::uint32_t below = plan_->all & ~(stay | lacks);
+  if (below == 0) {
+    record.missing = lacks;
+    record.parent = record.at;
+  } else {
+    const bson::Element* parent = lacks == 0 ? common_parent(below, document) : nullptr;
+    if (parent == nullptr) return plan_edits(document);
+    if (!plan_->second_names->find(parent->value, Until::the_end, below_, below_places_))
+      return false;
+    record.missing = below & ~below_.there;
+    record.parent = narrow(offset(parent->value.data()));
   }
-  return plan_edits(document);
+  if ((stay & plan_->ids) != 0) count_driver_made(stay & plan_->ids);
+  return true;
+}
+
+/// The sub-document that holds the fields of all these assignments, or gets them as new elements,
+/// while the rest of the document is copied. Null if it is not as simple as that.
+const bson::Element* InsertRewriter::common_parent(std::uint32_t below, Bytes document) const {
+  const std::uint32_t once = found_.there & ~found_.twice & plan_->second_level;
+  if ((below & ~once) != 0 || !wire::PatchedMessage::copies(document.size())) return nullptr;
+  const auto place = [&](std::uint32_t bits) -> const bson::Element& {
+    return places_[static_cast<std::size_t>(std::countr_zero(bits))];
+  };
+  const bson::Element& parent = place(below);
+  if (parent.type != bson::Type::document) return nullptr;
+  for (std::uint32_t left = below & (below - 1); left != 0; left &= left - 1) {
+    if (place(left).begin != parent.begin) return nullptr;
+  }
+  return &parent;
 }
 
 /// `ids`: assignments for an `_id` that is there.
@@ -271,13 +293,12 @@ bool InsertRewriter::follow(std::size_t assignment, std::size_t depth, Site& sit
 bool InsertRewriter::find_at_once(std::size_t assignment, std::size_t depth, Site& site,
                                   bool& found) {
   const Assignment& target = (*insert_->plan)[assignment];
-  bson::FieldFinder::Found below;
   if (depth > 0 &&
-      !plan_->second_names->find(site.parents.back(), bson::FieldFinder::Until::the_end, below,
+      !plan_->second_names->find(site.parents.back(), bson::FieldFinder::Until::the_end, below_,
                                  below_places_)) {
     return false;
   }
-  const bson::FieldFinder::Found& there = depth == 0 ? found_ : below;
+  const bson::FieldFinder::Found& there = depth == 0 ? found_ : below_;
   found = (there.there >> assignment & 1) != 0;
   if (!found) return true;
   const bool stays = target.rule->assign == Assign::missing && depth + 1 == target.path.size();

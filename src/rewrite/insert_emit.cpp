@@ -3,6 +3,7 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <utility>
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/insert.hpp"
@@ -146,15 +147,14 @@ bool InsertRewriter::emit_part(const WriteRequest& insert, const GivenValues& gi
       continue;
     }
     edits_.clear();
-    std::uint32_t missing = 0;
-    if (!look_at(*document, missing)) return false;
-    refusal_.reset();
     std::size_t at = offset(document->data());
     const std::size_t end = at + document->size();
+    Record record{static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(document->size())};
+    if (!look_at(*document, record)) return false;
+    refusal_.reset();
+    record.edits = static_cast<std::uint32_t>(edits_.size());
     std::size_t next = 0;
-    emit_record({static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(document->size()),
-                 missing, static_cast<std::uint32_t>(edits_.size())},
-                next, at, out);
+    emit_record(record, next, at, out);
     out.keep(at, end);
     close_lengths(end, end, out);
   }
@@ -167,40 +167,49 @@ bool InsertRewriter::emit_part(const WriteRequest& insert, const GivenValues& gi
 void InsertRewriter::emit_record(const Record& record, std::size_t& next, std::size_t& at,
                                  wire::PatchedMessage& out) {
   const std::size_t end = record.at + record.size;
+  close_lengths(record.at, at, out);
+  // Documents before it that need nothing.
+  if (!wire::PatchedMessage::copies(record.at - at))
+    out.keep(std::exchange(at, record.at), record.at);
   if (record.missing == 0) {
     if (changes_once(record, next)) return emit_change(record, next, at, out);
     return emit_edits(out, next, at, end);
   }
-  close_lengths(record.at, at, out);
   emit_missing(record, at, out);
   at = end;
 }
 
-/// Writes the bytes from `at` to the end of a document, which gets new elements: `_id` as the first
-/// one, others behind its own, in file order.
+/// Writes the bytes from `at` to the end of a document. It gets new elements, or one of its
+/// sub-documents does: `_id` as the first one, others behind its own, in file order.
 void InsertRewriter::emit_missing(const Record& record, std::size_t at, wire::PatchedMessage& out) {
   const Plan& plan = *insert_->plan;
   const auto added = [&](std::uint32_t bits) {
     const auto i = static_cast<std::size_t>(std::countr_zero(bits));
-    return Added{plan[i].path.front(), (*values_)[i].type(), (*values_)[i][used_[i]++]};
+    return Added{plan[i].path.back(), (*values_)[i].type(), (*values_)[i][used_[i]++]};
   };
   std::size_t grown = 0;
   for (std::uint32_t left = record.missing; left != 0; left &= left - 1) {
     const auto i = static_cast<std::size_t>(std::countr_zero(left));
-    grown += Added::size(plan[i].path.front(), (*values_)[i][used_[i]]);
+    grown += Added::size(plan[i].path.back(), (*values_)[i][used_[i]]);
   }
   const std::uint32_t id = record.missing & plan_->front;
   const std::uint8_t* const from = insert_->message.message().data();
-  const std::size_t front = record.at - at;  // of an array: the head of the element
-  const std::size_t content = record.size - bson::kMinDocument;
+  const bool is_below = record.parent != record.at;
+  const std::size_t front = record.parent - at;  // the head of an array's element, or more
+  const auto size =
+      is_below ? static_cast<std::size_t>(load_i32(from + record.parent)) : record.size;
+  const std::size_t content = size - bson::kMinDocument;
+  const std::size_t rest = record.at + record.size - (record.parent + size);
   const bool copies = wire::PatchedMessage::copies(content);
-  std::uint8_t* to = out.add(front + 4 + (copies ? content + grown + 1 : 0));
-  if (front > 0) to = std::copy_n(from + at, front, to);
-  store_i32(to, static_cast<std::int32_t>(record.size + grown));
+  std::uint8_t* to = out.add(front + 4 + (copies ? content + grown + 1 + rest : 0));
+  if (front > 0) std::memcpy(to, from + at, front);
+  if (is_below) store_i32(to + (record.at - at), static_cast<std::int32_t>(record.size + grown));
+  to += front;
+  store_i32(to, static_cast<std::int32_t>(size + grown));
   to += 4;
   if (copies) {
     if (id != 0) to = added(id).write(to);
-    std::memcpy(to, from + record.at + 4, content);
+    std::memcpy(to, from + record.parent + 4, content);
     to += content;
   } else {
     std::size_t behind = grown + 1;
@@ -215,7 +224,8 @@ void InsertRewriter::emit_missing(const Record& record, std::size_t at, wire::Pa
   for (std::uint32_t left = record.missing & ~id; left != 0; left &= left - 1) {
     to = added(left).write(to);
   }
-  *to = 0;
+  *to++ = 0;
+  if (is_below) std::memcpy(to, from + record.parent + size, rest);
 }
 
 /// True if the document is to be copied with one value in it, in a document that exists already.
@@ -231,7 +241,6 @@ bool InsertRewriter::changes_once(const Record& record, std::size_t next) const 
 /// Writes all up to the end of such a document, from `at` on.
 void InsertRewriter::emit_change(const Record& record, std::size_t& next, std::size_t& at,
                                  wire::PatchedMessage& out) {
-  close_lengths(record.at, at, out);
   const Edit& change = edits_[record.edits - 1];
   const ids::Values& values = (*values_)[change.assignment];
   const Added element{(*insert_->plan)[change.assignment].path.back(), values.type(),

@@ -20,10 +20,10 @@ PlanFields::PlanFields(const std::shared_ptr<const Plan>& of) : plan(of) {
     first[i] = each.path.front();
     second[i] = each.path[each.path.size() > 1 ? 1 : 0];
     all |= bit;
-    if (each.path.size() == 1) {
-      top_level |= bit;
-      if (each.rule->assign == Assign::missing) stays |= bit;
-    }
+    const std::size_t names = each.path.size();
+    if (names == 1) top_level |= bit;
+    if (each.rule->assign == Assign::missing && names == 1) stays |= bit;
+    if (each.rule->assign == Assign::missing && names == 2) second_level |= bit;
     if (each.is_id()) front |= bit;
     if (each.is_id() && !each.implied) ids |= bit;
   }

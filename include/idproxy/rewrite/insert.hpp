@@ -51,12 +51,14 @@ class InsertRewriter {
   }
 
  private:
-  /// What one document needs. Most only lack fields at their top level; the others have edits.
+  /// What one document needs. Most only lack fields, at their top level or in one sub-document; the
+  /// others have edits.
   struct Record {
-    std::uint32_t at;       // position in the message
-    std::uint32_t size;     // bytes
-    std::uint32_t missing;  // a bit for each assignment whose value becomes a new element
-    std::uint32_t edits;    // end of its edits in edits_; they begin where those before it end
+    std::uint32_t at;           // position in the message
+    std::uint32_t size;         // bytes
+    std::uint32_t missing = 0;  // a bit for each assignment whose value becomes a new element
+    std::uint32_t parent = 0;   // position of the document that these go into
+    std::uint32_t edits = 0;    // end of its edits in edits_; they begin where those before it end
   };
   enum class EditKind : std::uint8_t { length, element, replacement, driver_id, refusal };
   /// One change of the message. The edits of a document are ordered by position.
@@ -94,7 +96,8 @@ class InsertRewriter {
   void begin(const WriteRequest& insert);
   [[nodiscard]] bool scan_documents(ScanResult& result, GivenValues& values);
   [[nodiscard]] bool plan_edits(Bytes document);
-  [[nodiscard]] bool look_at(Bytes document, std::uint32_t& missing);
+  [[nodiscard]] bool look_at(Bytes document, Record& record);
+  [[nodiscard]] const bson::Element* common_parent(std::uint32_t below, Bytes document) const;
   void count_driver_made(std::uint32_t ids);
   void give(std::int32_t statement, std::uint32_t missing, std::size_t first_edit,
             GivenValues& values);
@@ -146,6 +149,7 @@ class InsertRewriter {
   const std::vector<ids::Values>* values_ = nullptr;               // one per assignment
   bson::FieldFinder::Found found_;  // by first_names in the document that was looked at last
   bson::FieldFinder::Places places_{};
+  bson::FieldFinder::Found below_;  // by second_names in a sub-document of it
   bson::FieldFinder::Places below_places_{};
   std::vector<Record> records_;
   Site site_;

@@ -20,10 +20,11 @@ struct PlanFields {
   bool has_sequences = false;
   // Bits of assignments:
   std::uint32_t all = 0;
-  std::uint32_t top_level = 0;  // the path has one name
-  std::uint32_t stays = 0;      // that, and a value that is there stays, whatever it is
-  std::uint32_t front = 0;      // for `_id`, the first element
-  std::uint32_t ids = 0;        // for `_id`, by a rule of its own
+  std::uint32_t top_level = 0;     // the path has one name
+  std::uint32_t stays = 0;         // that, and a value that is there stays, whatever it is
+  std::uint32_t second_level = 0;  // likewise, but the path has two names
+  std::uint32_t front = 0;         // for `_id`, the first element
+  std::uint32_t ids = 0;           // for `_id`, by a rule of its own
   /// Of the first name on the path of each assignment. None: there are too many, or sequences.
   std::optional<bson::FieldFinder> first_names;
   /// Of the second name on the path, or the only one. None: no path has two.

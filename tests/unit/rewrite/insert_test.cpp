@@ -44,7 +44,7 @@ class Insert : public ::testing::Test {
     outcome.bytes = text_of(out.view());
     return outcome;
   }
-  /// Of an insert with these documents, in both forms.
+  /// Of an insert with these documents.
   void expect(std::initializer_list<std::string> sent, std::initializer_list<std::string> stored) {
     EXPECT_EQ(request(insert_array(sent)).bytes, insert_array(stored));
   }
@@ -106,6 +106,44 @@ TEST_F(Insert, FollowsDottedPaths) {
          {doc(doc_field("a", doc_field("b", int_field("c", 9) + long_field("d", 3)) + y +
                                  long_field("e", 3)) +
               kX + y)});
+}
+
+TEST_F(Insert, AddsFieldsToOneSubDocument) {
+  const std::string y = int_field("y", 1);
+  const std::string b = int_field("b", 9);
+  const std::string large = string_field("s", std::string(2000, 's'));
+  const auto added = [](std::int64_t b_value, std::int64_t e_value) {
+    return (b_value == 0 ? "" : long_field("b", b_value)) + long_field("e", e_value);
+  };
+  using Form = std::string (*)(const std::vector<std::string>&, std::uint32_t);
+  // What stands around the sub-document; a large document is not copied, but sent in slices.
+  const std::pair<std::string, std::string> around[] = {{"", y}, {"", large}, {large, y}};
+  for (const auto& [before, behind] : around) {
+    for (const Form insert : {Form(insert_array), Form(insert_sequence)}) {
+      rules(rule("shop.*", "a.b"), rule("shop.*", "x"), rule("shop.*", "a.e"));
+      const auto with = [&](const std::string& fields, const std::string& x = kX) {
+        return doc(before + doc_field("a", fields) + behind + x);
+      };
+      const std::string whole = with(b + int_field("e", 8));
+      const std::string lacking_x = with(y, "");
+      EXPECT_EQ(
+          request(insert({with(""), with(y), whole, whole, with(b), with(b + y), lacking_x}, 0))
+              .bytes,
+          insert({with(added(1, 1)), with(y + added(2, 2)), whole, whole, with(b + added(0, 3)),
+                  with(b + y + added(0, 4)), with(y + added(3, 5), long_field("x", 1))},
+                 0));
+    }
+  }
+}
+
+TEST_F(Insert, LeavesWhatIsInASubDocument) {
+  rules(rule("shop.*", "a.b"), rule("shop.*", "c.d"));
+  const std::string with_b = doc_field("a", int_field("b", 9));
+  expect({doc(with_b + doc_field("c", kX)), doc(with_b)},
+         {doc(with_b + doc_field("c", kX + long_field("d", 1))),
+          doc(with_b + doc_field("c", long_field("d", 2)))});
+  EXPECT_EQ(request(insert_array({doc(with_b + doc_field("c", int_field("d", 9)))})).action,
+            ActionKind::relay);
 }
 
 TEST_F(Insert, LeavesAMessageInWhichNothingIsAssigned) {

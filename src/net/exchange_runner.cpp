@@ -37,9 +37,8 @@ struct ExchangeRunner::UnderWay : rewrite::Exchange {
   Budget::Share reply_share;          // for a large reply that is being collected
   ids::Ticket ticket;                 // of the unanswered question to the store
   ids::StoreSource* asked = nullptr;  // by that question
-  std::chrono::nanoseconds sent{};    // when the last message was sent, monotonic
-  std::chrono::nanoseconds at_server{};
-  bool legacy = false;  // the request is an OP_QUERY
+  std::chrono::nanoseconds added{};   // of the time in which values were assigned
+  bool legacy = false;                // the request is an OP_QUERY
 };
 
 void ExchangeRunner::Recycled::operator()(UnderWay* exchange) const {
@@ -96,14 +95,13 @@ void ExchangeRunner::start(const rewrite::Action& next, Bytes message) {
   }
   if (!exchange_->is_hello()) thread_.cells[Counted::requests_relayed].add();
   connection_.forwarded(wire::read_header(message), message);
-  exchange_->sent = thread_.context.clock.monotonic();
   if (!exchange_->awaits_reply()) ended();
   connection_.send(message);
 }
 
 void ExchangeRunner::send(const action::Send& message) {
   const bool whole = connection_.send(*message.message, message.original);
-  exchange_->sent = thread_.context.clock.monotonic();
+  note_added_time();
   if (whole && !closed_) taken();
 }
 
@@ -117,7 +115,15 @@ void ExchangeRunner::request_written() {
   if (exchange_ && waits_ == Waits::for_nothing) taken();
 }
 
+/// The exchange has done what its last event from a peer called for. A reply that is relayed as it
+/// came does not count: looking at the clock costs more than that.
+void ExchangeRunner::note_added_time() {
+  if (exchange_->assigned() == 0) return;
+  exchange_->added += thread_.context.clock.monotonic() - exchange_->since();
+}
+
 void ExchangeRunner::answer_here(Bytes reply) {
+  note_added_time();
   if (exchange_->handed_out() == 0) thread_.cells[Counted::requests_refused].add();
   if (!reply.empty()) {  // else w: 0, so no answer
     local_reply_ = std::make_unique<LocalReply>();
@@ -195,7 +201,6 @@ void ExchangeRunner::collects_reply(std::size_t bytes) {
 }
 
 void ExchangeRunner::reply(Bytes message) {
-  exchange_->at_server += thread_.context.clock.monotonic() - exchange_->sent;
   if (exchange_->is_hello()) thread_.context.members = thread_.shared.directory.members();
   act(exchange_->reply(message, thread_.context, thread_.workspace), message);
 }
@@ -219,6 +224,7 @@ void ExchangeRunner::act(const rewrite::Action& next, Bytes reply) {
   const auto* own = std::get_if<action::Reply>(&next);
   connection_.reply(own != nullptr ? own->message : reply);
   if (closed_) return;
+  if (own != nullptr) note_added_time();
   if (exchange_->streams()) return connection_.awaits(exchange_->request_id());
   ended();
   connection_.resume_requests();
@@ -242,10 +248,7 @@ bool ExchangeRunner::delays_unacknowledged() const {
 
 void ExchangeRunner::ended() {
   log_given_up();
-  if (exchange_->assigned() > 0) {
-    thread_.cells.insert_added.observe(thread_.context.clock.monotonic() - exchange_->started() -
-                                       exchange_->at_server);
-  }
+  if (exchange_->assigned() > 0) thread_.cells.insert_added.observe(exchange_->added);
   thread_.buffers.give_back(exchange_->release(thread_.workspace));
   thread_.workspace.trim();
   stop_waiting();

@@ -131,6 +131,7 @@ class ExchangeRunner {
   void answer_here(Bytes reply);
   void ask(const rewrite::action::AskStore& need);
   void send(const rewrite::action::Send& message);
+  void note_added_time();
   void taken();
   void stop_waiting();
   void ended();

@@ -102,7 +102,7 @@ Action Exchange::write(Buffer* owner, const Context& context, Workspace& workspa
     return fail_write({ErrorCode::invalid_options, "mongo-idproxy: stmtIds must be distinct"},
                       workspace);
   }
-  started_ = now_ = context.clock.monotonic();
+  started_ = since_ = now_ = context.clock.monotonic();
   workspace.lend_to(given_);
   if (std::ranges::any_of(*write_.plan, &Assignment::may_depend_on_time)) {
     write_.now = std::chrono::duration_cast<std::chrono::seconds>(context.clock.wall());
@@ -410,7 +410,7 @@ Action Exchange::reply(Bytes message, const Context& context, Workspace& workspa
     if (needed == Look::at_nothing && !wants_every_reply()) return action::Relay{};
     open_batch(BatchSent::whole);
   }
-  now_ = context.clock.monotonic();
+  since_ = now_ = context.clock.monotonic();
   refill(workspace);
   return batch_->reply(*view, {now_, context.random, workspace, message_});
 }

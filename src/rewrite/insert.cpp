@@ -163,7 +163,7 @@ bool InsertRewriter::look_at(Bytes document, Record& record) {
     record.missing = lacks;
     record.parent = record.at;
   } else {
-    const bson::Element* parent = lacks == 0 ? common_parent(below, document) : nullptr;
+    const bson::Element* parent = lacks == 0 ? common_parent(below) : nullptr;
     if (parent == nullptr) return plan_edits(document);
     if (!plan_->second_names->find(parent->value, Until::the_end, below_, below_places_))
       return false;
@@ -174,11 +174,11 @@ bool InsertRewriter::look_at(Bytes document, Record& record) {
   return true;
 }
 
-/// The sub-document that holds the fields of all these assignments, or gets them as new elements,
-/// while the rest of the document is copied. Null if it is not as simple as that.
-const bson::Element* InsertRewriter::common_parent(std::uint32_t below, Bytes document) const {
+/// The sub-document that holds the fields of all these assignments, or gets them as new elements.
+/// Null if it is not as simple as that.
+const bson::Element* InsertRewriter::common_parent(std::uint32_t below) const {
   const std::uint32_t once = found_.there & ~found_.twice & plan_->second_level;
-  if ((below & ~once) != 0 || !wire::PatchedMessage::copies(document.size())) return nullptr;
+  if ((below & ~once) != 0) return nullptr;
   const auto place = [&](std::uint32_t bits) -> const bson::Element& {
     return places_[static_cast<std::size_t>(std::countr_zero(bits))];
   };

@@ -3,7 +3,6 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
-#include <utility>
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/insert.hpp"
@@ -12,8 +11,19 @@
 namespace idproxy::rewrite {
 namespace {
 
+/// An upper bound of the bytes that an assignment adds to a document.
+std::size_t most_added(const Assignment& assignment, std::size_t value) {
+  constexpr std::size_t kAround = 1 + 1 + 5;  // type and NUL; length and final 00 of a new document
+  std::size_t size = value;
+  for (const std::string& name : assignment.path) size += name.size() + kAround;
+  const std::string& kept = assignment.rule->keep_driver_id;
+  return size + (kept.empty() ? 0 : kept.size() + 2 + 12);
+}
+
+}  // namespace
+
 /// A new element.
-struct Added {
+struct InsertRewriter::Added {
   std::string_view name;
   bson::Type type;
   Bytes value;
@@ -31,16 +41,12 @@ struct Added {
   }
 };
 
-/// An upper bound of the bytes that an assignment adds to a document.
-std::size_t most_added(const Assignment& assignment, std::size_t value) {
-  constexpr std::size_t kAround = 1 + 1 + 5;  // type and NUL; length and final 00 of a new document
-  std::size_t size = value;
-  for (const std::string& name : assignment.path) size += name.size() + kAround;
-  const std::string& kept = assignment.rule->keep_driver_id;
-  return size + (kept.empty() ? 0 : kept.size() + 2 + 12);
+/// Takes the next value of the first of these assignments.
+inline InsertRewriter::Added InsertRewriter::next_value(std::uint32_t assignments) {
+  const auto i = static_cast<std::size_t>(std::countr_zero(assignments));
+  const ids::Values& values = (*values_)[i];
+  return {(*insert_->plan)[i].path.back(), values.type(), values[used_[i]++]};
 }
-
-}  // namespace
 
 void InsertRewriter::emit(const WriteRequest& insert, const GivenValues& given,
                           wire::PatchedMessage& out) {
@@ -167,71 +173,78 @@ bool InsertRewriter::emit_part(const WriteRequest& insert, const GivenValues& gi
 void InsertRewriter::emit_record(const Record& record, std::size_t& next, std::size_t& at,
                                  wire::PatchedMessage& out) {
   const std::size_t end = record.at + record.size;
-  close_lengths(record.at, at, out);
-  // Documents before it that need nothing.
-  if (!wire::PatchedMessage::copies(record.at - at))
-    out.keep(std::exchange(at, record.at), record.at);
   if (record.missing == 0) {
-    if (changes_once(record, next)) return emit_change(record, next, at, out);
+    if (changes_once(record, next, at)) return emit_change(record, next, at, out);
     return emit_edits(out, next, at, end);
   }
+  close_lengths(record.at, at, out);
   emit_missing(record, at, out);
   at = end;
 }
 
-/// Writes the bytes from `at` to the end of a document. It gets new elements, or one of its
-/// sub-documents does: `_id` as the first one, others behind its own, in file order.
+/// Writes the bytes from `at` to the end of a document that gets new elements, or has a
+/// sub-document that does: `_id` as the first one, others behind its own, in file order.
 void InsertRewriter::emit_missing(const Record& record, std::size_t at, wire::PatchedMessage& out) {
-  const Plan& plan = *insert_->plan;
-  const auto added = [&](std::uint32_t bits) {
-    const auto i = static_cast<std::size_t>(std::countr_zero(bits));
-    return Added{plan[i].path.back(), (*values_)[i].type(), (*values_)[i][used_[i]++]};
-  };
   std::size_t grown = 0;
   for (std::uint32_t left = record.missing; left != 0; left &= left - 1) {
     const auto i = static_cast<std::size_t>(std::countr_zero(left));
-    grown += Added::size(plan[i].path.back(), (*values_)[i][used_[i]]);
+    grown += Added::size((*insert_->plan)[i].path.back(), (*values_)[i][used_[i]]);
   }
-  const std::uint32_t id = record.missing & plan_->front;
+  const std::size_t end = record.at + record.size;
+  if (!wire::PatchedMessage::copies(end - at)) return emit_slices(record, grown, at, out);
   const std::uint8_t* const from = insert_->message.message().data();
-  const bool is_below = record.parent != record.at;
-  const std::size_t front = record.parent - at;  // the head of an array's element, or more
-  const auto size =
-      is_below ? static_cast<std::size_t>(load_i32(from + record.parent)) : record.size;
-  const std::size_t content = size - bson::kMinDocument;
-  const std::size_t rest = record.at + record.size - (record.parent + size);
-  const bool copies = wire::PatchedMessage::copies(content);
-  std::uint8_t* to = out.add(front + 4 + (copies ? content + grown + 1 + rest : 0));
-  if (front > 0) std::memcpy(to, from + at, front);
-  if (is_below) store_i32(to + (record.at - at), static_cast<std::int32_t>(record.size + grown));
-  to += front;
-  store_i32(to, static_cast<std::int32_t>(size + grown));
-  to += 4;
-  if (copies) {
-    if (id != 0) to = added(id).write(to);
-    std::memcpy(to, from + record.parent + 4, content);
-    to += content;
-  } else {
-    std::size_t behind = grown + 1;
-    if (id != 0) {
-      const Added element = added(id);
-      behind -= element.size();
-      static_cast<void>(element.write(out.add(element.size())));
-    }
-    out.keep(record.at + 4, record.at + 4 + content);
-    to = out.add(behind);
+  const auto size = static_cast<std::size_t>(load_i32(from + record.parent));
+  const std::size_t nul = record.parent + size - 1;
+  const std::uint32_t id = record.missing & plan_->front;
+  std::uint8_t* const start = out.add(end - at + grown);
+  std::uint8_t* to = start;
+  std::size_t copied = at;
+  if (id != 0) {
+    copied = record.at + 4;
+    if (record.at != at) std::memcpy(to, from + at, record.at - at);
+    to = next_value(id).write(to + (copied - at));
   }
+  std::memcpy(to, from + copied, nul - copied);
+  to += nul - copied;
+  store_i32(start + (record.at - at), static_cast<std::int32_t>(record.size + grown));
+  store_i32(start + (record.parent - at), static_cast<std::int32_t>(size + grown));
   for (std::uint32_t left = record.missing & ~id; left != 0; left &= left - 1) {
-    to = added(left).write(to);
+    to = next_value(left).write(to);
   }
-  *to++ = 0;
-  if (is_below) std::memcpy(to, from + record.parent + size, rest);
+  *to = 0;
+  if (record.parent != record.at) std::memcpy(to, from + nul, end - nul);
 }
 
-/// True if the document is to be copied with one value in it, in a document that exists already.
-/// The edits then are the lengths around the value, and the value.
-bool InsertRewriter::changes_once(const Record& record, std::size_t next) const {
-  if (!wire::PatchedMessage::copies(record.size) || record.edits == next) return false;
+/// The same if that is too much to be copied.
+void InsertRewriter::emit_slices(const Record& record, std::size_t grown, std::size_t at,
+                                 wire::PatchedMessage& out) {
+  const auto size =
+      static_cast<std::size_t>(load_i32(insert_->message.message().data() + record.parent));
+  const std::size_t nul = record.parent + size - 1;
+  const std::uint32_t id = record.missing & plan_->front;
+  const auto add = [&](std::uint32_t bits) {
+    const Added element = next_value(bits);
+    static_cast<void>(element.write(out.add(element.size())));
+  };
+  out.keep(at, record.at);
+  store_i32(out.add(4), static_cast<std::int32_t>(record.size + grown));
+  std::size_t kept = record.at + 4;
+  if (record.parent != record.at) {
+    out.keep(kept, record.parent);
+    store_i32(out.add(4), static_cast<std::int32_t>(size + grown));
+    kept = record.parent + 4;
+  }
+  if (id != 0) add(id);
+  out.keep(kept, nul);
+  for (std::uint32_t left = record.missing & ~id; left != 0; left &= left - 1) add(left);
+  out.keep(nul, record.at + record.size);
+}
+
+/// True if what is to be written, from `at` on, is to be copied with one value in it, in a document
+/// that exists already. The edits then are the lengths around the value, and the value.
+bool InsertRewriter::changes_once(const Record& record, std::size_t next, std::size_t at) const {
+  if (!wire::PatchedMessage::copies(record.at + record.size - at)) return false;
+  if (record.edits == next) return false;
   const Edit& last = edits_[record.edits - 1];
   const std::size_t depth = last.depth;
   if (!last.has_value() || record.edits - next != depth + 2) return false;
@@ -241,6 +254,7 @@ bool InsertRewriter::changes_once(const Record& record, std::size_t next) const 
 /// Writes all up to the end of such a document, from `at` on.
 void InsertRewriter::emit_change(const Record& record, std::size_t& next, std::size_t& at,
                                  wire::PatchedMessage& out) {
+  close_lengths(record.at, at, out);
   const Edit& change = edits_[record.edits - 1];
   const ids::Values& values = (*values_)[change.assignment];
   const Added element{(*insert_->plan)[change.assignment].path.back(), values.type(),

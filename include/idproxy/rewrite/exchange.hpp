@@ -91,8 +91,8 @@ class Exchange {
   /// and of refused documents. Set by request(), or by the last answered() before the write is
   /// sent.
   [[nodiscard]] WriteKind command_kind() const { return write_.command.kind; }
-  /// When the write arrived, by Clock::monotonic().
-  [[nodiscard]] std::chrono::nanoseconds started() const { return started_; }
+  /// When the write arrived, or the last reply with errors to it, by Clock::monotonic().
+  [[nodiscard]] std::chrono::nanoseconds since() const { return since_; }
   [[nodiscard]] std::size_t assigned() const { return assigned_; }
   [[nodiscard]] std::size_t refused() const { return refused_documents_; }
   /// The number of values in the answer to {idproxy: "next"}.
@@ -150,6 +150,7 @@ class Exchange {
   Buffer original_;
   WriteRequest write_;                  // refers to the received bytes, or to original_
   std::chrono::nanoseconds started_{};  // when the write arrived, monotonic
+  std::chrono::nanoseconds since_{};    // that, or when the last reply was read, monotonic
   std::chrono::nanoseconds now_{};      // when the current event arrived, monotonic
   bool sent_ = false;
   bool as_batch_ = false;  // needs numbers in turn, or reservations

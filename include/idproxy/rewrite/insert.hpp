@@ -73,6 +73,7 @@ class InsertRewriter {
       return kind == EditKind::element || kind == EditKind::replacement;
     }
   };
+  struct Added;
   struct OpenLength {
     std::size_t place;   // position in the patched message
     std::int64_t value;  // as the client sent it, less the bytes added before it
@@ -97,7 +98,7 @@ class InsertRewriter {
   [[nodiscard]] bool scan_documents(ScanResult& result, GivenValues& values);
   [[nodiscard]] bool plan_edits(Bytes document);
   [[nodiscard]] bool look_at(Bytes document, Record& record);
-  [[nodiscard]] const bson::Element* common_parent(std::uint32_t below, Bytes document) const;
+  [[nodiscard]] const bson::Element* common_parent(std::uint32_t below) const;
   void count_driver_made(std::uint32_t ids);
   void give(std::int32_t statement, std::uint32_t missing, std::size_t first_edit,
             GivenValues& values);
@@ -123,7 +124,10 @@ class InsertRewriter {
   void emit_record(const Record& record, std::size_t& next, std::size_t& at,
                    wire::PatchedMessage& out);
   void emit_missing(const Record& record, std::size_t at, wire::PatchedMessage& out);
-  [[nodiscard]] bool changes_once(const Record& record, std::size_t next) const;
+  void emit_slices(const Record& record, std::size_t grown, std::size_t at,
+                   wire::PatchedMessage& out);
+  Added next_value(std::uint32_t assignments);
+  [[nodiscard]] bool changes_once(const Record& record, std::size_t next, std::size_t at) const;
   void emit_change(const Record& record, std::size_t& next, std::size_t& at,
                    wire::PatchedMessage& out);
   void emit_edits(wire::PatchedMessage& out, std::size_t& next, std::size_t& at, std::size_t end);

@@ -500,6 +500,26 @@ TEST(InsertRewriter, PutsTheSameDocumentsIntoAPart) {
   }
 }
 
+/// Neither those that get a value nor those before them.
+TEST(InsertRewriter, CopiesNoLargeDocuments) {
+  const auto rules = rule_set_of(rule("shop.*", "n"), rule("shop.*", "a.b"));
+  const std::string large = string_field("s", std::string(100'000, 's'));
+  const std::string n = int_field("n", 1);
+  const std::string nothing = doc(large + n + doc_field("a", int_field("b", 1)));
+  const std::string at_the_top = doc(large + doc_field("a", int_field("b", 1)));
+  const std::string below = doc(doc_field("a", kX) + large + n);
+  const std::string both = doc(doc_field("a", kX) + large);
+  const std::string small = doc(doc_field("a", kX) + n);
+  for (const std::string& document : {at_the_top, below, both, small}) {
+    const std::string bytes = insert_array({nothing, document, nothing, document});
+    AssignedInsert insert(bytes, *rules);
+    wire::PatchedMessage out;
+    insert.rewriter.emit(insert.request, insert.given, out);
+    EXPECT_GT(out.size(), bytes.size());
+    EXPECT_LT(out.capacity(), 4096U);
+  }
+}
+
 TEST(InsertRewriter, FillsAMessageButNotMore) {
   const auto rules = rule_set_of(rule("shop.*", "_id"), rule("shop.*", "a.long.path"));
   const std::string large = doc(string_field("s", std::string(1'000'000, 's')));

@@ -48,6 +48,10 @@ class Connector::Attempt final : EventLoop::Watcher {
   void start(const Protocol::endpoint& endpoint) {
     constexpr int kType = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
     socket_ = FileDescriptor(::socket(endpoint.protocol().family(), kType, 0));
+    if (socket_.is_open() && connector_.thread_.shared.reserve.is_lent()) {
+      socket_.close();
+      return tell(last_error(EMFILE));
+    }
     if (!socket_.is_open() ||
         (::connect(socket_.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 &&
          errno != EINPROGRESS)) {

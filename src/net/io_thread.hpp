@@ -10,6 +10,7 @@
 #include "budget.hpp"
 #include "buffer_pool.hpp"
 #include "deadlines.hpp"
+#include "descriptor_reserve.hpp"
 #include "directory.hpp"
 #include "event_loop.hpp"
 #include "idproxy/net/counted.hpp"
@@ -45,6 +46,7 @@ struct Shared {
       nobody_left;  // called on any thread when draining and no connection is left
   Lookups lookups;
   Budget budget;
+  DescriptorReserve reserve;
   std::atomic<bool> draining{false};
   std::atomic<std::uint32_t> open_connections{0};
   std::atomic<std::uint64_t> last_connection_id{0};

@@ -1,6 +1,5 @@
 #include "listener.hpp"
 
-#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,10 +33,6 @@ void remove_stale_socket(const std::string& path) {
       errno == ECONNREFUSED) {
     ::unlink(path.c_str());
   }
-}
-
-FileDescriptor open_reserve() {
-  return FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
 Protocol::endpoint address_of(const Endpoint& endpoint) {
@@ -75,10 +70,7 @@ boost::system::result<FileDescriptor> listen_at(const Endpoint& endpoint) {
 
 Listener::Listener(std::span<const std::unique_ptr<IoThread>> threads,
                    std::shared_ptr<Upstream> upstream)
-    : threads_(threads),
-      upstream_(std::move(upstream)),
-      pause_(threads[0]->loop),
-      reserve_(open_reserve()) {}
+    : threads_(threads), upstream_(std::move(upstream)), pause_(threads[0]->loop) {}
 
 std::string Listener::open() {
   Endpoint& listen = upstream_->route.listen;
@@ -108,6 +100,7 @@ void Listener::stop() {
 }
 
 void Listener::accept() {
+  threads_[0]->shared.reserve.regain();
   for (int turn = 0; turn < kAcceptsPerTurn; ++turn) {
     if (!socket_.is_open()) return;
     FileDescriptor client(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -153,11 +146,12 @@ void Listener::pause(const error_code& error) {
 
 /// Closes a client that would otherwise wait for an answer that never comes.
 void Listener::turn_one_away() {
-  reserve_.close();
+  DescriptorReserve& reserve = threads_[0]->shared.reserve;
+  reserve.lend();
   FileDescriptor client(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (client.is_open()) threads_[0]->cells[Counted::closed_descriptors].add();
-  client.close();  // before another one takes its descriptor
-  reserve_ = open_reserve();
+  client.close();
+  reserve.regain();
 }
 
 }  // namespace idproxy::net

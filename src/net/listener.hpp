@@ -45,7 +45,6 @@ class Listener final : public std::enable_shared_from_this<Listener>, private Ev
   std::shared_ptr<Upstream> upstream_;
   FileDescriptor socket_;
   Timer pause_;
-  FileDescriptor reserve_;  // a spare one, to turn a client away when no other is free
   std::size_t next_thread_ = 0;
 };
 

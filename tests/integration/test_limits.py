@@ -562,10 +562,16 @@ class TestDescriptors:
             assert serves(proxy)
             assert closed(proxy, "descriptors") == 0
             eventually(lambda: metric(proxy, "idproxy_connections") == 10, 10)
-            while has_gaps(proxy):
-                clients.append(stack.enter_context(WireClient(proxy.address)))
-                assert clients[-1].call(PING)["ok"] == 1
-            leave_descriptors(proxy, left)
+            def without_gaps() -> bool:
+                """Not so if an earlier client's descriptor was closed only now."""
+                limit_descriptors(proxy, 4096)
+                while has_gaps(proxy):
+                    clients.append(stack.enter_context(WireClient(proxy.address)))
+                    assert clients[-1].call(PING)["ok"] == 1
+                leave_descriptors(proxy, left)
+                return not has_gaps(proxy)
+            eventually(without_gaps, 20)
+            began = time.monotonic()
             waiting = [stack.enter_context(WireClient(proxy.address)) for _ in range(60)]
             before = processor_time(proxy.pid)
             time.sleep(2)
@@ -583,7 +589,9 @@ class TestDescriptors:
         eventually(lambda: metric(proxy, "idproxy_connections") == 0, 20)
         assert closed(proxy, "descriptors") > 0
         assert metric(proxy, "idproxy_accept_failures_total") > 0
-        assert 0 < len(proxy.find_events("accept_failed")) < 200
+        # It tries again after 100 ms, and at once for each new client.
+        most = 10 * (time.monotonic() - began) + 200
+        assert 0 < len(proxy.find_events("accept_failed")) < most
         assert serves(proxy)
 
     @pytest.mark.tsan

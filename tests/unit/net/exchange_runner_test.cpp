@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -150,6 +151,7 @@ class World {
     return reply(reply_message(fields, last_id(), flags));
   }
   World& taken() { return event(), runner.request_written(), *this; }
+  World& after(std::chrono::nanoseconds time) { return clock.advance(time), *this; }
   World& elapses() { return elapses(connection.last_question); }
   World& elapses(std::uint64_t question) { return event(), runner.elapsed(question), *this; }
   World& granted(std::int64_t first) { return granted(first, connection.last_question); }
@@ -328,6 +330,27 @@ TEST(ExchangeRunner, BeginsTheNextRequestWhenItResumes) {
   EXPECT_EQ(world.connection.sent.back(), insert_sequence({nth(0, 3), nth(1, 4)}));
   world.reply_with(n(2) + ok());
   EXPECT_FALSE(world.runner.is_busy());
+}
+
+/// But not the server's time, nor that of relaying its reply.
+TEST(ExchangeRunner, MeasuresTheTimeOfTheStoreAndOfPauses) {
+  const auto added = [](World& world) { return world.thread.cells.insert_added.values(); };
+  World asks(kAsks);
+  asks.request(kInsert).after(20ms).granted(41).after(1s);
+  EXPECT_EQ(added(asks).sum_seconds, 0);
+  asks.reply_with(n(2) + ok());
+  EXPECT_NEAR(added(asks).sum_seconds, 0.02, 1e-9);
+
+  World pauses(kPauses);
+  pauses.request(kInsert).after(1s).reply_with(kDuplicate).after(10ms).elapses().after(1s);
+  pauses.reply_with(n(1) + ok());
+  EXPECT_EQ(addressed(pauses.connection.replied[0], 7, 7), reply_message(n(2) + ok()));
+  EXPECT_NEAR(added(pauses).sum_seconds, 0.01, 1e-9);
+
+  World relays(kOnlyId);
+  relays.request(kNothingToAssign);
+  const auto& counts = added(relays).counts;
+  EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}), 0U);
 }
 
 // ---- local replies -----------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from support.mongod import Mongod
 from support.proxy import Proxy
 
 CONFIG = pathlib.Path(__file__).resolve().parents[1] / "config" / "quickstart.yaml"
-PORT = 27117
+PORT, ADMIN_PORT = 27117, 9216
 SET = "rs0"
 
 _COLOURS = {"bold": "1", "dim": "2", "green": "32", "cyan": "36"}
@@ -245,12 +245,15 @@ def serve(proxy: Proxy) -> None:
 
 def run(once: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="idproxy-quickstart-") as directory:
-        config = CONFIG
+        config = pathlib.Path(directory) / "quickstart.yaml"
+        text = CONFIG.read_text()
         if busy(PORT):
-            config = pathlib.Path(directory) / "quickstart.yaml"
-            text = CONFIG.read_text()
-            config.write_text(text.replace(f"port: {PORT}", "port: 0"))
+            text = text.replace(f"port: {PORT}", "port: 0")
             print(f"port {PORT} is in use: taking a free one")
+        if busy(ADMIN_PORT):
+            text += "\nadmin:\n  listen: 127.0.0.1:0\n"
+            print(f"port {ADMIN_PORT}, for metrics, is in use: taking a free one")
+        config.write_text(text)
         with Mongod(SET) as mongod:
             upstream = {"QUICKSTART_MONGOD_URI": f"mongodb://{mongod.address}"}
             with Proxy(config, upstream) as proxy:

@@ -62,12 +62,34 @@ std::string BackfillRule::await_ready(const StopSignals& stop) {
       return "no rule applies to this collection: it is a view or a time-series collection, or "
              "belongs to the server or the id store";
     }
-    const auto& not_ready = plan_.front().not_ready;
+    const auto not_ready = why_not_ready();
     if (!not_ready) return why_no_values();
     const bool may_pass = not_ready->code == ids::Errc::unavailable;
     const bool is_over = std::chrono::steady_clock::now() > end || stop.wait_for(kReadyAgain);
     if (!may_pass || is_over) return not_ready->reason;
   }
+}
+
+namespace {
+
+/// For who looks again and again.
+class NobodyWaits final : public ids::Waiter {
+  void answered(ids::Result<ids::Grant> /*grant*/) override {}
+};
+
+}  // namespace
+
+/// Why the rule gives no values now. Asks for what it needs, as a write does.
+std::optional<ids::Error> BackfillRule::why_not_ready() {
+  using Kind = ids::GuardState::Kind;
+  const rewrite::Assignment& assignment = plan_.front();
+  if (assignment.not_ready || !assignment.guard) return assignment.not_ready;
+  ids::GuardState state = assignment.guard->state(process_sources().clock.monotonic());
+  if (state.kind == Kind::guarded) return std::nullopt;
+  if (state.kind == Kind::unknown && !asks_) {
+    asks_ = assignment.guard->ask(0, std::make_unique<NobodyWaits>());
+  }
+  return state.error;
 }
 
 /// What only counters have, which RuleSet::plan() does not know.

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "id_store/namespaces.hpp"
@@ -34,6 +35,7 @@ class BackfillRule {
   [[nodiscard]] bool stop();
 
  private:
+  [[nodiscard]] std::optional<ids::Error> why_not_ready();
   [[nodiscard]] std::string why_no_values() const;
 
   const std::string uri_key_;
@@ -42,6 +44,7 @@ class BackfillRule {
   id_store::Store store_;
   RulesInForce rules_;
   rewrite::Plan plan_;
+  std::optional<ids::Ticket> asks_;  // for the index, as a write that waits does
 };
 
 }  // namespace idproxy::app

@@ -20,8 +20,6 @@ using mongo::Reply;
 
 // Server error codes.
 constexpr std::int32_t kCannotCreateIndex = 67;
-constexpr std::int32_t kIndexOptionsConflict = 85;
-constexpr std::int32_t kIndexKeySpecsConflict = 86;
 
 // Larger collections are sampled unless indexes do: counting would read too much of them every
 // minute.
@@ -58,31 +56,96 @@ CatalogResponse response_of(const Reply& reply) {
   return {Kind::refused, reason_of(reply.code)};
 }
 
-/// {name, type} of views and time-series collections only. Without `authorizedCollections`, which
-/// would silently leave out those that the user may not read.
+std::string_view text_in(Bytes document, std::string_view key) {
+  const auto text = bson::find(document, key);
+  return text && text->type == bson::Type::string ? text->text() : std::string_view{};
+}
+
+/// An entry of listCollections: true for a view or a time-series collection.
+bool is_left_alone(Bytes listed) {
+  const std::string_view type = text_in(listed, "type");
+  return type == "view" || type == "timeseries";
+}
+
+/// {name, type} of views and time-series collections only, unless all are wanted. Without
+/// `authorizedCollections`, which would silently leave out those that the user may not read.
 CatalogResponse ask_left_alone(mongo::Client& client, const CatalogRequest& request) {
-  Document filter;
-  filter.add("type",
-             Document().add("$in", Array().push(std::string_view("view")).push("timeseries")));
   Document command;
-  command.add("listCollections", 1).add("nameOnly", true).add("filter", filter);
-  std::set<std::string, std::less<>> names;
+  command.add("listCollections", 1).add("nameOnly", true);
+  if (!request.lists_all) {
+    const Array types = Array().push(std::string_view("view")).push("timeseries");
+    command.add("filter", Document().add("type", Document().add("$in", types)));
+  }
+  CatalogResponse found;
   const Reply reply = client.read_all(request.db, command, [&](Bytes document) {
-    const auto name = bson::find(document, "name");
-    if (name && name->type == bson::Type::string) names.emplace(name->text());
-    return names.size() < Collections::kMostLeftAlone;
+    const std::string_view name = text_in(document, "name");
+    if (name.empty()) return true;
+    if (is_left_alone(document)) {
+      found.left_alone.emplace(name);
+    } else if (found.names.size() < Collections::kMostCollections) {
+      found.names.emplace_back(name);
+    }
+    return found.left_alone.size() < Collections::kMostLeftAlone;
   });
+  const CatalogResponse response = response_of(reply);
+  return response.kind == CatalogResponse::Kind::answered ? found : response;
+}
+
+/// A server lists those that the user may see.
+CatalogResponse ask_databases(mongo::Client& client) {
+  const Document command = Document().add("listDatabases", 1).add("nameOnly", true);
+  const Reply reply = client.read("admin", command);
   CatalogResponse response = response_of(reply);
-  response.left_alone = std::move(names);
-  if (response.kind != CatalogResponse::Kind::answered) response.left_alone.clear();
+  const auto databases = bson::find(reply.document.bytes(), "databases");
+  if (!databases || databases->type != bson::Type::array) return response;
+  bson::Elements each(databases->value);
+  while (const auto database = each.next()) {
+    if (database->type != bson::Type::document) continue;
+    response.names.emplace_back(text_in(database->value, "name"));
+  }
   return response;
 }
 
+std::optional<ids::CollectionUuid> uuid_in(Bytes listed) {
+  const auto info = bson::find(listed, "info");
+  if (!info || info->type != bson::Type::document) return std::nullopt;
+  const auto uuid = bson::find(info->value, "uuid");
+  ids::CollectionUuid found{};
+  constexpr std::size_t kHead = 4 + 1;  // size and subtype
+  if (!uuid || uuid->type != bson::Type::binary) return std::nullopt;
+  if (uuid->value.size() != kHead + found.size()) return std::nullopt;
+  std::ranges::copy(uuid->value.subspan(kHead), found.begin());
+  return found;
+}
+
+/// Which collection it is. If the server does not say, writes go without its UUID.
+CatalogResponse ask_which(mongo::Client& client, const CatalogRequest& request) {
+  using Kind = CatalogResponse::Kind;
+  constexpr std::int32_t kTakesUuid = 17;  // 6.0
+  const bool takes_uuid = client.wire_version() >= kTakesUuid;
+  CatalogResponse found{.kind = Kind::no_collection};
+  const Document filter = Document().add("name", request.collection);
+  const Reply reply = client.read_all(
+      request.db, Document().add("listCollections", 1).add("filter", filter), [&](Bytes listed) {
+        found.kind = Kind::answered;
+        found.is_left_alone = is_left_alone(listed);
+        if (takes_uuid) found.uuid = uuid_in(listed);
+        return false;
+      });
+  const CatalogResponse response = response_of(reply);
+  return response.kind == Kind::answered ? found : response;
+}
+
 CatalogResponse ask_indexes(mongo::Client& client, const CatalogRequest& request) {
+  using Kind = CatalogResponse::Kind;
+  const CatalogResponse which = request.is_anew ? ask_which(client, request) : CatalogResponse{};
+  const bool is_known = which.kind == Kind::answered || which.kind == Kind::not_permitted;
+  if (!is_known || which.is_left_alone) return which;
   const Namespace ns{request.db, request.collection};
   std::vector<Index> indexes;
   CatalogResponse response = response_of(list_indexes(client, ns, indexes));
-  if (response.kind != CatalogResponse::Kind::answered) return response;
+  if (response.kind != Kind::answered) return response;
+  response.uuid = which.uuid;
   for (const CatalogRequest::Field& each : request.advise) {
     const bool guarded = std::ranges::any_of(indexes, [&](const Index& index) {
       return guards(index, each.name, each.type, each.repeats);
@@ -209,6 +272,8 @@ CatalogResponse ask_documents(mongo::Client& client, const CatalogRequest& reque
 
 CatalogResponse ask(mongo::Client& client, const CatalogRequest& request) {
   switch (request.kind) {
+    case CatalogRequest::Kind::databases:
+      return ask_databases(client);
     case CatalogRequest::Kind::left_alone:
       return ask_left_alone(client, request);
     case CatalogRequest::Kind::indexes:

@@ -1,5 +1,6 @@
 #include "id_store/index_requests.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -92,11 +93,20 @@ Reply make_index(mongo::Client& client, const Namespace& ns, std::string_view fi
       !listed.refused(mongo::kUnauthorized)) {
     return listed;
   }
+  const auto is_guarded = [&] {
+    return std::ranges::any_of(
+        indexes, [&](const Index& index) { return guards(index, field, type, repeats); });
+  };
+  if (is_guarded()) return {};
   const IndexOffer offer = offer_index(client, ns, field, type, indexes, repeats);
   Document command;
   command.add("createIndexes", ns.collection);
   command.add("indexes", Array().push(specification(field, type, offer)));
-  return client.write(ns.db, command);
+  Reply made = client.write(ns.db, command);
+  if (!made.refused(kIndexOptionsConflict) && !made.refused(kIndexKeySpecsConflict)) return made;
+  // Another proxy may have made one at the same time, in the form that fits what it saw.
+  indexes.clear();
+  return list_indexes(client, ns, indexes).ok() && is_guarded() ? Reply{} : made;
 }
 
 }  // namespace idproxy::id_store

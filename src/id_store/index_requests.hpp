@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -10,6 +11,10 @@
 
 /// Questions to the server about indexes, and their creation. Each call waits for the server.
 namespace idproxy::id_store {
+
+// Server error codes of createIndexes.
+inline constexpr std::int32_t kIndexOptionsConflict = 85;
+inline constexpr std::int32_t kIndexKeySpecsConflict = 86;
 
 /// Appends the collection's indexes to `indexes`.
 [[nodiscard]] mongo::Reply list_indexes(mongo::Client& client, const Namespace& ns,
@@ -28,7 +33,8 @@ namespace idproxy::id_store {
                                        std::string_view field, ValueType type,
                                        const Repeats& repeats = {});
 
-/// Makes the index that offer_index() finds.
+/// Makes the index that offer_index() finds, unless there is one that guards the field, perhaps
+/// made by another proxy meanwhile.
 [[nodiscard]] mongo::Reply make_index(mongo::Client& client, const Namespace& ns,
                                       std::string_view field, ValueType type,
                                       const Repeats& repeats = {});

@@ -1,6 +1,7 @@
 #include "id_store/inspector.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "id_store/catalog_requests.hpp"
@@ -11,6 +12,10 @@ namespace {
 
 // For an index of a large collection.
 constexpr std::chrono::hours kPatience{24};
+// So that writes into many collections do not wait for each other for long.
+constexpr std::size_t kAwaitedThreads = 3;
+// So that one collection does not wait for the index of another one, which takes hours.
+constexpr std::size_t kIndexThreads = 2;
 
 bool any_creates(const std::vector<WatchedRule>& rules) {
   return std::any_of(rules.begin(), rules.end(), [](const WatchedRule& rule) {
@@ -39,8 +44,7 @@ Inspector::Inspector(std::string uri, const mongo::Pool& pool, const Clock& cloc
 
 Inspector::~Inspector() {
   (void)stop(std::chrono::milliseconds(0));
-  if (looks_.joinable()) looks_.join();
-  if (makes_indexes_.joinable()) makes_indexes_.join();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 bool Inspector::stop(std::chrono::milliseconds limit) {
@@ -59,6 +63,15 @@ std::shared_ptr<Inspection> Inspector::inspect(std::vector<WatchedRule> rules) {
   auto added =
       std::make_shared<Inspection>(before ? Collections(std::move(rules), now, before->collections_)
                                           : Collections(std::move(rules), now));
+  added->collections_.tell(
+      [this, weak = std::weak_ptr(added)](const ids::Guard& guard, ids::Guard::Need need) {
+        const auto inspection = weak.lock();
+        if (!inspection) return;
+        with(*inspection, [&](Collections& known, Collections::Time time) {
+          known.need(guard, need, time);
+          return 0;
+        });
+      });
   std::erase_if(inspections_, [](const auto& known) { return known.expired(); });
   inspections_.push_back(added);
   changed_.notify_all();
@@ -67,14 +80,31 @@ std::shared_ptr<Inspection> Inspector::inspect(std::vector<WatchedRule> rules) {
 
 void Inspector::start_threads(const std::vector<WatchedRule>& rules) {
   if (rules.empty() || stopping_) return;
-  if (any_creates(rules) && !makes_indexes_.joinable()) {
-    patient_ = std::make_unique<mongo::Pool>(uri_, kPatience);
-    ++running_;
-    makes_indexes_ = std::thread([this] { run(Asks::make_index, *patient_); });
+  if (threads_.empty()) {
+    start_threads(1, Asks::looks, pool_);
+    start_threads(kAwaitedThreads, Asks::awaited, pool_);
   }
-  if (looks_.joinable()) return;
-  ++running_;
-  looks_ = std::thread([this] { run(Asks::looks, pool_); });
+  if (!any_creates(rules) || patient_) return;
+  patient_ = std::make_unique<mongo::Pool>(uri_, kPatience);
+  start_threads(kIndexThreads, Asks::make_index, *patient_);
+}
+
+void Inspector::start_threads(std::size_t count, Asks its, const mongo::Pool& pool) {
+  for (std::size_t i = 0; i < count; ++i, ++running_) {
+    threads_.emplace_back([this, its, &pool] { run(its, pool); });
+  }
+}
+
+std::shared_ptr<void> Inspector::change(const ids::CatalogChange& change) {
+  const auto each = [this, change](auto member) {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& inspection : in_use()) {
+      (inspection->collections_.*member)(change, clock_.monotonic());
+    }
+    changed_.notify_all();
+  };
+  each(&Collections::begin_change);
+  return {this, [each](Inspector*) { each(&Collections::end_change); }};
 }
 
 std::shared_ptr<Inspection> Inspector::newest() const {
@@ -108,6 +138,7 @@ void Inspector::run(Asks its, const mongo::Pool& pool) {
       lock.lock();
       learn(*request, response);
       changed_.notify_all();
+      answer(lock);
     } else {
       wait(lock, its);
     }
@@ -144,6 +175,18 @@ void Inspector::learn(const CatalogRequest& request, const CatalogResponse& resp
   }
 }
 
+/// Without the lock: who is answered may ask again.
+void Inspector::answer(Lock& lock) {
+  std::vector<std::shared_ptr<ids::Guard>> answers;
+  for (const auto& inspection : in_use()) {
+    std::ranges::move(inspection->collections_.take_answers(), std::back_inserter(answers));
+  }
+  if (answers.empty()) return;
+  lock.unlock();
+  for (const auto& guard : answers) guard->answer();
+  lock.lock();
+}
+
 /// Without the lock: writing to the log may block.
 void Inspector::tell(Lock& lock) {
   const auto inspection = newest();
@@ -162,7 +205,7 @@ Collections::Time Inspector::due(Asks its) const {
     first = std::min(first, inspection->collections_.due(its));
   }
   const auto speaks = newest();
-  if (!speaks || its == Asks::make_index) return first;
+  if (!speaks || its != Asks::looks) return first;
   return std::min(first, speaks->collections_.log_events_due());
 }
 

@@ -36,8 +36,8 @@ class Inspection {
 };
 
 /// Checks the collections that rules touch, as far as the store's user may: which are views or
-/// time-series collections, their unique indexes, their numbers of documents. It has a thread of
-/// its own, and another one for making indexes, which can take hours. Thread-safe.
+/// time-series collections, their unique indexes, their numbers of documents. It has threads of its
+/// own, and others for making indexes, which can take hours. Thread-safe.
 class Inspector {
  public:
   /// Starts no threads before there are rules. `uri` is for connections of its own to the servers
@@ -61,6 +61,8 @@ class Inspector {
     if (inspection.collections_.take_news()) changed_.notify_all();
     return result;
   }
+  /// As Watch's change(), for all inspections.
+  [[nodiscard]] std::shared_ptr<void> change(const ids::CatalogChange& change);
   /// As Watch's.
   void await_first_look(const Inspection& inspection, std::chrono::milliseconds limit);
 
@@ -77,6 +79,8 @@ class Inspector {
 
   // Under the lock.
   void start_threads(const std::vector<WatchedRule>& rules);
+  void start_threads(std::size_t count, Asks its, const mongo::Pool& pool);
+  void answer(Lock& lock);
   [[nodiscard]] std::shared_ptr<Inspection> newest() const;
   [[nodiscard]] std::vector<std::shared_ptr<Inspection>> in_use() const;  // the newest first
   [[nodiscard]] std::vector<std::shared_ptr<Inspection>> asked_for(Asks its) const;
@@ -96,8 +100,7 @@ class Inspector {
   bool stopping_ = false;
   int running_ = 0;
   std::unique_ptr<mongo::Pool> patient_;  // for making indexes; null if no rule has wanted that
-  std::thread looks_;
-  std::thread makes_indexes_;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace idproxy::id_store

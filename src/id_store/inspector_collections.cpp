@@ -7,6 +7,7 @@ namespace idproxy::id_store {
 namespace {
 
 using namespace std::chrono_literals;
+using ids::GuardState;
 using ids::Readiness;
 using ids::UniqueIndex;
 
@@ -32,6 +33,7 @@ Repeats repeats_of(const WatchedRule& rule) {
 Collections::Collections(std::vector<WatchedRule> rules, Time now) : rules_(std::move(rules)) {
   for (std::size_t rule = 0; rule < rules_.size(); ++rule) pin(rule, now);
   begin_first_look();
+  for (const WatchedRule& rule : rules_) list_all(rule);
 }
 
 void Collections::begin_first_look() {
@@ -50,12 +52,37 @@ void Collections::pin(std::size_t rule, Time now) {
   if (rules_[rule].counts_documents) numbers(known, rules_[rule].field, now);
 }
 
+/// True if the collections in which the rule demands an index are found by their names.
+bool Collections::lists(const WatchedRule& rule) {
+  return has_wildcard(rule.ns) && demands_index(rule.unique_index) && rule.field != "_id";
+}
+
+/// Has all collections of the rule that exist looked at in the background, so that the first write
+/// into each of them rarely waits. Once: later ones come up with their first write.
+void Collections::list_all(const WatchedRule& rule) {
+  if (!lists(rule)) return;
+  const auto [db, name] = split(rule.ns);
+  if (has_wildcard(db) || name.empty()) {
+    databases_due_ = Time{};
+  } else {
+    database(db).lists_all = true;
+  }
+  news_ = true;
+}
+
 Readiness Collections::readiness(std::size_t rule_index, std::string_view db, std::string_view name,
                                  Time now) {
   Database& in = database(db);
   if (in.left_alone.contains(name)) return {Readiness::Kind::left_alone};
   if (rules_[rule_index].field == "_id") return {};  // whose unique index is always there
   return readiness_of(guard(collection(db, name), rule_index, now));
+}
+
+std::shared_ptr<ids::Guard> Collections::guard(std::size_t rule_index, std::string_view db,
+                                               std::string_view name, Time now) {
+  const WatchedRule& rule = rules_[rule_index];
+  if (rule.field == "_id" || !demands_index(rule.unique_index)) return nullptr;
+  return guard(collection(db, name), rule_index, now).shared;
 }
 
 std::shared_ptr<ids::Fill> Collections::fill(std::string_view ns, std::string_view field,
@@ -74,7 +101,10 @@ Item& Collections::recall(std::map<std::string, Item, std::less<>>& items, std::
         return std::pair(a.second.pinned, a.second.asked) <
                std::pair(b.second.pinned, b.second.asked);
       });
-      if (!oldest->second.pinned) items.erase(oldest);
+      if (!oldest->second.pinned) {
+        items.erase(oldest);
+        ++version_;  // whoever has its guards gets new ones
+      }
     }
     found = items.emplace(name, Item{}).first;
   }
@@ -112,6 +142,8 @@ Collections::Guard& Collections::guard(Collection& collection, std::size_t rule,
   } else {
     added.reason = down_ ? std::string(kCannotCheck) + kNoAnswer
                          : "whether a unique index guards the field has not been checked yet";
+    added.shared = std::make_shared<ids::Guard>(rule, collection.db, collection.name, tell_);
+    publish(collection, added);
   }
   collection.indexes_due = now;
   collection.indexes_open = true;
@@ -143,28 +175,63 @@ bool Collections::is_left_alone(std::string_view ns) const {
 
 std::optional<CatalogRequest> Collections::next(Asks asks, Time now) {
   if (now < not_before_) return std::nullopt;
-  return asks == Asks::looks ? next_look(now) : next_index(now);
+  switch (asks) {
+    case Asks::looks:
+      return next_look(now);
+    case Asks::awaited:
+      return next_awaited(now);
+    case Asks::make_index:
+      break;
+  }
+  return next_index(now);
 }
 
-/// Databases first: a view gets no further request.
+/// What writes wait for comes first, then databases: a view gets no further request.
 std::optional<CatalogRequest> Collections::next_look(Time now) {
+  if (auto request = next_awaited(now)) return request;
   for (auto& [name, database] : databases_) {
     if (database.due > now) continue;
     database.due = kNever;
-    return CatalogRequest{CatalogRequest::Kind::left_alone, name, {}, {}};
+    CatalogRequest request{CatalogRequest::Kind::left_alone, name, {}, {}};
+    request.lists_all = database.lists_all;
+    return request;
+  }
+  if (databases_due_ <= now) {
+    databases_due_ = kNever;
+    return CatalogRequest{CatalogRequest::Kind::databases, {}, {}, {}};
   }
   for (auto& [ns, collection] : collections_) {
-    if (is_left_alone(ns)) {
-      leave_alone(collection, now);
-    } else if (collection.indexes_due <= now) {
-      collection.indexes_due = kNever;
-      return index_request(collection, now);
-    } else if (collection.documents_due <= now) {
-      collection.documents_due = kNever;
-      CatalogRequest request{CatalogRequest::Kind::documents, collection.db, collection.name, {}};
-      for (const Numbers& each : collection.numbers) request.fields.push_back(each.field);
-      return request;
-    }
+    if (auto request = next_look_at(collection, now)) return request;
+  }
+  return std::nullopt;
+}
+
+std::optional<CatalogRequest> Collections::next_awaited(Time now) {
+  while (!awaited_.empty()) {
+    const auto found = collections_.find(awaited_.front());
+    awaited_.pop_front();
+    if (found == collections_.end()) continue;
+    if (auto request = next_look_at(found->second, now)) return request;
+  }
+  return std::nullopt;
+}
+
+std::optional<CatalogRequest> Collections::next_look_at(Collection& collection, Time now) {
+  const auto made = std::ranges::find_if(
+      collection.guards, [&](const Guard& guard) { return guard.absent && guard.make_due <= now; });
+  if (is_left_alone(collection.ns())) {
+    leave_alone(collection, now);
+  } else if (made != collection.guards.end() && !is_changing(collection)) {
+    return make_request(collection, *made, now);
+  } else if (collection.indexes_due <= now && !is_changing(collection)) {
+    CatalogRequest request = index_request(collection, now);
+    collection.indexes_due = kNever;
+    return request;
+  } else if (collection.documents_due <= now) {
+    collection.documents_due = kNever;
+    CatalogRequest request{CatalogRequest::Kind::documents, collection.db, collection.name, {}};
+    for (const Numbers& each : collection.numbers) request.fields.push_back(each.field);
+    return request;
   }
   return std::nullopt;
 }
@@ -173,11 +240,16 @@ CatalogRequest Collections::index_request(const Collection& collection, Time now
   CatalogRequest request{CatalogRequest::Kind::indexes, collection.db, collection.name, {}};
   for (const Guard& guard : collection.guards) {
     const WatchedRule& rule = rules_[guard.rule];
-    const bool advises = !rule.reserve || rule.unique_index != UniqueIndex::warn;
+    // The command is for people, who need none where the proxy makes the index.
+    const bool makes = rule.unique_index == UniqueIndex::create && !repeats_of(rule).and_more;
+    const bool advises = !makes && (!rule.reserve || rule.unique_index != UniqueIndex::warn);
     if (guard.offer_due <= now && advises) {
       request.advise.push_back({rule.field, value_type_of(rule.value_type), repeats_of(rule)});
     }
+    request.is_anew = request.is_anew || (guard.shared != nullptr && collection.is_anew);
   }
+  request.epoch = collection.epoch;
+  request.at = now;
   return request;
 }
 
@@ -186,34 +258,44 @@ void Collections::leave_alone(Collection& collection, Time now) {
   if (collection.indexes_due <= now) collection.indexes_due = now + kRound;
   if (collection.documents_due <= now) collection.documents_due = now + kRound;
   collection.indexes_open = collection.documents_open = false;
+  publish(collection);
 }
 
 std::optional<CatalogRequest> Collections::next_index(Time now) {
   for (auto& [ns, collection] : collections_) {
     for (Guard& guard : collection.guards) {
-      if (guard.make_due > now) continue;
-      guard.make_due = kNever;
-      guard.making = true;
-      guard.make_begun = now;
-      const WatchedRule& rule = rules_[guard.rule];
-      return CatalogRequest{
-          CatalogRequest::Kind::make_index, collection.db,   collection.name, rule.field,
-          value_type_of(rule.value_type),   repeats_of(rule)};
+      if (guard.make_due > now || guard.absent || is_changing(collection)) continue;
+      return make_request(collection, guard, now);
     }
   }
   return std::nullopt;
 }
 
+CatalogRequest Collections::make_request(const Collection& collection, Guard& guard, Time now) {
+  guard.make_due = kNever;
+  guard.making = true;
+  guard.make_begun = now;
+  const WatchedRule& rule = rules_[guard.rule];
+  return {CatalogRequest::Kind::make_index, collection.db,   collection.name, rule.field,
+          value_type_of(rule.value_type),   repeats_of(rule)};
+}
+
 Collections::Time Collections::due(Asks asks) const {
   Time first = kNever;
+  if (asks != Asks::make_index && !awaited_.empty()) return not_before_;
+  if (asks == Asks::awaited) return kNever;
+  if (asks == Asks::looks) first = databases_due_;
   for (const auto& [name, database] : databases_) {
     if (asks == Asks::looks) first = std::min(first, database.due);
   }
   for (const auto& [ns, collection] : collections_) {
+    if (!changes_.empty() && is_changing(collection)) continue;
     if (asks == Asks::looks) {
       first = std::min({first, collection.indexes_due, collection.documents_due});
     } else {
-      for (const Guard& guard : collection.guards) first = std::min(first, guard.make_due);
+      for (const Guard& guard : collection.guards) {
+        if (!guard.absent) first = std::min(first, guard.make_due);
+      }
     }
   }
   return std::max(first, not_before_);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "id_store/outcome.hpp"
 #include "idproxy/id_store/watch.hpp"
 #include "idproxy/ids/fill.hpp"
+#include "idproxy/ids/guard.hpp"
 #include "idproxy/observability/log.hpp"
 
 /// What the Inspector knows of collections and what it asks next: its state and decisions, without
@@ -29,6 +31,7 @@ struct CatalogRequest {
     indexes,
     documents,   ///< their number, and how many have a number or string in each of `fields`
     make_index,  ///< a unique one on `field`, in the form that fits the documents
+    databases,   ///< their names
   };
   struct Field {
     std::string name;
@@ -44,6 +47,10 @@ struct CatalogRequest {
   Repeats repeats{};                  ///< make_index
   std::vector<Field> advise{};        ///< indexes: unless an index guards them, find an IndexOffer
   std::vector<std::string> fields{};  ///< documents only
+  bool lists_all = false;             ///< left_alone: the other collections, too
+  bool is_anew = false;               ///< indexes: which collection it is, too
+  std::uint64_t epoch = 0;            ///< of the collection's indexes; see Collections
+  std::chrono::nanoseconds at{};      ///< indexes: when it was sent, monotonic
   friend bool operator==(const CatalogRequest&, const CatalogRequest&) = default;
 };
 
@@ -59,7 +66,10 @@ struct CatalogResponse {
   Kind kind = Kind::answered;
   std::string reason{};  ///< why it was refused or is unreachable; never holds a document's value
   std::set<std::string, std::less<>> left_alone{};
+  std::vector<std::string> names{};  ///< databases, or with `lists_all` the other collections
   std::vector<Index> indexes{};
+  bool is_left_alone = false;                 ///< is_anew: it is a view or time-series collection
+  std::optional<ids::CollectionUuid> uuid{};  ///< is_anew: if the server takes it in writes
   std::map<std::string, IndexOffer, std::less<>> offers{};  ///< by field
   std::uint64_t documents = 0;
   /// Documents by the field that has a value in them; no entry: not known.
@@ -91,18 +101,23 @@ class Collections {
   using Time = std::chrono::nanoseconds;
   static constexpr Time kNever = Time::max();
   static constexpr std::size_t kMostCollections = 4096;
-  static constexpr std::size_t kMostDatabases = 1024;
+  static constexpr std::size_t kMostDatabases = 4096;
   static constexpr std::size_t kMostLeftAlone = 10'000;  ///< per database
   /// How long a response is good for, and when to ask again about something that is not in order.
   static constexpr std::chrono::seconds kRound{60};
   static constexpr std::chrono::seconds kSoon{10};
-  /// When to look again at a rule that is not ready.
+  /// When to look again at a rule that is not ready, and while a write waits for it.
   static constexpr std::chrono::seconds kNotReadyRound{2};
+  static constexpr std::chrono::milliseconds kAwaitedRound{50};
   /// How long an IndexOffer is good for: finding one may read many documents.
   static constexpr std::chrono::minutes kOfferRound{10};
 
-  /// The thread that sends a request: making an index can take hours.
-  enum class Asks { looks, make_index };
+  /// The threads that send a request.
+  enum class Asks {
+    looks,       ///< whatever is due, what writes wait for first
+    awaited,     ///< only what writes wait for
+    make_index,  ///< of collections that exist, which can take hours
+  };
 
   Collections(std::vector<WatchedRule> rules, Time now);
   /// Takes over what `before` knows of collections that these rules touch too, for each rule with
@@ -115,8 +130,22 @@ class Collections {
   // As Watch's. For anything that is not known yet, next() returns a request.
   [[nodiscard]] ids::Readiness readiness(std::size_t rule_index, std::string_view db,
                                          std::string_view collection, Time now);
+  [[nodiscard]] std::shared_ptr<ids::Guard> guard(std::size_t rule_index, std::string_view db,
+                                                  std::string_view collection, Time now);
   [[nodiscard]] std::shared_ptr<ids::Fill> fill(std::string_view ns, std::string_view field,
                                                 Time now);
+  /// Event: a guard tells this. Its collection comes before all others.
+  void need(const ids::Guard& guard, ids::Guard::Need need, Time now);
+  /// Has guards tell `tell`.
+  void tell(ids::Guard::Tell tell) { *tell_ = std::move(tell); }
+  /// Event: a change is about to be sent. Nothing that is known of these collections holds, and
+  /// they are not looked at before end_change().
+  void begin_change(const ids::CatalogChange& change, Time now);
+  void end_change(const ids::CatalogChange& change, Time now);
+  /// The guards that may have to answer writes since the last call.
+  [[nodiscard]] std::vector<std::shared_ptr<ids::Guard>> take_answers() {
+    return std::exchange(answers_, {});
+  }
   [[nodiscard]] std::uint64_t version() const { return version_; }
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const;
   [[nodiscard]] std::vector<std::size_t> not_ready_counts() const;
@@ -155,7 +184,8 @@ class Collections {
     std::set<std::string, std::less<>> left_alone;
     std::optional<Time> failing_since;
     Time due{};
-    bool open = true;  // never answered yet
+    bool open = true;        // never answered yet
+    bool lists_all = false;  // once, for rules with a wildcard
     [[nodiscard]] bool looked() const { return !open; }
   };
   /// One rule in one collection.
@@ -168,9 +198,14 @@ class Collections {
     IndexOffer offer;      // if there is no index
     Time offer_due{};
     bool warned = false;  // of a missing index
+    /// Ready, but its collection is not there: the first write has the index made, which takes no
+    /// time.
+    bool absent = false;
     bool making = false;
     Time make_due = kNever;
     Time make_begun{};
+    Time unchecked_since{};
+    std::shared_ptr<ids::Guard> shared{};  // if the rule demands an index
   };
   struct Numbers {
     std::string field;
@@ -188,7 +223,12 @@ class Collections {
     Time indexes_due = kNever;
     Time documents_due = kNever;
     std::optional<Time> documents_at;  // of the last response, whatever it was
-    bool indexes_open = false;         // never answered yet
+    std::optional<ids::CollectionUuid> uuid;
+    Time indexes_at{};           // when the last look that was answered began
+    std::uint64_t epoch = 0;     // a response to a request of an earlier one is void
+    bool is_anew = true;         // it is not known which collection it is
+    bool is_left_alone = false;  // as its own look said
+    bool indexes_open = false;   // never answered yet
     bool documents_open = false;
     [[nodiscard]] bool looked() const;
     [[nodiscard]] std::string ns() const { return db + "." + name; }
@@ -202,6 +242,14 @@ class Collections {
   Guard& guard(Collection& collection, std::size_t rule, Time now);
   Numbers& numbers(Collection& collection, std::string_view field, Time now);
   void pin(std::size_t rule, Time now);
+  void list_all(const WatchedRule& rule);
+  [[nodiscard]] static bool lists(const WatchedRule& rule);
+  [[nodiscard]] bool is_changing(const Collection& collection) const;
+  void forget(Collection& collection, std::string_view why, Time now);
+  void publish(Collection& collection, Guard& guard);
+  void publish(Collection& collection);
+  [[nodiscard]] ids::GuardState shown(const Collection& collection, const Guard& guard) const;
+  [[nodiscard]] static bool is_awaited(const Collection& collection);
   void take_over(Collections& before, Time now);
   void take_over(Collection known, const std::vector<WatchedRule>& before, Time now);
   void take_over(Collection& known, const std::vector<Guard>& guards,
@@ -219,20 +267,29 @@ class Collections {
   template <class Use>
   void each_not_ready(const Use& use) const;
   std::optional<CatalogRequest> next_look(Time now);
+  std::optional<CatalogRequest> next_look_at(Collection& collection, Time now);
+  std::optional<CatalogRequest> next_awaited(Time now);
   [[nodiscard]] CatalogRequest index_request(const Collection& collection, Time now) const;
-  static void leave_alone(Collection& collection, Time now);
+  void leave_alone(Collection& collection, Time now);
   std::optional<CatalogRequest> next_index(Time now);
+  [[nodiscard]] CatalogRequest make_request(const Collection& collection, Guard& guard, Time now);
 
   void reached(const CatalogResponse& response, Time now);
   void go_down(const std::string& reason);
+  void learn_databases(const CatalogResponse& response, Time now);
   void learn_left_alone(Database& database, std::string_view db, const CatalogResponse& response,
                         Time now);
-  void learn_indexes(Collection& collection, const CatalogResponse& response, Time now);
+  void learn_names(std::string_view db, const CatalogResponse& response, Time now);
+  void learn_indexes(Collection& collection, const CatalogRequest& request,
+                     const CatalogResponse& response, Time now);
+  void learn_which(Collection& collection, const CatalogRequest& request,
+                   const CatalogResponse& response);
   void learn_documents(Collection& collection, const CatalogResponse& response, Time now);
   void learn_made(Collection& collection, Guard& guard, const CatalogResponse& response, Time now);
   void take_offer(Guard& guard, const CatalogResponse& response, Time now) const;
   void judge(Collection& collection, Guard& guard, const CatalogResponse& response, Time now);
   void judge_warned(Collection& collection, Guard& guard, const CatalogResponse& response);
+  void wait_for_index(Collection& collection, Guard& guard, std::string_view why, Time now);
   [[nodiscard]] std::string command_for(const Collection& collection, const Guard& guard) const;
   void set(Collection& collection, Guard& guard, Guard::State state, std::string reason);
   [[nodiscard]] std::string may_not(std::string_view privilege) const;
@@ -246,6 +303,11 @@ class Collections {
   std::map<std::string, Database, std::less<>> databases_;
   std::map<std::string, Collection, std::less<>> collections_;  // by namespace
   std::set<std::string, std::less<>> missed_;                   // "privilege db", as said
+  std::shared_ptr<ids::Guard::Tell> tell_ = std::make_shared<ids::Guard::Tell>();
+  std::vector<std::shared_ptr<ids::Guard>> answers_;
+  std::deque<std::string> awaited_;          // namespaces that a write waits for, or wants renewed
+  std::vector<ids::CatalogChange> changes_;  // under way
+  Time databases_due_ = kNever;
   std::vector<LogEvent> log_events_;
   std::optional<std::string> down_;  // why no server can be reached
   bool was_down_ = false;            // ever

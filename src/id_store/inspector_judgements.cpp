@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "id_store/inspector_collections.hpp"
+#include "idproxy/base/glob.hpp"
 
 // How Collections evaluates responses.
 namespace idproxy::id_store {
@@ -18,6 +19,9 @@ constexpr auto kRest = 250ms;
 // the server is not busy with attempts alone.
 constexpr int kRestPerTry = 10;
 constexpr auto kLongestRest = 1h;
+
+constexpr std::string_view kBeingMade = "the unique index on the field is being made";
+constexpr std::string_view kBeingBuilt = "the unique index on the field is still being built";
 
 bool seems_to_guard(const Index& index, std::string_view field, const Repeats& repeats) {
   if (!index.unique || index.keys.empty()) return false;
@@ -71,23 +75,27 @@ std::string consequence(std::string_view privilege) {
 void Collections::learn(const CatalogRequest& request, const CatalogResponse& response, Time now) {
   has_user_ = response.has_user;
   reached(response, now);
+  if (request.kind == CatalogRequest::Kind::databases) return learn_databases(response, now);
   if (request.kind == CatalogRequest::Kind::left_alone) {
     const auto database = databases_.find(request.db);
     if (database != databases_.end()) {
       learn_left_alone(database->second, request.db, response, now);
     }
+    if (request.lists_all) learn_names(request.db, response, now);
     return;
   }
   const auto found = collections_.find(request.db + "." + request.collection);
   if (found == collections_.end()) return;  // forgotten meanwhile
   Collection& collection = found->second;
   if (request.kind == CatalogRequest::Kind::indexes)
-    return learn_indexes(collection, response, now);
+    return learn_indexes(collection, request, response, now);
   if (request.kind == CatalogRequest::Kind::documents)
     return learn_documents(collection, response, now);
   for (Guard& guard : collection.guards) {
     const bool is_this = guard.making && rules_[guard.rule].field == request.field;
-    if (is_this) learn_made(collection, guard, response, now);
+    if (!is_this) continue;
+    learn_made(collection, guard, response, now);
+    publish(collection, guard);
   }
 }
 
@@ -129,6 +137,7 @@ void Collections::go_down(const std::string& reason) {
     for (Guard& guard : collection.guards) {
       if (guard.state != Guard::State::unchecked || guard.making) continue;
       set(collection, guard, guard.state, std::string(kCannotCheck) + kNoAnswer);
+      publish(collection, guard);
     }
   }
 }
@@ -149,22 +158,91 @@ void Collections::learn_left_alone(Database& database, std::string_view db,
   // Old knowledge expires.
   if (database.failing_since && now - *database.failing_since < kRound) return;
   if (database.left_alone == response.left_alone) return;
-  database.left_alone = response.left_alone;
+  const auto before = std::exchange(database.left_alone, response.left_alone);
   ++version_;
+  for (auto& [ns, collection] : collections_) {
+    if (collection.db != db || before.contains(collection.name) == is_left_alone(ns)) continue;
+    forget(collection, "the collection has not been looked at yet", now);
+  }
 }
 
-void Collections::learn_indexes(Collection& collection, const CatalogResponse& response, Time now) {
+void Collections::learn_databases(const CatalogResponse& response, Time now) {
+  if (response.kind != Kind::answered) {
+    const bool passes = response.kind == Kind::unreachable;
+    databases_due_ = passes ? now + kSoon : kNever;
+    return;
+  }
+  for (const std::string& name : response.names) {
+    const std::string any = name + ".*";
+    const bool touched = std::ranges::any_of(rules_, [&](const WatchedRule& rule) {
+      return lists(rule) && globs_overlap(rule.ns, any);
+    });
+    // Half of the room is for what writes name.
+    if (!touched || databases_.size() >= kMostDatabases / 2) continue;
+    Database& found = database(name);
+    found.lists_all = true;
+    if (found.due != kNever) found.due = now;
+  }
+}
+
+/// Begins to look at the collections that exist.
+void Collections::learn_names(std::string_view db, const CatalogResponse& response, Time now) {
+  if (response.kind == Kind::unreachable) return;  // it is asked again
+  if (const auto found = databases_.find(db); found != databases_.end()) {
+    found->second.lists_all = false;
+  }
+  for (const std::string& name : response.names) {
+    const std::string ns = std::string(db) + "." + name;
+    for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
+      if (!lists(rules_[rule]) || rule_of(rules_, ns, rules_[rule].field) != rule) continue;
+      if (collections_.size() < kMostCollections / 2) (void)guard(rule, db, name, now);
+    }
+  }
+}
+
+void Collections::learn_indexes(Collection& collection, const CatalogRequest& request,
+                                const CatalogResponse& response, Time now) {
+  if (request.epoch != collection.epoch) {
+    if (collection.indexes_due == kNever) collection.indexes_due = now;
+    return;
+  }
   collection.indexes_open = false;
   collection.failed = collection.failed || response.kind == Kind::unreachable;
   if (response.kind == Kind::not_permitted) miss("listIndexes", collection.db, collection.name);
+  learn_which(collection, request, response);
   bool all_well = true;
+  bool others_build = false;
   for (Guard& guard : collection.guards) {
     take_offer(guard, response, now);
     judge(collection, guard, response, now);
+    publish(collection, guard);
     all_well = all_well && guard.state == Guard::State::ready;
+    others_build = others_build || (guard.reason == kBeingBuilt && !guard.making);
   }
   const bool unreachable = response.kind == Kind::unreachable;
-  collection.indexes_due = now + (unreachable ? kSoon : all_well ? kRound : kNotReadyRound);
+  const bool hurries = others_build && is_awaited(collection);
+  const Time round = unreachable ? Time(kSoon)
+                     : all_well  ? Time(kRound)
+                     : hurries   ? Time(kAwaitedRound)
+                                 : Time(kNotReadyRound);
+  collection.indexes_due = now + round;
+}
+
+/// Notes which collection was looked at. Its UUID was read before its indexes: if it has been
+/// replaced in between, the server refuses writes with that UUID.
+void Collections::learn_which(Collection& collection, const CatalogRequest& request,
+                              const CatalogResponse& response) {
+  const bool is_there = response.kind == Kind::answered;
+  if (is_there || response.kind == Kind::no_collection) collection.indexes_at = request.at;
+  if (request.is_anew && is_there) {
+    collection.uuid = response.uuid;
+    collection.is_anew = false;
+  } else if (response.kind == Kind::no_collection) {
+    collection.uuid.reset();
+    collection.is_anew = true;
+  }
+  if (!response.is_left_alone) return;
+  if (database(collection.db).left_alone.insert(collection.name).second) ++version_;
 }
 
 void Collections::take_offer(Guard& guard, const CatalogResponse& response, Time now) const {
@@ -194,28 +272,48 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
   const auto found = std::ranges::find_if(response.indexes, [&](const Index& index) {
     return guards(index, rule.field, type, repeats);
   });
+  guard.absent = false;
   if (found != response.indexes.end() && !found->building) {
     guard.make_due = kNever;
     return set(collection, guard, Guard::State::ready, {});
   }
   if (found != response.indexes.end() || guard.making) {
     if (guard.state == Guard::State::failed) return;
-    return set(collection, guard, Guard::State::unchecked,
-               "the unique index on the field is still being built");
-  }
-  if (creates && !repeats.and_more) {
-    if (response.kind == Kind::not_permitted && guard.state == Guard::State::ready) return;
-    if (guard.make_due == kNever) guard.make_due = now;
-    return;
+    return wait_for_index(collection, guard, kBeingBuilt, now);
   }
   if (response.kind == Kind::not_permitted) {
-    return set(
-        collection, guard, Guard::State::failed,
-        may_not("listIndexes") + " of " + collection.ns() + ", which unique_index: require needs");
+    return set(collection, guard, Guard::State::failed,
+               may_not("listIndexes") + " of " + collection.ns() +
+                   ", which unique_index: " + (creates ? "create" : "require") + " needs");
+  }
+  if (creates && !repeats.and_more) {
+    // The application may want to make the collection itself, with options of its own.
+    guard.absent = response.kind == Kind::no_collection;
+    if (guard.absent && !is_awaited(collection)) {
+      guard.state = Guard::State::ready;
+      guard.reason.clear();
+      return;
+    }
+    if (guard.make_due == kNever) guard.make_due = now;
+    if (guard.absent) awaited_.push_back(collection.ns());
+    if (guard.state == Guard::State::failed) return;
+    return wait_for_index(collection, guard, kBeingMade, now);
   }
   set(collection, guard, Guard::State::failed,
       "no unique index guards the field" + why_not(response.indexes, rule.field, type, repeats) +
           "; make it with " + command_for(collection, guard));
+}
+
+/// The index of an empty collection is made at once: the log has it only if it takes long.
+void Collections::wait_for_index(Collection& collection, Guard& guard, std::string_view why,
+                                 Time now) {
+  const bool goes_on = guard.state == Guard::State::unchecked && guard.reason == why;
+  if (!goes_on) guard.unchecked_since = now;
+  if (goes_on && now - guard.unchecked_since >= kNotReadyRound) {
+    return set(collection, guard, Guard::State::unchecked, std::string(why));
+  }
+  guard.state = Guard::State::unchecked;
+  guard.reason = why;
 }
 
 /// Warns once per collection, when the collection exists.
@@ -248,9 +346,19 @@ void Collections::judge_warned(Collection& collection, Guard& guard,
 void Collections::learn_made(Collection& collection, Guard& guard, const CatalogResponse& response,
                              Time now) {
   guard.making = false;
-  if (response.kind == Kind::answered) return set(collection, guard, Guard::State::ready, {});
+  if (response.kind == Kind::answered) {
+    // Which collection has it?
+    guard.absent = false;
+    guard.state = Guard::State::unchecked;
+    guard.reason = kBeingMade;
+    collection.is_anew = true;
+    if (collection.indexes_due != kNever) collection.indexes_due = now;
+    ++collection.epoch;
+    awaited_.push_back(collection.ns());
+    return;
+  }
   const Time rest = std::min<Time>((now - guard.make_begun) * kRestPerTry, kLongestRest);
-  guard.make_due = now + std::max<Time>(rest, kNotReadyRound);
+  guard.make_due = guard.absent ? kNever : now + std::max<Time>(rest, kNotReadyRound);
   if (response.kind == Kind::unreachable) {
     if (guard.state != Guard::State::unchecked) return;
     return set(collection, guard, Guard::State::unchecked,
@@ -270,7 +378,6 @@ void Collections::learn_made(Collection& collection, Guard& guard, const Catalog
 void Collections::set(Collection& collection, Guard& guard, Guard::State state,
                       std::string reason) {
   const std::string& field = rules_[guard.rule].field;
-  if (guard.state != state || guard.reason != reason) ++version_;
   guard.state = state;
   guard.reason = std::move(reason);
   if (guard.reported == guard.reason) return;

@@ -13,6 +13,9 @@ Collections::Collections(std::vector<WatchedRule> rules, Time now, Collections b
   take_over(before, now);
   for (std::size_t rule = 0; rule < rules_.size(); ++rule) pin(rule, now);
   begin_first_look();
+  for (const WatchedRule& rule : rules_) {
+    if (std::ranges::find(before.rules_, rule) == before.rules_.end()) list_all(rule);
+  }
 }
 
 void Collections::take_over(Collections& before, Time now) {
@@ -23,6 +26,7 @@ void Collections::take_over(Collections& before, Time now) {
   was_down_ = down_.has_value();
   not_before_ = before.not_before_;
   asked_ = before.asked_;
+  changes_ = before.changes_;
   for (auto& [name, known] : before.databases_) {
     const std::string any = name + ".*";
     const bool touched = std::ranges::any_of(
@@ -66,7 +70,11 @@ void Collections::take_over(Collection& known, const std::vector<Guard>& guards,
     return;
   }
   known.guards.push_back(*found);
-  known.guards.back().rule = rule;
+  Guard& taken = known.guards.back();
+  taken.rule = rule;
+  if (!taken.shared) return;
+  taken.shared = std::make_shared<ids::Guard>(rule, known.db, known.name, tell_);
+  publish(known, taken);
 }
 
 /// Draws and duplicates say nothing about another space, but the number of documents still holds.

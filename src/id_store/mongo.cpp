@@ -356,6 +356,16 @@ Reply Client::list_indexes(const std::string& db, const std::string& collection,
   return refused ? read_all(db, plain, use) : reply;
 }
 
+std::int32_t Client::wire_version() {
+  bson_error_t error{};
+  const Owned<mongoc_server_description_t, mongoc_server_description_destroy> server(
+      mongoc_client_select_server(client_.get(), true, nullptr, &error));
+  if (!server) return 0;
+  const bson_t* hello = mongoc_server_description_hello_response(server.get());
+  const auto version = bson::find({bson_get_data(hello), hello->len}, "maxWireVersion");
+  return version ? static_cast<std::int32_t>(version->as_integer().value_or(0)) : 0;
+}
+
 bool passes(std::int32_t code) {
   return std::ranges::find(kTransient, code) != kTransient.end();
 }

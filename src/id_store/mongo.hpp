@@ -156,6 +156,8 @@ class Client {
   /// built is {spec: {…}, buildUUID}, if the server tells them apart (a standalone does not).
   [[nodiscard]] Reply list_indexes(const std::string& db, const std::string& collection,
                                    const std::function<bool(Bytes)>& use);
+  /// maxWireVersion of the primary that libmongoc knows, which the next command goes to; 0: none.
+  [[nodiscard]] std::int32_t wire_version();
   /// Valid as long as the pool.
   [[nodiscard]] const Login& login() const { return *login_; }
 

@@ -265,12 +265,24 @@ ids::Readiness Watch::readiness(std::size_t rule_index, std::string_view db,
   auto readiness = impl_->with([&](Collections& known, Collections::Time now) {
     return known.readiness(rule_index, db, collection, now);
   });
+  if (readiness.kind == ids::Readiness::Kind::left_alone) return readiness;
   const auto& reserve = impl_->rules.at(rule_index).reserve;
-  if (!reserve || readiness.kind != ids::Readiness::Kind::ready) return readiness;
+  if (!reserve) return {};  // the guard says the rest
   if (auto obstacle = impl_->reservations.obstacle(*reserve)) {
     return {ids::Readiness::Kind::not_ready, std::move(obstacle->error)};
   }
-  return readiness;
+  return {};
+}
+
+std::shared_ptr<ids::Guard> Watch::guard(std::size_t rule_index, std::string_view db,
+                                         std::string_view collection) {
+  return impl_->with([&](Collections& known, Collections::Time now) {
+    return known.guard(rule_index, db, collection, now);
+  });
+}
+
+std::shared_ptr<void> Watch::change(const ids::CatalogChange& change) {
+  return impl_->inspector.change(change);
 }
 
 std::uint64_t Watch::version() const {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "catalog_command.hpp"
 #include "command_in_turn.hpp"
 #include "idproxy/base/text.hpp"
 #include "idproxy/bson/elements.hpp"
@@ -59,6 +60,18 @@ Decision understand_own(Bytes message, Namespaces& namespaces, X509 x509) {
     return Request{RefusedRequest{std::move(*fault)}};
   }
   return Request{StatusRequest{*view}};
+}
+
+/// For a command that may change collections. Relays it if that concerns no rule.
+Decision understand_catalog_command(Bytes message, const Namespaces& namespaces) {
+  const auto view = wire::OpMsgView::parse(message);
+  if (!view) return Relay{};
+  CatalogRequest request = read_catalog_command(*view);
+  const RuleSet& rules = *namespaces.rules();
+  std::erase_if(request.changes, [&](const auto& change) { return !rules.concerns(change); });
+  if (request.changes.empty()) return Relay{};
+  request.rules = namespaces.rules();
+  return Request{std::move(request)};
 }
 
 Decision understand_end_of_transaction(Bytes message, const Namespaces& namespaces) {
@@ -176,6 +189,10 @@ Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces, X
       if (namespaces.rules()->follows_transactions() && ends_transaction(command)) {
         if (front.size() < length) return NeedMore{length};
         return understand_end_of_transaction(front, namespaces);
+      }
+      if (may_change_catalog(command) && !namespaces.rules()->rules().empty()) {
+        if (front.size() < length) return NeedMore{length};
+        return understand_catalog_command(front, namespaces);
       }
       const bool own = equals(command, "idproxy");
       if (!own && !is_wanted(command, x509)) return Relay{changes_user(command)};

@@ -3,6 +3,7 @@
 #include <array>
 #include <string_view>
 
+#include "guards.hpp"
 #include "idproxy/bson/builder.hpp"
 
 namespace idproxy::rewrite {
@@ -50,28 +51,23 @@ void append_w_1(Buffer& out) {
 }  // namespace
 
 void append_fields_of_question(RandomSource& random, Buffer& out) {
-  constexpr std::int32_t kSize = 16;
-  constexpr std::uint8_t kUuid = 4;  // subtype
+  ids::CollectionUuid none{};
+  random.fill(none);
   bson::Scope fields(out);
   append_true(out, "ordered");
   append_w_1(out);
-  bson::append_head(out, bson::Type::binary, "collectionUUID");
-  store_i32(out.extend(4), kSize);
-  *out.extend(1) = kUuid;
-  random.fill({out.extend(kSize), kSize});
+  append_uuid(none, out);
   fields.close();
 }
 
 ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter after, Buffer& out) {
   auto durability = ids::Durability::not_yet;
-  bson::Scope fields(out);
   if (kind != WriteKind::find_and_modify) append_true(out, "ordered");
   if (after == AnswersAfter::majority) {
     durability = append_write_concern(body, out);
   } else {
     append_w_1(out);
   }
-  fields.close();
   return durability;
 }
 

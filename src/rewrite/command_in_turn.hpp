@@ -16,8 +16,8 @@ enum class AnswersAfter {
   primary,   ///< only for a command that another one follows at once
 };
 
-/// Appends a document {ordered: true, writeConcern: {w: "majority", j: true}} with the fields that
-/// take the place of the client's own. Only `writeConcern` for a findAndModify. Keeps the client's
+/// Appends the elements {ordered: true, writeConcern: {w: "majority", j: true}}, which take the
+/// place of the client's own. Only `writeConcern` for a findAndModify. Keeps the client's
 /// j and wtimeout, and a `w` that names more than one member or a tag. Returns what is certain of
 /// the command's writes once it has been answered without a writeConcernError.
 ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter after, Buffer& out);

@@ -4,7 +4,9 @@
 #include <new>
 #include <numeric>
 
+#include "guards.hpp"
 #include "idproxy/base/text.hpp"
+#include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/hello.hpp"
 #include "idproxy/wire/expects_reply.hpp"
 #include "next.hpp"
@@ -56,7 +58,29 @@ Action Exchange::request(Request&& request, Bytes message, Buffer* owner, const 
     ending_ = std::move(*found);
     return action::Relay{};
   }
+  if (auto* found = std::get_if<CatalogRequest>(&request)) {
+    return change_catalog(std::move(*found));
+  }
   return fail(message, std::get<RefusedRequest>(std::move(request)).error, workspace);
+}
+
+Action Exchange::change_catalog(CatalogRequest&& request) {
+  kind_ = Kind::catalog;
+  awaits_reply_ = acknowledged_;
+  for (const ids::CatalogChange& change : request.changes) {
+    changes_.push_back(request.rules->change(change));
+  }
+  if (request.done == CatalogRequest::Done::at_once) changes_.clear();
+  catalog_ = std::move(request);
+  return action::Relay{};
+}
+
+/// The collections are looked at again, after the command.
+void Exchange::catalog_changed() {
+  if (!changes_.empty()) return changes_.clear();
+  for (const ids::CatalogChange& change : catalog_->changes) {
+    static_cast<void>(catalog_->rules->change(change));
+  }
 }
 
 Action Exchange::hello(const HelloRequest& hello, Bytes message, Buffer* owner, X509 x509,
@@ -125,8 +149,48 @@ Action Exchange::write(Buffer* owner, const Context& context, Workspace& workspa
     if (auto fault = fault_in_batch()) return fail_write(*std::move(fault), workspace);
   }
   keep_original(write_.message.message(), owner, workspace);
+  return go_on(context, workspace);
+}
+
+/// The guards come first: a counter that does not exist yet then finds its first number by their
+/// index. They come again before anything is sent, since a number may have taken long.
+Action Exchange::go_on(const Context& context, Workspace& workspace) {
+  if (const auto otherwise = await_guards(workspace)) return *otherwise;
   if (const auto otherwise = draw_values(workspace)) return *otherwise;
   return send_assigned(context, workspace);
+}
+
+/// Returns nothing once the write may be sent; else the action that fails it, relays it or waits.
+std::optional<Action> Exchange::await_guards(Workspace& workspace) {
+  GuardVerdict verdict = ask_guards(*write_.plan, given_, now_);
+  uuid_ = takes_uuid(write_.message.body(), write_.command.kind) ? verdict.uuid : std::nullopt;
+  switch (verdict.kind) {
+    case GuardVerdict::Kind::ready:
+      return std::nullopt;
+    case GuardVerdict::Kind::left_alone:
+      return send_unchanged();
+    case GuardVerdict::Kind::refused:
+      return fail_write(no_values(write_.message, write_.ns(), *verdict.assignment, verdict.error),
+                        workspace);
+    case GuardVerdict::Kind::waits:
+      break;
+  }
+  guard_of_ = verdict.assignment;
+  const auto left = ids::StoreSource::kPatience - (now_ - started_);
+  return action::AskStore{guard_of_->guard.get(), 0, std::max(left, std::chrono::nanoseconds(0))};
+}
+
+/// The collection turned out to be a view or a time-series collection.
+Action Exchange::send_unchanged() {
+  take_back_all();
+  look_into_original();
+  assigned_ = refused_documents_ = 0;
+  forwarded_.clear();
+  sent_ = is_plain_ = true;
+  awaits_reply_ = acknowledged_;
+  message_.start(original_.view());
+  message_.keep(0, original_.size());
+  return action::Send{&message_, original()};
 }
 
 /// Draws the values that are missing. Returns nothing once all are there; else the action that
@@ -169,16 +233,18 @@ Action Exchange::answered(ids::Result<ids::Grant> grant, const Context& context,
     return begun(batch_->answered(std::move(grant), {now_, context.random, workspace, message_}));
   }
   look_into_original();
-  const Assignment& assignment = (*write_.plan)[drawing_.assignment()];
+  has_waited_ = true;
+  const bool was_guard = guard_of_ != nullptr;
+  const Assignment& assignment =
+      was_guard ? *std::exchange(guard_of_, nullptr) : (*write_.plan)[drawing_.assignment()];
   if (!grant) {
     return fail_write(no_values(write_.message, write_.ns(), assignment, grant.error()), workspace);
   }
-  drawing_.answered(std::move(*grant), *write_.plan, given_);
-  if (too_many_bytes()) return fail_write(too_large(), workspace);
-  if (const auto otherwise = draw_values(workspace)) return *otherwise;
-  GivenValues same;  // the workspace has scanned other messages since
-  static_cast<void>(scan(write_, workspace, same));
-  return send_assigned(context, workspace);
+  if (!was_guard) {
+    drawing_.answered(std::move(*grant), *write_.plan, given_);
+    if (too_many_bytes()) return fail_write(too_large(), workspace);
+  }
+  return go_on(context, workspace);
 }
 
 Action Exchange::send_assigned(const Context& context, Workspace& workspace) {
@@ -190,7 +256,27 @@ Action Exchange::send_assigned(const Context& context, Workspace& workspace) {
       return send_in_parts(context, workspace);
     }
   }
+  if (uuid_) return send_to_guarded(context, workspace);
+  if (has_waited_) {
+    GivenValues same;
+    static_cast<void>(scan(write_, workspace, same));
+  }
   emit(write_, given_, workspace, message_);
+  return message_.size() <= kLimit ? send() : send_too_large(context, workspace);
+}
+
+/// Sends the write with the UUID of the collection whose index was seen.
+Action Exchange::send_to_guarded(const Context& context, Workspace& workspace) {
+  Buffer fields;
+  bson::Scope all(fields);
+  append_uuid(*uuid_, fields);
+  all.close();
+  if (!emit_with(fields.view(), write_, given_, workspace, message_)) {
+    return fail_write({ErrorCode::operation_failed,
+                       "mongo-idproxy: the keys of the array in a write must be \"0\", \"1\", … "
+                       "where a rule demands a unique index"},
+                      workspace);
+  }
   return message_.size() <= kLimit ? send() : send_too_large(context, workspace);
 }
 
@@ -394,7 +480,12 @@ Action Exchange::reply(Bytes message, const Context& context, Workspace& workspa
     ending_->rules->transaction_ended(ending_->transaction);
     return action::Relay{};
   }
+  if (catalog_) {
+    catalog_changed();
+    return action::Relay{};
+  }
   if (next_ != nullptr) return next_->reply(*view, {context.clock.monotonic(), workspace});
+  if (is_plain_) return action::Relay{};
   if (kind_ == Kind::status) {
     if (context.status == nullptr) return action::Relay{};
     const auto request = *wire::OpMsgView::parse(original_.view());
@@ -440,7 +531,7 @@ void Exchange::open_batch(BatchSent sent) {
   auto command = make_command(std::move(original_), write_, refused_);
   batch_ = std::make_unique<WriteBatch>(
       WriteBatch::Contents{std::move(command), write_.plan, started_, std::move(given_),
-                           statements_, write_.command.kind, !acknowledged_},
+                           statements_, write_.command.kind, !acknowledged_, uuid_},
       sent);
   if (sent == BatchSent::nothing && reserves_values()) batch_->reserve(write_, refused_);
 }

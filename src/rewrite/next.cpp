@@ -123,6 +123,7 @@ Action NextValues::draw_values(const Step& step) {
                 step);
   }
   if (assignment.not_ready) return fail(none(*assignment.not_ready), step);
+  if (const auto otherwise = await_guard(step)) return *otherwise;
   const auto drawn = source().next(request_.count, values_);
   if (drawn) return hand_out(step);
   if (!drawn.needs_store()) return fail(none(drawn.error()), step);
@@ -130,8 +131,25 @@ Action NextValues::draw_values(const Step& step) {
   return action::AskStore{strategy, request_.count, strategy->patience()};
 }
 
+/// Values are for documents that the unique index will guard.
+std::optional<Action> NextValues::await_guard(const Step& step) {
+  ids::Guard* guard = request_.assignment->guard.get();
+  if (guard == nullptr) return std::nullopt;
+  const ids::GuardState state = guard->state(step.now);
+  if (state.kind == ids::GuardState::Kind::guarded) return std::nullopt;
+  if (state.kind == ids::GuardState::Kind::left_alone) {
+    request_.assignment = nullptr;
+    request_.plan = nullptr;
+    return fail(no_rule(), step);
+  }
+  if (state.kind == ids::GuardState::Kind::unguarded) return fail(none(state.error), step);
+  awaits_guard_ = true;
+  return action::AskStore{guard, 0, guard->patience()};
+}
+
 Action NextValues::answered(ids::Result<ids::Grant> grant, const Step& step) {
   if (!grant) return fail(none(grant.error()), step);
+  if (std::exchange(awaits_guard_, false)) return draw_values(step);
   source().store_backed()->accept(std::move(*grant), values_);
   return hand_out(step);
 }

@@ -32,7 +32,7 @@ class NextValues {
   Action begin(const Step& step, wire::PatchedMessage& question);
   /// Event: the server's answer. Returns Reply, AskStore or Close.
   Action reply(const wire::OpMsgView& message, const Step& step);
-  /// Event: the store's answer. Returns Reply.
+  /// Event: the store's answer. Returns Reply or AskStore.
   Action answered(ids::Result<ids::Grant> grant, const Step& step);
 
   /// The number of values in the answer to the client.
@@ -41,6 +41,7 @@ class NextValues {
  private:
   void ask_for_right(wire::PatchedMessage& question) const;
   Action draw_values(const Step& step);
+  std::optional<Action> await_guard(const Step& step);
   Action hand_out(const Step& step);
   Action fail(const CommandError& error, const Step& step) const;
   [[nodiscard]] std::string why_document() const;
@@ -58,6 +59,7 @@ class NextValues {
   ids::Values values_;
   std::shared_ptr<ids::Strategy> sequence_;  // the strategy's, if it has any
   std::size_t handed_out_ = 0;
+  bool awaits_guard_ = false;
 };
 
 }  // namespace idproxy::rewrite

@@ -117,14 +117,14 @@ Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
     });
     if (taken) continue;
     Assignment assignment{
-        &rules_[i], outcomes_[i].get(), i, std::move(path), rules_[i].strategy.get(), nullptr, {},
-        nullptr};
+        &rules_[i], outcomes_[i].get(), i, std::move(path), rules_[i].strategy.get(), nullptr, {}};
     if (store_ != nullptr) {
       ids::Readiness readiness = store_->readiness(i, db, collection);
       if (readiness.kind == ids::Readiness::Kind::left_alone) return {};
       if (readiness.kind == ids::Readiness::Kind::not_ready) {
         assignment.not_ready = std::move(readiness.error);
       }
+      assignment.guard = store_->guard(i, db, collection);
       assignment.bound = rules_[i].strategy->bind(ns, *store_);
       if (assignment.bound) assignment.strategy = assignment.bound.get();
     }
@@ -145,8 +145,7 @@ void RuleSet::add_id(Plan& plan) const {
     return;
   const std::size_t i = reserving->rule_index;
   Assignment id{
-      &id_rules_[i], id_outcomes_.get(), i, {"_id"}, id_rules_[i].strategy.get(), nullptr, {},
-      nullptr};
+      &id_rules_[i], id_outcomes_.get(), i, {"_id"}, id_rules_[i].strategy.get(), nullptr, {}};
   id.implied = true;
   plan.push_back(std::move(id));
 }
@@ -156,6 +155,12 @@ bool RuleSet::possible(std::string_view collection) const {
   const std::string any_db = "*." + std::string(collection);
   return std::any_of(rules_.begin(), rules_.end(),
                      [&](const Rule& rule) { return globs_overlap(rule.ns, any_db); });
+}
+
+bool RuleSet::concerns(const ids::CatalogChange& change) const {
+  const std::string db = change.db.empty() ? "*" : change.db;
+  const std::string any = db + "." + (change.collection.empty() ? "*" : change.collection);
+  return std::ranges::any_of(rules_, [&](const Rule& rule) { return globs_overlap(rule.ns, any); });
 }
 
 const std::shared_ptr<const Plan>& Namespaces::plan(std::string_view db,

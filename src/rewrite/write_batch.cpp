@@ -6,14 +6,16 @@
 #include <utility>
 
 #include "command_in_turn.hpp"
+#include "guards.hpp"
+#include "idproxy/bson/builder.hpp"
 #include "sources.hpp"
 #include "unused_values.hpp"
 
 namespace idproxy::rewrite {
 namespace {
 
-/// True if the server has refused stmtIds, the field that identifies repeated statements.
-bool rejects_stmt_ids(const wire::OpMsgView& message, std::int64_t code) {
+/// True if the server has refused this field of the command.
+bool rejects(std::string_view field, const wire::OpMsgView& message, std::int64_t code) {
   constexpr std::int64_t kBadValue = 2;
   constexpr std::int64_t kFailedToParse = 9;
   constexpr std::int64_t kTypeMismatch = 14;
@@ -26,7 +28,7 @@ bool rejects_stmt_ids(const wire::OpMsgView& message, std::int64_t code) {
   }
   const auto errmsg = bson::find(message.body(), "errmsg");
   if (!errmsg || errmsg->type != bson::Type::string) return false;
-  return errmsg->text().find("stmtIds") != std::string_view::npos;
+  return errmsg->text().find(field) != std::string_view::npos;
 }
 
 /// The position in the command of the first statement with an error.
@@ -46,6 +48,8 @@ std::optional<WriteOptions> options_of(const WriteBatch::Contents& contents, boo
   return options;
 }
 
+constexpr const char* kMoved = "was for a collection that has been dropped, made anew or renamed";
+
 bool has_write_concern_error(const wire::OpMsgView& message) {
   return bson::find(message.body(), "writeConcernError").has_value();
 }
@@ -60,7 +64,8 @@ WriteBatch::WriteBatch(Contents contents, BatchSent sent)
       budget_(options_ ? options_->max_time_ms : std::nullopt, contents_.started),
       taken_(*contents_.plan, contents_.given, contents_.command->ns()),
       renewal_(*contents_.plan, contents_.given, taken_),
-      request_id_(client_request_id()) {
+      request_id_(client_request_id()),
+      uuid_(contents_.uuid) {
   if (sent == BatchSent::whole) progress_.sent_whole();
   if (contents_.once) options_.reset();
   one_by_one_ = numbers_ && contents_.kind == WriteKind::insert && contents_.statements > 1 &&
@@ -78,6 +83,7 @@ std::optional<GivenUp> WriteBatch::given_up() const {
 Action WriteBatch::send(const Step& step) {
   const auto left = budget_.time_left(step.now);
   if (left && *left <= 0) return expired(step);
+  if (const auto otherwise = await_guards(step)) return *otherwise;
   if (reservations_) {
     const auto question = reservations_->question(progress_.todo());
     if (question) return ask_to_reserve(*question, step);
@@ -95,7 +101,7 @@ Action WriteBatch::send(const Step& step) {
   if (numbers_) numbers_->send(progress_.out());
   const bool first = progress_.commands() == 1;
   if (!first) request_id_ = static_cast<std::int32_t>(step.workspace.next_request_id++);
-  const WritePart part{progress_.out(), &*options_, first, left, request_id_, fields_in_turn()};
+  const WritePart part{progress_.out(), &*options_, first, left, request_id_, own_fields()};
   if (!contents_.command->emit(contents_.given, part, step.workspace, step.out)) {
     return action::Close{};
   }
@@ -109,7 +115,7 @@ Action WriteBatch::send(const Step& step) {
 Action WriteBatch::send_whole(const Step& step) {
   progress_.join();
   options_.reset();
-  const WritePart whole{progress_.out(), nullptr, true, std::nullopt, request_id_, {}};
+  const WritePart whole{progress_.out(), nullptr, true, std::nullopt, request_id_, own_fields()};
   if (!contents_.command->emit(contents_.given, whole, step.workspace, step.out)) {
     return action::Close{};
   }
@@ -145,6 +151,89 @@ Action WriteBatch::fail(CommandError error, const Step& step) const {
   const auto id = static_cast<std::int32_t>(step.workspace.next_request_id++);
   append_error_reply(original(), id, error, step.workspace.reply);
   return action::Reply{step.workspace.reply.view()};
+}
+
+// ---- guards -----------------------------------------------------------------------------------
+
+/// Before anything is sent: returns nothing if each rule whose values the command carries is
+/// guarded.
+std::optional<Action> WriteBatch::await_guards(const Step& step) {
+  GuardVerdict verdict = ask_guards(*contents_.plan, contents_.given, step.now);
+  uuid_ =
+      takes_uuid(contents_.command->message().body(), contents_.kind) ? verdict.uuid : std::nullopt;
+  switch (verdict.kind) {
+    case GuardVerdict::Kind::ready:
+      return std::nullopt;
+    case GuardVerdict::Kind::left_alone:
+      verdict.error = {ids::Errc::unavailable,
+                       "the collection has become a view or a time-series collection"};
+      [[fallthrough]];
+    case GuardVerdict::Kind::refused:
+      return no_values_for(*verdict.assignment, verdict.error, step);
+    case GuardVerdict::Kind::waits:
+      break;
+  }
+  guard_of_ = verdict.assignment;
+  return action::AskStore{guard_of_->guard.get(), 0,
+                          std::max(guard_patience(step), std::chrono::nanoseconds(0))};
+}
+
+/// How long the write may still wait for its guards: a caller waits for values as long.
+std::chrono::nanoseconds WriteBatch::guard_patience(const Step& step) const {
+  const auto since = progress_.commands() == 0 ? contents_.started : moved_at_.value_or(step.now);
+  return ids::StoreSource::kPatience - (step.now - since);
+}
+
+/// True if the server has refused a statement because its collection is not the one that the
+/// guards are of.
+bool WriteBatch::is_moved(std::int64_t code) const {
+  return uuid_ && code == kCollectionUuidMismatch;
+}
+
+std::vector<std::int32_t> WriteBatch::moved_in(std::span<const WriteError> errors) const {
+  std::vector<std::int32_t> moved;
+  for (const WriteError& error : errors) {
+    if (!is_moved(error.code)) continue;
+    moved.push_back(progress_.out()[static_cast<std::size_t>(error.index)]);
+  }
+  return moved;
+}
+
+void WriteBatch::note_moved(std::vector<std::int32_t> statements, const Step& step) {
+  moved_ = std::move(statements);
+  if (moved_.empty()) return;
+  if (!moved_at_) moved_at_ = step.now;
+  tell_gone(*contents_.plan, *uuid_);
+}
+
+/// The first rule with a guard whose values the write carries.
+const Assignment* WriteBatch::guarded() const {
+  const Plan& plan = *contents_.plan;
+  const auto found =
+      std::ranges::find_if(plan, [](const auto& each) { return each.guard != nullptr; });
+  return &*found;
+}
+
+/// Handles a command that failed as a whole because of its collectionUUID; else returns nothing.
+std::optional<Action> WriteBatch::failed_uuid(const wire::OpMsgView& message, std::int64_t code,
+                                              const Step& step) {
+  if (!uuid_ || options_->in_transaction) return std::nullopt;
+  if (is_moved(code)) {
+    note_moved({progress_.out().begin(), progress_.out().end()}, step);
+    moved_.clear();
+    if (guard_patience(step).count() <= 0) return moved_too_often(step);
+  } else if (rejects("collectionUUID", message, code)) {
+    tell_no_uuid(*contents_.plan);
+  } else {
+    return std::nullopt;
+  }
+  return go_again(progress_.out(), step);
+}
+
+Action WriteBatch::moved_too_often(const Step& step) {
+  return no_values_for(
+      *guarded(), {ids::Errc::unavailable, "the collection is dropped or replaced again and again"},
+      step);
 }
 
 // ---- reservations -----------------------------------------------------------------------------
@@ -185,7 +274,7 @@ Action WriteBatch::renewed_before_sending(std::span<const Collision> collisions,
 /// Sends all statements in one command, with nothing left to decide.
 Action WriteBatch::send_once(const Step& step) {
   progress_.sent_whole();
-  const WritePart whole{progress_.out(), nullptr, true, std::nullopt, request_id_, {}};
+  const WritePart whole{progress_.out(), nullptr, true, std::nullopt, request_id_, own_fields()};
   if (!contents_.command->emit(contents_.given, whole, step.workspace, step.out)) {
     return action::Close{};
   }
@@ -286,16 +375,22 @@ Action WriteBatch::no_values_for(const Assignment& rule, const ids::Error& error
   return fail(no_values(contents_.command->message(), contents_.command->ns(), rule, error), step);
 }
 
-/// The fields that the next command has in place of the client's; empty: none.
-Bytes WriteBatch::fields_in_turn() {
-  if (!numbers_ || options_->in_transaction) return {};
-  // The rest follows at once, and its answer is for both.
-  const bool rest_follows = one_by_one_ && progress_.commands() == 1 &&
-                            progress_.out().size() == 1 && !progress_.todo().empty();
+/// The fields that the next command has beside the client's, or in their place; empty: none.
+Bytes WriteBatch::own_fields() {
+  const bool in_turn = numbers_ && options_ && !options_->in_transaction;
+  if (!in_turn && !uuid_) return {};
   fields_.clear();
-  durability_ =
-      append_fields_in_turn(contents_.command->message().body(), contents_.kind,
-                            rest_follows ? AnswersAfter::primary : AnswersAfter::majority, fields_);
+  bson::Scope all(fields_);
+  if (in_turn) {
+    // The rest follows at once, and its answer is for both.
+    const bool rest_follows = one_by_one_ && progress_.commands() == 1 &&
+                              progress_.out().size() == 1 && !progress_.todo().empty();
+    durability_ = append_fields_in_turn(
+        contents_.command->message().body(), contents_.kind,
+        rest_follows ? AnswersAfter::primary : AnswersAfter::majority, fields_);
+  }
+  if (uuid_) append_uuid(*uuid_, fields_);
+  all.close();
   return fields_.view();
 }
 
@@ -335,7 +430,9 @@ void WriteBatch::learn_numbers(const wire::OpMsgView& message, const WriteReply&
   if (!reply.errors.empty()) learn_of_error(reply, collisions);
 }
 
+/// A collection that took the place of another one has other numbers.
 void WriteBatch::learn_of_error(const WriteReply& reply, std::span<const Collision> collisions) {
+  if (!moved_.empty()) return numbers_->lost();
   if (!collisions.empty()) return numbers_->taken(collisions.front());
   if (!denies(reply.errors.front().document)) numbers_->lost();
 }
@@ -370,7 +467,8 @@ Action WriteBatch::failed(const wire::OpMsgView& message, std::int64_t code, con
   if (duplicate) {
     if (const auto next = failed_duplicate(message, step)) return *next;
   }
-  if (rejects_stmt_ids(message, code) && options_->has_txn_number && !numbers_) {
+  if (const auto next = failed_uuid(message, code, step)) return *next;
+  if (rejects("stmtIds", message, code) && options_->has_txn_number && !numbers_) {
     if (progress_.commands() == 1 && !only) return send_whole(step);
     if (progress_.commands() > 1 && only_repeats(progress_.out())) {
       repeats_.abandon(progress_.out());
@@ -416,9 +514,13 @@ Action WriteBatch::answered(const wire::OpMsgView& message, const WriteReply& re
                             const Step& step) {
   const bool well = reply.errors.empty();
   std::vector<Collision> collisions = taken_.collisions_in(reply.errors, progress_.out());
-  if (options_->in_transaction && !collisions.empty()) {
+  note_moved(moved_in(reply.errors), step);
+  if (options_->in_transaction && !(collisions.empty() && moved_.empty())) {
     if (numbers_) numbers_->lost();
-    if (const auto again = aborted(message, collisions.front(), step)) return *again;
+    const auto again = moved_.empty() ? aborted(message, collisions.front(), step)
+                                      : run_again(message, *guarded(), kMoved, step);
+    if (again) return *again;
+    moved_.clear();
   }
   only_ = progress_.is_only_command();
   failed_whole_ = false;
@@ -451,7 +553,14 @@ Action WriteBatch::answered_once(const wire::OpMsgView& message, const WriteRepl
 std::optional<Action> WriteBatch::aborted(const wire::OpMsgView& message,
                                           const Collision& collision, const Step& step) {
   taken_.add({&collision, 1}, ids::Taken::in_transaction);
-  const Assignment& target = assignment(collision.given.front());
+  return run_again(message, assignment(collision.given.front()), "is taken", step);
+}
+
+/// The answer that tells the client to run the transaction again; nothing if it should get the
+/// server's.
+std::optional<Action> WriteBatch::run_again(const wire::OpMsgView& message,
+                                            const Assignment& target, const std::string& why,
+                                            const Step& step) {
   RuleOutcomes& outcomes = *target.outcomes;
   const bool transient = target.rule->in_transaction == InTransaction::transient &&
                          outcomes.may_run_again(step.now, target.attempts());
@@ -465,7 +574,7 @@ std::optional<Action> WriteBatch::aborted(const wire::OpMsgView& message,
       message, client_request_id(),
       {ErrorCode::write_conflict,
        "mongo-idproxy: the value generated for field '" + target.rule->field + "' of " +
-           std::string(contents_.command->ns()) + " is taken; run the transaction again",
+           std::string(contents_.command->ns()) + " " + why + "; run the transaction again",
        kTransientTransactionError},
       step.workspace.reply);
   return action::Reply{step.workspace.reply.view()};
@@ -525,6 +634,10 @@ Action WriteBatch::answered(ids::Result<ids::Grant> grant, const Step& step) {
     numbers_->accept(std::move(*grant));
     return send(step);
   }
+  if (guard_of_ != nullptr) {
+    const Assignment& rule = *std::exchange(guard_of_, nullptr);
+    return grant ? send(step) : no_values_for(rule, grant.error(), step);
+  }
   if (reserves_for_ != nullptr) return reserved(std::move(grant), step);
   renewal_.answered(std::move(grant));
   return renew(step);
@@ -537,18 +650,22 @@ Action WriteBatch::decided(const Step& step) {
   if (std::exchange(renews_before_sending_, false)) {
     return renewed_before_sending(collisions, step);
   }
+  const std::vector<std::int32_t> moved = std::exchange(moved_, {});
+  if (!moved.empty() && guard_patience(step).count() <= 0) return moved_too_often(step);
   if (failed_whole_) {
     return collisions.front().again ? go_again(progress_.out(), step) : relay_failure(step);
   }
   if (const auto tail = progress_.tail(); !tail.empty()) {
-    if (!collisions.empty() && collisions.front().again) return go_again(tail, step);
+    const bool goes_again = !collisions.empty() && collisions.front().again;
+    if (goes_again || !moved.empty()) return go_again(tail, step);
     if (options_->ordered) return finish_or_relay(step);
     return go_past(collisions, tail.subspan(1), step);
   }
-  std::vector<std::int32_t> again;
+  std::vector<std::int32_t> again = moved;
   for (const Collision& collision : collisions) {
     if (collision.again) again.push_back(collision.statement);
   }
+  std::ranges::sort(again);
   if (!again.empty()) return go_again(again, step);
   if (!progress_.todo().empty()) return send(step);
   return finish_or_relay(step);

@@ -41,6 +41,8 @@ class WriteBatch {
     std::size_t statements;
     WriteKind kind;
     bool once = false;  ///< it is sent in one command, whose outcome nobody learns (w: 0)
+    /// BatchSent::whole: of the collection that it was sent to.
+    std::optional<ids::CollectionUuid> uuid{};
   };
   /// What the handling of one event needs.
   struct Step {
@@ -82,7 +84,20 @@ class WriteBatch {
   Action answered_once(const wire::OpMsgView& message, const WriteReply& reply, const Step& step);
   std::optional<Action> aborted(const wire::OpMsgView& message, const Collision& collision,
                                 const Step& step);
+  std::optional<Action> run_again(const wire::OpMsgView& message, const Assignment& target,
+                                  const std::string& why, const Step& step);
   void went_well() const;
+
+  // Guards.
+  std::optional<Action> await_guards(const Step& step);
+  [[nodiscard]] std::chrono::nanoseconds guard_patience(const Step& step) const;
+  [[nodiscard]] const Assignment* guarded() const;
+  [[nodiscard]] bool is_moved(std::int64_t code) const;
+  void note_moved(std::vector<std::int32_t> statements, const Step& step);
+  [[nodiscard]] std::vector<std::int32_t> moved_in(std::span<const WriteError> errors) const;
+  std::optional<Action> failed_uuid(const wire::OpMsgView& message, std::int64_t code,
+                                    const Step& step);
+  Action moved_too_often(const Step& step);
 
   // Reservations.
   Action ask_to_reserve(const ValueReservations::Question& question, const Step& step);
@@ -100,7 +115,7 @@ class WriteBatch {
   Action without_numbers(const NumbersInTurn::Missing& missing, const Step& step);
   Action no_values_for(const Assignment& rule, const ids::Error& error, const Step& step);
   Action no_numbers(const ids::Error& error, const Step& step);
-  [[nodiscard]] Bytes fields_in_turn();
+  [[nodiscard]] Bytes own_fields();
   Action go_past(std::span<const Collision> collisions, std::span<const std::int32_t> rest,
                  const Step& step);
   void learn_numbers(const wire::OpMsgView& message, const WriteReply& reply,
@@ -149,6 +164,11 @@ class WriteBatch {
   bool retried_ = false;          // the server had executed some statements earlier
   bool replaces_errors_ = false;  // some errors are replaced by the proxy's own
   Buffer failure_;                // the last reply that failed as a whole with a duplicate
+  // With guards:
+  std::optional<ids::CollectionUuid> uuid_;  // of the collection that the last command named
+  const Assignment* guard_of_ = nullptr;     // the rule whose guard the write waits for
+  std::vector<std::int32_t> moved_;          // refused because the collection is another one
+  std::optional<std::chrono::nanoseconds> moved_at_;  // when that happened first, monotonic
   // With reservations_:
   std::unique_ptr<ValueReservations> reservations_;  // null: nothing is reserved
   const Assignment* reserves_for_ = nullptr;  // the rule whose values the store is to reserve
@@ -159,7 +179,7 @@ class WriteBatch {
   enum class First { unknown, asked, not_executed, unclear } first_ = First::unknown;
   bool is_repeated_ = false;              // an earlier attempt has
   const Assignment* asks_for_ = nullptr;  // the rule whose numbers the store is asked for
-  Buffer fields_;                         // of the next command, in place of the client's
+  Buffer fields_;                         // of the next command, in place of the client's or new
   ids::Durability durability_{};          // of the last command's writes
 };
 

@@ -20,6 +20,19 @@ void emit(const WriteRequest& write, const GivenValues& given, Workspace& worksp
   emit_upserts(write, given, out);
 }
 
+bool emit_with(Bytes fields, const WriteRequest& write, const GivenValues& given,
+               Workspace& workspace, wire::PatchedMessage& out) {
+  std::vector<std::int32_t> all;
+  BatchStatements statements(write.command);
+  while (statements.next()) all.push_back(static_cast<std::int32_t>(all.size()));
+  if (statements.malformed() || !statements.plain_keys()) return false;
+  const std::int32_t request_id = write.message.header().request_id;
+  const WritePart whole{all, nullptr, true, std::nullopt, request_id, fields};
+  return write.command.kind == WriteKind::insert
+             ? workspace.insert.emit_part(write, given, whole, out)
+             : emit_part_of_upserts(write, given, whole, out);
+}
+
 bool separable(const WriteRequest& write) {
   switch (write.command.kind) {
     case WriteKind::insert:

@@ -14,6 +14,10 @@ namespace idproxy::rewrite {
 /// Writes the whole message with these values. Must follow scan() for the same request.
 void emit(const WriteRequest& write, const GivenValues& given, Workspace& workspace,
           wire::PatchedMessage& out);
+/// The same with further fields in the body: `fields`, a document. Statements of an array in the
+/// body move to a sequence. False if mongod itself must see the array, because of its keys.
+[[nodiscard]] bool emit_with(Bytes fields, const WriteRequest& write, const GivenValues& given,
+                             Workspace& workspace, wire::PatchedMessage& out);
 /// True if the statements may go in several commands: no statement can make mongod refuse a whole
 /// command.
 [[nodiscard]] bool separable(const WriteRequest& write);

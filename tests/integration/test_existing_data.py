@@ -229,6 +229,7 @@ class TestAdvice:
     def test_of_a_sharded_collection_names_reserve(
             self, replica_set: Mongod, start_proxy: Callable[..., Proxy], coll: str) -> None:
         """Where no unique index on the field can be made. (A failpoint answers as a mongos does.)"""
+        replica_set.client[DB].create_collection(coll)
         fail = {"failCommands": ["createIndexes"], "errorCode": 67,
                 "namespace": f"{DB}.{coll}"}
         replica_set.client.admin.command(

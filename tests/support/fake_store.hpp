@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "idproxy/ids/guard.hpp"
 #include "idproxy/ids/store.hpp"
 
 namespace idproxy::test {
@@ -22,6 +23,15 @@ class FakeStore : public ids::Store {
                            std::string_view /*collection*/) override {
     return readiness_;
   }
+  std::shared_ptr<ids::Guard> guard(std::size_t /*rule_index*/, std::string_view /*db*/,
+                                    std::string_view /*collection*/) override {
+    return guarding;
+  }
+  [[nodiscard]] std::shared_ptr<void> change(const ids::CatalogChange& change) override {
+    changes.push_back(change);
+    ++under_way;
+    return {this, [](FakeStore* store) { --store->under_way; }};
+  }
   [[nodiscard]] std::uint64_t version() const override { return version_; }
   /// Everything that the test has listed, without the limit per rule.
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t /*most*/) const override {
@@ -37,6 +47,9 @@ class FakeStore : public ids::Store {
     readiness_ = std::move(readiness);
     ++version_;
   }
+  std::shared_ptr<ids::Guard> guarding;  ///< of all rules in all collections
+  std::vector<ids::CatalogChange> changes;
+  int under_way = 0;  ///< changes that have not ended
   std::vector<ids::NotReady> listed;
   std::vector<ids::RuleNumbers> numbered;
   ids::StoreCounts counted;

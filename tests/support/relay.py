@@ -50,16 +50,16 @@ class RelayedConnection:
 
 
 class Relay:
-    """Listens on a free port of 127.0.0.1 and relays to `target`, in a thread of its own.
+    """Listens on a port of 127.0.0.1, by default a free one, and relays to `target`, in a thread of its own.
 
     The cut in `next_cut` is for the next connection alone. Thread-safety: the attributes of a
     connection are written by the relay's thread only; a test reads them.
     """
 
-    def __init__(self, target: str):
-        host, _, port = target.rpartition(":")
-        self._target = (host, int(port))
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+    def __init__(self, target: str, port: int = 0):
+        host, _, target_port = target.rpartition(":")
+        self._target = (host, int(target_port))
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=128)
         self.address = "127.0.0.1:%d" % self._listener.getsockname()[1]
         self.next_cut: Cut | None = None
         self.connections: list[RelayedConnection] = []

@@ -17,6 +17,7 @@ namespace idproxy::ids {
 class BlockCache;
 class Fill;
 class GaplessQueue;
+class Guard;
 class RangeSet;
 class Reservations;
 struct CounterSpec;
@@ -50,6 +51,16 @@ struct NotReady {
   std::size_t rule_index;  ///< in file order
   std::string ns;          ///< "db.collection"
   Readiness readiness;     ///< never Kind::ready
+};
+
+/// The collections that a command changes, or whose indexes it does.
+struct CatalogChange {
+  std::string db;          ///< empty: of all databases
+  std::string collection;  ///< empty: all of the database
+  [[nodiscard]] bool includes(std::string_view in_db, std::string_view name) const {
+    return db.empty() || (db == in_db && (collection.empty() || collection == name));
+  }
+  friend bool operator==(const CatalogChange&, const CatalogChange&) = default;
 };
 
 /// What a counter has left, as far as this process knows: others may have got numbers meanwhile.
@@ -135,10 +146,22 @@ class Store {
   /// How full a rule's space of random numbers is in one collection. `ns`: "db.collection".
   virtual std::shared_ptr<Fill> fill(std::string_view ns, std::string_view field) = 0;
 
-  /// Whether the rule is ready in this collection, as far as is known now. From the first call on,
-  /// the store checks the collection. `rule_index`: in file order.
+  /// Whether the rule is ready in this collection, as far as is known now, but for its guard. From
+  /// the first call on, the store checks the collection. `rule_index`: in file order.
   virtual Readiness readiness(std::size_t rule_index, std::string_view db,
                               std::string_view collection) = 0;
+  /// The guard of a rule that demands a unique index in this collection; null: it demands none. The
+  /// store looks at the collection when a write asks, and every minute.
+  virtual std::shared_ptr<Guard> guard(std::size_t /*rule_index*/, std::string_view /*db*/,
+                                       std::string_view /*collection*/) {
+    return nullptr;
+  }
+  /// A client's command that makes this change is about to be sent: nothing is known of these
+  /// collections until they have been looked at again, and not before the object that is returned
+  /// is destroyed, at the latest when the command has been answered.
+  [[nodiscard]] virtual std::shared_ptr<void> change(const CatalogChange& /*change*/) {
+    return nullptr;
+  }
   /// A number that changes whenever an answer of readiness() may have changed.
   [[nodiscard]] virtual std::uint64_t version() const = 0;
 

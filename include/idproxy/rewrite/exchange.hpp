@@ -108,7 +108,7 @@ class Exchange {
   [[nodiscard]] std::optional<GivenUp> given_up() const;
 
  private:
-  enum class Kind { write, hello, status, next, end_of_transaction };
+  enum class Kind { write, hello, status, next, end_of_transaction, catalog };
 
   Action hello(const HelloRequest& hello, Bytes message, Buffer* owner, X509 x509,
                Workspace& workspace);
@@ -117,6 +117,12 @@ class Exchange {
   Action status(const StatusRequest& status, Buffer* owner, Workspace& workspace);
   Action next(const NextRequest& next, Buffer* owner, const Context& context, Workspace& workspace);
   Action write(Buffer* owner, const Context& context, Workspace& workspace);
+  Action go_on(const Context& context, Workspace& workspace);
+  std::optional<Action> await_guards(Workspace& workspace);
+  Action send_unchanged();
+  Action send_to_guarded(const Context& context, Workspace& workspace);
+  Action change_catalog(CatalogRequest&& request);
+  void catalog_changed();
   [[nodiscard]] Action ask() const;
   std::optional<Action> draw_values(Workspace& workspace);
   [[nodiscard]] bool too_many_bytes() const;
@@ -153,7 +159,11 @@ class Exchange {
   std::chrono::nanoseconds since_{};    // that, or when the last reply was read, monotonic
   std::chrono::nanoseconds now_{};      // when the current event arrived, monotonic
   bool sent_ = false;
-  bool as_batch_ = false;  // needs numbers in turn, or reservations
+  bool as_batch_ = false;                    // needs numbers in turn, or reservations
+  bool has_waited_ = false;                  // the workspace has scanned other messages since
+  bool is_plain_ = false;                    // no rule applies after all: its replies are relayed
+  const Assignment* guard_of_ = nullptr;     // the rule whose guard the write waits for
+  std::optional<ids::CollectionUuid> uuid_;  // of the collection that the guards are of
   GivenValues given_;
   Drawing drawing_;       // of the values for the first send
   std::size_t size_ = 0;  // bytes of the message without its new values
@@ -163,10 +173,12 @@ class Exchange {
   std::vector<RefusedDocument> refused_;
   const Assignment* driver_made_ = nullptr;
   std::vector<Forwarded> forwarded_;
-  std::optional<HelloReply> said_;          // for Kind::hello
-  std::optional<EndOfTransaction> ending_;  // for Kind::end_of_transaction
-  std::unique_ptr<NextValues> next_;        // for Kind::next
-  std::unique_ptr<WriteBatch> batch_;       // once a reply or the size calls for further commands
+  std::optional<HelloReply> said_;              // for Kind::hello
+  std::optional<EndOfTransaction> ending_;      // for Kind::end_of_transaction
+  std::optional<CatalogRequest> catalog_;       // for Kind::catalog
+  std::vector<std::shared_ptr<void>> changes_;  // under way, for Kind::catalog
+  std::unique_ptr<NextValues> next_;            // for Kind::next
+  std::unique_ptr<WriteBatch> batch_;  // once a reply or the size calls for further commands
 };
 
 }  // namespace idproxy::rewrite

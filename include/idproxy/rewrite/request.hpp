@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "idproxy/rewrite/batch_command.hpp"
 #include "idproxy/rewrite/command.hpp"
@@ -50,12 +51,22 @@ struct EndOfTransaction {
   std::shared_ptr<const RuleSet> rules;
 };
 
+/// A command that changes collections or indexes to which a rule may apply.
+struct CatalogRequest {
+  /// Until when nothing may be believed of the collections. A command that can only add something,
+  /// or leaves the indexes as they are, may take hours.
+  enum class Done { at_once, when_answered };
+  Done done = Done::at_once;
+  std::vector<ids::CatalogChange> changes;
+  std::shared_ptr<const RuleSet> rules{};
+};
+
 /// A request that the proxy answers with an error.
 struct RefusedRequest {
   CommandError error;
 };
 
 using Request = std::variant<WriteRequest, HelloRequest, StatusRequest, RefusedRequest, NextRequest,
-                             EndOfTransaction>;
+                             EndOfTransaction, CatalogRequest>;
 
 }  // namespace idproxy::rewrite

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "idproxy/ids/guard.hpp"
 #include "idproxy/rewrite/outcomes.hpp"
 #include "idproxy/rewrite/rule.hpp"
 
@@ -27,6 +28,7 @@ struct Assignment {
   /// True for the `_id` that documents with a reserved value need: no rule of the configuration
   /// says so.
   bool implied = false;
+  std::shared_ptr<ids::Guard> guard{};  ///< of the unique index that the rule demands
   [[nodiscard]] std::uint32_t attempts() const {
     return rule->retry.attempts.value_or(strategy->attempts());
   }
@@ -60,6 +62,12 @@ class RuleSet {
   [[nodiscard]] std::uint64_t version() const { return store_ == nullptr ? 0 : store_->version(); }
   /// False if no rule applies to collections of this name in any database.
   [[nodiscard]] bool possible(std::string_view collection) const;
+  /// True if a rule may apply to one of the changed collections.
+  [[nodiscard]] bool concerns(const ids::CatalogChange& change) const;
+  /// As ids::Store::change().
+  [[nodiscard]] std::shared_ptr<void> change(const ids::CatalogChange& change) const {
+    return store_ == nullptr ? nullptr : store_->change(change);
+  }
   [[nodiscard]] const std::vector<Rule>& rules() const { return rules_; }
   /// The outcomes of the rule at this position in the file.
   [[nodiscard]] RuleOutcomes& outcomes(std::size_t rule_index) const {

@@ -54,7 +54,8 @@ inline CatalogResponse documents(std::uint64_t count) {
 
 /// "KIND db.collection" with the field behind it.
 inline std::string text_of(const CatalogRequest& request) {
-  constexpr const char* kKinds[] = {"left_alone ", "indexes ", "documents ", "make_index "};
+  constexpr const char* kKinds[] = {"left_alone ", "indexes ", "documents ", "make_index ",
+                                    "databases"};
   std::string text = kKinds[static_cast<std::size_t>(request.kind)] + request.db;
   if (!request.collection.empty()) text += "." + request.collection;
   if (!request.field.empty()) text += " " + request.field;

@@ -136,6 +136,7 @@ TEST_F(TakeoverTest, AnIndexThatIsBeingMadeIsNotMadeTwice) {
   EXPECT_EQ(round({{"indexes shop.orders", indexes({building})}}).size(), 2U);
   EXPECT_FALSE(is_ready("shop", "orders"));
   known->learn(*out, {}, now);
+  EXPECT_THAT(round(kGuarded), ElementsAre("indexes shop.orders"));
   EXPECT_TRUE(is_ready("shop", "orders"));
 }
 

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "idproxy/ids/strategy.hpp"
+
+namespace idproxy::ids {
+
+/// The identity of a collection, as listCollections has it in info.uuid. A collection that is
+/// dropped and made anew, or replaced by a rename, has another one.
+using CollectionUuid = std::array<std::uint8_t, 16>;
+
+/// Whether a unique index guards a rule's field in one collection.
+struct GuardState {
+  enum class Kind {
+    unknown,     ///< it has not been looked at, or something may have changed since
+    guarded,     ///< a unique index is there
+    unguarded,   ///< none is, and the proxy does not make it
+    left_alone,  ///< it is a view or a time-series collection, to which no rule applies
+  };
+  Kind kind = Kind::unknown;
+  Error error{};  ///< unknown, unguarded: why
+  /// guarded: the collection that was looked at, if the server accepts `collectionUUID` in writes
+  /// (6.0 and later).
+  std::optional<CollectionUuid> uuid{};
+};
+
+/// The unique index that a rule demands in one collection, as the id store saw it last. A write
+/// with a value of the rule is sent only while the state is `guarded`; if it is `unknown`, the
+/// write asks, as for a value, and goes on once it is answered. Thread-safe: one lock, held for a
+/// handful of instructions.
+class Guard final : public StoreSource, public Lender, public std::enable_shared_from_this<Guard> {
+ public:
+  /// How long a look is believed, and the age from which on a write has it renewed.
+  static constexpr std::chrono::seconds kBelieved{10};
+  static constexpr std::chrono::seconds kRenewed{8};
+
+  /// What the store should do for the guard.
+  enum class Need {
+    look,  ///< look at the indexes
+    anew,  ///< the same, and which collection it is: the one that was looked at has gone
+  };
+  /// Tells the store. Called on any thread, without the guard's lock; must not block.
+  using Tell = std::function<void(const Guard&, Need)>;
+
+  /// `rule`: its index in file order. `tell` may still be empty, and is read at each call.
+  Guard(std::size_t rule, std::string db, std::string collection, std::shared_ptr<const Tell> tell);
+
+  [[nodiscard]] std::size_t rule() const { return rule_; }
+  [[nodiscard]] const std::string& db() const { return db_; }
+  [[nodiscard]] const std::string& collection() const { return collection_; }
+
+  // ---- for writes
+
+  /// `now`: monotonic.
+  [[nodiscard]] GuardState state(std::chrono::nanoseconds now);
+  /// The server says that the collection with this UUID is not, or no longer, there.
+  void gone(const CollectionUuid& uuid);
+  /// The server does not accept `collectionUUID`, so that state() has none until the next look at
+  /// the collection itself.
+  void takes_no_uuid();
+
+  /// `waiter` gets a grant of nothing once the state is guarded or left_alone, or the error.
+  [[nodiscard]] Ticket ask(std::size_t n, std::unique_ptr<Waiter> waiter) override;
+  [[nodiscard]] std::string why_waiting() const override;
+  void accept(Grant grant, Values& /*out*/) override { static_cast<void>(grant.take()); }
+  void take_back(const std::vector<Range>& /*ranges*/) override {}
+  void cancel(std::uint64_t ticket) override;
+
+  // ---- for the store
+
+  /// `looked_at`: when the look began, monotonic. Answers nobody yet.
+  void set(GuardState state, std::chrono::nanoseconds looked_at);
+  /// Answers those that wait, unless the state is unknown.
+  void answer();
+  /// True if a write waits.
+  [[nodiscard]] bool is_awaited() const;
+
+ private:
+  void tell(Need need) const;
+  void doubt(std::string why);
+  [[nodiscard]] Result<Grant> verdict() const;
+
+  const std::size_t rule_;
+  const std::string db_;
+  const std::string collection_;
+  const std::shared_ptr<const Tell> tell_;
+
+  mutable std::mutex mutex_;  // guards all that follows
+  GuardState state_{GuardState::Kind::unknown,
+                    {Errc::unavailable, "the collection has not been looked at yet"}};
+  std::chrono::nanoseconds looked_at_{};
+  bool is_renewed_ = false;  // the store has been told to
+  std::map<std::uint64_t, std::unique_ptr<Waiter>> waiters_;
+  std::uint64_t tickets_ = 0;
+};
+
+}  // namespace idproxy::ids

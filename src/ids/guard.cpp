@@ -1,0 +1,112 @@
+#include "idproxy/ids/guard.hpp"
+
+#include <utility>
+
+namespace idproxy::ids {
+
+using Kind = GuardState::Kind;
+
+Guard::Guard(std::size_t rule, std::string db, std::string collection,
+             std::shared_ptr<const Tell> tell)
+    : rule_(rule), db_(std::move(db)), collection_(std::move(collection)), tell_(std::move(tell)) {}
+
+void Guard::tell(Need need) const {
+  if (tell_ && *tell_) (*tell_)(*this, need);
+}
+
+/// Under the lock.
+void Guard::doubt(std::string why) {
+  state_ = {Kind::unknown, {Errc::unavailable, std::move(why)}, {}};
+}
+
+// ---- writes ------------------------------------------------------------------------------------
+
+GuardState Guard::state(std::chrono::nanoseconds now) {
+  GuardState found;
+  bool renews = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto age = now - looked_at_;
+    if (state_.kind == Kind::guarded && age >= kRenewed) {
+      renews = !std::exchange(is_renewed_, true);
+      if (age >= kBelieved) doubt("the collection has not been looked at for 10 s");
+    }
+    found = state_;
+  }
+  if (renews) tell(Need::look);
+  return found;
+}
+
+void Guard::gone(const CollectionUuid& uuid) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (state_.kind != Kind::guarded || state_.uuid != uuid) return;  // known already
+    doubt("the collection has been dropped, made anew or renamed");
+  }
+  tell(Need::anew);
+}
+
+void Guard::takes_no_uuid() {
+  const std::scoped_lock lock(mutex_);
+  state_.uuid.reset();
+}
+
+Ticket Guard::ask(std::size_t /*n*/, std::unique_ptr<Waiter> waiter) {
+  std::uint64_t ticket = 0;
+  bool is_unknown = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    ticket = ++tickets_;
+    is_unknown = state_.kind == Kind::unknown;
+    waiters_.emplace(ticket, std::move(waiter));
+  }
+  is_unknown ? tell(Need::look) : answer();
+  return {weak_from_this(), ticket};
+}
+
+std::string Guard::why_waiting() const {
+  const std::scoped_lock lock(mutex_);
+  return state_.error.reason;
+}
+
+void Guard::cancel(std::uint64_t ticket) {
+  std::unique_ptr<Waiter> gone;  // destroyed without the lock
+  const std::scoped_lock lock(mutex_);
+  const auto waiter = waiters_.find(ticket);
+  if (waiter == waiters_.end()) return;
+  gone = std::move(waiter->second);
+  waiters_.erase(waiter);
+}
+
+// ---- the store ---------------------------------------------------------------------------------
+
+void Guard::set(GuardState state, std::chrono::nanoseconds looked_at) {
+  const std::scoped_lock lock(mutex_);
+  state_ = std::move(state);
+  looked_at_ = looked_at;
+  is_renewed_ = false;
+}
+
+/// Under the lock.
+Result<Grant> Guard::verdict() const {
+  if (state_.kind == Kind::unguarded) return state_.error;
+  return Grant();
+}
+
+void Guard::answer() {
+  std::vector<std::pair<std::unique_ptr<Waiter>, Result<Grant>>> answers;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (state_.kind == Kind::unknown) return;
+    for (auto& [ticket, waiter] : waiters_) answers.emplace_back(std::move(waiter), verdict());
+    waiters_.clear();
+  }
+  for (auto& [waiter, verdict] : answers) waiter->answered(std::move(verdict));
+}
+
+bool Guard::is_awaited() const {
+  const std::scoped_lock lock(mutex_);
+  return !waiters_.empty();
+}
+
+}  // namespace idproxy::ids

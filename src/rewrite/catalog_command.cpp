@@ -1,0 +1,107 @@
+#include "catalog_command.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "idproxy/bson/elements.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+using Done = CatalogRequest::Done;
+using ids::CatalogChange;
+
+struct Named {
+  std::string_view command;
+  Done done;
+};
+
+/// Those whose first element names the collection.
+constexpr std::array<Named, 7> kOfOne{{{"drop", Done::when_answered},
+                                       {"create", Done::at_once},
+                                       {"collMod", Done::when_answered},
+                                       {"dropIndexes", Done::when_answered},
+                                       {"deleteIndexes", Done::when_answered},
+                                       {"createIndexes", Done::at_once},
+                                       {"convertToCapped", Done::when_answered}}};
+constexpr std::array<std::string_view, 4> kOthers{"aggregate", "applyOps", "dropDatabase",
+                                                  "renameCollection"};
+
+std::string text_of(Bytes document, std::string_view key) {
+  const auto element = bson::find(document, key);
+  return element && element->type == bson::Type::string ? std::string(element->text())
+                                                        : std::string();
+}
+
+/// A database's name has no dot, a collection's may.
+CatalogChange change_of(std::string_view ns) {
+  const std::size_t dot = std::min(ns.find('.'), ns.size());
+  return {std::string(ns.substr(0, dot)), std::string(ns.substr(std::min(dot + 1, ns.size())))};
+}
+
+/// The last stage of a pipeline; mongod accepts $out nowhere else.
+std::optional<bson::Element> last_stage(Bytes aggregate) {
+  const auto pipeline = bson::find(aggregate, "pipeline");
+  if (!pipeline || pipeline->type != bson::Type::array) return std::nullopt;
+  std::optional<bson::Element> last;
+  bson::Elements stages(pipeline->value);
+  while (const auto stage = stages.next()) last = stage;
+  if (!last || last->type != bson::Type::document) return std::nullopt;
+  return bson::Elements(last->value).next();
+}
+
+/// {$out: "collection"}, {$out: {db, coll}}
+std::optional<CatalogChange> replaced_by(Bytes aggregate, const std::string& db) {
+  const auto stage = last_stage(aggregate);
+  if (!stage || stage->key != "$out") return std::nullopt;
+  if (stage->type == bson::Type::string) return CatalogChange{db, std::string(stage->text())};
+  if (stage->type != bson::Type::document) return std::nullopt;
+  return CatalogChange{text_of(stage->value, "db"), text_of(stage->value, "coll")};
+}
+
+/// True if one of the operations is a command: {op: "c", …}.
+bool has_command(Bytes apply_ops) {
+  const auto operations = bson::Elements(apply_ops).next();
+  if (!operations || operations->type != bson::Type::array) return false;
+  bson::Elements each(operations->value);
+  while (const auto operation = each.next()) {
+    if (operation->type == bson::Type::document && text_of(operation->value, "op") == "c") {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool may_change_catalog(std::string_view command) {
+  return std::ranges::find(kOfOne, command, &Named::command) != kOfOne.end() ||
+         std::ranges::find(kOthers, command) != kOthers.end();
+}
+
+CatalogRequest read_catalog_command(const wire::OpMsgView& message) {
+  const Bytes body = message.body();
+  const auto first = bson::Elements(body).next();
+  const std::string db = text_of(body, "$db");
+  if (!first || db.empty()) return {};
+  const auto one = std::ranges::find(kOfOne, first->key, &Named::command);
+  const bool names_one = first->type == bson::Type::string || first->type == bson::Type::symbol;
+  if (one != kOfOne.end()) {
+    if (!names_one) return {};
+    return {one->done, {{db, std::string(first->text())}}};
+  }
+  if (first->key == "dropDatabase") return {Done::when_answered, {{db, {}}}};
+  if (first->key == "renameCollection" && names_one) {
+    return {Done::when_answered, {change_of(first->text()), change_of(text_of(body, "to"))}};
+  }
+  if (first->key == "applyOps" && has_command(body)) return {Done::when_answered, {{{}, {}}}};
+  if (first->key == "aggregate") {
+    if (auto target = replaced_by(body, db)) return {Done::at_once, {*std::move(target)}};
+  }
+  return {};
+}
+
+}  // namespace idproxy::rewrite

@@ -1,0 +1,397 @@
+"""No value of a rule that demands a unique index is stored unguarded, whoever drops what; the first inserts into each
+collection wait instead of failing; `create` makes no collection before a value needs it."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from bson import Binary
+from pymongo.errors import PyMongoError
+from pymongo.server_api import ServerApi
+
+from support.full import FULL
+from support.mongod import Mongod
+from support.process import eventually
+from support.proxy import Proxy, configuration
+
+Start = Callable[..., Proxy]
+EXISTING = {"number": {"$exists": True}}
+
+
+def rule(ns: str, **more: Any) -> dict[str, Any]:
+    return {"ns": ns, "field": "number", **more}
+
+
+# The strategies of each kind of demand, with the unique index that they need.
+RULES = {
+    "gapless": {"strategy": "gapless", "unique_index": "create"},
+    "gapless_scope": {"strategy": "gapless", "unique_index": "create", "scope": ["kind"]},
+    "counter_create": {"strategy": "counter", "unique_index": "create", "block": 1},
+    "counter_scope": {"strategy": "counter", "unique_index": "create", "scope": ["kind"]},
+    "digits_create": {"strategy": "random-digits", "digits": 2, "unique_index": "create",
+                      "warn_fill": 0.9, "max_fill": 0.99},
+    "digits_require": {"strategy": "random-digits", "digits": 2, "unique_index": "require",
+                       "warn_fill": 0.9, "max_fill": 0.99},
+}
+
+
+def make_index(database: Any, name: str) -> None:
+    database[name].create_index("number", unique=True, sparse=True)
+
+
+# What takes the guard away. `through`: the database by which it is done.
+def drop(through: Any, name: str) -> None:
+    through[name].drop()
+
+
+def drop_database(through: Any, _: str) -> None:
+    through.client.drop_database(through.name)
+
+
+def drop_indexes(through: Any, name: str) -> None:
+    through.command("dropIndexes", name, index="*")
+
+
+def delete_indexes(through: Any, name: str) -> None:
+    through.command("deleteIndexes", name, index="*")
+
+
+def rename_away(through: Any, name: str) -> None:
+    through[name].rename(name + "_old", dropTarget=True)
+
+
+def rename_over(through: Any, name: str) -> None:
+    through[name + "_new"].insert_one({"kind": 1})
+    through[name + "_new"].rename(name, dropTarget=True)
+
+
+def to_capped(through: Any, name: str) -> None:
+    through.command("convertToCapped", name, size=1 << 20)
+
+
+def apply_ops(through: Any, name: str) -> None:
+    through.client.admin.command("applyOps", [
+        {"op": "c", "ns": f"{through.name}.$cmd", "o": {"drop": name}}])
+
+
+def replace_by_out(through: Any, name: str) -> None:
+    through[name + "_src"].insert_one({"kind": 1})
+    list(through[name + "_src"].aggregate([{"$out": name}]))
+
+
+REPLACING = [drop, drop_database, rename_away, rename_over, to_capped, apply_ops, replace_by_out]
+DROPPING = [drop_indexes, delete_indexes]
+
+
+class Audit:
+    """What has ever been stored in the collection, by a change stream: each value once in each collection that it was."""
+
+    def __init__(self, database: Any, name: str):
+        self.name = name
+        self.stream = database.watch(max_await_time_ms=50)
+        self.numbers: list[tuple[Any, Any]] = []  # of the collection as it is now
+        self.twice: list[Any] = []
+
+    def read(self) -> None:
+        while (event := self.stream.try_next()) is not None:
+            ns = event.get("ns", {}).get("coll")
+            kind = event["operationType"]
+            to = event.get("to", {}).get("coll")
+            if kind == "dropDatabase" or (kind == "drop" and ns == self.name) \
+                    or (kind == "rename" and self.name in (ns, to)):
+                self.numbers = []
+            if kind == "insert" and ns == self.name:
+                document = event["fullDocument"]
+                value = (document.get("kind"), document.get("number"))
+                if value[1] is None:
+                    continue
+                if value in self.numbers:
+                    self.twice.append(value)
+                self.numbers.append(value)
+
+
+@pytest.fixture
+def proxies(replica_set: Mongod, start_proxy: Start, coll: str) -> Callable[..., list[Any]]:
+    def start(options: dict[str, Any], count: int = 2) -> list[Any]:
+        stack = []
+        for _ in range(count):
+            proxy = start_proxy(configuration(replica_set, [rule(f"{coll}.orders", **options)]))
+            stack.append(proxy.client()[coll])
+        return stack
+
+    return start
+
+
+def insert_some(databases: list[Any], count: int) -> list[str]:
+    """With two writers at once; the errors."""
+    errors: list[str] = []
+
+    def write(database: Any) -> None:
+        for _ in range(count):
+            try:
+                database.orders.insert_one({"kind": 1})
+            except PyMongoError as error:
+                errors.append(str(error))
+
+    with concurrent.futures.ThreadPoolExecutor(len(databases)) as pool:
+        list(pool.map(write, databases))
+    return errors
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("take_away", [*REPLACING, *DROPPING], ids=lambda each: each.__name__)
+def test_nothing_is_stored_twice(replica_set: Mongod, proxies: Callable[..., list[Any]], coll: str,
+                                 name: str, take_away: Callable[[Any, str], None]) -> None:
+    """Through one of two proxies, and with each command that replaces the collection also past them. (Of an index that
+    is dropped past a proxy, it learns within ten seconds: docs/strategies.md.)"""
+    database = replica_set.client[coll]
+    make_index(database, "orders")
+    if name.endswith("scope"):
+        database.orders.drop_indexes()
+        database.orders.create_index([("kind", 1), ("number", 1)], unique=True,
+                                     partialFilterExpression=EXISTING)
+    both = proxies(RULES[name])
+    audit = Audit(database, "orders")
+    assert insert_some(both, 3) == []
+    ways = [both[0], database] if take_away in REPLACING else [both[0]]
+    for through in ways:
+        if through is database and name.endswith("require"):
+            continue  # below
+        take_away(through, "orders")
+        writers = both if take_away in REPLACING else both[:1]
+        errors = insert_some(writers, 4)
+        # $out keeps the indexes of the collection that it replaces.
+        if name == "digits_require" and take_away is not replace_by_out:
+            assert all("no unique index guards" in error for error in errors) and errors
+            database.orders.drop()
+            make_index(database, "orders")
+            continue
+        assert errors == []
+        audit.read()
+        assert audit.twice == []
+        assert "unique" in str(database.orders.index_information())
+    audit.read()
+    assert audit.twice == []
+
+
+def test_a_drop_under_load(replica_set: Mongod, proxies: Callable[..., list[Any]], coll: str) -> None:
+    """Writers through two proxies, while the collection is dropped through one, and past both."""
+    both = proxies(RULES["gapless"])
+    database = replica_set.client[coll]
+    audit = Audit(database, "orders")
+    over = threading.Event()
+    errors: list[str] = []
+
+    def write(through: Any) -> None:
+        while not over.is_set():
+            try:
+                through.orders.insert_many([{"kind": 1} for _ in range(3)])
+            except PyMongoError as error:
+                errors.append(str(error))
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        writers = [pool.submit(write, each) for each in both * 2]
+        for through in [both[0], database] * (20 if FULL else 4):
+            eventually(lambda: database.orders.count_documents({}) > 20, 30)
+            through.orders.drop()
+        over.set()
+        for writer in writers:
+            writer.result()
+    audit.read()
+    assert audit.twice == []
+    assert not [error for error in errors if "361" in error], errors[:3]
+    assert not errors, errors[:3]
+
+
+def test_an_index_that_is_dropped_past_the_proxies(
+        replica_set: Mongod, proxies: Callable[..., list[Any]], coll: str) -> None:
+    """Is missed within ten seconds."""
+    one, = proxies(RULES["counter_create"], 1)
+    one.orders.insert_one({})
+    replica_set.client[coll].orders.drop_indexes()
+
+    def is_back() -> bool:
+        one.orders.insert_one({})
+        return "number_1" in replica_set.client[coll].orders.index_information()
+
+    eventually(is_back, 40)
+
+
+def test_a_transaction_runs_again(
+        replica_set: Mongod, proxies: Callable[..., list[Any]], coll: str) -> None:
+    one, other = proxies(RULES["counter_create"])
+    for each in (one, other):
+        each.orders.insert_one({})
+    other.orders.drop()
+    runs = []
+
+    def insert(session: Any) -> None:
+        runs.append(1)
+        one.orders.insert_one({"kind": 1}, session=session)
+
+    other.orders.insert_one({})  # so that the collection is there
+    with one.client.start_session() as session:
+        session.with_transaction(insert)
+    assert len(runs) > 1
+    assert replica_set.client[coll].orders.count_documents({"kind": 1}) == 1
+
+
+def test_upserts_of_an_update_name_the_collection_too(
+        replica_set: Mongod, proxies: Callable[..., list[Any]], coll: str) -> None:
+    one, = proxies(RULES["counter_create"], 1)
+    one.orders.insert_one({})
+    replica_set.client[coll].orders.drop()
+    for k in range(2):
+        one.orders.update_one({"k": k}, {"$set": {"x": 1}}, upsert=True)
+    stored = list(replica_set.client[coll].orders.find())
+    assert len({each["number"] for each in stored}) == 2
+    assert "number_1" in replica_set.client[coll].orders.index_information()
+
+
+# ---- first inserts -------------------------------------------------------------------------------
+
+@pytest.fixture
+def tenants(coll: str) -> list[dict[str, Any]]:
+    return [rule(f"{coll}*.orders", strategy="counter", unique_index="create"),
+            rule(f"{coll}*.invoices", strategy="gapless", unique_index="create"),
+            rule(f"{coll}*.codes", strategy="counter", scope=["kind"], unique_index="create"),
+            rule(f"{coll}*.pins", strategy="random-digits", digits=9, unique_index="create")]
+
+
+COLLECTIONS = ["orders", "invoices", "codes", "pins"]
+
+
+def first_inserts(proxy: Proxy, databases: list[str], threads: int) -> list[str]:
+    """The errors of one insert into each collection of each database."""
+    client = proxy.client(retryWrites=False, maxPoolSize=threads)
+
+    def insert(name: str) -> list[str]:
+        errors = []
+        for collection in COLLECTIONS:
+            try:
+                client[name][collection].insert_one({"kind": 1})
+            except PyMongoError as error:
+                errors.append(str(error))
+        return errors
+
+    with client, concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        return [error for errors in pool.map(insert, databases) for error in errors]
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+def test_first_inserts_wait(replica_set: Mongod, start_proxy: Start, coll: str,
+                            tenants: list[dict[str, Any]], threads: int) -> None:
+    """New collections, and after a restart existing ones, without the driver's repetition."""
+    databases = [f"{coll}{n}" for n in range(250 if FULL else 12)]
+    try:
+        for _ in range(2):
+            proxy = start_proxy(configuration(replica_set, tenants))
+            assert first_inserts(proxy, databases, threads) == []
+            proxy.stop()
+        for name in databases:
+            assert replica_set.client[name].invoices.distinct("number") == [1, 2]
+            assert "number_1" in replica_set.client[name].orders.index_information()
+    finally:
+        for name in databases:
+            replica_set.client.drop_database(name)
+
+
+def test_a_collection_that_an_index_cannot_be_made_for_is_refused(
+        replica_set: Mongod, start_proxy: Start, coll: str) -> None:
+    replica_set.client[coll].orders.insert_many([{"number": 1}, {"number": 1}])
+    proxy = start_proxy(configuration(
+        replica_set, [rule(f"{coll}.*", strategy="counter", unique_index="create")]))
+    with proxy.client() as client, pytest.raises(PyMongoError, match="same value") as error:
+        client[coll].orders.insert_one({})
+    assert error.value.code == 96
+
+
+def test_views_and_time_series_under_a_wildcard(
+        replica_set: Mongod, start_proxy: Start, coll: str) -> None:
+    """The first write into a collection that turns out to be one of these goes as the client sent it."""
+    database = replica_set.client[coll]
+    database.create_collection("readings", timeseries={"timeField": "at"})
+    database.create_collection("view", viewOn="orders")
+    now = replica_set.client.admin.command("hello")["localTime"]
+    for _ in range(3):
+        proxy = start_proxy(configuration(
+            replica_set, [rule(f"{coll}.*", strategy="counter", unique_index="create")]))
+        with proxy.client() as client:
+            client[coll].readings.insert_one({"at": now})
+            with pytest.raises(PyMongoError) as error:
+                client[coll].view.insert_one({})
+            assert error.value.code == 166
+        proxy.stop()
+    assert all("number" not in each for each in database.readings.find())
+
+
+# ---- `create` ------------------------------------------------------------------------------------
+
+def test_the_application_makes_its_collection_itself(
+        replica_set: Mongod, start_proxy: Start, coll: str) -> None:
+    proxy = start_proxy(configuration(
+        replica_set, [rule(f"{coll}.orders", strategy="counter", unique_index="create")]))
+    database = replica_set.client[coll]
+    proxy.wait_event("listening", 20)
+    assert database.list_collection_names() == []
+    with proxy.client() as client:
+        client[coll].create_collection("orders", validator={"x": {"$exists": True}},
+                                       collation={"locale": "de"})
+        client[coll].orders.insert_one({"x": 1})
+        assert client[coll].orders.find_one()["number"] == 1
+    assert "validator" in database.orders.options()
+    assert database.orders.index_information()["number_1"]["unique"]
+
+
+def test_the_index_is_made_where_the_collection_is_there_at_the_start(
+        replica_set: Mongod, start_proxy: Start, coll: str) -> None:
+    database = replica_set.client[coll]
+    database.create_collection("orders")
+    start_proxy(configuration(
+        replica_set, [rule(f"{coll}.orders", strategy="counter", unique_index="create")]))
+    eventually(lambda: "number_1" in database.orders.index_information(), 30)
+
+
+def test_proxies_that_start_together_make_one_index(
+        replica_set: Mongod, start_proxy: Start, coll: str) -> None:
+    rules = [rule(f"{coll}{n}.orders", strategy="counter", unique_index="create") for n in range(8)]
+    with ExitStack() as stack:
+        started = [start_proxy(configuration(replica_set, rules)) for _ in range(3)]
+        clients = [stack.enter_context(proxy.client(retryWrites=False)) for proxy in started]
+        for n in range(8):
+            with concurrent.futures.ThreadPoolExecutor(3) as pool:
+                list(pool.map(lambda c, n=n: c[f"{coll}{n}"].orders.insert_one({}), clients))
+            assert len(replica_set.client[f"{coll}{n}"].orders.index_information()) == 2
+            replica_set.client.drop_database(f"{coll}{n}")
+
+
+def test_a_client_that_names_the_collection_itself(
+        replica_set: Mongod, proxies: Callable[..., list[Any]], coll: str) -> None:
+    one, = proxies(RULES["counter_create"], 1)
+    one.orders.insert_one({})
+    uuid = next(iter(one.list_collections()))["info"]["uuid"]
+    assert one.command("insert", "orders", documents=[{}], collectionUUID=uuid)["n"] == 1
+    other = Binary(bytes(16), 4)
+    reply = one.client[coll].command("insert", "orders", documents=[{}], collectionUUID=other,
+                                     check=False)
+    assert reply["writeErrors"][0]["code"] == 361
+
+
+def test_the_strict_api_goes_without(replica_set: Mongod, start_proxy: Start, coll: str) -> None:
+    proxy = start_proxy(configuration(
+        replica_set, [rule(f"{coll}.orders", strategy="counter", unique_index="create")]))
+    strict = ServerApi("1", strict=True)
+    with proxy.client(server_api=strict) as client:
+        client[coll].orders.insert_one({})
+        assert client[coll].orders.find_one()["number"] == 1
+
+
+@pytest.fixture(autouse=True)
+def _clean(replica_set: Mongod, coll: str) -> Iterator[None]:
+    yield
+    replica_set.client.drop_database(coll)

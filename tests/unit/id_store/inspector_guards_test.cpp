@@ -1,0 +1,291 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unit/id_store/collections_fixture.hpp"
+
+// What Collections tells writes through their guards.
+namespace idproxy::id_store::test {
+namespace inspector_guards_test {
+
+using State = ids::GuardState::Kind;
+
+constexpr ids::CollectionUuid kOne{1};
+constexpr ids::CollectionUuid kOther{2};
+const CatalogResponse kNoCollection{.kind = Kind::no_collection};
+
+CatalogResponse guarded_by(const ids::CollectionUuid& uuid) {
+  CatalogResponse response = indexes({unique({"number"})});
+  response.uuid = uuid;
+  return response;
+}
+
+class NobodyWaits final : public ids::Waiter {
+  void answered(ids::Result<ids::Grant> /*grant*/) override {}
+};
+
+struct GuardsTest : CollectionsTest {
+  void watch(std::vector<WatchedRule> rules) {
+    CollectionsTest::watch(std::move(rules));
+    known->tell(
+        [this](const ids::Guard& who, ids::Guard::Need need) { known->need(who, need, now); });
+  }
+  void watch_orders(UniqueIndex demand) {
+    watch({{"shop.orders", "number", demand}});
+    guard = known->guard(0, "shop", "orders", now);
+  }
+  [[nodiscard]] State state() const { return guard->state(now).kind; }
+  void look(const CatalogResponse& response) { (void)round({{"indexes shop.orders", response}}); }
+  /// The next look at indexes.
+  CatalogRequest next_look() {
+    while (auto request = known->next(Asks::looks, now)) {
+      if (request->kind == CatalogRequest::Kind::indexes) return *request;
+      known->learn(*request, {}, now);
+    }
+    ADD_FAILURE() << "nothing is due";
+    return {};
+  }
+  [[nodiscard]] ids::Ticket wait() const { return guard->ask(0, std::make_unique<NobodyWaits>()); }
+
+  std::shared_ptr<ids::Guard> guard;
+};
+
+TEST_F(GuardsTest, OnlyRulesThatDemandAnIndexHaveOne) {
+  watch({{"shop.*", "a"},
+         {"shop.*", "_id", UniqueIndex::require},
+         {"shop.*", "b", UniqueIndex::require}});
+  EXPECT_EQ(known->guard(0, "shop", "orders", now), nullptr);
+  EXPECT_EQ(known->guard(1, "shop", "orders", now), nullptr);
+  const auto one = known->guard(2, "shop", "orders", now);
+  ASSERT_NE(one, nullptr);
+  EXPECT_EQ(known->guard(2, "shop", "orders", now), one);
+}
+
+TEST_F(GuardsTest, SayWhichCollectionIsGuarded) {
+  watch_orders(UniqueIndex::require);
+  EXPECT_EQ(state(), State::unknown);
+  EXPECT_TRUE(next_look().is_anew);
+  known->learn(CatalogRequest{CatalogRequest::Kind::indexes, "shop", "orders", {}}, {}, now);
+  watch_orders(UniqueIndex::require);
+  look(guarded_by(kOne));
+  EXPECT_EQ(state(), State::guarded);
+  EXPECT_EQ(guard->state(now).uuid, kOne);
+  EXPECT_THAT(known->take_answers(), testing::Contains(guard));
+}
+
+TEST_F(GuardsTest, ALaterLookKeepsTheUuidAndAsksLess) {
+  watch_orders(UniqueIndex::require);
+  look(guarded_by(kOne));
+  now += 60s;
+  const CatalogRequest request = next_look();
+  EXPECT_FALSE(request.is_anew);
+  known->learn(request, indexes({unique({"number"})}), now);
+  EXPECT_EQ(guard->state(now).uuid, kOne);
+}
+
+TEST_F(GuardsTest, SayWhyThereAreNoValues) {
+  watch_orders(UniqueIndex::require);
+  look(kNoCollection);
+  EXPECT_EQ(state(), State::unguarded);
+  EXPECT_THAT(guard->state(now).error.reason, HasSubstr("no unique index guards the field"));
+}
+
+TEST_F(GuardsTest, AnIndexThatHasGoneIsNoticed) {
+  watch_orders(UniqueIndex::require);
+  look(guarded_by(kOne));
+  now += 60s;
+  look(indexes({}));
+  EXPECT_EQ(state(), State::unguarded);
+}
+
+// --- Collections that do not exist ---
+
+TEST_F(GuardsTest, NoCollectionIsMadeBeforeAWriteNeedsIt) {
+  watch_orders(UniqueIndex::create);
+  look(kNoCollection);
+  EXPECT_EQ(state(), State::unknown);
+  EXPECT_TRUE(known->looked()) << "nobody has to wait for it";
+  EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
+  now += 60s;
+  look(kNoCollection);
+  EXPECT_EQ(known->due(Asks::make_index), Collections::kNever);
+  EXPECT_THAT(log_events(), IsEmpty());
+}
+
+TEST_F(GuardsTest, AWriteHasTheIndexMadeAndThenWhichCollectionItIsIn) {
+  watch_orders(UniqueIndex::create);
+  look(kNoCollection);
+  EXPECT_FALSE(known->next(Asks::awaited, now));
+  const auto ticket = wait();
+  EXPECT_FALSE(known->next(Asks::make_index, now)) << "it does not wait behind others";
+  const auto make = known->next(Asks::awaited, now);
+  ASSERT_TRUE(make);
+  EXPECT_EQ(text_of(*make), "make_index shop.orders number");
+  known->learn(*make, {}, now);
+  EXPECT_EQ(state(), State::unknown) << "it may be another collection by now";
+  const CatalogRequest request = next_look();
+  EXPECT_TRUE(request.is_anew);
+  known->learn(request, guarded_by(kOne), now);
+  EXPECT_EQ(state(), State::guarded);
+  EXPECT_EQ(guard->state(now).uuid, kOne);
+}
+
+TEST_F(GuardsTest, AWriteThatComesDuringTheLookHasTheIndexMade) {
+  watch_orders(UniqueIndex::create);
+  const auto ticket = wait();
+  known->learn(next_look(), kNoCollection, now);
+  const auto make = known->next(Asks::awaited, now);
+  ASSERT_TRUE(make);
+  EXPECT_EQ(text_of(*make), "make_index shop.orders number");
+}
+
+TEST_F(GuardsTest, AFailureIsOfThatWriteAndTheNextOneTriesAgain) {
+  watch_orders(UniqueIndex::create);
+  look(kNoCollection);
+  for (int i = 0; i < 2; ++i) {
+    const auto ticket = wait();
+    const auto make = known->next(Asks::awaited, now);
+    ASSERT_TRUE(make);
+    known->learn(*make, {.kind = Kind::not_permitted}, now);
+    EXPECT_EQ(state(), State::unguarded);
+    EXPECT_EQ(log_events().size(), i == 0 ? 2U : 0U) << "missing_privilege, not_ready";
+    known->take_answers().front()->answer();
+    now += 2s;
+    look(kNoCollection);
+    EXPECT_EQ(state(), State::unknown);
+  }
+}
+
+TEST_F(GuardsTest, TheIndexIsMadeOnceTheCollectionIsThere) {
+  watch_orders(UniqueIndex::create);
+  look(kNoCollection);
+  now += 60s;
+  known->learn(next_look(), indexes({}), now);
+  EXPECT_TRUE(known->next(Asks::make_index, now));
+  EXPECT_EQ(state(), State::unknown);
+}
+
+TEST_F(GuardsTest, AnIndexThatAnotherProxyBuildsIsLookedAtSoonWhileAWriteWaits) {
+  watch_orders(UniqueIndex::create);
+  const auto ticket = wait();
+  Index building = unique({"number"});
+  building.building = true;
+  known->learn(next_look(), indexes({building}), now);
+  (void)round({{"indexes shop.orders", indexes({building})}});  // what else there is
+  EXPECT_EQ(known->due(Asks::looks), now + Collections::kAwaitedRound);
+  EXPECT_THAT(log_events(), IsEmpty()) << "it takes no time";
+  for (int i = 0; i < 2; ++i) {
+    now += 2s;
+    known->learn(next_look(), indexes({building}), now);
+  }
+  EXPECT_THAT(log_events(), ElementsAre(HasSubstr("not_ready ")));
+}
+
+// --- Changes ---
+
+TEST_F(GuardsTest, NothingIsBelievedDuringAChangeAndAllIsLookedAtAfterIt) {
+  watch_orders(UniqueIndex::require);
+  look(guarded_by(kOne));
+  known->begin_change({"shop", "orders"}, now);
+  EXPECT_EQ(state(), State::unknown);
+  EXPECT_THAT(round(), IsEmpty()) << "the command may not have been carried out yet";
+  known->end_change({"shop", "orders"}, now);
+  EXPECT_EQ(state(), State::unknown);
+  const CatalogRequest request = next_look();
+  EXPECT_TRUE(request.is_anew);
+  known->learn(request, guarded_by(kOther), now);
+  EXPECT_EQ(guard->state(now).uuid, kOther);
+}
+
+TEST_F(GuardsTest, WhatWasSeenBeforeAChangeIsVoid) {
+  watch_orders(UniqueIndex::require);
+  const CatalogRequest before = next_look();
+  known->begin_change({"shop", "orders"}, now);
+  known->end_change({"shop", "orders"}, now);
+  known->learn(before, guarded_by(kOne), now);
+  EXPECT_EQ(state(), State::unknown);
+  known->learn(next_look(), guarded_by(kOther), now);
+  EXPECT_EQ(state(), State::guarded);
+}
+
+TEST_F(GuardsTest, AChangeIsOfACollectionADatabaseOrAll) {
+  const ids::CatalogChange changes[] = {{"shop", "orders"}, {"shop", ""}, {"", ""}};
+  for (const ids::CatalogChange& change : changes) {
+    watch_orders(UniqueIndex::require);
+    look(guarded_by(kOne));
+    known->begin_change({"shop", "other"}, now);
+    known->begin_change({"other", ""}, now);
+    EXPECT_EQ(state(), State::guarded);
+    known->begin_change(change, now);
+    EXPECT_EQ(state(), State::unknown);
+  }
+}
+
+TEST_F(GuardsTest, ACollectionThatComesUpDuringAChangeIsLookedAtAfterIt) {
+  watch({{"shop.*", "number", UniqueIndex::require}});
+  (void)round();
+  known->begin_change({"shop", ""}, now);
+  guard = known->guard(0, "shop", "orders", now);
+  EXPECT_THAT(round(), IsEmpty());
+  known->end_change({"shop", ""}, now);
+  look(guarded_by(kOne));
+  EXPECT_EQ(state(), State::guarded);
+}
+
+TEST_F(GuardsTest, AWriteSaysThatTheCollectionHasGone) {
+  watch_orders(UniqueIndex::require);
+  look(guarded_by(kOne));
+  guard->gone(kOne);
+  EXPECT_TRUE(next_look().is_anew);
+}
+
+TEST_F(GuardsTest, AViewTellsItsWritesThatNoRuleApplies) {
+  watch_orders(UniqueIndex::require);
+  const auto version = known->version();
+  CatalogResponse view;
+  view.is_left_alone = true;
+  known->learn(next_look(), view, now);
+  EXPECT_EQ(state(), State::left_alone);
+  EXPECT_GT(known->version(), version) << "plans are made anew";
+  now += 60s;
+  (void)round({{"left_alone shop", views({})}, {"indexes shop.orders", guarded_by(kOne)}});
+  EXPECT_EQ(state(), State::guarded);
+}
+
+// --- What exists at the start ---
+
+TEST_F(GuardsTest, CollectionsThatExistAreLookedAtFromTheStart) {
+  watch({{"tenant*.orders", "number", UniqueIndex::require}, {"shop.*", "n", UniqueIndex::create}});
+  CatalogResponse databases;
+  databases.names = {"tenant1", "tenant2", "other"};
+  CatalogResponse names;
+  names.names = {"orders", "carts"};
+  EXPECT_THAT(
+      round({{"databases", databases}, {"left_alone tenant1", names}, {"left_alone shop", names}}),
+      testing::IsSupersetOf({"databases", "left_alone tenant2", "indexes tenant1.orders",
+                             "indexes shop.orders", "indexes shop.carts"}));
+  EXPECT_FALSE(known->next(Asks::looks, now));
+}
+
+TEST_F(GuardsTest, WhatAWriteWaitsForComesFirst) {
+  watch({{"shop.*", "number", UniqueIndex::require}});
+  for (int i = 0; i < 10; ++i) {
+    (void)known->guard(0, "shop", "c" + std::to_string(i), now);
+  }
+  guard = known->guard(0, "shop", "z", now);
+  const auto ticket = wait();
+  EXPECT_EQ(text_of(*known->next(Asks::looks, now)), "indexes shop.z");
+}
+
+TEST_F(GuardsTest, AReloadKeepsWhatIsKnownInGuardsOfItsOwn) {
+  watch_orders(UniqueIndex::require);
+  look(guarded_by(kOne));
+  Collections next({{"shop.orders", "number", UniqueIndex::require}, {"a.b", "_id"}}, now, *known);
+  known.emplace(std::move(next));
+  const auto taken = known->guard(0, "shop", "orders", now);
+  EXPECT_NE(taken, guard);
+  EXPECT_EQ(taken->state(now).kind, State::guarded);
+  EXPECT_EQ(taken->state(now).uuid, kOne);
+}
+
+}  // namespace inspector_guards_test
+}  // namespace idproxy::id_store::test

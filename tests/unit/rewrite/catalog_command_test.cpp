@@ -1,0 +1,116 @@
+#include "catalog_command.hpp"
+
+#include <gtest/gtest.h>
+
+#include "support/exchange_script.hpp"
+#include "support/fake_store.hpp"
+
+namespace idproxy::rewrite {
+namespace catalog_command_test {
+
+using namespace test;
+using ids::CatalogChange;
+using Changes = std::vector<CatalogChange>;
+
+std::string command(const std::string& fields, const std::string& db = "shop") {
+  return op_msg(body(doc(fields + string_field("$db", db))));
+}
+
+std::string aggregate(const std::vector<std::string>& stages) {
+  return command(string_field("aggregate", "carts") + array_field("pipeline", stages));
+}
+
+std::string operation(const std::string& op) {
+  return doc(string_field("op", op) + string_field("ns", "shop.orders"));
+}
+
+struct Row {
+  const char* name;
+  std::string message;
+  Changes changes;
+  bool lasts = true;  // nothing is believed until it is answered
+};
+
+TEST(CatalogCommand, SaysWhatItChanges) {
+  const Changes orders{{"shop", "orders"}};
+  const Row kRows[] = {
+      {"drop", command(string_field("drop", "orders")), orders},
+      {"create", command(string_field("create", "orders")), orders, false},
+      {"collMod", command(string_field("collMod", "orders")), orders},
+      {"dropIndexes", command(string_field("dropIndexes", "orders")), orders},
+      {"deleteIndexes", command(string_field("deleteIndexes", "orders")), orders},
+      {"createIndexes", command(string_field("createIndexes", "orders")), orders, false},
+      {"convertToCapped", command(string_field("convertToCapped", "orders")), orders},
+      {"dropDatabase", command(int_field("dropDatabase", 1)), {{"shop", ""}}},
+      {"rename",
+       command(string_field("renameCollection", "shop.a") + string_field("to", "b.c.d"), "admin"),
+       {{"shop", "a"}, {"b", "c.d"}}},
+      {"out", aggregate({doc(int_field("$limit", 1)), doc(string_field("$out", "orders"))}), orders,
+       false},
+      {"out_elsewhere",
+       aggregate(
+           {doc(doc_field("$out", string_field("db", "bank") + string_field("coll", "orders")))}),
+       {{"bank", "orders"}},
+       false},
+      {"applyOps",
+       command(array_field("applyOps", {operation("i"), operation("c")}), "admin"),
+       {{"", ""}}},
+      {"applyOps_of_documents", command(array_field("applyOps", {operation("i")}), "admin"), {}},
+      {"aggregate", aggregate({doc(int_field("$limit", 1))}), {}},
+      {"no_name", command(int_field("drop", 1)), {}},
+  };
+  for (const Row& row : kRows) {
+    const auto view = wire::OpMsgView::parse(as_bytes(row.message));
+    ASSERT_TRUE(view) << row.name;
+    EXPECT_TRUE(may_change_catalog(bson::Elements(view->body()).next()->key)) << row.name;
+    const CatalogRequest found = read_catalog_command(*view);
+    EXPECT_EQ(found.changes, row.changes) << row.name;
+    if (row.changes.empty()) continue;
+    EXPECT_EQ(found.done == CatalogRequest::Done::when_answered, row.lasts) << row.name;
+  }
+  for (const char* other : {"find", "insert", "ping", "listIndexes", "count", "drops"}) {
+    EXPECT_FALSE(may_change_catalog(other)) << other;
+  }
+}
+
+struct CatalogExchange : ::testing::Test {
+  std::shared_ptr<FakeStore> store = std::make_shared<FakeStore>();
+  ExchangeWorld world{std::make_shared<const RuleSet>(std::vector<Rule>{rule("shop.*", "number")},
+                                                      "idproxy", store)};
+};
+
+TEST_F(CatalogExchange, WhatIsKnownIsVoidUntilTheCommandIsAnswered) {
+  EXPECT_EQ(world.request(command(string_field("drop", "orders"))), ActionKind::relay);
+  EXPECT_EQ(store->changes, (Changes{{"shop", "orders"}}));
+  EXPECT_EQ(store->under_way, 1);
+  EXPECT_TRUE(world.exchange->awaits_reply());
+  EXPECT_EQ(world.reply_with(ok()), ActionKind::relay);
+  EXPECT_EQ(store->under_way, 0);
+}
+
+TEST_F(CatalogExchange, ACommandThatMayTakeHoursIsLookedAtBeforeAndAfter) {
+  EXPECT_EQ(world.request(command(string_field("createIndexes", "orders"))), ActionKind::relay);
+  EXPECT_EQ(store->changes.size(), 1U);
+  EXPECT_EQ(store->under_way, 0);
+  EXPECT_EQ(world.reply_with(ok()), ActionKind::relay);
+  EXPECT_EQ(store->changes.size(), 2U);
+}
+
+TEST_F(CatalogExchange, ALostConnectionEndsTheChange) {
+  EXPECT_EQ(world.request(command(int_field("dropDatabase", 1))), ActionKind::relay);
+  EXPECT_EQ(store->under_way, 1);
+  world.exchange.reset();
+  EXPECT_EQ(store->under_way, 0);
+}
+
+TEST_F(CatalogExchange, OtherCollectionsAreRelayed) {
+  for (const std::string& message : {command(string_field("drop", "orders"), "bank"),
+                                     aggregate({doc(int_field("$limit", 1))})}) {
+    const auto decision = classify(wire::read_header(as_bytes(message)), as_bytes(message),
+                                   world.namespaces, X509::passes);
+    EXPECT_TRUE(std::holds_alternative<decision::Relay>(decision));
+  }
+}
+
+}  // namespace catalog_command_test
+}  // namespace idproxy::rewrite

@@ -1,0 +1,194 @@
+// What an exchange does about the unique index that a rule demands.
+
+#include "idproxy/ids/guard.hpp"
+#include "support/exchange_script.hpp"
+#include "support/fake_store.hpp"
+#include "support/upserts.hpp"
+
+namespace idproxy::rewrite {
+namespace exchange_guard_test {
+
+using namespace test;
+using namespace std::chrono_literals;
+using ids::CollectionUuid;
+using State = ids::GuardState::Kind;
+
+constexpr CollectionUuid kOne{1};
+constexpr CollectionUuid kOther{2};
+
+/// {collectionUUID: BinData(4, uuid)}
+std::string uuid_field(const CollectionUuid& uuid) {
+  std::string element(
+      "\x05"
+      "collectionUUID\0\x10\0\0\0\x04",
+      21);
+  return element.append(uuid.begin(), uuid.end());
+}
+std::string moved(std::int32_t index) {
+  return write_error(index, 361);
+}
+std::string on(const CollectionUuid& uuid, const std::vector<std::string>& documents,
+               const std::string& options = "", const std::vector<std::int32_t>& numbers = {}) {
+  const std::string stmt_ids = numbers.empty() ? "" : numbers_field("stmtIds", numbers);
+  return client(Form::sequence, options + uuid_field(uuid) + stmt_ids, documents);
+}
+
+class GuardedExchange : public ::testing::Test {
+ protected:
+  GuardedExchange() { store->guarding = guard; }
+  void see(const CollectionUuid& uuid) {
+    guard->set({State::guarded, {}, uuid}, world.clock.monotonic());
+  }
+  /// The store has looked for a write that waits.
+  ActionKind look(const CollectionUuid& uuid) {
+    see(uuid);
+    return world.answer(ids::Grant());
+  }
+  void expect_sent(const std::string& bytes) const {
+    EXPECT_EQ(world.bytes().substr(16), bytes.substr(16)) << "but for the header";
+  }
+
+  std::shared_ptr<ids::Guard> guard = std::make_shared<ids::Guard>(0, "shop", "orders", nullptr);
+  std::shared_ptr<FakeStore> store = std::make_shared<FakeStore>();
+  ExchangeWorld world{
+      std::make_shared<const RuleSet>(std::vector<Rule>{rule("shop.*", "_id")}, "idproxy", store)};
+};
+
+TEST_F(GuardedExchange, WaitsForTheLookAndNamesTheCollection) {
+  for (const Form form : {Form::sequence, Form::array}) {
+    guard->set({}, {});
+    EXPECT_EQ(world.request(client(form, kUnordered, {nth(0)})), ActionKind::ask_store);
+    EXPECT_EQ(world.last<action::AskStore>().strategy, guard.get());
+    EXPECT_EQ(world.last<action::AskStore>().patience, 2s);
+    EXPECT_EQ(look(kOne), ActionKind::send);
+    const std::int64_t id = form == Form::sequence ? 1 : 2;
+    expect_sent(on(kOne, {nth(0, id)}, kUnordered));
+    EXPECT_EQ(world.reply_with(n(1) + ok()), ActionKind::relay);
+  }
+}
+
+TEST_F(GuardedExchange, DocumentsWithValuesOfTheirOwnDoNotWait) {
+  EXPECT_EQ(world.request(client(Form::sequence, "", {nth(0, 7)})), ActionKind::relay);
+}
+
+TEST_F(GuardedExchange, AServerThatTakesNoUuidGetsNone) {
+  guard->set({State::guarded, {}, {}}, world.clock.monotonic());
+  EXPECT_EQ(world.request(client(Form::array, "", {nth(0)})), ActionKind::send);
+  expect_sent(client(Form::array, "", {nth(0, 1)}));
+}
+
+TEST_F(GuardedExchange, NorDoesTheStrictApiOrAClientWithItsOwn) {
+  see(kOne);
+  for (const std::string& option : {bool_field("apiStrict", true), uuid_field(kOther)}) {
+    EXPECT_EQ(world.request(client(Form::sequence, option, {nth(0)})), ActionKind::send);
+    EXPECT_EQ(world.bytes().find(uuid_field(kOne)), std::string::npos);
+  }
+}
+
+TEST_F(GuardedExchange, WhatTheServerRefusesGoesToTheCollectionThatIsThereNow) {
+  see(kOne);
+  EXPECT_EQ(
+      world.request(client(Form::sequence, kUnordered + kTxnNumber, {nth(0), nth(1), nth(2)})),
+      ActionKind::send);
+  EXPECT_EQ(world.reply_with(n(1) + write_errors({moved(1), moved(2)}) + ok()),
+            ActionKind::ask_store);
+  EXPECT_EQ(guard->state(world.clock.monotonic()).kind, State::unknown);
+  EXPECT_EQ(look(kOther), ActionKind::send);
+  expect_sent(on(kOther, {nth(1, 2), nth(2, 3)}, kUnordered + kTxnNumber, {1, 2}));
+  EXPECT_EQ(world.reply_with(n(2) + ok()), ActionKind::reply);
+  EXPECT_EQ(world.body(), doc(n(3) + ok()));
+  EXPECT_EQ(world.counts(), "assigned=3") << "no value was taken";
+}
+
+TEST_F(GuardedExchange, AnOrderedInsertGoesOnFromTheFirstOne) {
+  see(kOne);
+  EXPECT_EQ(world.request(client(Form::sequence, "", {nth(0), nth(1), nth(2)})), ActionKind::send);
+  EXPECT_EQ(world.reply_with(n(1) + write_errors({moved(1)}) + ok()), ActionKind::ask_store);
+  EXPECT_EQ(look(kOther), ActionKind::send);
+  expect_sent(on(kOther, {nth(1, 2), nth(2, 3)}));
+  EXPECT_EQ(world.reply_with(n(2) + ok()), ActionKind::reply);
+  EXPECT_EQ(world.body(), doc(n(3) + ok()));
+}
+
+TEST_F(GuardedExchange, DuplicatesOfTheNewCollectionAreCuredAsEver) {
+  see(kOne);
+  EXPECT_EQ(world.request(client(Form::sequence, kUnordered, {nth(0), nth(1)})), ActionKind::send);
+  EXPECT_EQ(world.reply_with(n(0) + write_errors({duplicate(0), moved(1)}) + ok()),
+            ActionKind::ask_store);
+  EXPECT_EQ(look(kOther), ActionKind::send);
+  expect_sent(on(kOther, {nth(0, 3), nth(1, 2)}, kUnordered));
+  EXPECT_EQ(world.reply_with(n(2) + ok()), ActionKind::reply);
+  EXPECT_EQ(world.body(), doc(n(2) + ok()));
+}
+
+TEST_F(GuardedExchange, GivesUpAfterTwoSeconds) {
+  see(kOne);
+  EXPECT_EQ(world.request(client(Form::sequence, kTxnNumber, {nth(0)})), ActionKind::send);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(world.reply_with(n(0) + write_errors({moved(0)}) + ok()), ActionKind::ask_store);
+    EXPECT_LE(world.last<action::AskStore>().patience, 2s);
+    world.clock.advance(700ms);
+    EXPECT_EQ(look(i % 2 == 0 ? kOther : kOne), ActionKind::send);
+  }
+  EXPECT_EQ(world.reply_with(n(0) + write_errors({moved(0)}) + ok()), ActionKind::reply);
+  EXPECT_NE(world.body().find("the collection is dropped or replaced again and again"),
+            std::string::npos);
+  EXPECT_NE(world.body().find(int_field("code", 6)), std::string::npos);
+  EXPECT_NE(world.body().find("RetryableWriteError"), std::string::npos);
+}
+
+TEST_F(GuardedExchange, ATransactionRunsAgain) {
+  see(kOne);
+  EXPECT_EQ(world.request(client(Form::sequence, kTransaction, {nth(0)})), ActionKind::send);
+  EXPECT_EQ(world.reply_with(n(0) + write_errors({moved(0)}) + ok()), ActionKind::reply);
+  EXPECT_NE(world.body().find(int_field("code", 112)), std::string::npos);
+  EXPECT_NE(world.body().find("TransientTransactionError"), std::string::npos);
+  EXPECT_EQ(guard->state(world.clock.monotonic()).kind, State::unknown);
+}
+
+TEST_F(GuardedExchange, AServerOfAnEarlierVersionGetsTheWriteAgainWithoutTheUuid) {
+  see(kOne);
+  EXPECT_EQ(world.request(client(Form::sequence, "", {nth(0)})), ActionKind::send);
+  EXPECT_EQ(world.reply_with(failure(40415,
+                                     "BSON field 'insert.collectionUUID' is an unknown "
+                                     "field.")),
+            ActionKind::send);
+  expect_sent(client(Form::sequence, "", {nth(0, 1)}));
+  EXPECT_EQ(world.reply_with(n(1) + ok()), ActionKind::reply);
+  EXPECT_EQ(world.body(), doc(n(1) + ok()));
+}
+
+TEST_F(GuardedExchange, RefusesWithoutAnIndex) {
+  guard->set({State::unguarded, {ids::Errc::exhausted, "no unique index"}, {}}, {});
+  EXPECT_EQ(world.request(client(Form::sequence, kTxnNumber, {nth(0)})), ActionKind::reply);
+  EXPECT_NE(world.body().find(int_field("code", 96)), std::string::npos);
+  EXPECT_NE(world.body().find("no unique index"), std::string::npos);
+}
+
+TEST_F(GuardedExchange, AViewGetsTheClientsOwnBytes) {
+  const std::string request = client(Form::array, "", {nth(0)});
+  EXPECT_EQ(world.request(request), ActionKind::ask_store);
+  guard->set({State::left_alone, {}, {}}, world.clock.monotonic());
+  EXPECT_EQ(world.answer(ids::Grant()), ActionKind::send);
+  EXPECT_EQ(world.bytes(), request);
+  EXPECT_EQ(world.reply_with(n(0) + write_errors({write_error(0, 166)}) + ok()), ActionKind::relay);
+  EXPECT_EQ(world.counts(), "");
+}
+
+TEST_F(GuardedExchange, KeysThatTheServerMustSeeAreNotHidden) {
+  see(kOne);
+  std::string documents = array_field("documents", {nth(0)});
+  const auto key =
+      documents.find(std::string("\x03"
+                                 "0\0",
+                                 3));
+  ASSERT_NE(key, std::string::npos);
+  documents[key + 1] = '7';
+  const std::string request =
+      op_msg(body(doc(string_field("insert", "orders") + documents + string_field("$db", "shop"))));
+  EXPECT_EQ(world.request(request), ActionKind::reply);
+  EXPECT_NE(world.body().find(int_field("code", 96)), std::string::npos);
+}
+
+}  // namespace exchange_guard_test
+}  // namespace idproxy::rewrite

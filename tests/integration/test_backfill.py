@@ -11,15 +11,14 @@ import random
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import bson
 import pymongo
 import pytest
 
-from support.backfill import Backfill, Done, updated_twice
+from support.backfill import Backfill, Done, failing, updated_twice
 from support.counters import Load, insert, set_counter
 from support.guarded import Guarded
 from support.mongod import Mongod
@@ -74,24 +73,6 @@ def place(replica_set: Mongod, tmp_path: pathlib.Path, coll: str) -> Callable[..
     def make(**more: Any) -> Place:
         return Place(replica_set, tmp_path, coll, **more)
     return make
-
-
-@contextmanager
-def failing(mongod: Mongod, commands: list[str], mode: Any,
-            **data: Any) -> Iterator[Callable[[int], None]]:
-    """Commands of the program fail; what tests send does not. The context's value waits until so
-    many have failed."""
-    def configure(mode: Any) -> int:
-        return mongod.client.admin.command("configureFailPoint", "failCommand", mode=mode, data={
-            "failCommands": commands, "appName": "mongo-idproxy", **data})["count"]
-
-    before = configure(mode)
-    try:
-        yield lambda times: mongod.client.admin.command(
-            "waitForFailPoint", "failCommand", timesEntered=before + times, maxTimeMS=60_000)
-    finally:
-        after = configure("off")
-    assert after > before, "nothing failed"
 
 
 class TestValues:

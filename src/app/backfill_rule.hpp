@@ -27,6 +27,9 @@ class BackfillRule {
   /// The one assignment, after await_ready(). Valid as long as this object.
   [[nodiscard]] const rewrite::Plan& plan() const { return plan_; }
   [[nodiscard]] const rewrite::Rule& rule() const { return rules_.set->rules()[index_]; }
+  /// What people should know of the rule although it is ready, after await_ready(): that no unique
+  /// index guards the field, with the command to type. Empty: nothing.
+  [[nodiscard]] std::string note() const;
   /// The first and the last of `count` values, without using them up.
   [[nodiscard]] std::string samples(std::uint64_t count) const;
 
@@ -39,6 +42,7 @@ class BackfillRule {
   const std::string uri_key_;
   const id_store::Namespace ns_;
   const std::size_t index_;
+  const std::string needed_by_;  // who needs the index, before the reason that there is none
   id_store::Store store_;
   RulesInForce rules_;
   rewrite::Plan plan_;

@@ -464,6 +464,66 @@ class TestNotPossible:
             assert done.code == 0 and done.number("given") == 10, done
 
 
+class TestMissingIndex:
+    """Said before the first value is given, with the command, in the words of --check-config --connect."""
+
+    WARNING = "mongo-idproxy: no unique index keeps a value from being stored twice: "
+
+    def test_is_said_at_the_start(self, place):
+        there = place()
+        there.fill(10)
+        running = there.start("--rate", "1")
+        assert running.process.stderr.readline().decode().startswith(self.WARNING)
+        assert there.collection.count_documents({"n": {"$exists": True}}) <= 1
+        running.kill()
+        done = there.run()
+        assert done.code == 0 and done.errors.startswith(self.WARNING), done
+        create_index(there.client, done.errors)
+        there.collection.insert_one({})
+        assert self.WARNING not in there.run().errors
+
+    def test_of_this_collection_where_a_rule_has_many(self, place):
+        there = place()
+        there.config["rules"][0]["ns"] = f"{DB}.*"
+        there.client[DB].a_collection_before.insert_one({})
+        there.fill(10)
+        for options in (("--dry-run",), ()):
+            done = there.run(*options)
+            assert done.code == 0 and self.WARNING in done.errors, done
+        create_index(there.client, done.errors)
+        assert there.values() == list(range(1, 11))
+        assert "n_1" in there.collection.index_information()
+
+    STRATEGIES = {"counter": {}, "uuid": {}, "gapless": {}, "random-digits": {"digits": 9}}
+
+    @pytest.mark.parametrize("index", [False, True], ids=["no-index", "index"])
+    @pytest.mark.parametrize("strategy", STRATEGIES)
+    def test_a_dry_run_agrees_with_connect(self, replica_set, tmp_path, coll, strategy, index):
+        config = configuration(replica_set, [
+            rule(f"{coll}.{demand}", strategy=strategy, unique_index=demand, **self.STRATEGIES[strategy])
+            for demand in ("warn", "require", "create")])
+        file = tmp_path / "check.yaml"
+        file.write_text(json.dumps({"admin": {"listen": None}, **config}))
+        for each in config["rules"]:
+            db, _, name = each["ns"].partition(".")
+            replica_set.client[db][name].insert_many([{}, {}])
+            if index:
+                replica_set.client[db][name].create_index("n", unique=True, sparse=True)
+        checked = subprocess.run([binary(), "--config", file, "--check-config", "--connect"],
+                                 capture_output=True, text=True, timeout=60).stdout
+        table = checked.split("\nRules\n")[1]
+        for each in config["rules"]:
+            row, note = re.search(rf"(?m)^ +\d  {each['ns']} .*((?:\n {{4,}}\S.*)?)$", table).group(0, 1)
+            done = Backfill(tmp_path, config, each["ns"], "n", "--dry-run").end()
+            needs_more = strategy == "random-digits" and each["unique_index"] == "warn" and not index
+            assert done.code == (69 if "NOT READY" in row or needs_more else 0), (row, done)
+            if needs_more:
+                assert "a backfill of random digits needs a unique index: no unique" in done.errors
+            else:
+                assert (note.strip() in done.errors) and bool(note) == bool(done.errors), (row, done)
+            assert ("would get a value" in done.report) == (done.code == 0), done
+
+
 class TestDocumented:
     """The examples of docs/backfill.md and docs/operations.md, as they stand there."""
 

@@ -19,7 +19,7 @@ import pymongo
 import pytest
 
 from support.backfill import Backfill, Done, failing, updated_twice
-from support.counters import Load, insert, set_counter
+from support.counters import STORE, Load, insert, set_counter
 from support.guarded import Guarded
 from support.mongod import Mongod
 from support.process import free_port, memory
@@ -530,7 +530,7 @@ class TestDocumented:
     def test_example(self, replica_set, tmp_path):
         page = (ROOT / "docs" / "backfill.md").read_text()
         rules, command, shown = re.search(
-            r"(?s)```yaml\nrules:\n(.*?)```.*?```sh\n(mongo-idproxy backfill.*?)```\n```\n(.*?)```",
+            r"(?s)```yaml\nrules:\n(.*?)```.*?```sh\n *(mongo-idproxy backfill.*?)```.*?\n```\n(.*?)```",
             page).groups()
         orders = replica_set.client.shop.orders
         orders.insert_many([{"created": k} for k in range(1998)])
@@ -554,6 +554,46 @@ class TestDocumented:
         assert re.sub(r"took .*", "took", printed) == re.sub(r"took .*", "took", shown)
         found = [d["created"] for d in orders.find({"created": {"$exists": True}}).sort("number")]
         assert found == sorted(found)
+
+
+    def test_order_of_steps(self, replica_set, tmp_path, start_proxy):
+        """Documents from before have the lower numbers, then come those through the proxy, and only then
+        what was stored between the second step and the third. The second time there is nothing to do."""
+        page = (ROOT / "docs" / "backfill.md").read_text()
+        steps = re.search(r"(?ms)^1\. .*?(?=^The second step)", page)[0]
+        index, second, third, fourth = re.split(r"(?m)^[2-4]\. ", steps)
+        assert "Start the proxy" in third and "by the same command" in fourth
+        client = replica_set.client
+        for db in ("shop", STORE):
+            client.drop_database(db)
+        orders = client.shop.orders
+        orders.insert_many([{"created": k, "old": True} for k in range(300)])
+        config = configuration(replica_set, [
+            {"ns": "shop.orders", "field": "number", "strategy": "counter", "start": 1001}])
+        file = tmp_path / "config.yaml"
+        file.write_text(json.dumps(config))
+        (command,) = re.findall(r"(?m)^ *(mongo-idproxy backfill .*)$", second)
+
+        def backfill() -> subprocess.CompletedProcess[str]:
+            words = [str(file) if word == "FILE" else word for word in command.split()]
+            return subprocess.run([binary(), *words[1:]], capture_output=True, text=True, timeout=60)
+
+        create_index(client, index)
+        for _ in range(2):
+            done = backfill()
+            assert done.returncode == 0 and not TestMissingIndex.WARNING in done.stderr, done
+        assert "Next: " not in done.stdout
+        between = orders.insert_one({"created": 1000}).inserted_id
+        proxy = start_proxy(config)
+        assert insert(proxy, "shop.orders", [{"new": True}] * 3)["n"] == 3
+        done = backfill()
+        assert "Next: start or reload the proxy" in done.stdout
+        numbers = lambda **which: [each["number"] for each in orders.find(which).sort("number")]
+        old, new = numbers(old=True), numbers(new=True)
+        assert old == list(range(1001, 1301)) and new == [1301, 1302, 1303]
+        assert [each["created"] for each in orders.find({"old": True}).sort("number")] == list(range(300))
+        assert orders.find_one(between)["number"] > new[-1]
+        assert orders.count_documents({"number": {"$exists": False}}) == 0
 
 
 @pytest.mark.full

@@ -289,8 +289,9 @@ class TestOtherCommands:
 
     def test_next(self, server, proxy, begun):
         with proxy.client() as client:
-            with pytest.raises(OperationFailure, match="for documents that are being stored"):
+            with pytest.raises(OperationFailure, match="for documents that are being stored") as no:
                 client.admin.command("idproxy", "next", ns=begun, field="n")
+            assert no.value.code == 96
         assert insert(proxy, begun, 1)["n"] == 1
         assert consecutive(server, begun) == 2
 

@@ -61,9 +61,7 @@ BackfillRule::BackfillRule(config::Config config, std::size_t index, id_store::N
     : uri_key_(config.id_store.uri_key),
       ns_(std::move(ns)),
       index_(index),
-      needed_by_(needs_more(config.rules[index])
-                     ? "a backfill of random digits needs a unique index: "
-                     : ""),
+      needs_more_(needs_more(config.rules[index])),
       store_(store_options(config.id_store, mode), process_sources().clock),
       rules_(make_rules(prepared(std::move(config.rules), index, ns_.text(), mode),
                         config.id_store.db, store_)) {}
@@ -84,8 +82,14 @@ std::string BackfillRule::await_ready(const StopSignals& stop) {
     if (!not_ready) return why_no_values();
     const bool may_pass = not_ready->code == ids::Errc::unavailable;
     const bool is_over = std::chrono::steady_clock::now() > end || stop.wait_for(kReadyAgain);
-    if (!may_pass || is_over) return needed_by_ + not_ready->reason;
+    if (!may_pass || is_over) return reason_of(not_ready->reason);
   }
+}
+
+/// Says who needs the index, if a proxy does not.
+std::string BackfillRule::reason_of(const std::string& reason) const {
+  const bool is_own = needs_more_ && reason.starts_with("no unique index");
+  return (is_own ? "a backfill of random digits needs a unique index: " : "") + reason;
 }
 
 /// What only counters have, which RuleSet::plan() does not know.

@@ -38,11 +38,12 @@ class BackfillRule {
 
  private:
   [[nodiscard]] std::string why_no_values() const;
+  [[nodiscard]] std::string reason_of(const std::string& reason) const;
 
   const std::string uri_key_;
   const id_store::Namespace ns_;
   const std::size_t index_;
-  const std::string needed_by_;  // who needs the index, before the reason that there is none
+  const bool needs_more_;  // the unique index, of which a proxy only warns
   id_store::Store store_;
   RulesInForce rules_;
   rewrite::Plan plan_;

@@ -32,9 +32,12 @@ constexpr const char* kBackfillUsage =
     "                              [--sort FIELD | --sort -FIELD] [--rate N] [--dry-run]\n";
 
 constexpr const char* kBackfillFooter =
+    "Make the unique index, backfill, start or reload the proxy with the rule, and backfill\n"
+    "again for what was stored in between: so old documents have the lower numbers.\n"
+    "\n"
     "Documents that have a value keep it, so that an interrupted backfill can be started again\n"
-    "and goes on. Applications may write through the proxy meanwhile. The user in id_store.uri\n"
-    "needs find and update on the collection.\n"
+    "and goes on. Applications may write meanwhile. The user in id_store.uri needs find and\n"
+    "update on the collection.\n"
     "\n"
     "Example:    mongo-idproxy backfill --config FILE --ns shop.orders --field number \\\n"
     "              --sort created --rate 2000\n"

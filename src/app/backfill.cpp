@@ -196,6 +196,7 @@ ExitCode carry_out(const BackfillRequest& request, const id_store::Options& stor
     complain("the rule for " + request.field + " in " + request.ns + " is not ready: " + why);
     return ExitCode::unavailable;
   }
+  if (const std::string note = rule.note(); !note.empty()) complain(note);
   return Backfill(request, store, rule, stop).run();
 }
 

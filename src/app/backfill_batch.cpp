@@ -1,11 +1,15 @@
 #include "backfill_batch.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "backfill_sequence.hpp"
 #include "id_store/stored_value.hpp"
+#include "idproxy/base/random.hpp"
+#include "idproxy/rewrite/write_reply.hpp"
 #include "rewrite/unused_values.hpp"
+#include "sources.hpp"
 #include "value_text.hpp"
 
 namespace idproxy::app {
@@ -17,11 +21,26 @@ using Failure = UpdateOutcome::Failure;
 constexpr std::size_t kLargestPart = 1000;
 constexpr std::size_t kSmallestPart = 16;
 constexpr const char* kNoConfirmation = "the servers do not confirm an update";
+// The server refuses a number when a majority has the document that took it, and so at the moment
+// in which the next one of that writer sets out. Whoever looks at once does not see that one yet,
+// and loses again.
+constexpr std::chrono::nanoseconds kPauseInTurn = std::chrono::milliseconds(1);
 
 /// A value as one text: its type and its bytes.
 std::string typed(bson::Type type, Bytes value) {
   std::string text(1, static_cast<char>(type));
   return text.append(as_text(value));
+}
+
+std::string typed(const ids::Values& values, std::size_t at) {
+  return typed(values.type(), values[at]);
+}
+
+/// Half of it is random, so that writers that met do not meet again.
+std::chrono::nanoseconds pause_in_turn() {
+  constexpr auto kHalf = kPauseInTurn / 2;
+  const auto more = uniform(system_random(), static_cast<std::uint64_t>(kHalf.count()));
+  return kHalf + std::chrono::nanoseconds(more);
 }
 
 }  // namespace
@@ -40,8 +59,8 @@ BackfillBatch::BackfillBatch(const BackfillTarget& target, const rewrite::Plan& 
 void BackfillBatch::give(std::vector<BackfillDocument> documents) {
   for (BackfillDocument& document : documents) take_in(std::move(document));
   duplicates_ = 0;
+  BackfillValues values(plan_);
   while (!ids_.empty() && why_ended_.empty()) {
-    BackfillValues values(plan_);
     const std::size_t count = draw(values);
     if (count == 0) return;
     send(count, values);
@@ -93,7 +112,24 @@ bool BackfillBatch::awaits(const ids::Error& error, const BackfillValues& values
   return false;
 }
 
+/// True if the unique index that the rule demands is still there; else the run ends.
+bool BackfillBatch::is_guarded() {
+  using Kind = ids::GuardState::Kind;
+  ids::Guard* guard = plan_.front().guard.get();
+  if (guard == nullptr) return true;
+  while (true) {
+    const ids::GuardState state = guard->state(process_sources().clock.monotonic());
+    uuid_ = state.uuid;
+    if (state.kind == Kind::guarded) return true;
+    const auto wants = state.kind == Kind::unknown ? guard->want() : ids::Ticket();
+    if (state.kind == Kind::unknown && patience_.rest(state.error.reason)) continue;
+    why_ended_ = "the collection is not guarded any more: " + state.error.reason;
+    return false;
+  }
+}
+
 void BackfillBatch::send(std::size_t count, BackfillValues& values) {
+  if (!is_guarded()) return;
   values.sent();
   const auto outcome = update(count, values.all());
   if (!outcome) {
@@ -104,9 +140,11 @@ void BackfillBatch::send(std::size_t count, BackfillValues& values) {
   settle(*outcome, count, values);
 }
 
-/// Sends the update until a server has answered it. Nothing: none does.
+/// Sends the update until a server has answered it. Nothing: none does. A number of a sequence
+/// without gaps is sent once: after a failover it may no longer be the next one.
 std::optional<UpdateOutcome> BackfillBatch::update(std::size_t count, const ids::Values& values) {
-  const auto command = update_of(target_, std::span(ids_).first(count), values);
+  auto command = update_of(target_, std::span(ids_).first(count), values);
+  if (uuid_) add_uuid(*uuid_, command);
   may_run_ = false;
   while (true) {
     const Reply reply = client_.write(target_.ns.db, command);
@@ -117,15 +155,22 @@ std::optional<UpdateOutcome> BackfillBatch::update(std::size_t count, const ids:
     }
     may_run_ = may_run_ || !reply.not_carried_out;
     if (!patience_.rest(kNoConfirmation + (": " + reply.message))) return std::nullopt;
+    if (in_turn()) return outcome;
   }
 }
 
 void BackfillBatch::settle(const UpdateOutcome& outcome, std::size_t count,
                            BackfillValues& values) {
+  if (outcome.kind == UpdateOutcome::Kind::unknown) {
+    unconfirmed_.insert(typed(values.all(), 0));
+    return;
+  }
   if (outcome.kind == UpdateOutcome::Kind::refused) return refused(outcome.code, count, values);
   if (outcome.tried > 0) duplicates_ = 0;
   if (outcome.changed >= outcome.tried) {
-    for (std::size_t i = 0; i < outcome.tried; ++i) note_given(i, values.all());
+    for (std::size_t i = 0; i < outcome.tried; ++i) {
+      note_given(values.all().type(), values.all()[i]);
+    }
   } else {
     read_back(outcome.tried, values);
   }
@@ -146,19 +191,34 @@ void BackfillBatch::settle(const UpdateOutcome& outcome, std::size_t count,
 void BackfillBatch::refused(std::int32_t code, std::size_t count, BackfillValues& values) {
   may_run_ = may_run_ || !rewrite::stores_nothing(code);
   give_back(values, 0, count);
-  why_ended_ = "the server refuses updates of the collection (error " + std::to_string(code) + ")";
+  why_ended_ =
+      code == rewrite::kCollectionUuidMismatch
+          ? "the collection has been dropped, made anew or renamed"
+          : "the server refuses updates of the collection (error " + std::to_string(code) + ")";
 }
 
 /// The first document's value is taken. True if it may try another one.
 bool BackfillBatch::tries_again(std::size_t taken, BackfillValues& values) {
   ++tally_.renewed;
+  if (in_turn()) gives_way(typed(values.all(), taken));
   values.collided(taken, ++duplicates_);
   return duplicates_ <= plan_.front().attempts();
 }
 
-void BackfillBatch::note_given(std::size_t at, const ids::Values& values) {
-  if (tally_.given++ == 0) tally_.first = value_text(values.type(), values[at]);
-  tally_.last = value_text(values.type(), values[at]);
+/// Somebody was quicker with this number of a sequence. That goes on for as long as others store
+/// the numbers; if it is the same one again, nobody does.
+void BackfillBatch::gives_way(std::string number) {
+  if (std::exchange(taken_, std::move(number)) != taken_) duplicates_ = 0;
+  if (stop_.wait_for(pause_in_turn())) why_ended_ = StopSignals::kReason;
+}
+
+bool BackfillBatch::in_turn() const {
+  return plan_.front().strategy->in_turn();
+}
+
+void BackfillBatch::note_given(bson::Type type, Bytes value) {
+  tally_.last = value_text(type, value);
+  if (tally_.given++ == 0) tally_.first = tally_.last;
 }
 
 /// Some of the first `count` documents had a value already when the update came to them, or an
@@ -172,8 +232,10 @@ void BackfillBatch::read_back(std::size_t count, const BackfillValues& drawn) {
   }
   for (std::size_t i = 0; i < count; ++i) {
     const auto value = found->find(ids_[i]);
-    if (value != found->end() && value->second == typed(values.type(), values[i])) {
-      note_given(i, values);
+    const bool is_given = value != found->end() && (value->second == typed(values, i) ||
+                                                    unconfirmed_.contains(value->second));
+    if (is_given) {
+      note_given(values.type(), as_bytes(value->second).subspan(1));
       continue;
     }
     count_gaps(1, drawn);
@@ -218,6 +280,7 @@ void BackfillBatch::drop(std::size_t count) {
   const auto end = static_cast<std::ptrdiff_t>(count);
   ids_.erase(ids_.begin(), ids_.begin() + end);
   if (!sequences_.empty()) sequences_.erase(sequences_.begin(), sequences_.begin() + end);
+  unconfirmed_.clear();
 }
 
 /// These values were sent, and are not stored.

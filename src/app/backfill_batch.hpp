@@ -34,6 +34,9 @@ struct BackfillDocument {
 /// otherwise nobody gets it, and it is a gap. The same holds if this process is killed: its values
 /// are lost, and an update of it that is carried out late still names its documents.
 ///
+/// A sequence without gaps gives one number at a time, and only the next one, which nobody can have
+/// lost. After an update without an answer its document gets the number that is next then.
+///
 /// One thread.
 class BackfillBatch {
  public:
@@ -61,12 +64,15 @@ class BackfillBatch {
   [[nodiscard]] std::size_t draw(BackfillValues& values);
   [[nodiscard]] std::size_t most_at_once(const BackfillValues& values) const;
   [[nodiscard]] bool awaits(const ids::Error& error, const BackfillValues& values);
+  [[nodiscard]] bool is_guarded();
   void send(std::size_t count, BackfillValues& values);
   [[nodiscard]] std::optional<UpdateOutcome> update(std::size_t count, const ids::Values& values);
   void settle(const UpdateOutcome& outcome, std::size_t count, BackfillValues& values);
   void refused(std::int32_t code, std::size_t count, BackfillValues& values);
   [[nodiscard]] bool tries_again(std::size_t taken, BackfillValues& values);
-  void note_given(std::size_t at, const ids::Values& values);
+  void gives_way(std::string number);
+  [[nodiscard]] bool in_turn() const;
+  void note_given(bson::Type type, Bytes value);
   void read_back(std::size_t count, const BackfillValues& drawn);
   [[nodiscard]] std::optional<Found> find(std::size_t count);
   void leave(const std::string& reason);
@@ -86,9 +92,13 @@ class BackfillBatch {
   std::vector<std::shared_ptr<ids::Strategy>> sequences_;  // of these; empty: there are none
   std::size_t part_;            // how many of them the next update is for
   std::size_t duplicates_ = 0;  // in a row, of the first of them
-  bool may_run_ = false;        // an update without an answer may still be running
+  std::string taken_;           // the number that was taken last, of a sequence without gaps
+  /// Numbers of a sequence without gaps that were sent for the first document, without an answer.
+  std::unordered_set<std::string> unconfirmed_;
+  bool may_run_ = false;  // an update without an answer may still be running
   std::unordered_set<BackfillId> failed_;
   BackfillTally tally_;
+  std::optional<ids::CollectionUuid> uuid_;  // of the collection that the rule's index is in
   std::string why_ended_;
 };
 

@@ -124,6 +124,11 @@ Document update_of(const BackfillTarget& target, std::span<const BackfillId> ids
   return Document().add("update", target.ns.collection).add("updates", updates);
 }
 
+void add_uuid(const ids::CollectionUuid& uuid, Document& update) {
+  bson_append_binary(update.get(), "collectionUUID", -1, BSON_SUBTYPE_UUID, uuid.data(),
+                     static_cast<std::uint32_t>(uuid.size()));
+}
+
 Document update_of_nothing(const BackfillTarget& target) {
   const Document nothing = Document().add("_id", Document().add("$in", Array()));
   const Document change = Document().add("$set", Document().add(target.field, 0));

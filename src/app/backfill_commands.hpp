@@ -9,6 +9,7 @@
 
 #include "id_store/mongo.hpp"
 #include "id_store/namespaces.hpp"
+#include "idproxy/ids/guard.hpp"
 #include "idproxy/ids/values.hpp"
 
 /// The commands of a backfill on the collection, and the filters in them.
@@ -55,6 +56,9 @@ using BackfillId = std::string;
 [[nodiscard]] id_store::mongo::Document update_of(const BackfillTarget& target,
                                                   std::span<const BackfillId> ids,
                                                   const ids::Values& values);
+/// Has an update apply only to the collection with this UUID; the server answers with error 361 if
+/// it has another one.
+void add_uuid(const ids::CollectionUuid& uuid, id_store::mongo::Document& update);
 /// Changes nothing, but needs the same privilege.
 [[nodiscard]] id_store::mongo::Document update_of_nothing(const BackfillTarget& target);
 /// Finds what these documents have in the field.

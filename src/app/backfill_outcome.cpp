@@ -6,6 +6,7 @@
 
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/rewrite/duplicate_key.hpp"
+#include "idproxy/rewrite/write_reply.hpp"
 #include "rewrite/unused_values.hpp"
 
 namespace idproxy::app {
@@ -67,6 +68,9 @@ UpdateOutcome outcome_of(const Reply& reply, std::size_t sent, std::string_view 
     }
     outcome.tried = static_cast<std::size_t>(index);
     outcome.code = static_cast<std::int32_t>(number_at(*error, "code"));
+    if (outcome.code == rewrite::kCollectionUuidMismatch) {
+      return {.kind = Kind::refused, .code = outcome.code};
+    }
     outcome.failure = failure_of(*error, outcome.code, ns, plan);
   }
   const std::int64_t changed = number_at(reply.document.bytes(), "n");

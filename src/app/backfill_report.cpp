@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::size_t kLabel = 22;
 constexpr std::size_t kNumber = 14;
+constexpr const char* kNextStep =
+    "Next: start or reload the proxy with this rule, and run this again for what was stored before "
+    "that";
 
 /// "  given                      1,998  1001 to 2998"
 class Lines {
@@ -44,7 +47,10 @@ std::string examples_of(const BackfillTally::Left& left) {
 void add_others(Lines& lines, std::uint64_t documents, const std::string& why) {
   if (documents == 0) return;
   const std::string reason =
-      why.empty() ? "stored meanwhile without a value: does an application bypass the proxy?" : why;
+      why.empty()
+          ? "stored meanwhile without a value: start or reload the proxy with this rule, and "
+            "run this again. If it serves already, an application bypasses it"
+          : why;
   lines.add_text("    " + with_commas(documents) + ": " + reason);
 }
 
@@ -94,6 +100,7 @@ std::string report_of(const BackfillTally& tally, const BackfillEnd& end) {
   const double rate = seconds > 0 ? static_cast<double>(tally.given) / seconds : 0;
   lines.add_text("  took " + seconds_text(end.took) + ", " +
                  with_commas(static_cast<std::uint64_t>(rate)) + " documents a second");
+  if (end.left == 0U && has_values) lines.add_text(kNextStep);
   if (end.left.value_or(1) > 0) lines.add_text("To see those that are left: " + end.show_left);
   return lines.take();
 }

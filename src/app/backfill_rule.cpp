@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "readiness.hpp"
 #include "sample_values.hpp"
 #include "sources.hpp"
 
@@ -18,18 +19,32 @@ constexpr std::chrono::seconds kReadyWithin{10};
 constexpr std::chrono::milliseconds kReadyAgain{50};
 constexpr std::chrono::seconds kGiveBackWithin{10};
 
+/// Whether a backfill needs the unique index that a proxy only warns of: nothing else would notice
+/// that a random number is taken.
+bool needs_more(const rewrite::Rule& rule) {
+  return rule.strategy->bounded_space() != nullptr && rule.unique_index == ids::UniqueIndex::warn;
+}
+
+/// Goes before the rule with wildcards that it is made from, so that what is known of it is known
+/// of this collection.
+void add_rule_of(const std::string& ns, std::vector<rewrite::Rule>& rules, std::size_t index) {
+  if (!has_wildcards(rules[index].ns)) return;
+  rewrite::Rule own = rules[index];
+  own.ns = ns;
+  rules.insert(rules.begin() + static_cast<std::ptrdiff_t>(index), std::move(own));
+}
+
 /// As all rules are for a backfill of the one at `index`.
 std::vector<rewrite::Rule> prepared(std::vector<rewrite::Rule> rules, std::size_t index,
-                                    Mode mode) {
+                                    const std::string& ns, Mode mode) {
   using ids::UniqueIndex;
-  // Only the index would notice that a random number is taken.
-  rewrite::Rule& own = rules[index];
-  const bool is_random = own.strategy->bounded_space() != nullptr;
-  if (is_random && own.unique_index == UniqueIndex::warn) own.unique_index = UniqueIndex::require;
+  add_rule_of(ns, rules, index);
+  if (needs_more(rules[index])) rules[index].unique_index = UniqueIndex::require;
   for (std::size_t i = 0; i < rules.size(); ++i) {
-    const bool may_make_it = i == index && mode == Mode::write;
     UniqueIndex& unique_index = rules[i].unique_index;
-    if (unique_index == UniqueIndex::create && !may_make_it) unique_index = UniqueIndex::warn;
+    if (unique_index != UniqueIndex::create) continue;
+    if (i != index) unique_index = UniqueIndex::warn;
+    if (i == index && mode == Mode::dry_run) unique_index = UniqueIndex::offer;
   }
   return rules;
 }
@@ -46,9 +61,10 @@ BackfillRule::BackfillRule(config::Config config, std::size_t index, id_store::N
     : uri_key_(config.id_store.uri_key),
       ns_(std::move(ns)),
       index_(index),
+      needs_more_(needs_more(config.rules[index])),
       store_(store_options(config.id_store, mode), process_sources().clock),
-      rules_(
-          make_rules(prepared(std::move(config.rules), index, mode), config.id_store.db, store_)) {}
+      rules_(make_rules(prepared(std::move(config.rules), index, ns_.text(), mode),
+                        config.id_store.db, store_)) {}
 
 std::string BackfillRule::await_ready(const StopSignals& stop) {
   rules_.watch->await_first_look(kReadyWithin);
@@ -66,18 +82,9 @@ std::string BackfillRule::await_ready(const StopSignals& stop) {
     if (!not_ready) return why_no_values();
     const bool may_pass = not_ready->code == ids::Errc::unavailable;
     const bool is_over = std::chrono::steady_clock::now() > end || stop.wait_for(kReadyAgain);
-    if (!may_pass || is_over) return not_ready->reason;
+    if (!may_pass || is_over) return reason_of(not_ready->reason);
   }
 }
-
-namespace {
-
-/// For who looks again and again.
-class NobodyWaits final : public ids::Waiter {
-  void answered(ids::Result<ids::Grant> /*grant*/) override {}
-};
-
-}  // namespace
 
 /// Why the rule gives no values now. Asks for what it needs, as a write does.
 std::optional<ids::Error> BackfillRule::why_not_ready() {
@@ -86,10 +93,14 @@ std::optional<ids::Error> BackfillRule::why_not_ready() {
   if (assignment.not_ready || !assignment.guard) return assignment.not_ready;
   ids::GuardState state = assignment.guard->state(process_sources().clock.monotonic());
   if (state.kind == Kind::guarded) return std::nullopt;
-  if (state.kind == Kind::unknown && !asks_) {
-    asks_ = assignment.guard->ask(0, std::make_unique<NobodyWaits>());
-  }
+  if (state.kind == Kind::unknown && !asks_) asks_ = assignment.guard->want();
   return state.error;
+}
+
+/// Says who needs the index, if a proxy does not.
+std::string BackfillRule::reason_of(const std::string& reason) const {
+  const bool is_own = needs_more_ && reason.starts_with("no unique index");
+  return (is_own ? "a backfill of random digits needs a unique index: " : "") + reason;
 }
 
 /// What only counters have, which RuleSet::plan() does not know.
@@ -106,6 +117,12 @@ std::string BackfillRule::why_no_values() const {
     if (is_this && is_refused) return each.readiness.error.reason;
   }
   return "";
+}
+
+std::string BackfillRule::note() const {
+  const auto lack_index = rules_.watch->lack_index();
+  const auto lacks = lack_index.find(index_);
+  return lacks == lack_index.end() ? "" : note_on_index(rule(), lacks->second);
 }
 
 std::string BackfillRule::samples(std::uint64_t count) const {

@@ -28,6 +28,9 @@ class BackfillRule {
   /// The one assignment, after await_ready(). Valid as long as this object.
   [[nodiscard]] const rewrite::Plan& plan() const { return plan_; }
   [[nodiscard]] const rewrite::Rule& rule() const { return rules_.set->rules()[index_]; }
+  /// What people should know of the rule although it is ready, after await_ready(): that no unique
+  /// index guards the field, with the command to type. Empty: nothing.
+  [[nodiscard]] std::string note() const;
   /// The first and the last of `count` values, without using them up.
   [[nodiscard]] std::string samples(std::uint64_t count) const;
 
@@ -37,10 +40,12 @@ class BackfillRule {
  private:
   [[nodiscard]] std::optional<ids::Error> why_not_ready();
   [[nodiscard]] std::string why_no_values() const;
+  [[nodiscard]] std::string reason_of(const std::string& reason) const;
 
   const std::string uri_key_;
   const id_store::Namespace ns_;
   const std::size_t index_;
+  const bool needs_more_;  // the unique index, of which a proxy only warns
   id_store::Store store_;
   RulesInForce rules_;
   rewrite::Plan plan_;

@@ -53,7 +53,7 @@ void BackfillRun::run() {
 std::string BackfillRun::why_ended() const {
   if (!batch_.why_ended().empty()) return batch_.why_ended();
   if (!why_ended_.empty()) return why_ended_;
-  return stop_.told() ? "stopped by a signal" : "";
+  return stop_.told() ? StopSignals::kReason : "";
 }
 
 void BackfillRun::read_through() {

@@ -20,6 +20,7 @@ std::size_t BackfillValues::most() const {
 
 ids::Result<void> BackfillValues::draw(std::size_t count, Sequences sequences) {
   given_ = {};
+  lends_ = is_prepared_ = false;
   given_.wanted.push_back(count);
   given_.values.emplace_back();
   if (plan_.front().strategy->in_turn()) {
@@ -50,8 +51,12 @@ ids::Result<void> BackfillValues::draw(std::size_t count, Sequences sequences) {
 }
 
 ids::Result<void> BackfillValues::draw_in_turn(std::size_t count, ids::Sequenced& sequence) {
-  turn_.reset();  // ends the turn before, which the next one waits for
-  turn_ = sequence.turn({});
+  const bool goes_on = std::exchange(goes_on_, false) && sequence_ == &sequence;
+  if (!goes_on) {
+    turn_.reset();  // ends the turn before, which the next one waits for
+    turn_ = sequence.turn({});
+    sequence_ = &sequence;
+  }
   const auto drawn = turn_->next(count, given_.values.front());
   if (drawn) return {};
   if (!drawn.needs_store()) return drawn.error();
@@ -90,7 +95,9 @@ void BackfillValues::answered(const UpdateOutcome& outcome) {
                         outcome.failure != UpdateOutcome::Failure::perhaps_stored;
   if (!is_known) return turn_->lost();
   turn_->stored(outcome.tried, ids::Durability::by_majority);
-  if (outcome.failure == UpdateOutcome::Failure::duplicate) turn_->taken();
+  if (outcome.failure != UpdateOutcome::Failure::duplicate) return;
+  turn_->taken();
+  goes_on_ = true;
 }
 
 void BackfillValues::collided(std::size_t at, std::size_t in_a_row) {

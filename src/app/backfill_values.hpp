@@ -15,7 +15,8 @@ namespace idproxy::app {
 
 /// The values of one update, one for each of its documents, in their order; and where they came
 /// from: the rule's strategy, the sequences that the documents belong to, or the turn of a sequence
-/// without gaps. One thread.
+/// without gaps. A turn whose number was taken goes on with the next draw from the same sequence.
+/// One thread.
 class BackfillValues {
  public:
   using Sequences = std::span<const std::shared_ptr<ids::Strategy>>;
@@ -56,7 +57,9 @@ class BackfillValues {
 
   const rewrite::Plan& plan_;
   rewrite::GivenValues given_;
-  std::unique_ptr<ids::Turn> turn_;  // of a sequence without gaps
+  std::unique_ptr<ids::Turn> turn_;           // of a sequence without gaps
+  const ids::Sequenced* sequence_ = nullptr;  // of the turn
+  bool goes_on_ = false;                      // the turn, although a number was taken
   bool lends_ = false;
   bool is_prepared_ = false;
 };

@@ -91,10 +91,7 @@ std::size_t print_rules(const RulesInForce& rules, const Clock& clock, std::ostr
     }
     table.add(std::move(cells));
     if (const auto lacks = lack_index.find(i); lacks != lack_index.end()) {
-      table.add_note(rule.unique_index == ids::UniqueIndex::offer
-                         ? "the proxy makes the unique index when it starts"
-                         : "no unique index keeps a value from being stored twice: " +
-                               lacks->second);
+      table.add_note(note_on_index(rule, lacks->second));
     }
   }
   out << "\nRules\n";

@@ -49,6 +49,13 @@ std::vector<std::string> reasons_of(const rewrite::RuleSet& rules) {
   return reasons;
 }
 
+std::string note_on_index(const rewrite::Rule& rule, const std::string& command) {
+  if (rule.unique_index == ids::UniqueIndex::offer) {
+    return "the proxy makes the unique index when it starts";
+  }
+  return "no unique index keeps a value from being stored twice: " + command;
+}
+
 RuleLists lists_of(const std::vector<rewrite::Rule>& rules,
                    const std::vector<std::string>& reasons) {
   List ready;

@@ -12,6 +12,9 @@ namespace idproxy::app {
 /// inherit the blocked signals. Thread-safe.
 class StopSignals {
  public:
+  /// Why a command ended, for people.
+  static constexpr const char* kReason = "stopped by a signal";
+
   StopSignals();
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;

@@ -73,16 +73,21 @@ Outcome<Number> SequenceDocument::most_stored(mongo::Client& client, ids::Gaples
   } else if (places_) {
     stored.use(*places_);
   }
+  const auto without_index = stored.places_to_scan();
+  if (!without_index) return without_index.error();
+  if (!without_index->empty()) return unguarded();
   auto look = stored.look(1);
   if (!look) return look.error();
-  if (!look->is_guarded) {
-    is_unguarded_ = true;
-    return exhausted("no unique index guards " + spec_.field.field + " in " + spec_.field.ns);
-  }
+  if (!look->is_guarded) return unguarded();
   places_ = stored.places();
   if (!look->is_known) look = look_at_all_texts(client, how);
   if (!look) return look.error();
   return look->most();
+}
+
+ids::CounterReply SequenceDocument::unguarded() {
+  is_unguarded_ = true;
+  return exhausted("no unique index guards " + spec_.field.field + " in " + spec_.field.ns);
 }
 
 /// Some texts have more digits than the format has, and sort before shorter ones.

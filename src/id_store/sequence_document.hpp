@@ -25,6 +25,7 @@ class SequenceDocument {
   [[nodiscard]] ids::GaplessReply look(mongo::Client& client, ids::GaplessLook how);
   [[nodiscard]] Outcome<std::optional<std::int64_t>> most_stored(mongo::Client& client,
                                                                  ids::GaplessLook how);
+  [[nodiscard]] ids::CounterReply unguarded();
   [[nodiscard]] Outcome<FieldNumbers::Look> look_at_all_texts(mongo::Client& client,
                                                               ids::GaplessLook how) const;
   [[nodiscard]] mongo::Document id() const;

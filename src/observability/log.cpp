@@ -180,8 +180,10 @@ std::string json_line(std::string_view time, Level level, std::string_view name,
   return line + "}";
 }
 
-std::string text_line(std::string_view message, std::span<const Field> fields) {
-  std::string line;
+std::string text_line(std::string_view name, std::string_view message,
+                      std::span<const Field> fields) {
+  std::string line(name);
+  line += "  ";
   append_shown(line, message, {});
   const char* separator = "  ";
   for (const Field& field : fields) {
@@ -217,8 +219,8 @@ std::string utc_now() {
 /// Writes an admitted line. Call it under the lock.
 void write(Level level, std::string_view name, std::string_view message,
            std::span<const Field> fields) {
-  const std::string line =
-      state.json ? json_line(utc_now(), level, name, message, fields) : text_line(message, fields);
+  const std::string line = state.json ? json_line(utc_now(), level, name, message, fields)
+                                      : text_line(name, message, fields);
   state.logger->log(kLevels[static_cast<std::size_t>(level)], "{}", line);
 }
 
@@ -226,7 +228,6 @@ void write(Level level, std::string_view name, std::string_view message,
 void tell_suppressed() {
   for (const auto& [event, level, lines] : state.limiter.take_suppressed()) {
     const std::array fields{Field("suppressed", lines)};
-    // Lines in text format do not show the event's name otherwise.
     write(level, event, fmt::format("{} more lines of {}", lines, event), fields);
   }
 }

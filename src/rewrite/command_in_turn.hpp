@@ -22,9 +22,6 @@ enum class AnswersAfter {
 /// the command's writes once it has been answered without a writeConcernError.
 ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter after, Buffer& out);
 
-/// Error 361 CollectionUUIDMismatch.
-inline constexpr std::int64_t kCollectionUuidMismatch = 361;
-
 /// Appends a document with the fields by which an insert asks whether the server has executed its
 /// statements in an earlier attempt, {ordered: true, writeConcern: {w: 1}, collectionUUID: <none
 /// that exists>}: it skips those, and answers the first of the others with

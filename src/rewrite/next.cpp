@@ -114,6 +114,9 @@ Action NextValues::reply(const wire::OpMsgView& message, const Step& step) {
 Action NextValues::draw_values(const Step& step) {
   if (request_.assignment == nullptr) return fail(no_rule(), step);
   const Assignment& assignment = *request_.assignment;
+  if (assignment.strategy->in_turn()) {  // which says why it has none
+    return fail(none(assignment.strategy->next(request_.count, values_).error()), step);
+  }
   if (const std::string why = why_document(); !why.empty()) return fail(no_document(why), step);
   if (assignment.sequences != nullptr) sequence_ = assignment.sequences->sequence({});
   const std::size_t most = request_.count * (kAroundValue + source().most_bytes());

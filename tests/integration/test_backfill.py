@@ -11,16 +11,15 @@ import random
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import bson
 import pymongo
 import pytest
 
-from support.backfill import Backfill, Done, updated_twice
-from support.counters import Load, insert, set_counter
+from support.backfill import Backfill, Done, failing, updated_twice
+from support.counters import STORE, Load, insert, set_counter
 from support.guarded import Guarded
 from support.mongod import Mongod
 from support.process import free_port, memory
@@ -74,24 +73,6 @@ def place(replica_set: Mongod, tmp_path: pathlib.Path, coll: str) -> Callable[..
     def make(**more: Any) -> Place:
         return Place(replica_set, tmp_path, coll, **more)
     return make
-
-
-@contextmanager
-def failing(mongod: Mongod, commands: list[str], mode: Any,
-            **data: Any) -> Iterator[Callable[[int], None]]:
-    """Commands of the program fail; what tests send does not. The context's value waits until so
-    many have failed."""
-    def configure(mode: Any) -> int:
-        return mongod.client.admin.command("configureFailPoint", "failCommand", mode=mode, data={
-            "failCommands": commands, "appName": "mongo-idproxy", **data})["count"]
-
-    before = configure(mode)
-    try:
-        yield lambda times: mongod.client.admin.command(
-            "waitForFailPoint", "failCommand", timesEntered=before + times, maxTimeMS=60_000)
-    finally:
-        after = configure("off")
-    assert after > before, "nothing failed"
 
 
 class TestValues:
@@ -483,13 +464,73 @@ class TestNotPossible:
             assert done.code == 0 and done.number("given") == 10, done
 
 
+class TestMissingIndex:
+    """Said before the first value is given, with the command, in the words of --check-config --connect."""
+
+    WARNING = "mongo-idproxy: no unique index keeps a value from being stored twice: "
+
+    def test_is_said_at_the_start(self, place):
+        there = place()
+        there.fill(10)
+        running = there.start("--rate", "1")
+        assert running.process.stderr.readline().decode().startswith(self.WARNING)
+        assert there.collection.count_documents({"n": {"$exists": True}}) <= 1
+        running.kill()
+        done = there.run()
+        assert done.code == 0 and done.errors.startswith(self.WARNING), done
+        create_index(there.client, done.errors)
+        there.collection.insert_one({})
+        assert self.WARNING not in there.run().errors
+
+    def test_of_this_collection_where_a_rule_has_many(self, place):
+        there = place()
+        there.config["rules"][0]["ns"] = f"{DB}.*"
+        there.client[DB].a_collection_before.insert_one({})
+        there.fill(10)
+        for options in (("--dry-run",), ()):
+            done = there.run(*options)
+            assert done.code == 0 and self.WARNING in done.errors, done
+        create_index(there.client, done.errors)
+        assert there.values() == list(range(1, 11))
+        assert "n_1" in there.collection.index_information()
+
+    STRATEGIES = {"counter": {}, "uuid": {}, "gapless": {}, "random-digits": {"digits": 9}}
+
+    @pytest.mark.parametrize("index", [False, True], ids=["no-index", "index"])
+    @pytest.mark.parametrize("strategy", STRATEGIES)
+    def test_a_dry_run_agrees_with_connect(self, replica_set, tmp_path, coll, strategy, index):
+        config = configuration(replica_set, [
+            rule(f"{coll}.{demand}", strategy=strategy, unique_index=demand, **self.STRATEGIES[strategy])
+            for demand in ("warn", "require", "create")])
+        file = tmp_path / "check.yaml"
+        file.write_text(json.dumps({"admin": {"listen": None}, **config}))
+        for each in config["rules"]:
+            db, _, name = each["ns"].partition(".")
+            replica_set.client[db][name].insert_many([{}, {}])
+            if index:
+                replica_set.client[db][name].create_index("n", unique=True, sparse=True)
+        checked = subprocess.run([binary(), "--config", file, "--check-config", "--connect"],
+                                 capture_output=True, text=True, timeout=60).stdout
+        table = checked.split("\nRules\n")[1]
+        for each in config["rules"]:
+            row, note = re.search(rf"(?m)^ +\d  {each['ns']} .*((?:\n {{4,}}\S.*)?)$", table).group(0, 1)
+            done = Backfill(tmp_path, config, each["ns"], "n", "--dry-run").end()
+            needs_more = strategy == "random-digits" and each["unique_index"] == "warn" and not index
+            assert done.code == (69 if "NOT READY" in row or needs_more else 0), (row, done)
+            if needs_more:
+                assert "a backfill of random digits needs a unique index: no unique" in done.errors
+            else:
+                assert (note.strip() in done.errors) and bool(note) == bool(done.errors), (row, done)
+            assert ("would get a value" in done.report) == (done.code == 0), done
+
+
 class TestDocumented:
     """The examples of docs/backfill.md and docs/operations.md, as they stand there."""
 
     def test_example(self, replica_set, tmp_path):
         page = (ROOT / "docs" / "backfill.md").read_text()
         rules, command, shown = re.search(
-            r"(?s)```yaml\nrules:\n(.*?)```.*?```sh\n(mongo-idproxy backfill.*?)```\n```\n(.*?)```",
+            r"(?s)```yaml\nrules:\n(.*?)```.*?```sh\n *(mongo-idproxy backfill.*?)```.*?\n```\n(.*?)```",
             page).groups()
         orders = replica_set.client.shop.orders
         orders.insert_many([{"created": k} for k in range(1998)])
@@ -513,6 +554,46 @@ class TestDocumented:
         assert re.sub(r"took .*", "took", printed) == re.sub(r"took .*", "took", shown)
         found = [d["created"] for d in orders.find({"created": {"$exists": True}}).sort("number")]
         assert found == sorted(found)
+
+
+    def test_order_of_steps(self, replica_set, tmp_path, start_proxy):
+        """Documents from before have the lower numbers, then come those through the proxy, and only then
+        what was stored between the second step and the third. The second time there is nothing to do."""
+        page = (ROOT / "docs" / "backfill.md").read_text()
+        steps = re.search(r"(?ms)^1\. .*?(?=^The second step)", page)[0]
+        index, second, third, fourth = re.split(r"(?m)^[2-4]\. ", steps)
+        assert "Start the proxy" in third and "by the same command" in fourth
+        client = replica_set.client
+        for db in ("shop", STORE):
+            client.drop_database(db)
+        orders = client.shop.orders
+        orders.insert_many([{"created": k, "old": True} for k in range(300)])
+        config = configuration(replica_set, [
+            {"ns": "shop.orders", "field": "number", "strategy": "counter", "start": 1001}])
+        file = tmp_path / "config.yaml"
+        file.write_text(json.dumps(config))
+        (command,) = re.findall(r"(?m)^ *(mongo-idproxy backfill .*)$", second)
+
+        def backfill() -> subprocess.CompletedProcess[str]:
+            words = [str(file) if word == "FILE" else word for word in command.split()]
+            return subprocess.run([binary(), *words[1:]], capture_output=True, text=True, timeout=60)
+
+        create_index(client, index)
+        for _ in range(2):
+            done = backfill()
+            assert done.returncode == 0 and not TestMissingIndex.WARNING in done.stderr, done
+        assert "Next: " not in done.stdout
+        between = orders.insert_one({"created": 1000}).inserted_id
+        proxy = start_proxy(config)
+        assert insert(proxy, "shop.orders", [{"new": True}] * 3)["n"] == 3
+        done = backfill()
+        assert "Next: start or reload the proxy" in done.stdout
+        numbers = lambda **which: [each["number"] for each in orders.find(which).sort("number")]
+        old, new = numbers(old=True), numbers(new=True)
+        assert old == list(range(1001, 1301)) and new == [1301, 1302, 1303]
+        assert [each["created"] for each in orders.find({"old": True}).sort("number")] == list(range(300))
+        assert orders.find_one(between)["number"] > new[-1]
+        assert orders.count_documents({"number": {"$exists": False}}) == 0
 
 
 @pytest.mark.full

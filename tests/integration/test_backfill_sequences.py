@@ -6,13 +6,14 @@ from __future__ import annotations
 import datetime
 import pathlib
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from support.backfill import Backfill, Done
-from support.counters import insert
+from support.backfill import Backfill, Done, failing, updated_twice
+from support.counters import Load, insert
 from support.mongod import Mongod
 from support.proxy import configuration
 
@@ -85,8 +86,7 @@ def test_the_period_is_that_of_each_document(place, strategy):
     assert refused.code == 64, refused
     assert "has a `reset`: --period-from must name the field with the date" in refused.errors
     rehearsal = there.run("--dry-run", "--period-from", "at")
-    if strategy == "counter":  # gapless has no numbers without the index, which this does not make
-        assert "depend on the document" in rehearsal.report, rehearsal
+    assert "depend on the document" in rehearsal.report, rehearsal
     done = there.run("--period-from", "at")
     assert done.code == 1 and done.number("given") == 5, done
     assert "1: field 'at' has no date, which --period-from needs" in done.report
@@ -112,7 +112,10 @@ def test_gapless_beside_a_proxy(place, start_proxy):
         there.collection.name, validator={"$or": [{"n": {"$exists": False}}, {"ok": True}]})
     there.collection.insert_many([{"_id": i, "ok": i % 10 != 0} for i in range(120)])
     rehearsal = there.run("--dry-run")
-    assert rehearsal.code == 69, rehearsal  # it makes no index
+    assert rehearsal.code == 0, rehearsal
+    assert "known with the first one" in rehearsal.report, rehearsal
+    assert "the proxy makes the unique index when it starts" in rehearsal.errors, rehearsal
+    assert "n_1" not in there.collection.index_information()
     there.collection.create_index("n", unique=True, sparse=True)
     proxy = start_proxy(there.config)
     assert insert(proxy, there.ns, [{"ok": True}])["n"] == 1
@@ -142,3 +145,95 @@ def test_gapless_beside_a_proxy(place, start_proxy):
     numbers = sorted(n for n in there.values() if n is not None)
     assert numbers == list(range(100, 100 + len(numbers)))
     assert done.number("numbers not stored") == 0
+
+
+def inserts_tried(mongod: Mongod) -> int:
+    """Documents that clients have sent to the server, stored or not."""
+    return mongod.client.admin.command("serverStatus")["opcounters"]["insert"]
+
+
+class TestGaplessBesideManyWriters:
+    """It gets its share of the numbers, as each process that wants some does. Measured in documents, since
+    the machine may be busy: while it gave 400 numbers, others got 16,000 before, and now 300 to 1,000."""
+
+    DOCUMENTS = 400
+
+    def begin(self, place: Callable[..., Place], start_proxy: Callable[..., Any], proxies: int,
+              writers: int) -> tuple[Place, Load]:
+        there = place("gapless")
+        there.collection.insert_many([{"_id": i} for i in range(self.DOCUMENTS)])
+        there.collection.create_index("n", unique=True, sparse=True)
+        running = [start_proxy(there.config) for _ in range(proxies)]
+        for each in running:
+            assert insert(each, there.ns, [{"k": -1}])["n"] == 1
+        where = [lambda at=each: at.address for each in running for _ in range(writers)]
+        return there, Load(where, there.ns, sizes=(1,))
+
+    def audit(self, there: Place) -> int:
+        """The numbers that others got while it ran. No number is missing, and none is stored twice."""
+        old = there.values(_id={"$lt": self.DOCUMENTS})
+        assert old == sorted(old) and len(old) == self.DOCUMENTS
+        numbers = sorted(there.values())
+        assert numbers == list(range(1, len(numbers) + 1))
+        return old[-1] - old[0] + 1 - self.DOCUMENTS
+
+    def test_of_one_proxy(self, place, start_proxy, record):
+        there, load = self.begin(place, start_proxy, 1, 8)
+        with load:
+            load.await_documents(20)
+            begun = time.monotonic()
+            done = there.run()
+            record("400 documents beside eight writers: seconds", time.monotonic() - begun)
+        assert done.code == 0 and done.number("given") == self.DOCUMENTS, done
+        assert done.number("left") == 0 and done.number("numbers not stored") == 0, done
+        others = self.audit(there)
+        record("numbers that others got meanwhile", others)
+        assert others < 5 * self.DOCUMENTS, done
+
+    def test_of_two_proxies(self, place, start_proxy, replica_set, record):
+        """Nor do the three processes spend their time on refused numbers: one in two documents has one."""
+        there, load = self.begin(place, start_proxy, 2, 8)
+        tried = inserts_tried(replica_set)
+        with load:
+            load.await_documents(20)
+            done = there.run()
+        tried = inserts_tried(replica_set) - tried
+        assert done.code == 0 and done.number("left") == 0, done
+        others = self.audit(there)
+        assert others < 10 * self.DOCUMENTS, done
+        record("numbers that others got meanwhile", others)
+        record("refused inserts per document of the proxies", tried / load.documents - 1)
+        record("refused updates per document of the backfill",
+               done.number("duplicates renewed") / self.DOCUMENTS)
+        assert tried < 3 * load.documents
+        assert done.number("duplicates renewed") < 3 * self.DOCUMENTS, done
+        each = [sum(len(keys) for who, keys in load.acknowledged if who // 8 == at) for at in (0, 1)]
+        assert min(each) > sum(each) / 10, "each of the proxies gets its share"
+
+    @pytest.mark.parametrize("fault", [
+        pytest.param({"writeConcernError": {"code": 64, "errmsg": "no majority"}}, id="carried-out"),
+        pytest.param({"closeConnection": True}, id="lost"),
+        pytest.param({"errorCode": 91}, id="stepping-down")])
+    def test_updates_without_an_answer(self, place, start_proxy, replica_set, fault):
+        """Their documents get the number that is next then, unless they have one. The first update only
+        asks for the privilege."""
+        there, load = self.begin(place, start_proxy, 1, 2)
+        with load, failing(replica_set, ["update"], {"skip": 1}, namespace=there.ns,
+                           **fault) as await_failures:
+            running = there.start("--rate", "200")
+            await_failures(3)
+            load.await_documents(5)
+        done = running.end()
+        assert done.code == 0 and done.number("given") == self.DOCUMENTS, done
+        assert not updated_twice(replica_set.client, there.ns)
+        self.audit(there)
+
+    def test_stops_while_others_take_each_number(self, place, start_proxy):
+        there, load = self.begin(place, start_proxy, 1, 4)
+        with load:
+            running = there.start()
+            running.await_given(there.collection, "n", 5, _id={"$lt": self.DOCUMENTS})
+            done = running.stop()
+        assert done.code == 1 and "stopped by a signal" in done.report, done
+        assert there.run().code == 0
+        self.audit(there)

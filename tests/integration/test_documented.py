@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import pathlib
 import re
+import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -79,6 +80,22 @@ def test_no_call_of_the_log_is_overlooked():
         for call in calls:
             assert any(begin < call + 30 and end > call for begin, end in seen), \
                 f"{path}: {text[call:call + 80]}"
+
+
+def test_lines_for_people_begin_with_the_event(tmp_path):
+    """By which the page is sorted: "12:00:00.000 error   cannot_listen  …"."""
+    assert "time of day, the level, the\nevent, the message and the fields" in EVENTS.read_text()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        path = tmp_path / "config.yaml"
+        path.write_text(json.dumps({"listen": {"port": taken.getsockname()[1]}, "admin": {"listen": None},
+                                    "log": {"format": "text"}}))
+        done = subprocess.run([binary(), "--config", path], capture_output=True, text=True, timeout=60)
+    lines = done.stderr.splitlines()
+    assert lines and "cannot_listen" in done.stderr
+    known = events_of_sources()
+    for line in lines:
+        level, event = re.match(r"[\d:]{8}\.\d{3} (\w+) +(\w+)  \S", line).groups()
+        assert level in known[event], line
 
 
 def test_every_event_is_described():

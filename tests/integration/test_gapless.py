@@ -289,8 +289,9 @@ class TestOtherCommands:
 
     def test_next(self, server, proxy, begun):
         with proxy.client() as client:
-            with pytest.raises(OperationFailure, match="for documents that are being stored"):
+            with pytest.raises(OperationFailure, match="for documents that are being stored") as no:
                 client.admin.command("idproxy", "next", ns=begun, field="n")
+            assert no.value.code == 96
         assert insert(proxy, begun, 1)["n"] == 1
         assert consecutive(server, begun) == 2
 
@@ -359,13 +360,14 @@ class TestReadiness:
         rules = [{"ns": f"{coll}.a", **GAPLESS, "unique_index": "create"}]
         file = tmp_path / "check.yaml"
         file.write_text(json.dumps(configuration(server, rules)))
+        server.client[coll]["a"].insert_many([{} for _ in range(200)])  # too many to read all of them
         command = [binary(), "--check-config", "--connect", "--config", str(file)]
         for note in (True, False):
             checked = subprocess.run(command, capture_output=True, text=True, timeout=60)
             assert checked.returncode == 0, checked.stdout + checked.stderr
             assert "NOT READY" not in checked.stdout
             assert ("the proxy makes the unique index" in checked.stdout) == note
-            server.client[coll]["a"].create_index("n", unique=True)
+            server.client[coll]["a"].create_index("n", unique=True, sparse=True)
 
     def test_before_the_first_insert(self, server, start_proxy, coll, tmp_path):
         prepare(server, f"{coll}.there").insert_one({"n": 41})

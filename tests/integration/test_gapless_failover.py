@@ -1,8 +1,10 @@
-"""gapless while primaries step down and die: consecutive, and nothing that was acknowledged is lost."""
+"""gapless while primaries step down and die: consecutive, and nothing that was acknowledged is lost.
+Two proxies and a backfill take each other's numbers."""
 
 from __future__ import annotations
 
 import itertools
+import pathlib
 import threading
 from typing import Any
 
@@ -10,6 +12,7 @@ import pymongo
 import pytest
 from pymongo.errors import PyMongoError
 
+from support.backfill import Backfill, updated_twice
 from support.process import eventually
 from support.proxy import Proxy, configuration
 from support.replica_set import ReplicaSet
@@ -29,12 +32,14 @@ def write(client: pymongo.MongoClient, until: threading.Event, acknowledged: lis
 
 
 @pytest.mark.full
-def test_primaries_come_and_go():
+def test_primaries_come_and_go(tmp_path: pathlib.Path):
+    old = 1000
     with ReplicaSet() as rs:
         direct = pymongo.MongoClient(rs.uri)
         orders = direct["shop"].get_collection(
             "orders", read_concern=pymongo.read_concern.ReadConcern("majority"))
         orders.create_index("n", unique=True, sparse=True)
+        orders.insert_many([{"k": next(_keys), "old": True} for _ in range(old)])
         config = configuration(rs, [{"ns": "shop.orders", "field": "n", "strategy": "gapless"}])
         config["upstream"]["uri"] = rs.uri
         with Proxy(config) as first, Proxy(config) as second:
@@ -45,6 +50,7 @@ def test_primaries_come_and_go():
                        for client, size in zip(clients, (1, 2, 5, 8))]
             for each in threads:
                 each.start()
+            backfill = Backfill(tmp_path, config, "shop.orders", "n", "--rate", "40")
             for disturb in (rs.step_down, rs.step_down, lambda: rs.primary.kill(), lambda: None):
                 so_far = len(acknowledged)
                 eventually(lambda: len(acknowledged) > so_far + 100, 60)
@@ -54,6 +60,9 @@ def test_primaries_come_and_go():
                 each.join(60)
             for client in clients:
                 client.close()
+            done = backfill.end()
+        assert done.code == 0 and done.number("given") == old, done
+        assert not updated_twice(direct, "shop.orders")
         found = {d["k"]: d["n"] for d in orders.find({"n": {"$exists": True}})}
         assert sorted(found.values()) == list(range(1, len(found) + 1))
         assert set(acknowledged) <= set(found)

@@ -9,11 +9,14 @@ import re
 import signal
 import subprocess
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pymongo
 
+from .mongod import Mongod
 from .process import eventually, start
 from .proxy import binary
 
@@ -77,3 +80,21 @@ def updated_twice(client: pymongo.MongoClient, ns: str) -> list[Any]:
     changes = client.local["oplog.rs"].find({"op": "u", "ns": ns}, {"o2": 1})
     counts = Counter(str(change["o2"]["_id"]) for change in changes)
     return [each for each, count in counts.items() if count > 1]
+
+
+@contextmanager
+def failing(mongod: Mongod, commands: list[str], mode: Any,
+            **data: Any) -> Iterator[Callable[[int], None]]:
+    """Commands of the program fail; what tests send does not. The context's value waits until so
+    many have failed."""
+    def configure(mode: Any) -> int:
+        return mongod.client.admin.command("configureFailPoint", "failCommand", mode=mode, data={
+            "failCommands": commands, "appName": "mongo-idproxy", **data})["count"]
+
+    before = configure(mode)
+    try:
+        yield lambda times: mongod.client.admin.command(
+            "waitForFailPoint", "failCommand", timesEntered=before + times, maxTimeMS=60_000)
+    finally:
+        after = configure("off")
+    assert after > before, "nothing failed"

@@ -72,6 +72,8 @@ class Guard final : public StoreSource, public Lender, public std::enable_shared
 
   /// `waiter` gets a grant of nothing once the state is guarded or left_alone, or the error.
   [[nodiscard]] Ticket ask(std::size_t n, std::unique_ptr<Waiter> waiter) override;
+  /// The same for a caller that calls state() again and again until it knows.
+  [[nodiscard]] Ticket want();
   [[nodiscard]] std::string why_waiting() const override;
   void accept(Grant grant, Values& /*out*/) override { static_cast<void>(grant.take()); }
   void take_back(const std::vector<Range>& /*ranges*/) override {}

@@ -12,6 +12,7 @@ namespace idproxy::rewrite {
 /// The codes of mongod's write errors that the proxy treats specially.
 inline constexpr std::int64_t kDuplicateKey = 11000;
 inline constexpr std::int64_t kInvalidIdField = 53;
+inline constexpr std::int64_t kCollectionUuidMismatch = 361;
 
 /// An entry of writeErrors.
 struct WriteError {

@@ -29,12 +29,20 @@ BackfillTally tally_of(std::uint64_t given) {
 }
 
 TEST(BackfillReport, IsShortIfAllHaveAValue) {
-  EXPECT_EQ(report_of(tally_of(1998), {"shop.orders: number", "", 0, kShow, 800ms}),
-            "shop.orders: number\n"
-            "  given                          1,998  1001 to 2998\n"
-            "  had one before                    12\n"
-            "  left                               0\n"
-            "  took 0.8 s, 2,497 documents a second\n");
+  EXPECT_EQ(
+      report_of(tally_of(1998), {"shop.orders: number", "", 0, kShow, 800ms}),
+      "shop.orders: number\n"
+      "  given                          1,998  1001 to 2998\n"
+      "  had one before                    12\n"
+      "  left                               0\n"
+      "  took 0.8 s, 2,497 documents a second\n"
+      "Next: start or reload the proxy with this rule, and run this again for what was stored "
+      "before that\n");
+}
+
+TEST(BackfillReport, HasNoNextStepIfNothingWasToDo) {
+  const std::string report = report_of(tally_of(0), {"s", "", 0, kShow, 1s});
+  EXPECT_EQ(report.find("Next: "), report.npos) << report;
 }
 
 TEST(BackfillReport, SaysWhyDocumentsAreLeftAndHowToSeeThem) {
@@ -62,7 +70,10 @@ TEST(BackfillReport, SaysWhyDocumentsAreLeftAndHowToSeeThem) {
 
 TEST(BackfillReport, ExplainsDocumentsThatCameMeanwhile) {
   const std::string report = report_of(tally_of(10), {"s", "", 7, kShow, 1s});
-  EXPECT_NE(report.find("    7: stored meanwhile without a value"), report.npos) << report;
+  EXPECT_NE(report.find("    7: stored meanwhile without a value: start or reload the proxy"),
+            report.npos)
+      << report;
+  EXPECT_EQ(report.find("Next: "), report.npos) << report;
 }
 
 TEST(BackfillReport, SaysThatItEndedEarlyEvenIfNothingIsLeft) {

@@ -47,6 +47,16 @@ TEST(Log, WritesOneLineOfJson) {
       << line;
 }
 
+TEST(Log, WritesALineOfTextWithTheEventThatThePagesAreSortedBy) {
+  const std::string line = written(
+      [] {
+        event(Level::warning, "some_event", "a sentence", {{"text", "two words"}, {"number", 42}});
+      },
+      {Level::info, Format::text});
+  EXPECT_TRUE(line.ends_with(" some_event  a sentence  text=\"two words\" number=42\n")) << line;
+  EXPECT_NE(line.find("warning"), std::string::npos) << line;
+}
+
 TEST(Log, EscapesWhatAPeerMayHaveChosen) {
   const std::string line = written(
       [] { event(Level::info, "escaped", "", {{"ns", std::string("a\"\\\n\0\x7f{}", 8)}}); });

@@ -177,8 +177,8 @@ rewrite::Rule read_rule(Reader& reader, const std::string& store_db, ids::Source
   rewrite::Rule rule;
   rule.ns = read_ns(reader, store_db);
   rule.field = read_field(reader);
-  rule.assign = static_cast<Assign>(
-      reader.choice("assign", {"missing", "missing-or-null", "driver", "always"}));
+  rule.assign = static_cast<Assign>(reader.choice(
+      "assign", {"missing", "missing-or-null", "missing-or-zero", "driver", "always"}));
   rule.driver_window = read_driver_window(reader);
   read_keep_driver_id(rule, reader);
   warn_of_driver_ids(rule, reader);

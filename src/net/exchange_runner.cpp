@@ -295,6 +295,11 @@ void ExchangeRunner::report() {
     cells[Counted::documents_refused].add(exchange_->refused());
   }
   log_forwarded();
+  log_driver_made();
+  log_zero();
+}
+
+void ExchangeRunner::log_driver_made() const {
   const rewrite::Assignment* rule = exchange_->driver_made();
   if (rule == nullptr || rule->outcomes->driver_made_logged.exchange(true)) return;
   log::event(
@@ -304,6 +309,17 @@ void ExchangeRunner::report() {
       "(docs/drivers.md#documents-without-an-_id), or set assign: driver, and then the insertedId "
       "that the driver reports is not the stored one",
       {{"rule", rule->rule_index}, {"ns", rule->rule->ns}, {"field", rule->rule->field}});
+}
+
+void ExchangeRunner::log_zero() const {
+  const rewrite::Assignment* rule = exchange_->leaves_zero();
+  if (rule == nullptr || rule->outcomes->zero_logged.exchange(true)) return;
+  log::event(log::Level::warning, "zero_stored",
+             "a document brought null, 0, \"\" or an id of zeros in the rule's field, and the rule "
+             "leaves it: typed languages send that for a field that was never set. Have them leave "
+             "the field out, or set assign: missing-or-zero (docs/drivers.md#zero-values; logged "
+             "once for each rule)",
+             {{"rule", rule->rule_index}, {"ns", exchange_->ns()}, {"field", rule->rule->field}});
 }
 
 }  // namespace idproxy::net

@@ -17,7 +17,12 @@ Collision TakenValues::collision_of(std::int32_t statement, Bytes error) const {
     if (std::ranges::find(helped, each.assignment) == helped.end()) continue;
     collision.given.push_back(static_cast<std::size_t>(&each - given_.given.data()));
   }
-  if (collision.given.empty()) ++plan_[given.front().assignment].outcomes->foreign;
+  if (collision.given.empty()) {
+    ++plan_[given.front().assignment].outcomes->foreign;
+  } else {
+    const Given& first = given_.given[collision.given.front()];
+    collision.on_field_alone = is_on_field_alone(error, plan_[first.assignment].rule->field);
+  }
   return collision;
 }
 

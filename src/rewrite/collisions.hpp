@@ -19,6 +19,8 @@ struct Collision {
   std::int32_t statement;
   std::vector<std::size_t> given;  ///< values to replace: indexes in GivenValues::given
   bool again = false;              ///< it is repeated with fresh values
+  /// The violated index has one key: the field of such a value.
+  bool on_field_alone = false;
 };
 
 /// Tells duplicates of generated values from other duplicates, and remembers which values are

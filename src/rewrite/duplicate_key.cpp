@@ -61,4 +61,12 @@ std::vector<std::uint16_t> curable(Bytes error, std::string_view ns, const Plan&
   return assignments;
 }
 
+bool is_on_field_alone(Bytes error, std::string_view field) {
+  const auto pattern = bson::find(error, "keyPattern");
+  if (!pattern || pattern->type != bson::Type::document) return false;
+  bson::Elements keys(pattern->value);
+  const auto only = keys.next();
+  return only && only->key == field && !keys.next() && !keys.malformed();
+}
+
 }  // namespace idproxy::rewrite

@@ -23,4 +23,7 @@ namespace idproxy::rewrite {
 [[nodiscard]] std::vector<std::uint16_t> curable(Bytes error, std::string_view ns,
                                                  const Plan& plan);
 
+/// True if the error's keyPattern has no other key than this field, not even one around it.
+[[nodiscard]] bool is_on_field_alone(Bytes error, std::string_view field);
+
 }  // namespace idproxy::rewrite

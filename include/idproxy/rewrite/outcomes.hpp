@@ -26,6 +26,8 @@ struct RuleOutcomes {
   std::array<Counter, kForwardReasons> forwarded{};  ///< upserts without a value, by ForwardReason
   /// True once the log has said that all documents of an insert had an _id from their driver.
   std::atomic<bool> driver_made_logged{false};
+  /// True once the log has said that a document was sent with a zero that the rule leaves.
+  std::atomic<bool> zero_logged{false};
 
   /// Event: a value of this rule has aborted a transaction. True if the client may be told to run
   /// it again; false if that has happened `most` times in a row, the first of them at most kRow

@@ -273,6 +273,11 @@ ids::Readiness Watch::readiness(std::size_t rule_index, std::string_view db,
   return readiness;
 }
 
+std::optional<ids::UniqueIndexes> Watch::unique_indexes(std::string_view ns) {
+  return impl_->with(
+      [&](Collections& known, Collections::Time now) { return known.unique_indexes(ns, now); });
+}
+
 std::uint64_t Watch::version() const {
   return impl_->inspection->version() + impl_->reservations.version();
 }

@@ -219,4 +219,8 @@ bool brings_zero(const UpsertStatement& statement, const Rule& rule) {
   return stated.is_known() && leaves_zero(rule.assign, stated.value);
 }
 
+bool may_bring_id(const UpsertStatement& statement) {
+  return stated_by(statement, "_id").kind != Stated::Kind::nothing;
+}
+
 }  // namespace idproxy::rewrite

@@ -35,5 +35,7 @@ namespace idproxy::rewrite {
 [[nodiscard]] bool brings_value(const UpsertStatement& statement, const Rule& rule);
 /// True if that is a zero, as leaves_zero() says.
 [[nodiscard]] bool brings_zero(const UpsertStatement& statement, const Rule& rule);
+/// False if the server makes the `_id` of the document.
+[[nodiscard]] bool may_bring_id(const UpsertStatement& statement);
 
 }  // namespace idproxy::rewrite

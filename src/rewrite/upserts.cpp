@@ -118,7 +118,8 @@ CommandError refused_upsert(const WriteRequest& write, const Forwarded& forwarde
   return {ErrorCode::operation_failed,
           "mongo-idproxy: an upsert into " + write.ns() + " can get no value for field '" +
               forwarded.assignment->rule->field + "' (" + std::string(name_of(forwarded.reason)) +
-              "), and the rule says upserts: refuse; " + std::string(way_out_of(forwarded.reason))};
+              "), and the rule's `upserts` is refuse; " +
+              std::string(way_out_of(forwarded.reason, forwarded.assignment->rule->field))};
 }
 
 }  // namespace

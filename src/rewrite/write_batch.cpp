@@ -58,7 +58,8 @@ WriteBatch::WriteBatch(Contents contents, BatchSent sent)
       options_(options_of(contents_, numbers_.has_value())),
       progress_(contents_.statements, stops_of(options_)),
       budget_(options_ ? options_->max_time_ms : std::nullopt, contents_.started),
-      taken_(*contents_.plan, contents_.given, contents_.command->ns()),
+      taken_(*contents_.plan, contents_.given, contents_.command->ns(),
+             &contents_.command->message()),
       renewal_(*contents_.plan, contents_.given, taken_),
       request_id_(client_request_id()) {
   if (sent == BatchSent::whole) progress_.sent_whole();

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,6 +24,9 @@ class FakeStore : public ids::Store {
                            std::string_view /*collection*/) override {
     return readiness_;
   }
+  [[nodiscard]] std::optional<ids::UniqueIndexes> unique_indexes(std::string_view ns) override {
+    return ns == "shop.orders" ? indexes : std::nullopt;
+  }
   [[nodiscard]] std::uint64_t version() const override { return version_; }
   /// Everything that the test has listed, without the limit per rule.
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t /*most*/) const override {
@@ -39,6 +44,7 @@ class FakeStore : public ids::Store {
   }
   std::vector<ids::NotReady> listed;
   std::vector<ids::RuleNumbers> numbered;
+  std::optional<ids::UniqueIndexes> indexes;  ///< of shop.orders
   ids::StoreCounts counted;
 
  private:

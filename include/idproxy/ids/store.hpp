@@ -84,6 +84,9 @@ struct RuleNumbers {
   std::string sequence{};  ///< a counter of one of several sequences: which, as JSON; else empty
 };
 
+/// The keys of each index: dotted fields.
+using UniqueIndexes = std::vector<std::vector<std::string>>;
+
 /// Counts since the start. Each number is exact; together they are not a snapshot.
 struct StoreCounts {
   std::uint64_t round_trips = 0;        ///< commands sent for counters
@@ -139,6 +142,11 @@ class Store {
   /// the store checks the collection. `rule_index`: in file order.
   virtual Readiness readiness(std::size_t rule_index, std::string_view db,
                               std::string_view collection) = 0;
+  /// The unique indexes of a collection, without that on `_id`, as the last look has found them;
+  /// nothing: there was none, and the store looks soon. `ns`: "db.collection".
+  [[nodiscard]] virtual std::optional<UniqueIndexes> unique_indexes(std::string_view /*ns*/) {
+    return std::nullopt;
+  }
   /// A number that changes whenever an answer of readiness() may have changed.
   [[nodiscard]] virtual std::uint64_t version() const = 0;
 

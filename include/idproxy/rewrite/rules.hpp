@@ -27,6 +27,7 @@ struct Assignment {
   /// True for the `_id` that documents with a reserved value need: no rule of the configuration
   /// says so.
   bool implied = false;
+  ids::Store* store = nullptr;  ///< knows the collection's indexes; null: nobody does
   [[nodiscard]] std::uint32_t attempts() const {
     return rule->retry.attempts.value_or(strategy->attempts());
   }

@@ -2,6 +2,7 @@
 
 #include "idproxy/rewrite/exchange.hpp"
 #include "support/exchange_script.hpp"
+#include "support/fake_store.hpp"
 #include "support/lending_strategy.hpp"
 #include "support/upserts.hpp"
 
@@ -349,6 +350,46 @@ TEST(Upserts, WithMultiNeverGoAgainAfterADuplicateInAnotherIndex) {
       .play_once();
 }
 
+/// As FerretDB reports a duplicate: without an index. A document whose `_id` the server makes can
+/// only collide in the other index.
+TEST(Upserts, GoAgainAfterAnErrorWithoutAnIndexIfOnlyOneCanBeMeant) {
+  const std::string nameless = write_error(
+      0, 11000, string_field("errmsg", "E11000 duplicate key error collection: shop.orders"));
+  const auto store = std::make_shared<FakeStore>();
+  store->indexes = {{{"number"}}};
+  const auto rules = [&] {
+    return std::make_shared<const RuleSet>(std::vector{rule("shop.*", "number")}, "idproxy", store);
+  };
+  const std::string own_id = doc_field("q", int_field("_id", 1)) +
+                             doc_field("u", doc_field("$set", int_field("x", 1))) +
+                             bool_field("upsert", true);
+  const std::string inserted = n(0) + write_errors({nameless}) + modified(0) + ok();
+  const struct {
+    const char* name;
+    std::string request;
+    ActionKind action;
+  } rows[] = {
+      {"an upsert", update_sequence("", {upsert(1)}), ActionKind::send},
+      {"one that fixes its _id", update_sequence("", {doc(own_id)}), ActionKind::relay},
+      {"a document", insert_sequence({doc(int_field("x", 1))}), ActionKind::send},
+      {"a document with an _id", insert_sequence({doc(int_field("_id", 1))}), ActionKind::relay},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.name);
+    ExchangeWorld world(rules());
+    ASSERT_EQ(world.request(row.request), ActionKind::send);
+    EXPECT_EQ(world.reply_with(inserted), row.action);
+  }
+  ExchangeWorld world(rules());
+  ASSERT_EQ(world.request(find_and_modify("")), ActionKind::send);
+  EXPECT_EQ(world.reply_with(failure(11000, "E11000 duplicate key error collection: shop.orders")),
+            ActionKind::send);
+  store->indexes = {{{"number"}, {"mail"}}};
+  ASSERT_EQ(world.request(find_and_modify("")), ActionKind::send);
+  EXPECT_EQ(world.reply_with(failure(11000, "E11000 duplicate key error collection: shop.orders")),
+            ActionKind::relay);
+}
+
 TEST(Upserts, InATransactionStartItAgain) {
   const std::string transient =
       ok(0) +
@@ -519,7 +560,7 @@ TEST(Upserts, ThatAreUnsafeMayBeRefused) {
   EXPECT_EQ(bson::find(body, "code")->as_integer(), 96);
   EXPECT_EQ(bson::find(body, "errmsg")->text(),
             "mongo-idproxy: an upsert into shop.orders can get no value for field 'number' "
-            "(replacement_loses_field), and the rule says upserts: refuse; use update operators "
+            "(replacement_loses_field), and the rule's `upserts` is refuse; use update operators "
             "such as $set, or put the field into the replacement: without it a matching document "
             "loses its value");
   EXPECT_TRUE(world.exchange->forwarded().empty());

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "document_fields.hpp"
+#include "idproxy/rewrite/zero_value.hpp"
 #include "value_reservations.hpp"
-#include "zero_value.hpp"
 
 namespace idproxy::rewrite {
 namespace {

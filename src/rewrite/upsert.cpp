@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "document_fields.hpp"
+#include "idproxy/rewrite/zero_value.hpp"
 #include "upsert_paths.hpp"
 #include "upsert_values.hpp"
-#include "zero_value.hpp"
 
 namespace idproxy::rewrite {
 namespace {

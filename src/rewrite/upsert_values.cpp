@@ -5,8 +5,8 @@
 
 #include "document_fields.hpp"
 #include "idproxy/bson/builder.hpp"
+#include "idproxy/rewrite/zero_value.hpp"
 #include "upsert_paths.hpp"
-#include "zero_value.hpp"
 
 namespace idproxy::rewrite {
 namespace {

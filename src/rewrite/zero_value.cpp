@@ -1,4 +1,4 @@
-#include "zero_value.hpp"
+#include "idproxy/rewrite/zero_value.hpp"
 
 #include <algorithm>
 

@@ -18,6 +18,7 @@ from typing import Any
 import bson
 import pymongo
 import pytest
+from bson import Binary, Decimal128, Int64, ObjectId
 
 from support.backfill import Backfill, Done, updated_twice
 from support.counters import Load, insert, set_counter
@@ -218,6 +219,17 @@ class TestDocuments:
         done = there.run()
         assert done.code == 0 and done.number("given") == 2, done
         assert there.values() == [4, [None], 3, 5, "text"]
+
+    def test_with_zeros(self, place):
+        there = place(assign="missing-or-zero")
+        zeros = [None, 0, Int64(0), -0.0, Decimal128("0E3"), "", ObjectId("0" * 24),
+                 Binary(bytes(16), 4), Binary(bytes(16), 3)]
+        values = [3, [0], [None], "-", " ", "\n", "0", False, bytes(16), {}]
+        there.collection.insert_many([*({"n": zero} for zero in zeros), {},
+                                      *({"n": value} for value in values)])
+        done = there.run()
+        assert done.code == 0 and done.number("given") == len(zeros) + 1, done
+        assert there.values() == [*range(4, 14), *values]
 
     def test_that_the_server_refuses_cost_no_number(self, place):
         """A validator that came later: every third document is left."""

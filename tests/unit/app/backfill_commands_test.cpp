@@ -29,10 +29,10 @@ TEST(BackfillCommands, FindDocumentsWithoutAValue) {
   EXPECT_EQ(json(without_value(target("n", Lacks::field_or_value))),
             R"({"n":{"$eq":null,"$not":{"$type":"array"}}})");
   EXPECT_EQ(json(without_value(target("n", Lacks::value_or_zero))),
-            R"({"n":{"$in":[null,0,{"$regex":"^\\z","$options":""},)"
+            R"({"n":{"$in":[null,0,{"$regularExpression":{"pattern":"^\\z","options":""}},)"
             R"({"$oid":"000000000000000000000000"},)"
-            R"({"$binary":"AAAAAAAAAAAAAAAAAAAAAA==","$type":"04"},)"
-            R"({"$binary":"AAAAAAAAAAAAAAAAAAAAAA==","$type":"03"}],)"
+            R"({"$binary":{"base64":"AAAAAAAAAAAAAAAAAAAAAA==","subType":"04"}},)"
+            R"({"$binary":{"base64":"AAAAAAAAAAAAAAAAAAAAAA==","subType":"03"}}],)"
             R"("$not":{"$type":"array"}}})");
   EXPECT_EQ(json(without_value_and_open(target("n"))), R"({"n":{"$exists":false}})");
   EXPECT_FALSE(without_value_and_blocked(target("n")));

@@ -249,12 +249,11 @@ void BackfillBatch::read_back(std::size_t count, const BackfillValues& drawn) {
 
 std::optional<BackfillBatch::Found> BackfillBatch::find(std::size_t count) {
   const auto command = find_values(target_, std::span(ids_).first(count));
-  const bool null_is_none = target_.lacks == BackfillTarget::Lacks::field_or_value;
   while (true) {
     Found found;
     const Reply reply = client_.read_all(target_.ns.db, command, [&](Bytes document) {
       const auto value = id_store::find_path(document, target_.field);
-      const bool has_value = value && !(null_is_none && value->type == bson::Type::null);
+      const bool has_value = value && !is_none(target_, *value);
       found[id_of(document)] = has_value ? typed(value->type, value->value) : "";
       return true;
     });

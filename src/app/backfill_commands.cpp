@@ -1,8 +1,10 @@
 #include "backfill_commands.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "idproxy/bson/builder.hpp"
+#include "idproxy/rewrite/zero_value.hpp"
 #include "value_text.hpp"
 
 namespace idproxy::app {
@@ -25,6 +27,30 @@ Document of_one(std::string_view key, bson::Type type, Bytes value) {
 Document of_id(std::string_view key, const BackfillId& id) {
   const auto element = bson::find(as_bytes(id), "_id");
   return element ? of_one(key, element->type, element->value) : Document();
+}
+
+void append_uuid_of_zeros(Buffer& out, std::string_view key, std::uint8_t subtype) {
+  constexpr std::array<std::uint8_t, 16> kZeros{};
+  bson::append_head(out, bson::Type::binary, key);
+  out.append(std::array<std::uint8_t, 5>{kZeros.size(), 0, 0, 0, subtype});
+  out.append(kZeros);
+}
+
+/// {$in: […]} of all that rewrite::is_zero() says of. 0 matches numbers of each type. Not "", but a
+/// regular expression: some collations take other texts for equal to an empty one.
+Document among_zeros() {
+  Buffer zeros;
+  bson::Scope array(zeros);
+  bson::append_head(zeros, bson::Type::null, "0");
+  bson::append_int32(zeros, "1", 0);
+  bson::append_head(zeros, bson::Type::regex, "2");
+  zeros.append(as_bytes(std::string_view("^\\z\0\0", 5)));  // the text, and no options
+  bson::append_head(zeros, bson::Type::object_id, "3");
+  zeros.append(std::array<std::uint8_t, 12>{});
+  append_uuid_of_zeros(zeros, "4", 4);
+  append_uuid_of_zeros(zeros, "5", 3);
+  array.close();
+  return of_one("$in", bson::Type::array, zeros.view());
 }
 
 /// That nothing is in the way at each part before the last one. An array matches the type of its
@@ -82,7 +108,22 @@ Document without_value(const BackfillTarget& target) {
     return Document().add(target.field, Document().add("$exists", false));
   }
   const Document no_array = Document().add("$type", "array");  // an array with a null is a value
-  return Document().add(target.field, of_one("$eq", bson::Type::null, {}).add("$not", no_array));
+  Document none = target.lacks == BackfillTarget::Lacks::field_or_value
+                      ? of_one("$eq", bson::Type::null, {})
+                      : among_zeros();
+  return Document().add(target.field, none.add("$not", no_array));
+}
+
+bool is_none(const BackfillTarget& target, const bson::Element& value) {
+  switch (target.lacks) {
+    case BackfillTarget::Lacks::field:
+      return false;
+    case BackfillTarget::Lacks::field_or_value:
+      return value.type == bson::Type::null;
+    case BackfillTarget::Lacks::value_or_zero:
+      break;
+  }
+  return rewrite::is_zero(value);
 }
 
 Document without_value_and_open(const BackfillTarget& target) {
@@ -151,10 +192,13 @@ Document find_values(const BackfillTarget& target, std::span<const BackfillId> i
 }
 
 std::string show_without_value(const BackfillTarget& target) {
-  const bool null_too = target.lacks == BackfillTarget::Lacks::field_or_value;
+  static constexpr std::array<std::string_view, 3> kConditions{
+      "{$exists: false}", "null",
+      "{$in: [null, 0, \"\", ObjectId(\"000000000000000000000000\"), "
+      "UUID(\"00000000-0000-0000-0000-000000000000\"), BinData(3, \"AAAAAAAAAAAAAAAAAAAAAA==\")]}"};
   return "db.getSiblingDB(" + in_quotes(target.ns.db) + ").getCollection(" +
-         in_quotes(target.ns.collection) + ").find({" + in_quotes(target.field) +
-         (null_too ? ": null})" : ": {$exists: false}})");
+         in_quotes(target.ns.collection) + ").find({" + in_quotes(target.field) + ": " +
+         std::string(kConditions[static_cast<std::size_t>(target.lacks)]) + "})";
 }
 
 }  // namespace idproxy::app

@@ -17,7 +17,11 @@ namespace idproxy::app {
 
 /// The documents that a backfill is about.
 struct BackfillTarget {
-  enum class Lacks { field, field_or_value };  ///< field_or_value: null is no value either
+  enum class Lacks {
+    field,
+    field_or_value,  ///< null is no value either
+    value_or_zero,   ///< neither is what rewrite::is_zero() says of
+  };
   id_store::Namespace ns;
   std::string field;  ///< dotted path
   Lacks lacks = Lacks::field;
@@ -35,6 +39,8 @@ struct BackfillOrder {
 using BackfillId = std::string;
 [[nodiscard]] BackfillId id_of(Bytes document);
 
+/// True if a value in the field is none to this target.
+[[nodiscard]] bool is_none(const BackfillTarget& target, const bson::Element& value);
 /// Matches documents without a value.
 [[nodiscard]] id_store::mongo::Document without_value(const BackfillTarget& target);
 /// Those of them that can get one: each part of a dotted path is absent or an object.

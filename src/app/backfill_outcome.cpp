@@ -42,7 +42,8 @@ std::optional<Bytes> write_error(Bytes reply) {
 }
 
 Failure failure_of(Bytes error, std::int32_t code, std::string_view ns, const rewrite::Plan& plan) {
-  if (code == id_store::mongo::kDuplicateKey && !rewrite::curable(error, ns, plan).empty()) {
+  if (code == id_store::mongo::kDuplicateKey &&
+      !rewrite::curable(error, ns, plan, [] { return false; }).empty()) {
     return Failure::duplicate;
   }
   return rewrite::denies(error) || is_too_large(code) ? Failure::denied : Failure::perhaps_stored;

@@ -58,11 +58,19 @@ boost::system::result<std::size_t, std::string> rule_for(const BackfillRequest& 
          (others.empty() ? "" : "; its rules fill " + others);
 }
 
-BackfillTarget target_of(const BackfillRequest& request, const rewrite::Assignment& assignment) {
+namespace {
+
+BackfillTarget::Lacks lacks_by(rewrite::Assign assign) {
   using Lacks = BackfillTarget::Lacks;
-  const bool missing_only = assignment.rule->assign == rewrite::Assign::missing;
+  if (assign == rewrite::Assign::missing) return Lacks::field;
+  return assign == rewrite::Assign::missing_or_zero ? Lacks::value_or_zero : Lacks::field_or_value;
+}
+
+}  // namespace
+
+BackfillTarget target_of(const BackfillRequest& request, const rewrite::Assignment& assignment) {
   BackfillTarget target{id_store::split_namespace(request.ns), request.field,
-                        missing_only ? Lacks::field : Lacks::field_or_value};
+                        lacks_by(assignment.rule->assign)};
   if (assignment.sequences != nullptr) target.beside = assignment.sequences->fields();
   if (!request.period_from.empty()) target.beside.push_back(request.period_from);
   return target;

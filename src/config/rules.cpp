@@ -162,6 +162,11 @@ void read_strategy(rewrite::Rule& rule, Reader& reader, const std::string& store
   refuse_strategy(rule.strategy_name, reader);
 }
 
+/// An invoice without a number is worse than an error.
+bool has_no_gaps(const rewrite::Rule& rule) {
+  return rule.strategy != nullptr && rule.strategy->sequence_rule() != nullptr;
+}
+
 /// The keys that do not affect which values a rule makes, only how it puts them into documents.
 constexpr std::array<std::string_view, 8> kOfTheRuleAlone{
     "assign", "driver_window", "in_transaction", "keep_driver_id",
@@ -177,8 +182,8 @@ rewrite::Rule read_rule(Reader& reader, const std::string& store_db, ids::Source
   rewrite::Rule rule;
   rule.ns = read_ns(reader, store_db);
   rule.field = read_field(reader);
-  rule.assign = static_cast<Assign>(
-      reader.choice("assign", {"missing", "missing-or-null", "driver", "always"}));
+  rule.assign = static_cast<Assign>(reader.choice(
+      "assign", {"missing", "missing-or-null", "missing-or-zero", "driver", "always"}));
   rule.driver_window = read_driver_window(reader);
   read_keep_driver_id(rule, reader);
   warn_of_driver_ids(rule, reader);
@@ -191,6 +196,7 @@ rewrite::Rule read_rule(Reader& reader, const std::string& store_db, ids::Source
   rule.upserts =
       static_cast<rewrite::Upserts>(reader.choice("upserts", {"assign", "forward", "refuse"}));
   read_strategy(rule, reader, store_db, sources);
+  if (has_no_gaps(rule) && !reader.given("upserts")) rule.upserts = rewrite::Upserts::refuse;
   read_reserve(rule, reader);
   if (rule.reserve) rule.id_strategy = ids::make_object_ids(sources);
   rule.definition = canonical_text(*reader.node());

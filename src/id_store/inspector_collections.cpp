@@ -91,6 +91,17 @@ std::shared_ptr<ids::Fill> Collections::fill(std::string_view ns, std::string_vi
   return numbers(collection(db, name), field, now).fill;
 }
 
+std::optional<ids::UniqueIndexes> Collections::unique_indexes(std::string_view ns, Time now) {
+  const auto [db, name] = split(ns);
+  Collection& known = collection(db, name);
+  if (!known.unique_indexes && known.indexes_due == kNever && !known.indexes_open) {
+    known.indexes_due = now;
+    known.indexes_open = true;
+    news_ = true;
+  }
+  return known.unique_indexes;
+}
+
 template <class Item>
 Item& Collections::recall(std::map<std::string, Item, std::less<>>& items, std::string_view name,
                           std::size_t most) {

@@ -146,6 +146,7 @@ class Collections {
   [[nodiscard]] std::vector<std::shared_ptr<ids::Guard>> take_answers() {
     return std::exchange(answers_, {});
   }
+  [[nodiscard]] std::optional<ids::UniqueIndexes> unique_indexes(std::string_view ns, Time now);
   [[nodiscard]] std::uint64_t version() const { return version_; }
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const;
   [[nodiscard]] std::vector<std::size_t> not_ready_counts() const;
@@ -220,6 +221,7 @@ class Collections {
     std::string name;
     std::vector<Guard> guards;
     std::vector<Numbers> numbers;
+    std::optional<ids::UniqueIndexes> unique_indexes;  // nothing: not known
     Time indexes_due = kNever;
     Time documents_due = kNever;
     std::optional<Time> documents_at;  // of the last response, whatever it was

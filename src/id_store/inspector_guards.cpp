@@ -75,7 +75,9 @@ void Collections::forget(Collection& collection, std::string_view why, Time now)
   ++collection.epoch;
   collection.is_anew = true;
   collection.uuid.reset();
-  if (!collection.guards.empty()) collection.indexes_due = now;
+  const bool is_of_use = !collection.guards.empty() || collection.unique_indexes;
+  collection.unique_indexes.reset();
+  if (is_of_use) collection.indexes_due = now;
   for (Guard& guard : collection.guards) {
     if (!guard.shared) continue;
     guard.state = Guard::State::unchecked;

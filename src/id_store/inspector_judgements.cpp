@@ -70,6 +70,19 @@ std::string consequence(std::string_view privilege) {
   return "the proxy cannot make unique indexes";
 }
 
+/// Nothing if the response does not tell, or the collection has yet to be made.
+std::optional<ids::UniqueIndexes> unique_indexes_in(const CatalogResponse& response) {
+  if (response.kind != Kind::answered) return std::nullopt;
+  ids::UniqueIndexes found;
+  for (const Index& index : response.indexes) {
+    std::vector<std::string> fields;
+    for (const Index::Key& key : index.keys) fields.push_back(key.field);
+    const bool is_on_id = fields.size() == 1 && fields.front() == "_id";
+    if (index.unique && !is_on_id) found.push_back(std::move(fields));
+  }
+  return found;
+}
+
 }  // namespace
 
 void Collections::learn(const CatalogRequest& request, const CatalogResponse& response, Time now) {
@@ -210,6 +223,7 @@ void Collections::learn_indexes(Collection& collection, const CatalogRequest& re
   collection.failed = collection.failed || response.kind == Kind::unreachable;
   if (response.kind == Kind::not_permitted) miss("listIndexes", collection.db, collection.name);
   learn_which(collection, request, response);
+  collection.unique_indexes = unique_indexes_in(response);
   bool all_well = true;
   bool others_build = false;
   for (Guard& guard : collection.guards) {

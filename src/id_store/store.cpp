@@ -285,6 +285,11 @@ std::shared_ptr<void> Watch::change(const ids::CatalogChange& change) {
   return impl_->inspector.change(change);
 }
 
+std::optional<ids::UniqueIndexes> Watch::unique_indexes(std::string_view ns) {
+  return impl_->with(
+      [&](Collections& known, Collections::Time now) { return known.unique_indexes(ns, now); });
+}
+
 std::uint64_t Watch::version() const {
   return impl_->inspection->version() + impl_->reservations.version();
 }

@@ -267,21 +267,46 @@ void ExchangeRunner::log_given_up() const {
               {"attempts", given_up->attempts}});
 }
 
-/// Logs upserts that were sent without a value, once an hour for each rule.
+namespace {
+
+/// What becomes of the document that such an upsert inserts, and what can be done about it.
+std::string outcome_of(const rewrite::Forwarded& forwarded, const std::string& ns) {
+  const rewrite::Rule& rule = *forwarded.assignment->rule;
+  const std::string way_out(way_out_of(forwarded.reason, rule.field));
+  if (forwarded.brings_value) {
+    return "a document that it inserts has the value that the client sends; " + way_out;
+  }
+  if (rule.field == "_id") {
+    return "a document that it inserts gets its _id from the client or from the server; " + way_out;
+  }
+  const std::string without = "a document that it inserts may lack the field; " + way_out;
+  if (rule.reserve) return without;
+  return without + "; mongo-idproxy backfill --config FILE --ns " + ns + " --field " + rule.field +
+         " gives values to documents that were stored without";
+}
+
+}  // namespace
+
+/// Logs upserts that were sent without a value.
 void ExchangeRunner::log_forwarded() const {
   for (const rewrite::Forwarded& each : exchange_->forwarded()) {
     const rewrite::Assignment& assignment = *each.assignment;
     if (each.reason == rewrite::ForwardReason::configured) continue;
-    if (!assignment.outcomes->may_log_forwarded(thread_.context.clock.monotonic())) continue;
+    const std::string ns = exchange_->ns();
+    const auto upserts = assignment.outcomes->forwarded_log.add(ns, each.reason, each.upserts,
+                                                                thread_.context.clock.monotonic());
+    if (!upserts) continue;
     log::event(log::Level::warning, "upsert_forwarded",
                "an upsert was sent without a value of the rule, because adding one would not be "
-               "safe: the document may be stored without the field; " +
-                   std::string(way_out_of(each.reason)) +
-                   " (docs/duplicates.md#upserts; logged once an hour for each rule)",
+               "safe: " +
+                   outcome_of(each, ns) +
+                   " (docs/duplicates.md#upserts; logged once an hour for each namespace and "
+                   "reason, with the number of upserts since the last line)",
                {{"rule", assignment.rule_index},
-                {"ns", exchange_->ns()},
+                {"ns", ns},
                 {"field", assignment.rule->field},
-                {"reason", name_of(each.reason)}});
+                {"reason", name_of(each.reason)},
+                {"upserts", *upserts}});
   }
 }
 
@@ -295,6 +320,11 @@ void ExchangeRunner::report() {
     cells[Counted::documents_refused].add(exchange_->refused());
   }
   log_forwarded();
+  log_driver_made();
+  log_zero();
+}
+
+void ExchangeRunner::log_driver_made() const {
   const rewrite::Assignment* rule = exchange_->driver_made();
   if (rule == nullptr || rule->outcomes->driver_made_logged.exchange(true)) return;
   log::event(
@@ -304,6 +334,17 @@ void ExchangeRunner::report() {
       "(docs/drivers.md#documents-without-an-_id), or set assign: driver, and then the insertedId "
       "that the driver reports is not the stored one",
       {{"rule", rule->rule_index}, {"ns", rule->rule->ns}, {"field", rule->rule->field}});
+}
+
+void ExchangeRunner::log_zero() const {
+  const rewrite::Assignment* rule = exchange_->leaves_zero();
+  if (rule == nullptr || rule->outcomes->zero_logged.exchange(true)) return;
+  log::event(log::Level::warning, "zero_stored",
+             "a document brought null, 0, \"\" or an id of zeros in the rule's field, and the rule "
+             "leaves it: typed languages send that for a field that was never set. Have them leave "
+             "the field out, or set assign: missing-or-zero (docs/drivers.md#zero-values; logged "
+             "once for each rule)",
+             {{"rule", rule->rule_index}, {"ns", exchange_->ns()}, {"field", rule->rule->field}});
 }
 
 }  // namespace idproxy::net

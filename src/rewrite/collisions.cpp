@@ -5,6 +5,7 @@
 
 #include "idproxy/rewrite/duplicate_key.hpp"
 #include "sources.hpp"
+#include "upsert_values.hpp"
 
 namespace idproxy::rewrite {
 
@@ -12,13 +13,34 @@ Collision TakenValues::collision_of(std::int32_t statement, Bytes error) const {
   Collision collision{statement, {}};
   const auto given = std::ranges::equal_range(given_.given, statement, {}, &Given::statement);
   if (given.empty()) return collision;
-  const auto helped = curable(error, ns_, plan_);
+  const auto helped = curable(error, ns_, plan_, [&] { return may_have_id(statement); });
   for (const Given& each : given) {
     if (std::ranges::find(helped, each.assignment) == helped.end()) continue;
     collision.given.push_back(static_cast<std::size_t>(&each - given_.given.data()));
   }
-  if (collision.given.empty()) ++plan_[given.front().assignment].outcomes->foreign;
+  if (collision.given.empty()) {
+    ++plan_[given.front().assignment].outcomes->foreign;
+  } else {
+    const Given& first = given_.given[collision.given.front()];
+    collision.on_field_alone = is_on_field_alone(error, plan_[first.assignment].rule->field);
+  }
   return collision;
+}
+
+/// False if the server makes the `_id` of the statement's document.
+bool TakenValues::may_have_id(std::int32_t statement) const {
+  const auto given = std::ranges::equal_range(given_.given, statement, {}, &Given::statement);
+  const auto is_id = [&](const Given& each) { return plan_[each.assignment].is_id(); };
+  if (std::ranges::any_of(given, is_id)) return true;
+  const auto command = message_ ? BatchCommand::read(*message_) : std::nullopt;
+  if (!command) return true;
+  BatchStatements statements(*command);
+  std::optional<Bytes> its;
+  for (std::int32_t i = 0; i <= statement; ++i) its = statements.next();
+  if (!its) return true;
+  if (command->kind == WriteKind::insert) return bson::find(*its, "_id").has_value();
+  const auto upsert = UpsertStatement::read(*its, command->kind);
+  return !upsert || may_bring_id(*upsert);
 }
 
 std::vector<Collision> TakenValues::collisions_in(std::span<const WriteError> errors,

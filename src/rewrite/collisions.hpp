@@ -19,15 +19,18 @@ struct Collision {
   std::int32_t statement;
   std::vector<std::size_t> given;  ///< values to replace: indexes in GivenValues::given
   bool again = false;              ///< it is repeated with fresh values
+  /// The violated index has one key: the field of such a value.
+  bool on_field_alone = false;
 };
 
 /// Tells duplicates of generated values from other duplicates, and remembers which values are
 /// taken.
 class TakenValues {
  public:
-  /// Borrows its arguments. `ns`: "db.collection".
-  TakenValues(const Plan& plan, const GivenValues& given, std::string_view ns)
-      : plan_(plan), given_(given), ns_(ns) {}
+  /// Borrows its arguments. `ns`: "db.collection"; `message`: the client's, null: not at hand.
+  TakenValues(const Plan& plan, const GivenValues& given, std::string_view ns,
+              const wire::OpMsgView* message = nullptr)
+      : plan_(plan), given_(given), ns_(ns), message_(message) {}
 
   /// `error`: a duplicate key error (code 11000) as for curable(). The result's `given` is empty if
   /// the duplicate is not of a generated value.
@@ -44,9 +47,12 @@ class TakenValues {
   [[nodiscard]] bool contains(std::size_t given) const { return taken_.contains(given); }
 
  private:
+  [[nodiscard]] bool may_have_id(std::int32_t statement) const;
+
   const Plan& plan_;
   const GivenValues& given_;
   std::string_view ns_;
+  const wire::OpMsgView* message_;
   std::unordered_set<std::size_t> taken_;                         // indexes in given_.given
   std::unordered_map<const ids::Strategy*, std::size_t> counts_;  // in the whole request
 };

@@ -133,6 +133,7 @@ Action Exchange::write(Buffer* owner, const Context& context, Workspace& workspa
   }
   ScanResult result = scan(write_, workspace, given_);
   driver_made_ = result.driver_made;
+  leaves_zero_ = result.leaves_zero;
   if (result.kind == ScanResult::Kind::failed) return fail_write(result.error, workspace);
   forwarded_ = std::move(result.forwarded);
   if (result.kind == ScanResult::Kind::unchanged) {

@@ -23,7 +23,10 @@ constexpr std::array<Texts, kForwardReasons> kTexts{{
     {"pipeline_replaces", "use only the stages $set and $addFields, or update operators"},
     {"filter_fixes_id",
      "use update operators instead of a pipeline, or leave _id out of the filter"},
-    {"depends_on_document", kInsert},
+    {"depends_on_document",
+     "give each field of the rule's scope and template one value, in the filter (equality), $set "
+     "or "
+     "$setOnInsert, or insert the document instead"},
     {"reserved", kInsert},
     {"too_large", kInsert},
     {"unknown_form", kInsert},
@@ -35,7 +38,10 @@ std::string_view name_of(ForwardReason reason) {
   return kTexts[static_cast<std::size_t>(reason)].name;
 }
 
-std::string_view way_out_of(ForwardReason reason) {
+std::string_view way_out_of(ForwardReason reason, std::string_view field) {
+  if (field == "_id" && reason == ForwardReason::filter_names_field) {
+    return "find the document by other fields than _id, or insert it instead";
+  }
   return kTexts[static_cast<std::size_t>(reason)].way_out;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "document_fields.hpp"
+#include "idproxy/rewrite/zero_value.hpp"
 #include "value_reservations.hpp"
 
 namespace idproxy::rewrite {
@@ -58,6 +59,7 @@ void InsertRewriter::begin(const WriteRequest& insert) {
   edits_.clear();
   records_.clear();
   driver_made_.assign(insert.plan->size(), 0);
+  leaves_zero_ = nullptr;
   plan_ = &plans_.of(insert.plan);
 }
 
@@ -115,6 +117,7 @@ bool InsertRewriter::scan_documents(ScanResult& result, GivenValues& values) {
     if (index > 0 && driver_made_[i] == result.statements)
       result.driver_made = &(*insert_->plan)[i];
   }
+  result.leaves_zero = leaves_zero_;
   return true;
 }
 
@@ -169,8 +172,9 @@ bool InsertRewriter::look_at(Bytes document, Record& record) {
       return false;
     record.missing = below & ~below_.there;
     record.parent = narrow(offset(parent->value.data()));
+    note_kept(below & below_.there, below_places_);
   }
-  if ((stay & plan_->ids) != 0) count_driver_made(stay & plan_->ids);
+  note_kept(stay, places_);
   return true;
 }
 
@@ -190,13 +194,22 @@ const bson::Element* InsertRewriter::common_parent(std::uint32_t below) const {
   return &parent;
 }
 
-/// `ids`: assignments for an `_id` that is there.
-void InsertRewriter::count_driver_made(std::uint32_t ids) {
-  for (; ids != 0; ids &= ids - 1) {
-    const auto i = static_cast<std::size_t>(std::countr_zero(ids));
-    if (places_[i].type != bson::Type::object_id) continue;
-    if (driver_made(places_[i].value.data(), *(*insert_->plan)[i].rule)) ++driver_made_[i];
+/// `kept`: assignments whose field has a value that stays, at the place of `places`.
+void InsertRewriter::note_kept(std::uint32_t kept, const bson::FieldFinder::Places& places) {
+  for (; kept != 0; kept &= kept - 1) {
+    const auto i = static_cast<std::size_t>(std::countr_zero(kept));
+    const bool is_id = places[i].type == bson::Type::object_id;
+    if (is_id || is_zero(places[i])) note_kept(places[i], i);
   }
+}
+
+/// What the log says once of values that the rule leaves, although its user may expect otherwise.
+void InsertRewriter::note_kept(const bson::Element& value, std::size_t assignment) {
+  const Assignment& target = (*insert_->plan)[assignment];
+  if (target.implied) return;
+  if (leaves_zero(target.rule->assign, value)) leaves_zero_ = &target;
+  if (value.type != bson::Type::object_id || !target.is_id()) return;
+  if (driver_made(value.value.data(), *target.rule)) ++driver_made_[assignment];
 }
 
 /// Notes the document's edits. Returns false if it is malformed.
@@ -313,22 +326,12 @@ bool InsertRewriter::driver_made(const std::uint8_t* object_id, const Rule& rule
 }
 
 bool InsertRewriter::replaces(const Site& site, std::size_t assignment) {
-  const Assignment& target = (*insert_->plan)[assignment];
-  const bool null = site.element.type == bson::Type::null;
-  const bool made = site.element.type == bson::Type::object_id &&
-                    driver_made(site.element.value.data(), *target.rule);
-  switch (target.rule->assign) {
-    case Assign::missing:
-      if (made && target.is_id() && !target.implied) ++driver_made_[assignment];
-      return false;
-    case Assign::missing_or_null:
-      return null;
-    case Assign::driver:
-      return null || made;
-    case Assign::always:
-      return true;
-  }
-  return false;
+  const Rule& rule = *(*insert_->plan)[assignment].rule;
+  if (rewrite::replaces(rule.assign, site.element)) return true;
+  const bool made = rule.assign == Assign::driver && site.element.type == bson::Type::object_id &&
+                    driver_made(site.element.value.data(), rule);
+  if (!made) note_kept(site.element, assignment);
+  return made;
 }
 
 void InsertRewriter::plan_edit(const Site& site, std::size_t assignment) {
@@ -408,11 +411,7 @@ void InsertRewriter::choose_sequence(std::size_t assignment, GivenSequences& its
   if (sequences == nullptr) return;
   // Only the date decides: the same for all documents of an insert, also at midnight.
   if (fields_[assignment].empty() && !its.all.empty()) return its.of_value.push_back(0);
-  auto sequence = sequences->sequence(fields_[assignment]);
-  const auto next = static_cast<std::uint32_t>(its.all.size());
-  const auto [known, is_new] = known_.emplace(sequence.get(), next);
-  if (is_new) its.all.push_back(std::move(sequence));
-  its.of_value.push_back(known->second);
+  its.add_value(sequences->sequence(fields_[assignment]), known_);
 }
 
 }  // namespace idproxy::rewrite

@@ -13,11 +13,4 @@ bool RuleOutcomes::may_run_again(std::chrono::nanoseconds now, std::uint32_t mos
   return true;
 }
 
-bool RuleOutcomes::may_log_forwarded(std::chrono::nanoseconds now) {
-  constexpr std::chrono::nanoseconds kEvery = std::chrono::hours(1);
-  std::int64_t last = forwarded_logged_.load();
-  if (last != kNever && now.count() - last < kEvery.count()) return false;
-  return forwarded_logged_.compare_exchange_strong(last, now.count());
-}
-
 }  // namespace idproxy::rewrite

@@ -130,6 +130,7 @@ Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
     }
     assignment.sequences = assignment.strategy->sequences();
     assignment.reservations = reservations_[i].get();
+    assignment.store = store_.get();
     plan.push_back(std::move(assignment));
   }
   add_id(plan);

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <span>
 #include <utility>
 
+#include "document_fields.hpp"
+#include "idproxy/rewrite/zero_value.hpp"
 #include "upsert_paths.hpp"
+#include "upsert_values.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -132,41 +134,6 @@ Verdict judge_filter(Bytes filter, std::string_view field, ForwardReason reason)
   return filter.empty() ? kAssign : unless(filter_names(filter, field), reason);
 }
 
-/// True if the document has the field with this path.
-bool has(Bytes document, std::span<const std::string> path) {
-  for (; !path.empty(); path = path.subspan(1)) {
-    const auto element = bson::find(document, path.front());
-    if (!element) return false;
-    if (path.size() == 1) return true;
-    if (element->type != bson::Type::document) return false;
-    document = element->value;
-  }
-  return false;
-}
-
-/// True if this element of $setOnInsert gives the field a value of the client's own.
-bool gives_value(const bson::Element& set, const Assignment& assignment) {
-  const std::string_view field = assignment.rule->field;
-  if (set.key == field) return true;
-  if (!field.starts_with(set.key) || field[set.key.size()] != '.') return false;
-  if (set.type != bson::Type::document) return false;
-  const auto names = static_cast<std::size_t>(std::ranges::count(set.key, '.')) + 1;
-  return has(set.value, std::span(assignment.path).subspan(names));
-}
-
-/// True if a path of the update enters an array where the field's path goes on in a document, as
-/// a.$[].x does for a.b. The server does not accept both in one update (error 40).
-bool enters_array(std::string_view path, std::string_view field) {
-  const auto differs = std::ranges::mismatch(path, field).in1;
-  const auto same = path.substr(0, static_cast<std::size_t>(differs - path.begin()));
-  const auto dot = same.rfind('.');
-  return dot != std::string_view::npos && path.substr(dot + 1).starts_with('$');
-}
-
-bool conflicts(std::string_view path, std::string_view field) {
-  return overlap(path, field) || enters_array(path, field);
-}
-
 /// For one operator with its paths, such as $set: {a: 1, "b.c": 2}.
 Verdict judge_operator(const bson::Element& update_operator, const Assignment& assignment) {
   const std::string_view field = assignment.rule->field;
@@ -174,12 +141,9 @@ Verdict judge_operator(const bson::Element& update_operator, const Assignment& a
   bool gives = false;
   bson::Elements paths(update_operator.value);
   while (const auto path = paths.next()) {
-    if (on_insert && gives_value(*path, assignment)) {
-      gives = true;
-      continue;
-    }
-    const bool renames = update_operator.key == "$rename" && path->type == bson::Type::string;
-    if (conflicts(path->key, field) || (renames && conflicts(path->text(), field))) {
+    if (const auto value = on_insert ? value_set_by(*path, field) : std::nullopt) {
+      gives = gives || !replaces(assignment.rule->assign, *value);
+    } else if (names_path(update_operator, *path, field)) {
       return forward(ForwardReason::update_names_field);
     }
   }
@@ -212,7 +176,9 @@ Verdict judge_operators(Bytes update, const Assignment& assignment) {
 /// For an update that is a document without operators: the server stores it in place of the
 /// document that it finds, so that a value in it would change that document.
 Verdict judge_replacement(const UpsertStatement& statement, const Assignment& assignment) {
-  if (has(statement.update.value, assignment.path)) return kNotNeeded;
+  const auto value = field_at(statement.update.value, assignment.rule->field);
+  const bool gives = value && value->is == ids::FieldValue::Is::there;
+  if (gives && !replaces(assignment.rule->assign, value->element)) return kNotNeeded;
   if (assignment.is_id()) {
     // The server takes `_id` from the filter if it is there.
     const Verdict verdict =
@@ -277,8 +243,11 @@ UpsertVerdict judge(const UpsertStatement& statement, const Assignment& assignme
   if (verdict != kAssign) return verdict;
   if (assignment.rule->upserts == Upserts::forward) return forward(ForwardReason::configured);
   if (assignment.reservations != nullptr) return forward(ForwardReason::reserved);
-  if (assignment.sequences != nullptr && !assignment.sequences->fields().empty()) {
-    return forward(ForwardReason::depends_on_document);
+  if (assignment.sequences != nullptr) {
+    const auto values = known_values(statement, assignment.sequences->fields());
+    if (!values || !assignment.sequences->refusal(*values).empty()) {
+      return forward(ForwardReason::depends_on_document);
+    }
   }
   // A larger one can hardly succeed, and with a value it might exceed the limit for BSON.
   if (static_cast<std::int64_t>(statement.whole.size()) > bson::kMaxUserDocument) {

@@ -1,9 +1,12 @@
 #include "upsert_edit.hpp"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "idproxy/bson/builder.hpp"
+#include "upsert_values.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -17,9 +20,13 @@ class UpsertWriter {
   UpsertWriter(const Plan& plan, std::span<const ids::Values> values, Buffer& out)
       : plan_(plan), values_(values), out_(out) {}
 
-  /// Appends {field: value, …}, as $setOnInsert takes them.
-  void fields(std::span<const Given> given) {
-    for (const Given& each : given) value(assignment(each).rule->field, each);
+  /// Appends the elements of $setOnInsert, with the values in place of those that the rules
+  /// replace, and behind them those that are new. `own`: the client's elements.
+  void fields(std::optional<Bytes> own, std::span<const Given> given) {
+    std::vector<const Given*> left;
+    for (const Given& each : given) left.push_back(&each);
+    if (own) replaced(*own, {}, left);
+    for (const Given* each : left) value(assignment(*each).rule->field, *each);
   }
 
   /// Appends one stage for each value, as elements of the pipeline's array from `count` on. Returns
@@ -42,6 +49,33 @@ class UpsertWriter {
  private:
   [[nodiscard]] const Assignment& assignment(const Given& given) const {
     return plan_[given.assignment];
+  }
+
+  /// Copies the elements, and writes in place of some the values that belong there, which it takes
+  /// from `left`. `around`: the path of the document that they are in, with a final dot. No deeper
+  /// than the paths of fields.
+  void replaced(Bytes own, const std::string& around, std::vector<const Given*>& left) {
+    bson::Elements elements(own);
+    while (const auto element = elements.next()) {
+      const bool is_dotted = !around.empty() && element->key.find('.') != std::string_view::npos;
+      const auto there = std::ranges::find_if(left, [&](const Given* each) {
+        const std::string_view field = assignment(*each).rule->field;
+        return !is_dotted && field.starts_with(around) &&
+               value_set_by(*element, field.substr(around.size()));
+      });
+      if (there == left.end()) {
+        bson::append_copy(out_, *element);
+        continue;
+      }
+      const std::string path = around + std::string(element->key);
+      if (assignment(**there).rule->field == path) {
+        value(element->key, **there);
+        left.erase(there);
+      } else {
+        append_inside(out_, Type::document, element->key,
+                      [&] { replaced(element->value, path + ".", left); });
+      }
+    }
   }
 
   void value(std::string_view key, const Given& given) {
@@ -121,15 +155,15 @@ UpsertEdit::UpsertEdit(const UpsertStatement& statement, std::span<const Given> 
     }
     return;
   }
-  const auto on_insert = bson::find(update, "$setOnInsert");
-  if (on_insert) {
+  if (const auto on_insert = bson::find(update, "$setOnInsert")) {
     enter(on_insert->value);
-    writer.fields(given);
-  } else {
-    append_inside(added_, Type::document, "$setOnInsert", [&] { writer.fields(given); });
+    at_ = on_insert->value.data() + 4;
+    removed_ = on_insert->value.size() - bson::kMinDocument;
+    writer.fields(on_insert->value, given);
+    return;
   }
-  const Bytes innermost = on_insert ? on_insert->value : update;
-  at_ = innermost.data() + innermost.size() - 1;
+  append_inside(added_, Type::document, "$setOnInsert", [&] { writer.fields({}, given); });
+  at_ = update.data() + update.size() - 1;
 }
 
 void UpsertEdit::write(Bytes message, Bytes part, wire::PatchedMessage& out) const {

@@ -16,6 +16,7 @@ namespace idproxy::rewrite {
 ///
 ///   {q, u: {$set: {x: 1}}}                      u: {$set: {x: 1}, $setOnInsert: {number: 7}}
 ///   {q, u: {$setOnInsert: {y: 1}}}              u: {$setOnInsert: {y: 1, number: 7}}
+///   {q, u: {$setOnInsert: {number: null}}}      u: {$setOnInsert: {number: 7}}, as `assign` says
 ///   {q, u: [{$set: {x: 1}}]}                    u: [{$set: {number: {$cond: [
 ///                                                      {$eq: [{$type: "$_id"}, "missing"]},
 ///                                                      {$literal: 7}, "$number"]}}},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "idproxy/bson/builder.hpp"
 #include "part_frame.hpp"
 #include "upsert_edit.hpp"
+#include "upsert_values.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -51,7 +53,7 @@ class UpsertScan {
     for (; const auto statement = statements.next(); ++index) {
       if (static_cast<std::size_t>(index) == kMaxBatch) return false;
       const auto found = UpsertStatement::read(*statement, write_.command.kind);
-      if (!found || !add(*found, index, result.forwarded)) return false;
+      if (!found || !add(*found, index, result)) return false;
       if (given_.given.size() <= kMostValues) continue;
       result.kind = ScanResult::Kind::failed;
       result.error = too_large();
@@ -62,8 +64,7 @@ class UpsertScan {
   }
 
  private:
-  [[nodiscard]] bool add(const UpsertStatement& statement, std::int32_t index,
-                         std::vector<Forwarded>& forwarded) {
+  [[nodiscard]] bool add(const UpsertStatement& statement, std::int32_t index, ScanResult& result) {
     const std::size_t before = given_.given.size();
     for (std::size_t i = 0; i < write_.plan->size(); ++i) {
       const Assignment& assignment = (*write_.plan)[i];
@@ -71,44 +72,54 @@ class UpsertScan {
       if (verdict.kind == UpsertVerdict::Kind::malformed) return false;
       if (verdict.kind == UpsertVerdict::Kind::assign) {
         given_.given.push_back({index, static_cast<std::uint16_t>(i), 0});
-        if (assignment.sequences != nullptr) take_sequence(i);
-      } else if (verdict.kind == UpsertVerdict::Kind::forward) {
-        count(assignment, verdict.reason, forwarded);
+        if (assignment.sequences != nullptr) choose_sequence(statement, i);
+        continue;
       }
+      if (statement.kind == UpsertStatement::Kind::plain || assignment.implied) continue;
+      if (brings_zero(statement, *assignment.rule)) result.leaves_zero = &assignment;
+      if (verdict.kind != UpsertVerdict::Kind::forward) continue;
+      count({&assignment, verdict.reason, 1, brings_value(statement, *assignment.rule)},
+            result.forwarded);
     }
-    if (statement.multi && given_.given.size() > before) given_.once.push_back(index);
+    if (statement.multi && given_.given.size() > before) given_.multi.push_back(index);
     return true;
   }
 
-  /// All upserts of a command have one sequence: judge() admits only rules whose date decides.
-  void take_sequence(std::size_t assignment) {
+  /// Notes which sequence the next value of the assignment comes from, as for a document. judge()
+  /// has admitted the statement.
+  void choose_sequence(const UpsertStatement& statement, std::size_t assignment) {
+    ids::Sequences& sequences = *(*write_.plan)[assignment].sequences;
     given_.sequences.resize(write_.plan->size());
     GivenSequences& its = given_.sequences[assignment];
-    if (its.all.empty()) its.all.push_back((*write_.plan)[assignment].sequences->sequence({}));
-    its.of_value.push_back(0);
+    const auto values = known_values(statement, sequences.fields());
+    // Only the date decides: the same for all statements of a command, also at midnight.
+    if (values->empty() && !its.all.empty()) return its.of_value.push_back(0);
+    its.add_value(sequences.sequence(*values), known_[assignment]);
   }
 
-  static void count(const Assignment& assignment, ForwardReason reason,
-                    std::vector<Forwarded>& forwarded) {
+  static void count(const Forwarded& statement, std::vector<Forwarded>& forwarded) {
     const auto same = std::ranges::find_if(forwarded, [&](const Forwarded& each) {
-      return each.assignment == &assignment && each.reason == reason;
+      return each.assignment == statement.assignment && each.reason == statement.reason &&
+             each.brings_value == statement.brings_value;
     });
     if (same != forwarded.end()) {
       ++same->upserts;
     } else {
-      forwarded.push_back({&assignment, reason, 1});
+      forwarded.push_back(statement);
     }
   }
 
   const WriteRequest& write_;
   GivenValues& given_;
+  std::map<std::size_t, GivenSequences::Known> known_;  // by assignment
 };
 
 CommandError refused_upsert(const WriteRequest& write, const Forwarded& forwarded) {
   return {ErrorCode::operation_failed,
           "mongo-idproxy: an upsert into " + write.ns() + " can get no value for field '" +
               forwarded.assignment->rule->field + "' (" + std::string(name_of(forwarded.reason)) +
-              "), and the rule says upserts: refuse; " + std::string(way_out_of(forwarded.reason))};
+              "), and the rule's `upserts` is refuse; " +
+              std::string(way_out_of(forwarded.reason, forwarded.assignment->rule->field))};
 }
 
 }  // namespace
@@ -121,7 +132,7 @@ ScanResult scan_upserts(const WriteRequest& write, GivenValues& given) {
   }
   if (result.kind == ScanResult::Kind::failed) return result;
   const auto refused = std::ranges::find_if(result.forwarded, [](const Forwarded& each) {
-    return each.assignment->rule->upserts == Upserts::refuse;
+    return each.assignment->rule->upserts == Upserts::refuse && !each.brings_value;
   });
   if (refused != result.forwarded.end()) {
     result.kind = ScanResult::Kind::failed;

@@ -8,12 +8,19 @@
 
 namespace idproxy::rewrite {
 
+void GivenSequences::add_value(std::shared_ptr<ids::Strategy> sequence, Known& known) {
+  const auto next = static_cast<std::uint32_t>(all.size());
+  const auto [its, is_new] = known.emplace(sequence.get(), next);
+  if (is_new) all.push_back(std::move(sequence));
+  of_value.push_back(its->second);
+}
+
 void GivenValues::clear() {
   for (ids::Values& each : values) each.clear();
   given.clear();
   wanted.clear();
   sequences.clear();
-  once.clear();
+  multi.clear();
 }
 
 std::size_t GivenValues::capacity() const {

@@ -62,7 +62,8 @@ WriteBatch::WriteBatch(Contents contents, BatchSent sent)
       options_(options_of(contents_, numbers_.has_value())),
       progress_(contents_.statements, stops_of(options_)),
       budget_(options_ ? options_->max_time_ms : std::nullopt, contents_.started),
-      taken_(*contents_.plan, contents_.given, contents_.command->ns()),
+      taken_(*contents_.plan, contents_.given, contents_.command->ns(),
+             &contents_.command->message()),
       renewal_(*contents_.plan, contents_.given, taken_),
       request_id_(client_request_id()),
       uuid_(contents_.uuid) {
@@ -479,7 +480,7 @@ Action WriteBatch::failed(const wire::OpMsgView& message, std::int64_t code, con
     const auto out = progress_.out();
     reservations_->not_stored([&](auto each) { return std::ranges::binary_search(out, each); });
   }
-  const bool nothing_stored = denied && (!duplicate || contents_.given.once.empty());
+  const bool nothing_stored = denied && (!duplicate || contents_.given.multi.empty());
   if (only && nothing_stored) {
     give_back(*contents_.plan, contents_.given,
               [&](std::size_t at) { return !taken_.contains(at); });
@@ -610,8 +611,12 @@ Action WriteBatch::decide(std::vector<Collision> collisions, const Step& step) {
   return renew(step);
 }
 
+/// With `multi: true`, a duplicate may come from a document that the statement has found and
+/// changed like others before it. But it does not change a field that gets a value, so that in an
+/// index on that field alone only the insert can collide: it has found no document.
 bool WriteBatch::may_go_again(const Collision& collision, const Step& step) {
-  if (std::ranges::binary_search(contents_.given.once, collision.statement)) return false;
+  const bool is_multi = std::ranges::binary_search(contents_.given.multi, collision.statement);
+  if (is_multi && !collision.on_field_alone) return false;
   std::vector<const Assignment*> taken;
   taken.reserve(collision.given.size());
   for (const std::size_t given : collision.given) taken.push_back(&assignment(given));
@@ -746,7 +751,7 @@ std::vector<Assigned> WriteBatch::report() const {
 /// True if no executed statement has stored this value. Only for a reply that accounts for every
 /// statement.
 bool WriteBatch::is_unused(std::int32_t statement) const {
-  if (std::ranges::binary_search(contents_.given.once, statement)) return false;
+  if (std::ranges::binary_search(contents_.given.multi, statement)) return false;
   const auto& errors = contents_.command->errors();
   if (!errors.empty()) {
     if (options_->in_transaction || errors.contains(statement)) return true;

@@ -1,5 +1,6 @@
 // Input: an insert. Either it stays as it is, or the patched message is well-formed, its lengths
-// are right, and every document has an `_id`. FieldFinder finds what Elements does.
+// are right, and every document has its values: none is missing, and none is a zero that a rule
+// replaces. FieldFinder finds what Elements does.
 
 #include "fuzz.hpp"
 #include "support/fake_clock.hpp"
@@ -11,6 +12,13 @@ namespace {
 
 using namespace idproxy;
 using namespace fuzz;
+
+std::shared_ptr<const rewrite::RuleSet> rules() {
+  constexpr auto kZero = rewrite::Assign::missing_or_zero;
+  return test::rule_set_of(test::rule("shop.*", "_id", kZero),
+                           test::rule("shop.o*", "number", kZero), test::rule("shop.o*", "a.b.c"),
+                           test::rule("shop.o*", "a.b.d", kZero), test::rule("shop.o*", "a.e"));
+}
 
 /// Gives the patched message to another exchange, which must find nothing left to change.
 void check(const rewrite::action::Send& send, rewrite::Namespaces& namespaces,
@@ -53,7 +61,9 @@ void compare(Bytes message) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < wire::kHeaderSize) return 0;
   static const test::FakeClock clock;
-  static rewrite::Namespaces namespaces(test::rule_set());
+  static rewrite::Namespaces filling(test::rule_set());
+  static rewrite::Namespaces replacing(rules());
+  rewrite::Namespaces& namespaces = size % 2 == 0 ? filling : replacing;
   static rewrite::Workspace workspace;
   const rewrite::Context context{clock, system_random()};
   Buffer message;

@@ -3,6 +3,7 @@ meanwhile, and no value twice."""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import pathlib
@@ -13,10 +14,12 @@ import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import bson
 import pymongo
 import pytest
+from bson import Binary, Decimal128, Int64, ObjectId
 
 from support.backfill import Backfill, Done, failing, updated_twice
 from support.counters import STORE, Load, insert, set_counter
@@ -199,6 +202,31 @@ class TestDocuments:
         done = there.run()
         assert done.code == 0 and done.number("given") == 2, done
         assert there.values() == [4, [None], 3, 5, "text"]
+
+    def test_with_zeros(self, place):
+        there = place(assign="missing-or-zero")
+        zeros = [None, 0, Int64(0), -0.0, Decimal128("0E3"), "", ObjectId("0" * 24),
+                 Binary(bytes(16), 4), Binary(bytes(16), 3)]
+        values = [3, [0], [None], "-", " ", "\n", "0", False, bytes(16), {}]
+        there.collection.insert_many([*({"n": zero} for zero in zeros), {},
+                                      *({"n": value} for value in values)])
+        done = there.run()
+        assert done.code == 0 and done.number("given") == len(zeros) + 1, done
+        assert there.values() == [*range(4, 14), *values]
+
+    def test_with_zeros_that_are_left(self, place):
+        """The command that shows them finds each kind."""
+        there = place(assign="missing-or-zero")
+        zeros = [None, 0, "", ObjectId("0" * 24), Binary(bytes(16), 4), Binary(bytes(16), 3)]
+        there.collection.insert_many([{"n": zero} for zero in [*zeros, 7]])
+        there.client[DB].command("collMod", there.collection.name, validator={"paid": True})
+        done = there.run()
+        assert done.code == 1 and done.number("left") == len(zeros), done
+        shown = re.search(r"left: .*\.find\((.*)\)", done.report)
+        query = eval(shown[1].replace("$in", "'$in'"), {
+            "null": None, "ObjectId": ObjectId, "UUID": lambda text: Binary.from_uuid(UUID(text)),
+            "BinData": lambda subtype, text: Binary(base64.b64decode(text), subtype)})
+        assert there.collection.count_documents(query) == len(zeros)
 
     def test_that_the_server_refuses_cost_no_number(self, place):
         """A validator that came later: every third document is left."""

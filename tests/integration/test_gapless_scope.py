@@ -230,7 +230,11 @@ class TestSequences:
         with proxy.client() as client:
             (fields,) = number.of("a")
             client.number.shared.update_one(fields, {"$set": {"x": 1}}, upsert=True)
-            assert "n" not in client.number.shared.find_one(fields)
+            assert client.number.shared.find_one(fields)["n"] == 1
+            with pytest.raises(OperationFailure, match="depends_on_document"):
+                client.number.shared.update_one(
+                    {"tenant": {"$in": [fields["tenant"]]}, "k": "b"}, {"$set": {"x": 1}},
+                    upsert=True)
             eventually(lambda: insert(proxy, f"zone.{coll}", 1).get("ok") == 1)
             client.zone[coll].update_one({"k": 9}, {"$set": {"x": 1}}, upsert=True)
             for ns in (number.ns, f"zone.{coll}"):

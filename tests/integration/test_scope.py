@@ -155,7 +155,10 @@ class TestSequences:
         ns = f"made.{coll}"
         assert insert_when_ready(proxy, ns, of("a"))["n"] == 1
         with proxy.client() as client:
-            client.made[coll].update_one({"tenant": "a", "k": 9}, {"$set": {"x": 1}}, upsert=True)
+            client.made[coll].update_one({"tenant": "a", "k": 8}, {"$set": {"x": 1}}, upsert=True)
+            assert client.made[coll].find_one({"k": 8})["n"] == 2
+            client.made[coll].update_one(
+                {"tenant": {"$in": ["a"]}, "k": 9}, {"$set": {"x": 1}}, upsert=True)
             assert "n" not in client.made[coll].find_one({"k": 9})
             rule = client.admin.command("idproxy", "status")["rules"][0]
             assert rule["upsertsForwarded"]["depends_on_document"] >= 1

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,6 +34,9 @@ class FakeStore : public ids::Store {
     ++under_way;
     return {this, [](FakeStore* store) { --store->under_way; }};
   }
+  [[nodiscard]] std::optional<ids::UniqueIndexes> unique_indexes(std::string_view ns) override {
+    return ns == "shop.orders" ? indexes : std::nullopt;
+  }
   [[nodiscard]] std::uint64_t version() const override { return version_; }
   /// Everything that the test has listed, without the limit per rule.
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t /*most*/) const override {
@@ -52,6 +57,7 @@ class FakeStore : public ids::Store {
   int under_way = 0;  ///< changes that have not ended
   std::vector<ids::NotReady> listed;
   std::vector<ids::RuleNumbers> numbered;
+  std::optional<ids::UniqueIndexes> indexes;  ///< of shop.orders
   ids::StoreCounts counted;
 
  private:

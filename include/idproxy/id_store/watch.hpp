@@ -60,6 +60,7 @@ class Watch final : public ids::Store {
   std::shared_ptr<ids::Guard> guard(std::size_t rule_index, std::string_view db,
                                     std::string_view collection) override;
   [[nodiscard]] std::shared_ptr<void> change(const ids::CatalogChange& change) override;
+  [[nodiscard]] std::optional<ids::UniqueIndexes> unique_indexes(std::string_view ns) override;
   [[nodiscard]] std::uint64_t version() const override;
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const override;
   /// The number of collections in which each rule gives no values, as in not_ready(), in file

@@ -95,6 +95,9 @@ struct RuleNumbers {
   std::string sequence{};  ///< a counter of one of several sequences: which, as JSON; else empty
 };
 
+/// The keys of each index: dotted fields.
+using UniqueIndexes = std::vector<std::vector<std::string>>;
+
 /// Counts since the start. Each number is exact; together they are not a snapshot.
 struct StoreCounts {
   std::uint64_t round_trips = 0;        ///< commands sent for counters
@@ -161,6 +164,11 @@ class Store {
   /// is destroyed, at the latest when the command has been answered.
   [[nodiscard]] virtual std::shared_ptr<void> change(const CatalogChange& /*change*/) {
     return nullptr;
+  }
+  /// The unique indexes of a collection, without that on `_id`, as the last look has found them;
+  /// nothing: there was none, and the store looks soon. `ns`: "db.collection".
+  [[nodiscard]] virtual std::optional<UniqueIndexes> unique_indexes(std::string_view /*ns*/) {
+    return std::nullopt;
   }
   /// A number that changes whenever an answer of readiness() may have changed.
   [[nodiscard]] virtual std::uint64_t version() const = 0;

@@ -100,6 +100,9 @@ class Exchange {
   /// An `_id` rule for which all documents already had an ObjectId made by their driver; else null.
   /// Valid as long as the exchange.
   [[nodiscard]] const Assignment* driver_made() const { return driver_made_; }
+  /// A rule that left a zero in its field: null, 0, "" and the like; else null. Valid as long as
+  /// the exchange.
+  [[nodiscard]] const Assignment* leaves_zero() const { return leaves_zero_; }
   /// Upserts that were sent without a value of a rule.
   [[nodiscard]] std::span<const Forwarded> forwarded() const { return forwarded_; }
   /// "db.collection" of the write command. Only until the exchange's next event.
@@ -172,6 +175,7 @@ class Exchange {
   std::size_t refused_documents_ = 0;
   std::vector<RefusedDocument> refused_;
   const Assignment* driver_made_ = nullptr;
+  const Assignment* leaves_zero_ = nullptr;
   std::vector<Forwarded> forwarded_;
   std::optional<HelloReply> said_;              // for Kind::hello
   std::optional<EndOfTransaction> ending_;      // for Kind::end_of_transaction

@@ -17,17 +17,19 @@ enum class ForwardReason : std::uint8_t {
   update_names_field,       ///< the update does so
   pipeline_replaces,        ///< a pipeline with a stage that can remove the value again
   filter_fixes_id,  ///< a pipeline whose filter names `_id`: it cannot tell an insert from a match
-  depends_on_document,  ///< the value depends on fields of the document (scope, template)
-  reserved,             ///< the value must be reserved for a document whose `_id` is known
-  too_large,            ///< the statement is so large that a value might make it exceed the limit
-  unknown_form,         ///< a form that the proxy does not know
+  /// The value depends on fields of the document (scope, template) that the upsert does not fix.
+  depends_on_document,
+  reserved,      ///< the value must be reserved for a document whose `_id` is known
+  too_large,     ///< the statement is so large that a value might make it exceed the limit
+  unknown_form,  ///< a form that the proxy does not know
 };
 inline constexpr std::size_t kForwardReasons =
     static_cast<std::size_t>(ForwardReason::unknown_form) + 1;
 
 /// The reason as metrics, status and log spell it, such as "filter_names_field".
 [[nodiscard]] std::string_view name_of(ForwardReason reason);
-/// What a person can change about it, as half a sentence for the log and for errors.
-[[nodiscard]] std::string_view way_out_of(ForwardReason reason);
+/// What a person can change about it, as half a sentence for the log and for errors. `field`: the
+/// rule's.
+[[nodiscard]] std::string_view way_out_of(ForwardReason reason, std::string_view field);
 
 }  // namespace idproxy::rewrite

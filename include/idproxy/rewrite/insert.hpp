@@ -2,7 +2,6 @@
 
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "idproxy/rewrite/plan_fields.hpp"
@@ -99,7 +98,8 @@ class InsertRewriter {
   [[nodiscard]] bool plan_edits(Bytes document);
   [[nodiscard]] bool look_at(Bytes document, Record& record);
   [[nodiscard]] const bson::Element* common_parent(std::uint32_t below) const;
-  void count_driver_made(std::uint32_t ids);
+  void note_kept(std::uint32_t kept, const bson::FieldFinder::Places& places);
+  void note_kept(const bson::Element& value, std::size_t assignment);
   void give(std::int32_t statement, std::uint32_t missing, std::size_t first_edit,
             GivenValues& values);
   [[nodiscard]] bool look_up_fields(Bytes document, std::size_t assignment);
@@ -149,8 +149,8 @@ class InsertRewriter {
   PlanFields* plan_ = nullptr;  // in plans_
   // With sequences, of the document that was scanned last, by assignment: the fields that decide.
   std::vector<std::vector<ids::FieldValue>> fields_;
-  std::unordered_map<const ids::Strategy*, std::uint32_t> known_;  // indexes in GivenSequences::all
-  const std::vector<ids::Values>* values_ = nullptr;               // one per assignment
+  GivenSequences::Known known_;
+  const std::vector<ids::Values>* values_ = nullptr;  // one per assignment
   bson::FieldFinder::Found found_;  // by first_names in the document that was looked at last
   bson::FieldFinder::Places places_{};
   bson::FieldFinder::Found below_;  // by second_names in a sub-document of it
@@ -161,8 +161,9 @@ class InsertRewriter {
   std::optional<RefusedDocument> refusal_;  // of the document that was scanned last
   std::vector<std::size_t> used_;           // per assignment: index of the next value in values_
   std::vector<std::size_t> driver_made_;    // per assignment: documents with a driver's ObjectId
-  bool plain_keys_ = true;                  // the keys of the array in the body are "0", "1", …
-  std::vector<OpenLength> lengths_;         // of the documents being written, outermost first
+  const Assignment* leaves_zero_ = nullptr;
+  bool plain_keys_ = true;           // the keys of the array in the body are "0", "1", …
+  std::vector<OpenLength> lengths_;  // of the documents being written, outermost first
   Buffer element_;
 
   RecentPlans plans_;

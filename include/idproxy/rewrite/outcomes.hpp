@@ -4,9 +4,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <limits>
 
 #include "idproxy/rewrite/forward_reason.hpp"
+#include "idproxy/rewrite/forwarded_log.hpp"
 
 namespace idproxy::rewrite {
 
@@ -24,8 +24,11 @@ struct RuleOutcomes {
   Counter unacknowledged{0};  ///< values in documents of unacknowledged writes (w: 0)
   Counter handed_out{0};      ///< values given to applications that asked for them
   std::array<Counter, kForwardReasons> forwarded{};  ///< upserts without a value, by ForwardReason
+  ForwardedLog forwarded_log;
   /// True once the log has said that all documents of an insert had an _id from their driver.
   std::atomic<bool> driver_made_logged{false};
+  /// True once the log has said that a document was sent with a zero that the rule leaves.
+  std::atomic<bool> zero_logged{false};
 
   /// Event: a value of this rule has aborted a transaction. True if the client may be told to run
   /// it again; false if that has happened `most` times in a row, the first of them at most kRow
@@ -38,18 +41,12 @@ struct RuleOutcomes {
   }
   [[nodiscard]] bool in_a_row() const { return aborts_.load(std::memory_order_relaxed) != 0; }
 
-  /// True if the log should say that upserts get no value: not if it has said so for this rule
-  /// within the last hour. `now` is monotonic.
-  [[nodiscard]] bool may_log_forwarded(std::chrono::nanoseconds now);
-
   static constexpr std::chrono::seconds kRow{10};
 
  private:
-  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min();
   // Not updated together: racing threads may count one abort more or less.
   std::atomic<std::uint32_t> aborts_{0};
   std::atomic<std::int64_t> first_abort_{0};
-  std::atomic<std::int64_t> forwarded_logged_{kNever};
 };
 
 }  // namespace idproxy::rewrite

@@ -16,6 +16,8 @@ namespace idproxy::rewrite {
 enum class Assign {
   missing,          ///< if the field is absent
   missing_or_null,  ///< if it is absent or null
+  /// If it is absent, null, a number equal to 0, "", or an ObjectId or a UUID of zeros.
+  missing_or_zero,
   /// If it is absent, null, or an ObjectId whose time is within driver_window of now, as drivers
   /// make them.
   driver,

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "idproxy/base/buffer.hpp"
@@ -29,6 +30,11 @@ struct Given {
 struct GivenSequences {
   std::vector<std::shared_ptr<ids::Strategy>> all;  ///< each once
   std::vector<std::uint32_t> of_value;              ///< by value: an index in `all`
+
+  /// Indexes in `all`.
+  using Known = std::unordered_map<const ids::Strategy*, std::uint32_t>;
+  /// Notes that the next value comes from this sequence. `known`: those in `all`.
+  void add_value(std::shared_ptr<ids::Strategy> sequence, Known& known);
 };
 
 /// The values that the statements of one command get.
@@ -39,8 +45,9 @@ struct GivenValues {
   /// By assignment; empty if no strategy of the plan has sequences.
   std::vector<GivenSequences> sequences{};
   /// Statements with values, ascending, that may have changed documents even if they failed (multi:
-  /// true). They are never sent again, and their values are never given back.
-  std::vector<std::int32_t> once;
+  /// true). They are sent again only after an error that comes from their insert, and their values
+  /// are never given back.
+  std::vector<std::int32_t> multi;
 
   /// Keeps the memory.
   void clear();

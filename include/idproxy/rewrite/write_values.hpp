@@ -16,6 +16,8 @@ struct Forwarded {
   const Assignment* assignment;
   ForwardReason reason;
   std::uint64_t upserts;
+  /// True if the documents that they insert have a value of the client's own.
+  bool brings_value = false;
 };
 
 /// The result of scanning one write command.
@@ -31,7 +33,9 @@ struct ScanResult {
   std::size_t size = 0;                     ///< bytes of the message without the new values
   std::vector<RefusedDocument> refused;     ///< documents to replace by refused_document()
   const Assignment* driver_made = nullptr;  ///< an `_id` rule that found only driver-made ObjectIds
-  std::vector<Forwarded> forwarded;         ///< if it is not `failed`
+  /// A rule whose field has a zero that the rule leaves, as `assign: missing-or-zero` would not.
+  const Assignment* leaves_zero = nullptr;
+  std::vector<Forwarded> forwarded;  ///< if it is not `failed`
 };
 
 /// Appends `count` new values for an assignment to `out`.

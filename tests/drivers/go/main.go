@@ -1,6 +1,6 @@
 // Does tasks with the Go driver, one after the other; prints what came of each as a line of JSON.
 //
-//	driver '{"task": "insert" | "ordinary" | "batches" | "transactions" | "steps", "uri": ..., ...}' ...
+//	driver '{"task": "insert" | "ordinary" | "batches" | "transactions" | "zeros" | "steps", ...}' ...
 package main
 
 import (
@@ -111,6 +111,8 @@ func run(ctx context.Context, client *mongo.Client, a argument) any {
 		return bson.M{"done": true}
 	case "batches":
 		return batches(ctx, coll, a)
+	case "zeros":
+		return zeros(ctx, coll, a)
 	case "transactions":
 		return transactions(ctx, coll, a)
 	}

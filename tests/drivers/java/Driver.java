@@ -23,7 +23,7 @@ import org.bson.codecs.DocumentCodec;
 /**
  * Does tasks with the Java driver, one after the other; prints what came of each as a line of JSON.
  *
- * <p>java Driver '{"task": "insert" | "ordinary" | "batches" | "transactions" | "steps", ...}' ...
+ * <p>java Driver '{"task": "insert" | "ordinary" | "batches" | "transactions" | "zeros" | "steps", ...}' ...
  */
 class Driver {
   private final Document argument;
@@ -140,6 +140,8 @@ class Driver {
         return new Document("done", true);
       case "batches":
         return batches();
+      case "zeros":
+        return Zeros.insert(db, argument);
       case "transactions":
         return transactions();
       default:

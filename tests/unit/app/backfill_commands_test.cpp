@@ -28,6 +28,12 @@ TEST(BackfillCommands, FindDocumentsWithoutAValue) {
   EXPECT_EQ(json(without_value(target("n"))), R"({"n":{"$exists":false}})");
   EXPECT_EQ(json(without_value(target("n", Lacks::field_or_value))),
             R"({"n":{"$eq":null,"$not":{"$type":"array"}}})");
+  EXPECT_EQ(json(without_value(target("n", Lacks::value_or_zero))),
+            R"({"n":{"$in":[null,0,{"$regularExpression":{"pattern":"^\\z","options":""}},)"
+            R"({"$oid":"000000000000000000000000"},)"
+            R"({"$binary":{"base64":"AAAAAAAAAAAAAAAAAAAAAA==","subType":"04"}},)"
+            R"({"$binary":{"base64":"AAAAAAAAAAAAAAAAAAAAAA==","subType":"03"}}],)"
+            R"("$not":{"$type":"array"}}})");
   EXPECT_EQ(json(without_value_and_open(target("n"))), R"({"n":{"$exists":false}})");
   EXPECT_FALSE(without_value_and_blocked(target("n")));
 }
@@ -81,6 +87,11 @@ TEST(BackfillCommands, ShowWhatIsLeft) {
             R"(db.getSiblingDB("shop").getCollection("orders").find({"n": {$exists: false}}))");
   EXPECT_EQ(show_without_value(target("n", Lacks::field_or_value)),
             R"(db.getSiblingDB("shop").getCollection("orders").find({"n": null}))");
+  EXPECT_EQ(
+      show_without_value(target("n", Lacks::value_or_zero)),
+      R"(db.getSiblingDB("shop").getCollection("orders").find({"n": {$in: [null, 0, "", )"
+      R"(ObjectId("000000000000000000000000"), UUID("00000000-0000-0000-0000-000000000000"), )"
+      R"(BinData(3, "AAAAAAAAAAAAAAAAAAAAAA==")]}}))");
 }
 
 }  // namespace backfill_commands_test

@@ -69,6 +69,7 @@ TEST(BackfillRequestTest, NullIsAValueOnlyToRulesThatLeaveItAlone) {
   const auto lacks = [&](Assign assign) { return target(assign).lacks; };
   EXPECT_EQ(lacks(Assign::missing), Lacks::field);
   EXPECT_EQ(lacks(Assign::missing_or_null), Lacks::field_or_value);
+  EXPECT_EQ(lacks(Assign::missing_or_zero), Lacks::value_or_zero);
   EXPECT_EQ(lacks(Assign::driver), Lacks::field_or_value);
   EXPECT_EQ(target(Assign::missing).ns.collection, "a.b");
 }

@@ -174,8 +174,8 @@ TEST(Rules, ReportsWhatIsWrongWithOne) {
       {"unknown_representation", "ns: a.b, field: x, strategy: uuid, representation: java",
        "2:41: error: rules[0].representation: must be one of "},
       {"assign", "ns: a.b, field: x, strategy: uuid, assign: drivr",
-       "2:41: error: rules[0].assign: must be one of missing, missing-or-null, driver or always, "
-       "is "
+       "2:41: error: rules[0].assign: must be one of missing, missing-or-null, missing-or-zero, "
+       "driver or always, is "
        "text 'drivr', did you mean 'driver'?"},
       {"driver_window_short", "ns: a.b, field: x, strategy: uuid, driver_window: 999ms",
        "2:41: error: rules[0].driver_window: must be a duration of 1s to 24h, is 999ms"},

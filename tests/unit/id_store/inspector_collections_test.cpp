@@ -129,6 +129,33 @@ struct IndexCase {
   const char* log_event;
 };
 
+TEST_F(CollectionsTest, RemembersUniqueIndexes) {
+  watch({{"shop.orders", "number"}, {"shop.ids", "_id"}});
+  const auto of = [&](const char* ns) { return known->unique_indexes(ns, now); };
+  EXPECT_EQ(of("shop.orders"), std::nullopt);
+  Index other = unique({"mail"});
+  other.unique = false;
+  const auto found = indexes({unique({"_id"}), unique({"number"}), unique({"a.b", "t"}), other});
+  EXPECT_THAT(round({{"indexes shop.orders", found}}),
+              ElementsAre("left_alone shop", "indexes shop.orders"));
+  EXPECT_EQ(of("shop.orders"), ids::UniqueIndexes({{"number"}, {"a.b", "t"}}));
+  // Of a collection that no rule has made it look at, only what it is asked for.
+  EXPECT_EQ(of("shop.ids"), std::nullopt);
+  EXPECT_TRUE(known->take_news());
+  EXPECT_THAT(round({{"indexes shop.ids", indexes({unique({"_id"})})}}),
+              ElementsAre("indexes shop.ids"));
+  EXPECT_EQ(of("shop.ids"), ids::UniqueIndexes());
+  EXPECT_THAT(round(), IsEmpty());
+  // What cannot be known any more.
+  now += 60s;
+  EXPECT_EQ(round({{"indexes shop.orders", {.kind = Kind::no_collection}},
+                   {"indexes shop.ids", {.kind = Kind::not_permitted}}})
+                .size(),
+            3U);
+  EXPECT_EQ(of("shop.orders"), std::nullopt);
+  EXPECT_EQ(of("shop.ids"), std::nullopt);
+}
+
 TEST_F(CollectionsTest, KnowsWhichIndexesGuardAField) {
   Index plain = unique({"number"});
   plain.unique = false;

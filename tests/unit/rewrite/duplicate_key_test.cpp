@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/fake_store.hpp"
 #include "support/replies.hpp"
 #include "support/rule_set.hpp"
 
@@ -168,8 +169,27 @@ TEST(DuplicateKey, GoesByTheIndexNameWithoutPattern) {
        "E11000 duplicate key error collection: shop.orders dup key: { _id: 1 }",
        {"_id"},
        {}},
-      {"cut behind the name", shop + "_id_", {"_id"}, {}},
+      {"nothing behind the name", shop + "_id_", {"_id"}, {"_id"}},
+      {"nothing behind the name of another", shop + "n_1", {"n", "_id"}, {"n"}},
+      {"nothing but a name of its own", shop + "uniq", {"n"}, {}},
       {"cut in the name", shop + "_i", {"_id"}, {}},
+      {"cut before the name", shop, {"_id"}, {}},
+      {"another text",
+       "Duplicate key violation on the requested collection: Index 'n_1'",
+       {"n", "_id"},
+       {"n"}},
+      {"another text, of _id",
+       "Duplicate key violation on the requested collection: Index '_id_'",
+       {"n", "_id"},
+       {"_id"}},
+      {"another text, cut",
+       "Duplicate key violation on the requested collection: Index '_id_",
+       {"_id"},
+       {}},
+      {"another text, without the name",
+       "Duplicate key violation on the requested collection: Index '<unknown>'",
+       {"_id"},
+       {}},
       {"no words of mongod's", "duplicate", {"_id"}, {}},
       {"empty", "", {"_id"}, {}},
       {"of another collection",
@@ -200,6 +220,87 @@ TEST(DuplicateKey, GoesByTheIndexNameWithoutPattern) {
   EXPECT_EQ(helped(write_error(0, 11000, int_field("errmsg", 1)), {"_id"}), Fields{});
   const auto symbol = string_field("errmsg", shop + "_id_ dup key: { }", bson::Type::symbol);
   EXPECT_EQ(helped(write_error(0, 11000, symbol), {"_id"}), Fields{});
+}
+
+/// Only the collection's indexes can tell then.
+TEST(DuplicateKey, IsOfTheOnlyIndexIfTheTextNamesNone) {
+  const std::string text = "E11000 duplicate key error collection: shop.orders";
+  using Indexes = std::optional<ids::UniqueIndexes>;
+  const Indexes none(std::in_place);
+  const Indexes n{{{"n"}}};
+  const struct {
+    const char* name;
+    std::string errmsg;
+    Indexes indexes;
+    bool may_have_id;
+    Fields fields, ours;
+  } rows[] = {
+      {"the only one", text, n, false, {"n", "_id"}, {"n"}},
+      {"but for that on _id", text, n, true, {"n", "_id"}, {}},
+      {"only that on _id", text, none, true, {"n", "_id"}, {"_id"}},
+      {"only that on _id, which the rule does not fill", text, none, true, {"n"}, {}},
+      {"none at all", text, none, false, {"n", "_id"}, {}},
+      {"not known", text, std::nullopt, false, {"n", "_id"}, {}},
+      {"two", text, {{{"n"}, {"mail"}}}, false, {"n"}, {}},
+      {"another field's", text, {{{"mail"}}}, false, {"n"}, {}},
+      {"of several fields", text, {{{"t", "n"}}}, false, {"n"}, {"n"}},
+      {"around the field", text, {{{"a"}}}, false, {"a.b"}, {"a.b"}},
+      {"below the field", text, {{{"n.x"}}}, false, {"n"}, {}},
+      {"with the key", text + " dup key: { : 7 }", n, false, {"n"}, {"n"}},
+      {"behind other words", "findAndModify :: caused by :: " + text, n, false, {"n"}, {"n"}},
+      {"an index with a name of its own", text + " index: uniq", n, false, {"n"}, {}},
+      {"another collection", text + "2", n, false, {"n"}, {}},
+      {"other words behind it", text + " failed", n, false, {"n"}, {}},
+      {"another text",
+       "Duplicate key violation on the requested collection.",
+       n,
+       false,
+       {"n"},
+       {"n"}},
+      {"another text, without a point",
+       "Duplicate key violation on the requested collection",
+       n,
+       false,
+       {"n"},
+       {"n"}},
+      {"another text, with an index of a name of its own",
+       "Duplicate key violation on the requested collection: Index 'uniq'",
+       n,
+       false,
+       {"n"},
+       {}},
+      {"no words of a server's", "duplicate", n, false, {"n"}, {}},
+  };
+  for (const auto& row : rows) {
+    const auto store = std::make_shared<FakeStore>();
+    store->indexes = row.indexes;
+    std::vector<Rule> rules;
+    for (const auto& field : row.fields) rules.push_back(rule("*", field));
+    const RuleSet set(std::move(rules), "idproxy", store);
+    const Plan plan = set.plan("shop", "orders");
+    const Exact error(write_error(0, 11000, string_field("errmsg", row.errmsg)));
+    Fields ours;
+    for (const auto at :
+         curable(error.view(), "shop.orders", plan, [&] { return row.may_have_id; })) {
+      ours.push_back(plan[at].rule->field);
+    }
+    EXPECT_EQ(ours, row.ours) << row.name;
+  }
+}
+
+TEST(DuplicateKey, TellsAnIndexOnOneFieldAlone) {
+  const auto is_alone = [](const std::string& error, std::string_view field) {
+    const Exact exact(error);
+    return is_on_field_alone(exact.view(), field);
+  };
+  EXPECT_TRUE(is_alone(pattern({"n"}), "n"));
+  EXPECT_TRUE(is_alone(pattern({"a.b"}), "a.b"));
+  EXPECT_FALSE(is_alone(pattern({"a"}), "a.b"));
+  EXPECT_FALSE(is_alone(pattern({"n", "t"}), "n"));
+  EXPECT_FALSE(is_alone(pattern({"t", "n"}), "n"));
+  EXPECT_FALSE(is_alone(pattern({}), "n"));
+  EXPECT_FALSE(is_alone(write_error(0, 11000, string_field("keyPattern", "n")), "n"));
+  EXPECT_FALSE(is_alone(write_error(0, 11000), "n"));
 }
 
 /// A collection may have any name: words of mongod's in it are no index.

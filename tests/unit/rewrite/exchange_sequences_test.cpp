@@ -180,6 +180,54 @@ TEST_F(ExchangeSequences, LeaveUpsertsAloneIfTheDocumentDecides) {
   EXPECT_EQ(calls(""), "back 2; ");
 }
 
+/// An upsert whose document belongs to this tenant, as its filter says.
+std::string upsert_of(const char* tenant, std::string_view values = {}) {
+  const std::string on_insert = values.empty() ? "" : doc_field("$setOnInsert", values);
+  return doc(doc_field("q", int_field("k", 1) + string_field("t", tenant)) +
+             doc_field("u", doc_field("$set", int_field("x", 1)) + on_insert) +
+             bool_field("upsert", true));
+}
+std::string upsert_of(const char* tenant, std::int64_t number) {
+  return upsert_of(tenant, long_field("n", number));
+}
+
+TEST_F(ExchangeSequences, ServeUpsertsThatFixTheirField) {
+  const auto command = [](const std::vector<std::string>& statements) {
+    return update_sequence(kUnordered, statements);
+  };
+  ExchangeScript(rules(9))
+      .request(command({upsert_of("b"), upsert(1), upsert_of("a"), upsert_of("b")}))
+      .sends(command({upsert_of("b", 20), upsert(1), upsert_of("a", 10), upsert_of("b", 21)}))
+      .reply(n(2) + write_errors({duplicate(2, {"n", "t"}), duplicate(3, {"n", "t"})}) +
+             upserted({{0, 50}}) + modified(1) + ok())
+      .sends(command({upsert_of("a", 11), upsert_of("b", 22)}))
+      .reply(n(2) + upserted({{0, 51}}) + modified(1) + ok())
+      .replies(n(4) + upserted({{0, 50}, {2, 51}}) + modified(2) + ok())
+      .counts("assigned=3 resent=2 cured=2")
+      .play_once();
+  EXPECT_EQ(calls("a"), "taken 10 of 1; well; ");
+  EXPECT_EQ(calls("b"), "taken 21 of 1; well; back 22; ");
+}
+
+TEST_F(ExchangeSequences, ServeAFindAndModifyThatFixesItsField) {
+  const auto command = [](const std::string& on_insert) {
+    return op_msg(
+        body(doc(string_field("findAndModify", "orders") + doc_field("query", int_field("k", 1)) +
+                 doc_field("update", doc_field("$setOnInsert", on_insert)) +
+                 bool_field("upsert", true) + string_field("$db", "shop"))));
+  };
+  const std::string tenant = string_field("t", "a");
+  ExchangeScript(rules(0))
+      .request(command(tenant))
+      .asks(1)
+      .granted(50)
+      .sends_first(command(tenant + long_field("n", 50)))
+      .reply(found_by_modify() + ok())
+      .relays()
+      .counts("assigned=1")
+      .play();
+}
+
 TEST_F(ExchangeSequences, GiveNoValuesBeforeThereIsADocument) {
   const std::string ask =
       op_msg(body(doc(string_field("idproxy", "next") + string_field("ns", "shop.orders") +

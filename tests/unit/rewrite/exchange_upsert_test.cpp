@@ -2,6 +2,7 @@
 
 #include "idproxy/rewrite/exchange.hpp"
 #include "support/exchange_script.hpp"
+#include "support/fake_store.hpp"
 #include "support/lending_strategy.hpp"
 #include "support/upserts.hpp"
 
@@ -46,9 +47,10 @@ TEST(Upserts, GetValuesInEachForm) {
 }
 
 /// What is sent for one upsert with this update, by rules for these fields.
-std::string sent(const std::vector<std::string>& fields, const std::string& update_element) {
+std::string sent(const std::vector<std::string>& fields, const std::string& update_element,
+                 Assign assign = Assign::missing) {
   std::vector<Rule> rules;
-  for (const std::string& field : fields) rules.push_back(rule("shop.*", field));
+  for (const std::string& field : fields) rules.push_back(rule("shop.*", field, assign));
   ExchangeWorld world(std::make_shared<const RuleSet>(std::move(rules), "idproxy"));
   const std::string statement =
       doc(doc_field("q", int_field("k", 1)) + update_element + bool_field("upsert", true));
@@ -74,6 +76,54 @@ TEST(Upserts, GetTheirValuesThroughSetOnInsert) {
   // Only the field that is missing.
   EXPECT_EQ(sent({"number", "y"}, in_doc(own)),
             doc(doc_field("$setOnInsert", int_field("y", 1) + value(1))));
+}
+
+TEST(Upserts, GetValuesInPlaceOfZeros) {
+  const std::string null = element(bson::Type::null, "number", "");
+  const std::string y = int_field("y", 1);
+  const auto on_insert = [](const std::string& elements) {
+    return doc_field("$setOnInsert", elements);
+  };
+  const std::string set = doc_field("$set", int_field("x", 1));
+  for (const Assign assign : {Assign::missing_or_null, Assign::missing_or_zero, Assign::driver}) {
+    EXPECT_EQ(sent({"number"}, in_doc(set + on_insert(null)), assign),
+              doc(set + on_insert(value(1))));
+    EXPECT_EQ(sent({"number"}, in_doc(on_insert(y + null + y)), assign),
+              doc(on_insert(y + value(1) + y)));
+  }
+  const std::string zero = value(0);
+  const Assign zeros = Assign::missing_or_zero;
+  EXPECT_EQ(sent({"number"}, in_doc(on_insert(zero)), zeros), doc(on_insert(value(1))));
+  EXPECT_EQ(sent({"number"}, in_doc(on_insert(zero)), Assign::missing_or_null), "not sent");
+  EXPECT_EQ(sent({"number"}, in_doc(on_insert(null)), Assign::missing), "not sent");
+  EXPECT_EQ(sent({"number"}, in_doc(on_insert(value(7))), zeros), "not sent");
+  EXPECT_EQ(sent({"number"}, in_doc(on_insert(value(7))), Assign::always),
+            doc(on_insert(value(1))));
+  // Beside a new one.
+  EXPECT_EQ(sent({"z", "number"}, in_doc(on_insert(zero + y)), zeros),
+            doc(on_insert(value(1) + y + long_field("z", 1))));
+  // In documents, and by a dotted name.
+  EXPECT_EQ(sent({"a.b"}, in_doc(on_insert(long_field("a.b", 0))), zeros),
+            doc(on_insert(long_field("a.b", 1))));
+  EXPECT_EQ(sent({"a.b", "a.c.d"},
+                 in_doc(on_insert(doc_field(
+                     "a", y + long_field("b", 0) + doc_field("c", string_field("d", "") + y)))),
+                 zeros),
+            doc(on_insert(
+                doc_field("a", y + long_field("b", 1) + doc_field("c", long_field("d", 1) + y)))));
+  EXPECT_EQ(sent({"a.b.c"}, in_doc(on_insert(doc_field("a.b", long_field("c", 0)))), zeros),
+            doc(on_insert(doc_field("a.b", long_field("c", 1)))));
+  // A name with a dot is no path inside a document.
+  EXPECT_EQ(sent({"a.b.c"}, in_doc(on_insert(doc_field("a", long_field("b.c", 0)))), zeros),
+            "not sent");
+  // One that stays beside one that does not.
+  EXPECT_EQ(sent({"a.b", "a.c"},
+                 in_doc(on_insert(doc_field("a", long_field("b", 0) + long_field("c", 9)))), zeros),
+            doc(on_insert(doc_field("a", long_field("b", 1) + long_field("c", 9)))));
+  // What could change a document that is there stays.
+  EXPECT_EQ(sent({"number"}, in_doc(doc_field("$set", zero)), zeros), "not sent");
+  EXPECT_EQ(sent({"number"}, in_doc(zero), zeros), "not sent");
+  EXPECT_EQ(sent({"number"}, array_of("u", {item(doc_field("$set", zero))}), zeros), "not sent");
 }
 
 /// {$set: {<name>: {$cond: [{$eq: [{$type: "$_id"}, "missing"]}, {<new>}, "$<name>"]}}}
@@ -229,23 +279,62 @@ TEST(Upserts, OfFindAndModifyGiveUpWithTheServersError) {
       .play();
 }
 
-/// Documents that it matched may have been changed before it failed.
-TEST(Upserts, WithMultiNeverGoAgain) {
+/// An index on the field alone can only collide with the document that is inserted.
+TEST(Upserts, WithMultiGoAgain) {
   ExchangeScript(number)
       .request(update_sequence(kUnordered, {multi_upsert(0), upsert(1)}))
       .sends(update_sequence(kUnordered, {multi_upsert(0, value(1)), upsert(1, value(2))}))
       .reply(n(0) + write_errors({duplicate(0, kNumber), duplicate(1, kNumber)}) + modified(0) +
              ok())
+      .sends(update_sequence(kUnordered, {multi_upsert(0, value(3)), upsert(1, value(4))}))
+      .reply(n(8) + upserted({{1, 11}}) + modified(7) + ok())
+      .replies(n(8) + upserted({{1, 11}}) + modified(7) + ok())
+      .counts("assigned=2 resent=2 cured=2")
+      .play_once();
+}
+
+/// With another index, documents that it matched may have been changed before it failed.
+TEST(Upserts, WithMultiNeverGoAgainAfterADuplicateInAnotherIndex) {
+  const auto two_rules = [] { return rule_set_of(rule("shop.*", "a.b"), rule("shop.*", "c")); };
+  const std::string values = long_field("a.b", 1) + long_field("c", 1);
+  const std::string nameless =
+      write_error(0, 11000,
+                  string_field("errmsg",
+                               "E11000 duplicate key error collection: shop.orders index: c_1 dup "
+                               "key: { : 1 }"));
+  const struct {
+    const char* name;
+    std::string error;
+  } rows[] = {
+      {"with a key of the application's", duplicate(0, {"c", "t"})},
+      {"with a key of the application's in front", duplicate(0, {"t", "c"})},
+      {"on two fields with values", duplicate(0, {"a.b", "c"})},
+      {"around the field", duplicate(0, {"a"})},
+      {"whose keys the error does not show", nameless},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.name);
+    ExchangeWorld world(two_rules());
+    ASSERT_EQ(world.request(update_sequence("", {multi_upsert(0)})), ActionKind::send);
+    EXPECT_EQ(world.bytes(), update_sequence("", {multi_upsert(0, values)}));
+    EXPECT_EQ(world.reply_with(n(0) + write_errors({row.error}) + modified(0) + ok()),
+              ActionKind::relay);
+  }
+  ExchangeScript(number)
+      .request(update_sequence(kUnordered, {multi_upsert(0), upsert(1)}))
+      .sends(update_sequence(kUnordered, {multi_upsert(0, value(1)), upsert(1, value(2))}))
+      .reply(n(0) + write_errors({duplicate(0, {"number", "t"}), duplicate(1, kNumber)}) +
+             modified(0) + ok())
       .sends(update_sequence(kUnordered, {upsert(1, value(3))}))
       .reply(n(1) + upserted({{0, 11}}) + modified(0) + ok())
-      .replies(n(1) + upserted({{1, 11}}) + modified(0) + write_errors({duplicate(0, kNumber)}) +
-               ok())
+      .replies(n(1) + upserted({{1, 11}}) + modified(0) +
+               write_errors({duplicate(0, {"number", "t"})}) + ok())
       .counts("assigned=2 resent=1 cured=1 given_up=1", "number")
       .play_once();
   ExchangeScript(number)
       .request(update_sequence("", {multi_upsert(0), upsert(1)}))
       .sends(update_sequence("", {multi_upsert(0, value(1)), upsert(1, value(2))}))
-      .reply(n(0) + write_errors({duplicate(0, kNumber)}) + modified(0) + ok())
+      .reply(n(0) + write_errors({duplicate(0, {"number", "t"})}) + modified(0) + ok())
       .relays()
       .counts("assigned=2 given_up=1", "number")
       .play_once();
@@ -259,6 +348,46 @@ TEST(Upserts, WithMultiNeverGoAgain) {
       .replies(n(7) + upserted({{0, 10}}) + modified(6) + ok())
       .counts("assigned=2 resent=1 cured=1")
       .play_once();
+}
+
+/// As FerretDB reports a duplicate: without an index. A document whose `_id` the server makes can
+/// only collide in the other index.
+TEST(Upserts, GoAgainAfterAnErrorWithoutAnIndexIfOnlyOneCanBeMeant) {
+  const std::string nameless = write_error(
+      0, 11000, string_field("errmsg", "E11000 duplicate key error collection: shop.orders"));
+  const auto store = std::make_shared<FakeStore>();
+  store->indexes = {{{"number"}}};
+  const auto rules = [&] {
+    return std::make_shared<const RuleSet>(std::vector{rule("shop.*", "number")}, "idproxy", store);
+  };
+  const std::string own_id = doc_field("q", int_field("_id", 1)) +
+                             doc_field("u", doc_field("$set", int_field("x", 1))) +
+                             bool_field("upsert", true);
+  const std::string inserted = n(0) + write_errors({nameless}) + modified(0) + ok();
+  const struct {
+    const char* name;
+    std::string request;
+    ActionKind action;
+  } rows[] = {
+      {"an upsert", update_sequence("", {upsert(1)}), ActionKind::send},
+      {"one that fixes its _id", update_sequence("", {doc(own_id)}), ActionKind::relay},
+      {"a document", insert_sequence({doc(int_field("x", 1))}), ActionKind::send},
+      {"a document with an _id", insert_sequence({doc(int_field("_id", 1))}), ActionKind::relay},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.name);
+    ExchangeWorld world(rules());
+    ASSERT_EQ(world.request(row.request), ActionKind::send);
+    EXPECT_EQ(world.reply_with(inserted), row.action);
+  }
+  ExchangeWorld world(rules());
+  ASSERT_EQ(world.request(find_and_modify("")), ActionKind::send);
+  EXPECT_EQ(world.reply_with(failure(11000, "E11000 duplicate key error collection: shop.orders")),
+            ActionKind::send);
+  store->indexes = {{{"number"}, {"mail"}}};
+  ASSERT_EQ(world.request(find_and_modify("")), ActionKind::send);
+  EXPECT_EQ(world.reply_with(failure(11000, "E11000 duplicate key error collection: shop.orders")),
+            ActionKind::relay);
 }
 
 TEST(Upserts, InATransactionStartItAgain) {
@@ -431,7 +560,7 @@ TEST(Upserts, ThatAreUnsafeMayBeRefused) {
   EXPECT_EQ(bson::find(body, "code")->as_integer(), 96);
   EXPECT_EQ(bson::find(body, "errmsg")->text(),
             "mongo-idproxy: an upsert into shop.orders can get no value for field 'number' "
-            "(replacement_loses_field), and the rule says upserts: refuse; use update operators "
+            "(replacement_loses_field), and the rule's `upserts` is refuse; use update operators "
             "such as $set, or put the field into the replacement: without it a matching document "
             "loses its value");
   EXPECT_TRUE(world.exchange->forwarded().empty());

@@ -403,6 +403,97 @@ TEST_F(Insert, SaysWhenAllIdsWereTheDrivers) {
   EXPECT_EQ(request(insert_array({doc(id(1))})).exchange->driver_made(), nullptr);
 }
 
+/// What typed languages send for a field that was never set.
+std::vector<std::string> zeros(std::string_view field) {
+  using bson::Type;
+  const std::string uuid(16, '\0');
+  const std::string decimal_exponent("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x42\xb0", 16);
+  return {element(Type::null, field, ""),
+          int_field(field, 0),
+          long_field(field, 0),
+          double_field(field, 0.0),
+          double_field(field, -0.0),
+          element(Type::decimal128, field, decimal_exponent),
+          string_field(field, ""),
+          element(Type::object_id, field, std::string(12, '\0')),
+          element(Type::binary, field, i32(16) + "\3" + uuid),
+          element(Type::binary, field, i32(16) + "\4" + uuid)};
+}
+
+std::vector<std::string> values_beside_zeros(std::string_view field) {
+  using bson::Type;
+  std::string last_byte(15, '\0');
+  last_byte += '\1';
+  return {int_field(field, 256),
+          long_field(field, std::int64_t{1} << 32),
+          double_field(field, 0.5),
+          double_field(field, 5e-324),
+          element(Type::decimal128, field, "\1" + std::string(14, '\0') + "\x30"),
+          string_field(field, std::string_view("\0", 1)),
+          string_field(field, "0"),
+          bool_field(field, false),
+          element(Type::object_id, field, std::string(11, '\0') + "\1"),
+          element(Type::binary, field, i32(16) + "\4" + last_byte),
+          element(Type::binary, field, i32(16) + std::string(17, '\0')),
+          element(Type::binary, field, i32(0) + "\4"),
+          doc_field(field, ""),
+          element(Type::date, field, std::string(8, '\0')),
+          element(Type::timestamp, field, std::string(8, '\0'))};
+}
+
+TEST_F(Insert, ReplacesZeros) {
+  for (const char* field : {"_id", "n"}) {
+    rules(rule("shop.*", field, Assign::missing_or_zero));
+    std::int64_t next = 0;
+    const auto stored = [&] { return long_field(field, ++next); };
+    for (const std::string& zero : zeros(field)) {
+      expect({doc(kX + zero + kX)}, {doc(kX + stored() + kX)});
+    }
+    for (const std::string& value : values_beside_zeros(field)) {
+      const auto outcome = request(insert_array({doc(kX + value)}));
+      EXPECT_EQ(outcome.action, ActionKind::relay);
+      EXPECT_EQ(outcome.exchange->leaves_zero(), nullptr);
+    }
+    EXPECT_EQ(request(insert_array({doc(kX)})).action, ActionKind::send);
+  }
+  rules(rule("shop.*", "a.b", Assign::missing_or_zero));
+  expect({doc(doc_field("a", long_field("b", 0) + kX))},
+         {doc(doc_field("a", long_field("b", 1) + kX))});
+}
+
+TEST_F(Insert, SaysWhenItLeavesAZero) {
+  for (const char* field : {"_id", "n"}) {
+    for (const Assign assign : {Assign::missing, Assign::missing_or_null}) {
+      rules(rule("shop.*", field, assign));
+      const auto of = [&](const std::string& element) {
+        return request(insert_array({doc(int_field(field, 7)), doc(kX + element), doc(kX)}));
+      };
+      bool is_null = true;
+      for (const std::string& zero : zeros(field)) {
+        const bool replaced = std::exchange(is_null, false) && assign == Assign::missing_or_null;
+        const auto outcome = of(zero);
+        ASSERT_EQ(outcome.action, ActionKind::send);
+        EXPECT_EQ(outcome.exchange->leaves_zero() == nullptr, replaced);
+      }
+      for (const std::string& value : values_beside_zeros(field)) {
+        EXPECT_EQ(of(value).exchange->leaves_zero(), nullptr);
+      }
+    }
+  }
+  const auto left = [this](const std::string& document) {
+    const auto outcome = request(insert_array({document}));
+    return outcome.exchange->leaves_zero() != nullptr;
+  };
+  rules(rule("shop.*", "a.b"));
+  EXPECT_TRUE(left(doc(doc_field("a", long_field("b", 0)))));
+  EXPECT_FALSE(left(doc(doc_field("a", long_field("b", 1)))));
+  EXPECT_FALSE(left(doc(long_field("b", 0))));
+  rules(rule("shop.*", "a.b.c"));
+  EXPECT_TRUE(left(doc(doc_field("a", doc_field("b", long_field("c", 0))))));
+  rules(rule("shop.*", "n", Assign::driver));
+  EXPECT_FALSE(left(doc(long_field("n", 0)))) << "missing-or-zero would be another policy";
+}
+
 TEST_F(Insert, HoldsLaterMessagesUntilItsReply) {
   rules(rule("shop.*", "_id"));
   const auto acknowledged = request(insert_array({doc()}));

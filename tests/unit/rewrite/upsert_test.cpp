@@ -7,6 +7,7 @@
 #include "support/rule_set.hpp"
 #include "support/upserts.hpp"
 #include "upsert_paths.hpp"
+#include "upsert_values.hpp"
 
 namespace idproxy::rewrite {
 namespace upsert_test {
@@ -346,6 +347,147 @@ TEST(Upsert, LeavesLargeStatementsAlone) {
   EXPECT_EQ(verdict(row, "number"), forwards(Reason::too_large));
 }
 
+// ---- what an upsert says of the document that it inserts ---------------------------------------
+
+/// What known_values() says of a field: its value as an element without a name, "missing" or "?".
+std::string known(const std::string& filter, const std::string& update, const std::string& field) {
+  const Statement statement(doc_field("q", filter) + update + kUpsert);
+  const std::string fields[] = {field};
+  const auto values = known_values(*statement.read, fields);
+  if (!values) return "?";
+  const ids::FieldValue& value = values->front();
+  if (value.is == ids::FieldValue::Is::missing) return "missing";
+  return element(value.element.type, "", as_text(value.element.value));
+}
+
+TEST(UpsertValues, AreKnownWhereTheStatementFixesThem) {
+  const std::string ann = string_field("t", "ann");
+  const std::string set_x = doc_field("$set", int_field("x", 1));
+  const std::string null = element(bson::Type::null, "t", "");
+  const std::string is_ann = string_field("", "ann");
+  const auto set = [](const std::string& elements) { return u(doc_field("$set", elements)); };
+  const auto on_insert = [&](const std::string& elements) {
+    return u(set_x + doc_field("$setOnInsert", elements));
+  };
+  const auto all = [](const std::vector<std::string>& filters) {
+    return array_of("$and", filters);
+  };
+  const std::string eq = doc_field("t", string_field("$eq", "ann"));
+  const struct {
+    const char* name;
+    std::string filter, update, expected;
+  } rows[] = {
+      {"equality", ann + kK, u(set_x), is_ann},
+      {"$eq", kK + eq, u(set_x), is_ann},
+      {"in $and", all({item(kK), item(ann)}), u(set_x), is_ann},
+      {"in $and in $and", kK + all({item(all({item(eq)}))}), u(set_x), is_ann},
+      {"$set", kK, set(ann), is_ann},
+      {"$setOnInsert", kK, on_insert(ann), is_ann},
+      {"null", null, u(set_x), element(bson::Type::null, "", "")},
+      {"an array", element(bson::Type::array, "t", doc()), u(set_x),
+       element(bson::Type::array, "", doc())},
+      {"the same in both", ann, set(ann), is_ann},
+      {"nowhere", kK, u(set_x), "missing"},
+      {"nowhere, without a filter", "", u(set_x), "missing"},
+      {"the name of another", string_field("tt", "ann"), u(set_x), "missing"},
+      {"a path beside it", string_field("s.t", "ann"), u(set_x), "missing"},
+      // Not certain.
+      {"another value in both", string_field("t", "bob"), set(ann), "?"},
+      {"another type in both", long_field("t", 1), set(int_field("t", 1)), "?"},
+      {"twice in the filter", ann + ann, u(set_x), "?"},
+      {"twice, with $and", ann + all({item(ann)}), u(set_x), "?"},
+      {"twice in the update", kK, u(doc_field("$set", ann) + doc_field("$setOnInsert", ann)), "?"},
+      {"twice in $set", kK, set(ann + ann), "?"},
+      {"and a condition", doc_field("t", string_field("$eq", "a") + string_field("$ne", "b")),
+       u(set_x), "?"},
+      {"a condition beside it", ann + all({item(doc_field("t", string_field("$ne", "b")))}),
+       u(set_x), "?"},
+      {"$in of one", doc_field("t", array_of("$in", {is_ann})), u(set_x), "?"},
+      {"$gt", doc_field("t", int_field("$gt", 1)), u(set_x), "?"},
+      {"$exists", doc_field("t", bool_field("$exists", false)), u(set_x), "?"},
+      {"$or", array_of("$or", {item(ann)}), u(set_x), "?"},
+      {"$nor", array_of("$nor", {item(ann)}), u(set_x), "?"},
+      {"$elemMatch", doc_field("t", doc_field("$elemMatch", string_field("$eq", "ann"))), u(set_x),
+       "?"},
+      {"a regular expression", element(bson::Type::regex, "t", std::string("a\0\0", 3)), u(set_x),
+       "?"},
+      {"$eq of a regular expression",
+       doc_field("t", element(bson::Type::regex, "$eq", std::string("a\0\0", 3))), u(set_x), "?"},
+      {"below it", string_field("t.x", "ann"), u(set_x), "?"},
+      {"$inc", kK, u(doc_field("$inc", int_field("t", 1))), "?"},
+      {"equality and $inc", int_field("t", 1), u(doc_field("$inc", int_field("t", 1))), "?"},
+      {"equality and $unset", ann, u(doc_field("$unset", string_field("t", ""))), "?"},
+      {"$unset", kK, u(doc_field("$unset", string_field("t", ""))), "?"},
+      {"$rename from it", ann, u(doc_field("$rename", string_field("t", "old"))), "?"},
+      {"$rename to it", kK, u(doc_field("$rename", string_field("old", "t"))), "?"},
+      {"$push", kK, u(doc_field("$push", ann)), "?"},
+      {"$set below it", kK, set(string_field("t.x", "ann")), "?"},
+      {"a pipeline", ann, array_of("u", {item(set_x)}), "?"},
+      {"a replacement", ann, u(ann), "?"},
+  };
+  for (const auto& row : rows)
+    EXPECT_EQ(known(row.filter, row.update, "t"), row.expected) << row.name;
+  // A dotted field.
+  EXPECT_EQ(known(string_field("a.t", "ann"), u(set_x), "a.t"), is_ann);
+  EXPECT_EQ(known(kK, set(string_field("a.t", "ann")), "a.t"), is_ann);
+  EXPECT_EQ(known(kK, set(doc_field("a", ann + kK)), "a.t"), is_ann);
+  EXPECT_EQ(known(kK, set(doc_field("a", kK)), "a.t"), "?");
+  EXPECT_EQ(known(kK, set(doc_field("a", ann + ann)), "a.t"), "?");
+  EXPECT_EQ(known(doc_field("a", ann), u(set_x), "a.t"), "?");
+  EXPECT_EQ(known(string_field("a.b", "ann"), u(set_x), "a.t"), "missing");
+  EXPECT_EQ(known(kK, set(string_field("a.$[].x", "ann")), "a.t"), "?");
+  // The server makes an _id.
+  EXPECT_EQ(known(kK, u(set_x), "_id"), "?");
+  EXPECT_EQ(known(kK, u(set_x), "_id.t"), "?");
+  EXPECT_EQ(known(string_field("_id", "ann"), u(set_x), "_id"), is_ann);
+}
+
+/// Whether a document without a value of the rule would have one all the same.
+TEST(UpsertValues, CountIfTheRuleWouldLeaveThem) {
+  const std::string null = element(bson::Type::null, "n", "");
+  const std::string seven = int_field("n", 7);
+  const std::string zero = int_field("n", 0);
+  const auto set = [](const std::string& elements) { return u(doc_field("$set", elements)); };
+  const std::string no = u(doc_field("$set", int_field("x", 1)));
+  const struct {
+    const char* name;
+    std::string filter, update;
+    Assign assign;
+    bool brings, is_zero;
+  } rows[] = {
+      {"$set", kK, set(seven), Assign::missing, true, false},
+      {"$set of 0", kK, set(zero), Assign::missing, true, true},
+      {"$set of 0, which is none", kK, set(zero), Assign::missing_or_zero, false, false},
+      {"$set of null", kK, set(null), Assign::missing, false, true},
+      {"$set of null, which is none", kK, set(null), Assign::missing_or_null, false, false},
+      {"$set in its place", seven, set(null), Assign::missing, false, true},
+      {"$inc", kK, u(doc_field("$inc", seven)), Assign::missing, true, false},
+      {"$unset", kK, u(doc_field("$unset", seven)), Assign::missing, false, false},
+      {"$push below", kK, u(doc_field("$push", int_field("n.x", 7))), Assign::missing, false,
+       false},
+      {"the filter", seven, no, Assign::missing, true, false},
+      {"the filter with null", null, no, Assign::missing, false, true},
+      {"the filter with more than one", doc_field("n", int_field("$gt", 7)), no, Assign::missing,
+       false, false},
+      {"the filter, and then $unset", seven, u(doc_field("$unset", seven)), Assign::missing, false,
+       false},
+      {"neither", kK, no, Assign::missing, false, false},
+      {"a replacement", kK, u(seven), Assign::missing, true, false},
+      {"without it", seven, u(kK), Assign::missing, false, false},
+      {"a pipeline", kK, array_of("u", {item(doc_field("$set", seven))}), Assign::missing, false,
+       false},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.name);
+    const Statement statement(doc_field("q", row.filter) + row.update + kUpsert);
+    const Rule the_rule = rule("shop.*", "n", row.assign);
+    EXPECT_EQ(brings_value(*statement.read, the_rule), row.brings);
+    EXPECT_EQ(brings_zero(*statement.read, the_rule), row.is_zero);
+  }
+  const Statement by_id(doc_field("q", int_field("_id", 7)) + u(kK) + kUpsert);
+  EXPECT_TRUE(brings_value(*by_id.read, rule("shop.*", "_id")));
+}
+
 /// Whatever is cut off: no byte beyond the end is read.
 TEST(Upsert, ReadsWithinItsBytes) {
   const std::string whole =
@@ -359,7 +501,9 @@ TEST(Upsert, ReadsWithinItsBytes) {
       damaged[i] = byte;
       const Exact exact(damaged);
       const auto read = UpsertStatement::read(exact.view(), WriteKind::update);
-      if (read) static_cast<void>(judge(*read, plan.front()));
+      if (!read) continue;
+      static_cast<void>(judge(*read, plan.front()));
+      static_cast<void>(brings_value(*read, *plan.front().rule));
     }
   }
 }

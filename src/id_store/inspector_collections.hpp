@@ -64,8 +64,9 @@ struct CatalogResponse {
   std::uint64_t documents = 0;
   /// Documents by the field that has a value in them; no entry: not known.
   std::map<std::string, std::uint64_t, std::less<>> with_value{};
-  bool may_not_find = false;  ///< the reason why `with_value` is empty
-  bool has_user = true;       ///< false: the id store's connection string names no user
+  bool may_not_find = false;     ///< the reason why `with_value` is empty
+  bool has_user = true;          ///< false: the id store's connection string names no user
+  std::string told = kNoAnswer;  ///< unreachable: `reason` for clients, naming no server
 };
 
 /// An event for the log. Its fields end with the first that has an empty value.
@@ -224,7 +225,7 @@ class Collections {
   std::optional<CatalogRequest> next_index(Time now);
 
   void reached(const CatalogResponse& response, Time now);
-  void go_down(const std::string& reason);
+  void go_down(const CatalogResponse& response);
   void learn_left_alone(Database& database, std::string_view db, const CatalogResponse& response,
                         Time now);
   void learn_indexes(Collection& collection, const CatalogResponse& response, Time now);
@@ -247,9 +248,10 @@ class Collections {
   std::map<std::string, Collection, std::less<>> collections_;  // by namespace
   std::set<std::string, std::less<>> missed_;                   // "privilege db", as said
   std::vector<LogEvent> log_events_;
-  std::optional<std::string> down_;  // why no server can be reached
-  bool was_down_ = false;            // ever
-  bool has_user_ = true;             // CatalogResponse::has_user of the last response
+  std::optional<std::string> down_;  // why no server can be reached: CatalogResponse::reason
+  std::string down_told_ = kNoAnswer;
+  bool was_down_ = false;  // ever
+  bool has_user_ = true;   // CatalogResponse::has_user of the last response
   bool news_ = false;
   Time not_before_{};  // while it is so
   Time fills_due_ = kNever;

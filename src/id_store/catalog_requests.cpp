@@ -58,7 +58,7 @@ CatalogResponse response_of(const Reply& reply) {
   }
   if (reply.code == mongo::kUnauthorized) return {Kind::not_permitted};
   if (reply.code == mongo::kNamespaceNotFound) return {Kind::no_collection};
-  return {Kind::refused, reason_of(reply)};
+  return {.kind = Kind::refused, .reason = reason_of(reply), .passes = mongo::may_pass(reply.code)};
 }
 
 /// {name, type} of views and time-series collections only. Without `authorizedCollections`, which

@@ -66,6 +66,7 @@ struct CatalogResponse {
   std::map<std::string, std::uint64_t, std::less<>> with_value{};
   bool may_not_find = false;     ///< the reason why `with_value` is empty
   bool has_user = true;          ///< false: the id store's connection string names no user
+  bool passes = false;           ///< refused: the server may do it a moment later
   std::string told = kNoAnswer;  ///< unreachable: `reason` for clients, naming no server
 };
 

@@ -188,7 +188,9 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
   const bool creates = rule.unique_index == UniqueIndex::create;
   if (response.kind == Kind::unreachable || response.kind == Kind::refused) {
     if (guard.state != Guard::State::unchecked) return;
-    return set(collection, guard, Guard::State::unchecked, kCannotCheck + cause_of(response));
+    const bool cannot = response.kind == Kind::refused && !response.passes;
+    return set(collection, guard, cannot ? Guard::State::failed : Guard::State::unchecked,
+               kCannotCheck + cause_of(response));
   }
   const ValueType type = value_type_of(rule.value_type);
   const Repeats repeats = repeats_of(rule);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "id_store/library.hpp"
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
@@ -37,18 +38,6 @@ constexpr std::uint32_t kMostConnections = 100;
 // drivers' specification of retryable writes.
 constexpr auto kTransient = std::to_array<std::int32_t>(
     {6, 7, 89, 91, 134, 189, 262, 9001, 10058, 10107, 11600, 11602, 13435, 13436});
-
-/// Initialises libmongoc once, and cleans it up when the process ends.
-class Library {
- public:
-  Library() {
-    mongoc_log_set_handler(nullptr, nullptr);  // its messages may contain secrets
-    mongoc_init();
-  }
-  ~Library() { mongoc_cleanup(); }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-};
 
 template <auto kDestroy>
 struct Destroyer {
@@ -301,10 +290,6 @@ Document kill_cursors(const Batch& batch) {
 }
 
 }  // namespace
-
-void open_library() {
-  static const Library library;
-}
 
 bool Reply::was_not_sent() const {
   return kind == Kind::unreachable && (code == kNoServer || code == kNoLogin || code == kOtherSet);

@@ -22,14 +22,6 @@ namespace idproxy::id_store::mongo {
 
 class Array;
 
-/// Initialises libmongoc once, and cleans it up when the process ends.
-void open_library();
-
-struct DestroyUri {
-  void operator()(mongoc_uri_t* uri) const { mongoc_uri_destroy(uri); }
-};
-using Uri = std::unique_ptr<mongoc_uri_t, DestroyUri>;
-
 /// An owned BSON document, for building commands; replies are read with idproxy::bson.
 ///
 ///   Document().add("find", "orders").add("limit", 1).add("filter", Document().add("_id", "a"))

@@ -4,7 +4,7 @@
 #include <future>
 #include <string_view>
 
-#include "id_store/mongo.hpp"
+#include "id_store/library.hpp"
 #include "idproxy/base/text.hpp"
 #include "idproxy/bson/elements.hpp"
 

@@ -104,6 +104,7 @@ class Other:
             with contextlib.suppress(TimeoutError):
                 eventually(lambda: said in self.line(rule), 20)
             line = self.line(rule)
+            assert any(said in event.get("reason", "") for event in self.proxy.events), "in the log"
             assert line.startswith("not ready: ") and said in line, (self.rules[rule]["ns"], said, line)
         return refused
 

@@ -106,7 +106,7 @@ std::string BackfillRule::reason_of(const std::string& reason) const {
 /// What only counters have, which RuleSet::plan() does not know.
 std::string BackfillRule::why_no_values() const {
   if (const auto why = rules_.watch->why_down()) {
-    return "the id store (" + uri_key_ + ") does not answer: " + *why;
+    return "the id store (" + uri_key_ + ") " + *why;
   }
   const auto all = rules_.watch->not_ready(std::numeric_limits<std::size_t>::max());
   for (const ids::NotReady& each : all) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "idproxy/id_store/server_hello.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "readiness.hpp"
 #include "reload.hpp"
@@ -19,6 +20,7 @@ namespace {
 
 constexpr std::chrono::seconds kCheckTimeout{10};
 constexpr std::chrono::seconds kCheckStopTimeout{2};
+constexpr std::chrono::seconds kConnectWithin{3};
 
 /// A table whose columns are as wide as their longest cell.
 class Table {
@@ -53,9 +55,10 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// False if none answers.
-bool print_servers(const std::string& uri, std::ostream& out) {
-  const ServerCheck check = ask_servers(uri);
+/// False if something is wrong with them, or with where the id store is.
+bool print_servers(const std::string& uri, const id_store::Options& store, std::ostream& out) {
+  const auto each = id_store::ask_each(uri, kConnectWithin);
+  const ServerCheck check = ask_servers(uri, each);
   out << "\nServers\n";
   Table table(out);
   for (const auto& [address, state] : check.servers) {
@@ -63,7 +66,11 @@ bool print_servers(const std::string& uri, std::ostream& out) {
   }
   table.print();
   if (!check.fault.empty()) out << "  " << check.fault << '\n';
-  return check.fault.empty();
+  if (store.uri_key == "upstream.uri") return check.fault.empty();
+  const std::string fault =
+      store_fault(each, id_store::ask_each(store.uri, kConnectWithin), store.uri_key);
+  if (!fault.empty()) out << "  " << fault << '\n';
+  return check.fault.empty() && fault.empty();
 }
 
 /// Returns how many rules are not ready.
@@ -111,7 +118,7 @@ std::size_t check_rules(config::Config& config, const Clock& clock, std::ostream
   rules.watch->await_first_look(kCheckTimeout);
   const std::size_t not_ready = print_rules(rules, clock, out);
   if (const auto why = rules.watch->why_down()) {
-    out << "\nThe id store (" << config.id_store.uri_key << ") does not answer: " << *why << '\n';
+    out << "\nThe id store (" << config.id_store.uri_key << ") " << *why << '\n';
   }
   if (store.stop(kCheckStopTimeout)) return not_ready;
   // A thread still waits for a server, and the store must not be destroyed.
@@ -123,7 +130,7 @@ std::size_t check_rules(config::Config& config, const Clock& clock, std::ostream
 
 ExitCode check_connected(config::Config config, const std::string& upstream_uri, const Clock& clock,
                          std::ostream& out) {
-  const bool is_there = print_servers(upstream_uri, out);
+  const bool is_there = print_servers(upstream_uri, config.id_store, out);
   const std::size_t count = config.rules.size();
   const std::size_t not_ready = count == 0 ? 0 : check_rules(config, clock, out);
   if (not_ready > 0) {

@@ -30,9 +30,14 @@ std::string count_of(std::uint64_t count, std::string_view what) {
 }
 
 std::string line_of(const net::ServerStatistics::Listener& listener) {
-  const char* state = listener.up ? ": server up, " : ": server down, ";
-  return "listener " + listener.listener + " -> " + listener.server + state +
-         count_of(listener.connections, "client") + "\n";
+  std::string line = "listener " + listener.listener + " -> " + listener.server +
+                     (listener.up ? ": server up" : ": server down");
+  if (listener.fault.empty()) {
+    line += ", ";
+  } else {
+    line += (listener.up ? ", but " : ": ") + listener.fault + "; ";
+  }
+  return line + count_of(listener.connections, "client") + "\n";
 }
 
 /// True if the first insert into the rule's own collection reads all of it.
@@ -65,7 +70,7 @@ std::string line_of(const Snapshot& snapshot, std::size_t rule_index) {
 std::string line_of(const id_store::StoreStatistics& store) {
   if (store.up) return "id store: answers\n";
   const std::string& why = store.down_reason;
-  return "id store: does not answer" + (why.empty() ? "" : ": " + why) + "\n";
+  return "id store: " + (why.empty() ? "does not answer" : why) + "\n";
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "idproxy/ids/values.hpp"
 #include "idproxy/observability/log.hpp"
 #include "readiness.hpp"
+#include "rule_changes.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -200,10 +201,13 @@ void Reload::bring_into_force(config::Config& next) {
 
 std::string Reload::changes_of(const config::Config& next) const {
   Keys keys;
-  if (!same_rules(next.rules, rules_.set->rules())) keys.emplace_back("rules");
-  if (!same_certificates(next.net.client_tls, running_.net.client_tls) ||
-      !same_certificates(next.net.server_tls, running_.net.server_tls)) {
-    keys.emplace_back("certificates");
+  const std::string rules = rule_changes(rules_.set->rules(), next.rules);
+  if (!rules.empty()) keys.push_back("rules: " + rules);
+  if (!same_certificates(next.net.client_tls, running_.net.client_tls)) {
+    keys.emplace_back("certificates of listen.tls");
+  }
+  if (!same_certificates(next.net.server_tls, running_.net.server_tls)) {
+    keys.emplace_back("certificates of upstream.uri");
   }
   if (next.log.level != running_.log.level) keys.emplace_back("log.level");
   if (next.net.pins != running_.net.pins) keys.emplace_back("listen.members");

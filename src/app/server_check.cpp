@@ -13,6 +13,8 @@
 namespace idproxy::app {
 namespace {
 
+using id_store::ServerHello;
+
 constexpr std::int32_t kConnectMs = 3000;
 
 struct DestroyUri {
@@ -47,6 +49,14 @@ std::string state_of(std::string_view type) {
   return type == "Unknown" ? "" : "answers";
 }
 
+/// "a member of the replica set rs0"
+std::string set_of(const ServerHello& server) {
+  if (server.set_name.empty()) return "a member of no replica set";
+  std::string members;
+  for (const std::string& each : server.members) members += (members.empty() ? "" : ",") + each;
+  return "a member of the replica set " + server.set_name + " (" + members + ")";
+}
+
 /// libmongoc lists only servers that answered; those of the string must be there too.
 std::vector<ServerCheck::Server> servers_of(const mongoc_client_t* client) {
   std::vector<ServerCheck::Server> servers;
@@ -68,9 +78,44 @@ std::vector<ServerCheck::Server> servers_of(const mongoc_client_t* client) {
   return servers;
 }
 
+/// libmongoc ignores servers of another set than the string names, as if they did not answer.
+void add_faults_of_set(const std::string& uri, const std::vector<ServerHello>& each,
+                       ServerCheck& check) {
+  const std::string expected = id_store::replica_set_of(uri);
+  std::string first;
+  for (const ServerHello& server : each) {
+    const std::string fault = id_store::set_name_fault(server, expected, "upstream.uri");
+    if (fault.empty()) continue;
+    const auto row =
+        std::ranges::find(check.servers, server.address, &ServerCheck::Server::address);
+    if (row != check.servers.end()) row->state = set_of(server);
+    if (first.empty()) first = fault;
+  }
+  if (!first.empty()) check.fault = first;
+}
+
+bool answers(const ServerHello& server) {
+  return server.fault.empty();
+}
+
 }  // namespace
 
-ServerCheck ask_servers(const std::string& uri) {
+std::string store_fault(const std::vector<ServerHello>& upstream,
+                        const std::vector<ServerHello>& store, const std::string& uri_key) {
+  const auto its = std::ranges::find_if(store, answers);
+  if (its == store.end() || std::ranges::none_of(upstream, answers)) return {};
+  const bool is_there = std::ranges::any_of(upstream, [&](const ServerHello& server) {
+    return answers(server) && id_store::may_be_of_one_deployment(server, *its);
+  });
+  if (is_there) return {};
+  const auto other = std::ranges::find_if(upstream, answers);
+  return its->address + ", of " + uri_key + ", is " + set_of(*its) + ", and " + other->address +
+         ", of upstream.uri, is " + set_of(*other) +
+         ": the proxies must coordinate in the servers that have the documents. Name those in " +
+         uri_key + ", or remove it";
+}
+
+ServerCheck ask_servers(const std::string& uri, const std::vector<ServerHello>& each) {
   mongoc_init();
   mongoc_log_set_handler(nullptr, nullptr);  // its messages may contain secrets
   const std::unique_ptr<mongoc_uri_t, DestroyUri> parsed(mongoc_uri_new(uri.c_str()));
@@ -88,9 +133,9 @@ ServerCheck ask_servers(const std::string& uri) {
     const std::unique_ptr<mongoc_server_description_t, DestroyServer> found(
         mongoc_client_select_server(client.get(), false, any.get(), &error));
     check.servers = servers_of(client.get());
-    if (found) return check;
+    if (!found) check.fault = static_cast<const char*>(error.message);
   }
-  check.fault = static_cast<const char*>(error.message);
+  add_faults_of_set(uri, each, check);
   return check;
 }
 

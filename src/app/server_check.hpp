@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "idproxy/id_store/server_hello.hpp"
+
 namespace idproxy::app {
 
 /// What the servers of a connection string say of themselves.
@@ -12,11 +14,18 @@ struct ServerCheck {
     std::string state;  ///< "primary", "standalone" …; empty: it does not answer
   };
   std::vector<Server> servers;  ///< those of the string, and further members of their set
-  std::string fault;            ///< why none can be reached; empty: one answers
+  std::string fault;            ///< what is wrong with them; empty: one can be used
 };
 
-/// Sends hello to the servers of `uri`, which config has checked, without logging in. Blocks for a
-/// few seconds at most.
-[[nodiscard]] ServerCheck ask_servers(const std::string& uri);
+/// Sends hello to the servers of `uri`, which config has checked, without logging in. `each`: what
+/// its servers said of themselves. Blocks for a few seconds at most.
+[[nodiscard]] ServerCheck ask_servers(const std::string& uri,
+                                      const std::vector<id_store::ServerHello>& each);
+
+/// What is wrong with an id store that has a connection string of its own, in `uri_key`: it must be
+/// in the servers of upstream.uri. Empty: nothing, or nobody answers.
+[[nodiscard]] std::string store_fault(const std::vector<id_store::ServerHello>& upstream,
+                                      const std::vector<id_store::ServerHello>& store,
+                                      const std::string& uri_key);
 
 }  // namespace idproxy::app

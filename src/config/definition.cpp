@@ -48,7 +48,25 @@ void append(const TreeNode& node, std::string& out) {
   }
 }
 
+void add_texts(const TreeNode& mapping, const std::string& before,
+               std::map<std::string, std::string>& texts) {
+  for (const TreeNode& child : mapping.children) {
+    const std::string key = before + child.key;
+    if (child.kind == TreeNode::Kind::mapping) {
+      add_texts(child, key + ".", texts);
+    } else {
+      append(child, texts[key]);
+    }
+  }
+}
+
 }  // namespace
+
+std::map<std::string, std::string> canonical_texts(const TreeNode& mapping) {
+  std::map<std::string, std::string> texts;
+  add_texts(mapping, {}, texts);
+  return texts;
+}
 
 std::string canonical_text(const TreeNode& node) {
   std::string text;

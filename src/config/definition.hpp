@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,5 +18,9 @@ namespace idproxy::config {
 /// The text of the mapping without these keys.
 [[nodiscard]] std::string canonical_text(const TreeNode& mapping,
                                          std::span<const std::string_view> without);
+/// The texts of a mapping's values by key. Those of a mapping in it have dotted keys:
+///
+///   {strategy: uuid, retry: {attempts: 3}}  ->  {"retry.attempts": "3", "strategy": "\"uuid\""}
+[[nodiscard]] std::map<std::string, std::string> canonical_texts(const TreeNode& mapping);
 
 }  // namespace idproxy::config

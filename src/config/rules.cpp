@@ -199,7 +199,7 @@ rewrite::Rule read_rule(Reader& reader, const std::string& store_db, ids::Source
   if (has_no_gaps(rule) && !reader.given("upserts")) rule.upserts = rewrite::Upserts::refuse;
   read_reserve(rule, reader);
   if (rule.reserve) rule.id_strategy = ids::make_object_ids(sources);
-  rule.definition = canonical_text(*reader.node());
+  rule.definition = canonical_texts(*reader.node());
   rule.source = source_of(*reader.node(), store_db);
   return rule;
 }

@@ -9,6 +9,9 @@
 #include <vector>
 
 #include "id_store/index_requests.hpp"
+#include "id_store/login_advice.hpp"
+#include "id_store/reply_reasons.hpp"
+#include "id_store/server_text.hpp"
 #include "idproxy/bson/elements.hpp"
 
 namespace idproxy::id_store {
@@ -27,33 +30,33 @@ constexpr std::int64_t kCountedAtMost = 200'000;
 constexpr std::int32_t kSample = 1000;
 constexpr std::int32_t kCountMaxTimeMs = 1000;
 
-/// Never the server's message, which may show a document's value.
-std::string reason_of(std::int32_t code) {
-  switch (code) {
+std::string reason_of(const Reply& reply) {
+  switch (reply.code) {
     case mongo::kDuplicateKey:
       return "several documents have the same value";
     case kCannotCreateIndex:
-      return "the server cannot make it (error 67 CannotCreateIndex). On a sharded collection, a "
-             "unique index must begin with the shard key: set `reserve`, which keeps values unique "
-             "without one, and leave unique_index at warn";
+      return "the server answers with " + error_text(reply) +
+             ". On a sharded collection, a unique index must begin with the shard key: set "
+             "`reserve`, which keeps values unique without one, and leave unique_index at warn";
     case kIndexOptionsConflict:
     case kIndexKeySpecsConflict:
       return "the field already has an index with other options: drop it first";
+    case mongo::kNotOnView:
+      return "it is a view: no rule applies to it";
     default:
-      return "the server answers with error " + std::to_string(code);
+      return "the server answers with " + error_text(reply);
   }
 }
 
 CatalogResponse response_of(const Reply& reply) {
   using Kind = CatalogResponse::Kind;
   if (reply.ok()) return {};
-  if (reply.kind == Reply::Kind::unreachable) return {Kind::unreachable, reply.message};
-  if (reply.kind == Reply::Kind::not_majority) {
-    return {Kind::unreachable, "a majority of the servers does not answer"};
+  if (reply.kind != Reply::Kind::refused) {
+    return {.kind = Kind::unreachable, .reason = why_unreached(reply), .told = unreached(reply)};
   }
   if (reply.code == mongo::kUnauthorized) return {Kind::not_permitted};
   if (reply.code == mongo::kNamespaceNotFound) return {Kind::no_collection};
-  return {Kind::refused, reason_of(reply.code)};
+  return {.kind = Kind::refused, .reason = reason_of(reply), .passes = mongo::may_pass(reply.code)};
 }
 
 std::string_view text_in(Bytes document, std::string_view key) {
@@ -292,6 +295,7 @@ CatalogResponse ask(mongo::Client& client, const CatalogRequest& request) {
 CatalogResponse send(mongo::Client& client, const CatalogRequest& request) {
   CatalogResponse response = ask(client, request);
   response.has_user = client.login().has_user;
+  if (response.told == kLoginRefused) response.reason += ' ' + advice::check_login(client.login());
   return response;
 }
 

@@ -99,7 +99,7 @@ Outcome<Look> CollectionScans::ask(const Subject& subject) {
   scan->asked = now;
   if (now < scan->holds_until) {
     if (scan->state == Scan::State::done) return scan->look;
-    if (scan->state == Scan::State::refused) return exhausted(scan->reason);
+    if (scan->state == Scan::State::refused) return scan->refusal;
     if (scan->state == Scan::State::failed) return failed(scan->reason);
   }
   if (scan->state != Scan::State::running) {
@@ -181,7 +181,7 @@ Outcome<Look> CollectionScans::read(Scan& scan) {
   mongo::Client client = patient.client();
   FieldNumbers numbers(client, subject.spec, subject.fields);
   const auto places = numbers.places_to_scan();
-  if (!places) return failed(places.error().reason);
+  if (!places) return places.error();
   if (limit.count() == 0 && !places->empty()) {
     return numbers.not_indexed(places->front(), kScanIsOff);
   }
@@ -207,10 +207,13 @@ void CollectionScans::note(Scan& scan, Outcome<Look> result, Time took) const {
     scan.holds_until = now + std::max<Time>(took, kLeastValid);
     return;
   }
-  const bool is_refused = result.error().kind == ids::CounterReply::Kind::exhausted;
+  scan.refusal = result.error();
+  scan.reason = scan.refusal.reason;
+  const bool is_refused = scan.refusal.kind == ids::CounterReply::Kind::exhausted;
   scan.state = is_refused ? Scan::State::refused : Scan::State::failed;
-  scan.holds_until = now + (is_refused ? Time(kRefusedFor) : Time(kFailedFor));
-  scan.reason = result.error().reason;
+  // Another attempt after a refusal of the server costs little.
+  const bool is_long = is_refused && !scan.refusal.by_server;
+  scan.holds_until = now + (is_long ? Time(kRefusedFor) : Time(kFailedFor));
 }
 
 }  // namespace idproxy::id_store

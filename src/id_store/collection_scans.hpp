@@ -37,7 +37,7 @@ class CollectionScans {
 
   /// How long a refusal holds, unless the subject differs.
   static constexpr std::chrono::hours kRefusedFor{1};
-  /// When to try again after a server did not answer.
+  /// When to try again after a server did not answer, or refused the command.
   static constexpr std::chrono::seconds kFailedFor{30};
   /// A scan that has not begun is dropped if nobody has asked for it for this long.
   static constexpr std::chrono::seconds kWantedFor{5};
@@ -81,6 +81,7 @@ class CollectionScans {
     std::int64_t documents = 0;  // running: about how many there are
     FieldNumbers::Look look{};   // done
     std::string reason{};        // refused, failed
+    ids::CounterReply refusal{ids::CounterReply::Kind::exhausted};  // refused
   };
   using Shared = std::shared_ptr<Scan>;
 

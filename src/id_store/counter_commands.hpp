@@ -30,6 +30,13 @@ namespace idproxy::id_store {
 [[nodiscard]] mongo::Array set_sum(const std::string& field, const mongo::Document& base,
                                    std::int64_t increment);
 
+/// The findAndModify that takes `increment` numbers of a range from the stored one on, or from
+/// `from` on if that is further, and never counts beyond the number behind the last one.
+[[nodiscard]] mongo::Document allocate_from_range(const ids::CounterPlace& place,
+                                                  const mongo::Document& query,
+                                                  std::int64_t increment,
+                                                  std::optional<std::int64_t> from);
+
 /// {$toLong: "$V"}
 [[nodiscard]] mongo::Document to_long(const std::string& field);
 

@@ -8,6 +8,7 @@
 
 #include "id_store/counter_commands.hpp"
 #include "id_store/reply_reasons.hpp"
+#include "id_store/server_text.hpp"
 #include "idproxy/bson/elements.hpp"
 
 namespace idproxy::id_store {
@@ -71,9 +72,10 @@ CounterReply CounterDocument::carry_out(Run& run) {
   return repeat(run, &CounterDocument::allocate);
 }
 
-/// Changes nothing, but needs the privilege to write, and a primary with a majority.
+/// An allocation that matches no document: changes nothing, but needs the privilege to write, a
+/// primary with a majority, and a server that understands it.
 Reply CounterDocument::write_nothing(mongo::Client& client) const {
-  const Document nothing = query(Document().add("$in", Array()));
+  const Document nothing = query(bound(0).add("$in", Array()));
   const Document unchanged =
       Document().add("$inc", Document().add(spec_.place.value_field, std::int64_t{0}));
   return client.write(spec_.place.db, find_and_modify(nothing).add("update", unchanged));
@@ -89,7 +91,6 @@ Outcome<CounterDocument::Checked> CounterDocument::check(mongo::Client& client,
   Run run{client, job, fields, job.count, std::chrono::steady_clock::now()};
   auto first = check(run, demand);
   unreached_ = std::move(run.unreached);
-  if (first) events_.ready_again();
   return first;
 }
 
@@ -98,6 +99,7 @@ Outcome<CounterDocument::Checked> CounterDocument::check(Run& run, Demand demand
   if (!written.ok()) return answer_to(run, written);
   const auto found = read(run);
   if (!found) return found.error();
+  if (spec_.place.key_is == ids::CounterPlace::KeyIs::family) return Checked{};
   if (found->exists && found->value.kind != StoredValue::Kind::missing) {
     const auto first = check_existing(run, found->value);
     if (!first) return first.error();
@@ -210,7 +212,8 @@ CounterDocument::Attempt CounterDocument::explain_no_match(Run& run) {
 CounterDocument::Attempt CounterDocument::allocate_what_fits(Run& run, const Reply& reply) {
   const auto found = read(run);
   if (!found) return found.error();
-  if (!found->exists || found->value.kind == StoredValue::Kind::missing) return std::nullopt;
+  const bool is_there = found->exists && found->value.kind != StoredValue::Kind::missing;
+  if (!is_there) return answer_to(run, reply);
   if (!found->value.is_number()) return not_an_integer();
   const std::uint64_t fits = numbers_.room_behind(found->value.number);
   if (fits == 0) return at_max();
@@ -232,9 +235,8 @@ CounterReply CounterDocument::give_back(Run& run) {
       run.client.write(spec_.place.db, find_and_modify(query(Document().add("$eq", *from)))
                                            .add("update", set_value(spec_.place.value_field, *to)));
   run.unreached = why_unreached(reply, run.client.login());
-  const bool not_sent = !run.unreached.empty() && reply.code == mongo::kNoServer;
   const bool no_match = reply.ok() && !value_of(reply);
-  if (not_sent) return {CounterReply::Kind::not_sent, {}, {}};
+  if (reply.was_not_sent()) return {CounterReply::Kind::not_sent, {}, {}};
   const bool has_passed = no_match || reply.kind == Reply::Kind::refused;
   return {has_passed ? CounterReply::Kind::passed : CounterReply::Kind::given_back, {}, {}};
 }
@@ -263,20 +265,15 @@ CounterReply CounterDocument::confirm(Run& run) const {
 
 Outcome<CounterDocument::Found> CounterDocument::read(Run& run) const {
   Found found;
-  const Reply reply =
-      run.client.read_all(spec_.place.db,
-                          Document()
-                              .add("find", spec_.place.collection)
-                              .add("filter", identity_)
-                              .add("projection", value_fields())
-                              .add("limit", 1),
-                          [&](Bytes document) {
-                            found.exists = true;
-                            found.value = stored_value(document, spec_.place.value_field);
-                            if (spec_.place.is_range())
-                              found.last = stored_value(document, spec_.place.max_field);
-                            return false;
-                          });
+  const Reply reply = run.client.read_all(
+      spec_.place.db,
+      Document().add("find", spec_.place.collection).add("filter", identity_).add("limit", 1),
+      [&](Bytes document) {
+        found.exists = true;
+        found.value = stored_value(document, spec_.place.value_field);
+        if (spec_.place.is_range()) found.last = stored_value(document, spec_.place.max_field);
+        return false;
+      });
   if (!reply.ok()) return answer_to(run, reply);
   run.unreached.clear();
   return found;
@@ -299,11 +296,12 @@ CounterDocument::Attempt CounterDocument::after_failure(Run& run, const Reply& r
     return std::nullopt;
   }
   if (reply.kind == Reply::Kind::refused) return answer_to(run, reply);
-  if (gives_numbers && !reply.not_carried_out) drop_block(reply.message);
+  if (gives_numbers && !reply.not_carried_out) {
+    drop_block(server_text(reply.code, reply.message));
+  }
   // A retry may find another server. But if there was none, libmongoc has already searched for
   // long, and a refused login would be refused again.
-  const bool was_there = reply.code != mongo::kNoServer && reply.code != mongo::kNoLogin;
-  if (was_there && is_early) return std::nullopt;
+  if (!reply.was_not_sent() && is_early) return std::nullopt;
   return answer_to(run, reply);
 }
 
@@ -312,16 +310,7 @@ Document CounterDocument::query(const Document& value) const {
 }
 
 Document CounterDocument::find_and_modify(const Document& query) const {
-  return Document()
-      .add("findAndModify", spec_.place.collection)
-      .add("query", query)
-      .add("fields", value_fields());
-}
-
-Document CounterDocument::value_fields() const {
-  Document fields = Document().add(spec_.place.value_field, 1);
-  if (spec_.place.is_range()) fields.add(spec_.place.max_field, 1);
-  return fields;
+  return Document().add("findAndModify", spec_.place.collection).add("query", query);
 }
 
 /// Matches a value, int or double, that has a number left to give out and to which `increment` can

@@ -22,11 +22,10 @@ namespace idproxy::id_store {
 /// Carries out the jobs of one counter (docs/strategies.md#counter):
 ///
 ///   allocate   findAndModify {query: {_id: key, V: {$type: numbers, $lte: max}},
-///                             update: {$inc: {V: step * n}}, new: false, w: majority}
+///                             update: {$inc: {V: step * n}}, w: majority}
 ///   create     insert {_id: key, V: first}, then allocate; once per object, mark
 ///   mark       update {q: {_id: place}, u: {$setOnInsert: …}, upsert: true, w: majority}
-///   heal       findAndModify {…, update: [{$set: {V: {$add: [{$max: [{$toLong: V}, M]}, …]}}}],
-///                             new: true}
+///   heal       findAndModify {…, update: [{$set: {V: {$add: [{$max: [{$toLong: V}, M]}, …]}}}]}
 ///   gap        findAndModify {query: {_id: key, V: v}, update: {$set: {V: behind the free ones}}}
 ///   give back  findAndModify {query: {_id: key, V: end}, update: {$set: {V: first unused}}}
 ///   confirm    findAndModify {query: {_id: key, V: {$type: numbers}}, update: {$inc: {V: 0}}}
@@ -150,7 +149,6 @@ class CounterDocument {
 
   [[nodiscard]] mongo::Document query(const mongo::Document& value) const;
   [[nodiscard]] mongo::Document find_and_modify(const mongo::Document& query) const;
-  [[nodiscard]] mongo::Document value_fields() const;
   [[nodiscard]] mongo::Document bound(std::int64_t increment) const;
   [[nodiscard]] ids::CounterReply not_an_integer() const;
   [[nodiscard]] ids::CounterReply does_not_fit() const;

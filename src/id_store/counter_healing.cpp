@@ -8,6 +8,7 @@
 #include "id_store/counter_document.hpp"
 #include "id_store/index_requests.hpp"
 #include "id_store/outliers.hpp"
+#include "id_store/server_text.hpp"
 
 namespace idproxy::id_store {
 namespace {
@@ -159,7 +160,7 @@ void CounterDocument::make_index(Run& run) const {
   if (!command) return;
   const Reply reply = run.client.write(spec_.place.db, *command);
   if (reply.kind != Reply::Kind::refused || has_index(run.client, spec_.place)) return;
-  events_.index_refused(code_name(reply), index_by_hand(spec_.place));
+  events_.index_refused(error_text(reply), index_by_hand(spec_.place));
 }
 
 CounterDocument::Attempt CounterDocument::create_at(Run& run, bool exists,
@@ -310,16 +311,15 @@ CounterDocument::Attempt CounterDocument::raise(Run& run, std::int64_t from) {
   if (spec_.place.is_range()) return allocate_in_range(run, from);
   const Document base = Document().add(numbers_.upwards() ? "$max" : "$min",
                                        Array().push(to_long(field)).push(*floor));
-  const Reply reply =
-      run.client.write(spec_.place.db, find_and_modify(query(bound(*increment)))
-                                           .add("update", set_sum(field, base, *increment))
-                                           .add("new", true));
+  const Reply reply = run.client.write(
+      spec_.place.db,
+      find_and_modify(query(bound(*increment))).add("update", set_sum(field, base, *increment)));
   if (!reply.ok()) return after_failure(run, reply, true);
-  const auto image = value_of(reply);
-  if (!image) return std::nullopt;
-  const StoredValue after = stored_value(*image, field);
-  if (!after.is_number()) return not_an_integer();
-  const auto first = numbers_.first_at(after.number - *increment);
+  const auto pre_image = value_of(reply);
+  if (!pre_image) return std::nullopt;
+  const StoredValue before = stored_value(*pre_image, field);
+  if (!before.is_number()) return not_an_integer();
+  const auto first = numbers_.first_at(numbers_.further(before.number, *floor));
   if (!first) return at_max();
   events_.healed(*first, "max");
   return allocated(run, *first, run.count);

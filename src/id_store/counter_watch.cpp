@@ -43,12 +43,9 @@ Document find_all(std::span<const WatchedCounter* const> family) {
   Document filter;
   filter.add(place.key_field, Document().add("$in", keys));
   if (!place.filter.empty()) filter.append(Document(as_bytes(place.filter)));
-  Document projection;
-  projection.add(place.key_field, 1).add(place.value_field, 1);
   return Document()
       .add("find", place.collection)
       .add("filter", filter)
-      .add("projection", projection)
       .add("batchSize", kMostInOneFind);  // no getMore
 }
 

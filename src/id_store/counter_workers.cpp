@@ -31,7 +31,7 @@ CounterWorkers::Obstacle not_checked() {
 
 /// Two specs with the same name share one document.
 std::string name_of(const ids::CounterPlace& place) {
-  std::string name = place.key_is == ids::CounterPlace::KeyIs::text ? "t" : "d";
+  std::string name(1, "tdf"[static_cast<std::size_t>(place.key_is)]);
   for (const std::string* part :
        {&place.db, &place.collection, &place.key_field, &place.key, &place.filter}) {
     name += std::to_string(part->size()) + ":" + *part;
@@ -142,6 +142,7 @@ void CounterWorkers::add_to(StoreStatistics& statistics) const {
   statistics.up = !looking_;
   statistics.down_reason = down_why_;
   for (const Shared& counter : all_and_retired()) {
+    if (is_family(*counter)) continue;
     const ids::CounterStatistics cache = counter->cache->statistics();
     statistics.counters += 1;
     const bool counts = cache.exhausted && !counter->spec.place.is_range();
@@ -158,12 +159,17 @@ bool CounterWorkers::is_sequence(const Counter& counter) {
   return counter.spec.place.key_is == ids::CounterPlace::KeyIs::document;
 }
 
+bool CounterWorkers::is_family(const Counter& counter) {
+  return counter.spec.place.key_is == ids::CounterPlace::KeyIs::family;
+}
+
 std::vector<CounterWorkers::NotReady> CounterWorkers::not_ready() const {
   const std::scoped_lock lock(mutex_);
   std::vector<NotReady> found;
   for (const auto& [name, counter] : all_) {
     if (counter->spec.place.is_range()) continue;
-    if (is_sequence(*counter) && !counter->announced) continue;
+    const bool is_of_rule = counter->obstacle && counter->obstacle->by_server;
+    if (is_sequence(*counter) && !counter->announced && !is_of_rule) continue;
     if (auto obstacle = why_not_ready(*counter)) {
       found.push_back({*std::move(obstacle), counter->fields});
     }
@@ -177,7 +183,7 @@ std::optional<CounterWorkers::Obstacle> CounterWorkers::why_not_ready(
   if (cache.exhausted) return Obstacle{{ids::Errc::exhausted, std::move(cache.reason)}};
   if (cache.held > 0) return std::nullopt;
   if (looking_ && counter.announced) {
-    return Obstacle{{ids::Errc::unavailable, std::string(kNoAnswer) + ": " + down_why_}};
+    return Obstacle{{ids::Errc::unavailable, "the id store " + down_why_}};
   }
   return counter.obstacle;
 }
@@ -186,7 +192,7 @@ std::vector<CounterWorkers::InUse> CounterWorkers::in_use() const {
   const std::scoped_lock lock(mutex_);
   std::vector<InUse> found;
   for (const auto& [name, counter] : all_) {
-    if (counter->spec.place.is_range()) continue;
+    if (counter->spec.place.is_range() || is_family(*counter)) continue;
     const ids::CounterStatistics cache = counter->cache->statistics();
     ids::CounterNumbers numbers{cache.next, cache.held, cache.left};
     if (!cache.left && counter->checked.first) {
@@ -390,6 +396,7 @@ bool CounterWorkers::do_job(const Shared& counter, const std::optional<ids::Coun
 void CounterWorkers::note_demand(const Shared& counter, const ids::CounterReply& reply) {
   const std::scoped_lock lock(mutex_);
   counter->demanded = counter->demanded || reply.kind == ReplyKind::pending;
+  counter->refused_by_job = reply.by_server;
   counter->checks_end = clock_.monotonic() + kChecksLast;
 }
 
@@ -408,8 +415,19 @@ void CounterWorkers::check(const Shared& counter, const std::vector<ids::Counter
   {
     const std::scoped_lock lock(mutex_);
     counter->checked = checked ? *checked : CounterDocument::Checked{};
+    if (checked && leave_to_job(*counter)) return;
   }
+  if (checked) counter->document->events().ready_again();
   note(counter, job, checked ? ids::CounterReply{.kind = ReplyKind::allocated} : checked.error());
+}
+
+/// True if the server refused a job that the check could not try: the next insert does. Call it
+/// under the lock.
+bool CounterWorkers::leave_to_job(Counter& counter) {
+  if (!counter.obstacle || !counter.obstacle->by_server || !counter.refused_by_job) return false;
+  counter.cache->ask_again();
+  counter.check_at = clock_.monotonic() + kCheckAgain;
+  return true;
 }
 
 /// Notes what the reply to the job, or to its check, says of the counter's readiness.
@@ -417,7 +435,7 @@ void CounterWorkers::note(const Shared& counter, const ids::CounterJob& job,
                           const ids::CounterReply& reply) {
   const std::scoped_lock lock(mutex_);
   const Time now = clock_.monotonic();
-  if (counter->spec.place.is_range()) return;
+  if (counter->spec.place.is_range()) return note_range(*counter, reply);
   if (reply.kind == ReplyKind::allocated) {
     note_ready(*counter);
   } else if (reply.kind == ReplyKind::exhausted || reply.kind == ReplyKind::pending) {
@@ -427,7 +445,7 @@ void CounterWorkers::note(const Shared& counter, const ids::CounterJob& job,
     if (counter->obstacle && counter->obstacle->error.reason != reply.reason) {
       counter->cache->ask_again();
     }
-    counter->obstacle = Obstacle{{code, reply.reason}, is_pending};
+    counter->obstacle = Obstacle{{code, reply.reason}, is_pending, reply.by_server};
     counter->refused_job = job;
     const bool in_force = counter->announced && counter->watch == newest_watch_;
     const bool goes_on = in_force || is_pending || now < counter->checks_end;
@@ -440,6 +458,18 @@ void CounterWorkers::note(const Shared& counter, const ids::CounterJob& job,
     counter->check_at = now + kCheckAgain;
   }
   checked_.notify_all();
+}
+
+/// What one range met, all of its collection would.
+void CounterWorkers::note_range(const Counter& range, const ids::CounterReply& reply) {
+  if (reply.by_server) refused_ranges_.insert_or_assign(range.spec.place.ns(), reply.reason);
+  if (reply.kind == ReplyKind::allocated) refused_ranges_.erase(range.spec.place.ns());
+}
+
+std::optional<std::string> CounterWorkers::why_ranges_refused(const std::string& collection) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = refused_ranges_.find(collection);
+  return found == refused_ranges_.end() ? std::nullopt : std::optional(found->second);
 }
 
 /// A counter that gave no numbers is asked again at once.
@@ -497,7 +527,7 @@ void CounterWorkers::note_reached(const Shared& counter) {
     log::event(log::Level::info, "store_up", "the id store answers again");
   } else {
     log::event(log::Level::error, "store_down",
-               "the id store does not answer: counters give out only the numbers that they hold",
+               "the id store cannot be used: counters give out only the numbers that they hold",
                {{"reason", why}});
   }
 }

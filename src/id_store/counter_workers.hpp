@@ -76,7 +76,8 @@ class CounterWorkers {
   /// Why a counter gives no numbers.
   struct Obstacle {
     ids::Error error;
-    bool passes = false;  ///< by itself: it has not been checked yet, or is being prepared
+    bool passes = false;     ///< by itself: it has not been checked yet, or is being prepared
+    bool by_server = false;  ///< CounterReply::by_server
   };
   struct NotReady {
     Obstacle obstacle;
@@ -84,9 +85,11 @@ class CounterWorkers {
   };
   /// The counters, ranges excepted, that give no numbers now: exhausted ones, and those that hold
   /// none and cannot get any, as far as is known. While the store is down, all announced ones that
-  /// hold none. Of the counters of sequences, only announced ones: one scope does not stand for its
-  /// rule.
+  /// hold none. Of the counters of sequences, only announced ones, and those of which the server
+  /// does not do what all need: one scope does not stand for its rule.
   [[nodiscard]] std::vector<NotReady> not_ready() const;
+  /// What the server refused of the last job of the ranges in "db.collection"; nothing: it did it.
+  [[nodiscard]] std::optional<std::string> why_ranges_refused(const std::string& collection) const;
   struct InUse {
     ids::CounterNumbers numbers;
     std::vector<ids::CounterField> fields;
@@ -118,6 +121,7 @@ class CounterWorkers {
     bool announced = false;
     std::optional<Obstacle> obstacle;          // as the last job or check found
     ids::CounterJob refused_job = kAnyNumber;  // which found so
+    bool refused_by_job = false;               // the last job met a refusal of the server
     CounterDocument::Checked checked;          // what the last check found; empty: not ready
     bool demanded = false;         // inserts waited, while the store was preparing the counter
     std::optional<Time> check_at;  // the next check; unset once the counter is ready
@@ -141,6 +145,8 @@ class CounterWorkers {
   void note(const Shared& counter, const ids::CounterJob& job, const ids::CounterReply& reply);
   void note_demand(const Shared& counter, const ids::CounterReply& reply);
   static void note_ready(Counter& counter);
+  bool leave_to_job(Counter& counter);
+  void note_range(const Counter& range, const ids::CounterReply& reply);
 
   // Under the lock.
   [[nodiscard]] Shared get(const ids::CounterSpec& spec, const ids::CounterField& field,
@@ -149,6 +155,7 @@ class CounterWorkers {
   void change(Shared& counter, const ids::CounterSpec& spec);
   void retire(const Shared& counter);
   [[nodiscard]] static bool is_sequence(const Counter& counter);
+  [[nodiscard]] static bool is_family(const Counter& counter);
   [[nodiscard]] std::optional<Obstacle> why_not_ready(const Counter& counter) const;
   [[nodiscard]] std::vector<Shared> all_and_retired() const;
   void start_threads();
@@ -172,7 +179,8 @@ class CounterWorkers {
   std::condition_variable changed_;
   std::condition_variable checked_;  // a check has ended, or the store is down
   std::map<std::string, Shared, std::less<>> all_;
-  std::vector<Shared> retired_;  // replaced by others, but still in use
+  std::vector<Shared> retired_;                        // replaced by others, but still in use
+  std::map<std::string, std::string> refused_ranges_;  // why_ranges_refused()
   std::size_t sweep_at_;
   std::uint64_t newest_watch_ = 0;
   std::deque<Shared> queue_;

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "id_store/index_requests.hpp"
+#include "id_store/reply_reasons.hpp"
+#include "id_store/server_text.hpp"
 #include "id_store/stored_value.hpp"
 #include "id_store/varying_texts.hpp"
 #include "idproxy/ids/number_format.hpp"
@@ -158,12 +160,17 @@ std::chrono::milliseconds FieldNumbers::limit_of(const FieldPlace& place) const 
 ids::CounterReply FieldNumbers::failure(const FieldPlace& place, const Reply& reply) {
   const bool is_too_long =
       place.access == FieldPlace::Access::scan && reply.refused(mongo::kMaxTimeExpired);
-  return is_too_long ? not_indexed(place, kTooLong) : unreadable(client_, place.ns, reply);
+  if (is_too_long) return not_indexed(place, kTooLong);
+  // The index of the hint has just been dropped: the next look finds another one.
+  const bool has_changed = reply.refused(mongo::kBadValue) && !place.hint.empty() &&
+                           reply.message.find("hint") != std::string::npos;
+  if (has_changed) return failed("the id store answered with " + error_text(reply));
+  return after_read_error(client_, reply, place.ns);
 }
 
 Reply FieldNumbers::read(const FieldPlace& place, const Document& command,
                          const std::function<bool(Bytes)>& use) {
-  if (linearizable_) {
+  if (linearizable_ && client_.has_replicas()) {
     const Document concern = Document().add("level", "linearizable");
     Reply reply = client_.read_all(place.ns.db, Document(command).add("readConcern", concern), use);
     if (!reply.refused(mongo::kNotAReplicaSet)) return reply;

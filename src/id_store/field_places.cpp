@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "id_store/login_advice.hpp"
+#include "id_store/reply_reasons.hpp"
 #include "idproxy/bson/elements.hpp"
 
 namespace idproxy::id_store {
@@ -45,7 +45,7 @@ Outcome<bool> is_empty(Client& client, const Namespace& ns) {
   command.add("find", ns.collection).add("projection", Document().add("_id", 1)).add("limit", 1);
   command.add("maxTimeMS", std::int64_t{std::chrono::milliseconds(kLookLimit).count()});
   const Reply reply = client.read_all(ns.db, command, [&](Bytes) { return empty = false; });
-  if (!reply.ok()) return unreadable(client, ns, reply);
+  if (!reply.ok()) return after_read_error(client, reply, ns);
   return empty;
 }
 
@@ -65,7 +65,7 @@ Outcome<void> add_place(Client& client, const CounterField& field, const Namespa
     return true;
   });
   if (!reply.ok() && !reply.refused(mongo::kNamespaceNotFound))
-    return unreadable(client, ns, reply);
+    return after_read_error(client, reply, ns);
   const ValueType type = value_type_of(field.format);
   place.is_unique = std::ranges::any_of(indexes, [&](const Index& index) {
     return !index.building && guards(index, field.field, type, repeats_of(field));
@@ -87,13 +87,6 @@ Outcome<void> add_place(Client& client, const CounterField& field, const Namespa
 ValueType value_type_of(const ids::NumberFormat& format) {
   const bool is_text = format.output == ids::NumberFormat::Output::string;
   return is_text ? ValueType::string : ValueType::number;
-}
-
-ids::CounterReply unreadable(const Client& client, const Namespace& ns, const Reply& reply) {
-  if (reply.kind != Reply::Kind::refused) return failed("the id store does not answer");
-  if (reply.code == mongo::kUnauthorized) return advice::needs_read(client.login(), ns);
-  return failed("the id store answered with error " + std::to_string(reply.code) +
-                " when reading " + ns.text());
 }
 
 std::string text_of(const FieldPlace& place) {
@@ -139,7 +132,7 @@ Outcome<FieldPlaces> find_places(Client& client, const ids::CounterPlace& counte
     if (field.repeats) continue;
     std::vector<Namespace> found;
     const Reply reply = find_namespaces(client, field.ns, counter, found);
-    if (!reply.ok()) return unreadable(client, split_namespace(field.ns), reply);
+    if (!reply.ok()) return after_read_error(client, reply, split_namespace(field.ns));
     for (const Namespace& ns : found) {
       const auto added = add_place(client, field, ns, places);
       if (!added) return added.error();

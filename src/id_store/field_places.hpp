@@ -55,10 +55,6 @@ struct FieldPlaces {
 [[nodiscard]] mongo::Document find_in(const FieldPlace& place, const mongo::Document& filter,
                                       std::chrono::milliseconds limit);
 
-/// The job's reply after a failed read.
-[[nodiscard]] ids::CounterReply unreadable(const mongo::Client& client, const Namespace& ns,
-                                           const mongo::Reply& reply);
-
 /// "orderNo in shop.orders"
 [[nodiscard]] std::string text_of(const FieldPlace& place);
 

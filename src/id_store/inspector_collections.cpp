@@ -151,7 +151,7 @@ Collections::Guard& Collections::guard(Collection& collection, std::size_t rule,
   if (!demands_index(rules_[rule].unique_index)) {
     added.state = Guard::State::ready;
   } else {
-    added.reason = down_ ? std::string(kCannotCheck) + kNoAnswer
+    added.reason = down_ ? kCannotCheck + down_told_
                          : "whether a unique index guards the field has not been checked yet";
     added.shared = std::make_shared<ids::Guard>(rule, collection.db, collection.name, tell_);
     publish(collection, added);

@@ -74,8 +74,10 @@ struct CatalogResponse {
   std::uint64_t documents = 0;
   /// Documents by the field that has a value in them; no entry: not known.
   std::map<std::string, std::uint64_t, std::less<>> with_value{};
-  bool may_not_find = false;  ///< the reason why `with_value` is empty
-  bool has_user = true;       ///< false: the id store's connection string names no user
+  bool may_not_find = false;     ///< the reason why `with_value` is empty
+  bool has_user = true;          ///< false: the id store's connection string names no user
+  bool passes = false;           ///< refused: the server may do it a moment later
+  std::string told = kNoAnswer;  ///< unreachable: `reason` for clients, naming no server
 };
 
 /// An event for the log. Its fields end with the first that has an empty value.
@@ -277,7 +279,7 @@ class Collections {
   [[nodiscard]] CatalogRequest make_request(const Collection& collection, Guard& guard, Time now);
 
   void reached(const CatalogResponse& response, Time now);
-  void go_down(const std::string& reason);
+  void go_down(const CatalogResponse& response);
   void learn_databases(const CatalogResponse& response, Time now);
   void learn_left_alone(Database& database, std::string_view db, const CatalogResponse& response,
                         Time now);
@@ -311,9 +313,10 @@ class Collections {
   std::vector<ids::CatalogChange> changes_;  // under way
   Time databases_due_ = kNever;
   std::vector<LogEvent> log_events_;
-  std::optional<std::string> down_;  // why no server can be reached
-  bool was_down_ = false;            // ever
-  bool has_user_ = true;             // CatalogResponse::has_user of the last response
+  std::optional<std::string> down_;  // why no server can be reached: CatalogResponse::reason
+  std::string down_told_ = kNoAnswer;
+  bool was_down_ = false;  // ever
+  bool has_user_ = true;   // CatalogResponse::has_user of the last response
   bool news_ = false;
   Time not_before_{};  // while it is so
   Time fills_due_ = kNever;

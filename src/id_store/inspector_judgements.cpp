@@ -49,7 +49,7 @@ std::string why_not(const std::vector<Index>& indexes, std::string_view field, V
 
 /// Clients see this too, so it does not name servers; the log does.
 std::string cause_of(const CatalogResponse& response) {
-  return response.kind == Kind::unreachable ? kNoAnswer : response.reason;
+  return response.kind == Kind::unreachable ? response.told : response.reason;
 }
 
 /// The effect of a missing privilege.
@@ -116,7 +116,7 @@ void Collections::learn(const CatalogRequest& request, const CatalogResponse& re
 void Collections::reached(const CatalogResponse& response, Time now) {
   if (response.kind == Kind::unreachable) {
     not_before_ = now + kRest;
-    if (!down_) go_down(response.reason);
+    if (!down_) go_down(response);
     return;
   }
   if (!down_) return;
@@ -139,17 +139,18 @@ void Collections::reached(const CatalogResponse& response, Time now) {
 }
 
 /// Other unchecked rules get the reason at once, without a request of their own.
-void Collections::go_down(const std::string& reason) {
+void Collections::go_down(const CatalogResponse& response) {
   was_down_ = true;
-  down_ = reason;
+  down_ = response.reason;
+  down_told_ = response.told;
   log_events_.push_back({log::Level::warning,
                          "inspection_failing",
-                         "the id store does not answer: the proxy cannot check collections",
-                         {{"reason", reason}, {}, {}}});
+                         "the id store cannot be used: the proxy cannot check collections",
+                         {{"reason", response.reason}, {}, {}}});
   for (auto& [ns, collection] : collections_) {
     for (Guard& guard : collection.guards) {
       if (guard.state != Guard::State::unchecked || guard.making) continue;
-      set(collection, guard, guard.state, std::string(kCannotCheck) + kNoAnswer);
+      set(collection, guard, guard.state, kCannotCheck + down_told_);
       publish(collection, guard);
     }
   }
@@ -279,7 +280,9 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
   const bool creates = rule.unique_index == UniqueIndex::create;
   if (response.kind == Kind::unreachable || response.kind == Kind::refused) {
     if (guard.state != Guard::State::unchecked) return;
-    return set(collection, guard, Guard::State::unchecked, kCannotCheck + cause_of(response));
+    const bool cannot = response.kind == Kind::refused && !response.passes;
+    return set(collection, guard, cannot ? Guard::State::failed : Guard::State::unchecked,
+               kCannotCheck + cause_of(response));
   }
   const ValueType type = value_type_of(rule.value_type);
   const Repeats repeats = repeats_of(rule);

@@ -6,7 +6,11 @@
 #include <optional>
 #include <utility>
 
+#include "id_store/library.hpp"
+#include "idproxy/base/buffer.hpp"
+#include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/id_store/server_hello.hpp"
 
 #ifdef __SANITIZE_THREAD__
 /// ThreadSanitizer does not see the synchronisation of libraries that are not built with it.
@@ -35,29 +39,63 @@ constexpr std::uint32_t kMostConnections = 100;
 constexpr auto kTransient = std::to_array<std::int32_t>(
     {6, 7, 89, 91, 134, 189, 262, 9001, 10058, 10107, 11600, 11602, 13435, 13436});
 
-/// Initialises libmongoc once, and cleans it up when the process ends.
-class Library {
- public:
-  Library() {
-    mongoc_log_set_handler(nullptr, nullptr);  // its messages may contain secrets
-    mongoc_init();
-  }
-  ~Library() { mongoc_cleanup(); }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-};
-
-void open_library() {
-  static const Library library;
-}
-
 template <auto kDestroy>
 struct Destroyer {
   void operator()(auto* object) const { kDestroy(object); }
 };
 template <class T, auto kDestroy>
 using Owned = std::unique_ptr<T, Destroyer<kDestroy>>;
-using Uri = Owned<mongoc_uri_t, mongoc_uri_destroy>;
+
+// Options that only save work: who reads the reply makes the same of it without them.
+constexpr auto kDispensable = std::to_array<std::string_view>(
+    {"projection", "limit", "hint", "maxTimeMS", "batchSize", "nameOnly", "includeBuildUUIDs"});
+// Codes with which servers say that they do not know an option, or a command: FailedToParse,
+// InvalidOptions, CommandNotSupported, NotImplemented, FeatureNotSupported, an unknown field.
+constexpr auto kNotKnown = std::to_array<std::int32_t>({9, 72, 115, 238, 303, 40415});
+
+// Errors after which the same command may succeed a moment later: InternalError, UnknownError,
+// LockTimeout, CursorNotFound, LockBusy, MaxTimeMSExpired, WriteConcernFailed, StaleShardVersion,
+// WriteConflict, ConflictingOperationInProgress, CappedPositionLost, StaleEpoch, QueryPlanKilled,
+// NetworkInterfaceExceededTimeLimit, DatabaseDropPending, TransactionTooOld, CursorKilled,
+// SnapshotUnavailable, NoSuchTransaction, IndexBuildAborted, DuplicateKey, Interrupted,
+// StaleConfig, OutOfDiskSpace.
+constexpr auto kPassing = std::to_array<std::int32_t>(
+    {1,   8,   24,  43,  46,  50,  64,  63,  112,   117,   136,   150,
+     175, 202, 215, 225, 237, 246, 251, 276, 11000, 11601, 13388, 14031});
+
+bool names(std::string_view text, std::string_view option) {
+  for (std::size_t at = text.find(option); at != std::string_view::npos;
+       at = text.find(option, at + 1)) {
+    const std::string_view behind = text.substr(at + option.size());
+    const bool begins =
+        at > 0 && std::string_view("\"'`.").find(text[at - 1]) != std::string_view::npos;
+    if (begins && !behind.empty() &&
+        std::string_view("\"'`").find(behind.front()) != std::string_view::npos)
+      return true;
+  }
+  return false;
+}
+
+/// The command without what the server, by its refusal, may not know; nothing: it has nothing to
+/// leave out. A refused index of a hint (BadValue) is not meant.
+std::optional<Document> without_refused_options(const Document& command, const Reply& reply) {
+  if (reply.kind != Reply::Kind::refused) return std::nullopt;
+  const bool is_not_known = std::ranges::find(kNotKnown, reply.code) != kNotKnown.end();
+  const auto is_named = [&](std::string_view option) { return names(reply.message, option); };
+  const bool are_named = std::ranges::any_of(kDispensable, is_named);
+  if (!are_named && !is_not_known) return std::nullopt;
+  Buffer rest;
+  bson::Scope whole(rest);
+  bson::Elements elements(command.bytes());
+  while (const auto element = elements.next()) {
+    const bool is_dispensable = std::ranges::find(kDispensable, element->key) != kDispensable.end();
+    if (is_dispensable && (!are_named || is_named(element->key))) continue;
+    bson::append_copy(rest, *element);
+  }
+  whole.close();
+  if (rest.size() == command.bytes().size()) return std::nullopt;
+  return Document(rest.view());
+}
 
 // Errors that mean that the server did not execute the command.
 constexpr auto kNotPrimary = std::to_array<std::int32_t>({10107, 13435});
@@ -172,14 +210,6 @@ Reply::Kind kind_of(const bson_error_t& error) {
   return kind_of(static_cast<std::int32_t>(error.code));
 }
 
-Reply failure(const bson_error_t& error) {
-  Reply reply;
-  reply.kind = kind_of(error);
-  reply.code = static_cast<std::int32_t>(error.code);
-  reply.message = static_cast<const char*>(error.message);
-  return reply;
-}
-
 /// {ok: 1, writeConcernError: {code, errmsg}}: the primary has executed the command.
 void read_write_concern_error(Reply& reply) {
   const auto error = bson::find(reply.document.bytes(), "writeConcernError");
@@ -261,12 +291,29 @@ Document kill_cursors(const Batch& batch) {
 
 }  // namespace
 
-Client::Client(mongoc_client_pool_t* pool, const Login& login, std::chrono::milliseconds wtimeout,
-               RoundTrips* round_trips)
+bool Reply::was_not_sent() const {
+  return kind == Kind::unreachable && (code == kNoServer || code == kNoLogin || code == kOtherSet);
+}
+
+Client::Client(mongoc_client_pool_t* pool, const Pool& owner, RoundTrips* round_trips)
     : client_(mongoc_client_pool_pop(pool), Release{pool}),
-      login_(&login),
-      wtimeout_(wtimeout),
+      login_(&owner.login_),
+      set_name_(owner.set_name_.get()),
+      wtimeout_(owner.wtimeout_),
       round_trips_(round_trips) {}
+
+Reply Client::failure(const bson_error_t& error) const {
+  Reply reply;
+  reply.kind = kind_of(error);
+  reply.code = static_cast<std::int32_t>(error.code);
+  reply.message = static_cast<const char*>(error.message);
+  if (!reply.was_not_sent() || reply.code != kNoServer) return reply;
+  if (std::string fault = set_name_->fault(); !fault.empty()) {
+    reply.code = kOtherSet;
+    reply.message = std::move(fault);
+  }
+  return reply;
+}
 
 /// A refusal is not a failure: the collection may not exist, or another proxy may have been first.
 void Client::count(const Reply& reply) const {
@@ -274,23 +321,27 @@ void Client::count(const Reply& reply) const {
   if (failed && round_trips_ != nullptr) ++round_trips_->failed;
 }
 
-Reply Client::send(const Send& send) {
+/// A cursor belongs to the session that opened it. libmongoc takes implicit sessions from a pool
+/// that all threads share, so that a getMore would sometimes use another one. Returns a failure.
+std::optional<Reply> Client::open_session() {
+  if (session_ || !has_sessions_) return std::nullopt;
+  const Owned<mongoc_session_opt_t, mongoc_session_opts_destroy> options(mongoc_session_opts_new());
+  mongoc_session_opts_set_causal_consistency(options.get(), false);
   bson_error_t error{};
-  // A cursor belongs to the session that opened it. libmongoc takes implicit sessions from a pool
-  // that all threads share, so that a getMore would sometimes use another one.
-  if (!session_) {
-    const Owned<mongoc_session_opt_t, mongoc_session_opts_destroy> options(
-        mongoc_session_opts_new());
-    mongoc_session_opts_set_causal_consistency(options.get(), false);
-    session_.reset(mongoc_client_start_session(client_.get(), options.get(), &error));
-    if (!session_) {
-      Reply reply = failure(error);
-      count(reply);
-      return reply;
-    }
+  session_.reset(mongoc_client_start_session(client_.get(), options.get(), &error));
+  has_sessions_ = session_ || error.code != MONGOC_ERROR_CLIENT_SESSION_FAILURE;
+  if (session_ || !has_sessions_) return std::nullopt;
+  return failure(error);
+}
+
+Reply Client::send(const Send& send) {
+  if (auto failed = open_session()) {
+    count(*failed);
+    return *std::move(failed);
   }
+  bson_error_t error{};
   Document options;
-  mongoc_client_session_append(session_.get(), options.get(), nullptr);
+  if (session_) mongoc_client_session_append(session_.get(), options.get(), nullptr);
   bson_t raw;
   const auto begun = std::chrono::steady_clock::now();
   const bool ok = send({options.get(), &raw, &error});
@@ -306,7 +357,24 @@ Reply Client::send(const Send& send) {
   return reply;
 }
 
+bool Client::has_replicas() const {
+  bson_error_t error{};
+  const Owned<mongoc_server_description_t, mongoc_server_description_destroy> server(
+      mongoc_client_select_server(client_.get(), true, nullptr, &error));
+  return !server || std::string_view(mongoc_server_description_type(server.get())) != "Standalone";
+}
+
 Reply Client::read(const std::string& db, const Document& command) {
+  Reply reply = send_read(db, command);
+  auto rest = without_refused_options(command, reply);
+  while (rest) {
+    reply = send_read(db, *rest);
+    rest = without_refused_options(*rest, reply);
+  }
+  return reply;
+}
+
+Reply Client::send_read(const std::string& db, const Document& command) {
   return send([&](const Call& call) {
     return mongoc_client_read_command_with_opts(client_.get(), db.c_str(), command.get(), nullptr,
                                                 call.options, call.reply, call.error);
@@ -348,12 +416,8 @@ Reply Client::read_all(const std::string& db, const Document& command,
 
 Reply Client::list_indexes(const std::string& db, const std::string& collection,
                            const std::function<bool(Bytes)>& use) {
-  const Document plain = Document().add("listIndexes", collection);
-  Reply reply = read_all(db, Document(plain).add("includeBuildUUIDs", true), use);
-  const bool refused = reply.kind == Reply::Kind::refused && reply.code != kUnauthorized &&
-                       reply.code != kNamespaceNotFound;
-  // The server may not know the option.
-  return refused ? read_all(db, plain, use) : reply;
+  const Document command = Document().add("listIndexes", collection).add("includeBuildUUIDs", true);
+  return read_all(db, command, use);
 }
 
 std::int32_t Client::wire_version() {
@@ -370,13 +434,39 @@ bool passes(std::int32_t code) {
   return std::ranges::find(kTransient, code) != kTransient.end();
 }
 
+bool may_pass(std::int32_t code) {
+  return passes(code) || std::ranges::find(kPassing, code) != kPassing.end();
+}
+
 bool is_true(Bytes document, std::string_view key) {
   const auto element = bson::find(document, key);
   return element && element->as_integer().value_or(0) != 0;
 }
 
+SetNameCheck::SetNameCheck(std::string uri, std::string uri_key)
+    : uri_(std::move(uri)), uri_key_(std::move(uri_key)), expected_(replica_set_of(uri_)) {}
+
+/// Silent if one of them is a member of the set that is meant: it may just have no primary.
+std::string SetNameCheck::fault() {
+  constexpr std::chrono::seconds kAskAgain{5};
+  constexpr std::chrono::seconds kConnectWithin{1};
+  if (expected_.empty()) return {};
+  const std::scoped_lock lock(mutex_);
+  const auto now = std::chrono::steady_clock::now();
+  if (asked_ && now - *asked_ < kAskAgain) return fault_;
+  asked_ = now;
+  fault_.clear();
+  const std::vector<ServerHello> servers = ask_each(uri_, kConnectWithin);
+  for (const ServerHello& server : servers) {
+    const bool is_meant = server.fault.empty() && server.set_name == expected_;
+    if (is_meant) return fault_ = {};
+    if (fault_.empty()) fault_ = set_name_fault(server, expected_, uri_key_);
+  }
+  return fault_;
+}
+
 Pool::Pool(const std::string& uri, std::chrono::milliseconds wtimeout, std::string uri_key)
-    : wtimeout_(wtimeout) {
+    : wtimeout_(wtimeout), set_name_(std::make_unique<SetNameCheck>(uri, uri_key)) {
   open_library();
   const Uri parsed = uri_of(uri, wtimeout);
   login_ = login_of(parsed.get(), std::move(uri_key));

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -87,8 +89,9 @@ struct Reply {
   };
   Kind kind = Kind::ok;
   std::int32_t code = 0;  ///< the server's (13 Unauthorized, 26 NamespaceNotFound …) or libmongoc's
-  std::string message;    ///< empty if ok. May contain values of documents: log it with care
-  Document document;      ///< empty if there is none
+  /// Empty if ok. May contain values of documents: server_text() has what the log may have.
+  std::string message;
+  Document document;  ///< empty if there is none
   /// With `unreachable`: certainly not executed, because nothing was sent, or because each server
   /// that got the command answered that it is not the primary.
   bool not_carried_out = false;
@@ -98,6 +101,8 @@ struct Reply {
   [[nodiscard]] bool refused(std::int32_t with) const {
     return kind == Kind::refused && code == with;
   }
+  /// True if nothing was sent: there is no server, or none that takes the login.
+  [[nodiscard]] bool was_not_sent() const;
 };
 
 /// Server error codes that the id store distinguishes.
@@ -108,6 +113,7 @@ inline constexpr std::int32_t kNamespaceNotFound = 26;
 inline constexpr std::int32_t kIndexNotFound = 27;
 inline constexpr std::int32_t kMaxTimeExpired = 50;
 inline constexpr std::int32_t kNotAReplicaSet = 123;
+inline constexpr std::int32_t kNotOnView = 166;
 inline constexpr std::int32_t kDatabaseDropPending = 215;
 inline constexpr std::int32_t kConversionFailure = 241;
 inline constexpr std::int32_t kDuplicateKey = 11000;
@@ -116,9 +122,16 @@ inline constexpr std::int32_t kDuplicateKey = 11000;
 inline constexpr std::int32_t kNoServer = MONGOC_ERROR_SERVER_SELECTION_FAILURE;
 /// The same after a failed login. No server code with Kind::unreachable has this value.
 inline constexpr std::int32_t kNoLogin = MONGOC_ERROR_CLIENT_AUTHENTICATE;
+/// Instead of kNoServer if the servers belong to another replica set than the connection string
+/// names, which libmongoc does not say.
+inline constexpr std::int32_t kOtherSet = -1;
 
 /// True if another server, or the same one a moment later, may not answer with this error.
 [[nodiscard]] bool passes(std::int32_t code);
+
+/// True if the server has carried out nothing, but may do so a moment later: it was interrupted, or
+/// something was in the way. Any other refusal says that it cannot do what was asked.
+[[nodiscard]] bool may_pass(std::int32_t code);
 
 /// Counts and times commands. Thread-safe.
 struct RoundTrips {
@@ -135,13 +148,36 @@ struct Login {
   std::string source;   ///< the database that has the user
 };
 
+/// Finds out whether the servers belong to another replica set than a connection string names.
+/// Thread-safe.
+class SetNameCheck {
+ public:
+  SetNameCheck(std::string uri, std::string uri_key);
+
+  /// Asks the servers, at most every few seconds, for a second at most. Returns what is wrong, with
+  /// what to write; empty: not the name.
+  [[nodiscard]] std::string fault();
+
+ private:
+  const std::string uri_;
+  const std::string uri_key_;
+  const std::string expected_;
+  std::mutex mutex_;  // guards:
+  std::optional<std::chrono::steady_clock::time_point> asked_;
+  std::string fault_;
+};
+
+class Pool;
+
 /// A connection to the primary, wherever that moves, with one session; taken from a pool and given
 /// back when destroyed. One thread at a time.
 class Client {
  public:
   Client(Client&&) noexcept = default;
 
-  /// Sends a read command to the primary; once more if the connection breaks.
+  /// Sends a read command to the primary; once more if the connection breaks. If the server refuses
+  /// an option that only saves work, such as a hint or a projection, sends the command without it:
+  /// whoever reads the reply must accept documents that are whole, and more of them.
   [[nodiscard]] Reply read(const std::string& db, const Document& command);
   /// Sends a write (or createIndexes) with {w: "majority", wtimeout} added. If the connection
   /// breaks, sends findAndModify once more as a retryable write: the server executes it only once
@@ -158,6 +194,8 @@ class Client {
                                    const std::function<bool(Bytes)>& use);
   /// maxWireVersion of the primary that libmongoc knows, which the next command goes to; 0: none.
   [[nodiscard]] std::int32_t wire_version();
+  /// True if the server is a member of a replica set, or may have one behind it.
+  [[nodiscard]] bool has_replicas() const;
   /// Valid as long as the pool.
   [[nodiscard]] const Login& login() const { return *login_; }
 
@@ -173,8 +211,7 @@ class Client {
     }
   };
 
-  Client(mongoc_client_pool_t* pool, const Login& login, std::chrono::milliseconds wtimeout,
-         RoundTrips* round_trips);
+  Client(mongoc_client_pool_t* pool, const Pool& owner, RoundTrips* round_trips);
   struct Call {
     const bson_t* options;
     bson_t* reply;
@@ -182,13 +219,18 @@ class Client {
   };
   using Send = std::function<bool(const Call& call)>;
   Reply send(const Send& send);
+  Reply send_read(const std::string& db, const Document& command);
+  [[nodiscard]] std::optional<Reply> open_session();
+  [[nodiscard]] Reply failure(const bson_error_t& error) const;
   void count(const Reply& reply) const;
 
   std::unique_ptr<mongoc_client_t, Release> client_;
   std::unique_ptr<mongoc_client_session_t, EndSession> session_;  // ends before client_ returns
   const Login* login_;
+  SetNameCheck* set_name_;
   std::chrono::milliseconds wtimeout_;
-  RoundTrips* round_trips_;  // null: do not count
+  RoundTrips* round_trips_;   // null: do not count
+  bool has_sessions_ = true;  // false: the server has none
 };
 
 /// A connection pool to one deployment, which libmongoc's threads monitor. Thread-safe. Overrides
@@ -202,15 +244,17 @@ class Pool {
 
   /// `round_trips`, which must outlive the client, counts the commands that it sends.
   [[nodiscard]] Client client(RoundTrips* round_trips = nullptr) const {
-    return {pool_.get(), login_, wtimeout_, round_trips};
+    return {pool_.get(), *this, round_trips};
   }
 
  private:
+  friend class Client;
   struct Destroy {
     void operator()(mongoc_client_pool_t* pool) const { mongoc_client_pool_destroy(pool); }
   };
   std::chrono::milliseconds wtimeout_;
   Login login_;
+  std::unique_ptr<SetNameCheck> set_name_;
   std::unique_ptr<mongoc_client_pool_t, Destroy> pool_;
 };
 

@@ -10,6 +10,11 @@ namespace idproxy::id_store {
 
 inline constexpr const char* kNoAnswer = "the id store does not answer";  ///< in reasons
 
+/// Why rules do not apply to a namespace, in reasons.
+[[nodiscard]] inline std::string is_a_view(const std::string& ns) {
+  return ns + " is a view: no rule applies to it";
+}
+
 /// The result of a step of a job: a value for the next step, or the reply that ends the job.
 template <class T>
 using Outcome = boost::system::result<T, ids::CounterReply>;

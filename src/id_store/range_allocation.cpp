@@ -34,21 +34,25 @@ Document has_numbers(const ids::CounterPlace& place) {
 
 }  // namespace
 
-/// Allocates from the stored value on, or from `from` on if that is further. Never counts beyond
-/// the number behind the last one.
+Document allocate_from_range(const ids::CounterPlace& place, const Document& query,
+                             std::int64_t increment, std::optional<std::int64_t> from) {
+  const Document stored = to_long(place.value_field);
+  const Document first = from ? expression("$max", stored, *from) : stored;
+  const Document behind_last = expression("$add", to_long(place.max_field), std::int64_t{1});
+  const Document next = expression("$min", expression("$add", first, increment), behind_last);
+  const Document set = Document().add("$set", Document().add(place.value_field, next));
+  return Document()
+      .add("findAndModify", place.collection)
+      .add("query", Document(query).add("$expr", has_numbers(place)))
+      .add("update", Array().push(set));
+}
+
 CounterDocument::Attempt CounterDocument::allocate_in_range(Run& run,
                                                             std::optional<std::int64_t> from) {
   const auto increment = numbers_.increment(run.count);
   if (!increment) return exhausted("the request is for more numbers than there are");
-  const ids::CounterPlace& place = spec_.place;
-  const Document stored = to_long(place.value_field);
-  const Document first = from ? expression("$max", stored, *from) : stored;
-  const Document behind_last = expression("$add", to_long(place.max_field), std::int64_t{1});
-  const Document next = expression("$min", expression("$add", first, *increment), behind_last);
-  const Document set = Document().add("$set", Document().add(place.value_field, next));
-  const Document matching = query(bound(*increment)).add("$expr", has_numbers(place));
-  const Reply reply =
-      run.client.write(place.db, find_and_modify(matching).add("update", Array().push(set)));
+  const Reply reply = run.client.write(
+      spec_.place.db, allocate_from_range(spec_.place, query(bound(*increment)), *increment, from));
   if (!reply.ok()) return after_failure(run, reply, true);
   if (const auto pre_image = value_of(reply)) return use_in_range(run, *pre_image, from);
   const auto found = read(run);

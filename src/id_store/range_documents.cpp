@@ -68,35 +68,27 @@ Outcome<std::vector<RangeState>> RangeDocuments::look(const std::function<bool()
   return failed("the ranges in " + spec_.counter.place.ns() + " are being removed all the time");
 }
 
-/// Changes nothing, but needs the privilege to write, and a primary with a majority.
+/// An allocation that matches no document: changes nothing, but needs the privilege to write, a
+/// primary with a majority, and a server that understands it.
 Reply RangeDocuments::write_nothing() {
   const ids::CounterPlace& place = spec_.counter.place;
   const Document nobody = Document().add("_id", Document().add("$in", Array()));
-  const Document unchanged =
-      Document().add("$inc", Document().add(place.value_field, std::int64_t{0}));
-  return client_.write(place.db, Document()
-                                     .add("findAndModify", place.collection)
-                                     .add("query", nobody)
-                                     .add("update", unchanged));
+  return client_.write(place.db, allocate_from_range(place, nobody, 0, std::nullopt));
 }
 
 Outcome<std::vector<RangeDocument>> RangeDocuments::read() {
   const ids::CounterPlace& place = spec_.counter.place;
   std::vector<RangeDocument> documents;
-  const Document fields = Document().add(place.value_field, 1).add(place.max_field, 1);
-  const Reply reply =
-      client_.read_all(place.db,
-                       Document()
-                           .add("find", place.collection)
-                           .add("filter", Document().add("_id", range_keys()))
-                           .add("projection", fields),
-                       [&](Bytes document) {
-                         if (const auto number = number_at(document, "_id")) {
-                           documents.push_back({*number, integer_at(document, place.value_field),
-                                                integer_at(document, place.max_field)});
-                         }
-                         return true;
-                       });
+  const Reply reply = client_.read_all(
+      place.db,
+      Document().add("find", place.collection).add("filter", Document().add("_id", range_keys())),
+      [&](Bytes document) {
+        if (const auto number = number_at(document, "_id")) {
+          documents.push_back({*number, integer_at(document, place.value_field),
+                               integer_at(document, place.max_field)});
+        }
+        return true;
+      });
   if (!reply.ok()) return answer_to(reply);
   unreached_.clear();
   return documents;

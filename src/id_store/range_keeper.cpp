@@ -200,6 +200,7 @@ std::vector<CounterWorkers::NotReady> RangeKeeper::not_ready() const {
   std::vector<CounterWorkers::NotReady> found;
   for (const Shared& set : all()) {
     RangeStatistics statistics = set->ranges->statistics();
+    const auto refused = workers_.why_ranges_refused(set->ranges->spec().counter.place.ns());
     const Lock lock(mutex_);
     const auto add = [&](Error error, bool passes) {
       found.push_back({{std::move(error), passes}, set->users->fields});
@@ -207,9 +208,11 @@ std::vector<CounterWorkers::NotReady> RangeKeeper::not_ready() const {
     if (!set->looked) {
       add({Errc::unavailable, "the ranges have not been looked at yet"}, true);
     } else if (!set->unreached.empty() && statistics.held == 0) {
-      add({Errc::unavailable, std::string(kNoAnswer) + ": " + set->unreached}, false);
+      add({Errc::unavailable, "the id store " + set->unreached}, false);
     } else if (statistics.refusal) {
       add(*std::move(statistics.refusal), false);
+    } else if (refused && statistics.held == 0) {
+      add({Errc::exhausted, *refused}, false);
     }
   }
   return found;

@@ -1,7 +1,7 @@
 #include "id_store/reply_reasons.hpp"
 
-#include "id_store/counter_commands.hpp"
 #include "id_store/login_advice.hpp"
+#include "id_store/server_text.hpp"
 #include "idproxy/bson/elements.hpp"
 
 namespace idproxy::id_store {
@@ -9,36 +9,76 @@ namespace {
 
 using mongo::Reply;
 
-/// The reason for clients, without the names of servers.
-std::string no_answer(const Reply& reply) {
-  switch (reply.code) {
-    case mongo::kNoLogin:
-      return "the id store refuses the proxy's login";
-    case mongo::kNoServer:
-      return std::string(kNoAnswer) + ": its primary cannot be reached";
-    default:
-      return bson::find(reply.document.bytes(), "code")
-                 ? std::string(kNoAnswer) + ": error " + code_name(reply)
-                 : kNoAnswer;
-  }
+/// A refusal of a command whose user is permitted to send it.
+ids::CounterReply refused(const Reply& reply, const std::string& where) {
+  const std::string reason = "the id store answered with " + error_text(reply) + where;
+  if (mongo::may_pass(reply.code)) return failed(reason);
+  ids::CounterReply refusal = exhausted(reason);
+  refusal.by_server = true;
+  return refusal;
+}
+
+ids::CounterReply forbidden(ids::CounterReply advice) {
+  advice.by_server = true;
+  return advice;
 }
 
 }  // namespace
 
 std::string why_unreached(const Reply& reply, const mongo::Login& login) {
   if (reply.kind != Reply::Kind::unreachable) return {};
-  if (reply.code == mongo::kNoLogin) return reply.message + " " + advice::check_login(login);
-  return reply.message.empty() ? kNoAnswer : reply.message;
+  const bool is_login = reply.code == mongo::kNoLogin;
+  return why_unreached(reply) + (is_login ? ' ' + advice::check_login(login) : "");
+}
+
+std::string why_unreached(const Reply& reply) {
+  if (reply.kind == Reply::Kind::not_majority) return "does not reach a majority of its members";
+  switch (reply.code) {
+    case mongo::kNoLogin:
+      return "refuses the proxy's login: " + reply.message;
+    case mongo::kOtherSet:
+      return "is not found: " + reply.message;
+    default:
+      break;
+  }
+  if (bson::find(reply.document.bytes(), "code")) return "does not answer: " + error_text(reply);
+  return reply.message.empty() ? "does not answer" : "does not answer: " + reply.message;
+}
+
+std::string unreached(const Reply& reply) {
+  if (reply.kind == Reply::Kind::not_majority) {
+    return "the id store does not reach a majority of its members";
+  }
+  switch (reply.code) {
+    case mongo::kNoLogin:
+      return kLoginRefused;
+    case mongo::kOtherSet:
+      return "the id store's servers belong to another replica set than its connection string "
+             "names";
+    case mongo::kNoServer:
+      return std::string(kNoAnswer) + ": its primary cannot be reached";
+    default:
+      return bson::find(reply.document.bytes(), "code")
+                 ? std::string(kNoAnswer) + ": " + error_text(reply)
+                 : kNoAnswer;
+  }
 }
 
 ids::CounterReply after_error(const mongo::Client& client, const Reply& reply,
                               const std::string& db) {
-  if (reply.kind == Reply::Kind::unreachable) return failed(no_answer(reply));
-  if (reply.kind == Reply::Kind::not_majority) {
-    return failed("the id store does not reach a majority of its members");
+  if (reply.kind != Reply::Kind::refused) return failed(unreached(reply));
+  if (reply.code == mongo::kUnauthorized) {
+    return forbidden(advice::needs_read_write(client.login(), db));
   }
-  if (reply.code == mongo::kUnauthorized) return advice::needs_read_write(client.login(), db);
-  return failed("the id store answered with error " + code_name(reply));
+  return refused(reply, {});
+}
+
+ids::CounterReply after_read_error(const mongo::Client& client, const Reply& reply,
+                                   const Namespace& ns) {
+  if (reply.kind != Reply::Kind::refused) return failed(unreached(reply));
+  if (reply.code == mongo::kUnauthorized) return forbidden(advice::needs_read(client.login(), ns));
+  if (reply.code == mongo::kNotOnView) return exhausted(is_a_view(ns.text()));
+  return refused(reply, " (reading " + ns.text() + ")");
 }
 
 }  // namespace idproxy::id_store

@@ -10,6 +10,7 @@
 #include "id_store/index_requests.hpp"
 #include "id_store/login_advice.hpp"
 #include "id_store/reply_reasons.hpp"
+#include "id_store/server_text.hpp"
 
 namespace idproxy::id_store {
 namespace {
@@ -37,8 +38,7 @@ bool may_try_again(std::chrono::nanoseconds took, const Reply& reply, const Writ
   if (took > kTryAgainWithin) return false;
   if (outcome.executed || reply.refused(mongo::kDatabaseDropPending)) return true;
   // If there was no server, libmongoc has already searched for long.
-  return reply.kind == Reply::Kind::unreachable && reply.code != mongo::kNoServer &&
-         reply.code != mongo::kNoLogin;
+  return reply.kind == Reply::Kind::unreachable && !reply.was_not_sent();
 }
 
 bool has_passing_error(const WriteOutcome& outcome) {
@@ -51,29 +51,27 @@ Error error_of(const ids::CounterReply& reply) {
   return {refused ? Errc::exhausted : Errc::unavailable, reply.reason};
 }
 
-Document nobody() {
-  return Document().add("_id", Document().add("$in", Array()));
-}
-
 /// What the server refuses, if it does not refuse the command.
 Document refused_insert(const std::string& collection) {
   const Document refused = Document().add("_id", Array());
-  return Document().add("insert", collection).add("documents", Array().push(refused));
+  return Document()
+      .add("insert", collection)
+      .add("documents", Array().push(refused))
+      .add("ordered", false);
 }
 
-Document update_of_nobody(const std::string& collection) {
-  const Document update =
-      Document().add("q", nobody()).add("u", Document().add("$set", Document().add("at", 0)));
-  return Document().add("update", collection).add("updates", Array().push(update));
-}
-
-Document delete_of_nobody(const std::string& collection) {
-  const Document deletion = Document().add("q", nobody()).add("limit", 1);
-  return Document().add("delete", collection).add("deletes", Array().push(deletion));
+/// A reservation that nobody has made, of a value that no document has.
+Reservation of_nobody() {
+  bson_oid_t id;
+  bson_oid_init(&id, nullptr);
+  const ids::TypedValue value{bson::Type::object_id,
+                              std::string(as_text({id.bytes, sizeof id.bytes}))};
+  return {.value = value, .parent_id = value};
 }
 
 Document find_nobody(const std::string& collection) {
-  return Document().add("find", collection).add("filter", nobody()).add("limit", 1);
+  const Document nobody = Document().add("_id", Document().add("$in", Array()));
+  return Document().add("find", collection).add("filter", nobody).add("limit", 1);
 }
 
 /// createIndexes {key: {field: 1}}
@@ -269,9 +267,7 @@ ReservationCollection::Failure ReservationCollection::send(
     if (outcome.executed && use(outcome)) return std::nullopt;
     if (!may_try_again(clock_.monotonic() - run.begun, reply, outcome)) {
       if (!outcome.executed) return error_of(run.client, reply);
-      return Error{Errc::unavailable, outcome.majority ? std::string(kNoAnswer)
-                                                       : "the id store does not reach a majority "
-                                                         "of its members"};
+      return Error{Errc::unavailable, unreached(reply)};
     }
     std::this_thread::sleep_for(kTryAgainPause);
   }
@@ -324,24 +320,27 @@ std::string ReservationCollection::why_unfit(Client& client) const {
   return why;
 }
 
-/// Changes nothing, but needs the privileges, and a primary with a majority.
+/// The commands of reservations. Changes nothing, but needs the privileges, a primary with a
+/// majority, and a server that understands them.
 Reply ReservationCollection::try_to_write(Client& client) const {
-  for (const Document& command :
-       {refused_insert(spec_.collection), update_of_nobody(spec_.collection),
-        delete_of_nobody(spec_.collection)}) {
+  Reservation nobody = of_nobody();
+  Reservation* const only = &nobody;
+  const Reserved all(&only, 1);
+  for (const Document& command : {refused_insert(spec_.collection), refresh_command(spec_, all, 0),
+                                  release_command(spec_, all)}) {
     Reply reply = client.write(spec_.db, command);
     const WriteOutcome outcome = outcome_of(reply);
     if (outcome.executed && outcome.majority && !has_passing_error(outcome)) continue;
     return reply;
   }
-  return client.read(spec_.db, find_nobody(spec_.collection));
+  return client.read(spec_.db, find_command(spec_, all));
 }
 
 ReservationCollection::Failure ReservationCollection::look_at_parents(Client& client) const {
   const Namespace ns = split_namespace(spec_.parent_ns);
   const Reply reply = client.read(ns.db, find_nobody(ns.collection));
   if (reply.ok()) return std::nullopt;
-  return id_store::error_of(unreadable(client, ns, reply));
+  return id_store::error_of(after_read_error(client, reply, ns));
 }
 
 ReservationCollection::Failure ReservationCollection::look_at_indexes(Client& client) const {
@@ -379,7 +378,7 @@ ReservationCollection::Failure ReservationCollection::make_unique_index(
                            {IndexForm::plain, free_name(indexes, spec_.name), {}});
   const std::string why = reply.code == mongo::kDuplicateKey
                               ? "several reservations have the same value"
-                              : "the server answers with error " + std::to_string(reply.code);
+                              : "the server answers with " + error_text(reply);
   return Error{Errc::exhausted, "no unique index guards the collection of reservations, " +
                                     spec_.ns() + ", and the proxy cannot make it (" + why +
                                     "); make it with " + command};

@@ -6,11 +6,11 @@
 #include <unordered_set>
 #include <utility>
 
-#include "id_store/counter_commands.hpp"
 #include "id_store/index_requests.hpp"
 #include "id_store/namespaces.hpp"
-#include "id_store/outcome.hpp"
+#include "id_store/reply_reasons.hpp"
 #include "id_store/reservation_collection.hpp"
+#include "id_store/server_text.hpp"
 #include "id_store/stored_value.hpp"
 
 namespace idproxy::id_store {
@@ -23,9 +23,10 @@ constexpr std::size_t kSweepPage = 1000;
 constexpr std::size_t kPageBytes = std::size_t{4} * 1024 * 1024;
 constexpr std::int64_t kEarliest = std::numeric_limits<std::int64_t>::min();
 
-std::string why_not_swept(const Reply& reply) {
-  if (reply.kind == Reply::Kind::refused) return "error " + code_name(reply);
-  return reply.message.empty() ? kNoAnswer : reply.message;
+std::string why_not_swept(const Client& client, const Reply& reply) {
+  if (reply.kind == Reply::Kind::refused) return error_text(reply);
+  if (reply.kind == Reply::Kind::not_majority) return unreached(reply);
+  return "the id store " + why_unreached(reply, client.login());
 }
 
 /// Of others queries make something else, or nothing.
@@ -108,7 +109,7 @@ ReservationSweeper::Swept ReservationSweeper::pass(Client& client, Client& write
   const std::int64_t from = resume_.value_or(reads_all ? kEarliest : from_);
   const Reply reply = client.read_all(spec_.db, old_command(spec_, from, until, order), use);
   if (!reply.ok()) {
-    swept.failure = why_not_swept(reply);
+    swept.failure = why_not_swept(client, reply);
     return swept;
   }
   if (goes_on) end_page();
@@ -131,7 +132,7 @@ bool ReservationSweeper::judge(Client& client, const std::vector<OldReservation>
   swept.deleted += static_cast<std::uint64_t>(outcome.n);
   metrics_.reservations_swept += static_cast<std::uint64_t>(outcome.n);
   if (reply.ok()) return true;
-  swept.failure = why_not_swept(reply);
+  swept.failure = why_not_swept(client, reply);
   return false;
 }
 
@@ -151,7 +152,7 @@ bool ReservationSweeper::find_orphans(Client& client, const std::vector<OldReser
   };
   const Reply reply = client.read_all(db, parents_command(spec_, page), note);
   if (!reply.ok()) {
-    swept.failure = why_not_swept(reply);
+    swept.failure = why_not_swept(client, reply);
     return false;
   }
   for (const OldReservation& item : page) {
@@ -166,7 +167,7 @@ bool ReservationSweeper::find_orphans(Client& client, const std::vector<OldReser
       return false;
     });
     if (!exact.ok()) {
-      swept.failure = why_not_swept(exact);
+      swept.failure = why_not_swept(client, exact);
       return false;
     }
     if (!is_there) orphans.push_back(item);

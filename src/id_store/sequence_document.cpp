@@ -5,6 +5,7 @@
 
 #include "id_store/counter_commands.hpp"
 #include "id_store/number_texts.hpp"
+#include "id_store/reply_reasons.hpp"
 
 namespace idproxy::id_store {
 namespace {
@@ -30,11 +31,6 @@ ids::CounterField wide_field(ids::CounterField field) {
   return field;
 }
 
-GaplessReply reply_of(const ids::CounterReply& failure) {
-  const bool refused = failure.kind == ids::CounterReply::Kind::exhausted;
-  return {refused ? GaplessReply::Kind::refused : GaplessReply::Kind::failed, {}, failure.reason};
-}
-
 }  // namespace
 
 SequenceDocument::SequenceDocument(ids::GaplessSpec spec)
@@ -44,7 +40,15 @@ SequenceDocument::SequenceDocument(ids::GaplessSpec spec)
       wide_{wide_field(spec_.field)} {}
 
 GaplessReply SequenceDocument::run(mongo::Client& client, const ids::GaplessJob& job) {
-  return job.kind == ids::GaplessJob::Kind::keep ? keep(client, job.floor) : look(client, job.look);
+  if (job.kind == ids::GaplessJob::Kind::keep) return keep(client, job.floor);
+  is_refused_ = false;
+  return look(client, job.look);
+}
+
+GaplessReply SequenceDocument::reply_of(const ids::CounterReply& failure) {
+  is_refused_ = failure.by_server;
+  const bool refused = failure.kind == ids::CounterReply::Kind::exhausted;
+  return {refused ? GaplessReply::Kind::refused : GaplessReply::Kind::failed, {}, failure.reason};
 }
 
 GaplessReply SequenceDocument::look(mongo::Client& client, ids::GaplessLook how) {
@@ -112,11 +116,11 @@ Outcome<Number> SequenceDocument::floor(mongo::Client& client) const {
     if (floor) found = floor->as_integer();
     return false;
   });
-  if (!reply.ok()) return unreadable(client, {spec_.store_db, kFloors}, reply);
+  if (!reply.ok()) return after_error(client, reply, spec_.store_db);
   return found;
 }
 
-GaplessReply SequenceDocument::keep(mongo::Client& client, std::int64_t floor) const {
+GaplessReply SequenceDocument::keep(mongo::Client& client, std::int64_t floor) {
   const Document update = Document()
                               .add("q", id())
                               .add("u", Document().add("$max", Document().add("floor", floor)))
@@ -124,10 +128,7 @@ GaplessReply SequenceDocument::keep(mongo::Client& client, std::int64_t floor) c
   const Reply reply = client.write(
       spec_.store_db, Document().add("update", kFloors).add("updates", Array().push(update)));
   if (reply.ok()) return {GaplessReply::Kind::kept, {}, {}};
-  const bool refused = reply.kind == Reply::Kind::refused;
-  return {refused ? GaplessReply::Kind::refused : GaplessReply::Kind::failed,
-          {},
-          refused ? "error " + code_name(reply) : std::string(kNoAnswer)};
+  return reply_of(after_error(client, reply, spec_.store_db));
 }
 
 }  // namespace idproxy::id_store

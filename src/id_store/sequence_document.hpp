@@ -20,8 +20,11 @@ class SequenceDocument {
   explicit SequenceDocument(ids::GaplessSpec spec);
 
   [[nodiscard]] ids::GaplessReply run(mongo::Client& client, const ids::GaplessJob& job);
+  /// CounterReply::by_server of the last look.
+  [[nodiscard]] bool is_refused() const { return is_refused_; }
 
  private:
+  [[nodiscard]] ids::GaplessReply reply_of(const ids::CounterReply& failure);
   [[nodiscard]] ids::GaplessReply look(mongo::Client& client, ids::GaplessLook how);
   [[nodiscard]] Outcome<std::optional<std::int64_t>> most_stored(mongo::Client& client,
                                                                  ids::GaplessLook how);
@@ -30,7 +33,7 @@ class SequenceDocument {
                                                               ids::GaplessLook how) const;
   [[nodiscard]] mongo::Document id() const;
   [[nodiscard]] Outcome<std::optional<std::int64_t>> floor(mongo::Client& client) const;
-  [[nodiscard]] ids::GaplessReply keep(mongo::Client& client, std::int64_t floor) const;
+  [[nodiscard]] ids::GaplessReply keep(mongo::Client& client, std::int64_t floor);
 
   const ids::GaplessSpec spec_;
   const ids::CounterSpec counter_;               // the same, for FieldNumbers
@@ -39,6 +42,7 @@ class SequenceDocument {
   const std::vector<ids::CounterField> wide_;
   std::optional<FieldPlaces> places_;  // of the last look that succeeded
   bool is_unguarded_ = false;          // no unique index, says the last look
+  bool is_refused_ = false;
 };
 
 }  // namespace idproxy::id_store

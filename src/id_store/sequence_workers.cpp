@@ -109,7 +109,8 @@ std::vector<CounterWorkers::NotReady> SequenceWorkers::not_ready() const {
   for (const auto& [key, sequence] : sequences_) {
     const ids::GaplessStatistics now = sequence->queue->statistics();
     const std::vector<ids::CounterField> field{sequence->queue->spec().field};
-    if (!field.front().scope.empty()) continue;  // one of many, whose writes get the reason
+    // One of many, whose writes get the reason, unless that is the same for all.
+    if (!field.front().scope.empty() && !sequence->is_refused) continue;
     if (now.is_unguarded) continue;  // which is known from the inspection of the collection
     if (now.failure && !now.next) {
       found.push_back({{*now.failure, false}, field});
@@ -259,6 +260,7 @@ bool SequenceWorkers::do_job(Sequence& sequence) {
   if (job->kind == ids::GaplessJob::Kind::look) {
     const std::scoped_lock lock(mutex_);
     sequence.looked = true;
+    sequence.is_refused = sequence.document.is_refused();
     looked_.notify_all();
   }
   return reply.kind == GaplessReply::Kind::found || reply.kind == GaplessReply::Kind::kept;

@@ -66,6 +66,7 @@ class SequenceWorkers {
     bool running = false;
     bool woken_meanwhile = false;
     bool looked = false;
+    bool is_refused = false;                      // SequenceDocument::is_refused
     std::optional<std::chrono::nanoseconds> due;  // the time in due_
   };
   using Shared = std::shared_ptr<Sequence>;

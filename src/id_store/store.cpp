@@ -117,7 +117,7 @@ std::vector<Watch::CounterObstacle> Watch::Impl::counter_obstacles() const {
   std::ranges::move(ranges.not_ready(), std::back_inserter(all));
   std::ranges::move(sequences.not_ready(), std::back_inserter(all));
   for (const CounterWorkers::NotReady& counter : all) {
-    const auto& [error, passes] = counter.obstacle;
+    const auto& [error, passes, by_server] = counter.obstacle;
     for (const ids::CounterField& field : counter.fields) {
       const auto rule = rule_filling(field);
       if (rule)

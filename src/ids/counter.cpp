@@ -22,12 +22,12 @@ class Counter final : public Strategy, public CounterRule {
         choice_(std::make_shared<const SequenceChoice>(use_.sequences)),
         sequences_(std::make_shared<CounterSequences>(use_.sequences.most)) {}
 
-  /// Of a rule with several sequences, today's, unless documents decide.
+  /// Of a rule with several sequences, today's; if documents decide, their family.
   void announce(Store& store) override {
     const bool is_one =
         !use_.per_namespace || use_.field.ns.find_first_of("*?") == std::string::npos;
-    if (!is_one || !choice_->fields().empty()) return;
-    const SequenceCounter counter = counter_now();
+    if (!is_one) return;
+    const SequenceCounter counter = choice_->fields().empty() ? counter_now() : family();
     announced_ = store.announce(counter.spec, counter.field);
   }
   [[nodiscard]] std::shared_ptr<Strategy> bind(std::string_view ns, Store& store) const override {
@@ -58,6 +58,12 @@ class Counter final : public Strategy, public CounterRule {
   [[nodiscard]] SequenceCounter counter_now() const {
     const auto chosen = choice_->choose(use_.spec.place.key, use_.field.format, {}, clock_.wall());
     return counter_of(use_, *choice_, chosen);
+  }
+
+  [[nodiscard]] SequenceCounter family() const {
+    SequenceCounter counter{use_.spec, use_.field};
+    counter.spec.place.key_is = CounterPlace::KeyIs::family;
+    return counter;
   }
 
   const CounterUse use_;

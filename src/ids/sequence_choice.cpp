@@ -9,6 +9,12 @@
 namespace idproxy::ids {
 namespace {
 
+/// What programs store for a field that was never set, as Go, Java and C# do.
+bool is_empty_text(const FieldValue& value) {
+  return value.is == FieldValue::Is::there && value.element.type == bson::Type::string &&
+         value.element.text().empty();
+}
+
 /// An element without a name or a place in a document.
 bson::Element null_element() {
   bson::Element element;
@@ -51,12 +57,13 @@ std::string SequenceChoice::refusal(std::size_t field, const FieldValue& value) 
   const bool is_text = std::ranges::find(in_template_, field) != in_template_.end();
   if (value.is == FieldValue::Is::in_array) return "lies within an array";
   if (value.is == FieldValue::Is::twice) return "occurs twice";
-  if (is_missing(value)) {
+  if (is_missing(value) || (is_scope && is_empty_text(value))) {
     const bool null_will_do =
         is_scope && !is_text && options_.on_missing == SequenceOptions::OnMissing::null;
-    return null_will_do ? ""
-           : is_scope   ? "is missing: the rule's `scope` needs it"
-                        : "is missing: the rule's `template` needs it";
+    const std::string lack = is_missing(value) ? "is missing" : "is empty";
+    return null_will_do
+               ? ""
+               : lack + ": the rule's `" + (is_scope ? "scope" : "template") + "` needs it";
   }
   if (is_scope) {
     Buffer ignored;

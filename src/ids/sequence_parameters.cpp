@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -65,6 +66,19 @@ void read_scope(Parameters& rule, SequenceOptions& options) {
   options.most = static_cast<std::uint32_t>(rule.integer("max_scopes", 1, 10'000'000, 10'000));
 }
 
+/// The fields of `scope` are the same in a sequence, and its index tells the sequences apart; but
+/// that of _id has no other field.
+void check_ambiguity(Parameters& rule, const SequenceOptions& options) {
+  const bool is_id = rule.text("field", "") == "_id";
+  const std::span<const std::string> scope = options.scope;
+  if (!options.text || !options.text->is_ambiguous(is_id ? scope.first(0) : scope)) return;
+  rule.error("template",
+             std::string("has {field:…} next to {counter}, without text other than digits in "
+                         "between: a1 and 2, a and 12 would be the same value. Write text in "
+                         "between") +
+                 (is_id ? "" : ", or name the field in `scope`"));
+}
+
 bool shows_all(const SequenceOptions& options) {
   return options.text && !options.repeats() &&
          std::ranges::all_of(options.scope, [&](const std::string& field) {
@@ -103,6 +117,7 @@ SequenceOptions read_sequences(Parameters& rule, NumberFormat& format) {
   read_check_of(rule, options, format);
   read_scope(rule, options);
   check_id(rule, options);
+  check_ambiguity(rule, options);
   write_plainly(options, format);
   return options;
 }

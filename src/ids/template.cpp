@@ -139,19 +139,21 @@ std::string Template::fault() const {
   if (count(Kind::counter) == 0) return "has no {counter}: all values would be the same";
   if (count(Kind::counter) > 1) return "has {counter} twice";
   if (count(Kind::check) > 1) return "has {check} twice";
-  const auto counter = pieces_.begin() + static_cast<std::ptrdiff_t>(at(Kind::counter));
-  std::vector<Piece> before(std::make_reverse_iterator(counter), pieces_.rend());
-  if (touches_field(before) || touches_field({counter + 1, pieces_.end()})) {
-    return "has {field:…} next to {counter}, without text other than digits in between: a1 and 2, "
-           "a and 12 would be the same value";
-  }
   return {};
 }
 
-/// `pieces`: from the counter on. True if nothing separates it from a field.
-bool Template::touches_field(std::span<const Piece> pieces) {
+bool Template::is_ambiguous(std::span<const std::string> fixed) const {
+  const auto counter = pieces_.begin() + static_cast<std::ptrdiff_t>(at(Kind::counter));
+  const std::vector<Piece> before(std::make_reverse_iterator(counter), pieces_.rend());
+  return touches_field(before, fixed) || touches_field({counter + 1, pieces_.end()}, fixed);
+}
+
+/// `pieces`: from the counter on. True if nothing separates it from a field other than `fixed`.
+bool Template::touches_field(std::span<const Piece> pieces,
+                             std::span<const std::string> fixed) const {
   for (const Piece& piece : pieces) {
-    if (piece.kind == Kind::field) return true;
+    const bool is_field = piece.kind == Kind::field;
+    if (is_field && std::ranges::find(fixed, fields_[piece.field]) == fixed.end()) return true;
     if (piece.kind == Kind::literal && !only_digits(piece.text)) return false;
   }
   return false;

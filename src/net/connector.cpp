@@ -273,6 +273,7 @@ void Connector::tls_failed(IoThread& thread, Upstream& server, std::string_view 
 }
 
 void Connector::gave_no_answer(IoThread& thread, Upstream& server, std::string_view reason) {
+  server.last_failure.set(reason);
   thread.shared.observer->lost(server);
   tell_failure(server, reason, is_news(thread, server));
 }

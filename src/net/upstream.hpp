@@ -19,7 +19,7 @@ namespace idproxy::net {
 /// back.
 inline constexpr std::chrono::minutes kLongDown{5};
 
-/// Why the last attempt to connect to a server failed. Thread-safe.
+/// Why the last attempt to connect to a server failed, or another text that changes. Thread-safe.
 class LastFailure {
  public:
   void set(std::string_view reason) {
@@ -49,11 +49,18 @@ struct Upstream {
     if (since != 0 && connected.count() > since) is_back(since);
   }
 
+  /// As in ServerStatistics::Listener.
+  [[nodiscard]] std::string fault() const {
+    return down_since.load(std::memory_order_relaxed) != 0 ? last_failure.reason()
+                                                           : other_set.reason();
+  }
+
   Route route;
   const std::string name;  ///< the server's, for logs and replies
   rewrite::ServerId id = 0;
   Backoff backoff;
   LastFailure last_failure;
+  LastFailure other_set;  ///< it belongs to another replica set than upstream.uri names; empty: no
   std::atomic<std::uint32_t> connections{0};       ///< open client connections
   std::atomic<std::uint64_t> connect_failures{0};  ///< since the start
   std::atomic<bool> primary{false};                ///< it last said that it is the primary

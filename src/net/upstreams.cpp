@@ -26,6 +26,13 @@ std::string name_of(const Endpoint& server) {
   return server.unix_path.empty() ? ascii_lower(server.text()) : server.unix_path;
 }
 
+std::string fault_of_set(const std::string& found, const std::string& expected) {
+  return "it is a member of " +
+         (found.empty() ? std::string("no replica set") : "the replica set " + found) +
+         ", but upstream.uri has replicaSet=" + expected + ": " +
+         (found.empty() ? "remove that" : "write replicaSet=" + found);
+}
+
 }  // namespace
 
 Upstreams::Upstreams(std::span<const std::unique_ptr<IoThread>> threads)
@@ -223,6 +230,8 @@ void Upstreams::heard(rewrite::ServerId server, rewrite::HelloReply said) {
   const bool renamed = !said.me.empty() && said.me != known->known_as && said.me != known->name;
   const bool ambiguous = known->ambiguous;
   const bool other_set = !options_.replica_set.empty() && said.set_name != options_.replica_set;
+  served_.at(server).upstream->other_set.set(
+      other_set ? fault_of_set(said.set_name, options_.replica_set) : "");
   if (other_set && (said.set_name != known->said.set_name || known->said.state == State::unknown)) {
     log::event(
         log::Level::warning, "set_name_differs",

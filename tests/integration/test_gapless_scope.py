@@ -45,6 +45,8 @@ RULES = [
      "start": 8},
     {"ns": "narrow.*", **_SCOPED, "output": "string", "template": "{field:tenant}/{counter:01}",
      "start": 8, "on_width": "error"},
+    {"ns": "joined.*", **_SCOPED, "output": "string", "template": "{field:tenant}{counter:01}",
+     "start": 8},
     {"ns": "id.*", **_INVOICE, "field": "_id", "template": "{field:tenant}-{yyyy}-{counter:03}",
      "assign": "driver"},
     {"ns": "zone.*", "strategy": "gapless", "field": "n", "output": "string",
@@ -286,6 +288,22 @@ class TestTemplates:
         assert insert(proxy, ns, of("b"))["n"] == 1
         reply = insert(proxy, ns, of("b"))
         assert reply["code"] == 96 and "up to 9 " in reply["errmsg"]
+
+    def test_texts_that_begin_with_the_tenant(self, server, start_proxy, coll):
+        """a1 and 8 looks like a and 18. What is stored tells the next number, of the tenant alone."""
+        rules = [each for each in RULES if each["ns"] == "joined.*"]
+        ns = f"joined.{coll}"
+        for _ in range(3):
+            proxy = start_proxy(configuration(server, rules))
+            eventually(lambda: insert(proxy, ns, of("a", "a1", "a")).get("ok") == 1)
+            assert insert(proxy, ns, of("a1", "a", "a"))["n"] == 3
+            proxy.stop()
+            server.client[STORE]["gaplessFloors"].delete_many({})
+        texts: dict[str, list[str]] = {"a": [], "a1": []}
+        for each in server.client.joined[coll].find():
+            texts[each["tenant"]].append(each["n"])
+        assert texts == {"a": [f"a{n}" for n in range(8, 20)],
+                         "a1": [f"a1{n}" for n in range(8, 14)]}
 
 
 class TestFailingDocuments:

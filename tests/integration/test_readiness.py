@@ -114,7 +114,9 @@ class TestBeforeTheFirstInsert:
         assert re.fullmatch("not ready: .*Authentication failed.*user root and its password in "
                             "id_store.uri.*", first), first
         assert lines_of_rules(admin)[1] == "ready", "it needs no store"
-        assert "id store: does not answer: " in admin.get("/readyz").text
+        page = admin.get("/readyz").text
+        assert "id store: refuses the proxy's login: Authentication failed. (check user root" in page
+        assert "does not answer" not in page
         event = proxy.wait_event("not_ready", SOON, ns=f"{coll}.orders")
         assert "Authentication failed" in event["reason"] and event["field"] == "n"
         with proxy.client(username="root", password=PASSWORD, authSource="admin") as client:

@@ -217,7 +217,8 @@ def test_a_pin_on_a_port_in_use_changes_nothing(
         assert "listen.members" in reason and str(port) in reason and "in use" in reason
     assert number(client(reloading), ns) == 1
     reloading.reload([], listen=listen)
-    assert reloading.proxy.wait_event("reloaded")["changed"] == "rules, listen.members"
+    assert reloading.proxy.wait_event("reloaded")["changed"] == (
+        f"rules: removed {ns}.n, listen.members")
 
 
 # --- Rules ---
@@ -249,8 +250,15 @@ def test_what_has_changed_is_said(start: Callable[..., Reloading], coll: str) ->
     assert reloading.proxy.wait_event("reloaded")["changed"] == ""
     reloading.reload([numbered(f"{coll}.a"), numbered(f"{coll}.b")])
     reloaded = reloading.proxy.find_events("reloaded")[-1]
-    assert reloaded["changed"] == "rules" and reloaded["rules"] == 2
-    assert reloading.counts() == (2, 0)
+    assert reloaded["changed"] == f"rules: added {coll}.b.n" and reloaded["rules"] == 2
+    reloading.reload([numbered(f"{coll}.b", start=5, max=900, store={"key": "PRIVATE"}), *(
+        numbered(f"{coll}.c{i}") for i in range(30))])
+    changed = reloading.proxy.find_events("reloaded")[-1]["changed"]
+    assert changed == (
+        f"rules: changed {coll}.b.n (max, start, store.key); added "
+        + ", ".join(f"{coll}.c{i}.n" for i in range(20)) + f" and 10 more; removed {coll}.a.n")
+    assert "PRIVATE" not in reloading.proxy.log()
+    assert reloading.counts() == (3, 0)
     at = reloading.admin.metrics()("idproxy_config_last_success_timestamp_seconds")
     assert abs(time.time() - at) < 60
 
@@ -263,7 +271,8 @@ def test_a_demand_for_certificates_has_changed(
     for demand in ("require", "none"):
         files["tls"]["client_certificate"] = demand
         reloading.reload([], listen=files)
-        assert reloading.proxy.find_events("reloaded")[-1]["changed"] == "certificates"
+        assert reloading.proxy.find_events("reloaded")[-1]["changed"] == (
+            "certificates of listen.tls")
         reloading.reload([], listen=files)
         assert reloading.proxy.find_events("reloaded")[-1]["changed"] == ""
 
@@ -399,7 +408,7 @@ def test_the_level_of_the_log(start: Callable[..., Reloading], coll: str) -> Non
     reloading.reload([], log={**log, "level": "info"})
     eventually(lambda: len(reloading.proxy.find_events("reloaded")) == 2)
     changed = [event["changed"] for event in reloading.proxy.find_events("reloaded")]
-    assert changed == ["log.level", "rules, log.level"]
+    assert changed == ["log.level", f"rules: removed {coll}.a.n, log.level"]
 
 
 def test_what_takes_a_restart_is_named_and_the_rest_applied(

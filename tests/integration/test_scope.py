@@ -31,6 +31,8 @@ RULES = [
     {"ns": "deep.*", **_SCOPED, "scope": ["site.name", "customer.id"], "unique_index": "create"},
     {"ns": "few.*", **_SCOPED, "max_scopes": 2, "unique_index": "create"},
     {"ns": "reported.*", **_SCOPED, "report": True, "unique_index": "create"},
+    {"ns": "joined.*", **_SCOPED, "output": "string", "template": "{field:tenant}{counter:04}",
+     "unique_index": "create"},
     {"ns": "custom.*", **_SCOPED, "unique_index": "create", "store": {
         "layout": "custom", "collection": "scopes", "key_field": "name", "value_field": "seq",
         "value_is": "last"}},
@@ -113,6 +115,31 @@ class TestSequences:
         ns = f"null.{coll}"
         assert insert_when_ready(proxy, ns, [{}, {"tenant": None}, {"tenant": "a"}])["n"] == 3
         assert [each["n"] for each in stored(server.client, ns)] == [1, 2, 1]
+
+    def test_an_empty_text_counts_as_missing(self, server, proxy, coll):
+        """What a Go or Java program stores for a tenant that it never set. Where documents without
+        one have a sequence, those have one of their own: the index could not guard both together."""
+        reply = insert_when_ready(proxy, f"made.{coll}", of("a", "", "a"), ordered=False)
+        assert reply["n"] == 2 and by_tenant(server, f"made.{coll}") == {"a": [1, 2]}
+        (error,) = reply["writeErrors"]
+        assert (error["index"], error["code"], error["errmsg"]) == (
+            1, 2, "mongo-idproxy: no value for field 'n': field 'tenant' is empty: the rule's "
+            "`scope` needs it")
+        ns = f"null.{coll}"
+        assert insert_when_ready(proxy, ns, of("", None, ""))["n"] == 3
+        assert by_tenant(server, ns) == {"": [1, 2], None: [1]}
+
+    def test_texts_that_begin_with_the_tenant(self, server, proxy, coll):
+        """a1 and 2 looks like a and 12: the highest number is that of the tenant's own texts."""
+        ns = f"joined.{coll}"
+        server.client.joined[coll].insert_many([
+            {"tenant": "a1", "n": "a10007"}, {"tenant": "a", "n": "a0003"},
+            {"tenant": "a12", "n": "a120099"}])
+        assert insert_when_ready(proxy, ns, of("a1", "a", "a12", "b2"))["n"] == 4
+        assert insert(proxy, ns, of("a1", "b2"))["n"] == 2
+        assert {tenant: texts[-2:] for tenant, texts in by_tenant(server, ns).items()} == {
+            "a1": ["a10008", "a10009"], "a": ["a0003", "a0004"], "a12": ["a120099", "a120100"],
+            "b2": ["b20001", "b20002"]}
 
     def test_dotted_fields(self, server, proxy, coll):
         ns = f"deep.{coll}"

@@ -159,12 +159,14 @@ class TestIndex:
 @pytest.mark.parametrize("rule, place, text", [
     ({"template": "{year}-{counter}"}, "template", "has {year}, which is no token: there are "),
     ({"template": "{field:a}{counter}"}, "template", "has {field:…} next to {counter}"),
+    ({"template": "{field:a}{counter}", "scope": ["a"], "field": "_id"}, "template",
+     "has {field:…} next to {counter}"),
     ({"template": "{field:n.x}-{counter}"}, "template",
      "has {field:n.x}: a field must not name the rule's own field 'n'"),
     ({"template": "{counter}", "timezone": "Mars/Base"}, "timezone",
      "must be a time zone that this host knows"),
     ({"template": "{counter}", "output": "int64"}, "template", "needs output: string"),
-], ids=["token", "ambiguous", "own_field", "timezone", "output"])
+], ids=["token", "ambiguous", "ambiguous_id", "own_field", "timezone", "output"])
 def test_configuration_errors(tmp_path: pathlib.Path, rule, place, text):
     path = tmp_path / "config.yaml"
     path.write_text(json.dumps({"rules": [{"ns": "a.b", **_TEXT, **rule}]}))

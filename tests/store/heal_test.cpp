@@ -192,7 +192,10 @@ TEST_F(FailureTest, WithoutAMajorityTheBlockIsDropped) {
 TEST_F(FailureTest, ABadValueThatIsNoOverflowIsNotTheEnd) {
   counter("700");
   database.fail_find_and_modify(1, R"({"errorCode": 2})");
-  EXPECT_EQ(allocate(10).kind, Kind::failed);
+  const CounterReply refused = allocate(10);
+  EXPECT_EQ(refused.kind, Kind::exhausted);
+  EXPECT_TRUE(refused.by_server);
+  EXPECT_EQ(refused.reason, "the id store answered with error 2 BadValue: Failing command via …");
   EXPECT_EQ(allocate(10), allocated(700, 10));
 }
 

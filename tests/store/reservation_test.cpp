@@ -381,7 +381,7 @@ TEST_P(ReservationTest, ASweepThatFailsSaysWhy) {
   EXPECT_EQ(reserve("1", "\"a\""), State::made);
   clock.advance(25h);
   database.fail("find", 1, R"({"errorCode": 13})");
-  EXPECT_EQ(sweep().failure, "error 13 Unauthorized");
+  EXPECT_EQ(sweep().failure, "error 13 Unauthorized: Failing command via 'failCommand' failpoint");
   EXPECT_EQ(sweep().deleted, 1U);
 }
 

@@ -43,6 +43,8 @@ struct CounterReply {
   Kind kind;
   Range range{};
   std::string reason{};
+  /// exhausted: the store's server does not do, or does not permit, what every counter needs.
+  bool by_server = false;
 };
 
 /// What the cache did with a reply.

@@ -65,8 +65,14 @@ struct CounterPlace {
   std::string store_db{};  ///< the id store's database, in which no rule applies
   /// Field with the last number of a range (range_spec.hpp); empty: the counter is not a range.
   std::string max_field{};
-  enum class KeyIs { text, document };
-  KeyIs key_is = KeyIs::text;  ///< document: `key` holds a BSON document
+  enum class KeyIs {
+    text,
+    document,  ///< `key` holds a BSON document
+    /// No counter: a rule has several beside each other, by their documents. The store only checks
+    /// whether it can keep counters there.
+    family,
+  };
+  KeyIs key_is = KeyIs::text;
   /// The layout that mongoose-sequence has: {name_field: name, scope_field: null, value_field: V},
   /// and of a sequence {name_field: name, scope_field: {field: value, …}, value_field: V}, with a
   /// unique index on the two fields. Empty: any other layout.

@@ -40,6 +40,9 @@ class Template {
   [[nodiscard]] bool shows_periods_only(Reset reset) const;
   /// True if the text is the same at all times.
   [[nodiscard]] bool is_timeless() const;
+  /// True if documents that agree in the `fixed` fields can get one text for two numbers: nothing
+  /// but digits separates the counter from another field, so that a1 and 2 looks like a and 12.
+  [[nodiscard]] bool is_ambiguous(std::span<const std::string> fixed) const;
 
   /// How to write numbers on this day. `fields`: the texts of fields().
   [[nodiscard]] NumberFormat format(std::chrono::year_month_day day,
@@ -66,7 +69,8 @@ class Template {
   [[nodiscard]] bool has(Kind kind) const;
   [[nodiscard]] std::size_t at(Kind kind) const;
   [[nodiscard]] std::string fault() const;
-  [[nodiscard]] static bool touches_field(std::span<const Piece> pieces);
+  [[nodiscard]] bool touches_field(std::span<const Piece> pieces,
+                                   std::span<const std::string> fixed) const;
   [[nodiscard]] static bool is_fixed(Kind kind, Reset reset);
   [[nodiscard]] static std::string text_of(const Piece& piece, std::chrono::year_month_day day);
   [[nodiscard]] std::string pattern(const Fixed& fixed, Check check) const;

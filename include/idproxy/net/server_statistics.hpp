@@ -19,6 +19,8 @@ struct ServerStatistics {
     bool up = false;                ///< the last connection to the server was made and answered
     std::uint64_t connections = 0;  ///< client connections, now
     std::uint64_t connect_failures = 0;
+    /// Why it is down; if it is up, why it may not be the server that is meant; empty: nothing.
+    std::string fault{};
   };
   std::vector<Listener> listeners;
 

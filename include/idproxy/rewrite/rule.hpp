@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -70,7 +71,9 @@ struct Rule {
   /// The origin of the values as a text. A reload continues with the values of an old rule whose
   /// text is equal. Empty: never equal.
   std::string source;
-  std::string definition;  ///< the whole configuration of the rule as a text
+  /// The whole configuration of the rule, by key: {"block.size": "5", …}. Its texts may have
+  /// secrets: log the keys alone.
+  std::map<std::string, std::string> definition;
 };
 
 }  // namespace idproxy::rewrite

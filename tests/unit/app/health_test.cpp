@@ -77,9 +77,19 @@ TEST(Readyz, SaysWhyTheStoreDoesNotAnswer) {
   Snapshot shown = sample();
   shown.store.up = false;
   EXPECT_THAT(readyz(Phase::serving, &shown).body, HasSubstr("\nid store: does not answer\n"));
-  shown.store.down_reason = "Authentication failed.";
+  shown.store.down_reason = "refuses the proxy's login: Authentication failed.";
   EXPECT_THAT(readyz(Phase::serving, &shown).body,
-              HasSubstr("\nid store: does not answer: Authentication failed.\n"));
+              HasSubstr("\nid store: refuses the proxy's login: Authentication failed.\n"));
+}
+
+TEST(Readyz, SaysWhatIsWrongWithAServer) {
+  Snapshot shown = sample();
+  shown.net.listeners[0].fault = "it is a member of the replica set a";
+  shown.net.listeners[1].fault = "Connection refused";
+  const std::string body = readyz(Phase::serving, &shown).body;
+  EXPECT_THAT(body, HasSubstr(" -> db1:27017: server up, but it is a member of the replica set a; "
+                              "3 clients\n"));
+  EXPECT_THAT(body, HasSubstr(" -> db2:27017: server down: Connection refused; 1 client\n"));
 }
 
 TEST(Readyz, IsNotReadyBeforeAndAfter) {

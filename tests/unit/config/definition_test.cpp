@@ -56,10 +56,20 @@ std::string source_of(const std::string& rule, const std::string& more = "") {
 }
 
 TEST(Definition, IsAllThatWasConfigured) {
-  const std::string counter = rule_of("strategy: counter, start: 5").definition;
+  const auto counter = rule_of("strategy: counter, start: 5").definition;
   EXPECT_EQ(rule_of("start: 5, strategy: 'counter'").definition, counter);
   EXPECT_NE(rule_of("strategy: counter, start: 6").definition, counter);
   EXPECT_NE(rule_of("strategy: counter, start: 5, report: true").definition, counter);
+}
+
+TEST(Definition, HasDottedKeys) {
+  const auto keys = rule_of("strategy: counter, block: {size: 7}, scope: [t], store: {db: x}");
+  EXPECT_EQ(keys.definition, (std::map<std::string, std::string>{{"block.size", "7"},
+                                                                 {"field", "\"c\""},
+                                                                 {"ns", "\"a.b\""},
+                                                                 {"scope", "[\"t\"]"},
+                                                                 {"store.db", "\"x\""},
+                                                                 {"strategy", "\"counter\""}}));
 }
 
 TEST(Source, IsWhatValuesDependOn) {

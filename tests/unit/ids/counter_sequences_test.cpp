@@ -196,13 +196,14 @@ TEST_F(CounterSequencesTest, GiveTheirNumbersBackIfTheyAreTheLeastRecentlyUsed) 
   EXPECT_EQ(next(*sequence({"b"}), 1, its), (Texts{"2"}));
 }
 
-TEST_F(CounterSequencesTest, AreAnnouncedUnlessDocumentsDecide) {
+TEST_F(CounterSequencesTest, AreAnnouncedOrTheirFamilyIfDocumentsDecide) {
   make({{"reset", "yearly"}, {"output", "string"}, {"template", "{yyyy}/{counter}"}})
       ->counter_rule()
       ->announce(store);
   EXPECT_EQ(store.counters.size(), 1U);
+  EXPECT_EQ(store.specs.back().place.key_is, CounterPlace::KeyIs::document);
   make({{"scope", "tenant"}})->counter_rule()->announce(store);
-  EXPECT_EQ(store.counters.size(), 1U);
+  EXPECT_EQ(store.specs.back().place.key_is, CounterPlace::KeyIs::family);
 }
 
 TEST_F(CounterSequencesTest, AreNotNeededForANumberAlone) {

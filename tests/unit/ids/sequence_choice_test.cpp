@@ -165,6 +165,23 @@ TEST(SequenceChoice, RefusesWhatIsMissing) {
   EXPECT_EQ(refusal(options, missing), "field 'a' is missing: the rule's `template` needs it");
 }
 
+TEST(SequenceChoice, TakesAnEmptyScopeForAMissingOne) {
+  SequenceOptions options;
+  options.scope = {"a"};
+  const Fields empty("");
+  EXPECT_EQ(refusal(options, empty.values[0]), "field 'a' is empty: the rule's `scope` needs it");
+  options.text = template_of("{field:a}-{counter}");
+  EXPECT_EQ(refusal(options, empty.values[0]), "field 'a' is empty: the rule's `scope` needs it");
+  options.scope = {};
+  EXPECT_EQ(refusal(options, empty.values[0]), "") << "it is no scope";
+  options.text.reset();
+  options.scope = {"a"};
+  options.on_missing = SequenceOptions::OnMissing::null;
+  EXPECT_EQ(refusal(options, empty.values[0]), "");
+  // The index takes it for another value than null, and could not guard both together.
+  EXPECT_NE(choose(options, empty.values).key, choose(options, {FieldValue()}).key);
+}
+
 TEST(SequenceChoice, RefusesWhatIsAmbiguousOrUnfit) {
   SequenceOptions options;
   options.scope = {"a"};

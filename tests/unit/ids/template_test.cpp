@@ -4,10 +4,12 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "idproxy/ids/number_format.hpp"
+#include "idproxy/ids/values.hpp"
 
 namespace idproxy::ids {
 namespace template_test {
@@ -75,17 +77,36 @@ TEST(Template, FailsIfItIsNone) {
   }
 }
 
-TEST(Template, FailsIfItIsAmbiguous) {
-  const std::string ambiguous =
-      "has {field:…} next to {counter}, without text other than digits in between: a1 and 2, a and "
-      "12 would be the same value";
+TEST(Template, IsAmbiguousIfNothingSeparatesTheNumberFromAField) {
+  using Fields = std::vector<std::string>;
   for (const char* text : {"{field:a}{counter}", "{counter}{field:a}", "{field:a}0{counter:04}",
                            "{counter}{check}{field:a}", "{field:a}{yyyy}{counter}"}) {
-    EXPECT_EQ(fault_of(text), ambiguous) << text;
+    EXPECT_TRUE(parsed(text).is_ambiguous({})) << text;
+    EXPECT_FALSE(parsed(text).is_ambiguous(Fields{"a"})) << text;
+    EXPECT_TRUE(parsed(text).is_ambiguous(Fields{"b"})) << text;
   }
   for (const char* text : {"{field:a}-{counter}", "{yyyy}{counter}", "{counter}{check}",
                            "{counter}0-0{field:a}", "{field:a}{field:b}x{counter}"}) {
-    EXPECT_EQ(fault_of(text), "") << text;
+    EXPECT_FALSE(parsed(text).is_ambiguous({})) << text;
+  }
+  // The field that is next to the number may be empty, or end in digits.
+  EXPECT_TRUE(parsed("{field:a}{field:b}{counter}").is_ambiguous(Fields{"b"}));
+  EXPECT_FALSE(parsed("{field:a}-{field:b}{counter}").is_ambiguous(Fields{"b"}));
+  EXPECT_TRUE(parsed("{field:b}{counter}{field:a}").is_ambiguous(Fields{"b"}));
+}
+
+TEST(Template, ReadsBackTheNumberBehindAFieldThatEndsInDigits) {
+  const std::string tenant = "a1";
+  const NumberFormat format =
+      parsed("{field:t}{counter:04}")
+          .format_of_all({kDay, Reset::none, std::vector{&tenant}}, Check::none);
+  EXPECT_EQ(format.pattern, "");
+  for (const auto& [text, number] :
+       {std::pair<std::string, std::int64_t>{"a10002", 2}, {"a112345", 12345}}) {
+    EXPECT_EQ(number_text(number, format), text);
+    Values values;
+    append_number(number, format, values);
+    EXPECT_EQ(read_number(values.type(), values[0], format), number);
   }
 }
 

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace idproxy::id_store {
+
+/// What one server of a connection string says of itself, whatever replica set the string names.
+struct ServerHello {
+  std::string address{};               ///< "host:port"
+  std::string fault{};                 ///< why it does not answer; empty: it does
+  std::string set_name{};              ///< empty: it is a member of no replica set
+  std::vector<std::string> members{};  ///< of the set, in lower case
+  std::string process_id{};            ///< 12 bytes; empty before 4.4
+  bool is_mongos = false;
+};
+
+/// Sends hello to each server of `uri`, which config has checked, all at the same time and without
+/// logging in. `limit`: for a connection.
+[[nodiscard]] std::vector<ServerHello> ask_each(const std::string& uri,
+                                                std::chrono::milliseconds limit);
+
+/// The replica set that the string names; empty: none.
+[[nodiscard]] std::string replica_set_of(const std::string& uri);
+
+/// Why the server cannot be used with replicaSet=`expected` in the value of `uri_key`, with what to
+/// write there; empty: it can, or it does not answer.
+[[nodiscard]] std::string set_name_fault(const ServerHello& server, const std::string& expected,
+                                         const std::string& uri_key);
+
+/// True unless the two are known to belong to different deployments. Those of one set have the same
+/// members; of what stands behind a mongos, hello says nothing.
+[[nodiscard]] bool may_be_of_one_deployment(const ServerHello& a, const ServerHello& b);
+
+}  // namespace idproxy::id_store

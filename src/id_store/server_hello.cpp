@@ -1,0 +1,152 @@
+#include "idproxy/id_store/server_hello.hpp"
+
+#include <algorithm>
+#include <future>
+#include <string_view>
+
+#include "id_store/library.hpp"
+#include "idproxy/base/text.hpp"
+#include "idproxy/bson/elements.hpp"
+
+namespace idproxy::id_store {
+namespace {
+
+/// The parts of a connection string that a connection to one of its servers needs.
+struct StringParts {
+  std::vector<std::string_view> hosts;
+  std::string tls_options;  // "tls=true&tlsCAFile=…"
+};
+
+template <class Use>
+void split(std::string_view text, char separator, const Use& use) {
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(separator), text.size());
+    if (end > 0) use(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+/// mongodb://[user:password@]host,…[/[db][?option&…]]
+StringParts parts_of(std::string_view uri) {
+  StringParts parts;
+  uri.remove_prefix(std::string_view("mongodb://").size());
+  const std::size_t slash = std::min(uri.find('/'), uri.size());
+  std::string_view hosts = uri.substr(0, slash);
+  hosts.remove_prefix(hosts.rfind('@') + 1);  // 0 without one
+  split(hosts, ',', [&](std::string_view host) { parts.hosts.push_back(host); });
+  const std::size_t options = std::min(uri.find('?', slash), uri.size());
+  split(uri.substr(std::min(options + 1, uri.size())), '&', [&](std::string_view option) {
+    const std::string name = ascii_lower(option);
+    if (name.starts_with("tls") || name.starts_with("ssl")) {
+      parts.tls_options.append("&").append(option);
+    }
+  });
+  return parts;
+}
+
+void read_members(const bson::Element& list, ServerHello& server) {
+  bson::Elements names(list.value);
+  while (const auto name = names.next()) {
+    if (name->type == bson::Type::string) server.members.push_back(ascii_lower(name->text()));
+  }
+}
+
+void read(Bytes reply, ServerHello& server) {
+  bson::Elements fields(reply);
+  while (const auto field = fields.next()) {
+    const bool is_text = field->type == bson::Type::string;
+    const bool lists =
+        field->key == "hosts" || field->key == "passives" || field->key == "arbiters";
+    if (lists && field->type == bson::Type::array) read_members(*field, server);
+    if (is_text && field->key == "setName") server.set_name = field->text();
+    if (is_text && field->key == "msg") server.is_mongos = field->text() == "isdbgrid";
+    if (field->key != "topologyVersion" || field->type != bson::Type::document) continue;
+    const auto process = bson::find(field->value, "processId");
+    if (process) server.process_id = as_text(process->value);
+  }
+}
+
+struct DestroyClient {
+  void operator()(mongoc_client_t* client) const { mongoc_client_destroy(client); }
+};
+struct DestroyServer {
+  void operator()(mongoc_server_description_t* server) const {
+    mongoc_server_description_destroy(server);
+  }
+};
+
+/// Without a pool, libmongoc asks in this thread.
+ServerHello ask(std::string_view host, const StringParts& parts, std::chrono::milliseconds limit) {
+  const std::string number = std::to_string(limit.count());
+  const std::string uri =
+      "mongodb://" + std::string(host) +
+      "/?directConnection=true&serverSelectionTryOnce=true&connectTimeoutMS=" + number +
+      "&serverSelectionTimeoutMS=" + number + parts.tls_options;
+  ServerHello server;
+  server.address = host;
+  const std::unique_ptr<mongoc_client_t, DestroyClient> client(mongoc_client_new(uri.c_str()));
+  if (!client) {
+    server.fault = "no connection is possible";
+    return server;
+  }
+  server.address = static_cast<const char*>(
+      mongoc_uri_get_hosts(mongoc_client_get_uri(client.get()))->host_and_port);
+  bson_error_t error{};
+  const std::unique_ptr<mongoc_server_description_t, DestroyServer> found(
+      mongoc_client_select_server(client.get(), false, nullptr, &error));
+  if (!found) {
+    server.fault = static_cast<const char*>(error.message);
+    return server;
+  }
+  const bson_t* reply = mongoc_server_description_hello_response(found.get());
+  read({bson_get_data(reply), reply->len}, server);
+  return server;
+}
+
+bool have_one_in_common(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  return std::ranges::any_of(
+      a, [&](const std::string& each) { return std::ranges::find(b, each) != b.end(); });
+}
+
+}  // namespace
+
+std::vector<ServerHello> ask_each(const std::string& uri, std::chrono::milliseconds limit) {
+  mongo::open_library();
+  const StringParts parts = parts_of(uri);
+  std::vector<std::future<ServerHello>> asked;
+  asked.reserve(parts.hosts.size());
+  for (const std::string_view host : parts.hosts) {
+    asked.push_back(
+        std::async(std::launch::async, [&parts, host, limit] { return ask(host, parts, limit); }));
+  }
+  std::vector<ServerHello> said;
+  said.reserve(asked.size());
+  for (auto& each : asked) said.push_back(each.get());
+  return said;
+}
+
+std::string replica_set_of(const std::string& uri) {
+  const mongo::Uri parsed(mongoc_uri_new(uri.c_str()));
+  const char* name = parsed ? mongoc_uri_get_replica_set(parsed.get()) : nullptr;
+  return name != nullptr ? name : "";
+}
+
+std::string set_name_fault(const ServerHello& server, const std::string& expected,
+                           const std::string& uri_key) {
+  if (!server.fault.empty() || expected.empty() || server.set_name == expected) return {};
+  if (server.set_name.empty()) {
+    return server.address + " is a member of no replica set, but " + uri_key +
+           " has replicaSet=" + expected + ": remove that";
+  }
+  return server.address + " is a member of the replica set " + server.set_name + ", but " +
+         uri_key + " has replicaSet=" + expected + ": write replicaSet=" + server.set_name;
+}
+
+bool may_be_of_one_deployment(const ServerHello& a, const ServerHello& b) {
+  if (!a.fault.empty() || !b.fault.empty() || a.is_mongos || b.is_mongos) return true;
+  if (a.set_name != b.set_name) return false;
+  if (!a.set_name.empty()) return have_one_in_common(a.members, b.members);
+  return a.process_id.empty() || b.process_id.empty() || a.process_id == b.process_id;
+}
+
+}  // namespace idproxy::id_store

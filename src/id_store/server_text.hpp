@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "id_store/mongo.hpp"
+
+/// What servers say with an error, for the log and for people.
+namespace idproxy::id_store {
+
+/// The text of an error without what may be a value of a document, which must not be in the log.
+/// The code decides: the texts of many speak only of the command and the server, and are kept; of
+/// others, all from the first quote, bracket or digit on is cut off, since a value may begin there.
+/// One line of at most 300 bytes of UTF-8.
+[[nodiscard]] std::string server_text(std::int32_t code, std::string_view message);
+
+/// "error 238 NotImplemented: support for field "fields" is not implemented yet"
+[[nodiscard]] std::string error_text(const mongo::Reply& reply);
+
+}  // namespace idproxy::id_store

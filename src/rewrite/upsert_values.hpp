@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "idproxy/ids/scope.hpp"
-#include "idproxy/rewrite/upsert.hpp"
+#include "idproxy/rewrite/rule.hpp"
+#include "idproxy/rewrite/upsert_statement.hpp"
 
 /// What an upsert itself says about fields of the document that it inserts. The server makes that
 /// document from the equalities of the filter, and then applies the update to it

@@ -1,38 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
-#include "idproxy/rewrite/batch_command.hpp"
 #include "idproxy/rewrite/forward_reason.hpp"
 #include "idproxy/rewrite/rules.hpp"
+#include "idproxy/rewrite/upsert_statement.hpp"
 
 /// Upserts: in which of them a value can be assigned, and where. A value must get into the document
 /// that the server inserts, and must not change a document that the filter matches. Decided from
 /// the statement alone, as docs/server-behaviour.md#upserts describes.
 namespace idproxy::rewrite {
-
-/// A statement of update, {q, u, upsert, multi, …}, or a whole findAndModify, {query, update,
-/// upsert, …}. Views into its message.
-struct UpsertStatement {
-  enum class Kind {
-    plain,   ///< it inserts nothing
-    upsert,  ///< it may insert a document
-    /// mongod alone knows whether it is an upsert: `upsert` is of a type that the proxy cannot
-    /// evaluate.
-    unknown,
-  };
-  Kind kind = Kind::plain;
-  Bytes whole;
-  Bytes filter;          ///< empty if there is none
-  bson::Element update;  ///< only for an upsert: a document or an array
-  bool multi = false;
-
-  [[nodiscard]] bool is_pipeline() const { return update.type == bson::Type::array; }
-  /// Returns nothing if mongod will refuse the whole command because of this statement: a field is
-  /// repeated, missing or of a wrong type, or the statement is malformed.
-  [[nodiscard]] static std::optional<UpsertStatement> read(Bytes statement, WriteKind kind);
-};
 
 /// Whether an upsert gets a value for a field.
 struct UpsertVerdict {
@@ -49,8 +26,5 @@ struct UpsertVerdict {
 };
 
 [[nodiscard]] UpsertVerdict judge(const UpsertStatement& statement, const Assignment& assignment);
-
-/// True if a statement of this update or findAndModify says that it is an upsert, or might.
-[[nodiscard]] bool has_upsert(const BatchCommand& command);
 
 }  // namespace idproxy::rewrite

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "id_store/collection_scans.hpp"
 #include "id_store/counter_events.hpp"
@@ -99,11 +100,20 @@ class CounterDocument {
   struct HealTarget {
     std::int64_t first;  ///< the first number that may be given out
     bool by_gap;         ///< numbers after `first` may be taken: look for free ones
+    /// The counter need not move: these of the process's numbers are taken.
+    std::optional<std::vector<ids::Range>> taken{};
   };
   Outcome<HealTarget> heal_target(Run& run, std::int64_t stands);
+  Outcome<std::vector<ids::Range>> taken_of_held(Run& run, FieldNumbers& stored,
+                                                 const FieldNumbers::Look& look) const;
+  Outcome<HealTarget> by_gap(Run& run, FieldNumbers& stored, const FieldNumbers::Look& look,
+                             std::int64_t stands);
+  [[nodiscard]] bool is_in_place(const Run& run, std::int64_t stands) const;
+  [[nodiscard]] bool is_past(std::int64_t stands, const FieldNumbers::Look& look) const;
+  [[nodiscard]] ids::CounterReply kept(std::vector<ids::Range> taken);
   Outcome<HealTarget> past_what_is_stored(Run& run, std::int64_t stands,
                                           const FieldNumbers::Look& look);
-  Attempt raise(Run& run, std::int64_t from);
+  Attempt raise(Run& run, std::int64_t stands, std::int64_t from);
   Attempt allocate_in_range(Run& run, std::optional<std::int64_t> from);
   Attempt use_in_range(Run& run, Bytes pre_image, std::optional<std::int64_t> from);
   Attempt explain_range(Run& run, const Found& found);

@@ -71,6 +71,13 @@ void CounterEvents::went_backwards() const {
              {{"counter", counter_}});
 }
 
+void CounterEvents::numbers_taken(std::uint64_t skipped) const {
+  log::event(Level::warning, "numbers_taken",
+             "numbers that this proxy had from the counter were stored already: somebody stores "
+             "numbers of their own. It leaves these out and goes on with the others",
+             {{"counter", counter_}, {"skipped", skipped}});
+}
+
 void CounterEvents::numbers_lost(std::span<const ids::Range> numbers) const {
   std::string listed;
   std::uint64_t count = 0;

@@ -25,6 +25,8 @@ class CounterEvents {
   void index_refused(const std::string& reason, const std::string& command) const;
   void healed(std::int64_t first, std::string_view how) const;
   void went_backwards() const;
+  /// Others have stored numbers of this process; it held `skipped` more of those.
+  void numbers_taken(std::uint64_t skipped) const;
   /// Unused numbers that nobody will use: not empty.
   void numbers_lost(std::span<const ids::Range> numbers) const;
   void block_dropped(std::string_view reason) const;

@@ -34,6 +34,12 @@ bool has_index(mongo::Client& client, const ids::CounterPlace& place) {
   });
 }
 
+std::uint64_t count_of(std::span<const ids::Range> ranges) {
+  std::uint64_t count = 0;
+  for (const ids::Range& range : ranges) count += range.count;
+  return count;
+}
+
 constexpr std::string_view kGoesFar =
     "stored numbers are more than heal.max_jump ahead of `start`, and too many to be ignored";
 constexpr std::string_view kIgnored =
@@ -241,8 +247,15 @@ CounterDocument::Attempt CounterDocument::heal(Run& run) {
   if (!stands) return at_max();
   const auto target = heal_target(run, *stands);
   if (!target) return target.error();
+  if (target->taken) return kept(*target->taken);
   return target->by_gap ? fill_gap(run, found->value.number, target->first)
-                        : raise(run, target->first);
+                        : raise(run, *stands, target->first);
+}
+
+CounterReply CounterDocument::kept(std::vector<ids::Range> taken) {
+  events_.ready_again();
+  events_.numbers_taken(count_of(taken));
+  return {.kind = CounterReply::Kind::kept, .taken = std::move(taken)};
 }
 
 /// A counter that cannot be healed may go on, since the unique index reports each taken number. It
@@ -266,19 +279,64 @@ Outcome<CounterDocument::HealTarget> CounterDocument::heal_target(Run& run, std:
   if (!from) return at_max();
   if (spec_.heal.mode == Heal::Mode::gap || !look->is_known) {
     if (!look->is_guarded) return refused_heal(run, advice::no_gap(run.client, run.fields));
-    return HealTarget{*from, true};
+    return by_gap(run, stored, *look, stands);
   }
   if (is_too_far(*from, *look)) {
     if (look->is_guarded && !has_pattern(run.fields)) {
       events_.jump_too_large(*from, *look->most());
-      return HealTarget{*from, true};
+      return by_gap(run, stored, *look, stands);
     }
     // The numbers after a free one may be taken, and without an index nothing would detect that.
     const auto done = ignore_outliers(stored, *look, *from);
     if (!done) return refused_heal(run, done.error());
     if (is_too_far(*from, *look)) return refused_heal(run, advice::too_far(run.client, run.fields));
   }
-  return past_what_is_stored(run, stands, *look);
+  if (!is_in_place(run, stands) || !is_past(stands, *look)) {
+    return past_what_is_stored(run, stands, *look);
+  }
+  auto taken = taken_of_held(run, stored, *look);
+  if (!taken) return refused_heal(run, taken.error());
+  return HealTarget{stands, false, *std::move(taken)};
+}
+
+/// True if the counter is where this process left it, or further: the duplicates do not come from a
+/// counter that was set back, and what the process holds is nobody else's.
+bool CounterDocument::is_in_place(const Run& run, std::int64_t stands) const {
+  return !run.job.lost && run.job.beyond && numbers_.is_ahead(stands, *run.job.beyond);
+}
+
+bool CounterDocument::is_past(std::int64_t stands, const FieldNumbers::Look& look) const {
+  return !look.most() || numbers_.is_ahead(stands, *look.most());
+}
+
+/// Of the numbers that the process holds, those that it must not give out. Where nothing would
+/// detect that one is taken, or free ones cannot be looked for, these are all up to the furthest
+/// that is stored; where stored values say nothing, simply all.
+Outcome<std::vector<ids::Range>> CounterDocument::taken_of_held(
+    Run& run, FieldNumbers& stored, const FieldNumbers::Look& look) const {
+  if (std::ranges::any_of(run.fields, &ids::CounterField::repeats)) return run.job.held;
+  if (look.is_known && !look.most()) return std::vector<ids::Range>();
+  std::vector<ids::Range> suspects;
+  for (const ids::Range& range : run.job.held) {
+    const std::uint64_t up_to =
+        look.is_known ? numbers_.count(range.first, *look.most()) : range.count;
+    const ids::Range part{range.first, std::min(range.count, up_to)};
+    if (part.count > 0) suspects.push_back(part);
+  }
+  if (!look.is_guarded || has_pattern(run.fields)) return suspects;
+  return stored.taken_among(suspects);
+}
+
+/// Looks for free numbers: among those that the process holds, else in front of the counter.
+Outcome<CounterDocument::HealTarget> CounterDocument::by_gap(Run& run, FieldNumbers& stored,
+                                                             const FieldNumbers::Look& look,
+                                                             std::int64_t stands) {
+  if (is_in_place(run, stands)) {
+    auto taken = taken_of_held(run, stored, look);
+    if (!taken) return refused_heal(run, taken.error());
+    if (count_of(*taken) < count_of(run.job.held)) return HealTarget{stands, false, *taken};
+  }
+  return HealTarget{*behind(stands, run.job.beyond), true};
 }
 
 /// A counter stays where it is if another proxy has already raised it past all that this one knows
@@ -300,8 +358,9 @@ Outcome<CounterDocument::HealTarget> CounterDocument::past_what_is_stored(
   return HealTarget{numbers_.further(stands, *safe), false};
 }
 
-/// Raises the counter to `from`, unless it is already further, and allocates in the same command.
-CounterDocument::Attempt CounterDocument::raise(Run& run, std::int64_t from) {
+/// Raises the counter, which stood at `stands`, to `from`, unless it is already further, and
+/// allocates in the same command.
+CounterDocument::Attempt CounterDocument::raise(Run& run, std::int64_t stands, std::int64_t from) {
   if (numbers_.is_beyond_max(from)) return at_max();
   const std::string& field = spec_.place.value_field;
   const auto floor = numbers_.value_before(from);
@@ -321,7 +380,7 @@ CounterDocument::Attempt CounterDocument::raise(Run& run, std::int64_t from) {
   if (!before.is_number()) return not_an_integer();
   const auto first = numbers_.first_at(numbers_.further(before.number, *floor));
   if (!first) return at_max();
-  events_.healed(*first, "max");
+  if (numbers_.is_ahead(from, stands)) events_.healed(*first, "max");
   return allocated(run, *first, run.count);
 }
 

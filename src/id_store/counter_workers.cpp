@@ -436,7 +436,7 @@ void CounterWorkers::note(const Shared& counter, const ids::CounterJob& job,
   const std::scoped_lock lock(mutex_);
   const Time now = clock_.monotonic();
   if (counter->spec.place.is_range()) return note_range(*counter, reply);
-  if (reply.kind == ReplyKind::allocated) {
+  if (reply.kind == ReplyKind::allocated || reply.kind == ReplyKind::kept) {
     note_ready(*counter);
   } else if (reply.kind == ReplyKind::exhausted || reply.kind == ReplyKind::pending) {
     const bool is_pending = reply.kind == ReplyKind::pending;
@@ -447,6 +447,7 @@ void CounterWorkers::note(const Shared& counter, const ids::CounterJob& job,
     }
     counter->obstacle = Obstacle{{code, reply.reason}, is_pending, reply.by_server};
     counter->refused_job = job;
+    counter->refused_job.held.clear();  // it goes on with them
     const bool in_force = counter->announced && counter->watch == newest_watch_;
     const bool goes_on = in_force || is_pending || now < counter->checks_end;
     const Time pause = is_pending ? Time(kCheckPending) : Time(kCheckAgain);
@@ -505,7 +506,7 @@ void CounterWorkers::count(Counter& counter, const ids::CounterJob& job,
   }
   ++metrics_.blocks_dropped;
   if (outcome == ids::BlockOutcome::dropped) {
-    counter.document->events().block_dropped("the counter is healed first");
+    counter.document->events().block_dropped("they had been handed out before");
   }
 }
 

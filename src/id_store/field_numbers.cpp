@@ -22,8 +22,9 @@ using mongo::Document;
 using mongo::Reply;
 
 constexpr std::size_t kPage = 1000;
-constexpr int kMostPages = 200;   // per job; if all their numbers are taken, the next job continues
-constexpr int kEnoughPages = 10;  // after these, a shorter run is enough
+constexpr std::size_t kMostPages =
+    200;  // per job; if all their numbers are taken, the next job continues
+constexpr std::size_t kEnoughPages = 10;  // after these, a shorter run is enough
 constexpr std::chrono::milliseconds kIndexLimit{5000};
 constexpr std::chrono::milliseconds kPatternLimit{30'000};  // reads all texts of the index
 constexpr std::chrono::milliseconds kLeastLimit{1};         // 0 would be none
@@ -334,6 +335,32 @@ Outcome<std::set<std::int64_t>> FieldNumbers::taken(std::span<const std::int64_t
   return taken;
 }
 
+/// The first of them, at most as many as a job looks up at once.
+std::vector<std::int64_t> FieldNumbers::numbers_of(std::span<const ids::Range> ranges) const {
+  std::vector<std::int64_t> numbers;
+  for (const ids::Range& range : ranges) {
+    for (std::uint64_t i = 0; i < range.count && numbers.size() < kEnoughPages * kPage; ++i) {
+      numbers.push_back(*numbers_.after(range.first, i));
+    }
+  }
+  return numbers;
+}
+
+Outcome<std::vector<ids::Range>> FieldNumbers::taken_among(std::span<const ids::Range> numbers) {
+  std::vector<ids::Range> found;
+  const std::vector<std::int64_t> all = numbers_of(numbers);
+  for (std::span<const std::int64_t> rest(all); !rest.empty();) {
+    const auto candidates = rest.first(std::min(rest.size(), kPage));
+    rest = rest.subspan(candidates.size());
+    const auto stored = taken(candidates);
+    if (!stored) return stored.error();
+    for (const std::int64_t number : candidates) {
+      if (stored->contains(number)) found.push_back({number, 1});
+    }
+  }
+  return found;
+}
+
 Outcome<ids::Range> FieldNumbers::first_free(std::int64_t from, std::uint64_t count) {
   if (const auto found = find_readable_places(); !found) return found.error();
   if (has_pattern(fields_)) {
@@ -341,7 +368,7 @@ Outcome<ids::Range> FieldNumbers::first_free(std::int64_t from, std::uint64_t co
   }
   Row row(count);
   std::optional<std::int64_t> next = from;
-  for (int looked = 0; next && looked < kMostPages; ++looked) {
+  for (std::size_t looked = 0; next && looked < kMostPages; ++looked) {
     const std::vector<std::int64_t> candidates = page(*next);
     if (candidates.empty()) break;
     const auto found = taken(candidates);

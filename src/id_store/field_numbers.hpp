@@ -78,6 +78,10 @@ class FieldNumbers {
   /// where the next search must continue.
   [[nodiscard]] Outcome<ids::Range> first_free(std::int64_t from, std::uint64_t count);
 
+  /// Those of `numbers` that a field holds, in their order, after look(). Of too many, only the
+  /// first ones are looked up.
+  [[nodiscard]] Outcome<std::vector<ids::Range>> taken_among(std::span<const ids::Range> numbers);
+
  private:
   /// Searched once per job, which therefore does not notice new or dropped indexes.
   [[nodiscard]] Outcome<void> find_places();
@@ -98,6 +102,7 @@ class FieldNumbers {
                                                             const mongo::Document& bracket,
                                                             std::int32_t order, std::size_t count);
   [[nodiscard]] std::vector<std::int64_t> page(std::int64_t from) const;
+  [[nodiscard]] std::vector<std::int64_t> numbers_of(std::span<const ids::Range> ranges) const;
   [[nodiscard]] Outcome<std::set<std::int64_t>> taken(std::span<const std::int64_t> numbers);
 
   mongo::Client& client_;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "idproxy/ids/counter_spec.hpp"
+#include "idproxy/ids/number_ranges.hpp"
 
 namespace idproxy::id_store {
 
@@ -56,6 +57,11 @@ class Numbers {
   /// The stored value of a counter that gives out `number` next.
   [[nodiscard]] std::optional<std::int64_t> value_before(std::int64_t number) const {
     return value_is_ == ids::CounterPlace::ValueIs::next ? number : before(number);
+  }
+
+  /// How many numbers there are from `first` to `last`, inclusive; 0 if `last` lies before `first`.
+  [[nodiscard]] std::uint64_t count(std::int64_t first, std::int64_t last) const {
+    return ids::Steps(step_).count(first, last);
   }
 
   /// |a - b|, in numbers, not in steps.

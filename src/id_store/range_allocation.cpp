@@ -67,7 +67,7 @@ CounterDocument::Attempt CounterDocument::use_in_range(Run& run, Bytes pre_image
   if (!value.is_number() || !last.is_number()) return not_an_integer();
   const std::int64_t first = std::max(value.number, from.value_or(value.number));
   if (first > last.number) return at_max();
-  if (from) events_.healed(first, "max");
+  if (first > value.number) events_.healed(first, "max");
   return allocated(run, first, std::min(run.count, Numbers::distance(last.number, first) + 1));
 }
 

@@ -173,7 +173,9 @@ std::optional<CounterJob> BlockCache::begin() {
   const SupplyAction action = supply_.begin(level());
   change_held(action);
   threshold_ = supply_.threshold();
-  return action.job;
+  std::optional<CounterJob> job = action.job;
+  if (job && job->kind == CounterJob::Kind::heal) job->held = held_.aside();
+  return job;
 }
 
 BlockOutcome BlockCache::finish(CounterReply reply) {

@@ -23,14 +23,14 @@ std::vector<Range> change_stock(HeldNumbers& stock, const SupplyAction& action) 
     case Stock::replace:
       stock.replace(action.range);
       break;
-    case Stock::skip:
-      stock.skip(action.range);
-      break;
     case Stock::set_aside:
       stock.set_aside();
       break;
     case Stock::restore:
       stock.restore();
+      break;
+    case Stock::restore_without:
+      stock.restore_without(action.taken);
       break;
     case Stock::drop:
       stock.drop();
@@ -281,6 +281,8 @@ SupplyAction BlockSupply::finish(CounterReply reply, const StockLevel& level) {
     confirmed(std::move(reply), level, action);
   } else if (reply.kind == Kind::allocated) {
     allocated(reply.range, level, action);
+  } else if (reply.kind == Kind::kept) {
+    kept(std::move(reply.taken), action);
   } else if (reply.kind == Kind::not_healed) {
     not_healed(std::move(reply.reason), level, action);
   } else if (reply.kind == Kind::exhausted) {
@@ -308,9 +310,9 @@ void BlockSupply::allocated(Range range, const StockLevel& level, SupplyAction& 
   pace_.succeeded(level.now, range.count);
   action.range = range;
   if (heal_ == Heal::none) return use(range, level, action);
-  // The heal was decided while this job was under way: the counter had not been raised yet.
-  action.stock = Stock::skip;
-  action.outcome = BlockOutcome::dropped;
+  // The heal was decided while this job was under way: what becomes of the held numbers becomes of
+  // these, too.
+  action.stock = Stock::add;
 }
 
 void BlockSupply::use(Range range, const StockLevel& level, SupplyAction& action) {
@@ -353,6 +355,13 @@ void BlockSupply::confirmed(CounterReply reply, const StockLevel& level, SupplyA
   answers_again();
   const bool stands = reply.kind == Kind::stands && level.end;
   if (stands && steps_.before(reply.range.first, *level.end)) went_back(level, action);
+}
+
+void BlockSupply::kept(std::vector<Range> taken, SupplyAction& action) {
+  answers_again();
+  heal_ = Heal::none;
+  action.stock = Stock::restore_without;
+  action.taken = std::move(taken);
 }
 
 /// The counter continues without a heal: inserts replace duplicates document by document.

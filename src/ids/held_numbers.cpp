@@ -23,13 +23,18 @@ std::optional<std::uint64_t> HeldNumbers::left() const {
 }
 
 void HeldNumbers::take_back(std::vector<Range> sorted) {
-  std::erase_if(sorted, [&](const Range& range) {
-    return steps_.before(range.first, valid_from_) || steps_.before(*end_, steps_.end(range));
-  });
-  const std::uint64_t before = free_.count();
-  free_.put(sorted);
-  put_back_ += free_.count() - before;
-  clip(free_);  // max may have been lowered since these numbers were handed out
+  std::erase_if(sorted, [&](const Range& range) { return !is_valid(range); });
+  NumberRanges& numbers = usable();
+  const std::uint64_t before = numbers.count();
+  numbers.put(sorted);
+  put_back_ += numbers.count() - before;
+  clip(numbers);  // max may have been lowered since these numbers were handed out
+}
+
+/// What is put back while the rest is set aside shares its fate.
+bool HeldNumbers::is_valid(const Range& range) const {
+  const Int128 from = aside_ ? aside_valid_from_ : valid_from_;
+  return !steps_.before(range.first, from) && !steps_.before(*end_, steps_.end(range));
 }
 
 std::uint64_t HeldNumbers::count_valid(std::span<const std::int64_t> numbers) const {
@@ -42,19 +47,13 @@ void HeldNumbers::add(Range block) {
   note_end(block);
   block = up_to_max(block);
   usable_end_ = steps_.end(block);
-  if (block.count > 0) free_.put({block});
+  if (block.count > 0) usable().put({block});
 }
 
 void HeldNumbers::replace(Range block) {
   aside_.reset();
   valid_from_ = block.first;
   add(block);
-}
-
-void HeldNumbers::skip(Range block) {
-  note_end(block);
-  usable_end_ = end_;
-  valid_from_ = *end_;
 }
 
 void HeldNumbers::set_aside() {
@@ -68,6 +67,15 @@ void HeldNumbers::restore() {
   free_ = std::move(*aside_);
   aside_.reset();
   valid_from_ = aside_valid_from_;
+}
+
+void HeldNumbers::restore_without(const std::vector<Range>& taken) {
+  usable().remove(taken);
+  restore();
+}
+
+std::vector<Range> HeldNumbers::aside() const {
+  return aside_ ? aside_->all() : std::vector<Range>();
 }
 
 void HeldNumbers::drop() {

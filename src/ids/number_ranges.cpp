@@ -65,6 +65,28 @@ void NumberRanges::put(const std::vector<Range>& sorted) {
   for (; mine != between.rend(); ++mine) push(*mine);
 }
 
+void NumberRanges::remove(const std::vector<Range>& sorted) {
+  std::vector<Range> left;
+  const auto keep = [&](Int128 first, Int128 end) {
+    if (!steps_.before(first, end)) return;
+    left.push_back({static_cast<std::int64_t>(first),
+                    static_cast<std::uint64_t>((end - first) / steps_.step())});
+  };
+  auto theirs = sorted.begin();
+  for (const Range& mine : all()) {
+    Int128 first = mine.first;
+    const Int128 end = steps_.end(mine);
+    for (; theirs != sorted.end() && steps_.before(theirs->first, end); ++theirs) {
+      keep(first, theirs->first);
+      if (steps_.before(first, steps_.end(*theirs))) first = steps_.end(*theirs);
+      if (steps_.before(end, first)) break;  // it reaches into the next one
+    }
+    keep(first, end);
+  }
+  clear();
+  put(left);
+}
+
 std::optional<std::int64_t> NumberRanges::next() const {
   if (reversed_.empty()) return std::nullopt;
   return reversed_.back().first;

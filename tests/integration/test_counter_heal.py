@@ -75,6 +75,10 @@ def new(robbed: Robbed, ns: str, path: str = "n") -> list[Any]:
     return found
 
 
+def new_of(server: Mongod, ns: str) -> list[int]:
+    return [d["n"] for d in stored(server.client, ns) if "k" in d]
+
+
 def int64s(*parts: Any) -> list[bson.Int64]:
     return [bson.Int64(n) for part in parts
             for n in (part if isinstance(part, range) else [part])]
@@ -102,7 +106,7 @@ class TestMax:
         filled(robbed, ns, int64s(range(10, 21)))
         set_counter(robbed.server.client, ns, bson.Int64(10))
         assert robbed.insert(ns, [{"k": 0}])["n"] == 1
-        assert new(robbed, ns) == [110] and counter(robbed.server.client, ns)["COUNT"] == 210
+        assert new(robbed, ns) == [21] and counter(robbed.server.client, ns)["COUNT"] == 110
 
     def test_several_in_one_batch(self, robbed, coll, ordered):
         ns = f"after-2.{coll}"
@@ -233,6 +237,86 @@ class TestMax:
         collection.insert_many([{"n": n} for n in int64s(range(1, 338))])
         assert robbed.insert(ns, [{"k": 0}])["n"] == 1
         assert new(robbed, ns) == [338]
+
+
+class TestKeeps:
+    """A client stores numbers of its own while the proxy holds them: only these are left out, and the
+    counter, which is not behind, stays where it is."""
+
+    @pytest.mark.parametrize("own, expected, skipped", [
+        ((3, 4, 5), [6, 7, 8, 9], 1),
+        ((3, 4, 6), [5, 7, 8, 9], 1),
+        ((3, 4, 5, 6, 7), [8, 9, 10, 11], 3),
+        ((3, 5), [4, 6, 7, 8], None),
+        ((3, 4), [5, 6, 7, 8], 0),
+    ], ids=str)
+    @pytest.mark.parametrize("at_once", [False, True], ids=["one by one", "in a batch"])
+    def test_what_is_free(self, replica_set, start_proxy, coll, own, expected, skipped, at_once):
+        ns = f"keeps.{coll}"
+        proxy = start_proxy(configuration(
+            replica_set, [{"ns": ns, "field": "n", **_COUNTER, "block": {"size": 7}}]))
+        replica_set.client["keeps"][coll].create_index("n", unique=True, sparse=True)
+        assert insert(proxy, ns, [{}, {}])["n"] == 2
+        assert insert(proxy, ns, [{"n": bson.Int64(n), "own": True} for n in own])["n"] == len(own)
+        documents = [{"k": k} for k in range(4)]
+        for batch in [documents] if at_once else [[document] for document in documents]:
+            reply = insert(proxy, ns, batch)
+            assert reply["n"] == len(batch) and "writeErrors" not in reply
+        found = [d["n"] for d in stored(replica_set.client, ns) if "k" in d]
+        assert sorted(found) == expected
+        if not at_once:
+            assert found == expected
+        if skipped is not None and not at_once:
+            assert proxy.wait_event("numbers_taken")["skipped"] == skipped
+        assert not proxy.find_events("counter_healed")
+        assert not proxy.find_events("block_dropped")
+
+    def test_beside_another_proxy(self, replica_set, start_proxy, coll):
+        """Which has stored numbers further on: those say nothing of the ones that are held here."""
+        ns = f"keeps.{coll}"
+        config = configuration(
+            replica_set, [{"ns": ns, "field": "n", **_COUNTER, "block": {"size": 7}}])
+        replica_set.client["keeps"][coll].create_index("n", unique=True, sparse=True)
+        first, second = (start_proxy(config) for _ in range(2))
+        assert insert(first, ns, [{}, {}])["n"] == 2
+        assert insert(second, ns, [{}] * 5)["n"] == 5
+        assert insert(first, ns, [{"n": bson.Int64(n), "own": True} for n in (3, 4, 5)])["n"] == 3
+        for k in range(2):
+            assert insert(first, ns, [{"k": k}])["n"] == 1
+        assert new_of(replica_set, ns) == [6, 7]
+        load = [first, second] * 20
+        for proxy in load:
+            reply = insert(proxy, ns, 1)
+            assert reply["n"] == 1 and "writeErrors" not in reply
+        found = numbers(replica_set.client, ns)
+        assert len(set(found)) == len(found) == 12 + len(load)
+
+    def test_a_counter_that_is_behind_as_well(self, replica_set, start_proxy, coll):
+        """As after a restore: then numbers below the highest one may be in other hands."""
+        ns = f"keeps.{coll}"
+        proxy = start_proxy(configuration(
+            replica_set, [{"ns": ns, "field": "n", **_COUNTER, "block": {"size": 7}}]))
+        replica_set.client["keeps"][coll].create_index("n", unique=True, sparse=True)
+        assert insert(proxy, ns, [{}, {}])["n"] == 2
+        own = [{"n": bson.Int64(n), "own": True} for n in (3, 4, 5, 100)]
+        assert insert(proxy, ns, own)["n"] == 4
+        for k in range(2):
+            assert insert(proxy, ns, [{"k": k}])["n"] == 1
+        assert new_of(replica_set, ns) == [101, 102]
+        assert proxy.wait_event("counter_healed")["first"] == 101
+
+    def test_a_range(self, replica_set, start_proxy, coll):
+        ns = f"keeps.{coll}"
+        proxy = start_proxy(configuration(replica_set, [
+            {"ns": ns, "field": "n", "strategy": "counter-ranges", "block": 7, "active": 1,
+             "ranges": {"count": 1, "width": 1000}, "store": {"collection": coll}}]))
+        replica_set.client["keeps"][coll].create_index("n", unique=True, sparse=True)
+        eventually(lambda: insert(proxy, ns, [{}, {}]).get("n") == 2)
+        assert insert(proxy, ns, [{"n": bson.Int64(n), "own": True} for n in (2, 3, 4)])["n"] == 3
+        for k in range(3):
+            assert insert(proxy, ns, [{"k": k}])["n"] == 1
+        assert new_of(replica_set, ns) == [5, 6, 7]
+        assert not proxy.find_events("counter_healed")
 
 
 class TestGap:

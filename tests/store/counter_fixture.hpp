@@ -55,6 +55,13 @@ class CounterTest : public testing::Test {
                     bool lost = false) {
     return run({CounterJob::Kind::heal, count, beyond, lost, {}});
   }
+  /// The process holds these numbers; the last that it got is `beyond`.
+  CounterReply heal(std::vector<Range> held, std::int64_t beyond) {
+    return run({CounterJob::Kind::heal, 10, beyond, false, {}, std::move(held)});
+  }
+  static CounterReply kept(std::vector<Range> taken) {
+    return {.kind = Kind::kept, .taken = std::move(taken)};
+  }
   CounterReply give_back(Range unused) {
     return run({CounterJob::Kind::give_back, unused.count, {}, false, unused});
   }
@@ -94,10 +101,11 @@ class CounterTest : public testing::Test {
 
 namespace idproxy::ids {
 inline bool operator==(const CounterReply& a, const CounterReply& b) {
-  return a.kind == b.kind && a.range == b.range && a.reason == b.reason;
+  return a.kind == b.kind && a.range == b.range && a.reason == b.reason && a.taken == b.taken;
 }
 inline void PrintTo(const CounterReply& reply, std::ostream* out) {
   *out << "kind " << static_cast<int>(reply.kind) << ", " << reply.range.count << " from "
        << reply.range.first << ", '" << reply.reason << "'";
+  for (const Range& taken : reply.taken) *out << ", " << taken.count << " from " << taken.first;
 }
 }  // namespace idproxy::ids

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "counter_fixture.hpp"
+#include "idproxy/ids/number_format.hpp"
 
 namespace idproxy::id_store::test {
 namespace heal_test {
@@ -109,6 +110,82 @@ TEST_F(HealTest, GapKnowsWhatArraysHold) {
   orders({1, 2});
   database.insert("orders", R"({"number": [3, 4, "a"]})");
   EXPECT_EQ(heal(10), allocated(5, 10));
+}
+
+/// The counter is not behind: only numbers that others stored are left out.
+TEST_F(HealTest, KeepsWhatIsFree) {
+  counter("8");
+  unique_index();
+  orders({1, 2, 3, 4, 5});
+  EXPECT_EQ(heal({{5, 3}}, 7), kept({{5, 1}}));
+  orders({7});
+  EXPECT_EQ(heal({{5, 3}}, 7), kept({{5, 1}, {7, 1}}));
+  EXPECT_EQ(heal({{6, 1}}, 7), kept({}));
+  EXPECT_EQ(heal(std::vector<Range>(), 7), kept({}));
+  EXPECT_EQ(value(), 8);
+}
+
+TEST_F(HealTest, KeepsWhatIsFreeThoughOthersStoreFurtherOn) {
+  counter("300");
+  unique_index();
+  orders({3, 4, 5, 200});
+  EXPECT_EQ(heal({{5, 90}}, 100), kept({{5, 1}}));
+}
+
+TEST_F(HealTest, KeepsNothingOfACounterThatIsBehind) {
+  counter("8");
+  unique_index();
+  orders({3, 4, 5, 8});
+  EXPECT_EQ(heal({{5, 3}}, 7), allocated(9, 10));
+}
+
+TEST_F(HealTest, KeepsNothingOfACounterThatWentBackOrIsLost) {
+  counter("6");
+  unique_index();
+  orders({3, 4, 5});
+  EXPECT_EQ(heal({{5, 3}}, 7), allocated(8, 10));
+  EXPECT_EQ(heal(10, 17, true), allocated(18, 10));
+}
+
+TEST_F(HealTest, KeepsWhatIsFreeOfACounterThatCountsDownInSteps) {
+  spec.step = -5;
+  spec.max = std::numeric_limits<std::int64_t>::min();
+  counter("50");
+  unique_index();
+  orders({100, 95, 85, 70});
+  EXPECT_EQ(heal({{90, 8}}, 55), kept({{85, 1}, {70, 1}}));
+}
+
+TEST_F(HealTest, KeepsWhatIsFreeInModeGap) {
+  spec.heal.mode = Mode::gap;
+  counter("8");
+  unique_index();
+  orders({3, 4, 5, 8, 9, 1000});
+  EXPECT_EQ(heal({{5, 3}}, 7), kept({{5, 1}}));
+  EXPECT_EQ(heal({{5, 1}}, 7), allocated(10, 10));
+}
+
+TEST_F(HealTest, KeepsWhatIsFreeIfAJumpIsTooLarge) {
+  counter("8");
+  unique_index();
+  orders({3, 4, 5, kMax - 1});
+  EXPECT_EQ(heal({{5, 3}}, 7), kept({{5, 1}}));
+  EXPECT_EQ(value(), 8);
+}
+
+TEST_F(HealTest, KeepsTextsThatAreFree) {
+  fields[0].format.output = NumberFormat::Output::string;
+  fields[0].format.prefix = "A";
+  counter("20");
+  unique_index();
+  const auto text = [&](std::int64_t number) { return ids::number_text(number, fields[0].format); };
+  for (const std::uint32_t pad : {0U, 4U}) {
+    fields[0].format.pad = pad;
+    for (const std::int64_t number : {7, 8, 9, 11}) {
+      database.insert("orders", Document().add("number", text(number)));
+    }
+    EXPECT_EQ(heal({{9, 11}}, 19), kept({{9, 1}, {11, 1}}));
+  }
 }
 
 TEST_F(HealTest, UpToTheEndOfInt64) {

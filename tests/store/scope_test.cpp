@@ -150,8 +150,8 @@ TEST_F(ScopeTest, ReadsTextsThatVary) {
 TEST_F(ScopeTest, SaysNothingOfTextsThatRepeat) {
   fields.front().repeats = true;
   order("a", 41);
-  EXPECT_EQ(allocate(1), allocated(1, 1));
-  EXPECT_EQ(heal(1, 1), allocated(2, 1));
+  EXPECT_EQ(allocate(4), allocated(1, 4));
+  EXPECT_EQ(heal({{2, 3}}, 4), kept({{2, 3}}));
 }
 
 }  // namespace scope_test

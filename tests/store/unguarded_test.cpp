@@ -229,6 +229,15 @@ TEST_F(UnguardedTest, AHealSetsTheSameNumbersAside) {
   EXPECT_EQ(heal(10), allocated(6 + kPossible, 10));
 }
 
+/// Nothing would detect that another number is taken.
+TEST_F(UnguardedTest, AHealKeepsWhatLiesBehindTheFurthest) {
+  counter("20");
+  plain_index();
+  orders({3, 4, 5, 9});
+  EXPECT_EQ(heal({{5, 15}}, 19), kept({{5, 5}}));
+  EXPECT_EQ(value(), 20);
+}
+
 TEST_F(UnguardedTest, AHealThatWouldJumpTooFarIsRefused) {
   counter("3");
   plain_index();

@@ -32,9 +32,9 @@ struct SupplyAction {
     keep,             ///< no change
     add,              ///< hand out `range` too
     replace,          ///< hand out `range` instead of all earlier numbers
-    skip,             ///< hand out none of `range`: it was allocated before a heal
     set_aside,        ///< hand out no held number until the heal ends
     restore,          ///< there is no heal after all: hand out what was set aside
+    restore_without,  ///< the same, but drop the numbers in `taken`
     drop,             ///< never hand out the held numbers
     drop_and_heal,    ///< the same, and add no numbers until the heal ends
     take_unused_end,  ///< remove the unused end: it is about to be given back. Lose all others
@@ -46,6 +46,7 @@ struct SupplyAction {
   };
   Stock stock = Stock::keep;
   Range range{};
+  std::vector<Range> taken{};
   bool wake = false;                ///< wake the store, so that it calls begin() soon
   std::optional<CounterJob> job{};  ///< to be done by the store
   /// If set, answer every waiting request: with numbers if enough are held, else with this error.
@@ -220,6 +221,7 @@ class BlockSupply {
   void went_back(const StockLevel& level, SupplyAction& action);
   void gave_back(CounterReply::Kind kind, SupplyAction& action);
   void confirmed(CounterReply reply, const StockLevel& level, SupplyAction& action);
+  void kept(std::vector<Range> taken, SupplyAction& action);
   void not_healed(std::string reason, const StockLevel& level, SupplyAction& action);
   void failed(std::string reason, const StockLevel& level, SupplyAction& action);
   void not_yet(std::string reason, const StockLevel& level);

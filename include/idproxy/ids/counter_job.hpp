@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "idproxy/ids/grant.hpp"
 
@@ -24,6 +25,9 @@ struct CounterJob {
   /// held numbers of it.
   bool lost = false;
   Range unused{};  ///< give_back: unused numbers up to the counter's value
+  /// heal, unless `lost`: the numbers that this process holds and, until the reply, gives to
+  /// nobody.
+  std::vector<Range> held{};
 };
 
 /// The result of a job.
@@ -35,6 +39,7 @@ struct CounterReply {
     not_sent,    ///< give_back: no server was reached; the process keeps the numbers
     stands,      ///< confirm: the next allocation would begin with `range.first`
     unknown,     ///< confirm: there is no counter, or its value is not an integer
+    kept,        ///< heal, unless `lost`: the process goes on with what it holds, without `taken`
     not_healed,  ///< heal, unless `lost`: refused for `reason`; the counter stays as it is
     exhausted,   ///< no numbers, for `reason`; the cache does not ask again for 60 s
     pending,     ///< no numbers yet, for `reason`; requests wait, and the cache asks again soon
@@ -45,12 +50,13 @@ struct CounterReply {
   std::string reason{};
   /// exhausted: the store's server does not do, or does not permit, what every counter needs.
   bool by_server = false;
+  std::vector<Range> taken{};  ///< kept: of CounterJob::held, in its order
 };
 
 /// What the cache did with a reply.
 enum class BlockOutcome {
   used,
-  dropped,    ///< not its numbers: the counter is about to be healed, or the reply made no sense
+  dropped,    ///< not its numbers: they had been handed out before
   went_back,  ///< the counter stands behind numbers that this process got: they were dropped, and a
               ///< heal follows, if allowed
 };

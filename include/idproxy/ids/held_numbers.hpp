@@ -46,16 +46,20 @@ class HeldNumbers {
   [[nodiscard]] std::uint64_t count_valid(std::span<const std::int64_t> numbers) const;
 
   /// Adds a new block, which lies behind end(). Of numbers beyond max it only remembers the end.
+  /// After set_aside(), its numbers are set aside, too.
   void add(Range block);
   /// Adds a new block after a heal. Earlier numbers that are held or put back are no longer handed
   /// out.
   void replace(Range block);
-  /// Notes a new block, but hands out none of its numbers.
-  void skip(Range block);
-  /// Hands out none of the held numbers until restore(), replace() or drop().
+  /// Hands out none of the held numbers until restore(), replace() or drop(); the same holds for
+  /// those that are added or put back meanwhile.
   void set_aside();
   /// There is no heal after all: hands out again what set_aside() has put away, if anything.
   void restore();
+  /// The same, except for numbers that are stored already. `taken`: in the order of handing out.
+  void restore_without(const std::vector<Range>& taken);
+  /// What set_aside() has put away.
+  [[nodiscard]] std::vector<Range> aside() const;
   /// Drops all numbers that are held or set aside.
   void drop();
 
@@ -83,6 +87,7 @@ class HeldNumbers {
 
  private:
   [[nodiscard]] NumberRanges& usable() { return aside_ ? *aside_ : free_; }
+  [[nodiscard]] bool is_valid(const Range& range) const;
   void note_end(Range block);
   void clip(NumberRanges& numbers);
   void put_what_was_beyond_max();

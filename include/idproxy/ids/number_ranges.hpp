@@ -47,6 +47,8 @@ class NumberRanges {
   /// here stays here once. Takes time linear in `sorted` and in the held ranges before its last
   /// one.
   void put(const std::vector<Range>& sorted);
+  /// Removes the numbers of these ranges, given in the order of handing out.
+  void remove(const std::vector<Range>& sorted);
   /// All ranges, in their order.
   [[nodiscard]] std::vector<Range> all() const { return {reversed_.rbegin(), reversed_.rend()}; }
   /// The number that is handed out next.

@@ -498,11 +498,11 @@ TEST(BlockCache, GoesOnIfItCannotBeHealed) {
   counter.take(4);
   counter.cache->collided({1, 2}, true);
   const Waiting waiting = counter.ask(2);
-  counter.cache->take_back({{4, 1}});  // from before: burned
+  counter.cache->take_back({{4, 1}});
   ASSERT_TRUE(counter.fail(Reply::not_healed));
   EXPECT_EQ(counter.jobs[0].kind, Job::heal);
-  EXPECT_EQ(waiting.answer->numbers(), (Ranges{{5, 2}}));
-  EXPECT_EQ(counter.take(1), (Ranges{{7, 1}}));
+  EXPECT_EQ(waiting.answer->numbers(), (Ranges{{4, 2}}));
+  EXPECT_EQ(counter.take(2), (Ranges{{6, 2}}));
   // Not for each of its collisions.
   counter.cache->collided({7, 8}, true);
   EXPECT_EQ(counter.take(1), (Ranges{{8, 1}}));
@@ -570,7 +570,7 @@ TEST(BlockCache, NeverHealsWithModeOff) {
   EXPECT_EQ(counter.take(1), (Ranges{{6, 1}}));
 }
 
-TEST(BlockCache, ABlockUnderWayWhenHealingIsDecidedIsDropped) {
+TEST(BlockCache, ABlockUnderWayWhenHealingIsDecidedWaitsForItsEnd) {
   BlockCaches counter(spec_of(10));
   filled(counter);
   counter.take(9);
@@ -578,10 +578,11 @@ TEST(BlockCache, ABlockUnderWayWhenHealingIsDecidedIsDropped) {
   const auto job = counter.cache->begin();
   ASSERT_TRUE(job);
   counter.cache->collided({8, 9}, false);
-  EXPECT_EQ(counter.do_job(*job), BlockOutcome::dropped);
+  EXPECT_EQ(counter.do_job(*job), BlockOutcome::used);
   EXPECT_EQ(waiting.answer->count, 0);
   ASSERT_TRUE(counter.work());
   EXPECT_EQ(counter.jobs[1].kind, Job::heal);
+  EXPECT_EQ(counter.jobs[1].held, (Ranges{{10, 11}}));
   EXPECT_EQ(counter.jobs[1].beyond, 20);
   EXPECT_EQ(waiting.answer->numbers(), (Ranges{{21, 2}}));
 }

@@ -215,7 +215,7 @@ TEST(BlockSupply, ActsOnEachReply) {
   }
 }
 
-TEST(BlockSupply, WhatWasAllocatedBeforeAHealIsSkipped) {
+TEST(BlockSupply, WhatWasAllocatedBeforeAHealWaitsForItsEnd) {
   Counter counter(spec_of(10));
   counter.want(1);
   counter.succeed(*counter.begin());
@@ -223,13 +223,47 @@ TEST(BlockSupply, WhatWasAllocatedBeforeAHealIsSkipped) {
   const auto job = counter.begin();
   EXPECT_EQ(counter.collide(2).stock, Stock::set_aside);
   const SupplyAction action = counter.succeed(*job);
-  EXPECT_EQ(action.stock, Stock::skip);
-  EXPECT_EQ(action.outcome, BlockOutcome::dropped);
+  EXPECT_EQ(action.outcome, BlockOutcome::used);
+  EXPECT_EQ(counter.stock.count(), 0U);
+  EXPECT_EQ(counter.stock.aside(), (std::vector<Range>{{8, 13}}));
   const auto heal = counter.begin();
   ASSERT_TRUE(heal);
   EXPECT_EQ(heal->kind, Job::heal);
   EXPECT_FALSE(heal->lost);
   EXPECT_EQ(heal->beyond, 20);
+}
+
+TEST(BlockSupply, GoesOnWithWhatAHealFoundToBeFree) {
+  Counter counter(spec_of(7));
+  counter.want(2);
+  counter.succeed(*counter.begin());
+  counter.want(2);  // 3 and 4, which somebody else has stored, as well as 5
+  EXPECT_EQ(counter.collide(2).stock, Stock::set_aside);
+  counter.want(1);
+  const auto heal = counter.begin();
+  ASSERT_TRUE(heal);
+  EXPECT_EQ(heal->kind, Job::heal);
+  counter.finish({.kind = Reply::kept, .taken = {{5, 1}}});
+  EXPECT_TRUE(counter.given.contains(6));
+  EXPECT_FALSE(counter.given.contains(5));
+  counter.want(1);
+  EXPECT_TRUE(counter.given.contains(7));
+  EXPECT_EQ(counter.refused, std::nullopt);
+}
+
+TEST(BlockSupply, FetchesABlockIfAHealFoundNothingFree) {
+  Counter counter(spec_of(7));
+  counter.want(5);
+  counter.succeed(*counter.begin());
+  counter.collide(2);
+  counter.want(1);
+  ASSERT_TRUE(counter.begin());
+  counter.finish({.kind = Reply::kept, .taken = {{6, 2}}});
+  const auto next = counter.begin();
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->kind, Job::allocate);
+  counter.succeed(*next);
+  EXPECT_TRUE(counter.given.contains(8));
 }
 
 TEST(BlockSupply, ALostCounterThatCannotBeHealedIsExhausted) {

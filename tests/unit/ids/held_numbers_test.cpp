@@ -78,10 +78,20 @@ TEST(HeldNumbers, WhatIsSetAsideComesBackIfThereIsNoHeal) {
   numbers.set_aside();
   EXPECT_EQ(numbers.count(), 0U);
   EXPECT_EQ(numbers.count_valid(std::array<std::int64_t, 2>{1, 3}), 0U);
-  numbers.take_back({{3, 1}});  // from before: burned
+  numbers.take_back({{3, 1}});
+  EXPECT_EQ(numbers.count(), 0U);
   numbers.restore();
   EXPECT_EQ(numbers.count_valid(std::array<std::int64_t, 2>{1, 3}), 2U);
-  EXPECT_EQ(take_all(numbers), (Ranges{{4, 7}}));
+  EXPECT_EQ(take_all(numbers), (Ranges{{3, 8}}));
+}
+
+TEST(HeldNumbers, WhatIsTakenDoesNotComeBack) {
+  HeldNumbers numbers = some();
+  numbers.set_aside();
+  numbers.add({11, 5});
+  EXPECT_EQ(numbers.aside(), (Ranges{{4, 12}}));
+  numbers.restore_without({{4, 2}, {9, 1}, {14, 2}});
+  EXPECT_EQ(take_all(numbers), (Ranges{{6, 3}, {10, 4}}));
 }
 
 TEST(HeldNumbers, AHealReplacesWhatWasHeld) {
@@ -94,14 +104,15 @@ TEST(HeldNumbers, AHealReplacesWhatWasHeld) {
   EXPECT_EQ(take_all(numbers), (Ranges{{101, 5}}));
 }
 
-TEST(HeldNumbers, OfASkippedBlockNothingIsHandedOut) {
+TEST(HeldNumbers, OfABlockThatComesDuringAHealNothingIsHandedOutBeforeItsEnd) {
   HeldNumbers numbers = some();
   numbers.set_aside();
-  numbers.skip({11, 10});
+  numbers.add({11, 10});
   EXPECT_TRUE(numbers.end() == Int128{21});
   EXPECT_EQ(numbers.unused_end(), std::nullopt);
-  numbers.take_back({{15, 1}});
   EXPECT_EQ(numbers.count(), 0U);
+  numbers.replace({31, 5});
+  EXPECT_EQ(take_all(numbers), (Ranges{{31, 5}}));
 }
 
 TEST(HeldNumbers, WhatIsDroppedNeverComesBack) {

@@ -97,6 +97,38 @@ TEST(NumberRanges, GiveUpTheirLastRun) {
   EXPECT_EQ(ranges.last(), std::nullopt);
 }
 
+TEST(NumberRanges, GiveUpSomeNumbers) {
+  struct Row {
+    const char* name;
+    Ranges removed;
+    Ranges left;
+  };
+  const std::vector<Row> rows{
+      {"none", {}, {{1, 3}, {10, 5}, {20, 2}}},
+      {"others", {{5, 3}, {15, 2}, {30, 1}}, {{1, 3}, {10, 5}, {20, 2}}},
+      {"at the ends", {{1, 1}, {14, 1}, {21, 1}}, {{2, 2}, {10, 4}, {20, 1}}},
+      {"in the middle",
+       {{2, 1}, {11, 1}, {13, 1}},
+       {{1, 1}, {3, 1}, {10, 1}, {12, 1}, {14, 1}, {20, 2}}},
+      {"across", {{2, 9}, {13, 8}}, {{1, 1}, {11, 2}, {21, 1}}},
+      {"all", {{1, 30}}, {}},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    NumberRanges ranges(Steps(1));
+    ranges.put({{1, 3}, {10, 5}, {20, 2}});
+    ranges.remove(row.removed);
+    std::uint64_t count = 0;
+    for (const Range& range : row.left) count += range.count;
+    EXPECT_EQ(ranges.count(), count);
+    EXPECT_EQ(all_of(ranges), row.left);
+  }
+  NumberRanges down(Steps(-5));
+  down.put({{100, 5}});
+  down.remove({{95, 1}, {85, 1}});
+  EXPECT_EQ(all_of(down), (Ranges{{100, 1}, {90, 1}, {80, 1}}));
+}
+
 TEST(NumberRanges, TakeManyFragmentsBackInLinearTime) {
   NumberRanges ranges(Steps(1));
   Ranges fragments;

@@ -29,7 +29,7 @@ struct Assignment {
   /// says so.
   bool implied = false;
   std::shared_ptr<ids::Guard> guard{};  ///< of the unique index that the rule demands
-  ids::Store* store = nullptr;  ///< knows the collection's indexes; null: nobody does
+  ids::Store* store = nullptr;          ///< knows the collection's indexes; null: nobody does
   [[nodiscard]] std::uint32_t attempts() const {
     return rule->retry.attempts.value_or(strategy->attempts());
   }

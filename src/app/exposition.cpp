@@ -158,7 +158,8 @@ void add_rules(Page& page, const Snapshot& snapshot) {
   }
   auto forwarded =
       page.counter("idproxy_rule_upserts_forwarded_total",
-                   "Upserts that were sent without a value of the rule, by the reason.");
+                   "Upserts, and other commands that store documents, that were sent without a "
+                   "value of the rule, by the reason.");
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const auto& counts = snapshot.rules->outcomes(i).forwarded;
     for (std::size_t reason = 0; reason < counts.size(); ++reason) {

@@ -292,6 +292,10 @@ void ExchangeRunner::log_forwarded() const {
   for (const rewrite::Forwarded& each : exchange_->forwarded()) {
     const rewrite::Assignment& assignment = *each.assignment;
     if (each.reason == rewrite::ForwardReason::configured) continue;
+    if (!each.ns.empty()) {
+      log_past(each);
+      continue;
+    }
     const std::string ns = exchange_->ns();
     const auto upserts = assignment.outcomes->forwarded_log.add(ns, each.reason, each.upserts,
                                                                 thread_.context.clock.monotonic());
@@ -308,6 +312,28 @@ void ExchangeRunner::log_forwarded() const {
                 {"reason", name_of(each.reason)},
                 {"upserts", *upserts}});
   }
+}
+
+/// Logs a command by which the server stores documents past the rules.
+void ExchangeRunner::log_past(const rewrite::Forwarded& past) const {
+  const rewrite::Assignment& assignment = *past.assignment;
+  const auto commands = assignment.outcomes->forwarded_log.add(past.ns, past.reason, past.upserts,
+                                                               thread_.context.clock.monotonic());
+  if (!commands) return;
+  log::event(log::Level::warning, "written_past_the_rules",
+             "a command has the server store documents in a collection with a rule, without its "
+             "values: " +
+                 std::string(way_out_of(past.reason, assignment.rule->field)) +
+                 "; mongo-idproxy backfill --config FILE --ns " + past.ns + " --field " +
+                 assignment.rule->field +
+                 " gives values to documents that were stored without "
+                 "(docs/duplicates.md#writes-past-the-rules; logged once an hour for each "
+                 "namespace and reason, with the number of commands since the last line)",
+             {{"rule", assignment.rule_index},
+              {"ns", past.ns},
+              {"field", assignment.rule->field},
+              {"reason", name_of(past.reason)},
+              {"commands", *commands}});
 }
 
 void ExchangeRunner::report() {

@@ -137,6 +137,7 @@ class ExchangeRunner {
   void ended();
   void report();
   void log_forwarded() const;
+  void log_past(const rewrite::Forwarded& past) const;
   void log_driver_made() const;
   void log_zero() const;
   void log_given_up() const;

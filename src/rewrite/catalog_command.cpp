@@ -53,26 +53,44 @@ std::optional<bson::Element> last_stage(Bytes aggregate) {
   return bson::Elements(last->value).next();
 }
 
-/// {$out: "collection"}, {$out: {db, coll}}
-std::optional<CatalogChange> replaced_by(Bytes aggregate, const std::string& db) {
-  const auto stage = last_stage(aggregate);
-  if (!stage || stage->key != "$out") return std::nullopt;
-  if (stage->type == bson::Type::string) return CatalogChange{db, std::string(stage->text())};
-  if (stage->type != bson::Type::document) return std::nullopt;
-  return CatalogChange{text_of(stage->value, "db"), text_of(stage->value, "coll")};
+/// "collection" or {db, coll}
+std::optional<CatalogChange> target_of(const bson::Element& stage, const std::string& db) {
+  if (stage.type == bson::Type::string) return CatalogChange{db, std::string(stage.text())};
+  if (stage.type != bson::Type::document) return std::nullopt;
+  return CatalogChange{text_of(stage.value, "db"), text_of(stage.value, "coll")};
 }
 
-/// True if one of the operations is a command: {op: "c", …}.
-bool has_command(Bytes apply_ops) {
+/// {$out: target}; {$merge: "collection"}, {$merge: {into: target, …}}
+CatalogRequest read_aggregate(Bytes aggregate, const std::string& db) {
+  const auto stage = last_stage(aggregate);
+  if (stage && stage->key == "$out") {
+    const auto target = target_of(*stage, db);
+    if (target) return {Done::at_once, {*target}, {{*target, ForwardReason::out}}};
+  }
+  if (!stage || stage->key != "$merge") return {};
+  const auto into = stage->type == bson::Type::document ? bson::find(stage->value, "into") : stage;
+  const auto target = into ? target_of(*into, db) : std::nullopt;
+  if (!target) return {};
+  return {Done::at_once, {}, {{*target, ForwardReason::merge}}};
+}
+
+/// {applyOps: [{op: "c", …}, {op: "i", ns, o}, …]}. A command in it may change anything.
+CatalogRequest read_apply_ops(Bytes apply_ops) {
+  CatalogRequest request;
   const auto operations = bson::Elements(apply_ops).next();
-  if (!operations || operations->type != bson::Type::array) return false;
+  if (!operations || operations->type != bson::Type::array) return request;
   bson::Elements each(operations->value);
   while (const auto operation = each.next()) {
-    if (operation->type == bson::Type::document && text_of(operation->value, "op") == "c") {
-      return true;
-    }
+    if (operation->type != bson::Type::document) continue;
+    const std::string op = text_of(operation->value, "op");
+    if (op == "c" && request.changes.empty()) request.changes.push_back({{}, {}});
+    if (op != "i") continue;
+    const CatalogChange into = change_of(text_of(operation->value, "ns"));
+    const auto known = std::ranges::find(request.past, into, &CatalogRequest::Past::collection);
+    if (known == request.past.end()) request.past.push_back({into, ForwardReason::apply_ops});
   }
-  return false;
+  request.done = Done::when_answered;
+  return request;
 }
 
 }  // namespace
@@ -97,10 +115,8 @@ CatalogRequest read_catalog_command(const wire::OpMsgView& message) {
   if (first->key == "renameCollection" && names_one) {
     return {Done::when_answered, {change_of(first->text()), change_of(text_of(body, "to"))}};
   }
-  if (first->key == "applyOps" && has_command(body)) return {Done::when_answered, {{{}, {}}}};
-  if (first->key == "aggregate") {
-    if (auto target = replaced_by(body, db)) return {Done::at_once, {*std::move(target)}};
-  }
+  if (first->key == "applyOps") return read_apply_ops(body);
+  if (first->key == "aggregate") return read_aggregate(body, db);
   return {};
 }
 

@@ -63,13 +63,17 @@ Decision understand_own(Bytes message, Namespaces& namespaces, X509 x509) {
 }
 
 /// For a command that may change collections. Relays it if that concerns no rule.
-Decision understand_catalog_command(Bytes message, const Namespaces& namespaces) {
+Decision understand_catalog_command(Bytes message, Namespaces& namespaces) {
   const auto view = wire::OpMsgView::parse(message);
   if (!view) return Relay{};
   CatalogRequest request = read_catalog_command(*view);
   const RuleSet& rules = *namespaces.rules();
   std::erase_if(request.changes, [&](const auto& change) { return !rules.concerns(change); });
-  if (request.changes.empty()) return Relay{};
+  for (CatalogRequest::Past& each : request.past) {
+    each.plan = namespaces.plan(each.collection.db, each.collection.collection);
+  }
+  std::erase_if(request.past, [](const auto& each) { return each.plan == nullptr; });
+  if (request.changes.empty() && request.past.empty()) return Relay{};
   request.rules = namespaces.rules();
   return Request{std::move(request)};
 }

@@ -71,8 +71,23 @@ Action Exchange::change_catalog(CatalogRequest&& request) {
     changes_.push_back(request.rules->change(change));
   }
   if (request.done == CatalogRequest::Done::at_once) changes_.clear();
+  note_past(request);
   catalog_ = std::move(request);
   return action::Relay{};
+}
+
+/// Counts the documents that the server stores without values: for each rule, the command.
+void Exchange::note_past(const CatalogRequest& request) {
+  for (const auto& [collection, reason, plan] : request.past) {
+    for (const Assignment& assignment : *plan) {
+      if (assignment.implied) continue;
+      forwarded_.push_back({.assignment = &assignment,
+                            .reason = reason,
+                            .upserts = 1,
+                            .ns = collection.db + "." + collection.collection});
+      ++assignment.outcomes->forwarded[static_cast<std::size_t>(reason)];
+    }
+  }
 }
 
 /// The collections are looked at again, after the command.

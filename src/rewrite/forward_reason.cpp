@@ -9,6 +9,8 @@ struct Texts {
 };
 
 constexpr std::string_view kInsert = "insert the document instead";
+constexpr std::string_view kInsertAll =
+    "insert the documents through the proxy instead, or give them values before they are written";
 
 /// In the order of ForwardReason.
 constexpr std::array<Texts, kForwardReasons> kTexts{{
@@ -30,6 +32,9 @@ constexpr std::array<Texts, kForwardReasons> kTexts{{
     {"reserved", kInsert},
     {"too_large", kInsert},
     {"unknown_form", kInsert},
+    {"merge", kInsertAll},
+    {"out", kInsertAll},
+    {"apply_ops", kInsertAll},
 }};
 
 }  // namespace

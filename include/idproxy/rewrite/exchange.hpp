@@ -125,6 +125,7 @@ class Exchange {
   Action send_unchanged();
   Action send_to_guarded(const Context& context, Workspace& workspace);
   Action change_catalog(CatalogRequest&& request);
+  void note_past(const CatalogRequest& request);
   void catalog_changed();
   [[nodiscard]] Action ask() const;
   std::optional<Action> draw_values(Workspace& workspace);

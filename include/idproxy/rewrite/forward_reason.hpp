@@ -7,7 +7,8 @@
 
 namespace idproxy::rewrite {
 
-/// Why an upsert goes to the server without a value of a rule (docs/duplicates.md#upserts).
+/// Why an upsert, or another command that stores documents, goes to the server without a value of a
+/// rule (docs/duplicates.md#upserts, #writes-past-the-rules).
 enum class ForwardReason : std::uint8_t {
   configured,               ///< the rule says `upserts: forward`
   replacement,              ///< a replacement, in which only the client can put `_id`
@@ -22,9 +23,12 @@ enum class ForwardReason : std::uint8_t {
   reserved,      ///< the value must be reserved for a document whose `_id` is known
   too_large,     ///< the statement is so large that a value might make it exceed the limit
   unknown_form,  ///< a form that the proxy does not know
+  merge,         ///< no upsert: an aggregation with $merge, which the server writes itself
+  out,           ///< the same with $out
+  apply_ops,     ///< no upsert: an insert within applyOps
 };
 inline constexpr std::size_t kForwardReasons =
-    static_cast<std::size_t>(ForwardReason::unknown_form) + 1;
+    static_cast<std::size_t>(ForwardReason::apply_ops) + 1;
 
 /// The reason as metrics, status and log spell it, such as "filter_names_field".
 [[nodiscard]] std::string_view name_of(ForwardReason reason);

@@ -9,6 +9,7 @@
 
 #include "idproxy/rewrite/batch_command.hpp"
 #include "idproxy/rewrite/command.hpp"
+#include "idproxy/rewrite/forward_reason.hpp"
 #include "idproxy/rewrite/next_request.hpp"
 #include "idproxy/rewrite/reply.hpp"
 #include "idproxy/rewrite/rules.hpp"
@@ -51,13 +52,21 @@ struct EndOfTransaction {
   std::shared_ptr<const RuleSet> rules;
 };
 
-/// A command that changes collections or indexes to which a rule may apply.
+/// A command that changes collections or indexes to which a rule may apply, or by which the server
+/// itself stores documents in them.
 struct CatalogRequest {
   /// Until when nothing may be believed of the collections. A command that can only add something,
   /// or leaves the indexes as they are, may take hours.
   enum class Done { at_once, when_answered };
   Done done = Done::at_once;
   std::vector<ids::CatalogChange> changes;
+  /// A collection that it stores documents in, past the rules.
+  struct Past {
+    ids::CatalogChange collection;
+    ForwardReason reason;
+    std::shared_ptr<const Plan> plan{};  ///< of that collection
+  };
+  std::vector<Past> past{};
   std::shared_ptr<const RuleSet> rules{};
 };
 

@@ -11,13 +11,15 @@
 
 namespace idproxy::rewrite {
 
-/// Upserts that get no value of a rule, for one reason.
+/// Upserts that get no value of a rule, for one reason, or another command that stores documents
+/// past it.
 struct Forwarded {
   const Assignment* assignment;
   ForwardReason reason;
   std::uint64_t upserts;
   /// True if the documents that they insert have a value of the client's own.
   bool brings_value = false;
+  std::string ns{};  ///< "db.collection", if it is not that of the write
 };
 
 /// The result of scanning one write command.

@@ -103,6 +103,22 @@ TEST_F(CatalogExchange, ALostConnectionEndsTheChange) {
   EXPECT_EQ(store->under_way, 0);
 }
 
+TEST_F(CatalogExchange, WhatTheServerStoresItselfIsCounted) {
+  const std::pair<std::string, ForwardReason> kRows[] = {
+      {aggregate({doc(doc_field("$merge", string_field("into", "orders")))}), ForwardReason::merge},
+      {aggregate({doc(string_field("$merge", "orders"))}), ForwardReason::merge},
+      {aggregate({doc(string_field("$out", "orders"))}), ForwardReason::out},
+      {command(array_field("applyOps", {operation("i"), operation("i")}), "admin"),
+       ForwardReason::apply_ops}};
+  for (const auto& [message, reason] : kRows) {
+    EXPECT_EQ(world.request(message), ActionKind::relay);
+    ASSERT_EQ(world.exchange->forwarded().size(), 1U) << name_of(reason);
+    EXPECT_EQ(world.exchange->forwarded().front().reason, reason);
+    EXPECT_EQ(world.exchange->forwarded().front().ns, "shop.orders");
+    EXPECT_EQ(world.reply_with(ok()), ActionKind::relay);
+  }
+}
+
 TEST_F(CatalogExchange, OtherCollectionsAreRelayed) {
   for (const std::string& message : {command(string_field("drop", "orders"), "bank"),
                                      aggregate({doc(int_field("$limit", 1))})}) {

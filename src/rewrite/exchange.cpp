@@ -179,7 +179,7 @@ Action Exchange::go_on(const Context& context, Workspace& workspace) {
 /// Returns nothing once the write may be sent; else the action that fails it, relays it or waits.
 std::optional<Action> Exchange::await_guards(Workspace& workspace) {
   GuardVerdict verdict = ask_guards(*write_.plan, given_, now_);
-  uuid_ = takes_uuid(write_.message.body(), write_.command.kind) ? verdict.uuid : std::nullopt;
+  uuid_ = uuid_for(verdict, write_.message.body(), write_.command.kind);
   switch (verdict.kind) {
     case GuardVerdict::Kind::ready:
       return std::nullopt;

@@ -56,10 +56,12 @@ void tell_no_uuid(const Plan& plan) {
   }
 }
 
-bool takes_uuid(Bytes body, WriteKind kind) {
-  if (kind == WriteKind::find_and_modify) return false;
+std::optional<ids::CollectionUuid> uuid_for(const GuardVerdict& verdict, Bytes body,
+                                            WriteKind kind) {
+  if (!verdict.uuid || kind == WriteKind::find_and_modify) return std::nullopt;
   const auto strict = bson::find(body, "apiStrict");
-  return !(strict && strict->as_integer() == 1) && !bson::find(body, "collectionUUID");
+  const bool is_strict = strict && strict->as_integer() == 1;
+  return is_strict || bson::find(body, "collectionUUID") ? std::nullopt : verdict.uuid;
 }
 
 void append_uuid(const ids::CollectionUuid& uuid, Buffer& out) {

@@ -32,9 +32,11 @@ void tell_gone(const Plan& plan, const ids::CollectionUuid& uuid);
 /// Tells the guards that the server does not accept `collectionUUID`.
 void tell_no_uuid(const Plan& plan);
 
-/// True if the command may get the field `collectionUUID`: findAndModify and the strict Stable API
-/// do not know it (observed, 6.0.5), and a client may send one of its own.
-[[nodiscard]] bool takes_uuid(Bytes body, WriteKind kind);
+/// The UUID for the field `collectionUUID` of the command; nothing: it must not have one.
+/// findAndModify and the strict Stable API do not know the field (observed, 6.0.5), and a client
+/// may send one of its own.
+[[nodiscard]] std::optional<ids::CollectionUuid> uuid_for(const GuardVerdict& verdict, Bytes body,
+                                                          WriteKind kind);
 /// Appends {collectionUUID: <uuid>} as an element. The server refuses each statement with error 361
 /// CollectionUUIDMismatch, and stores nothing, if its collection has another UUID
 /// (docs/server-behaviour.md#collection-uuid).

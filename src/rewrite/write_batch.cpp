@@ -160,8 +160,7 @@ Action WriteBatch::fail(CommandError error, const Step& step) const {
 /// guarded.
 std::optional<Action> WriteBatch::await_guards(const Step& step) {
   GuardVerdict verdict = ask_guards(*contents_.plan, contents_.given, step.now);
-  uuid_ =
-      takes_uuid(contents_.command->message().body(), contents_.kind) ? verdict.uuid : std::nullopt;
+  uuid_ = uuid_for(verdict, contents_.command->message().body(), contents_.kind);
   switch (verdict.kind) {
     case GuardVerdict::Kind::ready:
       return std::nullopt;

@@ -141,7 +141,7 @@ CatalogResponse ask_which(mongo::Client& client, const CatalogRequest& request) 
 
 CatalogResponse ask_indexes(mongo::Client& client, const CatalogRequest& request) {
   using Kind = CatalogResponse::Kind;
-  const CatalogResponse which = request.is_anew ? ask_which(client, request) : CatalogResponse{};
+  CatalogResponse which = request.is_anew ? ask_which(client, request) : CatalogResponse{};
   const bool is_known = which.kind == Kind::answered || which.kind == Kind::not_permitted;
   if (!is_known || which.is_left_alone) return which;
   const Namespace ns{request.db, request.collection};

@@ -75,14 +75,14 @@ Readiness Collections::readiness(std::size_t rule_index, std::string_view db, st
   Database& in = database(db);
   if (in.left_alone.contains(name)) return {Readiness::Kind::left_alone};
   if (rules_[rule_index].field == "_id") return {};  // whose unique index is always there
-  return readiness_of(guard(collection(db, name), rule_index, now));
+  return readiness_of(asked_guard(collection(db, name), rule_index, now));
 }
 
 std::shared_ptr<ids::Guard> Collections::guard(std::size_t rule_index, std::string_view db,
                                                std::string_view name, Time now) {
   const WatchedRule& rule = rules_[rule_index];
   if (rule.field == "_id" || !demands_index(rule.unique_index)) return nullptr;
-  return guard(collection(db, name), rule_index, now).shared;
+  return asked_guard(collection(db, name), rule_index, now).shared;
 }
 
 std::shared_ptr<ids::Fill> Collections::fill(std::string_view ns, std::string_view field,
@@ -160,6 +160,15 @@ Collections::Guard& Collections::guard(Collection& collection, std::size_t rule,
   collection.indexes_open = true;
   news_ = true;
   return added;
+}
+
+/// For a write: from now on it matters if there is no index.
+Collections::Guard& Collections::asked_guard(Collection& collection, std::size_t rule, Time now) {
+  Guard& its = guard(collection, rule, now);
+  if (!std::exchange(its.listed, false) || its.state == Guard::State::ready) return its;
+  if (collection.indexes_due != kNever) collection.indexes_due = now;
+  news_ = true;
+  return its;
 }
 
 Collections::Numbers& Collections::numbers(Collection& collection, std::string_view field,
@@ -253,7 +262,8 @@ CatalogRequest Collections::index_request(const Collection& collection, Time now
     const WatchedRule& rule = rules_[guard.rule];
     // The command is for people, who need none where the proxy makes the index.
     const bool makes = rule.unique_index == UniqueIndex::create && !repeats_of(rule).and_more;
-    const bool advises = !makes && (!rule.reserve || rule.unique_index != UniqueIndex::warn);
+    const bool advises =
+        !makes && !guard.listed && (!rule.reserve || rule.unique_index != UniqueIndex::warn);
     if (guard.offer_due <= now && advises) {
       request.advise.push_back({rule.field, value_type_of(rule.value_type), repeats_of(rule)});
     }

@@ -204,6 +204,8 @@ class Collections {
     /// Ready, but its collection is not there: the first write has the index made, which takes no
     /// time.
     bool absent = false;
+    bool listed = false;       // its collection exists, but nobody has asked about it
+    bool tries_again = false;  // absent, and the last attempt failed: the next write makes another
     bool making = false;
     Time make_due = kNever;
     Time make_begun{};
@@ -244,6 +246,7 @@ class Collections {
   Database& database(std::string_view db);
   Collection& collection(std::string_view db, std::string_view name);
   Guard& guard(Collection& collection, std::size_t rule, Time now);
+  Guard& asked_guard(Collection& collection, std::size_t rule, Time now);
   Numbers& numbers(Collection& collection, std::string_view field, Time now);
   void pin(std::size_t rule, Time now);
   void list_all(const WatchedRule& rule);

@@ -23,6 +23,7 @@ GuardState Collections::shown(const Collection& collection, const Guard& guard) 
       if (guard.absent) return unknown("the unique index on the field is being made");
       return {State::guarded, {}, collection.uuid};
     case Guard::State::failed:
+      if (guard.tries_again) return unknown(guard.reason);
       return {State::unguarded, {ids::Errc::exhausted, guard.reason}, {}};
     case Guard::State::unchecked:
       break;
@@ -49,7 +50,7 @@ bool Collections::is_awaited(const Collection& collection) {
 /// The collection may have been forgotten since the guard was handed out.
 void Collections::need(const ids::Guard& who, ids::Guard::Need need, Time now) {
   Collection& known = collection(who.db(), who.collection());
-  Guard& its = guard(known, who.rule(), now);
+  Guard& its = asked_guard(known, who.rule(), now);
   if (its.shared.get() != &who) {
     its.shared = std::const_pointer_cast<ids::Guard>(who.shared_from_this());
   }
@@ -82,7 +83,7 @@ void Collections::forget(Collection& collection, std::string_view why, Time now)
     if (!guard.shared) continue;
     guard.state = Guard::State::unchecked;
     guard.reason = why;
-    guard.absent = false;
+    guard.absent = guard.tries_again = false;
     publish(collection, guard);
   }
   if (is_awaited(collection)) awaited_.push_back(collection.ns());

@@ -209,7 +209,8 @@ void Collections::learn_names(std::string_view db, const CatalogResponse& respon
     const std::string ns = std::string(db) + "." + name;
     for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
       if (!lists(rules_[rule]) || rule_of(rules_, ns, rules_[rule].field) != rule) continue;
-      if (collections_.size() < kMostCollections / 2) (void)guard(rule, db, name, now);
+      if (collections_.size() >= kMostCollections / 2 || collections_.contains(ns)) continue;
+      guard(collection(db, name), rule, now).listed = true;
     }
   }
 }
@@ -231,7 +232,7 @@ void Collections::learn_indexes(Collection& collection, const CatalogRequest& re
     take_offer(guard, response, now);
     judge(collection, guard, response, now);
     publish(collection, guard);
-    all_well = all_well && guard.state == Guard::State::ready;
+    all_well = all_well && (guard.listed || guard.state == Guard::State::ready);
     others_build = others_build || (guard.reason == kBeingBuilt && !guard.making);
   }
   const bool unreachable = response.kind == Kind::unreachable;
@@ -294,6 +295,8 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
     guard.make_due = kNever;
     return set(collection, guard, Guard::State::ready, {});
   }
+  // Nobody may ever store a value there.
+  if (guard.listed) return;
   if (found != response.indexes.end() || guard.making) {
     if (guard.state == Guard::State::failed) return;
     return wait_for_index(collection, guard, kBeingBuilt, now);
@@ -307,6 +310,8 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
     // The application may want to make the collection itself, with options of its own.
     guard.absent = response.kind == Kind::no_collection;
     if (guard.absent && !is_awaited(collection)) {
+      guard.tries_again = guard.state == Guard::State::failed;
+      if (guard.tries_again) return;
       guard.state = Guard::State::ready;
       guard.reason.clear();
       return;
@@ -362,7 +367,7 @@ void Collections::judge_warned(Collection& collection, Guard& guard,
 
 void Collections::learn_made(Collection& collection, Guard& guard, const CatalogResponse& response,
                              Time now) {
-  guard.making = false;
+  guard.making = guard.tries_again = false;
   if (response.kind == Kind::answered) {
     // Which collection has it?
     guard.absent = false;

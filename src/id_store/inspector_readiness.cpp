@@ -32,7 +32,7 @@ void Collections::each_not_ready(const Use& use) const {
   for (const auto& [ns, collection] : collections_) {
     if (is_left_alone(ns)) continue;
     for (const Guard& guard : collection.guards) {
-      if (guard.state == Guard::State::ready) continue;
+      if (guard.state == Guard::State::ready || guard.listed) continue;
       use(guard.rule, ns, [&] { return readiness_of(guard); });
     }
     for (const Numbers& numbers : collection.numbers) {

@@ -4,8 +4,6 @@
 
 namespace idproxy::ids {
 
-using Kind = GuardState::Kind;
-
 Guard::Guard(std::size_t rule, std::string db, std::string collection,
              std::shared_ptr<const Tell> tell)
     : rule_(rule), db_(std::move(db)), collection_(std::move(collection)), tell_(std::move(tell)) {}
@@ -16,7 +14,7 @@ void Guard::tell(Need need) const {
 
 /// Under the lock.
 void Guard::doubt(std::string why) {
-  state_ = {Kind::unknown, {Errc::unavailable, std::move(why)}, {}};
+  state_ = {GuardState::Kind::unknown, {Errc::unavailable, std::move(why)}, {}};
 }
 
 // ---- writes ------------------------------------------------------------------------------------
@@ -27,7 +25,7 @@ GuardState Guard::state(std::chrono::nanoseconds now) {
   {
     const std::scoped_lock lock(mutex_);
     const auto age = now - looked_at_;
-    if (state_.kind == Kind::guarded && age >= kRenewed) {
+    if (state_.kind == GuardState::Kind::guarded && age >= kRenewed) {
       renews = !std::exchange(is_renewed_, true);
       if (age >= kBelieved) doubt("the collection has not been looked at for 10 s");
     }
@@ -40,7 +38,7 @@ GuardState Guard::state(std::chrono::nanoseconds now) {
 void Guard::gone(const CollectionUuid& uuid) {
   {
     const std::scoped_lock lock(mutex_);
-    if (state_.kind != Kind::guarded || state_.uuid != uuid) return;  // known already
+    if (state_.kind != GuardState::Kind::guarded || state_.uuid != uuid) return;  // known already
     doubt("the collection has been dropped, made anew or renamed");
   }
   tell(Need::anew);
@@ -57,7 +55,7 @@ Ticket Guard::ask(std::size_t /*n*/, std::unique_ptr<Waiter> waiter) {
   {
     const std::scoped_lock lock(mutex_);
     ticket = ++tickets_;
-    is_unknown = state_.kind == Kind::unknown;
+    is_unknown = state_.kind == GuardState::Kind::unknown;
     waiters_.emplace(ticket, std::move(waiter));
   }
   is_unknown ? tell(Need::look) : answer();
@@ -96,7 +94,7 @@ void Guard::set(GuardState state, std::chrono::nanoseconds looked_at) {
 
 /// Under the lock.
 Result<Grant> Guard::verdict() const {
-  if (state_.kind == Kind::unguarded) return state_.error;
+  if (state_.kind == GuardState::Kind::unguarded) return state_.error;
   return Grant();
 }
 
@@ -104,7 +102,7 @@ void Guard::answer() {
   std::vector<std::pair<std::unique_ptr<Waiter>, Result<Grant>>> answers;
   {
     const std::scoped_lock lock(mutex_);
-    if (state_.kind == Kind::unknown) return;
+    if (state_.kind == GuardState::Kind::unknown) return;
     for (auto& [ticket, waiter] : waiters_) answers.emplace_back(std::move(waiter), verdict());
     waiters_.clear();
   }

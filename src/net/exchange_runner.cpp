@@ -279,7 +279,7 @@ std::string outcome_of(const rewrite::Forwarded& forwarded, const std::string& n
   if (rule.field == "_id") {
     return "a document that it inserts gets its _id from the client or from the server; " + way_out;
   }
-  const std::string without = "a document that it inserts may lack the field; " + way_out;
+  std::string without = "a document that it inserts may lack the field; " + way_out;
   if (rule.reserve) return without;
   return without + "; mongo-idproxy backfill --config FILE --ns " + ns + " --field " + rule.field +
          " gives values to documents that were stored without";

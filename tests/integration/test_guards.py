@@ -93,7 +93,8 @@ class Audit:
 
     def __init__(self, database: Any, name: str):
         self.name = name
-        self.stream = database.watch(max_await_time_ms=50)
+        self.stream = database.watch(max_await_time_ms=50,
+                                     session=database.client.start_session())
         self.numbers: list[tuple[Any, Any]] = []  # of the collection as it is now
         self.twice: list[Any] = []
 

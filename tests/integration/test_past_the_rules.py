@@ -32,6 +32,7 @@ def test_are_counted_and_logged(replica_set: Mongod, start_proxy: Callable[..., 
     rule = {"ns": f"{coll}.orders", "field": "number", "strategy": "counter"}
     proxy = start_proxy(configuration(replica_set, [rule], admin=LISTEN))
     with proxy.client() as client:
+        client[coll].create_collection("orders")
         client[coll].carts.insert_many([{"x": n} for n in range(3)])
         for _ in range(2):
             write(client[coll])

@@ -16,6 +16,7 @@
 #include "clock_ahead.hpp"
 #include "database.hpp"
 #include "idproxy/ids/block_cache.hpp"
+#include "idproxy/ids/guard.hpp"
 
 namespace idproxy::id_store::test {
 namespace store_test {
@@ -493,7 +494,11 @@ class WatchTest : public StoreTest {
     return {database.name() + "." + collection, "number", ids::UniqueIndex::require};
   }
   [[nodiscard]] bool is_ready(Watch& watch, const char* collection, std::size_t rule = 0) const {
-    return watch.readiness(rule, database.name(), collection).kind == ids::Readiness::Kind::ready;
+    return state(watch, collection, rule).kind == ids::GuardState::Kind::guarded;
+  }
+  [[nodiscard]] ids::GuardState state(Watch& watch, const char* collection,
+                                      std::size_t rule) const {
+    return watch.guard(rule, database.name(), collection)->state(clock.monotonic());
   }
 
   Store store{options(), clock};
@@ -572,7 +577,7 @@ TEST_F(WatchTest, WithoutAServerNothingIsWaitedFor) {
   const auto second = lost.watch({require("orders"), require("bills")});
   second->await_first_look(10s);
   EXPECT_LT(std::chrono::steady_clock::now() - begun, 1s);
-  EXPECT_EQ(second->readiness(1, database.name(), "bills").error.code, ids::Errc::unavailable);
+  EXPECT_EQ(state(*second, "bills", 1).error.code, ids::Errc::unavailable);
   EXPECT_TRUE(lost.stop(5s));
   EXPECT_TRUE(store.stop(2s));
 }

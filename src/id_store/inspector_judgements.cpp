@@ -76,6 +76,7 @@ std::optional<ids::UniqueIndexes> unique_indexes_in(const CatalogResponse& respo
   ids::UniqueIndexes found;
   for (const Index& index : response.indexes) {
     std::vector<std::string> fields;
+    fields.reserve(index.keys.size());
     for (const Index::Key& key : index.keys) fields.push_back(key.field);
     const bool is_on_id = fields.size() == 1 && fields.front() == "_id";
     if (index.unique && !is_on_id) found.push_back(std::move(fields));

@@ -50,6 +50,7 @@ std::optional<Result<Range>> GaplessSequence::take(std::uint64_t ticket, std::ui
 GaplessSequence::Action GaplessSequence::ask(std::uint64_t ticket, std::uint64_t n,
                                              GaplessLook look, Time now, Haste haste) {
   Action action;
+  asked_meanwhile_ = asked_meanwhile_ || state_ == State::asking;
   if (auto refused = refusal(now)) {
     action.answers.push_back({ticket, *std::move(refused)});
   } else if (holder_ == ticket) {
@@ -181,7 +182,7 @@ std::optional<GaplessJob> GaplessSequence::begin(Time now) {
     return std::nullopt;
   }
   state_ = State::asking;
-  is_stale_ = false;
+  is_stale_ = asked_meanwhile_ = false;
   return job_;
 }
 
@@ -199,7 +200,8 @@ GaplessSequence::Action GaplessSequence::finish(const GaplessReply& reply, Time 
     failure_ = Error{failed ? Errc::unavailable : Errc::exhausted, reply.reason};
     failed_at_ = now;
     is_unguarded_ = reply.kind == GaplessReply::Kind::unguarded;
-    refuse_all(*failure_, action);
+    // Writes come once there is an index, which may have been made since the look began.
+    if (!is_unguarded_ || !asked_meanwhile_) refuse_all(*failure_, action);
   }
   serve(action);
   return action;

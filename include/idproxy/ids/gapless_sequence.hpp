@@ -152,10 +152,11 @@ class GaplessSequence {
   std::deque<Waiting> queue_;
 
   State state_ = State::idle;
-  GaplessJob job_{};        // of State::asking
-  bool is_stale_ = false;   // the turn that wanted job_ is over
-  bool is_used_ = false;    // some write has had the turn
-  bool announced_ = false;  // until the first look succeeds
+  GaplessJob job_{};              // of State::asking
+  bool is_stale_ = false;         // the turn that wanted job_ is over
+  bool asked_meanwhile_ = false;  // a write has come since job_ began
+  bool is_used_ = false;          // some write has had the turn
+  bool announced_ = false;        // until the first look succeeds
   bool stopped_ = false;
   std::optional<Error> failure_;  // of the last look
   Time failed_at_{};

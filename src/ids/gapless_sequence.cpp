@@ -197,9 +197,10 @@ GaplessSequence::Action GaplessSequence::finish(const GaplessReply& reply, Time 
     found(reply.most, now, action);
   } else {
     const bool failed = reply.kind == GaplessReply::Kind::failed;
-    failure_ = Error{failed ? Errc::unavailable : Errc::exhausted, reply.reason};
-    failed_at_ = now;
     is_unguarded_ = reply.kind == GaplessReply::Kind::unguarded;
+    const Errc code = is_unguarded_ ? Errc::unguarded : Errc::exhausted;
+    failure_ = Error{failed ? Errc::unavailable : code, reply.reason};
+    failed_at_ = now;
     // Writes come once there is an index, which may have been made since the look began.
     if (!is_unguarded_ || !asked_meanwhile_) refuse_all(*failure_, action);
   }

@@ -230,6 +230,16 @@ std::optional<Action> WriteBatch::failed_uuid(const wire::OpMsgView& message, st
   return go_again(progress_.out(), step);
 }
 
+/// True if the index has gone since the guard was asked, and the write may still wait for it.
+bool WriteBatch::lost_its_index(const ids::Error& error, const Step& step) {
+  if (error.code != ids::Errc::unguarded || !uuid_) return false;
+  if (guard_patience(step).count() <= 0) return false;
+  if (!moved_at_) moved_at_ = step.now;
+  tell_gone(*contents_.plan, *uuid_);
+  asks_for_ = nullptr;
+  return true;
+}
+
 Action WriteBatch::moved_too_often(const Step& step) {
   return no_values_for(
       *guarded(), {ids::Errc::unavailable, "the collection is dropped or replaced again and again"},
@@ -633,6 +643,7 @@ Action WriteBatch::renew(const Step& step) {
 
 Action WriteBatch::answered(ids::Result<ids::Grant> grant, const Step& step) {
   if (asks_for_ != nullptr) {
+    if (!grant && lost_its_index(grant.error(), step)) return send(step);
     if (!grant) return no_numbers(grant.error(), step);
     asks_for_ = nullptr;
     numbers_->accept(std::move(*grant));

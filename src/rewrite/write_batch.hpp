@@ -97,6 +97,7 @@ class WriteBatch {
   [[nodiscard]] std::vector<std::int32_t> moved_in(std::span<const WriteError> errors) const;
   std::optional<Action> failed_uuid(const wire::OpMsgView& message, std::int64_t code,
                                     const Step& step);
+  [[nodiscard]] bool lost_its_index(const ids::Error& error, const Step& step);
   Action moved_too_often(const Step& step);
 
   // Reservations.

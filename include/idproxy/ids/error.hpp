@@ -8,6 +8,7 @@ namespace idproxy::ids {
 enum class Errc {
   exhausted = 1,  ///< no values for this request, now or soon (IdExhausted)
   unavailable,    ///< the store does not answer now (IdStoreUnavailable)
+  unguarded,      ///< as exhausted: the unique index that the rule demands is not there
 };
 
 struct Error {

@@ -296,8 +296,11 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
     guard.make_due = kNever;
     return set(collection, guard, Guard::State::ready, {});
   }
-  // Nobody may ever store a value there.
-  if (guard.listed) return;
+  // Nobody may ever store a value there. An index that was there has gone.
+  if (guard.listed) {
+    guard.state = Guard::State::unchecked;
+    return;
+  }
   if (found != response.indexes.end() || guard.making) {
     if (guard.state == Guard::State::failed) return;
     return wait_for_index(collection, guard, kBeingBuilt, now);

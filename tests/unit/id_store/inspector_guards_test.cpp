@@ -283,6 +283,17 @@ TEST_F(GuardsTest, OfACollectionThatNobodyHasAskedAboutNothingIsSaidOrMade) {
   EXPECT_EQ(state(), State::guarded);
 }
 
+TEST_F(GuardsTest, AnIndexThatHasGoneBeforeAnybodyAskedIsNotBelieved) {
+  watch({{"shop.*", "number", UniqueIndex::require}});
+  CatalogResponse names;
+  names.names = {"carts"};
+  (void)round({{"left_alone shop", names}, {"indexes shop.carts", guarded_by(kOne)}});
+  now += 60s;
+  (void)round({{"indexes shop.carts", indexes({})}});
+  guard = known->guard(0, "shop", "carts", now);
+  EXPECT_EQ(state(), State::unknown);
+}
+
 TEST_F(GuardsTest, WhatAWriteWaitsForComesFirst) {
   watch({{"shop.*", "number", UniqueIndex::require}});
   for (int i = 0; i < 10; ++i) {

@@ -37,12 +37,10 @@ ids::Result<void> BackfillValues::draw(std::size_t count, Sequences sequences) {
       return drawn.error();
     }
     const auto question = drawing.question(plan_, given_);
-    auto grant = ask(*question.strategy, question.count);
-    if (!grant) {
-      drawing.take_back(given_);
-      return grant.error();
-    }
-    drawing.answered(*std::move(grant), plan_, given_);
+    const auto answered = drawing.answered(ask(*question.strategy, question.count), plan_, given_);
+    if (answered) continue;
+    drawing.take_back(given_);
+    return answered.error();
   }
   each_source(0, count, [this](ids::Strategy& source, auto) {
     lends_ = lends_ || source.store_backed() != nullptr;

@@ -12,6 +12,7 @@
 #include "id_store/login_advice.hpp"
 #include "id_store/reply_reasons.hpp"
 #include "id_store/server_text.hpp"
+#include "id_store/value_lookup.hpp"
 #include "idproxy/bson/elements.hpp"
 
 namespace idproxy::id_store {
@@ -273,6 +274,21 @@ CatalogResponse ask_documents(mongo::Client& client, const CatalogRequest& reque
   return response;
 }
 
+CatalogResponse ask_values(mongo::Client& client, ids::FreeValues& values) {
+  const ids::Values candidates = values.candidates();
+  if (candidates.size() == 0) return {};
+  std::vector<bool> taken;
+  const Namespace ns{values.db(), values.collection()};
+  const Reply reply = look_up(client, ns, values.field(), candidates, taken);
+  CatalogResponse response = response_of(reply);
+  if (reply.ok()) {
+    values.found(candidates, taken);
+  } else {
+    values.failed({ids::Errc::unavailable, response.reason});
+  }
+  return response;
+}
+
 CatalogResponse ask(mongo::Client& client, const CatalogRequest& request) {
   switch (request.kind) {
     case CatalogRequest::Kind::databases:
@@ -283,6 +299,8 @@ CatalogResponse ask(mongo::Client& client, const CatalogRequest& request) {
       return ask_indexes(client, request);
     case CatalogRequest::Kind::documents:
       return ask_documents(client, request);
+    case CatalogRequest::Kind::values:
+      return ask_values(client, *request.values);
     case CatalogRequest::Kind::make_index:
       break;
   }

@@ -63,14 +63,20 @@ std::shared_ptr<Inspection> Inspector::inspect(std::vector<WatchedRule> rules) {
   auto added =
       std::make_shared<Inspection>(before ? Collections(std::move(rules), now, before->collections_)
                                           : Collections(std::move(rules), now));
+  const auto on = [this, weak = std::weak_ptr(added)](const auto& use) {
+    const auto inspection = weak.lock();
+    if (!inspection) return;
+    with(*inspection, [&](Collections& known, Collections::Time time) {
+      use(known, time);
+      return 0;
+    });
+  };
   added->collections_.tell(
-      [this, weak = std::weak_ptr(added)](const ids::Guard& guard, ids::Guard::Need need) {
-        const auto inspection = weak.lock();
-        if (!inspection) return;
-        with(*inspection, [&](Collections& known, Collections::Time time) {
-          known.need(guard, need, time);
-          return 0;
-        });
+      [on](const ids::Guard& guard, ids::Guard::Need need) {
+        on([&](Collections& known, Collections::Time time) { known.need(guard, need, time); });
+      },
+      [on](std::shared_ptr<ids::FreeValues> values) {
+        on([&](Collections& known, Collections::Time) { known.look_up(std::move(values)); });
       });
   std::erase_if(inspections_, [](const auto& known) { return known.expired(); });
   inspections_.push_back(added);

@@ -91,6 +91,23 @@ std::shared_ptr<ids::Fill> Collections::fill(std::string_view ns, std::string_vi
   return numbers(collection(db, name), field, now).fill;
 }
 
+std::shared_ptr<ids::FreeValues> Collections::free_values(std::string_view ns,
+                                                          std::string_view field, Time now) {
+  const auto [db, name] = split(ns);
+  return numbers(collection(db, name), field, now).free;
+}
+
+std::shared_ptr<ids::FreeValues> Collections::free_values(const Collection& collection,
+                                                          const Numbers& numbers) const {
+  return std::make_shared<ids::FreeValues>(collection.db, collection.name, numbers.field,
+                                           numbers.fill, look_up_);
+}
+
+void Collections::look_up(std::shared_ptr<ids::FreeValues> values) {
+  lookups_.push_back(std::move(values));
+  news_ = true;
+}
+
 std::optional<ids::UniqueIndexes> Collections::unique_indexes(std::string_view ns, Time now) {
   const auto [db, name] = split(ns);
   Collection& known = collection(db, name);
@@ -179,6 +196,7 @@ Collections::Numbers& Collections::numbers(Collection& collection, std::string_v
   Numbers& added = collection.numbers.emplace_back();
   added.field = field;
   added.fill = std::make_shared<ids::Fill>();
+  added.free = free_values(collection, added);
   added.age_due = now + kRound;
   collection.documents_due = now;
   collection.documents_open = true;
@@ -233,7 +251,12 @@ std::optional<CatalogRequest> Collections::next_awaited(Time now) {
     if (found == collections_.end()) continue;
     if (auto request = next_look_at(found->second, now)) return request;
   }
-  return std::nullopt;
+  if (lookups_.empty()) return std::nullopt;
+  std::shared_ptr<ids::FreeValues> values = std::move(lookups_.front());
+  lookups_.pop_front();
+  CatalogRequest request{CatalogRequest::Kind::values, values->db(), values->collection(), {}};
+  request.values = std::move(values);
+  return request;
 }
 
 std::optional<CatalogRequest> Collections::next_look_at(Collection& collection, Time now) {
@@ -303,7 +326,8 @@ CatalogRequest Collections::make_request(const Collection& collection, Guard& gu
 
 Collections::Time Collections::due(Asks asks) const {
   Time first = kNever;
-  if (asks != Asks::make_index && !awaited_.empty()) return not_before_;
+  const bool is_awaited = !awaited_.empty() || !lookups_.empty();
+  if (asks != Asks::make_index && is_awaited) return not_before_;
   if (asks == Asks::awaited) return kNever;
   if (asks == Asks::looks) first = databases_due_;
   for (const auto& [name, database] : databases_) {

@@ -17,6 +17,7 @@
 #include "id_store/outcome.hpp"
 #include "idproxy/id_store/watch.hpp"
 #include "idproxy/ids/fill.hpp"
+#include "idproxy/ids/free_values.hpp"
 #include "idproxy/ids/guard.hpp"
 #include "idproxy/observability/log.hpp"
 
@@ -32,6 +33,7 @@ struct CatalogRequest {
     documents,   ///< their number, and how many have a number or string in each of `fields`
     make_index,  ///< a unique one on `field`, in the form that fits the documents
     databases,   ///< their names
+    values,      ///< which of those that random numbers may become are taken
   };
   struct Field {
     std::string name;
@@ -51,6 +53,7 @@ struct CatalogRequest {
   bool is_anew = false;               ///< indexes: which collection it is, too
   std::uint64_t epoch = 0;            ///< of the collection's indexes; see Collections
   std::chrono::nanoseconds at{};      ///< indexes: when it was sent, monotonic
+  std::shared_ptr<ids::FreeValues> values{};  ///< values: also gets the answer
   friend bool operator==(const CatalogRequest&, const CatalogRequest&) = default;
 };
 
@@ -136,10 +139,17 @@ class Collections {
                                                   std::string_view collection, Time now);
   [[nodiscard]] std::shared_ptr<ids::Fill> fill(std::string_view ns, std::string_view field,
                                                 Time now);
+  [[nodiscard]] std::shared_ptr<ids::FreeValues> free_values(std::string_view ns,
+                                                             std::string_view field, Time now);
+  /// Event: these values are to be looked up.
+  void look_up(std::shared_ptr<ids::FreeValues> values);
   /// Event: a guard tells this. Its collection comes before all others.
   void need(const ids::Guard& guard, ids::Guard::Need need, Time now);
-  /// Has guards tell `tell`.
-  void tell(ids::Guard::Tell tell) { *tell_ = std::move(tell); }
+  /// Has guards tell `tell`, and free values `look_up`.
+  void tell(ids::Guard::Tell tell, ids::FreeValues::Tell look_up = {}) {
+    *tell_ = std::move(tell);
+    *look_up_ = std::move(look_up);
+  }
   /// Event: a change is about to be sent. Nothing that is known of these collections holds, and
   /// they are not looked at before end_change().
   void begin_change(const ids::CatalogChange& change, Time now);
@@ -215,6 +225,7 @@ class Collections {
   struct Numbers {
     std::string field;
     std::shared_ptr<ids::Fill> fill;
+    std::shared_ptr<ids::FreeValues> free;
     Time age_due{};
     Time warn_due{};
     double warned_of = 0;  // the fill at the last warning
@@ -248,6 +259,8 @@ class Collections {
   Guard& guard(Collection& collection, std::size_t rule, Time now);
   Guard& asked_guard(Collection& collection, std::size_t rule, Time now);
   Numbers& numbers(Collection& collection, std::string_view field, Time now);
+  [[nodiscard]] std::shared_ptr<ids::FreeValues> free_values(const Collection& collection,
+                                                             const Numbers& numbers) const;
   void pin(std::size_t rule, Time now);
   void list_all(const WatchedRule& rule);
   [[nodiscard]] static bool lists(const WatchedRule& rule);
@@ -311,6 +324,8 @@ class Collections {
   std::map<std::string, Collection, std::less<>> collections_;  // by namespace
   std::set<std::string, std::less<>> missed_;                   // "privilege db", as said
   std::shared_ptr<ids::Guard::Tell> tell_ = std::make_shared<ids::Guard::Tell>();
+  std::shared_ptr<ids::FreeValues::Tell> look_up_ = std::make_shared<ids::FreeValues::Tell>();
+  std::deque<std::shared_ptr<ids::FreeValues>> lookups_;
   std::vector<std::shared_ptr<ids::Guard>> answers_;
   std::deque<std::string> awaited_;          // namespaces that a write waits for, or wants renewed
   std::vector<ids::CatalogChange> changes_;  // under way

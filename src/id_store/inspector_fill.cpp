@@ -50,7 +50,7 @@ bool is_much_fuller(const ids::Fill::Seen& seen, double warned_of) {
 }  // namespace
 
 std::string why_full(const ids::Fill::Seen& seen) {
-  if (!seen.limits || seen.fraction <= seen.limits->max_fill) return {};
+  if (!seen.is_full) return {};
   return in_use(seen) + ", more than max_fill (" + percent(seen.limits->max_fill) +
          "): no more are given out";
 }
@@ -67,6 +67,7 @@ void Collections::learn_documents(Collection& collection, const CatalogResponse&
   if (response.kind != Kind::answered && response.kind != Kind::no_collection) return;
   for (Numbers& numbers : collection.numbers) {
     const auto found = response.with_value.find(numbers.field);
+    numbers.free->works();
     numbers.fill->counted(found != response.with_value.end() ? found->second : response.documents);
   }
 }

@@ -98,6 +98,7 @@ void Collections::learn(const CatalogRequest& request, const CatalogResponse& re
     if (request.lists_all) learn_names(request.db, response, now);
     return;
   }
+  if (request.kind == CatalogRequest::Kind::values) return;  // they have their answer
   const auto found = collections_.find(request.db + "." + request.collection);
   if (found == collections_.end()) return;  // forgotten meanwhile
   Collection& collection = found->second;

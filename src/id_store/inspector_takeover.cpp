@@ -89,6 +89,7 @@ void Collections::take_over(Collection& known, const std::vector<Numbers>& numbe
   const auto was = rule_of(before, known.ns(), wanted.field);
   if (was && before[*was].space == wanted.space) {
     known.numbers.push_back(*found);
+    known.numbers.back().free = free_values(known, known.numbers.back());
     fills_due_ = std::min(fills_due_, now);
   } else {
     const auto counted = found->fill->seen().documents;

@@ -260,6 +260,11 @@ std::shared_ptr<ids::Fill> Watch::fill(std::string_view ns, std::string_view fie
       [&](Collections& known, Collections::Time now) { return known.fill(ns, field, now); });
 }
 
+std::shared_ptr<ids::FreeValues> Watch::free_values(std::string_view ns, std::string_view field) {
+  return impl_->with(
+      [&](Collections& known, Collections::Time now) { return known.free_values(ns, field, now); });
+}
+
 ids::Readiness Watch::readiness(std::size_t rule_index, std::string_view db,
                                 std::string_view collection) {
   auto readiness = impl_->with([&](Collections& known, Collections::Time now) {

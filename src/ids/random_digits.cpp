@@ -16,6 +16,7 @@
 #include "idproxy/ids/check_digits.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 #include "idproxy/ids/fill.hpp"
+#include "idproxy/ids/free_values.hpp"
 #include "idproxy/ids/parameters.hpp"
 #include "idproxy/ids/store.hpp"
 #include "idproxy/ids/strategy.hpp"
@@ -142,72 +143,53 @@ std::string percent(double fraction) {
   return {text.data(), static_cast<std::size_t>(size)};
 }
 
-/// Uniform numbers in [lowest, lowest + count). A number may come again in a later request; the
-/// collection's unique index then rejects it. The store's Fill knows how full the collection is.
+/// Uniform numbers in [lowest, lowest + count), each as often as chance has it.
 template <class Number>
-class RandomDigits final : public Strategy, public DuplicateObserver, public BoundedSpace {
+class UniformDigits {
  public:
-  RandomDigits(Number lowest, Number count, Format format, FillRule rule, RandomSource& random)
-      : lowest_(lowest), count_(count), format_(format), rule_(std::move(rule)), random_(random) {}
+  UniformDigits(Number lowest, Number count, Format format, RandomSource& random)
+      : lowest_(lowest), count_(count), format_(format), random_(random) {}
 
-  std::shared_ptr<Strategy> bind(std::string_view ns, Store& store) const override {
-    auto bound = std::make_shared<RandomDigits>(lowest_, count_, format_, rule_, random_);
-    bound->fill_ = store.fill(ns, rule_.field);
-    if (bound->fill_) {
-      bound->fill_->limit({static_cast<double>(count_), rule_.warn_fill, rule_.max_fill});
-    }
-    return bound;
+  [[nodiscard]] Number count() const { return count_; }
+
+  /// Appends `n` numbers that differ from each other and from those in `out`, which must leave as
+  /// many. Beyond a quarter of the space, draws would hit numbers of `out` too often. Up to a
+  /// quarter, a number takes 4/3 draws on average at the worst.
+  void append(std::size_t n, Values& out) const {
+    n + out.size() > count_ / 4 ? shuffle(n, out) : draw(n, out);
   }
 
-  DuplicateObserver* duplicate_observer() override { return this; }
-  BoundedSpace* bounded_space() override { return this; }
-  std::uint32_t attempts() const override { return fill_ ? fill_->attempts() : kAttempts; }
-
-  void collided(const Values& /*values*/, std::span<const std::uint32_t> which,
-                std::size_t /*in_request*/, Taken /*where*/) override {
-    if (fill_) fill_->collided(which.size());
-  }
-
-  Draw next(std::size_t n, Values& out) override {
-    const std::size_t given = out.size();
-    if (count_ < given || n > count_ - given) return exhausted(n + given);
-    if (fill_ && !fill_->draw(n)) return too_full();
-    // Beyond a quarter of the space, draws would hit taken numbers too often. Up to a quarter, a
-    // number takes 4/3 draws on average at the worst.
-    if (n + given > count_ / 4) {
-      shuffle(n, out);
-    } else {
-      draw(n, out);
+  /// Appends those of `some` that are not in `out`.
+  void append_new(const Values& some, Values& out) const {
+    NumberSet<Number> known = numbers_in(out, some.size());
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const auto number = read_number<Number>(some[i], format_);
+      if (known.insert(number)) append_number(number, format_, out);
     }
-    return {};
   }
 
  private:
-  Error exhausted(std::size_t needed) const {
-    return {Errc::exhausted, "there are only " +
-                                 std::to_string(static_cast<std::uint64_t>(count_)) +
-                                 " possible values, the request needs " + std::to_string(needed)};
-  }
-
-  Error too_full() const {
-    return {Errc::exhausted, "of the possible values " + percent(fill_->seen().fraction) +
-                                 " are in use, and max_fill is " + percent(rule_.max_fill) +
-                                 ": more digits make room"};
+  /// With room for `more`.
+  NumberSet<Number> numbers_in(const Values& out, std::size_t more) const {
+    NumberSet<Number> numbers(out.size() + more);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      numbers.insert(read_number<Number>(out[i], format_));
+    }
+    return numbers;
   }
 
   void draw(std::size_t n, Values& out) const {
-    NumberSet<Number> taken(n + out.size());
-    for (std::size_t i = 0; i < out.size(); ++i) taken.insert(read_number<Number>(out[i], format_));
+    NumberSet<Number> known = numbers_in(out, n);
     UniformNumbers<Number> numbers(random_, count_, n);
     while (n > 0) {
       const Number number = lowest_ + numbers.next();
-      if (!taken.insert(number)) continue;
+      if (!known.insert(number)) continue;
       append_number(number, format_, out);
       --n;
     }
   }
 
-  /// Fisher-Yates shuffle of the free numbers, at most 4 * (n + given), as far as needed.
+  /// Fisher-Yates shuffle of the other numbers, at most 4 * (n + out.size()), as far as needed.
   void shuffle(std::size_t n, Values& out) const {
     std::vector<Number> left = not_in(out);
     for (std::size_t i = 0; i < n; ++i) {
@@ -217,25 +199,145 @@ class RandomDigits final : public Strategy, public DuplicateObserver, public Bou
   }
 
   std::vector<Number> not_in(const Values& out) const {
-    std::vector<bool> taken(static_cast<std::size_t>(count_));
+    std::vector<bool> known(static_cast<std::size_t>(count_));
     for (std::size_t i = 0; i < out.size(); ++i) {
       const Number at = read_number<Number>(out[i], format_) - lowest_;
-      if (at < count_) taken[static_cast<std::size_t>(at)] = true;
+      if (at < count_) known[static_cast<std::size_t>(at)] = true;
     }
     std::vector<Number> left;
-    left.reserve(taken.size() - out.size());
-    for (std::size_t i = 0; i < taken.size(); ++i) {
-      if (!taken[i]) left.push_back(lowest_ + i);
+    left.reserve(known.size() - out.size());
+    for (std::size_t i = 0; i < known.size(); ++i) {
+      if (!known[i]) left.push_back(lowest_ + i);
     }
     return left;
   }
 
-  const Number lowest_;
-  const Number count_;
-  const Format format_;
-  const FillRule rule_;
+  Number lowest_;
+  Number count_;
+  Format format_;
   RandomSource& random_;
-  std::shared_ptr<Fill> fill_;  // null in the rule's own object
+};
+
+/// A number may come again in a later request; the collection's unique index then rejects it. The
+/// store's Fill knows how full the collection is. Where many numbers are taken, the store looks up
+/// which are free, if it can.
+template <class Number>
+class RandomDigits final : public Strategy,
+                           public StoreSource,
+                           public DuplicateObserver,
+                           public BoundedSpace {
+ public:
+  RandomDigits(UniformDigits<Number> digits, FillRule rule)
+      : digits_(digits), rule_(std::move(rule)) {}
+
+  std::shared_ptr<Strategy> bind(std::string_view ns, Store& store) const override {
+    auto bound = std::make_shared<RandomDigits>(digits_, rule_);
+    bound->fill_ = store.fill(ns, rule_.field);
+    if (!bound->fill_) return bound;
+    bound->fill_->limit({static_cast<double>(digits_.count()), rule_.warn_fill, rule_.max_fill});
+    bound->free_ = store.free_values(ns, rule_.field);
+    if (bound->free_) bound->free_->draw_with(candidates());
+    return bound;
+  }
+
+  StoreSource* store_source() override { return this; }
+  DuplicateObserver* duplicate_observer() override { return this; }
+  BoundedSpace* bounded_space() override { return this; }
+  std::uint32_t attempts() const override { return fill_ ? fill_->attempts() : kAttempts; }
+
+  void collided(const Values& /*values*/, std::span<const std::uint32_t> which,
+                std::size_t /*in_request*/, Taken /*where*/) override {
+    if (fill_) fill_->collided(which.size());
+    if (free_) free_->drop();
+  }
+
+  bool doubts(std::size_t tried, std::size_t untried) override {
+    const double share = 1 / static_cast<double>(tried);
+    if (!free_ || share * static_cast<double>(untried) <= kDoubtful) return false;
+    fill_->suspect(share);
+    return free_->pays(untried);
+  }
+
+  Draw next(std::size_t n, Values& out) override {
+    const std::size_t given = out.size();
+    if (digits_.count() < given || n > digits_.count() - given) return exhausted(n + given);
+    if (!free_ || !free_->pays(n)) return draw(n, out);
+    Values some;
+    if (!free_->take(n, some)) return fill_->is_full() ? Draw(too_full()) : Draw::need();
+    return fill_up(given + n, some, out);
+  }
+
+  Ticket ask(std::size_t n, std::unique_ptr<Waiter> waiter) override {
+    return free_->ask(n, std::move(waiter));
+  }
+  std::chrono::nanoseconds patience() const override { return kLookPatience; }
+  std::string why_waiting() const override {
+    return "the id store has not said in time which values are free";
+  }
+  void accept(Grant grant, Values& out) override {
+    Values some;
+    const std::size_t wanted = out.size() + free_->take_granted(std::move(grant), some);
+    static_cast<void>(fill_up(wanted, some, out));
+    // Granted is granted: the space has become full only now.
+    if (out.size() < wanted) digits_.append(wanted - out.size(), out);
+  }
+  Draw make_do(std::size_t n, Values& out, Error /*why*/) override {
+    free_->give_up();
+    Values none;
+    return fill_up(out.size() + n, none, out);
+  }
+
+ private:
+  /// A look takes a few milliseconds. After this, blind draws are better than to go on waiting.
+  static constexpr std::chrono::seconds kLookPatience{1};
+  /// So many more duplicates cost less than a look.
+  static constexpr double kDoubtful = 4;
+
+  FreeValues::Draw candidates() const {
+    return [digits = digits_](std::size_t n) {
+      Values drawn;
+      digits.append(static_cast<std::size_t>(std::min<Number>(n, digits.count())), drawn);
+      return drawn;
+    };
+  }
+
+  Error exhausted(std::size_t needed) const {
+    return {Errc::exhausted, "there are only " +
+                                 std::to_string(static_cast<std::uint64_t>(digits_.count())) +
+                                 " possible values, the request needs " + std::to_string(needed)};
+  }
+
+  Error too_full() const {
+    return {Errc::exhausted, "of the possible values " + percent(fill_->seen().fraction) +
+                                 " are in use, and max_fill is " + percent(rule_.max_fill) +
+                                 ": more digits make room"};
+  }
+
+  Draw draw(std::size_t n, Values& out) const {
+    if (fill_ && !fill_->draw(n)) return too_full();
+    digits_.append(n, out);
+    return {};
+  }
+
+  /// Appends free values, `some` and what is held beside them, and draws what is missing until
+  /// there are `wanted`.
+  Draw fill_up(std::size_t wanted, Values& some, Values& out) const {
+    const std::size_t before = out.size();
+    digits_.append_new(some, out);
+    while (out.size() < wanted) {  // some were in `out` already
+      some.clear();
+      free_->take_some(wanted - out.size(), some);
+      if (some.size() == 0) break;
+      digits_.append_new(some, out);
+    }
+    if (!fill_->choose(out.size() - before)) return too_full();
+    return out.size() < wanted ? draw(wanted - out.size(), out) : Draw{};
+  }
+
+  const UniformDigits<Number> digits_;
+  const FillRule rule_;
+  std::shared_ptr<Fill> fill_;        // null in the rule's own object
+  std::shared_ptr<FreeValues> free_;  // null: nobody looks
 };
 
 template <class Number>
@@ -243,8 +345,8 @@ std::unique_ptr<Strategy> make(std::int64_t digits, bool leading_zeros, Format f
                                FillRule rule, RandomSource& random) {
   const Number end = power_of_ten<Number>(digits);
   const Number lowest = leading_zeros ? Number{0} : end / 10;
-  return std::make_unique<RandomDigits<Number>>(lowest, end - lowest, format, std::move(rule),
-                                                random);
+  return std::make_unique<RandomDigits<Number>>(
+      UniformDigits<Number>(lowest, end - lowest, format, random), std::move(rule));
 }
 
 struct DigitRange {

@@ -259,12 +259,13 @@ void ExchangeRunner::log_given_up() const {
   const auto given_up = exchange_->given_up();
   if (!given_up) return;
   log::event(log::Level::warning, "duplicates_given_up",
-             "generated values stayed duplicates within the bounds of the rule's retry; the "
-             "client got mongod's error",
+             "generated values stayed duplicates until " +
+                 std::string(explain(given_up->ended_by)) + "; the client got mongod's error",
              {{"connection", id_},
               {"ns", given_up->ns},
               {"field", given_up->rule->field},
-              {"attempts", given_up->attempts}});
+              {"attempts", given_up->attempts},
+              {"ended_by", name_of(given_up->ended_by)}});
 }
 
 namespace {

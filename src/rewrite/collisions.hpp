@@ -19,6 +19,7 @@ struct Collision {
   std::int32_t statement;
   std::vector<std::size_t> given;  ///< values to replace: indexes in GivenValues::given
   bool again = false;              ///< it is repeated with fresh values
+  RetryBound ended_by{};           ///< else: why not
   /// The violated index has one key: the field of such a value.
   bool on_field_alone = false;
 };

@@ -65,18 +65,22 @@ void Drawing::go_on() {
 
 Drawing::Question Drawing::question(const Plan& plan, const GivenValues& given) const {
   if (plan[assignment_].sequences == nullptr) {
-    return {plan[assignment_].strategy->store_backed(), given.wanted[assignment_]};
+    return {plan[assignment_].strategy->store_source(), given.wanted[assignment_]};
   }
-  return {given.sequences[assignment_].all[sequence_]->store_backed(), counts_[sequence_]};
+  return {given.sequences[assignment_].all[sequence_]->store_source(), counts_[sequence_]};
 }
 
-void Drawing::answered(ids::Grant grant, const Plan& plan, GivenValues& given) {
-  ids::StoreBacked* asked = question(plan, given).strategy;
-  if (plan[assignment_].sequences == nullptr) {
-    asked->accept(std::move(grant), given.values[assignment_]);
-    return go_on();
+ids::Draw Drawing::answered(ids::Result<ids::Grant> grant, const Plan& plan, GivenValues& given) {
+  const auto [asked, count] = question(plan, given);
+  const bool is_one = plan[assignment_].sequences == nullptr;
+  ids::Values& out = is_one ? given.values[assignment_] : parts_[sequence_];
+  if (grant) {
+    asked->accept(std::move(*grant), out);
+  } else if (auto drawn = asked->make_do(count, out, grant.error()); !drawn) {
+    return drawn;
   }
-  asked->accept(std::move(grant), parts_[sequence_++]);
+  is_one ? go_on() : static_cast<void>(++sequence_);
+  return {};
 }
 
 void Drawing::take_back(const GivenValues& given) {

@@ -253,11 +253,14 @@ Action Exchange::answered(ids::Result<ids::Grant> grant, const Context& context,
   const bool was_guard = guard_of_ != nullptr;
   const Assignment& assignment =
       was_guard ? *std::exchange(guard_of_, nullptr) : (*write_.plan)[drawing_.assignment()];
-  if (!grant) {
-    return fail_write(no_values(write_.message, write_.ns(), assignment, grant.error()), workspace);
-  }
-  if (!was_guard) {
-    drawing_.answered(std::move(*grant), *write_.plan, given_);
+  const auto fail = [&](const ids::Error& error) {
+    return fail_write(no_values(write_.message, write_.ns(), assignment, error), workspace);
+  };
+  if (was_guard) {
+    if (!grant) return fail(grant.error());
+  } else {
+    const auto drawn = drawing_.answered(std::move(grant), *write_.plan, given_);
+    if (!drawn) return fail(drawn.error());
     if (too_many_bytes()) return fail_write(too_large(), workspace);
   }
   return go_on(context, workspace);

@@ -130,7 +130,7 @@ Action NextValues::draw_values(const Step& step) {
   const auto drawn = source().next(request_.count, values_);
   if (drawn) return hand_out(step);
   if (!drawn.needs_store()) return fail(none(drawn.error()), step);
-  ids::StoreBacked* strategy = source().store_backed();
+  ids::StoreSource* strategy = source().store_source();
   return action::AskStore{strategy, request_.count, strategy->patience()};
 }
 
@@ -151,9 +151,15 @@ std::optional<Action> NextValues::await_guard(const Step& step) {
 }
 
 Action NextValues::answered(ids::Result<ids::Grant> grant, const Step& step) {
-  if (!grant) return fail(none(grant.error()), step);
-  if (std::exchange(awaits_guard_, false)) return draw_values(step);
-  source().store_backed()->accept(std::move(*grant), values_);
+  if (std::exchange(awaits_guard_, false)) {
+    return grant ? draw_values(step) : fail(none(grant.error()), step);
+  }
+  ids::StoreSource* strategy = source().store_source();
+  if (grant) {
+    strategy->accept(std::move(*grant), values_);
+  } else if (const auto drawn = strategy->make_do(request_.count, values_, grant.error()); !drawn) {
+    return fail(none(drawn.error()), step);
+  }
   return hand_out(step);
 }
 

@@ -36,15 +36,15 @@ void Repeats::tried(std::span<const std::int32_t> statements,
   }
 }
 
-void Repeats::give_up(const Assignment& rule) {
+void Repeats::give_up(const Assignment& rule, RetryBound ended_by) {
   ++rule.outcomes->given_up;
-  given_up_ = &rule;
+  given_up_ = {&rule, ended_by};
 }
 
-void Repeats::abandon(std::span<const std::int32_t> statements) {
+void Repeats::abandon(std::span<const std::int32_t> statements, RetryBound ended_by) {
   for (const std::int32_t statement : statements) {
     const auto found = all_.find(statement);
-    if (found != all_.end()) give_up(*found->second.rule);
+    if (found != all_.end()) give_up(*found->second.rule, ended_by);
   }
 }
 

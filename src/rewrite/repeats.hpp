@@ -27,12 +27,16 @@ class Repeats {
   void tried(std::span<const std::int32_t> statements,
              const std::map<std::int32_t, Buffer>& errors);
   /// Event: a value of this rule stays a duplicate.
-  void give_up(const Assignment& rule);
+  void give_up(const Assignment& rule, RetryBound ended_by);
   /// Event: those of these statements that were to be sent again keep their errors instead.
-  void abandon(std::span<const std::int32_t> statements);
+  void abandon(std::span<const std::int32_t> statements, RetryBound ended_by);
 
-  /// The rule of the last value that stays a duplicate; null if there is none.
-  [[nodiscard]] const Assignment* given_up() const { return given_up_; }
+  /// The rule of the last value that stays a duplicate, and why; null if there is none.
+  struct Last {
+    const Assignment* rule = nullptr;
+    RetryBound ended_by{};
+  };
+  [[nodiscard]] const Last& given_up() const { return given_up_; }
 
  private:
   struct Repeated {
@@ -42,7 +46,7 @@ class Repeats {
   };
 
   std::unordered_map<std::int32_t, Repeated> all_;
-  const Assignment* given_up_ = nullptr;
+  Last given_up_;
 };
 
 }  // namespace idproxy::rewrite

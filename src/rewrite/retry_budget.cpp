@@ -23,6 +23,43 @@ milliseconds backoff(const Assignment& assignment, std::uint32_t repeats) {
 
 }  // namespace
 
+std::string_view name_of(RetryBound bound) {
+  switch (bound) {
+    case RetryBound::attempts:
+      return "retry.attempts";
+    case RetryBound::deadline:
+      return "retry.deadline";
+    case RetryBound::max_time:
+      return "maxTimeMS";
+    case RetryBound::no_value:
+      return "no value";
+    case RetryBound::multi:
+      return "multi";
+    case RetryBound::server:
+      break;
+  }
+  return "server";
+}
+
+std::string_view explain(RetryBound bound) {
+  switch (bound) {
+    case RetryBound::attempts:
+      return "the attempts that the rule allows were used up";
+    case RetryBound::deadline:
+      return "nothing had been stored for as long as the rule's retry.deadline";
+    case RetryBound::max_time:
+      return "the command's maxTimeMS was over";
+    case RetryBound::no_value:
+      return "there was no fresh value";
+    case RetryBound::multi:
+      return "an update with multi: true could not be repeated, since it may have changed "
+             "documents";
+    case RetryBound::server:
+      break;
+  }
+  return "the server refused to execute a part of the batch again";
+}
+
 std::optional<std::int64_t> RetryBudget::time_left(nanoseconds now) const {
   if (!max_time_ms_) return std::nullopt;
   const auto spent = std::chrono::duration_cast<milliseconds>(now - started_);
@@ -30,22 +67,26 @@ std::optional<std::int64_t> RetryBudget::time_left(nanoseconds now) const {
 }
 
 void RetryBudget::start(nanoseconds now) {
-  if (!first_duplicate_) first_duplicate_ = now;
+  if (!since_) since_ = now;
 }
 
-bool RetryBudget::allows(std::span<const Assignment* const> taken, std::uint32_t repeats,
-                         nanoseconds now) {
+void RetryBudget::progress(nanoseconds now) {
+  if (since_) since_ = now;
+}
+
+std::optional<RetryBound> RetryBudget::forbids(std::span<const Assignment* const> taken,
+                                               std::uint32_t repeats, nanoseconds now) {
   nanoseconds pause = pause_;
   for (const Assignment* assignment : taken) {
     const Retry& retry = assignment->rule->retry;
-    if (repeats >= assignment->attempts()) return false;
+    if (repeats >= assignment->attempts()) return RetryBound::attempts;
     pause = std::max<nanoseconds>(pause, backoff(*assignment, repeats));
-    if (now - *first_duplicate_ + pause >= retry.deadline) return false;
+    if (now - *since_ + pause >= retry.deadline) return RetryBound::deadline;
   }
   const auto left = time_left(now + pause);
-  if (left && *left <= 0) return false;
+  if (left && *left <= 0) return RetryBound::max_time;
   pause_ = pause;
-  return true;
+  return std::nullopt;
 }
 
 nanoseconds RetryBudget::take_pause(RandomSource& random) {
@@ -56,9 +97,9 @@ nanoseconds RetryBudget::take_pause(RandomSource& random) {
   return half + nanoseconds(uniform(random, rest + 1));
 }
 
-nanoseconds RetryBudget::patience(const Rule& rule, const ids::StoreBacked& asked,
+nanoseconds RetryBudget::patience(const Rule& rule, const ids::StoreSource& asked,
                                   nanoseconds now) const {
-  const nanoseconds left = rule.retry.deadline - (now - *first_duplicate_);
+  const nanoseconds left = rule.retry.deadline - (now - *since_);
   return std::clamp<nanoseconds>(left, nanoseconds(0), asked.patience());
 }
 

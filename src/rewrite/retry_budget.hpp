@@ -11,8 +11,9 @@
 namespace idproxy::rewrite {
 
 /// Limits how often, after which pause and until when the statements of one command may be sent
-/// again. The limits are those of the rules whose values were taken, counted from the first
-/// duplicate, and the client's maxTimeMS. All times are monotonic.
+/// again. The limits are those of the rules whose values were taken, and the client's maxTimeMS.
+/// The rules' deadlines run from the first duplicate or the last progress on: a large batch takes
+/// longer than one document, and does not fail as long as it gets on. All times are monotonic.
 class RetryBudget {
  public:
   /// `max_time_ms`: milliseconds from `started` on; nothing: no limit.
@@ -25,26 +26,29 @@ class RetryBudget {
   /// Event: duplicates have been reported. The rules' deadlines start to run unless they already
   /// do.
   void start(std::chrono::nanoseconds now);
+  /// Event: a statement has been stored. The deadlines that run start anew.
+  void progress(std::chrono::nanoseconds now);
   /// Stops the deadlines, because the next command begins another part of the batch.
-  void end() { first_duplicate_.reset(); }
-  /// True if a statement that has been repeated `repeats` times may be sent again now that its
-  /// values for `taken` are taken; then the pause becomes at least their backoff. Only after
-  /// start().
-  [[nodiscard]] bool allows(std::span<const Assignment* const> taken, std::uint32_t repeats,
-                            std::chrono::nanoseconds now);
+  void end() { since_.reset(); }
+  /// What forbids to send a statement again that has been repeated `repeats` times, now that its
+  /// values for `taken` are taken. Nothing: it may be sent, and the pause becomes at least their
+  /// backoff. Only after start().
+  [[nodiscard]] std::optional<RetryBound> forbids(std::span<const Assignment* const> taken,
+                                                  std::uint32_t repeats,
+                                                  std::chrono::nanoseconds now);
   /// Returns and resets the pause before the next command: the longest backoff since the last call,
   /// less a random part of up to half, so that writes that collided with each other do not do so
   /// again.
   [[nodiscard]] std::chrono::nanoseconds take_pause(RandomSource& random);
-  /// How long to wait for the store's fresh values: not beyond the rule's deadline, which runs
-  /// since start(), nor longer than the strategy that is asked allows.
-  [[nodiscard]] std::chrono::nanoseconds patience(const Rule& rule, const ids::StoreBacked& asked,
+  /// How long to wait for the store's fresh values: not beyond the rule's deadline, nor
+  /// longer than the strategy that is asked allows.
+  [[nodiscard]] std::chrono::nanoseconds patience(const Rule& rule, const ids::StoreSource& asked,
                                                   std::chrono::nanoseconds now) const;
 
  private:
   std::optional<std::int64_t> max_time_ms_;
   std::chrono::nanoseconds started_;
-  std::optional<std::chrono::nanoseconds> first_duplicate_;
+  std::optional<std::chrono::nanoseconds> since_;  // the deadlines run
   std::chrono::nanoseconds pause_{};
 };
 

@@ -6,8 +6,9 @@
 
 namespace idproxy::rewrite {
 
-void ValueRenewal::start(std::vector<Collision> collisions) {
+void ValueRenewal::start(std::vector<Collision> collisions, std::vector<std::size_t> doubtful) {
   collisions_ = std::move(collisions);
+  doubtful_ = std::move(doubtful);
   assignment_ = 0;
   asked_ = false;
   want_rule();
@@ -24,6 +25,9 @@ void ValueRenewal::want_rule() {
       for (const std::size_t at : collision.given) {
         if (given_.given[at].assignment == assignment_) wanted_.emplace_back(&collision, at);
       }
+    }
+    for (const std::size_t at : doubtful_) {
+      if (given_.given[at].assignment == assignment_) wanted_.emplace_back(nullptr, at);
     }
     if (!wanted_.empty()) break;
   }
@@ -61,7 +65,7 @@ std::optional<ValueRenewal::Question> ValueRenewal::draw() {
         renewed(first);
       } else if (drawn.needs_store()) {
         asked_ = true;
-        return Question{&plan_[assignment_], source.store_backed(), count_};
+        return Question{&plan_[assignment_], source.store_source(), count_};
       } else {
         count_ /= 2;
       }
@@ -76,14 +80,31 @@ void ValueRenewal::answered(ids::Result<ids::Grant> grant) {
   const std::size_t first = values.size();
   if (grant) {
     source_at(plan_, given_, assignment_, source_)
-        .store_backed()
+        .store_source()
         ->accept(std::move(*grant), values);
+    renewed(first);
+  } else if (leave_doubtful(); make_do(grant.error())) {
     renewed(first);
   } else if (grant.error().code == ids::Errc::unavailable) {
     count_ = 0;
   } else {
     count_ /= 2;
   }
+}
+
+/// Those that the store has not looked up are no better than the ones that are there.
+void ValueRenewal::leave_doubtful() {
+  const auto all = std::span(wanted_).subspan(done_, end_ - done_);
+  const auto gone = std::ranges::remove(all, nullptr, [](const auto& each) { return each.first; });
+  end_ -= gone.size();
+  wanted_.erase(wanted_.begin() + static_cast<std::ptrdiff_t>(end_),
+                wanted_.begin() + static_cast<std::ptrdiff_t>(end_ + gone.size()));
+  count_ = std::min(count_, end_ - done_);
+}
+
+bool ValueRenewal::make_do(const ids::Error& why) {
+  ids::Strategy& source = source_at(plan_, given_, assignment_, source_);
+  return static_cast<bool>(source.store_source()->make_do(count_, given_.values[assignment_], why));
 }
 
 /// Gives the drawn values, from `first` on, to the next of the wanted places.
@@ -102,7 +123,12 @@ void ValueRenewal::renewed(std::size_t first) {
 
 /// Gives up on the places that are left of this sequence, and moves on to the next one.
 void ValueRenewal::leave_behind() {
-  for (; done_ < end_; ++done_) wanted_[done_].first->again = false;
+  for (; done_ < end_; ++done_) {
+    Collision* collision = wanted_[done_].first;
+    if (collision == nullptr) continue;
+    collision->again = false;
+    collision->ended_by = RetryBound::no_value;
+  }
   if (done_ < wanted_.size()) return want_next();
   ++assignment_;
   want_rule();

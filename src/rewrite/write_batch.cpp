@@ -74,9 +74,9 @@ WriteBatch::WriteBatch(Contents contents, BatchSent sent)
 }
 
 std::optional<GivenUp> WriteBatch::given_up() const {
-  const Assignment* given_up = repeats_.given_up();
-  if (given_up == nullptr) return std::nullopt;
-  return GivenUp{std::string(contents_.command->ns()), given_up->rule, given_up->attempts()};
+  const auto& [rule, ended_by] = repeats_.given_up();
+  if (rule == nullptr) return std::nullopt;
+  return GivenUp{std::string(contents_.command->ns()), rule->rule, rule->attempts(), ended_by};
 }
 
 // ---- sending ---------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ Action WriteBatch::send_whole(const Step& step) {
 /// case.
 Action WriteBatch::expired(const Step& step) {
   if (only_repeats(progress_.todo())) {
-    repeats_.abandon(progress_.todo());
+    repeats_.abandon(progress_.todo(), RetryBound::max_time);
     return finish(step, report());
   }
   return fail({ErrorCode::max_time_ms_expired, "operation exceeded time limit"}, step);
@@ -379,7 +379,7 @@ Action WriteBatch::no_numbers(const ids::Error& error, const Step& step) {
 Action WriteBatch::no_values_for(const Assignment& rule, const ids::Error& error,
                                  const Step& step) {
   if (progress_.commands() > 0 && only_repeats(progress_.todo())) {
-    repeats_.abandon(progress_.todo());
+    repeats_.abandon(progress_.todo(), RetryBound::no_value);
     return finish(step, report());
   }
   return fail(no_values(contents_.command->message(), contents_.command->ns(), rule, error), step);
@@ -481,7 +481,7 @@ Action WriteBatch::failed(const wire::OpMsgView& message, std::int64_t code, con
   if (rejects("stmtIds", message, code) && options_->has_txn_number && !numbers_) {
     if (progress_.commands() == 1 && !only) return send_whole(step);
     if (progress_.commands() > 1 && only_repeats(progress_.out())) {
-      repeats_.abandon(progress_.out());
+      repeats_.abandon(progress_.out(), RetryBound::server);
       return finish(step, report());
     }
   }
@@ -539,6 +539,8 @@ Action WriteBatch::answered(const wire::OpMsgView& message, const WriteReply& re
   contents_.command->add(message, reply, progress_.out());
   progress_.answered(first_failed(reply));
   if (numbers_) learn_numbers(message, reply, collisions);
+  const std::size_t failed = options_->stops() ? 0 : reply.errors.size();
+  if (progress_.tried().size() > failed) budget_.progress(step.now);
   repeats_.tried(progress_.tried(), contents_.command->errors());
   if (well) went_well();
   if (options_->in_transaction) {
@@ -615,21 +617,50 @@ void WriteBatch::went_well() const {
 
 Action WriteBatch::decide(std::vector<Collision> collisions, const Step& step) {
   if (!collisions.empty()) budget_.start(step.now);
-  for (Collision& collision : collisions) collision.again = may_go_again(collision, step);
-  renewal_.start(std::move(collisions));
+  for (Collision& collision : collisions) {
+    const auto bound = forbids(collision, step);
+    collision.again = !bound;
+    if (bound) collision.ended_by = *bound;
+  }
+  std::vector<std::size_t> others = doubtful(collisions);
+  renewal_.start(std::move(collisions), std::move(others));
   return renew(step);
 }
 
 /// With `multi: true`, a duplicate may come from a document that the statement has found and
 /// changed like others before it. But it does not change a field that gets a value, so that in an
 /// index on that field alone only the insert can collide: it has found no document.
-bool WriteBatch::may_go_again(const Collision& collision, const Step& step) {
+std::optional<RetryBound> WriteBatch::forbids(const Collision& collision, const Step& step) {
   const bool is_multi = std::ranges::binary_search(contents_.given.multi, collision.statement);
-  if (is_multi && !collision.on_field_alone) return false;
+  if (is_multi && !collision.on_field_alone) return RetryBound::multi;
   std::vector<const Assignment*> taken;
   taken.reserve(collision.given.size());
   for (const std::size_t given : collision.given) taken.push_back(&assignment(given));
-  return budget_.allows(taken, repeats_.of(collision.statement), step.now);
+  return budget_.forbids(taken, repeats_.of(collision.statement), step.now);
+}
+
+/// After a collision in an ordered batch, the values of the statements behind it that come from the
+/// same source, if many of them must be taken, too: sent as they are, each of them would cost a
+/// command. Reserved values are not: their reservations say that they are free.
+std::vector<std::size_t> WriteBatch::doubtful(std::span<const Collision> collisions) {
+  const auto tail = progress_.tail();
+  if (tail.size() < 2 || collisions.empty() || !collisions.front().again || reservations_) {
+    return {};
+  }
+  const std::size_t tried = progress_.tried().size() + 1;
+  std::vector<bool> doubts(contents_.plan->size());
+  for (const std::size_t at : collisions.front().given) {
+    ids::BoundedSpace* space = assignment(at).strategy->bounded_space();
+    doubts[contents_.given.given[at].assignment] =
+        space != nullptr && space->doubts(tried, tail.size() - 1);
+  }
+  std::vector<std::size_t> found;
+  for (std::size_t at = 0; at < contents_.given.given.size(); ++at) {
+    const Given& given = contents_.given.given[at];
+    const bool is_untried = std::ranges::binary_search(tail.subspan(1), given.statement);
+    if (doubts[given.assignment] && is_untried) found.push_back(at);
+  }
+  return found;
 }
 
 /// Draws fresh values until done or until the store must be asked.
@@ -689,7 +720,11 @@ Action WriteBatch::decided(const Step& step) {
 void WriteBatch::count(std::span<const Collision> collisions) {
   for (const Collision& collision : collisions) {
     const Assignment& rule = assignment(collision.given.front());
-    collision.again ? repeats_.add(collision.statement, rule) : repeats_.give_up(rule);
+    if (collision.again) {
+      repeats_.add(collision.statement, rule);
+    } else {
+      repeats_.give_up(rule, collision.ended_by);
+    }
   }
 }
 

@@ -125,7 +125,8 @@ class WriteBatch {
 
   // Sending again.
   Action decide(std::vector<Collision> collisions, const Step& step);
-  [[nodiscard]] bool may_go_again(const Collision& collision, const Step& step);
+  [[nodiscard]] std::optional<RetryBound> forbids(const Collision& collision, const Step& step);
+  [[nodiscard]] std::vector<std::size_t> doubtful(std::span<const Collision> collisions);
   Action renew(const Step& step);
   Action decided(const Step& step);
   void count(std::span<const Collision> collisions);

@@ -1167,6 +1167,9 @@ class TestBounds:
         self.last_duplicate(place, ns, reply, 1)
         sends = place.thief.inserts(ns)
         assert 2 <= len(sends) < 101
+        (ended,) = eventually(lambda: [event["ended_by"] for event in place.proxy.find_events(
+            "duplicates_given_up") if event["ns"] == ns], 10)
+        assert ended == "retry.deadline"
         assert [d["k"] for d in place.stored(ns)] == ([0] if ordered else [0, 2])
 
     def test_backoff(self, place, coll):
@@ -1766,7 +1769,7 @@ class TestCounters:
             assert robbed.insert(ns, numbered(4), ordered=False)["n"] == 2
             warning = robbed.proxy.wait_event("duplicates_given_up")
             assert (warning["ns"], warning["field"], warning["attempts"]) == (ns, "made", 3)
-            assert warning["level"] == "warning"
+            assert warning["level"] == "warning" and warning["ended_by"] == "retry.attempts"
         assert self.run(start_robbed, server, coll, scenario) == [6, 0, 2, 0, 0, 0, 0]
 
     def test_foreign(self, start_robbed, server, coll):

@@ -55,6 +55,8 @@ class Watch final : public ids::Store {
   std::shared_ptr<ids::Reservations> reservations(const ids::ReserveSpec& spec) override;
   void transaction_ended(const std::string& transaction) override;
   std::shared_ptr<ids::Fill> fill(std::string_view ns, std::string_view field) override;
+  std::shared_ptr<ids::FreeValues> free_values(std::string_view ns,
+                                               std::string_view field) override;
   ids::Readiness readiness(std::size_t rule_index, std::string_view db,
                            std::string_view collection) override;
   std::shared_ptr<ids::Guard> guard(std::size_t rule_index, std::string_view db,

@@ -13,7 +13,7 @@ class [[nodiscard]] Draw {
   Draw() = default;
   /// There are no values.
   Draw(Error error) : result_(std::move(error)) {}
-  /// Nothing was drawn: StoreBacked::ask() must get the values from the store.
+  /// Nothing was drawn: StoreSource::ask() must get the values from the store.
   static Draw need() { return Draw(Result<What>(What::need)); }
 
   /// True if all values were drawn.

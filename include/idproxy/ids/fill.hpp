@@ -27,13 +27,29 @@ class Fill {
     std::optional<std::uint64_t> documents;  ///< in the space; nothing: never counted
     double fraction;      ///< used part of the space, may exceed 1; 0 if nothing is known
     std::uint64_t drawn;  ///< numbers that may have been stored since the documents were counted
+    bool is_full;  ///< numbers are refused: as far as can be told, more than max_fill is used
   };
 
   // ---- for strategies
 
   void limit(const Limits& limits);
-  /// Notes a draw of `numbers` numbers. False if it must not happen: the fill is above max_fill.
+  /// True if no numbers may be drawn: the fill is above max_fill.
+  [[nodiscard]] bool is_full() const;
+  /// Notes a blind draw of `numbers` numbers. False if it must not happen: is_full().
   [[nodiscard]] bool draw(std::uint64_t numbers);
+  /// The same for numbers that a look has found to be free. They say nothing about the fill.
+  [[nodiscard]] bool choose(std::uint64_t numbers);
+  /// True if the documents have been counted, or there were enough draws to tell.
+  [[nodiscard]] bool is_known() const;
+  /// The share of a blind draw that is probably taken. Unlike Seen::fraction, goes by a handful of
+  /// draws if nothing else is known; 0 if not even that.
+  [[nodiscard]] double expected() const;
+  /// True if so many of `numbers` numbers drawn blindly would be taken that a look costs less, or
+  /// if only a look can tell.
+  [[nodiscard]] bool expects_duplicates(std::uint64_t numbers) const;
+  /// A share of recent draws was taken that makes others doubtful: is expected() until the next
+  /// look.
+  void suspect(double share);
   /// `numbers` of the drawn numbers turned out to be taken.
   void collided(std::uint64_t numbers);
   /// How often to send a document again before the client gets the duplicate-key error, so that one
@@ -44,6 +60,8 @@ class Fill {
 
   /// Sets the estimated number of documents with a number of the space.
   void counted(std::uint64_t documents);
+  /// Of `numbers` numbers drawn at random, `taken` are in use.
+  void looked(std::uint64_t numbers, std::uint64_t taken);
   /// To be called about once a minute, whether or not documents could be counted. If there was no
   /// draw since the last call, forgets all draws, so that inserts that were refused because of them
   /// are tried again.
@@ -59,25 +77,32 @@ class Fill {
    public:
     void draw(std::uint64_t numbers);
     void collide(std::uint64_t numbers) { steps_[newest_].collided += numbers; }
-    /// Share of duplicates; 0 until there are enough draws to tell.
-    [[nodiscard]] double ratio() const;
-
-   private:
+    /// So many draws, of which a share evenly spread over them was taken.
+    void add(std::uint64_t numbers, std::uint64_t taken);
     struct Step {
       std::uint64_t drawn = 0;
       std::uint64_t collided = 0;
     };
+    [[nodiscard]] Step sum() const;
+    /// Share of duplicates; 0 until there are enough draws to tell.
+    [[nodiscard]] double ratio() const;
+
+   private:
     std::array<Step, 11> steps_{};  // ten full ones and the newest
     std::size_t newest_ = 0;
   };
 
   [[nodiscard]] double fraction(double space) const;
+  [[nodiscard]] double expected_now() const;
+  [[nodiscard]] bool is_full_now() const;
+  void note(std::uint64_t numbers);
 
   mutable std::mutex mutex_;
   std::optional<Limits> limits_;
   std::optional<std::uint64_t> documents_;
   std::uint64_t drawn_ = 0;  // Seen::drawn
   Window window_;
+  double suspected_ = 0;
   bool drawn_since_ = false;  // since the last age()
 };
 

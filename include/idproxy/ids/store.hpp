@@ -16,6 +16,7 @@ namespace idproxy::ids {
 
 class BlockCache;
 class Fill;
+class FreeValues;
 class GaplessQueue;
 class Guard;
 class RangeSet;
@@ -148,6 +149,11 @@ class Store {
   virtual void transaction_ended(const std::string& /*transaction*/) {}
   /// How full a rule's space of random numbers is in one collection. `ns`: "db.collection".
   virtual std::shared_ptr<Fill> fill(std::string_view ns, std::string_view field) = 0;
+  /// Looks up which values of that space are free. Null: the store does not.
+  virtual std::shared_ptr<FreeValues> free_values(std::string_view /*ns*/,
+                                                  std::string_view /*field*/) {
+    return nullptr;
+  }
 
   /// Whether the rule is ready in this collection, as far as is known now, but for its guard. From
   /// the first call on, the store checks the collection. `rule_index`: in file order.

@@ -50,6 +50,9 @@ class StoreSource {
   [[nodiscard]] virtual std::string why_waiting() const { return {}; }
   /// Appends the granted values to `out`.
   virtual void accept(Grant grant, Values& out) = 0;
+  /// After an answer that is an error, or none in time: appends the `n` values in another way. The
+  /// result is `why` if there is none.
+  [[nodiscard]] virtual Draw make_do(std::size_t /*n*/, Values& /*out*/, Error why) { return why; }
 };
 
 /// A strategy whose values come from the id store and return to it. Thread-safe.
@@ -91,6 +94,9 @@ class BoundedSpace {
 
   /// How often to send one document again after a duplicate, unless its rule sets the number.
   [[nodiscard]] virtual std::uint32_t attempts() const = 0;
+  /// One of `tried` values of a batch was taken, and `untried` more of the batch have not been
+  /// tried. True if so many of these must be taken, too, that they should be drawn anew.
+  [[nodiscard]] virtual bool doubts(std::size_t tried, std::size_t untried) = 0;
 };
 
 /// A strategy that draws from a counter. Thread-safe.
@@ -169,12 +175,14 @@ class Strategy {
   [[nodiscard]] virtual std::size_t most_bytes() const { return kMostBytes; }
 
   /// Appends `n` values to `out`. They differ from each other and from the values already in `out`,
-  /// which are those that this request got before. After an error `out` may hold some of the new
-  /// values; the caller must not use them.
+  /// which are those that this request got before. After Draw::need(), store_source() has them.
+  /// After an error `out` may hold some of the new values; the caller must not use them.
   [[nodiscard]] virtual Draw next(std::size_t n, Values& out) = 0;
 
   // Valid as long as this object; null if it does not have the interface.
   [[nodiscard]] virtual StoreBacked* store_backed() { return nullptr; }
+  /// What to ask after Draw::need().
+  [[nodiscard]] virtual StoreSource* store_source() { return store_backed(); }
   [[nodiscard]] virtual DuplicateObserver* duplicate_observer() { return nullptr; }
   [[nodiscard]] virtual BoundedSpace* bounded_space() { return nullptr; }
   [[nodiscard]] virtual CounterRule* counter_rule() { return nullptr; }

@@ -19,6 +19,7 @@ struct GivenUp {
   std::string ns;  ///< "db.collection"
   const Rule* rule;
   std::uint32_t attempts;  ///< limit of the re-sends of one document
+  RetryBound ended_by;
 };
 
 /// What an Action points to stays valid and unchanged until the exchange's next event.

@@ -24,11 +24,14 @@ class Drawing {
   [[nodiscard]] ids::Draw draw(const Plan& plan, GivenValues& given);
   /// What to ask the store for after Draw::need().
   struct Question {
-    ids::StoreBacked* strategy;
+    ids::StoreSource* strategy;
     std::size_t count;
   };
   [[nodiscard]] Question question(const Plan& plan, const GivenValues& given) const;
-  void answered(ids::Grant grant, const Plan& plan, GivenValues& given);
+  /// The store's answer, or the error with which the caller has stopped waiting for it. As draw(),
+  /// but never Draw::need().
+  [[nodiscard]] ids::Draw answered(ids::Result<ids::Grant> grant, const Plan& plan,
+                                   GivenValues& given);
 
   /// Returns to their sequences the values of the rule at hand.
   void take_back(const GivenValues& given);

@@ -31,8 +31,23 @@ struct Retry {
   std::optional<std::uint32_t> attempts{};
   std::chrono::milliseconds backoff{0};       ///< pause before the first re-send; doubles each time
   std::chrono::milliseconds backoff_max{50};  ///< the longest pause
-  std::chrono::milliseconds deadline{2000};   ///< for all re-sends, from the first duplicate on
+  /// For all re-sends, from the first duplicate or the last progress on.
+  std::chrono::milliseconds deadline{2000};
 };
+
+/// What keeps a document from being sent again.
+enum class RetryBound {
+  attempts,  ///< Retry::attempts
+  deadline,  ///< Retry::deadline
+  max_time,  ///< the client's maxTimeMS
+  no_value,  ///< there is no fresh value
+  multi,     ///< an update with `multi: true` may have changed other documents
+  server,    ///< the server refuses to execute a part of the batch again
+};
+/// As the key or option that sets it, for logs.
+[[nodiscard]] std::string_view name_of(RetryBound bound);
+/// The second half of a sentence that begins with "until".
+[[nodiscard]] std::string_view explain(RetryBound bound);
 
 /// How to answer when a generated value is a duplicate inside a transaction, which the server has
 /// then aborted.

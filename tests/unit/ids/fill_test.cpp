@@ -127,5 +127,89 @@ TEST(Fill, NeedsTheseAttempts) {
   }
 }
 
+TEST(Fill, ExpectsDuplicatesWhereManyValuesMustBeTaken) {
+  EXPECT_FALSE(Counted(100).expects_duplicates(40));
+  EXPECT_TRUE(Counted(100).expects_duplicates(41)) << "more than four of them";
+  EXPECT_TRUE(Counted(101).expects_duplicates(1)) << "more than a tenth";
+  EXPECT_FALSE(Counted(0).expects_duplicates(1'000'000));
+}
+
+TEST(Fill, ExpectsThemAlsoWhereOnlyALookCanTell) {
+  Fill fill;
+  fill.limit(kLimits);
+  EXPECT_FALSE(fill.expects_duplicates(1));
+  EXPECT_TRUE(fill.expects_duplicates(2));
+  fill.limit({1e12, 0.1, 0.9});
+  EXPECT_FALSE(fill.expects_duplicates(1000)) << "nobody fills that";
+}
+
+TEST(Fill, ExpectsThemAfterAHandfulOfDuplicates) {
+  Counted fill(0);
+  EXPECT_TRUE(fill.draw(20));
+  fill.collided(3);
+  EXPECT_TRUE(fill.expects_duplicates(1));
+  EXPECT_EQ(fill.seen().fraction, 0) << "too few draws to show";
+}
+
+TEST(Fill, ExpectsNoneInALargeSpaceForAHandfulOfThem) {
+  Fill fill;
+  fill.limit({1e12, 0.1, 0.9});
+  EXPECT_TRUE(fill.draw(20));
+  fill.collided(3);
+  fill.suspect(0.5);
+  EXPECT_FALSE(fill.expects_duplicates(1000));
+  EXPECT_TRUE(fill.draw(980));
+  fill.collided(200);
+  EXPECT_TRUE(fill.expects_duplicates(1));
+}
+
+TEST(Fill, SuspectsUntilTheNextLook) {
+  Counted fill(0);
+  EXPECT_TRUE(fill.draw(1000));
+  EXPECT_TRUE(fill.is_known());
+  fill.suspect(0.5);
+  EXPECT_FALSE(fill.is_known());
+  EXPECT_TRUE(fill.expects_duplicates(1));
+  fill.looked(16'000, 0);
+  EXPECT_FALSE(fill.expects_duplicates(1));
+}
+
+TEST(Fill, BelievesALookThatSaysOtherwise) {
+  for (const std::uint64_t documents : {0U, 40'000U, 99'000U}) {
+    Fill fill;
+    fill.limit({100'000, 0.1, 0.9});
+    fill.counted(documents);
+    EXPECT_EQ(fill.draw(3000), documents < 90'000);
+    fill.looked(16'000, 13'600);
+    EXPECT_NEAR(fill.seen().fraction, 0.85, 0.001) << documents;
+  }
+}
+
+TEST(Fill, CountsASpaceThatWasLookedAtAsAWhole) {
+  Counted fill(920);
+  fill.looked(1000, 890);
+  EXPECT_EQ(fill.seen().documents, 890U);
+  EXPECT_DOUBLE_EQ(fill.seen().fraction, 0.89);
+}
+
+/// 90.5 % of 2,000 draws may be chance, 95 % are not.
+TEST(Fill, RefusesNobodyByChance) {
+  Fill fill;
+  fill.limit({100'000, 0.1, 0.9});
+  fill.looked(2000, 1810);
+  EXPECT_FALSE(fill.is_full());
+  fill.looked(2000, 1980);
+  EXPECT_TRUE(fill.is_full());
+}
+
+/// They say nothing about the others.
+TEST(Fill, DoesNotJudgeByValuesThatWereLookedUp) {
+  Counted fill(0);
+  fill.looked(16'000, 8000);
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(fill.choose(1000));
+  EXPECT_DOUBLE_EQ(fill.seen().fraction, 0.5);
+  EXPECT_EQ(fill.seen().drawn, 20'000U);
+}
+
 }  // namespace fill_test
 }  // namespace idproxy::ids

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "idproxy/ids/fill.hpp"
+#include "idproxy/ids/free_values.hpp"
 #include "idproxy/ids/store.hpp"
 #include "ids/uniform_numbers.hpp"
 #include "support/fake_clock.hpp"
@@ -282,7 +283,7 @@ TEST(RandomDigits, SucceedsWithValuesNotGivenBefore) {
 // --- Fill ---
 
 /// Knows one collection and one field of it.
-class FillStore final : public Store {
+class FillStore : public Store {
  public:
   std::shared_ptr<BlockCache> counter(const CounterSpec&, const CounterField&) override {
     return nullptr;
@@ -356,6 +357,109 @@ TEST_F(RandomDigitsFill, IsSharedByAllThatServeTheCollection) {
   Values values;
   EXPECT_FALSE(strategy->next(1, values));
   EXPECT_FALSE(other->next(1, values));
+}
+
+// --- Free values ---
+
+/// A store that looks up values when the test says so. One digit, of which those in `taken` are.
+class LookingStore final : public FillStore {
+ public:
+  std::shared_ptr<FreeValues> free_values(std::string_view /*ns*/,
+                                          std::string_view /*field*/) override {
+    return free_;
+  }
+  void look() {
+    const Values candidates = free_->candidates();
+    std::vector<bool> found;
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      found.push_back(taken.contains(text_of(candidates, i)));
+    }
+    free_->found(candidates, found);
+  }
+
+  std::set<std::string> taken{"0", "1", "2", "3", "4"};
+
+ private:
+  std::shared_ptr<FreeValues> free_ =
+      std::make_shared<FreeValues>("bank", "accounts", "number", fill("bank.accounts", "number"),
+                                   std::make_shared<const FreeValues::Tell>([](const auto&) {}));
+};
+
+struct RandomDigitsFree : ::testing::Test {
+  RandomDigitsFree() { store.seen().counted(5); }
+  /// Asks as a write does, and has the answer in `values`.
+  void ask(std::size_t n) {
+    class Accepts final : public Waiter {
+     public:
+      explicit Accepts(Result<Grant>& out) : out_(out) {}
+      void answered(Result<Grant> grant) override { out_ = std::move(grant); }
+
+     private:
+      Result<Grant>& out_;
+    };
+    Result<Grant> answer = Error{Errc::unavailable, "not yet"};
+    ASSERT_TRUE(strategy->next(n, values).needs_store());
+    const Ticket ticket = source()->ask(n, std::make_unique<Accepts>(answer));
+    store.look();
+    ASSERT_TRUE(answer);
+    source()->accept(std::move(*answer), values);
+  }
+  StoreSource* source() { return strategy->store_source(); }
+
+  test::SeededRandom random;
+  LookingStore store;
+  std::shared_ptr<Strategy> strategy =
+      make(random,
+           {{"digits", "1"}, {"output", "string"}, {"field", "number"}, {"max_fill", "0.99"}})
+          ->bind("bank.accounts", store);
+  Values values;
+};
+
+TEST_F(RandomDigitsFree, AsksWhichAreFreeWhereManyAreTaken) {
+  ask(2);
+  EXPECT_EQ(values.size(), 2U);
+  EXPECT_TRUE(strategy->next(3, values)) << "the look has found them, too";
+  EXPECT_TRUE(all_distinct(texts_of(values)));
+  for (const std::string& text : texts_of(values)) EXPECT_FALSE(store.taken.contains(text));
+  EXPECT_EQ(strategy->store_backed(), nullptr) << "nothing needs to return to the store";
+}
+
+TEST_F(RandomDigitsFree, AsksNothingWhereFewAreTaken) {
+  store.seen().counted(0);
+  EXPECT_TRUE(strategy->next(3, values));
+}
+
+/// They differ from those that the request has, even where the store finds these to be free.
+TEST_F(RandomDigitsFree, NeverRepeatsAValueOfTheRequest) {
+  ask(3);
+  strategy->duplicate_observer()->collided(values, {}, 1, Taken::in_batch);  // drops what is held
+  ask(2);
+  EXPECT_EQ(values.size(), 5U);
+  EXPECT_TRUE(all_distinct(texts_of(values)));
+}
+
+TEST_F(RandomDigitsFree, DrawsBlindlyWithoutAnAnswer) {
+  EXPECT_TRUE(strategy->next(2, values).needs_store());
+  EXPECT_TRUE(source()->make_do(2, values, {Errc::unavailable, "no answer"}));
+  EXPECT_EQ(values.size(), 2U);
+  EXPECT_TRUE(strategy->next(1, values)) << "nor does it ask again";
+}
+
+TEST_F(RandomDigitsFree, IsFullWhateverIsFree) {
+  store.seen().counted(10);
+  const auto drawn = strategy->next(1, values);
+  ASSERT_FALSE(drawn.needs_store());
+  EXPECT_EQ(drawn.error().code, Errc::exhausted);
+}
+
+/// Of a batch of which one value was taken, the rest is drawn anew if many of them must be, too.
+TEST_F(RandomDigitsFree, DoubtsValuesThatWereDrawnBlindly) {
+  store.seen().counted(0);
+  BoundedSpace* space = strategy->bounded_space();
+  EXPECT_FALSE(space->doubts(1, 4)) << "to send four in vain costs less than a look";
+  EXPECT_FALSE(space->doubts(100, 400));
+  EXPECT_TRUE(space->doubts(1, 5));
+  EXPECT_TRUE(strategy->next(1, values).needs_store());
 }
 
 // --- Uniformity, with a fixed seed: the result is the same in every run ---

@@ -61,12 +61,14 @@ TEST_F(RepeatsTest, CuresNoneThatFailedOrWasNotTried) {
 }
 
 TEST_F(RepeatsTest, NamesTheLastOneGivenUp) {
-  EXPECT_EQ(repeats_.given_up(), nullptr);
-  repeats_.give_up(plan_[1]);
-  EXPECT_EQ(repeats_.given_up(), &plan_[1]);
+  EXPECT_EQ(repeats_.given_up().rule, nullptr);
+  repeats_.give_up(plan_[1], RetryBound::deadline);
+  EXPECT_EQ(repeats_.given_up().rule, &plan_[1]);
+  EXPECT_EQ(repeats_.given_up().ended_by, RetryBound::deadline);
   repeats_.add(3, plan_[0]);
-  repeats_.abandon(Statements{2, 3});
-  EXPECT_EQ(repeats_.given_up(), &plan_[0]);
+  repeats_.abandon(Statements{2, 3}, RetryBound::max_time);
+  EXPECT_EQ(repeats_.given_up().rule, &plan_[0]);
+  EXPECT_EQ(repeats_.given_up().ended_by, RetryBound::max_time);
   EXPECT_EQ(counts(0), "0 0 1");
   EXPECT_EQ(counts(1), "0 0 1");
 }

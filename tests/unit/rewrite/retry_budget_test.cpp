@@ -25,9 +25,10 @@ class Budget : public ::testing::Test {
     rules_ = test::rule_set_of(std::move(first), std::move(second));
     plan_ = rules_->plan("shop", "orders");
   }
-  bool allows(RetryBudget& budget, std::uint32_t repeats, std::chrono::nanoseconds now) {
+  std::optional<RetryBound> forbids(RetryBudget& budget, std::uint32_t repeats,
+                                    std::chrono::nanoseconds now) {
     const std::vector<const Assignment*> taken = {&plan_[0], &plan_[1]};
-    return budget.allows(taken, repeats, now);
+    return budget.forbids(taken, repeats, now);
   }
 
   [[nodiscard]] std::chrono::nanoseconds patience_of(const RetryBudget& budget, std::size_t rule,
@@ -43,9 +44,9 @@ TEST_F(Budget, EndsWithTheAttemptsOfEachRule) {
   rules({.attempts = 3}, {.attempts = 2});
   RetryBudget budget({}, 0s);
   budget.start(0s);
-  EXPECT_TRUE(allows(budget, 0, 0s));
-  EXPECT_TRUE(allows(budget, 1, 0s));
-  EXPECT_FALSE(allows(budget, 2, 0s));
+  EXPECT_EQ(forbids(budget, 0, 0s), std::nullopt);
+  EXPECT_EQ(forbids(budget, 1, 0s), std::nullopt);
+  EXPECT_EQ(forbids(budget, 2, 0s), RetryBound::attempts);
 }
 
 TEST_F(Budget, EndsWithTheDeadlineOfEachRule) {
@@ -53,19 +54,30 @@ TEST_F(Budget, EndsWithTheDeadlineOfEachRule) {
   RetryBudget budget({}, 0s);
   budget.start(10s);
   budget.start(10'900ms);  // runs already
-  EXPECT_TRUE(allows(budget, 0, 10'999ms));
-  EXPECT_FALSE(allows(budget, 0, 11s));
+  EXPECT_EQ(forbids(budget, 0, 10'999ms), std::nullopt);
+  EXPECT_EQ(forbids(budget, 0, 11s), RetryBound::deadline);
   budget.end();
   budget.start(20s);
-  EXPECT_TRUE(allows(budget, 0, 20'999ms));
+  EXPECT_EQ(forbids(budget, 0, 20'999ms), std::nullopt);
+}
+
+/// A batch that gets on has as much time again for the next statement.
+TEST_F(Budget, CountsTheDeadlineFromTheLastProgress) {
+  rules({.deadline = 1s}, {});
+  RetryBudget budget({}, 0s);
+  budget.progress(5s);  // nothing runs yet
+  budget.start(10s);
+  budget.progress(10'900ms);
+  EXPECT_EQ(forbids(budget, 0, 11'899ms), std::nullopt);
+  EXPECT_EQ(forbids(budget, 0, 11'900ms), RetryBound::deadline);
 }
 
 TEST_F(Budget, CountsThePauseInTheDeadline) {
   rules({.backoff = 20ms, .deadline = 1s}, {});
   RetryBudget budget({}, 0s);
   budget.start(0s);
-  EXPECT_TRUE(allows(budget, 0, 979ms));
-  EXPECT_FALSE(allows(budget, 0, 980ms));
+  EXPECT_EQ(forbids(budget, 0, 979ms), std::nullopt);
+  EXPECT_EQ(forbids(budget, 0, 980ms), RetryBound::deadline);
 }
 
 TEST_F(Budget, EndsWithTheClientsTime) {
@@ -74,8 +86,8 @@ TEST_F(Budget, EndsWithTheClientsTime) {
   EXPECT_EQ(budget.time_left(5'040ms), 60);
   EXPECT_EQ(RetryBudget({}, 5s).time_left(5'040ms), std::nullopt);
   budget.start(5s);
-  EXPECT_TRUE(allows(budget, 0, 5'079ms));
-  EXPECT_FALSE(allows(budget, 0, 5'080ms));
+  EXPECT_EQ(forbids(budget, 0, 5'079ms), std::nullopt);
+  EXPECT_EQ(forbids(budget, 0, 5'080ms), RetryBound::max_time);
 }
 
 /// It doubles with each repetition, up to its bound; the longest of all counts.
@@ -85,8 +97,8 @@ TEST_F(Budget, PausesForTheLongestBackoff) {
   for (const auto& [repeats, pause] : rows) {
     RetryBudget budget({}, 0s);
     budget.start(0s);
-    ASSERT_TRUE(allows(budget, repeats, 0s));
-    ASSERT_TRUE(allows(budget, 0, 0s));
+    ASSERT_EQ(forbids(budget, repeats, 0s), std::nullopt);
+    ASSERT_EQ(forbids(budget, 0, 0s), std::nullopt);
     test::ScriptedRandom least("0000000000000000");
     EXPECT_EQ(budget.take_pause(least), pause / 2);
     test::ScriptedRandom none;
@@ -99,7 +111,7 @@ TEST_F(Budget, DoesNotPauseForWhatStaysBehind) {
   rules({.backoff = 20ms}, {.attempts = 0});
   RetryBudget budget({}, 0s);
   budget.start(0s);
-  EXPECT_FALSE(allows(budget, 0, 0s));
+  EXPECT_EQ(forbids(budget, 0, 0s), RetryBound::attempts);
   test::ScriptedRandom none;
   EXPECT_EQ(budget.take_pause(none), 0s);
 }

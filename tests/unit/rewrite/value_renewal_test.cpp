@@ -159,5 +159,30 @@ TEST_F(Renewal, DrawsNothingWithoutCollisions) {
   EXPECT_TRUE(renewal_.take().empty());
 }
 
+/// Those of statements that were not sent yet, with the one that was.
+TEST_F(Renewal, ReplacesDoubtfulValuesToo) {
+  give(4);
+  auto found = collisions({1}, {"a"});
+  renewal_.start(std::move(found), {4, 6});  // a of the statements 2 and 3
+  const auto question = renewal_.draw();
+  ASSERT_TRUE(question);
+  EXPECT_EQ(question->count, 3U);
+  renewal_.answered(ids::Grant(nullptr, {{201, 3}}));
+  EXPECT_FALSE(renewal_.draw());
+  EXPECT_EQ(values(), "1 1, 201 2, 202 3, 203 4");
+  EXPECT_EQ(again(), "1");
+}
+
+TEST_F(Renewal, LeavesDoubtfulValuesIfThereAreNoOthers) {
+  give(4);
+  renewal_.start(collisions({1}, {"a"}), {4, 6});
+  ASSERT_TRUE(renewal_.draw());
+  renewal_.answered(ids::Error{Errc::exhausted, "few are left"});
+  const auto question = renewal_.draw();
+  EXPECT_FALSE(question);
+  EXPECT_EQ(values(), "1 1, 2 2, 3 3, 4 4");
+  EXPECT_EQ(again(), "");
+}
+
 }  // namespace value_renewal_test
 }  // namespace idproxy::rewrite

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "idproxy/ids/error.hpp"
+#include "idproxy/ids/fill.hpp"
+#include "idproxy/ids/grant.hpp"
+#include "idproxy/ids/values.hpp"
+
+namespace idproxy::ids {
+
+/// Values of a space that fills up which no document had when the store looked. In such a space
+/// most values drawn at random are taken; one query tells which of thousands are not, where sending
+/// each of them would cost a duplicate. Each is handed out once. It may be stored by somebody else
+/// meanwhile, so the server has the last word. Thread-safe: one lock, held for a handful of
+/// instructions, and to copy values.
+class FreeValues final : public Lender, public std::enable_shared_from_this<FreeValues> {
+ public:
+  /// As many candidates as one query has at most.
+  static constexpr std::size_t kMostCandidates = 16'000;
+
+  /// Draws at most `n` values of the space, all different. Called on the store's threads.
+  using Draw = std::function<Values(std::size_t n)>;
+  /// Tells the store to look. Called on any thread, without a lock of this object; must not block.
+  using Tell = std::function<void(std::shared_ptr<FreeValues>)>;
+
+  /// Empty `tell`: nobody looks. It may be set later, before the first call of ask().
+  FreeValues(std::string db, std::string collection, std::string field, std::shared_ptr<Fill> fill,
+             std::shared_ptr<const Tell> tell);
+
+  [[nodiscard]] const std::string& db() const { return db_; }
+  [[nodiscard]] const std::string& collection() const { return collection_; }
+  [[nodiscard]] const std::string& field() const { return field_; }
+
+  // ---- for strategies
+
+  void draw_with(Draw draw);
+  /// True if `n` values should come from here, because of that many drawn blindly too many would be
+  /// taken.
+  [[nodiscard]] bool pays(std::size_t n) const;
+  /// Appends `n` values; or none and returns false if there are not enough, or others wait for
+  /// them.
+  [[nodiscard]] bool take(std::size_t n, Values& out);
+  /// Appends at most `n` values.
+  void take_some(std::size_t n, Values& out);
+  /// `waiter` gets a grant for take_granted(); or an error if no values can be found this way.
+  [[nodiscard]] Ticket ask(std::size_t n, std::unique_ptr<Waiter> waiter);
+  /// Appends the granted values, or fewer if some have turned out to be taken; returns how many
+  /// were granted.
+  std::size_t take_granted(Grant grant, Values& out);
+  /// The store has not answered in time: pays() is false until it does.
+  void give_up();
+  /// A value was taken, and others may be, too: what is held is of no use.
+  void drop();
+
+  void take_back(const std::vector<Range>& ranges) override;
+  void cancel(std::uint64_t ticket) override;
+
+  // ---- for the store
+
+  /// Values to look up. Empty: none are needed any more.
+  [[nodiscard]] Values candidates();
+  /// The answer: which of the candidates some document has.
+  void found(const Values& candidates, const std::vector<bool>& taken);
+  /// There is no answer: pays() is false until works().
+  void failed(const Error& error);
+  /// Looking may work (again).
+  void works();
+
+ private:
+  struct Waiting {
+    std::size_t n;
+    std::unique_ptr<Waiter> waiter;
+  };
+  using Answers = std::vector<std::pair<std::unique_ptr<Waiter>, Result<Grant>>>;
+
+  [[nodiscard]] std::size_t held() const { return free_.size() - used_; }
+  void append(std::size_t n, Values& out);
+  std::size_t add(const Values& candidates, const std::vector<bool>& taken);
+  void compact(std::size_t keep);
+  void serve(Answers& answers);
+  void refuse(const Error& error, Answers& answers);
+  static void send(Answers& answers);
+  void tell();
+
+  const std::string db_;
+  const std::string collection_;
+  const std::string field_;
+  const std::shared_ptr<Fill> fill_;
+  const std::shared_ptr<const Tell> tell_;
+
+  mutable std::mutex mutex_;  // guards all that follows
+  Draw draw_;
+  Values free_;
+  std::size_t used_ = 0;     // of free_, from the front
+  std::size_t granted_ = 0;  // of the others, from the front: take_granted() gets them
+  std::map<std::uint64_t, Waiting> waiters_;
+  std::uint64_t tickets_ = 0;
+  bool is_told_ = false;  // the store has been told, and has not answered
+  bool works_ = true;
+};
+
+}  // namespace idproxy::ids

@@ -1,0 +1,221 @@
+#include "idproxy/ids/free_values.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <unordered_set>
+
+namespace idproxy::ids {
+namespace {
+
+// A query with fewer candidates costs hardly less.
+constexpr std::size_t kFewestCandidates = 1000;
+// How many more values are looked for than are asked for, since the fill is an estimate.
+constexpr double kSpare = 1.2;
+constexpr double kFullest = 0.99;
+
+void copy(Bytes value, bson::Type type, Values& out) {
+  std::memcpy(out.add(type, value.size()), value.data(), value.size());
+}
+
+}  // namespace
+
+FreeValues::FreeValues(std::string db, std::string collection, std::string field,
+                       std::shared_ptr<Fill> fill, std::shared_ptr<const Tell> tell)
+    : db_(std::move(db)),
+      collection_(std::move(collection)),
+      field_(std::move(field)),
+      fill_(std::move(fill)),
+      tell_(std::move(tell)) {}
+
+// ---- strategies --------------------------------------------------------------------------------
+
+void FreeValues::draw_with(Draw draw) {
+  const std::scoped_lock lock(mutex_);
+  draw_ = std::move(draw);
+}
+
+bool FreeValues::pays(std::size_t n) const {
+  if (!fill_->expects_duplicates(n)) return false;
+  const std::scoped_lock lock(mutex_);
+  return works_;
+}
+
+/// Under the lock.
+void FreeValues::append(std::size_t n, Values& out) {
+  for (const std::size_t end = used_ + n; used_ < end; ++used_) {
+    copy(free_[used_], free_.type(), out);
+  }
+}
+
+bool FreeValues::take(std::size_t n, Values& out) {
+  const std::scoped_lock lock(mutex_);
+  if (!waiters_.empty() || held() < granted_ + n) return false;
+  append(n, out);
+  return true;
+}
+
+void FreeValues::take_some(std::size_t n, Values& out) {
+  const std::scoped_lock lock(mutex_);
+  append(std::min(n, held() - std::min(held(), granted_)), out);
+}
+
+Ticket FreeValues::ask(std::size_t n, std::unique_ptr<Waiter> waiter) {
+  Answers answers;
+  bool tells = false;
+  std::uint64_t ticket = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    ticket = ++tickets_;
+    waiters_.emplace(ticket, Waiting{n, std::move(waiter)});
+    if (!works_ || !tell_ || !*tell_) {
+      refuse({Errc::unavailable, "free values cannot be looked up"}, answers);
+    } else {
+      serve(answers);
+      tells = !waiters_.empty() && !std::exchange(is_told_, true);
+    }
+  }
+  send(answers);
+  if (tells) tell();
+  return {weak_from_this(), ticket};
+}
+
+std::size_t FreeValues::take_granted(Grant grant, Values& out) {
+  std::size_t n = 0;
+  for (const Range& range : grant.take()) n += range.count;
+  const std::scoped_lock lock(mutex_);
+  granted_ -= std::min(granted_, n);
+  append(std::min(n, held()), out);
+  return n;
+}
+
+void FreeValues::give_up() {
+  const std::scoped_lock lock(mutex_);
+  works_ = false;
+}
+
+void FreeValues::drop() {
+  const std::scoped_lock lock(mutex_);
+  compact(granted_);
+}
+
+void FreeValues::take_back(const std::vector<Range>& ranges) {
+  const std::scoped_lock lock(mutex_);
+  for (const Range& range : ranges) granted_ -= std::min<std::size_t>(granted_, range.count);
+}
+
+void FreeValues::cancel(std::uint64_t ticket) {
+  std::unique_ptr<Waiter> gone;  // destroyed without the lock
+  const std::scoped_lock lock(mutex_);
+  const auto waiting = waiters_.find(ticket);
+  if (waiting == waiters_.end()) return;
+  gone = std::move(waiting->second.waiter);
+  waiters_.erase(waiting);
+}
+
+// ---- the store ---------------------------------------------------------------------------------
+
+Values FreeValues::candidates() {
+  Draw draw;
+  double missing = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& [ticket, waiting] : waiters_) missing += static_cast<double>(waiting.n);
+    missing -= static_cast<double>(held() - std::min(held(), granted_));
+    if (missing <= 0) is_told_ = false;
+    draw = draw_;
+  }
+  if (missing <= 0 || !draw) return {};
+  // An estimate by few candidates would be a bad one.
+  if (!fill_->is_known()) return draw(kMostCandidates);
+  const double wanted = kSpare * missing / (1 - std::min(fill_->expected(), kFullest));
+  return draw(std::clamp(static_cast<std::size_t>(std::min(wanted, 1e9)), kFewestCandidates,
+                         kMostCandidates));
+}
+
+/// Under the lock: leaves `keep` of the values that are held.
+void FreeValues::compact(std::size_t keep) {
+  Values kept;
+  const std::size_t end = used_ + std::min(keep, held());
+  for (std::size_t i = used_; i < end; ++i) copy(free_[i], free_.type(), kept);
+  free_ = std::move(kept);
+  used_ = 0;
+}
+
+/// Under the lock: adds the free ones of the candidates, and returns how many are new. Of the
+/// values from earlier looks, keeps those that somebody waits for.
+std::size_t FreeValues::add(const Values& candidates, const std::vector<bool>& taken) {
+  compact(waiters_.empty() ? granted_ : held());
+  std::unordered_set<std::string> known;
+  for (std::size_t i = 0; i < free_.size(); ++i) known.emplace(as_text(free_[i]));
+  std::size_t added = 0;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (taken[i] || known.contains(std::string(as_text(candidates[i])))) continue;
+    copy(candidates[i], candidates.type(), free_);
+    ++added;
+  }
+  return added;
+}
+
+void FreeValues::found(const Values& candidates, const std::vector<bool>& taken) {
+  fill_->looked(candidates.size(),
+                static_cast<std::uint64_t>(std::count(taken.begin(), taken.end(), true)));
+  Answers answers;
+  bool tells = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    works_ = true;
+    const std::size_t added = add(candidates, taken);
+    serve(answers);
+    if (added == 0 || fill_->is_full()) {
+      refuse({Errc::exhausted, "no free value has been found"}, answers);
+    }
+    tells = is_told_ = !waiters_.empty();
+  }
+  send(answers);
+  if (tells) tell();
+}
+
+void FreeValues::failed(const Error& error) {
+  Answers answers;
+  {
+    const std::scoped_lock lock(mutex_);
+    works_ = is_told_ = false;
+    refuse(error, answers);
+  }
+  send(answers);
+}
+
+void FreeValues::works() {
+  const std::scoped_lock lock(mutex_);
+  works_ = true;
+}
+
+// ---- answers -----------------------------------------------------------------------------------
+
+/// Under the lock: grants values in the order in which they were asked for.
+void FreeValues::serve(Answers& answers) {
+  while (!waiters_.empty()) {
+    Waiting& first = waiters_.begin()->second;
+    if (held() < granted_ + first.n) return;
+    granted_ += first.n;
+    answers.emplace_back(std::move(first.waiter), Grant(shared_from_this(), {{0, first.n}}));
+    waiters_.erase(waiters_.begin());
+  }
+}
+
+/// Under the lock.
+void FreeValues::refuse(const Error& error, Answers& answers) {
+  for (auto& [ticket, waiting] : waiters_) answers.emplace_back(std::move(waiting.waiter), error);
+  waiters_.clear();
+}
+
+void FreeValues::send(Answers& answers) {
+  for (auto& [waiter, answer] : answers) waiter->answered(std::move(answer));
+}
+
+void FreeValues::tell() {
+  if (tell_ && *tell_) (*tell_)(shared_from_this());
+}
+
+}  // namespace idproxy::ids

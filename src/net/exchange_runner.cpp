@@ -63,13 +63,21 @@ void ExchangeRunner::close() {
 
 void ExchangeRunner::begin(rewrite::Request&& request, Bytes message, Buffer* owner,
                            Budget::Share share) {
-  exchange_ = {new (thread_.exchanges.take(sizeof(UnderWay))) UnderWay(server_, &rights_),
+  if (memory_.wire_version == 0) ask_others();
+  exchange_ = {new (thread_.exchanges.take(sizeof(UnderWay))) UnderWay(server_, &memory_),
                Recycled(thread_.exchanges)};
   exchange_->share = std::move(share);
   exchange_->legacy = wire::read_header(message).op_code != wire::OpCode::msg;
   if (owner == nullptr) make_spare(message.size());
   start(exchange_->request(std::move(request), message, owner, thread_.context, thread_.workspace),
         message);
+}
+
+/// The client has said no hello, or not yet: what the server has told others.
+void ExchangeRunner::ask_others() {
+  const auto members = thread_.shared.directory.members();
+  const rewrite::ServerDescription* server = members ? members->find(server_) : nullptr;
+  if (server != nullptr) memory_.wire_version = server->said.wire_version;
 }
 
 /// Has a buffer ready for the case that the exchange copies a message of `size` bytes.
@@ -248,6 +256,7 @@ bool ExchangeRunner::delays_unacknowledged() const {
 
 void ExchangeRunner::ended() {
   log_given_up();
+  log_lost();
   if (exchange_->assigned() > 0) thread_.cells.insert_added.observe(exchange_->added);
   thread_.buffers.give_back(exchange_->release(thread_.workspace));
   thread_.workspace.trim();
@@ -266,6 +275,16 @@ void ExchangeRunner::log_given_up() const {
               {"field", given_up->rule->field},
               {"attempts", given_up->attempts},
               {"ended_by", name_of(given_up->ended_by)}});
+}
+
+void ExchangeRunner::log_lost() const {
+  const rewrite::Assignment* rule = exchange_->lost_writes();
+  if (rule == nullptr || rule->outcomes->lost_logged.exchange(true)) return;
+  log::event(log::Level::error, "server_loses_writes",
+             "the server has left out documents of an unordered insert that a driver repeated, and "
+             "has told no error: the proxy looked which were missing. Inserts without a rule lose "
+             "them. MongoDB 5.0 and later do not do this: upgrade (logged once for each rule)",
+             {{"rule", rule->rule_index}, {"ns", rule->rule->ns}});
 }
 
 namespace {

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "budget.hpp"
+#include "idproxy/rewrite/connection_memory.hpp"
 #include "idproxy/rewrite/exchange.hpp"
-#include "idproxy/rewrite/insert_rights.hpp"
 #include "io_thread.hpp"
 
 namespace idproxy::net {
@@ -93,7 +93,7 @@ class ExchangeRunner {
   /// Ends the exchange without the server's reply.
   void abandon() { ended(); }
   /// Event: a message is passed on that may change the connection's user.
-  void forget_rights() { rights_.forget(); }
+  void forget_rights() { memory_.rights.forget(); }
 
   /// True while an exchange is under way or a local reply has not been sent.
   [[nodiscard]] bool is_busy() const { return exchange_ || local_reply_; }
@@ -140,12 +140,14 @@ class ExchangeRunner {
   void log_past(const rewrite::Forwarded& past) const;
   void log_driver_made() const;
   void log_zero() const;
+  void ask_others();
   void log_given_up() const;
+  void log_lost() const;
 
   Connection& connection_;
   IoThread& thread_;
   const std::uint64_t id_;
-  rewrite::InsertRights rights_;
+  rewrite::ConnectionMemory memory_;
   // The newest request, while later ones must wait for it or part of its message is unsent.
   std::unique_ptr<UnderWay, Recycled> exchange_;
   std::unique_ptr<LocalReply> local_reply_;  // sent once nothing is outstanding

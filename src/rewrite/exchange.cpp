@@ -7,6 +7,7 @@
 #include "guards.hpp"
 #include "idproxy/base/text.hpp"
 #include "idproxy/bson/builder.hpp"
+#include "idproxy/rewrite/connection_memory.hpp"
 #include "idproxy/rewrite/hello.hpp"
 #include "idproxy/wire/expects_reply.hpp"
 #include "next.hpp"
@@ -22,7 +23,7 @@ constexpr auto kLimit = static_cast<std::size_t>(wire::kMaxMessageSize);
 
 }  // namespace
 
-Exchange::Exchange(ServerId server, InsertRights* rights) : server_(server), rights_(rights) {}
+Exchange::Exchange(ServerId server, ConnectionMemory* memory) : server_(server), memory_(memory) {}
 
 Exchange::~Exchange() {
   // The client disconnected while the exchange was waiting for the store.
@@ -101,7 +102,7 @@ void Exchange::catalog_changed() {
 Action Exchange::hello(const HelloRequest& hello, Bytes message, Buffer* owner, X509 x509,
                        Workspace& workspace) {
   kind_ = Kind::hello;
-  if (rights_ != nullptr) rights_->forget();  // it may log in (speculativeAuthenticate)
+  if (memory_ != nullptr) memory_->rights.forget();  // it may log in (speculativeAuthenticate)
   awaits_reply_ = acknowledged_;
   may_stream_ = wire::has_flag(wire::read_header(message), message, wire::flag::kExhaustAllowed);
   message_ = workspace.take_message();
@@ -129,7 +130,8 @@ Action Exchange::next(const NextRequest& next, Buffer* owner, const Context& con
   if (!acknowledged_) return fail(message, {}, workspace);
   kind_ = Kind::next;
   keep_original(message, owner, workspace);
-  next_ = std::make_unique<NextValues>(next.in(original_.view()), rights_);
+  next_ = std::make_unique<NextValues>(next.in(original_.view()),
+                                       memory_ == nullptr ? nullptr : &memory_->rights);
   message_ = workspace.take_message();
   const Action action = next_->begin({context.clock.monotonic(), workspace}, message_);
   awaits_reply_ = std::holds_alternative<action::Send>(action);
@@ -460,6 +462,7 @@ Action Exchange::hello_reply(Bytes message, const Context& context, Workspace& w
   const wire::MsgHeader header = wire::read_header(message);
   streams_ = wire::has_flag(header, message, wire::flag::kMoreToCome);
   if (!said || (streams_ && !may_stream_)) return action::Close{};
+  if (memory_ != nullptr) memory_->wire_version = said->wire_version;
   // The next reply of a stream answers this one (OP_MSG specification, "exhaustAllowed").
   if (streams_) request_id_ = header.request_id;
   if (context.members == nullptr) return action::Relay{};
@@ -526,8 +529,8 @@ Action Exchange::reply(Bytes message, const Context& context, Workspace& workspa
 }
 
 /// True if the exchange must handle even a reply without errors: to report the assigned values, to
-/// give back those of upserts that found a document, or to end a row of aborted transactions or of
-/// duplicates.
+/// give back those of upserts that found a document, to end a row of aborted transactions or of
+/// duplicates, or because the server loses writes.
 bool Exchange::wants_every_reply() const {
   const bool upserts = write_.command.kind != WriteKind::insert;
   const auto wants = [&](ids::Strategy& source) {
@@ -539,7 +542,9 @@ bool Exchange::wants_every_reply() const {
     return assignment.rule->report || wants(*assignment.strategy) ||
            assignment.outcomes->in_a_row();
   });
-  return any || std::ranges::any_of(given_.sequences, [&](const GivenSequences& sequences) {
+  const bool may_lose = memory_ != nullptr && memory_->loses_writes();
+  return any || may_lose ||
+         std::ranges::any_of(given_.sequences, [&](const GivenSequences& sequences) {
            return std::ranges::any_of(sequences.all,
                                       [&](const auto& sequence) { return wants(*sequence); });
          });
@@ -550,7 +555,8 @@ void Exchange::open_batch(BatchSent sent) {
   auto command = make_command(std::move(original_), write_, refused_);
   batch_ = std::make_unique<WriteBatch>(
       WriteBatch::Contents{std::move(command), write_.plan, started_, std::move(given_),
-                           statements_, write_.command.kind, !acknowledged_, uuid_},
+                           statements_, write_.command.kind, !acknowledged_, uuid_,
+                           memory_ == nullptr || memory_->tells_retried()},
       sent);
   if (sent == BatchSent::nothing && reserves_values()) batch_->reserve(write_, refused_);
 }
@@ -588,6 +594,10 @@ std::int32_t Exchange::request_id() const {
 
 std::size_t Exchange::handed_out() const {
   return next_ == nullptr ? 0 : next_->handed_out();
+}
+
+const Assignment* Exchange::lost_writes() const {
+  return batch_ != nullptr && batch_->lost_writes() ? &write_.plan->front() : nullptr;
 }
 
 std::optional<GivenUp> Exchange::given_up() const {

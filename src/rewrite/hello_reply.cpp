@@ -14,6 +14,7 @@ namespace {
 // For each of hosts, passives and arbiters. A set has at most 50 members; a much longer list would
 // take too long to process, because each name is looked up among the others.
 constexpr std::size_t kMostNames = 100;
+constexpr std::int64_t kMostWireVersion = 1000;
 
 bool is_true(const bson::Element& element) {
   return element.as_integer().value_or(0) != 0;
@@ -113,6 +114,9 @@ std::optional<HelloReply> read_hello_reply(Bytes message) {
       reply.set_version = field->as_integer().value_or(0);
     } else if (field->key == "topologyVersion" && field->type == bson::Type::document) {
       read_topology_version(field->value, reply);
+    } else if (field->key == "maxWireVersion") {
+      reply.wire_version = static_cast<std::int32_t>(
+          std::clamp<std::int64_t>(field->as_integer().value_or(0), 0, kMostWireVersion));
     } else if (field->key == "electionId" && field->type == bson::Type::object_id) {
       reply.election_id = as_text(field->value);
     } else {

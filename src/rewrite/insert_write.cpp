@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "document_fields.hpp"
+
 namespace idproxy::rewrite {
 
 InsertWrite::InsertWrite(Buffer original, WriteRequest insert, std::vector<RefusedDocument> refused)
@@ -21,6 +23,22 @@ bool InsertWrite::separable(const BatchCommand& command) {
 std::size_t InsertWrite::fitting(const GivenValues& given,
                                  std::span<const std::int32_t> statements) const {
   return InsertRewriter::fitting(write(), given, statements);
+}
+
+std::vector<ids::TypedValue> InsertWrite::ids(const Plan& plan, const GivenValues& given) const {
+  std::vector<ids::TypedValue> ids;
+  BatchStatements documents(write().command);
+  while (const auto document = documents.next()) {
+    const auto id = field_at(*document, "_id");
+    const bool has_one = id && id->is == ids::FieldValue::Is::there;
+    ids.push_back(has_one ? typed(id->element.type, id->element.value) : ids::TypedValue{});
+  }
+  for (const Given& each : given.given) {
+    if (!plan[each.assignment].is_id()) continue;
+    const ids::Values& values = given.values[each.assignment];
+    ids[static_cast<std::size_t>(each.statement)] = typed(values.type(), values[each.value]);
+  }
+  return ids;
 }
 
 bool InsertWrite::emit(const GivenValues& given, const WritePart& part, Workspace& workspace,
@@ -45,7 +63,7 @@ bool InsertWrite::adds_up(const WriteReply& reply, const WriteOptions& options,
 bool InsertWrite::replaces_errors(const WriteReply& reply,
                                   std::span<const std::int32_t> sent) const {
   return std::ranges::any_of(reply.errors, [&](const WriteError& error) {
-    return error.code == kInvalidIdField &&
+    return refuses_id(error.code) &&
            std::ranges::binary_search(refused(), sent[static_cast<std::size_t>(error.index)], {},
                                       &RefusedDocument::index);
   });

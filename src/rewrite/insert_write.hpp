@@ -18,6 +18,8 @@ class InsertWrite final : public BatchWrite {
 
   [[nodiscard]] std::size_t fitting(const GivenValues& given,
                                     std::span<const std::int32_t> statements) const override;
+  [[nodiscard]] std::vector<ids::TypedValue> ids(const Plan& plan,
+                                                 const GivenValues& given) const override;
   [[nodiscard]] bool emit(const GivenValues& given, const WritePart& part, Workspace& workspace,
                           wire::PatchedMessage& out) const override;
   [[nodiscard]] bool adds_up(const WriteReply& reply, const WriteOptions& options,

@@ -97,7 +97,7 @@ Action NextValues::reply(const wire::OpMsgView& message, const Step& step) {
     return action::Reply{out.view()};
   }
   const WriteError& error = read->errors.front();
-  if (error.code == kInvalidIdField || error.code == kShardKeyNotFound) {
+  if (refuses_id(error.code) || error.code == kShardKeyNotFound) {
     if (rights_ != nullptr) rights_->add(request_.ns(), step.now);
     return draw_values(step);
   }

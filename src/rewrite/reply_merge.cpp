@@ -213,7 +213,7 @@ class ReplyMerge::Writer {
     const auto code = bson::find(entry, "code");
     const auto refusal = std::ranges::lower_bound(refused_, index, {}, &RefusedDocument::index);
     if (refusal != refused_.end() && refusal->index == index &&
-        code->as_integer() == kInvalidIdField) {
+        refuses_id(code->as_integer().value_or(0))) {
       bson::append_int32(out_, "code", static_cast<std::int32_t>(refusal->code));
       const bool fits = takes(refusal->message.size() + refusal->details.size());
       bson::append_string(out_, "errmsg", fits ? refusal->message : "");

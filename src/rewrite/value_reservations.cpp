@@ -16,10 +16,6 @@ using ReservationState = ids::Reservation::State;
 // As many values as the caller of the store waits for kPatience; for more it waits longer.
 constexpr std::size_t kValuesInPatience = 20'000;
 
-ids::TypedValue typed(bson::Type type, Bytes value) {
-  return {type, std::string(as_text(value))};
-}
-
 /// The index in given.given of the value that a statement gets for an assignment.
 std::optional<std::size_t> find_given(const GivenValues& given, std::int32_t statement,
                                       std::size_t assignment) {

@@ -16,7 +16,6 @@ namespace {
 
 /// True if the server has refused this field of the command.
 bool rejects(std::string_view field, const wire::OpMsgView& message, std::int64_t code) {
-  constexpr std::int64_t kBadValue = 2;
   constexpr std::int64_t kFailedToParse = 9;
   constexpr std::int64_t kTypeMismatch = 14;
   constexpr std::int64_t kInvalidOptions = 72;
@@ -69,8 +68,10 @@ WriteBatch::WriteBatch(Contents contents, BatchSent sent)
       uuid_(contents_.uuid) {
   if (sent == BatchSent::whole) progress_.sent_whole();
   if (contents_.once) options_.reset();
-  one_by_one_ = numbers_ && contents_.kind == WriteKind::insert && contents_.statements > 1 &&
-                options_ && options_->has_txn_number && !options_->in_transaction;
+  retried_ = is_unsure();
+  one_by_one_ = numbers_ && contents_.kind == WriteKind::insert && options_ &&
+                (contents_.statements > 1 || is_unsure()) && options_->has_txn_number &&
+                !options_->in_transaction;
 }
 
 std::optional<GivenUp> WriteBatch::given_up() const {
@@ -336,6 +337,7 @@ bool WriteBatch::is_alone() const {
 /// that nobody waits for the secondaries twice. Asks after the numbers are known: an earlier
 /// attempt that is still on its way would get the same ones, or none.
 Action WriteBatch::ask_whether_executed(const Step& step) {
+  if (is_unsure()) return look_whether_executed(step);
   first_ = First::asked;
   fields_.clear();
   append_fields_of_question(step.random, fields_);
@@ -359,6 +361,25 @@ Action WriteBatch::told_whether_executed(const wire::OpMsgView& message, const S
       reply->ok && !reply->errors.empty() && reply->errors.front().code == kCollectionUuidMismatch;
   first_ = is_refused ? First::not_executed : First::unclear;
   return send(step);
+}
+
+/// Servers before 6.0 have no such question: looks which documents are there. An `_id` that the
+/// statement has got only now says nothing.
+Action WriteBatch::look_whether_executed(const Step& step) {
+  std::vector<ids::TypedValue> ids = contents_.command->ids(*contents_.plan, {});
+  const bool has_all = std::ranges::find(ids, ids::TypedValue{}) == ids.end();
+  if (!has_all || ids.size() > StoredLook::kMost) {
+    first_ = First::unclear;
+    return send(step);
+  }
+  first_ = First::asked;
+  return look_for(StoredLook(std::move(ids)), Looks::before, step);
+}
+
+/// Whether an earlier attempt of the client has executed the statement, as far as replies and looks
+/// say.
+bool WriteBatch::was_executed(std::int32_t statement) const {
+  return executed_ && std::ranges::binary_search(*executed_, statement);
 }
 
 Action WriteBatch::without_numbers(const NumbersInTurn::Missing& missing, const Step& step) {
@@ -425,10 +446,12 @@ Action WriteBatch::go_past(std::span<const Collision> collisions,
 void WriteBatch::learn_numbers(const wire::OpMsgView& message, const WriteReply& reply,
                                std::span<const Collision> collisions) {
   if (options_->in_transaction && !reply.errors.empty()) return numbers_->lost();
-  const bool again = reply.retried > 0;
+  const bool again = reply.retried > 0 || was_executed(progress_.out().front());
   is_repeated_ = is_repeated_ || again;
-  // It is not known which of several statements the server has executed now.
-  if (again && progress_.out().size() > 1) return numbers_->lost();
+  // It is not known which of several statements the server has executed now, or whether it has
+  // executed any.
+  const bool is_unknown = is_unsure() && !executed_ && reply.errors.empty();
+  if (is_unknown || (again && progress_.out().size() > 1)) return numbers_->lost();
   std::vector<std::int32_t> stored;
   if (!again) {
     std::ranges::copy_if(progress_.tried(), std::back_inserter(stored),
@@ -450,6 +473,7 @@ void WriteBatch::learn_of_error(const WriteReply& reply, std::span<const Collisi
 // ---- replies ---------------------------------------------------------------------------------
 
 Action WriteBatch::reply(const wire::OpMsgView& message, const Step& step) {
+  if (looks_ != Looks::nothing) return told_what_is_stored(message, step);
   if (first_ == First::asked) return told_whether_executed(message, step);
   // The batch does not go on after a reply that it cannot understand. The client gets the reply if
   // there was only one command.
@@ -461,7 +485,9 @@ Action WriteBatch::reply(const wire::OpMsgView& message, const Step& step) {
   if (!reply->ok) return options_ ? failed(message, reply->code, step) : otherwise;
   if (!options_) return answered_once(message, *reply, step);
   if (reply->retried > contents_.statements) return otherwise;
-  if (!contents_.command->adds_up(*reply, *options_, progress_.out())) return otherwise;
+  if (!contents_.command->adds_up(*reply, *options_, progress_.out())) {
+    return may_be_lost(*reply) ? look_for_lost(message, *reply, step) : otherwise;
+  }
   return answered(message, *reply, step);
 }
 
@@ -736,6 +762,97 @@ Action WriteBatch::go_again(std::span<const std::int32_t> statements, const Step
   return send(step);
 }
 
+// ---- servers before 6.0 ----------------------------------------------------------------------
+
+/// True if the client may repeat an earlier attempt, and the server does not say what that has
+/// stored: then other values are stored than those that are given now.
+bool WriteBatch::is_unsure() const {
+  return options_ && options_->has_txn_number && !options_->in_transaction &&
+         !contents_.tells_retried;
+}
+
+/// Once the write is done: the values to report are those that are stored. Nothing if there is
+/// nothing to ask.
+std::optional<Action> WriteBatch::ask_what_is_stored(const Step& step) {
+  const bool reports = std::ranges::any_of(
+      *contents_.plan, [](const Assignment& each) { return each.rule->report; });
+  if (!is_unsure() || stored_ || !reports || !options_->acknowledged) return std::nullopt;
+  auto look = look_at_all();
+  if (!look) return std::nullopt;
+  return look_for(*std::move(look), Looks::to_report, step);
+}
+
+std::optional<StoredLook> WriteBatch::look_at_all() const {
+  std::vector<ids::TypedValue> ids = contents_.command->ids(*contents_.plan, contents_.given);
+  if (ids.empty() || ids.size() > StoredLook::kMost) return std::nullopt;
+  return StoredLook(std::move(ids));
+}
+
+/// True for a reply as MongoDB 4.4 gives it to an unordered insert that is repeated: if the last
+/// statement had been executed before, it leaves out the others and counts only what it has done
+/// (observed, 4.4.2).
+bool WriteBatch::may_be_lost(const WriteReply& reply) const {
+  const auto accounted = reply.n.value_or(0) + static_cast<std::int64_t>(reply.errors.size());
+  return is_unsure() && contents_.kind == WriteKind::insert && !options_->stops() && !lost_ &&
+         options_->acknowledged && accounted < static_cast<std::int64_t>(progress_.out().size());
+}
+
+/// Finds out which documents are missing, to send them again under their numbers.
+Action WriteBatch::look_for_lost(const wire::OpMsgView& message, const WriteReply& reply,
+                                 const Step& step) {
+  lost_ = true;
+  only_ = false;
+  contents_.command->add(message, reply, progress_.out());
+  progress_.answered(std::nullopt);
+  auto look = look_at_all();
+  return look ? look_for(*std::move(look), Looks::for_lost, step) : send_lost(false, step);
+}
+
+Action WriteBatch::send_lost(bool tells, const Step& step) {
+  std::vector<std::int32_t> lost;
+  for (const std::int32_t each : progress_.out()) {
+    if (contents_.command->errors().contains(each)) continue;
+    if (!tells || !stored_->has(each)) lost.push_back(each);
+  }
+  stored_.reset();
+  if (!tells) {
+    return fail({ErrorCode::operation_failed,
+                 "mongo-idproxy: the server has stored only some of the documents, and does not "
+                 "say which (MongoDB 4.4 leaves out documents of an unordered insert that a driver "
+                 "repeats)"},
+                step);
+  }
+  return lost.empty() ? finish_or_relay(step) : go_again(lost, step);
+}
+
+Action WriteBatch::look_for(StoredLook look, Looks why, const Step& step) {
+  looks_ = why;
+  if (progress_.commands() > 0) {
+    request_id_ = static_cast<std::int32_t>(step.workspace.next_request_id++);
+  }
+  look.emit({&contents_.command->message(), contents_.command->ns(), request_id_,
+             budget_.time_left(step.now)},
+            *contents_.plan, step.out);
+  stored_ = std::move(look);
+  return action::Send{&step.out, {}};
+}
+
+Action WriteBatch::told_what_is_stored(const wire::OpMsgView& message, const Step& step) {
+  const Looks why = std::exchange(looks_, Looks::nothing);
+  const bool tells = stored_->read(message);
+  if (why == Looks::for_lost) return send_lost(tells, step);
+  if (why == Looks::to_report) return finish_or_relay(step);  // if it does not, nothing is
+  if (tells) {
+    executed_.emplace();
+    for (const std::int32_t each : progress_.todo()) {
+      if (stored_->has(each)) executed_->push_back(each);
+    }
+  }
+  first_ = tells && executed_->empty() ? First::not_executed : First::unclear;
+  stored_.reset();
+  return send(step);
+}
+
 // ---- answering the client --------------------------------------------------------------------
 
 /// Answers with a duplicate that the server reported as an error of the whole command.
@@ -749,8 +866,9 @@ Action WriteBatch::relay_failure(const Step& step) {
 
 /// Relays the reply if it needs no change.
 Action WriteBatch::finish_or_relay(const Step& step) {
+  if (const auto question = ask_what_is_stored(step)) return *question;
   const std::vector<Assigned> assigned = report();
-  if (!only_ || renewal_.has_asked() || replaces_errors_ || !assigned.empty()) {
+  if (stored_ || !only_ || renewal_.has_asked() || replaces_errors_ || !assigned.empty()) {
     return finish(step, assigned);
   }
   give_back_unused();
@@ -778,11 +896,17 @@ std::vector<Assigned> WriteBatch::report() const {
     return report;
   }
   const bool stops = options_->ordered && !errors.empty();
+  const bool unsure = is_unsure();
   for (const Given& given : contents_.given.given) {
     const Rule& rule = *(*contents_.plan)[given.assignment].rule;
     if (!rule.report || errors.contains(given.statement)) continue;
     if (stops && given.statement > errors.begin()->first) break;
     if (!contents_.command->inserted(given.statement)) continue;
+    if (unsure) {
+      const auto value = stored_ ? stored_->value(given.statement, rule.field) : std::nullopt;
+      if (value) report.push_back({given.statement, rule.field, value->type, value->value});
+      continue;
+    }
     if (options_->has_txn_number &&
         contents_.command->retried(options_->number_of(given.statement))) {
       continue;

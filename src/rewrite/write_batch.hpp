@@ -13,6 +13,7 @@
 #include "numbers_in_turn.hpp"
 #include "repeats.hpp"
 #include "retry_budget.hpp"
+#include "stored_look.hpp"
 #include "value_renewal.hpp"
 #include "value_reservations.hpp"
 #include "write_command.hpp"
@@ -43,6 +44,7 @@ class WriteBatch {
     bool once = false;  ///< it is sent in one command, whose outcome nobody learns (w: 0)
     /// BatchSent::whole: of the collection that it was sent to.
     std::optional<ids::CollectionUuid> uuid{};
+    bool tells_retried = true;  ///< ConnectionMemory's
   };
   /// What the handling of one event needs.
   struct Step {
@@ -71,6 +73,8 @@ class WriteBatch {
   [[nodiscard]] GivenValues take_given() { return std::move(contents_.given); }
   /// The client's message.
   [[nodiscard]] Bytes original() const { return contents_.command->message().message(); }
+  /// True if the server has left out statements of a repeated insert without a word.
+  [[nodiscard]] bool lost_writes() const { return lost_; }
   /// The request id of the command that was sent last.
   [[nodiscard]] std::int32_t request_id() const { return request_id_; }
   [[nodiscard]] std::optional<GivenUp> given_up() const;
@@ -113,6 +117,8 @@ class WriteBatch {
   [[nodiscard]] bool is_alone() const;
   Action ask_whether_executed(const Step& step);
   Action told_whether_executed(const wire::OpMsgView& message, const Step& step);
+  Action look_whether_executed(const Step& step);
+  [[nodiscard]] bool was_executed(std::int32_t statement) const;
   Action without_numbers(const NumbersInTurn::Missing& missing, const Step& step);
   Action no_values_for(const Assignment& rule, const ids::Error& error, const Step& step);
   Action no_numbers(const ids::Error& error, const Step& step);
@@ -133,6 +139,17 @@ class WriteBatch {
   Action go_again(std::span<const std::int32_t> statements, const Step& step);
   Action send_whole(const Step& step);
   [[nodiscard]] bool only_repeats(std::span<const std::int32_t> next) const;
+
+  // A server that does not tell what it had executed before.
+  [[nodiscard]] bool is_unsure() const;
+  std::optional<Action> ask_what_is_stored(const Step& step);
+  [[nodiscard]] bool may_be_lost(const WriteReply& reply) const;
+  Action look_for_lost(const wire::OpMsgView& message, const WriteReply& reply, const Step& step);
+  Action send_lost(bool tells, const Step& step);
+  [[nodiscard]] std::optional<StoredLook> look_at_all() const;
+  enum class Looks { nothing, before, for_lost, to_report };
+  Action look_for(StoredLook look, Looks why, const Step& step);
+  Action told_what_is_stored(const wire::OpMsgView& message, const Step& step);
 
   // Answering the client.
   Action expired(const Step& step);
@@ -161,11 +178,14 @@ class WriteBatch {
   TakenValues taken_;
   ValueRenewal renewal_;
   std::int32_t request_id_;
-  bool failed_whole_ = false;     // the last reply was failure_
-  bool only_ = false;             // the batch had taken only one command until the last reply
-  bool retried_ = false;          // the server had executed some statements earlier
-  bool replaces_errors_ = false;  // some errors are replaced by the proxy's own
-  Buffer failure_;                // the last reply that failed as a whole with a duplicate
+  bool failed_whole_ = false;         // the last reply was failure_
+  bool only_ = false;                 // the batch had taken only one command until the last reply
+  bool retried_ = false;              // the server had executed some statements earlier
+  bool replaces_errors_ = false;      // some errors are replaced by the proxy's own
+  Buffer failure_;                    // the last reply that failed as a whole with a duplicate
+  std::optional<StoredLook> stored_;  // what the server has stored, to report that
+  Looks looks_ = Looks::nothing;      // it has been asked for that, and has not answered
+  bool lost_ = false;                 // a reply did not account for each statement
   // With guards:
   std::optional<ids::CollectionUuid> uuid_;  // of the collection that the last command named
   const Assignment* guard_of_ = nullptr;     // the rule whose guard the write waits for
@@ -179,7 +199,9 @@ class WriteBatch {
   bool one_by_one_ = false;  // an earlier attempt of the client may have executed some statements
   /// Whether it has executed the first one.
   enum class First { unknown, asked, not_executed, unclear } first_ = First::unknown;
-  bool is_repeated_ = false;              // an earlier attempt has
+  bool is_repeated_ = false;  // an earlier attempt has
+  // If is_unsure(): the statements whose `_id`s were there before; nothing: that is not known.
+  std::optional<std::vector<std::int32_t>> executed_;
   const Assignment* asks_for_ = nullptr;  // the rule whose numbers the store is asked for
   Buffer fields_;                         // of the next command, in place of the client's or new
   ids::Durability durability_{};          // of the last command's writes

@@ -5,8 +5,10 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "idproxy/base/buffer.hpp"
+#include "idproxy/ids/reservations.hpp"
 #include "idproxy/rewrite/reply_merge.hpp"
 #include "idproxy/rewrite/workspace.hpp"
 #include "idproxy/rewrite/write.hpp"
@@ -34,6 +36,12 @@ class WriteCommand {
   /// How many of the statements, from the first on, fit into one message; at least one.
   [[nodiscard]] virtual std::size_t fitting(const GivenValues& given,
                                             std::span<const std::int32_t> statements) const = 0;
+  /// The statements' `_id`s, those that they are given included; nothing in place of one that is
+  /// missing. Empty if the statements are no documents.
+  [[nodiscard]] virtual std::vector<ids::TypedValue> ids(const Plan& /*plan*/,
+                                                         const GivenValues& /*given*/) const {
+    return {};
+  }
   /// From now on, the server gets refused_document() in place of this one, and the client this
   /// error. Only for inserts.
   virtual void refuse(RefusedDocument&& /*document*/) {}

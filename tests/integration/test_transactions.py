@@ -126,10 +126,11 @@ class TestWithTransaction:
 
     @pytest.mark.parametrize("statements", [1, 2, 3])
     def test_later_statements(self, robbed, client, coll, statements):
-        """Half of all numbers are taken; every statement may be the one that collides."""
+        """Half of all numbers are taken; statements at each place collide."""
         ns = fresh(robbed, "tx-few", coll, "made")
         robbed.collection(ns).insert_many(
             [{"made": bson.Int64(v), "stolen": True} for v in range(50)])
+        robbed.thief.steal(ns, "made", {0: 1, 4: 1, 8: 1})
         target = client["tx-few"][coll]
         calls = 0
         for at in range(0, 12, statements):

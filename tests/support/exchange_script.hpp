@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "idproxy/rewrite/connection_memory.hpp"
 #include "idproxy/rewrite/exchange.hpp"
-#include "idproxy/rewrite/insert_rights.hpp"
 #include "support/action_kind.hpp"
 #include "support/fake_clock.hpp"
 #include "support/replies.hpp"
@@ -68,7 +68,7 @@ class ExchangeWorld {
   /// Starts an exchange. The bytes are freed when this returns, unless `owned` gives them to the
   /// exchange.
   ActionKind request(std::string_view bytes, bool owned = false) {
-    exchange = std::make_unique<rewrite::Exchange>(0, &rights);
+    exchange = std::make_unique<rewrite::Exchange>(0, &memory);
     const Exact exact(bytes);
     Buffer owner;
     if (owned) owner.append(exact.view());
@@ -128,7 +128,7 @@ class ExchangeWorld {
   rewrite::Namespaces namespaces;
   rewrite::Context context{clock, random};
   rewrite::Workspace workspace;
-  rewrite::InsertRights rights;  ///< of the connection
+  rewrite::ConnectionMemory memory{{}, 17};  ///< of the connection, to a server 6.0
   std::unique_ptr<rewrite::Exchange> exchange;
 
  private:

@@ -14,7 +14,7 @@
 
 namespace idproxy::rewrite {
 
-class InsertRights;
+struct ConnectionMemory;
 class NextValues;
 class WriteBatch;
 enum class BatchSent;
@@ -46,9 +46,9 @@ enum class BatchSent;
 /// the server has stored, and nothing is sent again. Not thread-safe.
 class Exchange {
  public:
-  /// `server`: the one that the connection leads to. `rights`: those of its user, which must
-  /// outlive the exchange; null: none are remembered.
-  explicit Exchange(ServerId server = 0, InsertRights* rights = nullptr);
+  /// `server`: the one that the connection leads to. `memory`: of the connection, must outlive the
+  /// exchange; null: nothing is remembered, and the server is taken for one of 6.0 or later.
+  explicit Exchange(ServerId server = 0, ConnectionMemory* memory = nullptr);
   ~Exchange();
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
@@ -109,6 +109,9 @@ class Exchange {
   [[nodiscard]] std::string ns() const { return write_.ns(); }
   /// For the log, after the last event: a duplicate that was not cured.
   [[nodiscard]] std::optional<GivenUp> given_up() const;
+  /// The first rule of an insert of which the server has left out documents without a word; else
+  /// null. Valid as long as the exchange.
+  [[nodiscard]] const Assignment* lost_writes() const;
 
  private:
   enum class Kind { write, hello, status, next, end_of_transaction, catalog };
@@ -149,7 +152,7 @@ class Exchange {
   void open_batch(BatchSent sent);
 
   ServerId server_;
-  InsertRights* rights_;
+  ConnectionMemory* memory_;
   Kind kind_ = Kind::write;
   std::int32_t request_id_ = 0;
   bool awaits_reply_ = false;

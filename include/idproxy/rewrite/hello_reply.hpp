@@ -22,6 +22,7 @@ struct HelloReply {
   std::int64_t set_version = 0;      ///< version of the set's configuration
   std::string election_id;           ///< a primary's: 12 bytes, greater for later elections
   std::string process_id;            ///< topologyVersion.processId: 12 bytes; empty before 4.4
+  std::int32_t wire_version = 0;     ///< maxWireVersion; 0: it says none that is one
   std::int64_t counter = 0;  ///< topologyVersion.counter: a process increases it with changes
 
   bool operator==(const HelloReply&) const = default;

@@ -29,6 +29,8 @@ struct RuleOutcomes {
   std::atomic<bool> driver_made_logged{false};
   /// True once the log has said that a document was sent with a zero that the rule leaves.
   std::atomic<bool> zero_logged{false};
+  /// True once the log has said that a server left out documents without a word.
+  std::atomic<bool> lost_logged{false};
 
   /// Event: a value of this rule has aborted a transaction. True if the client may be told to run
   /// it again; false if that has happened `most` times in a row, the first of them at most kRow

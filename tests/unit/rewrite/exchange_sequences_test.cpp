@@ -233,13 +233,13 @@ TEST_F(ExchangeSequences, GiveNoValuesBeforeThereIsADocument) {
       op_msg(body(doc(string_field("idproxy", "next") + string_field("ns", "shop.orders") +
                       string_field("field", "n") + string_field("$db", "admin"))));
   ExchangeWorld world(rules(9)());
-  world.rights.add("shop.orders", world.clock.monotonic());
+  world.memory.rights.add("shop.orders", world.clock.monotonic());
   ASSERT_EQ(world.request(ask), ActionKind::reply);
   EXPECT_EQ(bson::find(as_bytes(world.body()), "errmsg")->text(),
             "mongo-idproxy: no values for field 'n' of shop.orders before there is a document: the "
             "rule takes t from it");
   ExchangeWorld dated(rules(9, {})());
-  dated.rights.add("shop.orders", dated.clock.monotonic());
+  dated.memory.rights.add("shop.orders", dated.clock.monotonic());
   ASSERT_EQ(dated.request(ask), ActionKind::reply);
   EXPECT_EQ(dated.counts(), "handed_out=1");
 }

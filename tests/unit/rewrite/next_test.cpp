@@ -338,7 +338,7 @@ TEST_F(Next, SaysThatNoRuleFillsTheField) {
       "no rule applies to shop.items: none has a matching 'ns', or it is a view or a time-series "
       "collection";
   for (const std::int32_t code : {53, 166, 2}) {
-    world.rights.forget();
+    world.memory.rights.forget();
     world.request(ask_for("number", "", 0, "shop.items"));
     EXPECT_EQ(world.bytes(), question("", 0, "items"));
     world.reply_with(refusing(code));

@@ -1,0 +1,207 @@
+"""Writes that a driver repeats, on servers that say what they had executed before and on those that do
+not (before 6.0): what is reported is stored, and sequences without gaps have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import bson
+import pytest
+
+from support import wire
+from support.mongod import Mongod
+from support.proxy import Proxy, configuration
+from support.thief import insert_message, session
+
+RULES = [
+    {"ns": "reported.*", "field": "number", "strategy": "counter", "start": 1000, "report": True},
+    {"ns": "made.*", "field": "_id", "strategy": "counter", "assign": "always", "report": True},
+    {"ns": "gapless.*", "field": "number", "strategy": "gapless", "start": 1, "upserts": "assign",
+     "unique_index": "create"},
+]
+
+
+@pytest.fixture(scope="module")
+def running(replica_set: Mongod) -> Iterator[Proxy]:
+    with Proxy(configuration(replica_set, RULES)) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def client(running: Proxy) -> Iterator[wire.WireClient]:
+    """Says hello, as each driver does on each connection."""
+    with wire.WireClient(running.address, 30) as connected:
+        connected.call(wire.command({"hello": 1, "$db": "admin"}))
+        yield connected
+
+
+def numbered(count: int, start: int = 0) -> list[dict[str, Any]]:
+    return [{"_id": f"d{i}"} for i in range(start, start + count)]
+
+
+def insert(client: wire.WireClient, ns: str, documents: list[Any], more: dict[str, Any],
+           ordered: bool = True) -> dict[str, Any]:
+    return client.call(insert_message(ns, documents, ordered, more=more))
+
+
+def stored(mongod: Mongod, ns: str) -> dict[Any, Any]:
+    """What is in the field, by `_id`."""
+    db, _, name = ns.partition(".")
+    return {each["_id"]: each.get("number") for each in mongod.client[db][name].find()}
+
+
+def check_report(reply: dict[str, Any], documents: list[Any], found: dict[Any, Any]) -> int:
+    """Each value that is reported is stored, in the document with that index. Returns how many."""
+    assigned = reply.get("idproxy", {}).get("assigned", [])
+    for each in assigned:
+        assert found[documents[each["index"]]["_id"]] == each["value"]
+    return len(assigned)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_report_is_true(replica_set: Mongod, client: wire.WireClient, coll: str,
+                          ordered: bool) -> None:
+    ns, documents, same = f"reported.{coll}", numbered(5), session()
+    first = insert(client, ns, documents, same, ordered)
+    found = stored(replica_set, ns)
+    assert (first["n"], check_report(first, documents, found)) == (5, 5)
+    second = insert(client, ns, documents, same, ordered)
+    assert stored(replica_set, ns) == found and second["n"] == 5
+    check_report(second, documents, found)
+
+
+def test_a_report_of_what_was_half_done(replica_set: Mongod, client: wire.WireClient,
+                                        coll: str) -> None:
+    """An earlier attempt, through another proxy perhaps, has stored two of five documents."""
+    ns, documents, same = f"reported.{coll}", numbered(5), session()
+    client.call(insert_message(ns, numbered(1, 10)))
+    earlier = [{**each, "number": 7 + i} for i, each in enumerate(documents[:2])]
+    with wire.WireClient(replica_set.address, 30) as direct:
+        assert direct.call(insert_message(ns, earlier, more=same))["n"] == 2
+    reply = insert(client, ns, documents, same)
+    found = stored(replica_set, ns)
+    assert reply["n"] == 5 and len(found) == 6
+    assert check_report(reply, documents, found) >= 3
+    assert (found["d0"], found["d1"]) == (7, 8)
+
+
+def test_a_report_of_ids(replica_set: Mongod, client: wire.WireClient, coll: str) -> None:
+    """Those that the second attempt was given are not stored."""
+    ns, same = f"made.{coll}", session()
+    first = insert(client, ns, [{}, {}], same)
+    found = set(stored(replica_set, ns))
+    assert {each["value"] for each in first["idproxy"]["assigned"]} == found
+    second = insert(client, ns, [{}, {}], same)
+    assert set(stored(replica_set, ns)) == found
+    assert {each["value"] for each in second.get("idproxy", {}).get("assigned", [])} <= found
+
+
+def test_a_report_of_an_upsert(replica_set: Mongod, client: wire.WireClient, coll: str) -> None:
+    ns, same = f"reported.{coll}", session()
+    update = wire.command({"update": coll, "updates": [
+        {"q": {"_id": "d0"}, "u": {"$set": {"a": 1}}, "upsert": True}], **same, "$db": "reported"})
+    for _ in range(2):
+        reply = client.call(update)
+        check_report(reply, numbered(1), stored(replica_set, ns))
+    assert len(stored(replica_set, ns)) == 1
+
+
+def gaps(mongod: Mongod, ns: str) -> list[int]:
+    """The numbers that are missing, or there twice."""
+    numbers = sorted(number for number in stored(mongod, ns).values() if number is not None)
+    return sorted(set(range(1, len(numbers) + 1)) ^ set(numbers))
+
+
+@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_repetition_leaves_no_gap(replica_set: Mongod, client: wire.WireClient, coll: str,
+                                    ordered: bool, count: int) -> None:
+    ns, same = f"gapless.{coll}", session()
+    for _ in range(3):
+        assert insert(client, ns, numbered(count), same, ordered)["n"] == count
+    assert insert(client, ns, numbered(3, 100), session())["n"] == 3
+    assert gaps(replica_set, ns) == [] and len(stored(replica_set, ns)) == count + 3
+
+
+@pytest.mark.parametrize("done", [[0], [0, 1, 2], [0, 1, 2, 3]], ids=str)
+@pytest.mark.parametrize("ordered", [True, False])
+def test_the_rest_of_what_was_half_done_leaves_no_gap(
+        replica_set: Mongod, client: wire.WireClient, coll: str, ordered: bool,
+        done: list[int]) -> None:
+    ns, documents, same = f"gapless.{coll}", numbered(5), session()
+    insert(client, ns, numbered(2, 10), session())
+    earlier = [{**documents[i], "number": 3 + i} for i in done]
+    with wire.WireClient(replica_set.address, 30) as direct:
+        assert direct.call(insert_message(ns, earlier, more=same))["n"] == len(done)
+    assert insert(client, ns, documents, same, ordered)["n"] == 5
+    assert insert(client, ns, numbered(1, 20), session())["n"] == 1
+    assert gaps(replica_set, ns) == [] and len(stored(replica_set, ns)) == 8
+
+
+def test_a_repeated_upsert_leaves_no_gap(replica_set: Mongod, client: wire.WireClient,
+                                         coll: str) -> None:
+    ns, same = f"gapless.{coll}", session()
+    update = wire.command({"update": coll, "updates": [
+        {"q": {"_id": f"u{i}"}, "u": {"$set": {"a": 1}}, "upsert": True} for i in range(3)],
+        **same, "$db": "gapless"})
+    for _ in range(2):
+        assert client.call(update)["n"] == 3
+    assert insert(client, ns, numbered(3), session())["n"] == 3
+    assert gaps(replica_set, ns) == [] and len(stored(replica_set, ns)) == 6
+
+
+def test_documents_without_an_id_leave_no_gap(replica_set: Mongod, client: wire.WireClient,
+                                              coll: str) -> None:
+    """No driver sends them: there is nothing by which an old server could be asked."""
+    ns, same = f"gapless.{coll}", session()
+    for _ in range(2):
+        insert(client, ns, [{"k": i} for i in range(3)], same)
+    insert(client, ns, numbered(1), session())
+    assert gaps(replica_set, ns) == [] and len(stored(replica_set, ns)) == 4
+
+
+def test_next(running: Proxy, coll: str) -> None:
+    with running.client() as client:
+        reply = client.admin.command({"idproxy": "next", "ns": f"reported.{coll}",
+                                      "field": "number", "count": 2})
+    assert len(reply["ids"]) == 2
+
+
+def test_a_document_that_cannot_take_its_value(replica_set: Mongod, client: wire.WireClient,
+                                               coll: str) -> None:
+    """The others are stored, and the client gets the error that the server would give."""
+    ns = f"dotted.{coll}"
+    with Proxy(configuration(replica_set, [
+            {"ns": "dotted.*", "field": "a.b", "strategy": "counter"}])) as proxy:
+        with wire.WireClient(proxy.address, 30) as connected:
+            documents = [{"_id": 0}, {"_id": 1, "a": 5}, {"_id": 2}]
+            reply = connected.call(insert_message(ns, documents, ordered=False))
+    assert reply["n"] == 2
+    assert [(each["index"], each["code"]) for each in reply["writeErrors"]] == [(1, 28)]
+    assert isinstance(bson.encode(reply), bytes)
+
+
+@pytest.mark.parametrize("rule", ["reported", "plain"])
+@pytest.mark.parametrize("done", [[4], [0, 4], [1, 2], [0, 1, 2, 3, 4]], ids=str)
+def test_nothing_is_left_out(replica_set: Mongod, coll: str, rule: str, done: list[int]) -> None:
+    """MongoDB 4.4 leaves out what is pending of a repeated unordered insert whose last statement it
+    had executed before."""
+    ns, documents, same = f"{rule}.{coll}", numbered(5), session()
+    rules = [*RULES[:1], {"ns": "plain.*", "field": "number", "strategy": "counter"}]
+    with Proxy(configuration(replica_set, rules)) as proxy, \
+            wire.WireClient(proxy.address, 30) as client:
+        client.call(wire.command({"hello": 1, "$db": "admin"}))
+        earlier = [{**documents[i], "number": 7 + i} for i in done]
+        with wire.WireClient(replica_set.address, 30) as direct:
+            numbers = {**same, "stmtIds": done}
+            assert direct.call(insert_message(ns, earlier, more=numbers))["n"] == len(done)
+        reply = insert(client, ns, documents, same, ordered=False)
+        found = stored(replica_set, ns)
+        assert (reply["ok"], reply["n"], "writeErrors" in reply) == (1, 5, False)
+        assert len(found) == 5 and len(set(found.values())) == 5
+        check_report(reply, documents, found)
+        old = replica_set.client.server_info()["versionArray"][:2] == [4, 4]
+        told = proxy.find_events("server_loses_writes")
+        assert len(told) == (old and done in ([4], [0, 4]))

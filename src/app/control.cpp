@@ -23,6 +23,7 @@
 #include "idproxy/observability/log.hpp"
 #include "idproxy/observability/metrics_page.hpp"
 #include "readiness.hpp"
+#include "run_out.hpp"
 #include "watchdog.hpp"
 
 namespace idproxy::app {
@@ -78,6 +79,7 @@ struct Control::Impl {
   void look();
   [[nodiscard]] bool all_well() const;
   void housekeep();
+  void look_at_numbers();
   void tell_status(bool always);
   void tell_readiness();
   void feed();
@@ -99,6 +101,7 @@ struct Control::Impl {
   bool end_wanted = false;     // by a SIGTERM
   bool last_reload_failed = false;
   ReadinessLog readiness_log;
+  RunOut run_out;
   std::optional<Snapshot> last;      // once the server has ended
   std::optional<Watchdog> watchdog;  // while the server runs
   Watchdog::Time housekept{};
@@ -186,6 +189,7 @@ void Control::Impl::reload() {
   const auto monotonic = std::chrono::duration_cast<std::chrono::microseconds>(now()).count();
   notify("RELOADING=1\nMONOTONIC_USEC=" + std::to_string(monotonic) + "\nSTATUS=reloading");
   last_reload_failed = reloader->reload() == Reload::Result::refused;
+  look_at_numbers();
   notify("READY=1");
   tell_status(true);
 }
@@ -226,9 +230,27 @@ bool Control::Impl::all_well() const {
                              [](Watchdog::Time owed) { return owed < Watchdog::kStuck; });
 }
 
+/// Random digits and ranges have events of their own, which the id store logs.
+void Control::Impl::look_at_numbers() {
+  if (phase != Phase::serving) return;
+  const RulesInForce& rules = reloader->rules();
+  run_out.look(rules.set->rules(), rules.watch->numbers(std::numeric_limits<std::size_t>::max()),
+               now());
+  for (const RunOut::Warning& each : run_out.take_news()) {
+    const rewrite::Rule& rule = rules.set->rules()[each.rule_index];
+    if (each.end == RunOut::End::max_fill || rule.strategy_name == "counter-ranges") continue;
+    log::event(log::Level::warning, "numbers_run_out", each.text(),
+               {{"ns", each.ns},
+                {"field", rule.field},
+                {"left", each.left},
+                {"used_in_an_hour", each.per_hour}});
+  }
+}
+
 void Control::Impl::housekeep() {
   housekept = now();
   log::catch_up();
+  look_at_numbers();
   tell_status(false);
 }
 
@@ -266,6 +288,7 @@ std::optional<Snapshot> Control::Impl::snapshot() const {
                   .not_ready = rules.watch->not_ready_counts(),
                   .reasons = reasons_of(*rules.set),
                   .numbers = rules.watch->numbers(std::numeric_limits<std::size_t>::max()),
+                  .run_out = run_out.current(),
                   .reloads = reloader->statistics(),
                   .last_reload_failed = last_reload_failed,
                   .client_side = certificates(reloader->client_tls()),

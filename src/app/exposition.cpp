@@ -176,7 +176,7 @@ void add_rules(Page& page, const Snapshot& snapshot) {
   }
 }
 
-void add_counters_of_rules(Page& page, const std::vector<Labels>& labels,
+void add_counters_of_rules(Page& page, const Snapshot& snapshot, const std::vector<Labels>& labels,
                            const std::vector<RuleStatistics>& statistics) {
   auto next = page.gauge("idproxy_rule_next_number",
                          "The next number that this proxy hands out, as far as it knows; only of "
@@ -188,7 +188,12 @@ void add_counters_of_rules(Page& page, const std::vector<Labels>& labels,
                          "fewest; of ranges, those of all together.");
   auto ranges = page.gauge("idproxy_rule_ranges_live",
                            "Ranges that have numbers left, of a rule with counter-ranges.");
+  auto run_out = page.gauge("idproxy_rule_numbers_run_out",
+                            "Collections in which a hundredth of the rule's numbers is left, or "
+                            "less than a day takes at the rate of the last hour.");
   for (std::size_t i = 0; i < labels.size(); ++i) {
+    const auto its = std::ranges::count(snapshot.run_out, i, &RunOut::Warning::rule_index);
+    run_out.add(labels[i], static_cast<std::uint64_t>(its));
     if (statistics[i].next) next.add(labels[i], *statistics[i].next);
     if (statistics[i].held) held.add(labels[i], *statistics[i].held);
     if (statistics[i].left) left.add(labels[i], *statistics[i].left);
@@ -219,7 +224,7 @@ void add_numbers_of_rules(Page& page, const Snapshot& snapshot) {
   const std::vector<rewrite::Rule>& rules = snapshot.rules->rules();
   const std::vector<Labels> labels = labels_of(rules);
   const std::vector<RuleStatistics> statistics = statistics_of(rules, snapshot.numbers);
-  add_counters_of_rules(page, labels, statistics);
+  add_counters_of_rules(page, snapshot, labels, statistics);
   add_spaces_of_rules(page, labels, statistics);
 }
 

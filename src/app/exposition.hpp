@@ -13,6 +13,7 @@
 #include "idproxy/rewrite/rules.hpp"
 #include "process.hpp"
 #include "reload.hpp"
+#include "run_out.hpp"
 
 namespace idproxy::app {
 
@@ -25,6 +26,7 @@ struct Snapshot {
   std::vector<std::size_t> not_ready;     ///< per rule: the number of collections without values
   std::vector<std::string> reasons;       ///< per rule: as reasons_of() (readiness.hpp)
   std::vector<ids::RuleNumbers> numbers;  ///< of all collections of the rules
+  std::vector<RunOut::Warning> run_out;   ///< which of them run out
   ReloadStatistics reloads;
   bool last_reload_failed = false;
   std::vector<net::tls::Certificate> client_side;  ///< certificates of listen.tls

@@ -48,6 +48,16 @@ bool reads_all(const Snapshot& snapshot, std::size_t rule_index) {
   });
 }
 
+/// "; 37 numbers are left up to max"; empty: enough are. Names no collection.
+std::string run_out_in(const Snapshot& snapshot, std::size_t rule_index) {
+  const RunOut::Warning* first = nullptr;
+  for (const RunOut::Warning& each : snapshot.run_out) {
+    const bool is_worse = first == nullptr || each.left < first->left;
+    if (each.rule_index == rule_index && is_worse) first = &each;
+  }
+  return first == nullptr ? "" : "; " + first->text();
+}
+
 std::string line_of(const Snapshot& snapshot, std::size_t rule_index) {
   const rewrite::Rule& rule = snapshot.rules->rules()[rule_index];
   std::string line = "rule " + std::to_string(rule_index) + " (" + rule.ns + ", " + rule.field +
@@ -62,7 +72,7 @@ std::string line_of(const Snapshot& snapshot, std::size_t rule_index) {
            "ready; the first insert reads the whole collection, unless an index begins with " +
            rule.field + " by then\n";
   }
-  if (not_ready == 0) return line + "ready\n";
+  if (not_ready == 0) return line + "ready" + run_out_in(snapshot, rule_index) + "\n";
   return line + "gives no values in " + count_of(not_ready, "collection") +
          "; why: db.adminCommand({idproxy: \"status\"})\n";
 }
@@ -119,6 +129,7 @@ std::string status_line(Phase phase, const Snapshot* snapshot) {
     line += " and " + std::to_string(net.listeners.size() - kMostListeners) + " more";
   }
   line += "; " + count_of(net.connections_open, "client");
+  if (!snapshot->run_out.empty()) line += "; numbers run out: see /readyz";
   return snapshot->last_reload_failed ? line + "; the last reload failed" : line;
 }
 

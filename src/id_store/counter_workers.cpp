@@ -203,8 +203,25 @@ std::vector<CounterWorkers::InUse> CounterWorkers::in_use() const {
     }
     found.push_back({numbers, counter->fields,
                      is_sequence(*counter) ? key_text(counter->spec.place) : std::string()});
+    found.back().count(counter->spec.start, counter->spec.step, counter->spec.max);
   }
   return found;
+}
+
+void CounterWorkers::InUse::count(std::int64_t start, std::int64_t step, std::int64_t max) {
+  const ids::Steps steps(step);
+  numbers.all = steps.count(start, max);
+  if (!numbers.next || step < 0) return;
+  for (const ids::CounterField& field : fields) {
+    std::int64_t end = 1;  // the first number that is wider
+    for (std::uint32_t i = 0; i < field.format.pad && end < max / 10; ++i) end *= 10;
+    const bool has_width = field.format.output == ids::NumberFormat::Output::string &&
+                           std::to_string(end).size() == field.format.pad + 1;
+    if (!has_width || end > max) continue;
+    const ids::CounterNumbers::Width width{steps.count(*numbers.next, end - 1),
+                                           steps.count(start, end - 1)};
+    if (!numbers.width || width.left < numbers.width->left) numbers.width = width;
+  }
 }
 
 void CounterWorkers::start_threads() {

@@ -94,6 +94,8 @@ class CounterWorkers {
     ids::CounterNumbers numbers;
     std::vector<ids::CounterField> fields;
     std::string sequence{};  ///< as ids::RuleNumbers
+    /// Fills in how many numbers there are, in all and of a template's width.
+    void count(std::int64_t start, std::int64_t step, std::int64_t max);
   };
   /// All counters, ranges excepted, with what they have left.
   [[nodiscard]] std::vector<InUse> in_use() const;

@@ -125,9 +125,9 @@ std::vector<ids::RuleNumbers> Collections::spaces() const {
       const ids::Fill::Seen seen = numbers.fill->seen();
       const auto rule = rule_of(rules_, ns, numbers.field);
       if (!rule || !seen.limits) continue;
-      found.push_back(
-          {*rule, ns,
-           ids::SpaceUse{seen.documents, std::min(seen.fraction, 1.0), seen.limits->max_fill}});
+      found.push_back({*rule, ns,
+                       ids::SpaceUse{seen.documents, std::min(seen.fraction, 1.0),
+                                     seen.limits->max_fill, seen.limits->space}});
     }
   }
   return found;

@@ -223,8 +223,9 @@ std::vector<CounterWorkers::InUse> RangeKeeper::in_use() const {
   for (const Shared& set : all()) {
     const RangeStatistics statistics = set->ranges->statistics();
     if (statistics.all == 0) continue;
-    const ids::CounterNumbers numbers{statistics.next, statistics.held, statistics.left,
-                                      ids::CounterNumbers::Ranges{statistics.live, statistics.all}};
+    ids::CounterNumbers numbers{statistics.next, statistics.held, statistics.left,
+                                ids::CounterNumbers::Ranges{statistics.live, statistics.all}};
+    numbers.all = statistics.total;
     const Lock lock(mutex_);
     found.push_back({numbers, set->users->fields});
   }

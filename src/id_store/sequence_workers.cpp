@@ -130,6 +130,7 @@ std::vector<CounterWorkers::InUse> SequenceWorkers::in_use() const {
     ids::CounterNumbers numbers{sequence->queue->statistics().next, 0, {}};
     if (numbers.next) numbers.left = ids::Steps(1).count(*numbers.next, spec.max);
     found.push_back({numbers, {spec.field}, text_of(spec)});
+    found.back().count(spec.start, 1, spec.max);
   }
   return found;
 }

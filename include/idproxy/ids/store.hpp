@@ -79,6 +79,15 @@ struct CounterNumbers {
   /// The counter is not there yet, and creating it takes reading a whole collection: the first
   /// insert waits for that.
   bool reads_all = false;
+  /// How many numbers there are from the first to max; of ranges, in all of them; 0: not known.
+  std::uint64_t all = 0;
+  /// Of a template whose numbers have a width.
+  struct Width {
+    std::uint64_t left;  ///< numbers of at most that many digits, from `next` on
+    std::uint64_t all;   ///< the same from the first number on
+    friend bool operator==(const Width&, const Width&) = default;
+  };
+  std::optional<Width> width{};
 };
 
 /// How much of a space of random numbers is in use.
@@ -86,6 +95,7 @@ struct SpaceUse {
   std::optional<std::uint64_t> documents;  ///< estimated; nothing: never counted
   double fill;                             ///< 0 to 1
   double max_fill;                         ///< above it, no number is given out
+  double space = 0;                        ///< how many numbers there are
 };
 
 /// The numbers of a rule in one collection.

@@ -1,0 +1,110 @@
+#include "run_out.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <variant>
+
+namespace idproxy::app {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kSmallPart = 100;
+constexpr std::uint64_t kHoursAhead = 24;
+constexpr auto kHour = 1h;
+constexpr auto kSampleEvery = 5min;
+// Of more counters, only what is left counts, not the rate.
+constexpr std::size_t kMostHistories = 10'000;
+
+/// True if the log or /readyz should say that so few are left. At the end itself others do.
+bool is_short(std::uint64_t left, std::uint64_t all, std::uint64_t per_hour) {
+  return left > 0 && (left <= all / kSmallPart || left / kHoursAhead < per_hour);
+}
+
+std::string key_of(const rewrite::Rule& rule, std::string_view ns) {
+  return rule.field + '\0' + std::string(ns);
+}
+
+}  // namespace
+
+std::string RunOut::Warning::text() const {
+  const std::string count = std::to_string(left) + (left == 1 ? " number is" : " numbers are");
+  switch (end) {
+    case End::width:
+      return count + " left in the template's width; then values get longer";
+    case End::max_fill:
+      return count + " left up to max_fill";
+    case End::max:
+      break;
+  }
+  return count + " left up to max";
+}
+
+/// Notes how many are left now.
+std::uint64_t RunOut::used_in_an_hour(const std::string& key, std::uint64_t left, Time now) {
+  auto found = histories_.find(key);
+  if (found == histories_.end()) {
+    if (histories_.size() == kMostHistories) return 0;
+    found = histories_.emplace(key, History{}).first;
+  }
+  History& history = found->second;
+  while (!history.empty() && now - history.front().at > kHour) history.pop_front();
+  if (history.empty() || now - history.back().at >= kSampleEvery) history.push_back({now, left});
+  // More than before: `max` was raised, or the counter was set back.
+  if (history.back().left < left) history.assign(1, {now, left});
+  return history.front().left - std::min(history.front().left, left);
+}
+
+/// Of several sequences of one collection, the one that ends first counts.
+void RunOut::add(Warning warning) {
+  const auto same = std::ranges::find_if(current_, [&](const Warning& each) {
+    return each.rule_index == warning.rule_index && each.ns == warning.ns;
+  });
+  if (same == current_.end()) {
+    current_.push_back(std::move(warning));
+  } else if (warning.left < same->left) {
+    *same = std::move(warning);
+  }
+}
+
+void RunOut::look(const std::vector<rewrite::Rule>& rules,
+                  const std::vector<ids::RuleNumbers>& numbers, Time now) {
+  current_.clear();
+  for (const ids::RuleNumbers& each : numbers) {
+    if (each.rule_index >= rules.size()) continue;
+    if (const auto* space = std::get_if<ids::SpaceUse>(&each.numbers)) {
+      const auto all = static_cast<std::uint64_t>(space->max_fill * space->space);
+      const auto used = static_cast<std::uint64_t>(space->fill * space->space);
+      const std::uint64_t left = all - std::min(all, used);
+      if (is_short(left, all, 0)) add({each.rule_index, each.ns, End::max_fill, left, 0});
+      continue;
+    }
+    const auto& counter = std::get<ids::CounterNumbers>(each.numbers);
+    if (!counter.left) continue;
+    const std::string key = key_of(rules[each.rule_index], each.ns) + '\0' + each.sequence;
+    const std::uint64_t used = used_in_an_hour(key, *counter.left, now);
+    if (is_short(*counter.left, counter.all, used)) {
+      add({each.rule_index, each.ns, End::max, *counter.left, used});
+    }
+    if (counter.width && is_short(counter.width->left, counter.width->all, used)) {
+      add({each.rule_index, each.ns, End::width, counter.width->left, used});
+    }
+  }
+  tell(rules, now);
+}
+
+void RunOut::tell(const std::vector<rewrite::Rule>& rules, Time now) {
+  std::map<std::string, Told> told;
+  for (const Warning& each : current_) {
+    const std::string key = key_of(rules[each.rule_index], each.ns);
+    const auto before = told_.find(key);
+    const bool is_new = before == told_.end() || now - before->second.at >= kHour ||
+                        each.left <= before->second.left / 2;
+    if (is_new) news_.push_back(each);
+    told.emplace(key, is_new ? Told{now, each.left} : before->second);
+  }
+  told_ = std::move(told);
+}
+
+}  // namespace idproxy::app

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "idproxy/ids/store.hpp"
+#include "idproxy/rewrite/rule.hpp"
+
+namespace idproxy::app {
+
+/// Finds the rules whose numbers run out: a hundredth of them is left, or less than what a day
+/// takes at the rate of the last hour. One thread. Times are monotonic.
+class RunOut {
+ public:
+  using Time = std::chrono::nanoseconds;
+
+  /// What ends.
+  enum class End {
+    max,       ///< the numbers up to `max`, or of all ranges
+    width,     ///< those of a template's width: then values get longer
+    max_fill,  ///< of a space of random numbers
+  };
+  struct Warning {
+    std::size_t rule_index;
+    std::string ns;  ///< "db.collection"
+    End end;
+    std::uint64_t left;      ///< of the counter that has the fewest, if there are several
+    std::uint64_t per_hour;  ///< how many were used within the last hour
+    friend bool operator==(const Warning&, const Warning&) = default;
+    /// "37 numbers are left up to max"
+    [[nodiscard]] std::string text() const;
+  };
+
+  /// `numbers`: of all collections of the rules. To be called every few seconds.
+  void look(const std::vector<rewrite::Rule>& rules, const std::vector<ids::RuleNumbers>& numbers,
+            Time now);
+  /// By rule and collection, one for each.
+  [[nodiscard]] const std::vector<Warning>& current() const { return current_; }
+  /// Those that the log should have: when they are new, every hour, and whenever half of what was
+  /// left has been used.
+  [[nodiscard]] std::vector<Warning> take_news() { return std::exchange(news_, {}); }
+
+ private:
+  struct Sample {
+    Time at;
+    std::uint64_t left;
+  };
+  /// Some within the last hour, the oldest first.
+  using History = std::deque<Sample>;
+  struct Told {
+    Time at;
+    std::uint64_t left;
+  };
+
+  [[nodiscard]] std::uint64_t used_in_an_hour(const std::string& key, std::uint64_t left, Time now);
+  void add(Warning warning);
+  void tell(const std::vector<rewrite::Rule>& rules, Time now);
+
+  std::unordered_map<std::string, History> histories_;  // by field, collection and sequence
+  std::map<std::string, Told> told_;                    // by field and collection
+  std::vector<Warning> current_;
+  std::vector<Warning> news_;
+};
+
+}  // namespace idproxy::app

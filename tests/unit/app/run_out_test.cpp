@@ -1,0 +1,103 @@
+#include "run_out.hpp"
+
+#include <gtest/gtest.h>
+
+#include "support/rule_set.hpp"
+
+namespace idproxy::app {
+namespace run_out_test {
+
+using namespace std::chrono_literals;
+using ids::CounterNumbers;
+using End = RunOut::End;
+using Warnings = std::vector<RunOut::Warning>;
+
+struct RunOutTest : ::testing::Test {
+  /// A counter of 1 to 100,000 that has so many left, `after` the last look.
+  void look(std::uint64_t left, std::chrono::nanoseconds after = 1min,
+            std::optional<CounterNumbers::Width> width = {}, std::string sequence = {}) {
+    CounterNumbers numbers{.next = 1, .held = 0, .left = left};
+    numbers.all = 100'000;
+    numbers.width = width;
+    all.push_back({0, "shop.orders", numbers, std::move(sequence)});
+    run_out.look(rules, all, now += after);
+    all.clear();
+  }
+
+  std::vector<rewrite::Rule> rules{test::rule("shop.orders", "number")};
+  std::vector<ids::RuleNumbers> all;
+  std::chrono::nanoseconds now = 5h;
+  RunOut run_out;
+};
+
+TEST_F(RunOutTest, WarnsFromAHundredthOn) {
+  look(1001);
+  EXPECT_EQ(run_out.current(), Warnings{});
+  for (std::uint64_t left = 1001; left > 1000; --left) look(left, 70min);  // hardly any in an hour
+  look(1000, 70min);
+  EXPECT_EQ(run_out.current(), (Warnings{{0, "shop.orders", End::max, 1000, 0}}));
+  EXPECT_EQ(run_out.current().front().text(), "1000 numbers are left up to max");
+}
+
+TEST_F(RunOutTest, WarnsIfADayTakesMore) {
+  look(50'000);
+  look(48'000, 30min);
+  EXPECT_EQ(run_out.current(), Warnings{}) << "24 times 2,000 were used in this hour";
+  look(47'000, 20min);
+  EXPECT_EQ(run_out.current(), (Warnings{{0, "shop.orders", End::max, 47'000, 3000}}));
+  look(47'000, 90min);
+  EXPECT_EQ(run_out.current(), Warnings{}) << "nothing was used in the last hour";
+}
+
+TEST_F(RunOutTest, ARaisedMaxIsNoUse) {
+  look(2000);
+  look(90'000);
+  look(89'990);
+  EXPECT_EQ(run_out.current(), Warnings{});
+}
+
+TEST_F(RunOutTest, WarnsBeforeATemplateWidens) {
+  look(90'000, 1min, CounterNumbers::Width{9, 999});
+  EXPECT_EQ(run_out.current(), (Warnings{{0, "shop.orders", End::width, 9, 0}}));
+  EXPECT_EQ(run_out.current().front().text(),
+            "9 numbers are left in the template's width; then values get longer");
+  look(89'000, 1min, CounterNumbers::Width{0, 999});
+  EXPECT_EQ(run_out.current(), Warnings{}) << "it has widened";
+}
+
+TEST_F(RunOutTest, SaysNothingAtTheEnd) {
+  look(0);
+  EXPECT_EQ(run_out.current(), Warnings{});
+}
+
+TEST_F(RunOutTest, TheSequenceThatEndsFirstCounts) {
+  for (const std::uint64_t left : {500U, 20U, 900U}) {
+    CounterNumbers numbers{.next = 1, .held = 0, .left = left};
+    numbers.all = 100'000;
+    all.push_back({0, "shop.orders", numbers, std::to_string(left)});
+  }
+  look(50'000, 1min, {}, "another");
+  EXPECT_EQ(run_out.current(), (Warnings{{0, "shop.orders", End::max, 20, 0}}));
+}
+
+TEST_F(RunOutTest, WarnsOfDigits) {
+  all.push_back({0, "shop.orders", ids::SpaceUse{{}, 0.899, 0.9, 100'000}});
+  run_out.look(rules, all, now);
+  EXPECT_EQ(run_out.current(), (Warnings{{0, "shop.orders", End::max_fill, 100, 0}}));
+}
+
+TEST_F(RunOutTest, TellsTheLogEveryHourAndWhenHalfIsUsed) {
+  look(900);
+  EXPECT_EQ(run_out.take_news().size(), 1U);
+  look(460);
+  EXPECT_EQ(run_out.take_news().size(), 0U);
+  look(450);
+  EXPECT_EQ(run_out.take_news().size(), 1U);
+  look(449, 59min);
+  EXPECT_EQ(run_out.take_news().size(), 0U);
+  look(449, 1min);
+  EXPECT_EQ(run_out.take_news().size(), 1U);
+}
+
+}  // namespace run_out_test
+}  // namespace idproxy::app

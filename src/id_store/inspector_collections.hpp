@@ -24,6 +24,10 @@
 /// threads and connections.
 namespace idproxy::id_store {
 
+/// Why no rule applies to a collection.
+enum class LeftAlone : std::uint8_t { view, time_series };
+using LeftAloneByName = std::map<std::string, LeftAlone, std::less<>>;
+
 /// A request about a collection, or about a whole database.
 struct CatalogRequest {
   enum class Kind {
@@ -65,10 +69,10 @@ struct CatalogResponse {
   };
   Kind kind = Kind::answered;
   std::string reason{};  ///< why it was refused or is unreachable; never holds a document's value
-  std::set<std::string, std::less<>> left_alone{};
+  LeftAloneByName left_alone{};
   std::vector<std::string> names{};  ///< databases, or with `lists_all` the other collections
   std::vector<Index> indexes{};
-  bool is_left_alone = false;                 ///< is_anew: it is a view or time-series collection
+  std::optional<LeftAlone> is_left_alone{};   ///< is_anew
   std::optional<ids::CollectionUuid> uuid{};  ///< is_anew: if the server takes it in writes
   std::map<std::string, IndexOffer, std::less<>> offers{};  ///< by field
   std::uint64_t documents = 0;
@@ -184,7 +188,7 @@ class Collections {
     bool failed = false;      // the last request reached no server
   };
   struct Database : Known {
-    std::set<std::string, std::less<>> left_alone;
+    LeftAloneByName left_alone;
     std::optional<Time> failing_since;
     Time due{};
     bool open = true;        // never answered yet

@@ -259,7 +259,8 @@ void Collections::learn_which(Collection& collection, const CatalogRequest& requ
     collection.is_anew = true;
   }
   if (!response.is_left_alone) return;
-  if (database(collection.db).left_alone.insert(collection.name).second) ++version_;
+  LeftAloneByName& names = database(collection.db).left_alone;
+  if (names.emplace(collection.name, *response.is_left_alone).second) ++version_;
 }
 
 void Collections::take_offer(Guard& guard, const CatalogResponse& response, Time now) const {

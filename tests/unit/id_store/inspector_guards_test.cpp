@@ -244,13 +244,31 @@ TEST_F(GuardsTest, AViewTellsItsWritesThatNoRuleApplies) {
   watch_orders(UniqueIndex::require);
   const auto version = known->version();
   CatalogResponse view;
-  view.is_left_alone = true;
+  view.is_left_alone = LeftAlone::view;
   known->learn(next_look(), view, now);
   EXPECT_EQ(state(), State::left_alone);
   EXPECT_GT(known->version(), version) << "plans are made anew";
   now += 60s;
   (void)round({{"left_alone shop", views({})}, {"indexes shop.orders", guarded_by(kOne)}});
   EXPECT_EQ(state(), State::guarded);
+}
+
+TEST_F(GuardsTest, ATimeSeriesCollectionIsToldFromAView) {
+  const auto is_time_series = [&] {
+    const ids::Readiness readiness = known->readiness(0, "shop", "orders", now);
+    EXPECT_EQ(readiness.kind, ids::Readiness::Kind::left_alone);
+    return readiness.is_time_series;
+  };
+  watch_orders(UniqueIndex::require);
+  CatalogResponse response;
+  response.is_left_alone = LeftAlone::time_series;
+  known->learn(next_look(), response, now);
+  EXPECT_TRUE(is_time_series());
+  const auto version = known->version();
+  now += 60s;
+  (void)round({{"left_alone shop", views({"orders"})}});
+  EXPECT_FALSE(is_time_series()) << "another one of the same name";
+  EXPECT_GT(known->version(), version);
 }
 
 // --- What exists at the start ---

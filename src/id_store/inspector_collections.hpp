@@ -316,7 +316,9 @@ class Collections {
   std::set<std::string, std::less<>> missed_;                   // "privilege db", as said
   std::shared_ptr<ids::Guard::Tell> tell_ = std::make_shared<ids::Guard::Tell>();
   std::vector<std::shared_ptr<ids::Guard>> answers_;
-  std::deque<std::string> awaited_;          // namespaces that a write waits for, or wants renewed
+  // Namespaces that a write waits for, or wants renewed. One whose index is being made stays in
+  // front: if many new ones come at once, the first ones are done soon, instead of all late.
+  std::deque<std::string> awaited_;
   std::vector<ids::CatalogChange> changes_;  // under way
   Time databases_due_ = kNever;
   std::vector<LogEvent> log_events_;

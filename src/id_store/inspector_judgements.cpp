@@ -322,7 +322,7 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
       return;
     }
     if (guard.make_due == kNever) guard.make_due = now;
-    if (guard.absent) awaited_.push_back(collection.ns());
+    if (guard.absent) awaited_.push_front(collection.ns());
     if (guard.state == Guard::State::failed) return;
     return wait_for_index(collection, guard, kBeingMade, now);
   }
@@ -381,7 +381,7 @@ void Collections::learn_made(Collection& collection, Guard& guard, const Catalog
     collection.is_anew = true;
     if (collection.indexes_due != kNever) collection.indexes_due = now;
     ++collection.epoch;
-    awaited_.push_back(collection.ns());
+    awaited_.push_front(collection.ns());
     return;
   }
   const Time rest = std::min<Time>((now - guard.make_begun) * kRestPerTry, kLongestRest);

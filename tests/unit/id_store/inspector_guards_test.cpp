@@ -138,6 +138,24 @@ TEST_F(GuardsTest, AWriteThatComesDuringTheLookHasTheIndexMade) {
   EXPECT_EQ(text_of(*make), "make_index shop.orders number");
 }
 
+TEST_F(GuardsTest, OneWriteGetsAllThatItWaitsForBeforeTheNextOne) {
+  watch({{"shop.*", "number", UniqueIndex::create}});
+  std::vector<ids::Ticket> tickets;
+  for (const char* name : {"a", "b"}) {
+    tickets.push_back(known->guard(0, "shop", name, now)->ask(0, std::make_unique<NobodyWaits>()));
+  }
+  const std::pair<const char*, CatalogResponse> kSteps[] = {{"indexes shop.a", kNoCollection},
+                                                            {"make_index shop.a number", {}},
+                                                            {"indexes shop.a", guarded_by(kOne)},
+                                                            {"indexes shop.b", kNoCollection}};
+  for (const auto& [expected, response] : kSteps) {
+    const auto request = known->next(Asks::awaited, now);
+    ASSERT_TRUE(request) << expected;
+    EXPECT_EQ(text_of(*request), expected);
+    known->learn(*request, response, now);
+  }
+}
+
 TEST_F(GuardsTest, AFailureIsOfThatWriteAndTheNextOneTriesAgain) {
   watch_orders(UniqueIndex::create);
   look(kNoCollection);

@@ -65,10 +65,12 @@ std::string_view text_in(Bytes document, std::string_view key) {
   return text && text->type == bson::Type::string ? text->text() : std::string_view{};
 }
 
-/// An entry of listCollections: true for a view or a time-series collection.
-bool is_left_alone(Bytes listed) {
+/// Of an entry of listCollections.
+std::optional<LeftAlone> left_alone_as(Bytes listed) {
   const std::string_view type = text_in(listed, "type");
-  return type == "view" || type == "timeseries";
+  if (type == "view") return LeftAlone::view;
+  if (type == "timeseries") return LeftAlone::time_series;
+  return std::nullopt;
 }
 
 /// {name, type} of views and time-series collections only, unless all are wanted. Without
@@ -84,8 +86,8 @@ CatalogResponse ask_left_alone(mongo::Client& client, const CatalogRequest& requ
   const Reply reply = client.read_all(request.db, command, [&](Bytes document) {
     const std::string_view name = text_in(document, "name");
     if (name.empty()) return true;
-    if (is_left_alone(document)) {
-      found.left_alone.emplace(name);
+    if (const auto as = left_alone_as(document)) {
+      found.left_alone.emplace(name, *as);
     } else if (found.names.size() < Collections::kMostCollections) {
       found.names.emplace_back(name);
     }
@@ -132,7 +134,7 @@ CatalogResponse ask_which(mongo::Client& client, const CatalogRequest& request) 
   const Reply reply = client.read_all(
       request.db, Document().add("listCollections", 1).add("filter", filter), [&](Bytes listed) {
         found.kind = Kind::answered;
-        found.is_left_alone = is_left_alone(listed);
+        found.is_left_alone = left_alone_as(listed);
         if (takes_uuid) found.uuid = uuid_in(listed);
         return false;
       });

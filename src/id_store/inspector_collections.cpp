@@ -73,7 +73,9 @@ void Collections::list_all(const WatchedRule& rule) {
 Readiness Collections::readiness(std::size_t rule_index, std::string_view db, std::string_view name,
                                  Time now) {
   Database& in = database(db);
-  if (in.left_alone.contains(name)) return {Readiness::Kind::left_alone};
+  if (const auto found = in.left_alone.find(name); found != in.left_alone.end()) {
+    return {Readiness::Kind::left_alone, {}, found->second == LeftAlone::time_series};
+  }
   if (rules_[rule_index].field == "_id") return {};  // whose unique index is always there
   return readiness_of(asked_guard(collection(db, name), rule_index, now));
 }

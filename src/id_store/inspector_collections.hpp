@@ -25,6 +25,10 @@
 /// threads and connections.
 namespace idproxy::id_store {
 
+/// Why no rule applies to a collection.
+enum class LeftAlone : std::uint8_t { view, time_series };
+using LeftAloneByName = std::map<std::string, LeftAlone, std::less<>>;
+
 /// A request about a collection, or about a whole database.
 struct CatalogRequest {
   enum class Kind {
@@ -68,10 +72,10 @@ struct CatalogResponse {
   };
   Kind kind = Kind::answered;
   std::string reason{};  ///< why it was refused or is unreachable; never holds a document's value
-  std::set<std::string, std::less<>> left_alone{};
+  LeftAloneByName left_alone{};
   std::vector<std::string> names{};  ///< databases, or with `lists_all` the other collections
   std::vector<Index> indexes{};
-  bool is_left_alone = false;                 ///< is_anew: it is a view or time-series collection
+  std::optional<LeftAlone> is_left_alone{};   ///< is_anew
   std::optional<ids::CollectionUuid> uuid{};  ///< is_anew: if the server takes it in writes
   std::map<std::string, IndexOffer, std::less<>> offers{};  ///< by field
   std::uint64_t documents = 0;
@@ -194,7 +198,7 @@ class Collections {
     bool failed = false;      // the last request reached no server
   };
   struct Database : Known {
-    std::set<std::string, std::less<>> left_alone;
+    LeftAloneByName left_alone;
     std::optional<Time> failing_since;
     Time due{};
     bool open = true;        // never answered yet
@@ -327,7 +331,9 @@ class Collections {
   std::shared_ptr<ids::FreeValues::Tell> look_up_ = std::make_shared<ids::FreeValues::Tell>();
   std::deque<std::shared_ptr<ids::FreeValues>> lookups_;
   std::vector<std::shared_ptr<ids::Guard>> answers_;
-  std::deque<std::string> awaited_;          // namespaces that a write waits for, or wants renewed
+  // Namespaces that a write waits for, or wants renewed. One whose index is being made stays in
+  // front: if many new ones come at once, the first ones are done soon, instead of all late.
+  std::deque<std::string> awaited_;
   std::vector<ids::CatalogChange> changes_;  // under way
   Time databases_due_ = kNever;
   std::vector<LogEvent> log_events_;

@@ -260,7 +260,8 @@ void Collections::learn_which(Collection& collection, const CatalogRequest& requ
     collection.is_anew = true;
   }
   if (!response.is_left_alone) return;
-  if (database(collection.db).left_alone.insert(collection.name).second) ++version_;
+  LeftAloneByName& names = database(collection.db).left_alone;
+  if (names.emplace(collection.name, *response.is_left_alone).second) ++version_;
 }
 
 void Collections::take_offer(Guard& guard, const CatalogResponse& response, Time now) const {
@@ -322,7 +323,7 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
       return;
     }
     if (guard.make_due == kNever) guard.make_due = now;
-    if (guard.absent) awaited_.push_back(collection.ns());
+    if (guard.absent) awaited_.push_front(collection.ns());
     if (guard.state == Guard::State::failed) return;
     return wait_for_index(collection, guard, kBeingMade, now);
   }
@@ -381,7 +382,7 @@ void Collections::learn_made(Collection& collection, Guard& guard, const Catalog
     collection.is_anew = true;
     if (collection.indexes_due != kNever) collection.indexes_due = now;
     ++collection.epoch;
-    awaited_.push_back(collection.ns());
+    awaited_.push_front(collection.ns());
     return;
   }
   const Time rest = std::min<Time>((now - guard.make_begun) * kRestPerTry, kLongestRest);

@@ -462,6 +462,7 @@ bool ConnectionPair::take_request(Cursor& cursor) {
         deadline_.stop();
         thread_.cells[Counted::requests_relayed].add();
         if (step.changes_user) runner_.forget_rights();
+        if (!step.past.empty()) runner_.note_past(step.past);
         forwarded(step.header, front.first(step.bytes));
       }
       if (request_gate_.passed(step)) deadline_.stop();

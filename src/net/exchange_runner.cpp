@@ -334,20 +334,40 @@ void ExchangeRunner::log_forwarded() const {
   }
 }
 
-/// Logs a command by which the server stores documents past the rules.
+void ExchangeRunner::note_past(std::span<const rewrite::Forwarded> past) const {
+  for (const rewrite::Forwarded& each : past) {
+    each.count();
+    log_past(each);
+  }
+}
+
+namespace {
+
+std::string text_of(const rewrite::Forwarded& past) {
+  const std::string& field = past.assignment->rule->field;
+  const std::string way_out(way_out_of(past.reason, field));
+  if (past.reason == rewrite::ForwardReason::time_series) {
+    return "an insert into a time-series collection, to which no rule applies, was sent without "
+           "the rule's values: " +
+           way_out;
+  }
+  return "a command has the server store documents in a collection with a rule, without its "
+         "values: " +
+         way_out + "; mongo-idproxy backfill --config FILE --ns " + past.ns + " --field " + field +
+         " gives values to documents that were stored without";
+}
+
+}  // namespace
+
+/// Logs a command that stores documents past the rules.
 void ExchangeRunner::log_past(const rewrite::Forwarded& past) const {
   const rewrite::Assignment& assignment = *past.assignment;
   const auto commands = assignment.outcomes->forwarded_log.add(past.ns, past.reason, past.upserts,
                                                                thread_.context.clock.monotonic());
   if (!commands) return;
   log::event(log::Level::warning, "written_past_the_rules",
-             "a command has the server store documents in a collection with a rule, without its "
-             "values: " +
-                 std::string(way_out_of(past.reason, assignment.rule->field)) +
-                 "; mongo-idproxy backfill --config FILE --ns " + past.ns + " --field " +
-                 assignment.rule->field +
-                 " gives values to documents that were stored without "
-                 "(docs/duplicates.md#writes-past-the-rules; logged once an hour for each "
+             text_of(past) +
+                 " (docs/duplicates.md#writes-past-the-rules; logged once an hour for each "
                  "namespace and reason, with the number of commands since the last line)",
              {{"rule", assignment.rule_index},
               {"ns", past.ns},

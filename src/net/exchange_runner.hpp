@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "budget.hpp"
 #include "idproxy/rewrite/connection_memory.hpp"
@@ -94,6 +95,8 @@ class ExchangeRunner {
   void abandon() { ended(); }
   /// Event: a message is passed on that may change the connection's user.
   void forget_rights() { memory_.rights.forget(); }
+  /// Event: a message is passed on that stores documents past rules.
+  void note_past(std::span<const rewrite::Forwarded> past) const;
 
   /// True while an exchange is under way or a local reply has not been sent.
   [[nodiscard]] bool is_busy() const { return exchange_ || local_reply_; }

@@ -56,6 +56,7 @@ RequestGate::Step RequestGate::look_at_message(const wire::MsgHeader& header, By
     step.bytes = front.size();
     step.begins = true;
     step.changes_user = relay->changes_user;
+    step.past = relay->past;
     step.header = header;
     return step;
   }

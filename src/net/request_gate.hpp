@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -34,6 +35,7 @@ class RequestGate {
     std::size_t bytes = 0;
     bool begins = false;        ///< with `pass`: the bytes begin the message with `header`
     bool changes_user = false;  ///< with `begins`: as rewrite::decision::Relay says
+    std::span<const rewrite::Forwarded> past{};  ///< the same
     wire::MsgHeader header{};
     ProtocolFault fault{};
     rewrite::Decision decision{};  ///< with `collect`: a Request

@@ -136,7 +136,11 @@ Decision classify_by_namespace(Bytes front, std::size_t length, const DocumentHe
   if (!body) return Relay{};
   const auto db = bson::find(*body, "$db");
   if (!db || db->type != bson::Type::string) return Relay{};
-  if (namespaces.plan(db->text(), collection) == nullptr) return Relay{};
+  if (namespaces.plan(db->text(), collection) == nullptr) {
+    // Of a time-series collection the server refuses upserts.
+    const bool inserts = write_kind(head.first_key) == WriteKind::insert;
+    return inserts ? Relay{.past = namespaces.passed_by(db->text(), collection)} : Relay{};
+  }
   if (front.size() < length) return NeedMore{length, true};
   // A rule applies, but no statement can insert a document, or mongod will refuse the message.
   return understand_other(front, x509);

@@ -72,22 +72,20 @@ Action Exchange::change_catalog(CatalogRequest&& request) {
     changes_.push_back(request.rules->change(change));
   }
   if (request.done == CatalogRequest::Done::at_once) changes_.clear();
-  note_past(request);
+  for (const CatalogRequest::Past& each : request.past) note_past(each);
   catalog_ = std::move(request);
   return action::Relay{};
 }
 
-/// Counts the documents that the server stores without values: for each rule, the command.
-void Exchange::note_past(const CatalogRequest& request) {
-  for (const auto& [collection, reason, plan] : request.past) {
-    for (const Assignment& assignment : *plan) {
-      if (assignment.implied) continue;
-      forwarded_.push_back({.assignment = &assignment,
-                            .reason = reason,
-                            .upserts = 1,
-                            .ns = collection.db + "." + collection.collection});
-      ++assignment.outcomes->forwarded[static_cast<std::size_t>(reason)];
-    }
+/// Counts a command that stores documents without values, for each rule.
+void Exchange::note_past(const CatalogRequest::Past& past) {
+  for (const Assignment& assignment : *past.plan) {
+    if (assignment.implied) continue;
+    forwarded_.push_back({.assignment = &assignment,
+                          .reason = past.reason,
+                          .upserts = 1,
+                          .ns = past.collection.db + "." + past.collection.collection});
+    forwarded_.back().count();
   }
 }
 
@@ -186,7 +184,7 @@ std::optional<Action> Exchange::await_guards(Workspace& workspace) {
     case GuardVerdict::Kind::ready:
       return std::nullopt;
     case GuardVerdict::Kind::left_alone:
-      return send_unchanged();
+      return send_unchanged(*verdict.assignment);
     case GuardVerdict::Kind::refused:
       return fail_write(no_values(write_.message, write_.ns(), *verdict.assignment, verdict.error),
                         workspace);
@@ -198,12 +196,21 @@ std::optional<Action> Exchange::await_guards(Workspace& workspace) {
   return action::AskStore{guard_of_->guard.get(), 0, std::max(left, std::chrono::nanoseconds(0))};
 }
 
-/// The collection turned out to be a view or a time-series collection.
-Action Exchange::send_unchanged() {
+/// The collection turned out to be a view or a time-series collection, as the guard of this one
+/// says.
+Action Exchange::send_unchanged(const Assignment& left_alone) {
   take_back_all();
   look_into_original();
   assigned_ = refused_documents_ = 0;
   forwarded_.clear();
+  const BatchCommand& command = write_.command;
+  if (command.kind == WriteKind::insert &&
+      left_alone.store->readiness(left_alone.rule_index, command.db, command.collection)
+          .is_time_series) {
+    note_past({{std::string(command.db), std::string(command.collection)},
+               ForwardReason::time_series,
+               write_.plan});
+  }
   sent_ = is_plain_ = true;
   awaits_reply_ = acknowledged_;
   message_.start(original_.view());
@@ -378,7 +385,7 @@ Action Exchange::send_in_parts(const Context& context, Workspace& workspace) {
 
 void Exchange::count_assigned(const GivenValues& given) const {
   for (const Forwarded& each : forwarded_) {
-    each.assignment->outcomes->forwarded[static_cast<std::size_t>(each.reason)] += each.upserts;
+    each.count();
   }
   for (std::size_t i = 0; i < write_.plan->size(); ++i) {
     RuleOutcomes& outcomes = *(*write_.plan)[i].outcomes;

@@ -35,6 +35,10 @@ constexpr std::array<Texts, kForwardReasons> kTexts{{
     {"merge", kInsertAll},
     {"out", kInsertAll},
     {"apply_ops", kInsertAll},
+    {"time_series",
+     "use an ordinary collection, whose unique index keeps values apart, or have the application "
+     "make the value; with an ns that does not match the collection, the rule lets it pass in "
+     "silence"},
 }};
 
 }  // namespace

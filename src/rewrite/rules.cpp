@@ -14,6 +14,11 @@ constexpr std::size_t kRemembered = 4096;
 // mongod refuses longer names: a database's has at most 63 bytes, a namespace 255.
 constexpr std::size_t kLongestNamespace = 512;
 
+std::string ns_of(std::string_view db, std::string_view collection) {
+  std::string ns(db);
+  return ns.append(".").append(collection);
+}
+
 std::vector<std::string> segments(std::string_view field) {
   std::vector<std::string> path;
   for (std::size_t dot = 0; (dot = field.find('.')) != std::string_view::npos;) {
@@ -104,10 +109,10 @@ bool RuleSet::is_untouchable(std::string_view db, std::string_view collection,
          std::ranges::find(store_namespaces_, ns) != store_namespaces_.end();
 }
 
-Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
+/// For each field, the first rule that matches, before the store has been asked.
+Plan RuleSet::matching(std::string_view db, std::string_view collection,
+                       const std::string& ns) const {
   Plan plan;
-  std::string ns(db);
-  ns.append(".").append(collection);
   if (is_untouchable(db, collection, ns)) return plan;
   for (std::size_t i = 0; i < rules_.size(); ++i) {
     if (!glob_matches(rules_[i].ns, ns)) continue;
@@ -116,8 +121,17 @@ Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
       return starts_with(path, earlier.path) || starts_with(earlier.path, path);
     });
     if (taken) continue;
-    Assignment assignment{
-        &rules_[i], outcomes_[i].get(), i, std::move(path), rules_[i].strategy.get(), nullptr, {}};
+    plan.push_back(
+        {&rules_[i], outcomes_[i].get(), i, std::move(path), rules_[i].strategy.get(), {}, {}});
+  }
+  return plan;
+}
+
+Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
+  const std::string ns = ns_of(db, collection);
+  Plan plan = matching(db, collection, ns);
+  for (Assignment& assignment : plan) {
+    const std::size_t i = assignment.rule_index;
     if (store_ != nullptr) {
       ids::Readiness readiness = store_->readiness(i, db, collection);
       if (readiness.kind == ids::Readiness::Kind::left_alone) return {};
@@ -131,10 +145,17 @@ Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
     assignment.sequences = assignment.strategy->sequences();
     assignment.reservations = reservations_[i].get();
     assignment.store = store_.get();
-    plan.push_back(std::move(assignment));
   }
   add_id(plan);
   return plan;
+}
+
+Plan RuleSet::passed_by(std::string_view db, std::string_view collection) const {
+  if (store_ == nullptr) return {};
+  Plan plan = matching(db, collection, ns_of(db, collection));
+  const bool is_time_series =
+      !plan.empty() && store_->readiness(plan.front().rule_index, db, collection).is_time_series;
+  return is_time_series ? plan : Plan();
 }
 
 /// A reservation names its document by `_id`, so documents without one get it here.
@@ -164,31 +185,48 @@ bool RuleSet::concerns(const ids::CatalogChange& change) const {
   return std::ranges::any_of(rules_, [&](const Rule& rule) { return globs_overlap(rule.ns, any); });
 }
 
-const std::shared_ptr<const Plan>& Namespaces::plan(std::string_view db,
-                                                    std::string_view collection) {
-  static const std::shared_ptr<const Plan> kNone;
+const Namespaces::Known& Namespaces::known(std::string_view db, std::string_view collection) {
+  static const Known kNone;
   if (db.size() + collection.size() > kLongestNamespace) return kNone;
   if (const std::uint64_t now = rules_->version(); now != version_) {
     version_ = now;
-    plans_.clear();
-    last_db_.clear();
+    forget();
   }
-  if (!last_db_.empty() && db == last_db_ && collection == last_collection_) return last_;
+  if (last_ != nullptr && db == last_db_ && collection == last_collection_) return *last_;
   // No name contains a NUL, so "a.b" "c" and "a" "b.c" have different keys.
   key_.assign(db).append(1, '\0').append(collection);
-  auto found = plans_.find(key_);
-  if (found == plans_.end()) {
-    if (plans_.size() >= kRemembered) plans_.clear();
-    found = plans_.emplace(key_, keeping(rules_, rules_->plan(db, collection))).first;
+  auto found = known_.find(key_);
+  if (found == known_.end()) {
+    if (known_.size() >= kRemembered) forget();
+    found = known_.emplace(key_, look_up(db, collection)).first;
   }
   last_db_ = db;
   last_collection_ = collection;
-  last_ = found->second;
-  return last_;
+  last_ = &found->second;
+  return *last_;
+}
+
+Namespaces::Known Namespaces::look_up(std::string_view db, std::string_view collection) const {
+  Known known{.plan = keeping(rules_, rules_->plan(db, collection))};
+  if (known.plan != nullptr) return known;
+  known.time_series = keeping(rules_, rules_->passed_by(db, collection));
+  if (known.time_series == nullptr) return known;
+  for (const Assignment& each : *known.time_series) {
+    known.passed_by.push_back({.assignment = &each,
+                               .reason = ForwardReason::time_series,
+                               .upserts = 1,
+                               .ns = ns_of(db, collection)});
+  }
+  return known;
+}
+
+void Namespaces::forget() {
+  known_.clear();
+  last_ = nullptr;
 }
 
 bool Namespaces::possible(std::string_view collection) {
-  if (last_ != nullptr && collection == last_collection_) return true;
+  if (last_ != nullptr && last_->plan != nullptr && collection == last_collection_) return true;
   key_.assign(collection);
   auto found = collections_.find(key_);
   if (found == collections_.end()) {

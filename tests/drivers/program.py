@@ -14,6 +14,9 @@ transactions  {coll, count, size, own}                  {calls, outcomes}, as th
 watch         {coll}: opens a change stream             {}
 events        {count}: waits for so many                {events}: their fullDocument
 unwatch       {}                                        {}
+firsts        {coll, dbs, tasks, sleep}: a document into each of these databases, so many of them at a
+              time. All have a connection by then: each keeps one from the others, so many ms long
+                                                        {errors, milliseconds: of each insert}
 topology      {}: what the driver knows of the servers  {servers: {address: type}, ever: [address]}
 
 op: updateOne, updateMany, findOneAndUpdate or bulkWrite (of updateOne; ordered: true | false) adds

@@ -1,4 +1,4 @@
-"""Commands by which the server stores documents itself: they get no values, and the log and the metrics say so."""
+"""Commands that store documents past the rules: they get no values, and the log and the metrics say so."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from bson import ObjectId
+from pymongo.errors import PyMongoError
 
 from support import scrape
 from support.admin import LISTEN
 from support.mongod import Mongod
+from support.process import eventually
 from support.proxy import Proxy, configuration
 
 
@@ -46,6 +49,55 @@ def test_are_counted_and_logged(replica_set: Mongod, start_proxy: Callable[..., 
         f"{coll}.orders", write.__name__, 1)
     assert f"mongo-idproxy backfill --config FILE --ns {coll}.orders --field number" \
         in event["message"]
-    labels = f'rule="0",ns="{coll}.orders",field="number",strategy="counter",' \
-        f'reason="{write.__name__}"'
-    assert scrape.metric(proxy, f"idproxy_rule_upserts_forwarded_total{{{labels}}}") == 2
+    assert counted(proxy, f"{coll}.orders", write.__name__) == 2
+
+
+def counted(proxy: Proxy, ns: str, reason: str) -> float:
+    labels = f'rule="0",ns="{ns}",field="number",strategy="counter",reason="{reason}"'
+    return scrape.metric(proxy, f"idproxy_rule_upserts_forwarded_total{{{labels}}}")
+
+
+@pytest.mark.parametrize("options", [
+    {"unique_index": "warn"},  # the collection is known before the first insert, or soon after
+    {"unique_index": "create"},  # the first insert finds out
+], ids=lambda each: each["unique_index"])
+def test_inserts_into_time_series_collections_are_counted_and_logged(
+        replica_set: Mongod, start_proxy: Callable[..., Proxy], coll: str,
+        options: dict[str, str]) -> None:
+    database = replica_set.client[coll]
+    database.create_collection("readings", timeseries={"timeField": "at"})
+    database.create_collection("view", viewOn="carts")
+    now = replica_set.client.admin.command("hello")["localTime"]
+    database.readings.insert_one({"at": now, "x": 0})
+    bucket = database["system.buckets.readings"].find_one()
+    rule = {"ns": f"{coll}.*", "field": "number", "strategy": "counter", **options}
+    proxy = start_proxy(configuration(replica_set, [rule], admin=LISTEN))
+    with proxy.client() as client:
+        ours = client[coll]
+        if options["unique_index"] == "warn":
+            # The first use of the database makes the proxy look which collections are left alone.
+            ours.carts.insert_one({})
+            eventually(lambda: "number" not in stored(ours.readings, now), 20)
+        before = counted(proxy, f"{coll}.*", "time_series")
+        ours.readings.insert_many([{"at": now, "x": n} for n in range(3)])
+        ours.readings.insert_one({"at": now, "x": 4})
+        assert counted(proxy, f"{coll}.*", "time_series") == before + 2
+        # A normal collection, a view, and a bucket as mongorestore inserts it.
+        ours.carts.insert_one({})
+        with pytest.raises(PyMongoError, match="is a view"):
+            ours.view.insert_one({})
+        ours["system.buckets.readings"].insert_one({**bucket, "_id": ObjectId()})
+        assert counted(proxy, f"{coll}.*", "time_series") == before + 2
+    event, = proxy.find_events("written_past_the_rules")
+    assert (event["ns"], event["reason"], event["commands"]) == (
+        f"{coll}.readings", "time_series", 1)
+    assert "use an ordinary collection" in event["message"]
+    assert "backfill" not in event["message"]
+    assert all("number" not in each for each in database.readings.find({"x": {"$gte": 0}}))
+
+
+def stored(readings: Any, now: Any) -> Any:
+    """A document as it is after an insert through the proxy."""
+    readings.delete_many({})
+    readings.insert_one({"at": now, "x": -1})
+    return readings.find_one({"x": -1})

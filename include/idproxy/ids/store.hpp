@@ -45,6 +45,7 @@ struct Readiness {
   };
   Kind kind = Kind::ready;
   Error error{};
+  bool is_time_series = false;  ///< left_alone
 };
 
 /// A collection in which a rule assigns no values now.

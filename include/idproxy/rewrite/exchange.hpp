@@ -125,10 +125,10 @@ class Exchange {
   Action write(Buffer* owner, const Context& context, Workspace& workspace);
   Action go_on(const Context& context, Workspace& workspace);
   std::optional<Action> await_guards(Workspace& workspace);
-  Action send_unchanged();
+  Action send_unchanged(const Assignment& left_alone);
   Action send_to_guarded(const Context& context, Workspace& workspace);
   Action change_catalog(CatalogRequest&& request);
-  void note_past(const CatalogRequest& request);
+  void note_past(const CatalogRequest::Past& past);
   void catalog_changed();
   [[nodiscard]] Action ask() const;
   std::optional<Action> draw_values(Workspace& workspace);

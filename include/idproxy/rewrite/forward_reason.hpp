@@ -26,9 +26,10 @@ enum class ForwardReason : std::uint8_t {
   merge,         ///< no upsert: an aggregation with $merge, which the server writes itself
   out,           ///< the same with $out
   apply_ops,     ///< no upsert: an insert within applyOps
+  time_series,   ///< no upsert: an insert into a time-series collection
 };
 inline constexpr std::size_t kForwardReasons =
-    static_cast<std::size_t>(ForwardReason::apply_ops) + 1;
+    static_cast<std::size_t>(ForwardReason::time_series) + 1;
 
 /// The reason as metrics, status and log spell it, such as "filter_names_field".
 [[nodiscard]] std::string_view name_of(ForwardReason reason);

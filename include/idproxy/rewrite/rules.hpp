@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -44,6 +45,21 @@ struct Assignment {
 /// the other. Valid as long as its RuleSet.
 using Plan = std::vector<Assignment>;
 
+/// Upserts that get no value of a rule, for one reason, or another command that stores documents
+/// past it.
+struct Forwarded {
+  const Assignment* assignment;
+  ForwardReason reason;
+  std::uint64_t upserts;
+  /// True if the documents that they insert have a value of the client's own.
+  bool brings_value = false;
+  std::string ns{};  ///< "db.collection", if it is not that of the write
+
+  void count() const {
+    assignment->outcomes->forwarded[static_cast<std::size_t>(reason)] += upserts;
+  }
+};
+
 /// The rules of a configuration. Immutable except for the outcomes of the rules, so that all io
 /// threads share one object. A reload creates another one; exchanges that have begun keep theirs.
 class RuleSet {
@@ -60,6 +76,9 @@ class RuleSet {
   /// for the databases admin, local, config and `store_db`, and for the store's collections in
   /// other databases. Valid until version() changes.
   [[nodiscard]] Plan plan(std::string_view db, std::string_view collection) const;
+  /// The rules that would apply to a time-series collection, for each field the first one; empty
+  /// for everything else, as far as the store knows. Valid as plan() is.
+  [[nodiscard]] Plan passed_by(std::string_view db, std::string_view collection) const;
   [[nodiscard]] std::uint64_t version() const { return store_ == nullptr ? 0 : store_->version(); }
   /// False if no rule applies to collections of this name in any database.
   [[nodiscard]] bool possible(std::string_view collection) const;
@@ -88,6 +107,8 @@ class RuleSet {
  private:
   void take_over(const RuleSet& before);
   void prepare_reservations();
+  [[nodiscard]] Plan matching(std::string_view db, std::string_view collection,
+                              const std::string& ns) const;
   void add_id(Plan& plan) const;
   [[nodiscard]] bool is_untouchable(std::string_view db, std::string_view collection,
                                     const std::string& ns) const;
@@ -113,20 +134,37 @@ class Namespaces {
   /// The plan of a namespace; null if no rule applies. Shared, because exchanges may outlive this
   /// cache; the plan keeps its RuleSet alive. The reference is valid until the next call.
   [[nodiscard]] const std::shared_ptr<const Plan>& plan(std::string_view db,
-                                                        std::string_view collection);
+                                                        std::string_view collection) {
+    return known(db, collection).plan;
+  }
+  /// What an insert into this namespace goes past, if it is a time-series collection; else empty.
+  /// Valid until the next call.
+  [[nodiscard]] std::span<const Forwarded> passed_by(std::string_view db,
+                                                     std::string_view collection) {
+    return known(db, collection).passed_by;
+  }
   [[nodiscard]] bool possible(std::string_view collection);
   [[nodiscard]] const std::shared_ptr<const RuleSet>& rules() const { return rules_; }
 
  private:
+  struct Known {
+    std::shared_ptr<const Plan> plan{};
+    std::shared_ptr<const Plan> time_series{};  // for passed_by
+    std::vector<Forwarded> passed_by{};
+  };
+  [[nodiscard]] const Known& known(std::string_view db, std::string_view collection);
+  [[nodiscard]] Known look_up(std::string_view db, std::string_view collection) const;
+  void forget();
+
   std::shared_ptr<const RuleSet> rules_;
-  std::uint64_t version_;  // the version of rules_ that plans_ is for
-  std::unordered_map<std::string, std::shared_ptr<const Plan>> plans_;
+  std::uint64_t version_;  // the version of rules_ that known_ is for
+  std::unordered_map<std::string, Known> known_;
   std::unordered_map<std::string, bool> collections_;
   std::string key_;
   // The last answer: classify() looks the same plan up several times, and so does the next insert.
   std::string last_db_;
   std::string last_collection_;
-  std::shared_ptr<const Plan> last_;
+  const Known* last_ = nullptr;  // in known_
 };
 
 }  // namespace idproxy::rewrite

@@ -1,26 +1,13 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
 #include "idproxy/ids/draw.hpp"
-#include "idproxy/rewrite/forward_reason.hpp"
 #include "idproxy/rewrite/request.hpp"
 #include "idproxy/rewrite/write.hpp"
 
 namespace idproxy::rewrite {
-
-/// Upserts that get no value of a rule, for one reason, or another command that stores documents
-/// past it.
-struct Forwarded {
-  const Assignment* assignment;
-  ForwardReason reason;
-  std::uint64_t upserts;
-  /// True if the documents that they insert have a value of the client's own.
-  bool brings_value = false;
-  std::string ns{};  ///< "db.collection", if it is not that of the write
-};
 
 /// The result of scanning one write command.
 struct ScanResult {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
@@ -47,6 +48,8 @@ type step struct {
 	operation
 	Step, Comment      string
 	K, Times           int
+	Tasks, Sleep       int
+	DBs                []string
 	SecondaryPreferred bool
 }
 
@@ -102,6 +105,49 @@ func events(ctx context.Context, stream *mongo.ChangeStream, count int) bson.M {
 	return bson.M{"events": found}
 }
 
+// firsts inserts one document into the collection of this name in each of s.DBs, s.Tasks of them at
+// a time.
+func firsts(ctx context.Context, client *mongo.Client, s step) bson.M {
+	var lock sync.Mutex
+	errors, milliseconds := bson.A{}, bson.A{}
+	insert := func(name string) {
+		since := time.Now()
+		_, err := client.Database(name).Collection(s.Coll).InsertOne(ctx, bson.M{"k": 1})
+		lock.Lock()
+		defer lock.Unlock()
+		milliseconds = append(milliseconds, float64(time.Since(since).Microseconds())/1000)
+		if err != nil {
+			errors = append(errors, err.Error())
+		}
+	}
+	names := make(chan string, len(s.DBs))
+	for _, name := range s.DBs {
+		names <- name
+	}
+	close(names)
+	each := func(work func()) {
+		var tasks sync.WaitGroup
+		for i := 0; i < s.Tasks; i++ {
+			tasks.Add(1)
+			go func() {
+				defer tasks.Done()
+				work()
+			}()
+		}
+		tasks.Wait()
+	}
+	each(func() {
+		client.Database("admin").RunCommand(ctx,
+			bson.D{{"sleep", 1}, {"millis", s.Sleep}, {"lock", "none"}})
+	})
+	each(func() {
+		for name := range names {
+			insert(name)
+		}
+	})
+	return bson.M{"errors": errors, "milliseconds": milliseconds}
+}
+
 // codes are those that the server gave.
 func codes(err error) []int {
 	found := []int{}
@@ -143,6 +189,8 @@ func steps(ctx context.Context, a argument) {
 			return life(ctx, coll, s.K)
 		case "upsert":
 			return upsert(ctx, coll, s.operation, s.Ordered)
+		case "firsts":
+			return firsts(ctx, client, s)
 		case "transactions":
 			return transactions(ctx, coll, s.argument)
 		case "watch":

@@ -3,7 +3,7 @@
 const readline = require('node:readline');
 const {BSON: {EJSON}} = require('mongodb');
 const upsert = require('./upsert.js');
-const {insertAll, newDocuments, transactions} = require('./work.js');
+const {firsts, insertAll, newDocuments, transactions} = require('./work.js');
 
 async function insert(collection, {first, count}) {
   return {inserted: await insertAll(collection, newDocuments(first, count), {own: true})};
@@ -61,6 +61,7 @@ module.exports = async (_, argument, client, db) => {
 
   const steps = {
     insert, everyday, find, life, upsert,
+    firsts: (_, step) => firsts(client, step),
     transactions: (collection, step) => transactions(collection, step, client, db),
     watch: async (collection) => {
       stream = collection.watch();

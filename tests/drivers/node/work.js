@@ -46,4 +46,23 @@ async function transactions(collection, {count, size, own}, client, db) {
   return {calls, outcomes};
 }
 
-module.exports = {failure, insertAll, newDocuments, transactions};
+// Inserts one document into the collection of this name in each of dbs, so many of them at a time.
+async function firsts(client, {coll, dbs, tasks, sleep}) {
+  const each = (work) => Promise.all(Array.from({length: tasks}, work));
+  await each(() => client.db('admin').command({sleep: 1, millis: sleep, lock: 'none'}));
+  const errors = [], milliseconds = [], left = dbs.values();
+  await each(async () => {
+    for (const name of left) {
+      const since = performance.now();
+      try {
+        await client.db(name).collection(coll).insertOne({k: 1});
+      } catch (error) {
+        errors.push(String(error));
+      }
+      milliseconds.push(performance.now() - since);
+    }
+  });
+  return {errors, milliseconds};
+}
+
+module.exports = {failure, firsts, insertAll, newDocuments, transactions};

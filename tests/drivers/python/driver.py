@@ -8,13 +8,15 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pymongo
 from bson import json_util
 from pymongo import monitoring
-from pymongo.errors import DuplicateKeyError
+from pymongo.errors import DuplicateKeyError, PyMongoError
 
 Step = dict[str, Any]
 
@@ -146,6 +148,24 @@ class Steps:
 
     def unwatch(self, step: Step) -> None:
         self._stream.close()
+
+    def firsts(self, step: Step) -> Step:
+        errors: list[str] = []
+
+        def insert(name: str) -> float:
+            since = time.monotonic()
+            try:
+                self._client[name][step["coll"]].insert_one({"k": 1})
+            except PyMongoError as error:
+                errors.append(str(error))
+            return 1000 * (time.monotonic() - since)
+
+        def sleep(_: int) -> None:
+            self._client.admin.command("sleep", 1, millis=step["sleep"], lock="none")
+
+        with ThreadPoolExecutor(step["tasks"]) as pool:
+            list(pool.map(sleep, range(step["tasks"])))
+            return {"milliseconds": list(pool.map(insert, step["dbs"])), "errors": errors}
 
     def topology(self, step: Step) -> Step:
         servers = self._client.topology_description.server_descriptions()

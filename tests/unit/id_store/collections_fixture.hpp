@@ -40,9 +40,9 @@ inline CatalogResponse indexes(std::vector<Index> indexes) {
   return response;
 }
 
-inline CatalogResponse views(std::set<std::string, std::less<>> names) {
+inline CatalogResponse views(const std::set<std::string>& names) {
   CatalogResponse response;
-  response.left_alone = std::move(names);
+  for (const std::string& name : names) response.left_alone.emplace(name, LeftAlone::view);
   return response;
 }
 

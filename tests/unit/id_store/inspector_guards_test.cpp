@@ -138,6 +138,24 @@ TEST_F(GuardsTest, AWriteThatComesDuringTheLookHasTheIndexMade) {
   EXPECT_EQ(text_of(*make), "make_index shop.orders number");
 }
 
+TEST_F(GuardsTest, OneWriteGetsAllThatItWaitsForBeforeTheNextOne) {
+  watch({{"shop.*", "number", UniqueIndex::create}});
+  std::vector<ids::Ticket> tickets;
+  for (const char* name : {"a", "b"}) {
+    tickets.push_back(known->guard(0, "shop", name, now)->ask(0, std::make_unique<NobodyWaits>()));
+  }
+  const std::pair<const char*, CatalogResponse> kSteps[] = {{"indexes shop.a", kNoCollection},
+                                                            {"make_index shop.a number", {}},
+                                                            {"indexes shop.a", guarded_by(kOne)},
+                                                            {"indexes shop.b", kNoCollection}};
+  for (const auto& [expected, response] : kSteps) {
+    const auto request = known->next(Asks::awaited, now);
+    ASSERT_TRUE(request) << expected;
+    EXPECT_EQ(text_of(*request), expected);
+    known->learn(*request, response, now);
+  }
+}
+
 TEST_F(GuardsTest, AFailureIsOfThatWriteAndTheNextOneTriesAgain) {
   watch_orders(UniqueIndex::create);
   look(kNoCollection);
@@ -244,13 +262,31 @@ TEST_F(GuardsTest, AViewTellsItsWritesThatNoRuleApplies) {
   watch_orders(UniqueIndex::require);
   const auto version = known->version();
   CatalogResponse view;
-  view.is_left_alone = true;
+  view.is_left_alone = LeftAlone::view;
   known->learn(next_look(), view, now);
   EXPECT_EQ(state(), State::left_alone);
   EXPECT_GT(known->version(), version) << "plans are made anew";
   now += 60s;
   (void)round({{"left_alone shop", views({})}, {"indexes shop.orders", guarded_by(kOne)}});
   EXPECT_EQ(state(), State::guarded);
+}
+
+TEST_F(GuardsTest, ATimeSeriesCollectionIsToldFromAView) {
+  const auto is_time_series = [&] {
+    const ids::Readiness readiness = known->readiness(0, "shop", "orders", now);
+    EXPECT_EQ(readiness.kind, ids::Readiness::Kind::left_alone);
+    return readiness.is_time_series;
+  };
+  watch_orders(UniqueIndex::require);
+  CatalogResponse response;
+  response.is_left_alone = LeftAlone::time_series;
+  known->learn(next_look(), response, now);
+  EXPECT_TRUE(is_time_series());
+  const auto version = known->version();
+  now += 60s;
+  (void)round({{"left_alone shop", views({"orders"})}});
+  EXPECT_FALSE(is_time_series()) << "another one of the same name";
+  EXPECT_GT(known->version(), version);
 }
 
 // --- What exists at the start ---

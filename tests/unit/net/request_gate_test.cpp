@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "support/fake_store.hpp"
 #include "support/messages.hpp"
 #include "support/rule_set.hpp"
+#include "support/upserts.hpp"
 
 namespace idproxy::net {
 namespace request_gate_test {
@@ -49,6 +51,7 @@ class Client {
   bool draining = false;
   Texts seen;
   int changes_of_user = 0;
+  Texts past;                        ///< rules, by message that is relayed
   std::vector<std::uint64_t> rooms;  ///< that the collected messages had
 
   [[nodiscard]] std::size_t needed() const { return needed_; }
@@ -90,6 +93,8 @@ class Client {
     if (step.begins) {
       seen.emplace_back("relayed ");
       changes_of_user += step.changes_user ? 1 : 0;
+      past.emplace_back();
+      for (const rewrite::Forwarded& each : step.past) past.back() += each.ns + ' ';
       gate.forwarded();
     }
     seen.back() += consume(step.bytes);
@@ -197,6 +202,23 @@ TEST_F(RequestGateTest, TellsWhatMayChangeTheUser) {
   client.sends(kPing + command("saslContinue") + kPing + command("logout"));
   EXPECT_EQ(client.seen.size(), 4U);
   EXPECT_EQ(client.changes_of_user, 2);
+}
+
+TEST_F(RequestGateTest, TellsOnceWhichRulesAnInsertIntoATimeSeriesCollectionGoesPast) {
+  const auto store = std::make_shared<FakeStore>();
+  store->set({ids::Readiness::Kind::left_alone, {}, true});
+  std::vector<rewrite::Rule> rules;
+  rules.push_back(rule("shop.*", "number"));
+  rules.push_back(rule("shop.*", "code"));
+  rewrite::Namespaces with_store(
+      std::make_shared<const rewrite::RuleSet>(std::move(rules), "idproxy", store));
+  const std::string all = kInsert + kPing + update_sequence("", {upsert(1)});
+  for (std::size_t cut = 0; cut <= all.size(); ++cut) {
+    Client one(budget, with_store);
+    one.sends(all.substr(0, cut));
+    one.sends(all.substr(cut));
+    ASSERT_EQ(one.past, (Texts{"shop.orders shop.orders ", "", ""})) << "cut at " << cut;
+  }
 }
 
 TEST_F(RequestGateTest, RelaysAMessageBeforeItIsWhole) {

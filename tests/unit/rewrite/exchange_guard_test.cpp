@@ -175,6 +175,29 @@ TEST_F(GuardedExchange, AViewGetsTheClientsOwnBytes) {
   EXPECT_EQ(world.counts(), "");
 }
 
+TEST_F(GuardedExchange, AnInsertIntoATimeSeriesCollectionIsCounted) {
+  const auto send = [&](const std::string& request, ids::Readiness readiness) {
+    guard->set({}, {});
+    store->set({});
+    EXPECT_EQ(world.request(request), ActionKind::ask_store);
+    store->set(std::move(readiness));
+    guard->set({State::left_alone, {}, {}}, world.clock.monotonic());
+    EXPECT_EQ(world.answer(ids::Grant()), ActionKind::send);
+    EXPECT_EQ(world.bytes(), request);
+    return world.exchange->forwarded();
+  };
+  const ids::Readiness time_series{ids::Readiness::Kind::left_alone, {}, true};
+  const auto counted = send(client(Form::sequence, "", {nth(0), nth(1)}), time_series);
+  ASSERT_EQ(counted.size(), 1U);
+  EXPECT_EQ(counted.front().reason, ForwardReason::time_series);
+  EXPECT_EQ(counted.front().ns, "shop.orders");
+  EXPECT_EQ(world.counts(), "");
+  EXPECT_EQ(world.namespaces.rules()->outcomes(0).forwarded.back(), 1U) << "one command";
+  EXPECT_TRUE(
+      send(client(Form::sequence, "", {nth(0)}), {ids::Readiness::Kind::left_alone, {}}).empty())
+      << "a view";
+}
+
 TEST_F(GuardedExchange, KeysThatTheServerMustSeeAreNotHidden) {
   see(kOne);
   std::string documents = array_field("documents", {nth(0)});

@@ -200,6 +200,30 @@ TEST(Namespaces, TellsNamespacesApartThatReadTheSame) {
   }
 }
 
+TEST(Namespaces, KnowWhatAnInsertIntoATimeSeriesCollectionGoesPast) {
+  const auto store = std::make_shared<FakeStore>();
+  std::vector<Rule> all;
+  all.push_back(rule("shop.*", "a"));
+  all.push_back(rule("shop.o*", "a.b"));
+  all.push_back(rule("shop.o*", "number"));
+  Namespaces namespaces(std::make_shared<const RuleSet>(std::move(all), "idproxy", store));
+  EXPECT_TRUE(namespaces.passed_by("shop", "orders").empty());
+  store->set({ids::Readiness::Kind::left_alone, {}});
+  EXPECT_TRUE(namespaces.passed_by("shop", "orders").empty()) << "a view";
+  store->set({ids::Readiness::Kind::left_alone, {}, true});
+  EXPECT_EQ(namespaces.plan("shop", "orders"), nullptr);
+  const auto past = namespaces.passed_by("shop", "orders");
+  ASSERT_EQ(past.size(), 2U) << "the second rule is never used where the first one is";
+  EXPECT_EQ(past[0].assignment->rule->field, "a");
+  EXPECT_EQ(past[1].assignment->rule->field, "number");
+  EXPECT_EQ(past[1].reason, ForwardReason::time_series);
+  EXPECT_EQ(past[1].ns, "shop.orders");
+  for (const auto& [db, collection] : {std::pair("shop", "system.buckets.orders"),
+                                       std::pair("bank", "orders"), std::pair("idproxy", "o")}) {
+    EXPECT_TRUE(namespaces.passed_by(db, collection).empty()) << db << collection;
+  }
+}
+
 TEST(Namespaces, RemembersABoundedNumberOfThem) {
   Namespaces namespaces(rule_set());
   for (int i = 0; i < 10'000; ++i) {

@@ -73,6 +73,18 @@ TEST(Readyz, SaysThatTheFirstInsertReadsTheCollection) {
                         "the whole collection, unless an index begins with number by then\n"));
 }
 
+TEST(Readyz, SaysWhatIsLeftOfNumbersThatRunOut) {
+  Snapshot shown = sample();
+  shown.not_ready = {0, 0};
+  shown.run_out = {{1, "shop.a", RunOut::End::max, 37, 5}, {1, "shop.b", RunOut::End::width, 9, 5}};
+  const std::string body = readyz(Phase::serving, &shown).body;
+  EXPECT_THAT(body, HasSubstr("\nrule 0 (shop.orders, number, counting): ready\n"));
+  EXPECT_THAT(body, HasSubstr("\nrule 1 (shop.*, _id, counting): ready; 9 numbers are left in the "
+                              "template's width; then values get longer\n"));
+  EXPECT_THAT(status_line(Phase::serving, &shown),
+              testing::EndsWith("; 4 clients; numbers run out: see /readyz"));
+}
+
 TEST(Readyz, SaysWhyTheStoreDoesNotAnswer) {
   Snapshot shown = sample();
   shown.store.up = false;

@@ -15,6 +15,7 @@ from support.mongod import Mongod
 from support.pairs import beyond_pairs
 from support.proxy import Proxy, binary, configuration
 from support.secured import Certificates
+from support.servers import lacks
 from support.thief import Robbed, Thief, robbing
 
 # libmongoc of a process that is killed leaves a file behind, and writes a line, which is none of the
@@ -32,13 +33,14 @@ LONGEST = [f"test_{name}" for name in (
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Not there at all, rather than skipped, are long tests and beyond_pairs(), unless
-    IDPROXY_FULL=1, and tests that a binary with UBSan cannot take: it finds out whether an object is
+    IDPROXY_FULL=1, tests that need what this mongod does not have, and tests that a binary with UBSan cannot take: it finds out whether an object is
     there by means of a pipe, and reports sound ones for want of descriptors. What is built with
     AddressSanitizer has it too."""
     out = set() if FULL else {"full"}
     if b"__asan_init" in pathlib.Path(binary()).read_bytes():
         out.add("no_ubsan")
-    left_out = {item for item in items if any(map(item.get_closest_marker, out))}
+    left_out = {item for item in items if any(map(item.get_closest_marker, out)) or any(
+        lacks(marker.args) for marker in item.iter_markers("needs"))}
     if not FULL:
         left_out.update(beyond_pairs([
             item for item in items

@@ -239,7 +239,8 @@ void Control::Impl::look_at_numbers() {
   for (const RunOut::Warning& each : run_out.take_news()) {
     const rewrite::Rule& rule = rules.set->rules()[each.rule_index];
     if (each.end == RunOut::End::max_fill || rule.strategy_name == "counter-ranges") continue;
-    log::event(log::Level::warning, "numbers_run_out", each.text(),
+    log::event(log::Level::warning, "numbers_run_out",
+               each.text() + ": " + std::string(each.way_out()),
                {{"ns", each.ns},
                 {"field", rule.field},
                 {"left", each.left},

@@ -74,7 +74,7 @@ std::string line_of(const Snapshot& snapshot, std::size_t rule_index) {
   }
   if (not_ready == 0) return line + "ready" + run_out_in(snapshot, rule_index) + "\n";
   return line + "gives no values in " + count_of(not_ready, "collection") +
-         "; why: db.adminCommand({idproxy: \"status\"})\n";
+         "; why: db.adminCommand({idproxy: \"status\"})" + run_out_in(snapshot, rule_index) + "\n";
 }
 
 std::string line_of(const id_store::StoreStatistics& store) {

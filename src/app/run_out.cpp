@@ -22,23 +22,44 @@ bool is_short(std::uint64_t left, std::uint64_t all, std::uint64_t per_hour) {
   return left > 0 && (left <= all / kSmallPart || left / kHoursAhead < per_hour);
 }
 
-std::string key_of(const rewrite::Rule& rule, std::string_view ns) {
-  return rule.field + '\0' + std::string(ns);
+std::string key_of(const rewrite::Rule& rule, std::string_view ns, std::string_view more) {
+  return rule.field + '\0' + std::string(ns) + '\0' + std::string(more);
 }
 
 }  // namespace
 
 std::string RunOut::Warning::text() const {
-  const std::string count = std::to_string(left) + (left == 1 ? " number is" : " numbers are");
+  std::string text = std::to_string(left) + (left == 1 ? " number is" : " numbers are") + " left ";
   switch (end) {
     case End::width:
-      return count + " left in the template's width; then values get longer";
+      text += "in the template's width, and then values get longer";
+      break;
     case End::max_fill:
-      return count + " left up to max_fill";
+      text += "up to max_fill";
+      break;
+    case End::max:
+      text += "up to max";
+      break;
+  }
+  if (per_hour == 0) return text;
+  const std::uint64_t hours = left / per_hour;
+  const std::uint64_t minutes = left * 60 / per_hour;
+  const std::string lasts = hours > 1 ? std::to_string(hours) + " hours"
+                                      : std::to_string(std::max<std::uint64_t>(minutes, 1)) +
+                                            (minutes > 1 ? " minutes" : " minute");
+  return text + "; at the rate of the last hour they last " + lasts;
+}
+
+std::string_view RunOut::Warning::way_out() const {
+  switch (end) {
+    case End::width:
+      return "give the template a greater width, if its values must keep their order as text";
+    case End::max_fill:
+      return "use more digits";
     case End::max:
       break;
   }
-  return count + " left up to max";
+  return "raise max; with output int32, which ends at 2147483647, use int64";
 }
 
 /// Notes how many are left now.
@@ -82,7 +103,7 @@ void RunOut::look(const std::vector<rewrite::Rule>& rules,
     }
     const auto& counter = std::get<ids::CounterNumbers>(each.numbers);
     if (!counter.left) continue;
-    const std::string key = key_of(rules[each.rule_index], each.ns) + '\0' + each.sequence;
+    const std::string key = key_of(rules[each.rule_index], each.ns, each.sequence);
     const std::uint64_t used = used_in_an_hour(key, *counter.left, now);
     if (is_short(*counter.left, counter.all, used)) {
       add({each.rule_index, each.ns, End::max, *counter.left, used});
@@ -91,13 +112,15 @@ void RunOut::look(const std::vector<rewrite::Rule>& rules,
       add({each.rule_index, each.ns, End::width, counter.width->left, used});
     }
   }
+  // Of counters that are no longer in use.
+  std::erase_if(histories_, [&](const auto& each) { return now - each.second.back().at > kHour; });
   tell(rules, now);
 }
 
 void RunOut::tell(const std::vector<rewrite::Rule>& rules, Time now) {
   std::map<std::string, Told> told;
   for (const Warning& each : current_) {
-    const std::string key = key_of(rules[each.rule_index], each.ns);
+    const std::string key = key_of(rules[each.rule_index], each.ns, each.way_out());
     const auto before = told_.find(key);
     const bool is_new = before == told_.end() || now - before->second.at >= kHour ||
                         each.left <= before->second.left / 2;

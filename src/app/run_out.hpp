@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -33,8 +34,10 @@ class RunOut {
     std::uint64_t left;      ///< of the counter that has the fewest, if there are several
     std::uint64_t per_hour;  ///< how many were used within the last hour
     friend bool operator==(const Warning&, const Warning&) = default;
-    /// "37 numbers are left up to max"
+    /// "37 numbers are left up to max; at the rate of the last hour they last 20 minutes"
     [[nodiscard]] std::string text() const;
+    /// What to do about it, as half a sentence.
+    [[nodiscard]] std::string_view way_out() const;
   };
 
   /// `numbers`: of all collections of the rules. To be called every few seconds.
@@ -63,7 +66,7 @@ class RunOut {
   void tell(const std::vector<rewrite::Rule>& rules, Time now);
 
   std::unordered_map<std::string, History> histories_;  // by field, collection and sequence
-  std::map<std::string, Told> told_;                    // by field and collection
+  std::map<std::string, Told> told_;                    // by field, end and collection
   std::vector<Warning> current_;
   std::vector<Warning> news_;
 };

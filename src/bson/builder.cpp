@@ -25,6 +25,11 @@ void append_double(Buffer& out, std::string_view key, double value) {
   store_i64(out.extend(8), std::bit_cast<std::int64_t>(value));
 }
 
+void append_bool(Buffer& out, std::string_view key, bool value) {
+  append_head(out, Type::boolean, key);
+  *out.extend(1) = value ? 1 : 0;
+}
+
 void append_string(Buffer& out, std::string_view key, std::string_view value) {
   append_head(out, Type::string, key);
   store_i32(out.extend(4), static_cast<std::int32_t>(value.size() + 1));

@@ -213,11 +213,11 @@ void CounterWorkers::InUse::count(std::int64_t start, std::int64_t step, std::in
   numbers.all = steps.count(start, max);
   if (!numbers.next || step < 0) return;
   for (const ids::CounterField& field : fields) {
+    const std::uint32_t pad = field.format.pad;
+    if (field.format.output != ids::NumberFormat::Output::string || pad == 0 || pad > 18) continue;
     std::int64_t end = 1;  // the first number that is wider
-    for (std::uint32_t i = 0; i < field.format.pad && end < max / 10; ++i) end *= 10;
-    const bool has_width = field.format.output == ids::NumberFormat::Output::string &&
-                           std::to_string(end).size() == field.format.pad + 1;
-    if (!has_width || end > max) continue;
+    for (std::uint32_t i = 0; i < pad; ++i) end *= 10;
+    if (end > max) continue;
     const ids::CounterNumbers::Width width{steps.count(*numbers.next, end - 1),
                                            steps.count(start, end - 1)};
     if (!numbers.width || width.left < numbers.width->left) numbers.width = width;

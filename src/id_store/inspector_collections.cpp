@@ -7,7 +7,6 @@ namespace idproxy::id_store {
 namespace {
 
 using namespace std::chrono_literals;
-using ids::GuardState;
 using ids::Readiness;
 using ids::UniqueIndex;
 

@@ -46,16 +46,6 @@ void append_equal(Buffer& out, std::string_view name, const TypedValue& value) {
   bson::append_inside(out, Type::document, name, [&] { append_value(out, "$eq", value); });
 }
 
-void append_true(Buffer& out, std::string_view name) {
-  bson::append_head(out, Type::boolean, name);
-  *out.extend(1) = 1;
-}
-
-void append_false(Buffer& out, std::string_view name) {
-  bson::append_head(out, Type::boolean, name);
-  *out.extend(1) = 0;
-}
-
 /// A command: `what` is its name.
 template <class Content>
 Document command_on(std::string_view what, const std::string& collection, Content content) {
@@ -208,7 +198,7 @@ TypedValue value_of(const bson::Element& element) {
 
 Document insert_command(const ReserveSpec& spec, Reserved items, std::int64_t at) {
   return command_on("insert", spec.collection, [&](Buffer& out) {
-    append_false(out, "ordered");
+    bson::append_bool(out, "ordered", false);
     append_array(out, "documents", items, [&](const std::string& key, const Reservation* item) {
       bson::append_inside(out, Type::document, key, [&] {
         append_value(out, spec.name, item->value);
@@ -243,7 +233,7 @@ Document find_command(const ReserveSpec& spec, const Reservation& item) {
 
 Document refresh_command(const ReserveSpec& spec, Reserved items, std::int64_t now) {
   return command_on("update", spec.collection, [&](Buffer& out) {
-    append_false(out, "ordered");
+    bson::append_bool(out, "ordered", false);
     append_array(out, "updates", items, [&](const std::string& key, const Reservation* item) {
       bson::append_inside(out, Type::document, key, [&] {
         bson::append_inside(out, Type::document, "q", [&] {
@@ -258,7 +248,7 @@ Document refresh_command(const ReserveSpec& spec, Reserved items, std::int64_t n
 
 Document release_command(const ReserveSpec& spec, Reserved items) {
   return command_on("delete", spec.collection, [&](Buffer& out) {
-    append_false(out, "ordered");
+    bson::append_bool(out, "ordered", false);
     append_array(out, "deletes", items, [&](const std::string& key, const Reservation* item) {
       bson::append_inside(out, Type::document, key, [&] {
         bson::append_inside(out, Type::document, "q", [&] {
@@ -281,7 +271,8 @@ Document old_command(const ReserveSpec& spec, std::int64_t from, std::int64_t un
         append_date(out, "$lt", until);
       });
       // One without it was not made by this recipe.
-      bson::append_inside(out, Type::document, "parent_id", [&] { append_true(out, "$exists"); });
+      bson::append_inside(out, Type::document, "parent_id",
+                          [&] { bson::append_bool(out, "$exists", true); });
     });
     append_projection(out, spec, {"_id", "parent_id", "at"});
     if (order == Order::by_date) {
@@ -322,7 +313,7 @@ Document parent_command(const ReserveSpec& spec, const OldReservation& item) {
 
 Document sweep_command(const ReserveSpec& spec, std::span<const OldReservation> items) {
   return command_on("delete", spec.collection, [&](Buffer& out) {
-    append_false(out, "ordered");
+    bson::append_bool(out, "ordered", false);
     append_array(out, "deletes", items, [&](const std::string& key, const OldReservation& item) {
       bson::append_inside(out, Type::document, key, [&] {
         bson::append_inside(out, Type::document, "q", [&] {

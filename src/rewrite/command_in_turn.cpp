@@ -19,11 +19,6 @@ bool is_up_to_majority(const std::optional<bson::Element>& w) {
   return members && *members <= 1;
 }
 
-void append_true(Buffer& out, std::string_view key) {
-  bson::append_head(out, bson::Type::boolean, key);
-  *out.extend(1) = 1;
-}
-
 /// Asks for the journal, too, which a standalone server does not wait for otherwise.
 ids::Durability append_write_concern(Bytes body, Buffer& out) {
   const auto sent = bson::find(body, "writeConcern");
@@ -38,7 +33,7 @@ ids::Durability append_write_concern(Bytes body, Buffer& out) {
       has_j = has_j || field->key == "j";
       if (!raises || field->key != "w") bson::append_copy(out, *field);
     }
-    if (raises && !has_j) append_true(out, "j");
+    if (raises && !has_j) bson::append_bool(out, "j", true);
   });
   return raises ? ids::Durability::by_majority : ids::Durability::not_yet;
 }
@@ -54,7 +49,7 @@ void append_fields_of_question(RandomSource& random, Buffer& out) {
   ids::CollectionUuid none{};
   random.fill(none);
   bson::Scope fields(out);
-  append_true(out, "ordered");
+  bson::append_bool(out, "ordered", true);
   append_w_1(out);
   append_uuid(none, out);
   fields.close();
@@ -62,7 +57,7 @@ void append_fields_of_question(RandomSource& random, Buffer& out) {
 
 ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter after, Buffer& out) {
   auto durability = ids::Durability::not_yet;
-  if (kind != WriteKind::find_and_modify) append_true(out, "ordered");
+  if (kind != WriteKind::find_and_modify) bson::append_bool(out, "ordered", true);
   if (after == AnswersAfter::majority) {
     durability = append_write_concern(body, out);
   } else {

@@ -34,11 +34,6 @@ std::uint64_t clamped(std::uint64_t count) {
   return std::min<std::uint64_t>(count, std::numeric_limits<std::int64_t>::max());
 }
 
-void append_bool(Buffer& out, std::string_view key, bool value) {
-  bson::append_head(out, bson::Type::boolean, key);
-  *out.extend(1) = value ? 1 : 0;
-}
-
 /// Appends an array with a document for each item, which `each` fills.
 template <class Items, class Each>
 void append_documents(Buffer& out, std::string_view key, const Items& items, Each each) {
@@ -123,7 +118,7 @@ class StatusWriter {
     bson::append_string(out_, "ns", rule.ns);
     bson::append_string(out_, "field", rule.field);
     bson::append_string(out_, "strategy", rule.strategy_name);
-    append_bool(out_, "ready", not_ready.empty());
+    bson::append_bool(out_, "ready", not_ready.empty());
     if (!not_ready.empty()) reasons(not_ready);
     if (!numbers.empty() && out_.size() < most_) {
       append_documents(out_, "numbers", numbers, [&](const auto& each) { number(each); });
@@ -149,7 +144,7 @@ class StatusWriter {
     const std::size_t most = out_.size() < most_ ? kMostNotReady : 0;
     append_documents(out_, "notReady", not_ready.first(std::min(most, not_ready.size())),
                      [&](const ids::NotReady& each) { reason(each); });
-    if (not_ready.size() > most) append_bool(out_, "truncated", true);
+    if (not_ready.size() > most) bson::append_bool(out_, "truncated", true);
   }
 
   void reason(const ids::NotReady& not_ready) {
@@ -170,7 +165,7 @@ class StatusWriter {
       if (counter->next) bson::append_int64(out_, "next", *counter->next);
       append_count(out_, "held", counter->held);
       if (counter->left) append_count(out_, "left", clamped(*counter->left));
-      if (counter->reads_all) append_bool(out_, "readsCollection", true);
+      if (counter->reads_all) bson::append_bool(out_, "readsCollection", true);
       if (counter->ranges) {
         append_count(out_, "liveRanges", counter->ranges->live);
         append_count(out_, "ranges", counter->ranges->all);

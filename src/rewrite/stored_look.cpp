@@ -23,11 +23,6 @@ std::string key_of(bson::Type type, std::string_view bytes) {
   return static_cast<char>(type) + std::string(bytes);
 }
 
-void append_true(Buffer& out, std::string_view key) {
-  bson::append_head(out, bson::Type::boolean, key);
-  *out.extend(1) = 1;
-}
-
 void append_projection(const Plan& plan, Buffer& out) {
   std::set<std::string_view> fields{"_id"};
   for (const Assignment& each : plan) fields.insert(each.rule->field);
@@ -60,7 +55,7 @@ void StoredLook::emit(const Question& question, const Plan& plan, wire::PatchedM
   });
   append_projection(plan, query);
   bson::append_int32(query, "batchSize", static_cast<std::int32_t>(ids_.size()));
-  append_true(query, "singleBatch");
+  bson::append_bool(query, "singleBatch", true);
   // Whatever the deployment's default is: what was written a moment ago counts.
   append_inside(query, bson::Type::document, "readConcern",
                 [&] { bson::append_string(query, "level", "local"); });

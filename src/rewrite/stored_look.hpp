@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -25,6 +26,11 @@ class StoredLook {
 
   /// `ids`: by statement; the type `null` without bytes stands for none.
   explicit StoredLook(std::vector<ids::TypedValue> ids) : ids_(std::move(ids)) {}
+
+  /// True if each statement can be looked up.
+  [[nodiscard]] bool has_all_ids() const {
+    return std::ranges::find(ids_, ids::TypedValue{}) == ids_.end();
+  }
 
   struct Question {
     const wire::OpMsgView* insert;  ///< the client's message

@@ -366,14 +366,13 @@ Action WriteBatch::told_whether_executed(const wire::OpMsgView& message, const S
 /// Servers before 6.0 have no such question: looks which documents are there. An `_id` that the
 /// statement has got only now says nothing.
 Action WriteBatch::look_whether_executed(const Step& step) {
-  std::vector<ids::TypedValue> ids = contents_.command->ids(*contents_.plan, {});
-  const bool has_all = std::ranges::find(ids, ids::TypedValue{}) == ids.end();
-  if (!has_all || ids.size() > StoredLook::kMost) {
+  StoredLook look(contents_.command->ids(*contents_.plan, {}));
+  if (!look.has_all_ids() || contents_.statements > StoredLook::kMost) {
     first_ = First::unclear;
     return send(step);
   }
   first_ = First::asked;
-  return look_for(StoredLook(std::move(ids)), Looks::before, step);
+  return look_for(std::move(look), Looks::before, step);
 }
 
 /// Whether an earlier attempt of the client has executed the statement, as far as replies and looks
@@ -805,6 +804,7 @@ Action WriteBatch::look_for_lost(const wire::OpMsgView& message, const WriteRepl
   contents_.command->add(message, reply, progress_.out());
   progress_.answered(std::nullopt);
   auto look = look_at_all();
+  if (look && !look->has_all_ids()) look.reset();
   return look ? look_for(*std::move(look), Looks::for_lost, step) : send_lost(false, step);
 }
 

@@ -137,7 +137,8 @@ class TestValues:
         assert len(set(values)) == DOCUMENTS and {type(value) for value in values} == {kind}
 
     def test_random_digits_need_a_unique_index(self, place):
-        """Nothing else would notice that one is taken. There are 9,000: many are drawn twice."""
+        """Nothing else would notice that one is taken. There are 9,000: many would be
+        drawn twice, so the store looks up which are free."""
         there = place(strategy="random-digits", digits=4, leading_zeros=False, max_fill=0.9)
         there.fill()
         refused = there.run()
@@ -145,7 +146,6 @@ class TestValues:
         create_index(there.client, refused.errors)
         done = there.run()
         assert done.code == 0 and done.number("given") == DOCUMENTS, done
-        assert done.number("duplicates renewed") > 50, done
         values = there.values()
         assert len(set(values)) == DOCUMENTS and {len(str(value)) for value in values} == {4}
 

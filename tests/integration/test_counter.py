@@ -111,6 +111,7 @@ def status_of_rules(proxy: Proxy) -> list[dict[str, Any]]:
         return client.admin.command("idproxy", "status")["rules"]
 
 
+@pytest.mark.smoke
 class TestValues:
     @pytest.mark.parametrize("name", FORMATS)
     def test_format(self, server: Mongod, proxy: Proxy, coll, name):
@@ -658,6 +659,7 @@ class TestUnused:
         assert self.found(robbed, ns) == [(0, 1), (1, 2), (2, 3)]
 
 
+@pytest.mark.smoke
 class TestDuplicates:
     """Numbers that somebody else has used."""
 
@@ -696,6 +698,7 @@ class TestDuplicates:
         assert [d["k"] for d in found] == [0, 1] and found[0]["n"] < found[1]["n"]
 
 
+@pytest.mark.smoke
 class TestTransactions:
     def test_two_at_a_time(self, replica_set, replica_proxy, coll):
         """Numbers are drawn outside of them: none waits for the other, none conflicts."""

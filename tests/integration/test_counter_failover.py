@@ -72,6 +72,7 @@ def test_step_down_under_load(three, start_proxy, coll, size):
     check(audit, load)
 
 
+@pytest.mark.smoke
 def test_the_primary_dies_while_blocks_are_asked_for(three, start_proxy, coll):
     ns = f"failover.{coll}"
     proxies = [start_proxy(configuration(three, rules(ns, 2))) for _ in range(2)]

@@ -26,6 +26,7 @@ from support import wire
 from support.elements import Element, document, elements, int32
 from support.mongod import Mongod
 from support.process import eventually
+from support.servers import has
 from support.thief import (ALWAYS, Cut, Hold, Passed, Robbed, fresh, insert_message, robbing,
                            session)
 
@@ -1647,12 +1648,14 @@ class TestLostReplies:
         done = threading.Event()
         return place.thief.hook(hook)
 
+    @pytest.mark.smoke
     @pytest.mark.parametrize("direction, number", POINTS)
     def test_replay(self, replica, coll, direction, number, ordered):
         """F4: nothing is stored twice or lost, nothing stored is changed."""
         ns = fresh(replica, "field", coll, "made")
         replica.thief.steal(ns, "made", {1: 1, 3: 2})
-        message = replica.message(ns, numbered(5), ordered=ordered)
+        documents = [{"_id": ObjectId(), **each} for each in numbered(5)]  # as drivers send them
+        message = replica.message(ns, documents, ordered=ordered)
         with self.cut_at(replica, ns, direction, number):
             with wire.WireClient(replica.proxy.address) as client:
                 client.send(message)
@@ -1666,7 +1669,8 @@ class TestLostReplies:
         stored = {d["k"]: d for d in replica.stored(ns)}
         assert list(stored) == [0, 1, 2, 3, 4]
         assert {k: stored[k] for k in before} == before
-        assert sorted(reply.get("retriedStmtIds", [])) == sorted(before)
+        if has("retried_stmt_ids"):
+            assert sorted(reply.get("retriedStmtIds", [])) == sorted(before)
 
     @pytest.mark.parametrize("direction, number", [
         (direction, number) for number in range(1, 6) for direction in ("to_server", "to_client")])

@@ -96,6 +96,7 @@ class TestWithTransaction:
         numbers = [m.body["txnNumber"] for m in robbed.thief.inserts(ns)]
         assert len(set(numbers)) == times + 1
 
+    @pytest.mark.smoke
     @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
     def test_insert_many(self, robbed, client, coll, ordered):
         """mongod stops at the first duplicate, whatever ordered says."""

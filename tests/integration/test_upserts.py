@@ -250,6 +250,7 @@ def name() -> str:
     return next(_collections)
 
 
+@pytest.mark.smoke
 def test_many_statements_in_one_command(clients: tuple[Any, Any], name: str):
     proxied, direct = clients
     statements = [{"q": {"k": k}, "u": SET, "upsert": k % 2 == 0} for k in range(10)]
@@ -264,6 +265,7 @@ def test_many_statements_in_one_command(clients: tuple[Any, Any], name: str):
         {"index": k, "field": "number", "value": found[k]["number"]} for k in sorted(found)]
 
 
+@pytest.mark.smoke
 def test_find_one_and_update_returns_the_value(clients: tuple[Any, Any], name: str):
     document = clients[0].two[name].find_one_and_update(
         {"k": 1}, {"$set": {"x": 1}}, upsert=True, return_document=ReturnDocument.AFTER)

@@ -12,6 +12,7 @@ void append_head(Buffer& out, Type type, std::string_view key);
 void append_int32(Buffer& out, std::string_view key, std::int32_t value);
 void append_int64(Buffer& out, std::string_view key, std::int64_t value);
 void append_double(Buffer& out, std::string_view key, double value);
+void append_bool(Buffer& out, std::string_view key, bool value);
 void append_string(Buffer& out, std::string_view key, std::string_view value);
 /// Appends a copy of an element of another document.
 void append_copy(Buffer& out, const Element& element);

@@ -76,11 +76,15 @@ TEST(Readyz, SaysThatTheFirstInsertReadsTheCollection) {
 TEST(Readyz, SaysWhatIsLeftOfNumbersThatRunOut) {
   Snapshot shown = sample();
   shown.not_ready = {0, 0};
-  shown.run_out = {{1, "shop.a", RunOut::End::max, 37, 5}, {1, "shop.b", RunOut::End::width, 9, 5}};
+  shown.run_out = {{1, "shop.a", RunOut::End::max, 37, 5}, {1, "shop.b", RunOut::End::width, 9, 6}};
   const std::string body = readyz(Phase::serving, &shown).body;
   EXPECT_THAT(body, HasSubstr("\nrule 0 (shop.orders, number, counting): ready\n"));
   EXPECT_THAT(body, HasSubstr("\nrule 1 (shop.*, _id, counting): ready; 9 numbers are left in the "
-                              "template's width; then values get longer\n"));
+                              "template's width, and then values get longer; at the rate of the "
+                              "last hour they last 90 minutes\n"));
+  shown.not_ready = {0, 2};
+  EXPECT_THAT(readyz(Phase::serving, &shown).body, HasSubstr("); 9 numbers are left in"))
+      << "although others give no values";
   EXPECT_THAT(status_line(Phase::serving, &shown),
               testing::EndsWith("; 4 clients; numbers run out: see /readyz"));
 }

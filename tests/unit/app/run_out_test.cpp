@@ -45,6 +45,8 @@ TEST_F(RunOutTest, WarnsIfADayTakesMore) {
   EXPECT_EQ(run_out.current(), Warnings{}) << "24 times 2,000 were used in this hour";
   look(47'000, 20min);
   EXPECT_EQ(run_out.current(), (Warnings{{0, "shop.orders", End::max, 47'000, 3000}}));
+  EXPECT_EQ(run_out.current().front().text(),
+            "47000 numbers are left up to max; at the rate of the last hour they last 15 hours");
   look(47'000, 90min);
   EXPECT_EQ(run_out.current(), Warnings{}) << "nothing was used in the last hour";
 }
@@ -60,7 +62,7 @@ TEST_F(RunOutTest, WarnsBeforeATemplateWidens) {
   look(90'000, 1min, CounterNumbers::Width{9, 999});
   EXPECT_EQ(run_out.current(), (Warnings{{0, "shop.orders", End::width, 9, 0}}));
   EXPECT_EQ(run_out.current().front().text(),
-            "9 numbers are left in the template's width; then values get longer");
+            "9 numbers are left in the template's width, and then values get longer");
   look(89'000, 1min, CounterNumbers::Width{0, 999});
   EXPECT_EQ(run_out.current(), Warnings{}) << "it has widened";
 }

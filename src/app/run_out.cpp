@@ -22,6 +22,12 @@ bool is_short(std::uint64_t left, std::uint64_t all, std::uint64_t per_hour) {
   return left > 0 && (left <= all / kSmallPart || left / kHoursAhead < per_hour);
 }
 
+/// A space of 34 digits has more numbers than an integer can count.
+std::uint64_t whole(double numbers) {
+  constexpr double kMost = 1e18;
+  return static_cast<std::uint64_t>(std::clamp(numbers, 0.0, kMost));
+}
+
 std::string key_of(const rewrite::Rule& rule, std::string_view ns, std::string_view more) {
   return rule.field + '\0' + std::string(ns) + '\0' + std::string(more);
 }
@@ -95,9 +101,8 @@ void RunOut::look(const std::vector<rewrite::Rule>& rules,
   for (const ids::RuleNumbers& each : numbers) {
     if (each.rule_index >= rules.size()) continue;
     if (const auto* space = std::get_if<ids::SpaceUse>(&each.numbers)) {
-      const auto all = static_cast<std::uint64_t>(space->max_fill * space->space);
-      const auto used = static_cast<std::uint64_t>(space->fill * space->space);
-      const std::uint64_t left = all - std::min(all, used);
+      const std::uint64_t all = whole(space->max_fill * space->space);
+      const std::uint64_t left = whole((space->max_fill - space->fill) * space->space);
       if (is_short(left, all, 0)) add({each.rule_index, each.ns, End::max_fill, left, 0});
       continue;
     }

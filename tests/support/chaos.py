@@ -170,13 +170,15 @@ class Chain(StoppedOrKilled):
     """A proxy between two relays, which drop shares of the steps of writes. In use until stop().
 
     downstream is the relay in front of the proxy, upstream the one behind it; dropped: their
-    shares. stopped: what the proxy logged at its end.
+    shares. stopped: what the proxy logged at its end. The id store is an empty server of its own,
+    which cannot look up what is free: values are to collide.
     """
 
     def __init__(self, server: Mongod, rules: list[dict[str, Any]], dropped: dict[str, float],
                  seed: str):
         self.upstream = StepRelay(server.address, dropped.get("upstream", 0), seed + "/up")
-        self.proxy = Proxy(configuration(self.upstream, rules, server))
+        self._store = Mongod()
+        self.proxy = Proxy(configuration(self.upstream, rules, self._store))
         self.downstream = StepRelay(
             self.proxy.address, dropped.get("downstream", 0), seed + "/down")
         self.uri = f"mongodb://{self.downstream.address}/?directConnection=true&retryWrites=true"
@@ -190,11 +192,13 @@ class Chain(StoppedOrKilled):
         self.proxy.stop()
         self.stopped = self.proxy.wait_event("stopped")
         self.upstream.close()
+        self._store.close()
 
     def kill(self) -> None:
         self.proxy.kill()
         self.downstream.close()
         self.upstream.close()
+        self._store.close()
 
 
 def quiet(server: Mongod, *databases: str) -> bool:

@@ -111,13 +111,14 @@ class Table:
 
     def prepare(self, client: pymongo.MongoClient, taken: Iterable[int] = ()) -> None:
         """Makes its indexes, and stores documents with the values that are taken from the start.
+        The id store does not look up what is free through a hidden index: values are to collide.
         The one with u: -1 is there for others to collide with."""
         collection = client[self.db][self.name]
         collection.create_index("k")
         collection.create_index("u", unique=True, sparse=True)
         collection.insert_one({"u": -1, "k": "taken"})
         if self.assigned != "_id":
-            collection.create_index(self.assigned, unique=True, sparse=True)
+            collection.create_index(self.assigned, unique=True, sparse=True, hidden=True)
             documents = [{self.assigned: bson.Int64(i)} for i in taken]
             if documents:
                 collection.insert_many(documents, ordered=False)

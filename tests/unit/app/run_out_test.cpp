@@ -88,6 +88,12 @@ TEST_F(RunOutTest, WarnsOfDigits) {
   EXPECT_EQ(run_out.current(), (Warnings{{0, "shop.orders", End::max_fill, 100, 0}}));
 }
 
+TEST_F(RunOutTest, CountsNoFurtherThanAnIntegerDoes) {
+  all.push_back({0, "shop.orders", ids::SpaceUse{{}, 0.1, 0.9, 9e33}});
+  run_out.look(rules, all, now);
+  EXPECT_EQ(run_out.current(), Warnings{});
+}
+
 TEST_F(RunOutTest, TellsTheLogEveryHourAndWhenHalfIsUsed) {
   look(900);
   EXPECT_EQ(run_out.take_news().size(), 1U);

@@ -267,8 +267,7 @@ void Reader::append_member(const TreeNode& member, const std::string& path, Buff
   } else if (member.quoted || read_number(member.text).reading == Reading::malformed) {
     const bool boolean = !member.quoted && (member.text == "true" || member.text == "false");
     if (!boolean) return bson::append_string(out, name, member.text);
-    bson::append_head(out, bson::Type::boolean, name);
-    *out.extend(1) = member.text == "true" ? 1 : 0;
+    bson::append_bool(out, name, member.text == "true");
   } else if (const auto integer = read_integer(member.text); integer.reading == Reading::ok) {
     bson::append_int64(out, name, integer.value);
   } else {

@@ -131,9 +131,11 @@ bool Fill::expects_duplicates(std::uint64_t numbers) const {
   return expected > kLooksFrom || expected * static_cast<double>(numbers) > kFewDuplicates;
 }
 
-void Fill::suspect(double share) {
+bool Fill::suspect(double share, std::uint64_t others) {
+  if (share * static_cast<double>(others) <= kFewDuplicates) return false;
   const std::scoped_lock lock(mutex_);
   suspected_ = std::max(suspected_, share);
+  return true;
 }
 
 void Fill::collided(std::uint64_t numbers) {

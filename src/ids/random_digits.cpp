@@ -252,10 +252,7 @@ class RandomDigits final : public Strategy,
   }
 
   bool doubts(std::size_t tried, std::size_t untried) override {
-    const double share = 1 / static_cast<double>(tried);
-    if (!free_ || share * static_cast<double>(untried) <= kDoubtful) return false;
-    fill_->suspect(share);
-    return free_->pays(untried);
+    return free_ && fill_->suspect(1 / static_cast<double>(tried), untried) && free_->pays(untried);
   }
 
   Draw next(std::size_t n, Values& out) override {
@@ -290,8 +287,6 @@ class RandomDigits final : public Strategy,
  private:
   /// A look takes a few milliseconds. After this, blind draws are better than to go on waiting.
   static constexpr std::chrono::seconds kLookPatience{1};
-  /// So many more duplicates cost less than a look.
-  static constexpr double kDoubtful = 4;
 
   FreeValues::Draw candidates() const {
     return [digits = digits_](std::size_t n) {

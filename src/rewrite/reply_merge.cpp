@@ -291,8 +291,7 @@ void append_report(std::span<const Assigned> assigned, Buffer& out) {
       }
     });
     if (i == assigned.size()) return;
-    bson::append_head(out, bson::Type::boolean, "truncated");
-    *out.extend(1) = 1;
+    bson::append_bool(out, "truncated", true);
   });
 }
 

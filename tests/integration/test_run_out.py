@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from support.admin import LISTEN, Admin
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
+from support.systemd import ServiceManager
 
 COUNTER = {"strategy": "counter", "block": 1}
 GAPLESS = {"strategy": "gapless", "unique_index": "create"}
@@ -21,6 +22,12 @@ LAST = 2**31 - 1
 SOON = 30
 
 
+@pytest.fixture
+def manager() -> Iterator[ServiceManager]:
+    with ServiceManager() as running:
+        yield running
+
+
 @pytest.mark.parametrize("described, highest, text", [
     ({**COUNTER, "start": 1, "max": 1000}, 992, "8 numbers are left up to max"),
     ({**COUNTER, **INT32, "start": LAST - 2000}, LAST - 7, "7 numbers are left up to max"),
@@ -29,14 +36,16 @@ SOON = 30
     ({**GAPLESS, **WIDE}, 995,
      "4 numbers are left in the template's width, and then values get longer"),
 ], ids=["counter", "int32", "width", "gapless int32", "gapless width"])
-def test_is_announced(standalone: Mongod, start_proxy: Callable[..., Proxy], coll: str,
+def test_is_announced(standalone: Mongod, start_proxy: Callable[..., Proxy],
+                      manager: ServiceManager, coll: str,
                       described: dict[str, Any], highest: int, text: str) -> None:
     """The collection has a document with a high number: the next ones come close to the end."""
     orders = standalone.client[coll].orders
     orders.create_index("n", unique=True)
     orders.insert_one({"n": f"A-{highest - 1:03}" if "template" in described else highest - 1})
     proxy = start_proxy(configuration(
-        standalone, [{"ns": f"{coll}.orders", "field": "n", **described}], admin=LISTEN))
+        standalone, [{"ns": f"{coll}.orders", "field": "n", **described}], admin=LISTEN),
+        manager.environment)
     admin = Admin(proxy)
     with proxy.client() as client:
         client[coll].orders.insert_one({})
@@ -49,6 +58,7 @@ def test_is_announced(standalone: Mongod, start_proxy: Callable[..., Proxy], col
     page = admin.get("/readyz")
     assert page.status == 200 and f"ready; {text}" in page.text
     assert admin.metrics()("idproxy_rule_numbers_run_out") == 1
+    eventually(lambda: "numbers run out" in manager.values("STATUS")[-1], SOON)
 
 
 def test_enough_is_no_news(standalone: Mongod, start_proxy: Callable[..., Proxy],

@@ -47,9 +47,10 @@ class Fill {
   /// True if so many of `numbers` numbers drawn blindly would be taken that a look costs less, or
   /// if only a look can tell.
   [[nodiscard]] bool expects_duplicates(std::uint64_t numbers) const;
-  /// A share of recent draws was taken that makes others doubtful: is expected() until the next
+  /// This share of a batch's draws was taken, and `others` have not been tried. True if by that so
+  /// many of these are taken that a look costs less: then the share is expected() until the next
   /// look.
-  void suspect(double share);
+  bool suspect(double share, std::uint64_t others);
   /// `numbers` of the drawn numbers turned out to be taken.
   void collided(std::uint64_t numbers);
   /// How often to send a document again before the client gets the duplicate-key error, so that one

@@ -156,7 +156,7 @@ TEST(Fill, ExpectsNoneInALargeSpaceForAHandfulOfThem) {
   fill.limit({1e12, 0.1, 0.9});
   EXPECT_TRUE(fill.draw(20));
   fill.collided(3);
-  fill.suspect(0.5);
+  EXPECT_TRUE(fill.suspect(0.5, 1000));
   EXPECT_FALSE(fill.expects_duplicates(1000));
   EXPECT_TRUE(fill.draw(980));
   fill.collided(200);
@@ -167,7 +167,7 @@ TEST(Fill, SuspectsUntilTheNextLook) {
   Counted fill(0);
   EXPECT_TRUE(fill.draw(1000));
   EXPECT_TRUE(fill.is_known());
-  fill.suspect(0.5);
+  EXPECT_TRUE(fill.suspect(0.5, 1000));
   EXPECT_FALSE(fill.is_known());
   EXPECT_TRUE(fill.expects_duplicates(1));
   fill.looked(16'000, 0);

@@ -14,6 +14,7 @@
 #include "reload.hpp"
 #include "sample_values.hpp"
 #include "server_check.hpp"
+#include "server_limits.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -55,14 +56,17 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// False if something is wrong with them, or with where the id store is.
-bool print_servers(const std::string& uri, const id_store::Options& store, std::ostream& out) {
-  const auto each = id_store::ask_each(uri, kConnectWithin);
+/// False if something is wrong with them, or with where the id store is. `each`: what the servers
+/// of `uri` say of themselves.
+bool print_servers(const std::string& uri, const std::vector<id_store::ServerHello>& each,
+                   const id_store::Options& store, std::ostream& out) {
   const ServerCheck check = ask_servers(uri, each);
   out << "\nServers\n";
   Table table(out);
-  for (const auto& [address, state] : check.servers) {
-    table.add({address, state.empty() ? "does not answer" : state});
+  for (const auto& [address, state, version] : check.servers) {
+    std::vector<std::string> cells{address, state.empty() ? "does not answer" : state};
+    if (!version.empty()) cells.push_back(version);
+    table.add(std::move(cells));
   }
   table.print();
   if (!check.fault.empty()) out << "  " << check.fault << '\n';
@@ -73,8 +77,9 @@ bool print_servers(const std::string& uri, const id_store::Options& store, std::
   return check.fault.empty() && fault.empty();
 }
 
-/// Returns how many rules are not ready.
-std::size_t print_rules(const RulesInForce& rules, const Clock& clock, std::ostream& out) {
+/// Returns how many rules are not ready. `wire_version`: of the oldest server.
+std::size_t print_rules(const RulesInForce& rules, std::int32_t wire_version, const Clock& clock,
+                        std::ostream& out) {
   const std::vector<rewrite::Rule>& all = rules.set->rules();
   const auto reasons = reasons_of(*rules.set);
   const auto numbers = rules.watch->numbers(1);
@@ -100,6 +105,9 @@ std::size_t print_rules(const RulesInForce& rules, const Clock& clock, std::ostr
     if (const auto lacks = lack_index.find(i); lacks != lack_index.end()) {
       table.add_note(note_on_index(rule, lacks->second));
     }
+    if (std::string note = note_on_limits(rule, wire_version); !note.empty()) {
+      table.add_note(std::move(note));
+    }
   }
   out << "\nRules\n";
   table.print();
@@ -107,7 +115,8 @@ std::size_t print_rules(const RulesInForce& rules, const Clock& clock, std::ostr
 }
 
 /// Asks the id store. Returns how many rules are not ready.
-std::size_t check_rules(config::Config& config, const Clock& clock, std::ostream& out) {
+std::size_t check_rules(config::Config& config, std::int32_t wire_version, const Clock& clock,
+                        std::ostream& out) {
   // A check makes no index, and reads no whole collection.
   for (rewrite::Rule& rule : config.rules) {
     if (rule.unique_index == ids::UniqueIndex::create) rule.unique_index = ids::UniqueIndex::offer;
@@ -116,7 +125,7 @@ std::size_t check_rules(config::Config& config, const Clock& clock, std::ostream
   id_store::Store store(config.id_store, clock);
   RulesInForce rules = make_rules(std::move(config.rules), config.id_store.db, store);
   rules.watch->await_first_look(kCheckTimeout);
-  const std::size_t not_ready = print_rules(rules, clock, out);
+  const std::size_t not_ready = print_rules(rules, wire_version, clock, out);
   if (const auto why = rules.watch->why_down()) {
     out << "\nThe id store (" << config.id_store.uri_key << ") " << *why << '\n';
   }
@@ -130,9 +139,10 @@ std::size_t check_rules(config::Config& config, const Clock& clock, std::ostream
 
 ExitCode check_connected(config::Config config, const std::string& upstream_uri, const Clock& clock,
                          std::ostream& out) {
-  const bool is_there = print_servers(upstream_uri, config.id_store, out);
+  const auto each = id_store::ask_each(upstream_uri, kConnectWithin);
+  const bool is_there = print_servers(upstream_uri, each, config.id_store, out);
   const std::size_t count = config.rules.size();
-  const std::size_t not_ready = count == 0 ? 0 : check_rules(config, clock, out);
+  const std::size_t not_ready = count == 0 ? 0 : check_rules(config, oldest_of(each), clock, out);
   if (not_ready > 0) {
     out << '\n'
         << not_ready << " of " << count << (count == 1 ? " rule" : " rules")

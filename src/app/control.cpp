@@ -24,6 +24,7 @@
 #include "idproxy/observability/metrics_page.hpp"
 #include "readiness.hpp"
 #include "run_out.hpp"
+#include "server_limits.hpp"
 #include "watchdog.hpp"
 
 namespace idproxy::app {
@@ -80,6 +81,7 @@ struct Control::Impl {
   [[nodiscard]] bool all_well() const;
   void housekeep();
   void look_at_numbers();
+  void look_at_servers();
   void tell_status(bool always);
   void tell_readiness();
   void feed();
@@ -101,6 +103,7 @@ struct Control::Impl {
   bool end_wanted = false;     // by a SIGTERM
   bool last_reload_failed = false;
   ReadinessLog readiness_log;
+  ServerLimitsLog server_limits_log;
   RunOut run_out;
   std::optional<Snapshot> last;      // once the server has ended
   std::optional<Watchdog> watchdog;  // while the server runs
@@ -248,10 +251,16 @@ void Control::Impl::look_at_numbers() {
   }
 }
 
+void Control::Impl::look_at_servers() {
+  if (phase != Phase::serving) return;
+  server_limits_log.look(reloader->rules().set->rules(), server->statistics().listeners);
+}
+
 void Control::Impl::housekeep() {
   housekept = now();
   log::catch_up();
   look_at_numbers();
+  look_at_servers();
   tell_status(false);
 }
 

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <variant>
 
+#include "idproxy/base/server_release.hpp"
+#include "server_limits.hpp"
 #include "watchdog.hpp"
 
 namespace idproxy::app {
@@ -32,6 +34,8 @@ std::string count_of(std::uint64_t count, std::string_view what) {
 std::string line_of(const net::ServerStatistics::Listener& listener) {
   std::string line = "listener " + listener.listener + " -> " + listener.server +
                      (listener.up ? ": server up" : ": server down");
+  if (const std::string release = server_release::name_of(listener.wire_version); !release.empty())
+    line += ", " + release;
   if (listener.fault.empty()) {
     line += ", ";
   } else {
@@ -77,6 +81,13 @@ std::string line_of(const Snapshot& snapshot, std::size_t rule_index) {
          "; why: db.adminCommand({idproxy: \"status\"})" + run_out_in(snapshot, rule_index) + "\n";
 }
 
+/// Below the line of the rule; empty: the servers limit it in nothing.
+std::string limits_line(const Snapshot& snapshot, std::size_t rule_index) {
+  const std::string note =
+      note_on_limits(snapshot.rules->rules()[rule_index], oldest_of(snapshot.net.listeners));
+  return note.empty() ? "" : "  " + note + "\n";
+}
+
 std::string line_of(const id_store::StoreStatistics& store) {
   if (store.up) return "id store: answers\n";
   const std::string& why = store.down_reason;
@@ -112,7 +123,7 @@ admin::HttpResponse readyz(Phase phase, const Snapshot* snapshot) {
   if (snapshot == nullptr) return response;
   for (const auto& listener : snapshot->net.listeners) response.body += line_of(listener);
   for (std::size_t i = 0; i < snapshot->rules->rules().size(); ++i)
-    response.body += line_of(*snapshot, i);
+    response.body += line_of(*snapshot, i) + limits_line(*snapshot, i);
   response.body += line_of(snapshot->store);
   return response;
 }

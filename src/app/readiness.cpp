@@ -1,32 +1,9 @@
 #include "readiness.hpp"
 
-#include <cstddef>
-
 #include "idproxy/observability/log.hpp"
 
 namespace idproxy::app {
 namespace {
-
-// The log names this many rules and counts the others, to stay short.
-constexpr std::size_t kMostListed = 20;
-
-/// A list that grows up to kMostListed items.
-class List {
- public:
-  void add(std::size_t rule_index, const rewrite::Rule& rule) {
-    if (++count_ > kMostListed) return;
-    text_ += (count_ == 1 ? "" : ", ") + std::to_string(rule_index) + " (" + rule.ns + ", " +
-             rule.field + ")";
-  }
-  [[nodiscard]] std::string text() const {
-    if (count_ <= kMostListed) return text_;
-    return text_ + " and " + std::to_string(count_ - kMostListed) + " more";
-  }
-
- private:
-  std::size_t count_ = 0;
-  std::string text_;
-};
 
 std::string reason_of(const ids::Readiness& readiness) {
   if (readiness.kind == ids::Readiness::Kind::not_ready) return readiness.error.reason;
@@ -34,6 +11,17 @@ std::string reason_of(const ids::Readiness& readiness) {
 }
 
 }  // namespace
+
+void RuleList::add(std::size_t rule_index, const rewrite::Rule& rule) {
+  if (++count_ > kMostListed) return;
+  text_ += (count_ == 1 ? "" : ", ") + std::to_string(rule_index) + " (" + rule.ns + ", " +
+           rule.field + ")";
+}
+
+std::string RuleList::text() const {
+  if (count_ <= kMostListed) return text_;
+  return text_ + " and " + std::to_string(count_ - kMostListed) + " more";
+}
 
 bool has_wildcards(std::string_view ns) {
   return ns.find_first_of("*?") != std::string_view::npos;
@@ -58,8 +46,8 @@ std::string note_on_index(const rewrite::Rule& rule, const std::string& command)
 
 RuleLists lists_of(const std::vector<rewrite::Rule>& rules,
                    const std::vector<std::string>& reasons) {
-  List ready;
-  List not_ready;
+  RuleList ready;
+  RuleList not_ready;
   for (std::size_t i = 0; i < rules.size(); ++i) {
     (reasons[i].empty() ? ready : not_ready).add(i, rules[i]);
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <string>
 #include <string_view>
@@ -24,6 +25,17 @@ namespace idproxy::app {
 [[nodiscard]] std::string note_on_index(const rewrite::Rule& rule, const std::string& command);
 
 /// Rules for the log: "0 (shop.orders, number), 2 (shop.bills, _id) and 7 more".
+class RuleList {
+ public:
+  void add(std::size_t rule_index, const rewrite::Rule& rule);
+  [[nodiscard]] std::string text() const;
+
+ private:
+  static constexpr std::size_t kMostListed = 20;  // it counts the others, to stay short
+  std::size_t count_ = 0;
+  std::string text_;
+};
+
 struct RuleLists {
   std::string ready;
   std::string not_ready;

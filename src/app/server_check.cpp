@@ -10,6 +10,9 @@
 #include <string_view>
 #include <utility>
 
+#include "idproxy/base/server_release.hpp"
+#include "idproxy/bson/elements.hpp"
+
 namespace idproxy::app {
 namespace {
 
@@ -57,6 +60,22 @@ std::string set_of(const ServerHello& server) {
   return "a member of the replica set " + server.set_name + " (" + members + ")";
 }
 
+std::int32_t wire_version_of(const mongoc_server_description_t* server) {
+  const bson_t* reply = mongoc_server_description_hello_response(server);
+  const auto said = bson::find({bson_get_data(reply), reply->len}, "maxWireVersion");
+  return said ? static_cast<std::int32_t>(said->as_integer().value_or(0)) : 0;
+}
+
+/// Those that have answered buildInfo say it exactly.
+void add_versions(const std::vector<ServerHello>& each, ServerCheck& check) {
+  for (const ServerHello& server : each) {
+    const auto row =
+        std::ranges::find(check.servers, server.address, &ServerCheck::Server::address);
+    if (row == check.servers.end() || server.version.empty()) continue;
+    row->version = "MongoDB " + server.version;
+  }
+}
+
 /// libmongoc lists only servers that answered; those of the string must be there too.
 std::vector<ServerCheck::Server> servers_of(const mongoc_client_t* client) {
   std::vector<ServerCheck::Server> servers;
@@ -65,7 +84,8 @@ std::vector<ServerCheck::Server> servers_of(const mongoc_client_t* client) {
   for (std::size_t i = 0; i < count; ++i) {
     const auto* host = mongoc_server_description_host(all[i]);
     servers.push_back({static_cast<const char*>(host->host_and_port),
-                       state_of(mongoc_server_description_type(all[i]))});
+                       state_of(mongoc_server_description_type(all[i])),
+                       server_release::name_of(wire_version_of(all[i]))});
   }
   mongoc_server_descriptions_destroy_all(all, count);
   const auto* host = mongoc_uri_get_hosts(mongoc_client_get_uri(client));
@@ -73,7 +93,7 @@ std::vector<ServerCheck::Server> servers_of(const mongoc_client_t* client) {
     const std::string address = static_cast<const char*>(host->host_and_port);
     const bool is_listed =
         std::ranges::find(servers, address, &ServerCheck::Server::address) != servers.end();
-    if (!is_listed) servers.push_back({address, ""});
+    if (!is_listed) servers.push_back({address, "", ""});
   }
   return servers;
 }
@@ -136,6 +156,7 @@ ServerCheck ask_servers(const std::string& uri, const std::vector<ServerHello>& 
     if (!found) check.fault = static_cast<const char*>(error.message);
   }
   add_faults_of_set(uri, each, check);
+  add_versions(each, check);
   return check;
 }
 

@@ -11,7 +11,8 @@ namespace idproxy::app {
 struct ServerCheck {
   struct Server {
     std::string address;
-    std::string state;  ///< "primary", "standalone" …; empty: it does not answer
+    std::string state;    ///< "primary", "standalone" …; empty: it does not answer
+    std::string version;  ///< "MongoDB 6.0.5", or "MongoDB 6.0" if it says no more; or empty
   };
   std::vector<Server> servers;  ///< those of the string, and further members of their set
   std::string fault;            ///< what is wrong with them; empty: one can be used

@@ -13,6 +13,7 @@
 #include "id_store/reply_reasons.hpp"
 #include "id_store/server_text.hpp"
 #include "id_store/value_lookup.hpp"
+#include "idproxy/base/server_release.hpp"
 #include "idproxy/bson/elements.hpp"
 
 namespace idproxy::id_store {
@@ -127,8 +128,7 @@ std::optional<ids::CollectionUuid> uuid_in(Bytes listed) {
 /// Which collection it is. If the server does not say, writes go without its UUID.
 CatalogResponse ask_which(mongo::Client& client, const CatalogRequest& request) {
   using Kind = CatalogResponse::Kind;
-  constexpr std::int32_t kTakesUuid = 17;  // 6.0
-  const bool takes_uuid = client.wire_version() >= kTakesUuid;
+  const bool takes_uuid = client.wire_version() >= server_release::k6_0;
   CatalogResponse found{.kind = Kind::no_collection};
   const Document filter = Document().add("name", request.collection);
   const Reply reply = client.read_all(
@@ -263,6 +263,7 @@ CatalogResponse ask_documents(mongo::Client& client, const CatalogRequest& reque
     documents += integer_in(document, "count");
     return true;
   });
+  if (reply.refused(mongo::kNothingToCount)) return {.kind = CatalogResponse::Kind::no_collection};
   CatalogResponse response = response_of(reply);
   if (documents <= 0) return response;
   response.documents = static_cast<std::uint64_t>(documents);

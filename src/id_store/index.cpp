@@ -106,7 +106,9 @@ Index read_index(Bytes spec) {
   if (!key || key->type != bson::Type::document) return index;
   bson::Elements fields(key->value);
   while (const auto field = fields.next()) {
-    index.keys.push_back({std::string(field->key), field->type != bson::Type::string});
+    const bool is_ordered = field->type != bson::Type::string;
+    index.keys.push_back(
+        {std::string(field->key), is_ordered, is_ordered && field->as_integer().value_or(1) > 0});
   }
   return index;
 }

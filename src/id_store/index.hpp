@@ -23,6 +23,7 @@ struct Index {
   struct Key {
     std::string field;
     bool is_ordered = true;  ///< ascending or descending; false: hashed, text, 2dsphere …
+    bool is_ascending = true;
   };
   /// Which documents the index holds: its partialFilterExpression.
   struct Partial {

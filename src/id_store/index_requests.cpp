@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "idproxy/base/server_release.hpp"
+
 namespace idproxy::id_store {
 namespace {
 
@@ -48,9 +50,12 @@ IndexForm form_for(mongo::Client& client, const Namespace& ns, std::string_view 
 Document specification(std::string_view field, ValueType type, const IndexOffer& offer) {
   const std::vector<std::string> fields = key_fields(field, offer.repeats);
   Document key;
-  for (const std::string& each : fields) key.add(each, 1);
+  for (const std::string& each : fields) {
+    key.add(each, offer.descending && &each == &fields.back() ? -1 : 1);
+  }
   Document index;
-  index.add("key", key).add("name", offer.name.empty() ? default_name(fields) : offer.name);
+  index.add("key", key)
+      .add("name", offer.name.empty() ? default_name(fields, offer.descending) : offer.name);
   index.add("unique", true);
   if (offer.form == IndexForm::sparse) index.add("sparse", true);
   if (offer.form == IndexForm::partial) {
@@ -74,7 +79,9 @@ Reply list_indexes(mongo::Client& client, const Namespace& ns, std::vector<Index
 IndexOffer offer_index(mongo::Client& client, const Namespace& ns, std::string_view field,
                        ValueType type, const std::vector<Index>& indexes, const Repeats& repeats) {
   const IndexForm form = repeats.any() ? IndexForm::existing : form_for(client, ns, field, type);
-  return {form, free_name(indexes, field, repeats), repeats};
+  const bool descending = client.wire_version() < server_release::k5_0 &&
+                          has_ascending_key(indexes, key_fields(field, repeats));
+  return {form, free_name(indexes, field, repeats, descending), repeats, descending};
 }
 
 std::string advise_index(mongo::Client& client, const Namespace& ns, std::string_view field,

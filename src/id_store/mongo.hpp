@@ -117,6 +117,8 @@ inline constexpr std::int32_t kNotOnView = 166;
 inline constexpr std::int32_t kDatabaseDropPending = 215;
 inline constexpr std::int32_t kConversionFailure = 241;
 inline constexpr std::int32_t kDuplicateKey = 11000;
+/// NamespaceNotFound, as $collStats of 4.4 says it.
+inline constexpr std::int32_t kNothingToCount = 40481;
 
 /// libmongoc's code if there was no server to send the command to, so that it was not executed.
 inline constexpr std::int32_t kNoServer = MONGOC_ERROR_SERVER_SELECTION_FAILURE;

@@ -59,6 +59,9 @@ void read(Bytes reply, ServerHello& server) {
         field->key == "hosts" || field->key == "passives" || field->key == "arbiters";
     if (lists && field->type == bson::Type::array) read_members(*field, server);
     if (is_text && field->key == "setName") server.set_name = field->text();
+    if (field->key == "maxWireVersion") {
+      server.wire_version = static_cast<std::int32_t>(field->as_integer().value_or(0));
+    }
     if (is_text && field->key == "msg") server.is_mongos = field->text() == "isdbgrid";
     if (field->key != "topologyVersion" || field->type != bson::Type::document) continue;
     const auto process = bson::find(field->value, "processId");
@@ -74,6 +77,21 @@ struct DestroyServer {
     mongoc_server_description_destroy(server);
   }
 };
+
+/// Servers answer buildInfo without a login (observed, 4.4 to 6.0).
+std::string version_of(mongoc_client_t* client) {
+  bson_t* command = bson_new();  // its alignment attribute forbids a unique_ptr
+  bson_append_int32(command, "buildInfo", -1, 1);
+  bson_t reply;
+  std::string version;
+  if (mongoc_client_command_simple(client, "admin", command, nullptr, &reply, nullptr)) {
+    const auto said = bson::find({bson_get_data(&reply), reply.len}, "version");
+    if (said && said->type == bson::Type::string) version = said->text();
+  }
+  bson_destroy(&reply);
+  bson_destroy(command);
+  return version;
+}
 
 /// Without a pool, libmongoc asks in this thread.
 ServerHello ask(std::string_view host, const StringParts& parts, std::chrono::milliseconds limit) {
@@ -100,6 +118,7 @@ ServerHello ask(std::string_view host, const StringParts& parts, std::chrono::mi
   }
   const bson_t* reply = mongoc_server_description_hello_response(found.get());
   read({bson_get_data(reply), reply->len}, server);
+  server.version = version_of(client.get());
   return server;
 }
 

@@ -91,7 +91,8 @@ std::vector<ServerStatistics::Listener> Directory::listener_statistics() const {
     const Upstream* upstream = published->find(server.id);
     if (upstream == nullptr) continue;
     result.push_back({upstream->route.listen.text(), upstream->name, upstream->down_since == 0,
-                      upstream->connections, upstream->connect_failures, upstream->fault()});
+                      upstream->connections, upstream->connect_failures, upstream->fault(),
+                      server.said.wire_version});
   }
   return result;
 }

@@ -57,7 +57,9 @@ std::optional<BatchCommand> BatchCommand::read(const wire::OpMsgView& message) {
       command.db = field->text();
       ++dbs;
     } else if (!identifier.empty() && field->key == identifier) {
-      if (field->type != bson::Type::array) return {};
+      // MongoDB 4.4 takes {"0": …} as well (observed, 4.4.2); later ones refuse it.
+      const bool is_list = field->type == bson::Type::array || field->type == bson::Type::document;
+      if (!is_list) return {};
       command.statements = field->value;
       command.array_element = {field->begin, field->end()};
       ++arrays;

@@ -12,6 +12,7 @@ class BatchWrite : public WriteCommand {
  public:
   [[nodiscard]] std::string_view ns() const override { return ns_; }
   [[nodiscard]] std::optional<WriteReply> read(Bytes body, std::size_t sent) const override;
+  void add_stored(std::int64_t count) override { merge_.add_stored(count); }
   void add(const wire::OpMsgView& message, const WriteReply& reply,
            std::span<const std::int32_t> sent) override;
   [[nodiscard]] const std::map<std::int32_t, Buffer>& errors() const override {

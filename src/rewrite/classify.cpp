@@ -19,7 +19,8 @@ using decision::NeedMore;
 using decision::Relay;
 
 constexpr std::size_t kLongestCommand = 17;  // "commitTransaction", the longest name to recognise
-constexpr std::size_t kLongestName = 256;    // a collection's name and its NUL; mongod allows 255
+constexpr std::size_t kLegacyName = wire::kHeaderSize + 4;  // of OP_QUERY, OP_INSERT, OP_UPDATE
+constexpr std::size_t kLongestName = 256;  // a collection's name and its NUL; mongod allows 255
 
 /// True for the commands after which the connection's user may be another one. hello is one of
 /// them, too (speculativeAuthenticate), but not relayed.
@@ -218,24 +219,74 @@ Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces, X
   return understand_other(front, x509);
 }
 
-Decision classify_query(Bytes front, std::size_t length, X509 x509) {
-  constexpr std::size_t kName = wire::kHeaderSize + 4;
-  const std::size_t wanted = std::min(kName + kLongestName, length);
-  const Bytes name = front.subspan(std::min(kName, front.size()));
+/// A namespace as one string, "shop.orders".
+bool has_rule(std::string_view ns, Namespaces& namespaces) {
+  const auto dot = ns.find('.');
+  if (dot == std::string_view::npos) return false;
+  const std::string_view collection = ns.substr(dot + 1);
+  return namespaces.possible(collection) &&
+         namespaces.plan(ns.substr(0, dot), collection) != nullptr;
+}
+
+/// Reads fullCollectionName, which these opcodes have behind an int32. If it cannot, `otherwise` is
+/// the decision to return.
+std::optional<std::string_view> legacy_name(Bytes front, std::size_t length, Decision& otherwise) {
+  otherwise = Relay{};
+  const std::size_t wanted = std::min(kLegacyName + kLongestName, length);
+  const Bytes name = front.subspan(std::min(kLegacyName, front.size()));
   const auto* nul = static_cast<const std::uint8_t*>(
       std::memchr(name.data(), 0, std::min(name.size(), kLongestName)));
-  if (nul == nullptr) {
-    if (front.size() < wanted) return NeedMore{front.size() + 1};
-    return Relay{};
-  }
-  if (!as_text({name.data(), nul}).ends_with(".$cmd")) return Relay{};
+  if (nul != nullptr) return as_text({name.data(), nul});
+  if (front.size() < wanted) otherwise = NeedMore{front.size() + 1};
+  return std::nullopt;
+}
+
+/// OP_INSERT, and OP_UPDATE, which can upsert. Servers before 5.1 take them; later ones close the
+/// connection, and so does the proxy where a rule applies.
+Decision classify_legacy_write(Bytes front, std::size_t length, Namespaces& namespaces) {
   Decision otherwise{};
-  const auto at = static_cast<std::size_t>(nul + 1 - front.data()) + 8;
+  const auto name = legacy_name(front, length, otherwise);
+  if (name && has_rule(*name, namespaces)) return decision::Close{};
+  return otherwise;
+}
+
+/// A write in OP_QUERY, as clients before OP_MSG (3.6) send it. Servers before 5.1 take it; where a
+/// rule applies, the proxy answers as later ones do.
+std::optional<CommandError> fault_of_legacy_write(Bytes message, std::string_view db,
+                                                  Namespaces& namespaces) {
+  const auto command = Command::find(message);
+  if (!command || !write_kind(command->name)) return std::nullopt;
+  const auto collection = bson::Elements(command->document()).next();
+  if (!collection ||
+      (collection->type != bson::Type::string && collection->type != bson::Type::symbol)) {
+    return std::nullopt;
+  }
+  if (namespaces.plan(db, collection->text()) == nullptr) return std::nullopt;
+  return CommandError{ErrorCode::unsupported_op_query_command,
+                      "mongo-idproxy: Unsupported OP_QUERY command: " + std::string(command->name) +
+                          ". The client driver may require an upgrade: where a rule applies, "
+                          "writes must come as OP_MSG (MongoDB 3.6)"};
+}
+
+Decision classify_query(Bytes front, std::size_t length, Namespaces& namespaces, X509 x509) {
+  Decision otherwise{};
+  const auto name = legacy_name(front, length, otherwise);
+  if (!name) return otherwise;
+  constexpr std::string_view kCommands = ".$cmd";
+  if (!name->ends_with(kCommands)) return Relay{};
+  const std::size_t at = kLegacyName + name->size() + 1 + 8;
   const auto head = read_head(front, at, length, otherwise);
   if (!head) return otherwise;
   const std::string_view command = head->first_key;
-  if (!is_wanted(command, x509) && !is_query_wrapper(command)) return Relay{changes_user(command)};
+  const bool may_write = write_kind(command).has_value() || is_query_wrapper(command);
+  if (!is_wanted(command, x509) && !may_write) return Relay{changes_user(command)};
   if (front.size() < length) return NeedMore{length};
+  if (may_write) {
+    const std::string_view db = name->substr(0, name->size() - kCommands.size());
+    if (auto fault = fault_of_legacy_write(front, db, namespaces)) {
+      return Request{RefusedRequest{std::move(*fault)}};
+    }
+  }
   return understand_other(front, x509);
 }
 
@@ -247,7 +298,10 @@ Decision classify(const wire::MsgHeader& header, Bytes front, Namespaces& namesp
     case wire::OpCode::msg:
       return classify_msg(front, length, namespaces, x509);
     case wire::OpCode::query:
-      return classify_query(front, length, x509);
+      return classify_query(front, length, namespaces, x509);
+    case wire::OpCode::insert:
+    case wire::OpCode::update:
+      return classify_legacy_write(front, length, namespaces);
     case wire::OpCode::compressed:
       // The proxy cannot see what is inside, so relaying it would let a client bypass the rules by
       // compressing. The proxy removes all compressors from hello, so no driver sends this.

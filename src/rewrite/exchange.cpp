@@ -563,7 +563,8 @@ void Exchange::open_batch(BatchSent sent) {
   batch_ = std::make_unique<WriteBatch>(
       WriteBatch::Contents{std::move(command), write_.plan, started_, std::move(given_),
                            statements_, write_.command.kind, !acknowledged_, uuid_,
-                           memory_ == nullptr || memory_->tells_retried()},
+                           memory_ == nullptr || memory_->tells_retried(),
+                           memory_ != nullptr && memory_->loses_writes()},
       sent);
   if (sent == BatchSent::nothing && reserves_values()) batch_->reserve(write_, refused_);
 }

@@ -124,6 +124,8 @@ std::string_view code_name(ErrorCode code) {
       return "OperationFailed";
     case ErrorCode::write_conflict:
       return "WriteConflict";
+    case ErrorCode::unsupported_op_query_command:
+      return "UnsupportedOpQueryCommand";
     case ErrorCode::operation_not_supported_in_transaction:
       return "OperationNotSupportedInTransaction";
     case ErrorCode::bson_object_too_large:

@@ -27,11 +27,6 @@ class StoredLook {
   /// `ids`: by statement; the type `null` without bytes stands for none.
   explicit StoredLook(std::vector<ids::TypedValue> ids) : ids_(std::move(ids)) {}
 
-  /// True if each statement can be looked up.
-  [[nodiscard]] bool has_all_ids() const {
-    return std::ranges::find(ids_, ids::TypedValue{}) == ids_.end();
-  }
-
   struct Question {
     const wire::OpMsgView* insert;  ///< the client's message
     std::string_view ns;            ///< "db.collection"
@@ -43,8 +38,6 @@ class StoredLook {
   /// Event: the reply to the query. False if it tells nothing.
   bool read(const wire::OpMsgView& reply);
 
-  /// True if there is a document with this statement's `_id`. Only after read().
-  [[nodiscard]] bool has(std::int32_t statement) const { return document(statement) != nullptr; }
   /// What it has in the field; nothing if there is no such document or no such field. Valid as long
   /// as this object.
   [[nodiscard]] std::optional<bson::Element> value(std::int32_t statement,

@@ -53,6 +53,18 @@ bool has_write_concern_error(const wire::OpMsgView& message) {
   return bson::find(message.body(), "writeConcernError").has_value();
 }
 
+/// True if the server has refused a document as such.
+bool is_invalid(const WriteError& error) {
+  constexpr std::int64_t kDocumentValidationFailure = 121;
+  return error.code != kDuplicateKey && error.code != kDocumentValidationFailure;
+}
+
+CommandError some_are_lost() {
+  return {ErrorCode::operation_failed,
+          "mongo-idproxy: the server has stored only some of the documents, and does not say which "
+          "(MongoDB 4.4 leaves out documents of an unordered insert that a driver repeats)"};
+}
+
 }  // namespace
 
 WriteBatch::WriteBatch(Contents contents, BatchSent sent)
@@ -68,7 +80,6 @@ WriteBatch::WriteBatch(Contents contents, BatchSent sent)
       uuid_(contents_.uuid) {
   if (sent == BatchSent::whole) progress_.sent_whole();
   if (contents_.once) options_.reset();
-  retried_ = is_unsure();
   one_by_one_ = numbers_ && contents_.kind == WriteKind::insert && options_ &&
                 (contents_.statements > 1 || is_unsure()) && options_->has_txn_number &&
                 !options_->in_transaction;
@@ -97,7 +108,10 @@ Action WriteBatch::send(const Step& step) {
     }
   }
   if (one_by_one_ && first_ == First::unknown) return ask_whether_executed(step);
-  if (progress_.begins_part()) budget_.end();
+  if (progress_.begins_part()) {
+    budget_.end();
+    sorted_out_ = singly_ = false;
+  }
   const std::size_t fitting = contents_.command->fitting(contents_.given, progress_.todo());
   progress_.send(std::min(fitting, most_at_once()));
   if (numbers_) numbers_->send(progress_.out());
@@ -328,7 +342,7 @@ std::size_t WriteBatch::most_at_once() const {
 }
 
 bool WriteBatch::is_alone() const {
-  if (!numbers_) return false;
+  if (!numbers_) return singly_;
   if (contents_.kind != WriteKind::insert) return true;
   return one_by_one_ && !(first_ == First::not_executed && progress_.commands() == 0);
 }
@@ -363,20 +377,13 @@ Action WriteBatch::told_whether_executed(const wire::OpMsgView& message, const S
   return send(step);
 }
 
-/// Servers before 6.0 have no such question: looks which documents are there. An `_id` that the
-/// statement has got only now says nothing.
+/// Servers before 6.0 have no such question.
 Action WriteBatch::look_whether_executed(const Step& step) {
-  StoredLook look(contents_.command->ids(*contents_.plan, {}));
-  if (!look.has_all_ids() || contents_.statements > StoredLook::kMost) {
-    first_ = First::unclear;
-    return send(step);
-  }
   first_ = First::asked;
-  return look_for(std::move(look), Looks::before, step);
+  return ask_which_are_executed(progress_.todo(), Looks::before, step);
 }
 
-/// Whether an earlier attempt of the client has executed the statement, as far as replies and looks
-/// say.
+/// Whether an earlier attempt of the client has executed the statement, as far as the server says.
 bool WriteBatch::was_executed(std::int32_t statement) const {
   return executed_ && std::ranges::binary_search(*executed_, statement);
 }
@@ -458,7 +465,8 @@ void WriteBatch::learn_numbers(const wire::OpMsgView& message, const WriteReply&
   }
   const bool is_certain = !has_write_concern_error(message);
   numbers_->stored(stored, is_certain ? durability_ : ids::Durability::not_yet);
-  if (!stored.empty() && (options_->ordered || !is_repeated_)) one_by_one_ = false;
+  const bool rest_is_pending = options_->ordered || (!is_repeated_ && !contents_.loses_writes);
+  if (!stored.empty() && rest_is_pending) one_by_one_ = false;
   if (!reply.errors.empty()) learn_of_error(reply, collisions);
 }
 
@@ -472,7 +480,7 @@ void WriteBatch::learn_of_error(const WriteReply& reply, std::span<const Collisi
 // ---- replies ---------------------------------------------------------------------------------
 
 Action WriteBatch::reply(const wire::OpMsgView& message, const Step& step) {
-  if (looks_ != Looks::nothing) return told_what_is_stored(message, step);
+  if (looks_ != Looks::nothing) return told(message, step);
   if (first_ == First::asked) return told_whether_executed(message, step);
   // The batch does not go on after a reply that it cannot understand. The client gets the reply if
   // there was only one command.
@@ -484,9 +492,9 @@ Action WriteBatch::reply(const wire::OpMsgView& message, const Step& step) {
   if (!reply->ok) return options_ ? failed(message, reply->code, step) : otherwise;
   if (!options_) return answered_once(message, *reply, step);
   if (reply->retried > contents_.statements) return otherwise;
-  if (!contents_.command->adds_up(*reply, *options_, progress_.out())) {
-    return may_be_lost(*reply) ? look_for_lost(message, *reply, step) : otherwise;
-  }
+  if (numbers_shift(*reply)) shift_numbers(*reply);
+  if (may_be_mixed_up(*reply, step)) return sort_out(message, *reply, step);
+  if (!contents_.command->adds_up(*reply, *options_, progress_.out())) return otherwise;
   return answered(message, *reply, step);
 }
 
@@ -579,6 +587,12 @@ Action WriteBatch::answered(const wire::OpMsgView& message, const WriteReply& re
 /// Handles the reply to a command without options_, of which nothing is sent again.
 Action WriteBatch::answered_once(const wire::OpMsgView& message, const WriteReply& reply,
                                  const Step& step) {
+  const bool is_short = reply.errors.empty() && reply.n &&
+                        *reply.n < static_cast<std::int64_t>(progress_.out().size());
+  if (is_short && !contents_.tells_retried && contents_.kind == WriteKind::insert) {
+    lost_ = true;
+    return fail(some_are_lost(), step);
+  }
   if (!contents_.command->replaces_errors(reply, progress_.out())) return action::Relay{};
   contents_.command->add(message, reply, progress_.out());
   return finish(step, report());
@@ -776,80 +790,133 @@ std::optional<Action> WriteBatch::ask_what_is_stored(const Step& step) {
   const bool reports = std::ranges::any_of(
       *contents_.plan, [](const Assignment& each) { return each.rule->report; });
   if (!is_unsure() || stored_ || !reports || !options_->acknowledged) return std::nullopt;
-  auto look = look_at_all();
-  if (!look) return std::nullopt;
-  return look_for(*std::move(look), Looks::to_report, step);
-}
-
-std::optional<StoredLook> WriteBatch::look_at_all() const {
   std::vector<ids::TypedValue> ids = contents_.command->ids(*contents_.plan, contents_.given);
   if (ids.empty() || ids.size() > StoredLook::kMost) return std::nullopt;
-  return StoredLook(std::move(ids));
-}
-
-/// True for a reply as MongoDB 4.4 gives it to an unordered insert that is repeated: if the last
-/// statement had been executed before, it leaves out the others and counts only what it has done
-/// (observed, 4.4.2).
-bool WriteBatch::may_be_lost(const WriteReply& reply) const {
-  const auto accounted = reply.n.value_or(0) + static_cast<std::int64_t>(reply.errors.size());
-  return is_unsure() && contents_.kind == WriteKind::insert && !options_->stops() && !lost_ &&
-         options_->acknowledged && accounted < static_cast<std::int64_t>(progress_.out().size());
-}
-
-/// Finds out which documents are missing, to send them again under their numbers.
-Action WriteBatch::look_for_lost(const wire::OpMsgView& message, const WriteReply& reply,
-                                 const Step& step) {
-  lost_ = true;
-  only_ = false;
-  contents_.command->add(message, reply, progress_.out());
-  progress_.answered(std::nullopt);
-  auto look = look_at_all();
-  if (look && !look->has_all_ids()) look.reset();
-  return look ? look_for(*std::move(look), Looks::for_lost, step) : send_lost(false, step);
-}
-
-Action WriteBatch::send_lost(bool tells, const Step& step) {
-  std::vector<std::int32_t> lost;
-  for (const std::int32_t each : progress_.out()) {
-    if (contents_.command->errors().contains(each)) continue;
-    if (!tells || !stored_->has(each)) lost.push_back(each);
-  }
-  stored_.reset();
-  if (!tells) {
-    return fail({ErrorCode::operation_failed,
-                 "mongo-idproxy: the server has stored only some of the documents, and does not "
-                 "say which (MongoDB 4.4 leaves out documents of an unordered insert that a driver "
-                 "repeats)"},
-                step);
-  }
-  return lost.empty() ? finish_or_relay(step) : go_again(lost, step);
-}
-
-Action WriteBatch::look_for(StoredLook look, Looks why, const Step& step) {
-  looks_ = why;
-  if (progress_.commands() > 0) {
-    request_id_ = static_cast<std::int32_t>(step.workspace.next_request_id++);
-  }
-  look.emit({&contents_.command->message(), contents_.command->ns(), request_id_,
-             budget_.time_left(step.now)},
-            *contents_.plan, step.out);
-  stored_ = std::move(look);
+  looks_ = Looks::to_report;
+  begin_question(step);
+  stored_.emplace(std::move(ids));
+  stored_->emit({&contents_.command->message(), contents_.command->ns(), request_id_,
+                 budget_.time_left(step.now)},
+                *contents_.plan, step.out);
   return action::Send{&step.out, {}};
 }
 
-Action WriteBatch::told_what_is_stored(const wire::OpMsgView& message, const Step& step) {
-  const Looks why = std::exchange(looks_, Looks::nothing);
-  const bool tells = stored_->read(message);
-  if (why == Looks::for_lost) return send_lost(tells, step);
-  if (why == Looks::to_report) return finish_or_relay(step);  // if it does not, nothing is
-  if (tells) {
-    executed_.emplace();
-    for (const std::int32_t each : progress_.todo()) {
-      if (stored_->has(each)) executed_->push_back(each);
+/// True for a reply that MongoDB 4.4 may have given to a repetition. With statements between others
+/// that it had executed before, it counts the positions of errors without the others that are still
+/// pending, and if the last one had been executed, it leaves out the pending ones
+/// (observed, 4.4.2). Not if the statements are known to be pending, nor of a single one.
+bool WriteBatch::may_be_mixed_up(const WriteReply& reply, const Step& step) const {
+  const auto left = budget_.time_left(step.now);
+  const bool may_be = is_unsure() && contents_.kind == WriteKind::insert && !options_->stops() &&
+                      options_->acknowledged && !numbers_ && !sorted_out_ &&
+                      progress_.out().size() > 1 && left.value_or(1) > 0;
+  const bool has_errors = contents_.loses_writes && !std::ranges::all_of(reply.errors, is_invalid);
+  return may_be && (has_errors || !accounts_for_all(reply));
+}
+
+/// True for the reply of MongoDB 4.4 to an unordered insert with invalid documents: it gives them
+/// no statement number, so that those behind them have the numbers of those in front
+/// (observed, 4.4.2).
+bool WriteBatch::numbers_shift(const WriteReply& reply) const {
+  return contents_.loses_writes && is_unsure() && contents_.kind == WriteKind::insert &&
+         !options_->stops() && progress_.is_only_command() &&
+         std::ranges::any_of(reply.errors, is_invalid);
+}
+
+void WriteBatch::shift_numbers(const WriteReply& reply) {
+  std::vector<std::int32_t> numbers;
+  std::int32_t valid = 0;
+  auto error = reply.errors.begin();
+  for (std::int32_t each = 0; each < static_cast<std::int32_t>(contents_.statements); ++each) {
+    while (error != reply.errors.end() && error->index < each) ++error;
+    numbers.push_back(options_->number_of(valid));
+    const bool failed = error != reply.errors.end() && error->index == each;
+    if (!failed || !is_invalid(*error)) ++valid;
+  }
+  options_->stmt_ids = std::move(numbers);
+}
+
+bool WriteBatch::accounts_for_all(const WriteReply& reply) const {
+  const auto accounted = reply.n.value_or(0) + static_cast<std::int64_t>(reply.errors.size());
+  return accounted == static_cast<std::int64_t>(progress_.out().size());
+}
+
+/// Asks what the server has executed.
+Action WriteBatch::sort_out(const wire::OpMsgView& message, const WriteReply& reply,
+                            const Step& step) {
+  lost_ = lost_ || !accounts_for_all(reply);
+  invalid_.clear();
+  for (const WriteError& error : reply.errors) {
+    if (is_invalid(error)) {
+      invalid_.push_back(progress_.out()[static_cast<std::size_t>(error.index)]);
     }
   }
-  first_ = tells && executed_->empty() ? First::not_executed : First::unclear;
-  stored_.reset();
+  sorted_out_ = true;
+  unchecked_.clear();
+  unchecked_.append(message.message());
+  std::vector<std::int32_t> valid;
+  std::ranges::set_difference(progress_.out(), invalid_, std::back_inserter(valid));
+  return ask_which_are_executed(valid, Looks::for_missing, step);
+}
+
+/// Goes on with the reply if its errors are those of the statements that are missing. Otherwise
+/// ignores it, and sends these again; if it is not known which they are, all of them, one by one:
+/// the server skips what it has executed.
+Action WriteBatch::send_missing(const std::optional<std::vector<std::int32_t>>& executed,
+                                const Step& step) {
+  const auto out = progress_.out();
+  std::vector<std::int32_t> missing(out.begin(), out.end());
+  if (executed) {
+    std::erase_if(missing,
+                  [&](std::int32_t each) { return std::ranges::binary_search(*executed, each); });
+    const auto message = wire::OpMsgView::parse(unchecked_.view());
+    const auto reply = contents_.command->read(message->body(), out.size());
+    const bool is_right = std::ranges::equal(missing, reply->errors, {}, {}, [&](const auto& each) {
+      return out[static_cast<std::size_t>(each.index)];
+    });
+    if (is_right) return answered(*message, *reply, step);
+    if (!invalid_.empty()) return fail(some_are_lost(), step);
+    contents_.command->add_stored(static_cast<std::int64_t>(executed->size()));
+  }
+  // A reply has to come from the server: to one that it has executed it says so again.
+  if (missing.empty()) {
+    missing.push_back(out.back());
+    contents_.command->add_stored(-1);
+  }
+  only_ = false;
+  if (!executed && !invalid_.empty()) return fail(some_are_lost(), step);
+  singly_ = !executed;
+  progress_.repeat(missing);
+  return send(step);
+}
+
+void WriteBatch::begin_question(const Step& step) {
+  if (progress_.commands() == 0) return;
+  request_id_ = static_cast<std::int32_t>(step.workspace.next_request_id++);
+}
+
+Action WriteBatch::ask_which_are_executed(std::span<const std::int32_t> statements, Looks why,
+                                          const Step& step) {
+  looks_ = why;
+  begin_question(step);
+  question_.emplace(statements);
+  question_->emit({&contents_.command->message(), &*options_, contents_.command->ns(), request_id_,
+                   budget_.time_left(step.now)},
+                  step.out);
+  return action::Send{&step.out, {}};
+}
+
+Action WriteBatch::told(const wire::OpMsgView& message, const Step& step) {
+  const Looks why = std::exchange(looks_, Looks::nothing);
+  if (why == Looks::to_report) {
+    (void)stored_->read(message);  // if it does not tell, nothing is reported
+    return finish_or_relay(step);
+  }
+  auto executed = question_->read(message);
+  question_.reset();
+  if (why == Looks::for_missing) return send_missing(executed, step);
+  executed_ = std::move(executed);
+  first_ = executed_ && executed_->empty() ? First::not_executed : First::unclear;
   return send(step);
 }
 
@@ -868,7 +935,8 @@ Action WriteBatch::relay_failure(const Step& step) {
 Action WriteBatch::finish_or_relay(const Step& step) {
   if (const auto question = ask_what_is_stored(step)) return *question;
   const std::vector<Assigned> assigned = report();
-  if (stored_ || !only_ || renewal_.has_asked() || replaces_errors_ || !assigned.empty()) {
+  const bool has_asked = stored_ || sorted_out_ || renewal_.has_asked();
+  if (has_asked || !only_ || replaces_errors_ || !assigned.empty()) {
     return finish(step, assigned);
   }
   give_back_unused();
@@ -936,8 +1004,9 @@ bool WriteBatch::all_denied() const {
 }
 
 /// Returns unused values to their strategies, and releases their reservations. Not after a driver's
-/// second attempt, because an earlier execution may have stored any of them, nor after an error
-/// that does not rule this out.
+/// second attempt, if the server tells (retriedStmtIds), nor after an error that does not rule out
+/// that the value is stored. A server before 6.0 does not tell; but each attempt has values of its
+/// own, and those of a statement that failed or found its document are stored by none.
 void WriteBatch::give_back_unused() const {
   release_unused();
   if (!options_ || !options_->acknowledged || retried_ || !all_denied()) return;

@@ -8,6 +8,7 @@
 
 #include "batch_progress.hpp"
 #include "collisions.hpp"
+#include "executed_look.hpp"
 #include "idproxy/base/random.hpp"
 #include "idproxy/rewrite/action.hpp"
 #include "numbers_in_turn.hpp"
@@ -44,7 +45,8 @@ class WriteBatch {
     bool once = false;  ///< it is sent in one command, whose outcome nobody learns (w: 0)
     /// BatchSent::whole: of the collection that it was sent to.
     std::optional<ids::CollectionUuid> uuid{};
-    bool tells_retried = true;  ///< ConnectionMemory's
+    bool tells_retried = true;  ///< ConnectionMemory's, as the next one
+    bool loses_writes = false;
   };
   /// What the handling of one event needs.
   struct Step {
@@ -143,13 +145,17 @@ class WriteBatch {
   // A server that does not tell what it had executed before.
   [[nodiscard]] bool is_unsure() const;
   std::optional<Action> ask_what_is_stored(const Step& step);
-  [[nodiscard]] bool may_be_lost(const WriteReply& reply) const;
-  Action look_for_lost(const wire::OpMsgView& message, const WriteReply& reply, const Step& step);
-  Action send_lost(bool tells, const Step& step);
-  [[nodiscard]] std::optional<StoredLook> look_at_all() const;
-  enum class Looks { nothing, before, for_lost, to_report };
-  Action look_for(StoredLook look, Looks why, const Step& step);
-  Action told_what_is_stored(const wire::OpMsgView& message, const Step& step);
+  [[nodiscard]] bool may_be_mixed_up(const WriteReply& reply, const Step& step) const;
+  [[nodiscard]] bool numbers_shift(const WriteReply& reply) const;
+  void shift_numbers(const WriteReply& reply);
+  [[nodiscard]] bool accounts_for_all(const WriteReply& reply) const;
+  Action sort_out(const wire::OpMsgView& message, const WriteReply& reply, const Step& step);
+  Action send_missing(const std::optional<std::vector<std::int32_t>>& executed, const Step& step);
+  enum class Looks { nothing, before, for_missing, to_report };
+  void begin_question(const Step& step);
+  Action ask_which_are_executed(std::span<const std::int32_t> statements, Looks why,
+                                const Step& step);
+  Action told(const wire::OpMsgView& message, const Step& step);
 
   // Answering the client.
   Action expired(const Step& step);
@@ -184,8 +190,14 @@ class WriteBatch {
   bool replaces_errors_ = false;      // some errors are replaced by the proxy's own
   Buffer failure_;                    // the last reply that failed as a whole with a duplicate
   std::optional<StoredLook> stored_;  // what the server has stored, to report that
-  Looks looks_ = Looks::nothing;      // it has been asked for that, and has not answered
-  bool lost_ = false;                 // a reply did not account for each statement
+  std::optional<ExecutedLook> question_;  // to the server: what it has executed
+  Looks looks_ = Looks::nothing;          // which of the two it has not answered yet
+  bool lost_ = false;                     // a reply did not account for each statement
+  // After a reply that may_be_mixed_up():
+  bool sorted_out_ = false;  // what is sent again has not been executed, or is sent one by one
+  bool singly_ = false;      // one by one
+  Buffer unchecked_;         // the reply
+  std::vector<std::int32_t> invalid_;  // the documents that it refuses as such, ascending
   // With guards:
   std::optional<ids::CollectionUuid> uuid_;  // of the collection that the last command named
   const Assignment* guard_of_ = nullptr;     // the rule whose guard the write waits for
@@ -200,7 +212,7 @@ class WriteBatch {
   /// Whether it has executed the first one.
   enum class First { unknown, asked, not_executed, unclear } first_ = First::unknown;
   bool is_repeated_ = false;  // an earlier attempt has
-  // If is_unsure(): the statements whose `_id`s were there before; nothing: that is not known.
+  // If is_unsure(): the statements that it has executed, ascending; nothing: that is not known.
   std::optional<std::vector<std::int32_t>> executed_;
   const Assignment* asks_for_ = nullptr;  // the rule whose numbers the store is asked for
   Buffer fields_;                         // of the next command, in place of the client's or new

@@ -62,6 +62,8 @@ class WriteCommand {
   /// command carried.
   virtual void add(const wire::OpMsgView& message, const WriteReply& reply,
                    std::span<const std::int32_t> sent) = 0;
+  /// Counts statements as stored of which no reply that is merged says so.
+  virtual void add_stored(std::int64_t /*count*/) {}
   /// The statements with an error in the merged replies, ascending, and the entries of writeErrors
   /// as mongod wrote them.
   [[nodiscard]] virtual const std::map<std::int32_t, Buffer>& errors() const = 0;

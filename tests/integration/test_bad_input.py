@@ -24,6 +24,7 @@ from support.elements import array, boolean, document, element, elements, embedd
 from support.full import FULL
 from support.mongod import Mongod
 from support.proxy import Proxy, configuration
+from support.servers import has
 
 DB = "bad"
 RULES = [
@@ -571,7 +572,11 @@ MESSAGES: dict[str, Callable[[str], bytes]] = {
 
 # A scalar where the path of a rule leads is an error of the proxy alone (see test_insert.py).
 CASES = [(name, coll) for name in MESSAGES for coll in COLLECTIONS
-         if (name, coll) != ("made_twice", "path")]
+         if (name, coll) != ("made_twice", "path")
+         # Servers before 5.1 take what the proxy refuses as later ones do (see test_relay.py).
+         and (name != "op_query_insert" or has("only_op_msg"))
+         # 4.4 takes a document for a view, and refuses to list collections from then on.
+         and (not name.endswith("_views") or has("checks_views"))]
 
 
 @pytest.mark.parametrize("name, coll", CASES)

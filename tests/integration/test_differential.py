@@ -30,6 +30,7 @@ from support.fake_server import Request
 from support.full import FULL
 from support.mongod import Mongod
 from support.proxy import Proxy, configuration
+from support.servers import has
 
 COUNT = 20_000 if FULL else 1200
 TIMEOUT = 120.0  # of one command
@@ -364,7 +365,7 @@ def expected_of(reply: wire.Message | None, refused: dict[int, bytes]) -> list[A
     if reply is None:
         return None
     raw = normal(reply.body_bytes)
-    return [reply.flags, _with_refusals(raw, refused)]
+    return [reply.flags, _in_order(_with_refusals(raw, refused))]
 
 
 def _with_refusals(reply: list[Any], refused: dict[int, bytes]) -> list[Any]:
@@ -400,7 +401,12 @@ def seen_of(reply: wire.Message | None, refused: dict[int, bytes]) -> list[Any] 
                         if inner == b"errmsg":
                             assert text and text != b"\0"
                             entry[at] = (kind, inner, b"not viable")
-    return [reply.flags, seen]
+    return [reply.flags, _in_order(seen)]
+
+
+def _in_order(reply: list[Any]) -> list[Any]:
+    """MongoDB 4.4 puts errors before opTime, and a merged reply behind."""
+    return reply if has("order_of_reply") else sorted(reply, key=lambda field: field[1])
 
 
 def stored(server: Mongod, db: str, kind: str) -> Counter[bytes]:
@@ -466,6 +472,8 @@ def test_the_same_as_without_collisions(collections: Mongod):
                     one = direct.call(insert.message(DIRECT, lsids[0], assigned))
                     other = proxied.call(insert.message(PROXIED, lsids[1]))
                     assert other is None or other.response_to == 99
+                    if again and not has("keeps_writes"):
+                        continue  # MongoDB 4.4 forgets documents and errors; the proxy does not
                     assert seen_of(other, refused) == expected_of(one, refused), (
                         f"insert {number}, time {again + 1}: {insert.kind}, {insert.form}, "
                         f"{len(insert.documents)} documents, options "
@@ -487,7 +495,8 @@ def test_the_same_as_without_collisions(collections: Mongod):
     assert not collider.failures
     assert collider.planted > 4 * COUNT
     assert stopped["duplicates_cured"] > 3 * COUNT and stopped["duplicates_given_up"] == 0
-    for what in ("closed", "error", "writeErrors", "retriedStmtIds", "writeConcernError",
+    retried = ["retriedStmtIds"] if has("retried_stmt_ids") else []
+    for what in ("closed", "error", "writeErrors", *retried, "writeConcernError",
                  *(f"code {code}" for code in (2, 28, 53, 52, 121, 11000))):
         assert tally[what] >= 3, (what, tally)
 

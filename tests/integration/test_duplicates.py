@@ -26,7 +26,7 @@ from support import wire
 from support.elements import Element, document, elements, int32
 from support.mongod import Mongod
 from support.process import eventually
-from support.servers import has
+from support.servers import check_retried, has
 from support.thief import (ALWAYS, Cut, Hold, Passed, Robbed, fresh, insert_message, robbing,
                            session)
 
@@ -339,7 +339,9 @@ class TestResend:
         assert reply["n"] == (2 if ordered else 4)
         assert [d["k"] for d in place.stored(ns)] == ([0, 1] if ordered else [0, 1, 3, 4])
         if not ordered and place.numbered:
-            assert place.thief.inserts(ns)[1].body["stmtIds"] == [1, 3]
+            # 4.4 gives no number to the document that stands for 2.
+            numbers = [1, 3] if has("keeps_writes") else [1, 2]
+            assert place.thief.inserts(ns)[1].body["stmtIds"] == numbers
 
     @pytest.mark.tsan
     def test_many_clients_in_a_small_space(self, place, coll):
@@ -387,7 +389,8 @@ class TestStatementNumbers:
         """The driver's retry of the whole message finds every statement executed."""
         before = replica.stored_raw(ns)
         again = replica.call(message).body
-        assert (again["n"], sorted(again["retriedStmtIds"])) == (5, sorted(numbers))
+        assert again["n"] == 5
+        check_retried(again, numbers)
         assert replica.stored_raw(ns) == before
 
     @pytest.mark.parametrize("more", [{"stmtIds": [1, 1]}, {"stmtIds": [4, 0, 2, 4]}],
@@ -423,19 +426,22 @@ class TestStatementNumbers:
         assert [d["k"] for d in replica.stored(ns)] == [0, 1, 2, 3, 4]
 
     def test_statements_executed_before(self, replica, coll, ordered):
-        """Statements 0 and 2 were executed by an attempt that did not come through the proxy."""
+        """Some statements were executed by an attempt that did not come through the proxy; of an
+        ordered insert, 4.4 only stands the first ones."""
+        executed = [0, 1] if ordered and not has("keeps_writes") else [0, 2]
         ns = fresh(replica, "field", coll, "made")
         mine = session()
         assert replica.direct(insert_message(
-            ns, [{"k": 0, "made": 1}, {"k": 2, "made": 2}],
-            more={**mine, "stmtIds": [0, 2]}))["n"] == 2
-        replica.thief.steal(ns, "made", {1: 1, 3: 1})
+            ns, [{"k": k, "made": 1 + k} for k in executed],
+            more={**mine, "stmtIds": executed}))["n"] == 2
+        replica.thief.steal(ns, "made", {k: 1 for k in range(4) if k not in executed})
         reply = replica.insert(ns, numbered(4), ordered=ordered, more=mine)
-        assert (reply["n"], reply["retriedStmtIds"]) == (4, [0, 2]), reply
+        assert reply["n"] == 4, reply
+        check_retried(reply, executed)
         assert "writeErrors" not in reply
-        stored = replica.stored(ns)
-        assert [d["k"] for d in stored] == [0, 1, 2, 3]
-        assert [d["made"] for d in stored][::2] == [1, 2]
+        stored = {d["k"]: d["made"] for d in replica.stored(ns)}
+        assert list(stored) == [0, 1, 2, 3]
+        assert [stored[k] for k in executed] == [1 + k for k in executed]
 
     def test_the_sessions_next_write_is_stored(self, replica, coll, ordered):
         """The proxy used no number of its own."""
@@ -455,9 +461,11 @@ class TestStatementNumbers:
         stores only what is missing."""
         ns = fresh(replica, "field", coll, "made")
         replica.thief.steal(ns, "made", {0: 1, 2: 1})
+        armed: list[bool] = []
 
         def step_down(message: Passed) -> bytes:
-            if message.ns == ns and message.element("stmtIds"):
+            if message.ns == ns and message.element("stmtIds") and not armed:
+                armed.append(True)
                 _fail_next_insert(replica.server, ns, errorCode=10107,
                                   errorLabels=["RetryableWriteError"])
             return message.raw
@@ -472,7 +480,9 @@ class TestStatementNumbers:
         stored = replica.stored(ns)
         assert [d["k"] for d in stored] == ([0] if method == "insert_one" else [0, 1, 2, 3])
         sends = replica.thief.inserts(ns)
-        assert len(sends) == 3 and sends[2].element("stmtIds") is None
+        # 4.4 leaves out the rest of what is repeated: it is sent once more.
+        assert len(sends) == 3 or not has("keeps_writes")
+        assert sends[2].element("stmtIds") is None
 
 
 def _fail_next_insert(server: Mongod, ns: str, times: int = 1, **data: Any) -> None:
@@ -533,15 +543,18 @@ SHAPES = [
     Shape("default_collation", "text", "made", [("made", 1)], collection=_NO_CASE),
     Shape("default_collation_id", "id-text", "_id", collection=_NO_CASE),
     Shape("id", "id", "_id"),
-    Shape("clustered", "id", "_id",
-          collection={"clusteredIndex": {"key": {"_id": 1}, "unique": True}}),
-    Shape("clustered_named", "id", "_id", collection={
-        "clusteredIndex": {"key": {"_id": 1}, "unique": True, "name": "made by id"}}),
     Shape("cut_in_mid_character", "field", "made", [("text", 1), ("made", 1)], copy=("text",),
           more={"text": _LONG_TEXT}),
     Shape("cut_by_one_more", "field", "made", [("text", 1), ("made", 1)], copy=("text",),
           more={"text": "x" + _LONG_TEXT}),
 ]
+if has("clustered"):
+    SHAPES += [
+        Shape("clustered", "id", "_id",
+              collection={"clusteredIndex": {"key": {"_id": 1}, "unique": True}}),
+        Shape("clustered_named", "id", "_id", collection={
+            "clusteredIndex": {"key": {"_id": 1}, "unique": True, "name": "made by id"}}),
+    ]
 BY_NAME = {shape.name: shape for shape in SHAPES}
 
 
@@ -571,8 +584,12 @@ class TestOurs:
             (found,) = bson.decode(raw, wire._LENIENT)["writeErrors"]
             return found | {"raw": raw}
 
-        assert "hexEncoded" in error("default_collation_id")
-        assert "index:" not in error("clustered")["errmsg"]
+        coded = error("default_collation_id")
+        if has("clustered"):
+            assert "hexEncoded" in coded
+            assert "index:" not in error("clustered")["errmsg"]
+        else:  # a key of the collation as it is, though it may be no UTF-8
+            assert coded["keyValue"]["_id"].startswith("\x14")
         with pytest.raises(UnicodeDecodeError):
             cut = [error(name)["raw"] for name in ("cut_in_mid_character", "cut_by_one_more")]
             for raw in cut:
@@ -742,7 +759,7 @@ class TestForeign:
         "validation": ({"checked": "text"}, 121),
         "size": ({"s": "x" * (16 * 1024 * 1024)}, 2),
         "duplicate": ({"email": "a@b"}, 11000),
-        "id_is_an_array": ({"_id": [1]}, 53),
+        "id_is_an_array": ({"_id": [1]}, 53 if has("array_id_is_53") else 2),
         "dollar_in_id": ({"_id": {"$a": 1}}, 52),
     }
 
@@ -818,17 +835,21 @@ class TestBody:
         ns = fresh(replica, "field", coll, "made")
         replica.thief.steal(ns, "made", {1: 1, 2: 1})
         time_now = replica.server.client.admin.command("ping")["$clusterTime"]
+        strict = {"apiVersion": "1", "apiStrict": True, "apiDeprecationErrors": False}
+        if not has("strict_api"):
+            strict = {}
         replica.insert(ns, numbered(4), ordered=ordered, more={
             "writeConcern": {"w": 1, "j": False, "wtimeout": 5000},
             "bypassDocumentValidation": True, "comment": {"why": ["test", 1.5]},
-            "$clusterTime": time_now, "apiVersion": "1", "apiStrict": True,
-            "apiDeprecationErrors": False, "$readPreference": {"mode": "primary"}})
+            "$clusterTime": time_now, "$readPreference": {"mode": "primary"}, **strict})
         sends = replica.thief.inserts(ns)
         check_sends(sends)
         assert {e.name for e in sends[1].head} >= {
-            b"writeConcern", b"comment", b"apiStrict", b"$clusterTime", b"lsid", b"ordered"}
+            b"writeConcern", b"comment", b"$clusterTime", b"lsid", b"ordered",
+            *(name.encode() for name in strict)}
         assert [d["k"] for d in replica.stored(ns)] == [0, 1, 2, 3]
 
+    @pytest.mark.needs("collection_uuid")
     def test_collection_uuid(self, replica, coll, ordered):
         ns = fresh(replica, "field", coll, "made")
         replica.thief.steal(ns, "made", {1: 1})
@@ -884,6 +905,9 @@ class TestBody:
         assert (reply["ok"], reply["n"]) == (1, 5 - len(missing)), reply
         assert {d["k"] for d in replica.stored(ns)} == set(range(5)) - missing
         again = replica.call(message).body
+        if "code" in again:  # where the server has left some out, and options keep it unknown which
+            assert again["code"] == 96 and not has("keeps_writes"), again
+            return
         assert (again["ok"], again["n"]) == (1, 5), again
         assert [d["k"] for d in replica.stored(ns)] == [0, 1, 2, 3, 4]
 
@@ -965,9 +989,10 @@ class TestMerge:
     def like(self, place: Place, ns: str, reply: wire.Message, lucky: dict[str, Any]) -> None:
         """Fields and their order as in the lucky reply, values too; times are the last reply's."""
         mine = reply.body
-        assert list(mine) == list(lucky)
-        assert [e.type for e in elements(reply.body_bytes)] == [
-            e.type for e in elements(bson.encode(lucky))]
+        if has("order_of_reply"):
+            assert list(mine) == list(lucky)
+        assert sorted((e.name, e.type) for e in elements(reply.body_bytes)) == sorted(
+            (e.name, e.type) for e in elements(bson.encode(lucky)))
         last = place.thief.replies(ns)[-1]
         for name in self.TIMES:
             if name in lucky:
@@ -1034,7 +1059,8 @@ class TestMerge:
         if max(which) == 2 or found:  # one that a later send outlived may be dropped
             assert found["code"] == 64 and found["errmsg"] == f"send {max(which)}"
             names = list(reply)
-            assert names.index("n") < names.index("writeConcernError") < names.index("ok")
+            if has("order_of_reply"):
+                assert names.index("n") < names.index("writeConcernError") < names.index("ok")
 
     def test_a_retryable_write_concern_error_has_its_label(self, replica, coll, ordered):
         ns = fresh(replica, "field", coll, "made")
@@ -1044,8 +1070,9 @@ class TestMerge:
             reply = replica.call(message).body
         assert (reply["ok"], reply["n"], reply["writeConcernError"]["code"]) == (1, 3, 91)
         assert reply["errorLabels"] == ["RetryableWriteError"]
-        assert [name for name in reply if name not in self.TIMES] == [
-            "n", "writeConcernError", "ok", "errorLabels"]
+        names = [name for name in reply if name not in self.TIMES]
+        expected = ["n", "writeConcernError", "ok", "errorLabels"]
+        assert names == expected if has("order_of_reply") else set(names) == set(expected)
         before = replica.stored_raw(ns)
         assert replica.call(message).body["n"] == 3  # the driver's retry
         assert replica.stored_raw(ns) == before
@@ -1169,7 +1196,7 @@ class TestBounds:
         sends = place.thief.inserts(ns)
         assert 2 <= len(sends) < 101
         (ended,) = eventually(lambda: [event["ended_by"] for event in place.proxy.find_events(
-            "duplicates_given_up") if event["ns"] == ns], 10)
+            "duplicates_given_up") if event.get("ns") == ns], 10)
         assert ended == "retry.deadline"
         assert [d["k"] for d in place.stored(ns)] == ([0] if ordered else [0, 2])
 
@@ -1266,7 +1293,7 @@ class TestMany:
             self.check_numbers(place, ns)
             again = place.call(message, timeout=300).body
             assert again["n"] == self.COUNT
-            assert sorted(again["retriedStmtIds"]) == list(range(self.COUNT))
+            check_retried(again, range(self.COUNT))
             self.check_stored(place, ns)
         place.collection(ns).drop()
 
@@ -1384,7 +1411,8 @@ class TestFullMessages:
         self.check(place, ns, count, "_id")
         if place.numbered:
             again = place.call(message, timeout=300).body
-            assert (again["n"], sorted(again["retriedStmtIds"])) == (count, list(range(count)))
+            assert again["n"] == count
+            check_retried(again, range(count))
             assert place.collection(ns).count_documents({}) == count
         place.collection(ns).drop()
 
@@ -1500,7 +1528,7 @@ class TestUnacknowledged:
         place.thief.steal(ns, "made", {1: 1})
         reply = place.call(insert_message(ns, numbered(3), ordered=False,
                                           more={"writeConcern": {"w": 0}}))
-        assert (reply.body["n"], reply.body["ok"]) == (0, 1)
+        assert (reply.body.get("n", 0), reply.body["ok"]) == (0, 1)  # 4.4 has no n
         assert [d["k"] for d in place.stored(ns)] == [0, 2]
 
 
@@ -1522,7 +1550,9 @@ class TestOrder:
             self.others_are_served(place, coll)
             (connection,) = {m.connection for m in place.thief.inserts(ns)}
             waiting = [m for m in place.thief.messages if m.connection == connection]
-            assert [m.command for m in waiting if m.direction == "to_server"] == ["insert"] * 2
+            # With 4.4 the proxy asks in between, by an update, what was executed.
+            assert [m.command for m in waiting
+                    if m.direction == "to_server" and m.command != "update"] == ["insert"] * 2
             hold.release()
             replies = [client.receive() for _ in range(4)]
         assert [r.response_to for r in replies] == [1, 2, 3, 4]
@@ -1670,7 +1700,7 @@ class TestLostReplies:
         assert list(stored) == [0, 1, 2, 3, 4]
         assert {k: stored[k] for k in before} == before
         if has("retried_stmt_ids"):
-            assert sorted(reply.get("retriedStmtIds", [])) == sorted(before)
+            check_retried(reply, before)
 
     @pytest.mark.parametrize("direction, number", [
         (direction, number) for number in range(1, 6) for direction in ("to_server", "to_client")])
@@ -1690,7 +1720,7 @@ class TestLostReplies:
         stored = {d["k"]: d for d in replica.stored(ns)}
         assert list(stored) == list(range(400))
         assert {k: stored[k] for k in before} == before
-        assert sorted(reply.get("retriedStmtIds", [])) == sorted(before)
+        check_retried(reply, before)
 
     @pytest.mark.parametrize("direction, number", POINTS)
     def test_pymongo_retries(self, replica, coll, direction, number, ordered):

@@ -32,6 +32,7 @@ from support.full import FULL
 from support.process import eventually
 from support.proxy import Proxy, Server, configuration
 from support.replica_set import Member, ReplicaSet
+from support.servers import has
 from support.values import digits_of, to_uuid
 from support.wire import EXHAUST_ALLOWED, MORE_TO_COME, Closed, WireClient, command
 
@@ -175,7 +176,8 @@ def test_step_downs_and_dead_primaries(three, start_proxy, connect, record):
     assert failures_through(load) <= 2 * len(faults), load.errors
     assert all(stayed(client, proxy, three.members) for client, proxy in zip(clients, proxies))
 
-    for table in through + direct:
+    # MongoDB 4.4 itself loses documents.
+    for table in through + (direct if has("keeps_writes") else []):
         violations = table.violations(three.client)
         assert not violations, violations[:5]
     for table in through:
@@ -233,7 +235,9 @@ def test_the_load_sees_what_is_wrong(three, start_proxy, connect, coll, plant):
         collection.update_one({"k": some}, {"$set": {"n": stored["n"] + 1_000_000}})
     found = [*table.violations(three.client), *told.violations(table, three.client),
              *(error for _, error in load.errors_of("through"))]
-    assert len(found) == {"nothing": 0, "doubled": 2}.get(plant, 1), found
+    # Of documents without an `_id`, nothing is reported where retriedStmtIds are missing.
+    other = {"doubled": 2} if has("retried_stmt_ids") else {"renumbered": 0}
+    assert len(found) == {"nothing": 0, **other}.get(plant, 1), found
 
 
 # Cables between the proxy and the servers. The set's own names lead past them, and the proxy has to

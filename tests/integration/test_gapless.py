@@ -31,7 +31,7 @@ from support.killed import insert_until_killed
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, binary, configuration
-from support.servers import has
+from support.servers import check_retried
 from support.thief import insert_message, session
 
 GAPLESS = {"field": "n", "strategy": "gapless"}
@@ -222,8 +222,7 @@ class TestAgain:
         assert insert(proxy, begun, 2)["n"] == 2
         reply = insert(proxy, begun, documents, ordered=ordered, more=more)
         assert reply["n"] == 6
-        if has("retried_stmt_ids"):
-            assert reply["retriedStmtIds"] == list(range(executed))
+        check_retried(reply, range(executed))
         assert consecutive(server, begun) == 9
 
     @pytest.mark.needs("retried_stmt_ids")  # an older server is asked for each document's _id

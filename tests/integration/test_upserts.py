@@ -20,6 +20,7 @@ from pymongo.errors import OperationFailure
 from support import scrape
 from support.mongod import Mongod
 from support.proxy import Proxy, configuration
+from support.servers import has
 from support.upserts import DIRECT, FIELDS, PROXIED, at, bare, is_generated, without_value
 
 _DIGITS = {"strategy": "random-digits", "digits": 12, "leading_zeros": False}
@@ -82,7 +83,7 @@ ROWS: dict[str, Row] = {
     "set": row(K, SET),
     "no_filter": row({}, SET, **NOTHING),
     "own_set_on_insert": row(K, {"$setOnInsert": {"y": 1}, "$set": {"x": 1}}),
-    "empty_set_on_insert": row(K, {"$setOnInsert": {}}),
+    **({"empty_set_on_insert": row(K, {"$setOnInsert": {}})} if has("empty_operators") else {}),
     "own_id": row(K, {"$set": {"x": 1}, "$setOnInsert": {"_id": 7}}, id="own"),
     "own_number": row(K, {"$setOnInsert": {"number": 7}}, number="own"),
     "own_null": row(K, {"$setOnInsert": {"number": None}}, number="own"),

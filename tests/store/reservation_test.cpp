@@ -4,6 +4,7 @@
 #include <string>
 
 #include "id_store/reservation_sweeper.hpp"
+#include "idproxy/base/server_release.hpp"
 #include "reservations.hpp"
 
 // One collection of reservations, and its sweeper.
@@ -14,6 +15,7 @@ using namespace std::chrono_literals;
 using ids::Errc;
 using ids::ReservationBatch;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 class ReservationTest : public ReservationsTest {
  protected:
@@ -246,6 +248,7 @@ TEST_P(ReservationTest, AViewOrACappedCollectionDoesNotDo) {
             what +
                 "is capped: the server deletes its oldest documents. Choose another one in "
                 "`reserve`");
+  if (pool().client().wire_version() < server_release::k5_0) return;
   EXPECT_EQ(becomes(R"({"timeseries": {"timeField": "at"}})"),
             what + "is a time-series collection. Choose another one in `reserve`");
 }
@@ -381,7 +384,7 @@ TEST_P(ReservationTest, ASweepThatFailsSaysWhy) {
   EXPECT_EQ(reserve("1", "\"a\""), State::made);
   clock.advance(25h);
   database.fail("find", 1, R"({"errorCode": 13})");
-  EXPECT_EQ(sweep().failure, "error 13 Unauthorized: Failing command via 'failCommand' failpoint");
+  EXPECT_THAT(sweep().failure, StartsWith("error 13 Unauthorized: Failing command "));
   EXPECT_EQ(sweep().deleted, 1U);
 }
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from .servers import has
+
 # Value sizes of the types that have a fixed one (BSON specification 1.1).
 _FIXED = {0x01: 8, 0x06: 0, 0x07: 12, 0x08: 1, 0x09: 8, 0x0A: 0, 0x10: 4, 0x11: 8, 0x12: 8,
           0x13: 16, 0x7F: 0, 0xFF: 0}
@@ -127,6 +129,7 @@ def every_type() -> list[Element]:
         int32("int32", -1), element(0x11, "timestamp", struct.pack("<II", 7, 9)),
         int64("int64", -(2**63)), element(0x13, "decimal", bytes(15) + b"\x30"),
         element(0xFF, "min"), element(0x7F, "max"),
-        int32("", 1), int32("dot.ted", 1), int32("$dollar", 1), int32("twice", 1),
+        int32("", 1), int32("dot.ted", 1),
+        int32("$dollar" if has("dollar_fields") else "dollar$", 1), int32("twice", 1),
         int32("twice", 2), int32("_ID", 1), string(b"\xc3\xa4", "x"),
     ]

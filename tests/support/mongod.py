@@ -95,6 +95,8 @@ class Mongod:
             self.client.admin.command("replSetInitiate", {
                 "_id": self.replica_set, "members": [{"_id": 0, "host": self.address}]})
         eventually(self._is_writable, 60, "mongod is writable")
+        if self.replica_set:  # the default only since 5.0
+            self.client.admin.command("setDefaultRWConcern", defaultWriteConcern={"w": "majority"})
 
     def _is_writable(self) -> bool:
         try:

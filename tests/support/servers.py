@@ -5,11 +5,24 @@ from __future__ import annotations
 import functools
 import re
 import subprocess
+from collections.abc import Iterable
+from typing import Any
 
 from .mongod import mongod_path
 
 # Since which version.
 FEATURES = {
+    "array_id_is_53": (5, 0),  # 2 before
+    "keeps_writes": (5, 0),  # all documents of an unordered insert that is repeated
+    "order_of_reply": (5, 0),  # errors come before opTime and ok
+    "empty_operators": (5, 0),  # {$setOnInsert: {}}
+    "large_padding": (5, 0),  # a sequence of 48 MB that ping does not know
+    "checks_views": (5, 0),  # what is inserted into system.views
+    "readmits": (5, 0),  # a member that was expelled and runs on, without ending
+    "dollar_fields": (5, 0),  # names of fields that begin with $
+    "equal_keys": (5, 0),  # several indexes with the same key
+    "strict_api": (5, 0),
+    "only_op_msg": (5, 1),  # OP_INSERT and the like close the connection
     "retried_stmt_ids": (6, 0),
     "collection_uuid": (6, 0),
     "clustered": (5, 3),
@@ -28,6 +41,12 @@ def version() -> tuple[int, ...]:
 
 def has(feature: str) -> bool:
     return version() >= FEATURES[feature]
+
+
+def check_retried(reply: dict[str, Any], numbers: Iterable[int]) -> None:
+    """The reply names the statements that an earlier attempt has executed, if this server does."""
+    expected = sorted(numbers) if has("retried_stmt_ids") else []
+    assert sorted(reply.get("retriedStmtIds", [])) == expected
 
 
 def lacks(features: tuple[str, ...]) -> bool:

@@ -16,6 +16,8 @@ import bson
 from bson.codec_options import CodecOptions
 
 OP_REPLY = 1
+OP_UPDATE = 2001
+OP_INSERT = 2002
 OP_QUERY = 2004
 OP_GET_MORE = 2005
 OP_COMPRESSED = 2012

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,10 +15,12 @@ struct ServerHello {
   std::vector<std::string> members{};  ///< of the set, in lower case
   std::string process_id{};            ///< 12 bytes; empty before 4.4
   bool is_mongos = false;
+  std::int32_t wire_version = 0;  ///< maxWireVersion
+  std::string version{};          ///< "6.0.5" by buildInfo; empty: it does not say
 };
 
-/// Sends hello to each server of `uri`, which config has checked, all at the same time and without
-/// logging in. `limit`: for a connection.
+/// Sends hello and buildInfo to each server of `uri`, which config has checked, all at the same
+/// time and without logging in. `limit`: for a connection.
 [[nodiscard]] std::vector<ServerHello> ask_each(const std::string& uri,
                                                 std::chrono::milliseconds limit);
 

@@ -21,6 +21,7 @@ struct ServerStatistics {
     std::uint64_t connect_failures = 0;
     /// Why it is down; if it is up, why it may not be the server that is meant; empty: nothing.
     std::string fault{};
+    std::int32_t wire_version = 0;  ///< the server's maxWireVersion; 0: it has not said it yet
   };
   std::vector<Listener> listeners;
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "idproxy/base/server_release.hpp"
 #include "idproxy/rewrite/insert_rights.hpp"
 
 namespace idproxy::rewrite {
@@ -14,10 +15,12 @@ struct ConnectionMemory {
 
   /// True if replies to a repeated write name what an earlier attempt has executed
   /// (`retriedStmtIds`; MongoDB 6.0 and later).
-  [[nodiscard]] bool tells_retried() const { return wire_version >= 17; }
+  [[nodiscard]] bool tells_retried() const { return wire_version >= server_release::k6_0; }
   /// True if an unordered insert that a driver repeats may lose documents without an error
   /// (MongoDB 4.4; not 5.0). Not of a server that has not said what it is.
-  [[nodiscard]] bool loses_writes() const { return wire_version > 0 && wire_version < 13; }
+  [[nodiscard]] bool loses_writes() const {
+    return wire_version > 0 && wire_version < server_release::k5_0;
+  }
 };
 
 }  // namespace idproxy::rewrite

@@ -28,6 +28,7 @@ enum class ErrorCode : std::int32_t {
   operation_failed = 96,
   write_conflict = 112,
   operation_not_supported_in_transaction = 263,
+  unsupported_op_query_command = 352,
   bson_object_too_large = 10334,
   idl_duplicate_field = 40413,
   idl_missing_field = 40414,

@@ -39,6 +39,7 @@ class ReplyMerge {
  public:
   /// Adds `reply`, which is `message` and has ok: 1. `statements`: the indexes in the batch of the
   /// statements that its command carried. Their errors in earlier replies are dropped.
+  void add_stored(std::int64_t count) { n_ = n_.value_or(0) + count; }
   void add(const wire::OpMsgView& message, const WriteReply& reply,
            std::span<const std::int32_t> statements);
 

@@ -13,6 +13,8 @@ namespace idproxy::wire {
 
 enum class OpCode : std::int32_t {
   reply = 1,
+  update = 2001,
+  insert = 2002,
   query = 2004,
   get_more = 2005,
   compressed = 2012,

@@ -64,6 +64,7 @@ TEST(Classify, DecidesOnWhatMongodWouldRead) {
     return body(doc(insert_fields(collection, db)));
   };
   const std::string hello = doc(int_field("hello", 1) + string_field("$db", "admin"));
+  const auto cstring = [](const char* text) { return std::string(text) + '\0'; };
   const Row rows[] = {
       {"insert with a rule", op_msg(insert("orders", "shop") + documents), Kind::write},
       {"sections the other way round", op_msg(documents + insert("orders", "shop")), Kind::write},
@@ -136,6 +137,26 @@ TEST(Classify, DecidesOnWhatMongodWouldRead) {
       {"OP_QUERY cut", message(2004, i32(0) + std::string("admin.$cmd\0ab", 13)), Kind::relay},
       {"OP_COMPRESSED", message(2012, "anything"), Kind::close},
       {"OP_INSERT", message(2002, "anything"), Kind::relay},
+      {"OP_INSERT with a rule", message(2002, i32(0) + cstring("shop.orders") + doc()),
+       Kind::close},
+      {"OP_INSERT without", message(2002, i32(0) + cstring("plain.orders") + doc()), Kind::relay},
+      {"OP_UPDATE with a rule",
+       message(2001, i32(0) + cstring("shop.orders") + i32(1) + doc() + doc()), Kind::close},
+      {"OP_DELETE with a rule", message(2006, i32(0) + cstring("shop.orders") + doc()),
+       Kind::relay},
+      {"insert in OP_QUERY", op_query("shop.$cmd", doc(string_field("insert", "orders"))),
+       Kind::refused},
+      {"insert in $query",
+       op_query("shop.$cmd", doc(doc_field("$query", string_field("insert", "orders")))),
+       Kind::refused},
+      {"findAndModify in OP_QUERY",
+       op_query("shop.$cmd", doc(string_field("findAndModify", "orders"))), Kind::refused},
+      {"delete in OP_QUERY", op_query("shop.$cmd", doc(string_field("delete", "orders"))),
+       Kind::relay},
+      {"insert in OP_QUERY without a rule",
+       op_query("plain.$cmd", doc(string_field("insert", "orders"))), Kind::relay},
+      {"insert in OP_QUERY of no name", op_query("shop.$cmd", doc(int_field("insert", 1))),
+       Kind::relay},
       {"unknown opcode", message(4711, "anything"), Kind::relay},
   };
   for (const Row& row : rows) check(row, X509::passes);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -10,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 
 import pymongo
-from pymongo.errors import PyMongoError
+from pymongo.errors import OperationFailure, PyMongoError
 
 from .access import OPEN, Access
 from .process import eventually, free_port, start
@@ -95,8 +96,10 @@ class Mongod:
             self.client.admin.command("replSetInitiate", {
                 "_id": self.replica_set, "members": [{"_id": 0, "host": self.address}]})
         eventually(self._is_writable, 60, "mongod is writable")
-        if self.replica_set:  # the default only since 5.0
-            self.client.admin.command("setDefaultRWConcern", defaultWriteConcern={"w": "majority"})
+        if self.replica_set and self.client.server_info()["versionArray"] < [5]:  # then the default
+            with contextlib.suppress(OperationFailure):  # for lack of a user
+                self.client.admin.command(
+                    "setDefaultRWConcern", defaultWriteConcern={"w": "majority"})
 
     def _is_writable(self) -> bool:
         try:

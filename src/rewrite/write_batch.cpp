@@ -587,9 +587,10 @@ Action WriteBatch::answered(const wire::OpMsgView& message, const WriteReply& re
 /// Handles the reply to a command without options_, of which nothing is sent again.
 Action WriteBatch::answered_once(const wire::OpMsgView& message, const WriteReply& reply,
                                  const Step& step) {
-  const bool is_short = !contents_.once && reply.errors.empty() && reply.n &&
+  // To a write with {w: 0}, MongoDB 4.4 answers without n.
+  const bool is_short = reply.errors.empty() && reply.n &&
                         *reply.n < static_cast<std::int64_t>(progress_.out().size());
-  if (is_short && !contents_.tells_retried && contents_.kind == WriteKind::insert) {
+  if (is_short && contents_.loses_writes && contents_.kind == WriteKind::insert) {
     lost_ = true;
     return fail(some_are_lost(), step);
   }

@@ -79,7 +79,7 @@ Reply list_indexes(mongo::Client& client, const Namespace& ns, std::vector<Index
 IndexOffer offer_index(mongo::Client& client, const Namespace& ns, std::string_view field,
                        ValueType type, const std::vector<Index>& indexes, const Repeats& repeats) {
   const IndexForm form = repeats.any() ? IndexForm::existing : form_for(client, ns, field, type);
-  const bool descending = client.wire_version() < server_release::k5_0 &&
+  const bool descending = !repeats.and_more && client.wire_version() < server_release::k5_0 &&
                           has_ascending_key(indexes, key_fields(field, repeats));
   return {form, free_name(indexes, field, repeats, descending), repeats, descending};
 }

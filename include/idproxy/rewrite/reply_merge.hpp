@@ -37,9 +37,10 @@ struct Assigned {
 ///   electionId, other fields          the last reply's
 class ReplyMerge {
  public:
+  /// Counts statements as stored of which no reply that is added says so.
+  void add_stored(std::int64_t count) { n_ = n_.value_or(0) + count; }
   /// Adds `reply`, which is `message` and has ok: 1. `statements`: the indexes in the batch of the
   /// statements that its command carried. Their errors in earlier replies are dropped.
-  void add_stored(std::int64_t count) { n_ = n_.value_or(0) + count; }
   void add(const wire::OpMsgView& message, const WriteReply& reply,
            std::span<const std::int32_t> statements);
 

@@ -65,19 +65,11 @@ void report(const CollectionScans::Subject& subject, const Outcome<Look>& result
 
 CollectionScans::CollectionScans(std::string uri, std::string db, const mongo::Pool& pool,
                                  const Clock& clock, Enabled enabled)
-    : uri_(std::move(uri)), clock_(clock), enabled_(enabled), lease_(pool, std::move(db)) {}
-
-CollectionScans::~CollectionScans() {
-  (void)stop(std::chrono::milliseconds(0));
-  if (thread_.joinable()) thread_.join();
-}
-
-bool CollectionScans::stop(std::chrono::milliseconds limit) {
-  Lock lock(mutex_);
-  stopping_ = true;
-  changed_.notify_all();
-  return changed_.wait_for(lock, limit, [this] { return !running_; });
-}
+    : uri_(std::move(uri)),
+      clock_(clock),
+      enabled_(enabled),
+      lease_(pool, std::move(db)),
+      scheduler_(clock, 1) {}
 
 /// The scan of the subject, which replaces another one of the same counter.
 CollectionScans::Shared CollectionScans::find(const Subject& subject) {
@@ -106,11 +98,7 @@ Outcome<Look> CollectionScans::ask(const Subject& subject) {
     scan->state = Scan::State::waiting;
     scan->since.clear();
   }
-  if (!running_ && !stopping_) {
-    running_ = true;
-    thread_ = std::thread([this] { run(); });
-  }
-  changed_.notify_all();
+  scheduler_.wake(task_);
   return ids::CounterReply{ids::CounterReply::Kind::pending, {}, progress(*scan)};
 }
 
@@ -136,42 +124,35 @@ CollectionScans::Shared CollectionScans::next() {
   return waiting == scans_.end() ? nullptr : *waiting;
 }
 
-void CollectionScans::run() {
-  Lock lock(mutex_);
-  while (!stopping_) {
-    const Shared waiting = next();
-    if (!waiting) {
-      changed_.wait(lock);
-      continue;
-    }
-    lock.unlock();
-    const auto turn = lease_.acquire();
-    lock.lock();
-    if (turn != ScanLease::Turn::mine) {
-      changed_.wait_for(lock, kTurnAgain, [this] { return stopping_; });
-      continue;
-    }
-    // Another proxy may have created the counter meanwhile: then nobody asks any more.
-    const Time now = clock_.monotonic();
-    if (now - waiting->asked <= kWantedFor) scan(lock, waiting);
-    lock.unlock();
-    lease_.release();
-    lock.lock();
+std::optional<CollectionScans::Time> CollectionScans::run() {
+  Shared waiting;
+  {
+    const std::scoped_lock lock(mutex_);
+    waiting = next();
   }
-  running_ = false;
-  changed_.notify_all();
+  if (!waiting || scheduler_.is_stopping()) return std::nullopt;
+  if (lease_.acquire() == ScanLease::Turn::mine) {
+    scan(*waiting);
+    lease_.release();
+  } else {
+    (void)scheduler_.pause(kTurnAgain);
+  }
+  return clock_.monotonic();
 }
 
-/// Without the lock, but for a moment to note the progress.
-void CollectionScans::scan(Lock& lock, const Shared& scan) {
-  scan->state = Scan::State::running;
-  lock.unlock();
+void CollectionScans::scan(Scan& scan) {
   const Time begun = clock_.monotonic();
-  Outcome<Look> result = read(*scan);
+  {
+    const std::scoped_lock lock(mutex_);
+    // Another proxy may have created the counter meanwhile: then nobody asks any more.
+    if (begun - scan.asked > kWantedFor) return;
+    scan.state = Scan::State::running;
+  }
+  Outcome<Look> result = read(scan);
   const Time took = clock_.monotonic() - begun;
-  report(scan->subject, result, took);
-  lock.lock();
-  note(*scan, std::move(result), took);
+  report(scan.subject, result, took);
+  const std::scoped_lock lock(mutex_);
+  note(scan, std::move(result), took);
 }
 
 Outcome<Look> CollectionScans::read(Scan& scan) {

@@ -1,19 +1,19 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "id_store/field_numbers.hpp"
 #include "id_store/mongo.hpp"
 #include "id_store/outcome.hpp"
 #include "id_store/scan_lease.hpp"
+#include "id_store/scheduler.hpp"
 #include "idproxy/base/clock.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 
@@ -23,7 +23,7 @@ namespace idproxy::id_store {
 inline constexpr std::string_view kScanIsOff = ", and `scan` is off";
 
 /// Finds the largest numbers in fields that no index covers, by reading whole collections, before
-/// their counter is created. In a thread of its own, one counter at a time, and no two proxies at
+/// their counter is created. A task that reads for one counter at a time, and no two proxies at
 /// the same time (ScanLease). Thread-safe.
 class CollectionScans {
  public:
@@ -48,10 +48,6 @@ class CollectionScans {
   enum class Enabled { no, yes };
   CollectionScans(std::string uri, std::string db, const mongo::Pool& pool, const Clock& clock,
                   Enabled enabled = Enabled::yes);
-  CollectionScans(const CollectionScans&) = delete;
-  CollectionScans& operator=(const CollectionScans&) = delete;
-  /// Waits for the thread, as long as it takes: see stop().
-  ~CollectionScans();
 
   /// The kOutlierSample numbers furthest ahead, if they have been read recently: not longer ago
   /// than reading them took, or one second. Else a reply of kind
@@ -66,11 +62,10 @@ class CollectionScans {
 
   /// Ends the thread. False if it still waits for a server after `limit`: then the process must end
   /// without destroying this object.
-  [[nodiscard]] bool stop(std::chrono::milliseconds limit);
+  [[nodiscard]] bool stop(std::chrono::milliseconds limit) { return scheduler_.stop(limit); }
 
  private:
-  using Time = std::chrono::nanoseconds;  // of the clock, monotonic
-  using Lock = std::unique_lock<std::mutex>;
+  using Time = Scheduler::Time;
   struct Scan {
     enum class State { waiting, running, done, refused, failed };
     Subject subject;
@@ -85,8 +80,8 @@ class CollectionScans {
   };
   using Shared = std::shared_ptr<Scan>;
 
-  void run();
-  void scan(Lock& lock, const Shared& scan);
+  [[nodiscard]] std::optional<Time> run();
+  void scan(Scan& scan);
   [[nodiscard]] Outcome<FieldNumbers::Look> read(Scan& scan);
 
   // Under the lock.
@@ -98,14 +93,12 @@ class CollectionScans {
   const std::string uri_;
   const Clock& clock_;
   const Enabled enabled_;
-  ScanLease lease_;  // used by the thread
+  ScanLease lease_;  // of the task
 
-  std::mutex mutex_;  // guards all that follows
-  std::condition_variable changed_;
+  std::mutex mutex_;  // guards scans_
   std::vector<Shared> scans_;  // one per counter
-  bool stopping_ = false;
-  bool running_ = false;
-  std::thread thread_;
+  const Scheduler::Shared task_ = std::make_shared<Scheduler::Task>([this] { return run(); });
+  Scheduler scheduler_;
 };
 
 }  // namespace idproxy::id_store

@@ -40,25 +40,25 @@ void write(const LogEvent& event) {
 }  // namespace
 
 Inspector::Inspector(std::string uri, const mongo::Pool& pool, const Clock& clock)
-    : uri_(std::move(uri)), pool_(pool), clock_(clock) {}
-
-Inspector::~Inspector() {
-  (void)stop(std::chrono::milliseconds(0));
-  for (std::thread& thread : threads_) thread.join();
-}
+    : uri_(std::move(uri)),
+      pool_(pool),
+      clock_(clock),
+      scheduler_(clock, 1 + kAwaitedThreads + kIndexThreads) {}
 
 bool Inspector::stop(std::chrono::milliseconds limit) {
-  Lock lock(mutex_);
-  stopping_ = true;
-  changed_.notify_all();
-  return changed_.wait_for(lock, limit, [this] { return running_ == 0; });
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  learned_.notify_all();
+  return scheduler_.stop(limit);
 }
 
 std::shared_ptr<Inspection> Inspector::inspect(std::vector<WatchedRule> rules) {
   const std::scoped_lock lock(mutex_);
   auto before = newest();
   if (before && before->collections_.rules() == rules) return before;
-  start_threads(rules);
+  make_tasks(rules);
   const auto now = clock_.monotonic();
   auto added =
       std::make_shared<Inspection>(before ? Collections(std::move(rules), now, before->collections_)
@@ -80,25 +80,28 @@ std::shared_ptr<Inspection> Inspector::inspect(std::vector<WatchedRule> rules) {
       });
   std::erase_if(inspections_, [](const auto& known) { return known.expired(); });
   inspections_.push_back(added);
-  changed_.notify_all();
+  wake();
   return added;
 }
 
-void Inspector::start_threads(const std::vector<WatchedRule>& rules) {
-  if (rules.empty() || stopping_) return;
-  if (threads_.empty()) {
-    start_threads(1, Asks::looks, pool_);
-    start_threads(kAwaitedThreads, Asks::awaited, pool_);
+void Inspector::make_tasks(const std::vector<WatchedRule>& rules) {
+  if (rules.empty()) return;
+  if (tasks_.empty()) {
+    make_task(1, Asks::looks, pool_);
+    make_task(kAwaitedThreads, Asks::awaited, pool_);
   }
   if (!any_creates(rules) || patient_) return;
   patient_ = std::make_unique<mongo::Pool>(uri_, kPatience);
-  start_threads(kIndexThreads, Asks::make_index, *patient_);
+  make_task(kIndexThreads, Asks::make_index, *patient_);
 }
 
-void Inspector::start_threads(std::size_t count, Asks its, const mongo::Pool& pool) {
-  for (std::size_t i = 0; i < count; ++i, ++running_) {
-    threads_.emplace_back([this, its, &pool] { run(its, pool); });
-  }
+void Inspector::make_task(std::size_t at_once, Asks its, const mongo::Pool& pool) {
+  tasks_.push_back(std::make_shared<Scheduler::Task>(
+      [this, its, &pool] { return run(its, pool); }, at_once));
+}
+
+void Inspector::wake() {
+  for (const Scheduler::Shared& task : tasks_) scheduler_.wake(task);
 }
 
 std::shared_ptr<void> Inspector::change(const ids::CatalogChange& change) {
@@ -107,7 +110,7 @@ std::shared_ptr<void> Inspector::change(const ids::CatalogChange& change) {
     for (const auto& inspection : in_use()) {
       (inspection->collections_.*member)(change, clock_.monotonic());
     }
-    changed_.notify_all();
+    wake();
   };
   each(&Collections::begin_change);
   return {this, [each](Inspector*) { each(&Collections::end_change); }};
@@ -128,30 +131,30 @@ std::vector<std::shared_ptr<Inspection>> Inspector::in_use() const {
 
 void Inspector::await_first_look(const Inspection& inspection, std::chrono::milliseconds limit) {
   Lock lock(mutex_);
-  changed_.wait_for(lock, limit, [&] { return stopping_ || inspection.collections_.looked(); });
+  learned_.wait_for(lock, limit, [&] { return stopping_ || inspection.collections_.looked(); });
 }
 
-void Inspector::run(Asks its, const mongo::Pool& pool) {
+std::optional<Scheduler::Time> Inspector::run(Asks its, const mongo::Pool& pool) {
   Lock lock(mutex_);
-  while (!stopping_) {
-    if (const auto request = next(its)) {
-      lock.unlock();
-      CatalogResponse response;
-      {
-        mongo::Client client = pool.client();
-        response = send(client, *request);
-      }
-      lock.lock();
-      learn(*request, response);
-      changed_.notify_all();
-      answer(lock);
-    } else {
-      wait(lock, its);
+  if (stopping_) return std::nullopt;
+  const auto request = next(its);
+  if (request) {
+    wake();  // other threads send what else there is meanwhile
+    lock.unlock();
+    CatalogResponse response;
+    {
+      mongo::Client client = pool.client();
+      response = send(client, *request);
     }
-    tell(lock);
+    lock.lock();
+    learn(*request, response);
+    learned_.notify_all();
+    answer(lock);
+    wake();
   }
-  --running_;
-  changed_.notify_all();
+  tell(lock);
+  const auto at = due(its);
+  return at == Collections::kNever ? std::nullopt : std::optional(at);
 }
 
 /// Only the newest inspection makes indexes: an older one may have rules that are gone.
@@ -198,7 +201,7 @@ void Inspector::tell(Lock& lock) {
   const auto inspection = newest();
   if (!inspection) return;
   const auto log_events = inspection->collections_.take_log_events(clock_.monotonic());
-  if (inspection->collections_.take_news()) changed_.notify_all();
+  if (inspection->collections_.take_news()) wake();
   if (log_events.empty()) return;
   lock.unlock();
   std::for_each(log_events.begin(), log_events.end(), write);
@@ -213,15 +216,6 @@ Collections::Time Inspector::due(Asks its) const {
   const auto speaks = newest();
   if (!speaks || its != Asks::looks) return first;
   return std::min(first, speaks->collections_.log_events_due());
-}
-
-void Inspector::wait(Lock& lock, Asks its) {
-  const auto at = due(its);
-  if (at == Collections::kNever) {
-    changed_.wait(lock);
-  } else if (const auto now = clock_.monotonic(); at > now) {
-    changed_.wait_for(lock, at - now);
-  }
 }
 
 }  // namespace idproxy::id_store

@@ -9,12 +9,12 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "id_store/inspector_collections.hpp"
 #include "id_store/mongo.hpp"
+#include "id_store/scheduler.hpp"
 #include "idproxy/base/clock.hpp"
 #include "idproxy/id_store/watch.hpp"
 
@@ -36,17 +36,13 @@ class Inspection {
 };
 
 /// Checks the collections that rules touch, as far as the store's user may: which are views or
-/// time-series collections, their unique indexes, their numbers of documents. It has threads of its
-/// own, and others for making indexes, which can take hours. Thread-safe.
+/// time-series collections, their unique indexes, their numbers of documents. Three tasks: what
+/// nobody waits for; what writes wait for; making indexes, which can take hours. Thread-safe.
 class Inspector {
  public:
   /// Starts no threads before there are rules. `uri` is for connections of its own to the servers
   /// of `pool`. `pool` and `clock` must outlive it.
   Inspector(std::string uri, const mongo::Pool& pool, const Clock& clock);
-  Inspector(const Inspector&) = delete;
-  Inspector& operator=(const Inspector&) = delete;
-  /// Waits for the threads, as long as it takes: see stop().
-  ~Inspector();
 
   /// Begins at once to check collections for these rules, starting from what is known for the rules
   /// before them. For the same rules, returns the same object.
@@ -58,7 +54,7 @@ class Inspector {
   auto with(Inspection& inspection, const Use& use) {
     const std::scoped_lock lock(mutex_);
     auto result = use(inspection.collections_, clock_.monotonic());
-    if (inspection.collections_.take_news()) changed_.notify_all();
+    if (inspection.collections_.take_news()) wake();
     return result;
   }
   /// As Watch's change(), for all inspections.
@@ -74,12 +70,14 @@ class Inspector {
   using Asks = Collections::Asks;
   using Lock = std::unique_lock<std::mutex>;
 
-  /// Runs in each thread: sends the requests that are `its`.
-  void run(Asks its, const mongo::Pool& pool);
+  /// A task: sends one of the requests that are `its`.
+  [[nodiscard]] std::optional<Scheduler::Time> run(Asks its, const mongo::Pool& pool);
+  /// The tasks look whether they have something to do.
+  void wake();
 
   // Under the lock.
-  void start_threads(const std::vector<WatchedRule>& rules);
-  void start_threads(std::size_t count, Asks its, const mongo::Pool& pool);
+  void make_tasks(const std::vector<WatchedRule>& rules);
+  void make_task(std::size_t at_once, Asks its, const mongo::Pool& pool);
   void answer(Lock& lock);
   [[nodiscard]] std::shared_ptr<Inspection> newest() const;
   [[nodiscard]] std::vector<std::shared_ptr<Inspection>> in_use() const;  // the newest first
@@ -88,19 +86,18 @@ class Inspector {
   void learn(const CatalogRequest& request, const CatalogResponse& response);
   [[nodiscard]] Collections::Time due(Asks its) const;
   void tell(Lock& lock);
-  void wait(Lock& lock, Asks its);
 
   const std::string uri_;
   const mongo::Pool& pool_;
   const Clock& clock_;
 
   mutable std::mutex mutex_;  // guards all that follows
-  std::condition_variable changed_;
+  std::condition_variable learned_;
   std::vector<std::weak_ptr<Inspection>> inspections_;  // the newest last
   bool stopping_ = false;
-  int running_ = 0;
   std::unique_ptr<mongo::Pool> patient_;  // for making indexes; null if no rule has wanted that
-  std::vector<std::thread> threads_;
+  std::vector<Scheduler::Shared> tasks_;
+  Scheduler scheduler_;
 };
 
 }  // namespace idproxy::id_store

@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "id_store/collection_scans.hpp"
-#include "id_store/counter_workers.hpp"
+#include "id_store/counters.hpp"
 #include "id_store/inspector.hpp"
 #include "id_store/mongo.hpp"
-#include "id_store/range_keeper.hpp"
-#include "id_store/reservation_workers.hpp"
-#include "id_store/sequence_workers.hpp"
+#include "id_store/ranges.hpp"
+#include "id_store/reservations.hpp"
+#include "id_store/sequences.hpp"
 #include "id_store/store_metrics.hpp"
 #include "idproxy/base/glob.hpp"
 
@@ -24,38 +24,38 @@ struct Store::Impl {
         inspector(options.uri, pool, clock),
         scans(options.uri, options.db, pool, clock,
               options.scans ? CollectionScans::Enabled::yes : CollectionScans::Enabled::no),
-        ranges(pool, clock, workers,
+        ranges(pool, clock, counters,
                options.scans ? RangeDocuments::Missing::create : RangeDocuments::Missing::assume),
-        workers(pool, clock, metrics, scans),
+        counters(pool, clock, metrics, scans),
         sequences(pool, clock, metrics),
         reservations(
             pool, clock, metrics,
             options.scans ? ReservationCollection::Missing::create
                           : ReservationCollection::Missing::assume,
-            options.scans ? ReservationWorkers::Sweeper::on : ReservationWorkers::Sweeper::off) {}
+            options.scans ? Reservations::Sweeper::on : Reservations::Sweeper::off) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
-  /// The thread of the ranges uses the workers, and the workers' threads use the ranges.
+  /// The thread of the ranges uses the counters, and their threads use the ranges.
   ~Impl() { ranges.join(); }
 
   StoreMetrics metrics;
   mongo::Pool pool;
   Inspector inspector;
   CollectionScans scans;
-  RangeKeeper ranges;
-  CounterWorkers workers;
-  SequenceWorkers sequences;
-  ReservationWorkers reservations;
+  Ranges ranges;
+  Counters counters;
+  Sequences sequences;
+  Reservations reservations;
   std::atomic<std::uint64_t> watches{0};
 };
 
 struct Watch::Impl {
   const StoreMetrics& metrics;
   Inspector& inspector;
-  RangeKeeper& ranges;
-  CounterWorkers& workers;
-  SequenceWorkers& sequences;
-  ReservationWorkers& reservations;
+  Ranges& ranges;
+  Counters& counters;
+  Sequences& sequences;
+  Reservations& reservations;
   const std::uint64_t number;  // newer watches have larger ones
   const std::vector<WatchedRule> rules;
   const std::shared_ptr<Inspection> inspection;
@@ -65,7 +65,7 @@ struct Watch::Impl {
     return inspector.with(*inspection, use);
   }
   [[nodiscard]] std::vector<CounterObstacle> counter_obstacles() const;
-  [[nodiscard]] std::vector<CounterWorkers::InUse> in_use() const;
+  [[nodiscard]] std::vector<InUse> in_use() const;
   [[nodiscard]] std::optional<ids::CounterField> reserved(const ids::CounterField& field) const;
   [[nodiscard]] std::optional<std::size_t> rule_filling(const ids::CounterField& field) const;
 };
@@ -113,10 +113,10 @@ std::vector<Watch::CounterObstacle> Watch::Impl::counter_obstacles() const {
   std::vector<CounterObstacle> found;
   // Counters look at reservations, too.
   auto all = reservations.not_ready();
-  std::ranges::move(workers.not_ready(), std::back_inserter(all));
+  std::ranges::move(counters.not_ready(), std::back_inserter(all));
   std::ranges::move(ranges.not_ready(), std::back_inserter(all));
   std::ranges::move(sequences.not_ready(), std::back_inserter(all));
-  for (const CounterWorkers::NotReady& counter : all) {
+  for (const NotReady& counter : all) {
     const auto& [error, passes, by_server] = counter.obstacle;
     for (const ids::CounterField& field : counter.fields) {
       const auto rule = rule_filling(field);
@@ -127,8 +127,8 @@ std::vector<Watch::CounterObstacle> Watch::Impl::counter_obstacles() const {
   return found;
 }
 
-std::vector<CounterWorkers::InUse> Watch::Impl::in_use() const {
-  auto all = workers.in_use();
+std::vector<InUse> Watch::Impl::in_use() const {
+  auto all = counters.in_use();
   std::ranges::move(ranges.in_use(), std::back_inserter(all));
   std::ranges::move(sequences.in_use(), std::back_inserter(all));
   return all;
@@ -148,7 +148,7 @@ std::shared_ptr<Watch> Store::watch(std::vector<WatchedRule> rules) {
   }
   impl_->reservations.use(reserves, number);
   auto impl = std::make_unique<Watch::Impl>(impl_->metrics, impl_->inspector, impl_->ranges,
-                                            impl_->workers, impl_->sequences, impl_->reservations,
+                                            impl_->counters, impl_->sequences, impl_->reservations,
                                             number, std::move(rules), std::move(inspection));
   return std::shared_ptr<Watch>(new Watch(std::move(impl)));
 }
@@ -166,12 +166,12 @@ bool Store::stop(std::chrono::milliseconds limit) {
   (void)impl_->scans.stop(std::chrono::milliseconds(0));
   (void)impl_->sequences.stop(std::chrono::milliseconds(0));
   (void)impl_->reservations.stop(std::chrono::milliseconds(0));
-  const bool workers_ended = impl_->workers.stop(limit);
+  const bool counters_ended = impl_->counters.stop(limit);
   const bool sequences_ended = impl_->sequences.stop(left());
   const bool reservations_ended = impl_->reservations.stop(left());
   const bool inspector_ended = impl_->inspector.stop(left());
   const bool ranges_ended = impl_->ranges.stop(left());
-  return impl_->scans.stop(left()) && inspector_ended && ranges_ended && workers_ended &&
+  return impl_->scans.stop(left()) && inspector_ended && ranges_ended && counters_ended &&
          sequences_ended && reservations_ended;
 }
 
@@ -191,7 +191,7 @@ StoreStatistics Store::statistics() const {
   statistics.reservations_released = metrics.reservations_released;
   statistics.reservations_swept = metrics.reservations_swept;
   statistics.reservations_waiting = impl_->reservations.waiting();
-  impl_->workers.add_to(statistics);
+  impl_->counters.add_to(statistics);
   impl_->ranges.add_to(statistics);
   statistics.requests_waiting += impl_->sequences.waiting();
   return statistics;
@@ -209,7 +209,7 @@ void Watch::await_first_look(std::chrono::milliseconds limit) {
         std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
     return std::max(time, std::chrono::milliseconds(0));
   };
-  impl_->workers.await_checks(left());
+  impl_->counters.await_checks(left());
   impl_->ranges.await_looks(left());
   impl_->sequences.await_looks(left());
   impl_->reservations.await_looks(left());
@@ -217,18 +217,18 @@ void Watch::await_first_look(std::chrono::milliseconds limit) {
 
 std::shared_ptr<ids::BlockCache> Watch::announce(const ids::CounterSpec& spec,
                                                  const ids::CounterField& field) {
-  auto counter = impl_->workers.announce(spec, field, impl_->number);
+  auto counter = impl_->counters.announce(spec, field, impl_->number);
   if (const auto reserved = impl_->reserved(field)) {
-    (void)impl_->workers.counter(spec, *reserved, impl_->number);
+    (void)impl_->counters.counter(spec, *reserved, impl_->number);
   }
   return counter;
 }
 
 std::shared_ptr<ids::BlockCache> Watch::counter(const ids::CounterSpec& spec,
                                                 const ids::CounterField& field) {
-  auto counter = impl_->workers.counter(spec, field, impl_->number);
+  auto counter = impl_->counters.counter(spec, field, impl_->number);
   if (const auto reserved = impl_->reserved(field)) {
-    (void)impl_->workers.counter(spec, *reserved, impl_->number);
+    (void)impl_->counters.counter(spec, *reserved, impl_->number);
   }
   return counter;
 }
@@ -339,7 +339,7 @@ std::vector<Watch::CounterObstacle> Watch::counter_obstacles() const {
 std::vector<ids::RuleNumbers> Watch::numbers(std::size_t most_per_rule) const {
   auto all =
       impl_->with([](const Collections& known, Collections::Time) { return known.spaces(); });
-  for (const CounterWorkers::InUse& counter : impl_->in_use()) {
+  for (const InUse& counter : impl_->in_use()) {
     for (const ids::CounterField& field : counter.fields) {
       const auto rule = impl_->rule_filling(field);
       if (rule) all.push_back({*rule, field.ns, counter.numbers, counter.sequence});

@@ -1,22 +1,21 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "id_store/counter_document.hpp"
 #include "id_store/counter_watch.hpp"
 #include "id_store/mongo.hpp"
+#include "id_store/registry.hpp"
+#include "id_store/reports.hpp"
+#include "id_store/scheduler.hpp"
 #include "id_store/store_metrics.hpp"
 #include "idproxy/base/clock.hpp"
 #include "idproxy/id_store/store_statistics.hpp"
@@ -25,16 +24,16 @@
 
 namespace idproxy::id_store {
 
-/// The counters of this process and the threads that do their jobs. Counters that were woken or are
-/// due wait in a queue; each has at most one job at a time. While the store is down, one counter
-/// checks once a second whether it is back, even if nobody needs numbers. Otherwise a thread reads
-/// all counters that were used lately every ten seconds, to see whether one has gone back.
+/// The counters of this process, each a task that does its jobs. While the store is down, one
+/// counter checks once a second whether it is back, even if nobody needs numbers. Otherwise another
+/// task reads all counters that were used lately every ten seconds, to see whether one has gone
+/// back.
 ///
 /// A counter that rules announce is checked (CounterDocument::check) before anybody needs numbers.
 /// One that gives none for want of an index, a privilege or a scan is checked every 2 s until it
 /// does, so that it serves inserts soon after the cause has gone. Ranges are counters, too, but
-/// RangeKeeper checks and reports them. Thread-safe.
-class CounterWorkers {
+/// Ranges checks and reports them. Thread-safe.
+class Counters {
  public:
   /// How soon to check again a counter that is not ready.
   static constexpr std::chrono::seconds kCheckAgain{2};
@@ -44,17 +43,12 @@ class CounterWorkers {
   /// number of them. Afterwards the next insert asks.
   static constexpr std::chrono::seconds kChecksLast{60};
 
-  /// The arguments must outlive it. The threads start with the first counter.
-  CounterWorkers(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
+  /// The arguments must outlive it.
+  Counters(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
                  CollectionScans& scans);
-  CounterWorkers(const CounterWorkers&) = delete;
-  CounterWorkers& operator=(const CounterWorkers&) = delete;
-  /// Waits for the threads, as long as it takes.
-  ~CounterWorkers();
 
-  /// The counter for `spec`. `watch` identifies the watch that asks; newer ones are larger. Several
-  /// rules of one watch may share a document: the counter then uses the first rule's spec and all
-  /// fields.
+  /// The counter for `spec`. Several rules of one watch may share a document: the counter then uses
+  /// the first rule's spec and all fields.
   ///
   /// If the first spec of a newer watch differs from the one before, the counter adopts it and
   /// keeps the numbers that it holds (BlockCache::change). If the step, the value's field or its
@@ -69,20 +63,9 @@ class CounterWorkers {
   [[nodiscard]] std::shared_ptr<ids::BlockCache> announce(const ids::CounterSpec& spec,
                                                           const ids::CounterField& field,
                                                           std::uint64_t watch);
-  /// Waits until every announced counter has been checked or the store is down, at most for
-  /// `limit`.
-  void await_checks(std::chrono::milliseconds limit);
+  /// Waits until every announced counter has been checked, at most for `limit`.
+  void await_checks(std::chrono::milliseconds limit) { scheduler_.await_woken(limit); }
 
-  /// Why a counter gives no numbers.
-  struct Obstacle {
-    ids::Error error;
-    bool passes = false;     ///< by itself: it has not been checked yet, or is being prepared
-    bool by_server = false;  ///< CounterReply::by_server
-  };
-  struct NotReady {
-    Obstacle obstacle;
-    std::vector<ids::CounterField> fields;
-  };
   /// The counters, ranges excepted, that give no numbers now: exhausted ones, and those that hold
   /// none and cannot get any, as far as is known. While the store is down, all announced ones that
   /// hold none. Of the counters of sequences, only announced ones, and those of which the server
@@ -90,13 +73,6 @@ class CounterWorkers {
   [[nodiscard]] std::vector<NotReady> not_ready() const;
   /// What the server refused of the last job of the ranges in "db.collection"; nothing: it did it.
   [[nodiscard]] std::optional<std::string> why_ranges_refused(const std::string& collection) const;
-  struct InUse {
-    ids::CounterNumbers numbers;
-    std::vector<ids::CounterField> fields;
-    std::string sequence{};  ///< as ids::RuleNumbers
-    /// Fills in how many numbers there are, in all and of a template's width.
-    void count(std::int64_t start, std::int64_t step, std::int64_t max);
-  };
   /// All counters, ranges excepted, with what they have left.
   [[nodiscard]] std::vector<InUse> in_use() const;
   /// Adds the current values.
@@ -106,20 +82,15 @@ class CounterWorkers {
   [[nodiscard]] bool stop(std::chrono::milliseconds limit);
 
  private:
-  using Time = std::chrono::nanoseconds;  // of the clock, monotonic
+  using Time = Scheduler::Time;
   static constexpr ids::CounterJob kAnyNumber{.kind = ids::CounterJob::Kind::allocate, .count = 1};
-  struct Counter {
-    std::optional<CounterDocument> document;  // used only by the thread that set `running`
+  struct Counter : Registered, std::enable_shared_from_this<Counter> {
+    Counter(Counters& owner, const ids::CounterSpec& spec);
+    std::optional<CounterDocument> document;  // of the task
     std::shared_ptr<ids::BlockCache> cache;
     // Under the lock.
     ids::CounterSpec spec;
     bool renew_document = true;  // `document` is not of this spec
-    std::uint64_t watch = 0;     // the newest
-    std::vector<ids::CounterField> fields;
-    bool queued = false;
-    bool running = false;
-    bool woken_meanwhile = false;
-    std::optional<Time> due;
     bool announced = false;
     std::optional<Obstacle> obstacle;          // as the last job or check found
     ids::CounterJob refused_job = kAnyNumber;  // which found so
@@ -128,47 +99,41 @@ class CounterWorkers {
     bool demanded = false;         // inserts waited, while the store was preparing the counter
     std::optional<Time> check_at;  // the next check; unset once the counter is ready
     Time checks_end{};             // unless it was announced
+    Scheduler::Task task;
   };
   using Shared = std::shared_ptr<Counter>;
-  /// What a thread does with a counter: its job; if it has none, the other.
+  /// What the task does: the counter's job; if it has none, the other.
   enum class Turn { job, job_or_look, job_or_check };
 
-  void wake(const std::weak_ptr<Counter>& counter);
-  void run();
+  [[nodiscard]] std::optional<Time> run(Counter& counter);
   /// False if there was no job.
-  bool do_job(const Shared& counter, const std::optional<ids::CounterJob>& job, Turn turn,
+  bool do_job(Counter& counter, const std::optional<ids::CounterJob>& job, Turn turn,
               const std::vector<ids::CounterField>& fields);
   void count(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply,
              ids::BlockOutcome outcome);
   static void tell_refusal(Counter& counter);
   static void tell_lost(Counter& counter);
-  void note_reached(const Shared& counter);
-  void check(const Shared& counter, const std::vector<ids::CounterField>& fields);
-  void note(const Shared& counter, const ids::CounterJob& job, const ids::CounterReply& reply);
-  void note_demand(const Shared& counter, const ids::CounterReply& reply);
+  void note_reached(Counter& counter);
+  void check(Counter& counter, const std::vector<ids::CounterField>& fields);
+  void note(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply);
+  void note_demand(Counter& counter, const ids::CounterReply& reply);
   static void note_ready(Counter& counter);
   bool leave_to_job(Counter& counter);
   void note_range(const Counter& range, const ids::CounterReply& reply);
+  [[nodiscard]] std::optional<Time> watch();
+  void wake(const Shared& counter);
 
   // Under the lock.
   [[nodiscard]] Shared get(const ids::CounterSpec& spec, const ids::CounterField& field,
                            std::uint64_t watch);
   [[nodiscard]] Shared make(const ids::CounterSpec& spec);
-  void change(Shared& counter, const ids::CounterSpec& spec);
-  void retire(const Shared& counter);
+  [[nodiscard]] bool renew(const Shared& counter, const ids::CounterSpec& spec);
   [[nodiscard]] static bool is_sequence(const Counter& counter);
   [[nodiscard]] static bool is_family(const Counter& counter);
   [[nodiscard]] std::optional<Obstacle> why_not_ready(const Counter& counter) const;
-  [[nodiscard]] std::vector<Shared> all_and_retired() const;
-  void start_threads();
-  void enqueue(const Shared& counter);
-  void set_due(const Shared& counter, std::optional<Time> due);
-  void enqueue_due();
-  [[nodiscard]] Turn turn_of(const Shared& counter) const;
-  [[nodiscard]] std::optional<Time> next_turn(const Shared& counter, std::optional<Time> due) const;
-  [[nodiscard]] Shared next(std::unique_lock<std::mutex>& lock);
-  void wait(std::unique_lock<std::mutex>& lock);
-  void watch(std::unique_lock<std::mutex>& lock);
+  [[nodiscard]] Turn turn_of(const Counter& counter) const;
+  [[nodiscard]] std::optional<Time> next_turn(const Counter& counter,
+                                              std::optional<Time> due) const;
   void sweep();
   [[nodiscard]] bool is_unused(const Shared& counter) const;
 
@@ -177,26 +142,19 @@ class CounterWorkers {
   StoreMetrics& metrics_;
   CollectionScans& scans_;
 
-  mutable std::mutex mutex_;  // guards all that follows
-  std::condition_variable changed_;
-  std::condition_variable checked_;  // a check has ended, or the store is down
-  std::map<std::string, Shared, std::less<>> all_;
-  std::vector<Shared> retired_;                        // replaced by others, but still in use
+  mutable std::mutex mutex_;  // guards all that follows, but for the scheduler and its task
+  Registry<Counter> counters_;
   std::map<std::string, std::string> refused_ranges_;  // why_ranges_refused()
   std::size_t sweep_at_;
   std::uint64_t newest_watch_ = 0;
-  std::deque<Shared> queue_;
-  std::deque<Shared> new_;  // never had a number; served last, since clients can invent new names
-  std::set<std::pair<Time, Shared>> due_;
-  std::optional<Time> watch_at_;  // nothing: no counter is in use
-  std::vector<std::thread> threads_;
-  std::size_t running_ = 0;
+  bool is_watching_ = false;  // watch_ is due
   bool stopping_ = false;
-  bool ending_ = false;     // all counters are queued to give back; the threads end after that
   bool giving_up_ = false;  // no server or no time: do not give back the rest
   Shared looking_;          // the store is down: the counter that checks whether it is back
   std::string down_why_;    // why the store is down
   Time look_at_{};          // the next check
+  const Scheduler::Shared watch_ = std::make_shared<Scheduler::Task>([this] { return watch(); });
+  Scheduler scheduler_;
 };
 
 }  // namespace idproxy::id_store

@@ -1,0 +1,468 @@
+#include "id_store/counters.hpp"
+
+#include <algorithm>
+
+#include "id_store/counter_commands.hpp"
+#include "idproxy/observability/log.hpp"
+
+namespace idproxy::id_store {
+namespace {
+
+using ReplyKind = ids::CounterReply::Kind;
+
+// How many counters can send commands at once. More threads would not make one counter faster.
+constexpr std::size_t kThreads = 4;
+// The number of counters from which on sweep() looks for ones to forget.
+constexpr std::size_t kSweepAt = 1024;
+// With more counters than this, sweep() also forgets those that hold no numbers, and with them how
+// far they had come. This bounds memory, since clients can invent names of collections.
+constexpr std::size_t kMostCounters = 10'000;
+// How often to check a store that is down, whatever the number of counters.
+constexpr std::chrono::seconds kLookAfter{1};
+// How often to read the counters that are in use.
+constexpr std::chrono::seconds kWatchEvery{10};
+// For a replaced counter: it gives back at once the numbers that nobody waits for.
+constexpr ids::CounterSpec::Block kNothingHeld{.size = 1, .prefetch = 0, .idle = {}};
+
+/// Of an announced counter before its first check.
+Obstacle not_checked() {
+  return {{ids::Errc::unavailable, "the counter has not been checked yet"}, true};
+}
+
+/// Two specs with the same name share one document.
+std::string name_of(const ids::CounterPlace& place) {
+  std::string name(1, "tdf"[static_cast<std::size_t>(place.key_is)]);
+  for (const std::string* part :
+       {&place.db, &place.collection, &place.key_field, &place.key, &place.filter}) {
+    name += std::to_string(part->size()) + ":" + *part;
+  }
+  return name;
+}
+
+}  // namespace
+
+Counters::Counter::Counter(Counters& owner, const ids::CounterSpec& its)
+    : spec(its), task([this, &owner] { return owner.run(*this); }) {}
+
+Counters::Counters(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
+                   CollectionScans& scans)
+    : pool_(pool),
+      clock_(clock),
+      metrics_(metrics),
+      scans_(scans),
+      sweep_at_(kSweepAt),
+      scheduler_(clock, kThreads) {}
+
+std::shared_ptr<ids::BlockCache> Counters::counter(const ids::CounterSpec& spec,
+                                                         const ids::CounterField& field,
+                                                         std::uint64_t watch) {
+  const std::scoped_lock lock(mutex_);
+  auto cache = get(spec, field, watch)->cache;  // in use now: not swept
+  if (counters_.in_force().size() >= sweep_at_) sweep();
+  return cache;
+}
+
+std::shared_ptr<ids::BlockCache> Counters::announce(const ids::CounterSpec& spec,
+                                                          const ids::CounterField& field,
+                                                          std::uint64_t watch) {
+  const std::scoped_lock lock(mutex_);
+  const Shared counter = get(spec, field, watch);
+  counter->announced = true;
+  if (!counter->obstacle && counter->cache->is_new()) counter->obstacle = not_checked();
+  counter->check_at = clock_.monotonic();
+  wake(counter);
+  return counter->cache;
+}
+
+Counters::Shared Counters::get(const ids::CounterSpec& spec, const ids::CounterField& field,
+                               std::uint64_t watch) {
+  if (watch > newest_watch_) sweep();  // a reload may have left unused counters
+  newest_watch_ = std::max(newest_watch_, watch);
+  const Shared counter = counters_
+                             .get(
+                                 name_of(spec.place), watch,
+                                 [&](const Shared& known) { return renew(known, spec); },
+                                 [&] { return make(spec); })
+                             .first;
+  counter->add_field(field, watch);
+  return counter;
+}
+
+Counters::Shared Counters::make(const ids::CounterSpec& spec) {
+  auto counter = std::make_shared<Counter>(*this, spec);
+  counter->cache = std::make_shared<ids::BlockCache>(
+      spec, clock_, [this, weak = std::weak_ptr(counter)] {
+        if (const Shared woken = weak.lock()) wake(woken);
+      });
+  if (stopping_) counter->cache->stop();
+  return counter;
+}
+
+/// False if it retires. Rules that still use it go on to get numbers from it.
+bool Counters::renew(const Shared& counter, const ids::CounterSpec& spec) {
+  counter->announced = false;
+  if (counter->spec == spec) {
+    counter->cache->ask_again();
+    return true;
+  }
+  const bool fits = counter->spec.place == spec.place && counter->spec.step == spec.step;
+  if (fits) {
+    counter->spec = spec;
+    counter->renew_document = true;
+  } else {
+    counter->spec.block = kNothingHeld;
+    counters_.forget_retired_if(
+        [this](const Shared& old) { return is_unused(old) && old->cache->is_empty(); });
+  }
+  counter->cache->change(counter->spec);
+  wake(counter);
+  return fits;
+}
+
+void Counters::add_to(StoreStatistics& statistics) const {
+  const std::scoped_lock lock(mutex_);
+  statistics.up = !looking_;
+  statistics.down_reason = down_why_;
+  for (const Shared& counter : counters_.all()) {
+    if (is_family(*counter)) continue;
+    const ids::CounterStatistics cache = counter->cache->statistics();
+    statistics.counters += 1;
+    const bool counts = cache.exhausted && !counter->spec.place.is_range();
+    statistics.counters_exhausted += counts && cache.at_max ? 1 : 0;
+    statistics.counters_refused += counts && !cache.at_max ? 1 : 0;
+    // The only request for a range's numbers is that of its RangeSet.
+    if (!counter->spec.place.is_range()) statistics.requests_waiting += cache.waiting;
+    statistics.numbers_held += cache.held;
+    statistics.numbers_of_blocks += cache.block_size;
+  }
+}
+
+bool Counters::is_sequence(const Counter& counter) {
+  return counter.spec.place.key_is == ids::CounterPlace::KeyIs::document;
+}
+
+bool Counters::is_family(const Counter& counter) {
+  return counter.spec.place.key_is == ids::CounterPlace::KeyIs::family;
+}
+
+std::vector<NotReady> Counters::not_ready() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<NotReady> found;
+  for (const auto& [name, counter] : counters_.in_force()) {
+    if (counter->spec.place.is_range()) continue;
+    const bool is_of_rule = counter->obstacle && counter->obstacle->by_server;
+    if (is_sequence(*counter) && !counter->announced && !is_of_rule) continue;
+    if (auto obstacle = why_not_ready(*counter)) {
+      found.push_back({*std::move(obstacle), counter->fields});
+    }
+  }
+  return found;
+}
+
+std::optional<Obstacle> Counters::why_not_ready(const Counter& counter) const {
+  ids::CounterStatistics cache = counter.cache->statistics();
+  if (cache.exhausted) return Obstacle{{ids::Errc::exhausted, std::move(cache.reason)}};
+  if (cache.held > 0) return std::nullopt;
+  if (looking_ && counter.announced) {
+    return Obstacle{{ids::Errc::unavailable, "the id store " + down_why_}};
+  }
+  return counter.obstacle;
+}
+
+std::vector<InUse> Counters::in_use() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<InUse> found;
+  for (const auto& [name, counter] : counters_.in_force()) {
+    if (counter->spec.place.is_range() || is_family(*counter)) continue;
+    const ids::CounterStatistics cache = counter->cache->statistics();
+    ids::CounterNumbers numbers{cache.next, cache.held, cache.left};
+    if (!cache.left && counter->checked.first) {
+      const std::int64_t next = *counter->checked.first;
+      numbers.next = next;
+      numbers.left = ids::Steps(counter->spec.step).count(next, counter->spec.max);
+      numbers.reads_all = counter->checked.reads_all;
+    }
+    found.push_back({numbers, counter->fields,
+                     is_sequence(*counter) ? key_text(counter->spec.place) : std::string()});
+    found.back().count(counter->spec.start, counter->spec.step, counter->spec.max);
+  }
+  return found;
+}
+
+/// Forgets unused counters that never had a number; nothing is lost with them.
+void Counters::sweep() {
+  const auto forget = [this](auto is_needless) {
+    counters_.forget_if([&](const Shared& counter) {
+      const bool needless = is_unused(counter) && is_needless(*counter->cache);
+      if (needless) scheduler_.forget({counter, &counter->task});
+      return needless;
+    });
+  };
+  forget([](const ids::BlockCache& cache) { return cache.forgettable(); });
+  if (counters_.in_force().size() > kMostCounters) {
+    forget([](const ids::BlockCache& cache) { return cache.is_empty(); });
+  }
+  sweep_at_ = std::max(kSweepAt, 2 * counters_.in_force().size());
+}
+
+bool Counters::is_unused(const Shared& counter) const {
+  return scheduler_.is_idle(counter->task) && counter->cache.use_count() == 1 &&
+         counter != looking_;
+}
+
+void Counters::wake(const Shared& counter) {
+  const bool is_new = counter->cache->is_new();
+  scheduler_.wake({counter, &counter->task},
+                  is_new ? Scheduler::Order::last : Scheduler::Order::first);
+}
+
+/// A task: reads the counters that are in use. What they hold may change meanwhile: see
+/// BlockSupply::watched.
+std::optional<Counters::Time> Counters::watch() {
+  std::vector<WatchedCounter> watched;
+  {
+    const std::scoped_lock lock(mutex_);
+    const Time next = clock_.monotonic() + kWatchEvery;
+    if (looking_) return next;
+    for (const auto& [name, counter] : counters_.in_force()) {
+      const auto mark = counter->cache->watch_mark();
+      if (mark) watched.push_back({counter->cache, counter->spec, *mark});
+    }
+    is_watching_ = !watched.empty();  // else the next job has it begin again
+    if (!is_watching_) return std::nullopt;
+  }
+  mongo::Client client = pool_.client(&metrics_.round_trips);
+  read_counters(client, watched);
+  return clock_.monotonic() + kWatchEvery;
+}
+
+std::optional<Counters::Time> Counters::run(Counter& counter) {
+  std::unique_lock lock(mutex_);
+  if (giving_up_) return std::nullopt;
+  const std::vector<ids::CounterField> fields = counter.fields;
+  if (std::exchange(counter.renew_document, false)) {
+    counter.document.emplace(counter.spec, metrics_, scans_);
+  }
+  const Turn turn = turn_of(counter);
+  // Under the lock, so that a later renew() affects only the next job and its document.
+  const auto job = counter.cache->begin();
+  lock.unlock();
+  const bool done = do_job(counter, job, turn, fields);
+  const auto due = counter.cache->due();
+  lock.lock();
+  if (job && !std::exchange(is_watching_, true)) {
+    scheduler_.wake_at(watch_, clock_.monotonic() + kWatchEvery);
+  }
+  if (stopping_ && done) wake(counter.shared_from_this());  // after stop() the cache wakes nobody
+  return next_turn(counter, due);
+}
+
+Counters::Turn Counters::turn_of(const Counter& counter) const {
+  if (stopping_) return Turn::job;
+  const Time now = clock_.monotonic();
+  if (looking_) return &counter == looking_.get() && now >= look_at_ ? Turn::job_or_look : Turn::job;
+  return counter.check_at && now >= *counter.check_at ? Turn::job_or_check : Turn::job;
+}
+
+/// `due` is that of the counter's cache. While the store is down, no other counter is checked: that
+/// would keep the threads waiting for it.
+std::optional<Counters::Time> Counters::next_turn(const Counter& counter,
+                                                              std::optional<Time> due) const {
+  if (&counter == looking_.get()) due = std::min(due.value_or(look_at_), look_at_);
+  if (!counter.check_at) return due;
+  const Time check = looking_ ? clock_.monotonic() + kLookAfter : *counter.check_at;
+  return std::min(due.value_or(check), check);
+}
+
+bool Counters::do_job(Counter& counter, const std::optional<ids::CounterJob>& job,
+                            Turn turn, const std::vector<ids::CounterField>& fields) {
+  if (!job) {
+    tell_refusal(counter);
+    tell_lost(counter);
+  }
+  if (!job && turn == Turn::job) return false;
+  if (!job && turn == Turn::job_or_check) {
+    check(counter, fields);
+    return false;
+  }
+  mongo::Client client = pool_.client(&metrics_.round_trips);
+  if (!job) {
+    counter.document->look(client);
+    note_reached(counter);
+    return false;
+  }
+  ids::CounterReply reply = counter.document->run(client, *job, fields);
+  note_reached(counter);
+  note_demand(counter, reply);
+  note(counter, *job, reply);
+  const ids::BlockOutcome outcome = counter.cache->finish(reply);
+  count(counter, *job, reply, outcome);
+  tell_refusal(counter);
+  tell_lost(counter);
+  return true;
+}
+
+/// An insert waits for numbers, or has been refused.
+void Counters::note_demand(Counter& counter, const ids::CounterReply& reply) {
+  const std::scoped_lock lock(mutex_);
+  counter.demanded = counter.demanded || reply.kind == ReplyKind::pending;
+  counter.refused_by_job = reply.by_server;
+  counter.checks_end = clock_.monotonic() + kChecksLast;
+}
+
+/// Its commands do not count as those of counters.
+void Counters::check(Counter& counter, const std::vector<ids::CounterField>& fields) {
+  ids::CounterJob job = kAnyNumber;
+  auto demand = CounterDocument::Demand::none;
+  {
+    const std::scoped_lock lock(mutex_);
+    job = counter.refused_job;
+    if (counter.demanded) demand = CounterDocument::Demand::waits;
+  }
+  mongo::Client client = pool_.client();
+  const auto checked = counter.document->check(client, fields, job, demand);
+  note_reached(counter);
+  {
+    const std::scoped_lock lock(mutex_);
+    counter.checked = checked ? *checked : CounterDocument::Checked{};
+    if (checked && leave_to_job(counter)) return;
+  }
+  if (checked) counter.document->events().ready_again();
+  note(counter, job, checked ? ids::CounterReply{.kind = ReplyKind::allocated} : checked.error());
+}
+
+/// True if the server refused a job that the check could not try: the next insert does. Call it
+/// under the lock.
+bool Counters::leave_to_job(Counter& counter) {
+  if (!counter.obstacle || !counter.obstacle->by_server || !counter.refused_by_job) return false;
+  counter.cache->ask_again();
+  counter.check_at = clock_.monotonic() + kCheckAgain;
+  return true;
+}
+
+/// Notes what the reply to the job, or to its check, says of the counter's readiness.
+void Counters::note(Counter& counter, const ids::CounterJob& job,
+                          const ids::CounterReply& reply) {
+  const std::scoped_lock lock(mutex_);
+  const Time now = clock_.monotonic();
+  if (counter.spec.place.is_range()) return note_range(counter, reply);
+  if (reply.kind == ReplyKind::allocated || reply.kind == ReplyKind::kept) {
+    note_ready(counter);
+  } else if (reply.kind == ReplyKind::exhausted || reply.kind == ReplyKind::pending) {
+    const bool is_pending = reply.kind == ReplyKind::pending;
+    const auto code = is_pending ? ids::Errc::unavailable : ids::Errc::exhausted;
+    // The next insert gets the new reason.
+    if (counter.obstacle && counter.obstacle->error.reason != reply.reason) {
+      counter.cache->ask_again();
+    }
+    counter.obstacle = Obstacle{{code, reply.reason}, is_pending, reply.by_server};
+    counter.refused_job = job;
+    counter.refused_job.held.clear();  // it goes on with them
+    const bool in_force = counter.announced && counter.watch == newest_watch_;
+    const bool goes_on = in_force || is_pending || now < counter.checks_end;
+    const Time pause = is_pending ? Time(kCheckPending) : Time(kCheckAgain);
+    counter.check_at = goes_on ? std::optional(now + pause) : std::nullopt;
+  } else if (counter.check_at) {
+    if (reply.kind == ReplyKind::failed) {
+      counter.obstacle = Obstacle{{ids::Errc::unavailable, reply.reason}};
+    }
+    counter.check_at = now + kCheckAgain;
+  }
+}
+
+/// What one range met, all of its collection would.
+void Counters::note_range(const Counter& range, const ids::CounterReply& reply) {
+  if (reply.by_server) refused_ranges_.insert_or_assign(range.spec.place.ns(), reply.reason);
+  if (reply.kind == ReplyKind::allocated) refused_ranges_.erase(range.spec.place.ns());
+}
+
+std::optional<std::string> Counters::why_ranges_refused(const std::string& collection) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = refused_ranges_.find(collection);
+  return found == refused_ranges_.end() ? std::nullopt : std::optional(found->second);
+}
+
+/// A counter that gave no numbers is asked again at once.
+void Counters::note_ready(Counter& counter) {
+  if (counter.obstacle) counter.cache->ask_again();
+  counter.obstacle.reset();
+  counter.check_at.reset();
+  counter.demanded = false;
+  counter.refused_job = kAnyNumber;
+}
+
+void Counters::tell_lost(Counter& counter) {
+  const std::vector<ids::Range> lost = counter.cache->take_lost();
+  if (!lost.empty()) counter.document->events().numbers_lost(lost);
+}
+
+/// Logs if the cache refuses requests; CounterDocument logs what the store refuses.
+void Counters::tell_refusal(Counter& counter) {
+  if (const auto reason = counter.cache->refusal())
+    counter.document->events().gives_no_numbers(*reason);
+}
+
+void Counters::count(Counter& counter, const ids::CounterJob& job,
+                           const ids::CounterReply& reply, ids::BlockOutcome outcome) {
+  if (reply.kind == ReplyKind::given_back) metrics_.numbers_returned += job.unused.count;
+  if (outcome == ids::BlockOutcome::went_back) counter.document->events().went_backwards();
+  if (reply.kind != ReplyKind::allocated) return;
+  if (job.kind == ids::CounterJob::Kind::heal) ++metrics_.heals;
+  if (outcome == ids::BlockOutcome::used) {
+    ++metrics_.blocks;
+    metrics_.numbers_allocated += reply.range.count;
+    return;
+  }
+  ++metrics_.blocks_dropped;
+  if (outcome == ids::BlockOutcome::dropped) {
+    counter.document->events().block_dropped("they had been handed out before");
+  }
+}
+
+/// Notes whether the counter's last command reached the store, and logs a change.
+void Counters::note_reached(Counter& counter) {
+  const bool reached = counter.document->reached();
+  const std::string& why = counter.document->unreached();
+  {
+    const std::scoped_lock lock(mutex_);
+    if (stopping_ && !reached) giving_up_ = true;
+    if (&counter == looking_.get()) look_at_ = clock_.monotonic() + kLookAfter;
+    down_why_ = why;
+    if (!looking_ == reached) return;
+    looking_ = reached ? nullptr : counter.shared_from_this();
+    look_at_ = clock_.monotonic() + kLookAfter;
+    }
+  if (reached) {
+    log::event(log::Level::info, "store_up", "the id store answers again");
+  } else {
+    log::event(log::Level::error, "store_down",
+               "the id store cannot be used: counters give out only the numbers that they hold",
+               {{"reason", why}});
+  }
+}
+
+bool Counters::stop(std::chrono::milliseconds limit) {
+  std::vector<Shared> all;
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+    giving_up_ = looking_ != nullptr;
+    all = counters_.all();
+  }
+  for (const Shared& counter : all) {
+    counter->cache->stop();
+    wake(counter);
+  }
+  const bool ended = scheduler_.stop(limit);
+  {
+    const std::scoped_lock lock(mutex_);
+    giving_up_ = true;
+  }
+  for (const Shared& counter : all) {
+    const std::vector<ids::Range> lost = counter->cache->lose_all();
+    if (!lost.empty()) CounterEvents(counter->spec).numbers_lost(lost);
+  }
+  return ended;
+}
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,189 @@
+#include "id_store/ranges.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "idproxy/observability/log.hpp"
+
+namespace idproxy::id_store {
+
+using ids::Errc;
+using ids::Error;
+using ids::RangeSet;
+using ids::RangeStatistics;
+
+Ranges::Set::Set(Ranges& owner) : task([this, &owner] { return owner.look(*this); }) {}
+
+Ranges::Ranges(const mongo::Pool& pool, const Clock& clock, Counters& counters,
+               RangeDocuments::Missing missing)
+    : pool_(pool), clock_(clock), counters_(counters), missing_(missing), scheduler_(clock, 1) {}
+
+std::shared_ptr<RangeSet> Ranges::ranges(const ids::RangesSpec& spec,
+                                         const ids::CounterField& field,
+                                         const ids::Sources& sources, std::uint64_t watch) {
+  Shared set;
+  bool reopens = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto [found, got] = sets_.get(
+        spec.counter.place.ns(), watch,
+        [&](const Shared& known) { return known->ranges->spec() == spec; },
+        [&] { return make(spec, field, sources); });
+    set = found;
+    reopens = set->add_field(field, watch);
+    if (got != Registry<Set>::Got::known) scheduler_.wake({set, &set->task});
+  }
+  if (reopens) set->ranges->reopen();
+  return set->ranges;
+}
+
+Ranges::Shared Ranges::make(const ids::RangesSpec& spec, const ids::CounterField& field,
+                            const ids::Sources& sources) {
+  auto set = std::make_shared<Set>(*this);
+  const std::weak_ptr weak(set);
+  set->ranges = std::make_shared<RangeSet>(
+      spec, sources.clock, sources.random,
+      [this, weak, spec, field](const ids::RangeState& state) {
+        const ids::CounterSpec range = ids::counter_of(spec, state);
+        const Shared known = weak.lock();
+        return known ? open(range, *known) : counters_.counter(range, field, 0);
+      },
+      [this, weak] {
+        if (const Shared woken = weak.lock()) wake(woken);
+      });
+  return set;
+}
+
+/// Every rule's field counts when the range is healed.
+std::shared_ptr<ids::BlockCache> Ranges::open(const ids::CounterSpec& range, const Set& set) {
+  Registered of_rules;
+  {
+    const std::scoped_lock lock(mutex_);
+    of_rules = set;
+  }
+  std::shared_ptr<ids::BlockCache> cache;
+  for (const ids::CounterField& field : of_rules.fields) {
+    cache = counters_.counter(range, field, of_rules.watch);
+  }
+  return cache;
+}
+
+void Ranges::wake(const Shared& set) {
+  const std::scoped_lock lock(mutex_);
+  scheduler_.wake_at({set, &set->task}, set->looked_at + Scheduler::Time(kLookAtMostEvery));
+}
+
+// ---- the task ----------------------------------------------------------------------------------
+
+std::optional<Scheduler::Time> Ranges::look(Set& set) {
+  std::vector<ids::CounterField> fields;
+  {
+    const std::scoped_lock lock(mutex_);
+    fields = set.fields;
+    set.looked_at = clock_.monotonic();
+    const auto is_unused = [](const Shared& each) { return each->ranges.use_count() == 1; };
+    if (set.ranges.use_count() == 1) {
+      sets_.forget_if(is_unused);
+      return std::nullopt;
+    }
+  }
+  mongo::Client client = pool_.client();
+  RangeDocuments documents(client, set.ranges->spec(), fields, missing_);
+  const auto found = documents.look([this] { return scheduler_.is_stopping(); });
+  const bool is_refused = !found && found.error().kind == ids::CounterReply::Kind::exhausted;
+  const bool was_found = set.ranges->statistics().all > 0;
+  if (found) {
+    set.ranges->found(*found);
+  } else if (is_refused || !was_found) {
+    set.ranges->refuse({is_refused ? Errc::exhausted : Errc::unavailable, found.error().reason});
+  }
+  const RangeStatistics statistics = set.ranges->statistics();
+  if (found) tell(set, statistics);
+  const std::scoped_lock lock(mutex_);
+  set.looked = true;
+  set.unreached = documents.unreached();
+  set.looked_at = clock_.monotonic();
+  return set.looked_at + Scheduler::Time(found && !statistics.refusal ? kLookEvery : kLookAgain);
+}
+
+/// Logs what runs out: from a tenth of all numbers on, each time half of the rest has been used.
+void Ranges::tell(Set& set, const RangeStatistics& statistics) {
+  const std::string collection = set.ranges->spec().counter.place.ns();
+  if (statistics.at_end && !std::exchange(set.told_end, true)) {
+    log::event(log::Level::error, "counter_exhausted", "the ranges give no more numbers",
+               {{"counter", collection}, {"reason", statistics.refusal->reason}});
+  }
+  if (statistics.at_end) return;
+  set.told_end = false;
+  const std::uint64_t tenth = statistics.total / 10;
+  if (set.warn_below == 0 || statistics.left > tenth) set.warn_below = tenth;
+  if (statistics.left > set.warn_below) return;
+  set.warn_below = std::max<std::uint64_t>(statistics.left / 2, 1);
+  log::event(log::Level::warning, "ranges_run_out",
+             "more than nine tenths of the numbers of all ranges have been used",
+             {{"collection", collection},
+              {"left", statistics.left},
+              {"total", statistics.total},
+              {"live_ranges", statistics.live}});
+}
+
+// ---- reports -----------------------------------------------------------------------------------
+
+std::vector<Ranges::Shared> Ranges::all() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<Shared> all;
+  for (const auto& [name, set] : sets_.in_force()) all.push_back(set);
+  return all;
+}
+
+std::vector<NotReady> Ranges::not_ready() const {
+  std::vector<NotReady> found;
+  for (const Shared& set : all()) {
+    RangeStatistics statistics = set->ranges->statistics();
+    const auto refused = counters_.why_ranges_refused(set->ranges->spec().counter.place.ns());
+    const std::scoped_lock lock(mutex_);
+    const auto add = [&](Error error, bool passes) {
+      found.push_back({{std::move(error), passes}, set->fields});
+    };
+    if (!set->looked) {
+      add({Errc::unavailable, "the ranges have not been looked at yet"}, true);
+    } else if (!set->unreached.empty() && statistics.held == 0) {
+      add({Errc::unavailable, "the id store " + set->unreached}, false);
+    } else if (statistics.refusal) {
+      add(*std::move(statistics.refusal), false);
+    } else if (refused && statistics.held == 0) {
+      add({Errc::exhausted, *refused}, false);
+    }
+  }
+  return found;
+}
+
+std::vector<InUse> Ranges::in_use() const {
+  std::vector<InUse> found;
+  for (const Shared& set : all()) {
+    const RangeStatistics statistics = set->ranges->statistics();
+    if (statistics.all == 0) continue;
+    ids::CounterNumbers numbers{statistics.next, statistics.held, statistics.left,
+                                ids::CounterNumbers::Ranges{statistics.live, statistics.all}};
+    numbers.all = statistics.total;
+    const std::scoped_lock lock(mutex_);
+    found.push_back({numbers, set->fields});
+  }
+  return found;
+}
+
+void Ranges::add_to(StoreStatistics& sum) const {
+  for (const Shared& set : all()) {
+    const RangeStatistics statistics = set->ranges->statistics();
+    sum.counters_exhausted += statistics.at_end ? 1 : 0;
+    sum.counters_refused +=
+        statistics.refusal && !statistics.at_end && statistics.refusal->code == Errc::exhausted;
+    sum.requests_waiting += statistics.waiting;
+    const std::scoped_lock lock(mutex_);
+    if (!sum.up || set->unreached.empty()) continue;
+    sum.up = false;
+    sum.down_reason = set->unreached;
+  }
+}
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "id_store/counters.hpp"
+#include "id_store/mongo.hpp"
+#include "id_store/range_documents.hpp"
+#include "id_store/registry.hpp"
+#include "id_store/reports.hpp"
+#include "id_store/scheduler.hpp"
+#include "idproxy/base/clock.hpp"
+#include "idproxy/id_store/store_statistics.hpp"
+#include "idproxy/ids/range_set.hpp"
+#include "idproxy/ids/strategy.hpp"
+
+namespace idproxy::id_store {
+
+/// The ranges of this process's rules, each rule's a task that looks at their documents: at once
+/// when a rule announces them, every 2 s while they give no numbers, else once a minute, because
+/// the numbers that others take count for what is left. The numbers come from the Counters, where
+/// each range in use is a counter. Thread-safe.
+class Ranges {
+ public:
+  static constexpr std::chrono::seconds kLookEvery{60};
+  static constexpr std::chrono::seconds kLookAgain{2};
+  /// However often requests fail.
+  static constexpr std::chrono::seconds kLookAtMostEvery{1};
+
+  /// The arguments must outlive the threads of this and of `counters`. The thread starts with the
+  /// first ranges.
+  Ranges(const mongo::Pool& pool, const Clock& clock, Counters& counters,
+         RangeDocuments::Missing missing);
+
+  /// The ranges of a rule. If a newer watch has another spec, they begin anew.
+  [[nodiscard]] std::shared_ptr<ids::RangeSet> ranges(const ids::RangesSpec& spec,
+                                                      const ids::CounterField& field,
+                                                      const ids::Sources& sources,
+                                                      std::uint64_t watch);
+  /// Waits until all ranges have been looked at once, at most for `limit`.
+  void await_looks(std::chrono::milliseconds limit) { scheduler_.await_woken(limit); }
+
+  /// The ranges that give no numbers now.
+  [[nodiscard]] std::vector<NotReady> not_ready() const;
+  /// What the ranges that have been found have left.
+  [[nodiscard]] std::vector<InUse> in_use() const;
+  /// Adds the current values.
+  void add_to(StoreStatistics& statistics) const;
+
+  /// Ends the thread. False if it still runs after `limit`.
+  [[nodiscard]] bool stop(std::chrono::milliseconds limit) { return scheduler_.stop(limit); }
+
+  /// The same, however long it takes.
+  void join() { scheduler_.join(); }
+
+ private:
+  struct Set : Registered {
+    Set(Ranges& owner);
+    std::shared_ptr<ids::RangeSet> ranges;
+    // Of the task.
+    std::uint64_t warn_below = 0;  // numbers left; 0: as many as a tenth of all
+    bool told_end = false;
+    // Under the lock.
+    bool looked = false;
+    Scheduler::Time looked_at{};
+    std::string unreached;  // why the last look reached no server; empty: it reached one
+    Scheduler::Task task;
+  };
+  using Shared = std::shared_ptr<Set>;
+
+  [[nodiscard]] Shared make(const ids::RangesSpec& spec, const ids::CounterField& field,
+                            const ids::Sources& sources);
+  [[nodiscard]] std::shared_ptr<ids::BlockCache> open(const ids::CounterSpec& range,
+                                                      const Set& set);
+  void wake(const Shared& set);
+  [[nodiscard]] std::optional<Scheduler::Time> look(Set& set);
+  static void tell(Set& set, const ids::RangeStatistics& statistics);
+  [[nodiscard]] std::vector<Shared> all() const;
+
+  const mongo::Pool& pool_;
+  const Clock& clock_;
+  Counters& counters_;
+  const RangeDocuments::Missing missing_;
+
+  // Not held while a RangeSet is called, which calls open() under its own lock.
+  mutable std::mutex mutex_;  // guards all that follows, but for the scheduler
+  Registry<Set> sets_;        // by collection
+  Scheduler scheduler_;
+};
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,23 @@
+#include "id_store/reports.hpp"
+
+#include "idproxy/ids/number_ranges.hpp"
+
+namespace idproxy::id_store {
+
+void InUse::count(std::int64_t start, std::int64_t step, std::int64_t max) {
+  const ids::Steps steps(step);
+  numbers.all = steps.count(start, max);
+  if (!numbers.next || step < 0) return;
+  for (const ids::CounterField& field : fields) {
+    const std::uint32_t pad = field.format.pad;
+    if (field.format.output != ids::NumberFormat::Output::string || pad == 0 || pad > 18) continue;
+    std::int64_t end = 1;  // the first number that is wider
+    for (std::uint32_t i = 0; i < pad; ++i) end *= 10;
+    if (end > max) continue;
+    const ids::CounterNumbers::Width width{steps.count(*numbers.next, end - 1),
+                                           steps.count(start, end - 1)};
+    if (!numbers.width || width.left < numbers.width->left) numbers.width = width;
+  }
+}
+
+}  // namespace idproxy::id_store

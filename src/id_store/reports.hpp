@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "idproxy/ids/counter_spec.hpp"
+#include "idproxy/ids/error.hpp"
+#include "idproxy/ids/store.hpp"
+
+namespace idproxy::id_store {
+
+/// Why something gives no values.
+struct Obstacle {
+  ids::Error error;
+  bool passes = false;     ///< by itself: nobody has looked yet, or it is being prepared
+  bool by_server = false;  ///< CounterReply::by_server
+};
+
+/// What gives no values now, with the fields that rules fill from it.
+struct NotReady {
+  Obstacle obstacle;
+  std::vector<ids::CounterField> fields;
+};
+
+/// What has numbers, with the fields that rules fill from it.
+struct InUse {
+  ids::CounterNumbers numbers;
+  std::vector<ids::CounterField> fields;
+  std::string sequence{};  ///< as ids::RuleNumbers
+  /// Fills in how many numbers there are, in all and of a template's width.
+  void count(std::int64_t start, std::int64_t step, std::int64_t max);
+};
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,215 @@
+#include "id_store/reservations.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "idproxy/observability/log.hpp"
+
+namespace idproxy::id_store {
+namespace {
+
+using ids::Errc;
+using ids::Reservation;
+
+constexpr std::size_t kReservingThreads = 4;
+// The sweeper rests as long as it works, and this long at most.
+constexpr std::chrono::nanoseconds kLongestSweepRest = std::chrono::seconds(1);
+
+}  // namespace
+
+Reservations::Collection::Collection(Reservations& owner, const ids::ReserveSpec& spec)
+    : documents(spec, owner.missing_, owner.clock_, owner.metrics_),
+      sweeper(spec, owner.clock_, owner.metrics_),
+      obstacle(Obstacle{{Errc::unavailable, "the collection of reservations, " + spec.ns() +
+                                                ", has not been looked at yet"},
+                        true}),
+      reserves(
+          [this, &owner] {
+            owner.reserve(*this);
+            return std::nullopt;
+          },
+          kReservingThreads),
+      looks([this, &owner] { return owner.look(*this); }),
+      sweeps([this, &owner] { return owner.sweep(*this); }) {}
+
+Reservations::Reservations(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
+                           ReservationCollection::Missing missing, Sweeper sweeper)
+    : pool_(pool),
+      clock_(clock),
+      metrics_(metrics),
+      missing_(missing),
+      sweeper_(sweeper),
+      scheduler_(clock, kReservingThreads),
+      sweeps_(clock, 1) {}
+
+void Reservations::use(const std::vector<ids::ReserveSpec>& specs, std::uint64_t watch) {
+  const Lock lock(mutex_);
+  for (const ids::ReserveSpec& spec : specs) (void)get(spec, watch);
+  collections_.retire_older(watch);
+  collections_.forget_retired_if([](const Shared& old) {
+    return old->queue.use_count() == 1 && old->queue->idle();
+  });
+  ++version_;
+}
+
+std::shared_ptr<ids::Reservations> Reservations::reservations(const ids::ReserveSpec& spec,
+                                                              std::uint64_t watch) {
+  const Lock lock(mutex_);
+  return get(spec, watch);
+}
+
+std::shared_ptr<ReservationQueue> Reservations::get(const ids::ReserveSpec& spec,
+                                                    std::uint64_t watch) {
+  const auto [collection, got] = collections_.get(
+      spec.ns(), watch, [&](const Shared& known) { return known->documents.spec() == spec; },
+      [&] { return make(spec); });
+  if (got == Registry<Collection>::Got::made) ++version_;
+  // Again for newer rules: the operator may have removed the cause.
+  if (got != Registry<Collection>::Got::known) scheduler_.wake({collection, &collection->looks});
+  return collection->queue;
+}
+
+Reservations::Shared Reservations::make(const ids::ReserveSpec& spec) {
+  auto collection = std::make_shared<Collection>(*this, spec);
+  collection->queue =
+      std::make_shared<ReservationQueue>(spec, [this, weak = std::weak_ptr(collection)] {
+        const Shared woken = weak.lock();
+        if (woken) scheduler_.wake({woken, &woken->reserves});
+      });
+  if (sweeper_ == Sweeper::on) {
+    const auto at = clock_.monotonic() + at_random(kFirstSweepWithin);
+    sweeps_.wake_at({collection, &collection->sweeps}, at);
+  }
+  if (stopping_) collection->queue->stop();
+  return collection;
+}
+
+std::vector<Reservations::Shared> Reservations::all() const {
+  const Lock lock(mutex_);
+  return collections_.all();
+}
+
+Scheduler::Time Reservations::at_random(Scheduler::Time within) {
+  using Count = std::uniform_int_distribution<std::int64_t>;
+  return Scheduler::Time(Count(0, within.count())(random_));
+}
+
+std::optional<Obstacle> Reservations::obstacle(const ids::ReserveSpec& spec) const {
+  const Lock lock(mutex_);
+  const auto found = collections_.in_force().find(spec.ns());
+  // Rules of an older watch: nobody looks any more.
+  if (found == collections_.in_force().end() || found->second->documents.spec() != spec) return {};
+  return found->second->obstacle;
+}
+
+std::vector<NotReady> Reservations::not_ready() const {
+  const Lock lock(mutex_);
+  std::vector<NotReady> found;
+  for (const auto& [ns, collection] : collections_.in_force()) {
+    if (!collection->obstacle) continue;
+    const ids::ReserveSpec& spec = collection->documents.spec();
+    found.push_back({*collection->obstacle, {{spec.parent_ns, spec.parent_field, {}}}});
+  }
+  return found;
+}
+
+std::size_t Reservations::waiting() const {
+  std::size_t waiting = 0;
+  for (const Shared& collection : all()) waiting += collection->queue->waiting();
+  return waiting;
+}
+
+bool Reservations::stop(std::chrono::milliseconds limit) {
+  {
+    const Lock lock(mutex_);
+    stopping_ = true;
+  }
+  for (const Shared& collection : all()) {
+    collection->queue->stop();
+    scheduler_.wake({collection, &collection->reserves});
+  }
+  const bool swept = sweeps_.stop(std::chrono::milliseconds(0));
+  return scheduler_.stop(limit) && (swept || sweeps_.stop(limit));
+}
+
+// ---- the tasks ---------------------------------------------------------------------------------
+
+void Reservations::reserve(Collection& collection) {
+  auto job = collection.queue->begin();
+  if (!job) return;
+  // Others begin what else there is meanwhile.
+  if (collection.queue->has_work()) {
+    scheduler_.wake({collection.shared_from_this(), &collection.reserves});
+  }
+  mongo::Client client = pool_.client(&metrics_.round_trips);
+  const std::vector<Reservation*> items = job->items();
+  if (!job->release.empty()) {
+    const auto failure = collection.documents.release(client, items);
+    return collection.queue->finish(*std::move(job), failure);
+  }
+  const auto failure = collection.documents.make(client, items);
+  collection.queue->finish(*std::move(job), failure);
+  if (!failure) return;
+  // Perhaps it is not possible any more.
+  scheduler_.wake_at({collection.shared_from_this(), &collection.looks},
+                     clock_.monotonic() + Scheduler::Time(kLookAfterFailure));
+}
+
+std::optional<Scheduler::Time> Reservations::look(Collection& collection) {
+  {
+    const Lock lock(mutex_);
+    if (!is_in_force(collection) || stopping_) return std::nullopt;
+  }
+  mongo::Client client = pool_.client(&metrics_.round_trips);
+  const auto error = collection.documents.look(client);
+  const Lock lock(mutex_);
+  const bool was_ready = collection.looked && !collection.obstacle;
+  collection.looked = true;
+  // While the servers do not answer, requests say so themselves.
+  const bool stays = was_ready && error && error->code == Errc::unavailable;
+  if (!stays) {
+    const std::string before = collection.obstacle ? collection.obstacle->error.reason : "";
+    collection.obstacle = error ? std::optional(Obstacle{*error}) : std::nullopt;
+    if (before != (error ? error->reason : "")) ++version_;
+  }
+  return clock_.monotonic() + Scheduler::Time(error ? kLookAgain : kLookEvery);
+}
+
+std::optional<Scheduler::Time> Reservations::sweep(Collection& collection) {
+  bool is_ready = false;
+  {
+    const Lock lock(mutex_);
+    if (!is_in_force(collection)) return std::nullopt;
+    is_ready = collection.looked && !collection.obstacle;
+  }
+  ReservationSweeper::Swept swept;
+  if (is_ready) {
+    mongo::Client reader = pool_.client();
+    mongo::Client writer = pool_.client();
+    swept = collection.sweeper.pass(reader, writer, [&](Scheduler::Time took) {
+      return sweeps_.pause(std::min(took, kLongestSweepRest));
+    });
+    tell(collection, swept);
+  }
+  const bool soon = !is_ready || !swept.failure.empty();
+  const Scheduler::Time interval = soon ? kSweepAgain : collection.sweeper.interval();
+  const Lock lock(mutex_);
+  // Between three quarters of it and five quarters.
+  return clock_.monotonic() + 3 * interval / 4 + at_random(interval / 2);
+}
+
+void Reservations::tell(Collection& collection, const ReservationSweeper::Swept& swept) {
+  const std::string ns = collection.documents.spec().ns();
+  if (swept.deleted > 0) {
+    log::event(log::Level::info, "reservations_swept",
+               "reservations whose documents are not stored have been deleted",
+               {{"collection", ns}, {"count", swept.deleted}, {"read", swept.read}});
+  }
+  const std::string before = std::exchange(collection.sweep_failure, swept.failure);
+  if (swept.failure.empty() || swept.failure == before) return;
+  log::event(log::Level::warning, "reservations_not_swept",
+             "reservations whose documents are not stored cannot be deleted now",
+             {{"collection", ns}, {"reason", swept.failure}});
+}
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "id_store/mongo.hpp"
+#include "id_store/registry.hpp"
+#include "id_store/reports.hpp"
+#include "id_store/reservation_collection.hpp"
+#include "id_store/reservation_queue.hpp"
+#include "id_store/reservation_sweeper.hpp"
+#include "id_store/scheduler.hpp"
+#include "id_store/store_metrics.hpp"
+#include "idproxy/base/clock.hpp"
+
+namespace idproxy::id_store {
+
+/// The collections of reservations of this process's rules. Each has three tasks: one makes and
+/// releases reservations; one looks whether that is possible, at once when a rule names the
+/// collection, every 2 s while it is not, else once a minute; one deletes orphans. Thread-safe.
+class Reservations {
+ public:
+  static constexpr std::chrono::seconds kLookAgain{2};
+  static constexpr std::chrono::seconds kLookEvery{60};
+  /// However often requests fail.
+  static constexpr std::chrono::seconds kLookAfterFailure{1};
+  /// The first pass of the sweeper begins at random within this time.
+  static constexpr std::chrono::seconds kFirstSweepWithin{5};
+  /// The next pass after one that failed.
+  static constexpr std::chrono::seconds kSweepAgain{60};
+
+  enum class Sweeper { on, off };
+  /// The references must outlive it.
+  Reservations(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
+               ReservationCollection::Missing missing, Sweeper sweeper);
+
+  /// Names all collections of the newest watch. Those of older ones serve who still uses them, but
+  /// nobody looks at them any more.
+  void use(const std::vector<ids::ReserveSpec>& specs, std::uint64_t watch);
+  /// If a newer watch has another spec, the collection is looked at anew.
+  [[nodiscard]] std::shared_ptr<ids::Reservations> reservations(const ids::ReserveSpec& spec,
+                                                                std::uint64_t watch);
+  /// Waits until every collection has been looked at once, at most for `limit`.
+  void await_looks(std::chrono::milliseconds limit) { scheduler_.await_woken(limit); }
+
+  /// Why values cannot be reserved now; nothing: they can.
+  [[nodiscard]] std::optional<Obstacle> obstacle(const ids::ReserveSpec& spec) const;
+  /// Changes whenever an answer of obstacle() may have changed.
+  [[nodiscard]] std::uint64_t version() const { return version_.load(); }
+  /// All obstacles, with the fields of the documents.
+  [[nodiscard]] std::vector<NotReady> not_ready() const;
+  /// The requests that wait.
+  [[nodiscard]] std::size_t waiting() const;
+
+  /// Releases what is to be released, and ends the threads. False if one still runs after `limit`.
+  [[nodiscard]] bool stop(std::chrono::milliseconds limit);
+
+ private:
+  struct Collection : Registered, std::enable_shared_from_this<Collection> {
+    Collection(Reservations& owner, const ids::ReserveSpec& spec);
+    ReservationCollection documents;
+    ReservationSweeper sweeper;  // of the task `sweeps`
+    std::shared_ptr<ReservationQueue> queue;
+    std::string sweep_failure;  // that the log has; of the task `sweeps`
+    // Under the lock.
+    bool looked = false;
+    std::optional<Obstacle> obstacle;
+    Scheduler::Task reserves;
+    Scheduler::Task looks;
+    Scheduler::Task sweeps;
+  };
+  using Shared = std::shared_ptr<Collection>;
+  using Lock = std::scoped_lock<std::mutex>;
+
+  void reserve(Collection& collection);
+  [[nodiscard]] std::optional<Scheduler::Time> look(Collection& collection);
+  [[nodiscard]] std::optional<Scheduler::Time> sweep(Collection& collection);
+  static void tell(Collection& collection, const ReservationSweeper::Swept& swept);
+  [[nodiscard]] std::vector<Shared> all() const;
+
+  // Under the lock.
+  [[nodiscard]] bool is_in_force(const Collection& collection) const {
+    return collections_.is_in_force(collection.documents.spec().ns(), collection);
+  }
+  [[nodiscard]] std::shared_ptr<ReservationQueue> get(const ids::ReserveSpec& spec,
+                                                      std::uint64_t watch);
+  [[nodiscard]] Shared make(const ids::ReserveSpec& spec);
+  [[nodiscard]] Scheduler::Time at_random(Scheduler::Time within);
+
+  const mongo::Pool& pool_;
+  const Clock& clock_;
+  StoreMetrics& metrics_;
+  const ReservationCollection::Missing missing_;
+  const Sweeper sweeper_;
+
+  mutable std::mutex mutex_;  // guards all that follows, but for the schedulers
+  Registry<Collection> collections_;  // by "db.collection"
+  // Read without the lock, because every insert asks. A reader of the new version then waits for
+  // the lock in obstacle().
+  std::atomic<std::uint64_t> version_{0};
+  bool stopping_ = false;
+  std::minstd_rand random_{std::random_device{}()};
+  Scheduler scheduler_;
+  Scheduler sweeps_;  // a pass can take hours
+};
+
+}  // namespace idproxy::id_store

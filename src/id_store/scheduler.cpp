@@ -1,0 +1,161 @@
+#include "id_store/scheduler.hpp"
+
+#include <algorithm>
+
+namespace idproxy::id_store {
+
+Scheduler::Scheduler(const Clock& clock, std::size_t most_threads)
+    : clock_(clock), most_threads_(most_threads) {}
+
+void Scheduler::join() {
+  (void)stop(std::chrono::milliseconds(0));
+  for (std::thread& thread : threads_) {
+    if (thread.joinable()) thread.join();
+  }
+}
+
+void Scheduler::wake(const Shared& task, Order order) {
+  const Lock lock(mutex_);
+  enqueue(task, order);
+}
+
+void Scheduler::wake_at(const Shared& task, Time time) {
+  const Lock lock(mutex_);
+  if (task->due_ && *task->due_ <= time) return;
+  set_due(task, time);
+  if (threads_.empty()) start_thread();
+}
+
+void Scheduler::forget(const Shared& task) {
+  const Lock lock(mutex_);
+  set_due(task, std::nullopt);
+}
+
+bool Scheduler::is_idle(const Task& task) const {
+  const Lock lock(mutex_);
+  return !task.queued_ && task.running_ == 0;
+}
+
+void Scheduler::await_woken(std::chrono::milliseconds limit) {
+  // Outlives the lock: it may have the last pointers to the tasks' owners.
+  std::vector<std::pair<Shared, std::uint64_t>> awaited;
+  Lock lock(mutex_);
+  for (const Shared& task : active_) {
+    const bool once_more = task->queued_ || task->woken_;
+    awaited.emplace_back(task, task->runs_ + task->running_ + (once_more ? 1 : 0));
+  }
+  done_.wait_for(lock, limit, [&] {
+    const auto has_run = [](const auto& item) { return item.first->runs_ >= item.second; };
+    return stopping_ || std::ranges::all_of(awaited, has_run);
+  });
+}
+
+bool Scheduler::is_stopping() const {
+  const Lock lock(mutex_);
+  return stopping_;
+}
+
+bool Scheduler::pause(Time time) {
+  Lock lock(mutex_);
+  return !done_.wait_for(lock, time, [this] { return stopping_; });
+}
+
+bool Scheduler::stop(std::chrono::milliseconds limit) {
+  Lock lock(mutex_);
+  stopping_ = true;
+  work_.notify_all();
+  done_.notify_all();
+  return done_.wait_for(lock, limit, [this] { return running_ == 0; });
+}
+
+// ---- under the lock ----------------------------------------------------------------------------
+
+/// Starts one more if those that wait for work do not suffice.
+void Scheduler::start_thread() {
+  const std::size_t tasks = queue_.size() + last_.size() + (threads_.empty() ? 1 : 0);
+  if (stopping_ || tasks <= idle_ || threads_.size() == most_threads_) return;
+  ++running_;
+  threads_.emplace_back([this] { run(); });
+}
+
+void Scheduler::enqueue(const Shared& task, Order order) {
+  if (task->running_ == task->most_at_once_) {
+    task->woken_ = true;
+    return;
+  }
+  if (std::exchange(task->queued_, true)) return;
+  active_.insert(task);
+  (order == Order::first ? queue_ : last_).push_back(task);
+  start_thread();
+  work_.notify_one();
+}
+
+void Scheduler::set_due(const Shared& task, std::optional<Time> due) {
+  if (task->due_) due_.erase({*task->due_, task});
+  task->due_ = due;
+  if (!due) return;
+  due_.emplace(*due, task);
+  // Idle threads sleep until what was due first before.
+  if (due_.begin()->second == task) work_.notify_one();
+}
+
+void Scheduler::enqueue_due() {
+  const Time now = clock_.monotonic();
+  while (!stopping_ && !due_.empty() && due_.begin()->first <= now) {
+    const Shared task = due_.begin()->second;
+    set_due(task, std::nullopt);
+    enqueue(task);
+  }
+}
+
+/// Until something is to be done or is due.
+void Scheduler::wait(Lock& lock) {
+  if (due_.empty()) {
+    work_.wait(lock);
+  } else {
+    work_.wait_for(lock, due_.begin()->first - clock_.monotonic());
+  }
+}
+
+/// Waits for the next task; null if the thread must end.
+Scheduler::Shared Scheduler::next(Lock& lock) {
+  ++idle_;
+  for (enqueue_due(); queue_.empty() && last_.empty() && !stopping_; enqueue_due()) wait(lock);
+  --idle_;
+  std::deque<Shared>& queue = queue_.empty() ? last_ : queue_;
+  if (queue.empty()) return nullptr;
+  Shared task = std::move(queue.front());
+  queue.pop_front();
+  task->queued_ = false;
+  set_due(task, std::nullopt);  // it says anew
+  ++task->running_;
+  return task;
+}
+
+void Scheduler::run() {
+  Lock lock(mutex_);
+  while (Shared task = next(lock)) {
+    lock.unlock();
+    const auto due = task->run_();
+    lock.lock();
+    ran(task, due);
+    lock.unlock();
+    task.reset();  // perhaps the last pointer to its owner
+    lock.lock();
+  }
+  --running_;
+  done_.notify_all();
+}
+
+/// `due`: as the run has found. What was asked for meanwhile holds, too.
+void Scheduler::ran(const Shared& task, std::optional<Time> due) {
+  --task->running_;
+  ++task->runs_;
+  if (due && task->due_) due = std::min(*due, *task->due_);
+  if (due) set_due(task, due);
+  if (std::exchange(task->woken_, false)) enqueue(task);
+  if (task->running_ == 0 && !task->queued_) active_.erase(task);
+  done_.notify_all();
+}
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "idproxy/base/clock.hpp"
+
+namespace idproxy::id_store {
+
+/// Threads that run tasks: each one when it is woken and when it is due. Starts a thread when a
+/// task finds none idle, up to a limit. Thread-safe. Does not hold its lock while a task runs, so
+/// that a task may call it, and others may call it under locks that tasks take.
+class Scheduler {
+ public:
+  using Time = std::chrono::nanoseconds;  // of the clock, monotonic
+
+  /// Something to be done again and again, usually a member of what it works on: whoever wakes it
+  /// passes a pointer that keeps its owner alive.
+  class Task {
+   public:
+    /// Does what there is to do now. Returns when to run again even if nobody wakes the task
+    /// before; nothing: only then.
+    using Run = std::function<std::optional<Time>()>;
+    /// `most_at_once`: the number of threads that may run it at the same time. A run that leaves
+    /// something to do for another one wakes the task.
+    explicit Task(Run run, std::size_t most_at_once = 1)
+        : run_(std::move(run)), most_at_once_(most_at_once) {}
+
+   private:
+    friend class Scheduler;
+    const Run run_;
+    const std::size_t most_at_once_;
+    // Under the scheduler's lock.
+    std::size_t running_ = 0;  // threads that run it
+    bool queued_ = false;
+    bool woken_ = false;  // while no further thread might run it
+    std::uint64_t runs_ = 0;
+    std::optional<Time> due_;  // the time in Scheduler::due_
+  };
+  using Shared = std::shared_ptr<Task>;
+  enum class Order { first, last };
+
+  /// `clock` must outlive it.
+  Scheduler(const Clock& clock, std::size_t most_threads);
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+  ~Scheduler() { join(); }
+
+  /// Has a thread run the task; if it is running, once more after that. `last`: when no other task
+  /// waits for a thread.
+  void wake(const Shared& task, Order order = Order::first);
+  /// The same at `time`, if it is not due earlier.
+  void wake_at(const Shared& task, Time time);
+  /// From now on, the task runs only when it is woken.
+  void forget(const Shared& task);
+  /// True if no thread runs the task or is about to.
+  [[nodiscard]] bool is_idle(const Task& task) const;
+  /// Waits until all tasks that have been woken have run, at most for `limit`.
+  void await_woken(std::chrono::milliseconds limit);
+
+  /// For tasks: true once stop() has been called.
+  [[nodiscard]] bool is_stopping() const;
+  /// For tasks: waits. False if stop() has been called.
+  [[nodiscard]] bool pause(Time time);
+
+  /// Runs the tasks that have been woken, but no others any more, and ends the threads. False if
+  /// one still runs after `limit`.
+  [[nodiscard]] bool stop(std::chrono::milliseconds limit);
+  /// The same, and waits as long as it takes.
+  void join();
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  void run();
+  // Under the lock.
+  [[nodiscard]] Shared next(Lock& lock);
+  void wait(Lock& lock);
+  void start_thread();
+  void enqueue(const Shared& task, Order order = Order::first);
+  void enqueue_due();
+  void set_due(const Shared& task, std::optional<Time> due);
+  void ran(const Shared& task, std::optional<Time> due);
+
+  const Clock& clock_;
+  const std::size_t most_threads_;
+
+  mutable std::mutex mutex_;  // guards all that follows
+  std::condition_variable work_;
+  std::condition_variable done_;  // a task has run, a thread has ended, stop()
+  std::deque<Shared> queue_;
+  std::deque<Shared> last_;
+  std::set<std::pair<Time, Shared>> due_;
+  std::set<Shared> active_;  // queued or running
+  std::vector<std::thread> threads_;
+  std::size_t running_ = 0;
+  std::size_t idle_ = 0;  // threads that wait for work
+  bool stopping_ = false;
+};
+
+}  // namespace idproxy::id_store

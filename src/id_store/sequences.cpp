@@ -1,0 +1,225 @@
+#include "id_store/sequences.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "id_store/counter_commands.hpp"
+#include "idproxy/ids/number_ranges.hpp"
+#include "idproxy/observability/log.hpp"
+
+namespace idproxy::id_store {
+namespace {
+
+using ids::GaplessReply;
+
+// How many sequences can be looked at at once. A look mostly waits for the servers' majority, and
+// an insert can need those of many sequences.
+constexpr std::size_t kSequenceThreads = 32;
+// The number of sequences from which on sweep() looks for ones to forget: clients can invent names
+// of collections.
+constexpr std::size_t kSweepSequencesAt = 1024;
+
+/// Which of its rule's sequences it is, as JSON; empty: the only one.
+std::string text_of(const ids::GaplessSpec& spec) {
+  if (spec.place.empty()) return {};
+  ids::CounterPlace place;
+  place.key = spec.place;
+  place.key_is = ids::CounterPlace::KeyIs::document;
+  return key_text(place);
+}
+
+}  // namespace
+
+Sequences::Sequence::Sequence(Sequences& owner, const ids::GaplessSpec& spec)
+    : document(spec), task([this, &owner] { return owner.run(*this); }) {}
+
+Sequences::Sequences(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics)
+    : pool_(pool),
+      clock_(clock),
+      metrics_(metrics),
+      sweep_at_(kSweepSequencesAt),
+      scheduler_(clock, kSequenceThreads) {}
+
+std::shared_ptr<ids::GaplessQueue> Sequences::sequence(const ids::GaplessSpec& spec,
+                                                       std::uint64_t watch) {
+  std::shared_ptr<ids::GaplessQueue> queue;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (sequences_.in_force().size() >= sweep_at_) sweep();
+    // Writes that have the old object still use it. Two objects for one sequence behave as those of
+    // two processes.
+    const auto [sequence, got] = sequences_.get(
+        spec.name(), watch, [&](const Shared& known) { return known->queue->spec() == spec; },
+        [&] { return make(spec); });
+    queue = lend(*sequence);
+    if (got != Registry<Sequence>::Got::made) return queue;
+    sequences_.forget_retired_if([](const Shared& old) { return is_unused(*old); });
+  }
+  queue->announce();
+  return queue;
+}
+
+Sequences::Shared Sequences::make(const ids::GaplessSpec& spec) {
+  auto sequence = std::make_shared<Sequence>(*this, spec);
+  sequence->queue = std::make_shared<ids::GaplessQueue>(
+      spec, clock_,
+      [this, weak = std::weak_ptr(sequence)] {
+        if (const Shared woken = weak.lock()) wake(woken);
+      },
+      transactions_);
+  if (stopping_) sequence->queue->stop();
+  return sequence;
+}
+
+/// The last user's reference wakes the task, which keeps the floor and forgets the sequence.
+std::shared_ptr<ids::GaplessQueue> Sequences::lend(Sequence& sequence) {
+  if (auto lent = sequence.lent.lock()) return lent;
+  std::shared_ptr<ids::GaplessQueue> lent(
+      sequence.queue.get(), [queue = sequence.queue](ids::GaplessQueue*) { queue->let_go(); });
+  sequence.lent = lent;
+  return lent;
+}
+
+bool Sequences::is_unused(const Sequence& sequence) {
+  return sequence.lent.expired() && sequence.queue->idle();
+}
+
+/// Forgets sequences that nobody uses. The next insert looks what is stored.
+void Sequences::sweep() {
+  sequences_.forget_if([](const Shared& sequence) { return is_unused(*sequence); });
+  sweep_at_ = std::max(kSweepSequencesAt, 2 * sequences_.in_force().size());
+}
+
+void Sequences::transaction_ended(const std::string& transaction) {
+  for (const auto& sequence : transactions_->end(transaction)) {
+    sequence->transaction_ended(transaction);
+  }
+}
+
+std::vector<Sequences::Shared> Sequences::all() const {
+  const std::scoped_lock lock(mutex_);
+  return sequences_.all();
+}
+
+std::vector<NotReady> Sequences::not_ready() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<NotReady> found;
+  for (const auto& [name, sequence] : sequences_.in_force()) {
+    const ids::GaplessStatistics now = sequence->queue->statistics();
+    const std::vector<ids::CounterField> field{sequence->queue->spec().field};
+    // One of many, whose writes get the reason, unless that is the same for all.
+    if (!field.front().scope.empty() && !sequence->is_refused) continue;
+    if (now.is_unguarded) continue;  // which is known from the inspection of the collection
+    if (now.failure && !now.next) {
+      found.push_back({{*now.failure, false}, field});
+    } else if (!sequence->looked) {
+      found.push_back(
+          {{{ids::Errc::unavailable, "the sequence has not been looked at yet"}, true}, field});
+    }
+  }
+  return found;
+}
+
+std::vector<InUse> Sequences::in_use() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<InUse> found;
+  for (const auto& [name, sequence] : sequences_.in_force()) {
+    const ids::GaplessSpec& spec = sequence->queue->spec();
+    ids::CounterNumbers numbers{sequence->queue->statistics().next, 0, {}};
+    if (numbers.next) numbers.left = ids::Steps(1).count(*numbers.next, spec.max);
+    found.push_back({numbers, {spec.field}, text_of(spec)});
+    found.back().count(spec.start, 1, spec.max);
+  }
+  return found;
+}
+
+std::size_t Sequences::waiting() const {
+  std::size_t waiting = 0;
+  for (const Shared& sequence : all()) waiting += sequence->queue->statistics().waiting;
+  return waiting;
+}
+
+// ---- the task ----------------------------------------------------------------------------------
+
+void Sequences::wake(const Shared& sequence) {
+  scheduler_.wake({sequence, &sequence->task});
+}
+
+std::optional<Scheduler::Time> Sequences::run(Sequence& sequence) {
+  const bool done = do_job(sequence);
+  const std::scoped_lock lock(mutex_);
+  if (done && stopping_) wake(sequence.shared_from_this());
+  // One of several sequences of a rule goes at once: the rule limits their number (max_scopes).
+  // Others have been announced, and tell whether their rule is ready.
+  const ids::GaplessSpec& spec = sequence.queue->spec();
+  if (!spec.place.empty() && is_unused(sequence)) sequences_.forget(spec.name(), sequence);
+  return sequence.queue->due();
+}
+
+/// False if there was no job, or it failed.
+bool Sequences::do_job(Sequence& sequence) {
+  const auto job = sequence.queue->begin();
+  if (!job) return false;
+  mongo::Client client = pool_.client(&metrics_.round_trips);
+  const GaplessReply reply = sequence.document.run(client, *job);
+  report(sequence, *job, reply);
+  const bool keeps = job->kind == ids::GaplessJob::Kind::keep;
+  look_at_width(sequence, keeps ? std::optional(job->floor) : reply.most);
+  sequence.queue->finish(reply);
+  if (job->kind == ids::GaplessJob::Kind::look) {
+    const std::scoped_lock lock(mutex_);
+    sequence.looked = true;
+    sequence.is_refused = sequence.document.is_refused();
+  }
+  return reply.kind == GaplessReply::Kind::found || reply.kind == GaplessReply::Kind::kept;
+}
+
+/// Logs each change once.
+void Sequences::report(Sequence& sequence, const ids::GaplessJob& job,
+                             const GaplessReply& reply) {
+  if (reply.kind == GaplessReply::Kind::unguarded) return;  // the inspection reports it
+  const std::string before = std::exchange(sequence.reported, reply.reason);
+  if (before == reply.reason) return;
+  const ids::CounterField& field = sequence.queue->spec().field;
+  if (reply.reason.empty()) {
+    log::event(log::Level::info, "gapless_again", "the sequence gives numbers again",
+               {{"ns", field.ns}, {"field", field.field}});
+  } else if (job.kind == ids::GaplessJob::Kind::keep) {
+    log::event(log::Level::warning, "gapless_floor_not_kept",
+               "the highest number that was given out cannot be written to the id store: if its "
+               "document is deleted and the proxy restarts, it is given out again",
+               {{"ns", field.ns}, {"field", field.field}, {"reason", reply.reason}});
+  } else {
+    log::event(log::Level::error, "gapless_refused",
+               "the sequence gives no numbers until the cause is removed",
+               {{"ns", field.ns}, {"field", field.field}, {"reason", reply.reason}});
+  }
+}
+
+/// Warns once.
+void Sequences::look_at_width(Sequence& sequence, std::optional<std::int64_t> number) {
+  const ids::GaplessSpec& spec = sequence.queue->spec();
+  const ids::NumberFormat& format = spec.field.format;
+  const bool is_text = format.output == ids::NumberFormat::Output::string;
+  if (sequence.is_beyond_width || !is_text || format.pad == 0 || !number) return;
+  if (std::to_string(*number).size() <= format.pad) return;
+  sequence.is_beyond_width = true;
+  log::event(log::Level::warning, "gapless_beyond_width",
+             "numbers have more digits than their texts have room for: the texts no longer sort "
+             "like the numbers, and to find the highest one, all of them are read",
+             {{"ns", spec.field.ns}, {"field", spec.field.field}, {"sequence", text_of(spec)}});
+}
+
+bool Sequences::stop(std::chrono::milliseconds limit) {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  for (const Shared& sequence : all()) {
+    sequence->queue->stop();
+    wake(sequence);
+  }
+  return scheduler_.stop(limit);
+}
+
+}  // namespace idproxy::id_store

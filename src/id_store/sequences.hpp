@@ -1,0 +1,90 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "id_store/mongo.hpp"
+#include "id_store/registry.hpp"
+#include "id_store/reports.hpp"
+#include "id_store/scheduler.hpp"
+#include "id_store/sequence_document.hpp"
+#include "id_store/store_metrics.hpp"
+#include "idproxy/base/clock.hpp"
+#include "idproxy/ids/gapless_queue.hpp"
+
+namespace idproxy::id_store {
+
+/// The sequences without gaps of this process, each a task. Looks at a sequence when it is first
+/// asked for, and every 2 s until that succeeds, so that not_ready() has the reason before the
+/// first insert. Thread-safe.
+class Sequences {
+ public:
+  /// The arguments must outlive it.
+  Sequences(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics);
+
+  /// If a newer watch has another spec, the sequence begins anew: it looks what is stored.
+  [[nodiscard]] std::shared_ptr<ids::GaplessQueue> sequence(const ids::GaplessSpec& spec,
+                                                            std::uint64_t watch);
+  void transaction_ended(const std::string& transaction);
+  /// Waits until every sequence has been looked at once, at most for `limit`.
+  void await_looks(std::chrono::milliseconds limit) { scheduler_.await_woken(limit); }
+
+  /// The sequences that give no numbers now.
+  [[nodiscard]] std::vector<NotReady> not_ready() const;
+  /// All sequences, with their next numbers.
+  [[nodiscard]] std::vector<InUse> in_use() const;
+  /// The writes that wait for their turn.
+  [[nodiscard]] std::size_t waiting() const;
+
+  /// Keeps the floors and ends the threads. False if a thread still runs after `limit`.
+  [[nodiscard]] bool stop(std::chrono::milliseconds limit);
+
+ private:
+  struct Sequence : Registered, std::enable_shared_from_this<Sequence> {
+    Sequence(Sequences& owner, const ids::GaplessSpec& spec);
+    std::shared_ptr<ids::GaplessQueue> queue;
+    std::weak_ptr<ids::GaplessQueue> lent;  // the same object; gone when nobody uses it
+    // Of the task.
+    SequenceDocument document;
+    std::string reported;          // the reason that the log has
+    bool is_beyond_width = false;  // the log has it
+    // Under the lock.
+    bool looked = false;
+    bool is_refused = false;  // SequenceDocument::is_refused
+    Scheduler::Task task;
+  };
+  using Shared = std::shared_ptr<Sequence>;
+
+  [[nodiscard]] std::optional<Scheduler::Time> run(Sequence& sequence);
+  [[nodiscard]] bool do_job(Sequence& sequence);
+  static void report(Sequence& sequence, const ids::GaplessJob& job,
+                     const ids::GaplessReply& reply);
+  static void look_at_width(Sequence& sequence, std::optional<std::int64_t> number);
+  void wake(const Shared& sequence);
+  [[nodiscard]] std::vector<Shared> all() const;
+
+  // Under the lock.
+  [[nodiscard]] Shared make(const ids::GaplessSpec& spec);
+  [[nodiscard]] static std::shared_ptr<ids::GaplessQueue> lend(Sequence& sequence);
+  [[nodiscard]] static bool is_unused(const Sequence& sequence);
+  void sweep();
+
+  const mongo::Pool& pool_;
+  const Clock& clock_;
+  StoreMetrics& metrics_;
+  const std::shared_ptr<ids::TransactionSequences> transactions_ =
+      std::make_shared<ids::TransactionSequences>();
+
+  mutable std::mutex mutex_;  // guards all that follows, but for the scheduler
+  Registry<Sequence> sequences_;
+  std::size_t sweep_at_;
+  bool stopping_ = false;
+  Scheduler scheduler_;  // ends first
+};
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,228 @@
+#include "id_store/scheduler.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <latch>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "support/fake_clock.hpp"
+
+namespace idproxy::id_store {
+namespace scheduler_test {
+
+using namespace std::chrono_literals;
+using Task = Scheduler::Task;
+using Time = Scheduler::Time;
+
+constexpr std::chrono::milliseconds kLong = 60s;  // never reached unless something is wrong
+
+class SchedulerTest : public testing::Test {
+ protected:
+  ::idproxy::test::FakeClock clock;
+};
+
+Scheduler::Shared task_of(Task::Run run, std::size_t most_at_once = 1) {
+  return std::make_shared<Task>(std::move(run), most_at_once);
+}
+
+TEST_F(SchedulerTest, ATaskThatIsWokenWhileItRunsRunsOnceMoreInOneThreadAtATime) {
+  Scheduler scheduler(clock, 4);
+  std::latch begun(1);
+  std::latch go_on(1);
+  std::atomic<int> runs = 0;
+  std::atomic<int> at_once = 0;
+  const auto task = task_of([&]() -> std::optional<Time> {
+    EXPECT_EQ(++at_once, 1);
+    if (++runs == 1) {
+      begun.count_down();
+      go_on.wait();
+    }
+    --at_once;
+    return std::nullopt;
+  });
+  scheduler.wake(task);
+  begun.wait();
+  for (int i = 0; i < 3; ++i) scheduler.wake(task);
+  EXPECT_FALSE(scheduler.is_idle(*task));
+  go_on.count_down();
+  scheduler.await_woken(kLong);
+  EXPECT_EQ(runs, 2);
+  EXPECT_TRUE(scheduler.is_idle(*task));
+}
+
+TEST_F(SchedulerTest, ATaskRunsInAsManyThreadsAsItAllows) {
+  Scheduler scheduler(clock, 4);
+  std::latch both(2);
+  std::atomic<int> at_once = 0;
+  std::atomic<int> runs = 0;
+  Scheduler::Shared task;
+  task = task_of(
+      [&]() -> std::optional<Time> {
+        EXPECT_LE(++at_once, 2);
+        if (++runs <= 2) {
+          scheduler.wake(task);
+          both.arrive_and_wait();  // never returns unless two threads are here
+        }
+        --at_once;
+        return std::nullopt;
+      },
+      2);
+  scheduler.wake(task);
+  both.wait();
+  EXPECT_TRUE(scheduler.stop(kLong));
+  EXPECT_EQ(runs, 3) << "the second one asked for it while no further thread might run it";
+}
+
+TEST_F(SchedulerTest, ATaskRunsAgainWhenItIsDue) {
+  Scheduler scheduler(clock, 1);
+  std::promise<void> third;
+  int runs = 0;
+  const auto task = task_of([&]() -> std::optional<Time> {
+    if (++runs == 3) {
+      third.set_value();
+      return std::nullopt;
+    }
+    clock.advance(1ms);
+    return clock.monotonic();
+  });
+  scheduler.wake_at(task, clock.monotonic() + 1ms);
+  clock.advance(1ms);
+  third.get_future().wait();
+  EXPECT_TRUE(scheduler.stop(kLong));
+  EXPECT_EQ(runs, 3);
+}
+
+TEST_F(SchedulerTest, WhatIsAskedForWhileATaskRunsHoldsBesideWhatItSays) {
+  Scheduler scheduler(clock, 1);
+  std::promise<void> second;
+  int runs = 0;
+  Scheduler::Shared task;
+  task = task_of([&]() -> std::optional<Time> {
+    if (++runs == 1) scheduler.wake_at(task, clock.monotonic());
+    if (runs == 2) second.set_value();
+    return runs == 1 ? std::optional<Time>(clock.monotonic() + 1h) : std::nullopt;
+  });
+  scheduler.wake(task);
+  second.get_future().wait();
+  EXPECT_TRUE(scheduler.stop(kLong));
+  EXPECT_EQ(runs, 2);
+}
+
+TEST_F(SchedulerTest, ATaskThatIsForgottenRunsOnlyWhenItIsWoken) {
+  Scheduler scheduler(clock, 1);
+  std::atomic<int> runs = 0;
+  const auto nothing = task_of([] { return std::nullopt; });
+  const auto task = task_of([&]() -> std::optional<Time> {
+    ++runs;
+    return std::nullopt;
+  });
+  scheduler.wake_at(task, clock.monotonic() + 1h);
+  scheduler.forget(task);
+  EXPECT_EQ(task.use_count(), 1);
+  scheduler.wake(nothing);
+  scheduler.await_woken(kLong);
+  EXPECT_EQ(runs, 0);
+  scheduler.wake(task);
+  scheduler.await_woken(kLong);
+  EXPECT_EQ(runs, 1);
+}
+
+TEST_F(SchedulerTest, WhatIsWokenAsTheLastWaitsForTheOthers) {
+  Scheduler scheduler(clock, 1);
+  std::latch go_on(1);
+  std::vector<int> order;
+  const auto push = [&](int n) {
+    return task_of([&order, n]() -> std::optional<Time> {
+      order.push_back(n);
+      return std::nullopt;
+    });
+  };
+  const auto first = task_of([&]() -> std::optional<Time> {
+    go_on.wait();
+    return std::nullopt;
+  });
+  scheduler.wake(first);
+  scheduler.wake(push(2), Scheduler::Order::last);
+  scheduler.wake(push(1));
+  go_on.count_down();
+  EXPECT_TRUE(scheduler.stop(kLong));
+  EXPECT_EQ(order, (std::vector{1, 2}));
+}
+
+TEST_F(SchedulerTest, AfterStopTasksThatAreWokenRunButNoneThatIsDue) {
+  Scheduler scheduler(clock, 1);
+  std::latch begun(1);
+  std::latch go_on(1);
+  int runs = 0;
+  const auto task = task_of([&]() -> std::optional<Time> {
+    if (++runs == 1) {
+      begun.count_down();
+      go_on.wait();
+      EXPECT_TRUE(scheduler.is_stopping());
+      EXPECT_FALSE(scheduler.pause(1h));
+    }
+    return clock.monotonic();
+  });
+  scheduler.wake(task);
+  begun.wait();
+  scheduler.wake(task);
+  EXPECT_FALSE(scheduler.stop(0ms));
+  go_on.count_down();
+  EXPECT_TRUE(scheduler.stop(kLong));
+  EXPECT_EQ(runs, 2);
+}
+
+TEST_F(SchedulerTest, TheLastPointerToATaskGoesWithoutTheLock) {
+  Scheduler scheduler(clock, 1);
+  std::promise<void> woken;
+  const auto other = task_of([&]() -> std::optional<Time> {
+    woken.set_value();
+    return std::nullopt;
+  });
+  struct Owner {
+    Scheduler& scheduler;
+    Scheduler::Shared other;
+    Task task{[] { return std::nullopt; }};
+    ~Owner() { scheduler.wake(other); }
+  };
+  auto owner = std::shared_ptr<Owner>(new Owner{scheduler, other});
+  Task& task = owner->task;
+  scheduler.wake({std::move(owner), &task});
+  woken.get_future().wait();
+  EXPECT_TRUE(scheduler.stop(kLong));
+}
+
+TEST_F(SchedulerTest, ManyThreadsWakeManyTasksAndNoRunIsLost) {
+  Scheduler scheduler(clock, 3);
+  constexpr std::size_t kTasks = 20;
+  std::vector<std::atomic<int>> asked(kTasks);
+  std::vector<std::atomic<int>> seen(kTasks);
+  std::vector<Scheduler::Shared> tasks;
+  for (std::size_t i = 0; i < kTasks; ++i) {
+    tasks.push_back(task_of([&, i]() -> std::optional<Time> {
+      seen[i] = asked[i].load();
+      return std::nullopt;
+    }));
+  }
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (std::size_t n = 0; n < 500; ++n) {
+        ++asked[n % kTasks];
+        scheduler.wake(tasks[n % kTasks]);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(scheduler.stop(kLong));
+  for (std::size_t i = 0; i < kTasks; ++i) EXPECT_EQ(seen[i], asked[i]);
+}
+
+}  // namespace scheduler_test
+}  // namespace idproxy::id_store

@@ -25,7 +25,6 @@ class Granted final : public ids::Lender {
   void take_back(const std::vector<ids::Range>& /*ranges*/) override {
     if (const auto queue = queue_.lock()) queue->release(std::move(*batch_));
   }
-  void cancel(std::uint64_t /*ticket*/) override {}
 
  private:
   std::weak_ptr<ReservationQueue> queue_;
@@ -57,16 +56,11 @@ std::vector<Reservation*> ReservationQueue::Job::items() {
   return all;
 }
 
-void ReservationQueue::send(Answers& answers) {
-  for (auto& [waiter, answer] : answers) waiter->answered(std::move(answer));
-}
-
 // ---- for requests ------------------------------------------------------------------------------
 
 std::optional<Error> ReservationQueue::why_refused(const Ask& ask) const {
   if (stopping_) return Error{Errc::unavailable, "the proxy ends"};
-  const bool is_full =
-      waiting_.size() >= kMostWaiting || waiting_bytes_ + ask.bytes > kMostWaitingBytes;
+  const bool is_full = waiting_bytes_ + ask.bytes > kMostWaitingBytes;
   if (is_full && !waiting_.empty()) {
     return Error{Errc::unavailable, "too many inserts wait for reservations"};
   }
@@ -79,36 +73,29 @@ ids::Ticket ReservationQueue::reserve(std::shared_ptr<ReservationBatch> batch,
   ask->items = std::move(*batch);
   ask->bytes = batch_bytes(ask->items);
   ask->batch = std::move(batch);
-  ask->waiter = std::move(waiter);
-  const auto [ticket, refused] = enter(ask);
-  if (refused) {
-    ask->waiter->answered(*refused);
-  } else {
-    wake_();
+  ids::After after;
+  std::uint64_t ticket = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (auto refused = why_refused(*ask)) {
+      after.answer(std::move(waiter), *std::move(refused));
+    } else if (ticket = waiters_.add(ask->items.size(), std::move(waiter), after); ticket != 0) {
+      ask->ticket = ticket;
+      waiting_bytes_ += ask->bytes;
+      waiting_.push_back(std::move(ask));
+      after.wake = true;
+    }
   }
+  after.run(wake_);
   return {weak_from_this(), ticket};
 }
 
-/// Puts the ask in the queue, or says why not.
-std::pair<std::uint64_t, std::optional<Error>> ReservationQueue::enter(std::unique_ptr<Ask>& ask) {
-  const std::scoped_lock lock(mutex_);
-  const std::uint64_t ticket = ask->ticket = ++tickets_;
-  auto refused = why_refused(*ask);
-  if (!refused) {
-    waiting_bytes_ += ask->bytes;
-    waiting_.push_back(std::move(ask));
-  }
-  return {ticket, std::move(refused)};
-}
-
+/// Reservations that are being made are released once they are.
 void ReservationQueue::cancel(std::uint64_t ticket) {
   std::unique_ptr<Ask> gone;  // destroyed without the lock
   std::unique_ptr<ids::Waiter> waiter;
   const std::scoped_lock lock(mutex_);
-  if (const auto running = running_.find(ticket); running != running_.end()) {
-    waiter = std::move(running->second->waiter);
-    return;
-  }
+  waiter = waiters_.remove(ticket);
   const auto found = std::ranges::lower_bound(
       waiting_, ticket, {}, [](const std::unique_ptr<Ask>& ask) { return ask->ticket; });
   if (found == waiting_.end() || (*found)->ticket != ticket) return;
@@ -163,7 +150,6 @@ std::optional<ReservationQueue::Job> ReservationQueue::begin() {
     std::unique_ptr<Ask>& ask = waiting_.front();
     count += ask->items.size();
     waiting_bytes_ -= ask->bytes;
-    running_.emplace(ask->ticket, ask.get());
     job.asks.push_back(std::move(ask));
     waiting_.pop_front();
   } while (!waiting_.empty() && count + waiting_.front()->items.size() <= kGroup);
@@ -171,35 +157,33 @@ std::optional<ReservationQueue::Job> ReservationQueue::begin() {
 }
 
 void ReservationQueue::finish(Job job, const std::optional<Error>& failure) {
-  Answers answers;
-  bool wakes = false;
+  ids::After after;
   {
     const std::scoped_lock lock(mutex_);
     --jobs_;
-    for (auto& ask : job.asks) {
-      running_.erase(ask->ticket);
-      const bool is_granted = is_complete(ask->items);
-      if (ask->waiter == nullptr || !is_granted) release_made(ask->items);
-      if (ask->waiter == nullptr) continue;
-      if (is_granted) {
-        *ask->batch = std::move(ask->items);
-        auto lender = std::make_shared<Granted>(weak_from_this(), std::move(ask->batch));
-        // What the range says is of no use; an empty grant would not return to its lender.
-        answers.emplace_back(std::move(ask->waiter), Grant(std::move(lender), {{0, 1}}));
-      } else {
-        answers.emplace_back(std::move(ask->waiter),
-                             failure.value_or(Error{Errc::unavailable, "not reserved"}));
-      }
-    }
+    for (auto& ask : job.asks) finish(*ask, failure, after);
     // The rest would fail too, and nobody waits for that.
     if (failure && stopping_ && !job.release.empty()) {
       releasing_.clear();
       releasing_bytes_ = 0;
     }
-    wakes = !releasing_.empty();
+    after.wake = !releasing_.empty();
   }
-  send(answers);
-  if (wakes) wake_();
+  after.run(wake_);
+}
+
+void ReservationQueue::finish(Ask& ask, const std::optional<Error>& failure, ids::After& after) {
+  auto waiter = waiters_.remove(ask.ticket);  // null: it has left
+  const bool is_granted = is_complete(ask.items);
+  if (!waiter || !is_granted) release_made(ask.items);
+  if (!waiter) return;
+  if (!is_granted) {
+    return after.answer(std::move(waiter),
+                        failure.value_or(Error{Errc::unavailable, "not reserved"}));
+  }
+  *ask.batch = std::move(ask.items);
+  after.answer(std::move(waiter),
+               Grant(std::make_shared<Granted>(weak_from_this(), std::move(ask.batch)), {}));
 }
 
 bool ReservationQueue::has_work() const {
@@ -214,20 +198,22 @@ bool ReservationQueue::idle() const {
 
 void ReservationQueue::stop() {
   std::deque<std::unique_ptr<Ask>> gone;
+  ids::After after;
   {
     const std::scoped_lock lock(mutex_);
     stopping_ = true;
     gone.swap(waiting_);
     waiting_bytes_ = 0;
+    for (const auto& ask : gone) {
+      after.answer(waiters_.remove(ask->ticket), Error{Errc::unavailable, "the proxy ends"});
+    }
   }
-  for (const auto& ask : gone) {
-    ask->waiter->answered(Error{Errc::unavailable, "the proxy ends"});
-  }
+  after.run({});
 }
 
 std::size_t ReservationQueue::waiting() const {
   const std::scoped_lock lock(mutex_);
-  return waiting_.size() + running_.size();
+  return waiters_.size();
 }
 
 }  // namespace idproxy::id_store

@@ -4,14 +4,13 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "idproxy/ids/reservations.hpp"
+#include "idproxy/ids/wait_list.hpp"
 
 namespace idproxy::id_store {
 
@@ -19,13 +18,12 @@ namespace idproxy::id_store {
 /// store does next; the store's threads carry it out. Thread-safe: one lock, held for a handful of
 /// instructions. Answers requests and wakes the store after it has released the lock.
 class ReservationQueue final : public ids::Reservations,
-                               public ids::Lender,
+                               public ids::Queue,
                                public std::enable_shared_from_this<ReservationQueue> {
  public:
   /// The most reservations of several requests that go into one command.
   static constexpr std::size_t kGroup = 1000;
-  /// The most requests that wait, and their size. Then others are refused.
-  static constexpr std::size_t kMostWaiting = 65'536;
+  /// The most that requests wait for. Then others are refused.
   static constexpr std::size_t kMostWaitingBytes = std::size_t{256} * 1024 * 1024;
   /// The size of what is to be released. What is beyond it, the sweeper deletes.
   static constexpr std::size_t kMostReleasingBytes = std::size_t{64} * 1024 * 1024;
@@ -41,8 +39,6 @@ class ReservationQueue final : public ids::Reservations,
                                     std::unique_ptr<ids::Waiter> waiter) override;
   void release(ids::ReservationBatch made) noexcept override;
   void cancel(std::uint64_t ticket) override;
-  /// Nothing: each grant has a lender of its own.
-  void take_back(const std::vector<ids::Range>& /*ranges*/) override {}
 
   // ---- for the store
 
@@ -51,7 +47,6 @@ class ReservationQueue final : public ids::Reservations,
     ids::ReservationBatch items{};  ///< of the batch; returns there with the answer
     std::size_t bytes = 0;
     std::shared_ptr<ids::ReservationBatch> batch{};
-    std::unique_ptr<ids::Waiter> waiter{};  ///< null: it has left
   };
   /// Either reservations to make, or some to release.
   struct Job {
@@ -73,13 +68,8 @@ class ReservationQueue final : public ids::Reservations,
   [[nodiscard]] std::size_t waiting() const;
 
  private:
-  using Answer = std::pair<std::unique_ptr<ids::Waiter>, ids::Result<ids::Grant>>;
-  using Answers = std::vector<Answer>;
-
-  static void send(Answers& answers);
-  [[nodiscard]] std::pair<std::uint64_t, std::optional<ids::Error>> enter(
-      std::unique_ptr<Ask>& ask);
   // Under the lock.
+  void finish(Ask& ask, const std::optional<ids::Error>& failure, ids::After& after);
   void release_made(ids::ReservationBatch& items);
   [[nodiscard]] std::optional<ids::Error> why_refused(const Ask& ask) const;
 
@@ -87,11 +77,10 @@ class ReservationQueue final : public ids::Reservations,
   const std::function<void()> wake_;
 
   mutable std::mutex mutex_;  // guards all that follows
-  std::uint64_t tickets_ = 0;
+  ids::WaitList waiters_;                     // also of what is under way
   std::deque<std::unique_ptr<Ask>> waiting_;  // in the order of their tickets
   std::size_t waiting_bytes_ = 0;
-  std::map<std::uint64_t, Ask*> running_;  // by ticket
-  std::size_t jobs_ = 0;                   // under way
+  std::size_t jobs_ = 0;  // under way
   std::deque<ids::Reservation> releasing_;
   std::size_t releasing_bytes_ = 0;
   bool released_last_ = false;  // the last job

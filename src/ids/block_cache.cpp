@@ -29,7 +29,7 @@ StockLevel BlockCache::level() const {
           .held = held_.count(),
           .taken = held_.taken(),
           .used = held_.used(),
-          .needed = needed_,
+          .needed = waiting_.needed(),
           .end = held_.end(),
           .unused_end = held_.unused_end()};
 }
@@ -60,23 +60,17 @@ Ticket BlockCache::ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) {
   {
     const auto lock = locked(mutex_);
     if (has(n)) {
-      after.answers.emplace_back(std::move(waiter), grant(n));
+      after.answer(std::move(waiter), grant(n));
     } else if (SupplyAction action = supply_.wanted(level()); action.refusal) {
       after.wake = action.wake;
-      after.answers.emplace_back(std::move(waiter), *std::move(action.refusal));
-    } else if (waiting_.size() == kMostWaiting) {
-      after.answers.emplace_back(std::move(waiter),
-                                 Error{Errc::unavailable, "too many requests wait for numbers"});
+      after.answer(std::move(waiter), *std::move(action.refusal));
     } else {
-      ticket = ++tickets_;
-      waiting_.emplace_hint(waiting_.end(), ticket, Request{n, std::move(waiter)});
-      needed_ += n;
-      after.wake = supply_.queued(level()).wake;
+      ticket = waiting_.add(n, std::move(waiter), after);
+      if (ticket != 0) after.wake = supply_.queued(level()).wake;
     }
     threshold_ = supply_.threshold();
   }
-  after.run(*this);
-  if (ticket == 0) return {};
+  after.run(wake_);
   return {weak_from_this(), ticket};
 }
 
@@ -85,14 +79,11 @@ void BlockCache::cancel(std::uint64_t ticket) {
   std::unique_ptr<Waiter> gone;  // destroyed without the lock
   {
     const auto lock = locked(mutex_);
-    const auto request = waiting_.find(ticket);
-    if (request == waiting_.end()) return;
-    needed_ -= request->second.n;
-    gone = std::move(request->second.waiter);
-    waiting_.erase(request);
+    gone = waiting_.remove(ticket);
+    if (!gone) return;
     serve(after);  // the requests behind it may need fewer numbers
   }
-  after.run(*this);
+  after.run(wake_);
 }
 
 Grant BlockCache::grant(std::uint64_t n) {
@@ -102,22 +93,18 @@ Grant BlockCache::grant(std::uint64_t n) {
 }
 
 void BlockCache::serve(After& after) {
-  while (!waiting_.empty() && waiting_.begin()->second.n <= held_.count()) {
-    auto request = waiting_.extract(waiting_.begin());
-    needed_ -= request.mapped().n;
-    after.answers.emplace_back(std::move(request.mapped().waiter), grant(request.mapped().n));
+  while (!waiting_.empty() && waiting_.first() <= held_.count()) {
+    waiting_.answer_first(grant(waiting_.first()), after);
   }
 }
 
 /// Answers every waiting request.
 void BlockCache::serve_or_refuse(const Error& error, After& after) {
-  for (auto& [ticket, request] : waiting_) {
-    const bool enough = request.n <= held_.count() && !supply_.stopped();
-    after.answers.emplace_back(std::move(request.waiter),
-                               enough ? Result<Grant>(grant(request.n)) : Result<Grant>(error));
-  }
-  waiting_.clear();
-  needed_ = 0;
+  const auto answer = [&](std::uint64_t n) {
+    const bool enough = n <= held_.count() && !supply_.stopped();
+    return enough ? Result<Grant>(grant(n)) : Result<Grant>(error);
+  };
+  waiting_.answer_all(answer, after);
 }
 
 void BlockCache::take_back(const std::vector<Range>& ranges) {
@@ -140,7 +127,7 @@ void BlockCache::take_back(const std::vector<Range>& ranges) {
     after.wake = supply_.put_back(level()).wake;
     threshold_ = supply_.threshold();
   }
-  after.run(*this);
+  after.run(wake_);
 }
 
 void BlockCache::collided(const std::vector<std::int64_t>& numbers, bool heal_at_once) {
@@ -149,7 +136,7 @@ void BlockCache::collided(const std::vector<std::int64_t>& numbers, bool heal_at
     const auto lock = locked(mutex_);
     apply(supply_.collided(held_.count_valid(numbers), heal_at_once, level()), after);
   }
-  after.run(*this);
+  after.run(wake_);
 }
 
 void BlockCache::went_well() {
@@ -163,7 +150,7 @@ void BlockCache::let_go() {
     const auto lock = locked(mutex_);
     apply(supply_.let_go(level()), after);
   }
-  after.run(*this);
+  after.run(wake_);
 }
 
 // ---- for the store -----------------------------------------------------------------------------
@@ -189,7 +176,7 @@ BlockOutcome BlockCache::finish(CounterReply reply) {
     apply(action, after);
     apply(supply_.settled(level()), after);
   }
-  after.run(*this);
+  after.run(wake_);
   return outcome;
 }
 
@@ -231,7 +218,7 @@ void BlockCache::watched(std::int64_t next, const WatchMark& mark) {
     const auto lock = locked(mutex_);
     apply(supply_.watched(next, mark, level()), after);
   }
-  after.run(*this);
+  after.run(wake_);
 }
 
 std::optional<std::chrono::nanoseconds> BlockCache::due() const {
@@ -245,7 +232,7 @@ void BlockCache::stop() {
     const auto lock = locked(mutex_);
     apply(supply_.stop(), after);
   }
-  after.run(*this);
+  after.run(wake_);
 }
 
 void BlockCache::change(const CounterSpec& spec) {

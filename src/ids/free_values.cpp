@@ -50,7 +50,7 @@ void FreeValues::append(std::size_t n, Values& out) {
 
 bool FreeValues::take(std::size_t n, Values& out) {
   const std::scoped_lock lock(mutex_);
-  if (!waiters_.empty() || held() < granted_ + n) return false;
+  if (!waiting_.empty() || held() < granted_ + n) return false;
   append(n, out);
   return true;
 }
@@ -61,22 +61,19 @@ void FreeValues::take_some(std::size_t n, Values& out) {
 }
 
 Ticket FreeValues::ask(std::size_t n, std::unique_ptr<Waiter> waiter) {
-  Answers answers;
-  bool tells = false;
+  After after;
   std::uint64_t ticket = 0;
   {
     const std::scoped_lock lock(mutex_);
-    ticket = ++tickets_;
-    waiters_.emplace(ticket, Waiting{n, std::move(waiter)});
+    ticket = waiting_.add(n, std::move(waiter), after);
     if (!works_ || !tell_ || !*tell_) {
-      refuse({Errc::unavailable, "free values cannot be looked up"}, answers);
+      refuse({Errc::unavailable, "free values cannot be looked up"}, after);
     } else {
-      serve(answers);
-      tells = !waiters_.empty() && !std::exchange(is_told_, true);
+      serve(after);
+      after.wake = !waiting_.empty() && !std::exchange(is_told_, true);
     }
   }
-  send(answers);
-  if (tells) tell();
+  run(after);
   return {weak_from_this(), ticket};
 }
 
@@ -107,10 +104,7 @@ void FreeValues::take_back(const std::vector<Range>& ranges) {
 void FreeValues::cancel(std::uint64_t ticket) {
   std::unique_ptr<Waiter> gone;  // destroyed without the lock
   const std::scoped_lock lock(mutex_);
-  const auto waiting = waiters_.find(ticket);
-  if (waiting == waiters_.end()) return;
-  gone = std::move(waiting->second.waiter);
-  waiters_.erase(waiting);
+  gone = waiting_.remove(ticket);
 }
 
 // ---- the store ---------------------------------------------------------------------------------
@@ -120,8 +114,8 @@ Values FreeValues::candidates() {
   double missing = 0;
   {
     const std::scoped_lock lock(mutex_);
-    for (const auto& [ticket, waiting] : waiters_) missing += static_cast<double>(waiting.n);
-    missing -= static_cast<double>(held() - std::min(held(), granted_));
+    missing = static_cast<double>(waiting_.needed()) -
+              static_cast<double>(held() - std::min(held(), granted_));
     if (missing <= 0) is_told_ = false;
     draw = draw_;
   }
@@ -145,7 +139,7 @@ void FreeValues::compact(std::size_t keep) {
 /// Under the lock: adds the free ones of the candidates, and returns how many are new. Of the
 /// values from earlier looks, keeps those that somebody waits for.
 std::size_t FreeValues::add(const Values& candidates, const std::vector<bool>& taken) {
-  compact(waiters_.empty() ? granted_ : held());
+  compact(waiting_.empty() ? granted_ : held());
   std::unordered_set<std::string> known;
   for (std::size_t i = 0; i < free_.size(); ++i) known.emplace(as_text(free_[i]));
   std::size_t added = 0;
@@ -160,30 +154,28 @@ std::size_t FreeValues::add(const Values& candidates, const std::vector<bool>& t
 void FreeValues::found(const Values& candidates, const std::vector<bool>& taken) {
   fill_->looked(candidates.size(),
                 static_cast<std::uint64_t>(std::count(taken.begin(), taken.end(), true)));
-  Answers answers;
-  bool tells = false;
+  After after;
   {
     const std::scoped_lock lock(mutex_);
     works_ = true;
     const std::size_t added = add(candidates, taken);
-    serve(answers);
+    serve(after);
     if (added == 0 || fill_->is_full()) {
-      refuse({Errc::exhausted, "no free value has been found"}, answers);
+      refuse({Errc::exhausted, "no free value has been found"}, after);
     }
-    tells = is_told_ = !waiters_.empty();
+    after.wake = is_told_ = !waiting_.empty();
   }
-  send(answers);
-  if (tells) tell();
+  run(after);
 }
 
 void FreeValues::failed(const Error& error) {
-  Answers answers;
+  After after;
   {
     const std::scoped_lock lock(mutex_);
     works_ = is_told_ = false;
-    refuse(error, answers);
+    refuse(error, after);
   }
-  send(answers);
+  run(after);
 }
 
 void FreeValues::works() {
@@ -194,28 +186,23 @@ void FreeValues::works() {
 // ---- answers -----------------------------------------------------------------------------------
 
 /// Under the lock: grants values in the order in which they were asked for.
-void FreeValues::serve(Answers& answers) {
-  while (!waiters_.empty()) {
-    Waiting& first = waiters_.begin()->second;
-    if (held() < granted_ + first.n) return;
-    granted_ += first.n;
-    answers.emplace_back(std::move(first.waiter), Grant(shared_from_this(), {{0, first.n}}));
-    waiters_.erase(waiters_.begin());
+void FreeValues::serve(After& after) {
+  while (!waiting_.empty() && held() >= granted_ + waiting_.first()) {
+    const std::uint64_t n = waiting_.first();
+    granted_ += n;
+    waiting_.answer_first(Grant(shared_from_this(), {{0, n}}), after);
   }
 }
 
 /// Under the lock.
-void FreeValues::refuse(const Error& error, Answers& answers) {
-  for (auto& [ticket, waiting] : waiters_) answers.emplace_back(std::move(waiting.waiter), error);
-  waiters_.clear();
+void FreeValues::refuse(const Error& error, After& after) {
+  waiting_.answer_all([&](std::uint64_t /*n*/) { return Result<Grant>(error); }, after);
 }
 
-void FreeValues::send(Answers& answers) {
-  for (auto& [waiter, answer] : answers) waiter->answered(std::move(answer));
-}
-
-void FreeValues::tell() {
-  if (tell_ && *tell_) (*tell_)(shared_from_this());
+void FreeValues::run(After& after) {
+  after.run([this] {
+    if (tell_ && *tell_) (*tell_)(shared_from_this());
+  });
 }
 
 }  // namespace idproxy::ids

@@ -14,17 +14,13 @@ GaplessQueue::GaplessQueue(const GaplessSpec& spec, const Clock& clock, std::fun
 void GaplessQueue::keep(GaplessSequence::Action& action, After& after) {
   after.wake = action.wake;
   for (GaplessSequence::Answer& answer : action.answers) {
-    auto waiter = waiters_.extract(answer.ticket);
-    if (waiter.empty()) continue;
-    Result<Grant> grant = answer.numbers ? Result<Grant>(Grant(nullptr, {*answer.numbers}))
-                                         : Result<Grant>(answer.numbers.error());
-    after.answers.emplace_back(std::move(waiter.mapped()), std::move(grant));
+    auto waiter = waiters_.remove(answer.ticket);
+    if (!waiter) continue;
+    // A turn's numbers return with its end.
+    after.answer(std::move(waiter), answer.numbers
+                                        ? Result<Grant>(Grant(nullptr, {*answer.numbers}))
+                                        : Result<Grant>(answer.numbers.error()));
   }
-}
-
-void GaplessQueue::run(After& after) const {
-  if (after.wake) wake_();
-  for (auto& [waiter, grant] : after.answers) waiter->answered(std::move(grant));
 }
 
 template <class Event>
@@ -35,16 +31,16 @@ void GaplessQueue::handle(const Event& event) {
     GaplessSequence::Action action = event();
     keep(action, after);
   }
-  run(after);
+  after.run(wake_);
 }
 
 // ---- for writes --------------------------------------------------------------------------------
 
 std::uint64_t GaplessQueue::enter(TurnTaker::Takes takes) {
   const std::scoped_lock lock(mutex_);
-  ++tickets_;
-  if (takes == TurnTaker::Takes::several) have_others_.insert(tickets_);
-  return tickets_;
+  const std::uint64_t ticket = waiters_.new_ticket();
+  if (takes == TurnTaker::Takes::several) have_others_.insert(ticket);
+  return ticket;
 }
 
 /// True if the transaction has used numbers of another sequence. It has used none of this one.
@@ -75,7 +71,7 @@ Ticket GaplessQueue::ask(std::uint64_t ticket, std::uint64_t n, GaplessLook look
   using Haste = GaplessSequence::Haste;
   const bool is_awaited = has_numbers_of_others(transaction);
   handle([&] {
-    waiters_.insert_or_assign(ticket, std::move(waiter));
+    waiters_.add(ticket, n, std::move(waiter));
     const Haste haste = !is_awaited            ? Haste::none
                         : may_wait_in_server() ? Haste::ahead
                                                : Haste::first;
@@ -87,11 +83,8 @@ Ticket GaplessQueue::ask(std::uint64_t ticket, std::uint64_t n, GaplessLook look
 void GaplessQueue::cancel(std::uint64_t ticket) {
   std::unique_ptr<Waiter> gone;  // destroyed without the lock
   const std::scoped_lock lock(mutex_);
-  const auto waiter = waiters_.find(ticket);
-  if (waiter == waiters_.end()) return;
-  gone = std::move(waiter->second);
-  waiters_.erase(waiter);
-  sequence_.cancel(ticket);
+  gone = waiters_.remove(ticket);
+  if (gone) sequence_.cancel(ticket);
 }
 
 void GaplessQueue::leave(std::uint64_t ticket) {

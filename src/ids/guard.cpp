@@ -50,15 +50,18 @@ void Guard::takes_no_uuid() {
 }
 
 Ticket Guard::ask(std::size_t /*n*/, std::unique_ptr<Waiter> waiter) {
+  After after;
   std::uint64_t ticket = 0;
-  bool is_unknown = false;
   {
     const std::scoped_lock lock(mutex_);
-    ticket = ++tickets_;
-    is_unknown = state_.kind == GuardState::Kind::unknown;
-    waiters_.emplace(ticket, std::move(waiter));
+    if (state_.kind == GuardState::Kind::unknown) {
+      ticket = waiting_.add(1, std::move(waiter), after);
+      after.wake = true;
+    } else {
+      after.answer(std::move(waiter), verdict());
+    }
   }
-  is_unknown ? tell(Need::look) : answer();
+  after.run([this] { tell(Need::look); });
   return {weak_from_this(), ticket};
 }
 
@@ -77,10 +80,7 @@ std::string Guard::why_waiting() const {
 void Guard::cancel(std::uint64_t ticket) {
   std::unique_ptr<Waiter> gone;  // destroyed without the lock
   const std::scoped_lock lock(mutex_);
-  const auto waiter = waiters_.find(ticket);
-  if (waiter == waiters_.end()) return;
-  gone = std::move(waiter->second);
-  waiters_.erase(waiter);
+  gone = waiting_.remove(ticket);
 }
 
 // ---- the store ---------------------------------------------------------------------------------
@@ -99,19 +99,18 @@ Result<Grant> Guard::verdict() const {
 }
 
 void Guard::answer() {
-  std::vector<std::pair<std::unique_ptr<Waiter>, Result<Grant>>> answers;
+  After after;
   {
     const std::scoped_lock lock(mutex_);
     if (state_.kind == GuardState::Kind::unknown) return;
-    for (auto& [ticket, waiter] : waiters_) answers.emplace_back(std::move(waiter), verdict());
-    waiters_.clear();
+    waiting_.answer_all([&](std::uint64_t /*n*/) { return verdict(); }, after);
   }
-  for (auto& [waiter, verdict] : answers) waiter->answered(std::move(verdict));
+  after.run({});
 }
 
 bool Guard::is_awaited() const {
   const std::scoped_lock lock(mutex_);
-  return !waiters_.empty();
+  return !waiting_.empty();
 }
 
 }  // namespace idproxy::ids

@@ -54,7 +54,7 @@ RangeSet::RangeSet(RangesSpec spec, const Clock& clock, RandomSource& random, Op
 
 Draw RangeSet::take(std::uint64_t n, std::vector<Range>& out) {
   if (n == 0) return {};
-  After after;
+  Effects after;
   Draw result = Draw::need();
   {
     const auto lock = locked(mutex_);
@@ -70,40 +70,31 @@ Draw RangeSet::take(std::uint64_t n, std::vector<Range>& out) {
 }
 
 Ticket RangeSet::ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) {
-  After after;
+  Effects after;
   std::uint64_t ticket = 0;
   {
     const auto lock = locked(mutex_);
     std::vector<Range> ranges;
     if (waiting_.empty() && draw(n, ranges, after)) {
-      after.answers.emplace_back(std::move(waiter), Grant(shared_from_this(), std::move(ranges)));
+      after.answer(std::move(waiter), Grant(shared_from_this(), std::move(ranges)));
     } else if (refusal_) {
-      after.answers.emplace_back(std::move(waiter), *refusal_);
-    } else if (waiting_.size() == kMostWaiting) {
-      after.answers.emplace_back(std::move(waiter),
-                                 Error{Errc::unavailable, "too many requests wait for numbers"});
+      after.answer(std::move(waiter), *refusal_);
     } else {
-      ticket = ++tickets_;
-      waiting_.emplace_hint(waiting_.end(), ticket, Request{n, std::move(waiter)});
-      needed_ += n;
+      ticket = waiting_.add(n, std::move(waiter), after);
     }
     plan(after);
   }
   run(after);
-  if (ticket == 0) return {};
   return {weak_from_this(), ticket};
 }
 
 void RangeSet::cancel(std::uint64_t ticket) {
-  After after;
+  Effects after;
   std::unique_ptr<Waiter> gone;  // destroyed without the lock
   {
     const auto lock = locked(mutex_);
-    const auto request = waiting_.find(ticket);
-    if (request == waiting_.end()) return;
-    needed_ -= request->second.n;
-    gone = std::move(request->second.waiter);
-    waiting_.erase(request);
+    gone = waiting_.remove(ticket);
+    if (!gone) return;
     serve(after);  // the requests behind it may need fewer numbers
     plan(after);
   }
@@ -111,7 +102,7 @@ void RangeSet::cancel(std::uint64_t ticket) {
 }
 
 void RangeSet::take_back(const std::vector<Range>& ranges) {
-  After after;
+  Effects after;
   std::map<std::size_t, Part> parts;
   std::uint64_t generation = 0;
   {
@@ -161,7 +152,7 @@ std::string RangeSet::pending() const {
 // ---- for the store -----------------------------------------------------------------------------
 
 void RangeSet::found(std::span<const RangeState> ranges) {
-  After after;
+  Effects after;
   {
     const auto lock = locked(mutex_);
     is_known_ = true;
@@ -179,7 +170,7 @@ void RangeSet::found(std::span<const RangeState> ranges) {
 }
 
 void RangeSet::refuse(const Error& error) {
-  After after;
+  Effects after;
   {
     const auto lock = locked(mutex_);
     is_known_ = true;
@@ -220,10 +211,9 @@ RangeStatistics RangeSet::statistics() const {
 
 // ---- without the lock --------------------------------------------------------------------------
 
-void RangeSet::run(After& after) {
-  if (after.wake) wake_();
+void RangeSet::run(Effects& after) {
   for (auto& [cache, ranges] : after.returns) cache->take_back(ranges);
-  for (auto& [waiter, grant] : after.answers) waiter->answered(std::move(grant));
+  after.run(wake_);
   if (after.fetch) start(*after.fetch);
 }
 
@@ -236,7 +226,7 @@ void RangeSet::start(const Fetch& fetch) {
 }
 
 void RangeSet::fetched(std::uint64_t id, const std::optional<Error>& error) {
-  After after;
+  Effects after;
   {
     const auto lock = locked(mutex_);
     if (!fetch_ || fetch_->id != id) return;
@@ -256,7 +246,7 @@ void RangeSet::fetched(std::uint64_t id, const std::optional<Error>& error) {
 
 // ---- under the lock: numbers -------------------------------------------------------------------
 
-bool RangeSet::draw(std::uint64_t n, std::vector<Range>& out, After& after) {
+bool RangeSet::draw(std::uint64_t n, std::vector<Range>& out, Effects& after) {
   if (refusal_ && !at_end_) return false;
   const bool drawn = (rest_.empty() && take_from_slot(n, out)) || gather(n, out, after);
   if (drawn) used_ += n;
@@ -285,7 +275,7 @@ bool RangeSet::take_from_slot(std::uint64_t n, std::vector<Range>& out) {
 }
 
 /// From several ranges, if they hold enough together.
-bool RangeSet::gather(std::uint64_t n, std::vector<Range>& out, After& after) {
+bool RangeSet::gather(std::uint64_t n, std::vector<Range>& out, Effects& after) {
   if (held() < n) return false;
   std::vector<Range> taken;
   std::uint64_t missing = n;
@@ -338,40 +328,37 @@ std::map<std::size_t, RangeSet::Part> RangeSet::split(const std::vector<Range>& 
 
 // ---- under the lock: requests ------------------------------------------------------------------
 
-void RangeSet::serve(After& after) {
+void RangeSet::serve(Effects& after) {
   while (!waiting_.empty()) {
     std::vector<Range> ranges;
-    const bool drawn = draw(waiting_.begin()->second.n, ranges, after);
+    const bool drawn = draw(waiting_.first(), ranges, after);
     empty_slot_.reset();  // a request that had to wait shows no need to fetch ahead
     if (!drawn) return;
-    auto request = waiting_.extract(waiting_.begin());
-    needed_ -= request.mapped().n;
-    after.answers.emplace_back(std::move(request.mapped().waiter),
-                               Grant(shared_from_this(), std::move(ranges)));
+    waiting_.answer_first(Grant(shared_from_this(), std::move(ranges)), after);
   }
 }
 
 /// Answers every waiting request: those that find enough numbers get them.
-void RangeSet::refuse_waiting(const Error& error, After& after) {
-  for (auto& [ticket, request] : std::exchange(waiting_, {})) {
+void RangeSet::refuse_waiting(const Error& error, Effects& after) {
+  const auto answer = [&](std::uint64_t n) {
     std::vector<Range> ranges;
-    const bool drawn = draw(request.n, ranges, after);
-    after.answers.emplace_back(
-        std::move(request.waiter),
-        drawn ? Result<Grant>(Grant(shared_from_this(), std::move(ranges))) : Result<Grant>(error));
-  }
-  needed_ = 0;
+    const bool drawn = draw(n, ranges, after);
+    return drawn ? Result<Grant>(Grant(shared_from_this(), std::move(ranges)))
+                 : Result<Grant>(error);
+  };
+  waiting_.answer_all(answer, after);
 }
 
 /// Fetches numbers if requests wait after serve(), or if a slot has none and others had to do.
-void RangeSet::plan(After& after) {
+void RangeSet::plan(Effects& after) {
   const std::optional<std::size_t> empty = std::exchange(empty_slot_, std::nullopt);
   if (fetch_ || refusal_ || !is_known_ || (waiting_.empty() && !empty)) return;
   if (!fill_slots()) return end(after);
   const std::size_t slot = empty.value_or(turn_++) % slots_.size();
   if (is_random()) move_slot(slot);
   const std::uint64_t held_now = held();
-  const std::uint64_t missing = needed_ > held_now ? needed_ - held_now : 1;
+  const std::uint64_t needed = waiting_.needed();
+  const std::uint64_t missing = needed > held_now ? needed - held_now : 1;
   const std::size_t index = slots_[slot];
   const auto& cache = ranges_[index].cache;
   // The cache asks the store for what it does not hold.
@@ -390,7 +377,7 @@ std::uint64_t RangeSet::block() {
 }
 
 /// A range has refused a fetch. A reason that the next range gives, too, is not the range's own.
-void RangeSet::give_up(std::size_t index, const Error& error, After& after) {
+void RangeSet::give_up(std::size_t index, const Error& error, Effects& after) {
   if (error.code == Errc::unavailable) return refuse_waiting(error, after);
   const bool is_at_its_end = error.reason == handed_out_up_to(ranges_[index].state.last);
   const bool is_general = !is_at_its_end && error.reason == last_refusal_;
@@ -402,7 +389,7 @@ void RangeSet::give_up(std::size_t index, const Error& error, After& after) {
   refuse_waiting(error, after);
 }
 
-void RangeSet::end(After& after) {
+void RangeSet::end(Effects& after) {
   const std::string count = std::to_string(ranges_.size());
   at_end_ = true;
   refusal_ = Error{Errc::exhausted,
@@ -506,7 +493,7 @@ void RangeSet::update(std::span<const RangeState> ranges) {
   }
 }
 
-void RangeSet::replace(std::span<const RangeState> ranges, After& after) {
+void RangeSet::replace(std::span<const RangeState> ranges, Effects& after) {
   ranges_.clear();
   for (const RangeState& range : ranges) ranges_.push_back({range, range.has_numbers()});
   ++generation_;

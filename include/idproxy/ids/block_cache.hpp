@@ -4,12 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "idproxy/base/clock.hpp"
@@ -20,6 +18,7 @@
 #include "idproxy/ids/grant.hpp"
 #include "idproxy/ids/held_numbers.hpp"
 #include "idproxy/ids/number_stock.hpp"
+#include "idproxy/ids/wait_list.hpp"
 
 namespace idproxy::ids {
 
@@ -48,8 +47,6 @@ struct CounterStatistics {
 /// it has released the lock.
 class BlockCache final : public NumberStock, public std::enable_shared_from_this<BlockCache> {
  public:
-  static constexpr std::size_t kMostWaiting = 65'536;
-
   /// `wake` makes the store call begin() soon; it must be callable from any thread and never block.
   /// `clock` must outlive the cache.
   BlockCache(const CounterSpec& spec, const Clock& clock, std::function<void()> wake);
@@ -68,7 +65,6 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   [[nodiscard]] std::int64_t step() const override { return held_.steps().step(); }
   [[nodiscard]] std::uint32_t heals_after() const override;
   [[nodiscard]] Draw take(std::uint64_t n, std::vector<Range>& out) override;
-  /// At most kMostWaiting requests wait.
   [[nodiscard]] Ticket ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) override;
   void cancel(std::uint64_t ticket) override;
   /// Takes back unused numbers, which return to their place in the order: mostly the front. Drops
@@ -121,21 +117,6 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   [[nodiscard]] std::uint64_t held() const;
 
  private:
-  struct Request {
-    std::uint64_t n;
-    std::unique_ptr<Waiter> waiter;
-  };
-  /// What to do after the lock is released.
-  struct After {
-    bool wake = false;
-    std::vector<std::pair<std::unique_ptr<Waiter>, Result<Grant>>> answers;
-
-    void run(const BlockCache& cache) {
-      if (wake) cache.wake_();
-      for (auto& [waiter, grant] : answers) waiter->answered(std::move(grant));
-    }
-  };
-
   // The caller of these holds the lock.
   [[nodiscard]] bool has(std::uint64_t n) const;
   [[nodiscard]] StockLevel level() const;
@@ -148,11 +129,9 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   const Clock& clock_;
   const std::function<void()> wake_;
 
-  mutable std::mutex mutex_;                  // guards all that follows, except held_.steps()
-  std::uint64_t threshold_;                   // take() wakes the store below this
-  std::map<std::uint64_t, Request> waiting_;  // by ticket
-  std::uint64_t tickets_ = 0;
-  std::uint64_t needed_ = 0;  // numbers that waiting requests need
+  mutable std::mutex mutex_;  // guards all that follows, except held_.steps()
+  std::uint64_t threshold_;   // take() wakes the store below this
+  WaitList waiting_;
   HeldNumbers held_;
   std::vector<Range> lost_;  // until take_lost()
   BlockSupply supply_;

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -14,6 +13,7 @@
 #include "idproxy/ids/fill.hpp"
 #include "idproxy/ids/grant.hpp"
 #include "idproxy/ids/values.hpp"
+#include "idproxy/ids/wait_list.hpp"
 
 namespace idproxy::ids {
 
@@ -22,7 +22,9 @@ namespace idproxy::ids {
 /// each of them would cost a duplicate. Each is handed out once. It may be stored by somebody else
 /// meanwhile, so the server has the last word. Thread-safe: one lock, held for a handful of
 /// instructions, and to copy values.
-class FreeValues final : public Lender, public std::enable_shared_from_this<FreeValues> {
+class FreeValues final : public Lender,
+                         public Queue,
+                         public std::enable_shared_from_this<FreeValues> {
  public:
   /// As many candidates as one query has at most.
   static constexpr std::size_t kMostCandidates = 16'000;
@@ -76,20 +78,13 @@ class FreeValues final : public Lender, public std::enable_shared_from_this<Free
   void works();
 
  private:
-  struct Waiting {
-    std::size_t n;
-    std::unique_ptr<Waiter> waiter;
-  };
-  using Answers = std::vector<std::pair<std::unique_ptr<Waiter>, Result<Grant>>>;
-
   [[nodiscard]] std::size_t held() const { return free_.size() - used_; }
   void append(std::size_t n, Values& out);
   std::size_t add(const Values& candidates, const std::vector<bool>& taken);
   void compact(std::size_t keep);
-  void serve(Answers& answers);
-  void refuse(const Error& error, Answers& answers);
-  static void send(Answers& answers);
-  void tell();
+  void serve(After& after);
+  void refuse(const Error& error, After& after);
+  void run(After& after);
 
   const std::string db_;
   const std::string collection_;
@@ -102,8 +97,7 @@ class FreeValues final : public Lender, public std::enable_shared_from_this<Free
   Values free_;
   std::size_t used_ = 0;     // of free_, from the front
   std::size_t granted_ = 0;  // of the others, from the front: take_granted() gets them
-  std::map<std::uint64_t, Waiting> waiters_;
-  std::uint64_t tickets_ = 0;
+  WaitList waiting_;
   bool is_told_ = false;  // the store has been told, and has not answered
   bool works_ = true;
 };

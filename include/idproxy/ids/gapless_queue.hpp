@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,6 +18,7 @@
 #include "idproxy/ids/open_transactions.hpp"
 #include "idproxy/ids/sequenced.hpp"
 #include "idproxy/ids/transaction_sequences.hpp"
+#include "idproxy/ids/wait_list.hpp"
 
 namespace idproxy::ids {
 
@@ -34,7 +34,7 @@ struct GaplessStatistics {
 /// one lock, held for a handful of instructions. Ownership is shared: the strategies of all io
 /// threads and the store refer to it. Answers writes and wakes the store after it has released the
 /// lock.
-class GaplessQueue final : public Lender, public std::enable_shared_from_this<GaplessQueue> {
+class GaplessQueue final : public Queue, public std::enable_shared_from_this<GaplessQueue> {
  public:
   /// `wake` makes the store call begin() soon; it must be callable from any thread and never block.
   /// `clock` must outlive the queue.
@@ -58,8 +58,6 @@ class GaplessQueue final : public Lender, public std::enable_shared_from_this<Ga
   void leave(std::uint64_t ticket);
   void stored(std::uint64_t ticket, std::int64_t last);
   void unknown(std::uint64_t ticket);
-  /// Nothing: a turn's numbers return with its end.
-  void take_back(const std::vector<Range>& /*ranges*/) override {}
 
   // ---- for the writes of transactions; see OpenTransactions
 
@@ -81,18 +79,12 @@ class GaplessQueue final : public Lender, public std::enable_shared_from_this<Ga
   [[nodiscard]] GaplessStatistics statistics() const;
 
  private:
-  /// What to do after the lock is released.
-  struct After {
-    bool wake = false;
-    std::vector<std::pair<std::unique_ptr<Waiter>, Result<Grant>>> answers{};
-  };
   /// Calls `event`, which returns an Action, under the lock, and carries the Action out.
   template <class Event>
   void handle(const Event& event);
   void keep(GaplessSequence::Action& action, After& after);
   [[nodiscard]] bool has_numbers_of_others(const std::string& transaction) const;
   [[nodiscard]] bool may_wait_in_server() const;
-  void run(After& after) const;
 
   const GaplessSpec spec_;
   const Clock& clock_;
@@ -101,8 +93,7 @@ class GaplessQueue final : public Lender, public std::enable_shared_from_this<Ga
 
   mutable std::mutex mutex_;  // guards all that follows
   GaplessSequence sequence_;
-  std::map<std::uint64_t, std::unique_ptr<Waiter>> waiters_;  // by ticket
-  std::uint64_t tickets_ = 0;
+  WaitList waiters_;                     // for what they need, see sequence_
   std::set<std::uint64_t> have_others_;  // tickets of writes that take several turns
   OpenTransactions transactions_;
 };

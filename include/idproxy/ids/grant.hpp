@@ -17,16 +17,16 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-/// Takes back granted numbers that were not used. Thread-safe.
+/// Takes back what was granted and not used. Thread-safe.
 class Lender {
  public:
   virtual ~Lender() = default;
   virtual void take_back(const std::vector<Range>& ranges) = 0;
-  virtual void cancel(std::uint64_t ticket) = 0;
 };
 
-/// Numbers granted to one waiter. The destructor returns them to the lender unless take() was
-/// called, so that a client that has disconnected leaves no gap. May be moved to any thread.
+/// What one waiter gets: numbers, or something that only its lender knows. The destructor returns
+/// it to the lender unless take() was called, so that a client that has disconnected leaves no gap.
+/// May be moved to any thread.
 class Grant {
  public:
   Grant() = default;
@@ -38,7 +38,7 @@ class Grant {
     return *this;
   }
   ~Grant() {
-    if (lender_ && !ranges_.empty()) lender_->take_back(ranges_);
+    if (lender_) lender_->take_back(ranges_);
   }
 
   /// Passes the numbers to the caller.
@@ -64,17 +64,25 @@ class Waiter {
   virtual void answered(Result<Grant> grant) = 0;
 };
 
-/// A place in the queue. The destructor leaves the queue, though an answer may already be under
-/// way.
+/// Where waiters wait. Thread-safe.
+class Queue {
+ public:
+  virtual ~Queue() = default;
+  /// Who has the ticket does not wait any more.
+  virtual void cancel(std::uint64_t ticket) = 0;
+};
+
+/// A place in a queue. The destructor leaves the queue, though an answer may already be under way.
 class Ticket {
  public:
   Ticket() = default;
-  Ticket(std::weak_ptr<Lender> lender, std::uint64_t number)
-      : lender_(std::move(lender)), number_(number) {}
+  /// 0: nobody waits.
+  Ticket(std::weak_ptr<Queue> queue, std::uint64_t number)
+      : queue_(std::move(queue)), number_(number) {}
   Ticket(Ticket&& other) noexcept = default;
   Ticket& operator=(Ticket&& other) noexcept {
     leave();
-    lender_ = std::move(other.lender_);
+    queue_ = std::move(other.queue_);
     number_ = other.number_;
     return *this;
   }
@@ -82,11 +90,12 @@ class Ticket {
 
  private:
   void leave() {
-    if (const auto lender = lender_.lock()) lender->cancel(number_);
-    lender_.reset();
+    if (number_ == 0) return;
+    if (const auto queue = queue_.lock()) queue->cancel(number_);
+    queue_.reset();
   }
 
-  std::weak_ptr<Lender> lender_;
+  std::weak_ptr<Queue> queue_;
   std::uint64_t number_ = 0;
 };
 

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "idproxy/ids/strategy.hpp"
+#include "idproxy/ids/wait_list.hpp"
 
 namespace idproxy::ids {
 
@@ -39,7 +39,7 @@ struct GuardState {
 /// with a value of the rule is sent only while the state is `guarded`; if it is `unknown`, the
 /// write asks, as for a value, and goes on once it is answered. Thread-safe: one lock, held for a
 /// handful of instructions.
-class Guard final : public StoreSource, public Lender, public std::enable_shared_from_this<Guard> {
+class Guard final : public StoreSource, public Queue, public std::enable_shared_from_this<Guard> {
  public:
   /// How long a look is believed, and the age from which on a write has it renewed.
   static constexpr std::chrono::seconds kBelieved{10};
@@ -76,7 +76,6 @@ class Guard final : public StoreSource, public Lender, public std::enable_shared
   [[nodiscard]] Ticket want();
   [[nodiscard]] std::string why_waiting() const override;
   void accept(Grant grant, Values& /*out*/) override { static_cast<void>(grant.take()); }
-  void take_back(const std::vector<Range>& /*ranges*/) override {}
   void cancel(std::uint64_t ticket) override;
 
   // ---- for the store
@@ -103,8 +102,7 @@ class Guard final : public StoreSource, public Lender, public std::enable_shared
                     {Errc::unavailable, "the collection has not been looked at yet"}};
   std::chrono::nanoseconds looked_at_{};
   bool is_renewed_ = false;  // the store has been told to
-  std::map<std::uint64_t, std::unique_ptr<Waiter>> waiters_;
-  std::uint64_t tickets_ = 0;
+  WaitList waiting_;
 };
 
 }  // namespace idproxy::ids

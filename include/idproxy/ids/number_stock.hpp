@@ -11,7 +11,7 @@
 namespace idproxy::ids {
 
 /// Numbers for a strategy: those of a counter, or of ranges. Thread-safe.
-class NumberStock : public Lender {
+class NumberStock : public Lender, public Queue {
  public:
   /// Between two numbers that follow each other.
   [[nodiscard]] virtual std::int64_t step() const = 0;

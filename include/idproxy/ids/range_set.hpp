@@ -20,6 +20,7 @@
 #include "idproxy/ids/number_stock.hpp"
 #include "idproxy/ids/range_spec.hpp"
 #include "idproxy/ids/refill_pace.hpp"
+#include "idproxy/ids/wait_list.hpp"
 
 namespace idproxy::ids {
 
@@ -83,15 +84,10 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   [[nodiscard]] RangeStatistics statistics() const;
 
  private:
-  static constexpr std::size_t kMostWaiting = BlockCache::kMostWaiting;
   struct Known {
     RangeState state;
     bool live;                            // not retired
     std::shared_ptr<BlockCache> cache{};  // if it is in slots_ or rest_
-  };
-  struct Request {
-    std::uint64_t n;
-    std::unique_ptr<Waiter> waiter;
   };
   /// Numbers on their way from the store to a range's cache.
   struct Fetch {
@@ -106,31 +102,29 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
     std::vector<Range> ranges;
   };
   /// What to do after the lock is released.
-  struct After {
-    bool wake = false;
+  struct Effects : After {
     std::optional<Fetch> fetch{};
     Ticket stale{};  // to be destroyed
     std::vector<std::pair<std::shared_ptr<BlockCache>, std::vector<Range>>> returns{};
-    std::vector<std::pair<std::unique_ptr<Waiter>, Result<Grant>>> answers{};
   };
   class FetchWaiter;
 
-  void run(After& after);
+  void run(Effects& after);
   void start(const Fetch& fetch);
   void fetched(std::uint64_t id, const std::optional<Error>& error);
 
   // Under the lock.
-  [[nodiscard]] bool draw(std::uint64_t n, std::vector<Range>& out, After& after);
+  [[nodiscard]] bool draw(std::uint64_t n, std::vector<Range>& out, Effects& after);
   [[nodiscard]] bool take_from_slot(std::uint64_t n, std::vector<Range>& out);
-  [[nodiscard]] bool gather(std::uint64_t n, std::vector<Range>& out, After& after);
+  [[nodiscard]] bool gather(std::uint64_t n, std::vector<Range>& out, Effects& after);
   [[nodiscard]] std::uint64_t held() const;
   [[nodiscard]] std::map<std::size_t, Part> split(const std::vector<Range>& pieces) const;
-  void serve(After& after);
-  void refuse_waiting(const Error& error, After& after);
-  void plan(After& after);
+  void serve(Effects& after);
+  void refuse_waiting(const Error& error, Effects& after);
+  void plan(Effects& after);
   [[nodiscard]] std::uint64_t block();
-  void give_up(std::size_t index, const Error& error, After& after);
-  void end(After& after);
+  void give_up(std::size_t index, const Error& error, Effects& after);
+  void end(Effects& after);
   [[nodiscard]] bool fill_slots();
   [[nodiscard]] std::optional<std::size_t> pick();
   void move_slot(std::size_t slot);
@@ -141,7 +135,7 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   void list_free();
   [[nodiscard]] bool is_same(std::span<const RangeState> ranges) const;
   void update(std::span<const RangeState> ranges);
-  void replace(std::span<const RangeState> ranges, After& after);
+  void replace(std::span<const RangeState> ranges, Effects& after);
   [[nodiscard]] std::optional<std::size_t> index_of(std::int64_t number) const;
   [[nodiscard]] std::shared_ptr<BlockCache> cache_of(std::size_t index) const;
   [[nodiscard]] bool is_random() const { return spec_.pick == RangesSpec::Pick::random; }
@@ -164,9 +158,7 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   std::vector<std::size_t> collided_;
   std::size_t turn_ = 0;                      // the slot from which the next request takes
   std::optional<std::size_t> empty_slot_;     // it had no numbers when a request took from others
-  std::map<std::uint64_t, Request> waiting_;  // by ticket
-  std::uint64_t tickets_ = 0;
-  std::uint64_t needed_ = 0;    // numbers that waiting requests need
+  WaitList waiting_;
   std::optional<Fetch> fetch_;  // the one under way
   Ticket fetch_ticket_;         // its place in the cache's queue
   std::uint64_t fetches_ = 0;

@@ -10,7 +10,7 @@ namespace awaited_grant_test {
 using namespace std::chrono_literals;
 
 /// Takes numbers back.
-class Lender final : public ids::Lender {
+class Lender final : public ids::Lender, public ids::Queue {
  public:
   void take_back(const std::vector<ids::Range>& ranges) override { back = ranges; }
   void cancel(std::uint64_t /*ticket*/) override { ++cancelled; }

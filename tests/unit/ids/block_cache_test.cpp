@@ -193,16 +193,16 @@ TEST(BlockCache, ANumberThatNobodyTookFromAGrantComesBack) {
 TEST(BlockCache, TheQueueIsBounded) {
   BlockCaches counter(spec_of(1));
   std::vector<Waiting> all;
-  for (std::size_t i = 0; i < BlockCache::kMostWaiting; ++i) all.push_back(counter.ask(1));
+  for (std::size_t i = 0; i < WaitList::kMost; ++i) all.push_back(counter.ask(1));
   const Waiting more = counter.ask(1);
   EXPECT_EQ(more.answer->error(), Errc::unavailable);
   all[100].ticket = Ticket();
   const Waiting again = counter.ask(1);
   EXPECT_EQ(again.answer->count, 0);
   ASSERT_TRUE(counter.work());
-  EXPECT_EQ(counter.jobs[0].count, BlockCache::kMostWaiting);
+  EXPECT_EQ(counter.jobs[0].count, WaitList::kMost);
   EXPECT_EQ(all.front().answer->numbers(), (Ranges{{1, 1}}));
-  EXPECT_EQ(again.answer->numbers(), (Ranges{{BlockCache::kMostWaiting, 1}}));
+  EXPECT_EQ(again.answer->numbers(), (Ranges{{WaitList::kMost, 1}}));
 }
 
 // --- numbers that come back ---

@@ -25,7 +25,7 @@ constexpr std::size_t kNever = static_cast<std::size_t>(-1);
 constexpr rewrite::ServerId kServer = 1;
 
 /// Whom numbers return to that nobody takes, and who is told of those who wait no longer.
-class NotedLender final : public ids::Lender {
+class NotedLender final : public ids::Lender, public ids::Queue {
  public:
   void take_back(const std::vector<ids::Range>& ranges) override {
     returned.insert(returned.end(), ranges.begin(), ranges.end());

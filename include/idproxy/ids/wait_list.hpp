@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "idproxy/ids/grant.hpp"
+
+namespace idproxy::ids {
+
+/// What an object with a lock does once it has released it, because whoever is answered may call
+/// the object.
+struct After {
+  bool wake = false;  ///< the store
+  std::vector<std::pair<std::unique_ptr<Waiter>, Result<Grant>>> answers{};
+
+  void answer(std::unique_ptr<Waiter> waiter, Result<Grant> grant) {
+    answers.emplace_back(std::move(waiter), std::move(grant));
+  }
+  void run(const std::function<void()>& wake_store) {
+    if (wake && wake_store) wake_store();
+    for (auto& [waiter, grant] : answers) waiter->answered(std::move(grant));
+  }
+};
+
+/// Requests that wait for a number of something, in the order of their tickets. Not thread-safe:
+/// its owner has a lock, and calls After::run() without it.
+class WaitList {
+ public:
+  static constexpr std::size_t kMost = 65'536;
+
+  /// A ticket behind all others.
+  [[nodiscard]] std::uint64_t new_ticket() { return ++tickets_; }
+  /// The request waits. It replaces one with the same ticket.
+  void add(std::uint64_t ticket, std::uint64_t n, std::unique_ptr<Waiter> waiter);
+  /// The same with a new ticket, which it returns. If kMost wait, answers instead, and returns 0.
+  [[nodiscard]] std::uint64_t add(std::uint64_t n, std::unique_ptr<Waiter> waiter, After& after);
+  /// The request leaves. Null: it has gone already. Destroy the waiter without the lock.
+  [[nodiscard]] std::unique_ptr<Waiter> remove(std::uint64_t ticket);
+
+  [[nodiscard]] bool empty() const { return waiting_.empty(); }
+  [[nodiscard]] std::size_t size() const { return waiting_.size(); }
+  [[nodiscard]] bool contains(std::uint64_t ticket) const { return waiting_.contains(ticket); }
+  /// What all need together.
+  [[nodiscard]] std::uint64_t needed() const { return needed_; }
+  /// What the first one needs. Only if there is one.
+  [[nodiscard]] std::uint64_t first() const { return waiting_.begin()->second.n; }
+
+  void answer_first(Result<Grant> grant, After& after);
+  /// Answers each with `grant(n)`, in their order.
+  template <class MakeGrant>
+  void answer_all(const MakeGrant& grant, After& after) {
+    needed_ = 0;
+    for (auto& [ticket, request] : std::exchange(waiting_, {})) {
+      after.answer(std::move(request.waiter), grant(request.n));
+    }
+  }
+
+ private:
+  struct Request {
+    std::uint64_t n;
+    std::unique_ptr<Waiter> waiter;
+  };
+  std::map<std::uint64_t, Request> waiting_;  // by ticket
+  std::uint64_t tickets_ = 0;
+  std::uint64_t needed_ = 0;
+};
+
+}  // namespace idproxy::ids

@@ -36,8 +36,8 @@ ids::Result<void> BackfillValues::draw(std::size_t count, Sequences sequences) {
       drawing.take_back(given_);
       return drawn.error();
     }
-    const auto question = drawing.question(plan_, given_);
-    const auto answered = drawing.answered(ask(*question.strategy, question.count), plan_, given_);
+    const auto need = drawing.need(plan_, given_);
+    const auto answered = drawing.answered(ask(*need.source, need.count), plan_, given_);
     if (answered) continue;
     drawing.take_back(given_);
     return answered.error();

@@ -21,20 +21,20 @@ Ranges::Ranges(const mongo::Pool& pool, const Clock& clock, Counters& counters,
 std::shared_ptr<RangeSet> Ranges::ranges(const ids::RangesSpec& spec,
                                          const ids::CounterField& field,
                                          const ids::Sources& sources, std::uint64_t watch) {
-  Shared set;
+  std::shared_ptr<RangeSet> ranges;  // in use from here on
   bool reopens = false;
   {
     const std::scoped_lock lock(mutex_);
-    const auto [found, got] = sets_.get(
+    const auto [set, got] = sets_.get(
         spec.counter.place.ns(), watch,
         [&](const Shared& known) { return known->ranges->spec() == spec; },
         [&] { return make(spec, field, sources); });
-    set = found;
+    ranges = set->ranges;
     reopens = set->add_field(field, watch);
     if (got != Registry<Set>::Got::known) scheduler_.wake({set, &set->task});
   }
-  if (reopens) set->ranges->reopen();
-  return set->ranges;
+  if (reopens) ranges->reopen();
+  return ranges;
 }
 
 Ranges::Shared Ranges::make(const ids::RangesSpec& spec, const ids::CounterField& field,
@@ -81,9 +81,8 @@ std::optional<Scheduler::Time> Ranges::look(Set& set) {
     const std::scoped_lock lock(mutex_);
     fields = set.fields;
     set.looked_at = clock_.monotonic();
-    const auto is_unused = [](const Shared& each) { return each->ranges.use_count() == 1; };
-    if (set.ranges.use_count() == 1) {
-      sets_.forget_if(is_unused);
+    if (set.ranges.use_count() == 1) {  // no rule uses it any more
+      sets_.forget_if([](const Shared& each) { return each->ranges.use_count() == 1; });
       return std::nullopt;
     }
   }

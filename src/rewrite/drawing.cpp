@@ -63,20 +63,22 @@ void Drawing::go_on() {
   parts_.clear();
 }
 
-Drawing::Question Drawing::question(const Plan& plan, const GivenValues& given) const {
-  if (plan[assignment_].sequences == nullptr) {
-    return {plan[assignment_].strategy->store_source(), given.wanted[assignment_]};
+Need Drawing::need(const Plan& plan, const GivenValues& given) const {
+  const Assignment& target = plan[assignment_];
+  if (target.sequences == nullptr) {
+    return {&target, target.strategy->store_source(), given.wanted[assignment_]};
   }
-  return {given.sequences[assignment_].all[sequence_]->store_source(), counts_[sequence_]};
+  ids::Strategy& sequence = *given.sequences[assignment_].all[sequence_];
+  return {&target, sequence.store_source(), counts_[sequence_]};
 }
 
 ids::Draw Drawing::answered(ids::Result<ids::Grant> grant, const Plan& plan, GivenValues& given) {
-  const auto [asked, count] = question(plan, given);
+  const Need asked = need(plan, given);
   const bool is_one = plan[assignment_].sequences == nullptr;
   ids::Values& out = is_one ? given.values[assignment_] : parts_[sequence_];
   if (grant) {
-    asked->accept(std::move(*grant), out);
-  } else if (auto drawn = asked->make_do(count, out, grant.error()); !drawn) {
+    asked.source->accept(std::move(*grant), out);
+  } else if (auto drawn = asked.source->make_do(asked.count, out, grant.error()); !drawn) {
     return drawn;
   }
   is_one ? go_on() : static_cast<void>(++sequence_);

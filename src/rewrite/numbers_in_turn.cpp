@@ -104,7 +104,7 @@ void NumbersInTurn::number(std::span<const std::int32_t> statements) {
   });
 }
 
-std::optional<NumbersInTurn::Missing> NumbersInTurn::provide(
+std::optional<Need> NumbersInTurn::provide(
     std::span<const std::int32_t> statements) {
   const bool is_complete = std::ranges::all_of(
       lines_, [](const Line& line) { return line.has_numbers || line.is_over; });
@@ -122,9 +122,9 @@ std::optional<NumbersInTurn::Missing> NumbersInTurn::provide(
   return std::nullopt;
 }
 
-std::optional<NumbersInTurn::Missing> NumbersInTurn::draw(Line& line) {
+std::optional<Need> NumbersInTurn::draw(Line& line) {
   const Assignment& assignment = plan_[line.assignment];
-  Missing missing{&assignment, line.turn.get(), line.places, assignment.not_ready};
+  Need missing{&assignment, line.turn.get(), line.places, assignment.not_ready};
   if (missing.error) return missing;
   ids::Values& values = given_.values[line.assignment];
   line.next = values.size();

@@ -25,18 +25,11 @@ class NumbersInTurn {
   /// Borrows `plan` and `given`. `transaction`: see ids::TurnTaker.
   NumbersInTurn(const Plan& plan, GivenValues& given, const std::string& transaction);
 
-  /// What is missing: numbers that the store must be asked for, or that there are none.
-  struct Missing {
-    const Assignment* assignment;
-    ids::StoreSource* source;
-    std::size_t count;
-    std::optional<ids::Error> error;
-  };
   /// Draws numbers for these statements, which are all that are still to be sent, where there are
   /// none. Returns nothing once all are there. Each statement then has a value that is at least as
   /// long as the one that send() gives it.
-  [[nodiscard]] std::optional<Missing> provide(std::span<const std::int32_t> statements);
-  /// The store's numbers for the last Missing.
+  [[nodiscard]] std::optional<Need> provide(std::span<const std::int32_t> statements);
+  /// The store's numbers for the last Need.
   void accept(ids::Grant grant);
 
   /// Event: these statements are sent, and get the next numbers.
@@ -71,7 +64,7 @@ class NumbersInTurn {
   void each_place(std::span<const std::int32_t> statements, const Use& use) const;
   void count_places(std::span<const std::int32_t> statements);
   void number(std::span<const std::int32_t> statements);
-  [[nodiscard]] std::optional<Missing> draw(Line& line);
+  [[nodiscard]] std::optional<Need> draw(Line& line);
   void note_source(const Line& line);
 
   const Plan& plan_;

@@ -54,7 +54,7 @@ void ValueRenewal::want_next() {
   count_ = end_ - done_;
 }
 
-std::optional<ValueRenewal::Question> ValueRenewal::draw() {
+std::optional<Need> ValueRenewal::draw() {
   while (assignment_ < plan_.size()) {
     ids::Strategy& source = source_at(plan_, given_, assignment_, source_);
     ids::Values& values = given_.values[assignment_];
@@ -65,7 +65,7 @@ std::optional<ValueRenewal::Question> ValueRenewal::draw() {
         renewed(first);
       } else if (drawn.needs_store()) {
         asked_ = true;
-        return Question{&plan_[assignment_], source.store_source(), count_};
+        return Need{&plan_[assignment_], source.store_source(), count_};
       } else {
         count_ /= 2;
       }

@@ -21,14 +21,9 @@ class ValueRenewal {
   /// Starts to draw values for the collisions whose `again` is true, and in place of the values
   /// `doubtful`, indexes in GivenValues::given, which keep theirs if the store has no better ones.
   void start(std::vector<Collision> collisions, std::vector<std::size_t> doubtful = {});
-  /// Values to ask the store for; then call answered().
-  struct Question {
-    const Assignment* assignment;
-    ids::StoreSource* strategy;
-    std::size_t count;
-  };
-  /// Draws values. Returns nothing once it is done, or a question if the store must be asked.
-  [[nodiscard]] std::optional<Question> draw();
+  /// Draws values. Returns nothing once it is done, or what to ask the store for; then call
+  /// answered().
+  [[nodiscard]] std::optional<Need> draw();
   void answered(ids::Result<ids::Grant> grant);
 
   /// True if the store has been asked since start().

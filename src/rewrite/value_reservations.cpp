@@ -133,7 +133,7 @@ bool ValueReservations::lacks(Place& place) {
   return true;
 }
 
-std::optional<ValueReservations::Question> ValueReservations::question(
+std::optional<Need> ValueReservations::need(
     std::span<const std::int32_t> statements) {
   asked_.clear();
   std::size_t assignment = 0;
@@ -156,7 +156,7 @@ std::optional<ValueReservations::Question> ValueReservations::question(
   const Assignment& target = (*plan_)[assignment];
   source_ =
       std::make_unique<Source>(*target.reservations, std::move(batch), target.rule->reserve->ns());
-  return Question{&target, source_.get(), asked_.size()};
+  return Need{&target, source_.get(), asked_.size(), target.not_ready};
 }
 
 ValueReservations::Outcome ValueReservations::accept(ids::Grant grant) {

@@ -33,21 +33,16 @@ class ValueReservations {
   /// Releases the reservations of documents that were never sent.
   ~ValueReservations();
 
-  /// Values of one rule that the store must reserve.
-  struct Question {
-    const Assignment* assignment;
-    ids::StoreSource* source;  ///< valid until the next question
-    std::size_t count;
-  };
-  /// Asks for what these statements (ascending) lack; nothing if they lack nothing.
-  [[nodiscard]] std::optional<Question> question(std::span<const std::int32_t> statements);
+  /// What the store must reserve of one rule before these statements (ascending) are sent; nothing
+  /// if they lack nothing. Its source is valid until the next call.
+  [[nodiscard]] std::optional<Need> need(std::span<const std::int32_t> statements);
 
   /// Documents whose values could not be reserved.
   struct Outcome {
     std::vector<Collision> taken;          ///< generated values that are taken
     std::vector<RefusedDocument> refused;  ///< the client's own values: taken, or not possible
   };
-  /// Event: the store has answered the question.
+  /// Event: the store has answered.
   [[nodiscard]] Outcome accept(ids::Grant grant);
   /// The error for a document whose generated values stay taken. It needs no reservation any more.
   [[nodiscard]] RefusedDocument give_up(const Collision& collision);
@@ -84,7 +79,7 @@ class ValueReservations {
   const GivenValues& given_;
   std::string ns_;
   std::vector<Place> places_;  // by statement
-  // The last question.
+  // The last Need.
   std::unique_ptr<Source> source_;
   std::vector<std::size_t> asked_;                 // indexes in places_
   std::vector<ids::ReservationBatch> to_release_;  // by assignment

@@ -98,13 +98,15 @@ Action WriteBatch::send(const Step& step) {
   if (left && *left <= 0) return expired(step);
   if (const auto otherwise = await_guards(step)) return *otherwise;
   if (reservations_) {
-    const auto question = reservations_->question(progress_.todo());
-    if (question) return ask_to_reserve(*question, step);
+    const auto need = reservations_->need(progress_.todo());
+    if (need) return ask(Asks::reservations, *need, need->source->patience(), step);
   }
   if (contents_.once) return send_once(step);
   if (numbers_) {
-    if (const auto missing = numbers_->provide(progress_.todo())) {
-      return without_numbers(*missing, step);
+    if (const auto need = numbers_->provide(progress_.todo())) {
+      auto patience = need->source->patience();
+      if (progress_.commands() == 0) patience -= step.now - contents_.started;
+      return ask(Asks::numbers, *need, patience, step);
     }
   }
   if (one_by_one_ && first_ == First::unknown) return ask_whether_executed(step);
@@ -169,6 +171,42 @@ Action WriteBatch::fail(CommandError error, const Step& step) const {
   return action::Reply{step.workspace.reply.view()};
 }
 
+// ---- asking the store -------------------------------------------------------------------------
+
+Action WriteBatch::ask(Asks what, const Need& need, std::chrono::nanoseconds patience,
+                       const Step& step) {
+  if (need.error) return no_values_for(*need.assignment, *need.error, step);
+  asks_ = what;
+  asks_for_ = need.assignment;
+  return action::AskStore{need.source, need.count, std::max(patience, std::chrono::nanoseconds(0))};
+}
+
+Action WriteBatch::answered(ids::Result<ids::Grant> grant, const Step& step) {
+  const Asks what = std::exchange(asks_, Asks::nothing);
+  if (what == Asks::renewal) {  // which makes do without
+    renewal_.answered(std::move(grant));
+    return renew(step);
+  }
+  if (!grant) {
+    if (what == Asks::numbers && lost_its_index(grant.error(), step)) return send(step);
+    return no_values_for(*asks_for_, grant.error(), step);
+  }
+  if (what == Asks::reservations) return reserved(*std::move(grant), step);
+  if (what == Asks::numbers) numbers_->accept(*std::move(grant));
+  return send(step);
+}
+
+/// Statements that have collided keep their errors. Otherwise nobody could tell the client about
+/// the statements that were never sent, so that the whole command fails.
+Action WriteBatch::no_values_for(const Assignment& rule, const ids::Error& error,
+                                 const Step& step) {
+  if (progress_.commands() > 0 && only_repeats(progress_.todo())) {
+    repeats_.abandon(progress_.todo(), RetryBound::no_value);
+    return finish(step, report());
+  }
+  return fail(no_values(contents_.command->message(), contents_.command->ns(), rule, error), step);
+}
+
 // ---- guards -----------------------------------------------------------------------------------
 
 /// Before anything is sent: returns nothing if each rule whose values the command carries is
@@ -188,9 +226,8 @@ std::optional<Action> WriteBatch::await_guards(const Step& step) {
     case GuardVerdict::Kind::waits:
       break;
   }
-  guard_of_ = verdict.assignment;
-  return action::AskStore{guard_of_->guard.get(), 0,
-                          std::max(guard_patience(step), std::chrono::nanoseconds(0))};
+  const Need need{verdict.assignment, verdict.assignment->guard.get(), 0};
+  return ask(Asks::guard, need, guard_patience(step), step);
 }
 
 /// How long the write may still wait for its guards: a caller waits for values as long.
@@ -251,7 +288,6 @@ bool WriteBatch::lost_its_index(const ids::Error& error, const Step& step) {
   if (guard_patience(step).count() <= 0) return false;
   if (!moved_at_) moved_at_ = step.now;
   tell_gone(*contents_.plan, *uuid_);
-  asks_for_ = nullptr;
   return true;
 }
 
@@ -267,19 +303,8 @@ void WriteBatch::reserve(const WriteRequest& insert, std::span<const RefusedDocu
   reservations_ = std::make_unique<ValueReservations>(insert, contents_.given, refused);
 }
 
-Action WriteBatch::ask_to_reserve(const ValueReservations::Question& question, const Step& step) {
-  if (question.assignment->not_ready) {
-    return no_values_for(*question.assignment, *question.assignment->not_ready, step);
-  }
-  reserves_for_ = question.assignment;
-  return action::AskStore{question.source, question.count, question.source->patience()};
-}
-
-/// Event: the store has answered ask_to_reserve().
-Action WriteBatch::reserved(ids::Result<ids::Grant> grant, const Step& step) {
-  const Assignment& rule = *std::exchange(reserves_for_, nullptr);
-  if (!grant) return no_values_for(rule, grant.error(), step);
-  ValueReservations::Outcome outcome = reservations_->accept(std::move(*grant));
+Action WriteBatch::reserved(ids::Grant grant, const Step& step) {
+  ValueReservations::Outcome outcome = reservations_->accept(std::move(grant));
   for (RefusedDocument& each : outcome.refused) contents_.command->refuse(std::move(each));
   if (outcome.taken.empty()) return send(step);
   taken_.add(outcome.taken, ids::Taken::in_batch);
@@ -386,30 +411,6 @@ Action WriteBatch::look_whether_executed(const Step& step) {
 /// Whether an earlier attempt of the client has executed the statement, as far as the server says.
 bool WriteBatch::was_executed(std::int32_t statement) const {
   return executed_ && std::ranges::binary_search(*executed_, statement);
-}
-
-Action WriteBatch::without_numbers(const NumbersInTurn::Missing& missing, const Step& step) {
-  asks_for_ = missing.assignment;
-  if (missing.error) return no_numbers(*missing.error, step);
-  std::chrono::nanoseconds patience = missing.source->patience();
-  if (progress_.commands() == 0) patience -= step.now - contents_.started;
-  return action::AskStore{missing.source, missing.count,
-                          std::max(patience, std::chrono::nanoseconds(0))};
-}
-
-/// Statements that have collided keep their errors. Otherwise nobody could tell the client about
-/// the statements that were never sent, so that the whole command fails.
-Action WriteBatch::no_numbers(const ids::Error& error, const Step& step) {
-  return no_values_for(*std::exchange(asks_for_, nullptr), error, step);
-}
-
-Action WriteBatch::no_values_for(const Assignment& rule, const ids::Error& error,
-                                 const Step& step) {
-  if (progress_.commands() > 0 && only_repeats(progress_.todo())) {
-    repeats_.abandon(progress_.todo(), RetryBound::no_value);
-    return finish(step, report());
-  }
-  return fail(no_values(contents_.command->message(), contents_.command->ns(), rule, error), step);
 }
 
 /// The fields that the next command has beside the client's, or in their place; empty: none.
@@ -705,28 +706,10 @@ std::vector<std::size_t> WriteBatch::doubtful(std::span<const Collision> collisi
 
 /// Draws fresh values until done or until the store must be asked.
 Action WriteBatch::renew(const Step& step) {
-  const auto question = renewal_.draw();
-  if (!question) return decided(step);
-  return action::AskStore{
-      question->strategy, question->count,
-      budget_.patience(*question->assignment->rule, *question->strategy, step.now)};
-}
-
-Action WriteBatch::answered(ids::Result<ids::Grant> grant, const Step& step) {
-  if (asks_for_ != nullptr) {
-    if (!grant && lost_its_index(grant.error(), step)) return send(step);
-    if (!grant) return no_numbers(grant.error(), step);
-    asks_for_ = nullptr;
-    numbers_->accept(std::move(*grant));
-    return send(step);
-  }
-  if (guard_of_ != nullptr) {
-    const Assignment& rule = *std::exchange(guard_of_, nullptr);
-    return grant ? send(step) : no_values_for(rule, grant.error(), step);
-  }
-  if (reserves_for_ != nullptr) return reserved(std::move(grant), step);
-  renewal_.answered(std::move(grant));
-  return renew(step);
+  const auto need = renewal_.draw();
+  if (!need) return decided(step);
+  return ask(Asks::renewal, *need,
+             budget_.patience(*need->assignment->rule, *need->source, step.now), step);
 }
 
 /// Acts once it is settled which statements are sent again, and with which values.

@@ -83,6 +83,11 @@ class WriteBatch {
   Buffer release() { return contents_.command->release(); }
 
  private:
+  // Asking the store.
+  enum class Asks { nothing, guard, reservations, numbers, renewal };
+  Action ask(Asks what, const Need& need, std::chrono::nanoseconds patience, const Step& step);
+  Action no_values_for(const Assignment& rule, const ids::Error& error, const Step& step);
+
   // Handling replies.
   Action failed(const wire::OpMsgView& message, std::int64_t code, const Step& step);
   std::optional<Action> failed_duplicate(const wire::OpMsgView& message, const Step& step);
@@ -107,8 +112,7 @@ class WriteBatch {
   Action moved_too_often(const Step& step);
 
   // Reservations.
-  Action ask_to_reserve(const ValueReservations::Question& question, const Step& step);
-  Action reserved(ids::Result<ids::Grant> grant, const Step& step);
+  Action reserved(ids::Grant grant, const Step& step);
   Action renewed_before_sending(std::span<const Collision> collisions, const Step& step);
   Action send_once(const Step& step);
   void release_unused() const;
@@ -121,9 +125,6 @@ class WriteBatch {
   Action told_whether_executed(const wire::OpMsgView& message, const Step& step);
   Action look_whether_executed(const Step& step);
   [[nodiscard]] bool was_executed(std::int32_t statement) const;
-  Action without_numbers(const NumbersInTurn::Missing& missing, const Step& step);
-  Action no_values_for(const Assignment& rule, const ids::Error& error, const Step& step);
-  Action no_numbers(const ids::Error& error, const Step& step);
   [[nodiscard]] Bytes own_fields();
   Action go_past(std::span<const Collision> collisions, std::span<const std::int32_t> rest,
                  const Step& step);
@@ -180,6 +181,8 @@ class WriteBatch {
   std::optional<WriteOptions> options_;   // nothing: sent only once, unchanged
   BatchProgress progress_;
   RetryBudget budget_;
+  Asks asks_ = Asks::nothing;             // what the store has been asked for
+  const Assignment* asks_for_ = nullptr;  // the rule that it is for
   Repeats repeats_;
   TakenValues taken_;
   ValueRenewal renewal_;
@@ -200,13 +203,11 @@ class WriteBatch {
   std::vector<std::int32_t> invalid_;  // the documents that it refuses as such, ascending
   // With guards:
   std::optional<ids::CollectionUuid> uuid_;  // of the collection that the last command named
-  const Assignment* guard_of_ = nullptr;     // the rule whose guard the write waits for
   std::vector<std::int32_t> moved_;          // refused because the collection is another one
   std::optional<std::chrono::nanoseconds> moved_at_;  // when that happened first, monotonic
   // With reservations_:
   std::unique_ptr<ValueReservations> reservations_;  // null: nothing is reserved
-  const Assignment* reserves_for_ = nullptr;  // the rule whose values the store is to reserve
-  bool renews_before_sending_ = false;        // values that could not be reserved
+  bool renews_before_sending_ = false;                // values that could not be reserved
   // With numbers_:
   bool one_by_one_ = false;  // an earlier attempt of the client may have executed some statements
   /// Whether it has executed the first one.
@@ -214,9 +215,8 @@ class WriteBatch {
   bool is_repeated_ = false;  // an earlier attempt has
   // If is_unsure(): the statements that it has executed, ascending; nothing: that is not known.
   std::optional<std::vector<std::int32_t>> executed_;
-  const Assignment* asks_for_ = nullptr;  // the rule whose numbers the store is asked for
-  Buffer fields_;                         // of the next command, in place of the client's or new
-  ids::Durability durability_{};          // of the last command's writes
+  Buffer fields_;                 // of the next command, in place of the client's or new
+  ids::Durability durability_{};  // of the last command's writes
 };
 
 }  // namespace idproxy::rewrite

@@ -23,11 +23,7 @@ class Drawing {
   /// stands in the way.
   [[nodiscard]] ids::Draw draw(const Plan& plan, GivenValues& given);
   /// What to ask the store for after Draw::need().
-  struct Question {
-    ids::StoreSource* strategy;
-    std::size_t count;
-  };
-  [[nodiscard]] Question question(const Plan& plan, const GivenValues& given) const;
+  [[nodiscard]] Need need(const Plan& plan, const GivenValues& given) const;
   /// The store's answer, or the error with which the caller has stopped waiting for it. As draw(),
   /// but never Draw::need().
   [[nodiscard]] ids::Draw answered(ids::Result<ids::Grant> grant, const Plan& plan,

@@ -5,19 +5,16 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "idproxy/rewrite/action.hpp"
 #include "idproxy/rewrite/context.hpp"
-#include "idproxy/rewrite/drawing.hpp"
+#include "idproxy/rewrite/conversation.hpp"
 #include "idproxy/rewrite/workspace.hpp"
+#include "idproxy/rewrite/write_exchange.hpp"
 
 namespace idproxy::rewrite {
 
 struct ConnectionMemory;
-class NextValues;
-class WriteBatch;
-enum class BatchSent;
 
 /// Handles one Request of a client, up to its last reply, including all re-sends. A state machine:
 /// the caller passes in events and carries out the Action that each of them returns. Without
@@ -58,135 +55,92 @@ class Exchange {
   Action request(Request&& request, Bytes message, Buffer* owner, const Context& context,
                  Workspace& workspace);
   /// Event: the whole reply to request_id(). Only while awaits_reply().
-  Action reply(Bytes message, const Context& context, Workspace& workspace);
+  Action reply(Bytes message, const Context& context, Workspace& workspace) {
+    return what_->reply(message, context, workspace);
+  }
   /// Event: the server's socket has taken all of the message of action::Send, so that nobody needs
   /// it any more: what goes again is made from the client's message.
-  void taken(Workspace& workspace);
+  void taken(Workspace& workspace) { what_->taken(workspace); }
   /// Event: the delay of action::Wait is over.
-  Action resume(const Context& context, Workspace& workspace);
+  Action resume(const Context& context, Workspace& workspace) {
+    return what_->resume(context, workspace);
+  }
   /// Event: Context::members takes action::Learn::said into account, or the caller has stopped
   /// waiting for that.
-  Action learned(const Context& context, Workspace& workspace);
+  Action learned(const Context& context, Workspace& workspace) {
+    return what_->learned(context, workspace);
+  }
   /// Event: the store's answer, or the error with which the caller has stopped waiting for it.
-  Action answered(ids::Result<ids::Grant> grant, const Context& context, Workspace& workspace);
+  Action answered(ids::Result<ids::Grant> grant, const Context& context, Workspace& workspace) {
+    return what_->answered(std::move(grant), context, workspace);
+  }
   /// Returns memory to `workspace`, and the buffer taken from request()'s `owner` to the caller.
   /// Must be the last call.
-  Buffer release(Workspace& workspace);
+  Buffer release(Workspace& workspace) { return what_->release(workspace); }
 
   /// The client's message if the exchange had to keep it, which it always does before it asks the
   /// store; else empty.
-  [[nodiscard]] Bytes original() const;
-  [[nodiscard]] bool awaits_reply() const { return awaits_reply_; }
+  [[nodiscard]] Bytes original() const { return what_->original(); }
+  [[nodiscard]] bool awaits_reply() const { return what_->awaits_reply(); }
   /// True if the client waits for an answer.
-  [[nodiscard]] bool acknowledged() const { return acknowledged_; }
+  [[nodiscard]] bool acknowledged() const { return what_->acknowledged(); }
   /// The request id of the message that was sent last.
-  [[nodiscard]] std::int32_t request_id() const;
+  [[nodiscard]] std::int32_t request_id() const { return what_->request_id(); }
+  /// After Relay or Reply: true if the server sends further replies without further requests.
+  [[nodiscard]] bool streams() const { return what_->streams(); }
+
   [[nodiscard]] bool is_hello() const { return kind_ == Kind::hello; }
   [[nodiscard]] bool is_status() const { return kind_ == Kind::status; }
   [[nodiscard]] bool is_next() const { return kind_ == Kind::next; }
-  /// After Relay or Reply: true if the server sends further replies without further requests.
-  [[nodiscard]] bool streams() const { return streams_; }
 
   /// For the log and counters: the kind of the write command, and the numbers of assigned values
   /// and of refused documents. Set by request(), or by the last answered() before the write is
   /// sent.
-  [[nodiscard]] WriteKind command_kind() const { return write_.command.kind; }
-  /// When the write arrived, or the last reply with errors to it, by Clock::monotonic().
-  [[nodiscard]] std::chrono::nanoseconds since() const { return since_; }
-  [[nodiscard]] std::size_t assigned() const { return assigned_; }
-  [[nodiscard]] std::size_t refused() const { return refused_documents_; }
-  /// The number of values in the answer to {idproxy: "next"}.
-  [[nodiscard]] std::size_t handed_out() const;
+  [[nodiscard]] WriteKind command_kind() const {
+    return write_ ? write_->command_kind() : WriteKind::insert;
+  }
+  [[nodiscard]] std::size_t assigned() const { return write_ ? write_->assigned() : 0; }
+  [[nodiscard]] std::size_t refused() const { return write_ ? write_->refused() : 0; }
+  /// When the write arrived, or the last reply with errors to it, by Clock::monotonic(). Only of a
+  /// write, as ns().
+  [[nodiscard]] std::chrono::nanoseconds since() const { return write_->since(); }
+  /// "db.collection". Only until the exchange's next event.
+  [[nodiscard]] std::string ns() const { return write_->ns(); }
   /// An `_id` rule for which all documents already had an ObjectId made by their driver; else null.
   /// Valid as long as the exchange.
-  [[nodiscard]] const Assignment* driver_made() const { return driver_made_; }
+  [[nodiscard]] const Assignment* driver_made() const {
+    return write_ ? write_->driver_made() : nullptr;
+  }
   /// A rule that left a zero in its field: null, 0, "" and the like; else null. Valid as long as
   /// the exchange.
-  [[nodiscard]] const Assignment* leaves_zero() const { return leaves_zero_; }
-  /// Upserts that were sent without a value of a rule.
-  [[nodiscard]] std::span<const Forwarded> forwarded() const { return forwarded_; }
-  /// "db.collection" of the write command. Only until the exchange's next event.
-  [[nodiscard]] std::string ns() const { return write_.ns(); }
-  /// For the log, after the last event: a duplicate that was not cured.
-  [[nodiscard]] std::optional<GivenUp> given_up() const;
+  [[nodiscard]] const Assignment* leaves_zero() const {
+    return write_ ? write_->leaves_zero() : nullptr;
+  }
+  /// After the last event: a duplicate that was not cured.
+  [[nodiscard]] std::optional<GivenUp> given_up() const {
+    return write_ ? write_->given_up() : std::nullopt;
+  }
   /// The first rule of an insert of which the server has left out documents without a word; else
   /// null. Valid as long as the exchange.
-  [[nodiscard]] const Assignment* lost_writes() const;
+  [[nodiscard]] const Assignment* lost_writes() const {
+    return write_ ? write_->lost_writes() : nullptr;
+  }
+  /// Writes that were sent without a value of a rule.
+  [[nodiscard]] std::span<const Forwarded> forwarded() const { return what_->forwarded(); }
+  /// The number of values in the answer to {idproxy: "next"}.
+  [[nodiscard]] std::size_t handed_out() const;
 
  private:
-  enum class Kind { write, hello, status, next, end_of_transaction, catalog };
+  enum class Kind { hello, status, next, other };
+  template <class Type, class... Arguments>
+  Type& open(Arguments&&... arguments);
 
-  Action hello(const HelloRequest& hello, Bytes message, Buffer* owner, X509 x509,
-               Workspace& workspace);
-  Action hello_reply(Bytes message, const Context& context, Workspace& workspace);
-  Action map_hello(Bytes message, const Context& context, Workspace& workspace);
-  Action status(const StatusRequest& status, Buffer* owner, Workspace& workspace);
-  Action next(const NextRequest& next, Buffer* owner, const Context& context, Workspace& workspace);
-  Action write(Buffer* owner, const Context& context, Workspace& workspace);
-  Action go_on(const Context& context, Workspace& workspace);
-  std::optional<Action> await_guards(Workspace& workspace);
-  Action send_unchanged(const Assignment& left_alone);
-  Action send_to_guarded(const Context& context, Workspace& workspace);
-  Action change_catalog(CatalogRequest&& request);
-  void note_past(const CatalogRequest::Past& past);
-  void catalog_changed();
-  [[nodiscard]] Action ask() const;
-  std::optional<Action> draw_values(Workspace& workspace);
-  [[nodiscard]] bool too_many_bytes() const;
-  void take_back_all();
-  Action send_assigned(const Context& context, Workspace& workspace);
-  [[nodiscard]] std::optional<CommandError> fault_in_batch() const;
-  Action send_as_batch(const Context& context, Workspace& workspace);
-  [[nodiscard]] bool reserves_values() const;
-  Action begun(const Action& action);
-  Action send();
-  Action send_too_large(const Context& context, Workspace& workspace);
-  Action send_in_parts(const Context& context, Workspace& workspace);
-  Action fail_write(CommandError error, Workspace& workspace);
-  Action fail(Bytes message, CommandError error, Workspace& workspace);
-  void keep_original(Bytes message, Buffer* owner, Workspace& workspace);
-  void look_into_original();
-  void refill(Workspace& workspace);
-  void count_assigned(const GivenValues& given) const;
-  [[nodiscard]] bool wants_every_reply() const;
-  void open_batch(BatchSent sent);
-
-  ServerId server_;
-  ConnectionMemory* memory_;
-  Kind kind_ = Kind::write;
-  std::int32_t request_id_ = 0;
-  bool awaits_reply_ = false;
-  bool may_stream_ = false;
-  bool streams_ = false;
-  bool acknowledged_ = true;
-  wire::PatchedMessage message_;  // what is sent, until it is taken
-  Buffer original_;
-  WriteRequest write_;                  // refers to the received bytes, or to original_
-  std::chrono::nanoseconds started_{};  // when the write arrived, monotonic
-  std::chrono::nanoseconds since_{};    // that, or when the last reply was read, monotonic
-  std::chrono::nanoseconds now_{};      // when the current event arrived, monotonic
-  bool sent_ = false;
-  bool as_batch_ = false;                    // needs numbers in turn, or reservations
-  bool has_waited_ = false;                  // the workspace has scanned other messages since
-  bool is_plain_ = false;                    // no rule applies after all: its replies are relayed
-  const Assignment* guard_of_ = nullptr;     // the rule whose guard the write waits for
-  std::optional<ids::CollectionUuid> uuid_;  // of the collection that the guards are of
-  GivenValues given_;
-  Drawing drawing_;       // of the values for the first send
-  std::size_t size_ = 0;  // bytes of the message without its new values
-  std::size_t statements_ = 0;
-  std::size_t assigned_ = 0;
-  std::size_t refused_documents_ = 0;
-  std::vector<RefusedDocument> refused_;
-  const Assignment* driver_made_ = nullptr;
-  const Assignment* leaves_zero_ = nullptr;
-  std::vector<Forwarded> forwarded_;
-  std::optional<HelloReply> said_;              // for Kind::hello
-  std::optional<EndOfTransaction> ending_;      // for Kind::end_of_transaction
-  std::optional<CatalogRequest> catalog_;       // for Kind::catalog
-  std::vector<std::shared_ptr<void>> changes_;  // under way, for Kind::catalog
-  std::unique_ptr<NextValues> next_;            // for Kind::next
-  std::unique_ptr<WriteBatch> batch_;  // once a reply or the size calls for further commands
+  const ServerId server_;
+  ConnectionMemory* const memory_;
+  Kind kind_ = Kind::other;
+  std::optional<WriteExchange> write_;   // without an allocation, since there are many
+  std::unique_ptr<Conversation> other_;  // any other
+  Conversation* what_ = nullptr;         // the one of both that there is
 };
 
 }  // namespace idproxy::rewrite

@@ -19,6 +19,8 @@
 /// may be missing.
 namespace idproxy::rewrite {
 
+struct Assignment;
+
 /// A place in a statement that gets a generated value.
 struct Given {
   std::int32_t statement;
@@ -53,6 +55,14 @@ struct GivenValues {
   void clear();
   /// Memory of the values and of what is noted about them, in bytes.
   [[nodiscard]] std::size_t capacity() const;
+};
+
+/// Values, or something else, that the store must be asked for before a write can go on.
+struct Need {
+  const Assignment* assignment;        ///< the rule
+  ids::StoreSource* source = nullptr;  ///< whom to ask
+  std::size_t count = 0;
+  std::optional<ids::Error> error{};  ///< there are none: do not ask
 };
 
 /// The fields of a command's body that determine how its statements may be sent again.

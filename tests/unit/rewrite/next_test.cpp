@@ -1,6 +1,6 @@
 // {idproxy: "next"} from its request to its answer, as an exchange handles it.
 
-#include "next.hpp"
+#include "rewrite/next_exchange.hpp"
 
 #include <gtest/gtest.h>
 

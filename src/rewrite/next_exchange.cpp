@@ -1,4 +1,4 @@
-#include "next.hpp"
+#include "rewrite/next_exchange.hpp"
 
 #include <algorithm>
 #include <array>
@@ -45,20 +45,20 @@ void append_write_error(const wire::OpMsgView& request, const wire::OpMsgView& r
 
 }  // namespace
 
-NextValues::NextValues(NextRequest request, InsertRights* rights)
-    : request_(std::move(request)), rights_(rights) {}
-
 // ---- the right -------------------------------------------------------------------------------
 
-Action NextValues::begin(const Step& step, wire::PatchedMessage& question) {
+Action NextExchange::begin(const NextRequest& next, const Received& received) {
+  if (!acknowledged_) return action::Reply{};
+  keep_original(received.message, received.owner, received.workspace);
+  request_ = next.in(original_.view());
+  const Step step{received.context.clock.monotonic(), received.workspace};
   if (rights_ != nullptr && rights_->has(request_.ns(), step.now)) return draw_values(step);
-  ask_for_right(question);
-  return action::Send{&question, {}};
+  return send_question(received.workspace);
 }
 
 /// The insert belongs to no session, so that it cannot end a transaction of the client or take a
 /// number from its retryable writes.
-void NextValues::ask_for_right(wire::PatchedMessage& question) const {
+Action NextExchange::send_question(Workspace& workspace) {
   static constexpr std::array<std::string_view, 5> kKept = {"maxTimeMS", "comment", "apiVersion",
                                                             "apiStrict", "apiDeprecationErrors"};
   const wire::OpMsgView& request = request_.message;
@@ -83,11 +83,20 @@ void NextValues::ask_for_right(wire::PatchedMessage& question) const {
   bson::append_string(out, "$db", request_.db);
   command.close();
   frame.close();
-  question.start({}, out.size());
-  question.add(out.view());
+  refill(workspace);
+  message_.start({}, out.size());
+  message_.add(out.view());
+  awaits_reply_ = true;
+  return action::Send{&message_, {}};
 }
 
-Action NextValues::reply(const wire::OpMsgView& message, const Step& step) {
+Action NextExchange::reply(Bytes message, const Context& context, Workspace& workspace) {
+  const auto view = single_reply(message);
+  if (!view) return action::Close{};
+  return read_answer(*view, {context.clock.monotonic(), workspace});
+}
+
+Action NextExchange::read_answer(const wire::OpMsgView& message, const Step& step) {
   const auto read = WriteReply::read(message.body(), 1);
   if (!read || (read->ok && read->errors.empty())) return action::Close{};
   Buffer& out = step.workspace.reply;
@@ -111,7 +120,7 @@ Action NextValues::reply(const wire::OpMsgView& message, const Step& step) {
 
 // ---- the values ------------------------------------------------------------------------------
 
-Action NextValues::draw_values(const Step& step) {
+Action NextExchange::draw_values(const Step& step) {
   if (request_.assignment == nullptr) return fail(no_rule(), step);
   const Assignment& assignment = *request_.assignment;
   if (assignment.strategy->in_turn()) {  // which says why it has none
@@ -135,7 +144,7 @@ Action NextValues::draw_values(const Step& step) {
 }
 
 /// Values are for documents that the unique index will guard.
-std::optional<Action> NextValues::await_guard(const Step& step) {
+std::optional<Action> NextExchange::await_guard(const Step& step) {
   ids::Guard* guard = request_.assignment->guard.get();
   if (guard == nullptr) return std::nullopt;
   const ids::GuardState state = guard->state(step.now);
@@ -150,7 +159,9 @@ std::optional<Action> NextValues::await_guard(const Step& step) {
   return action::AskStore{guard, 0, guard->patience()};
 }
 
-Action NextValues::answered(ids::Result<ids::Grant> grant, const Step& step) {
+Action NextExchange::answered(ids::Result<ids::Grant> grant, const Context& context,
+                              Workspace& workspace) {
+  const Step step{context.clock.monotonic(), workspace};
   if (std::exchange(awaits_guard_, false)) {
     return grant ? draw_values(step) : fail(none(grant.error()), step);
   }
@@ -163,7 +174,7 @@ Action NextValues::answered(ids::Result<ids::Grant> grant, const Step& step) {
   return hand_out(step);
 }
 
-Action NextValues::hand_out(const Step& step) {
+Action NextExchange::hand_out(const Step& step) {
   handed_out_ = values_.size();
   request_.assignment->outcomes->handed_out += handed_out_;
   Buffer& out = step.workspace.reply;
@@ -188,7 +199,7 @@ Action NextValues::hand_out(const Step& step) {
 
 // ---- errors ----------------------------------------------------------------------------------
 
-Action NextValues::fail(const CommandError& error, const Step& step) const {
+Action NextExchange::fail(const CommandError& error, const Step& step) const {
   Buffer& out = step.workspace.reply;
   out.clear();
   append_error_reply(request_.message.message(),
@@ -197,7 +208,7 @@ Action NextValues::fail(const CommandError& error, const Step& step) const {
 }
 
 /// Why there are no values before there is a document, as half a sentence; empty: there are.
-std::string NextValues::why_document() const {
+std::string NextExchange::why_document() const {
   const Assignment& assignment = *request_.assignment;
   if (assignment.reservations != nullptr) return "the rule reserves each value for one";
   if (assignment.sequences == nullptr || assignment.sequences->fields().empty()) return {};
@@ -208,13 +219,13 @@ std::string NextValues::why_document() const {
   return text + " from it";
 }
 
-CommandError NextValues::no_document(const std::string& why) const {
+CommandError NextExchange::no_document(const std::string& why) const {
   return {ErrorCode::bad_value, "mongo-idproxy: no values for field '" +
                                     request_.assignment->rule->field + "' of " + request_.ns() +
                                     " before there is a document: " + why};
 }
 
-CommandError NextValues::no_rule() const {
+CommandError NextExchange::no_rule() const {
   std::string text = "mongo-idproxy: no rule ";
   if (request_.plan == nullptr) {
     text += "applies to " + request_.ns() +
@@ -229,7 +240,7 @@ CommandError NextValues::no_rule() const {
   return {ErrorCode::bad_value, std::move(text)};
 }
 
-CommandError NextValues::none(const ids::Error& error) const {
+CommandError NextExchange::none(const ids::Error& error) const {
   const bool passes = error.code == ids::Errc::unavailable;
   const bool repeats = bson::find(request_.message.body(), "txnNumber").has_value();
   const Rule& rule = *request_.assignment->rule;

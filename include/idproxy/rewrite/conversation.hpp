@@ -1,0 +1,77 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "idproxy/rewrite/action.hpp"
+#include "idproxy/rewrite/context.hpp"
+#include "idproxy/rewrite/request.hpp"
+#include "idproxy/rewrite/workspace.hpp"
+
+namespace idproxy::rewrite {
+
+/// What an Exchange does with one kind of request, from its first message to its last reply. Each
+/// kind has a class of its own, whose begin() handles the request; the events that follow are those
+/// of Exchange.
+class Conversation {
+ public:
+  /// A request as it was received. `owner`: the buffer that holds exactly `message`, or null; the
+  /// conversation may move from it.
+  struct Received {
+    Bytes message;
+    Buffer* owner;
+    const Context& context;
+    Workspace& workspace;
+  };
+  explicit Conversation(Bytes request);
+  virtual ~Conversation() = default;
+  Conversation(const Conversation&) = delete;
+  Conversation& operator=(const Conversation&) = delete;
+
+  virtual Action reply(Bytes message, const Context& context, Workspace& workspace) = 0;
+  /// The events after AskStore, Wait and Learn: a conversation that returns such an action has a
+  /// handler.
+  virtual Action answered(ids::Result<ids::Grant> grant, const Context& context,
+                          Workspace& workspace);
+  virtual Action resume(const Context& context, Workspace& workspace);
+  virtual Action learned(const Context& context, Workspace& workspace);
+  /// Event: see Exchange::taken().
+  void taken(Workspace& workspace);
+  /// Must be the last call: see Exchange::release().
+  virtual Buffer release(Workspace& workspace);
+
+  [[nodiscard]] virtual Bytes original() const { return original_.view(); }
+  [[nodiscard]] virtual std::int32_t request_id() const { return request_id_; }
+  [[nodiscard]] bool awaits_reply() const { return awaits_reply_; }
+  [[nodiscard]] bool acknowledged() const { return acknowledged_; }
+  [[nodiscard]] bool streams() const { return streams_; }
+  [[nodiscard]] std::span<const Forwarded> forwarded() const { return forwarded_; }
+
+ protected:
+  /// Counts a command that stores documents without values, for each rule.
+  void note_past(const CatalogRequest::Past& past);
+  /// Keeps the client's message as long as the exchange, to send from and to send again.
+  void keep_original(Bytes message, Buffer* owner, Workspace& workspace);
+  /// Has memory for a message to send. Not before there is one to write: a write may wait long for
+  /// its values.
+  void refill(Workspace& workspace);
+  /// Answers the command `request` with an error instead of sending it. There is no answer to an
+  /// unacknowledged one.
+  [[nodiscard]] Action fail_request(Bytes request, CommandError error, Workspace& workspace) const;
+  /// The reply to a command in an OP_MSG; nothing if the server must not answer like that.
+  [[nodiscard]] static std::optional<wire::OpMsgView> single_reply(Bytes message);
+
+  std::int32_t request_id_;
+  bool acknowledged_;  // the client waits for an answer
+  bool awaits_reply_ = false;
+  bool streams_ = false;
+  wire::PatchedMessage message_;  // what is sent, until it is taken
+  Buffer original_;
+  std::vector<Forwarded> forwarded_;
+};
+
+}  // namespace idproxy::rewrite

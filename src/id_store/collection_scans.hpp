@@ -95,7 +95,7 @@ class CollectionScans {
   const Enabled enabled_;
   ScanLease lease_;  // of the task
 
-  std::mutex mutex_;  // guards scans_
+  std::mutex mutex_;           // guards scans_
   std::vector<Shared> scans_;  // one per counter
   const Scheduler::Shared task_ = std::make_shared<Scheduler::Task>([this] { return run(); });
   Scheduler scheduler_;

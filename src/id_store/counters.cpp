@@ -54,8 +54,8 @@ Counters::Counters(const mongo::Pool& pool, const Clock& clock, StoreMetrics& me
       scheduler_(clock, kThreads) {}
 
 std::shared_ptr<ids::BlockCache> Counters::counter(const ids::CounterSpec& spec,
-                                                         const ids::CounterField& field,
-                                                         std::uint64_t watch) {
+                                                   const ids::CounterField& field,
+                                                   std::uint64_t watch) {
   const std::scoped_lock lock(mutex_);
   auto cache = get(spec, field, watch)->cache;  // in use now: not swept
   if (counters_.in_force().size() >= sweep_at_) sweep();
@@ -63,8 +63,8 @@ std::shared_ptr<ids::BlockCache> Counters::counter(const ids::CounterSpec& spec,
 }
 
 std::shared_ptr<ids::BlockCache> Counters::announce(const ids::CounterSpec& spec,
-                                                          const ids::CounterField& field,
-                                                          std::uint64_t watch) {
+                                                    const ids::CounterField& field,
+                                                    std::uint64_t watch) {
   const std::scoped_lock lock(mutex_);
   const Shared counter = get(spec, field, watch);
   counter->announced = true;
@@ -78,20 +78,20 @@ Counters::Shared Counters::get(const ids::CounterSpec& spec, const ids::CounterF
                                std::uint64_t watch) {
   if (watch > newest_watch_) sweep();  // a reload may have left unused counters
   newest_watch_ = std::max(newest_watch_, watch);
-  const Shared counter = counters_
-                             .get(
-                                 name_of(spec.place), watch,
-                                 [&](const Shared& known) { return renew(known, spec); },
-                                 [&] { return make(spec); })
-                             .first;
+  const Shared counter =
+      counters_
+          .get(
+              name_of(spec.place), watch, [&](const Shared& known) { return renew(known, spec); },
+              [&] { return make(spec); })
+          .first;
   counter->add_field(field, watch);
   return counter;
 }
 
 Counters::Shared Counters::make(const ids::CounterSpec& spec) {
   auto counter = std::make_shared<Counter>(*this, spec);
-  counter->cache = std::make_shared<ids::BlockCache>(
-      spec, clock_, [this, weak = std::weak_ptr(counter)] {
+  counter->cache =
+      std::make_shared<ids::BlockCache>(spec, clock_, [this, weak = std::weak_ptr(counter)] {
         if (const Shared woken = weak.lock()) wake(woken);
       });
   if (stopping_) counter->cache->stop();
@@ -260,22 +260,23 @@ std::optional<Counters::Time> Counters::run(Counter& counter) {
 Counters::Turn Counters::turn_of(const Counter& counter) const {
   if (stopping_) return Turn::job;
   const Time now = clock_.monotonic();
-  if (looking_) return &counter == looking_.get() && now >= look_at_ ? Turn::job_or_look : Turn::job;
+  if (looking_)
+    return &counter == looking_.get() && now >= look_at_ ? Turn::job_or_look : Turn::job;
   return counter.check_at && now >= *counter.check_at ? Turn::job_or_check : Turn::job;
 }
 
 /// `due` is that of the counter's cache. While the store is down, no other counter is checked: that
 /// would keep the threads waiting for it.
 std::optional<Counters::Time> Counters::next_turn(const Counter& counter,
-                                                              std::optional<Time> due) const {
+                                                  std::optional<Time> due) const {
   if (&counter == looking_.get()) due = std::min(due.value_or(look_at_), look_at_);
   if (!counter.check_at) return due;
   const Time check = looking_ ? clock_.monotonic() + kLookAfter : *counter.check_at;
   return std::min(due.value_or(check), check);
 }
 
-bool Counters::do_job(Counter& counter, const std::optional<ids::CounterJob>& job,
-                            Turn turn, const std::vector<ids::CounterField>& fields) {
+bool Counters::do_job(Counter& counter, const std::optional<ids::CounterJob>& job, Turn turn,
+                      const std::vector<ids::CounterField>& fields) {
   if (!job) {
     tell_refusal(counter);
     tell_lost(counter);
@@ -341,8 +342,7 @@ bool Counters::leave_to_job(Counter& counter) {
 }
 
 /// Notes what the reply to the job, or to its check, says of the counter's readiness.
-void Counters::note(Counter& counter, const ids::CounterJob& job,
-                          const ids::CounterReply& reply) {
+void Counters::note(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply) {
   const std::scoped_lock lock(mutex_);
   const Time now = clock_.monotonic();
   if (counter.spec.place.is_range()) return note_range(counter, reply);
@@ -402,8 +402,8 @@ void Counters::tell_refusal(Counter& counter) {
     counter.document->events().gives_no_numbers(*reason);
 }
 
-void Counters::count(Counter& counter, const ids::CounterJob& job,
-                           const ids::CounterReply& reply, ids::BlockOutcome outcome) {
+void Counters::count(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply,
+                     ids::BlockOutcome outcome) {
   if (reply.kind == ReplyKind::given_back) metrics_.numbers_returned += job.unused.count;
   if (outcome == ids::BlockOutcome::went_back) counter.document->events().went_backwards();
   if (reply.kind != ReplyKind::allocated) return;
@@ -431,7 +431,7 @@ void Counters::note_reached(Counter& counter) {
     if (!looking_ == reached) return;
     looking_ = reached ? nullptr : counter.shared_from_this();
     look_at_ = clock_.monotonic() + kLookAfter;
-    }
+  }
   if (reached) {
     log::event(log::Level::info, "store_up", "the id store answers again");
   } else {

@@ -45,7 +45,7 @@ class Counters {
 
   /// The arguments must outlive it.
   Counters(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
-                 CollectionScans& scans);
+           CollectionScans& scans);
 
   /// The counter for `spec`. Several rules of one watch may share a document: the counter then uses
   /// the first rule's spec and all fields.

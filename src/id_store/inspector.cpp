@@ -96,8 +96,8 @@ void Inspector::make_tasks(const std::vector<WatchedRule>& rules) {
 }
 
 void Inspector::make_task(std::size_t at_once, Asks its, const mongo::Pool& pool) {
-  tasks_.push_back(std::make_shared<Scheduler::Task>(
-      [this, its, &pool] { return run(its, pool); }, at_once));
+  tasks_.push_back(
+      std::make_shared<Scheduler::Task>([this, its, &pool] { return run(its, pool); }, at_once));
 }
 
 void Inspector::wake() {

@@ -36,8 +36,8 @@ class Registry {
   using Shared = std::shared_ptr<Thing>;
   enum class Got { known, renewed, made };
 
-  /// The thing, made by `make()` if there is none. When a newer watch asks for it first, `renew(it)`
-  /// adapts it to what that wants, and returns false if it must retire.
+  /// The thing, made by `make()` if there is none. When a newer watch asks for it first,
+  /// `renew(it)` adapts it to what that wants, and returns false if it must retire.
   template <class Renew, class Make>
   std::pair<Shared, Got> get(const std::string& name, std::uint64_t watch, const Renew& renew,
                              const Make& make) {

@@ -76,7 +76,7 @@ class ReservationQueue final : public ids::Reservations,
   const ids::ReserveSpec spec_;
   const std::function<void()> wake_;
 
-  mutable std::mutex mutex_;  // guards all that follows
+  mutable std::mutex mutex_;                  // guards all that follows
   ids::WaitList waiters_;                     // also of what is under way
   std::deque<std::unique_ptr<Ask>> waiting_;  // in the order of their tickets
   std::size_t waiting_bytes_ = 0;

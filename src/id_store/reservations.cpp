@@ -46,9 +46,8 @@ void Reservations::use(const std::vector<ids::ReserveSpec>& specs, std::uint64_t
   const Lock lock(mutex_);
   for (const ids::ReserveSpec& spec : specs) (void)get(spec, watch);
   collections_.retire_older(watch);
-  collections_.forget_retired_if([](const Shared& old) {
-    return old->queue.use_count() == 1 && old->queue->idle();
-  });
+  collections_.forget_retired_if(
+      [](const Shared& old) { return old->queue.use_count() == 1 && old->queue->idle(); });
   ++version_;
 }
 

@@ -100,7 +100,7 @@ class Reservations {
   const ReservationCollection::Missing missing_;
   const Sweeper sweeper_;
 
-  mutable std::mutex mutex_;  // guards all that follows, but for the schedulers
+  mutable std::mutex mutex_;          // guards all that follows, but for the schedulers
   Registry<Collection> collections_;  // by "db.collection"
   // Read without the lock, because every insert asks. A reader of the new version then waits for
   // the lock in obstacle().

@@ -175,8 +175,7 @@ bool Sequences::do_job(Sequence& sequence) {
 }
 
 /// Logs each change once.
-void Sequences::report(Sequence& sequence, const ids::GaplessJob& job,
-                             const GaplessReply& reply) {
+void Sequences::report(Sequence& sequence, const ids::GaplessJob& job, const GaplessReply& reply) {
   if (reply.kind == GaplessReply::Kind::unguarded) return;  // the inspection reports it
   const std::string before = std::exchange(sequence.reported, reply.reason);
   if (before == reply.reason) return;

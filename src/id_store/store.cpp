@@ -28,11 +28,10 @@ struct Store::Impl {
                options.scans ? RangeDocuments::Missing::create : RangeDocuments::Missing::assume),
         counters(pool, clock, metrics, scans),
         sequences(pool, clock, metrics),
-        reservations(
-            pool, clock, metrics,
-            options.scans ? ReservationCollection::Missing::create
-                          : ReservationCollection::Missing::assume,
-            options.scans ? Reservations::Sweeper::on : Reservations::Sweeper::off) {}
+        reservations(pool, clock, metrics,
+                     options.scans ? ReservationCollection::Missing::create
+                                   : ReservationCollection::Missing::assume,
+                     options.scans ? Reservations::Sweeper::on : Reservations::Sweeper::off) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   /// The thread of the ranges uses the counters, and their threads use the ranges.

@@ -72,8 +72,7 @@ Action Conversation::fail_request(Bytes request, CommandError error, Workspace& 
 std::optional<wire::OpMsgView> Conversation::single_reply(Bytes message) {
   if (wire::read_header(message).op_code != wire::OpCode::msg) return std::nullopt;
   auto view = wire::OpMsgView::parse(message);
-  const bool is_single =
-      view && !view->has(wire::flag::kMoreToCome) && view->sequence_count() == 0;
+  const bool is_single = view && !view->has(wire::flag::kMoreToCome) && view->sequence_count() == 0;
   return is_single ? std::optional(*std::move(view)) : std::nullopt;
 }
 

@@ -104,8 +104,7 @@ void NumbersInTurn::number(std::span<const std::int32_t> statements) {
   });
 }
 
-std::optional<Need> NumbersInTurn::provide(
-    std::span<const std::int32_t> statements) {
+std::optional<Need> NumbersInTurn::provide(std::span<const std::int32_t> statements) {
   const bool is_complete = std::ranges::all_of(
       lines_, [](const Line& line) { return line.has_numbers || line.is_over; });
   if (is_complete && !is_counted_) return std::nullopt;

@@ -133,8 +133,7 @@ bool ValueReservations::lacks(Place& place) {
   return true;
 }
 
-std::optional<Need> ValueReservations::need(
-    std::span<const std::int32_t> statements) {
+std::optional<Need> ValueReservations::need(std::span<const std::int32_t> statements) {
   asked_.clear();
   std::size_t assignment = 0;
   auto at = places_.begin();

@@ -207,7 +207,7 @@ class WriteBatch {
   std::optional<std::chrono::nanoseconds> moved_at_;  // when that happened first, monotonic
   // With reservations_:
   std::unique_ptr<ValueReservations> reservations_;  // null: nothing is reserved
-  bool renews_before_sending_ = false;                // values that could not be reserved
+  bool renews_before_sending_ = false;               // values that could not be reserved
   // With numbers_:
   bool one_by_one_ = false;  // an earlier attempt of the client may have executed some statements
   /// Whether it has executed the first one.

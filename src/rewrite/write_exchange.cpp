@@ -151,7 +151,7 @@ bool WriteExchange::too_many_bytes() const {
 }
 
 Action WriteExchange::answered(ids::Result<ids::Grant> grant, const Context& context,
-                          Workspace& workspace) {
+                               Workspace& workspace) {
   now_ = context.clock.monotonic();
   if (batch_ != nullptr) {
     refill(workspace);

@@ -156,8 +156,8 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   std::vector<std::size_t> rest_;   // others that hold numbers, which are used up first
   std::vector<std::size_t> free_;   // live ranges that are not active
   std::vector<std::size_t> collided_;
-  std::size_t turn_ = 0;                      // the slot from which the next request takes
-  std::optional<std::size_t> empty_slot_;     // it had no numbers when a request took from others
+  std::size_t turn_ = 0;                   // the slot from which the next request takes
+  std::optional<std::size_t> empty_slot_;  // it had no numbers when a request took from others
   WaitList waiting_;
   std::optional<Fetch> fetch_;  // the one under way
   Ticket fetch_ticket_;         // its place in the cache's queue

@@ -94,7 +94,9 @@ TEST_F(WaitListTest, AnEmptyGrantReturnsToItsLenderToo) {
     int returns = 0;
   };
   const auto lender = std::make_shared<Counting>();
-  { const Grant dropped(lender, {}); }
+  {
+    const Grant dropped(lender, {});
+  }
   EXPECT_EQ(lender->returns, 1);
   {
     Grant taken(lender, {});

@@ -11,17 +11,17 @@
 #include <utility>
 #include <vector>
 
-#include "config_file.hpp"
-#include "connected_check.hpp"
-#include "control.hpp"
-#include "descriptors.hpp"
+#include "app/config_file.hpp"
+#include "app/connected_check.hpp"
+#include "app/control.hpp"
+#include "app/descriptors.hpp"
+#include "app/reload.hpp"
+#include "app/sources.hpp"
+#include "app/srv_lookup.hpp"
 #include "idproxy/config/config.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/net/server.hpp"
 #include "idproxy/observability/log.hpp"
-#include "reload.hpp"
-#include "sources.hpp"
-#include "srv_lookup.hpp"
 
 namespace idproxy::app {
 namespace {

@@ -1,4 +1,4 @@
-#include "awaited_grant.hpp"
+#include "app/awaited_grant.hpp"
 
 #include <future>
 #include <memory>

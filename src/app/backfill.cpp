@@ -8,17 +8,17 @@
 #include <optional>
 #include <utility>
 
-#include "backfill_batch.hpp"
-#include "backfill_report.hpp"
-#include "backfill_request.hpp"
-#include "backfill_rule.hpp"
-#include "backfill_run.hpp"
-#include "config_file.hpp"
-#include "id_store/login_advice.hpp"
-#include "patience.hpp"
-#include "progress_display.hpp"
-#include "sources.hpp"
-#include "stop_signals.hpp"
+#include "app/backfill_batch.hpp"
+#include "app/backfill_report.hpp"
+#include "app/backfill_request.hpp"
+#include "app/backfill_rule.hpp"
+#include "app/backfill_run.hpp"
+#include "app/config_file.hpp"
+#include "app/patience.hpp"
+#include "app/progress_display.hpp"
+#include "app/sources.hpp"
+#include "app/stop_signals.hpp"
+#include "idproxy/id_store/login_advice.hpp"
 
 namespace idproxy::app {
 namespace {

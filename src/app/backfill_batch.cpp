@@ -1,16 +1,16 @@
-#include "backfill_batch.hpp"
+#include "app/backfill_batch.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
-#include "backfill_sequence.hpp"
-#include "id_store/stored_value.hpp"
+#include "app/backfill_sequence.hpp"
+#include "app/sources.hpp"
+#include "app/value_text.hpp"
 #include "idproxy/base/random.hpp"
+#include "idproxy/id_store/stored_value.hpp"
+#include "idproxy/rewrite/unused_values.hpp"
 #include "idproxy/rewrite/write_reply.hpp"
-#include "rewrite/unused_values.hpp"
-#include "sources.hpp"
-#include "value_text.hpp"
 
 namespace idproxy::app {
 namespace {

@@ -8,13 +8,13 @@
 #include <unordered_set>
 #include <vector>
 
-#include "backfill_commands.hpp"
-#include "backfill_outcome.hpp"
-#include "backfill_report.hpp"
-#include "backfill_values.hpp"
-#include "id_store/mongo.hpp"
+#include "app/backfill_commands.hpp"
+#include "app/backfill_outcome.hpp"
+#include "app/backfill_report.hpp"
+#include "app/backfill_values.hpp"
+#include "app/patience.hpp"
+#include "idproxy/id_store/mongo.hpp"
 #include "idproxy/rewrite/rules.hpp"
-#include "patience.hpp"
 
 namespace idproxy::app {
 

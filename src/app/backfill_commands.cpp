@@ -1,11 +1,11 @@
-#include "backfill_commands.hpp"
+#include "app/backfill_commands.hpp"
 
 #include <algorithm>
 #include <array>
 
+#include "app/value_text.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/zero_value.hpp"
-#include "value_text.hpp"
 
 namespace idproxy::app {
 namespace {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "id_store/mongo.hpp"
-#include "id_store/namespaces.hpp"
+#include "idproxy/id_store/mongo.hpp"
+#include "idproxy/id_store/namespaces.hpp"
 #include "idproxy/ids/guard.hpp"
 #include "idproxy/ids/values.hpp"
 

@@ -1,4 +1,4 @@
-#include "backfill_outcome.hpp"
+#include "app/backfill_outcome.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,8 +6,8 @@
 
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/rewrite/duplicate_key.hpp"
+#include "idproxy/rewrite/unused_values.hpp"
 #include "idproxy/rewrite/write_reply.hpp"
-#include "rewrite/unused_values.hpp"
 
 namespace idproxy::app {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "id_store/mongo.hpp"
+#include "idproxy/id_store/mongo.hpp"
 #include "idproxy/rewrite/rules.hpp"
 
 namespace idproxy::app {

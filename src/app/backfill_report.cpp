@@ -1,11 +1,11 @@
-#include "backfill_report.hpp"
+#include "app/backfill_report.hpp"
 
 #include <bson/bson.h>
 
 #include <algorithm>
 #include <memory>
 
-#include "progress_text.hpp"
+#include "app/progress_text.hpp"
 
 namespace idproxy::app {
 namespace {

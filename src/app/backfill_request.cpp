@@ -1,10 +1,10 @@
 #include "idproxy/app/backfill_request.hpp"
 
-#include "backfill_request.hpp"
+#include "app/backfill_request.hpp"
 
+#include "app/readiness.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/ids/sequences_of.hpp"
-#include "readiness.hpp"
 
 namespace idproxy::app {
 

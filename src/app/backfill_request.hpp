@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "backfill_commands.hpp"
+#include "app/backfill_commands.hpp"
 #include "idproxy/app/backfill_request.hpp"
 #include "idproxy/rewrite/rules.hpp"
 

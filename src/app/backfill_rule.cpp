@@ -1,13 +1,13 @@
-#include "backfill_rule.hpp"
+#include "app/backfill_rule.hpp"
 
 #include <chrono>
 #include <limits>
 #include <utility>
 #include <vector>
 
-#include "readiness.hpp"
-#include "sample_values.hpp"
-#include "sources.hpp"
+#include "app/readiness.hpp"
+#include "app/sample_values.hpp"
+#include "app/sources.hpp"
 
 namespace idproxy::app {
 namespace {

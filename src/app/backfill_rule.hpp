@@ -5,13 +5,13 @@
 #include <optional>
 #include <string>
 
-#include "id_store/namespaces.hpp"
+#include "app/reload.hpp"
+#include "app/stop_signals.hpp"
 #include "idproxy/app/backfill_request.hpp"
 #include "idproxy/config/config.hpp"
+#include "idproxy/id_store/namespaces.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/rewrite/rules.hpp"
-#include "reload.hpp"
-#include "stop_signals.hpp"
 
 namespace idproxy::app {
 

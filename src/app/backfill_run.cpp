@@ -1,4 +1,4 @@
-#include "backfill_run.hpp"
+#include "app/backfill_run.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "backfill_batch.hpp"
-#include "backfill_commands.hpp"
-#include "id_store/mongo.hpp"
-#include "patience.hpp"
-#include "progress_display.hpp"
-#include "progress_text.hpp"
-#include "stop_signals.hpp"
+#include "app/backfill_batch.hpp"
+#include "app/backfill_commands.hpp"
+#include "app/patience.hpp"
+#include "app/progress_display.hpp"
+#include "app/progress_text.hpp"
+#include "app/stop_signals.hpp"
+#include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::app {
 

@@ -1,11 +1,11 @@
-#include "backfill_sequence.hpp"
+#include "app/backfill_sequence.hpp"
 
 #include <boost/endian/conversion.hpp>
 #include <chrono>
 #include <optional>
 #include <vector>
 
-#include "rewrite/document_fields.hpp"
+#include "idproxy/rewrite/document_fields.hpp"
 
 namespace idproxy::app {
 namespace {

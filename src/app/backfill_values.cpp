@@ -1,13 +1,13 @@
-#include "backfill_values.hpp"
+#include "app/backfill_values.hpp"
 
 #include <limits>
 #include <numeric>
 #include <unordered_map>
 #include <utility>
 
-#include "awaited_grant.hpp"
+#include "app/awaited_grant.hpp"
 #include "idproxy/rewrite/drawing.hpp"
-#include "rewrite/sources.hpp"
+#include "idproxy/rewrite/sources.hpp"
 
 namespace idproxy::app {
 

@@ -1,13 +1,13 @@
-#include "config_file.hpp"
+#include "app/config_file.hpp"
 
 #include <sys/stat.h>
 
 #include <ostream>
 #include <utility>
 
+#include "app/srv_lookup.hpp"
 #include "idproxy/base/input_file.hpp"
 #include "idproxy/observability/log.hpp"
-#include "srv_lookup.hpp"
 
 namespace idproxy::app {
 

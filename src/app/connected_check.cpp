@@ -1,4 +1,4 @@
-#include "connected_check.hpp"
+#include "app/connected_check.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "app/readiness.hpp"
+#include "app/reload.hpp"
+#include "app/sample_values.hpp"
+#include "app/server_check.hpp"
+#include "app/server_limits.hpp"
 #include "idproxy/id_store/server_hello.hpp"
 #include "idproxy/id_store/store.hpp"
-#include "readiness.hpp"
-#include "reload.hpp"
-#include "sample_values.hpp"
-#include "server_check.hpp"
-#include "server_limits.hpp"
 
 namespace idproxy::app {
 namespace {

@@ -1,4 +1,4 @@
-#include "control.hpp"
+#include "app/control.hpp"
 
 #include <pthread.h>
 #include <systemd/sd-daemon.h>
@@ -18,14 +18,14 @@
 #include <thread>
 #include <utility>
 
-#include "health.hpp"
+#include "app/health.hpp"
+#include "app/readiness.hpp"
+#include "app/run_out.hpp"
+#include "app/server_limits.hpp"
+#include "app/watchdog.hpp"
 #include "idproxy/app/exit_code.hpp"
 #include "idproxy/observability/log.hpp"
 #include "idproxy/observability/metrics_page.hpp"
-#include "readiness.hpp"
-#include "run_out.hpp"
-#include "server_limits.hpp"
-#include "watchdog.hpp"
 
 namespace idproxy::app {
 namespace {

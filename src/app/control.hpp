@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
+#include "app/reload.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/net/server.hpp"
-#include "reload.hpp"
 
 namespace idproxy::app {
 

@@ -1,4 +1,4 @@
-#include "descriptors.hpp"
+#include "app/descriptors.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>

@@ -1,11 +1,11 @@
-#include "exposition.hpp"
+#include "app/exposition.hpp"
 
 #include <algorithm>
 #include <array>
 #include <map>
 
+#include "app/rule_statistics.hpp"
 #include "idproxy/observability/metrics_page.hpp"
-#include "rule_statistics.hpp"
 
 namespace idproxy::app {
 namespace {

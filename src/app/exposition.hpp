@@ -5,15 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "app/process.hpp"
+#include "app/reload.hpp"
+#include "app/run_out.hpp"
 #include "idproxy/id_store/store_statistics.hpp"
 #include "idproxy/ids/store.hpp"
 #include "idproxy/net/server_statistics.hpp"
 #include "idproxy/net/tls.hpp"
 #include "idproxy/observability/log.hpp"
 #include "idproxy/rewrite/rules.hpp"
-#include "process.hpp"
-#include "reload.hpp"
-#include "run_out.hpp"
 
 namespace idproxy::app {
 

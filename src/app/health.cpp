@@ -1,13 +1,13 @@
-#include "health.hpp"
+#include "app/health.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <string_view>
 #include <variant>
 
+#include "app/server_limits.hpp"
+#include "app/watchdog.hpp"
 #include "idproxy/base/server_release.hpp"
-#include "server_limits.hpp"
-#include "watchdog.hpp"
 
 namespace idproxy::app {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "exposition.hpp"
+#include "app/exposition.hpp"
 #include "idproxy/observability/http_server.hpp"
 
 namespace idproxy::app {

@@ -1,4 +1,4 @@
-#include "patience.hpp"
+#include "app/patience.hpp"
 
 #include <thread>
 

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <string>
 
-#include "progress_display.hpp"
-#include "stop_signals.hpp"
+#include "app/progress_display.hpp"
+#include "app/stop_signals.hpp"
 
 namespace idproxy::app {
 

@@ -1,4 +1,4 @@
-#include "process.hpp"
+#include "app/process.hpp"
 
 #include <sys/resource.h>
 #include <sys/stat.h>

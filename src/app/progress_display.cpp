@@ -1,4 +1,4 @@
-#include "progress_display.hpp"
+#include "app/progress_display.hpp"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "progress_text.hpp"
+#include "app/progress_text.hpp"
 
 namespace idproxy::app {
 

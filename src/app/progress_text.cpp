@@ -1,4 +1,4 @@
-#include "progress_text.hpp"
+#include "app/progress_text.hpp"
 
 #include <algorithm>
 #include <cmath>

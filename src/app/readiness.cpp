@@ -1,4 +1,4 @@
-#include "readiness.hpp"
+#include "app/readiness.hpp"
 
 #include "idproxy/observability/log.hpp"
 

@@ -1,19 +1,19 @@
-#include "reload.hpp"
+#include "app/reload.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <utility>
 
-#include "config_file.hpp"
+#include "app/config_file.hpp"
+#include "app/readiness.hpp"
+#include "app/rule_changes.hpp"
 #include "idproxy/ids/counter_use.hpp"
 #include "idproxy/ids/gapless_job.hpp"
 #include "idproxy/ids/number_format.hpp"
 #include "idproxy/ids/sequences_of.hpp"
 #include "idproxy/ids/values.hpp"
 #include "idproxy/observability/log.hpp"
-#include "readiness.hpp"
-#include "rule_changes.hpp"
 
 namespace idproxy::app {
 namespace {

@@ -1,4 +1,4 @@
-#include "rule_changes.hpp"
+#include "app/rule_changes.hpp"
 
 #include <algorithm>
 #include <cstddef>

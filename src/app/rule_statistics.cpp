@@ -1,4 +1,4 @@
-#include "rule_statistics.hpp"
+#include "app/rule_statistics.hpp"
 
 #include <algorithm>
 #include <variant>

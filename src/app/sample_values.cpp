@@ -1,15 +1,15 @@
-#include "sample_values.hpp"
+#include "app/sample_values.hpp"
 
 #include <chrono>
 #include <optional>
 #include <variant>
 
+#include "app/readiness.hpp"
+#include "app/value_text.hpp"
 #include "idproxy/ids/counter_use.hpp"
 #include "idproxy/ids/gapless_job.hpp"
 #include "idproxy/ids/number_format.hpp"
 #include "idproxy/ids/number_ranges.hpp"
-#include "readiness.hpp"
-#include "value_text.hpp"
 
 namespace idproxy::app {
 namespace {

@@ -1,4 +1,4 @@
-#include "server_check.hpp"
+#include "app/server_check.hpp"
 
 #include <mongoc/mongoc.h>
 

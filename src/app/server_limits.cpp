@@ -1,8 +1,8 @@
-#include "server_limits.hpp"
+#include "app/server_limits.hpp"
 
+#include "app/readiness.hpp"
 #include "idproxy/base/server_release.hpp"
 #include "idproxy/observability/log.hpp"
-#include "readiness.hpp"
 
 namespace idproxy::app {
 namespace {

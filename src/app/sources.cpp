@@ -1,4 +1,4 @@
-#include "sources.hpp"
+#include "app/sources.hpp"
 
 #include <chrono>
 

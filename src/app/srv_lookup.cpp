@@ -1,4 +1,4 @@
-#include "srv_lookup.hpp"
+#include "app/srv_lookup.hpp"
 
 #include <mongoc/mongoc.h>
 #include <systemd/sd-daemon.h>

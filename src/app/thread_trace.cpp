@@ -1,4 +1,4 @@
-#include "thread_trace.hpp"
+#include "app/thread_trace.hpp"
 
 #include <execinfo.h>
 #include <unistd.h>

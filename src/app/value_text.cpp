@@ -1,4 +1,4 @@
-#include "value_text.hpp"
+#include "app/value_text.hpp"
 
 #include <cstddef>
 

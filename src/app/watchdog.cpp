@@ -1,11 +1,11 @@
-#include "watchdog.hpp"
+#include "app/watchdog.hpp"
 
 #include <unistd.h>
 
 #include <algorithm>
 
+#include "app/thread_trace.hpp"
 #include "idproxy/observability/log.hpp"
-#include "thread_trace.hpp"
 
 namespace idproxy::app {
 namespace {

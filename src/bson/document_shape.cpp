@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "value_size.hpp"
+#include "bson/value_size.hpp"
 
 namespace idproxy::bson {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "end_of_key.hpp"
-#include "value_size.hpp"
+#include "bson/end_of_key.hpp"
+#include "bson/value_size.hpp"
 
 namespace idproxy::bson {
 std::optional<std::int64_t> Element::as_integer() const {

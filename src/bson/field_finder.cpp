@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstring>
 
-#include "end_of_key.hpp"
-#include "value_size.hpp"
+#include "bson/end_of_key.hpp"
+#include "bson/value_size.hpp"
 
 namespace idproxy::bson {
 namespace {

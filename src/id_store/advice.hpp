@@ -4,8 +4,8 @@
 #include <span>
 #include <string>
 
-#include "id_store/mongo.hpp"
-#include "id_store/outcome.hpp"
+#include "idproxy/id_store/mongo.hpp"
+#include "idproxy/id_store/outcome.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 
 /// Replies for jobs that could give out numbers twice because no unique index guards the field.

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "id_store/index_requests.hpp"
-#include "id_store/login_advice.hpp"
 #include "id_store/reply_reasons.hpp"
 #include "id_store/server_text.hpp"
 #include "id_store/value_lookup.hpp"
 #include "idproxy/base/server_release.hpp"
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/id_store/login_advice.hpp"
 
 namespace idproxy::id_store {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "id_store/inspector_collections.hpp"
-#include "id_store/mongo.hpp"
+#include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::id_store {
 

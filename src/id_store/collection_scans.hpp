@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "id_store/field_numbers.hpp"
-#include "id_store/mongo.hpp"
-#include "id_store/outcome.hpp"
 #include "id_store/scan_lease.hpp"
 #include "id_store/scheduler.hpp"
 #include "idproxy/base/clock.hpp"
+#include "idproxy/id_store/mongo.hpp"
+#include "idproxy/id_store/outcome.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 
 namespace idproxy::id_store {

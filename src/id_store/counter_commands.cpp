@@ -1,7 +1,7 @@
 #include "id_store/counter_commands.hpp"
 
-#include "id_store/namespaces.hpp"
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/id_store/namespaces.hpp"
 
 namespace idproxy::id_store {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "id_store/mongo.hpp"
+#include "idproxy/id_store/mongo.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 #include "idproxy/ids/range_spec.hpp"
 

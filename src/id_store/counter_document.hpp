@@ -11,11 +11,11 @@
 #include "id_store/collection_scans.hpp"
 #include "id_store/counter_events.hpp"
 #include "id_store/field_numbers.hpp"
-#include "id_store/mongo.hpp"
 #include "id_store/numbers.hpp"
-#include "id_store/outcome.hpp"
 #include "id_store/store_metrics.hpp"
-#include "id_store/stored_value.hpp"
+#include "idproxy/id_store/mongo.hpp"
+#include "idproxy/id_store/outcome.hpp"
+#include "idproxy/id_store/stored_value.hpp"
 #include "idproxy/ids/block_cache.hpp"
 
 namespace idproxy::id_store {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "id_store/numbers.hpp"
-#include "id_store/stored_value.hpp"
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/id_store/stored_value.hpp"
 #include "idproxy/ids/scope.hpp"
 
 namespace idproxy::id_store {

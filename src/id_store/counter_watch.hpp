@@ -4,7 +4,7 @@
 #include <memory>
 #include <span>
 
-#include "id_store/mongo.hpp"
+#include "idproxy/id_store/mongo.hpp"
 #include "idproxy/ids/block_cache.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 

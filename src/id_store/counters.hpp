@@ -12,12 +12,12 @@
 
 #include "id_store/counter_document.hpp"
 #include "id_store/counter_watch.hpp"
-#include "id_store/mongo.hpp"
 #include "id_store/registry.hpp"
 #include "id_store/reports.hpp"
 #include "id_store/scheduler.hpp"
 #include "id_store/store_metrics.hpp"
 #include "idproxy/base/clock.hpp"
+#include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/store_statistics.hpp"
 #include "idproxy/ids/block_cache.hpp"
 #include "idproxy/ids/store.hpp"

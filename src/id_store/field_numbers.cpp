@@ -8,8 +8,8 @@
 #include "id_store/index_requests.hpp"
 #include "id_store/reply_reasons.hpp"
 #include "id_store/server_text.hpp"
-#include "id_store/stored_value.hpp"
 #include "id_store/varying_texts.hpp"
+#include "idproxy/id_store/stored_value.hpp"
 #include "idproxy/ids/number_format.hpp"
 
 namespace idproxy::id_store {

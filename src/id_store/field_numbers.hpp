@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "id_store/field_places.hpp"
-#include "id_store/mongo.hpp"
 #include "id_store/number_texts.hpp"
 #include "id_store/numbers.hpp"
-#include "id_store/outcome.hpp"
+#include "idproxy/id_store/mongo.hpp"
+#include "idproxy/id_store/outcome.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 
 namespace idproxy::id_store {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "id_store/index.hpp"
-#include "id_store/mongo.hpp"
-#include "id_store/namespaces.hpp"
-#include "id_store/outcome.hpp"
+#include "idproxy/id_store/mongo.hpp"
+#include "idproxy/id_store/namespaces.hpp"
+#include "idproxy/id_store/outcome.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 
 namespace idproxy::id_store {

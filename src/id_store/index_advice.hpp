@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "id_store/index.hpp"
-#include "id_store/namespaces.hpp"
+#include "idproxy/id_store/namespaces.hpp"
 
 namespace idproxy::id_store {
 

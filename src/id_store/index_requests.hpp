@@ -6,8 +6,8 @@
 
 #include "id_store/index.hpp"
 #include "id_store/index_advice.hpp"
-#include "id_store/mongo.hpp"
-#include "id_store/namespaces.hpp"
+#include "idproxy/id_store/mongo.hpp"
+#include "idproxy/id_store/namespaces.hpp"
 
 /// Questions to the server about indexes, and their creation. Each call waits for the server.
 namespace idproxy::id_store {

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "id_store/inspector_collections.hpp"
-#include "id_store/mongo.hpp"
 #include "id_store/scheduler.hpp"
 #include "idproxy/base/clock.hpp"
+#include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/watch.hpp"
 
 namespace idproxy::id_store {

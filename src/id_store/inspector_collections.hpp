@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "id_store/index_advice.hpp"
-#include "id_store/outcome.hpp"
+#include "idproxy/id_store/outcome.hpp"
 #include "idproxy/id_store/watch.hpp"
 #include "idproxy/ids/fill.hpp"
 #include "idproxy/ids/free_values.hpp"

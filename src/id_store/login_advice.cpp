@@ -1,4 +1,4 @@
-#include "id_store/login_advice.hpp"
+#include "idproxy/id_store/login_advice.hpp"
 
 #include "id_store/counter_commands.hpp"
 

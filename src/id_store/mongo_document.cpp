@@ -1,4 +1,4 @@
-#include "id_store/mongo.hpp"
+#include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::id_store::mongo {
 namespace {

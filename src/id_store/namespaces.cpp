@@ -1,4 +1,4 @@
-#include "id_store/namespaces.hpp"
+#include "idproxy/id_store/namespaces.hpp"
 
 #include "idproxy/base/glob.hpp"
 #include "idproxy/bson/elements.hpp"

@@ -9,8 +9,8 @@
 #include "id_store/counter_commands.hpp"
 #include "id_store/field_numbers.hpp"
 #include "id_store/reply_reasons.hpp"
-#include "id_store/stored_value.hpp"
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/id_store/stored_value.hpp"
 #include "idproxy/observability/log.hpp"
 
 namespace idproxy::id_store {

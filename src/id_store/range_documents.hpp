@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "id_store/mongo.hpp"
-#include "id_store/outcome.hpp"
+#include "idproxy/id_store/mongo.hpp"
+#include "idproxy/id_store/outcome.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 #include "idproxy/ids/range_check.hpp"
 #include "idproxy/ids/range_spec.hpp"

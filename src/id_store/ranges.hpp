@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "id_store/counters.hpp"
-#include "id_store/mongo.hpp"
 #include "id_store/range_documents.hpp"
 #include "id_store/registry.hpp"
 #include "id_store/reports.hpp"
 #include "id_store/scheduler.hpp"
 #include "idproxy/base/clock.hpp"
+#include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/store_statistics.hpp"
 #include "idproxy/ids/range_set.hpp"
 #include "idproxy/ids/strategy.hpp"

@@ -1,8 +1,8 @@
 #include "id_store/reply_reasons.hpp"
 
-#include "id_store/login_advice.hpp"
 #include "id_store/server_text.hpp"
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/id_store/login_advice.hpp"
 
 namespace idproxy::id_store {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "id_store/mongo.hpp"
-#include "id_store/namespaces.hpp"
-#include "id_store/outcome.hpp"
+#include "idproxy/id_store/mongo.hpp"
+#include "idproxy/id_store/namespaces.hpp"
+#include "idproxy/id_store/outcome.hpp"
 
 /// What a failed command of the id store means for the one that needs numbers.
 namespace idproxy::id_store {

@@ -8,9 +8,9 @@
 #include "id_store/field_places.hpp"
 #include "id_store/index_advice.hpp"
 #include "id_store/index_requests.hpp"
-#include "id_store/login_advice.hpp"
 #include "id_store/reply_reasons.hpp"
 #include "id_store/server_text.hpp"
+#include "idproxy/id_store/login_advice.hpp"
 
 namespace idproxy::id_store {
 namespace {

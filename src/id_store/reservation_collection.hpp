@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "id_store/index.hpp"
-#include "id_store/mongo.hpp"
 #include "id_store/reservation_commands.hpp"
 #include "id_store/store_metrics.hpp"
 #include "idproxy/base/clock.hpp"
+#include "idproxy/id_store/mongo.hpp"
 #include "idproxy/ids/error.hpp"
 
 namespace idproxy::id_store {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "id_store/mongo.hpp"
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/id_store/mongo.hpp"
 #include "idproxy/ids/reservations.hpp"
 
 /// Commands on a collection of reservations, and what compares values without a server.

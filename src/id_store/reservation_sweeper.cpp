@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "id_store/index_requests.hpp"
-#include "id_store/namespaces.hpp"
 #include "id_store/reply_reasons.hpp"
 #include "id_store/reservation_collection.hpp"
 #include "id_store/server_text.hpp"
-#include "id_store/stored_value.hpp"
+#include "idproxy/id_store/namespaces.hpp"
+#include "idproxy/id_store/stored_value.hpp"
 
 namespace idproxy::id_store {
 namespace {

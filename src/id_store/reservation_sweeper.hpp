@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "id_store/mongo.hpp"
 #include "id_store/reservation_commands.hpp"
 #include "id_store/store_metrics.hpp"
 #include "idproxy/base/clock.hpp"
+#include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::id_store {
 

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "id_store/mongo.hpp"
 #include "id_store/registry.hpp"
 #include "id_store/reports.hpp"
 #include "id_store/reservation_collection.hpp"
@@ -19,6 +18,7 @@
 #include "id_store/scheduler.hpp"
 #include "id_store/store_metrics.hpp"
 #include "idproxy/base/clock.hpp"
+#include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::id_store {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "id_store/mongo.hpp"
+#include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::id_store {
 

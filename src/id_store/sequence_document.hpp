@@ -7,8 +7,8 @@
 
 #include "id_store/field_numbers.hpp"
 #include "id_store/field_places.hpp"
-#include "id_store/mongo.hpp"
-#include "id_store/outcome.hpp"
+#include "idproxy/id_store/mongo.hpp"
+#include "idproxy/id_store/outcome.hpp"
 #include "idproxy/ids/gapless_job.hpp"
 
 namespace idproxy::id_store {

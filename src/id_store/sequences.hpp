@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "id_store/mongo.hpp"
 #include "id_store/registry.hpp"
 #include "id_store/reports.hpp"
 #include "id_store/scheduler.hpp"
 #include "id_store/sequence_document.hpp"
 #include "id_store/store_metrics.hpp"
 #include "idproxy/base/clock.hpp"
+#include "idproxy/id_store/mongo.hpp"
 #include "idproxy/ids/gapless_queue.hpp"
 
 namespace idproxy::id_store {

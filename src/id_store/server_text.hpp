@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "id_store/mongo.hpp"
+#include "idproxy/id_store/mongo.hpp"
 
 /// What servers say with an error, for the log and for people.
 namespace idproxy::id_store {

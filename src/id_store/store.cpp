@@ -9,12 +9,12 @@
 #include "id_store/collection_scans.hpp"
 #include "id_store/counters.hpp"
 #include "id_store/inspector.hpp"
-#include "id_store/mongo.hpp"
 #include "id_store/ranges.hpp"
 #include "id_store/reservations.hpp"
 #include "id_store/sequences.hpp"
 #include "id_store/store_metrics.hpp"
 #include "idproxy/base/glob.hpp"
+#include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::id_store {
 

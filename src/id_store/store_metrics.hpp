@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "id_store/mongo.hpp"
+#include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::id_store {
 

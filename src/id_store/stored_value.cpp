@@ -1,4 +1,4 @@
-#include "id_store/stored_value.hpp"
+#include "idproxy/id_store/stored_value.hpp"
 
 #include <bson/bson.h>
 

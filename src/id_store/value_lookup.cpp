@@ -6,8 +6,8 @@
 
 #include "id_store/index.hpp"
 #include "id_store/index_requests.hpp"
-#include "id_store/stored_value.hpp"
 #include "idproxy/bson/builder.hpp"
+#include "idproxy/id_store/stored_value.hpp"
 
 namespace idproxy::id_store {
 namespace {

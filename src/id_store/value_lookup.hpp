@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "id_store/mongo.hpp"
-#include "id_store/namespaces.hpp"
+#include "idproxy/id_store/mongo.hpp"
+#include "idproxy/id_store/namespaces.hpp"
 #include "idproxy/ids/values.hpp"
 
 namespace idproxy::id_store {

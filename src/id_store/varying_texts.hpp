@@ -4,8 +4,8 @@
 #include <cstddef>
 
 #include "id_store/field_places.hpp"
-#include "id_store/mongo.hpp"
 #include "id_store/numbers.hpp"
+#include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::id_store {
 

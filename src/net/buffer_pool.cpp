@@ -1,4 +1,4 @@
-#include "buffer_pool.hpp"
+#include "net/buffer_pool.hpp"
 
 #include <bit>
 #include <utility>

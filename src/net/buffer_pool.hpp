@@ -8,9 +8,9 @@
 #include <memory>
 #include <utility>
 
-#include "event_loop.hpp"
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/base/spares.hpp"
+#include "net/event_loop.hpp"
 
 namespace idproxy::net {
 

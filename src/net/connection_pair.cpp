@@ -1,4 +1,4 @@
-#include "connection_pair.hpp"
+#include "net/connection_pair.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -7,8 +7,8 @@
 #include "idproxy/observability/log.hpp"
 #include "idproxy/rewrite/reply.hpp"
 #include "idproxy/wire/expects_reply.hpp"
-#include "tcp.hpp"
-#include "unreachable.hpp"
+#include "net/tcp.hpp"
+#include "net/unreachable.hpp"
 
 namespace idproxy::net {
 namespace {

@@ -7,14 +7,14 @@
 #include <string_view>
 #include <vector>
 
-#include "connector.hpp"
-#include "direction.hpp"
-#include "drain.hpp"
-#include "exchange_runner.hpp"
-#include "io_thread.hpp"
-#include "reply_gate.hpp"
-#include "request_gate.hpp"
-#include "stream.hpp"
+#include "net/connector.hpp"
+#include "net/direction.hpp"
+#include "net/drain.hpp"
+#include "net/exchange_runner.hpp"
+#include "net/io_thread.hpp"
+#include "net/reply_gate.hpp"
+#include "net/request_gate.hpp"
+#include "net/stream.hpp"
 
 namespace idproxy::net {
 

@@ -1,4 +1,4 @@
-#include "connector.hpp"
+#include "net/connector.hpp"
 
 #include <sys/socket.h>
 
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "idproxy/observability/log.hpp"
-#include "tcp.hpp"
+#include "net/tcp.hpp"
 
 namespace idproxy::net {
 

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "asio.hpp"
-#include "io_thread.hpp"
-#include "stream.hpp"
-#include "upstream.hpp"
+#include "net/asio.hpp"
+#include "net/io_thread.hpp"
+#include "net/stream.hpp"
+#include "net/upstream.hpp"
 
 namespace idproxy::net {
 

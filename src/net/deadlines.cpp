@@ -1,4 +1,4 @@
-#include "deadlines.hpp"
+#include "net/deadlines.hpp"
 
 namespace idproxy::net {
 

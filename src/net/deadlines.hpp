@@ -3,7 +3,7 @@
 #include <boost/intrusive/list.hpp>
 #include <chrono>
 
-#include "event_loop.hpp"
+#include "net/event_loop.hpp"
 
 namespace idproxy::net {
 

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "file_descriptor.hpp"
+#include "net/file_descriptor.hpp"
 
 namespace idproxy::net {
 

@@ -1,4 +1,4 @@
-#include "direction.hpp"
+#include "net/direction.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "buffer_pool.hpp"
-#include "byte_stream.hpp"
 #include "idproxy/base/buffer.hpp"
-#include "out_queue.hpp"
+#include "net/buffer_pool.hpp"
+#include "net/byte_stream.hpp"
+#include "net/out_queue.hpp"
 
 namespace idproxy::net {
 

@@ -1,11 +1,11 @@
-#include "directory.hpp"
+#include "net/directory.hpp"
 
 #include <algorithm>
 #include <boost/asio/ip/tcp.hpp>
 #include <utility>
 
-#include "own_address.hpp"
-#include "tcp.hpp"
+#include "net/own_address.hpp"
+#include "net/tcp.hpp"
 
 namespace idproxy::net {
 namespace {

@@ -5,11 +5,11 @@
 #include <mutex>
 #include <vector>
 
-#include "asio.hpp"
 #include "idproxy/net/server_statistics.hpp"
 #include "idproxy/rewrite/members.hpp"
 #include "idproxy/rewrite/status.hpp"
-#include "upstream.hpp"
+#include "net/asio.hpp"
+#include "net/upstream.hpp"
 
 namespace idproxy::net {
 

@@ -1,4 +1,4 @@
-#include "event_loop.hpp"
+#include "net/event_loop.hpp"
 
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "system_calls.hpp"
+#include "net/system_calls.hpp"
 
 namespace idproxy::net {
 namespace {

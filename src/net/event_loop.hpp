@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "byte_stream.hpp"
-#include "file_descriptor.hpp"
+#include "net/byte_stream.hpp"
+#include "net/file_descriptor.hpp"
 
 namespace idproxy::net {
 

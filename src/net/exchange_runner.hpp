@@ -6,10 +6,10 @@
 #include <optional>
 #include <span>
 
-#include "budget.hpp"
 #include "idproxy/rewrite/connection_memory.hpp"
 #include "idproxy/rewrite/exchange.hpp"
-#include "io_thread.hpp"
+#include "net/budget.hpp"
+#include "net/io_thread.hpp"
 
 namespace idproxy::net {
 

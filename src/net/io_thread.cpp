@@ -1,4 +1,4 @@
-#include "io_thread.hpp"
+#include "net/io_thread.hpp"
 
 #include <algorithm>
 

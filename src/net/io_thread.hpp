@@ -6,20 +6,20 @@
 #include <memory>
 #include <unordered_map>
 
-#include "block_pool.hpp"
-#include "budget.hpp"
-#include "buffer_pool.hpp"
-#include "deadlines.hpp"
-#include "descriptor_reserve.hpp"
-#include "directory.hpp"
-#include "event_loop.hpp"
 #include "idproxy/net/counted.hpp"
 #include "idproxy/net/options.hpp"
 #include "idproxy/observability/metrics.hpp"
 #include "idproxy/rewrite/exchange.hpp"
-#include "lookups.hpp"
-#include "server_observer.hpp"
-#include "stream.hpp"
+#include "net/block_pool.hpp"
+#include "net/budget.hpp"
+#include "net/buffer_pool.hpp"
+#include "net/deadlines.hpp"
+#include "net/descriptor_reserve.hpp"
+#include "net/directory.hpp"
+#include "net/event_loop.hpp"
+#include "net/lookups.hpp"
+#include "net/server_observer.hpp"
+#include "net/stream.hpp"
 
 namespace idproxy::net {
 

@@ -1,4 +1,4 @@
-#include "listener.hpp"
+#include "net/listener.hpp"
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -10,9 +10,9 @@
 #include <cerrno>
 #include <utility>
 
-#include "connection_pair.hpp"
 #include "idproxy/observability/log.hpp"
-#include "tcp.hpp"
+#include "net/connection_pair.hpp"
+#include "net/tcp.hpp"
 
 namespace idproxy::net {
 namespace {

@@ -5,12 +5,12 @@
 #include <span>
 #include <string>
 
-#include "asio.hpp"
-#include "event_loop.hpp"
-#include "file_descriptor.hpp"
 #include "idproxy/net/options.hpp"
-#include "io_thread.hpp"
-#include "upstream.hpp"
+#include "net/asio.hpp"
+#include "net/event_loop.hpp"
+#include "net/file_descriptor.hpp"
+#include "net/io_thread.hpp"
+#include "net/upstream.hpp"
 
 namespace idproxy::net {
 

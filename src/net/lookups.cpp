@@ -1,4 +1,4 @@
-#include "lookups.hpp"
+#include "net/lookups.hpp"
 
 #include <netdb.h>
 #include <sys/socket.h>

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "event_loop.hpp"
+#include "net/event_loop.hpp"
 
 namespace idproxy::net {
 

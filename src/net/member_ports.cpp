@@ -1,4 +1,4 @@
-#include "member_ports.hpp"
+#include "net/member_ports.hpp"
 
 #include <charconv>
 

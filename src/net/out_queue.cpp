@@ -1,4 +1,4 @@
-#include "out_queue.hpp"
+#include "net/out_queue.hpp"
 
 #include <array>
 #include <climits>

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "byte_stream.hpp"
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/wire/patched_message.hpp"
+#include "net/byte_stream.hpp"
 
 namespace idproxy::net {
 

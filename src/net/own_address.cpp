@@ -1,11 +1,11 @@
-#include "own_address.hpp"
+#include "net/own_address.hpp"
 
 #include <sys/socket.h>
 
 #include <boost/asio/ip/udp.hpp>
 #include <cerrno>
 
-#include "file_descriptor.hpp"
+#include "net/file_descriptor.hpp"
 
 namespace idproxy::net {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <boost/asio/ip/address.hpp>
 
-#include "asio.hpp"
+#include "net/asio.hpp"
 
 namespace idproxy::net {
 

@@ -1,4 +1,4 @@
-#include "probe.hpp"
+#include "net/probe.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -5,10 +5,10 @@
 #include <optional>
 #include <string_view>
 
-#include "connector.hpp"
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/rewrite/hello.hpp"
-#include "out_queue.hpp"
+#include "net/connector.hpp"
+#include "net/out_queue.hpp"
 
 namespace idproxy::net {
 

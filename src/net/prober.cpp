@@ -1,4 +1,4 @@
-#include "prober.hpp"
+#include "net/prober.hpp"
 
 #include <chrono>
 #include <utility>

@@ -3,11 +3,11 @@
 #include <memory>
 #include <optional>
 
-#include "backoff.hpp"
 #include "idproxy/rewrite/hello_reply.hpp"
-#include "io_thread.hpp"
-#include "probe.hpp"
-#include "upstream.hpp"
+#include "net/backoff.hpp"
+#include "net/io_thread.hpp"
+#include "net/probe.hpp"
+#include "net/upstream.hpp"
 
 namespace idproxy::net {
 

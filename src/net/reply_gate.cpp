@@ -1,4 +1,4 @@
-#include "reply_gate.hpp"
+#include "net/reply_gate.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "request_gate.hpp"
+#include "net/request_gate.hpp"
 
 #include <algorithm>
 #include <variant>

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <utility>
 
-#include "budget.hpp"
 #include "idproxy/rewrite/classify.hpp"
 #include "idproxy/wire/frame_reader.hpp"
+#include "net/budget.hpp"
 
 namespace idproxy::net {
 

@@ -8,11 +8,11 @@
 #include <optional>
 #include <thread>
 
-#include "connection_pair.hpp"
 #include "idproxy/observability/log.hpp"
-#include "io_thread.hpp"
-#include "server_status.hpp"
-#include "upstreams.hpp"
+#include "net/connection_pair.hpp"
+#include "net/io_thread.hpp"
+#include "net/server_status.hpp"
+#include "net/upstreams.hpp"
 
 namespace idproxy::net {
 namespace {

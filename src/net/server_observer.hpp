@@ -4,7 +4,7 @@
 
 #include "idproxy/rewrite/hello_reply.hpp"
 #include "idproxy/rewrite/members.hpp"
-#include "upstream.hpp"
+#include "net/upstream.hpp"
 
 namespace idproxy::net {
 

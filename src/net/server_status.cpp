@@ -1,4 +1,4 @@
-#include "server_status.hpp"
+#include "net/server_status.hpp"
 
 #include <utility>
 

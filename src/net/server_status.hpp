@@ -5,7 +5,7 @@
 #include <span>
 
 #include "idproxy/rewrite/status.hpp"
-#include "io_thread.hpp"
+#include "net/io_thread.hpp"
 
 namespace idproxy::net {
 

@@ -1,4 +1,4 @@
-#include "stream.hpp"
+#include "net/stream.hpp"
 
 #include <sys/socket.h>
 
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <memory>
 
-#include "system_calls.hpp"
+#include "net/system_calls.hpp"
 
 namespace idproxy::net {
 namespace {

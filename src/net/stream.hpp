@@ -7,11 +7,11 @@
 #include <string_view>
 #include <utility>
 
-#include "byte_stream.hpp"
-#include "event_loop.hpp"
-#include "file_descriptor.hpp"
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/net/tls.hpp"
+#include "net/byte_stream.hpp"
+#include "net/event_loop.hpp"
+#include "net/file_descriptor.hpp"
 
 namespace idproxy::net {
 

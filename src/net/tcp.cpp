@@ -1,4 +1,4 @@
-#include "tcp.hpp"
+#include "net/tcp.hpp"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>

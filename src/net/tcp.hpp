@@ -3,7 +3,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <string>
 
-#include "asio.hpp"
+#include "net/asio.hpp"
 
 namespace idproxy::net {
 

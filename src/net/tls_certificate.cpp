@@ -1,4 +1,4 @@
-#include "tls_certificate.hpp"
+#include "net/tls_certificate.hpp"
 
 #include <arpa/inet.h>
 #include <openssl/asn1.h>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "openssl.hpp"
+#include "net/openssl.hpp"
 
 /// Reads certificates. They may come from peers, so texts are limited in length and control
 /// characters are escaped.

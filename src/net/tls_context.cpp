@@ -1,12 +1,12 @@
-#include "tls_context_impl.hpp"
+#include "net/tls_context_impl.hpp"
 
 #include <array>
 #include <new>
 #include <utility>
 
-#include "tls_certificate.hpp"
-#include "tls_pem.hpp"
-#include "tls_verify.hpp"
+#include "net/tls_certificate.hpp"
+#include "net/tls_pem.hpp"
+#include "net/tls_verify.hpp"
 
 namespace idproxy::net::tls {
 namespace {

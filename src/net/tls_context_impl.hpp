@@ -1,7 +1,7 @@
 #pragma once
 
 #include "idproxy/net/tls.hpp"
-#include "openssl.hpp"
+#include "net/openssl.hpp"
 
 namespace idproxy::net::tls {
 

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "idproxy/net/tls.hpp"
-#include "tls_reason.hpp"
-#include "tls_session.hpp"
-#include "tls_verify.hpp"
+#include "net/tls_reason.hpp"
+#include "net/tls_session.hpp"
+#include "net/tls_verify.hpp"
 
 namespace idproxy::net::tls {
 namespace {

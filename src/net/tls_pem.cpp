@@ -1,4 +1,4 @@
-#include "tls_pem.hpp"
+#include "net/tls_pem.hpp"
 
 #include <openssl/pem.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "idproxy/base/input_file.hpp"
-#include "tls_certificate.hpp"
+#include "net/tls_certificate.hpp"
 
 namespace idproxy::net::tls {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "openssl.hpp"
+#include "net/openssl.hpp"
 
 /// Reads the operator's PEM files. Faults are predicates for the file's name: "has no private key".
 namespace idproxy::net::tls {

@@ -1,11 +1,11 @@
-#include "tls_reason.hpp"
+#include "net/tls_reason.hpp"
 
 #include <openssl/sslerr.h>
 #include <openssl/tls1.h>
 
 #include <string_view>
 
-#include "tls_first_bytes.hpp"
+#include "net/tls_first_bytes.hpp"
 
 namespace idproxy::net::tls {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "tls_session.hpp"
+#include "net/tls_session.hpp"
 
 namespace idproxy::net::tls {
 

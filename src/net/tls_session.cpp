@@ -1,4 +1,4 @@
-#include "tls_session.hpp"
+#include "net/tls_session.hpp"
 
 #include <new>
 #include <utility>

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "idproxy/net/tls.hpp"
-#include "openssl.hpp"
-#include "tls_context_impl.hpp"
-#include "tls_window.hpp"
+#include "net/openssl.hpp"
+#include "net/tls_context_impl.hpp"
+#include "net/tls_window.hpp"
 
 namespace idproxy::net::tls {
 

@@ -1,8 +1,8 @@
-#include "tls_verify.hpp"
+#include "net/tls_verify.hpp"
 
 #include <new>
 
-#include "tls_certificate.hpp"
+#include "net/tls_certificate.hpp"
 
 namespace idproxy::net::tls {
 namespace {

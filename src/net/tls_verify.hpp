@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tls_session.hpp"
+#include "net/tls_session.hpp"
 
 /// Callbacks for OpenSSL's verification of certificates. They put the reason for a refusal into
 /// Session::reason.

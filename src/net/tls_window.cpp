@@ -1,4 +1,4 @@
-#include "tls_window.hpp"
+#include "net/tls_window.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "idproxy/base/buffer.hpp"
-#include "openssl.hpp"
+#include "net/openssl.hpp"
 
 namespace idproxy::net::tls {
 

@@ -1,4 +1,4 @@
-#include "unreachable.hpp"
+#include "net/unreachable.hpp"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "upstream.hpp"
+#include "net/upstream.hpp"
 
 #include "idproxy/observability/log.hpp"
 

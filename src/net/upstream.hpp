@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "backoff.hpp"
 #include "idproxy/net/options.hpp"
 #include "idproxy/rewrite/members.hpp"
+#include "net/backoff.hpp"
 
 namespace idproxy::net {
 

@@ -1,11 +1,11 @@
-#include "upstreams.hpp"
+#include "net/upstreams.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "connection_pair.hpp"
 #include "idproxy/base/text.hpp"
 #include "idproxy/observability/log.hpp"
+#include "net/connection_pair.hpp"
 
 namespace idproxy::net {
 namespace {

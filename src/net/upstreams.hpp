@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "asio.hpp"
 #include "idproxy/rewrite/topology.hpp"
-#include "io_thread.hpp"
-#include "listener.hpp"
-#include "member_ports.hpp"
-#include "prober.hpp"
-#include "server_observer.hpp"
+#include "net/asio.hpp"
+#include "net/io_thread.hpp"
+#include "net/listener.hpp"
+#include "net/member_ports.hpp"
+#include "net/prober.hpp"
+#include "net/server_observer.hpp"
 
 namespace idproxy::net {
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "idproxy/base/utf8.hpp"
-#include "line_writer.hpp"
+#include "observability/line_writer.hpp"
 
 namespace idproxy::log {
 namespace {

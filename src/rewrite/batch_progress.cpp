@@ -1,4 +1,4 @@
-#include "batch_progress.hpp"
+#include "rewrite/batch_progress.hpp"
 
 #include <algorithm>
 #include <numeric>

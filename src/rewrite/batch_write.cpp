@@ -1,4 +1,4 @@
-#include "batch_write.hpp"
+#include "rewrite/batch_write.hpp"
 
 #include <algorithm>
 #include <utility>

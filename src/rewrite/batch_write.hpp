@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "write_command.hpp"
+#include "rewrite/write_command.hpp"
 
 namespace idproxy::rewrite {
 

@@ -4,13 +4,13 @@
 #include <cstring>
 #include <utility>
 
-#include "catalog_command.hpp"
-#include "command_in_turn.hpp"
 #include "idproxy/base/text.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/rewrite/status.hpp"
 #include "idproxy/wire/op_msg.hpp"
-#include "login.hpp"
+#include "rewrite/catalog_command.hpp"
+#include "rewrite/command_in_turn.hpp"
+#include "rewrite/login.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -1,11 +1,11 @@
-#include "collisions.hpp"
+#include "rewrite/collisions.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "idproxy/rewrite/duplicate_key.hpp"
-#include "sources.hpp"
-#include "upsert_values.hpp"
+#include "idproxy/rewrite/sources.hpp"
+#include "rewrite/upsert_values.hpp"
 
 namespace idproxy::rewrite {
 

@@ -1,10 +1,10 @@
-#include "command_in_turn.hpp"
+#include "rewrite/command_in_turn.hpp"
 
 #include <array>
 #include <string_view>
 
-#include "guards.hpp"
 #include "idproxy/bson/builder.hpp"
+#include "rewrite/guards.hpp"
 
 namespace idproxy::rewrite {
 namespace {

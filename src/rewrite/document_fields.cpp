@@ -1,4 +1,4 @@
-#include "document_fields.hpp"
+#include "idproxy/rewrite/document_fields.hpp"
 
 namespace idproxy::rewrite {
 namespace {

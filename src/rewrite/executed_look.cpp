@@ -1,4 +1,4 @@
-#include "executed_look.hpp"
+#include "rewrite/executed_look.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
-#include "reply_frame.hpp"
+#include "rewrite/reply_frame.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -1,11 +1,11 @@
-#include "find_and_modify_write.hpp"
+#include "rewrite/find_and_modify_write.hpp"
 
 #include <array>
 #include <utility>
 
 #include "idproxy/bson/builder.hpp"
-#include "reply_frame.hpp"
-#include "upserts.hpp"
+#include "rewrite/reply_frame.hpp"
+#include "rewrite/upserts.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "write_command.hpp"
+#include "rewrite/write_command.hpp"
 
 namespace idproxy::rewrite {
 

@@ -1,4 +1,4 @@
-#include "guards.hpp"
+#include "rewrite/guards.hpp"
 
 #include <algorithm>
 

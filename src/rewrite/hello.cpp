@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "hello_fields.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
-#include "login.hpp"
+#include "rewrite/hello_fields.hpp"
+#include "rewrite/login.hpp"
 
 namespace idproxy::rewrite {
 namespace {

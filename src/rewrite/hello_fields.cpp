@@ -1,4 +1,4 @@
-#include "hello_fields.hpp"
+#include "rewrite/hello_fields.hpp"
 
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/wire/op_msg.hpp"

@@ -4,9 +4,9 @@
 #include <array>
 #include <iterator>
 
-#include "hello_fields.hpp"
 #include "idproxy/base/text.hpp"
 #include "idproxy/bson/elements.hpp"
+#include "rewrite/hello_fields.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <utility>
 
-#include "document_fields.hpp"
+#include "idproxy/rewrite/document_fields.hpp"
 #include "idproxy/rewrite/zero_value.hpp"
-#include "value_reservations.hpp"
+#include "rewrite/value_reservations.hpp"
 
 namespace idproxy::rewrite {
 namespace {

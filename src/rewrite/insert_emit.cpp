@@ -6,7 +6,7 @@
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/insert.hpp"
-#include "part_frame.hpp"
+#include "rewrite/part_frame.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -1,9 +1,9 @@
-#include "insert_write.hpp"
+#include "rewrite/insert_write.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "document_fields.hpp"
+#include "idproxy/rewrite/document_fields.hpp"
 
 namespace idproxy::rewrite {
 

@@ -8,7 +8,7 @@
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/insert.hpp"
 #include "idproxy/rewrite/write_reply.hpp"
-#include "reply_frame.hpp"
+#include "rewrite/reply_frame.hpp"
 
 namespace idproxy::rewrite {
 namespace {

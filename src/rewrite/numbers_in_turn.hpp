@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "collisions.hpp"
 #include "idproxy/ids/sequenced.hpp"
+#include "rewrite/collisions.hpp"
 
 namespace idproxy::rewrite {
 

@@ -1,4 +1,4 @@
-#include "part_frame.hpp"
+#include "rewrite/part_frame.hpp"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "repeats.hpp"
+#include "rewrite/repeats.hpp"
 
 #include <utility>
 

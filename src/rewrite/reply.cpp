@@ -9,7 +9,7 @@
 #include "idproxy/wire/checksum.hpp"
 #include "idproxy/wire/expects_reply.hpp"
 #include "idproxy/wire/op_query.hpp"
-#include "reply_frame.hpp"
+#include "rewrite/reply_frame.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -1,9 +1,9 @@
-#include "idproxy/rewrite/reply_merge.hpp"
+#include "rewrite/reply_merge.hpp"
 
 #include <algorithm>
 
 #include "idproxy/bson/builder.hpp"
-#include "reply_frame.hpp"
+#include "rewrite/reply_frame.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -1,6 +1,6 @@
 #include "idproxy/rewrite/request.hpp"
 
-#include "idproxy/rewrite/upsert.hpp"
+#include "rewrite/upsert.hpp"
 
 namespace idproxy::rewrite {
 

@@ -1,4 +1,4 @@
-#include "sources.hpp"
+#include "idproxy/rewrite/sources.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "idproxy/bson/builder.hpp"
-#include "reply_frame.hpp"
+#include "rewrite/reply_frame.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -1,4 +1,4 @@
-#include "stored_look.hpp"
+#include "rewrite/stored_look.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
-#include "document_fields.hpp"
 #include "idproxy/bson/builder.hpp"
-#include "reply_frame.hpp"
+#include "idproxy/rewrite/document_fields.hpp"
+#include "rewrite/reply_frame.hpp"
 
 namespace idproxy::rewrite {
 namespace {

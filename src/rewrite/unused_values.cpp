@@ -1,12 +1,12 @@
-#include "unused_values.hpp"
+#include "idproxy/rewrite/unused_values.hpp"
 
 #include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
 
+#include "idproxy/rewrite/sources.hpp"
 #include "idproxy/rewrite/write_reply.hpp"
-#include "sources.hpp"
 
 namespace idproxy::rewrite {
 

@@ -1,10 +1,10 @@
-#include "update_write.hpp"
+#include "rewrite/update_write.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "idproxy/rewrite/upsert.hpp"
-#include "upserts.hpp"
+#include "rewrite/upsert.hpp"
+#include "rewrite/upserts.hpp"
 
 namespace idproxy::rewrite {
 

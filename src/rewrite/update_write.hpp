@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "batch_write.hpp"
+#include "rewrite/batch_write.hpp"
 
 namespace idproxy::rewrite {
 

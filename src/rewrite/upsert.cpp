@@ -1,14 +1,14 @@
-#include "idproxy/rewrite/upsert.hpp"
+#include "rewrite/upsert.hpp"
 
 #include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
 
-#include "document_fields.hpp"
+#include "idproxy/rewrite/document_fields.hpp"
 #include "idproxy/rewrite/zero_value.hpp"
-#include "upsert_paths.hpp"
-#include "upsert_values.hpp"
+#include "rewrite/upsert_paths.hpp"
+#include "rewrite/upsert_values.hpp"
 
 namespace idproxy::rewrite {
 namespace {

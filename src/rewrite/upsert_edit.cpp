@@ -1,4 +1,4 @@
-#include "upsert_edit.hpp"
+#include "rewrite/upsert_edit.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "idproxy/bson/builder.hpp"
-#include "upsert_values.hpp"
+#include "rewrite/upsert_values.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/rewrite/rules.hpp"
-#include "idproxy/rewrite/upsert.hpp"
 #include "idproxy/rewrite/write.hpp"
 #include "idproxy/wire/patched_message.hpp"
+#include "rewrite/upsert.hpp"
 
 namespace idproxy::rewrite {
 

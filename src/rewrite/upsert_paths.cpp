@@ -1,4 +1,4 @@
-#include "upsert_paths.hpp"
+#include "rewrite/upsert_paths.hpp"
 
 #include <string>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "idproxy/rewrite/upsert_statement.hpp"
+#include "rewrite/upsert_statement.hpp"
 
 #include <array>
 #include <bit>

@@ -1,12 +1,12 @@
-#include "upsert_values.hpp"
+#include "rewrite/upsert_values.hpp"
 
 #include <algorithm>
 #include <array>
 
-#include "document_fields.hpp"
 #include "idproxy/bson/builder.hpp"
+#include "idproxy/rewrite/document_fields.hpp"
 #include "idproxy/rewrite/zero_value.hpp"
-#include "upsert_paths.hpp"
+#include "rewrite/upsert_paths.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "idproxy/ids/scope.hpp"
 #include "idproxy/rewrite/rule.hpp"
-#include "idproxy/rewrite/upsert_statement.hpp"
+#include "rewrite/upsert_statement.hpp"
 
 /// What an upsert itself says about fields of the document that it inserts. The server makes that
 /// document from the equalities of the filter, and then applies the update to it

@@ -1,4 +1,4 @@
-#include "upserts.hpp"
+#include "rewrite/upserts.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "idproxy/bson/builder.hpp"
-#include "part_frame.hpp"
-#include "upsert_edit.hpp"
-#include "upsert_values.hpp"
+#include "rewrite/part_frame.hpp"
+#include "rewrite/upsert_edit.hpp"
+#include "rewrite/upsert_values.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -1,8 +1,8 @@
-#include "value_renewal.hpp"
+#include "rewrite/value_renewal.hpp"
 
 #include <algorithm>
 
-#include "sources.hpp"
+#include "idproxy/rewrite/sources.hpp"
 
 namespace idproxy::rewrite {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "collisions.hpp"
+#include "rewrite/collisions.hpp"
 
 namespace idproxy::rewrite {
 

@@ -1,11 +1,11 @@
-#include "value_reservations.hpp"
+#include "rewrite/value_reservations.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "document_fields.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/ids/scope.hpp"
+#include "idproxy/rewrite/document_fields.hpp"
 
 namespace idproxy::rewrite {
 namespace {

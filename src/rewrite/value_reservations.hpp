@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "collisions.hpp"
 #include "idproxy/ids/reservations.hpp"
 #include "idproxy/rewrite/request.hpp"
 #include "idproxy/rewrite/write.hpp"
+#include "rewrite/collisions.hpp"
 
 namespace idproxy::rewrite {
 

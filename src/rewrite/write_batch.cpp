@@ -1,15 +1,15 @@
-#include "write_batch.hpp"
+#include "rewrite/write_batch.hpp"
 
 #include <algorithm>
 #include <iterator>
 #include <limits>
 #include <utility>
 
-#include "command_in_turn.hpp"
-#include "guards.hpp"
 #include "idproxy/bson/builder.hpp"
-#include "sources.hpp"
-#include "unused_values.hpp"
+#include "idproxy/rewrite/sources.hpp"
+#include "idproxy/rewrite/unused_values.hpp"
+#include "rewrite/command_in_turn.hpp"
+#include "rewrite/guards.hpp"
 
 namespace idproxy::rewrite {
 namespace {

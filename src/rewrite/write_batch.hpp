@@ -6,18 +6,18 @@
 #include <span>
 #include <vector>
 
-#include "batch_progress.hpp"
-#include "collisions.hpp"
-#include "executed_look.hpp"
 #include "idproxy/base/random.hpp"
 #include "idproxy/rewrite/action.hpp"
-#include "numbers_in_turn.hpp"
-#include "repeats.hpp"
-#include "retry_budget.hpp"
-#include "stored_look.hpp"
-#include "value_renewal.hpp"
-#include "value_reservations.hpp"
-#include "write_command.hpp"
+#include "rewrite/batch_progress.hpp"
+#include "rewrite/collisions.hpp"
+#include "rewrite/executed_look.hpp"
+#include "rewrite/numbers_in_turn.hpp"
+#include "rewrite/repeats.hpp"
+#include "rewrite/retry_budget.hpp"
+#include "rewrite/stored_look.hpp"
+#include "rewrite/value_renewal.hpp"
+#include "rewrite/value_reservations.hpp"
+#include "rewrite/write_command.hpp"
 
 namespace idproxy::rewrite {
 

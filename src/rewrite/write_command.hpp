@@ -9,10 +9,10 @@
 
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/ids/reservations.hpp"
-#include "idproxy/rewrite/reply_merge.hpp"
 #include "idproxy/rewrite/workspace.hpp"
 #include "idproxy/rewrite/write.hpp"
 #include "idproxy/rewrite/write_reply.hpp"
+#include "rewrite/reply_merge.hpp"
 
 namespace idproxy::rewrite {
 

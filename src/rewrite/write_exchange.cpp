@@ -5,14 +5,14 @@
 #include <numeric>
 #include <utility>
 
-#include "guards.hpp"
 #include "idproxy/base/text.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/connection_memory.hpp"
-#include "sources.hpp"
-#include "value_reservations.hpp"
-#include "write_batch.hpp"
-#include "writes.hpp"
+#include "idproxy/rewrite/sources.hpp"
+#include "rewrite/guards.hpp"
+#include "rewrite/value_reservations.hpp"
+#include "rewrite/write_batch.hpp"
+#include "rewrite/writes.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -1,11 +1,11 @@
-#include "writes.hpp"
+#include "rewrite/writes.hpp"
 
 #include <utility>
 
-#include "find_and_modify_write.hpp"
-#include "insert_write.hpp"
-#include "update_write.hpp"
-#include "upserts.hpp"
+#include "rewrite/find_and_modify_write.hpp"
+#include "rewrite/insert_write.hpp"
+#include "rewrite/update_write.hpp"
+#include "rewrite/upserts.hpp"
 
 namespace idproxy::rewrite {
 

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "write_command.hpp"
+#include "rewrite/write_command.hpp"
 
 /// What an exchange does with a client's write command, for each WriteKind.
 namespace idproxy::rewrite {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "fuzz.hpp"
-#include "idproxy/rewrite/reply_merge.hpp"
+#include "rewrite/reply_merge.hpp"
 
 namespace {
 

@@ -10,10 +10,10 @@
 #include <thread>
 #include <utility>
 
-#include "id_store/mongo.hpp"
-#include "id_store/stored_value.hpp"
 #include "idproxy/base/clock.hpp"
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/id_store/mongo.hpp"
+#include "idproxy/id_store/stored_value.hpp"
 
 namespace idproxy::id_store::test {
 

@@ -1,4 +1,4 @@
-#include "backfill_commands.hpp"
+#include "app/backfill_commands.hpp"
 
 #include <gtest/gtest.h>
 

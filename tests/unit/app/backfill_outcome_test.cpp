@@ -1,4 +1,4 @@
-#include "backfill_outcome.hpp"
+#include "app/backfill_outcome.hpp"
 
 #include <gtest/gtest.h>
 

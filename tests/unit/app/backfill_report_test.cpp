@@ -1,4 +1,4 @@
-#include "backfill_report.hpp"
+#include "app/backfill_report.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "backfill_request.hpp"
+#include "app/backfill_request.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "backfill_sequence.hpp"
+#include "app/backfill_sequence.hpp"
 
 #include <gtest/gtest.h>
 
 #include <optional>
 #include <vector>
 
-#include "id_store/mongo.hpp"
+#include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::app {
 namespace backfill_sequence_test {

@@ -1,4 +1,4 @@
-#include "exposition.hpp"
+#include "app/exposition.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "health.hpp"
+#include "app/health.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "readiness.hpp"
+#include "app/readiness.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "rule_changes.hpp"
+#include "app/rule_changes.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

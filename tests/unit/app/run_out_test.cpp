@@ -1,4 +1,4 @@
-#include "run_out.hpp"
+#include "app/run_out.hpp"
 
 #include <gtest/gtest.h>
 

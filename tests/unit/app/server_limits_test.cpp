@@ -1,4 +1,4 @@
-#include "server_limits.hpp"
+#include "app/server_limits.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

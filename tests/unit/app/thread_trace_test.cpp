@@ -1,4 +1,4 @@
-#include "thread_trace.hpp"
+#include "app/thread_trace.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

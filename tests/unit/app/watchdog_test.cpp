@@ -1,4 +1,4 @@
-#include "watchdog.hpp"
+#include "app/watchdog.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

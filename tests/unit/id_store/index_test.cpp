@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "id_store/index_advice.hpp"
-#include "id_store/mongo.hpp"
+#include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::id_store::test {
 namespace index_test {

@@ -1,4 +1,4 @@
-#include "backoff.hpp"
+#include "net/backoff.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "budget.hpp"
+#include "net/budget.hpp"
 
 #include <gtest/gtest.h>
 

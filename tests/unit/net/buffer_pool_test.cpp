@@ -1,4 +1,4 @@
-#include "buffer_pool.hpp"
+#include "net/buffer_pool.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "deadlines.hpp"
+#include "net/deadlines.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "descriptor_reserve.hpp"
+#include "net/descriptor_reserve.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "directory.hpp"
+#include "net/directory.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "drain.hpp"
+#include "net/drain.hpp"
 
 #include <gtest/gtest.h>
 

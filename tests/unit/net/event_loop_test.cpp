@@ -1,4 +1,4 @@
-#include "event_loop.hpp"
+#include "net/event_loop.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "exchange_runner.hpp"
+#include "net/exchange_runner.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "out_queue.hpp"
+#include "net/out_queue.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <array>
 #include <string>
 
-#include "stream.hpp"
+#include "net/stream.hpp"
 #include "support/messages.hpp"
 
 namespace idproxy::net {

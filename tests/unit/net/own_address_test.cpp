@@ -1,4 +1,4 @@
-#include "own_address.hpp"
+#include "net/own_address.hpp"
 
 #include <gtest/gtest.h>
 #include <ifaddrs.h>

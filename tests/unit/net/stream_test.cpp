@@ -1,4 +1,4 @@
-#include "stream.hpp"
+#include "net/stream.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

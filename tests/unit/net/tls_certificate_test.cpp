@@ -1,4 +1,4 @@
-#include "tls_certificate.hpp"
+#include "net/tls_certificate.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tls_context_impl.hpp"
+#include "net/tls_context_impl.hpp"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "net/tls_certificate.hpp"
 #include "support/certificates.hpp"
-#include "tls_certificate.hpp"
 
 namespace idproxy::net::tls {
 namespace tls_context_test {

@@ -4,8 +4,8 @@
 #include <random>
 
 #include "idproxy/net/tls.hpp"
+#include "net/tls_context_impl.hpp"
 #include "support/tls_peers.hpp"
-#include "tls_context_impl.hpp"
 
 namespace idproxy::net::tls {
 namespace tls_engine_test {

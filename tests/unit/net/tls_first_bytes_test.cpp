@@ -1,4 +1,4 @@
-#include "tls_first_bytes.hpp"
+#include "net/tls_first_bytes.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tls_reason.hpp"
+#include "net/tls_reason.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
-#include "tls_verify.hpp"
+#include "net/tls_verify.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "net/tls_certificate.hpp"
 #include "support/tls_peers.hpp"
-#include "tls_certificate.hpp"
 
 namespace idproxy::net::tls {
 namespace tls_verify_test {

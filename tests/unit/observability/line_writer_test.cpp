@@ -1,4 +1,4 @@
-#include "line_writer.hpp"
+#include "observability/line_writer.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

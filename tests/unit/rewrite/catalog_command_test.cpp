@@ -1,4 +1,4 @@
-#include "catalog_command.hpp"
+#include "rewrite/catalog_command.hpp"
 
 #include <gtest/gtest.h>
 

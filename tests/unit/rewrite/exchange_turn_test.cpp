@@ -1,8 +1,8 @@
 // What an exchange does with a write that gets numbers of a sequence without gaps: it sends it in
 // order and durably, knows which numbers are stored, and gives the others to the next documents.
 
-#include "command_in_turn.hpp"
 #include "idproxy/rewrite/exchange.hpp"
+#include "rewrite/command_in_turn.hpp"
 #include "support/exchange_script.hpp"
 #include "support/fake_store.hpp"
 #include "support/lending_strategy.hpp"

@@ -1,4 +1,4 @@
-#include "executed_look.hpp"
+#include "rewrite/executed_look.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

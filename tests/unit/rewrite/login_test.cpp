@@ -1,4 +1,4 @@
-#include "login.hpp"
+#include "rewrite/login.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "numbers_in_turn.hpp"
+#include "rewrite/numbers_in_turn.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "idproxy/rewrite/reply_merge.hpp"
+#include "rewrite/reply_merge.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "retry_budget.hpp"
+#include "rewrite/retry_budget.hpp"
 
 #include <gtest/gtest.h>
 

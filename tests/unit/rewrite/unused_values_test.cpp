@@ -1,4 +1,4 @@
-#include "unused_values.hpp"
+#include "idproxy/rewrite/unused_values.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
-#include "idproxy/rewrite/upsert.hpp"
+#include "rewrite/upsert.hpp"
 
 #include <gtest/gtest.h>
 
 #include <span>
 
+#include "rewrite/upsert_paths.hpp"
+#include "rewrite/upsert_values.hpp"
 #include "support/rule_set.hpp"
 #include "support/upserts.hpp"
-#include "upsert_paths.hpp"
-#include "upsert_values.hpp"
 
 namespace idproxy::rewrite {
 namespace upsert_test {

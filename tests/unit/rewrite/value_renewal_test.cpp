@@ -1,4 +1,4 @@
-#include "value_renewal.hpp"
+#include "rewrite/value_renewal.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "write_batch.hpp"
+#include "rewrite/write_batch.hpp"
 
 #include "support/exchange_script.hpp"
 

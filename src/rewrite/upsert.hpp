@@ -4,7 +4,7 @@
 
 #include "idproxy/rewrite/forward_reason.hpp"
 #include "idproxy/rewrite/rules.hpp"
-#include "idproxy/rewrite/upsert_statement.hpp"
+#include "rewrite/upsert_statement.hpp"
 
 /// Upserts: in which of them a value can be assigned, and where. A value must get into the document
 /// that the server inserts, and must not change a document that the filter matches. Decided from

@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "id_store/mongo.hpp"
-#include "id_store/namespaces.hpp"
-#include "id_store/outcome.hpp"
+#include "idproxy/id_store/mongo.hpp"
+#include "idproxy/id_store/namespaces.hpp"
+#include "idproxy/id_store/outcome.hpp"
 
 /// What the operator must do about the store's user, with the command to type.
 namespace idproxy::id_store::advice {

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "id_store/mongo.hpp"
+#include "idproxy/id_store/mongo.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 
 namespace idproxy::id_store {

@@ -1,13 +1,22 @@
-"""Holds every include to the table of modules in src/README.md, components to an order, and a source to
-including its own header first.
+"""Holds every include to the table of modules in src/README.md, components to an order, a source to including
+its own header first, and a header to its place.
 
-A component is a header with its source. None may need itself, however many others are between.
+Usage: dependencies.py ROOT [--single-users]. A component is a header with its source. None may need itself,
+however many others are between.
+
+A face is a header that a file of another module includes, or src/main.cpp, or another face, since others see
+only include/. Faces are in include/idproxy/, and all other headers beside their sources.
+
+With --single-users it checks nothing, and prints the headers with a class that have one user at most beside
+their own source, with that user: perhaps the class belongs there.
 """
 
+import argparse
 import graphlib
 import pathlib
 import re
 import sys
+from collections.abc import Iterable, Iterator
 
 CORE_FORBIDDEN = ("boost/asio", "spdlog", "mongoc", "bson/", "yaml-cpp", "thread", "sys/socket.h")
 ALLOWED = {
@@ -23,58 +32,151 @@ ALLOWED = {
     "app": {"base", "bson", "wire", "ids", "rewrite", "observability", "id_store", "net", "config"},
 }
 CORE = ("base", "bson", "wire", "ids", "rewrite")
-INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
-OWN_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"][^">]+[">])', re.MULTILINE)
+CLASS = re.compile(r"^(?:class|struct)\s+(\w+)\b[^;{(]*\{", re.MULTILINE)
 
 
-def faults(root: pathlib.Path):
-    for module, allowed in ALLOWED.items():
-        for folder in (root / "include" / "idproxy" / module, root / "src" / module):
-            for file in sorted(folder.glob("*.[hc]pp")):
-                for include in INCLUDE.findall(file.read_text()):
-                    other = re.match(r"idproxy/(\w+)/", include)
-                    if other and other[1] != module and other[1] not in allowed:
-                        yield f"{file.relative_to(root)}: {module} may not include {include}"
-                    if module in CORE and include.startswith(CORE_FORBIDDEN):
-                        yield f"{file.relative_to(root)}: the core may not include <{include}>"
+class Tree:
+    """The files under src/, include/ and tests/, and what they include of ours. All paths are below the root."""
+
+    def __init__(self, root: pathlib.Path):
+        self.includes: dict[pathlib.Path, list[str]] = {}  # as they are written, with <> or ""
+        self.classes: dict[pathlib.Path, list[str]] = {}
+        for folder in ("include/idproxy", "src", "tests"):
+            for file in sorted((root / folder).rglob("*.[hc]pp")):
+                text = file.read_text()
+                self.includes[file.relative_to(root)] = INCLUDE.findall(text)
+                self.classes[file.relative_to(root)] = CLASS.findall(text)
+
+    def program(self) -> list[pathlib.Path]:
+        return [file for file in self.includes if file.parts[0] != "tests"]
+
+    def headers(self) -> list[pathlib.Path]:
+        return [file for file in self.program() if file.suffix == ".hpp"]
+
+    def header(self, include: str) -> pathlib.Path | None:
+        """The header that an include means in its one form."""
+        folder = "include" if include.startswith('"idproxy/') else "src"
+        path = pathlib.Path(folder) / include[1:-1]
+        return path if include.startswith('"') and path in self.includes else None
+
+    def used(self, file: pathlib.Path) -> list[pathlib.Path]:
+        return [header for include in self.includes[file] if (header := self.header(include))]
+
+    def of_tests(self, file: pathlib.Path, include: pathlib.PurePath) -> bool:
+        """True if this include of a test means a header of tests/."""
+        return file.parts[0] == "tests" and (
+            file.parent / include in self.includes or "tests" / include in self.includes)
+
+    def faces(self) -> set[pathlib.Path]:
+        faces = {header for file in self.program() for header in self.used(file)
+                 if module_of(header) != module_of(file)}
+        new = set(faces)
+        while new:
+            new = {header for face in new for header in self.used(face)} - faces
+            faces |= new
+        return faces
 
 
-def own_headers(root: pathlib.Path):
-    for source in sorted((root / "src").glob("*/*.cpp")):
-        module = source.parent.name
-        public = root / "include" / "idproxy" / module / f"{source.stem}.hpp"
-        own = [f"idproxy/{module}/{public.name}"] if public.exists() else []
-        if source.with_suffix(".hpp").exists():
-            own += [public.name, f"{module}/{public.name}"]
-        if own and INCLUDE.findall(source.read_text())[0] not in own:
-            yield f"{source.relative_to(root)}: its first include must be {own[0]}"
+def module_of(file: pathlib.Path) -> str | None:
+    """None: of main.cpp and of tests."""
+    parts = file.parts[2:] if file.parts[0] == "include" else file.parts[1:]
+    return parts[0] if len(parts) == 2 and file.parts[0] != "tests" else None
 
 
-def components(root: pathlib.Path) -> dict[str, set[str]]:
-    """What each one includes, as "module/name"."""
-    includes: dict[str, set[str]] = {}
-    for folder in (root / "include" / "idproxy", root / "src"):
-        for file in sorted(folder.glob("*/*.[hc]pp")):
-            own = f"{file.parent.name}/{file.stem}"
-            for include in OWN_INCLUDE.findall(file.read_text()):
-                path = pathlib.PurePath(include)
-                module = path.parts[1] if path.parts[0] == "idproxy" else file.parent.name
-                other = f"{module}/{path.stem}"
-                if other != own:
-                    includes.setdefault(own, set()).add(other)
-    return includes
+def form(header: pathlib.Path) -> str:
+    return f'"{pathlib.PurePath(*header.parts[1:])}"'
 
 
-def cycles(root: pathlib.Path):
+def moved(header: pathlib.Path, folder: str) -> str:
+    """What to do with a header that is in the wrong place."""
+    to = pathlib.Path(folder) / header.parent.name / header.name
+    return f"move it to {to.parent}, and include it as {form(to)}"
+
+
+def faults(tree: Tree) -> Iterator[str]:
+    for file in tree.program():
+        module = module_of(file)
+        if module is None:
+            continue
+        for include in tree.includes[file]:
+            header = tree.header(include)
+            other = module_of(header) if header else module
+            if other != module and other not in ALLOWED[module]:
+                yield f"{file}: {module} may not include {include[1:-1]}"
+            if module in CORE and not header and include[1:].startswith(CORE_FORBIDDEN):
+                yield f"{file}: the core may not include <{include[1:-1]}>"
+
+
+def own_headers(tree: Tree) -> Iterator[str]:
+    for source in tree.program():
+        own = [header for header in tree.headers() if component(header) == component(source)]
+        if source.suffix == ".cpp" and own and tree.header(tree.includes[source][0]) not in own:
+            yield f"{source}: its first include must be {either(own)}"
+
+
+def places(tree: Tree) -> Iterator[str]:
+    faces = tree.faces()
+    for header in tree.headers():
+        if header.parts[0] == "src" and header in faces:
+            yield f"{header}: another module or a face includes it: {moved(header, 'include/idproxy')}"
+        if header.parts[0] == "include" and header not in faces:
+            yield f"{header}: no other module needs it: {moved(header, 'src')}"
+
+
+def forms(tree: Tree) -> Iterator[str]:
+    """A header of ours has one form: "idproxy/module/file.hpp" if it is a face, else "module/file.hpp"."""
+    headers: dict[tuple[str, str], list[pathlib.Path]] = {}
+    for header in tree.headers():
+        headers.setdefault((header.parent.name, header.name), []).append(header)
+    for file, includes in tree.includes.items():
+        for include in includes:
+            path = pathlib.PurePath(include[1:-1])
+            meant = headers.get((path.parent.name or file.parent.name, path.name))
+            if meant and not tree.header(include) and not tree.of_tests(file, path):
+                yield f"{file}: {include} must be {either(meant)}"
+
+
+def either(headers: Iterable[pathlib.Path]) -> str:
+    return " or ".join(map(form, headers))
+
+
+def component(file: pathlib.Path) -> str:
+    """As "module/name"."""
+    return f"{file.parent.name}/{file.stem}"
+
+
+def cycles(tree: Tree) -> Iterator[str]:
+    needs: dict[str, set[str]] = {}
+    for file in tree.program():
+        others = {component(header) for header in tree.used(file)} - {component(file)}
+        needs.setdefault(component(file), set()).update(others)
     try:
-        graphlib.TopologicalSorter(components(root)).prepare()
+        graphlib.TopologicalSorter(needs).prepare()
     except graphlib.CycleError as error:
         yield "components need each other: " + " <- ".join(error.args[1])
 
 
+def single_users(tree: Tree) -> Iterator[str]:
+    for header in tree.headers():
+        users = [file for file in tree.program() if header in tree.used(file)
+                 and (file.suffix == ".hpp" or component(file) != component(header))]
+        if tree.classes[header] and len(users) <= 1:
+            yield f"{header}: {', '.join(tree.classes[header])}: {users[0] if users else 'nobody'}"
+
+
 def main() -> int:
-    root = pathlib.Path(sys.argv[1])
-    found = [*faults(root), *own_headers(root), *cycles(root)]
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("root", type=pathlib.Path)
+    arguments.add_argument("--single-users", action="store_true",
+                           help="print the headers with a class that have one user at most")
+    options = arguments.parse_args()
+    tree = Tree(options.root)
+    if options.single_users:
+        print("\n".join(single_users(tree)))
+        return 0
+    found = [fault for check in (faults, own_headers, places, forms, cycles)
+             for fault in check(tree)]
     print("\n".join(found) or "every include is allowed")
     return 1 if found else 0
 

@@ -64,6 +64,30 @@ std::optional<ids::CollectionUuid> uuid_for(const GuardVerdict& verdict, Bytes b
   return is_strict || bson::find(body, "collectionUUID") ? std::nullopt : verdict.uuid;
 }
 
+GuardVerdict GuardStage::ask(const GivenValues& given, Bytes body, WriteKind kind,
+                             std::chrono::nanoseconds now) {
+  GuardVerdict verdict = ask_guards(plan_, given, now);
+  uuid_ = uuid_for(verdict, body, kind);
+  return verdict;
+}
+
+std::chrono::nanoseconds GuardStage::patience(std::chrono::nanoseconds now, bool was_sent) const {
+  return ids::StoreSource::kPatience - (now - (was_sent ? moved_at_.value_or(now) : started_));
+}
+
+bool GuardStage::is_moved(std::int64_t code) const {
+  return uuid_ && code == kCollectionUuidMismatch;
+}
+
+void GuardStage::moved(std::chrono::nanoseconds now) {
+  if (!moved_at_) moved_at_ = now;
+  tell_gone(plan_, *uuid_);
+}
+
+const Assignment& GuardStage::rule() const {
+  return *std::ranges::find_if(plan_, [](const auto& each) { return each.guard != nullptr; });
+}
+
 void append_uuid(const ids::CollectionUuid& uuid, Buffer& out) {
   constexpr std::uint8_t kUuid = 4;  // subtype
   bson::append_head(out, bson::Type::binary, "collectionUUID");

@@ -42,4 +42,38 @@ void tell_no_uuid(const Plan& plan);
 /// (docs/server-behaviour.md#collection-uuid).
 void append_uuid(const ids::CollectionUuid& uuid, Buffer& out);
 
+/// The guards of a write that takes several commands: what they say before each of them, and what
+/// the server says of their collection.
+class GuardStage {
+ public:
+  /// Borrows `plan`. `started`: when the write arrived, monotonic. `uuid`: the one that the first
+  /// command names, if it has been sent.
+  GuardStage(const Plan& plan, std::chrono::nanoseconds started,
+             std::optional<ids::CollectionUuid> uuid)
+      : plan_(plan), started_(started), uuid_(uuid) {}
+
+  /// Before a command. With `ready`, it must name uuid().
+  [[nodiscard]] GuardVerdict ask(const GivenValues& given, Bytes body, WriteKind kind,
+                                 std::chrono::nanoseconds now);
+  [[nodiscard]] const std::optional<ids::CollectionUuid>& uuid() const { return uuid_; }
+  /// How long the write may still wait: as long as for values, since it arrived or, once something
+  /// `was_sent`, since its collection was another one for the first time.
+  [[nodiscard]] std::chrono::nanoseconds patience(std::chrono::nanoseconds now,
+                                                  bool was_sent) const;
+  /// True if this error says that the collection is not the one that the guards are of.
+  [[nodiscard]] bool is_moved(std::int64_t code) const;
+  /// Event: the server says so of a statement.
+  void moved(std::chrono::nanoseconds now);
+  /// Event: the server does not accept `collectionUUID`.
+  void takes_no_uuid() const { tell_no_uuid(plan_); }
+  /// The first rule that has a guard.
+  [[nodiscard]] const Assignment& rule() const;
+
+ private:
+  const Plan& plan_;
+  const std::chrono::nanoseconds started_;
+  std::optional<ids::CollectionUuid> uuid_;  // of the collection that the last command named
+  std::optional<std::chrono::nanoseconds> moved_at_;  // when moved() was called first, monotonic
+};
+
 }  // namespace idproxy::rewrite

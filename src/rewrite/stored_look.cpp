@@ -16,8 +16,8 @@ namespace {
 using bson::append_inside;
 
 // What the query has in common with the insert.
-constexpr std::array<std::string_view, 3> kKept = {"apiVersion", "apiStrict",
-                                                   "apiDeprecationErrors"};
+constexpr std::array<std::string_view, 3> kKeptInQuery = {"apiVersion", "apiStrict",
+                                                          "apiDeprecationErrors"};
 
 std::string key_of(bson::Type type, std::string_view bytes) {
   return static_cast<char>(type) + std::string(bytes);
@@ -62,7 +62,8 @@ void StoredLook::emit(const Question& question, const Plan& plan, wire::PatchedM
   if (question.max_time_ms) bson::append_int64(query, "maxTimeMS", *question.max_time_ms);
   bson::Elements fields(insert.body());
   while (const auto field = fields.next()) {
-    if (std::ranges::find(kKept, field->key) != kKept.end()) bson::append_copy(query, *field);
+    if (std::ranges::find(kKeptInQuery, field->key) != kKeptInQuery.end())
+      bson::append_copy(query, *field);
   }
   bson::append_string(query, "$db", question.ns.substr(0, dot));
   command.close();

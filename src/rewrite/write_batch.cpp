@@ -8,7 +8,6 @@
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/sources.hpp"
 #include "idproxy/rewrite/unused_values.hpp"
-#include "rewrite/command_in_turn.hpp"
 #include "rewrite/guards.hpp"
 
 namespace idproxy::rewrite {
@@ -49,16 +48,6 @@ std::optional<WriteOptions> options_of(const WriteBatch::Contents& contents, boo
 
 constexpr const char* kMoved = "was for a collection that has been dropped, made anew or renamed";
 
-bool has_write_concern_error(const wire::OpMsgView& message) {
-  return bson::find(message.body(), "writeConcernError").has_value();
-}
-
-/// True if the server has refused a document as such.
-bool is_invalid(const WriteError& error) {
-  constexpr std::int64_t kDocumentValidationFailure = 121;
-  return error.code != kDuplicateKey && error.code != kDocumentValidationFailure;
-}
-
 CommandError some_are_lost() {
   return {ErrorCode::operation_failed,
           "mongo-idproxy: the server has stored only some of the documents, and does not say which "
@@ -69,20 +58,23 @@ CommandError some_are_lost() {
 
 WriteBatch::WriteBatch(Contents contents, BatchSent sent)
     : contents_(std::move(contents)),
-      numbers_(take_turns()),
-      options_(options_of(contents_, numbers_.has_value())),
+      options_(options_of(contents_, needs_turn(*contents_.plan, contents_.given))),
       progress_(contents_.statements, stops_of(options_)),
       budget_(options_ ? options_->max_time_ms : std::nullopt, contents_.started),
       taken_(*contents_.plan, contents_.given, contents_.command->ns(),
              &contents_.command->message()),
       renewal_(*contents_.plan, contents_.given, taken_),
       request_id_(client_request_id()),
-      uuid_(contents_.uuid) {
+      guards_(*contents_.plan, contents_.started, contents_.uuid) {
+  if (needs_turn(*contents_.plan, contents_.given)) {
+    turns_.emplace(*contents_.plan, contents_.given, *contents_.command, contents_.kind);
+  }
   if (sent == BatchSent::whole) progress_.sent_whole();
   if (contents_.once) options_.reset();
-  one_by_one_ = numbers_ && contents_.kind == WriteKind::insert && options_ &&
-                (contents_.statements > 1 || is_unsure()) && options_->has_txn_number &&
-                !options_->in_transaction;
+  const bool may_be_repeated = contents_.kind == WriteKind::insert && options_ &&
+                               (contents_.statements > 1 || is_unsure()) &&
+                               options_->has_txn_number && !options_->in_transaction;
+  if (turns_ && may_be_repeated) turns_->may_be_repeated();
 }
 
 std::optional<GivenUp> WriteBatch::given_up() const {
@@ -102,21 +94,21 @@ Action WriteBatch::send(const Step& step) {
     if (need) return ask(Asks::reservations, *need, need->source->patience(), step);
   }
   if (contents_.once) return send_once(step);
-  if (numbers_) {
-    if (const auto need = numbers_->provide(progress_.todo())) {
+  if (turns_) {
+    if (const auto need = turns_->need(progress_.todo())) {
       auto patience = need->source->patience();
       if (progress_.commands() == 0) patience -= step.now - contents_.started;
       return ask(Asks::numbers, *need, patience, step);
     }
   }
-  if (one_by_one_ && first_ == First::unknown) return ask_whether_executed(step);
+  if (turns_ && turns_->must_ask()) return ask_whether_executed(step);
   if (progress_.begins_part()) {
     budget_.end();
-    sorted_out_ = singly_ = false;
+    repeated_.begin_part();
   }
   const std::size_t fitting = contents_.command->fitting(contents_.given, progress_.todo());
   progress_.send(std::min(fitting, most_at_once()));
-  if (numbers_) numbers_->send(progress_.out());
+  if (turns_) turns_->sent(progress_.out());
   const bool first = progress_.commands() == 1;
   if (!first) request_id_ = static_cast<std::int32_t>(step.workspace.next_request_id++);
   const WritePart part{progress_.out(), &*options_, first, left, request_id_, own_fields()};
@@ -157,7 +149,7 @@ Action WriteBatch::expired(const Step& step) {
 /// True if all statements that are left of the batch have collided. With an ordered batch, those
 /// after the first do not count.
 bool WriteBatch::only_repeats(std::span<const std::int32_t> next) const {
-  const bool others_count = numbers_ && !options_->ordered && next.size() > 1;
+  const bool others_count = turns_ && !options_->ordered && next.size() > 1;
   // A value that could not be reserved may have been renewed before the statement was ever sent.
   if (reservations_ && !contents_.command->errors().contains(next.front())) return false;
   return repeats_.contains(next.front()) && progress_.only_repeats() && !others_count;
@@ -192,7 +184,7 @@ Action WriteBatch::answered(ids::Result<ids::Grant> grant, const Step& step) {
     return no_values_for(*asks_for_, grant.error(), step);
   }
   if (what == Asks::reservations) return reserved(*std::move(grant), step);
-  if (what == Asks::numbers) numbers_->accept(*std::move(grant));
+  if (what == Asks::numbers) turns_->accept(*std::move(grant));
   return send(step);
 }
 
@@ -212,8 +204,8 @@ Action WriteBatch::no_values_for(const Assignment& rule, const ids::Error& error
 /// Before anything is sent: returns nothing if each rule whose values the command carries is
 /// guarded.
 std::optional<Action> WriteBatch::await_guards(const Step& step) {
-  GuardVerdict verdict = ask_guards(*contents_.plan, contents_.given, step.now);
-  uuid_ = uuid_for(verdict, contents_.command->message().body(), contents_.kind);
+  GuardVerdict verdict =
+      guards_.ask(contents_.given, contents_.command->message().body(), contents_.kind, step.now);
   switch (verdict.kind) {
     case GuardVerdict::Kind::ready:
       return std::nullopt;
@@ -230,52 +222,24 @@ std::optional<Action> WriteBatch::await_guards(const Step& step) {
   return ask(Asks::guard, need, guard_patience(step), step);
 }
 
-/// How long the write may still wait for its guards: a caller waits for values as long.
-std::chrono::nanoseconds WriteBatch::guard_patience(const Step& step) const {
-  const auto since = progress_.commands() == 0 ? contents_.started : moved_at_.value_or(step.now);
-  return ids::StoreSource::kPatience - (step.now - since);
-}
-
-/// True if the server has refused a statement because its collection is not the one that the
-/// guards are of.
-bool WriteBatch::is_moved(std::int64_t code) const {
-  return uuid_ && code == kCollectionUuidMismatch;
-}
-
 std::vector<std::int32_t> WriteBatch::moved_in(std::span<const WriteError> errors) const {
   std::vector<std::int32_t> moved;
   for (const WriteError& error : errors) {
-    if (!is_moved(error.code)) continue;
+    if (!guards_.is_moved(error.code)) continue;
     moved.push_back(progress_.out()[static_cast<std::size_t>(error.index)]);
   }
   return moved;
 }
 
-void WriteBatch::note_moved(std::vector<std::int32_t> statements, const Step& step) {
-  moved_ = std::move(statements);
-  if (moved_.empty()) return;
-  if (!moved_at_) moved_at_ = step.now;
-  tell_gone(*contents_.plan, *uuid_);
-}
-
-/// The first rule with a guard whose values the write carries.
-const Assignment* WriteBatch::guarded() const {
-  const Plan& plan = *contents_.plan;
-  const auto found =
-      std::ranges::find_if(plan, [](const auto& each) { return each.guard != nullptr; });
-  return &*found;
-}
-
 /// Handles a command that failed as a whole because of its collectionUUID; else returns nothing.
 std::optional<Action> WriteBatch::failed_uuid(const wire::OpMsgView& message, std::int64_t code,
                                               const Step& step) {
-  if (!uuid_ || options_->in_transaction) return std::nullopt;
-  if (is_moved(code)) {
-    note_moved({progress_.out().begin(), progress_.out().end()}, step);
-    moved_.clear();
+  if (!guards_.uuid() || options_->in_transaction) return std::nullopt;
+  if (guards_.is_moved(code)) {
+    guards_.moved(step.now);
     if (guard_patience(step).count() <= 0) return moved_too_often(step);
   } else if (rejects("collectionUUID", message, code)) {
-    tell_no_uuid(*contents_.plan);
+    guards_.takes_no_uuid();
   } else {
     return std::nullopt;
   }
@@ -284,17 +248,16 @@ std::optional<Action> WriteBatch::failed_uuid(const wire::OpMsgView& message, st
 
 /// True if the index has gone since the guard was asked, and the write may still wait for it.
 bool WriteBatch::lost_its_index(const ids::Error& error, const Step& step) {
-  if (error.code != ids::Errc::unguarded || !uuid_) return false;
+  if (error.code != ids::Errc::unguarded || !guards_.uuid()) return false;
   if (guard_patience(step).count() <= 0) return false;
-  if (!moved_at_) moved_at_ = step.now;
-  tell_gone(*contents_.plan, *uuid_);
+  guards_.moved(step.now);
   return true;
 }
 
 Action WriteBatch::moved_too_often(const Step& step) {
   return no_values_for(
-      *guarded(), {ids::Errc::unavailable, "the collection is dropped or replaced again and again"},
-      step);
+      guards_.rule(),
+      {ids::Errc::unavailable, "the collection is dropped or replaced again and again"}, step);
 }
 
 // ---- reservations -----------------------------------------------------------------------------
@@ -348,36 +311,16 @@ void WriteBatch::release_unused() const {
 
 // ---- numbers of sequences ---------------------------------------------------------------------
 
-std::optional<NumbersInTurn> WriteBatch::take_turns() {
-  if (!needs_turn(*contents_.plan, contents_.given)) return std::nullopt;
-  const Bytes body = contents_.command->message().body();
-  const auto autocommit = bson::find(body, "autocommit");
-  const bool in_transaction = autocommit && autocommit->as_integer() == 0;
-  std::string transaction;
-  if (in_transaction) transaction = transaction_of(body).value_or("");
-  return std::optional<NumbersInTurn>(std::in_place, *contents_.plan, contents_.given, transaction);
-}
-
-/// An upsert may find a document and need no number, so that the next statement's would leave a
-/// gap. The same happens if the server has executed a statement in an earlier attempt of the client
-/// and skips it now. All that were executed then precede those that were not, except for failed
-/// ones, so it is enough to try until one is stored.
 std::size_t WriteBatch::most_at_once() const {
-  return is_alone() ? 1 : std::numeric_limits<std::size_t>::max();
-}
-
-bool WriteBatch::is_alone() const {
-  if (!numbers_) return singly_;
-  if (contents_.kind != WriteKind::insert) return true;
-  return one_by_one_ && !(first_ == First::not_executed && progress_.commands() == 0);
+  const bool is_alone = turns_ ? turns_->is_alone(progress_) : repeated_.is_alone();
+  return is_alone ? 1 : std::numeric_limits<std::size_t>::max();
 }
 
 /// Asks the server, by an insert of the first statement that cannot succeed. It costs no write, so
-/// that nobody waits for the secondaries twice. Asks after the numbers are known: an earlier
-/// attempt that is still on its way would get the same ones, or none.
+/// that nobody waits for the secondaries twice. Servers before 6.0 have another question.
 Action WriteBatch::ask_whether_executed(const Step& step) {
-  if (is_unsure()) return look_whether_executed(step);
-  first_ = First::asked;
+  turns_->asked();
+  if (is_unsure()) return ask_which_are_executed(progress_.todo(), Looks::before, step);
   fields_.clear();
   append_fields_of_question(step.random, fields_);
   const WritePart question{progress_.todo().first(1),   &*options_,  false,
@@ -398,36 +341,19 @@ Action WriteBatch::told_whether_executed(const wire::OpMsgView& message, const S
   }
   const bool is_refused =
       reply->ok && !reply->errors.empty() && reply->errors.front().code == kCollectionUuidMismatch;
-  first_ = is_refused ? First::not_executed : First::unclear;
+  turns_->told(is_refused);
   return send(step);
-}
-
-/// Servers before 6.0 have no such question.
-Action WriteBatch::look_whether_executed(const Step& step) {
-  first_ = First::asked;
-  return ask_which_are_executed(progress_.todo(), Looks::before, step);
-}
-
-/// Whether an earlier attempt of the client has executed the statement, as far as the server says.
-bool WriteBatch::was_executed(std::int32_t statement) const {
-  return executed_ && std::ranges::binary_search(*executed_, statement);
 }
 
 /// The fields that the next command has beside the client's, or in their place; empty: none.
 Bytes WriteBatch::own_fields() {
-  const bool in_turn = numbers_ && options_ && !options_->in_transaction;
-  if (!in_turn && !uuid_) return {};
+  const bool in_turn = turns_ && options_ && !options_->in_transaction;
+  const auto& uuid = guards_.uuid();
+  if (!in_turn && !uuid) return {};
   fields_.clear();
   bson::Scope all(fields_);
-  if (in_turn) {
-    // The rest follows at once, and its answer is for both.
-    const bool rest_follows = one_by_one_ && progress_.commands() == 1 &&
-                              progress_.out().size() == 1 && !progress_.todo().empty();
-    durability_ = append_fields_in_turn(
-        contents_.command->message().body(), contents_.kind,
-        rest_follows ? AnswersAfter::primary : AnswersAfter::majority, fields_);
-  }
-  if (uuid_) append_uuid(*uuid_, fields_);
+  if (in_turn) turns_->send(progress_, fields_);
+  if (uuid) append_uuid(*uuid, fields_);
   all.close();
   return fields_.view();
 }
@@ -439,7 +365,7 @@ Action WriteBatch::go_past(std::span<const Collision> collisions,
                            std::span<const std::int32_t> rest, const Step& step) {
   const bool is_last = rest.empty() && progress_.todo().empty();
   const Assignment* sequence =
-      collisions.empty() || is_last ? nullptr : numbers_->sequence_in(collisions.front());
+      collisions.empty() || is_last ? nullptr : turns_->sequence_in(collisions.front());
   if (sequence != nullptr) {
     const ids::Error error{ids::Errc::unavailable, "others take each number first"};
     return fail(no_values(contents_.command->message(), contents_.command->ns(), *sequence, error),
@@ -449,40 +375,11 @@ Action WriteBatch::go_past(std::span<const Collision> collisions,
   return progress_.todo().empty() ? finish_or_relay(step) : send(step);
 }
 
-/// Handles what a reply with ok: 1 says of the numbers, after it has been merged.
-void WriteBatch::learn_numbers(const wire::OpMsgView& message, const WriteReply& reply,
-                               std::span<const Collision> collisions) {
-  if (options_->in_transaction && !reply.errors.empty()) return numbers_->lost();
-  const bool again = reply.retried > 0 || was_executed(progress_.out().front());
-  is_repeated_ = is_repeated_ || again;
-  // It is not known which of several statements the server has executed now, or whether it has
-  // executed any.
-  const bool is_unknown = is_unsure() && !executed_ && reply.errors.empty();
-  if (is_unknown || (again && progress_.out().size() > 1)) return numbers_->lost();
-  std::vector<std::int32_t> stored;
-  if (!again) {
-    std::ranges::copy_if(progress_.tried(), std::back_inserter(stored),
-                         [&](std::int32_t each) { return contents_.command->inserted(each); });
-  }
-  const bool is_certain = !has_write_concern_error(message);
-  numbers_->stored(stored, is_certain ? durability_ : ids::Durability::not_yet);
-  const bool rest_is_pending = options_->ordered || (!is_repeated_ && !contents_.loses_writes);
-  if (!stored.empty() && rest_is_pending) one_by_one_ = false;
-  if (!reply.errors.empty()) learn_of_error(reply, collisions);
-}
-
-/// A collection that took the place of another one has other numbers.
-void WriteBatch::learn_of_error(const WriteReply& reply, std::span<const Collision> collisions) {
-  if (!moved_.empty()) return numbers_->lost();
-  if (!collisions.empty()) return numbers_->taken(collisions.front());
-  if (!denies(reply.errors.front().document)) numbers_->lost();
-}
-
 // ---- replies ---------------------------------------------------------------------------------
 
 Action WriteBatch::reply(const wire::OpMsgView& message, const Step& step) {
   if (looks_ != Looks::nothing) return told(message, step);
-  if (first_ == First::asked) return told_whether_executed(message, step);
+  if (turns_ && turns_->has_asked()) return told_whether_executed(message, step);
   // The batch does not go on after a reply that it cannot understand. The client gets the reply if
   // there was only one command.
   const Action otherwise =
@@ -493,8 +390,16 @@ Action WriteBatch::reply(const wire::OpMsgView& message, const Step& step) {
   if (!reply->ok) return options_ ? failed(message, reply->code, step) : otherwise;
   if (!options_) return answered_once(message, *reply, step);
   if (reply->retried > contents_.statements) return otherwise;
-  if (numbers_shift(*reply)) shift_numbers(*reply);
-  if (may_be_mixed_up(*reply, step)) return sort_out(message, *reply, step);
+  const bool is_first = progress_.is_only_command();
+  const auto& errors = reply->errors;
+  if (is_first && contents_.loses_writes && is_unsure_insert() &&
+      std::ranges::any_of(errors, RepeatedInsert::is_invalid)) {
+    options_->stmt_ids = RepeatedInsert::shifted(*reply, *options_, contents_.statements);
+  }
+  if (may_be_mixed_up(*reply, step)) {
+    const auto doubted = repeated_.doubt(message, *reply, progress_.out());
+    return ask_which_are_executed(doubted, Looks::for_missing, step);
+  }
   if (!contents_.command->adds_up(*reply, *options_, progress_.out())) return otherwise;
   return answered(message, *reply, step);
 }
@@ -504,15 +409,12 @@ Action WriteBatch::failed(const wire::OpMsgView& message, std::int64_t code, con
   const bool only = progress_.is_only_command();
   const bool duplicate = code == kDuplicateKey && progress_.out().size() == 1;
   const bool denied = stores_nothing(code) || (duplicate && denies(message.body()));
-  if (numbers_) {
-    denied && !options_->in_transaction ? numbers_->stored({}, ids::Durability::not_yet)
-                                        : numbers_->lost();
-  }
+  if (turns_) turns_->failed(denied && !options_->in_transaction);
   if (duplicate) {
     if (const auto next = failed_duplicate(message, step)) return *next;
   }
   if (const auto next = failed_uuid(message, code, step)) return *next;
-  if (rejects("stmtIds", message, code) && options_->has_txn_number && !numbers_) {
+  if (rejects("stmtIds", message, code) && options_->has_txn_number && !turns_) {
     if (progress_.commands() == 1 && !only) return send_whole(step);
     if (progress_.commands() > 1 && only_repeats(progress_.out())) {
       repeats_.abandon(progress_.out(), RetryBound::server);
@@ -545,7 +447,7 @@ std::optional<Action> WriteBatch::failed_duplicate(const wire::OpMsgView& messag
   only_ = progress_.is_only_command();
   if (options_->in_transaction) return aborted(message, collision, step);
   taken_.add({&collision, 1}, ids::Taken::in_batch);
-  if (numbers_) numbers_->taken(collision);
+  if (turns_) turns_->taken(collision);
   failed_whole_ = true;
   failure_.clear();
   failure_.append(message.message());
@@ -558,11 +460,12 @@ Action WriteBatch::answered(const wire::OpMsgView& message, const WriteReply& re
                             const Step& step) {
   const bool well = reply.errors.empty();
   std::vector<Collision> collisions = taken_.collisions_in(reply.errors, progress_.out());
-  note_moved(moved_in(reply.errors), step);
+  moved_ = moved_in(reply.errors);
+  if (!moved_.empty()) guards_.moved(step.now);
   if (options_->in_transaction && !(collisions.empty() && moved_.empty())) {
-    if (numbers_) numbers_->lost();
+    if (turns_) turns_->lost();
     const auto again = moved_.empty() ? aborted(message, collisions.front(), step)
-                                      : run_again(message, *guarded(), kMoved, step);
+                                      : run_again(message, guards_.rule(), kMoved, step);
     if (again) return *again;
     moved_.clear();
   }
@@ -572,7 +475,10 @@ Action WriteBatch::answered(const wire::OpMsgView& message, const WriteReply& re
   replaces_errors_ = replaces_errors_ || contents_.command->replaces_errors(reply, progress_.out());
   contents_.command->add(message, reply, progress_.out());
   progress_.answered(first_failed(reply));
-  if (numbers_) learn_numbers(message, reply, collisions);
+  if (turns_) {
+    turns_->answered({message, reply, progress_, *options_, collisions, !moved_.empty(),
+                      is_unsure(), contents_.loses_writes});
+  }
   const std::size_t failed = options_->stops() ? 0 : reply.errors.size();
   if (progress_.tried().size() > failed) budget_.progress(step.now);
   repeats_.tried(progress_.tried(), contents_.command->errors());
@@ -592,7 +498,7 @@ Action WriteBatch::answered_once(const wire::OpMsgView& message, const WriteRepl
   const bool is_short = reply.errors.empty() && reply.n &&
                         *reply.n < static_cast<std::int64_t>(progress_.out().size());
   if (is_short && contents_.loses_writes && contents_.kind == WriteKind::insert) {
-    lost_ = true;
+    repeated_.note_lost();
     return fail(some_are_lost(), step);
   }
   if (!contents_.command->replaces_errors(reply, progress_.out())) return action::Relay{};
@@ -785,92 +691,29 @@ std::optional<Action> WriteBatch::ask_what_is_stored(const Step& step) {
   return action::Send{&step.out, {}};
 }
 
-/// True for a reply that MongoDB 4.4 may have given to a repetition. With statements between others
-/// that it had executed before, it counts the positions of errors without the others that are still
-/// pending, and if the last one had been executed, it leaves out the pending ones
-/// (observed, 4.4.2). Not if the statements are known to be pending, nor of a single one.
+/// The same, of an insert whose statements the server may execute in any number.
+bool WriteBatch::is_unsure_insert() const {
+  return is_unsure() && contents_.kind == WriteKind::insert && !options_->stops();
+}
+
 bool WriteBatch::may_be_mixed_up(const WriteReply& reply, const Step& step) const {
   const auto left = budget_.time_left(step.now);
-  const bool may_be = is_unsure() && contents_.kind == WriteKind::insert && !options_->stops() &&
-                      options_->acknowledged && !numbers_ && !sorted_out_ &&
-                      progress_.out().size() > 1 && left.value_or(1) > 0;
-  const bool has_errors = contents_.loses_writes && !std::ranges::all_of(reply.errors, is_invalid);
-  return may_be && (has_errors || !accounts_for_all(reply));
+  return is_unsure_insert() && options_->acknowledged && !turns_ && left.value_or(1) > 0 &&
+         repeated_.may_be_mixed_up(reply, progress_.out().size(), contents_.loses_writes);
 }
 
-/// True for the reply of MongoDB 4.4 to an unordered insert with invalid documents: it gives them
-/// no statement number, so that those behind them have the numbers of those in front
-/// (observed, 4.4.2).
-bool WriteBatch::numbers_shift(const WriteReply& reply) const {
-  return contents_.loses_writes && is_unsure() && contents_.kind == WriteKind::insert &&
-         !options_->stops() && progress_.is_only_command() &&
-         std::ranges::any_of(reply.errors, is_invalid);
-}
-
-void WriteBatch::shift_numbers(const WriteReply& reply) {
-  std::vector<std::int32_t> numbers;
-  std::int32_t valid = 0;
-  auto error = reply.errors.begin();
-  for (std::int32_t each = 0; each < static_cast<std::int32_t>(contents_.statements); ++each) {
-    while (error != reply.errors.end() && error->index < each) ++error;
-    numbers.push_back(options_->number_of(valid));
-    const bool failed = error != reply.errors.end() && error->index == each;
-    if (!failed || !is_invalid(*error)) ++valid;
-  }
-  options_->stmt_ids = std::move(numbers);
-}
-
-bool WriteBatch::accounts_for_all(const WriteReply& reply) const {
-  const auto accounted = reply.n.value_or(0) + static_cast<std::int64_t>(reply.errors.size());
-  return accounted == static_cast<std::int64_t>(progress_.out().size());
-}
-
-/// Asks what the server has executed.
-Action WriteBatch::sort_out(const wire::OpMsgView& message, const WriteReply& reply,
-                            const Step& step) {
-  lost_ = lost_ || !accounts_for_all(reply);
-  invalid_.clear();
-  for (const WriteError& error : reply.errors) {
-    if (is_invalid(error)) {
-      invalid_.push_back(progress_.out()[static_cast<std::size_t>(error.index)]);
-    }
-  }
-  sorted_out_ = true;
-  unchecked_.clear();
-  unchecked_.append(message.message());
-  std::vector<std::int32_t> valid;
-  std::ranges::set_difference(progress_.out(), invalid_, std::back_inserter(valid));
-  return ask_which_are_executed(valid, Looks::for_missing, step);
-}
-
-/// Goes on with the reply if its errors are those of the statements that are missing. Otherwise
-/// ignores it, and sends these again; if it is not known which they are, all of them, one by one:
-/// the server skips what it has executed.
+/// Goes on after a reply that may be mixed up.
 Action WriteBatch::send_missing(const std::optional<std::vector<std::int32_t>>& executed,
                                 const Step& step) {
-  const auto out = progress_.out();
-  std::vector<std::int32_t> missing(out.begin(), out.end());
-  if (executed) {
-    std::erase_if(missing,
-                  [&](std::int32_t each) { return std::ranges::binary_search(*executed, each); });
-    const auto message = wire::OpMsgView::parse(unchecked_.view());
-    const auto reply = contents_.command->read(message->body(), out.size());
-    const bool is_right = std::ranges::equal(missing, reply->errors, {}, {}, [&](const auto& each) {
-      return out[static_cast<std::size_t>(each.index)];
-    });
-    if (is_right) return answered(*message, *reply, step);
-    if (!invalid_.empty()) return fail(some_are_lost(), step);
-    contents_.command->add_stored(static_cast<std::int64_t>(executed->size()));
-  }
-  // A reply has to come from the server: to one that it has executed it says so again.
-  if (missing.empty()) {
-    missing.push_back(out.back());
-    contents_.command->add_stored(-1);
-  }
+  using Kind = RepeatedInsert::Verdict::Kind;
+  const auto message = wire::OpMsgView::parse(repeated_.reply());
+  const auto reply = contents_.command->read(message->body(), progress_.out().size());
+  const auto verdict = repeated_.judge(executed, *reply, progress_.out());
+  if (verdict.kind == Kind::believe) return answered(*message, *reply, step);
+  if (verdict.kind == Kind::give_up) return fail(some_are_lost(), step);
+  contents_.command->add_stored(verdict.stored);
   only_ = false;
-  if (!executed && !invalid_.empty()) return fail(some_are_lost(), step);
-  singly_ = !executed;
-  progress_.repeat(missing);
+  progress_.repeat(verdict.statements);
   return send(step);
 }
 
@@ -899,8 +742,7 @@ Action WriteBatch::told(const wire::OpMsgView& message, const Step& step) {
   auto executed = question_->read(message);
   question_.reset();
   if (why == Looks::for_missing) return send_missing(executed, step);
-  executed_ = std::move(executed);
-  first_ = executed_ && executed_->empty() ? First::not_executed : First::unclear;
+  turns_->told(std::move(executed));
   return send(step);
 }
 
@@ -919,7 +761,7 @@ Action WriteBatch::relay_failure(const Step& step) {
 Action WriteBatch::finish_or_relay(const Step& step) {
   if (const auto question = ask_what_is_stored(step)) return *question;
   const std::vector<Assigned> assigned = report();
-  const bool has_asked = stored_ || sorted_out_ || renewal_.has_asked();
+  const bool has_asked = stored_ || repeated_.was_in_doubt() || renewal_.has_asked();
   if (has_asked || !only_ || replaces_errors_ || !assigned.empty()) {
     return finish(step, assigned);
   }

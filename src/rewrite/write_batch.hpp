@@ -11,10 +11,12 @@
 #include "rewrite/batch_progress.hpp"
 #include "rewrite/collisions.hpp"
 #include "rewrite/executed_look.hpp"
-#include "rewrite/numbers_in_turn.hpp"
+#include "rewrite/guards.hpp"
+#include "rewrite/repeated_insert.hpp"
 #include "rewrite/repeats.hpp"
 #include "rewrite/retry_budget.hpp"
 #include "rewrite/stored_look.hpp"
+#include "rewrite/turn_stage.hpp"
 #include "rewrite/value_renewal.hpp"
 #include "rewrite/value_reservations.hpp"
 #include "rewrite/write_command.hpp"
@@ -76,7 +78,7 @@ class WriteBatch {
   /// The client's message.
   [[nodiscard]] Bytes original() const { return contents_.command->message().message(); }
   /// True if the server has left out statements of a repeated insert without a word.
-  [[nodiscard]] bool lost_writes() const { return lost_; }
+  [[nodiscard]] bool lost_writes() const { return repeated_.has_lost(); }
   /// The request id of the command that was sent last.
   [[nodiscard]] std::int32_t request_id() const { return request_id_; }
   [[nodiscard]] std::optional<GivenUp> given_up() const;
@@ -101,10 +103,9 @@ class WriteBatch {
 
   // Guards.
   std::optional<Action> await_guards(const Step& step);
-  [[nodiscard]] std::chrono::nanoseconds guard_patience(const Step& step) const;
-  [[nodiscard]] const Assignment* guarded() const;
-  [[nodiscard]] bool is_moved(std::int64_t code) const;
-  void note_moved(std::vector<std::int32_t> statements, const Step& step);
+  [[nodiscard]] std::chrono::nanoseconds guard_patience(const Step& step) const {
+    return guards_.patience(step.now, progress_.commands() > 0);
+  }
   [[nodiscard]] std::vector<std::int32_t> moved_in(std::span<const WriteError> errors) const;
   std::optional<Action> failed_uuid(const wire::OpMsgView& message, std::int64_t code,
                                     const Step& step);
@@ -118,19 +119,12 @@ class WriteBatch {
   void release_unused() const;
 
   // Numbers of sequences.
-  [[nodiscard]] std::optional<NumbersInTurn> take_turns();
   [[nodiscard]] std::size_t most_at_once() const;
-  [[nodiscard]] bool is_alone() const;
   Action ask_whether_executed(const Step& step);
   Action told_whether_executed(const wire::OpMsgView& message, const Step& step);
-  Action look_whether_executed(const Step& step);
-  [[nodiscard]] bool was_executed(std::int32_t statement) const;
   [[nodiscard]] Bytes own_fields();
   Action go_past(std::span<const Collision> collisions, std::span<const std::int32_t> rest,
                  const Step& step);
-  void learn_numbers(const wire::OpMsgView& message, const WriteReply& reply,
-                     std::span<const Collision> collisions);
-  void learn_of_error(const WriteReply& reply, std::span<const Collision> collisions);
 
   // Sending again.
   Action decide(std::vector<Collision> collisions, const Step& step);
@@ -146,11 +140,8 @@ class WriteBatch {
   // A server that does not tell what it had executed before.
   [[nodiscard]] bool is_unsure() const;
   std::optional<Action> ask_what_is_stored(const Step& step);
+  [[nodiscard]] bool is_unsure_insert() const;
   [[nodiscard]] bool may_be_mixed_up(const WriteReply& reply, const Step& step) const;
-  [[nodiscard]] bool numbers_shift(const WriteReply& reply) const;
-  void shift_numbers(const WriteReply& reply);
-  [[nodiscard]] bool accounts_for_all(const WriteReply& reply) const;
-  Action sort_out(const wire::OpMsgView& message, const WriteReply& reply, const Step& step);
   Action send_missing(const std::optional<std::vector<std::int32_t>>& executed, const Step& step);
   enum class Looks { nothing, before, for_missing, to_report };
   void begin_question(const Step& step);
@@ -177,8 +168,8 @@ class WriteBatch {
   }
 
   Contents contents_;
-  std::optional<NumbersInTurn> numbers_;  // of sequences; nothing: there are none
-  std::optional<WriteOptions> options_;   // nothing: sent only once, unchanged
+  std::optional<TurnStage> turns_;       // of sequences; nothing: there are none
+  std::optional<WriteOptions> options_;  // nothing: sent only once, unchanged
   BatchProgress progress_;
   RetryBudget budget_;
   Asks asks_ = Asks::nothing;             // what the store has been asked for
@@ -195,28 +186,13 @@ class WriteBatch {
   std::optional<StoredLook> stored_;  // what the server has stored, to report that
   std::optional<ExecutedLook> question_;  // to the server: what it has executed
   Looks looks_ = Looks::nothing;          // which of the two it has not answered yet
-  bool lost_ = false;                     // a reply did not account for each statement
-  // After a reply that may_be_mixed_up():
-  bool sorted_out_ = false;  // what is sent again has not been executed, or is sent one by one
-  bool singly_ = false;      // one by one
-  Buffer unchecked_;         // the reply
-  std::vector<std::int32_t> invalid_;  // the documents that it refuses as such, ascending
-  // With guards:
-  std::optional<ids::CollectionUuid> uuid_;  // of the collection that the last command named
-  std::vector<std::int32_t> moved_;          // refused because the collection is another one
-  std::optional<std::chrono::nanoseconds> moved_at_;  // when that happened first, monotonic
+  RepeatedInsert repeated_;
+  GuardStage guards_;
+  std::vector<std::int32_t> moved_;  // refused because the collection is another one
   // With reservations_:
   std::unique_ptr<ValueReservations> reservations_;  // null: nothing is reserved
   bool renews_before_sending_ = false;               // values that could not be reserved
-  // With numbers_:
-  bool one_by_one_ = false;  // an earlier attempt of the client may have executed some statements
-  /// Whether it has executed the first one.
-  enum class First { unknown, asked, not_executed, unclear } first_ = First::unknown;
-  bool is_repeated_ = false;  // an earlier attempt has
-  // If is_unsure(): the statements that it has executed, ascending; nothing: that is not known.
-  std::optional<std::vector<std::int32_t>> executed_;
-  Buffer fields_;                 // of the next command, in place of the client's or new
-  ids::Durability durability_{};  // of the last command's writes
+  Buffer fields_;  // of the next command, in place of the client's or new
 };
 
 }  // namespace idproxy::rewrite

@@ -15,10 +15,8 @@
 #include "backfill_run.hpp"
 #include "config_file.hpp"
 #include "id_store/login_advice.hpp"
-#include "patience.hpp"
-#include "progress_display.hpp"
+#include "progress.hpp"
 #include "sources.hpp"
-#include "stop_signals.hpp"
 
 namespace idproxy::app {
 namespace {

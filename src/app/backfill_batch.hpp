@@ -14,7 +14,7 @@
 #include "backfill_values.hpp"
 #include "id_store/mongo.hpp"
 #include "idproxy/rewrite/rules.hpp"
-#include "patience.hpp"
+#include "progress.hpp"
 
 namespace idproxy::app {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "progress_text.hpp"
+#include "progress.hpp"
 
 namespace idproxy::app {
 namespace {

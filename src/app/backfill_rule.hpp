@@ -10,8 +10,8 @@
 #include "idproxy/config/config.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/rewrite/rules.hpp"
+#include "progress.hpp"
 #include "reload.hpp"
-#include "stop_signals.hpp"
 
 namespace idproxy::app {
 

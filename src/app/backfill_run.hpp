@@ -10,10 +10,7 @@
 #include "backfill_batch.hpp"
 #include "backfill_commands.hpp"
 #include "id_store/mongo.hpp"
-#include "patience.hpp"
-#include "progress_display.hpp"
-#include "progress_text.hpp"
-#include "stop_signals.hpp"
+#include "progress.hpp"
 
 namespace idproxy::app {
 

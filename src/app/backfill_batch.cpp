@@ -8,6 +8,7 @@
 #include "id_store/stored_value.hpp"
 #include "idproxy/base/random.hpp"
 #include "idproxy/rewrite/write_reply.hpp"
+#include "idproxy/rewrite/zero_value.hpp"
 #include "rewrite/unused_values.hpp"
 #include "sources.hpp"
 #include "value_text.hpp"
@@ -253,7 +254,7 @@ std::optional<BackfillBatch::Found> BackfillBatch::find(std::size_t count) {
     Found found;
     const Reply reply = client_.read_all(target_.ns.db, command, [&](Bytes document) {
       const auto value = id_store::find_path(document, target_.field);
-      const bool has_value = value && !is_none(target_, *value);
+      const bool has_value = value && !rewrite::replaces(target_.assign, *value);
       found[id_of(document)] = has_value ? typed(value->type, value->value) : "";
       return true;
     });

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "backfill_commands.hpp"
-#include "backfill_outcome.hpp"
 #include "backfill_report.hpp"
 #include "backfill_values.hpp"
 #include "id_store/mongo.hpp"

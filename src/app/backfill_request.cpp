@@ -58,19 +58,11 @@ boost::system::result<std::size_t, std::string> rule_for(const BackfillRequest& 
          (others.empty() ? "" : "; its rules fill " + others);
 }
 
-namespace {
-
-BackfillTarget::Lacks lacks_by(rewrite::Assign assign) {
-  using Lacks = BackfillTarget::Lacks;
-  if (assign == rewrite::Assign::missing) return Lacks::field;
-  return assign == rewrite::Assign::missing_or_zero ? Lacks::value_or_zero : Lacks::field_or_value;
-}
-
-}  // namespace
-
 BackfillTarget target_of(const BackfillRequest& request, const rewrite::Assignment& assignment) {
+  using rewrite::Assign;
+  const Assign assign = assignment.rule->assign;
   BackfillTarget target{id_store::split_namespace(request.ns), request.field,
-                        lacks_by(assignment.rule->assign)};
+                        assign == Assign::always ? Assign::missing_or_null : assign};
   if (assignment.sequences != nullptr) target.beside = assignment.sequences->fields();
   if (!request.period_from.empty()) target.beside.push_back(request.period_from);
   return target;

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "backfill_outcome.hpp"
+#include "backfill_commands.hpp"
 #include "idproxy/ids/sequenced.hpp"
 #include "idproxy/rewrite/rules.hpp"
 #include "idproxy/rewrite/write.hpp"

@@ -1,11 +1,11 @@
-#include "backfill_request.hpp"
+#include "backfill_rule.hpp"
 
 #include <gtest/gtest.h>
 
 #include "support/rule_set.hpp"
 
 namespace idproxy::app {
-namespace backfill_request_test {
+namespace backfill_rule_test {
 
 BackfillRequest request(std::string ns, std::string field, std::string sort = "_id") {
   return {
@@ -52,7 +52,7 @@ TEST(BackfillRequestTest, FindsTheFirstRuleOfTheField) {
 TEST(BackfillRequestTest, RefusesARuleWithReservations) {
   rewrite::Rule rule = test::rule("shop.orders", "n");
   rule.reserve.emplace();
-  EXPECT_EQ(fault_of(request("shop.orders", "n"), rule),
+  EXPECT_EQ(rule_for(request("shop.orders", "n"), {rule}).error(),
             "the rule for n in shop.orders has a `reserve`, and a backfill reserves nothing: its "
             "values could be given out again");
 }
@@ -76,5 +76,5 @@ TEST(BackfillRequestTest, NullIsAValueOnlyToRulesThatLeaveItAlone) {
   EXPECT_EQ(target(Assign::missing).ns.collection, "a.b");
 }
 
-}  // namespace backfill_request_test
+}  // namespace backfill_rule_test
 }  // namespace idproxy::app

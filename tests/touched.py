@@ -36,7 +36,7 @@ AREAS: list[tuple[str, str]] = [
     (r"id_store/", "store counter counter_layouts"),
     (r"observability/", "admin documented"),
     (r"config/", "cli reload documented"),
-    (r"app/(awaited|backfill|patience|progress|sample|stop_signals)", "backfill readiness"),
+    (r"app/(backfill|progress|sample)", "backfill readiness"),
     (r"app/|main\.cpp", "cli admin reload status"),
     (r"CMakeLists\.txt|README\.md", "ordinary"),
 ]

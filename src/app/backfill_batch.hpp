@@ -1,22 +1,82 @@
 #pragma once
 
+#include <boost/system/result.hpp>
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "app/backfill_commands.hpp"
-#include "app/backfill_outcome.hpp"
 #include "app/backfill_report.hpp"
-#include "app/backfill_values.hpp"
-#include "app/patience.hpp"
+#include "app/progress.hpp"
 #include "idproxy/id_store/mongo.hpp"
+#include "idproxy/ids/sequenced.hpp"
 #include "idproxy/rewrite/rules.hpp"
+#include "idproxy/rewrite/sources.hpp"
+#include "idproxy/rewrite/write.hpp"
 
 namespace idproxy::app {
+
+/// Asks for `n` values after Draw::need(), and waits for the answer, at most as long as an insert
+/// does (StoreSource::patience). After Errc::unavailable another attempt may succeed.
+[[nodiscard]] ids::Result<ids::Grant> await_grant(ids::StoreSource& source, std::size_t n);
+
+/// The sequence of a rule that gives a document from before its value, or why none does, for people
+/// and without the document's values. `document`: with Sequences::fields() and `period_from`, the
+/// dotted path of a date or an ObjectId, whose time counts instead of now; empty: now does.
+[[nodiscard]] boost::system::result<std::shared_ptr<ids::Strategy>, std::string> sequence_of(
+    ids::Sequences& sequences, const std::string& period_from, Bytes document);
+
+/// The values of one update, one for each of its documents, in their order; and where they came
+/// from: the rule's strategy, the sequences that the documents belong to, or the turn of a sequence
+/// without gaps. A turn whose number was taken goes on with the next draw from the same sequence.
+/// One thread.
+class BackfillValues {
+ public:
+  using Sequences = std::span<const std::shared_ptr<ids::Strategy>>;
+
+  /// `plan`: the one assignment that gives the values. Borrows it.
+  explicit BackfillValues(const rewrite::Plan& plan) : plan_(plan) {}
+
+  /// Draws `count` values in place of those that it has. `sequences`: of the documents; empty if
+  /// the rule has none. Waits for the id store, at most as long as an insert does. After an error
+  /// it has no values; with Errc::unavailable another attempt may succeed.
+  [[nodiscard]] ids::Result<void> draw(std::size_t count, Sequences sequences);
+  /// True if the id store was preparing the values that were not there in time.
+  [[nodiscard]] bool are_prepared() const { return is_prepared_; }
+  [[nodiscard]] const ids::Values& all() const { return given_.values.front(); }
+
+  /// Event: the values are sent.
+  void sent();
+  /// Event: the server has answered.
+  void answered(const UpdateOutcome& outcome);
+  /// Event: the value at this position is taken. `in_a_row`: so many of one document.
+  void collided(std::size_t at, std::size_t in_a_row);
+  /// Event: the first `count` were stored.
+  void went_well(std::size_t count);
+
+  /// True if the id store counts values as used that no document has.
+  [[nodiscard]] bool leave_gaps() const { return lends_; }
+  /// Returns these values, which are stored nowhere.
+  void take_back(std::size_t from, std::size_t to);
+
+ private:
+  [[nodiscard]] ids::Result<void> draw_in_turn(std::size_t count, ids::Sequenced& sequence);
+  [[nodiscard]] ids::Result<ids::Grant> ask(ids::StoreSource& source, std::size_t count);
+  void each_source(std::size_t from, std::size_t to, const rewrite::UseSource& use) const;
+
+  const rewrite::Plan& plan_;
+  rewrite::GivenValues given_;
+  std::unique_ptr<ids::Turn> turn_;           // of a sequence without gaps
+  const ids::Sequenced* sequence_ = nullptr;  // of the turn
+  bool goes_on_ = false;                      // the turn, although a number was taken
+  bool lends_ = false;
+  bool is_prepared_ = false;
+};
 
 /// A document that needs a value.
 struct BackfillDocument {
@@ -61,25 +121,25 @@ class BackfillBatch {
   using Found = std::unordered_map<BackfillId, std::string>;
 
   void take_in(BackfillDocument document);
-  [[nodiscard]] std::size_t draw(BackfillValues& values);
-  [[nodiscard]] std::size_t most_at_once(const BackfillValues& values) const;
-  [[nodiscard]] bool awaits(const ids::Error& error, const BackfillValues& values);
+  [[nodiscard]] std::size_t draw();
+  [[nodiscard]] std::size_t most_at_once() const;
+  [[nodiscard]] bool awaits(const ids::Error& error);
   [[nodiscard]] bool is_guarded();
-  void send(std::size_t count, BackfillValues& values);
-  [[nodiscard]] std::optional<UpdateOutcome> update(std::size_t count, const ids::Values& values);
-  void settle(const UpdateOutcome& outcome, std::size_t count, BackfillValues& values);
-  void refused(std::int32_t code, std::size_t count, BackfillValues& values);
-  [[nodiscard]] bool tries_again(std::size_t taken, BackfillValues& values);
+  void send(std::size_t count);
+  [[nodiscard]] std::optional<UpdateOutcome> update(std::size_t count);
+  void settle(const UpdateOutcome& outcome, std::size_t count);
+  void refused(std::int32_t code, std::size_t count);
+  [[nodiscard]] bool tries_again(std::size_t taken);
   void gives_way(std::string number);
-  [[nodiscard]] bool in_turn() const;
+  [[nodiscard]] bool in_turn() const { return plan_.front().strategy->in_turn(); }
   void note_given(bson::Type type, Bytes value);
-  void read_back(std::size_t count, const BackfillValues& drawn);
+  void read_back(std::size_t count);
   [[nodiscard]] std::optional<Found> find(std::size_t count);
   void leave(const std::string& reason);
   void note_left(const std::string& reason, BackfillId id);
   void drop(std::size_t count);
-  void give_back(BackfillValues& values, std::size_t from, std::size_t to);
-  void count_gaps(std::size_t count, const BackfillValues& values);
+  void give_back(std::size_t from, std::size_t to);
+  void count_gaps(std::size_t count);
 
   const BackfillTarget& target_;
   const rewrite::Plan& plan_;
@@ -90,9 +150,10 @@ class BackfillBatch {
 
   std::vector<BackfillId> ids_;  // in order: documents that still need a value
   std::vector<std::shared_ptr<ids::Strategy>> sequences_;  // of these; empty: there are none
-  std::size_t part_;            // how many of them the next update is for
-  std::size_t duplicates_ = 0;  // in a row, of the first of them
-  std::string taken_;           // the number that was taken last, of a sequence without gaps
+  std::optional<BackfillValues> values_;  // during give(): a turn must not outlast it
+  std::size_t part_;                      // for how many of ids_ the next update is
+  std::size_t duplicates_ = 0;            // in a row, of the first of them
+  std::string taken_;  // the number that was taken last, of a sequence without gaps
   /// Numbers of a sequence without gaps that were sent for the first document, without an answer.
   std::unordered_set<std::string> unconfirmed_;
   bool may_run_ = false;  // an update without an answer may still be running

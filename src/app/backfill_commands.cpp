@@ -5,13 +5,17 @@
 
 #include "app/value_text.hpp"
 #include "idproxy/bson/builder.hpp"
-#include "idproxy/rewrite/zero_value.hpp"
+#include "idproxy/rewrite/duplicate_key.hpp"
+#include "idproxy/rewrite/unused_values.hpp"
+#include "idproxy/rewrite/write_reply.hpp"
 
 namespace idproxy::app {
 namespace {
 
 using id_store::mongo::Array;
 using id_store::mongo::Document;
+using id_store::mongo::Reply;
+using Failure = UpdateOutcome::Failure;
 
 /// {key: value}
 Document of_one(std::string_view key, bson::Type type, Bytes value) {
@@ -53,6 +57,10 @@ Document among_zeros() {
   return of_one("$in", bson::Type::array, zeros.view());
 }
 
+bool has_parents(const BackfillTarget& target) {
+  return target.field.find('.') != std::string::npos;
+}
+
 /// That nothing is in the way at each part before the last one. An array matches the type of its
 /// elements, too.
 Array open_path(const std::string& path) {
@@ -87,43 +95,56 @@ Document projection_of(const BackfillTarget& target) {
   return projection;
 }
 
-bool has_parents(const BackfillTarget& target) {
-  return target.field.find('.') != std::string::npos;
+// Server error codes.
+constexpr std::int32_t kPathNotViable = 28;
+constexpr std::int32_t kDocumentValidationFailure = 121;
+// BSONObjectTooLarge, and the same of a document after its update
+constexpr auto kTooLarge = std::to_array<std::int32_t>({10334, 17419, 17420});
+// CursorNotFound, QueryPlanKilled, CursorKilled, InterruptedDueToReplStateChange, Interrupted
+constexpr auto kCursorLost = std::to_array<std::int32_t>({43, 175, 237, 11602, 11601});
+
+bool is_too_large(std::int32_t code) {
+  return std::ranges::count(kTooLarge, code) > 0;
+}
+
+std::int64_t number_at(Bytes document, std::string_view key) {
+  const auto element = bson::find(document, key);
+  return element ? element->as_integer().value_or(0) : 0;
+}
+
+/// The first of writeErrors: the only one, since the update is ordered.
+std::optional<Bytes> write_error(Bytes reply) {
+  const auto errors = bson::find(reply, "writeErrors");
+  if (!errors || errors->type != bson::Type::array) return std::nullopt;
+  const auto first = bson::find(errors->value, "0");
+  if (!first || first->type != bson::Type::document) return std::nullopt;
+  return first->value;
+}
+
+Failure failure_of(Bytes error, std::int32_t code, std::string_view ns, const rewrite::Plan& plan) {
+  if (code == id_store::mongo::kDuplicateKey &&
+      !rewrite::curable(error, ns, plan, [] { return false; }).empty()) {
+    return Failure::duplicate;
+  }
+  return rewrite::denies(error) || is_too_large(code) ? Failure::denied : Failure::perhaps_stored;
 }
 
 }  // namespace
 
 BackfillId id_of(Bytes document) {
   const auto id = bson::find(document, "_id");
-  if (!id) return {};
-  Buffer bytes;
-  bson::Scope scope(bytes);
-  bson::append_copy(bytes, *id);
-  scope.close();
-  return BackfillId(as_text(bytes.view()));
+  return id ? BackfillId(as_text(of_one("_id", id->type, id->value).bytes())) : BackfillId();
 }
 
 Document without_value(const BackfillTarget& target) {
-  if (target.lacks == BackfillTarget::Lacks::field) {
+  if (target.assign == rewrite::Assign::missing) {
     return Document().add(target.field, Document().add("$exists", false));
   }
   const Document no_array = Document().add("$type", "array");  // an array with a null is a value
-  Document none = target.lacks == BackfillTarget::Lacks::field_or_value
-                      ? of_one("$eq", bson::Type::null, {})
-                      : among_zeros();
+  Document none = target.assign == rewrite::Assign::missing_or_zero
+                      ? among_zeros()
+                      : of_one("$eq", bson::Type::null, {});
   return Document().add(target.field, none.add("$not", no_array));
-}
-
-bool is_none(const BackfillTarget& target, const bson::Element& value) {
-  switch (target.lacks) {
-    case BackfillTarget::Lacks::field:
-      return false;
-    case BackfillTarget::Lacks::field_or_value:
-      return value.type == bson::Type::null;
-    case BackfillTarget::Lacks::value_or_zero:
-      break;
-  }
-  return rewrite::is_zero(value);
 }
 
 Document without_value_and_open(const BackfillTarget& target) {
@@ -192,13 +213,61 @@ Document find_values(const BackfillTarget& target, std::span<const BackfillId> i
 }
 
 std::string show_without_value(const BackfillTarget& target) {
-  static constexpr std::array<std::string_view, 3> kConditions{
-      "{$exists: false}", "null",
-      "{$in: [null, 0, \"\", ObjectId(\"000000000000000000000000\"), "
-      "UUID(\"00000000-0000-0000-0000-000000000000\"), BinData(3, \"AAAAAAAAAAAAAAAAAAAAAA==\")]}"};
+  std::string condition = "null";
+  if (target.assign == rewrite::Assign::missing) condition = "{$exists: false}";
+  if (target.assign == rewrite::Assign::missing_or_zero) {
+    condition =
+        "{$in: [null, 0, \"\", ObjectId(\"000000000000000000000000\"), "
+        "UUID(\"00000000-0000-0000-0000-000000000000\"), "
+        "BinData(3, \"AAAAAAAAAAAAAAAAAAAAAA==\")]}";
+  }
   return "db.getSiblingDB(" + in_quotes(target.ns.db) + ").getCollection(" +
-         in_quotes(target.ns.collection) + ").find({" + in_quotes(target.field) + ": " +
-         std::string(kConditions[static_cast<std::size_t>(target.lacks)]) + "})";
+         in_quotes(target.ns.collection) + ").find({" + in_quotes(target.field) + ": " + condition +
+         "})";
+}
+
+UpdateOutcome outcome_of(const Reply& reply, std::size_t sent, std::string_view ns,
+                         const rewrite::Plan& plan) {
+  using Kind = UpdateOutcome::Kind;
+  const bool is_durable = !bson::find(reply.document.bytes(), "writeConcernError");
+  if (reply.kind == Reply::Kind::unreachable || reply.kind == Reply::Kind::not_majority ||
+      !is_durable) {
+    return {.kind = Kind::unknown};
+  }
+  const auto error = write_error(reply.document.bytes());
+  if (!error && !reply.ok()) return {.kind = Kind::refused, .code = reply.code};
+  UpdateOutcome outcome{.tried = sent};
+  if (error) {
+    const std::int64_t index = number_at(*error, "index");
+    if (index < 0 || static_cast<std::size_t>(index) >= sent) {
+      return {.kind = Kind::refused, .code = reply.code};
+    }
+    outcome.tried = static_cast<std::size_t>(index);
+    outcome.code = static_cast<std::int32_t>(number_at(*error, "code"));
+    if (outcome.code == rewrite::kCollectionUuidMismatch) {
+      return {.kind = Kind::refused, .code = outcome.code};
+    }
+    outcome.failure = failure_of(*error, outcome.code, ns, plan);
+  }
+  const std::int64_t changed = number_at(reply.document.bytes(), "n");
+  outcome.changed = static_cast<std::size_t>(std::max<std::int64_t>(changed, 0));
+  return outcome;
+}
+
+std::string reason_of_failure(std::int32_t code) {
+  const std::string error = " (error " + std::to_string(code) + ")";
+  if (code == kDocumentValidationFailure) return "the collection's validator refuses it" + error;
+  if (code == kPathNotViable) return "the path to the field is blocked" + error;
+  if (code == id_store::mongo::kDuplicateKey) {
+    return "another document has the same value in a unique index on other fields" + error;
+  }
+  if (is_too_large(code)) return "it would be too large" + error;
+  return "the server refuses the update" + error;
+}
+
+bool is_worth_repeating(const Reply& reply) {
+  if (reply.kind == Reply::Kind::unreachable) return true;
+  return reply.kind == Reply::Kind::refused && std::ranges::count(kCursorLost, reply.code) > 0;
 }
 
 }  // namespace idproxy::app

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -11,20 +12,17 @@
 #include "idproxy/id_store/namespaces.hpp"
 #include "idproxy/ids/guard.hpp"
 #include "idproxy/ids/values.hpp"
+#include "idproxy/rewrite/rules.hpp"
 
-/// The commands of a backfill on the collection, and the filters in them.
+/// The commands of a backfill on the collection, the filters in them, and what the answers say.
 namespace idproxy::app {
 
 /// The documents that a backfill is about.
 struct BackfillTarget {
-  enum class Lacks {
-    field,
-    field_or_value,  ///< null is no value either
-    value_or_zero,   ///< neither is what rewrite::is_zero() says of
-  };
   id_store::Namespace ns;
   std::string field;  ///< dotted path
-  Lacks lacks = Lacks::field;
+  /// What is no value, as rewrite::replaces() says. Never `always`: documents keep their values.
+  rewrite::Assign assign = rewrite::Assign::missing;
   /// Dotted paths to read beside the _id: they say which sequence a document belongs to.
   std::vector<std::string> beside{};
 };
@@ -39,8 +37,6 @@ struct BackfillOrder {
 using BackfillId = std::string;
 [[nodiscard]] BackfillId id_of(Bytes document);
 
-/// True if a value in the field is none to this target.
-[[nodiscard]] bool is_none(const BackfillTarget& target, const bson::Element& value);
 /// Matches documents without a value.
 [[nodiscard]] id_store::mongo::Document without_value(const BackfillTarget& target);
 /// Those of them that can get one: each part of a dotted path is absent or an object.
@@ -73,5 +69,38 @@ void add_uuid(const ids::CollectionUuid& uuid, id_store::mongo::Document& update
 
 /// The mongosh command that shows the documents without a value.
 [[nodiscard]] std::string show_without_value(const BackfillTarget& target);
+
+/// What the server's answer says about an update of documents in order, one value for each.
+struct UpdateOutcome {
+  enum class Kind {
+    answered,  ///< the command is over, and a majority has what it changed
+    unknown,   ///< perhaps it was carried out, in part, or a failover may undo it
+    refused,   ///< the whole command was refused, with `code`
+  };
+  enum class Failure {
+    none,
+    duplicate,       ///< the value is taken: another one may do
+    denied,          ///< the document is unchanged
+    perhaps_stored,  ///< an error that does not prove that
+  };
+  Kind kind = Kind::answered;
+  std::size_t tried = 0;            ///< answered: the documents before the failed one, or all
+  std::size_t changed = 0;          ///< answered: how many of them got their value by this command
+  Failure failure = Failure::none;  ///< answered: of the document behind those; none: all tried
+  std::int32_t code = 0;            ///< of the failure, or of the refusal
+};
+
+/// `reply`: to an ordered update of `sent` documents, sent with Client::write(). `plan`: the one
+/// assignment whose values are sent. `ns`: "db.collection".
+[[nodiscard]] UpdateOutcome outcome_of(const id_store::mongo::Reply& reply, std::size_t sent,
+                                       std::string_view ns, const rewrite::Plan& plan);
+
+/// Why a document is left after this error, for people: "its collection's validator refuses it
+/// (error 121)".
+[[nodiscard]] std::string reason_of_failure(std::int32_t code);
+
+/// True if a find or a count that failed in this way may work a moment later, such as after a
+/// failover, or if only its cursor was lost.
+[[nodiscard]] bool is_worth_repeating(const id_store::mongo::Reply& reply);
 
 }  // namespace idproxy::app

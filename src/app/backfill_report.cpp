@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "app/progress_text.hpp"
+#include "app/progress.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -22,7 +22,8 @@ class Lines {
   void add(std::string_view label, std::uint64_t count, const std::string& note = {}) {
     const std::string number = with_commas(count);
     text_ += "  " + std::string(label);
-    pad(kLabel - std::min(kLabel, label.size()) + kNumber - std::min(kNumber, number.size()));
+    text_.append(kLabel - std::min(kLabel, label.size()), ' ');
+    text_.append(kNumber - std::min(kNumber, number.size()), ' ');
     text_ += number + (note.empty() ? "" : "  " + note) + '\n';
   }
   void add_unless_none(std::string_view label, std::uint64_t count, const std::string& note = {}) {
@@ -32,7 +33,6 @@ class Lines {
   [[nodiscard]] std::string take() { return std::move(text_); }
 
  private:
-  void pad(std::size_t blanks) { text_.append(blanks, ' '); }
   std::string text_;
 };
 
@@ -69,6 +69,15 @@ void add_left(Lines& lines, const BackfillTally& tally, const BackfillEnd& end) 
   add_others(lines, others - std::min(others, explained), end.why);
   const bool is_untold = !end.why.empty() && others <= explained;
   if (is_untold) lines.add_text("  ended early: " + end.why);
+}
+
+/// {_id: …} as JSON, on one line.
+std::string json_of_id(Bytes id) {
+  bson_t document;
+  if (!bson_init_static(&document, id.data(), id.size())) return "{}";
+  const std::unique_ptr<char, void (*)(void*)> json(
+      bson_as_relaxed_extended_json(&document, nullptr), bson_free);
+  return json ? json.get() : "{}";
 }
 
 }  // namespace
@@ -116,14 +125,6 @@ std::string rehearsal_of(const std::string& subject, std::uint64_t would_get,
     lines.add("cannot get one", left.documents, reason + examples_of(left));
   }
   return lines.take();
-}
-
-std::string json_of_id(Bytes id) {
-  bson_t document;
-  if (!bson_init_static(&document, id.data(), id.size())) return "{}";
-  const std::unique_ptr<char, void (*)(void*)> json(
-      bson_as_relaxed_extended_json(&document, nullptr), bson_free);
-  return json ? json.get() : "{}";
 }
 
 }  // namespace idproxy::app

@@ -55,7 +55,4 @@ struct BackfillEnd {
                                        std::uint64_t have_one, const BackfillTally& tally,
                                        const std::string& samples);
 
-/// {_id: …} as JSON, on one line.
-[[nodiscard]] std::string json_of_id(Bytes id);
-
 }  // namespace idproxy::app

@@ -3,11 +3,12 @@
 #include <chrono>
 #include <limits>
 #include <utility>
-#include <vector>
 
 #include "app/readiness.hpp"
 #include "app/sample_values.hpp"
 #include "app/sources.hpp"
+#include "idproxy/base/glob.hpp"
+#include "idproxy/ids/sequences_of.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -18,6 +19,28 @@ using Mode = BackfillRequest::Mode;
 constexpr std::chrono::seconds kReadyWithin{10};
 constexpr std::chrono::milliseconds kReadyAgain{50};
 constexpr std::chrono::seconds kGiveBackWithin{10};
+
+/// What is wrong with the options for this rule, for people; empty: nothing.
+std::string fault_for(const BackfillRequest& request, const rewrite::Rule& rule) {
+  const std::string subject = "the rule for " + request.field + " in " + request.ns;
+  if (rule.reserve) {
+    return subject +
+           " has a `reserve`, and a backfill reserves nothing: its values could be given "
+           "out again";
+  }
+  const ids::SequenceOptions& sequences = ids::sequences_of(*rule.strategy);
+  const bool resets = sequences.reset != ids::Reset::none;
+  const bool shows_date = sequences.text && !sequences.text->is_timeless();
+  if (!request.period_from.empty() && !resets && !shows_date) {
+    return "--period-from is for rules with `reset`, or with a date in the `template`, which " +
+           subject + " does not have";
+  }
+  if (request.period_from.empty() && resets) {
+    return subject +
+           " has a `reset`: --period-from must name the field with the date of each document";
+  }
+  return "";
+}
 
 /// Whether a backfill needs the unique index that a proxy only warns of: nothing else would notice
 /// that a random number is taken.
@@ -36,15 +59,15 @@ void add_rule_of(const std::string& ns, std::vector<rewrite::Rule>& rules, std::
 
 /// As all rules are for a backfill of the one at `index`.
 std::vector<rewrite::Rule> prepared(std::vector<rewrite::Rule> rules, std::size_t index,
-                                    const std::string& ns, Mode mode) {
+                                    const BackfillRequest& request) {
   using ids::UniqueIndex;
-  add_rule_of(ns, rules, index);
+  add_rule_of(request.ns, rules, index);
   if (needs_more(rules[index])) rules[index].unique_index = UniqueIndex::require;
   for (std::size_t i = 0; i < rules.size(); ++i) {
     UniqueIndex& unique_index = rules[i].unique_index;
     if (unique_index != UniqueIndex::create) continue;
     if (i != index) unique_index = UniqueIndex::warn;
-    if (i == index && mode == Mode::dry_run) unique_index = UniqueIndex::offer;
+    if (i == index && request.mode == Mode::dry_run) unique_index = UniqueIndex::offer;
   }
   return rules;
 }
@@ -56,21 +79,68 @@ id_store::Options store_options(id_store::Options options, Mode mode) {
 
 }  // namespace
 
-BackfillRule::BackfillRule(config::Config config, std::size_t index, id_store::Namespace ns,
-                           Mode mode)
+std::string fault_of(const BackfillRequest& request) {
+  const std::size_t dot = request.ns.find('.');
+  if (dot == std::string::npos || dot == 0 || dot + 1 == request.ns.size()) {
+    return "--ns must be a database and a collection, such as shop.orders";
+  }
+  if (has_wildcards(request.ns)) return "--ns must name one collection, without wildcards";
+  if (request.field == "_id" || request.field.starts_with("_id.")) {
+    return "--field must not be _id: a document keeps its _id as long as it lives";
+  }
+  const std::string sort = order_of(request).field;
+  if (sort.empty() || sort.starts_with('$')) {
+    return "--sort must be a field, or -FIELD for descending order";
+  }
+  if (request.period_from.starts_with('$')) return "--period-from must be a field";
+  return "";
+}
+
+boost::system::result<std::size_t, std::string> rule_for(const BackfillRequest& request,
+                                                         const std::vector<rewrite::Rule>& rules) {
+  std::string others;
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    if (!glob_matches(rules[i].ns, request.ns)) continue;
+    if (rules[i].field == request.field) {
+      if (std::string fault = fault_for(request, rules[i]); !fault.empty()) return fault;
+      return i;
+    }
+    others += (others.empty() ? "" : ", ") + rules[i].field;
+  }
+  return "no rule of " + request.file + " fills " + request.field + " in " + request.ns +
+         (others.empty() ? "" : "; its rules fill " + others);
+}
+
+BackfillTarget target_of(const BackfillRequest& request, const rewrite::Assignment& assignment) {
+  using rewrite::Assign;
+  const Assign assign = assignment.rule->assign;
+  BackfillTarget target{id_store::split_namespace(request.ns), request.field,
+                        assign == Assign::always ? Assign::missing_or_null : assign};
+  if (assignment.sequences != nullptr) target.beside = assignment.sequences->fields();
+  if (!request.period_from.empty()) target.beside.push_back(request.period_from);
+  return target;
+}
+
+BackfillOrder order_of(const BackfillRequest& request) {
+  if (request.sort.starts_with('-')) return {request.sort.substr(1), -1};
+  return {request.sort, 1};
+}
+
+BackfillRule::BackfillRule(config::Config config, std::size_t index, const BackfillRequest& request)
     : uri_key_(config.id_store.uri_key),
-      ns_(std::move(ns)),
+      ns_(request.ns),
       index_(index),
       needs_more_(needs_more(config.rules[index])),
-      store_(store_options(config.id_store, mode), process_sources().clock),
-      rules_(make_rules(prepared(std::move(config.rules), index, ns_.text(), mode),
-                        config.id_store.db, store_)) {}
+      store_(store_options(config.id_store, request.mode), process_sources().clock),
+      rules_(make_rules(prepared(std::move(config.rules), index, request), config.id_store.db,
+                        store_)) {}
 
 std::string BackfillRule::await_ready(const StopSignals& stop) {
   rules_.watch->await_first_look(kReadyWithin);
   const auto end = std::chrono::steady_clock::now() + kReadyWithin;
+  const id_store::Namespace ns = id_store::split_namespace(ns_);
   while (true) {
-    plan_ = rules_.set->plan(ns_.db, ns_.collection);
+    plan_ = rules_.set->plan(ns.db, ns.collection);
     std::erase_if(plan_, [this](const rewrite::Assignment& assignment) {
       return assignment.rule_index != index_;
     });
@@ -110,8 +180,7 @@ std::string BackfillRule::why_no_values() const {
   }
   const auto all = rules_.watch->not_ready(std::numeric_limits<std::size_t>::max());
   for (const ids::NotReady& each : all) {
-    const bool is_this =
-        each.rule_index == index_ && (each.ns == ns_.text() || each.ns == rule().ns);
+    const bool is_this = each.rule_index == index_ && (each.ns == ns_ || each.ns == rule().ns);
     const bool is_refused = each.readiness.kind == ids::Readiness::Kind::not_ready &&
                             each.readiness.error.code == ids::Errc::exhausted;
     if (is_this && is_refused) return each.readiness.error.reason;
@@ -127,7 +196,7 @@ std::string BackfillRule::note() const {
 
 std::string BackfillRule::samples(std::uint64_t count) const {
   const auto numbers = rules_.watch->numbers(std::numeric_limits<std::size_t>::max());
-  return samples_of(rule(), index_, ns_.text(), numbers, count, process_sources().clock);
+  return samples_of(rule(), index_, ns_, numbers, count, process_sources().clock);
 }
 
 bool BackfillRule::stop() {

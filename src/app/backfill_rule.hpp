@@ -1,26 +1,39 @@
 #pragma once
 
+#include <boost/system/result.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "app/backfill_commands.hpp"
+#include "app/progress.hpp"
 #include "app/reload.hpp"
-#include "app/stop_signals.hpp"
 #include "idproxy/app/backfill_request.hpp"
 #include "idproxy/config/config.hpp"
-#include "idproxy/id_store/namespaces.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/rewrite/rules.hpp"
 
 namespace idproxy::app {
 
+/// What is wrong with the options themselves, for people; empty: nothing.
+[[nodiscard]] std::string fault_of(const BackfillRequest& request);
+
+/// The position of the rule that gives the values, or why none does, for people.
+[[nodiscard]] boost::system::result<std::size_t, std::string> rule_for(
+    const BackfillRequest& request, const std::vector<rewrite::Rule>& rules);
+
+/// Of a request without fault and its rule in the collection.
+[[nodiscard]] BackfillTarget target_of(const BackfillRequest& request,
+                                       const rewrite::Assignment& assignment);
+[[nodiscard]] BackfillOrder order_of(const BackfillRequest& request);
+
 /// The rule of a backfill, with an id store and the other rules, with which it may share a counter.
 class BackfillRule {
  public:
   /// `index`: of the rule in `config`. A dry run makes no index and reads no whole collection.
-  BackfillRule(config::Config config, std::size_t index, id_store::Namespace ns,
-               BackfillRequest::Mode mode);
+  BackfillRule(config::Config config, std::size_t index, const BackfillRequest& request);
 
   /// Waits until the rule has been checked. Returns why it gives no values in the collection, for
   /// people, with the command to type if one helps; empty: it does.
@@ -43,7 +56,7 @@ class BackfillRule {
   [[nodiscard]] std::string reason_of(const std::string& reason) const;
 
   const std::string uri_key_;
-  const id_store::Namespace ns_;
+  const std::string ns_;
   const std::size_t index_;
   const bool needs_more_;  // the unique index, of which a proxy only warns
   id_store::Store store_;

@@ -1,11 +1,11 @@
-#include "app/backfill_request.hpp"
+#include "app/backfill_rule.hpp"
 
 #include <gtest/gtest.h>
 
 #include "support/rule_set.hpp"
 
 namespace idproxy::app {
-namespace backfill_request_test {
+namespace backfill_rule_test {
 
 BackfillRequest request(std::string ns, std::string field, std::string sort = "_id") {
   return {
@@ -52,27 +52,29 @@ TEST(BackfillRequestTest, FindsTheFirstRuleOfTheField) {
 TEST(BackfillRequestTest, RefusesARuleWithReservations) {
   rewrite::Rule rule = test::rule("shop.orders", "n");
   rule.reserve.emplace();
-  EXPECT_EQ(fault_of(request("shop.orders", "n"), rule),
+  EXPECT_EQ(rule_for(request("shop.orders", "n"), {rule}).error(),
             "the rule for n in shop.orders has a `reserve`, and a backfill reserves nothing: its "
             "values could be given out again");
 }
 
 TEST(BackfillRequestTest, NullIsAValueOnlyToRulesThatLeaveItAlone) {
   using rewrite::Assign;
-  using Lacks = BackfillTarget::Lacks;
   const auto target = [](Assign assign) {
     const rewrite::Rule rule = test::rule("shop.*", "n", assign);
     rewrite::Assignment assignment{};
     assignment.rule = &rule;
     return target_of(request("shop.a.b", "n"), assignment);
   };
-  const auto lacks = [&](Assign assign) { return target(assign).lacks; };
-  EXPECT_EQ(lacks(Assign::missing), Lacks::field);
-  EXPECT_EQ(lacks(Assign::missing_or_null), Lacks::field_or_value);
-  EXPECT_EQ(lacks(Assign::missing_or_zero), Lacks::value_or_zero);
-  EXPECT_EQ(lacks(Assign::driver), Lacks::field_or_value);
+  const auto filter = [&](Assign assign) {
+    return std::string(as_text(without_value(target(assign)).bytes()));
+  };
+  const std::string null_is_none = filter(Assign::missing_or_null);
+  EXPECT_NE(filter(Assign::missing), null_is_none);
+  EXPECT_NE(filter(Assign::missing_or_zero), null_is_none);
+  EXPECT_EQ(filter(Assign::driver), null_is_none);
+  EXPECT_EQ(target(Assign::always).assign, Assign::missing_or_null);
   EXPECT_EQ(target(Assign::missing).ns.collection, "a.b");
 }
 
-}  // namespace backfill_request_test
+}  // namespace backfill_rule_test
 }  // namespace idproxy::app

@@ -1,9 +1,9 @@
-#include "app/progress_text.hpp"
+#include "app/progress.hpp"
 
 #include <gtest/gtest.h>
 
 namespace idproxy::app {
-namespace progress_text_test {
+namespace progress_test {
 
 using namespace std::chrono_literals;
 
@@ -85,5 +85,5 @@ TEST(PaceTest, WithoutALimitNeverWaits) {
   EXPECT_EQ(pace.until_next(0s, 1), 0s);
 }
 
-}  // namespace progress_text_test
+}  // namespace progress_test
 }  // namespace idproxy::app

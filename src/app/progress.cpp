@@ -1,7 +1,17 @@
-#include "app/progress_text.hpp"
+#include "app/progress.hpp"
+
+#include <pthread.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <iostream>
+
+#include "idproxy/app/exit_code.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -14,6 +24,11 @@ constexpr auto kFirstLines = 10s;
 constexpr auto kLaterLines = 60s;
 constexpr std::size_t kNarrowestBar = 10;
 constexpr std::size_t kWidestBar = 40;
+constexpr std::chrono::nanoseconds kDrawEvery = 200ms;
+constexpr std::size_t kUsualColumns = 80;
+constexpr auto kRest = 250ms;
+// How often the thread that waits for signals looks whether it must end.
+constexpr timespec kLook{0, 100'000'000};
 
 double share_of(const Progress& progress) {
   if (progress.total == 0) return 1;
@@ -46,6 +61,24 @@ std::string two_units(std::int64_t large, const char* large_unit, std::int64_t s
   std::string text = std::to_string(large) + large_unit;
   if (small > 0) text += " " + std::to_string(small) + small_unit;
   return text;
+}
+
+std::chrono::nanoseconds monotonic_now() {
+  return std::chrono::steady_clock::now().time_since_epoch();
+}
+
+/// The width of the terminal at standard error; 0: that is none.
+std::size_t terminal_columns() {
+  if (::isatty(STDERR_FILENO) == 0) return 0;
+  winsize size{};
+  const bool is_known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return is_known ? size.ws_col : kUsualColumns;
+}
+
+sigset_t stop_signal_set() {
+  sigset_t set{};
+  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&set, signal);
+  return set;
 }
 
 }  // namespace
@@ -107,6 +140,105 @@ Pace::Time Pace::until_next(Time now, std::uint64_t n) {
   const double seconds = static_cast<double>(n) / static_cast<double>(rate_);
   next_ = begins + std::chrono::duration_cast<Time>(std::chrono::duration<double>(seconds));
   return begins - now;
+}
+
+ProgressDisplay::ProgressDisplay(std::uint64_t total)
+    : columns_(terminal_columns()), lines_(monotonic_now()) {
+  progress_.total = total;
+  (void)rate_.add(monotonic_now(), 0);
+}
+
+ProgressDisplay::~ProgressDisplay() {
+  finish();
+}
+
+/// Over what was there. The last column stays free, because some terminals begin a new line in it.
+void ProgressDisplay::draw(const std::string& line) const {
+  std::cerr << '\r' << line.substr(0, columns_ - 1) << "\x1b[K" << std::flush;
+}
+
+void ProgressDisplay::show(std::uint64_t done) {
+  const auto now = monotonic_now();
+  waits_for_.clear();
+  progress_.done = done;
+  progress_.total = std::max(progress_.total, done);
+  progress_.per_second = rate_.add(now, done);
+  if (columns_ > 0 && now - drawn_ >= kDrawEvery) {
+    drawn_ = now;
+    draw(progress_bar(progress_, columns_ - 1));
+  } else if (columns_ == 0 && lines_.is_due(now)) {
+    std::cerr << progress_line(progress_) << '\n' << std::flush;
+  }
+}
+
+void ProgressDisplay::waits(const std::string& reason) {
+  if (reason == waits_for_) return;
+  waits_for_ = reason;
+  if (columns_ > 0) {
+    draw("waiting: " + reason);
+  } else {
+    std::cerr << "waiting: " << reason << '\n' << std::flush;
+  }
+}
+
+void ProgressDisplay::finish() {
+  if (finished_) return;
+  finished_ = true;
+  if (columns_ == 0) return;
+  draw(progress_bar(progress_, columns_ - 1));
+  std::cerr << '\n' << std::flush;
+}
+
+StopSignals::StopSignals() {
+  const sigset_t set = stop_signal_set();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  thread_ = std::thread([this] { watch(); });
+}
+
+StopSignals::~StopSignals() {
+  {
+    const std::scoped_lock lock(mutex_);
+    ended_ = true;
+  }
+  thread_.join();
+}
+
+void StopSignals::watch() {
+  const sigset_t set = stop_signal_set();
+  while (true) {
+    const bool caught = sigtimedwait(&set, nullptr, &kLook) > 0;
+    const std::scoped_lock lock(mutex_);
+    if (ended_) return;
+    if (!caught) continue;
+    if (told_) std::_Exit(static_cast<int>(ExitCode::left));
+    told_ = true;
+    changed_.notify_all();
+  }
+}
+
+bool StopSignals::told() const {
+  const std::scoped_lock lock(mutex_);
+  return told_;
+}
+
+bool StopSignals::wait_for(std::chrono::nanoseconds time) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, time, [this] { return told_; });
+}
+
+Patience::Patience(const StopSignals& stop, ProgressDisplay& display)
+    : stop_(stop), display_(display), succeeded_(std::chrono::steady_clock::now()) {}
+
+void Patience::succeeded() {
+  succeeded_ = std::chrono::steady_clock::now();
+}
+
+bool Patience::rest(const std::string& reason) {
+  const auto waited = std::chrono::steady_clock::now() - succeeded_;
+  if (waited > kUsual || (stop_.told() && waited > kAtStop)) return false;
+  display_.waits(reason);
+  std::this_thread::sleep_for(kRest);
+  return true;
 }
 
 }  // namespace idproxy::app

@@ -74,8 +74,8 @@ bool Scheduler::stop(std::chrono::milliseconds limit) {
 void Scheduler::start_thread() {
   const std::size_t tasks = queue_.size() + last_.size() + (threads_.empty() ? 1 : 0);
   if (stopping_ || tasks <= idle_ || threads_.size() == most_threads_) return;
+  threads_.emplace_back([this] { run(); });  // which waits for the lock
   ++running_;
-  threads_.emplace_back([this] { run(); });
 }
 
 void Scheduler::enqueue(const Shared& task, Order order) {

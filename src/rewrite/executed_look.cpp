@@ -6,7 +6,7 @@
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
-#include "rewrite/reply_frame.hpp"
+#include "rewrite/own_command.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -33,11 +33,9 @@ void append_statement(std::string_view key, Buffer& out) {
 }  // namespace
 
 void ExecutedLook::emit(const Question& question, wire::PatchedMessage& out) const {
-  const wire::OpMsgView& insert = *question.insert;
   const std::size_t dot = question.ns.find('.');
-  Buffer update;
-  ReplyFrame frame(update, question.request_id, 0, insert.has(wire::flag::kChecksumPresent));
-  bson::Scope command(update);
+  OwnCommand command(*question.insert, question.request_id);
+  Buffer& update = command.body();
   bson::append_string(update, "update", question.ns.substr(dot + 1));
   append_inside(update, Type::array, "updates", [&] {
     for (std::size_t i = 0; i < statements_.size(); ++i) {
@@ -53,16 +51,7 @@ void ExecutedLook::emit(const Question& question, wire::PatchedMessage& out) con
   append_inside(update, Type::document, "writeConcern",
                 [&] { bson::append_int32(update, "w", 1); });
   if (question.max_time_ms) bson::append_int64(update, "maxTimeMS", *question.max_time_ms);
-  bson::Elements fields(insert.body());
-  while (const auto field = fields.next()) {
-    if (std::ranges::find(kKeptInSession, field->key) != kKeptInSession.end())
-      bson::append_copy(update, *field);
-  }
-  bson::append_string(update, "$db", question.ns.substr(0, dot));
-  command.close();
-  frame.close();
-  out.start({}, update.size());
-  out.add(update.view());
+  command.send(kKeptInSession, question.ns.substr(0, dot), out);
 }
 
 std::optional<std::vector<std::int32_t>> ExecutedLook::read(const wire::OpMsgView& reply) const {

@@ -8,6 +8,7 @@
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/insert.hpp"
 #include "idproxy/rewrite/write_reply.hpp"
+#include "rewrite/own_command.hpp"
 #include "rewrite/reply_frame.hpp"
 
 namespace idproxy::rewrite {
@@ -61,10 +62,8 @@ Action NextExchange::begin(const NextRequest& next, const Received& received) {
 Action NextExchange::send_question(Workspace& workspace) {
   static constexpr std::array<std::string_view, 5> kKept = {"maxTimeMS", "comment", "apiVersion",
                                                             "apiStrict", "apiDeprecationErrors"};
-  const wire::OpMsgView& request = request_.message;
-  Buffer out;
-  ReplyFrame frame(out, request.header().request_id, 0, request.has(wire::flag::kChecksumPresent));
-  bson::Scope command(out);
+  OwnCommand question(request_.message, request_id_);
+  Buffer& out = question.body();
   bson::append_string(out, "insert", request_.collection);
   bson::append_head(out, bson::Type::array, "documents");
   bson::Scope documents(out);
@@ -76,16 +75,8 @@ Action NextExchange::send_question(Workspace& workspace) {
   bson::Scope write_concern(out);
   bson::append_int32(out, "w", 1);
   write_concern.close();
-  bson::Elements fields(request.body());
-  while (const auto field = fields.next()) {
-    if (std::ranges::find(kKept, field->key) != kKept.end()) bson::append_copy(out, *field);
-  }
-  bson::append_string(out, "$db", request_.db);
-  command.close();
-  frame.close();
   refill(workspace);
-  message_.start({}, out.size());
-  message_.add(out.view());
+  question.send(kKept, request_.db, message_);
   awaits_reply_ = true;
   return action::Send{&message_, {}};
 }

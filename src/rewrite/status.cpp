@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "idproxy/bson/builder.hpp"
+#include "rewrite/own_command.hpp"
 #include "rewrite/reply_frame.hpp"
 
 namespace idproxy::rewrite {
@@ -241,16 +242,9 @@ std::optional<CommandError> fault_of_status_request(const wire::OpMsgView& reque
 }
 
 void ask_for_right(const wire::OpMsgView& request, wire::PatchedMessage& out) {
-  Buffer question;
-  ReplyFrame frame(question, request.header().request_id, 0,
-                   request.has(wire::flag::kChecksumPresent));
-  bson::Scope document(question);
-  bson::append_int32(question, "hostInfo", 1);
-  bson::append_string(question, "$db", "admin");
-  document.close();
-  frame.close();
-  out.start({}, question.size());
-  out.add(question.view());
+  OwnCommand question(request, request.header().request_id);
+  bson::append_int32(question.body(), "hostInfo", 1);
+  question.send({}, "admin", out);
 }
 
 bool append_status_reply(const wire::OpMsgView& request, const wire::OpMsgView& reply,

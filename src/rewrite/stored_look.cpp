@@ -8,7 +8,7 @@
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/document_fields.hpp"
-#include "rewrite/reply_frame.hpp"
+#include "rewrite/own_command.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -35,11 +35,9 @@ void append_projection(const Plan& plan, Buffer& out) {
 
 /// The query belongs to no session, so that it cannot end a transaction of the client.
 void StoredLook::emit(const Question& question, const Plan& plan, wire::PatchedMessage& out) const {
-  const wire::OpMsgView& insert = *question.insert;
   const std::size_t dot = question.ns.find('.');
-  Buffer query;
-  ReplyFrame frame(query, question.request_id, 0, insert.has(wire::flag::kChecksumPresent));
-  bson::Scope command(query);
+  OwnCommand command(*question.insert, question.request_id);
+  Buffer& query = command.body();
   bson::append_string(query, "find", question.ns.substr(dot + 1));
   append_inside(query, bson::Type::document, "filter", [&] {
     append_inside(query, bson::Type::document, "_id", [&] {
@@ -60,16 +58,7 @@ void StoredLook::emit(const Question& question, const Plan& plan, wire::PatchedM
   append_inside(query, bson::Type::document, "readConcern",
                 [&] { bson::append_string(query, "level", "local"); });
   if (question.max_time_ms) bson::append_int64(query, "maxTimeMS", *question.max_time_ms);
-  bson::Elements fields(insert.body());
-  while (const auto field = fields.next()) {
-    if (std::ranges::find(kKeptInQuery, field->key) != kKeptInQuery.end())
-      bson::append_copy(query, *field);
-  }
-  bson::append_string(query, "$db", question.ns.substr(0, dot));
-  command.close();
-  frame.close();
-  out.start({}, query.size());
-  out.add(query.view());
+  command.send(kKeptInQuery, question.ns.substr(0, dot), out);
 }
 
 bool StoredLook::read(const wire::OpMsgView& reply) {

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "idproxy/base/buffer.hpp"
+#include "idproxy/bson/builder.hpp"
+#include "idproxy/wire/op_msg.hpp"
+#include "idproxy/wire/patched_message.hpp"
+#include "rewrite/reply_frame.hpp"
+
+namespace idproxy::rewrite {
+
+/// A command of the proxy's own on a client's connection, beside the client's message: with a
+/// checksum if that has one, and with some of its fields.
+///
+///   OwnCommand command(client, request_id);
+///   bson::append_string(command.body(), "find", "orders");
+///   command.send(kept, "shop", out);
+class OwnCommand {
+ public:
+  OwnCommand(const wire::OpMsgView& client, std::int32_t request_id)
+      : client_(client),
+        frame_(out_, request_id, 0, client.has(wire::flag::kChecksumPresent)),
+        document_(out_) {}
+  OwnCommand(const OwnCommand&) = delete;
+  OwnCommand& operator=(const OwnCommand&) = delete;
+
+  [[nodiscard]] Buffer& body() { return out_; }
+  /// Appends the client's fields of these names, and `db`; then the command is whole, and `out` has
+  /// it.
+  void send(std::span<const std::string_view> kept, std::string_view db,
+            wire::PatchedMessage& out);
+
+ private:
+  const wire::OpMsgView& client_;
+  Buffer out_;
+  ReplyFrame frame_;
+  bson::Scope document_;
+};
+
+}  // namespace idproxy::rewrite

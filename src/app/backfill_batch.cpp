@@ -30,7 +30,7 @@ constexpr const char* kNoConfirmation = "the servers do not confirm an update";
 // in which the next one of that writer sets out. Whoever looks at once does not see that one yet,
 // and loses again.
 constexpr std::chrono::nanoseconds kPauseInTurn = std::chrono::milliseconds(1);
-// What nanoseconds in 64 bits can hold: the years 1678 to 2261.
+// Nanoseconds in 64 bits cover the years 1678 to 2261.
 constexpr std::chrono::milliseconds kFarthest = std::chrono::hours(24) * 365 * 291;
 
 /// A value as one text: its type and its bytes.

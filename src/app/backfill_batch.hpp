@@ -117,7 +117,7 @@ class BackfillBatch {
  private:
   static constexpr std::size_t kMostRemembered = 100'000;
 
-  /// What documents have in the field, by id. Empty: nothing.
+  /// The field's values in documents, by id. Empty: the document has none.
   using Found = std::unordered_map<BackfillId, std::string>;
 
   void take_in(BackfillDocument document);

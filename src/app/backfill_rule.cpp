@@ -20,7 +20,7 @@ constexpr std::chrono::seconds kReadyWithin{10};
 constexpr std::chrono::milliseconds kReadyAgain{50};
 constexpr std::chrono::seconds kGiveBackWithin{10};
 
-/// What is wrong with the options for this rule, for people; empty: nothing.
+/// Returns why the options do not fit this rule, for people; empty: they do.
 std::string fault_for(const BackfillRequest& request, const rewrite::Rule& rule) {
   const std::string subject = "the rule for " + request.field + " in " + request.ns;
   if (rule.reserve) {
@@ -173,7 +173,7 @@ std::string BackfillRule::reason_of(const std::string& reason) const {
   return (is_own ? "a backfill of random digits needs a unique index: " : "") + reason;
 }
 
-/// What only counters have, which RuleSet::plan() does not know.
+/// Returns why the rule's counters give no values, which RuleSet::plan() does not check.
 std::string BackfillRule::why_no_values() const {
   if (const auto why = rules_.watch->why_down()) {
     return "the id store (" + uri_key_ + ") " + *why;

@@ -17,7 +17,7 @@
 
 namespace idproxy::app {
 
-/// What is wrong with the options themselves, for people; empty: nothing.
+/// Returns an error in the options themselves, for people; empty: there is none.
 [[nodiscard]] std::string fault_of(const BackfillRequest& request);
 
 /// The position of the rule that gives the values, or why none does, for people.
@@ -41,8 +41,8 @@ class BackfillRule {
   /// The one assignment, after await_ready(). Valid as long as this object.
   [[nodiscard]] const rewrite::Plan& plan() const { return plan_; }
   [[nodiscard]] const rewrite::Rule& rule() const { return rules_.set->rules()[index_]; }
-  /// What people should know of the rule although it is ready, after await_ready(): that no unique
-  /// index guards the field, with the command to type. Empty: nothing.
+  /// A warning about a rule that is ready, after await_ready(): no unique index guards the field,
+  /// with the command that creates one. Empty: there is none.
   [[nodiscard]] std::string note() const;
   /// The first and the last of `count` values, without using them up.
   [[nodiscard]] std::string samples(std::uint64_t count) const;

@@ -21,7 +21,7 @@ class RunOut {
  public:
   using Time = std::chrono::nanoseconds;
 
-  /// What ends.
+  /// The limit that is near.
   enum class End {
     max,       ///< the numbers up to `max`, or of all ranges
     width,     ///< those of a template's width: then values get longer
@@ -36,7 +36,7 @@ class RunOut {
     friend bool operator==(const Warning&, const Warning&) = default;
     /// "37 numbers are left up to max; at the rate of the last hour they last 20 minutes"
     [[nodiscard]] std::string text() const;
-    /// What to do about it, as half a sentence.
+    /// The remedy, as half a sentence.
     [[nodiscard]] std::string_view way_out() const;
   };
 

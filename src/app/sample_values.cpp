@@ -14,7 +14,7 @@
 namespace idproxy::app {
 namespace {
 
-/// What is known of a rule's counter in a collection; null if its next number is not.
+/// Returns the numbers of a rule's counter in a collection; null if the next one is not known.
 const ids::CounterNumbers* known_numbers(const std::vector<ids::RuleNumbers>& numbers,
                                          std::size_t rule_index, std::string_view ns) {
   for (const ids::RuleNumbers& each : numbers) {

@@ -41,7 +41,7 @@ std::string fault_of_reserve_collection(const std::string& collection) {
   return fault_of_collection(collection);
 }
 
-/// What makes `reserve` impossible for the rule, or "".
+/// Returns why the rule cannot have `reserve`, for people; empty: it can.
 std::string why_not_reservable(const rewrite::Rule& rule) {
   if (rule.strategy_name == "gapless") {
     return "does not work with gapless: a reservation whose document is not stored would be a gap";

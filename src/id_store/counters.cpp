@@ -370,7 +370,7 @@ void Counters::note(Counter& counter, const ids::CounterJob& job, const ids::Cou
   }
 }
 
-/// What one range met, all of its collection would.
+/// A server that refuses one range refuses all of its collection.
 void Counters::note_range(const Counter& range, const ids::CounterReply& reply) {
   if (reply.by_server) refused_ranges_.insert_or_assign(range.spec.place.ns(), reply.reason);
   if (reply.kind == ReplyKind::allocated) refused_ranges_.erase(range.spec.place.ns());

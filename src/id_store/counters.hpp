@@ -71,7 +71,8 @@ class Counters {
   /// hold none. Of the counters of sequences, only announced ones, and those of which the server
   /// does not do what all need: one scope does not stand for its rule.
   [[nodiscard]] std::vector<NotReady> not_ready() const;
-  /// What the server refused of the last job of the ranges in "db.collection"; nothing: it did it.
+  /// The error with which the server refused the last job of the ranges in "db.collection"; nothing
+  /// if it did not.
   [[nodiscard]] std::optional<std::string> why_ranges_refused(const std::string& collection) const;
   /// All counters, ranges excepted, with what they have left.
   [[nodiscard]] std::vector<InUse> in_use() const;
@@ -102,7 +103,7 @@ class Counters {
     Scheduler::Task task;
   };
   using Shared = std::shared_ptr<Counter>;
-  /// What the task does: the counter's job; if it has none, the other.
+  /// The work of one run: the counter's job, or the other one if there is no job.
   enum class Turn { job, job_or_look, job_or_check };
 
   [[nodiscard]] std::optional<Time> run(Counter& counter);

@@ -20,8 +20,8 @@
 
 namespace idproxy::id_store {
 
-/// What is known for one list of rules. A Watch holds it; when the last one lets go of it, the
-/// Inspector stops looking at collections for these rules.
+/// The collections of one list of rules, as far as they are known. Watches hold it; when the last
+/// one lets go of it, the Inspector stops looking at collections for these rules.
 class Inspection {
  public:
   explicit Inspection(Collections collections) : collections_(std::move(collections)) {}

@@ -225,7 +225,7 @@ std::optional<CatalogRequest> Collections::next(Asks asks, Time now) {
   return next_index(now);
 }
 
-/// What writes wait for comes first, then databases: a view gets no further request.
+/// Looks that writes wait for come first, then databases: a view gets no further request.
 std::optional<CatalogRequest> Collections::next_look(Time now) {
   if (auto request = next_awaited(now)) return request;
   for (auto& [name, database] : databases_) {

@@ -21,8 +21,8 @@
 #include "idproxy/ids/guard.hpp"
 #include "idproxy/observability/log.hpp"
 
-/// What the Inspector knows of collections and what it asks next: its state and decisions, without
-/// threads and connections.
+/// The state and the decisions of the Inspector, without threads and connections: its knowledge of
+/// collections, and its next request.
 namespace idproxy::id_store {
 
 /// Why no rule applies to a collection.
@@ -348,7 +348,7 @@ class Collections {
   std::uint64_t version_ = 1;
 };
 
-/// What a unique index on the rule's field must allow.
+/// Returns the repeated values that a unique index on the rule's field must allow.
 [[nodiscard]] Repeats repeats_of(const WatchedRule& rule);
 
 /// True if the rule gives no values without a unique index.

@@ -47,7 +47,7 @@ class Ranges {
 
   /// The ranges that give no numbers now.
   [[nodiscard]] std::vector<NotReady> not_ready() const;
-  /// What the ranges that have been found have left.
+  /// The numbers that are left in the ranges that have been found.
   [[nodiscard]] std::vector<InUse> in_use() const;
   /// Adds the current values.
   void add_to(StoreStatistics& statistics) const;

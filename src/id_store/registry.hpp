@@ -12,7 +12,7 @@
 
 namespace idproxy::id_store {
 
-/// What a Registry notes of each thing.
+/// A Registry's notes about each of its objects.
 struct Registered {
   std::uint64_t watch = 0;                  ///< the newest one that has asked for it
   std::vector<ids::CounterField> fields{};  ///< that the rules of this watch fill from it

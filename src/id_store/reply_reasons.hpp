@@ -6,10 +6,10 @@
 #include "idproxy/id_store/namespaces.hpp"
 #include "idproxy/id_store/outcome.hpp"
 
-/// What a failed command of the id store means for the one that needs numbers.
+/// The meaning of the id store's failed commands for requests for numbers.
 namespace idproxy::id_store {
 
-/// What keeps the store from its servers, as the rest of a sentence that begins with "the id
+/// Returns why the store did not reach a server, as the rest of a sentence that begins with "the id
 /// store": "does not answer: No suitable servers …", "refuses the proxy's login: …". For the log
 /// and the operator. Empty if a server executed or refused the command.
 [[nodiscard]] std::string why_unreached(const mongo::Reply& reply, const mongo::Login& login);

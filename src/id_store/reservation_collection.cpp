@@ -51,7 +51,7 @@ Error error_of(const ids::CounterReply& reply) {
   return {refused ? Errc::exhausted : Errc::unavailable, reply.reason};
 }
 
-/// What the server refuses, if it does not refuse the command.
+/// Returns an insert whose document every server refuses if it does not refuse the command.
 Document refused_insert(const std::string& collection) {
   const Document refused = Document().add("_id", Array());
   return Document()

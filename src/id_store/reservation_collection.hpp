@@ -25,7 +25,7 @@ namespace idproxy::id_store {
 /// Each call waits for the server. Any thread.
 class ReservationCollection {
  public:
-  /// What look() does where an index is missing.
+  /// The reaction of look() to a missing index.
   enum class Missing {
     create,
     assume,  ///< nothing, as if it were there

@@ -79,7 +79,7 @@ struct WriteError {
   std::int32_t code;
   std::string text;
 };
-/// What a reply to a write says.
+/// The result of a write, from its reply.
 struct WriteOutcome {
   bool executed = false;  ///< by a primary: the command as a whole did not fail
   std::int64_t n = 0;     ///< inserted, matched or deleted

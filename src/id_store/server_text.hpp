@@ -6,7 +6,7 @@
 
 #include "idproxy/id_store/mongo.hpp"
 
-/// What servers say with an error, for the log and for people.
+/// The texts of servers' errors, for the log and for people.
 namespace idproxy::id_store {
 
 /// The text of an error without what may be a value of a document, which must not be in the log.

@@ -25,7 +25,8 @@ double share(std::uint64_t part, std::uint64_t all) {
   return all == 0 ? 0 : std::min(1.0, static_cast<double>(part) / static_cast<double>(all));
 }
 
-/// What a sample with this share of duplicates says for sure: three standard deviations less.
+/// Returns a lower bound for the true share of duplicates: three standard deviations below this
+/// sample's.
 double at_least(double share, std::uint64_t draws) {
   if (draws == 0) return 0;
   const double deviation = std::sqrt(share * (1 - share) / static_cast<double>(draws));

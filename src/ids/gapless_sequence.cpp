@@ -208,8 +208,8 @@ GaplessSequence::Action GaplessSequence::finish(const GaplessReply& reply, Time 
   return action;
 }
 
-/// A quick look is good only for the write that wanted it: another one may go to another server.
-/// What a turn has stored that ended meanwhile is newer than any look.
+/// A quick look is good only for the write that wanted it: another one may go to another server. If
+/// a turn ended during the look, the numbers that it has stored are newer than the look's.
 void GaplessSequence::found(std::optional<std::int64_t> most, Time now, Action& action) {
   failure_.reset();
   announced_ = false;

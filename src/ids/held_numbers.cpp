@@ -31,7 +31,7 @@ void HeldNumbers::take_back(std::vector<Range> sorted) {
   clip(numbers);  // max may have been lowered since these numbers were handed out
 }
 
-/// What is put back while the rest is set aside shares its fate.
+/// A range that is put back while the others are set aside is treated as one of them.
 bool HeldNumbers::is_valid(const Range& range) const {
   const Int128 from = aside_ ? aside_valid_from_ : valid_from_;
   return !steps_.before(range.first, from) && !steps_.before(*end_, steps_.end(range));

@@ -9,7 +9,7 @@
 namespace idproxy::ids {
 namespace {
 
-/// What programs store for a field that was never set, as Go, Java and C# do.
+/// True for "", which programs in Go, Java and C# store for a field that was never set.
 bool is_empty_text(const FieldValue& value) {
   return value.is == FieldValue::Is::there && value.element.type == bson::Type::string &&
          value.element.text().empty();

@@ -376,7 +376,8 @@ void ConnectionPair::received(const Direction& direction, std::size_t bytes) {
 
 void ConnectionPair::source_ended(const Direction& direction) {
   if (!is_request(direction)) server_lost();
-  // What arrived before the end is still passed on; resume(), written() or learned() then closes.
+  // Bytes that arrived before the end are still passed on; then resume(), written() or learned()
+  // closes the pair.
   if (is_request(direction) ? leaves_something() : runner_.learning()) return;
   if (!direction.unsent()) close();
 }
@@ -413,8 +414,8 @@ void ConnectionPair::written(Direction& direction) {
 
 void ConnectionPair::write_failed(const Direction& direction) {
   if (!is_request(direction)) return close();
-  // What the server sent before the connection broke can still be read: replies, or the TLS alert.
-  // The end follows.
+  // Replies or a TLS alert that the server sent before the connection broke can still be read, and
+  // then its end.
   requests_ended_ = true;
   upstream_.shut_down();
   replies_.wait_source();

@@ -289,7 +289,7 @@ void ExchangeRunner::log_lost() const {
 
 namespace {
 
-/// What becomes of the document that such an upsert inserts, and what can be done about it.
+/// Returns the consequence for the document that such an upsert inserts, and the remedy.
 std::string outcome_of(const rewrite::Forwarded& forwarded, const std::string& ns) {
   const rewrite::Rule& rule = *forwarded.assignment->rule;
   const std::string way_out(way_out_of(forwarded.reason, rule.field));

@@ -18,7 +18,7 @@ namespace idproxy::net {
 /// follows. Lives on one io thread.
 class ExchangeRunner {
  public:
-  /// What the runner needs from its connection. send(), reply(), reject_reply() and
+  /// The connection, as far as the runner needs it. send(), reply(), reject_reply() and
   /// resume_requests() may close the connection, which closes the runner, too.
   class Connection {
    public:

@@ -13,8 +13,8 @@ namespace idproxy::net {
 namespace {
 
 constexpr std::size_t kRecord = 16384;  // RFC 8446, 5.1: plaintext of one record
-// What is too long to be sent at once goes in such pieces, which stay within the processor's cache:
-// with 64 KiB, a reply of 1 MB takes a twentieth longer.
+// Longer data is sent in pieces of this size, which stay within the processor's cache: with 64 KiB,
+// a reply of 1 MB takes a twentieth longer.
 constexpr std::size_t kPiece = std::size_t{32} * 1024;
 
 bool is_for_now(int error) {

@@ -10,7 +10,7 @@
 
 namespace idproxy::rewrite {
 
-/// What the server waits for before it answers a command.
+/// The members that must have a command's writes before the server answers it.
 enum class AnswersAfter {
   majority,  ///< a majority has its writes, or what the client asks for, if that is more
   primary,   ///< only for a command that another one follows at once

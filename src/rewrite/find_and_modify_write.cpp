@@ -10,7 +10,7 @@
 namespace idproxy::rewrite {
 namespace {
 
-/// What lastErrorObject says.
+/// The content of lastErrorObject.
 struct Result {
   std::int64_t n = 0;
   bool inserted = false;

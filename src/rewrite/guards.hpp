@@ -11,7 +11,7 @@
 
 namespace idproxy::rewrite {
 
-/// What the guards of the rules say whose values a write stores.
+/// The combined answer of the guards of all rules whose values a write stores.
 struct GuardVerdict {
   enum class Kind {
     ready,       ///< the write may be sent; with `uuid`, if there is one

@@ -203,7 +203,7 @@ void InsertRewriter::note_kept(std::uint32_t kept, const bson::FieldFinder::Plac
   }
 }
 
-/// What the log says once of values that the rule leaves, although its user may expect otherwise.
+/// Notes values that the rule leaves although its user may expect otherwise; the log has them once.
 void InsertRewriter::note_kept(const bson::Element& value, std::size_t assignment) {
   const Assignment& target = (*insert_->plan)[assignment];
   if (target.implied) return;

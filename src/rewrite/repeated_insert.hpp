@@ -43,7 +43,7 @@ class RepeatedInsert {
   /// The reply in doubt.
   [[nodiscard]] Bytes reply() const { return reply_.view(); }
 
-  /// What to do with it.
+  /// The decision about that reply.
   struct Verdict {
     enum class Kind {
       believe,     ///< its errors are those of the statements that are missing

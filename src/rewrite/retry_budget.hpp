@@ -30,9 +30,9 @@ class RetryBudget {
   void progress(std::chrono::nanoseconds now);
   /// Stops the deadlines, because the next command begins another part of the batch.
   void end() { since_.reset(); }
-  /// What forbids to send a statement again that has been repeated `repeats` times, now that its
-  /// values for `taken` are taken. Nothing: it may be sent, and the pause becomes at least their
-  /// backoff. Only after start().
+  /// Returns the bound that forbids another repetition of a statement whose values for `taken` are
+  /// taken, after `repeats` of them. Nothing: it may be sent, and the pause becomes at least the
+  /// backoff of these assignments. Only after start().
   [[nodiscard]] std::optional<RetryBound> forbids(std::span<const Assignment* const> taken,
                                                   std::uint32_t repeats,
                                                   std::chrono::nanoseconds now);

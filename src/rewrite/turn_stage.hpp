@@ -29,8 +29,8 @@ class TurnStage {
 
   // ---- before a command
 
-  /// What the store must be asked for, before these statements, which are all that are left, can be
-  /// sent.
+  /// The next request to the store before these statements, which are all that are left, can be
+  /// sent; nothing if they can be sent.
   [[nodiscard]] std::optional<Need> need(std::span<const std::int32_t> todo) {
     return numbers_.provide(todo);
   }
@@ -55,7 +55,7 @@ class TurnStage {
 
   // ---- after it
 
-  /// What a reply with ok: 1 says, after it has been merged.
+  /// A reply with ok: 1, after it has been merged.
   struct Outcome {
     const wire::OpMsgView& message;
     const WriteReply& reply;

@@ -13,7 +13,7 @@ namespace {
 
 using Is = ids::FieldValue::Is;
 
-/// What a part of a statement says about one field of the document that is inserted.
+/// The statement of a filter or an update about one field of the document that is inserted.
 struct Stated {
   enum class Kind {
     nothing,
@@ -92,7 +92,7 @@ Stated stated_by_filter(Bytes filter, std::string_view field) {
 
 // ---- the update ------------------------------------------------------------------------------
 
-/// What an operator makes of a field that it names exactly.
+/// Returns the effect of an operator on a field that it names exactly.
 Stated made_by(const bson::Element& update_operator, const bson::Element& operand,
                std::string_view field) {
   static constexpr std::array<std::string_view, 6> kMakes{"$inc", "$mul",         "$min",

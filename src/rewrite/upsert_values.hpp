@@ -10,13 +10,14 @@
 #include "idproxy/rewrite/rule.hpp"
 #include "rewrite/upsert_statement.hpp"
 
-/// What an upsert itself says about fields of the document that it inserts. The server makes that
-/// document from the equalities of the filter, and then applies the update to it
+/// The fields of the document that an upsert inserts, as far as the upsert itself states them. The
+/// server makes that document from the equalities of the filter, and then applies the update to it
 /// (docs/server-behaviour.md#upserts).
 namespace idproxy::rewrite {
 
-/// What this element of a $set or $setOnInsert puts into the field: {field: value}, or for a dotted
-/// one also {a: {b: value}}. Nothing: it does not name the field, or it is not clear.
+/// Returns the value that this element of a $set or $setOnInsert puts into the field: {field:
+/// value}, or for a dotted field also {a: {b: value}}. Nothing if it does not name the field, or if
+/// the value is not clear.
 [[nodiscard]] std::optional<bson::Element> value_set_by(const bson::Element& set,
                                                         std::string_view field);
 /// True if the operator, such as $inc, concerns the field by this element of it: the element's path

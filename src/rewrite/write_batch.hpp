@@ -50,7 +50,7 @@ class WriteBatch {
     bool tells_retried = true;  ///< ConnectionMemory's, as the next one
     bool loses_writes = false;
   };
-  /// What the handling of one event needs.
+  /// The arguments of an event's handlers.
   struct Step {
     std::chrono::nanoseconds now;  ///< monotonic
     RandomSource& random;

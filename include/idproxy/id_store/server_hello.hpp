@@ -7,7 +7,8 @@
 
 namespace idproxy::id_store {
 
-/// What one server of a connection string says of itself, whatever replica set the string names.
+/// The description that one server of a connection string gives of itself. The replica set that the
+/// string names does not matter.
 struct ServerHello {
   std::string address{};               ///< "host:port"
   std::string fault{};                 ///< why it does not answer; empty: it does

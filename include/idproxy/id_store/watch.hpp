@@ -18,7 +18,8 @@ namespace idproxy::id_store {
 
 class Store;
 
-/// What the id store checks for one rule, as far as its user may.
+/// The part of a rule that the id store needs for its checks of collections. It checks as much as
+/// its user may.
 struct WatchedRule {
   std::string ns;     ///< glob over "db.collection"
   std::string field;  ///< dotted path

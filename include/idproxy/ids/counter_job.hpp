@@ -53,7 +53,7 @@ struct CounterReply {
   std::vector<Range> taken{};  ///< kept: of CounterJob::held, in its order
 };
 
-/// What the cache did with a reply.
+/// The effect of a reply on the cache.
 enum class BlockOutcome {
   used,
   dropped,    ///< not its numbers: they had been handed out before

@@ -27,7 +27,7 @@ struct GaplessSpec {
   friend bool operator==(const GaplessSpec&, const GaplessSpec&) = default;
 };
 
-/// What the store does to find out which numbers are stored.
+/// The way in which the store finds out which numbers are stored.
 enum class GaplessLook {
   /// Waits until no failover can undo what it has seen.
   sure,

@@ -53,7 +53,7 @@ class GaplessSequence {
     std::uint64_t ticket;
     Result<Range> numbers;
   };
-  /// What the caller must do after an event.
+  /// The caller's tasks after an event.
   struct [[nodiscard]] Action {
     bool wake = false;  ///< wake the store, so that it calls begin() soon
     std::vector<Answer> answers{};

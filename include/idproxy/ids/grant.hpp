@@ -24,9 +24,9 @@ class Lender {
   virtual void take_back(const std::vector<Range>& ranges) = 0;
 };
 
-/// What one waiter gets: numbers, or something that only its lender knows. The destructor returns
-/// it to the lender unless take() was called, so that a client that has disconnected leaves no gap.
-/// May be moved to any thread.
+/// The answer to one waiter: numbers, or something that only its lender knows. The destructor
+/// returns it to the lender unless take() was called, so that a client that has disconnected leaves
+/// no gap. May be moved to any thread.
 class Grant {
  public:
   Grant() = default;

@@ -45,7 +45,7 @@ class Guard final : public StoreSource, public Queue, public std::enable_shared_
   static constexpr std::chrono::seconds kBelieved{10};
   static constexpr std::chrono::seconds kRenewed{8};
 
-  /// What the store should do for the guard.
+  /// A guard's request to the store.
   enum class Need {
     look,  ///< look at the indexes
     anew,  ///< the same, and which collection it is: the one that was looked at has gone

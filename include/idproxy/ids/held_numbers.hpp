@@ -58,7 +58,7 @@ class HeldNumbers {
   void restore();
   /// The same, except for numbers that are stored already. `taken`: in the order of handing out.
   void restore_without(const std::vector<Range>& taken);
-  /// What set_aside() has put away.
+  /// The numbers that set_aside() has put away.
   [[nodiscard]] std::vector<Range> aside() const;
   /// Drops all numbers that are held or set aside.
   void drop();

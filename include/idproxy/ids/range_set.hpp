@@ -101,7 +101,7 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
     std::shared_ptr<BlockCache> cache;
     std::vector<Range> ranges;
   };
-  /// What to do after the lock is released.
+  /// Effects that are deferred until the lock is released.
   struct Effects : After {
     std::optional<Fetch> fetch{};
     Ticket stale{};  // to be destroyed

@@ -53,7 +53,7 @@ struct RangeState {
   friend bool operator==(const RangeState&, const RangeState&) = default;
 };
 
-/// What the _id of every range begins with.
+/// The prefix of every range's _id.
 inline constexpr std::string_view kRangePrefix = "COUNTER DOCUMENT NUMBER ";
 
 /// "COUNTER DOCUMENT NUMBER 7"

@@ -14,7 +14,7 @@
 /// (docs/templates.md#scope).
 namespace idproxy::ids {
 
-/// What a document has at a dotted path.
+/// The value at a dotted path of a document.
 struct FieldValue {
   enum class Is {
     missing,

@@ -49,9 +49,8 @@ class SequenceChoice {
   [[nodiscard]] std::string refusal(std::span<const FieldValue> values) const;
 
   struct Chosen {
-    /// What tells the sequence from others of the rule, a BSON document: {c: name, s: {field:
-    /// value, …}, p: "2026"}, without `s` or `p` if the rule has no scope or no reset; empty: it
-    /// has neither.
+    /// The sequence's key within the rule, a BSON document: {c: name, s: {field: value, …}, p:
+    /// "2026"}, without `s` or `p` if the rule has no scope or no reset; empty: it has neither.
     std::string key{};
     std::string scope{};    ///< `s`: also the filter that finds the documents; empty: no scope
     NumberFormat format{};  ///< of this document

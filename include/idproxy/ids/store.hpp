@@ -28,7 +28,7 @@ struct RangesSpec;
 struct ReserveSpec;
 struct Sources;
 
-/// What a rule demands of the unique index on its field.
+/// A rule's demand for a unique index on its field.
 enum class UniqueIndex {
   warn,     ///< the log warns if there is none
   require,  ///< without an index, the rule is not ready
@@ -65,7 +65,8 @@ struct CatalogChange {
   friend bool operator==(const CatalogChange&, const CatalogChange&) = default;
 };
 
-/// What a counter has left, as far as this process knows: others may have got numbers meanwhile.
+/// The numbers that a counter has left, as far as this process knows: others may have got some
+/// meanwhile.
 struct CounterNumbers {
   std::optional<std::int64_t> next;   ///< the next to hand out; nothing: not known, or none is left
   std::uint64_t held;                 ///< in memory

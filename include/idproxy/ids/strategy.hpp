@@ -27,7 +27,7 @@ struct GaplessSpec;
 struct RangesSpec;
 struct SequenceOptions;
 
-/// What strategies draw from. Both must outlive every strategy.
+/// The clock and the randomness of strategies. Both must outlive every strategy.
 struct Sources {
   const Clock& clock;
   RandomSource& random;
@@ -46,7 +46,7 @@ class StoreSource {
   [[nodiscard]] virtual Ticket ask(std::size_t n, std::unique_ptr<Waiter> waiter) = 0;
   /// How long the caller of ask() should wait for the answer at most.
   [[nodiscard]] virtual std::chrono::nanoseconds patience() const { return kPatience; }
-  /// What the store does meanwhile, for people; empty: nothing is known.
+  /// The store's reason for the delay, for people; empty if none is known.
   [[nodiscard]] virtual std::string why_waiting() const { return {}; }
   /// Appends the granted values to `out`.
   virtual void accept(Grant grant, Values& out) = 0;
@@ -181,7 +181,7 @@ class Strategy {
 
   // Valid as long as this object; null if it does not have the interface.
   [[nodiscard]] virtual StoreBacked* store_backed() { return nullptr; }
-  /// What to ask after Draw::need().
+  /// The source to ask after Draw::need().
   [[nodiscard]] virtual StoreSource* store_source() { return store_backed(); }
   [[nodiscard]] virtual DuplicateObserver* duplicate_observer() { return nullptr; }
   [[nodiscard]] virtual BoundedSpace* bounded_space() { return nullptr; }

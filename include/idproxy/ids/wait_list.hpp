@@ -12,8 +12,8 @@
 
 namespace idproxy::ids {
 
-/// What an object with a lock does once it has released it, because whoever is answered may call
-/// the object.
+/// Effects that an object defers until it has released its lock, because a waiter that gets its
+/// answer may call the object.
 struct After {
   bool wake = false;  ///< the store
   std::vector<std::pair<std::unique_ptr<Waiter>, Result<Grant>>> answers{};
@@ -45,9 +45,9 @@ class WaitList {
   [[nodiscard]] bool empty() const { return waiting_.empty(); }
   [[nodiscard]] std::size_t size() const { return waiting_.size(); }
   [[nodiscard]] bool contains(std::uint64_t ticket) const { return waiting_.contains(ticket); }
-  /// What all need together.
+  /// The sum of n over all waiters.
   [[nodiscard]] std::uint64_t needed() const { return needed_; }
-  /// What the first one needs. Only if there is one.
+  /// n of the first waiter. Only if there is one.
   [[nodiscard]] std::uint64_t first() const { return waiting_.begin()->second.n; }
 
   void answer_first(Result<Grant> grant, After& after);

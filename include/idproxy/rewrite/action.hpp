@@ -22,7 +22,8 @@ struct GivenUp {
   RetryBound ended_by;
 };
 
-/// What an Action points to stays valid and unchanged until the exchange's next event.
+/// Pointers and views in an Action stay valid, and their targets unchanged, until the exchange's
+/// next event.
 namespace action {
 
 /// Forward the message at hand, request or reply, unchanged.
@@ -57,7 +58,7 @@ struct Close {};
 
 }  // namespace action
 
-/// What the caller (net) must do next.
+/// The next step of the caller (net).
 using Action = std::variant<action::Relay, action::Send, action::Wait, action::AskStore,
                             action::Learn, action::Reply, action::Close>;
 

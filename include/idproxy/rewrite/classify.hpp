@@ -34,7 +34,7 @@ struct Close {};
 
 }  // namespace decision
 
-/// What to do with a client's message. A Request is passed to an Exchange.
+/// The decision about a client's message. A Request is passed to an Exchange.
 using Decision = std::variant<decision::Relay, decision::NeedMore, decision::Close, Request>;
 
 /// Decides by the first bytes if they are enough, and parses a message in which the proxy takes

@@ -50,8 +50,8 @@ class InsertRewriter {
   }
 
  private:
-  /// What one document needs. Most only lack fields, at their top level or in one sub-document; the
-  /// others have edits.
+  /// The changes of one document. Most only lack fields, at their top level or in one sub-document;
+  /// the others have edits.
   struct Record {
     std::uint32_t at;           // position in the message
     std::uint32_t size;         // bytes

@@ -35,7 +35,7 @@ struct Retry {
   std::chrono::milliseconds deadline{2000};
 };
 
-/// What keeps a document from being sent again.
+/// A reason for which a document is not sent again.
 enum class RetryBound {
   attempts,  ///< Retry::attempts
   deadline,  ///< Retry::deadline
@@ -56,7 +56,7 @@ enum class InTransaction {
   surface,    ///< with the server's own answer
 };
 
-/// What happens to upserts (docs/duplicates.md#upserts).
+/// The treatment of upserts (docs/duplicates.md#upserts).
 enum class Upserts {
   assign,   ///< they get values where that is safe; others are forwarded unchanged
   forward,  ///< all are forwarded unchanged

@@ -137,8 +137,8 @@ class Namespaces {
                                                         std::string_view collection) {
     return known(db, collection).plan;
   }
-  /// What an insert into this namespace goes past, if it is a time-series collection; else empty.
-  /// Valid until the next call.
+  /// The rules that do not apply to inserts into this namespace because it is a time-series
+  /// collection; empty for others. Valid until the next call.
   [[nodiscard]] std::span<const Forwarded> passed_by(std::string_view db,
                                                      std::string_view collection) {
     return known(db, collection).passed_by;

@@ -4,7 +4,8 @@
 #include "idproxy/ids/scope.hpp"
 #include "idproxy/rewrite/rule.hpp"
 
-/// What typed languages send for a field that was never set (docs/drivers.md#zero-values).
+/// Zero values, which typed languages send for fields that were never set
+/// (docs/drivers.md#zero-values).
 namespace idproxy::rewrite {
 
 /// True for an ObjectId of zeros, and for a UUID of zeros: binary data of subtype 3 or 4.

@@ -14,7 +14,7 @@
 #include "idproxy/ids/values.hpp"
 #include "idproxy/rewrite/rules.hpp"
 
-/// The commands of a backfill on the collection, the filters in them, and what the answers say.
+/// The commands of a backfill on the collection, their filters, and the meaning of the answers.
 namespace idproxy::app {
 
 /// The documents that a backfill is about.

@@ -24,7 +24,7 @@ namespace idproxy::app {
 [[nodiscard]] boost::system::result<std::size_t, std::string> rule_for(
     const BackfillRequest& request, const std::vector<rewrite::Rule>& rules);
 
-/// Of a request without fault and its rule in the collection.
+/// Only for a request without fault, and its rule in the collection.
 [[nodiscard]] BackfillTarget target_of(const BackfillRequest& request,
                                        const rewrite::Assignment& assignment);
 [[nodiscard]] BackfillOrder order_of(const BackfillRequest& request);
@@ -58,7 +58,7 @@ class BackfillRule {
   const std::string uri_key_;
   const std::string ns_;
   const std::size_t index_;
-  const bool needs_more_;  // the unique index, of which a proxy only warns
+  const bool needs_more_;  // a unique index, without which a proxy only warns
   id_store::Store store_;
   RulesInForce rules_;
   rewrite::Plan plan_;

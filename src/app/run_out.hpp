@@ -15,8 +15,8 @@
 
 namespace idproxy::app {
 
-/// Finds the rules whose numbers run out: a hundredth of them is left, or less than what a day
-/// takes at the rate of the last hour. One thread. Times are monotonic.
+/// Finds the rules whose numbers run out: a hundredth of them is left, or fewer than a day takes at
+/// the rate of the last hour. One thread. Times are monotonic.
 class RunOut {
  public:
   using Time = std::chrono::nanoseconds;
@@ -45,8 +45,8 @@ class RunOut {
             Time now);
   /// By rule and collection, one for each.
   [[nodiscard]] const std::vector<Warning>& current() const { return current_; }
-  /// Those that the log should have: when they are new, every hour, and whenever half of what was
-  /// left has been used.
+  /// The warnings for the log: new ones, and earlier ones again every hour and whenever half of the
+  /// numbers that were left has been used.
   [[nodiscard]] std::vector<Warning> take_news() { return std::exchange(news_, {}); }
 
  private:

@@ -42,7 +42,7 @@ std::string sample_text(std::int64_t number, const ids::NumberFormat& format) {
   return value_text(values.type(), values[0]);
 }
 
-/// How numbers follow each other.
+/// The order in which numbers follow each other.
 struct Course {
   std::int64_t step;
   std::int64_t max;

@@ -71,7 +71,7 @@ bool Collections::is_changing(const Collection& collection) const {
   });
 }
 
-/// Whatever was known does not hold any more, nor does what is being asked.
+/// Voids all that is known of the collection, and the responses to requests that are under way.
 void Collections::forget(Collection& collection, std::string_view why, Time now) {
   ++collection.epoch;
   collection.is_anew = true;

@@ -23,7 +23,8 @@ inline constexpr const char* kLoginRefused = "the id store refuses the proxy's l
 [[nodiscard]] std::string unreached(const mongo::Reply& reply);
 
 /// The reply to a job after a failed command on the database `db`. Its reason names no server.
-/// `exhausted` if repeating does not help: the user may not, or the server cannot.
+/// `exhausted` if repeating does not help: the user lacks the privilege, or the server cannot do
+/// it.
 [[nodiscard]] ids::CounterReply after_error(const mongo::Client& client, const mongo::Reply& reply,
                                             const std::string& db);
 /// The same after a failed read of a rule's collection.

@@ -14,8 +14,8 @@ constexpr double kUnlucky = 1e-9;
 // With fewer duplicates, sending them again costs less than a look, whatever the fill.
 constexpr double kFewDuplicates = 4;
 constexpr double kLooksFrom = 0.1;
-// In a larger space a handful of duplicates is no sign that it fills up, nor is it expected to be
-// full while nobody has counted.
+// In a larger space, a handful of duplicates does not show that it fills up, and it is not assumed
+// to be full before its documents have been counted.
 constexpr double kLargeSpace = 1e8;
 // An estimate that is further off than this is given up for a newer one.
 constexpr double kFarOff = 0.05;

@@ -122,7 +122,7 @@ GaplessSequence::Action GaplessSequence::unknown(std::uint64_t ticket) {
   return action;
 }
 
-/// A write that has the turn learns itself whether its numbers are taken.
+/// Does not affect a write that has the turn: the server tells it whether its numbers are taken.
 GaplessSequence::Action GaplessSequence::forget() {
   Action action;
   if (holder_ != 0) return action;

@@ -38,7 +38,7 @@ SequenceChoice::SequenceChoice(SequenceOptions options)
   }
 }
 
-/// To a query and to an index, an explicit null is a missing field.
+/// Queries and indexes treat an explicit null as a missing field.
 bool SequenceChoice::is_missing(const FieldValue& value) const {
   return value.is == FieldValue::Is::missing ||
          (value.is == FieldValue::Is::there && value.element.type == bson::Type::null);

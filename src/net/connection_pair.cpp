@@ -590,8 +590,8 @@ bool ConnectionPair::reply_passed(ReplyGate::Ended ended, Cursor& cursor) {
     if (!closed_) end_after_replies();
     return false;
   }
-  // Only an exchange, a local reply or a request that has arrived waits for the end of a reply;
-  // otherwise all replies of one read go out together.
+  // If an exchange, a local reply or a request that has arrived waits for the end of a reply, that
+  // goes out at once; otherwise all replies of one read go out together.
   if (runner_.is_busy() || !requests_.held().empty()) write_run(replies_, cursor);
   if (closed_) return false;
   reply_gate_.ledger().answered();

@@ -32,7 +32,7 @@ Bytes bytes_of(const iovec& slice) {
 }
 
 constexpr std::uint32_t kReadable = EPOLLIN | EPOLLRDHUP;
-// Of these the kernel tells even if nobody asks.
+// The kernel reports these events even if nobody asks for them.
 constexpr std::uint32_t kLost = EPOLLERR | EPOLLHUP;
 
 /// Calls a function at the end of a wait. Owned by the wait.
@@ -131,8 +131,8 @@ void Stream::notify_readable(WaiterPtr waiter) {
   watch(kReadable);
 }
 
-/// Unlike a socket of TCP, one of the Unix kind tells of each byte that the peer has taken. So it
-/// is watched for that only once it has been full.
+/// Unlike a TCP socket, a Unix socket reports each byte that the peer has taken. So it is watched
+/// for that only once it has been full.
 void Stream::notify_writable(WaiterPtr waiter) {
   if (!socket_.is_open()) return loop_.wake_writer(std::move(waiter));
   writer_ = std::move(waiter);

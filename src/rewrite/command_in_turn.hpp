@@ -18,7 +18,7 @@ enum class AnswersAfter {
 
 /// Appends the elements {ordered: true, writeConcern: {w: "majority", j: true}}, which take the
 /// place of the client's own. Only `writeConcern` for a findAndModify. Keeps the client's
-/// j and wtimeout, and a `w` that names more than one member or a tag. Returns what is certain of
+/// j and wtimeout, and a `w` that names more than one member or a tag. Returns the durability of
 /// the command's writes once it has been answered without a writeConcernError.
 ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter after, Buffer& out);
 

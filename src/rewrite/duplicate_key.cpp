@@ -23,7 +23,7 @@ bool in_pattern(Bytes pattern, std::string_view field) {
   return found && !keys.malformed();
 }
 
-// In place of mongod's text: Microsoft's DocumentDB, which FerretDB 2 is built on.
+// The text of Microsoft's DocumentDB, which FerretDB 2 is built on, in place of mongod's.
 constexpr std::string_view kOtherText = "Duplicate key violation on the requested collection";
 
 /// Returns the text behind `head`; nothing if `head` is not in it.

@@ -16,7 +16,8 @@ struct Result {
   bool inserted = false;
 };
 
-/// Nothing unless it says either that a document was found or that one was inserted.
+/// Returns nothing unless lastErrorObject says either that a document was found or that one was
+/// inserted.
 std::optional<Result> read_result(const bson::Element& last_error) {
   if (last_error.type != bson::Type::document) return std::nullopt;
   const auto n = bson::find(last_error.value, "n");

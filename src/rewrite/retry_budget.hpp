@@ -13,7 +13,7 @@ namespace idproxy::rewrite {
 /// Limits how often, after which pause and until when the statements of one command may be sent
 /// again. The limits are those of the rules whose values were taken, and the client's maxTimeMS.
 /// The rules' deadlines run from the first duplicate or the last progress on: a large batch takes
-/// longer than one document, and does not fail as long as it gets on. All times are monotonic.
+/// longer than one document, and does not fail as long as it progresses. All times are monotonic.
 class RetryBudget {
  public:
   /// `max_time_ms`: milliseconds from `started` on; nothing: no limit.

@@ -13,7 +13,7 @@ namespace {
 
 using Is = ids::FieldValue::Is;
 
-/// The statement of a filter or an update about one field of the document that is inserted.
+/// One field of the document that is inserted, as far as a filter or an update determines it.
 struct Stated {
   enum class Kind {
     nothing,
@@ -146,7 +146,7 @@ Stated merged(const Stated& filter, const Stated& update) {
   return {agree ? Kind::literal : Kind::overrules, update.value};
 }
 
-/// The server makes an `_id` where nothing else does.
+/// The server makes an `_id` if the upsert has none.
 Stated stated_by(const UpsertStatement& statement, std::string_view field) {
   if (statement.kind != UpsertStatement::Kind::upsert || statement.is_pipeline()) {
     return {Stated::Kind::unclear};

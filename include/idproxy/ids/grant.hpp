@@ -17,7 +17,7 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-/// Takes back what was granted and not used. Thread-safe.
+/// Takes back granted numbers that were not used. Thread-safe.
 class Lender {
  public:
   virtual ~Lender() = default;
@@ -64,11 +64,11 @@ class Waiter {
   virtual void answered(Result<Grant> grant) = 0;
 };
 
-/// Where waiters wait. Thread-safe.
+/// A queue of waiters. Thread-safe.
 class Queue {
  public:
   virtual ~Queue() = default;
-  /// Who has the ticket does not wait any more.
+  /// The holder of the ticket does not wait any more.
   virtual void cancel(std::uint64_t ticket) = 0;
 };
 

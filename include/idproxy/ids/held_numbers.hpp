@@ -67,8 +67,8 @@ class HeldNumbers {
   /// numbers can be given back to the store. They reach up to the counter's value, which lies
   /// beyond max if the store went too far.
   [[nodiscard]] std::optional<Range> unused_end() const;
-  /// Removes unused_end(), which must not be nothing, and drops all other held numbers. Returns
-  /// those.
+  /// Removes unused_end(), which must not be nothing, and returns the other held numbers, which it
+  /// drops.
   [[nodiscard]] std::vector<Range> take_unused_end();
   /// Puts back what take_unused_end() removed: the store was not asked.
   void put_unused_end(Range unused);

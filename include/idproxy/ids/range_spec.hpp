@@ -16,7 +16,7 @@ namespace idproxy::ids {
 ///
 /// COUNT is the next number that the range gives out, MAX_VALUE the last one.
 struct RangesSpec {
-  /// Where a proxy takes its numbers.
+  /// The ranges from which a proxy takes its numbers.
   enum class Pick {
     sticky,  ///< from `active` ranges, each until it has none left
     random,  ///< each block from another range, all of which are equally likely

@@ -44,8 +44,8 @@ class SequenceChoice {
   [[nodiscard]] const std::vector<std::string>& fields() const { return fields_; }
   [[nodiscard]] const SequenceOptions& options() const { return options_; }
 
-  /// Why a document with these values, by fields(), belongs to no sequence, as a sentence for its
-  /// write error; empty: it belongs to one. Shows no values.
+  /// Returns why a document with these values (in the order of fields()) belongs to no sequence, as
+  /// a sentence for its write error, without the values; empty: it belongs to one.
   [[nodiscard]] std::string refusal(std::span<const FieldValue> values) const;
 
   struct Chosen {

@@ -37,7 +37,7 @@ struct Send {
 struct Wait {
   std::chrono::nanoseconds delay;
 };
-/// Ask the id store for `count` values for `strategy`, then call answered().
+/// Ask the id store, through `strategy`, for `count` values, then call answered().
 struct AskStore {
   ids::StoreSource* strategy;  ///< valid as long as the exchange
   std::size_t count;

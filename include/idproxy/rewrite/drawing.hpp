@@ -19,8 +19,8 @@ class Drawing {
   /// The rule at hand; only before is_done().
   [[nodiscard]] std::size_t assignment() const { return assignment_; }
 
-  /// Draws all that is missing for the rule at hand, and goes on to the next one; or says what
-  /// stands in the way.
+  /// Draws all missing values of the rule at hand, and goes on to the next rule. Returns what
+  /// prevents that, if anything does.
   [[nodiscard]] ids::Draw draw(const Plan& plan, GivenValues& given);
   /// The request to the store after Draw::need().
   [[nodiscard]] Need need(const Plan& plan, const GivenValues& given) const;

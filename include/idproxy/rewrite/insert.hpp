@@ -78,7 +78,7 @@ class InsertRewriter {
     std::int64_t value;  // as the client sent it, less the bytes added before it
     std::size_t end;     // end of the document in the original
   };
-  /// Where the path of an assignment leads to in one document.
+  /// The place in one document to which the path of an assignment leads.
   struct Site {
     enum class Found {
       absent,   // the value becomes a new element of parents.back()

@@ -75,7 +75,8 @@ struct Rule {
   Upserts upserts = Upserts::assign;
   bool report = false;  ///< replies to writes report the assigned values
   ids::UniqueIndex unique_index = ids::UniqueIndex::warn;
-  /// Where values are reserved before their documents are sent; nothing: they are not.
+  /// The collection in which values are reserved before their documents are sent; nothing: they are
+  /// not reserved.
   std::optional<ids::ReserveSpec> reserve;
   /// With `reserve`: makes the `_id` of documents that have none, for a reservation names it.
   std::shared_ptr<ids::Strategy> id_strategy;

@@ -45,8 +45,8 @@ struct Assignment {
 /// the other. Valid as long as its RuleSet.
 using Plan = std::vector<Assignment>;
 
-/// Upserts that get no value of a rule, for one reason, or another command that stores documents
-/// past it.
+/// Upserts that get no value of a rule, for one reason; or another command that stores documents to
+/// which the rule is not applied.
 struct Forwarded {
   const Assignment* assignment;
   ForwardReason reason;

@@ -35,9 +35,9 @@ namespace idproxy::rewrite {
   }
 }
 
-/// True if the rule assigns a value in place of this one, whoever made it.
+/// True if the rule assigns a value in place of this one, no matter who made it.
 [[nodiscard]] bool replaces(Assign assign, const bson::Element& value);
-/// True if the rule leaves this value, and would not with Assign::missing_or_zero.
+/// True if the rule leaves this value, but would replace it with Assign::missing_or_zero.
 [[nodiscard]] bool leaves_zero(Assign assign, const bson::Element& value);
 
 }  // namespace idproxy::rewrite

@@ -26,11 +26,11 @@ using Failure = UpdateOutcome::Failure;
 constexpr std::size_t kLargestPart = 1000;
 constexpr std::size_t kSmallestPart = 16;
 constexpr const char* kNoConfirmation = "the servers do not confirm an update";
-// The server refuses a number when a majority has the document that took it, and so at the moment
-// in which the next one of that writer sets out. Whoever looks at once does not see that one yet,
-// and loses again.
+// The server refuses a number once a majority has the document that took it. At that moment the
+// other writer sends its next document: a look at once would not see that one yet, and this process
+// would lose again.
 constexpr std::chrono::nanoseconds kPauseInTurn = std::chrono::milliseconds(1);
-// What nanoseconds in 64 bits can hold: the years 1678 to 2261.
+// Nanoseconds in 64 bits cover the years 1678 to 2261.
 constexpr std::chrono::milliseconds kFarthest = std::chrono::hours(24) * 365 * 291;
 
 /// A value as one text: its type and its bytes.
@@ -43,7 +43,7 @@ std::string typed(const ids::Values& values, std::size_t at) {
   return typed(values.type(), values[at]);
 }
 
-/// Half of it is random, so that writers that met do not meet again.
+/// Half of the pause is random, so that writers that collided do not collide again.
 std::chrono::nanoseconds pause_in_turn() {
   constexpr auto kHalf = kPauseInTurn / 2;
   const auto more = uniform(system_random(), static_cast<std::uint64_t>(kHalf.count()));
@@ -336,7 +336,7 @@ void BackfillBatch::settle(const UpdateOutcome& outcome, std::size_t count) {
     part_ = std::min(kLargestPart, 2 * part_);
     return;
   }
-  // Where many documents fail, each failure costs an update of all that follow.
+  // If many documents fail, each failure costs another update with all documents behind it.
   part_ = std::clamp(2 * outcome.tried, kSmallestPart, kLargestPart);
   if (outcome.failure == Failure::perhaps_stored) count_gaps(1);
   give_back(outcome.tried + (outcome.failure == Failure::denied ? 0 : 1), count);
@@ -361,8 +361,8 @@ bool BackfillBatch::tries_again(std::size_t taken) {
   return duplicates_ <= plan_.front().attempts();
 }
 
-/// Somebody was quicker with this number of a sequence. That goes on for as long as others store
-/// the numbers; if it is the same one again, nobody does.
+/// Another writer was quicker with this number of a sequence. Only repeated failures with the same
+/// number count: a new number each time shows that others store numbers.
 void BackfillBatch::gives_way(std::string number) {
   if (std::exchange(taken_, std::move(number)) != taken_) duplicates_ = 0;
   if (stop_.wait_for(pause_in_turn())) why_ended_ = StopSignals::kReason;

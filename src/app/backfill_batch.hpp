@@ -25,16 +25,17 @@ namespace idproxy::app {
 /// does (StoreSource::patience). After Errc::unavailable another attempt may succeed.
 [[nodiscard]] ids::Result<ids::Grant> await_grant(ids::StoreSource& source, std::size_t n);
 
-/// The sequence of a rule that gives a document from before its value, or why none does, for people
-/// and without the document's values. `document`: with Sequences::fields() and `period_from`, the
-/// dotted path of a date or an ObjectId, whose time counts instead of now; empty: now does.
+/// Returns the sequence that gives an existing document its value, or why there is none, for people
+/// and without the document's values. `document`: with the fields in Sequences::fields() and the
+/// field `period_from`, the dotted path of a date or an ObjectId, whose time decides; if that path
+/// is empty, the current time decides.
 [[nodiscard]] boost::system::result<std::shared_ptr<ids::Strategy>, std::string> sequence_of(
     ids::Sequences& sequences, const std::string& period_from, Bytes document);
 
-/// The values of one update, one for each of its documents, in their order; and where they came
-/// from: the rule's strategy, the sequences that the documents belong to, or the turn of a sequence
-/// without gaps. A turn whose number was taken goes on with the next draw from the same sequence.
-/// One thread.
+/// The values of one update, one for each of its documents, in their order; and their sources: the
+/// rule's strategy, the sequences that the documents belong to, or the turn of a sequence without
+/// gaps. A turn whose number was taken continues with the next draw from the same sequence. One
+/// thread.
 class BackfillValues {
  public:
   using Sequences = std::span<const std::shared_ptr<ids::Strategy>>;
@@ -54,7 +55,8 @@ class BackfillValues {
   void sent();
   /// Event: the server has answered.
   void answered(const UpdateOutcome& outcome);
-  /// Event: the value at this position is taken. `in_a_row`: so many of one document.
+  /// Event: the value at this position is taken. `in_a_row`: how many values of this document have
+  /// been taken, one after the other.
   void collided(std::size_t at, std::size_t in_a_row);
   /// Event: the first `count` were stored.
   void went_well(std::size_t count);
@@ -94,8 +96,8 @@ struct BackfillDocument {
 /// otherwise nobody gets it, and it is a gap. The same holds if this process is killed: its values
 /// are lost, and an update of it that is carried out late still names its documents.
 ///
-/// A sequence without gaps gives one number at a time, and only the next one, which nobody can have
-/// lost. After an update without an answer its document gets the number that is next then.
+/// A sequence without gaps gives one number at a time, always the next one, so that none can be
+/// lost. After an update without an answer, its document gets the number that is then the next.
 ///
 /// One thread.
 class BackfillBatch {
@@ -117,7 +119,7 @@ class BackfillBatch {
  private:
   static constexpr std::size_t kMostRemembered = 100'000;
 
-  /// What documents have in the field, by id. Empty: nothing.
+  /// The field's values in documents, by id. Empty: the document has none.
   using Found = std::unordered_map<BackfillId, std::string>;
 
   void take_in(BackfillDocument document);

@@ -61,8 +61,8 @@ bool has_parents(const BackfillTarget& target) {
   return target.field.find('.') != std::string::npos;
 }
 
-/// That nothing is in the way at each part before the last one. An array matches the type of its
-/// elements, too.
+/// Conditions for a path that no value blocks: each part before the last one is absent or an
+/// object. An array matches the type of its elements, too.
 Array open_path(const std::string& path) {
   Array conditions;
   for (std::size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', dot + 1)) {

@@ -14,14 +14,15 @@
 #include "idproxy/ids/values.hpp"
 #include "idproxy/rewrite/rules.hpp"
 
-/// The commands of a backfill on the collection, the filters in them, and what the answers say.
+/// The commands of a backfill on the collection, their filters, and the meaning of the answers.
 namespace idproxy::app {
 
 /// The documents that a backfill is about.
 struct BackfillTarget {
   id_store::Namespace ns;
   std::string field;  ///< dotted path
-  /// What is no value, as rewrite::replaces() says. Never `always`: documents keep their values.
+  /// Which fields count as having no value (rewrite::replaces()). Never `always`: documents keep
+  /// their values.
   rewrite::Assign assign = rewrite::Assign::missing;
   /// Dotted paths to read beside the _id: they say which sequence a document belongs to.
   std::vector<std::string> beside{};
@@ -70,7 +71,7 @@ void add_uuid(const ids::CollectionUuid& uuid, id_store::mongo::Document& update
 /// The mongosh command that shows the documents without a value.
 [[nodiscard]] std::string show_without_value(const BackfillTarget& target);
 
-/// What the server's answer says about an update of documents in order, one value for each.
+/// The server's answer to an ordered update with one statement, and one value, for each document.
 struct UpdateOutcome {
   enum class Kind {
     answered,  ///< the command is over, and a majority has what it changed

@@ -12,7 +12,7 @@
 
 namespace idproxy::app {
 
-/// What became of the documents of a backfill.
+/// The counts of a backfill's documents, by outcome.
 struct BackfillTally {
   static constexpr std::size_t kExamples = 3;
 
@@ -49,8 +49,8 @@ struct BackfillEnd {
 /// The report, of several lines.
 [[nodiscard]] std::string report_of(const BackfillTally& tally, const BackfillEnd& end);
 
-/// What a dry run found: how many documents would get a value, have one, and (tally.left) could not
-/// get one. `samples`: the first and the last value, if there are any.
+/// The report of a dry run: how many documents would get a value, have one, and (tally.left) could
+/// not get one. `samples`: the first and the last value, if there are any.
 [[nodiscard]] std::string rehearsal_of(const std::string& subject, std::uint64_t would_get,
                                        std::uint64_t have_one, const BackfillTally& tally,
                                        const std::string& samples);

@@ -20,7 +20,7 @@ constexpr std::chrono::seconds kReadyWithin{10};
 constexpr std::chrono::milliseconds kReadyAgain{50};
 constexpr std::chrono::seconds kGiveBackWithin{10};
 
-/// What is wrong with the options for this rule, for people; empty: nothing.
+/// Returns why the options do not fit this rule, for people; empty: they do.
 std::string fault_for(const BackfillRequest& request, const rewrite::Rule& rule) {
   const std::string subject = "the rule for " + request.field + " in " + request.ns;
   if (rule.reserve) {
@@ -42,14 +42,14 @@ std::string fault_for(const BackfillRequest& request, const rewrite::Rule& rule)
   return "";
 }
 
-/// Whether a backfill needs the unique index that a proxy only warns of: nothing else would notice
-/// that a random number is taken.
+/// True if a backfill needs a unique index although the rule only warns without one: nothing else
+/// would detect that a random number is taken.
 bool needs_more(const rewrite::Rule& rule) {
   return rule.strategy->bounded_space() != nullptr && rule.unique_index == ids::UniqueIndex::warn;
 }
 
-/// Goes before the rule with wildcards that it is made from, so that what is known of it is known
-/// of this collection.
+/// Inserts a copy of the rule for this collection alone in front of a rule with wildcards, so that
+/// the rule's state is that of this collection.
 void add_rule_of(const std::string& ns, std::vector<rewrite::Rule>& rules, std::size_t index) {
   if (!has_wildcards(rules[index].ns)) return;
   rewrite::Rule own = rules[index];
@@ -57,7 +57,7 @@ void add_rule_of(const std::string& ns, std::vector<rewrite::Rule>& rules, std::
   rules.insert(rules.begin() + static_cast<std::ptrdiff_t>(index), std::move(own));
 }
 
-/// As all rules are for a backfill of the one at `index`.
+/// Returns the rules with the changes that a backfill of the one at `index` needs.
 std::vector<rewrite::Rule> prepared(std::vector<rewrite::Rule> rules, std::size_t index,
                                     const BackfillRequest& request) {
   using ids::UniqueIndex;
@@ -167,13 +167,13 @@ std::optional<ids::Error> BackfillRule::why_not_ready() {
   return state.error;
 }
 
-/// Says who needs the index, if a proxy does not.
+/// Adds that the backfill needs the index, if a proxy does not.
 std::string BackfillRule::reason_of(const std::string& reason) const {
   const bool is_own = needs_more_ && reason.starts_with("no unique index");
   return (is_own ? "a backfill of random digits needs a unique index: " : "") + reason;
 }
 
-/// What only counters have, which RuleSet::plan() does not know.
+/// Returns why the rule's counters give no values, which RuleSet::plan() does not check.
 std::string BackfillRule::why_no_values() const {
   if (const auto why = rules_.watch->why_down()) {
     return "the id store (" + uri_key_ + ") " + *why;

@@ -17,14 +17,14 @@
 
 namespace idproxy::app {
 
-/// What is wrong with the options themselves, for people; empty: nothing.
+/// Returns an error in the options themselves, for people; empty: there is none.
 [[nodiscard]] std::string fault_of(const BackfillRequest& request);
 
 /// The position of the rule that gives the values, or why none does, for people.
 [[nodiscard]] boost::system::result<std::size_t, std::string> rule_for(
     const BackfillRequest& request, const std::vector<rewrite::Rule>& rules);
 
-/// Of a request without fault and its rule in the collection.
+/// Only for a request without fault, and its rule in the collection.
 [[nodiscard]] BackfillTarget target_of(const BackfillRequest& request,
                                        const rewrite::Assignment& assignment);
 [[nodiscard]] BackfillOrder order_of(const BackfillRequest& request);
@@ -41,8 +41,8 @@ class BackfillRule {
   /// The one assignment, after await_ready(). Valid as long as this object.
   [[nodiscard]] const rewrite::Plan& plan() const { return plan_; }
   [[nodiscard]] const rewrite::Rule& rule() const { return rules_.set->rules()[index_]; }
-  /// What people should know of the rule although it is ready, after await_ready(): that no unique
-  /// index guards the field, with the command to type. Empty: nothing.
+  /// A warning about a rule that is ready, after await_ready(): no unique index guards the field,
+  /// with the command that creates one. Empty: there is none.
   [[nodiscard]] std::string note() const;
   /// The first and the last of `count` values, without using them up.
   [[nodiscard]] std::string samples(std::uint64_t count) const;
@@ -58,7 +58,7 @@ class BackfillRule {
   const std::string uri_key_;
   const std::string ns_;
   const std::size_t index_;
-  const bool needs_more_;  // the unique index, of which a proxy only warns
+  const bool needs_more_;  // a unique index, without which a proxy only warns
   id_store::Store store_;
   RulesInForce rules_;
   rewrite::Plan plan_;

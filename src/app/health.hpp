@@ -26,7 +26,7 @@ enum class Phase { starting, serving, draining };
 /// `snapshot` is null before the proxy serves.
 [[nodiscard]] admin::HttpResponse readyz(Phase phase, const Snapshot* snapshot);
 
-/// What `systemctl status` shows: "serving 127.0.0.1:27117 -> db1:27017; 3 clients".
+/// The line in `systemctl status`: "serving 127.0.0.1:27117 -> db1:27017; 3 clients".
 [[nodiscard]] std::string status_line(Phase phase, const Snapshot* snapshot);
 
 }  // namespace idproxy::app

@@ -20,8 +20,8 @@ namespace idproxy::app {
 /// insert. The texts name no collections except those in the configuration.
 [[nodiscard]] std::vector<std::string> reasons_of(const rewrite::RuleSet& rules);
 
-/// That no unique index guards the field of a rule that is ready: Watch::lack_index() with the
-/// `command` that makes it.
+/// Returns the note for a rule that is ready although no unique index guards its field
+/// (Watch::lack_index()), with the `command` that makes one.
 [[nodiscard]] std::string note_on_index(const rewrite::Rule& rule, const std::string& command);
 
 /// Rules for the log: "0 (shop.orders, number), 2 (shop.bills, _id) and 7 more".

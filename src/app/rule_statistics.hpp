@@ -9,9 +9,9 @@
 
 namespace idproxy::app {
 
-/// What a rule's counters or spaces of random numbers have left, over all its collections: one set
-/// of statistics per rule, so that clients that invent collections cannot add series. Of a rule
-/// with wildcards, the collection that comes to its end first counts.
+/// The numbers that are left to a rule's counters or spaces of random numbers, over all its
+/// collections: one set of statistics per rule, so that clients that invent collections cannot add
+/// series. For a rule with wildcards, the collection that runs out first counts.
 struct RuleStatistics {
   std::optional<std::int64_t> next;            ///< only if the rule has one counter
   std::optional<std::uint64_t> held;           ///< numbers in memory, of all counters together

@@ -15,13 +15,13 @@
 
 namespace idproxy::app {
 
-/// Finds the rules whose numbers run out: a hundredth of them is left, or less than what a day
-/// takes at the rate of the last hour. One thread. Times are monotonic.
+/// Finds the rules whose numbers run out: a hundredth of them is left, or fewer than a day takes at
+/// the rate of the last hour. One thread. Times are monotonic.
 class RunOut {
  public:
   using Time = std::chrono::nanoseconds;
 
-  /// What ends.
+  /// The limit that is near.
   enum class End {
     max,       ///< the numbers up to `max`, or of all ranges
     width,     ///< those of a template's width: then values get longer
@@ -36,7 +36,7 @@ class RunOut {
     friend bool operator==(const Warning&, const Warning&) = default;
     /// "37 numbers are left up to max; at the rate of the last hour they last 20 minutes"
     [[nodiscard]] std::string text() const;
-    /// What to do about it, as half a sentence.
+    /// The remedy, as half a sentence.
     [[nodiscard]] std::string_view way_out() const;
   };
 
@@ -45,8 +45,8 @@ class RunOut {
             Time now);
   /// By rule and collection, one for each.
   [[nodiscard]] const std::vector<Warning>& current() const { return current_; }
-  /// Those that the log should have: when they are new, every hour, and whenever half of what was
-  /// left has been used.
+  /// The warnings for the log: new ones, and earlier ones again every hour and whenever half of the
+  /// numbers that were left has been used.
   [[nodiscard]] std::vector<Warning> take_news() { return std::exchange(news_, {}); }
 
  private:

@@ -14,7 +14,7 @@
 namespace idproxy::app {
 namespace {
 
-/// What is known of a rule's counter in a collection; null if its next number is not.
+/// Returns the numbers of a rule's counter in a collection; null if the next one is not known.
 const ids::CounterNumbers* known_numbers(const std::vector<ids::RuleNumbers>& numbers,
                                          std::size_t rule_index, std::string_view ns) {
   for (const ids::RuleNumbers& each : numbers) {
@@ -42,7 +42,7 @@ std::string sample_text(std::int64_t number, const ids::NumberFormat& format) {
   return value_text(values.type(), values[0]);
 }
 
-/// How numbers follow each other.
+/// The order in which numbers follow each other.
 struct Course {
   std::int64_t step;
   std::int64_t max;

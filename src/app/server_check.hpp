@@ -7,7 +7,7 @@
 
 namespace idproxy::app {
 
-/// What the servers of a connection string say of themselves.
+/// The servers of a connection string, as they describe themselves.
 struct ServerCheck {
   struct Server {
     std::string address;
@@ -23,8 +23,8 @@ struct ServerCheck {
 [[nodiscard]] ServerCheck ask_servers(const std::string& uri,
                                       const std::vector<id_store::ServerHello>& each);
 
-/// What is wrong with an id store that has a connection string of its own, in `uri_key`: it must be
-/// in the servers of upstream.uri. Empty: nothing, or nobody answers.
+/// Returns the error if an id store with a connection string of its own (in `uri_key`) is not in
+/// the servers of upstream.uri. Empty: it is, or no server answers.
 [[nodiscard]] std::string store_fault(const std::vector<id_store::ServerHello>& upstream,
                                       const std::vector<id_store::ServerHello>& store,
                                       const std::string& uri_key);

@@ -11,8 +11,9 @@
 
 namespace idproxy::app {
 
-/// What a rule cannot have with a server of this maxWireVersion, as parts of a sentence; empty:
-/// nothing is missing, or it is not known (0). docs/server-behaviour.md#servers-before-60.
+/// Returns the features of a rule that a server of this maxWireVersion does not support, as parts
+/// of a sentence; empty: it supports all, or the version is unknown (0). Source:
+/// docs/server-behaviour.md#servers-before-60.
 [[nodiscard]] std::vector<std::string_view> limits_of(const rewrite::Rule& rule,
                                                       std::int32_t wire_version);
 

@@ -57,7 +57,7 @@ bool FieldFinder::differs(const Head& head, const std::uint8_t* at) {
   return (first | second) != 0;
 }
 
-/// Which names the key is, as bits. `end`: of the document's elements.
+/// Returns the names that are equal to the key, as bits. `end`: of the document's elements.
 std::uint32_t FieldFinder::named(Bytes key, const std::uint8_t* end) const {
   std::uint32_t names = 0;
   const bool word_there = end - key.data() >= kWord;
@@ -109,8 +109,8 @@ bool FieldFinder::expects(Walk& walk) const {
   return false;
 }
 
-/// Remembers the type and name of the element as those that are expected here. What was expected
-/// comes after it; if there are too many, the last head is forgotten.
+/// Remembers the type and name of the element as those that are expected here. The head that was
+/// expected so far comes after it; if there are too many, the last head is forgotten.
 void FieldFinder::learn(const Walk& walk, std::size_t name_end, std::uint32_t names) {
   const auto place = order_.begin() + (walk.next - order_.data());
   const auto unused = order_.begin() + static_cast<std::ptrdiff_t>(std::min(known_, kHeads - 1));

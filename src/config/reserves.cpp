@@ -36,12 +36,12 @@ std::string fault_of_reserve_collection(const std::string& collection) {
   if (collection.starts_with("system.")) {
     return "must not begin with system., as the server's own do";
   }
-  // A counter reads its numbers there, and takes these for wildcards.
+  // A counter reads its stored numbers there, and would treat these as wildcards.
   if (has_wildcards_in(collection)) return "must not contain '*' or '?'";
   return fault_of_collection(collection);
 }
 
-/// What makes `reserve` impossible for the rule, or "".
+/// Returns why the rule cannot have `reserve`, for people; empty: it can.
 std::string why_not_reservable(const rewrite::Rule& rule) {
   if (rule.strategy_name == "gapless") {
     return "does not work with gapless: a reservation whose document is not stored would be a gap";
@@ -78,7 +78,7 @@ std::string fault_of_name(const std::string& name) {
   return {};
 }
 
-/// Whether a rule keeps counters in this collection.
+/// True if a rule keeps counters in this collection.
 bool has_counters_in(const rewrite::Rule& rule, const std::string& ns) {
   const auto* counter = rule.strategy ? rule.strategy->counter_rule() : nullptr;
   return counter != nullptr && counter->use().spec.place.ns() == ns;

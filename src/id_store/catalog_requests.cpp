@@ -125,7 +125,8 @@ std::optional<ids::CollectionUuid> uuid_in(Bytes listed) {
   return found;
 }
 
-/// Which collection it is. If the server does not say, writes go without its UUID.
+/// Asks for the identity of the collection. If the server does not tell it, writes are sent without
+/// its UUID.
 CatalogResponse ask_which(mongo::Client& client, const CatalogRequest& request) {
   using Kind = CatalogResponse::Kind;
   const bool takes_uuid = client.wire_version() >= server_release::k6_0;

@@ -192,8 +192,8 @@ CounterDocument::Attempt CounterDocument::create_at(Run& run, bool exists,
 // ---- marks
 //
 // A process writes a counter's mark, with majority, before it gives out its first number of it. So
-// whoever finds a counter missing and no mark knows that nobody has numbers of it, and that the new
-// counter may begin right behind what is stored. If it dies between two writes:
+// a process that finds neither counter nor mark knows that nobody has numbers of it, and that the
+// new counter may begin right behind what is stored. If it dies between two writes:
 // - the counter is there, its mark is not: nobody has numbers. The next process to allocate writes
 //   the mark; if the counter is lost before that, a new one begins where this one did.
 // - the mark is there, its counter is not: this order does not occur. If it is made by hand, the

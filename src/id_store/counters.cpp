@@ -24,7 +24,7 @@ constexpr std::chrono::seconds kWatchEvery{10};
 // For a replaced counter: it gives back at once the numbers that nobody waits for.
 constexpr ids::CounterSpec::Block kNothingHeld{.size = 1, .prefetch = 0, .idle = {}};
 
-/// Of an announced counter before its first check.
+/// The obstacle of an announced counter before its first check.
 Obstacle not_checked() {
   return {{ids::Errc::unavailable, "the counter has not been checked yet"}, true};
 }
@@ -216,8 +216,8 @@ void Counters::wake(const Shared& counter) {
                   is_new ? Scheduler::Order::last : Scheduler::Order::first);
 }
 
-/// A task: reads the counters that are in use. What they hold may change meanwhile: see
-/// BlockSupply::watched.
+/// A task: reads the counters that are in use. The numbers that caches hold may change meanwhile:
+/// see BlockSupply::watched.
 std::optional<Counters::Time> Counters::watch() {
   std::vector<WatchedCounter> watched;
   {
@@ -341,7 +341,7 @@ bool Counters::leave_to_job(Counter& counter) {
   return true;
 }
 
-/// Notes what the reply to the job, or to its check, says of the counter's readiness.
+/// Notes whether the counter is ready, by the reply to a job or to its check.
 void Counters::note(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply) {
   const std::scoped_lock lock(mutex_);
   const Time now = clock_.monotonic();
@@ -370,7 +370,7 @@ void Counters::note(Counter& counter, const ids::CounterJob& job, const ids::Cou
   }
 }
 
-/// What one range met, all of its collection would.
+/// A server that refuses one range refuses all of its collection.
 void Counters::note_range(const Counter& range, const ids::CounterReply& reply) {
   if (reply.by_server) refused_ranges_.insert_or_assign(range.spec.place.ns(), reply.reason);
   if (reply.kind == ReplyKind::allocated) refused_ranges_.erase(range.spec.place.ns());

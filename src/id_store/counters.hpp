@@ -37,7 +37,7 @@ class Counters {
  public:
   /// How soon to check again a counter that is not ready.
   static constexpr std::chrono::seconds kCheckAgain{2};
-  /// The same while its collection is being read: the result does not hold for long.
+  /// The same while its collection is being read: the result is not valid for long.
   static constexpr std::chrono::milliseconds kCheckPending{500};
   /// How long to go on with that for a counter that nobody announced, since clients can invent any
   /// number of them. Afterwards the next insert asks.
@@ -68,10 +68,11 @@ class Counters {
 
   /// The counters, ranges excepted, that give no numbers now: exhausted ones, and those that hold
   /// none and cannot get any, as far as is known. While the store is down, all announced ones that
-  /// hold none. Of the counters of sequences, only announced ones, and those of which the server
-  /// does not do what all need: one scope does not stand for its rule.
+  /// hold none. A counter of a sequence is listed only if it was announced, or if the server
+  /// refuses something that all counters need: otherwise one scope would speak for the whole rule.
   [[nodiscard]] std::vector<NotReady> not_ready() const;
-  /// What the server refused of the last job of the ranges in "db.collection"; nothing: it did it.
+  /// The error with which the server refused the last job of the ranges in "db.collection"; nothing
+  /// if it did not.
   [[nodiscard]] std::optional<std::string> why_ranges_refused(const std::string& collection) const;
   /// All counters, ranges excepted, with what they have left.
   [[nodiscard]] std::vector<InUse> in_use() const;
@@ -102,7 +103,7 @@ class Counters {
     Scheduler::Task task;
   };
   using Shared = std::shared_ptr<Counter>;
-  /// What the task does: the counter's job; if it has none, the other.
+  /// The work of one run: the counter's job, or the other one if there is no job.
   enum class Turn { job, job_or_look, job_or_check };
 
   [[nodiscard]] std::optional<Time> run(Counter& counter);

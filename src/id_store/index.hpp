@@ -25,7 +25,7 @@ struct Index {
     bool is_ordered = true;  ///< ascending or descending; false: hashed, text, 2dsphere …
     bool is_ascending = true;
   };
-  /// Which documents the index holds: its partialFilterExpression.
+  /// The documents that the index holds: its partialFilterExpression.
   struct Partial {
     enum class Kind {
       none,    ///< no such expression

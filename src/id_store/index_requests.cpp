@@ -15,11 +15,12 @@ using mongo::Reply;
 
 // For each of the two questions that may read many documents.
 constexpr std::int32_t kQuestionMs = 1000;
-// That fewer documents all have the field says nothing of those that upserts will store.
+// If there are fewer documents and all have the field, that says nothing about the documents that
+// upserts will store.
 constexpr std::int32_t kTelling = 1000;
 
-/// Whether the collection has more than `others` documents that match; nothing if the server does
-/// not say in time.
+/// Returns whether the collection has more than `others` documents that match; nothing if the
+/// server does not answer in time.
 std::optional<bool> has_any(mongo::Client& client, const Namespace& ns, const Document& filter,
                             std::int32_t others = 0) {
   Document command;

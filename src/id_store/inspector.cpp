@@ -172,7 +172,7 @@ std::optional<CatalogRequest> Inspector::next(Asks its) {
   return std::nullopt;
 }
 
-/// Passes the response to all inspections, whichever one sent the request.
+/// Passes the response to all inspections, no matter which one sent the request.
 void Inspector::learn(const CatalogRequest& request, const CatalogResponse& response) {
   const auto now = clock_.monotonic();
   const auto all = in_use();

@@ -20,8 +20,8 @@
 
 namespace idproxy::id_store {
 
-/// What is known for one list of rules. A Watch holds it; when the last one lets go of it, the
-/// Inspector stops looking at collections for these rules.
+/// The collections of one list of rules, as far as they are known. Watches hold it; when the last
+/// one lets go of it, the Inspector stops looking at collections for these rules.
 class Inspection {
  public:
   explicit Inspection(Collections collections) : collections_(std::move(collections)) {}
@@ -36,8 +36,9 @@ class Inspection {
 };
 
 /// Checks the collections that rules touch, as far as the store's user may: which are views or
-/// time-series collections, their unique indexes, their numbers of documents. Three tasks: what
-/// nobody waits for; what writes wait for; making indexes, which can take hours. Thread-safe.
+/// time-series collections, their unique indexes, their numbers of documents. Three tasks: requests
+/// that nobody waits for; requests that writes wait for; making indexes, which can take hours.
+/// Thread-safe.
 class Inspector {
  public:
   /// Starts no threads before there are rules. `uri` is for connections of its own to the servers
@@ -48,8 +49,8 @@ class Inspector {
   /// before them. For the same rules, returns the same object.
   [[nodiscard]] std::shared_ptr<Inspection> inspect(std::vector<WatchedRule> rules);
 
-  /// Calls `use` with the inspection's Collections and the time, under the lock, and returns what
-  /// it returns. If that leaves something to ask a server, the threads ask it.
+  /// Calls `use` with the inspection's Collections and the time, under the lock, and returns its
+  /// result. If a request to a server is due then, the threads send it.
   template <class Use>
   auto with(Inspection& inspection, const Use& use) {
     const std::scoped_lock lock(mutex_);

@@ -132,7 +132,7 @@ Item& Collections::recall(std::map<std::string, Item, std::less<>>& items, std::
       });
       if (!oldest->second.pinned) {
         items.erase(oldest);
-        ++version_;  // whoever has its guards gets new ones
+        ++version_;  // so that plans with its guards get new ones
       }
     }
     found = items.emplace(name, Item{}).first;
@@ -180,7 +180,7 @@ Collections::Guard& Collections::guard(Collection& collection, std::size_t rule,
   return added;
 }
 
-/// For a write: from now on it matters if there is no index.
+/// The guard that a write asks: from now on it matters whether there is an index.
 Collections::Guard& Collections::asked_guard(Collection& collection, std::size_t rule, Time now) {
   Guard& its = guard(collection, rule, now);
   if (!std::exchange(its.listed, false) || its.state == Guard::State::ready) return its;
@@ -225,7 +225,7 @@ std::optional<CatalogRequest> Collections::next(Asks asks, Time now) {
   return next_index(now);
 }
 
-/// What writes wait for comes first, then databases: a view gets no further request.
+/// Looks that writes wait for come first, then databases: a view gets no further request.
 std::optional<CatalogRequest> Collections::next_look(Time now) {
   if (auto request = next_awaited(now)) return request;
   for (auto& [name, database] : databases_) {
@@ -284,7 +284,7 @@ CatalogRequest Collections::index_request(const Collection& collection, Time now
   CatalogRequest request{CatalogRequest::Kind::indexes, collection.db, collection.name, {}};
   for (const Guard& guard : collection.guards) {
     const WatchedRule& rule = rules_[guard.rule];
-    // The command is for people, who need none where the proxy makes the index.
+    // The command is for people, who do not need it if the proxy makes the index.
     const bool makes = rule.unique_index == UniqueIndex::create && !repeats_of(rule).and_more;
     const bool advises =
         !makes && !guard.listed && (!rule.reserve || rule.unique_index != UniqueIndex::warn);

@@ -21,8 +21,8 @@
 #include "idproxy/ids/guard.hpp"
 #include "idproxy/observability/log.hpp"
 
-/// What the Inspector knows of collections and what it asks next: its state and decisions, without
-/// threads and connections.
+/// The state and the decisions of the Inspector, without threads and connections: its knowledge of
+/// collections, and its next request.
 namespace idproxy::id_store {
 
 /// Why no rule applies to a collection.
@@ -123,15 +123,15 @@ class Collections {
 
   /// The threads that send a request.
   enum class Asks {
-    looks,       ///< whatever is due, what writes wait for first
-    awaited,     ///< only what writes wait for
+    looks,       ///< all that are due, first those that writes wait for
+    awaited,     ///< only those that writes wait for
     make_index,  ///< of collections that exist, which can take hours
   };
 
   Collections(std::vector<WatchedRule> rules, Time now);
-  /// Takes over what `before` knows of collections that these rules touch too, for each rule with
-  /// the field and unique_index of an earlier one. What is incomplete belongs to the first look.
-  /// Responses to requests of `before` go to both objects.
+  /// Takes over the knowledge of `before` about collections that these rules touch, too, for each
+  /// rule with the field and unique_index of an earlier one. Missing parts belong to the first
+  /// look. Responses to requests of `before` go to both objects.
   Collections(std::vector<WatchedRule> rules, Time now, Collections before);
 
   [[nodiscard]] const std::vector<WatchedRule>& rules() const { return rules_; }
@@ -147,15 +147,15 @@ class Collections {
                                                              std::string_view field, Time now);
   /// Event: these values are to be looked up.
   void look_up(std::shared_ptr<ids::FreeValues> values);
-  /// Event: a guard tells this. Its collection comes before all others.
+  /// Event: a guard has this request. Its collection comes before all others.
   void need(const ids::Guard& guard, ids::Guard::Need need, Time now);
-  /// Has guards tell `tell`, and free values `look_up`.
+  /// Has guards call `tell`, and free values `look_up`.
   void tell(ids::Guard::Tell tell, ids::FreeValues::Tell look_up = {}) {
     *tell_ = std::move(tell);
     *look_up_ = std::move(look_up);
   }
-  /// Event: a change is about to be sent. Nothing that is known of these collections holds, and
-  /// they are not looked at before end_change().
+  /// Event: a change is about to be sent. Forgets what is known of these collections, and does not
+  /// look at them before end_change().
   void begin_change(const ids::CatalogChange& change, Time now);
   void end_change(const ids::CatalogChange& change, Time now);
   /// The guards that may have to answer writes since the last call.
@@ -243,7 +243,7 @@ class Collections {
     std::optional<ids::UniqueIndexes> unique_indexes;  // nothing: not known
     Time indexes_due = kNever;
     Time documents_due = kNever;
-    std::optional<Time> documents_at;  // of the last response, whatever it was
+    std::optional<Time> documents_at;  // of the last response, even of an error
     std::optional<ids::CollectionUuid> uuid;
     Time indexes_at{};           // when the last look that was answered began
     std::uint64_t epoch = 0;     // a response to a request of an earlier one is void
@@ -348,7 +348,7 @@ class Collections {
   std::uint64_t version_ = 1;
 };
 
-/// What a unique index on the rule's field must allow.
+/// Returns the repeated values that a unique index on the rule's field must allow.
 [[nodiscard]] Repeats repeats_of(const WatchedRule& rule);
 
 /// True if the rule gives no values without a unique index.

@@ -3,12 +3,12 @@
 
 #include "id_store/inspector_collections.hpp"
 
-// What Collections tells writes through their guards, and when nothing is known any more.
+// The part of Collections that sets the guards that writes ask, and voids them.
 namespace idproxy::id_store {
 
 using ids::GuardState;
 
-/// What writes may believe.
+/// Returns the guard's state for writes.
 GuardState Collections::shown(const Collection& collection, const Guard& guard) const {
   using State = GuardState::Kind;
   const auto unknown = [](std::string why) {
@@ -71,7 +71,7 @@ bool Collections::is_changing(const Collection& collection) const {
   });
 }
 
-/// Whatever was known does not hold any more, nor does what is being asked.
+/// Voids all that is known of the collection, and the responses to requests that are under way.
 void Collections::forget(Collection& collection, std::string_view why, Time now) {
   ++collection.epoch;
   collection.is_anew = true;

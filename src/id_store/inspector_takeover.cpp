@@ -5,7 +5,7 @@
 #include "id_store/inspector_collections.hpp"
 #include "idproxy/base/glob.hpp"
 
-// What Collections take over when the rules change.
+// The part of Collections that keeps its knowledge when the rules change.
 namespace idproxy::id_store {
 
 Collections::Collections(std::vector<WatchedRule> rules, Time now, Collections before)

@@ -13,7 +13,7 @@ std::size_t width_of(const ids::NumberFormat& format) {
   return std::max<std::size_t>(format.pad, 1);
 }
 
-/// What follows the number, check digits included.
+/// The pattern for the text behind the number, check digits included.
 std::string pattern_behind(const ids::NumberFormat& format) {
   const std::string_view suffix = format.suffix;
   if (format.check == ids::Check::none) return escaped_for_regex(suffix);

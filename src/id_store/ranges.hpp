@@ -21,15 +21,15 @@
 
 namespace idproxy::id_store {
 
-/// The ranges of this process's rules, each rule's a task that looks at their documents: at once
-/// when a rule announces them, every 2 s while they give no numbers, else once a minute, because
-/// the numbers that others take count for what is left. The numbers come from the Counters, where
-/// each range in use is a counter. Thread-safe.
+/// The ranges of this process's rules. For each rule, a task looks at their documents: at once when
+/// a rule announces them, every 2 s while they give no numbers, else once a minute, since others
+/// take numbers, too. The numbers come from the Counters, where each range in use is a counter.
+/// Thread-safe.
 class Ranges {
  public:
   static constexpr std::chrono::seconds kLookEvery{60};
   static constexpr std::chrono::seconds kLookAgain{2};
-  /// However often requests fail.
+  /// No sooner, however often requests fail.
   static constexpr std::chrono::seconds kLookAtMostEvery{1};
 
   /// The arguments must outlive the threads of this and of `counters`. The thread starts with the
@@ -47,7 +47,7 @@ class Ranges {
 
   /// The ranges that give no numbers now.
   [[nodiscard]] std::vector<NotReady> not_ready() const;
-  /// What the ranges that have been found have left.
+  /// The numbers that are left in the ranges that have been found.
   [[nodiscard]] std::vector<InUse> in_use() const;
   /// Adds the current values.
   void add_to(StoreStatistics& statistics) const;

@@ -12,7 +12,7 @@
 
 namespace idproxy::id_store {
 
-/// What a Registry notes of each thing.
+/// A Registry's notes about each of its objects.
 struct Registered {
   std::uint64_t watch = 0;                  ///< the newest one that has asked for it
   std::vector<ids::CounterField> fields{};  ///< that the rules of this watch fill from it
@@ -25,19 +25,19 @@ struct Registered {
   }
 };
 
-/// Things of one kind that rules name, such as counters. Several rules may share one. A watch
-/// stands for a list of rules; newer ones, after a reload, have larger numbers. A thing serves the
-/// rules of all watches, as the newest of them has it; if it cannot, it retires: it goes on serving
-/// who has it, and another one takes its place. `Thing` derives from Registered. The owner's lock
-/// guards it.
+/// Objects of one kind that rules name, such as counters. Several rules may share one. A watch
+/// stands for a list of rules; newer watches, after a reload, have larger numbers. An object serves
+/// the rules of all watches in the way that the newest of them describes. If it cannot, it retires:
+/// it continues to serve those that have it, and another object takes its place. `Thing` derives
+/// from Registered. The owner's lock guards it.
 template <class Thing>
 class Registry {
  public:
   using Shared = std::shared_ptr<Thing>;
   enum class Got { known, renewed, made };
 
-  /// The thing, made by `make()` if there is none. When a newer watch asks for it first,
-  /// `renew(it)` adapts it to what that wants, and returns false if it must retire.
+  /// Returns the object, made by `make()` if there is none. At the first request of a newer watch,
+  /// `renew(it)` adapts it to that watch, and returns false if it must retire.
   template <class Renew, class Make>
   std::pair<Shared, Got> get(const std::string& name, std::uint64_t watch, const Renew& renew,
                              const Make& make) {
@@ -64,7 +64,7 @@ class Registry {
     return all;
   }
 
-  /// Those that the watch has not asked for retire.
+  /// Retires those that the watch has not asked for.
   void retire_older(std::uint64_t watch) {
     std::erase_if(things_, [&](auto& item) {
       const bool is_old = item.second->watch < watch;

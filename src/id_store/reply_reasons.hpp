@@ -6,10 +6,10 @@
 #include "idproxy/id_store/namespaces.hpp"
 #include "idproxy/id_store/outcome.hpp"
 
-/// What a failed command of the id store means for the one that needs numbers.
+/// The meaning of the id store's failed commands for requests for numbers.
 namespace idproxy::id_store {
 
-/// What keeps the store from its servers, as the rest of a sentence that begins with "the id
+/// Returns why the store did not reach a server, as the rest of a sentence that begins with "the id
 /// store": "does not answer: No suitable servers …", "refuses the proxy's login: …". For the log
 /// and the operator. Empty if a server executed or refused the command.
 [[nodiscard]] std::string why_unreached(const mongo::Reply& reply, const mongo::Login& login);
@@ -23,7 +23,8 @@ inline constexpr const char* kLoginRefused = "the id store refuses the proxy's l
 [[nodiscard]] std::string unreached(const mongo::Reply& reply);
 
 /// The reply to a job after a failed command on the database `db`. Its reason names no server.
-/// `exhausted` if repeating does not help: the user may not, or the server cannot.
+/// `exhausted` if repeating does not help: the user lacks the privilege, or the server cannot do
+/// it.
 [[nodiscard]] ids::CounterReply after_error(const mongo::Client& client, const mongo::Reply& reply,
                                             const std::string& db);
 /// The same after a failed read of a rule's collection.

@@ -17,13 +17,13 @@ struct Obstacle {
   bool by_server = false;  ///< CounterReply::by_server
 };
 
-/// What gives no values now, with the fields that rules fill from it.
+/// A counter, range or sequence that gives no values now, with the fields that rules fill from it.
 struct NotReady {
   Obstacle obstacle;
   std::vector<ids::CounterField> fields;
 };
 
-/// What has numbers, with the fields that rules fill from it.
+/// A counter, range or sequence that has numbers, with the fields that rules fill from it.
 struct InUse {
   ids::CounterNumbers numbers;
   std::vector<ids::CounterField> fields;

@@ -24,16 +24,16 @@ using mongo::Document;
 using mongo::Reply;
 using State = Reservation::State;
 
-// Others may release what is in the way, and reserve it again.
+// Others may release reservations that are in the way, and make them again.
 constexpr int kReserveRounds = 4;
-// Whoever waits gives up after two seconds.
+// Requests wait two seconds at most.
 constexpr std::chrono::milliseconds kTryAgainWithin{800};
 constexpr std::chrono::milliseconds kTryAgainPause{40};
 // One command each, of values that this process cannot compare itself.
 constexpr std::size_t kMostExactLooks = 100;
 constexpr std::size_t kMostReleased = 1000;
 
-/// Whether the write may be sent again, which changes nothing that it has done.
+/// True if the write may be sent again. That changes nothing that it has already done.
 bool may_try_again(std::chrono::nanoseconds took, const Reply& reply, const WriteOutcome& outcome) {
   if (took > kTryAgainWithin) return false;
   if (outcome.executed || reply.refused(mongo::kDatabaseDropPending)) return true;
@@ -51,7 +51,7 @@ Error error_of(const ids::CounterReply& reply) {
   return {refused ? Errc::exhausted : Errc::unavailable, reply.reason};
 }
 
-/// What the server refuses, if it does not refuse the command.
+/// Returns an insert whose document every server refuses if it does not refuse the command.
 Document refused_insert(const std::string& collection) {
   const Document refused = Document().add("_id", Array());
   return Document()
@@ -125,8 +125,9 @@ ReservationCollection::Failure ReservationCollection::make(const Run& run, Items
   return std::nullopt;
 }
 
-/// Those whose value is reserved already are appended to `taken`. What the server did before an
-/// answer was lost, it finds when it gets the same command again: then these are `own`.
+/// Appends those whose value is reserved already to `taken`. After a lost answer, the repeated
+/// command finds the reservations of the first attempt in this way: judge() sees that they are this
+/// document's own.
 ReservationCollection::Failure ReservationCollection::insert(const Run& run, Reserved items,
                                                              Items& taken) const {
   const std::size_t others = taken.size();
@@ -155,7 +156,8 @@ ReservationCollection::Failure ReservationCollection::insert(const Run& run, Res
   });
 }
 
-/// Finds out for whom the values are reserved. Those that are reserved no more go to `again`.
+/// Finds out for which documents the values are reserved. Those that are no longer reserved go to
+/// `again`.
 ReservationCollection::Failure ReservationCollection::judge(const Run& run, const Items& taken,
                                                             Items& again) const {
   Items own;
@@ -207,8 +209,8 @@ ReservationCollection::Failure ReservationCollection::judge_some(const Run& run,
   return std::nullopt;
 }
 
-/// Gives reservations of the same documents a new date, so that neither the sweeper nor whoever
-/// made them deletes them.
+/// Gives reservations of the same documents a new date, so that neither the sweeper nor the request
+/// that made them deletes them.
 ReservationCollection::Failure ReservationCollection::refresh(const Run& run, Reserved items,
                                                               Items& again) const {
   const std::int64_t now = milliseconds_of(clock_);
@@ -299,7 +301,8 @@ ReservationCollection::Failure ReservationCollection::look(Client& client) const
   return look_at_indexes(client);
 }
 
-/// Half a sentence about what it is instead of a collection that grows and changes.
+/// Returns why the collection is unfit, as half a sentence such as "is a view"; empty: it is fit,
+/// or the user may not see it.
 std::string ReservationCollection::why_unfit(Client& client) const {
   std::string why;
   const Document filter = Document().add("name", spec_.collection);

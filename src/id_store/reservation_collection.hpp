@@ -25,7 +25,7 @@ namespace idproxy::id_store {
 /// Each call waits for the server. Any thread.
 class ReservationCollection {
  public:
-  /// What look() does where an index is missing.
+  /// The reaction of look() to a missing index.
   enum class Missing {
     create,
     assume,  ///< nothing, as if it were there
@@ -36,8 +36,8 @@ class ReservationCollection {
 
   [[nodiscard]] const ids::ReserveSpec& spec() const { return spec_; }
 
-  /// Makes those that are `wanted`. With an error, some may still be `wanted`: whether they were
-  /// made is not known.
+  /// Makes those that are `wanted`. After an error, some may still be `wanted`: it is not known
+  /// whether they were made.
   [[nodiscard]] std::optional<ids::Error> make(mongo::Client& client,
                                                std::vector<ids::Reservation*> items) const;
   /// Deletes reservations that were made. With an error, some may still be there.
@@ -60,7 +60,7 @@ class ReservationCollection {
   [[nodiscard]] Failure judge(const Run& run, const Items& taken, Items& again) const;
   [[nodiscard]] Failure judge_some(const Run& run, Reserved taken, Items& own, Items& again) const;
   [[nodiscard]] Failure refresh(const Run& run, Reserved items, Items& again) const;
-  /// Sends the write until `use` accepts what the server has done, for a moment.
+  /// Repeats the write for a moment, until `use` accepts the outcome.
   [[nodiscard]] Failure send(const Run& run, const mongo::Document& command,
                              const std::function<bool(const WriteOutcome&)>& use) const;
   [[nodiscard]] Failure read(const Run& run, const mongo::Document& command,

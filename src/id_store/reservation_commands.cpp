@@ -22,10 +22,10 @@ using mongo::Document;
 
 // Of 16 MiB, for documents or errors.
 constexpr std::size_t kMostCommandBytes = std::size_t{12} * 1024 * 1024;
-// What a reservation has beside value and parent_id: names, date, the statement around it.
+// The size of a reservation without its value and parent_id: names, date, the statement around it.
 constexpr std::size_t kFixedBytes = 96;
-// What a duplicate key error has beside the namespace, the field (three times) and the value, which
-// is also part of the text, there up to some length (observed, 6.0.5).
+// The size of a duplicate key error without the namespace, the field (three times) and the value.
+// The value is repeated in the text, but cut there (observed, 6.0.5): kMostErrorText.
 constexpr std::size_t kFixedErrorBytes = 180;
 constexpr std::size_t kMostErrorText = 400;
 // The server's code and message for documents that are too large.

@@ -10,7 +10,7 @@
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/ids/reservations.hpp"
 
-/// Commands on a collection of reservations, and what compares values without a server.
+/// Commands on a collection of reservations, and the comparison of values without a server.
 namespace idproxy::id_store {
 
 /// Reservations of any requests.
@@ -30,8 +30,8 @@ inline constexpr std::size_t kMostReserved = 100'000;
 /// Marks the reservation as refused if its value can be in no reservation. Else false.
 [[nodiscard]] bool refuse(ids::Reservation& item);
 
-/// A text that is equal for two values only if MongoDB takes them for equal. Values that it takes
-/// for equal may have different ones: decimals, and documents with numbers in them.
+/// Returns a text that is the same for two values only if they are equal to MongoDB. Decimals, and
+/// documents with numbers in them, may be equal although their texts differ.
 [[nodiscard]] std::string key_of(const ids::TypedValue& value);
 [[nodiscard]] ids::TypedValue value_of(const bson::Element& element);
 
@@ -43,8 +43,8 @@ inline constexpr std::size_t kMostReserved = 100'000;
 /// find {name: {$eq: value}}, which compares as the server does.
 [[nodiscard]] mongo::Document find_command(const ids::ReserveSpec& spec,
                                            const ids::Reservation& item);
-/// update: sets the date to `now`, or later, so that it differs from the one before. Of each
-/// document that is there for the same parent.
+/// update, for each reservation that exists for the same parent: sets the date to `now`, or later,
+/// so that it differs from the one before.
 [[nodiscard]] mongo::Document refresh_command(const ids::ReserveSpec& spec, Reserved items,
                                               std::int64_t now);
 /// delete, where the date is the one that was written.
@@ -79,7 +79,7 @@ struct WriteError {
   std::int32_t code;
   std::string text;
 };
-/// What a reply to a write says.
+/// The result of a write, from its reply.
 struct WriteOutcome {
   bool executed = false;  ///< by a primary: the command as a whole did not fail
   std::int64_t n = 0;     ///< inserted, matched or deleted

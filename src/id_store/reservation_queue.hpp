@@ -25,7 +25,8 @@ class ReservationQueue final : public ids::Reservations,
   static constexpr std::size_t kGroup = 1000;
   /// The most that requests wait for. Then others are refused.
   static constexpr std::size_t kMostWaitingBytes = std::size_t{256} * 1024 * 1024;
-  /// The size of what is to be released. What is beyond it, the sweeper deletes.
+  /// The largest total size of the reservations that wait for their release. The sweeper deletes
+  /// further ones.
   static constexpr std::size_t kMostReleasingBytes = std::size_t{64} * 1024 * 1024;
 
   /// `wake` makes the store call begin() soon; it must be callable from any thread and never block.
@@ -62,7 +63,7 @@ class ReservationQueue final : public ids::Reservations,
   [[nodiscard]] bool has_work() const;
   /// True if nobody waits, and nothing is under way or to be released.
   [[nodiscard]] bool idle() const;
-  /// Refuses requests from now on, also those that wait. What is to be released stays.
+  /// Refuses requests from now on, also those that wait. Releases are still carried out.
   void stop();
   /// Requests that wait, also for what is under way.
   [[nodiscard]] std::size_t waiting() const;

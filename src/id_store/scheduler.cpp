@@ -147,7 +147,7 @@ void Scheduler::run() {
   done_.notify_all();
 }
 
-/// `due`: as the run has found. What was asked for meanwhile holds, too.
+/// `due`: the run's result. A time that was asked for meanwhile is kept, too, if it is earlier.
 void Scheduler::ran(const Shared& task, std::optional<Time> due) {
   --task->running_;
   ++task->runs_;

@@ -25,8 +25,8 @@ class Scheduler {
  public:
   using Time = std::chrono::nanoseconds;  // of the clock, monotonic
 
-  /// Something to be done again and again, usually a member of what it works on: whoever wakes it
-  /// passes a pointer that keeps its owner alive.
+  /// Work that is done again and again. A task is usually a member of the object that it works on:
+  /// the pointer with which others wake it keeps that object alive.
   class Task {
    public:
     /// Does what there is to do now. Returns when to run again even if nobody wakes the task

@@ -13,8 +13,8 @@
 
 namespace idproxy::id_store {
 
-/// What the servers know of one sequence without gaps: the numbers in its collection, and the
-/// floor, the highest number that a proxy is known to have stored. Blocks. One thread at a time.
+/// One sequence without gaps as the servers have it: the numbers in its collection, and the floor,
+/// the highest number that a proxy is known to have stored. Blocks. One thread at a time.
 class SequenceDocument {
  public:
   explicit SequenceDocument(ids::GaplessSpec spec);

@@ -19,7 +19,7 @@ constexpr std::size_t kSequenceThreads = 32;
 // of collections.
 constexpr std::size_t kSweepSequencesAt = 1024;
 
-/// Which of its rule's sequences it is, as JSON; empty: the only one.
+/// The key of the sequence within its rule, as JSON; empty: it is the only one.
 std::string text_of(const ids::GaplessSpec& spec) {
   if (spec.place.empty()) return {};
   ids::CounterPlace place;

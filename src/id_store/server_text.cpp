@@ -62,7 +62,8 @@ std::string_view up_to(std::string_view text, std::string_view what) {
   return text.substr(0, text.find(what));
 }
 
-/// What is certain to show no value. Of 13 Unauthorized, the text goes on with the whole command.
+/// Returns the beginning of the text that certainly shows no value. That of 13 Unauthorized goes on
+/// with the whole command.
 std::string_view safe_part(std::int32_t code, std::string_view text) {
   if (code == mongo::kDuplicateKey) return up_to(up_to(text, " dup key"), " collation:");
   if (code == mongo::kUnauthorized) return up_to(text, " to execute command");

@@ -80,7 +80,7 @@ constexpr Table kDihedral{{{0, 1, 2, 3, 4, 5, 6, 7, 8, 9},
                            {8, 7, 6, 5, 9, 3, 2, 1, 0, 4},
                            {9, 8, 7, 6, 5, 4, 3, 2, 1, 0}}};
 constexpr std::array<unsigned, 10> kInverse{0, 4, 3, 2, 1, 5, 6, 7, 8, 9};
-/// What becomes of a digit at the next place to the left.
+/// The permutation that is applied to a digit as often as its place from the right says.
 constexpr std::array<unsigned, 10> kPermutation{1, 5, 7, 6, 2, 8, 3, 0, 9, 4};
 
 std::string verhoeff(std::string_view text) {

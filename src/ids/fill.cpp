@@ -14,8 +14,8 @@ constexpr double kUnlucky = 1e-9;
 // With fewer duplicates, sending them again costs less than a look, whatever the fill.
 constexpr double kFewDuplicates = 4;
 constexpr double kLooksFrom = 0.1;
-// In a larger space a handful of duplicates is no sign that it fills up, nor is it expected to be
-// full while nobody has counted.
+// In a larger space, a handful of duplicates does not show that it fills up, and it is not assumed
+// to be full before its documents have been counted.
 constexpr double kLargeSpace = 1e8;
 // An estimate that is further off than this is given up for a newer one.
 constexpr double kFarOff = 0.05;
@@ -25,7 +25,8 @@ double share(std::uint64_t part, std::uint64_t all) {
   return all == 0 ? 0 : std::min(1.0, static_cast<double>(part) / static_cast<double>(all));
 }
 
-/// What a sample with this share of duplicates says for sure: three standard deviations less.
+/// Returns a lower bound for the true share of duplicates: three standard deviations below this
+/// sample's.
 double at_least(double share, std::uint64_t draws) {
   if (draws == 0) return 0;
   const double deviation = std::sqrt(share * (1 - share) / static_cast<double>(draws));

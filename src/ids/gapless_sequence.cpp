@@ -122,7 +122,7 @@ GaplessSequence::Action GaplessSequence::unknown(std::uint64_t ticket) {
   return action;
 }
 
-/// A write that has the turn learns itself whether its numbers are taken.
+/// Does not affect a write that has the turn: the server tells it whether its numbers are taken.
 GaplessSequence::Action GaplessSequence::forget() {
   Action action;
   if (holder_ != 0) return action;
@@ -208,8 +208,8 @@ GaplessSequence::Action GaplessSequence::finish(const GaplessReply& reply, Time 
   return action;
 }
 
-/// A quick look is good only for the write that wanted it: another one may go to another server.
-/// What a turn has stored that ended meanwhile is newer than any look.
+/// A quick look is good only for the write that wanted it: another one may go to another server. If
+/// a turn ended during the look, the numbers that it has stored are newer than the look's.
 void GaplessSequence::found(std::optional<std::int64_t> most, Time now, Action& action) {
   failure_.reset();
   announced_ = false;

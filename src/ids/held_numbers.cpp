@@ -31,7 +31,7 @@ void HeldNumbers::take_back(std::vector<Range> sorted) {
   clip(numbers);  // max may have been lowered since these numbers were handed out
 }
 
-/// What is put back while the rest is set aside shares its fate.
+/// A range that is put back while the others are set aside is treated as one of them.
 bool HeldNumbers::is_valid(const Range& range) const {
   const Int128 from = aside_ ? aside_valid_from_ : valid_from_;
   return !steps_.before(range.first, from) && !steps_.before(*end_, steps_.end(range));
@@ -116,8 +116,9 @@ void HeldNumbers::put_unused_end(Range unused) {
   if (unused.count > 0) usable().put({unused});
 }
 
-/// A block that begins with `first` does not mean that the counter went back. If all numbers in a
-/// row went back, those before them may belong to another process, which can give them back, too.
+/// From now on, a block that begins with `first` does not mean that the counter went back. If all
+/// numbers in a row were given back, the numbers before them may belong to another process, which
+/// can give them back, too.
 void HeldNumbers::cut(std::int64_t first) {
   end_ = first;
   if (end_ == run_first_) {
@@ -158,7 +159,7 @@ void HeldNumbers::clip(NumberRanges& numbers) {
   }
 }
 
-/// Numbers up to end_ belong to this process, whatever the old max was.
+/// Numbers up to end_ belong to this process, even those that the old max excluded.
 void HeldNumbers::put_what_was_beyond_max() {
   if (!end_ || !steps_.before(*usable_end_, *end_)) return;
   const auto first = static_cast<std::int64_t>(*usable_end_);

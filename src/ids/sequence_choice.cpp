@@ -9,7 +9,7 @@
 namespace idproxy::ids {
 namespace {
 
-/// What programs store for a field that was never set, as Go, Java and C# do.
+/// True for "", which programs in Go, Java and C# store for a field that was never set.
 bool is_empty_text(const FieldValue& value) {
   return value.is == FieldValue::Is::there && value.element.type == bson::Type::string &&
          value.element.text().empty();
@@ -38,7 +38,7 @@ SequenceChoice::SequenceChoice(SequenceOptions options)
   }
 }
 
-/// To a query and to an index, an explicit null is a missing field.
+/// Queries and indexes treat an explicit null as a missing field.
 bool SequenceChoice::is_missing(const FieldValue& value) const {
   return value.is == FieldValue::Is::missing ||
          (value.is == FieldValue::Is::there && value.element.type == bson::Type::null);

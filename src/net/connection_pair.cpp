@@ -376,7 +376,8 @@ void ConnectionPair::received(const Direction& direction, std::size_t bytes) {
 
 void ConnectionPair::source_ended(const Direction& direction) {
   if (!is_request(direction)) server_lost();
-  // What arrived before the end is still passed on; resume(), written() or learned() then closes.
+  // Bytes that arrived before the end are still passed on; then resume(), written() or learned()
+  // closes the pair.
   if (is_request(direction) ? leaves_something() : runner_.learning()) return;
   if (!direction.unsent()) close();
 }
@@ -413,8 +414,8 @@ void ConnectionPair::written(Direction& direction) {
 
 void ConnectionPair::write_failed(const Direction& direction) {
   if (!is_request(direction)) return close();
-  // What the server sent before the connection broke can still be read: replies, or the TLS alert.
-  // The end follows.
+  // Replies or a TLS alert that the server sent before the connection broke can still be read, and
+  // then its end.
   requests_ended_ = true;
   upstream_.shut_down();
   replies_.wait_source();
@@ -589,8 +590,8 @@ bool ConnectionPair::reply_passed(ReplyGate::Ended ended, Cursor& cursor) {
     if (!closed_) end_after_replies();
     return false;
   }
-  // Only an exchange, a local reply or a request that has arrived waits for the end of a reply;
-  // otherwise all replies of one read go out together.
+  // If an exchange, a local reply or a request that has arrived waits for the end of a reply, that
+  // goes out at once; otherwise all replies of one read go out together.
   if (runner_.is_busy() || !requests_.held().empty()) write_run(replies_, cursor);
   if (closed_) return false;
   reply_gate_.ledger().answered();

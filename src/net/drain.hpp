@@ -29,7 +29,7 @@ enum class Next {
 };
 [[nodiscard]] Next next(const Progress& progress);
 
-/// What to do with a request that arrived while draining.
+/// The decision about a request that arrived while draining.
 struct Late {
   enum class Kind {
     refuse,     ///< answer it with `reply`

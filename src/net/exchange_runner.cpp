@@ -73,7 +73,7 @@ void ExchangeRunner::begin(rewrite::Request&& request, Bytes message, Buffer* ow
         message);
 }
 
-/// The client has said no hello, or not yet: what the server has told others.
+/// If the client has not sent hello, or not yet, uses the server's replies to others.
 void ExchangeRunner::ask_others() {
   const auto members = thread_.shared.directory.members();
   const rewrite::ServerDescription* server = members ? members->find(server_) : nullptr;
@@ -289,7 +289,7 @@ void ExchangeRunner::log_lost() const {
 
 namespace {
 
-/// What becomes of the document that such an upsert inserts, and what can be done about it.
+/// Returns the consequence for the document that such an upsert inserts, and the remedy.
 std::string outcome_of(const rewrite::Forwarded& forwarded, const std::string& ns) {
   const rewrite::Rule& rule = *forwarded.assignment->rule;
   const std::string way_out(way_out_of(forwarded.reason, rule.field));
@@ -359,7 +359,7 @@ std::string text_of(const rewrite::Forwarded& past) {
 
 }  // namespace
 
-/// Logs a command that stores documents past the rules.
+/// Logs a command that stores documents to which the rules are not applied.
 void ExchangeRunner::log_past(const rewrite::Forwarded& past) const {
   const rewrite::Assignment& assignment = *past.assignment;
   const auto commands = assignment.outcomes->forwarded_log.add(past.ns, past.reason, past.upserts,

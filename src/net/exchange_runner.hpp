@@ -14,11 +14,11 @@
 namespace idproxy::net {
 
 /// Runs the exchanges of one connection, one at a time, each from its request to its last reply. It
-/// has no socket and no timer of its own: the connection passes in events, and carries out what
-/// follows. Lives on one io thread.
+/// has no socket and no timer of its own: the connection passes in events, and carries out the
+/// actions. Lives on one io thread.
 class ExchangeRunner {
  public:
-  /// What the runner needs from its connection. send(), reply(), reject_reply() and
+  /// The connection, as far as the runner needs it. send(), reply(), reject_reply() and
   /// resume_requests() may close the connection, which closes the runner, too.
   class Connection {
    public:
@@ -95,7 +95,7 @@ class ExchangeRunner {
   void abandon() { ended(); }
   /// Event: a message is passed on that may change the connection's user.
   void forget_rights() { memory_.rights.forget(); }
-  /// Event: a message is passed on that stores documents past rules.
+  /// Event: a message is passed on that stores documents to which these rules are not applied.
   void note_past(std::span<const rewrite::Forwarded> past) const;
 
   /// True while an exchange is under way or a local reply has not been sent.

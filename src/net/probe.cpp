@@ -81,7 +81,7 @@ void Probe::connected(Stream stream) {
 
 void Probe::send() {
   const OutQueue::Status status = out_.flush(stream_);
-  // What the server sent before the connection broke can still be read, such as a TLS alert.
+  // Bytes that the server sent before the connection broke, such as a TLS alert, can still be read.
   if (status == OutQueue::Status::failed) stream_.shut_down();
   if (status != OutQueue::Status::blocked) return wait_for_reply();
   stream_.when_writable([self = shared_from_this()] {

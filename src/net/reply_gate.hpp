@@ -28,7 +28,7 @@ class ReplyGate {
     wire::MsgHeader header{};
     std::string_view fault{};
   };
-  /// What the bytes that were passed on complete.
+  /// Whether the bytes that were passed on complete a reply, or the last one to a request.
   enum class Ended { nothing, reply, last_reply };
   /// The state of the exchange.
   struct Exchange {

@@ -13,8 +13,8 @@ namespace idproxy::net {
 namespace {
 
 constexpr std::size_t kRecord = 16384;  // RFC 8446, 5.1: plaintext of one record
-// What is too long to be sent at once goes in such pieces, which stay within the processor's cache:
-// with 64 KiB, a reply of 1 MB takes a twentieth longer.
+// Longer data is sent in pieces of this size, which stay within the processor's cache: with 64 KiB,
+// a reply of 1 MB takes a twentieth longer.
 constexpr std::size_t kPiece = std::size_t{32} * 1024;
 
 bool is_for_now(int error) {
@@ -32,7 +32,7 @@ Bytes bytes_of(const iovec& slice) {
 }
 
 constexpr std::uint32_t kReadable = EPOLLIN | EPOLLRDHUP;
-// Of these the kernel tells even if nobody asks.
+// The kernel reports these events even if nobody asks for them.
 constexpr std::uint32_t kLost = EPOLLERR | EPOLLHUP;
 
 /// Calls a function at the end of a wait. Owned by the wait.
@@ -131,8 +131,8 @@ void Stream::notify_readable(WaiterPtr waiter) {
   watch(kReadable);
 }
 
-/// Unlike a socket of TCP, one of the Unix kind tells of each byte that the peer has taken. So it
-/// is watched for that only once it has been full.
+/// Unlike a TCP socket, a Unix socket reports each byte that the peer has taken. So it is watched
+/// for that only once it has been full.
 void Stream::notify_writable(WaiterPtr waiter) {
   if (!socket_.is_open()) return loop_.wake_writer(std::move(waiter));
   writer_ = std::move(waiter);

@@ -13,7 +13,7 @@
 /// Big-endian (RFC 8446, 5.1 and 4). begins_tls() of tls.hpp is implemented here, too.
 namespace idproxy::net::tls {
 
-/// What a peer sent that does not begin TLS: "HTTP", "a MongoDB message" or "bytes of another
+/// Returns a name for bytes that do not begin TLS: "HTTP", "a MongoDB message" or "bytes of another
 /// protocol". Empty if the bytes may begin TLS.
 std::string what_instead(Bytes front);
 

@@ -15,7 +15,7 @@ namespace unreachable {
 /// "mongo-idproxy: cannot reach db1:27017: Connection refused"
 [[nodiscard]] std::string message(std::string_view server, std::string_view reason);
 
-/// What to do with a client's first request.
+/// The decision about a client's first request.
 struct Answer {
   enum class Kind {
     need_more,  ///< decide again once `bytes` of the request have been received

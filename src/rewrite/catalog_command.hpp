@@ -6,8 +6,8 @@
 #include "idproxy/ids/store.hpp"
 #include "idproxy/rewrite/request.hpp"
 
-/// Commands that make, drop or change collections and their indexes. What the proxy knows of these
-/// collections is void once such a command passes.
+/// Commands that make, drop or change collections and their indexes. Once such a command passes,
+/// the proxy's knowledge of these collections is void.
 namespace idproxy::rewrite {
 
 /// True if a command of this name may be one; aggregate and applyOps are only if they say so.

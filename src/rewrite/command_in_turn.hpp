@@ -10,7 +10,7 @@
 
 namespace idproxy::rewrite {
 
-/// What the server waits for before it answers a command.
+/// The members that must have a command's writes before the server answers it.
 enum class AnswersAfter {
   majority,  ///< a majority has its writes, or what the client asks for, if that is more
   primary,   ///< only for a command that another one follows at once
@@ -18,7 +18,7 @@ enum class AnswersAfter {
 
 /// Appends the elements {ordered: true, writeConcern: {w: "majority", j: true}}, which take the
 /// place of the client's own. Only `writeConcern` for a findAndModify. Keeps the client's
-/// j and wtimeout, and a `w` that names more than one member or a tag. Returns what is certain of
+/// j and wtimeout, and a `w` that names more than one member or a tag. Returns the durability of
 /// the command's writes once it has been answered without a writeConcernError.
 ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter after, Buffer& out);
 

@@ -23,10 +23,10 @@ bool in_pattern(Bytes pattern, std::string_view field) {
   return found && !keys.malformed();
 }
 
-// In place of mongod's text: Microsoft's DocumentDB, which FerretDB 2 is built on.
+// The text of Microsoft's DocumentDB, which FerretDB 2 is built on, in place of mongod's.
 constexpr std::string_view kOtherText = "Duplicate key violation on the requested collection";
 
-/// What follows `head` in the text; nothing if it is not there.
+/// Returns the text behind `head`; nothing if `head` is not in it.
 std::optional<std::string_view> behind(std::string_view text, std::string_view head) {
   const auto start = text.find(head);
   if (start == std::string_view::npos) return std::nullopt;

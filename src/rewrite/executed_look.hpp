@@ -12,10 +12,11 @@
 
 namespace idproxy::rewrite {
 
-/// Which statements of an insert with a txnNumber the server has executed, in whichever attempt. A
-/// server before 6.0 does not say so in its reply, but to an update with the same txnNumber and
-/// stmtIds it answers for each of them what it did then, whatever the update says (observed, 4.4.2,
-/// 5.0.4, 6.0.5). This one finds no document, so that it executes nothing itself.
+/// The statements of an insert with a txnNumber that the server has executed, in any attempt. A
+/// server before 6.0 does not name them in its reply to the insert. But if it gets an update with
+/// the same txnNumber and stmtIds, it answers with what it did for each of these statements then,
+/// no matter what the update contains (observed, 4.4.2, 5.0.4, 6.0.5). This update matches no
+/// document, so that it executes nothing itself.
 class ExecutedLook {
  public:
   /// `statements`: ascending.

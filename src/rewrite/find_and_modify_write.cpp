@@ -10,13 +10,14 @@
 namespace idproxy::rewrite {
 namespace {
 
-/// What lastErrorObject says.
+/// The content of lastErrorObject.
 struct Result {
   std::int64_t n = 0;
   bool inserted = false;
 };
 
-/// Nothing unless it says either that a document was found or that one was inserted.
+/// Returns nothing unless lastErrorObject says either that a document was found or that one was
+/// inserted.
 std::optional<Result> read_result(const bson::Element& last_error) {
   if (last_error.type != bson::Type::document) return std::nullopt;
   const auto n = bson::find(last_error.value, "n");

@@ -11,7 +11,7 @@
 
 namespace idproxy::rewrite {
 
-/// What the guards of the rules say whose values a write stores.
+/// The combined answer of the guards of all rules whose values a write stores.
 struct GuardVerdict {
   enum class Kind {
     ready,       ///< the write may be sent; with `uuid`, if there is one
@@ -42,8 +42,8 @@ void tell_no_uuid(const Plan& plan);
 /// (docs/server-behaviour.md#collection-uuid).
 void append_uuid(const ids::CollectionUuid& uuid, Buffer& out);
 
-/// The guards of a write that takes several commands: what they say before each of them, and what
-/// the server says of their collection.
+/// The guards of a write that takes several commands. Asks them before each command, and tells them
+/// the server's answers about their collection.
 class GuardStage {
  public:
   /// Borrows `plan`. `started`: when the write arrived, monotonic. `uuid`: the one that the first
@@ -56,13 +56,13 @@ class GuardStage {
   [[nodiscard]] GuardVerdict ask(const GivenValues& given, Bytes body, WriteKind kind,
                                  std::chrono::nanoseconds now);
   [[nodiscard]] const std::optional<ids::CollectionUuid>& uuid() const { return uuid_; }
-  /// How long the write may still wait: as long as for values, since it arrived or, once something
-  /// `was_sent`, since its collection was another one for the first time.
+  /// How long the write may still wait. It waits as long as for values, from its arrival on or,
+  /// once something `was_sent`, from the first moved() on.
   [[nodiscard]] std::chrono::nanoseconds patience(std::chrono::nanoseconds now,
                                                   bool was_sent) const;
-  /// True if this error says that the collection is not the one that the guards are of.
+  /// True if this error says that the collection is not the one that the guards know.
   [[nodiscard]] bool is_moved(std::int64_t code) const;
-  /// Event: the server says so of a statement.
+  /// Event: the server has answered a statement with such an error.
   void moved(std::chrono::nanoseconds now);
   /// Event: the server does not accept `collectionUUID`.
   void takes_no_uuid() const { tell_no_uuid(plan_); }

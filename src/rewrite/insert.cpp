@@ -147,14 +147,15 @@ void InsertRewriter::give(std::int32_t statement, std::uint32_t missing, std::si
   }
 }
 
-/// Says what the document needs: record.missing, or new edits in edits_. Most documents are read in
-/// one walk, and a sub-document in another; only where a value may be replaced, or paths lead to
-/// several places, each is followed on its own. False if the document is malformed.
+/// Finds the changes that the document needs: record.missing, or new edits in edits_. Most
+/// documents are read in one walk, and a sub-document in another; only if a value may be replaced,
+/// or if paths lead to several places, each path is followed on its own. False if the document is
+/// malformed.
 bool InsertRewriter::look_at(Bytes document, Record& record) {
   // Already too large: mongod answers with its own error.
   if (static_cast<std::int64_t>(document.size()) > bson::kMaxUserDocument) return true;
   if (!plan_->first_names) return plan_edits(document);
-  // Where all values that are there stay, nothing that follows them can change that.
+  // If all existing values stay, the walk can end once each field has been found.
   using Until = bson::FieldFinder::Until;
   const Until until = plan_->stays == plan_->all ? Until::all_found : Until::the_end;
   if (!plan_->first_names->find(document, until, found_, places_)) return false;
@@ -203,7 +204,7 @@ void InsertRewriter::note_kept(std::uint32_t kept, const bson::FieldFinder::Plac
   }
 }
 
-/// What the log says once of values that the rule leaves, although its user may expect otherwise.
+/// Notes values that the rule leaves although its user may expect otherwise; the log has them once.
 void InsertRewriter::note_kept(const bson::Element& value, std::size_t assignment) {
   const Assignment& target = (*insert_->plan)[assignment];
   if (target.implied) return;

@@ -28,7 +28,7 @@ class NextExchange final : public Conversation {
   [[nodiscard]] std::size_t handed_out() const { return handed_out_; }
 
  private:
-  /// What the handling of one event needs.
+  /// The arguments of an event's handlers.
   struct Step {
     std::chrono::nanoseconds now;  ///< monotonic
     Workspace& workspace;          ///< its `reply` gets the answer
@@ -44,7 +44,7 @@ class NextExchange final : public Conversation {
   [[nodiscard]] CommandError no_rule() const;
   [[nodiscard]] CommandError none(const ids::Error& error) const;
 
-  /// What makes the values.
+  /// The source of the values: the sequence, if there is one, or the rule's strategy.
   [[nodiscard]] ids::Strategy& source() const {
     return sequence_ ? *sequence_ : *request_.assignment->strategy;
   }

@@ -12,19 +12,19 @@
 namespace idproxy::rewrite {
 
 /// An unordered insert with a txnNumber, which a driver may have sent before, to a server that does
-/// not say what it had executed then (MongoDB before 6.0). The replies of MongoDB 4.4 to the second
-/// attempt cannot be taken at their word (observed, 4.4.2; docs/server-behaviour.md):
+/// not say which statements it had executed then (MongoDB before 6.0). The replies of MongoDB 4.4
+/// to the second attempt may be wrong (observed, 4.4.2; docs/server-behaviour.md):
 ///
-/// - With statements between others that it had executed before, it counts the positions of errors
+/// - If it had executed statements that lie between others, it counts the positions of errors
 ///   without the others that are still pending, and if the last one had been executed, it leaves
 ///   out the pending ones.
-/// - It gives invalid documents no statement number, so that those behind them have the numbers of
-///   those in front.
+/// - It gives invalid documents no statement number, so that the documents behind them have the
+///   numbers of those in front.
 class RepeatedInsert {
  public:
   /// True for a document that the server has refused as such.
   [[nodiscard]] static bool is_invalid(const WriteError& error);
-  /// True if the reply says of each of the `sent` statements what became of it.
+  /// True if the reply has the outcome of each of the `sent` statements.
   [[nodiscard]] static bool accounts_for_all(const WriteReply& reply, std::size_t sent);
   /// The statements' numbers as 4.4 has given them, by the errors of the whole batch.
   [[nodiscard]] static std::vector<std::int32_t> shifted(const WriteReply& reply,
@@ -43,7 +43,7 @@ class RepeatedInsert {
   /// The reply in doubt.
   [[nodiscard]] Bytes reply() const { return reply_.view(); }
 
-  /// What to do with it.
+  /// The decision about that reply.
   struct Verdict {
     enum class Kind {
       believe,     ///< its errors are those of the statements that are missing

@@ -13,7 +13,7 @@ namespace idproxy::rewrite {
 /// Limits how often, after which pause and until when the statements of one command may be sent
 /// again. The limits are those of the rules whose values were taken, and the client's maxTimeMS.
 /// The rules' deadlines run from the first duplicate or the last progress on: a large batch takes
-/// longer than one document, and does not fail as long as it gets on. All times are monotonic.
+/// longer than one document, and does not fail as long as it progresses. All times are monotonic.
 class RetryBudget {
  public:
   /// `max_time_ms`: milliseconds from `started` on; nothing: no limit.
@@ -30,9 +30,9 @@ class RetryBudget {
   void progress(std::chrono::nanoseconds now);
   /// Stops the deadlines, because the next command begins another part of the batch.
   void end() { since_.reset(); }
-  /// What forbids to send a statement again that has been repeated `repeats` times, now that its
-  /// values for `taken` are taken. Nothing: it may be sent, and the pause becomes at least their
-  /// backoff. Only after start().
+  /// Returns the bound that forbids another repetition of a statement whose values for `taken` are
+  /// taken, after `repeats` of them. Nothing: it may be sent, and the pause becomes at least the
+  /// backoff of these assignments. Only after start().
   [[nodiscard]] std::optional<RetryBound> forbids(std::span<const Assignment* const> taken,
                                                   std::uint32_t repeats,
                                                   std::chrono::nanoseconds now);

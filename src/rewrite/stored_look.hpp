@@ -16,7 +16,7 @@
 
 namespace idproxy::rewrite {
 
-/// What a server has stored of an insert's documents, found by their `_id`s with one query on the
+/// The documents of an insert that a server has stored, found by their `_id`s with one query on the
 /// client's connection: servers before 6.0 do not say which statements of a repeated insert they
 /// had executed before (docs/server-behaviour.md#retryable-writes).
 class StoredLook {
@@ -38,8 +38,8 @@ class StoredLook {
   /// Event: the reply to the query. False if it tells nothing.
   bool read(const wire::OpMsgView& reply);
 
-  /// What it has in the field; nothing if there is no such document or no such field. Valid as long
-  /// as this object.
+  /// The field's value in the statement's document; nothing if there is no such document or no such
+  /// field. Valid as long as this object.
   [[nodiscard]] std::optional<bson::Element> value(std::int32_t statement,
                                                    std::string_view field) const;
 

@@ -13,12 +13,13 @@
 namespace idproxy::rewrite {
 
 /// The numbers without gaps of one write, and the order in which it sends its statements because of
-/// them: what a command does not store, the next one uses.
+/// them. Numbers that a command does not store go to the next command.
 ///
-/// An upsert may find a document and need no number, so that the next statement's would leave a
-/// gap. The same happens if the server has executed a statement in an earlier attempt of the client
-/// and skips it now. All that were executed then precede those that were not, except for failed
-/// ones, so it is enough to ask, or to send one by one until one is stored.
+/// An upsert may find a document and need no number, so that the next statement's number would
+/// leave a gap. The same happens if the server has executed a statement in an earlier attempt of
+/// the client and skips it now. The statements that were executed then precede those that were not,
+/// except for failed ones. So it is enough to ask the server about the first one, or to send
+/// statements one by one until one is stored.
 class TurnStage {
  public:
   /// Borrows its arguments. `command`: the client's.
@@ -29,22 +30,23 @@ class TurnStage {
 
   // ---- before a command
 
-  /// What the store must be asked for, before these statements, which are all that are left, can be
-  /// sent.
+  /// The next request to the store before these statements, which are all that are left, can be
+  /// sent; nothing if they can be sent.
   [[nodiscard]] std::optional<Need> need(std::span<const std::int32_t> todo) {
     return numbers_.provide(todo);
   }
   void accept(ids::Grant grant) { numbers_.accept(std::move(grant)); }
-  /// True if the server must be asked what it has executed. Ask after the numbers are known: an
-  /// earlier attempt that is still on its way would get the same ones, or none.
+  /// True if the server must be asked which statements it has executed. Ask after the numbers are
+  /// known: an earlier attempt that is still on its way would get the same numbers, or none.
   [[nodiscard]] bool must_ask() const { return one_by_one_ && first_ == First::unknown; }
   void asked() { first_ = First::asked; }
   [[nodiscard]] bool has_asked() const { return first_ == First::asked; }
-  /// Event: the answer. Whether it says that the first statement has not been executed.
+  /// Event: the answer. `is_not_executed`: it says that the first statement has not been executed.
   void told(bool is_not_executed) {
     first_ = is_not_executed ? First::not_executed : First::unclear;
   }
-  /// The same of a server before 6.0: which ones have been, ascending; nothing: it is not known.
+  /// Event: the answer of a server before 6.0. `executed`: the executed statements, ascending;
+  /// nothing: they are not known.
   void told(std::optional<std::vector<std::int32_t>> executed);
   /// True if the next command may have only one statement.
   [[nodiscard]] bool is_alone(const BatchProgress& progress) const;
@@ -55,7 +57,7 @@ class TurnStage {
 
   // ---- after it
 
-  /// What a reply with ok: 1 says, after it has been merged.
+  /// A reply with ok: 1, after it has been merged.
   struct Outcome {
     const wire::OpMsgView& message;
     const WriteReply& reply;
@@ -63,7 +65,7 @@ class TurnStage {
     const WriteOptions& options;
     std::span<const Collision> collisions;
     bool is_moved;      ///< its collection is another one
-    bool is_unsure;     ///< the server does not tell what it had executed before
+    bool is_unsure;     ///< the server does not tell which statements it had executed before
     bool loses_writes;  ///< ConnectionMemory's
   };
   void answered(const Outcome& outcome);

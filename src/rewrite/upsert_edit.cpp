@@ -14,7 +14,7 @@ namespace {
 using bson::append_inside;
 using bson::Type;
 
-/// What is written for one upsert.
+/// Writes the changes of one upsert.
 class UpsertWriter {
  public:
   UpsertWriter(const Plan& plan, std::span<const ids::Values> values, Buffer& out)

@@ -8,8 +8,8 @@
 namespace idproxy::rewrite {
 namespace {
 
-/// What mongod makes of an option such as `upsert`: it accepts booleans and numbers, and takes null
-/// for an absent one.
+/// The meaning of an option such as `upsert` to mongod, which accepts booleans and numbers, and
+/// treats null as absent.
 enum class Truth { no, yes, unknown, refused };
 
 Truth truth_of(const bson::Element& option) {

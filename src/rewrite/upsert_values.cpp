@@ -13,7 +13,7 @@ namespace {
 
 using Is = ids::FieldValue::Is;
 
-/// What a part of a statement says about one field of the document that is inserted.
+/// One field of the document that is inserted, as far as a filter or an update determines it.
 struct Stated {
   enum class Kind {
     nothing,
@@ -92,7 +92,7 @@ Stated stated_by_filter(Bytes filter, std::string_view field) {
 
 // ---- the update ------------------------------------------------------------------------------
 
-/// What an operator makes of a field that it names exactly.
+/// Returns the effect of an operator on a field that it names exactly.
 Stated made_by(const bson::Element& update_operator, const bson::Element& operand,
                std::string_view field) {
   static constexpr std::array<std::string_view, 6> kMakes{"$inc", "$mul",         "$min",
@@ -146,7 +146,7 @@ Stated merged(const Stated& filter, const Stated& update) {
   return {agree ? Kind::literal : Kind::overrules, update.value};
 }
 
-/// The server makes an `_id` where nothing else does.
+/// The server makes an `_id` if the upsert has none.
 Stated stated_by(const UpsertStatement& statement, std::string_view field) {
   if (statement.kind != UpsertStatement::Kind::upsert || statement.is_pipeline()) {
     return {Stated::Kind::unclear};

@@ -10,29 +10,30 @@
 #include "idproxy/rewrite/rule.hpp"
 #include "rewrite/upsert_statement.hpp"
 
-/// What an upsert itself says about fields of the document that it inserts. The server makes that
-/// document from the equalities of the filter, and then applies the update to it
+/// The fields of the document that an upsert inserts, as far as the upsert itself states them. The
+/// server makes that document from the equalities of the filter, and then applies the update to it
 /// (docs/server-behaviour.md#upserts).
 namespace idproxy::rewrite {
 
-/// What this element of a $set or $setOnInsert puts into the field: {field: value}, or for a dotted
-/// one also {a: {b: value}}. Nothing: it does not name the field, or it is not clear.
+/// Returns the value that this element of a $set or $setOnInsert puts into the field: {field:
+/// value}, or for a dotted field also {a: {b: value}}. Nothing if it does not name the field, or if
+/// the value is not clear.
 [[nodiscard]] std::optional<bson::Element> value_set_by(const bson::Element& set,
                                                         std::string_view field);
-/// True if the operator, such as $inc, concerns the field by this element of it: the element's path
-/// is the field's, or around it, or below it, or both lead into one array.
+/// True if this element of an operator such as $inc concerns the field: its path is the field's, a
+/// beginning or a continuation of it, or both lead into one array.
 [[nodiscard]] bool names_path(const bson::Element& update_operator, const bson::Element& element,
                               std::string_view field);
 
-/// The values of these fields in the document that the upsert inserts, if it is certain what each
-/// of them is: a literal that it states once, or the same one in the filter and in the update; or
-/// nothing, because it names the field nowhere. Views into the statement. Nothing for other
-/// upserts than with operators.
+/// Returns the values of these fields in the document that the upsert inserts, if each of them is
+/// certain: a literal that the upsert states once, or both in the filter and in the update; or no
+/// value, because the upsert does not name the field. Views into the statement. Nothing for upserts
+/// without operators.
 [[nodiscard]] std::optional<std::vector<ids::FieldValue>> known_values(
     const UpsertStatement& statement, std::span<const std::string> fields);
 
-/// True if the document that the upsert inserts has a value in the rule's field that the rule would
-/// leave, and that is not null: it needs none.
+/// True if the document that the upsert inserts needs no value, because it has one in the rule's
+/// field that is not null and that the rule would leave.
 [[nodiscard]] bool brings_value(const UpsertStatement& statement, const Rule& rule);
 /// True if that is a zero, as leaves_zero() says.
 [[nodiscard]] bool brings_zero(const UpsertStatement& statement, const Rule& rule);

@@ -33,8 +33,8 @@ class ValueReservations {
   /// Releases the reservations of documents that were never sent.
   ~ValueReservations();
 
-  /// What the store must reserve of one rule before these statements (ascending) are sent; nothing
-  /// if they lack nothing. Its source is valid until the next call.
+  /// The next request to the store, for the values of one rule, before these statements (ascending)
+  /// are sent; nothing if they lack no reservation. Its source is valid until the next call.
   [[nodiscard]] std::optional<Need> need(std::span<const std::int32_t> statements);
 
   /// Documents whose values could not be reserved.

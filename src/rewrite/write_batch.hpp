@@ -32,9 +32,9 @@ enum class BatchSent { nothing, whole };
 /// neither loses one nor executes one twice (docs/server-behaviour.md#retryable-writes).
 ///
 /// A write that gets numbers of a sequence without gaps is sent in order and with write concern
-/// majority, whatever the client says, so that what is stored of it is always its first part. If
-/// the client's batch is unordered, the statements after one that failed are sent again, with
-/// numbers from its own on (docs/strategies.md#gapless).
+/// majority, whatever the client asked for, so that its stored statements are always its first
+/// ones. If the client's batch is unordered, the statements behind a failed one are sent again,
+/// with numbers from the failed one's on (docs/strategies.md#gapless).
 class WriteBatch {
  public:
   struct Contents {
@@ -50,7 +50,7 @@ class WriteBatch {
     bool tells_retried = true;  ///< ConnectionMemory's, as the next one
     bool loses_writes = false;
   };
-  /// What the handling of one event needs.
+  /// The arguments of an event's handlers.
   struct Step {
     std::chrono::nanoseconds now;  ///< monotonic
     RandomSource& random;

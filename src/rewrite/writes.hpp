@@ -5,7 +5,7 @@
 
 #include "rewrite/write_command.hpp"
 
-/// What an exchange does with a client's write command, for each WriteKind.
+/// The steps of an exchange with a client's write command, for each WriteKind.
 namespace idproxy::rewrite {
 
 /// Records in `given`, which must be empty, which statements get values, and how many each

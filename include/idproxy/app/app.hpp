@@ -10,7 +10,7 @@ namespace idproxy::app {
 /// `version` is the program's, shown in its status.
 [[nodiscard]] ExitCode serve(const std::string& file, const std::string& version);
 
-/// What a check of a configuration uses.
+/// The scope of a check of a configuration.
 enum class CheckWith {
   file,     ///< nothing but the file and the files that it names
   servers,  ///< also the servers: whether they answer, and whether each rule is ready

@@ -11,7 +11,7 @@
 
 namespace idproxy::bson {
 
-/// Which of up to kMost names a document has, each as a bit.
+/// The names that a document has, of up to kMost, each as a bit.
 struct FoundNames {
   static constexpr std::size_t kMost = 32;
   /// By name: the first element that has it.

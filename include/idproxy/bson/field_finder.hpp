@@ -30,7 +30,7 @@ class FieldFinder {
   FieldFinder(const FieldFinder&) = delete;
   FieldFinder& operator=(const FieldFinder&) = delete;
 
-  /// What a document has, in the order of the names.
+  /// The fields of a document, in the order of the names.
   using Found = FoundNames;
   using Places = FoundNames::Places;
 
@@ -49,7 +49,7 @@ class FieldFinder {
     std::uint64_t mask = 0;  // the bytes of `word` that count
     std::string text;
   };
-  /// What find() does with an element.
+  /// The way in which find() skips an element.
   enum class Kind : std::uint8_t {
     fixed,    // skips `size` bytes
     counted,  // `size` bytes and an int32 n, at least `least`; n more bytes, the last one 00

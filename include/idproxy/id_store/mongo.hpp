@@ -179,7 +179,7 @@ class Client {
 
   /// Sends a read command to the primary; once more if the connection breaks. If the server refuses
   /// an option that only saves work, such as a hint or a projection, sends the command without it:
-  /// whoever reads the reply must accept documents that are whole, and more of them.
+  /// the reader of the reply must accept documents that are whole, and more of them.
   [[nodiscard]] Reply read(const std::string& db, const Document& command);
   /// Sends a write (or createIndexes) with {w: "majority", wtimeout} added. If the connection
   /// breaks, sends findAndModify once more as a retryable write: the server executes it only once

@@ -7,7 +7,8 @@
 
 namespace idproxy::id_store {
 
-/// What one server of a connection string says of itself, whatever replica set the string names.
+/// A server of a connection string, as it describes itself. The replica set that the string names
+/// does not matter.
 struct ServerHello {
   std::string address{};               ///< "host:port"
   std::string fault{};                 ///< why it does not answer; empty: it does
@@ -32,8 +33,8 @@ struct ServerHello {
 [[nodiscard]] std::string set_name_fault(const ServerHello& server, const std::string& expected,
                                          const std::string& uri_key);
 
-/// True unless the two are known to belong to different deployments. Those of one set have the same
-/// members; of what stands behind a mongos, hello says nothing.
+/// True unless the two are known to belong to different deployments. Servers of one set have the
+/// same members; a mongos says nothing in hello about the servers behind it.
 [[nodiscard]] bool may_be_of_one_deployment(const ServerHello& a, const ServerHello& b);
 
 }  // namespace idproxy::id_store

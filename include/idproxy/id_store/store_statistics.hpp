@@ -15,7 +15,7 @@ struct StoreStatistics {
   std::uint64_t round_trips_failed = 0;  ///< could not be sent, no answer, or no majority
   metrics::HistogramValues round_trip;   ///< their durations, including failed ones
   bool up = true;                        ///< the last job of a counter reached a server
-  /// What it does instead, for people: "does not answer: …", "refuses the proxy's login: …"
+  /// The reason if not `up`, for people: "does not answer: …", "refuses the proxy's login: …"
   std::string down_reason;
 
   std::uint64_t blocks = 0;          ///< allocated and used

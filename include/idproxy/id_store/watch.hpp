@@ -18,7 +18,8 @@ namespace idproxy::id_store {
 
 class Store;
 
-/// What the id store checks for one rule, as far as its user may.
+/// The part of a rule that the id store needs for its checks of collections. It checks as much as
+/// its user may.
 struct WatchedRule {
   std::string ns;     ///< glob over "db.collection"
   std::string field;  ///< dotted path
@@ -28,9 +29,10 @@ struct WatchedRule {
   bson::Type value_type = bson::Type::int64;  ///< of the rule's values
   /// Documents that differ in one of these fields may have equal values. Sorted.
   std::vector<std::string> scope{};
-  /// So may others, which a field that the proxy does not know tells apart.
+  /// True if other documents may have equal values, too, because a field that the proxy does not
+  /// know distinguishes them.
   bool repeats = false;
-  /// Where its values are reserved. Then `unique_index: warn` warns of nothing.
+  /// The reservations of its values, if there are any. Then `unique_index: warn` gives no warning.
   std::optional<ids::ReserveSpec> reserve{};
   friend bool operator==(const WatchedRule&, const WatchedRule&) = default;
 };
@@ -76,8 +78,8 @@ class Watch final : public ids::Store {
     ids::NotReady not_ready;
     bool passes;  ///< by itself: it has not been checked yet, or is being prepared
   };
-  /// Of not_ready(), the counters that rules announced, and collections of reservations. Nothing
-  /// but this reports them: the log has each change of the other reasons.
+  /// The part of not_ready() that is about counters that rules announced and about collections of
+  /// reservations. It is for the log, which gets the other reasons as events.
   [[nodiscard]] std::vector<CounterObstacle> counter_obstacles() const;
   /// Why the last check of collections reached no server, for people; nothing if it reached one.
   [[nodiscard]] std::optional<std::string> why_down() const;

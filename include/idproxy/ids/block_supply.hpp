@@ -26,7 +26,7 @@ struct StockLevel {
   std::optional<Range> unused_end{};  ///< numbers up to `end` that are not in use
 };
 
-/// What the caller must do after an event; by default nothing.
+/// The caller's tasks after an event; by default none.
 struct SupplyAction {
   enum class Stock {
     keep,             ///< no change
@@ -58,7 +58,7 @@ struct SupplyAction {
 /// that the counter has passed.
 std::vector<Range> change_stock(HeldNumbers& stock, const SupplyAction& action);
 
-/// What a process knows of a counter when it sends a command that reads it.
+/// A process's knowledge of a counter when it sends a command that reads it.
 struct WatchMark {
   Int128 end;                ///< the number after the last that the store gave
   std::uint64_t gives_back;  ///< how often numbers were about to be given back

@@ -37,7 +37,7 @@ struct CounterReply {
     given_back,  ///< give_back: the counter has been set back
     passed,      ///< give_back: others have allocated since; the numbers are lost
     not_sent,    ///< give_back: no server was reached; the process keeps the numbers
-    stands,      ///< confirm: the next allocation would begin with `range.first`
+    stands,      ///< confirm: the next allocation will begin with `range.first`
     unknown,     ///< confirm: there is no counter, or its value is not an integer
     kept,        ///< heal, unless `lost`: the process goes on with what it holds, without `taken`
     not_healed,  ///< heal, unless `lost`: refused for `reason`; the counter stays as it is
@@ -48,12 +48,13 @@ struct CounterReply {
   Kind kind;
   Range range{};
   std::string reason{};
-  /// exhausted: the store's server does not do, or does not permit, what every counter needs.
+  /// exhausted: the store's server does not support, or does not permit, a command that every
+  /// counter needs.
   bool by_server = false;
   std::vector<Range> taken{};  ///< kept: of CounterJob::held, in its order
 };
 
-/// What the cache did with a reply.
+/// The effect of a reply on the cache.
 enum class BlockOutcome {
   used,
   dropped,    ///< not its numbers: they had been handed out before

@@ -27,12 +27,12 @@ struct GaplessSpec {
   friend bool operator==(const GaplessSpec&, const GaplessSpec&) = default;
 };
 
-/// What the store does to find out which numbers are stored.
+/// The way in which the store finds out which numbers are stored.
 enum class GaplessLook {
   /// Waits until no failover can undo what it has seen.
   sure,
   /// Reads what the primary has now. For a write whose number was taken: it goes to that same
-  /// primary, so that whatever undoes what was seen undoes the write, too.
+  /// primary, so that a failover that undoes what was read also undoes the write.
   quick,
 };
 
@@ -53,8 +53,8 @@ struct GaplessReply {
     found,    ///< look: `most`
     kept,     ///< keep
     refused,  ///< the operator must remove the cause, `reason`
-    /// No unique index guards the field, for `reason`. Who looks after the rule's index has said so
-    /// to the operator, and perhaps makes one.
+    /// No unique index guards the field, for `reason`. The inspector of collections has told the
+    /// operator, and creates one if the rule says so.
     unguarded,
     failed,  ///< the store could not be asked, for `reason`
   };

@@ -19,8 +19,8 @@ namespace idproxy::ids {
 /// Has no clock and no lock: times are arguments, monotonic. Not thread-safe.
 ///
 /// Writes wait in a queue, and the first of them has the turn. It gets the numbers behind the last
-/// one that is stored. What it has stored is known when its turn ends; if not, the store looks
-/// before the next turn:
+/// one that is stored. At the end of its turn it says how many of them it has stored; if it does
+/// not know, the store looks before the next turn:
 ///
 ///              known, next write: numbers
 ///     ┌─ free ────────────────────────────▶ turn ── stored, or nothing sent ──▶ free, known
@@ -42,7 +42,7 @@ class GaplessSequence {
   /// The shortest time between two jobs that keep the floor.
   static constexpr std::chrono::seconds kKeepEvery{1};
 
-  /// Which place in the queue a write gets.
+  /// A write's place in the queue.
   enum class Haste {
     ahead,  ///< the first, and numbers as by take_ahead()
     first,  ///< before those with Haste::none
@@ -53,7 +53,7 @@ class GaplessSequence {
     std::uint64_t ticket;
     Result<Range> numbers;
   };
-  /// What the caller must do after an event.
+  /// The caller's tasks after an event.
   struct [[nodiscard]] Action {
     bool wake = false;  ///< wake the store, so that it calls begin() soon
     std::vector<Answer> answers{};
@@ -70,9 +70,9 @@ class GaplessSequence {
   /// `look` says how to find them.
   Action ask(std::uint64_t ticket, std::uint64_t n, GaplessLook look, Time now,
              Haste haste = Haste::none);
-  /// The numbers that a write gets which goes ahead of the one that has the turn, if they are known
-  /// and no failover can make one before them free again. It does not get the turn: whichever of
-  /// the two stores a number first has it.
+  /// Returns the numbers for a write that goes ahead of the one that has the turn, if they are
+  /// known and no failover can make an earlier number free again. It does not get the turn: each
+  /// number belongs to the write that stores it first.
   [[nodiscard]] std::optional<Result<Range>> take_ahead(std::uint64_t n, Time now) const;
   /// The write waits no longer. It keeps the turn if it has it.
   void cancel(std::uint64_t ticket);
@@ -84,7 +84,7 @@ class GaplessSequence {
   /// It is not known what it has stored.
   Action unknown(std::uint64_t ticket);
 
-  /// Numbers may have been stored beside the turns, by a transaction.
+  /// A transaction may have stored numbers without having had the turn.
   Action forget();
 
   // ---- events of the store: begin() and finish() alternate

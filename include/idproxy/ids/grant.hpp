@@ -17,16 +17,16 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-/// Takes back what was granted and not used. Thread-safe.
+/// Takes back granted numbers that were not used. Thread-safe.
 class Lender {
  public:
   virtual ~Lender() = default;
   virtual void take_back(const std::vector<Range>& ranges) = 0;
 };
 
-/// What one waiter gets: numbers, or something that only its lender knows. The destructor returns
-/// it to the lender unless take() was called, so that a client that has disconnected leaves no gap.
-/// May be moved to any thread.
+/// The answer to one waiter: numbers, or something that only its lender knows. The destructor
+/// returns it to the lender unless take() was called, so that a client that has disconnected leaves
+/// no gap. May be moved to any thread.
 class Grant {
  public:
   Grant() = default;
@@ -64,11 +64,11 @@ class Waiter {
   virtual void answered(Result<Grant> grant) = 0;
 };
 
-/// Where waiters wait. Thread-safe.
+/// A queue of waiters. Thread-safe.
 class Queue {
  public:
   virtual ~Queue() = default;
-  /// Who has the ticket does not wait any more.
+  /// The holder of the ticket does not wait any more.
   virtual void cancel(std::uint64_t ticket) = 0;
 };
 

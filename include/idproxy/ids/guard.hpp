@@ -20,7 +20,7 @@ namespace idproxy::ids {
 /// dropped and made anew, or replaced by a rename, has another one.
 using CollectionUuid = std::array<std::uint8_t, 16>;
 
-/// Whether a unique index guards a rule's field in one collection.
+/// The answer to the question whether a unique index guards a rule's field in one collection.
 struct GuardState {
   enum class Kind {
     unknown,     ///< it has not been looked at, or something may have changed since
@@ -41,11 +41,11 @@ struct GuardState {
 /// handful of instructions.
 class Guard final : public StoreSource, public Queue, public std::enable_shared_from_this<Guard> {
  public:
-  /// How long a look is believed, and the age from which on a write has it renewed.
+  /// How long the result of a look is valid, and the age at which a write has it renewed.
   static constexpr std::chrono::seconds kBelieved{10};
   static constexpr std::chrono::seconds kRenewed{8};
 
-  /// What the store should do for the guard.
+  /// A guard's request to the store.
   enum class Need {
     look,  ///< look at the indexes
     anew,  ///< the same, and which collection it is: the one that was looked at has gone
@@ -66,11 +66,11 @@ class Guard final : public StoreSource, public Queue, public std::enable_shared_
   [[nodiscard]] GuardState state(std::chrono::nanoseconds now);
   /// The server says that the collection with this UUID is not, or no longer, there.
   void gone(const CollectionUuid& uuid);
-  /// The server does not accept `collectionUUID`, so that state() has none until the next look at
-  /// the collection itself.
+  /// Event: the server does not accept `collectionUUID`, so that state() has no UUID until the next
+  /// look at the collection itself.
   void takes_no_uuid();
 
-  /// `waiter` gets a grant of nothing once the state is guarded or left_alone, or the error.
+  /// `waiter` gets an empty grant once the state is guarded or left_alone; otherwise the error.
   [[nodiscard]] Ticket ask(std::size_t n, std::unique_ptr<Waiter> waiter) override;
   /// The same for a caller that calls state() again and again until it knows.
   [[nodiscard]] Ticket want();

@@ -58,7 +58,7 @@ class HeldNumbers {
   void restore();
   /// The same, except for numbers that are stored already. `taken`: in the order of handing out.
   void restore_without(const std::vector<Range>& taken);
-  /// What set_aside() has put away.
+  /// The numbers that set_aside() has put away.
   [[nodiscard]] std::vector<Range> aside() const;
   /// Drops all numbers that are held or set aside.
   void drop();
@@ -67,8 +67,8 @@ class HeldNumbers {
   /// numbers can be given back to the store. They reach up to the counter's value, which lies
   /// beyond max if the store went too far.
   [[nodiscard]] std::optional<Range> unused_end() const;
-  /// Removes unused_end(), which must not be nothing, and drops all other held numbers. Returns
-  /// those.
+  /// Removes unused_end(), which must not be nothing, and returns the other held numbers, which it
+  /// drops.
   [[nodiscard]] std::vector<Range> take_unused_end();
   /// Puts back what take_unused_end() removed: the store was not asked.
   void put_unused_end(Range unused);

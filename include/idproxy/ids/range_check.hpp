@@ -17,7 +17,7 @@ struct RangeDocument {
   std::optional<std::int64_t> max_value;  ///< MAX_VALUE
 };
 
-/// What the documents of a collection say about its ranges.
+/// The ranges of a collection, as its documents define them.
 struct RangeFindings {
   std::vector<RangeState> ranges;   ///< ascending; complete if `missing` and `fault` are empty
   std::vector<RangeState> missing;  ///< to be created, descending; `next` is their first number

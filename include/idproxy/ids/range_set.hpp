@@ -39,7 +39,7 @@ struct RangeStatistics {
 
 /// The ranges of one rule, and the queue of requests that wait for their numbers. Each range is a
 /// counter with a BlockCache of its own, which has its numbers, fetches them, gives them back and
-/// heals it. This object says from which ranges a request takes its numbers:
+/// heals it. This object decides from which ranges a request takes its numbers:
 ///
 /// - Requests take turns at `active` ranges. If none of them holds enough, it takes from several.
 /// - sticky: a range stays until it has no number left; then another takes its place. It fetches
@@ -48,8 +48,8 @@ struct RangeStatistics {
 ///   being fetched, requests take from the other active ranges.
 /// - A range that gives no numbers is retired until found() shows that it has some again.
 ///
-/// Which range comes next is drawn at random, so that proxies rarely meet. Thread-safe; calls the
-/// caches' take() under its lock, and everything that may answer a request without.
+/// The next range is chosen at random, so that proxies rarely meet. Thread-safe; calls the caches'
+/// take() under its lock, but everything that may answer a request without it.
 class RangeSet final : public NumberStock, public std::enable_shared_from_this<RangeSet> {
  public:
   /// Returns the BlockCache of a range: the same object as long as anybody has it.
@@ -101,7 +101,7 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
     std::shared_ptr<BlockCache> cache;
     std::vector<Range> ranges;
   };
-  /// What to do after the lock is released.
+  /// Effects that are deferred until the lock is released.
   struct Effects : After {
     std::optional<Fetch> fetch{};
     Ticket stale{};  // to be destroyed

@@ -16,7 +16,7 @@ namespace idproxy::ids {
 ///
 /// COUNT is the next number that the range gives out, MAX_VALUE the last one.
 struct RangesSpec {
-  /// Where a proxy takes its numbers.
+  /// The ranges from which a proxy takes its numbers.
   enum class Pick {
     sticky,  ///< from `active` ranges, each until it has none left
     random,  ///< each block from another range, all of which are equally likely
@@ -53,7 +53,7 @@ struct RangeState {
   friend bool operator==(const RangeState&, const RangeState&) = default;
 };
 
-/// What the _id of every range begins with.
+/// The prefix of every range's _id.
 inline constexpr std::string_view kRangePrefix = "COUNTER DOCUMENT NUMBER ";
 
 /// "COUNTER DOCUMENT NUMBER 7"

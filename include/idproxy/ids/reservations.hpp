@@ -65,8 +65,9 @@ class Reservations {
 
   /// Makes the reservations, with write concern majority. `waiter` gets one answer, on any thread,
   /// unless the ticket is destroyed first; until then `batch` belongs to this object. With a grant,
-  /// no reservation is `wanted` any more. Who takes the grant answers for those that are `made`: a
-  /// grant or ticket that is destroyed without that releases them. After an error none is of use.
+  /// no reservation is `wanted` any more. The caller that takes the grant becomes responsible for
+  /// those that are `made`; a grant or ticket that is destroyed before that releases them. After an
+  /// error none is of use.
   [[nodiscard]] virtual Ticket reserve(std::shared_ptr<ReservationBatch> batch,
                                        std::unique_ptr<Waiter> waiter) = 0;
   /// Deletes reservations that a request made, in the background: their documents are certainly not

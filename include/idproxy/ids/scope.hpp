@@ -14,7 +14,7 @@
 /// (docs/templates.md#scope).
 namespace idproxy::ids {
 
-/// What a document has at a dotted path.
+/// The value at a dotted path of a document.
 struct FieldValue {
   enum class Is {
     missing,
@@ -29,10 +29,10 @@ struct FieldValue {
 /// The most bytes of a string or of binary data that can be a scope.
 inline constexpr std::size_t kMostInScope = 256;
 
-/// Appends a value under a name, in the form that all values have that the server compares as
-/// equal: integral numbers of any type as int64, strings, booleans, null, ObjectIds, dates and
-/// binary data as they are. Appends nothing, and returns why as half a sentence, if the value
-/// cannot be a scope: of another type (a fraction, an array, a document …), or too long.
+/// Appends a value under a name, in one form for all values that the server compares as equal:
+/// integral numbers of any type as int64; strings, booleans, null, ObjectIds, dates and binary data
+/// as they are. If the value cannot be a scope, because it is too long or of another type (a
+/// fraction, an array, a document …), appends nothing and returns why, as half a sentence.
 [[nodiscard]] std::string append_scope(Buffer& out, std::string_view name,
                                        const bson::Element& value);
 
@@ -44,8 +44,8 @@ inline constexpr std::size_t kMostInScope = 256;
 /// be a scope.
 [[nodiscard]] std::optional<std::string> as_scope(Bytes document);
 
-/// The integer that a number of any type is, as the server compares it; nothing for fractions,
-/// integers beyond int64, and what is no number.
+/// Returns the value of a number of any type if it is an integer; nothing for fractions, integers
+/// beyond int64, and other types.
 [[nodiscard]] std::optional<std::int64_t> integer_of(const bson::Element& value);
 
 /// The text of a value within a template: strings up to kMostInScope bytes, and integers. Nothing

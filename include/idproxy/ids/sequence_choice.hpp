@@ -44,14 +44,13 @@ class SequenceChoice {
   [[nodiscard]] const std::vector<std::string>& fields() const { return fields_; }
   [[nodiscard]] const SequenceOptions& options() const { return options_; }
 
-  /// Why a document with these values, by fields(), belongs to no sequence, as a sentence for its
-  /// write error; empty: it belongs to one. Shows no values.
+  /// Returns why a document with these values (in the order of fields()) belongs to no sequence, as
+  /// a sentence for its write error, without the values; empty: it belongs to one.
   [[nodiscard]] std::string refusal(std::span<const FieldValue> values) const;
 
   struct Chosen {
-    /// What tells the sequence from others of the rule, a BSON document: {c: name, s: {field:
-    /// value, …}, p: "2026"}, without `s` or `p` if the rule has no scope or no reset; empty: it
-    /// has neither.
+    /// The sequence's key within the rule, a BSON document: {c: name, s: {field: value, …}, p:
+    /// "2026"}, without `s` or `p` if the rule has no scope or no reset; empty: it has neither.
     std::string key{};
     std::string scope{};    ///< `s`: also the filter that finds the documents; empty: no scope
     NumberFormat format{};  ///< of this document

@@ -28,7 +28,7 @@ struct RangesSpec;
 struct ReserveSpec;
 struct Sources;
 
-/// What a rule demands of the unique index on its field.
+/// A rule's demand for a unique index on its field.
 enum class UniqueIndex {
   warn,     ///< the log warns if there is none
   require,  ///< without an index, the rule is not ready
@@ -65,7 +65,8 @@ struct CatalogChange {
   friend bool operator==(const CatalogChange&, const CatalogChange&) = default;
 };
 
-/// What a counter has left, as far as this process knows: others may have got numbers meanwhile.
+/// The numbers that a counter has left, as far as this process knows: others may have got some
+/// meanwhile.
 struct CounterNumbers {
   std::optional<std::int64_t> next;   ///< the next to hand out; nothing: not known, or none is left
   std::uint64_t held;                 ///< in memory
@@ -133,7 +134,7 @@ class Store {
   virtual std::shared_ptr<BlockCache> counter(const CounterSpec& spec,
                                               const CounterField& field) = 0;
   /// The same, for a rule's own counter, before any of its collections is used: the store checks at
-  /// once whether the counter can give numbers, so that not_ready() says so if it cannot.
+  /// once whether the counter can give numbers. If it cannot, not_ready() has the reason.
   virtual std::shared_ptr<BlockCache> announce(const CounterSpec& spec, const CounterField& field) {
     return counter(spec, field);
   }
@@ -166,8 +167,9 @@ class Store {
     return nullptr;
   }
 
-  /// Whether the rule is ready in this collection, as far as is known now, but for its guard. From
-  /// the first call on, the store checks the collection. `rule_index`: in file order.
+  /// Returns whether the rule is ready in this collection, as far as is known now and apart from
+  /// its guard. From the first call on, the store checks the collection. `rule_index`: in file
+  /// order.
   virtual Readiness readiness(std::size_t rule_index, std::string_view db,
                               std::string_view collection) = 0;
   /// The guard of a rule that demands a unique index in this collection; null: it demands none. The
@@ -176,9 +178,9 @@ class Store {
                                        std::string_view /*collection*/) {
     return nullptr;
   }
-  /// A client's command that makes this change is about to be sent: nothing is known of these
-  /// collections until they have been looked at again, and not before the object that is returned
-  /// is destroyed, at the latest when the command has been answered.
+  /// A client's command that makes this change is about to be sent. The store forgets what it knows
+  /// of these collections, and looks at them again once the returned object has been destroyed. The
+  /// caller must destroy it when the command has been answered.
   [[nodiscard]] virtual std::shared_ptr<void> change(const CatalogChange& /*change*/) {
     return nullptr;
   }
@@ -190,12 +192,13 @@ class Store {
   /// A number that changes whenever an answer of readiness() may have changed.
   [[nodiscard]] virtual std::uint64_t version() const = 0;
 
-  /// For logs and status: where rules assign no values, as far as is known now, including spaces of
-  /// random numbers that are full and counters that are exhausted (for a counter of several
-  /// collections, the rule's `ns`); at most `most_per_rule` collections of each rule. Collections
-  /// that a rule names literally are known from the start, and are also listed if they are left
-  /// alone; collections that match a wildcard are known after the first call of readiness() for
-  /// them. Of a store that is down, reports only announced counters that hold no numbers.
+  /// For logs and status: the collections in which rules assign no values, as far as is known now,
+  /// including spaces of random numbers that are full and counters that are exhausted (for a
+  /// counter of several collections, the rule's `ns`); at most `most_per_rule` collections of each
+  /// rule. Collections that a rule names literally are known from the start, and are also listed if
+  /// they are left alone; collections that match a wildcard are known after the first call of
+  /// readiness() for them. While the store is down, only announced counters that hold no numbers
+  /// are listed.
   [[nodiscard]] virtual std::vector<NotReady> not_ready(std::size_t most_per_rule) const = 0;
   /// For status and metrics: the numbers of counters and spaces of random numbers that rules use,
   /// at most `most_per_rule` collections of each rule.

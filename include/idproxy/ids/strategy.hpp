@@ -27,13 +27,13 @@ struct GaplessSpec;
 struct RangesSpec;
 struct SequenceOptions;
 
-/// What strategies draw from. Both must outlive every strategy.
+/// The clock and the randomness of strategies. Both must outlive every strategy.
 struct Sources {
   const Clock& clock;
   RandomSource& random;
 };
 
-/// Gives values that may have to be asked for.
+/// A source of values that may have to ask the id store for them.
 class StoreSource {
  public:
   /// The longest time that a caller waits for ids (docs/strategies.md#when-no-value-is-available).
@@ -46,12 +46,12 @@ class StoreSource {
   [[nodiscard]] virtual Ticket ask(std::size_t n, std::unique_ptr<Waiter> waiter) = 0;
   /// How long the caller of ask() should wait for the answer at most.
   [[nodiscard]] virtual std::chrono::nanoseconds patience() const { return kPatience; }
-  /// What the store does meanwhile, for people; empty: nothing is known.
+  /// The store's reason for the delay, for people; empty if none is known.
   [[nodiscard]] virtual std::string why_waiting() const { return {}; }
   /// Appends the granted values to `out`.
   virtual void accept(Grant grant, Values& out) = 0;
-  /// After an answer that is an error, or none in time: appends the `n` values in another way. The
-  /// result is `why` if there is none.
+  /// After an error, or without an answer in time: appends the `n` values in another way. Returns
+  /// `why` if there is no other way.
   [[nodiscard]] virtual Draw make_do(std::size_t /*n*/, Values& /*out*/, Error why) { return why; }
 };
 
@@ -63,7 +63,7 @@ class StoreBacked : public StoreSource {
   virtual void take_back(const Values& values, std::span<const std::uint32_t> which) = 0;
 };
 
-/// Where the server found a value to be taken.
+/// The circumstances in which the server found a value to be taken.
 enum class Taken {
   in_batch,        ///< the proxy will try a new value
   in_transaction,  ///< the server has aborted the transaction
@@ -74,8 +74,9 @@ class DuplicateObserver {
  public:
   virtual ~DuplicateObserver() = default;
 
-  /// The server found the values at the positions `which` of `values` to be taken. `in_request`:
-  /// how many values of this object it has found taken in this request so far, including these.
+  /// Event: the server reports that the values at the positions `which` of `values` are taken.
+  /// `in_request`: the number of this object's values that it has found taken in this request so
+  /// far, including these.
   virtual void collided(const Values& values, std::span<const std::uint32_t> which,
                         std::size_t in_request, Taken where) = 0;
   /// An insert with values of this object succeeded.
@@ -151,9 +152,9 @@ class SequenceRule {
 /// that are not held must be asked for. Thread-safe: all io threads share one object. A strategy
 /// with a lock takes it once per call, that is once per insert command.
 ///
-/// Every strategy has next(). What only some strategies can do is an interface of its own, which
-/// the functions below return. The object that bind() returns need not offer the same interfaces as
-/// the rule's own object.
+/// Every strategy has next(). Each ability that only some strategies have is an interface of its
+/// own, which the functions below return. The object that bind() returns need not offer the same
+/// interfaces as the rule's own object.
 class Strategy {
  public:
   static constexpr std::uint32_t kAttempts = 8;
@@ -181,7 +182,7 @@ class Strategy {
 
   // Valid as long as this object; null if it does not have the interface.
   [[nodiscard]] virtual StoreBacked* store_backed() { return nullptr; }
-  /// What to ask after Draw::need().
+  /// The source to ask after Draw::need().
   [[nodiscard]] virtual StoreSource* store_source() { return store_backed(); }
   [[nodiscard]] virtual DuplicateObserver* duplicate_observer() { return nullptr; }
   [[nodiscard]] virtual BoundedSpace* bounded_space() { return nullptr; }

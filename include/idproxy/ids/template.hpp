@@ -47,7 +47,7 @@ class Template {
   /// How to write numbers on this day. `fields`: the texts of fields().
   [[nodiscard]] NumberFormat format(std::chrono::year_month_day day,
                                     std::span<const std::string> fields, Check check) const;
-  /// What is the same in all texts of a sequence.
+  /// The parts that are the same in all texts of a sequence.
   struct Fixed {
     std::chrono::year_month_day day;
     Reset reset = Reset::none;  ///< of the date: what does not change before that

@@ -12,8 +12,8 @@
 
 namespace idproxy::ids {
 
-/// What an object with a lock does once it has released it, because whoever is answered may call
-/// the object.
+/// Effects that an object defers until it has released its lock, because a waiter that gets its
+/// answer may call the object.
 struct After {
   bool wake = false;  ///< the store
   std::vector<std::pair<std::unique_ptr<Waiter>, Result<Grant>>> answers{};
@@ -37,7 +37,8 @@ class WaitList {
   [[nodiscard]] std::uint64_t new_ticket() { return ++tickets_; }
   /// The request waits. It replaces one with the same ticket.
   void add(std::uint64_t ticket, std::uint64_t n, std::unique_ptr<Waiter> waiter);
-  /// The same with a new ticket, which it returns. If kMost wait, answers instead, and returns 0.
+  /// The same with a new ticket, which it returns. If kMost requests wait already, answers this one
+  /// with an error instead, and returns 0.
   [[nodiscard]] std::uint64_t add(std::uint64_t n, std::unique_ptr<Waiter> waiter, After& after);
   /// The request leaves. Null: it has gone already. Destroy the waiter without the lock.
   [[nodiscard]] std::unique_ptr<Waiter> remove(std::uint64_t ticket);
@@ -45,9 +46,9 @@ class WaitList {
   [[nodiscard]] bool empty() const { return waiting_.empty(); }
   [[nodiscard]] std::size_t size() const { return waiting_.size(); }
   [[nodiscard]] bool contains(std::uint64_t ticket) const { return waiting_.contains(ticket); }
-  /// What all need together.
+  /// The sum of `n` over all requests.
   [[nodiscard]] std::uint64_t needed() const { return needed_; }
-  /// What the first one needs. Only if there is one.
+  /// `n` of the first request. Only if there is one.
   [[nodiscard]] std::uint64_t first() const { return waiting_.begin()->second.n; }
 
   void answer_first(Result<Grant> grant, After& after);

@@ -53,8 +53,8 @@ struct Fault {
   std::string reason;  ///< a predicate for the file's name: "has no private key"
 };
 
-/// What all connections of one side share: certificates, keys and trusted authorities. Immutable
-/// and thread-safe. Sessions keep their context when a reload replaces it.
+/// The certificates, keys and trusted authorities of all connections of one side. Immutable and
+/// thread-safe. Sessions keep their context when a reload replaces it.
 class Context {
  public:
   struct Impl;

@@ -22,7 +22,8 @@ struct GivenUp {
   RetryBound ended_by;
 };
 
-/// What an Action points to stays valid and unchanged until the exchange's next event.
+/// Pointers and views in an Action stay valid, and their targets unchanged, until the exchange's
+/// next event.
 namespace action {
 
 /// Forward the message at hand, request or reply, unchanged.
@@ -36,7 +37,7 @@ struct Send {
 struct Wait {
   std::chrono::nanoseconds delay;
 };
-/// Ask the id store for `count` values for `strategy`, then call answered().
+/// Ask the id store, through `strategy`, for `count` values, then call answered().
 struct AskStore {
   ids::StoreSource* strategy;  ///< valid as long as the exchange
   std::size_t count;
@@ -57,7 +58,7 @@ struct Close {};
 
 }  // namespace action
 
-/// What the caller (net) must do next.
+/// The next step of the caller (net).
 using Action = std::variant<action::Relay, action::Send, action::Wait, action::AskStore,
                             action::Learn, action::Reply, action::Close>;
 

@@ -20,8 +20,8 @@ namespace decision {
 /// Forward the message's bytes as they arrive.
 struct Relay {
   bool changes_user = false;  ///< it may be a part of a login, or a logout
-  /// The rules that an insert into a time-series collection goes past. Valid until the namespaces
-  /// are asked again.
+  /// For an insert into a time-series collection, the rules that do not apply to it. Valid until
+  /// the namespaces are asked again.
   std::span<const Forwarded> past{};
 };
 /// Decide again once `bytes` of the message have been received.
@@ -34,7 +34,7 @@ struct Close {};
 
 }  // namespace decision
 
-/// What to do with a client's message. A Request is passed to an Exchange.
+/// The decision about a client's message. A Request is passed to an Exchange.
 using Decision = std::variant<decision::Relay, decision::NeedMore, decision::Close, Request>;
 
 /// Decides by the first bytes if they are enough, and parses a message in which the proxy takes

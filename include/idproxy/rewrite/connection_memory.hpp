@@ -7,7 +7,7 @@
 
 namespace idproxy::rewrite {
 
-/// What the exchanges of one client's connection remember. Not thread-safe.
+/// State that the exchanges of one client's connection share, one after the other. Not thread-safe.
 struct ConnectionMemory {
   InsertRights rights;
   /// The server's maxWireVersion, as its last reply to hello had it; 0: it is not known.

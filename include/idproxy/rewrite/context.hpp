@@ -10,8 +10,8 @@
 
 namespace idproxy::rewrite {
 
-/// What an exchange needs from its io thread while it handles an event. Each io thread has one
-/// Context; the objects that it refers to must outlive the thread's exchanges.
+/// The parts of an io thread that an exchange uses while it handles an event. Each io thread has
+/// one Context; the objects that it refers to must outlive the thread's exchanges.
 struct Context {
   const Clock& clock;
   RandomSource& random;  ///< for jitter

@@ -14,9 +14,9 @@
 
 namespace idproxy::rewrite {
 
-/// What an Exchange does with one kind of request, from its first message to its last reply. Each
-/// kind has a class of its own, whose begin() handles the request; the events that follow are those
-/// of Exchange.
+/// The part of an Exchange that depends on the kind of request, from its first message to its last
+/// reply. Each kind has a class of its own, whose begin() handles the request; the events that
+/// follow are those of Exchange.
 class Conversation {
  public:
   /// A request as it was received. `owner`: the buffer that holds exactly `message`, or null; the

@@ -12,7 +12,8 @@ namespace idproxy::rewrite {
   return {type, std::string(as_text(value))};
 }
 
-/// What a document has at a dotted path. Nothing if a document on the path is malformed.
+/// Returns the value at a dotted path of a document. Nothing if a document on the path is
+/// malformed.
 [[nodiscard]] std::optional<ids::FieldValue> field_at(Bytes document, std::string_view path);
 
 }  // namespace idproxy::rewrite

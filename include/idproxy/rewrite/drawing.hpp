@@ -19,10 +19,10 @@ class Drawing {
   /// The rule at hand; only before is_done().
   [[nodiscard]] std::size_t assignment() const { return assignment_; }
 
-  /// Draws all that is missing for the rule at hand, and goes on to the next one; or says what
-  /// stands in the way.
+  /// Draws all missing values of the rule at hand, and goes on to the next rule. Returns what
+  /// prevents that, if anything does.
   [[nodiscard]] ids::Draw draw(const Plan& plan, GivenValues& given);
-  /// What to ask the store for after Draw::need().
+  /// The request to the store after Draw::need().
   [[nodiscard]] Need need(const Plan& plan, const GivenValues& given) const;
   /// The store's answer, or the error with which the caller has stopped waiting for it. As draw(),
   /// but never Draw::need().

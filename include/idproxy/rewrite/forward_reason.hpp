@@ -33,8 +33,7 @@ inline constexpr std::size_t kForwardReasons =
 
 /// The reason as metrics, status and log spell it, such as "filter_names_field".
 [[nodiscard]] std::string_view name_of(ForwardReason reason);
-/// What a person can change about it, as half a sentence for the log and for errors. `field`: the
-/// rule's.
+/// The remedy, as half a sentence for the log and for errors. `field`: the rule's.
 [[nodiscard]] std::string_view way_out_of(ForwardReason reason, std::string_view field);
 
 }  // namespace idproxy::rewrite

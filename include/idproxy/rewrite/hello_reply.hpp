@@ -10,8 +10,8 @@
 
 namespace idproxy::rewrite {
 
-/// What a reply to hello (OP_MSG or OP_REPLY) says about the server. Member names are in lower
-/// case.
+/// The server's description of itself in a reply to hello (OP_MSG or OP_REPLY). Member names are in
+/// lower case.
 struct HelloReply {
   enum class State { unknown, standalone, mongos, primary, secondary, arbiter, other };
 

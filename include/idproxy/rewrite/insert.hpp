@@ -50,8 +50,8 @@ class InsertRewriter {
   }
 
  private:
-  /// What one document needs. Most only lack fields, at their top level or in one sub-document; the
-  /// others have edits.
+  /// The changes of one document. Most only lack fields, at their top level or in one sub-document;
+  /// the others have edits.
   struct Record {
     std::uint32_t at;           // position in the message
     std::uint32_t size;         // bytes
@@ -78,7 +78,7 @@ class InsertRewriter {
     std::int64_t value;  // as the client sent it, less the bytes added before it
     std::size_t end;     // end of the document in the original
   };
-  /// Where the path of an assignment leads to in one document.
+  /// The place in one document to which the path of an assignment leads.
   struct Site {
     enum class Found {
       absent,   // the value becomes a new element of parents.back()

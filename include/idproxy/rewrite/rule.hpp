@@ -35,7 +35,7 @@ struct Retry {
   std::chrono::milliseconds deadline{2000};
 };
 
-/// What keeps a document from being sent again.
+/// A reason for which a document is not sent again.
 enum class RetryBound {
   attempts,  ///< Retry::attempts
   deadline,  ///< Retry::deadline
@@ -56,7 +56,7 @@ enum class InTransaction {
   surface,    ///< with the server's own answer
 };
 
-/// What happens to upserts (docs/duplicates.md#upserts).
+/// The treatment of upserts (docs/duplicates.md#upserts).
 enum class Upserts {
   assign,   ///< they get values where that is safe; others are forwarded unchanged
   forward,  ///< all are forwarded unchanged
@@ -75,7 +75,8 @@ struct Rule {
   Upserts upserts = Upserts::assign;
   bool report = false;  ///< replies to writes report the assigned values
   ids::UniqueIndex unique_index = ids::UniqueIndex::warn;
-  /// Where values are reserved before their documents are sent; nothing: they are not.
+  /// The collection in which values are reserved before their documents are sent; nothing: they are
+  /// not reserved.
   std::optional<ids::ReserveSpec> reserve;
   /// With `reserve`: makes the `_id` of documents that have none, for a reservation names it.
   std::shared_ptr<ids::Strategy> id_strategy;

@@ -45,8 +45,8 @@ struct Assignment {
 /// the other. Valid as long as its RuleSet.
 using Plan = std::vector<Assignment>;
 
-/// Upserts that get no value of a rule, for one reason, or another command that stores documents
-/// past it.
+/// Upserts that get no value of a rule, for one reason; or another command that stores documents to
+/// which the rule is not applied.
 struct Forwarded {
   const Assignment* assignment;
   ForwardReason reason;
@@ -137,8 +137,8 @@ class Namespaces {
                                                         std::string_view collection) {
     return known(db, collection).plan;
   }
-  /// What an insert into this namespace goes past, if it is a time-series collection; else empty.
-  /// Valid until the next call.
+  /// The rules that do not apply to inserts into this namespace because it is a time-series
+  /// collection; empty for others. Valid until the next call.
   [[nodiscard]] std::span<const Forwarded> passed_by(std::string_view db,
                                                      std::string_view collection) {
     return known(db, collection).passed_by;

@@ -9,7 +9,7 @@
 #include "idproxy/rewrite/rules.hpp"
 #include "idproxy/rewrite/write.hpp"
 
-/// Which strategy object made a value: the assignment's own, or one of its sequences.
+/// The strategy object that made a value: the assignment's own, or one of its sequences.
 namespace idproxy::rewrite {
 
 /// The number of objects that made values for the assignment, or may have.

@@ -4,7 +4,8 @@
 #include "idproxy/ids/scope.hpp"
 #include "idproxy/rewrite/rule.hpp"
 
-/// What typed languages send for a field that was never set (docs/drivers.md#zero-values).
+/// Zero values, which typed languages send for fields that were never set
+/// (docs/drivers.md#zero-values).
 namespace idproxy::rewrite {
 
 /// True for an ObjectId of zeros, and for a UUID of zeros: binary data of subtype 3 or 4.
@@ -34,9 +35,9 @@ namespace idproxy::rewrite {
   }
 }
 
-/// True if the rule assigns a value in place of this one, whoever made it.
+/// True if the rule assigns a value in place of this one, no matter who made it.
 [[nodiscard]] bool replaces(Assign assign, const bson::Element& value);
-/// True if the rule leaves this value, and would not with Assign::missing_or_zero.
+/// True if the rule leaves this value, but would replace it with Assign::missing_or_zero.
 [[nodiscard]] bool leaves_zero(Assign assign, const bson::Element& value);
 
 }  // namespace idproxy::rewrite

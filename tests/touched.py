@@ -108,6 +108,8 @@ def touched(paths: Iterable[str]) -> set[pathlib.Path]:
             tests |= _users(found[1])
         elif re.fullmatch(r"tests/integration/test_\w+\.py", path):
             tests.add(_ROOT / path)
+        elif found := re.fullmatch(r"scripts/(\w+)", path):
+            tests.add(_TESTS / f"test_{found[1]}.py")
         elif path.endswith(".md") or path.startswith("config/"):
             tests.add(_TESTS / "test_documented.py")
         if re.match(r"tests/bench/.*\.py|scripts/bench|docs/performance|.*README\.md", path):

@@ -53,6 +53,7 @@ def test_a_file_of_a_new_module_is_not_overlooked():
     ("include/idproxy/ids/counter_spec.hpp", "test_counter.py"),
     ("tests/integration/test_cuts.py", "test_cuts.py"),
     ("tests/support/failover.py", "test_failover.py"),
+    ("scripts/count", "test_count.py"),
     ("docs/operations.md", "test_documented.py"),
     ("config/mongo-idproxy.yaml", "test_documented.py"),
 ])

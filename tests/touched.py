@@ -2,7 +2,9 @@
 
 Usage: touched.py COMMIT. Changes are those of the work tree, files that git does not know yet among
 them. A test that changed is always one of them, and so are those that use a module of tests/support
-which changed. For a source file AREAS says which tests show most about it in a minute or two; all run in scripts/test.
+which changed. A source file leads to the tests of its module (MODULES), to those with a word of its name
+in theirs, as ids/gapless_turn.cpp to test_gapless_scope.py, and to those that ALSO names. All run in
+scripts/test, which leaves out what is marked full.
 """
 
 from __future__ import annotations
@@ -16,30 +18,49 @@ from collections.abc import Iterable
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _TESTS = _ROOT / "tests" / "integration"
 
-# The first pattern that a path of src or include/idproxy, without that, matches -> test_*.py.
-AREAS: list[tuple[str, str]] = [
-    (r"base/|bson/|wire/", "bad_input insert relay"),
-    (r"ids/(counter|block_cache|refill|grant|number|store)", "counter counter_layouts"),
-    (r"ids/(random_digits|fill|uniform)", "insert inspection"),
-    (r"ids/", "insert"),
-    (r"rewrite/(hello|members|topology)", "hello hello_lies topology"),
-    (r"rewrite/login", "authentication"),
-    (r"rewrite/status", "status"),
-    (r"rewrite/(next|insert_rights)", "next"),
-    (r"rewrite/(reply|duplicate_key|write_reply|outcomes)", "lying_server report transactions"),
-    (r"rewrite/", "bad_input insert parts transactions"),
-    (r"net/(tls|stream|openssl)", "tls wrong_tls"),
-    (r"net/(connector|unreachable)", "unreachable names"),
-    (r"net/(upstreams|probe|lookups|own_address|backoff)", "names topology single_servers"),
-    (r"net/", "relay ordinary parts transactions"),
-    (r"id_store/(inspector|advice|questions|watch|namespaces)", "inspection status"),
-    (r"id_store/", "store counter counter_layouts"),
-    (r"observability/", "admin documented"),
-    (r"config/", "cli reload documented"),
-    (r"app/(backfill|progress|sample)", "backfill readiness"),
-    (r"app/|main\.cpp", "cli admin reload status"),
-    (r"CMakeLists\.txt|README\.md", "ordinary"),
+# Module -> test_*.py. Those of "" are for files that are in no module: main.cpp, CMakeLists.txt.
+MODULES = {
+    "": "cli ordinary",
+    "base": "bad_input insert relay",
+    "bson": "bad_input insert relay",
+    "wire": "bad_input insert relay",
+    "ids": "insert",
+    "rewrite": "bad_input insert parts transactions",
+    "observability": "admin documented",
+    "id_store": "store counter counter_layouts",
+    "net": "relay ordinary parts transactions",
+    "config": "cli reload documented",
+    "app": "cli admin reload status",
+}
+
+# What names do not tell: how a word in a path below src or include/idproxy begins -> test_*.py.
+ALSO = [
+    (r"turn|sequence", "gapless gapless_scope scope"),
+    (r"ids/(block|refill|held|number|grant|wait)", "counter counter_layouts"),
+    (r"ids/(random|uniform|fill|free)", "full_space inspection"),
+    (r"ids/(check|number_format|period|scope)", "template"),
+    (r"scan|healing|id_store/(outliers|field|number)", "counter_heal existing_data"),
+    (r"id_store/(mongo|outcome|library|reply)", "other_servers counter_store_down"),
+    (r"hello|release", "old_servers"),
+    (r"hello|members", "hello topology"),
+    (r"index|catalog", "guards inspection"),
+    (r"id_store/(inspector|watch|namespaces)|advice", "inspection status"),
+    (r"login", "authentication"),
+    (r"rights", "next"),
+    (r"update|modify|forward", "upserts upsert_values"),
+    (r"reply|replies|outcomes|duplicate", "lying_server report"),
+    (r"rewrite/batch|write_batch|renewal|collisions|retry", "duplicates"),
+    (r"repeats|executed|stored_look", "repeated_writes"),
+    (r"stream|openssl", "tls"),
+    (r"connector|upstream|probe|lookups|srv|address|backoff|seed|uri|endpoints", "names single_servers"),
+    (r"upstream|probe|directory", "topology"),
+    (r"connector", "unreachable"),
+    (r"budget|buffer|queue|deadlines", "limits"),
+    (r"app/(.*check|progress|sample|health)", "readiness backfill"),
 ]
+
+# Words that files of any kind have.
+_COMMON = {"server", "set", "store", "text", "value", "out"}
 
 
 def changed_since(commit: str) -> set[str]:
@@ -51,11 +72,24 @@ def changed_since(commit: str) -> set[str]:
         "ls-files", "--others", "--exclude-standard")
 
 
-def tests_of_source(path: str) -> list[pathlib.Path]:
-    for pattern, names in AREAS:
-        if re.match(pattern, path):
-            return [_TESTS / f"test_{name}.py" for name in names.split()]
-    raise LookupError(f"tests/touched.py names no tests for {path}")
+def _words(name: str) -> set[str]:
+    """The words of a file's name as far as they tell anything, without their endings, so that
+    "reservations" and "reserve" are the same."""
+    return {re.sub("(ations?|ions?|ors?|es?|s)$", "", word) for word in name.split("_")
+            if word.removesuffix("s") not in _COMMON}
+
+
+def tests_of_source(path: str) -> set[pathlib.Path]:
+    module, _, file = path.rpartition("/")
+    if module not in MODULES:
+        raise LookupError(f"tests/touched.py names no tests for {path}")
+    names = MODULES[module].split()
+    for pattern, others in ALSO:
+        if re.search(rf"(\b|_)({pattern})", path):
+            names += others.split()
+    words = _words(file.partition(".")[0])
+    return {_TESTS / f"test_{name}.py" for name in names} | {
+        test for test in _TESTS.glob("test_*.py") if words & _words(test.stem.removeprefix("test_"))}
 
 
 def _users(support: str) -> set[pathlib.Path]:
@@ -74,6 +108,8 @@ def touched(paths: Iterable[str]) -> set[pathlib.Path]:
             tests |= _users(found[1])
         elif re.fullmatch(r"tests/integration/test_\w+\.py", path):
             tests.add(_ROOT / path)
+        elif found := re.fullmatch(r"scripts/(\w+)", path):
+            tests.add(_TESTS / f"test_{found[1]}.py")
         elif path.endswith(".md") or path.startswith("config/"):
             tests.add(_TESTS / "test_documented.py")
         if re.match(r"tests/bench/.*\.py|scripts/bench|docs/performance|.*README\.md", path):

@@ -11,11 +11,36 @@ import touched
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def test_every_source_file_has_tests():
-    for folder in ("src", "include/idproxy"):
-        for path in (ROOT / folder).rglob("*.?pp"):
-            for test in touched.tests_of_source(path.relative_to(ROOT / folder).as_posix()):
-                assert test.exists(), path
+def sources() -> list[str]:
+    return [path.relative_to(ROOT / folder).as_posix() for folder in ("src", "include/idproxy")
+            for path in (ROOT / folder).rglob("*.?pp")]
+
+
+def test_every_source_file_has_tests_that_exist():
+    for source in sources():
+        tests = touched.tests_of_source(source)
+        assert tests and all(test.exists() for test in tests), source
+
+
+def test_names_in_the_tables_exist():
+    for names in [*touched.MODULES.values(), *(names for _, names in touched.ALSO)]:
+        for name in names.split():
+            assert (ROOT / "tests" / "integration" / f"test_{name}.py").exists()
+
+
+@pytest.mark.parametrize("word, test", [
+    ("gapless", "test_gapless.py"), ("in_turn", "test_gapless.py"), ("id_store/sequence", "test_gapless.py"),
+    ("range", "test_counter_ranges.py"), ("reserv", "test_reserve.py"), ("reserv", "test_reserve_store.py"),
+    ("guard", "test_guards.py"), ("upsert", "test_upserts.py"), ("hello", "test_hello.py"),
+    ("counter", "test_counter.py"), ("scan", "test_existing_data.py"), ("run_out", "test_run_out.py"),
+])
+def test_a_feature_has_its_own(word: str, test: str):
+    of_feature = [source for source in sources() if word in source]
+    assert of_feature
+    for source in of_feature:
+        # Nothing of a reserve of descriptors is stored.
+        assert source == "net/descriptor_reserve.hpp" or \
+            ROOT / "tests" / "integration" / test in touched.tests_of_source(source), source
 
 
 def test_a_file_of_a_new_module_is_not_overlooked():
@@ -28,6 +53,7 @@ def test_a_file_of_a_new_module_is_not_overlooked():
     ("include/idproxy/ids/counter_spec.hpp", "test_counter.py"),
     ("tests/integration/test_cuts.py", "test_cuts.py"),
     ("tests/support/failover.py", "test_failover.py"),
+    ("scripts/count", "test_count.py"),
     ("docs/operations.md", "test_documented.py"),
     ("config/mongo-idproxy.yaml", "test_documented.py"),
 ])

@@ -30,8 +30,7 @@ class OwnCommand {
   [[nodiscard]] Buffer& body() { return out_; }
   /// Appends the client's fields of these names, and `db`; then the command is whole, and `out` has
   /// it.
-  void send(std::span<const std::string_view> kept, std::string_view db,
-            wire::PatchedMessage& out);
+  void send(std::span<const std::string_view> kept, std::string_view db, wire::PatchedMessage& out);
 
  private:
   const wire::OpMsgView& client_;

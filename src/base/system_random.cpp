@@ -29,7 +29,9 @@ void read_kernel_random(MutableBytes out) {
 }
 
 /// Makes `out`, all zeros, random: a key of the kernel's, and ChaCha20's stream with it. The kernel
-/// takes six times as long for as many bytes. False if OpenSSL has no such cipher.
+/// takes six times as long for as many bytes. RAND_bytes() would go on with a state of its own for
+/// minutes, and with the same one in both copies of a virtual machine that is copied while it runs.
+/// Returns false if OpenSSL has no such cipher.
 class Stream {
  public:
   [[nodiscard]] bool fill(MutableBytes out) {

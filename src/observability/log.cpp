@@ -1,14 +1,14 @@
 #include "idproxy/observability/log.hpp"
 
 #include <fmt/format.h>
-#include <spdlog/logger.h>
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <ctime>
+#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -26,12 +26,18 @@ namespace {
 
 constexpr std::uint64_t kLinesPerSecond = 10;
 
+// Per level. The colors are those of spdlog's own sink; the prefixes tell journald the priority of
+// a line, and it removes them (sd-daemon(3)).
 constexpr std::array kLevels{spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
                              spdlog::level::err};
-constexpr std::array<std::string_view, 4> kLevelNames{"debug", "info", "warning", "error"};
-constexpr std::array<std::string_view, 4> kColors{"\x1b[36m", "\x1b[32m", "\x1b[33m\x1b[1m",
-                                                  "\x1b[31m\x1b[1m"};
+constexpr std::array kColors{"\x1b[36m", "\x1b[32m", "\x1b[33m\x1b[1m", "\x1b[31m\x1b[1m"};
+constexpr std::array kPriorities{"<7>", "<6>", "<4>", "<3>"};
 constexpr std::string_view kPlain = "\x1b[m";
+
+// %n is the event's name.
+constexpr const char* kJsonPattern =
+    R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","event":"%n",%v})";
+constexpr const char* kTextPattern = "%H:%M:%S.%e %^%-7l%$ %n  %v";
 
 /// Limits the lines per second of each event. Events are few, and their names are the program's
 /// own.
@@ -85,39 +91,55 @@ class Limiter {
   std::uint64_t all_suppressed_ = 0;
 };
 
-/// spdlog's sink: writes formatted lines to standard error. Call it under the log's lock.
+/// systemd names the device and inode of the journal's stream (systemd.exec(5)). A process that
+/// inherits the variable may have another standard error.
+bool is_journal(int descriptor) {
+  const char* journal = std::getenv("JOURNAL_STREAM");
+  struct stat status{};
+  return journal != nullptr && ::fstat(descriptor, &status) == 0 &&
+         fmt::format("{}:{}", status.st_dev, status.st_ino) == journal;
+}
+
+/// spdlog's sink, with its level and its patterns: writes lines to standard error. Call it under
+/// the log's lock, except for the level.
 class Sink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  public:
+  explicit Sink(Format format)
+      : json(format == Format::json ||
+             (format == Format::automatic && ::isatty(STDERR_FILENO) == 0)) {
+    using spdlog::pattern_time_type;
+    formatter_ = std::make_unique<spdlog::pattern_formatter>(
+        json ? kJsonPattern : kTextPattern,
+        json ? pattern_time_type::utc : pattern_time_type::local);
+  }
+
+  const bool json;
   LineWriter writer{STDERR_FILENO};
 
  private:
   void sink_it_(const spdlog::details::log_msg& message) override {
-    spdlog::memory_buf_t line;
-    formatter_->format(message, line);
-    std::string_view text(line.data(), line.size());
-    if (!colored_ || message.color_range_end <= message.color_range_start) {
-      return writer.write(text);
+    spdlog::memory_buf_t formatted;
+    formatter_->format(message, formatted);
+    std::string line(formatted.data(), formatted.size());
+    const auto level = static_cast<std::size_t>(message.level - kLevels[0]);
+    if (colored_) {
+      line.insert(message.color_range_end, kPlain);
+      line.insert(message.color_range_start, kColors[level]);
     }
-    const auto level = std::ranges::find(kLevels, message.level) - kLevels.begin();
-    const std::string_view head = text.substr(0, message.color_range_start);
-    const std::string_view tail = text.substr(message.color_range_end);
-    text.remove_suffix(tail.size());
-    writer.write(fmt::format("{}{}{}{}{}", head, kColors[static_cast<std::size_t>(level)],
-                             text.substr(head.size()), kPlain, tail));
+    if (in_journal_) line.insert(0, kPriorities[level]);
+    writer.write(line);
   }
   void flush_() override { writer.flush(); }
 
-  const bool colored_ = ::isatty(STDERR_FILENO) != 0;
+  const bool colored_ = !json && ::isatty(STDERR_FILENO) != 0;
+  const bool in_journal_ = is_journal(STDERR_FILENO);
 };
 
 struct State {
-  std::atomic<Level> level = Level::info;
-  bool json = false;
   std::mutex mutex;  // guards all below; held while a line is written, to keep the order
   Limiter limiter;
   std::uint64_t dropped_told = 0;
-  std::shared_ptr<Sink> sink;
-  std::unique_ptr<spdlog::logger> logger;
+  std::unique_ptr<Sink> sink;  // its level needs no lock
 };
 State state;
 
@@ -157,71 +179,56 @@ void append_json(std::string& out, std::string_view text) {
   out += '"';
 }
 
-std::string json_line(std::string_view time, Level level, std::string_view name,
-                      std::string_view message, std::span<const Field> fields) {
-  std::string line = "{\"time\":";
-  append_json(line, time);
-  line += ",\"level\":";
-  append_json(line, kLevelNames[static_cast<std::size_t>(level)]);
-  line += ",\"event\":";
-  append_json(line, name);
-  for (const Field& field : fields) {
-    line += ',';
-    append_json(line, field.name);
-    line += ':';
-    if (const auto* number = std::get_if<std::int64_t>(&field.value)) {
-      line += std::to_string(*number);
-    } else {
-      append_json(line, std::get<std::string_view>(field.value));
-    }
+/// Appends a number, or a text: in quotes, unless it consists of characters in `bare`.
+void append_value(std::string& out, const Field& field, std::string_view bare) {
+  if (const auto* number = std::get_if<std::int64_t>(&field.value)) {
+    out += std::to_string(*number);
+    return;
   }
-  line += ",\"message\":";
-  append_json(line, message);
-  return line + "}";
+  const auto text = std::get<std::string_view>(field.value);
+  const bool quoted = text.empty() || text.find_first_not_of(bare) != std::string_view::npos;
+  quoted ? append_json(out, text) : static_cast<void>(out.append(text));
 }
 
-std::string text_line(std::string_view name, std::string_view message,
-                      std::span<const Field> fields) {
-  std::string line(name);
-  line += "  ";
+/// What follows the event's name.
+std::string json_payload(std::string_view message, std::span<const Field> fields) {
+  std::string payload;
+  for (const Field& field : fields) {
+    append_json(payload, field.name);
+    payload += ':';
+    append_value(payload, field, {});
+    payload += ',';
+  }
+  payload += "\"message\":";
+  append_json(payload, message);
+  return payload;
+}
+
+/// What follows the event's name.
+std::string text_payload(std::string_view message, std::span<const Field> fields) {
+  constexpr std::string_view kBare =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:_-/[]*";
+  std::string line;
   append_shown(line, message, {});
   const char* separator = "  ";
   for (const Field& field : fields) {
     line.append(separator).append(field.name) += '=';
-    if (const auto* number = std::get_if<std::int64_t>(&field.value)) {
-      line += std::to_string(*number);
-    } else {
-      const auto text = std::get<std::string_view>(field.value);
-      const bool quoted =
-          text.empty() ||
-          text.find_first_not_of(
-              "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:_-/[]*") !=
-              std::string_view::npos;
-      quoted ? append_json(line, text) : static_cast<void>(line.append(text));
-    }
+    append_value(line, field, kBare);
     separator = " ";
   }
   return line;
 }
 
-std::string utc_now() {
-  const auto now = std::chrono::system_clock::now();
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
-  const auto millis =
-      std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  char text[32];
-  const std::size_t n = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-  return fmt::format("{}.{:03d}Z", std::string_view(text, n), millis);
+spdlog::level::level_enum spdlog_level(Level level) {
+  return kLevels[static_cast<std::size_t>(level)];
 }
 
 /// Writes an admitted line. Call it under the lock.
 void write(Level level, std::string_view name, std::string_view message,
            std::span<const Field> fields) {
-  const std::string line = state.json ? json_line(utc_now(), level, name, message, fields)
-                                      : text_line(name, message, fields);
-  state.logger->log(kLevels[static_cast<std::size_t>(level)], "{}", line);
+  const std::string payload =
+      state.sink->json ? json_payload(message, fields) : text_payload(message, fields);
+  state.sink->log({name, spdlog_level(level), payload});
 }
 
 /// Call it under the lock.
@@ -246,21 +253,16 @@ void tell_dropped() {
 
 void start(const Options& options) {
   const std::scoped_lock lock(state.mutex);
-  state.level = options.level;
-  state.json = options.format == Format::json ||
-               (options.format == Format::automatic && ::isatty(STDERR_FILENO) == 0);
-  state.sink = std::make_shared<Sink>();
-  state.logger = std::make_unique<spdlog::logger>("mongo-idproxy", state.sink);
-  state.logger->set_level(spdlog::level::debug);
-  state.logger->set_pattern(state.json ? "%v" : "%H:%M:%S.%e %^%-7l%$ %v");
+  state.sink = std::make_unique<Sink>(options.format);
+  set_level(options.level);
 }
 
 void set_level(Level level) {
-  state.level = level;
+  state.sink->set_level(spdlog_level(level));
 }
 
 bool enabled(Level level) {
-  return state.logger != nullptr && level >= state.level.load(std::memory_order_relaxed);
+  return state.sink != nullptr && state.sink->should_log(spdlog_level(level));
 }
 
 void event(Level level, std::string_view name, std::string_view message,
@@ -276,7 +278,7 @@ void event(Level level, std::string_view name, std::string_view message,
 
 void catch_up() {
   const std::scoped_lock lock(state.mutex);
-  if (state.logger == nullptr) return;
+  if (state.sink == nullptr) return;
   state.sink->writer.flush();
   tell_suppressed();
   tell_dropped();
@@ -285,7 +287,7 @@ void catch_up() {
 void finish(std::chrono::milliseconds limit) {
   catch_up();
   const std::scoped_lock lock(state.mutex);
-  if (state.logger != nullptr) state.sink->writer.flush(limit);
+  if (state.sink != nullptr) state.sink->writer.flush(limit);
 }
 
 Counts counts() {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import pty
 import re
 import signal
 import socket
@@ -586,3 +587,27 @@ class TestLog:
             assert {"time", "level", "event"} <= set(event)
             assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", event["time"]), event
         assert proxy.find_events("stopped")
+
+    def cannot_listen(self, config, **options: Any) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            path = config(GOOD.replace("port: 0", f"port: {taken.getsockname()[1]}"))
+            done = subprocess.run([binary(), "--config", path], timeout=30, **options)
+        assert done.returncode == 69
+
+    def test_only_in_the_journal_lines_begin_with_their_priority(self, config, tmp_path):
+        for name, prefix in (("journal", "<3>"), ("another", "")):
+            with open(tmp_path / name, "w+") as log:
+                there = os.stat(tmp_path / "journal")
+                self.cannot_listen(config, stderr=log, env={
+                    **os.environ, "JOURNAL_STREAM": f"{there.st_dev}:{there.st_ino}"})
+                log.seek(0)
+                line = rf'{prefix}{{"time":"[^"]+","level":"error","event":"cannot_listen",'
+                assert re.search("(?m)^" + line, log.read())
+
+    def test_colored_text_on_a_terminal(self, config):
+        terminal, side = pty.openpty()
+        self.cannot_listen(config, stderr=side)
+        os.close(side)
+        with open(terminal, "rb", buffering=0) as shown:
+            assert re.search(rb"(?m)^[\d:]{8}\.\d{3} \x1b\[31m\x1b\[1merror  \x1b\[m cannot_listen  \S",
+                             shown.read(65536))

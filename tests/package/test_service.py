@@ -22,7 +22,7 @@ from nested_systemd import NestedSystemd
 from support.certificates import Authority
 from support.mongod import Mongod
 from support.process import eventually, free_port
-from test_package import RELEASE
+from test_package import RELEASE, ROOT
 
 CONFIG = "usr/local/etc/mongo-idproxy"
 SOCKET = "run/mongo-idproxy/mongodb.sock"
@@ -80,8 +80,9 @@ class Service:
         return self.systemd.run("systemctl", "show", f"--property={name}", "--value",
                                 "mongo-idproxy").strip()
 
-    def log(self) -> str:
-        return self.systemd.run("journalctl", "--unit=mongo-idproxy", "--output=cat", "--no-pager")
+    def log(self, *options: str) -> str:
+        return self.systemd.run("journalctl", "--unit=mongo-idproxy", "--output=cat", "--no-pager",
+                                *options)
 
     @property
     def process(self) -> pathlib.Path:
@@ -193,6 +194,22 @@ def test_reload(service, coll):
     assert digits_of_next(service, coll) > 10
     eventually(lambda: service.show("ActiveState") == "active", 10, "it is not reloading for ever")
     assert service.show("MainPID") == process
+
+
+def test_the_journal_filters_by_level(service):
+    """Also lines that are not the log's: here, a mistake at the start."""
+    (options,) = re.findall(r"(?m)^sudo journalctl -u mongo-idproxy (-p warning [^#]*)",
+                            (ROOT / "docs/log-events.md").read_text())
+    service.start()
+    service.configure(rules="[{ns: shop.orders}]")
+    service.systemd.run("systemctl", "reload", "mongo-idproxy")
+    eventually(lambda: '"reload_failed"' in service.log(*options.split()), 10, "the error is said")
+    service.stop()
+    service.systemd.attempt("systemctl", "start", "mongo-idproxy")
+    eventually(lambda: re.search(r"(?m)^\S+: error: ", service.log(*options.split())), 10)
+    assert '"level":"info"' in service.log()
+    assert '"level":"info"' not in service.log(*options.split())
+    assert not re.search("(?m)^<", service.log())
 
 
 def test_a_drain_longer_than_systemd_waits_for_by_itself(service):

@@ -7,7 +7,8 @@
 #include <string_view>
 #include <variant>
 
-/// Logs one line per event to standard error: text on a terminal, else JSON. Callers never pass
+/// Logs one line per event to standard error: text on a terminal, else JSON. If that is systemd's
+/// journal, each line begins with its priority, as "<4>" (sd-daemon(3)). Callers never pass
 /// documents, credentials or the payload of commands. event() writes the line before it returns, in
 /// the order of the calls, but never waits for the reader of the log: lines that standard error
 /// does not take are buffered, and dropped if the buffer is full. Thread-safe.
@@ -34,7 +35,7 @@ struct Field {
 
 /// Call it before the first event, while no other thread logs.
 void start(const Options& options);
-/// Takes effect with the next event.
+/// Takes effect with the next event. Call it after start().
 void set_level(Level level);
 
 [[nodiscard]] bool enabled(Level level);

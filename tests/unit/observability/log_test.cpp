@@ -1,13 +1,16 @@
 #include "idproxy/observability/log.hpp"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdlib>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -16,6 +19,8 @@
 
 namespace idproxy::log {
 namespace log_test {
+
+using ::testing::MatchesRegex;
 
 /// What the process writes to standard error while `f` runs.
 template <class F>
@@ -40,11 +45,12 @@ TEST(Log, WritesOneLineOfJson) {
   const std::string line = written([] {
     event(Level::warning, "some_event", "a sentence", {{"text", "value"}, {"number", 42}});
   });
-  EXPECT_TRUE(line.starts_with("{\"time\":\"20"));
-  EXPECT_TRUE(
-      line.ends_with("\"level\":\"warning\",\"event\":\"some_event\",\"text\":\"value\","
-                     "\"number\":42,\"message\":\"a sentence\"}\n"))
-      << line;
+  EXPECT_THAT(
+      line, MatchesRegex(
+                R"(\{"time":"20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z",)"
+                R"("level":"warning","event":"some_event","text":"value","number":42,)"
+                R"("message":"a sentence"\})"
+                "\n"));
 }
 
 TEST(Log, WritesALineOfTextWithTheEventThatThePagesAreSortedBy) {
@@ -53,8 +59,45 @@ TEST(Log, WritesALineOfTextWithTheEventThatThePagesAreSortedBy) {
         event(Level::warning, "some_event", "a sentence", {{"text", "two words"}, {"number", 42}});
       },
       {Level::info, Format::text});
-  EXPECT_TRUE(line.ends_with(" some_event  a sentence  text=\"two words\" number=42\n")) << line;
-  EXPECT_NE(line.find("warning"), std::string::npos) << line;
+  EXPECT_THAT(line,
+              MatchesRegex("[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3} warning some_event  a sentence  "
+                           "text=\"two words\" number=42\n"));
+}
+
+/// What the process writes if systemd has put `stream` into its environment as the journal's;
+/// "here" stands for standard error.
+std::string written_beside_journal(std::string stream, Format format) {
+  ::testing::internal::CaptureStderr();
+  if (stream == "here") {
+    struct stat status{};
+    EXPECT_EQ(::fstat(STDERR_FILENO, &status), 0);
+    stream = std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino);
+  }
+  ::setenv("JOURNAL_STREAM", stream.c_str(), 1);
+  start({Level::debug, format});
+  ::unsetenv("JOURNAL_STREAM");
+  event(Level::debug, "first", "a");
+  event(Level::info, "second", "b");
+  event(Level::warning, "third", "c");
+  event(Level::error, "fourth", "d");
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TEST(Log, TellsTheJournalThePriorityOfEachLine) {
+  EXPECT_THAT(written_beside_journal("here", Format::json),
+              MatchesRegex("<7>\\{\"time\":.*\"debug\".*\n<6>\\{\"time\":.*\"info\".*\n"
+                           "<4>\\{\"time\":.*\"warning\".*\n<3>\\{\"time\":.*\"error\".*\n"));
+  EXPECT_THAT(written_beside_journal("here", Format::text),
+              MatchesRegex("<7>[0-9:.]+ debug   first.*\n<6>[0-9:.]+ info    second.*\n"
+                           "<4>[0-9:.]+ warning third.*\n<3>[0-9:.]+ error   fourth.*\n"));
+}
+
+TEST(Log, LeavesThePriorityOutWhereStandardErrorIsNotTheJournal) {
+  for (const char* stream : {"", "0:0", "8:"}) {
+    const std::string lines = written_beside_journal(stream, Format::json);
+    EXPECT_TRUE(lines.starts_with("{\"time\"")) << lines;
+    EXPECT_EQ(lines.find('<'), std::string::npos) << lines;
+  }
 }
 
 TEST(Log, EscapesWhatAPeerMayHaveChosen) {

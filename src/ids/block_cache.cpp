@@ -9,7 +9,7 @@
 namespace idproxy::ids {
 
 BlockCache::BlockCache(const CounterSpec& spec, const Clock& clock, std::function<void()> wake)
-    : clock_(clock), wake_(std::move(wake)), held_(spec.step, spec.max), supply_(spec) {
+    : clock_(clock), wake_(std::move(wake)), held_(spec.step, spec.max), supply_(spec, held_) {
   threshold_ = supply_.threshold();
 }
 
@@ -22,16 +22,6 @@ std::uint32_t BlockCache::heals_after() const {
 
 bool BlockCache::has(std::uint64_t n) const {
   return n <= held_.count() && waiting_.empty() && !supply_.stopped();
-}
-
-StockLevel BlockCache::level() const {
-  return {.now = clock_.monotonic(),
-          .held = held_.count(),
-          .taken = held_.taken(),
-          .used = held_.used(),
-          .needed = waiting_.needed(),
-          .end = held_.end(),
-          .unused_end = held_.unused_end()};
 }
 
 Draw BlockCache::take(std::uint64_t n, std::vector<Range>& out) {
@@ -47,7 +37,7 @@ Draw BlockCache::take(std::uint64_t n, std::vector<Range>& out) {
     return {};
   }
   if (n == 0) return {};
-  SupplyAction action = supply_.wanted(level());
+  SupplyAction action = supply_.wanted(moment());
   threshold_ = supply_.threshold();
   lock.unlock();
   if (action.wake) wake_();
@@ -61,12 +51,12 @@ Ticket BlockCache::ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) {
     const auto lock = locked(mutex_);
     if (has(n)) {
       after.answer(std::move(waiter), grant(n));
-    } else if (SupplyAction action = supply_.wanted(level()); action.refusal) {
+    } else if (SupplyAction action = supply_.wanted(moment()); action.refusal) {
       after.wake = action.wake;
       after.answer(std::move(waiter), *std::move(action.refusal));
     } else {
       ticket = waiting_.add(n, std::move(waiter), after);
-      if (ticket != 0) after.wake = supply_.queued(level()).wake;
+      if (ticket != 0) after.wake = supply_.queued(moment()).wake;
     }
     threshold_ = supply_.threshold();
   }
@@ -124,7 +114,7 @@ void BlockCache::take_back(const std::vector<Range>& ranges) {
     if (!held_.end()) return;
     held_.take_back(std::move(sorted));
     serve(after);
-    after.wake = supply_.put_back(level()).wake;
+    after.wake = supply_.put_back(moment()).wake;
     threshold_ = supply_.threshold();
   }
   after.run(wake_);
@@ -134,7 +124,7 @@ void BlockCache::collided(const std::vector<std::int64_t>& numbers, bool heal_at
   After after;
   {
     const auto lock = locked(mutex_);
-    apply(supply_.collided(held_.count_valid(numbers), heal_at_once, level()), after);
+    apply(supply_.collided(held_.count_valid(numbers), heal_at_once, moment()), after);
   }
   after.run(wake_);
 }
@@ -148,7 +138,7 @@ void BlockCache::let_go() {
   After after;
   {
     const auto lock = locked(mutex_);
-    apply(supply_.let_go(level()), after);
+    apply(supply_.let_go(moment()), after);
   }
   after.run(wake_);
 }
@@ -157,8 +147,8 @@ void BlockCache::let_go() {
 
 std::optional<CounterJob> BlockCache::begin() {
   const auto lock = locked(mutex_);
-  const SupplyAction action = supply_.begin(level());
-  change_held(action);
+  const SupplyAction action = supply_.begin(moment());
+  note_lost(action.lost);
   threshold_ = supply_.threshold();
   std::optional<CounterJob> job = action.job;
   if (job && job->kind == CounterJob::Kind::heal) job->held = held_.aside();
@@ -171,10 +161,10 @@ BlockOutcome BlockCache::finish(CounterReply reply) {
   {
     const auto lock = locked(mutex_);
     if (!supply_.asking()) return outcome;
-    const SupplyAction action = supply_.finish(std::move(reply), level());
+    const SupplyAction action = supply_.finish(std::move(reply), moment());
     outcome = action.outcome;
     apply(action, after);
-    apply(supply_.settled(level()), after);
+    apply(supply_.settled(moment()), after);
   }
   after.run(wake_);
   return outcome;
@@ -182,7 +172,7 @@ BlockOutcome BlockCache::finish(CounterReply reply) {
 
 void BlockCache::apply(const SupplyAction& action, After& after) {
   after.wake = after.wake || action.wake;
-  change_held(action);
+  note_lost(action.lost);
   if (action.refusal) {
     serve_or_refuse(*action.refusal, after);
   } else {
@@ -191,10 +181,9 @@ void BlockCache::apply(const SupplyAction& action, After& after) {
   threshold_ = supply_.threshold();
 }
 
-void BlockCache::change_held(const SupplyAction& action) {
-  for (const Range& range : change_stock(held_, action)) {
-    if (range.count > 0) lost_.push_back(range);
-  }
+void BlockCache::note_lost(const std::vector<Range>& lost) {
+  std::ranges::copy_if(lost, std::back_inserter(lost_),
+                       [](const Range& range) { return range.count > 0; });
 }
 
 std::vector<Range> BlockCache::take_lost() {
@@ -209,14 +198,14 @@ std::vector<Range> BlockCache::lose_all() {
 
 std::optional<WatchMark> BlockCache::watch_mark() {
   const auto lock = locked(mutex_);
-  return supply_.watch_mark(level());
+  return supply_.watch_mark(moment());
 }
 
 void BlockCache::watched(std::int64_t next, const WatchMark& mark) {
   After after;
   {
     const auto lock = locked(mutex_);
-    apply(supply_.watched(next, mark, level()), after);
+    apply(supply_.watched(next, mark, moment()), after);
   }
   after.run(wake_);
 }

@@ -119,8 +119,8 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
  private:
   // The caller of these holds the lock.
   [[nodiscard]] bool has(std::uint64_t n) const;
-  [[nodiscard]] StockLevel level() const;
-  void change_held(const SupplyAction& action);
+  [[nodiscard]] Moment moment() const { return {clock_.monotonic(), waiting_.needed()}; }
+  void note_lost(const std::vector<Range>& lost);
   void apply(const SupplyAction& action, After& after);
   void serve(After& after);
   void serve_or_refuse(const Error& error, After& after);

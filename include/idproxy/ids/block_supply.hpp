@@ -15,38 +15,15 @@
 
 namespace idproxy::ids {
 
-/// The state of one counter's numbers at an event.
-struct StockLevel {
-  std::chrono::nanoseconds now;       ///< monotonic
-  std::uint64_t held = 0;             ///< numbers that requests can take now
-  std::uint64_t taken = 0;            ///< numbers handed out so far
-  std::uint64_t used = 0;             ///< those of them that were not put back
-  std::uint64_t needed = 0;           ///< numbers that waiting requests need; 0: none waits
-  std::optional<Int128> end{};        ///< the number after the last that the store gave
-  std::optional<Range> unused_end{};  ///< numbers up to `end` that are not in use
+/// When an event happens, and who waits.
+struct Moment {
+  std::chrono::nanoseconds now;  ///< monotonic
+  std::uint64_t needed = 0;      ///< numbers that waiting requests need; 0: none waits
 };
 
 /// The caller's tasks after an event; by default none.
 struct SupplyAction {
-  enum class Stock {
-    keep,             ///< no change
-    add,              ///< hand out `range` too
-    replace,          ///< hand out `range` instead of all earlier numbers
-    set_aside,        ///< hand out no held number until the heal ends
-    restore,          ///< there is no heal after all: hand out what was set aside
-    restore_without,  ///< the same, but drop the numbers in `taken`
-    drop,             ///< never hand out the held numbers
-    drop_and_heal,    ///< the same, and add no numbers until the heal ends
-    take_unused_end,  ///< remove the unused end: it is about to be given back. Lose all others
-    put_unused_end,   ///< put `range` back: the store was not asked
-    cut,              ///< forget `range`: it was given back, or may have been
-    lose,             ///< `range` was not given back: it is lost
-    lose_all,         ///< lose the held numbers: they cannot be given back
-    lose_older,       ///< lose the held numbers before the last range
-  };
-  Stock stock = Stock::keep;
-  Range range{};
-  std::vector<Range> taken{};
+  std::vector<Range> lost{};        ///< unused numbers that the counter has passed: for the log
   bool wake = false;                ///< wake the store, so that it calls begin() soon
   std::optional<CounterJob> job{};  ///< to be done by the store
   /// If set, answer every waiting request: with numbers if enough are held, else with this error.
@@ -54,19 +31,16 @@ struct SupplyAction {
   BlockOutcome outcome = BlockOutcome::used;  ///< what finish() returns
 };
 
-/// Applies `action` to the stock. Returns the numbers that are lost by it, for the log: unused ones
-/// that the counter has passed.
-std::vector<Range> change_stock(HeldNumbers& stock, const SupplyAction& action);
-
 /// A process's knowledge of a counter when it sends a command that reads it.
 struct WatchMark {
   Int128 end;                ///< the number after the last that the store gave
   std::uint64_t gives_back;  ///< how often numbers were about to be given back
 };
 
-/// Decides when to ask the store for numbers of one counter, and what its answers mean. For each
-/// event it returns what the caller must do with the stock, the waiting requests and the store. It
-/// has no clock and no lock: the time is in the StockLevel. Not thread-safe.
+/// Decides when to ask the store for numbers of one counter, and what its answers mean for the
+/// numbers that the process holds. For each event it returns what the caller must do for the
+/// waiting requests and the store. It has no clock and no lock: the time is in the Moment. Not
+/// thread-safe.
 ///
 /// At most one job is under way:
 ///
@@ -111,45 +85,46 @@ class BlockSupply {
   /// answer.
   static constexpr std::chrono::seconds kFailureLasts{1};
 
-  explicit BlockSupply(const CounterSpec& spec);
+  /// Borrows `stock`, with the numbers that the process holds, and changes it.
+  BlockSupply(const CounterSpec& spec, HeldNumbers& stock);
 
   // ---- events of the stock
 
   /// A request wants more numbers than are held. Returns a refusal if it is useless to wait.
-  [[nodiscard]] SupplyAction wanted(const StockLevel& level);
+  [[nodiscard]] SupplyAction wanted(const Moment& at);
   /// A request has joined the queue.
-  [[nodiscard]] SupplyAction queued(const StockLevel& level);
+  [[nodiscard]] SupplyAction queued(const Moment& at);
   /// Fewer numbers than threshold() are held, and the caller wakes the store.
   void ran_low() { state_ = State::woken; }
   /// Numbers have been put back.
-  [[nodiscard]] SupplyAction put_back(const StockLevel& level);
+  [[nodiscard]] SupplyAction put_back(const Moment& at);
   /// The caller has done what finish() returned.
-  [[nodiscard]] SupplyAction settled(const StockLevel& level);
+  [[nodiscard]] SupplyAction settled(const Moment& at);
 
   // ---- events of inserts
 
   /// The server has reported `numbers` duplicates, none from before a heal. Starts a heal after as
   /// many in a row as the rule says, or at once.
   [[nodiscard]] SupplyAction collided(std::uint64_t numbers, bool heal_at_once,
-                                      const StockLevel& level);
+                                      const Moment& at);
   /// An insert succeeded: ends the row of collisions.
   void went_well() { collisions_in_a_row_ = 0; }
   /// Nobody needs numbers for a while.
-  [[nodiscard]] SupplyAction let_go(const StockLevel& level);
+  [[nodiscard]] SupplyAction let_go(const Moment& at);
 
   // ---- events of the store: begin() and finish() alternate
 
-  [[nodiscard]] SupplyAction begin(const StockLevel& level);
+  [[nodiscard]] SupplyAction begin(const Moment& at);
   /// settled() must follow.
-  [[nodiscard]] SupplyAction finish(CounterReply reply, const StockLevel& level);
+  [[nodiscard]] SupplyAction finish(CounterReply reply, const Moment& at);
 
   // ---- watching: the store reads the counter now and then, beside the jobs
 
   /// Call it before the counter is read. Nothing: it need not be read.
-  [[nodiscard]] std::optional<WatchMark> watch_mark(const StockLevel& level);
+  [[nodiscard]] std::optional<WatchMark> watch_mark(const Moment& at);
   /// The counter was read after watch_mark() had returned `mark`: its next number would be `next`.
   [[nodiscard]] SupplyAction watched(std::int64_t next, const WatchMark& mark,
-                                     const StockLevel& level);
+                                     const Moment& at);
 
   // ---- events of the process
 
@@ -202,33 +177,34 @@ class BlockSupply {
   };
 
   [[nodiscard]] bool refuses(Time now) const;
-  [[nodiscard]] bool wants_refill(const StockLevel& level) const;
-  [[nodiscard]] bool may_ask(const StockLevel& level) const;
-  void request(const StockLevel& level, SupplyAction& action);
-  [[nodiscard]] bool has_work(const StockLevel& level) const;
-  [[nodiscard]] std::optional<CounterJob> next_job(const StockLevel& level, SupplyAction& action);
-  [[nodiscard]] CounterJob refill(const StockLevel& level);
-  [[nodiscard]] std::optional<CounterJob> give_back(const StockLevel& level, SupplyAction& action);
-  void note_demand(const StockLevel& level);
+  [[nodiscard]] bool wants_refill(const Moment& at) const;
+  [[nodiscard]] bool may_ask(const Moment& at) const;
+  void request(const Moment& at, SupplyAction& action);
+  [[nodiscard]] bool has_work(const Moment& at) const;
+  [[nodiscard]] std::optional<CounterJob> next_job(const Moment& at, SupplyAction& action);
+  [[nodiscard]] CounterJob refill(const Moment& at);
+  [[nodiscard]] std::optional<CounterJob> give_back(SupplyAction& action);
+  void note_demand(const Moment& at);
 
   [[nodiscard]] bool is_auto() const { return !spec_.block.size; }
-  void schedule_return(const StockLevel& level);
-  void schedule_idle_check(const StockLevel& level);
-  [[nodiscard]] bool is_over(const StockLevel& level) const;
+  void schedule_return(const Moment& at);
+  void schedule_idle_check(const Moment& at);
+  [[nodiscard]] bool is_over(const Moment& at) const;
 
-  void allocated(Range range, const StockLevel& level, SupplyAction& action);
-  void use(Range range, const StockLevel& level, SupplyAction& action);
-  void went_back(const StockLevel& level, SupplyAction& action);
+  void allocated(Range range, const Moment& at, SupplyAction& action);
+  void use(Range range, const Moment& at, SupplyAction& action);
+  void went_back(const Moment& at, SupplyAction& action);
   void gave_back(CounterReply::Kind kind, SupplyAction& action);
-  void confirmed(CounterReply reply, const StockLevel& level, SupplyAction& action);
-  void kept(std::vector<Range> taken, SupplyAction& action);
-  void not_healed(std::string reason, const StockLevel& level, SupplyAction& action);
-  void failed(std::string reason, const StockLevel& level, SupplyAction& action);
-  void not_yet(std::string reason, const StockLevel& level);
+  void confirmed(CounterReply reply, const Moment& at, SupplyAction& action);
+  void kept(const std::vector<Range>& taken);
+  void not_healed(std::string reason, const Moment& at, SupplyAction& action);
+  void failed(std::string reason, const Moment& at, SupplyAction& action);
+  void not_yet(std::string reason, const Moment& at);
   void exhaust(std::string reason, Time now, bool refuses_somebody, SupplyAction& action);
   void answers_again();
   void decide_to_heal(Heal heal);
 
+  HeldNumbers& stock_;
   bool stopped_ = false;
   const Steps steps_;
   CounterSpec spec_;
@@ -260,7 +236,7 @@ class BlockSupply {
   std::optional<Time> older_over_at_;
   // fixed sizes: when to check whether numbers lie idle
   std::optional<Time> idle_check_;
-  std::uint64_t idle_taken_ = 0;  // level.taken at idle_since_
+  std::uint64_t idle_taken_ = 0;  // numbers handed out at idle_since_
   Time idle_since_{};
 
   bool suspect_ = false;          // the counter seems to have gone back: to be confirmed

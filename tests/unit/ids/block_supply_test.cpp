@@ -15,7 +15,6 @@ namespace block_supply_test {
 using namespace std::chrono_literals;
 using Job = CounterJob::Kind;
 using Reply = CounterReply::Kind;
-using Stock = SupplyAction::Stock;
 
 CounterSpec spec_of(std::uint32_t size) {
   CounterSpec spec;
@@ -26,14 +25,12 @@ CounterSpec spec_of(std::uint32_t size) {
 /// A supply with its stock, one queue of whoever waits, and a store with the counter's `value`.
 class Counter {
  public:
-  explicit Counter(const CounterSpec& spec) : supply(spec), stock(spec.step, spec.max) {}
+  explicit Counter(const CounterSpec& spec)
+      : stock(spec.step, spec.max), supply(spec, stock) {}
 
-  [[nodiscard]] StockLevel level() const {
-    return {now,    stock.count(), stock.taken(),     stock.used(),
-            needed, stock.end(),   stock.unused_end()};
-  }
+  [[nodiscard]] Moment moment() const { return {now, needed}; }
   SupplyAction act(SupplyAction action) {
-    for (const Range& range : change_stock(stock, action)) lost.push_back(range);
+    lost.insert(lost.end(), action.lost.begin(), action.lost.end());
     if (action.wake) ++wakes;
     if (needed > 0 && needed <= stock.count()) take(std::exchange(needed, 0));
     if (action.refusal && needed > 0) {
@@ -45,13 +42,13 @@ class Counter {
   /// Somebody wants `n` numbers, and waits for them if they are not there.
   void want(std::uint64_t n) {
     if (n <= stock.count()) return take(n);
-    const SupplyAction action = act(supply.wanted(level()));
+    const SupplyAction action = act(supply.wanted(moment()));
     if (action.refusal) {
       refused = action.refusal->code;
       return;
     }
     needed += n;
-    act(supply.queued(level()));
+    act(supply.queued(moment()));
   }
   void take(std::uint64_t n) {
     std::vector<Range> ranges;
@@ -67,10 +64,10 @@ class Counter {
       ++wakes;
     }
   }
-  std::optional<CounterJob> begin() { return act(supply.begin(level())).job; }
+  std::optional<CounterJob> begin() { return act(supply.begin(moment())).job; }
   SupplyAction finish(CounterReply reply) {
-    SupplyAction action = act(supply.finish(std::move(reply), level()));
-    act(supply.settled(level()));
+    SupplyAction action = act(supply.finish(std::move(reply), moment()));
+    act(supply.settled(moment()));
     return action;
   }
   /// As a store does that is up.
@@ -84,11 +81,11 @@ class Counter {
     value += static_cast<std::int64_t>(job.count);
     return finish({Reply::allocated, {first, job.count}});
   }
-  SupplyAction collide(std::uint64_t n) { return act(supply.collided(n, true, level())); }
+  SupplyAction collide(std::uint64_t n) { return act(supply.collided(n, true, moment())); }
   void stop() { act(supply.stop()); }
 
-  BlockSupply supply;
   HeldNumbers stock;
+  BlockSupply supply;
   std::chrono::nanoseconds now = 1000s;
   std::int64_t value = 1;
   std::uint64_t needed = 0;
@@ -128,61 +125,31 @@ TEST(BlockSupply, ActsOnEachReply) {
     const char* name;
     Job job;
     CounterReply reply;
-    Stock stock;
+    std::uint64_t held;  // afterwards, if nobody waits
     std::optional<Errc> refusal;  // of who waits
     BlockOutcome outcome;
   };
   const std::vector<Row> rows{
-      {"allocated",
-       Job::allocate,
-       {Reply::allocated, {11, 10}},
-       Stock::add,
-       {},
-       BlockOutcome::used},
-      {"went back",
-       Job::allocate,
-       {Reply::allocated, {3, 10}},
-       Stock::drop_and_heal,
-       {},
-       BlockOutcome::went_back},
+      {"allocated", Job::allocate, {Reply::allocated, {11, 10}}, 13, {}, BlockOutcome::used},
+      {"went back", Job::allocate, {Reply::allocated, {3, 10}}, 0, {}, BlockOutcome::went_back},
       {"nothing",
        Job::allocate,
        {Reply::allocated, {11, 0}},
-       Stock::keep,
+       3,
        Errc::unavailable,
        BlockOutcome::dropped},
-      {"exhausted",
-       Job::allocate,
-       {Reply::exhausted},
-       Stock::keep,
-       Errc::exhausted,
-       BlockOutcome::used},
-      {"failed",
-       Job::allocate,
-       {Reply::failed},
-       Stock::keep,
-       Errc::unavailable,
-       BlockOutcome::used},
-      {"healed", Job::heal, {Reply::allocated, {50, 10}}, Stock::replace, {}, BlockOutcome::used},
+      {"exhausted", Job::allocate, {Reply::exhausted}, 3, Errc::exhausted, BlockOutcome::used},
+      {"failed", Job::allocate, {Reply::failed}, 3, Errc::unavailable, BlockOutcome::used},
+      {"healed", Job::heal, {Reply::allocated, {50, 10}}, 10, {}, BlockOutcome::used},
       {"healed to old numbers",
        Job::heal,
        {Reply::allocated, {9, 10}},
-       Stock::keep,
+       0,
        Errc::unavailable,
        BlockOutcome::dropped},
-      {"not healed", Job::heal, {Reply::not_healed}, Stock::restore, {}, BlockOutcome::used},
-      {"heal exhausted",
-       Job::heal,
-       {Reply::exhausted},
-       Stock::keep,
-       Errc::exhausted,
-       BlockOutcome::used},
-      {"heal failed",
-       Job::heal,
-       {Reply::failed},
-       Stock::keep,
-       Errc::unavailable,
-       BlockOutcome::used},
+      {"not healed", Job::heal, {Reply::not_healed}, 9, {}, BlockOutcome::used},
+      {"heal exhausted", Job::heal, {Reply::exhausted}, 0, Errc::exhausted, BlockOutcome::used},
+      {"heal failed", Job::heal, {Reply::failed}, 0, Errc::unavailable, BlockOutcome::used},
   };
   for (const Row& row : rows) {
     for (const bool waits : {false, true}) {
@@ -202,7 +169,7 @@ TEST(BlockSupply, ActsOnEachReply) {
       EXPECT_EQ(job->kind, row.job);
       EXPECT_EQ(job->beyond, 10);
       const SupplyAction action = counter.finish(row.reply);
-      EXPECT_EQ(action.stock, row.stock);
+      EXPECT_EQ(counter.stock.count(), waits && row.held >= 10 ? row.held - 10 : row.held);
       EXPECT_EQ(action.outcome, row.outcome);
       if (waits) {
         EXPECT_EQ(counter.refused, row.refusal);
@@ -221,7 +188,8 @@ TEST(BlockSupply, WhatWasAllocatedBeforeAHealWaitsForItsEnd) {
   counter.succeed(*counter.begin());
   counter.want(6);
   const auto job = counter.begin();
-  EXPECT_EQ(counter.collide(2).stock, Stock::set_aside);
+  counter.collide(2);
+  EXPECT_EQ(counter.stock.count(), 0U);
   const SupplyAction action = counter.succeed(*job);
   EXPECT_EQ(action.outcome, BlockOutcome::used);
   EXPECT_EQ(counter.stock.count(), 0U);
@@ -238,7 +206,8 @@ TEST(BlockSupply, GoesOnWithWhatAHealFoundToBeFree) {
   counter.want(2);
   counter.succeed(*counter.begin());
   counter.want(2);  // 3 and 4, which somebody else has stored, as well as 5
-  EXPECT_EQ(counter.collide(2).stock, Stock::set_aside);
+  counter.collide(2);
+  EXPECT_EQ(counter.stock.count(), 0U);
   counter.want(1);
   const auto heal = counter.begin();
   ASSERT_TRUE(heal);
@@ -277,7 +246,8 @@ TEST(BlockSupply, ALostCounterThatCannotBeHealedIsExhausted) {
   const auto heal = counter.begin();
   ASSERT_TRUE(heal);
   EXPECT_TRUE(heal->lost);
-  EXPECT_EQ(counter.finish({Reply::not_healed, {}, "the reason"}).stock, Stock::keep);
+  counter.finish({Reply::not_healed, {}, "the reason"});
+  EXPECT_EQ(counter.stock.count(), 0U);
   EXPECT_EQ(counter.refused, Errc::exhausted);
   EXPECT_TRUE(counter.supply.exhausted());
   EXPECT_TRUE(counter.supply.refused());

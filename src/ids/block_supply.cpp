@@ -66,8 +66,7 @@ SupplyAction BlockSupply::settled(const Moment& at) {
   return action;
 }
 
-SupplyAction BlockSupply::collided(std::uint64_t numbers, bool heal_at_once,
-                                   const Moment& at) {
+SupplyAction BlockSupply::collided(std::uint64_t numbers, bool heal_at_once, const Moment& at) {
   SupplyAction action;
   const bool off = spec_.heal.mode == CounterSpec::Heal::Mode::off;
   if (off || heal_ != Heal::none || !stock_.end()) return action;
@@ -140,7 +139,8 @@ std::optional<CounterJob> BlockSupply::next_job(const Moment& at, SupplyAction& 
   const bool goes = std::exchange(let_go_, false) && at.needed == 0 && heal_ == Heal::none;
   if (goes) return give_back(action);
   const bool demand = at.needed > 0 || at.now - demand_at_ <= kDemandLasts;
-  const bool ahead = fetches_ahead_ && stock_.end();  // a counter that nobody has used is left alone
+  const bool ahead =
+      fetches_ahead_ && stock_.end();  // a counter that nobody has used is left alone
   if (wants_refill(at) && may_ask(at) && (demand || ahead)) return refill(at);
   if (suspect_ && may_ask(at)) {
     suspect_ = false;
@@ -381,8 +381,7 @@ std::optional<WatchMark> BlockSupply::watch_mark(const Moment& at) {
   return WatchMark{*stock_.end(), gives_back_};
 }
 
-SupplyAction BlockSupply::watched(std::int64_t next, const WatchMark& mark,
-                                  const Moment& at) {
+SupplyAction BlockSupply::watched(std::int64_t next, const WatchMark& mark, const Moment& at) {
   SupplyAction action;
   const bool is_valid = !stopped_ && heal_ == Heal::none && mark.gives_back == gives_back_;
   if (!is_valid || !steps_.before(next, mark.end)) return action;

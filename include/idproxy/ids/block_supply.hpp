@@ -105,8 +105,7 @@ class BlockSupply {
 
   /// The server has reported `numbers` duplicates, none from before a heal. Starts a heal after as
   /// many in a row as the rule says, or at once.
-  [[nodiscard]] SupplyAction collided(std::uint64_t numbers, bool heal_at_once,
-                                      const Moment& at);
+  [[nodiscard]] SupplyAction collided(std::uint64_t numbers, bool heal_at_once, const Moment& at);
   /// An insert succeeded: ends the row of collisions.
   void went_well() { collisions_in_a_row_ = 0; }
   /// Nobody needs numbers for a while.
@@ -123,8 +122,7 @@ class BlockSupply {
   /// Call it before the counter is read. Nothing: it need not be read.
   [[nodiscard]] std::optional<WatchMark> watch_mark(const Moment& at);
   /// The counter was read after watch_mark() had returned `mark`: its next number would be `next`.
-  [[nodiscard]] SupplyAction watched(std::int64_t next, const WatchMark& mark,
-                                     const Moment& at);
+  [[nodiscard]] SupplyAction watched(std::int64_t next, const WatchMark& mark, const Moment& at);
 
   // ---- events of the process
 

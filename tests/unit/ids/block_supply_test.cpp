@@ -25,8 +25,7 @@ CounterSpec spec_of(std::uint32_t size) {
 /// A supply with its stock, one queue of whoever waits, and a store with the counter's `value`.
 class Counter {
  public:
-  explicit Counter(const CounterSpec& spec)
-      : stock(spec.step, spec.max), supply(spec, stock) {}
+  explicit Counter(const CounterSpec& spec) : stock(spec.step, spec.max), supply(spec, stock) {}
 
   [[nodiscard]] Moment moment() const { return {now, needed}; }
   SupplyAction act(SupplyAction action) {
@@ -125,7 +124,7 @@ TEST(BlockSupply, ActsOnEachReply) {
     const char* name;
     Job job;
     CounterReply reply;
-    std::uint64_t held;  // afterwards, if nobody waits
+    std::uint64_t held;           // afterwards, if nobody waits
     std::optional<Errc> refusal;  // of who waits
     BlockOutcome outcome;
   };

@@ -23,7 +23,7 @@ void Scheduler::wake_at(const Shared& task, Time time) {
   const Lock lock(mutex_);
   if (task->due_ && *task->due_ <= time) return;
   set_due(task, time);
-  if (threads_.empty()) start_thread();
+  start_thread();
 }
 
 void Scheduler::forget(const Shared& task) {
@@ -70,10 +70,11 @@ bool Scheduler::stop(std::chrono::milliseconds limit) {
 
 // ---- under the lock ----------------------------------------------------------------------------
 
-/// Starts one more if those that wait for work do not suffice.
+/// Starts one more if those that wait for work do not suffice: one for each task, and one that sees
+/// when another task is due.
 void Scheduler::start_thread() {
-  const std::size_t tasks = queue_.size() + last_.size() + (threads_.empty() ? 1 : 0);
-  if (stopping_ || tasks <= idle_ || threads_.size() == most_threads_) return;
+  const std::size_t wanted = queue_.size() + last_.size() + (due_.empty() ? 0 : 1);
+  if (stopping_ || wanted <= idle_ || threads_.size() == most_threads_) return;
   threads_.emplace_back([this] { run(); });  // which waits for the lock
   ++running_;
 }
@@ -129,6 +130,7 @@ Scheduler::Shared Scheduler::next(Lock& lock) {
   task->queued_ = false;
   set_due(task, std::nullopt);  // it says anew
   ++task->running_;
+  start_thread();
   return task;
 }
 

@@ -98,6 +98,27 @@ TEST_F(SchedulerTest, ATaskRunsAgainWhenItIsDue) {
   EXPECT_EQ(runs, 3);
 }
 
+TEST_F(SchedulerTest, ATaskIsDueWhateverAnotherOneWaitsFor) {
+  Scheduler scheduler(clock, 2);
+  std::latch begun(1);
+  std::latch ran(1);
+  const auto waits = task_of([&]() -> std::optional<Time> {
+    begun.count_down();
+    ran.wait();
+    return std::nullopt;
+  });
+  const auto due = task_of([&]() -> std::optional<Time> {
+    ran.count_down();
+    return std::nullopt;
+  });
+  scheduler.wake_at(due, clock.monotonic() + 1ms);
+  scheduler.wake(waits);
+  begun.wait();
+  clock.advance(1ms);
+  ran.wait();
+  EXPECT_TRUE(scheduler.stop(kLong));
+}
+
 TEST_F(SchedulerTest, WhatIsAskedForWhileATaskRunsHoldsBesideWhatItSays) {
   Scheduler scheduler(clock, 1);
   std::promise<void> second;

@@ -56,15 +56,15 @@ Ranges::Shared Ranges::make(const ids::RangesSpec& spec, const ids::CounterField
 
 /// Every rule's field counts when the range is healed.
 std::shared_ptr<ids::BlockCache> Ranges::open(const ids::CounterSpec& range, const Set& set) {
-  Registered of_rules;
+  std::vector<ids::CounterField> fields;
+  std::uint64_t watch = 0;
   {
     const std::scoped_lock lock(mutex_);
-    of_rules = set;
+    fields = set.fields;
+    watch = set.watch;
   }
   std::shared_ptr<ids::BlockCache> cache;
-  for (const ids::CounterField& field : of_rules.fields) {
-    cache = counters_.counter(range, field, of_rules.watch);
-  }
+  for (const ids::CounterField& field : fields) cache = counters_.counter(range, field, watch);
   return cache;
 }
 

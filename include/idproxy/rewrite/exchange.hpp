@@ -75,8 +75,10 @@ class Exchange {
     return what_->answered(std::move(grant), context, workspace);
   }
   /// Returns memory to `workspace`, and the buffer taken from request()'s `owner` to the caller.
-  /// Must be the last call.
-  Buffer release(Workspace& workspace) { return what_->release(workspace); }
+  /// Must be the last call; the only one that may come without a request().
+  Buffer release(Workspace& workspace) {
+    return what_ == nullptr ? Buffer() : what_->release(workspace);
+  }
 
   /// The client's message if the exchange had to keep it, which it always does before it asks the
   /// store; else empty.

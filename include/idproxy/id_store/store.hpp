@@ -37,7 +37,7 @@ class Store final {
   /// the newest watch logs and creates indexes; older ones work as long as they are used.
   ///
   /// All watches share the counters and the numbers that this process holds. The first request for
-  /// a counter through a new watch applies the new rule to it (CounterWorkers::counter).
+  /// a counter through a new watch applies the new rule to it (Counters::counter).
   [[nodiscard]] std::shared_ptr<Watch> watch(std::vector<WatchedRule> rules);
 
   /// Gives back unused numbers, as far as `limit` allows, and ends the threads. The store and its

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "idproxy/bson/builder.hpp"
-#include "rewrite/guards.hpp"
+#include "idproxy/rewrite/guards.hpp"
 
 namespace idproxy::rewrite {
 namespace {

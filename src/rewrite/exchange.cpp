@@ -42,8 +42,8 @@ Action Exchange::request(Request&& request, Bytes message, Buffer* owner, const 
                          Workspace& workspace) {
   const Conversation::Received received{message, owner, context, workspace};
   if (auto* found = std::get_if<WriteRequest>(&request)) {
-    what_ = &write_.emplace(message, memory_);
-    return write_->begin(std::move(*found), received);
+    what_ = &write_.emplace(std::move(*found), received, memory_);
+    return write_->begin(received);
   }
   if (const auto* found = std::get_if<HelloRequest>(&request)) {
     kind_ = Kind::hello;

@@ -1,11 +1,10 @@
-#include "rewrite/find_and_modify_write.hpp"
-
 #include <array>
 #include <utility>
 
 #include "idproxy/bson/builder.hpp"
 #include "rewrite/reply_frame.hpp"
 #include "rewrite/upserts.hpp"
+#include "rewrite/write_command.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -28,17 +27,45 @@ std::optional<Result> read_result(const bson::Element& last_error) {
   return Result{1, inserted};
 }
 
-}  // namespace
+/// A findAndModify with an upsert: one statement, whose errors are errors of the whole command.
+///
+///   reply ::= {lastErrorObject: {n, updatedExisting, upserted?: _id}, value, retriedStmtId?: int,
+///              writeConcernError?, ok: 1, …}
+class FindAndModifyWrite final : public WriteCommand {
+ public:
+  using WriteCommand::WriteCommand;
 
-FindAndModifyWrite::FindAndModifyWrite(Buffer original, WriteRequest write)
-    : WriteCommand(std::move(original), write.message),
-      write_(std::move(write)),
-      ns_(write_.ns()) {}
+  [[nodiscard]] std::size_t fitting(const GivenValues& /*given*/,
+                                    std::span<const std::int32_t> /*statements*/) const override {
+    return 1;
+  }
+  [[nodiscard]] bool emit(const GivenValues& given, const WritePart& part, Workspace& /*workspace*/,
+                          wire::PatchedMessage& out) const override {
+    return emit_part_of_upserts(write(), given, part, out);
+  }
+  /// In the result, `upserted` has the statement if it inserted a document, and `n` is there only
+  /// if lastErrorObject is as it should be.
+  [[nodiscard]] std::optional<WriteReply> read(Bytes body, std::size_t sent) const override;
+  [[nodiscard]] bool adds_up(const WriteReply& reply, const WriteOptions& options,
+                             std::span<const std::int32_t> sent) const override;
+  [[nodiscard]] bool replaces_errors(const WriteReply& /*reply*/,
+                                     std::span<const std::int32_t> /*sent*/) const override {
+    return false;
+  }
+  void add(const wire::OpMsgView& message, const WriteReply& reply,
+           std::span<const std::int32_t> sent) override;
+  [[nodiscard]] const std::map<std::int32_t, Buffer>& errors() const override { return none_; }
+  [[nodiscard]] bool inserted(std::int32_t /*statement*/) const override { return inserted_; }
+  [[nodiscard]] bool retried(std::int32_t /*number*/) const override { return retried_; }
+  [[nodiscard]] bool has_reply() const override { return !reply_.empty(); }
+  void append_reply(std::span<const Assigned> assigned, Buffer& out) const override;
 
-bool FindAndModifyWrite::emit(const GivenValues& given, const WritePart& part,
-                              Workspace& /*workspace*/, wire::PatchedMessage& out) const {
-  return emit_part_of_upserts(write_, given, part, out);
-}
+ private:
+  std::map<std::int32_t, Buffer> none_;
+  bool inserted_ = false;
+  bool retried_ = false;
+  Buffer reply_;
+};
 
 std::optional<WriteReply> FindAndModifyWrite::read(Bytes body, std::size_t /*sent*/) const {
   enum : unsigned { kOk, kCode, kLastError, kRetried, kFields };
@@ -93,6 +120,12 @@ void FindAndModifyWrite::append_reply(std::span<const Assigned> assigned, Buffer
   append_report(assigned, out);
   document.close();
   frame.close();
+}
+
+}  // namespace
+
+std::unique_ptr<WriteCommand> find_and_modify_command(const WriteRequest& write) {
+  return std::make_unique<FindAndModifyWrite>(write);
 }
 
 }  // namespace idproxy::rewrite

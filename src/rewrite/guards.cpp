@@ -1,8 +1,9 @@
-#include "rewrite/guards.hpp"
+#include "idproxy/rewrite/guards.hpp"
 
 #include <algorithm>
 
 #include "idproxy/bson/builder.hpp"
+#include "idproxy/rewrite/write_reply.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -23,7 +24,12 @@ GuardVerdict verdict_of(const Assignment& assignment, ids::GuardState state) {
   return {Says::waits, &assignment, std::move(state.error), {}};
 }
 
-}  // namespace
+/// Tells the guards that the collection with this UUID is not there.
+void tell_gone(const Plan& plan, const ids::CollectionUuid& uuid) {
+  for (const Assignment& each : plan) {
+    if (each.guard) each.guard->gone(uuid);
+  }
+}
 
 GuardVerdict ask_guards(const Plan& plan, const GivenValues& given, std::chrono::nanoseconds now) {
   GuardVerdict all;
@@ -44,18 +50,9 @@ GuardVerdict ask_guards(const Plan& plan, const GivenValues& given, std::chrono:
   return all;
 }
 
-void tell_gone(const Plan& plan, const ids::CollectionUuid& uuid) {
-  for (const Assignment& each : plan) {
-    if (each.guard) each.guard->gone(uuid);
-  }
-}
-
-void tell_no_uuid(const Plan& plan) {
-  for (const Assignment& each : plan) {
-    if (each.guard) each.guard->takes_no_uuid();
-  }
-}
-
+/// The UUID for the field `collectionUUID` of the command; nothing: it must not have one.
+/// findAndModify and the strict Stable API do not know the field (observed, 6.0.5), and a client
+/// may send one of its own.
 std::optional<ids::CollectionUuid> uuid_for(const GuardVerdict& verdict, Bytes body,
                                             WriteKind kind) {
   if (!verdict.uuid || kind == WriteKind::find_and_modify) return std::nullopt;
@@ -63,6 +60,8 @@ std::optional<ids::CollectionUuid> uuid_for(const GuardVerdict& verdict, Bytes b
   const bool is_strict = strict && strict->as_integer() == 1;
   return is_strict || bson::find(body, "collectionUUID") ? std::nullopt : verdict.uuid;
 }
+
+}  // namespace
 
 GuardVerdict GuardStage::ask(const GivenValues& given, Bytes body, WriteKind kind,
                              std::chrono::nanoseconds now) {
@@ -82,6 +81,12 @@ bool GuardStage::is_moved(std::int64_t code) const {
 void GuardStage::moved(std::chrono::nanoseconds now) {
   if (!moved_at_) moved_at_ = now;
   tell_gone(plan_, *uuid_);
+}
+
+void GuardStage::takes_no_uuid() const {
+  for (const Assignment& each : plan_) {
+    if (each.guard) each.guard->takes_no_uuid();
+  }
 }
 
 const Assignment& GuardStage::rule() const {

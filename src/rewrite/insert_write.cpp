@@ -1,29 +1,31 @@
-#include "rewrite/insert_write.hpp"
-
 #include <algorithm>
 #include <utility>
 
 #include "idproxy/rewrite/document_fields.hpp"
+#include "rewrite/batch_write.hpp"
 
 namespace idproxy::rewrite {
+namespace {
 
-InsertWrite::InsertWrite(Buffer original, WriteRequest insert, std::vector<RefusedDocument> refused)
-    : BatchWrite(std::move(original), std::move(insert), std::move(refused)) {}
+/// Its statements are its documents.
+class InsertWrite final : public BatchWrite {
+ public:
+  using BatchWrite::BatchWrite;
 
-bool InsertWrite::separable(const BatchCommand& command) {
-  constexpr std::size_t kLevels = 100;  // mongod accepts somewhat more
-  BatchStatements documents(command);
-  while (const auto document = documents.next()) {
-    if (static_cast<std::int64_t>(document->size()) > bson::kMaxInternalDocument) return false;
-    if (!bson::well_formed(*document, kLevels)) return false;
+  [[nodiscard]] std::size_t fitting(const GivenValues& given,
+                                    std::span<const std::int32_t> statements) const override {
+    return InsertRewriter::fitting(write(), given, statements);
   }
-  return !documents.malformed() && documents.plain_keys();
-}
-
-std::size_t InsertWrite::fitting(const GivenValues& given,
-                                 std::span<const std::int32_t> statements) const {
-  return InsertRewriter::fitting(write(), given, statements);
-}
+  [[nodiscard]] std::vector<ids::TypedValue> ids(const Plan& plan,
+                                                 const GivenValues& given) const override;
+  [[nodiscard]] bool emit(const GivenValues& given, const WritePart& part, Workspace& workspace,
+                          wire::PatchedMessage& out) const override;
+  [[nodiscard]] bool adds_up(const WriteReply& reply, const WriteOptions& options,
+                             std::span<const std::int32_t> sent) const override;
+  [[nodiscard]] bool replaces_errors(const WriteReply& reply,
+                                     std::span<const std::int32_t> sent) const override;
+  [[nodiscard]] bool inserted(std::int32_t /*statement*/) const override { return true; }
+};
 
 std::vector<ids::TypedValue> InsertWrite::ids(const Plan& plan, const GivenValues& given) const {
   std::vector<ids::TypedValue> ids;
@@ -67,6 +69,23 @@ bool InsertWrite::replaces_errors(const WriteReply& reply,
            std::ranges::binary_search(refused(), sent[static_cast<std::size_t>(error.index)], {},
                                       &RefusedDocument::index);
   });
+}
+
+}  // namespace
+
+bool separable_inserts(const BatchCommand& command) {
+  constexpr std::size_t kLevels = 100;  // mongod accepts somewhat more
+  BatchStatements documents(command);
+  while (const auto document = documents.next()) {
+    if (static_cast<std::int64_t>(document->size()) > bson::kMaxInternalDocument) return false;
+    if (!bson::well_formed(*document, kLevels)) return false;
+  }
+  return !documents.malformed() && documents.plain_keys();
+}
+
+std::unique_ptr<WriteCommand> insert_command(const WriteRequest& write,
+                                             std::vector<RefusedDocument> refused) {
+  return std::make_unique<InsertWrite>(write, std::move(refused));
 }
 
 }  // namespace idproxy::rewrite

@@ -1,31 +1,47 @@
-#include "rewrite/update_write.hpp"
+#include <vector>
 
-#include <algorithm>
-#include <utility>
-
+#include "rewrite/batch_write.hpp"
 #include "rewrite/upsert.hpp"
 #include "rewrite/upserts.hpp"
 
 namespace idproxy::rewrite {
+namespace {
 
-UpdateWrite::UpdateWrite(Buffer original, WriteRequest update)
-    : BatchWrite(std::move(original), std::move(update), {}) {
+/// An update with upserts.
+class UpdateWrite final : public BatchWrite {
+ public:
+  explicit UpdateWrite(const WriteRequest& update);
+
+  [[nodiscard]] std::size_t fitting(const GivenValues& given,
+                                    std::span<const std::int32_t> statements) const override {
+    return fitting_upserts(write(), given, statements);
+  }
+  [[nodiscard]] bool emit(const GivenValues& given, const WritePart& part, Workspace& /*workspace*/,
+                          wire::PatchedMessage& out) const override {
+    return emit_part_of_upserts(write(), given, part, out);
+  }
+  [[nodiscard]] bool adds_up(const WriteReply& reply, const WriteOptions& options,
+                             std::span<const std::int32_t> sent) const override;
+  [[nodiscard]] bool replaces_errors(const WriteReply& /*reply*/,
+                                     std::span<const std::int32_t> /*sent*/) const override {
+    return false;
+  }
+  [[nodiscard]] bool inserted(std::int32_t statement) const override {
+    return merged().upserted(statement);
+  }
+
+ private:
+  std::vector<bool> upserts_;  // by statement
+  std::vector<bool> multi_;    // by statement
+};
+
+UpdateWrite::UpdateWrite(const WriteRequest& update) : BatchWrite(update, {}) {
   BatchStatements statements(write().command);
   while (const auto statement = statements.next()) {
     const auto found = UpsertStatement::read(*statement, WriteKind::update);
     upserts_.push_back(found && found->kind == UpsertStatement::Kind::upsert);
     multi_.push_back(found && found->multi);
   }
-}
-
-std::size_t UpdateWrite::fitting(const GivenValues& given,
-                                 std::span<const std::int32_t> statements) const {
-  return fitting_upserts(write(), given, statements);
-}
-
-bool UpdateWrite::emit(const GivenValues& given, const WritePart& part, Workspace& /*workspace*/,
-                       wire::PatchedMessage& out) const {
-  return emit_part_of_upserts(write(), given, part, out);
 }
 
 /// A statement counts once in `n` if it found a document or, as an upsert, inserted one; with
@@ -59,6 +75,12 @@ bool UpdateWrite::adds_up(const WriteReply& reply, const WriteOptions& options,
     multi = multi || multi_[statement];
   }
   return upserted == reply.upserted.end() && *reply.n >= least && (multi || *reply.n <= most);
+}
+
+}  // namespace
+
+std::unique_ptr<WriteCommand> update_command(const WriteRequest& write) {
+  return std::make_unique<UpdateWrite>(write);
 }
 
 }  // namespace idproxy::rewrite

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "idproxy/bson/builder.hpp"
+#include "idproxy/rewrite/guards.hpp"
 #include "idproxy/rewrite/sources.hpp"
 #include "idproxy/rewrite/unused_values.hpp"
-#include "rewrite/guards.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -40,9 +40,9 @@ Stops stops_of(const std::optional<WriteOptions>& options) {
   return options->stops() ? Stops::at_errors : Stops::never;
 }
 
-std::optional<WriteOptions> options_of(const WriteBatch::Contents& contents, bool in_turn) {
-  auto options = divisible(contents.command->message(), contents.statements);
-  if (options) options->in_turn = in_turn;
+std::optional<WriteOptions> options_of(const WriteBatch::Contents& contents) {
+  auto options = divisible(contents.write.message, contents.statements);
+  if (options) options->in_turn = needs_turn(*contents.write.plan, contents.given);
   return options;
 }
 
@@ -58,87 +58,42 @@ CommandError some_are_lost() {
 
 WriteBatch::WriteBatch(Contents contents, BatchSent sent)
     : contents_(std::move(contents)),
-      options_(options_of(contents_, needs_turn(*contents_.plan, contents_.given))),
+      plan_(*contents_.write.plan),
+      given_(contents_.given),
+      guards_(contents_.guards),
+      command_(make_command(contents_.write, contents_.refused)),
+      options_(options_of(contents_)),
       progress_(contents_.statements, stops_of(options_)),
       budget_(options_ ? options_->max_time_ms : std::nullopt, contents_.started),
-      taken_(*contents_.plan, contents_.given, contents_.command->ns(),
-             &contents_.command->message()),
-      renewal_(*contents_.plan, contents_.given, taken_),
-      request_id_(client_request_id()),
-      guards_(*contents_.plan, contents_.started, contents_.uuid) {
-  if (needs_turn(*contents_.plan, contents_.given)) {
-    turns_.emplace(*contents_.plan, contents_.given, *contents_.command, contents_.kind);
-  }
+      taken_(plan_, given_, command_->ns(), &client()),
+      renewal_(plan_, given_, taken_),
+      request_id_(client_request_id()) {
+  const WriteKind kind = contents_.write.command.kind;
+  if (needs_turn(plan_, given_)) turns_.emplace(plan_, given_, *command_, kind);
   if (sent == BatchSent::whole) progress_.sent_whole();
   if (contents_.once) options_.reset();
-  const bool may_be_repeated = contents_.kind == WriteKind::insert && options_ &&
+  const bool may_be_repeated = kind == WriteKind::insert && options_ &&
                                (contents_.statements > 1 || is_unsure()) &&
                                options_->has_txn_number && !options_->in_transaction;
   if (turns_ && may_be_repeated) turns_->may_be_repeated();
+  if (sent == BatchSent::nothing && kind == WriteKind::insert && reserves(plan_)) {
+    reservations_ = std::make_unique<ValueReservations>(contents_.write, given_, contents_.refused);
+  }
 }
 
 std::optional<GivenUp> WriteBatch::given_up() const {
   const auto& [rule, ended_by] = repeats_.given_up();
   if (rule == nullptr) return std::nullopt;
-  return GivenUp{std::string(contents_.command->ns()), rule->rule, rule->attempts(), ended_by};
+  return GivenUp{std::string(command_->ns()), rule->rule, rule->attempts(), ended_by};
 }
 
-// ---- sending ---------------------------------------------------------------------------------
+// ---- before a command --------------------------------------------------------------------------
 
-Action WriteBatch::send(const Step& step) {
+/// If all remaining statements have collided, they keep their errors; else the whole command fails
+/// with mongod's error for this case.
+WriteBatch::Next WriteBatch::end_if_expired(const Step& step) {
   const auto left = budget_.time_left(step.now);
-  if (left && *left <= 0) return expired(step);
-  if (const auto otherwise = await_guards(step)) return *otherwise;
-  if (reservations_) {
-    const auto need = reservations_->need(progress_.todo());
-    if (need) return ask(Asks::reservations, *need, need->source->patience(), step);
-  }
-  if (contents_.once) return send_once(step);
-  if (turns_) {
-    if (const auto need = turns_->need(progress_.todo())) {
-      auto patience = need->source->patience();
-      if (progress_.commands() == 0) patience -= step.now - contents_.started;
-      return ask(Asks::numbers, *need, patience, step);
-    }
-  }
-  if (turns_ && turns_->must_ask()) return ask_whether_executed(step);
-  if (progress_.begins_part()) {
-    budget_.end();
-    repeated_.begin_part();
-  }
-  const std::size_t fitting = contents_.command->fitting(contents_.given, progress_.todo());
-  progress_.send(std::min(fitting, most_at_once()));
-  if (turns_) turns_->sent(progress_.out());
-  const bool first = progress_.commands() == 1;
-  if (!first) request_id_ = static_cast<std::int32_t>(step.workspace.next_request_id++);
-  const WritePart part{progress_.out(), &*options_, first, left, request_id_, own_fields()};
-  if (!contents_.command->emit(contents_.given, part, step.workspace, step.out)) {
-    return action::Close{};
-  }
-  repeats_.sent(progress_.out());
-  if (reservations_) reservations_->sent(progress_.out());
-  return action::Send{&step.out, original()};
-}
-
-/// Sends the client's whole command in place of a part, because the server does not support
-/// stmtIds.
-Action WriteBatch::send_whole(const Step& step) {
-  progress_.join();
-  options_.reset();
-  const WritePart whole{progress_.out(), nullptr, true, std::nullopt, request_id_, own_fields()};
-  if (!contents_.command->emit(contents_.given, whole, step.workspace, step.out)) {
-    return action::Close{};
-  }
-  if (step.out.size() > static_cast<std::size_t>(wire::kMaxMessageSize)) {
-    return fail(too_large(), step);
-  }
-  return action::Send{&step.out, original()};
-}
-
-/// The client's maxTimeMS is over before the next command is sent. If all remaining statements have
-/// collided, they keep their errors; else the whole command fails with mongod's error for this
-/// case.
-Action WriteBatch::expired(const Step& step) {
+  if (!left || *left > 0) return std::nullopt;
   if (only_repeats(progress_.todo())) {
     repeats_.abandon(progress_.todo(), RetryBound::max_time);
     return finish(step, report());
@@ -146,12 +101,112 @@ Action WriteBatch::expired(const Step& step) {
   return fail({ErrorCode::max_time_ms_expired, "operation exceeded time limit"}, step);
 }
 
+WriteBatch::Next WriteBatch::prepare(const Step& step) {
+  if (reservations_) {
+    if (renews_before_sending_) {
+      if (const auto need = renewal_.draw()) {
+        return ask(Asks::renewal, *need,
+                   budget_.patience(*need->assignment->rule, *need->source, step.now), step);
+      }
+      renewed_before_sending(step);
+    }
+    if (const auto need = reservations_->need(progress_.todo())) {
+      return ask(Asks::reservations, *need, need->source->patience(), step);
+    }
+  }
+  if (!options_ || !turns_) return std::nullopt;
+  if (const auto need = turns_->need(progress_.todo())) {
+    auto patience = need->source->patience();
+    if (progress_.commands() == 0) patience -= step.now - contents_.started;
+    return ask(Asks::numbers, *need, patience, step);
+  }
+  return turns_->must_ask() ? Next(ask_whether_executed(step)) : std::nullopt;
+}
+
+Action WriteBatch::ask(Asks what, const Need& need, std::chrono::nanoseconds patience,
+                       const Step& step) {
+  if (need.error) return no_values_for(*need.assignment, *need.error, step);
+  asks_ = what;
+  asks_for_ = need.assignment;
+  return rewrite::ask(need, patience);
+}
+
+WriteBatch::Next WriteBatch::accept(const std::optional<wire::OpMsgView>& reply,
+                                    std::optional<ids::Result<ids::Grant>>& grant,
+                                    const Step& step) {
+  const Asks what = std::exchange(asks_, Asks::nothing);
+  if (what == Asks::whether_executed) return told_whether_executed(*reply);
+  if (what == Asks::renewal) {  // which makes do without
+    renewed(*std::move(grant));
+    return std::nullopt;
+  }
+  if (!*grant) {
+    const ids::Error& error = grant->error();
+    if (what == Asks::numbers && lost_its_index(error, step)) return std::nullopt;
+    return no_values_for(*asks_for_, error, step);
+  }
+  if (what == Asks::numbers) {
+    turns_->accept(**std::move(grant));
+  } else {
+    reserved(**std::move(grant), step);
+  }
+  return std::nullopt;
+}
+
+/// Statements that have collided keep their errors. Otherwise nobody could tell the client about
+/// the statements that were never sent, so that the whole command fails.
+Action WriteBatch::no_values_for(const Assignment& rule, const ids::Error& error,
+                                 const Step& step) {
+  if (progress_.commands() > 0 && only_repeats(progress_.todo())) {
+    repeats_.abandon(progress_.todo(), RetryBound::no_value);
+    return finish(step, report());
+  }
+  return fail(no_values(client(), command_->ns(), rule, error), step);
+}
+
+// ---- sending -----------------------------------------------------------------------------------
+
+Action WriteBatch::send(const Step& step) {
+  if (const auto end = end_if_expired(step)) return *end;
+  if (!options_) {
+    progress_.sent_whole();
+    return send_whole(step);
+  }
+  if (progress_.begins_part()) {
+    budget_.end();
+    repeated_.begin_part();
+  }
+  const std::size_t fitting = command_->fitting(given_, progress_.todo());
+  progress_.send(std::min(fitting, most_at_once()));
+  if (turns_) turns_->sent(progress_.out());
+  const bool first = progress_.commands() == 1;
+  if (!first) request_id_ = static_cast<std::int32_t>(step.workspace.next_request_id++);
+  const WritePart part{progress_.out(), &*options_,  first, budget_.time_left(step.now),
+                       request_id_,     own_fields()};
+  if (!command_->emit(given_, part, step.workspace, step.out)) return action::Close{};
+  repeats_.sent(progress_.out());
+  if (reservations_) reservations_->sent(progress_.out());
+  return action::Send{&step.out, original()};
+}
+
+/// Sends all statements in one command, with nothing left to decide.
+Action WriteBatch::send_whole(const Step& step) {
+  options_.reset();
+  const WritePart whole{progress_.out(), nullptr, true, std::nullopt, request_id_, own_fields()};
+  if (!command_->emit(given_, whole, step.workspace, step.out)) return action::Close{};
+  if (step.out.size() > static_cast<std::size_t>(wire::kMaxMessageSize)) {
+    return fail(too_large(), step);
+  }
+  if (reservations_) reservations_->sent(progress_.out());
+  return action::Send{&step.out, original()};
+}
+
 /// True if all statements that are left of the batch have collided. With an ordered batch, those
 /// after the first do not count.
 bool WriteBatch::only_repeats(std::span<const std::int32_t> next) const {
   const bool others_count = turns_ && !options_->ordered && next.size() > 1;
   // A value that could not be reserved may have been renewed before the statement was ever sent.
-  if (reservations_ && !contents_.command->errors().contains(next.front())) return false;
+  if (reservations_ && !command_->errors().contains(next.front())) return false;
   return repeats_.contains(next.front()) && progress_.only_repeats() && !others_count;
 }
 
@@ -163,64 +218,7 @@ Action WriteBatch::fail(CommandError error, const Step& step) const {
   return action::Reply{step.workspace.reply.view()};
 }
 
-// ---- asking the store -------------------------------------------------------------------------
-
-Action WriteBatch::ask(Asks what, const Need& need, std::chrono::nanoseconds patience,
-                       const Step& step) {
-  if (need.error) return no_values_for(*need.assignment, *need.error, step);
-  asks_ = what;
-  asks_for_ = need.assignment;
-  return action::AskStore{need.source, need.count, std::max(patience, std::chrono::nanoseconds(0))};
-}
-
-Action WriteBatch::answered(ids::Result<ids::Grant> grant, const Step& step) {
-  const Asks what = std::exchange(asks_, Asks::nothing);
-  if (what == Asks::renewal) {  // which makes do without
-    renewal_.answered(std::move(grant));
-    return renew(step);
-  }
-  if (!grant) {
-    if (what == Asks::numbers && lost_its_index(grant.error(), step)) return send(step);
-    return no_values_for(*asks_for_, grant.error(), step);
-  }
-  if (what == Asks::reservations) return reserved(*std::move(grant), step);
-  if (what == Asks::numbers) turns_->accept(*std::move(grant));
-  return send(step);
-}
-
-/// Statements that have collided keep their errors. Otherwise nobody could tell the client about
-/// the statements that were never sent, so that the whole command fails.
-Action WriteBatch::no_values_for(const Assignment& rule, const ids::Error& error,
-                                 const Step& step) {
-  if (progress_.commands() > 0 && only_repeats(progress_.todo())) {
-    repeats_.abandon(progress_.todo(), RetryBound::no_value);
-    return finish(step, report());
-  }
-  return fail(no_values(contents_.command->message(), contents_.command->ns(), rule, error), step);
-}
-
 // ---- guards -----------------------------------------------------------------------------------
-
-/// Before anything is sent: returns nothing if each rule whose values the command carries is
-/// guarded.
-std::optional<Action> WriteBatch::await_guards(const Step& step) {
-  GuardVerdict verdict =
-      guards_.ask(contents_.given, contents_.command->message().body(), contents_.kind, step.now);
-  switch (verdict.kind) {
-    case GuardVerdict::Kind::ready:
-      return std::nullopt;
-    case GuardVerdict::Kind::left_alone:
-      verdict.error = {ids::Errc::unavailable,
-                       "the collection has become a view or a time-series collection"};
-      [[fallthrough]];
-    case GuardVerdict::Kind::refused:
-      return no_values_for(*verdict.assignment, verdict.error, step);
-    case GuardVerdict::Kind::waits:
-      break;
-  }
-  const Need need{verdict.assignment, verdict.assignment->guard.get(), 0};
-  return ask(Asks::guard, need, guard_patience(step), step);
-}
 
 std::vector<std::int32_t> WriteBatch::moved_in(std::span<const WriteError> errors) const {
   std::vector<std::int32_t> moved;
@@ -229,21 +227,6 @@ std::vector<std::int32_t> WriteBatch::moved_in(std::span<const WriteError> error
     moved.push_back(progress_.out()[static_cast<std::size_t>(error.index)]);
   }
   return moved;
-}
-
-/// Handles a command that failed as a whole because of its collectionUUID; else returns nothing.
-std::optional<Action> WriteBatch::failed_uuid(const wire::OpMsgView& message, std::int64_t code,
-                                              const Step& step) {
-  if (!guards_.uuid() || options_->in_transaction) return std::nullopt;
-  if (guards_.is_moved(code)) {
-    guards_.moved(step.now);
-    if (guard_patience(step).count() <= 0) return moved_too_often(step);
-  } else if (rejects("collectionUUID", message, code)) {
-    guards_.takes_no_uuid();
-  } else {
-    return std::nullopt;
-  }
-  return go_again(progress_.out(), step);
 }
 
 /// True if the index has gone since the guard was asked, and the write may still wait for it.
@@ -262,40 +245,24 @@ Action WriteBatch::moved_too_often(const Step& step) {
 
 // ---- reservations -----------------------------------------------------------------------------
 
-void WriteBatch::reserve(const WriteRequest& insert, std::span<const RefusedDocument> refused) {
-  reservations_ = std::make_unique<ValueReservations>(insert, contents_.given, refused);
-}
-
-Action WriteBatch::reserved(ids::Grant grant, const Step& step) {
+void WriteBatch::reserved(ids::Grant grant, const Step& step) {
   ValueReservations::Outcome outcome = reservations_->accept(std::move(grant));
-  for (RefusedDocument& each : outcome.refused) contents_.command->refuse(std::move(each));
-  if (outcome.taken.empty()) return send(step);
+  for (RefusedDocument& each : outcome.refused) command_->refuse(std::move(each));
+  if (outcome.taken.empty()) return;
   taken_.add(outcome.taken, ids::Taken::in_batch);
   renews_before_sending_ = true;
-  return decide(std::move(outcome.taken), step);
+  settle(std::move(outcome.taken), step);
 }
 
 /// There is no pause before the next attempt, since nothing has been sent.
-Action WriteBatch::renewed_before_sending(std::span<const Collision> collisions, const Step& step) {
+void WriteBatch::renewed_before_sending(const Step& step) {
+  renews_before_sending_ = false;
+  const std::vector<Collision> collisions = renewal_.take();
+  count(collisions);
   static_cast<void>(budget_.take_pause(step.random));
   for (const Collision& collision : collisions) {
-    if (!collision.again) contents_.command->refuse(reservations_->give_up(collision));
+    if (!collision.again) command_->refuse(reservations_->give_up(collision));
   }
-  return send(step);
-}
-
-/// Sends all statements in one command, with nothing left to decide.
-Action WriteBatch::send_once(const Step& step) {
-  progress_.sent_whole();
-  const WritePart whole{progress_.out(), nullptr, true, std::nullopt, request_id_, own_fields()};
-  if (!contents_.command->emit(contents_.given, whole, step.workspace, step.out)) {
-    return action::Close{};
-  }
-  if (step.out.size() > static_cast<std::size_t>(wire::kMaxMessageSize)) {
-    return fail(too_large(), step);
-  }
-  reservations_->sent(progress_.out());
-  return action::Send{&step.out, original()};
 }
 
 /// Releases the reservations of statements that have stored nothing: they failed, were not reached,
@@ -304,7 +271,7 @@ void WriteBatch::release_unused() const {
   if (!reservations_ || !options_ || !options_->acknowledged || !all_denied()) return;
   reservations_->not_stored([&](std::int32_t statement) {
     const bool is_retried = options_->has_txn_number && !options_->in_transaction &&
-                            contents_.command->retried(options_->number_of(statement));
+                            command_->retried(options_->number_of(statement));
     return is_unused(statement) || is_retried;
   });
 }
@@ -320,29 +287,32 @@ std::size_t WriteBatch::most_at_once() const {
 /// that nobody waits for the secondaries twice. Servers before 6.0 have another question.
 Action WriteBatch::ask_whether_executed(const Step& step) {
   turns_->asked();
-  if (is_unsure()) return ask_which_are_executed(progress_.todo(), Looks::before, step);
+  asks_ = Asks::whether_executed;
+  if (is_unsure()) return ask_which_are_executed(progress_.todo(), step);
   fields_.clear();
   append_fields_of_question(step.random, fields_);
   const WritePart question{progress_.todo().first(1),   &*options_,  false,
                            budget_.time_left(step.now), request_id_, fields_.view()};
-  if (!contents_.command->emit(contents_.given, question, step.workspace, step.out)) {
-    return action::Close{};
-  }
+  if (!command_->emit(given_, question, step.workspace, step.out)) return action::Close{};
   return action::Send{&step.out, original()};
 }
 
 /// Any answer but the expected error leaves it open. So does that of a server before 6.0, which
 /// does not know the field.
-Action WriteBatch::told_whether_executed(const wire::OpMsgView& message, const Step& step) {
-  const auto reply = contents_.command->read(message.body(), 1);
+WriteBatch::Next WriteBatch::told_whether_executed(const wire::OpMsgView& message) {
+  if (question_) {
+    turns_->told(told_which(message));
+    return std::nullopt;
+  }
+  const auto reply = command_->read(message.body(), 1);
   if (!reply) return action::Close{};
-  if (reply->ok && !contents_.command->adds_up(*reply, *options_, progress_.todo().first(1))) {
+  if (reply->ok && !command_->adds_up(*reply, *options_, progress_.todo().first(1))) {
     return action::Close{};
   }
   const bool is_refused =
       reply->ok && !reply->errors.empty() && reply->errors.front().code == kCollectionUuidMismatch;
   turns_->told(is_refused);
-  return send(step);
+  return std::nullopt;
 }
 
 /// The fields that the next command has beside the client's, or in their place; empty: none.
@@ -361,74 +331,100 @@ Bytes WriteBatch::own_fields() {
 /// Goes on with the statements behind one that keeps its error. If it keeps it because others take
 /// each number first, they would do so again, and a driver that repeats the batch must find these
 /// statements untried.
-Action WriteBatch::go_past(std::span<const Collision> collisions,
-                           std::span<const std::int32_t> rest, const Step& step) {
+WriteBatch::Next WriteBatch::go_past(std::span<const Collision> collisions,
+                                     std::span<const std::int32_t> rest, const Step& step) {
   const bool is_last = rest.empty() && progress_.todo().empty();
   const Assignment* sequence =
       collisions.empty() || is_last ? nullptr : turns_->sequence_in(collisions.front());
   if (sequence != nullptr) {
     const ids::Error error{ids::Errc::unavailable, "others take each number first"};
-    return fail(no_values(contents_.command->message(), contents_.command->ns(), *sequence, error),
-                step);
+    return fail(no_values(client(), command_->ns(), *sequence, error), step);
   }
   progress_.repeat(rest);
-  return progress_.todo().empty() ? finish_or_relay(step) : send(step);
+  done_ = progress_.todo().empty();
+  return std::nullopt;
 }
 
 // ---- replies ---------------------------------------------------------------------------------
 
-Action WriteBatch::reply(const wire::OpMsgView& message, const Step& step) {
-  if (looks_ != Looks::nothing) return told(message, step);
-  if (turns_ && turns_->has_asked()) return told_whether_executed(message, step);
+WriteBatch::Next WriteBatch::take(const wire::OpMsgView& message, const Step& step) {
+  if (question_) return send_missing(told_which(message), step);
+  failed_whole_ = false;
   // The batch does not go on after a reply that it cannot understand. The client gets the reply if
   // there was only one command.
   const Action otherwise =
       progress_.is_only_command() ? Action{action::Relay{}} : Action{action::Close{}};
-  const std::size_t sent = progress_.out().size();
-  const auto reply = contents_.command->read(message.body(), sent);
+  const auto reply = command_->read(message.body(), progress_.out().size());
   if (!reply) return otherwise;
-  if (!reply->ok) return options_ ? failed(message, reply->code, step) : otherwise;
-  if (!options_) return answered_once(message, *reply, step);
+  if (!reply->ok) return options_ ? take_failure(message, reply->code, step) : otherwise;
+  if (!options_) return take_only_reply(message, *reply, step);
   if (reply->retried > contents_.statements) return otherwise;
-  const bool is_first = progress_.is_only_command();
-  const auto& errors = reply->errors;
-  if (is_first && contents_.loses_writes && is_unsure_insert() &&
-      std::ranges::any_of(errors, RepeatedInsert::is_invalid)) {
+  if (progress_.is_only_command() && contents_.loses_writes && is_unsure_insert() &&
+      std::ranges::any_of(reply->errors, RepeatedInsert::is_invalid)) {
     options_->stmt_ids = RepeatedInsert::shifted(*reply, *options_, contents_.statements);
   }
   if (may_be_mixed_up(*reply, step)) {
-    const auto doubted = repeated_.doubt(message, *reply, progress_.out());
-    return ask_which_are_executed(doubted, Looks::for_missing, step);
+    return ask_which_are_executed(repeated_.doubt(message, *reply, progress_.out()), step);
   }
-  if (!contents_.command->adds_up(*reply, *options_, progress_.out())) return otherwise;
-  return answered(message, *reply, step);
+  if (!command_->adds_up(*reply, *options_, progress_.out())) return otherwise;
+  return take_reply(message, *reply, step);
 }
 
 /// Handles a command that failed as a whole.
-Action WriteBatch::failed(const wire::OpMsgView& message, std::int64_t code, const Step& step) {
+WriteBatch::Next WriteBatch::take_failure(const wire::OpMsgView& message, std::int64_t code,
+                                          const Step& step) {
+  const auto out = progress_.out();
   const bool only = progress_.is_only_command();
-  const bool duplicate = code == kDuplicateKey && progress_.out().size() == 1;
+  const bool duplicate = code == kDuplicateKey && out.size() == 1;
   const bool denied = stores_nothing(code) || (duplicate && denies(message.body()));
   if (turns_) turns_->failed(denied && !options_->in_transaction);
   if (duplicate) {
-    if (const auto next = failed_duplicate(message, step)) return *next;
+    Collision collision = taken_.collision_of(out.front(), message.body());
+    if (!collision.given.empty()) {
+      only_ = only;
+      if (!options_->in_transaction) {
+        taken_.add({&collision, 1}, ids::Taken::in_batch);
+        if (turns_) turns_->taken(collision);
+        failed_whole_ = true;
+        failure_.clear();
+        failure_.append(message.message());
+        std::vector<Collision> collisions;
+        collisions.push_back(std::move(collision));
+        settle(std::move(collisions), step);
+        return std::nullopt;
+      }
+      if (const auto end = aborted(message, collision, step)) return end;
+    }
   }
-  if (const auto next = failed_uuid(message, code, step)) return *next;
+  if (guards_.uuid() && !options_->in_transaction) {
+    const bool is_moved = guards_.is_moved(code);
+    if (is_moved) {
+      guards_.moved(step.now);
+      if (guard_patience(step).count() <= 0) return moved_too_often(step);
+    }
+    const bool takes_none = !is_moved && rejects("collectionUUID", message, code);
+    if (takes_none) guards_.takes_no_uuid();
+    if (is_moved || takes_none) {
+      again_.assign(out.begin(), out.end());
+      return std::nullopt;
+    }
+  }
   if (rejects("stmtIds", message, code) && options_->has_txn_number && !turns_) {
-    if (progress_.commands() == 1 && !only) return send_whole(step);
-    if (progress_.commands() > 1 && only_repeats(progress_.out())) {
-      repeats_.abandon(progress_.out(), RetryBound::server);
+    if (progress_.commands() == 1 && !only) {
+      progress_.join();
+      return send_whole(step);
+    }
+    if (progress_.commands() > 1 && only_repeats(out)) {
+      repeats_.abandon(out, RetryBound::server);
       return finish(step, report());
     }
   }
   if (denied && reservations_) {
-    const auto out = progress_.out();
     reservations_->not_stored([&](auto each) { return std::ranges::binary_search(out, each); });
   }
-  const bool nothing_stored = denied && (!duplicate || contents_.given.multi.empty());
+  const bool nothing_stored = denied && (!duplicate || given_.multi.empty());
   if (only && nothing_stored) {
-    give_back(*contents_.plan, contents_.given,
-              [&](std::size_t at) { return !taken_.contains(at); });
+    give_back(plan_, given_, [&](std::size_t at) { return !taken_.contains(at); });
   }
   if (only) return action::Relay{};
   step.workspace.reply.clear();
@@ -437,43 +433,22 @@ Action WriteBatch::failed(const wire::OpMsgView& message, std::int64_t code, con
   return action::Reply{step.workspace.reply.view()};
 }
 
-/// Handles a command that failed as a whole because of a duplicate of its only statement. Returns
-/// nothing if the duplicate is not of a generated value, or if the client should get the server's
-/// answer.
-std::optional<Action> WriteBatch::failed_duplicate(const wire::OpMsgView& message,
-                                                   const Step& step) {
-  Collision collision = taken_.collision_of(progress_.out().front(), message.body());
-  if (collision.given.empty()) return std::nullopt;
-  only_ = progress_.is_only_command();
-  if (options_->in_transaction) return aborted(message, collision, step);
-  taken_.add({&collision, 1}, ids::Taken::in_batch);
-  if (turns_) turns_->taken(collision);
-  failed_whole_ = true;
-  failure_.clear();
-  failure_.append(message.message());
-  std::vector<Collision> collisions;
-  collisions.push_back(std::move(collision));
-  return decide(std::move(collisions), step);
-}
-
-Action WriteBatch::answered(const wire::OpMsgView& message, const WriteReply& reply,
-                            const Step& step) {
-  const bool well = reply.errors.empty();
+WriteBatch::Next WriteBatch::take_reply(const wire::OpMsgView& message, const WriteReply& reply,
+                                        const Step& step) {
   std::vector<Collision> collisions = taken_.collisions_in(reply.errors, progress_.out());
   moved_ = moved_in(reply.errors);
   if (!moved_.empty()) guards_.moved(step.now);
   if (options_->in_transaction && !(collisions.empty() && moved_.empty())) {
     if (turns_) turns_->lost();
-    const auto again = moved_.empty() ? aborted(message, collisions.front(), step)
-                                      : run_again(message, guards_.rule(), kMoved, step);
-    if (again) return *again;
+    const auto end = moved_.empty() ? aborted(message, collisions.front(), step)
+                                    : run_again(message, guards_.rule(), kMoved, step);
+    if (end) return end;
     moved_.clear();
   }
   only_ = progress_.is_only_command();
-  failed_whole_ = false;
   retried_ = retried_ || reply.retried > 0;
-  replaces_errors_ = replaces_errors_ || contents_.command->replaces_errors(reply, progress_.out());
-  contents_.command->add(message, reply, progress_.out());
+  replaces_errors_ = replaces_errors_ || command_->replaces_errors(reply, progress_.out());
+  command_->add(message, reply, progress_.out());
   progress_.answered(first_failed(reply));
   if (turns_) {
     turns_->answered({message, reply, progress_, *options_, collisions, !moved_.empty(),
@@ -481,45 +456,42 @@ Action WriteBatch::answered(const wire::OpMsgView& message, const WriteReply& re
   }
   const std::size_t failed = options_->stops() ? 0 : reply.errors.size();
   if (progress_.tried().size() > failed) budget_.progress(step.now);
-  repeats_.tried(progress_.tried(), contents_.command->errors());
-  if (well) went_well();
-  if (options_->in_transaction) {
-    if (well && !progress_.todo().empty()) return send(step);
-    return finish_or_relay(step);
-  }
+  repeats_.tried(progress_.tried(), command_->errors());
+  if (reply.errors.empty()) went_well();
+  if (options_->in_transaction) return std::nullopt;
   taken_.add(collisions, ids::Taken::in_batch);
-  return decide(std::move(collisions), step);
+  settle(std::move(collisions), step);
+  return std::nullopt;
 }
 
 /// Handles the reply to a command without options_, of which nothing is sent again.
-Action WriteBatch::answered_once(const wire::OpMsgView& message, const WriteReply& reply,
-                                 const Step& step) {
+Action WriteBatch::take_only_reply(const wire::OpMsgView& message, const WriteReply& reply,
+                                   const Step& step) {
   // To a write with {w: 0}, MongoDB 4.4 answers without n.
   const bool is_short = reply.errors.empty() && reply.n &&
                         *reply.n < static_cast<std::int64_t>(progress_.out().size());
-  if (is_short && contents_.loses_writes && contents_.kind == WriteKind::insert) {
+  if (is_short && contents_.loses_writes && contents_.write.command.kind == WriteKind::insert) {
     repeated_.note_lost();
     return fail(some_are_lost(), step);
   }
-  if (!contents_.command->replaces_errors(reply, progress_.out())) return action::Relay{};
-  contents_.command->add(message, reply, progress_.out());
+  if (!command_->replaces_errors(reply, progress_.out())) return action::Relay{};
+  command_->add(message, reply, progress_.out());
   return finish(step, report());
 }
 
 /// Handles a duplicate of a generated value that has aborted the client's transaction. Returns the
 /// answer that tells the client to run the transaction again; nothing if the client should get the
 /// server's answer.
-std::optional<Action> WriteBatch::aborted(const wire::OpMsgView& message,
-                                          const Collision& collision, const Step& step) {
+WriteBatch::Next WriteBatch::aborted(const wire::OpMsgView& message, const Collision& collision,
+                                     const Step& step) {
   taken_.add({&collision, 1}, ids::Taken::in_transaction);
   return run_again(message, assignment(collision.given.front()), "is taken", step);
 }
 
 /// The answer that tells the client to run the transaction again; nothing if it should get the
 /// server's.
-std::optional<Action> WriteBatch::run_again(const wire::OpMsgView& message,
-                                            const Assignment& target, const std::string& why,
-                                            const Step& step) {
+WriteBatch::Next WriteBatch::run_again(const wire::OpMsgView& message, const Assignment& target,
+                                       const std::string& why, const Step& step) {
   RuleOutcomes& outcomes = *target.outcomes;
   const bool transient = target.rule->in_transaction == InTransaction::transient &&
                          outcomes.may_run_again(step.now, target.attempts());
@@ -533,7 +505,7 @@ std::optional<Action> WriteBatch::run_again(const wire::OpMsgView& message,
       message, client_request_id(),
       {ErrorCode::write_conflict,
        "mongo-idproxy: the value generated for field '" + target.rule->field + "' of " +
-           std::string(contents_.command->ns()) + " " + why + "; run the transaction again",
+           std::string(command_->ns()) + " " + why + "; run the transaction again",
        kTransientTransactionError},
       step.workspace.reply);
   return action::Reply{step.workspace.reply.view()};
@@ -541,20 +513,19 @@ std::optional<Action> WriteBatch::run_again(const wire::OpMsgView& message,
 
 /// Tells the rules whose values have been stored.
 void WriteBatch::went_well() const {
-  const GivenValues& given = contents_.given;
-  std::vector<std::vector<bool>> stored(contents_.plan->size());  // by assignment and source
+  const GivenValues& given = given_;
+  std::vector<std::vector<bool>> stored(plan_.size());  // by assignment and source
   for (std::size_t i = 0; i < stored.size(); ++i) stored[i].resize(sources_of(given, i));
   for (const Given& each : given.given) {
-    if (!contents_.command->inserted(each.statement)) continue;
+    if (!command_->inserted(each.statement)) continue;
     stored[each.assignment][source_of(given, each.assignment, each.value)] = true;
   }
   for (std::size_t i = 0; i < stored.size(); ++i) {
     const bool any = std::ranges::find(stored[i], true) != stored[i].end();
-    if (any && options_->in_transaction) (*contents_.plan)[i].outcomes->went_well();
+    if (any && options_->in_transaction) plan_[i].outcomes->went_well();
     for (std::size_t source = 0; source < stored[i].size(); ++source) {
       if (!stored[i][source]) continue;
-      ids::DuplicateObserver* observer =
-          source_at(*contents_.plan, given, i, source).duplicate_observer();
+      ids::DuplicateObserver* observer = source_at(plan_, given, i, source).duplicate_observer();
       if (observer != nullptr && observer->in_a_row()) observer->went_well();
     }
   }
@@ -562,7 +533,8 @@ void WriteBatch::went_well() const {
 
 // ---- sending again ---------------------------------------------------------------------------
 
-Action WriteBatch::decide(std::vector<Collision> collisions, const Step& step) {
+/// Finds out which of them may go again, and which values they need for that.
+void WriteBatch::settle(std::vector<Collision> collisions, const Step& step) {
   if (!collisions.empty()) budget_.start(step.now);
   for (Collision& collision : collisions) {
     const auto bound = forbids(collision, step);
@@ -571,14 +543,13 @@ Action WriteBatch::decide(std::vector<Collision> collisions, const Step& step) {
   }
   std::vector<std::size_t> others = doubtful(collisions);
   renewal_.start(std::move(collisions), std::move(others));
-  return renew(step);
 }
 
 /// With `multi: true`, a duplicate may come from a document that the statement has found and
 /// changed like others before it. But it does not change a field that gets a value, so that in an
 /// index on that field alone only the insert can collide: it has found no document.
 std::optional<RetryBound> WriteBatch::forbids(const Collision& collision, const Step& step) {
-  const bool is_multi = std::ranges::binary_search(contents_.given.multi, collision.statement);
+  const bool is_multi = std::ranges::binary_search(given_.multi, collision.statement);
   if (is_multi && !collision.on_field_alone) return RetryBound::multi;
   std::vector<const Assignment*> taken;
   taken.reserve(collision.given.size());
@@ -595,46 +566,46 @@ std::vector<std::size_t> WriteBatch::doubtful(std::span<const Collision> collisi
     return {};
   }
   const std::size_t tried = progress_.tried().size() + 1;
-  std::vector<bool> doubts(contents_.plan->size());
+  std::vector<bool> doubts(plan_.size());
   for (const std::size_t at : collisions.front().given) {
     ids::BoundedSpace* space = assignment(at).strategy->bounded_space();
-    doubts[contents_.given.given[at].assignment] =
-        space != nullptr && space->doubts(tried, tail.size() - 1);
+    doubts[given_.given[at].assignment] = space != nullptr && space->doubts(tried, tail.size() - 1);
   }
   std::vector<std::size_t> found;
-  for (std::size_t at = 0; at < contents_.given.given.size(); ++at) {
-    const Given& given = contents_.given.given[at];
+  for (std::size_t at = 0; at < given_.given.size(); ++at) {
+    const Given& given = given_.given[at];
     const bool is_untried = std::ranges::binary_search(tail.subspan(1), given.statement);
     if (doubts[given.assignment] && is_untried) found.push_back(at);
   }
   return found;
 }
 
-/// Draws fresh values until done or until the store must be asked.
-Action WriteBatch::renew(const Step& step) {
+WriteBatch::Next WriteBatch::renew(const Step& step) {
   const auto need = renewal_.draw();
-  if (!need) return decided(step);
-  return ask(Asks::renewal, *need,
-             budget_.patience(*need->assignment->rule, *need->source, step.now), step);
+  if (!need) return std::nullopt;
+  return rewrite::ask(*need, budget_.patience(*need->assignment->rule, *need->source, step.now));
 }
 
-/// Acts once it is settled which statements are sent again, and with which values.
-Action WriteBatch::decided(const Step& step) {
+WriteBatch::Next WriteBatch::decide(const Step& step) {
+  if (options_->in_transaction) {
+    done_ = !command_->errors().empty() || progress_.todo().empty();
+    return std::nullopt;
+  }
   const std::vector<Collision> collisions = renewal_.take();
   count(collisions);
-  if (std::exchange(renews_before_sending_, false)) {
-    return renewed_before_sending(collisions, step);
-  }
   const std::vector<std::int32_t> moved = std::exchange(moved_, {});
   if (!moved.empty() && guard_patience(step).count() <= 0) return moved_too_often(step);
+  if (!again_.empty()) return go_again(std::exchange(again_, {}), step);
   if (failed_whole_) {
-    return collisions.front().again ? go_again(progress_.out(), step) : relay_failure(step);
+    if (collisions.front().again) return go_again(progress_.out(), step);
+    return relay_failure(step);
   }
   if (const auto tail = progress_.tail(); !tail.empty()) {
     const bool goes_again = !collisions.empty() && collisions.front().again;
     if (goes_again || !moved.empty()) return go_again(tail, step);
-    if (options_->ordered) return finish_or_relay(step);
-    return go_past(collisions, tail.subspan(1), step);
+    if (!options_->ordered) return go_past(collisions, tail.subspan(1), step);
+    done_ = true;
+    return std::nullopt;
   }
   std::vector<std::int32_t> again = moved;
   for (const Collision& collision : collisions) {
@@ -642,8 +613,8 @@ Action WriteBatch::decided(const Step& step) {
   }
   std::ranges::sort(again);
   if (!again.empty()) return go_again(again, step);
-  if (!progress_.todo().empty()) return send(step);
-  return finish_or_relay(step);
+  done_ = progress_.todo().empty();
+  return std::nullopt;
 }
 
 void WriteBatch::count(std::span<const Collision> collisions) {
@@ -658,11 +629,10 @@ void WriteBatch::count(std::span<const Collision> collisions) {
 }
 
 /// Sends the statements again after the backoff.
-Action WriteBatch::go_again(std::span<const std::int32_t> statements, const Step& step) {
+WriteBatch::Next WriteBatch::go_again(std::span<const std::int32_t> statements, const Step& step) {
   progress_.repeat(statements);
   const auto pause = budget_.take_pause(step.random);
-  if (pause.count() > 0) return action::Wait{pause};
-  return send(step);
+  return pause.count() > 0 ? Next(action::Wait{pause}) : std::nullopt;
 }
 
 // ---- servers before 6.0 ----------------------------------------------------------------------
@@ -674,26 +644,9 @@ bool WriteBatch::is_unsure() const {
          !contents_.tells_retried;
 }
 
-/// Once the write is done: the values to report are those that are stored. Nothing if there is
-/// nothing to ask.
-std::optional<Action> WriteBatch::ask_what_is_stored(const Step& step) {
-  const bool reports = std::ranges::any_of(
-      *contents_.plan, [](const Assignment& each) { return each.rule->report; });
-  if (!is_unsure() || stored_ || !reports || !options_->acknowledged) return std::nullopt;
-  std::vector<ids::TypedValue> ids = contents_.command->ids(*contents_.plan, contents_.given);
-  if (ids.empty() || ids.size() > StoredLook::kMost) return std::nullopt;
-  looks_ = Looks::to_report;
-  begin_question(step);
-  stored_.emplace(std::move(ids));
-  stored_->emit({&contents_.command->message(), contents_.command->ns(), request_id_,
-                 budget_.time_left(step.now)},
-                *contents_.plan, step.out);
-  return action::Send{&step.out, {}};
-}
-
 /// The same, of an insert whose statements the server may execute in any number.
 bool WriteBatch::is_unsure_insert() const {
-  return is_unsure() && contents_.kind == WriteKind::insert && !options_->stops();
+  return is_unsure() && contents_.write.command.kind == WriteKind::insert && !options_->stops();
 }
 
 bool WriteBatch::may_be_mixed_up(const WriteReply& reply, const Step& step) const {
@@ -703,18 +656,18 @@ bool WriteBatch::may_be_mixed_up(const WriteReply& reply, const Step& step) cons
 }
 
 /// Goes on after a reply that may be mixed up.
-Action WriteBatch::send_missing(const std::optional<std::vector<std::int32_t>>& executed,
-                                const Step& step) {
+WriteBatch::Next WriteBatch::send_missing(const std::optional<std::vector<std::int32_t>>& executed,
+                                          const Step& step) {
   using Kind = RepeatedInsert::Verdict::Kind;
   const auto message = wire::OpMsgView::parse(repeated_.reply());
-  const auto reply = contents_.command->read(message->body(), progress_.out().size());
+  const auto reply = command_->read(message->body(), progress_.out().size());
   const auto verdict = repeated_.judge(executed, *reply, progress_.out());
-  if (verdict.kind == Kind::believe) return answered(*message, *reply, step);
+  if (verdict.kind == Kind::believe) return take_reply(*message, *reply, step);
   if (verdict.kind == Kind::give_up) return fail(some_are_lost(), step);
-  contents_.command->add_stored(verdict.stored);
+  command_->add_stored(verdict.stored);
   only_ = false;
-  progress_.repeat(verdict.statements);
-  return send(step);
+  again_ = verdict.statements;
+  return std::nullopt;
 }
 
 void WriteBatch::begin_question(const Step& step) {
@@ -722,31 +675,33 @@ void WriteBatch::begin_question(const Step& step) {
   request_id_ = static_cast<std::int32_t>(step.workspace.next_request_id++);
 }
 
-Action WriteBatch::ask_which_are_executed(std::span<const std::int32_t> statements, Looks why,
+Action WriteBatch::ask_which_are_executed(std::span<const std::int32_t> statements,
                                           const Step& step) {
-  looks_ = why;
   begin_question(step);
   question_.emplace(statements);
-  question_->emit({&contents_.command->message(), &*options_, contents_.command->ns(), request_id_,
-                   budget_.time_left(step.now)},
+  question_->emit({&client(), &*options_, command_->ns(), request_id_, budget_.time_left(step.now)},
                   step.out);
   return action::Send{&step.out, {}};
 }
 
-Action WriteBatch::told(const wire::OpMsgView& message, const Step& step) {
-  const Looks why = std::exchange(looks_, Looks::nothing);
-  if (why == Looks::to_report) {
-    (void)stored_->read(message);  // if it does not tell, nothing is reported
-    return finish_or_relay(step);
-  }
-  auto executed = question_->read(message);
-  question_.reset();
-  if (why == Looks::for_missing) return send_missing(executed, step);
-  turns_->told(std::move(executed));
-  return send(step);
+std::optional<std::vector<std::int32_t>> WriteBatch::told_which(const wire::OpMsgView& message) {
+  return std::exchange(question_, std::nullopt)->read(message);
 }
 
 // ---- answering the client --------------------------------------------------------------------
+
+WriteBatch::Next WriteBatch::ask_what_is_stored(const Step& step) {
+  const bool reports =
+      std::ranges::any_of(plan_, [](const Assignment& each) { return each.rule->report; });
+  if (!is_unsure() || !reports || !options_->acknowledged) return std::nullopt;
+  std::vector<ids::TypedValue> ids = command_->ids(plan_, given_);
+  if (ids.empty() || ids.size() > StoredLook::kMost) return std::nullopt;
+  begin_question(step);
+  stored_.emplace(std::move(ids));
+  stored_->emit({&client(), command_->ns(), request_id_, budget_.time_left(step.now)}, plan_,
+                step.out);
+  return action::Send{&step.out, {}};
+}
 
 /// Answers with a duplicate that the server reported as an error of the whole command.
 Action WriteBatch::relay_failure(const Step& step) {
@@ -757,9 +712,7 @@ Action WriteBatch::relay_failure(const Step& step) {
   return action::Reply{step.workspace.reply.view()};
 }
 
-/// Relays the reply if it needs no change.
-Action WriteBatch::finish_or_relay(const Step& step) {
-  if (const auto question = ask_what_is_stored(step)) return *question;
+Action WriteBatch::answer(const Step& step) {
   const std::vector<Assigned> assigned = report();
   const bool has_asked = stored_ || repeated_.was_in_doubt() || renewal_.has_asked();
   if (has_asked || !only_ || replaces_errors_ || !assigned.empty()) {
@@ -772,11 +725,11 @@ Action WriteBatch::finish_or_relay(const Step& step) {
 Action WriteBatch::finish(const Step& step, std::span<const Assigned> assigned) {
   give_back_unused();
   step.workspace.reply.clear();
-  if (!contents_.command->has_reply()) {
+  if (!command_->has_reply()) {
     append_readdressed(*wire::OpMsgView::parse(failure_.view()), client_request_id(),
                        step.workspace.reply);
   } else {
-    contents_.command->append_reply(assigned, step.workspace.reply);
+    command_->append_reply(assigned, step.workspace.reply);
   }
   return action::Reply{step.workspace.reply.view()};
 }
@@ -785,27 +738,26 @@ Action WriteBatch::finish(const Step& step, std::span<const Assigned> assigned) 
 /// were not reached, found a document, or were executed with other values by an earlier command.
 std::vector<Assigned> WriteBatch::report() const {
   std::vector<Assigned> report;
-  const auto& errors = contents_.command->errors();
+  const auto& errors = command_->errors();
   if (!options_ || !options_->acknowledged || (options_->in_transaction && !errors.empty())) {
     return report;
   }
   const bool stops = options_->ordered && !errors.empty();
   const bool unsure = is_unsure();
-  for (const Given& given : contents_.given.given) {
-    const Rule& rule = *(*contents_.plan)[given.assignment].rule;
+  for (const Given& given : given_.given) {
+    const Rule& rule = *plan_[given.assignment].rule;
     if (!rule.report || errors.contains(given.statement)) continue;
     if (stops && given.statement > errors.begin()->first) break;
-    if (!contents_.command->inserted(given.statement)) continue;
+    if (!command_->inserted(given.statement)) continue;
     if (unsure) {
       const auto value = stored_ ? stored_->value(given.statement, rule.field) : std::nullopt;
       if (value) report.push_back({given.statement, rule.field, value->type, value->value});
       continue;
     }
-    if (options_->has_txn_number &&
-        contents_.command->retried(options_->number_of(given.statement))) {
+    if (options_->has_txn_number && command_->retried(options_->number_of(given.statement))) {
       continue;
     }
-    const ids::Values& values = contents_.given.values[given.assignment];
+    const ids::Values& values = given_.values[given.assignment];
     report.push_back({given.statement, rule.field, values.type(), values[given.value]});
   }
   return report;
@@ -814,18 +766,18 @@ std::vector<Assigned> WriteBatch::report() const {
 /// True if no executed statement has stored this value. Only for a reply that accounts for every
 /// statement.
 bool WriteBatch::is_unused(std::int32_t statement) const {
-  if (std::ranges::binary_search(contents_.given.multi, statement)) return false;
-  const auto& errors = contents_.command->errors();
+  if (std::ranges::binary_search(given_.multi, statement)) return false;
+  const auto& errors = command_->errors();
   if (!errors.empty()) {
     if (options_->in_transaction || errors.contains(statement)) return true;
     if (options_->ordered && statement > errors.begin()->first) return true;
   }
-  return !contents_.command->inserted(statement);
+  return !command_->inserted(statement);
 }
 
 /// True if each error says that its document is not stored.
 bool WriteBatch::all_denied() const {
-  return std::ranges::all_of(contents_.command->errors(),
+  return std::ranges::all_of(command_->errors(),
                              [](const auto& error) { return denies(error.second.view()); });
 }
 
@@ -836,8 +788,8 @@ bool WriteBatch::all_denied() const {
 void WriteBatch::give_back_unused() const {
   release_unused();
   if (!options_ || !options_->acknowledged || retried_ || !all_denied()) return;
-  give_back(*contents_.plan, contents_.given, [&](std::size_t at) {
-    return !taken_.contains(at) && is_unused(contents_.given.given[at].statement);
+  give_back(plan_, given_, [&](std::size_t at) {
+    return !taken_.contains(at) && is_unused(given_.given[at].statement);
   });
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -8,10 +9,10 @@
 
 #include "idproxy/base/random.hpp"
 #include "idproxy/rewrite/action.hpp"
+#include "idproxy/rewrite/guards.hpp"
 #include "rewrite/batch_progress.hpp"
 #include "rewrite/collisions.hpp"
 #include "rewrite/executed_look.hpp"
-#include "rewrite/guards.hpp"
 #include "rewrite/repeated_insert.hpp"
 #include "rewrite/repeats.hpp"
 #include "rewrite/retry_budget.hpp"
@@ -23,11 +24,22 @@
 
 namespace idproxy::rewrite {
 
+/// The arguments of the steps of a write.
+struct WriteStep {
+  std::chrono::nanoseconds now;  ///< monotonic
+  RandomSource& random;
+  Workspace& workspace;
+  wire::PatchedMessage& out;  ///< receives the next command
+};
+
 /// How much of a batch has been sent when it becomes a WriteBatch.
 enum class BatchSent { nothing, whole };
 
-/// A client's write that may take more than one command. A state machine that sends the write's
-/// statements, sends those again whose values are taken, and merges the replies into one. With a
+/// The parts of a write that may take more than one command: what has been sent, stored, and taken.
+/// WriteExchange::write() says in which order the steps come. A step returns the action that it
+/// needs, or that ends the write; nothing if the write can go on.
+///
+/// The statements whose values are taken go again, and the replies are merged into one. With a
 /// txnNumber, each command gives the client's own numbers to its statements, so that the server
 /// neither loses one nor executes one twice (docs/server-behaviour.md#retryable-writes).
 ///
@@ -37,122 +49,124 @@ enum class BatchSent { nothing, whole };
 /// with numbers from the failed one's on (docs/strategies.md#gapless).
 class WriteBatch {
  public:
+  using Next = std::optional<Action>;
+  using Step = WriteStep;
+
+  /// The references must outlive the batch.
   struct Contents {
-    std::unique_ptr<WriteCommand> command;
-    std::shared_ptr<const Plan> plan;
+    const WriteRequest& write;         ///< refers to a copy of the client's message
     std::chrono::nanoseconds started;  ///< when the write arrived, monotonic
-    GivenValues given;
+    GivenValues& given;                ///< its values, some of which may not have been sent yet
+    GuardStage& guards;
+    std::vector<RefusedDocument> refused;  ///< documents that the server does not get
     std::size_t statements;
-    WriteKind kind;
-    bool once = false;  ///< it is sent in one command, whose outcome nobody learns (w: 0)
-    /// BatchSent::whole: of the collection that it was sent to.
-    std::optional<ids::CollectionUuid> uuid{};
-    bool tells_retried = true;  ///< ConnectionMemory's, as the next one
-    bool loses_writes = false;
-  };
-  /// The arguments of an event's handlers.
-  struct Step {
-    std::chrono::nanoseconds now;  ///< monotonic
-    RandomSource& random;
-    Workspace& workspace;
-    wire::PatchedMessage& out;  ///< receives the next command
+    bool once;           ///< it is sent in one command, whose outcome nobody learns (w: 0)
+    bool tells_retried;  ///< ConnectionMemory's, as the next one
+    bool loses_writes;
   };
   WriteBatch(Contents contents, BatchSent sent);
   WriteBatch(const WriteBatch&) = delete;  // its members refer to each other
   WriteBatch& operator=(const WriteBatch&) = delete;
 
-  /// Before anything is sent: has send() reserve the documents' values. `insert`: the write.
-  /// `refused`: documents that the server does not get.
-  void reserve(const WriteRequest& insert, std::span<const RefusedDocument> refused);
-  /// Sends the next command, or asks the store for the numbers or reservations that it needs.
-  Action send(const Step& step);
-  /// Event: `message` answers the command that was sent last.
-  Action reply(const wire::OpMsgView& message, const Step& step);
-  /// Event: the store's answer, or the error with which the caller has stopped waiting for it.
-  Action answered(ids::Result<ids::Grant> grant, const Step& step);
+  // ---- before a command
 
-  /// The values, some of which may not have been sent yet.
-  [[nodiscard]] const GivenValues& given() const { return contents_.given; }
-  /// The same, if nothing has been sent. Only release() may follow.
-  [[nodiscard]] GivenValues take_given() { return std::move(contents_.given); }
-  /// The client's message.
-  [[nodiscard]] Bytes original() const { return contents_.command->message().message(); }
+  /// Ends the write if the client's maxTimeMS is over.
+  Next end_if_expired(const Step& step);
+  /// Reservations, turns, and what the server must be asked first.
+  Next prepare(const Step& step);
+  /// The answer to what prepare() has asked the store or the server; the other one is empty.
+  Next accept(const std::optional<wire::OpMsgView>& reply,
+              std::optional<ids::Result<ids::Grant>>& grant, const Step& step);
+  /// Sends the next command.
+  Action send(const Step& step);
+
+  // ---- after it
+
+  /// Sorts the outcome of the command that was sent last: `message` is its reply or, after a
+  /// question to the server, the answer.
+  Next take(const wire::OpMsgView& message, const Step& step);
+  /// Draws fresh values for what has collided, as far as the rules allow.
+  Next renew(const Step& step);
+  void renewed(ids::Result<ids::Grant> grant) { renewal_.answered(std::move(grant)); }
+  /// Decides which statements are sent next.
+  Next decide(const Step& step);
+  /// True if none are.
+  [[nodiscard]] bool is_done() const { return done_; }
+
+  // ---- the client's answer
+
+  /// The values to report are those that are stored: has to ask a server that may have stored
+  /// others.
+  Next ask_what_is_stored(const Step& step);
+  /// If the server does not tell, nothing is reported.
+  void told_what_is_stored(const wire::OpMsgView& message) { (void)stored_->read(message); }
+  /// Relays the last reply if it needs no change.
+  Action answer(const Step& step);
+  /// What becomes of the write if there are no values for `rule`.
+  Action no_values_for(const Assignment& rule, const ids::Error& error, const Step& step);
+
+  /// The number of commands that have been sent.
+  [[nodiscard]] std::size_t commands() const { return progress_.commands(); }
   /// True if the server has left out statements of a repeated insert without a word.
   [[nodiscard]] bool lost_writes() const { return repeated_.has_lost(); }
   /// The request id of the command that was sent last.
   [[nodiscard]] std::int32_t request_id() const { return request_id_; }
   [[nodiscard]] std::optional<GivenUp> given_up() const;
-  Buffer release() { return contents_.command->release(); }
 
  private:
-  // Asking the store.
-  enum class Asks { nothing, guard, reservations, numbers, renewal };
+  enum class Asks { nothing, reservations, renewal, numbers, whether_executed };
   Action ask(Asks what, const Need& need, std::chrono::nanoseconds patience, const Step& step);
-  Action no_values_for(const Assignment& rule, const ids::Error& error, const Step& step);
 
   // Handling replies.
-  Action failed(const wire::OpMsgView& message, std::int64_t code, const Step& step);
-  std::optional<Action> failed_duplicate(const wire::OpMsgView& message, const Step& step);
-  Action answered(const wire::OpMsgView& message, const WriteReply& reply, const Step& step);
-  Action answered_once(const wire::OpMsgView& message, const WriteReply& reply, const Step& step);
-  std::optional<Action> aborted(const wire::OpMsgView& message, const Collision& collision,
-                                const Step& step);
-  std::optional<Action> run_again(const wire::OpMsgView& message, const Assignment& target,
-                                  const std::string& why, const Step& step);
+  Next take_failure(const wire::OpMsgView& message, std::int64_t code, const Step& step);
+  Next take_reply(const wire::OpMsgView& message, const WriteReply& reply, const Step& step);
+  Action take_only_reply(const wire::OpMsgView& message, const WriteReply& reply, const Step& step);
+  Next aborted(const wire::OpMsgView& message, const Collision& collision, const Step& step);
+  Next run_again(const wire::OpMsgView& message, const Assignment& target, const std::string& why,
+                 const Step& step);
   void went_well() const;
 
   // Guards.
-  std::optional<Action> await_guards(const Step& step);
   [[nodiscard]] std::chrono::nanoseconds guard_patience(const Step& step) const {
     return guards_.patience(step.now, progress_.commands() > 0);
   }
   [[nodiscard]] std::vector<std::int32_t> moved_in(std::span<const WriteError> errors) const;
-  std::optional<Action> failed_uuid(const wire::OpMsgView& message, std::int64_t code,
-                                    const Step& step);
   [[nodiscard]] bool lost_its_index(const ids::Error& error, const Step& step);
   Action moved_too_often(const Step& step);
 
   // Reservations.
-  Action reserved(ids::Grant grant, const Step& step);
-  Action renewed_before_sending(std::span<const Collision> collisions, const Step& step);
-  Action send_once(const Step& step);
+  void reserved(ids::Grant grant, const Step& step);
+  void renewed_before_sending(const Step& step);
   void release_unused() const;
 
   // Numbers of sequences.
   [[nodiscard]] std::size_t most_at_once() const;
   Action ask_whether_executed(const Step& step);
-  Action told_whether_executed(const wire::OpMsgView& message, const Step& step);
+  Next told_whether_executed(const wire::OpMsgView& message);
   [[nodiscard]] Bytes own_fields();
-  Action go_past(std::span<const Collision> collisions, std::span<const std::int32_t> rest,
-                 const Step& step);
+  Next go_past(std::span<const Collision> collisions, std::span<const std::int32_t> rest,
+               const Step& step);
 
   // Sending again.
-  Action decide(std::vector<Collision> collisions, const Step& step);
+  void settle(std::vector<Collision> collisions, const Step& step);
   [[nodiscard]] std::optional<RetryBound> forbids(const Collision& collision, const Step& step);
   [[nodiscard]] std::vector<std::size_t> doubtful(std::span<const Collision> collisions);
-  Action renew(const Step& step);
-  Action decided(const Step& step);
   void count(std::span<const Collision> collisions);
-  Action go_again(std::span<const std::int32_t> statements, const Step& step);
+  Next go_again(std::span<const std::int32_t> statements, const Step& step);
   Action send_whole(const Step& step);
   [[nodiscard]] bool only_repeats(std::span<const std::int32_t> next) const;
 
   // A server that does not tell what it had executed before.
   [[nodiscard]] bool is_unsure() const;
-  std::optional<Action> ask_what_is_stored(const Step& step);
   [[nodiscard]] bool is_unsure_insert() const;
   [[nodiscard]] bool may_be_mixed_up(const WriteReply& reply, const Step& step) const;
-  Action send_missing(const std::optional<std::vector<std::int32_t>>& executed, const Step& step);
-  enum class Looks { nothing, before, for_missing, to_report };
+  Next send_missing(const std::optional<std::vector<std::int32_t>>& executed, const Step& step);
   void begin_question(const Step& step);
-  Action ask_which_are_executed(std::span<const std::int32_t> statements, Looks why,
-                                const Step& step);
-  Action told(const wire::OpMsgView& message, const Step& step);
+  Action ask_which_are_executed(std::span<const std::int32_t> statements, const Step& step);
+  std::optional<std::vector<std::int32_t>> told_which(const wire::OpMsgView& message);
 
   // Answering the client.
-  Action expired(const Step& step);
   Action fail(CommandError error, const Step& step) const;
-  Action finish_or_relay(const Step& step);
   Action finish(const Step& step, std::span<const Assigned> assigned);
   Action relay_failure(const Step& step);
   [[nodiscard]] std::vector<Assigned> report() const;
@@ -161,23 +175,29 @@ class WriteBatch {
   void give_back_unused() const;
 
   [[nodiscard]] const Assignment& assignment(std::size_t given) const {
-    return (*contents_.plan)[contents_.given.given[given].assignment];
+    return plan_[given_.given[given].assignment];
   }
-  [[nodiscard]] std::int32_t client_request_id() const {
-    return contents_.command->message().header().request_id;
-  }
+  [[nodiscard]] const wire::OpMsgView& client() const { return contents_.write.message; }
+  [[nodiscard]] std::int32_t client_request_id() const { return client().header().request_id; }
+  /// The client's message.
+  [[nodiscard]] Bytes original() const { return client().message(); }
 
   Contents contents_;
+  const Plan& plan_;
+  GivenValues& given_;
+  GuardStage& guards_;
+  std::unique_ptr<WriteCommand> command_;
   std::optional<TurnStage> turns_;       // of sequences; nothing: there are none
   std::optional<WriteOptions> options_;  // nothing: sent only once, unchanged
   BatchProgress progress_;
   RetryBudget budget_;
-  Asks asks_ = Asks::nothing;             // what the store has been asked for
+  Asks asks_ = Asks::nothing;             // what prepare() has asked for
   const Assignment* asks_for_ = nullptr;  // the rule that it is for
   Repeats repeats_;
   TakenValues taken_;
   ValueRenewal renewal_;
   std::int32_t request_id_;
+  bool done_ = false;
   bool failed_whole_ = false;         // the last reply was failure_
   bool only_ = false;                 // the batch had taken only one command until the last reply
   bool retried_ = false;              // the server had executed some statements earlier
@@ -185,14 +205,16 @@ class WriteBatch {
   Buffer failure_;                    // the last reply that failed as a whole with a duplicate
   std::optional<StoredLook> stored_;  // what the server has stored, to report that
   std::optional<ExecutedLook> question_;  // to the server: what it has executed
-  Looks looks_ = Looks::nothing;          // which of the two it has not answered yet
   RepeatedInsert repeated_;
-  GuardStage guards_;
   std::vector<std::int32_t> moved_;  // refused because the collection is another one
-  // With reservations_:
+  std::vector<std::int32_t> again_;  // the same, of a command that failed as a whole
   std::unique_ptr<ValueReservations> reservations_;  // null: nothing is reserved
   bool renews_before_sending_ = false;               // values that could not be reserved
   Buffer fields_;  // of the next command, in place of the client's or new
 };
+
+[[nodiscard]] inline Action ask(const Need& need, std::chrono::nanoseconds patience) {
+  return action::AskStore{need.source, need.count, std::max(patience, std::chrono::nanoseconds(0))};
+}
 
 }  // namespace idproxy::rewrite

@@ -1,10 +1,11 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "idproxy/base/buffer.hpp"
@@ -14,24 +15,41 @@
 #include "idproxy/rewrite/write_reply.hpp"
 #include "rewrite/reply_merge.hpp"
 
+/// What differs between the kinds of write commands.
 namespace idproxy::rewrite {
 
-/// The parts that differ between kinds of write commands: how to send some of the statements, and
-/// how to read and merge replies. WriteBatch has the rest.
+// ---- sending the client's command as one
+
+/// Records in `given`, which must be empty, which statements get values, and how many each
+/// assignment needs.
+[[nodiscard]] ScanResult scan(const WriteRequest& write, Workspace& workspace, GivenValues& given);
+/// Writes the whole message with these values. Must follow scan() for the same request.
+void emit(const WriteRequest& write, const GivenValues& given, Workspace& workspace,
+          wire::PatchedMessage& out);
+/// The same with further fields in the body: `fields`, a document. Statements of an array in the
+/// body move to a sequence. False if mongod itself must see the array, because of its keys.
+[[nodiscard]] bool emit_with(Bytes fields, const WriteRequest& write, const GivenValues& given,
+                             Workspace& workspace, wire::PatchedMessage& out);
+/// True if the statements may go in several commands: no statement can make mongod refuse the whole
+/// command instead of only that statement. Otherwise the first commands might store documents
+/// before a later one is refused.
+[[nodiscard]] bool separable(const WriteRequest& write);
+
+// ---- in several commands
+
+/// How to send some of the statements, and how to read and merge replies. WriteBatch has the rest.
 class WriteCommand {
  public:
-  /// `original`: the client's message; `message` is a view of it.
-  WriteCommand(Buffer original, const wire::OpMsgView& message)
-      : original_(std::move(original)), message_(message) {}
+  /// Borrows `write`.
+  explicit WriteCommand(const WriteRequest& write) : write_(write), ns_(write.ns()) {}
   virtual ~WriteCommand() = default;
-  WriteCommand(const WriteCommand&) = delete;  // message_ points into original_
+  WriteCommand(const WriteCommand&) = delete;
   WriteCommand& operator=(const WriteCommand&) = delete;
 
-  [[nodiscard]] const wire::OpMsgView& message() const { return message_; }
-  /// Returns the buffer of the client's message. Must be the last call.
-  [[nodiscard]] Buffer release() { return std::move(original_); }
+  /// The client's.
+  [[nodiscard]] const wire::OpMsgView& message() const { return write_.message; }
   /// "db.collection".
-  [[nodiscard]] virtual std::string_view ns() const = 0;
+  [[nodiscard]] std::string_view ns() const { return ns_; }
 
   /// How many of the statements, from the first on, fit into one message; at least one.
   [[nodiscard]] virtual std::size_t fitting(const GivenValues& given,
@@ -77,9 +95,22 @@ class WriteCommand {
   /// Appends the merged reply, as the answer to message().
   virtual void append_reply(std::span<const Assigned> assigned, Buffer& out) const = 0;
 
+ protected:
+  [[nodiscard]] const WriteRequest& write() const { return write_; }
+
  private:
-  Buffer original_;
-  wire::OpMsgView message_;
+  const WriteRequest& write_;
+  std::string ns_;
 };
+
+[[nodiscard]] bool separable_inserts(const BatchCommand& command);
+[[nodiscard]] std::unique_ptr<WriteCommand> insert_command(const WriteRequest& write,
+                                                           std::vector<RefusedDocument> refused);
+[[nodiscard]] std::unique_ptr<WriteCommand> update_command(const WriteRequest& write);
+[[nodiscard]] std::unique_ptr<WriteCommand> find_and_modify_command(const WriteRequest& write);
+
+/// One of these. `refused` as in ScanResult; of an insert.
+[[nodiscard]] std::unique_ptr<WriteCommand> make_command(const WriteRequest& write,
+                                                         std::vector<RefusedDocument> refused);
 
 }  // namespace idproxy::rewrite

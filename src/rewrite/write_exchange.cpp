@@ -9,20 +9,37 @@
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/connection_memory.hpp"
 #include "idproxy/rewrite/sources.hpp"
-#include "rewrite/guards.hpp"
 #include "rewrite/value_reservations.hpp"
 #include "rewrite/write_batch.hpp"
-#include "rewrite/writes.hpp"
 
 namespace idproxy::rewrite {
 namespace {
 
 constexpr auto kLimit = static_cast<std::size_t>(wire::kMaxMessageSize);
 
+enum class Look { at_nothing, at_all, malformed };
+
+/// Checks whether a reply contains anything that concerns the proxy; nearly none does.
+Look look(Bytes body) {
+  Look result = Look::at_nothing;
+  bson::Elements fields(body);
+  while (const auto field = fields.next()) {
+    if (equals(field->key, "code") || equals(field->key, "writeErrors")) result = Look::at_all;
+  }
+  return fields.malformed() ? Look::malformed : result;
+}
+
 }  // namespace
 
-WriteExchange::WriteExchange(Bytes request, ConnectionMemory* memory)
-    : Conversation(request), memory_(memory) {}
+WriteExchange::WriteExchange(WriteRequest&& request, const Received& received,
+                             ConnectionMemory* memory)
+    : Conversation(received.message),
+      memory_(memory),
+      write_(std::move(request)),
+      started_(received.context.clock.monotonic()),
+      since_(started_),
+      guards_(*write_.plan, started_),
+      now_(started_) {}
 
 WriteExchange::~WriteExchange() {
   // The client disconnected while the exchange was waiting for the store.
@@ -32,30 +49,134 @@ WriteExchange::~WriteExchange() {
   }
 }
 
-// ---- the request -----------------------------------------------------------------------------
+// ---- the whole write ---------------------------------------------------------------------------
 
-Action WriteExchange::begin(WriteRequest&& request, const Received& received) {
-  const Context& context = received.context;
-  Workspace& workspace = received.workspace;
-  write_ = std::move(request);
+/// `owner`: as in Received.
+Steps WriteExchange::write(Buffer* owner) {
+  if (const auto end = scan_statements(owner)) co_return *end;
+  do {
+    // Its collection's guards, its values, their reservations, its turns.
+    while (const auto next = prepare()) {
+      co_await *next;
+      if (const auto end = accept()) co_return *end;
+    }
+    co_await send();
+    if (is_relayed()) co_return action::Relay{};
+    // Sorts what is stored from what has collided, for which it may have to ask the server.
+    while (const auto next = batch_->take(*reply_, step())) co_await *next;
+    // Fresh values for what has collided.
+    while (const auto next = batch_->renew(step())) {
+      co_await *next;
+      batch_->renewed(*std::move(grant_));
+    }
+    // A pause, before some statements go again; or else the next ones go, or none.
+    if (const auto next = batch_->decide(step())) co_await *next;
+  } while (!batch_->is_done());
+  if (const auto question = batch_->ask_what_is_stored(step())) {
+    co_await *question;
+    batch_->told_what_is_stored(*reply_);
+  }
+  co_return batch_->answer(step());
+}
+
+Action WriteExchange::go_on() {
+  Action action = steps_.next();
+  if (sent_) return action;
+  if (std::holds_alternative<action::Send>(action)) {
+    count_assigned();
+    sent_ = true;
+    awaits_reply_ = acknowledged_;
+  } else if (std::holds_alternative<action::Relay>(action)) {
+    count_assigned();
+  } else if (std::holds_alternative<action::Reply>(action)) {
+    // Nothing will be sent.
+    take_back_all();
+    assigned_ = 0;
+    forwarded_.clear();
+    if (!acknowledged_) return action::Reply{};
+  }
+  return action;
+}
+
+// ---- events ------------------------------------------------------------------------------------
+
+void WriteExchange::begin_event(const Context& context, Workspace& workspace) {
+  context_ = &context;
+  workspace_ = &workspace;
+}
+
+/// Only of events that change something: most replies need no clock, and no memory to send from.
+void WriteExchange::begin_step() {
+  now_ = context_->clock.monotonic();
+  if (batch_ != nullptr) refill(*workspace_);
+}
+
+WriteStep WriteExchange::step() {
+  return {now_, context_->random, *workspace_, message_};
+}
+
+Action WriteExchange::begin(const Received& received) {
+  begin_event(received.context, received.workspace);
+  steps_ = write(received.owner);
+  return go_on();
+}
+
+Action WriteExchange::reply(Bytes message, const Context& context, Workspace& workspace) {
+  begin_event(context, workspace);
+  reply_ = single_reply(message);
+  if (!reply_ || !steps_.awaits<action::Send>()) return action::Close{};
+  const Look needed = left_alone_ != nullptr ? Look::at_nothing : look(reply_->body());
+  if (needed == Look::malformed) return action::Close{};
+  is_empty_ = needed == Look::at_nothing;
+  if (batch_ != nullptr) {
+    begin_step();
+    since_ = now_;
+  }
+  return go_on();
+}
+
+Action WriteExchange::answered(ids::Result<ids::Grant> grant, const Context& context,
+                               Workspace& workspace) {
+  if (!steps_.awaits<action::AskStore>()) return action::Close{};
+  begin_event(context, workspace);
+  begin_step();
+  look_into_original();
+  has_waited_ = true;
+  grant_ = std::move(grant);
+  return go_on();
+}
+
+Action WriteExchange::resume(const Context& context, Workspace& workspace) {
+  if (!steps_.awaits<action::Wait>()) return action::Close{};
+  begin_event(context, workspace);
+  begin_step();
+  return go_on();
+}
+
+Buffer WriteExchange::release(Workspace& workspace) {
+  steps_ = {};
+  batch_.reset();
+  workspace.give_back(std::move(given_));
+  return Conversation::release(workspace);
+}
+
+// ---- before a command --------------------------------------------------------------------------
+
+/// Finds out which statements get values.
+std::optional<Action> WriteExchange::scan_statements(Buffer* owner) {
   if (write_.command.repeats_stmt_id()) {
-    return fail_write({ErrorCode::invalid_options, "mongo-idproxy: stmtIds must be distinct"},
-                      workspace);
+    return fail({ErrorCode::invalid_options, "mongo-idproxy: stmtIds must be distinct"});
   }
-  started_ = since_ = now_ = context.clock.monotonic();
-  workspace.lend_to(given_);
+  workspace_->lend_to(given_);
   if (std::ranges::any_of(*write_.plan, &Assignment::may_depend_on_time)) {
-    write_.now = std::chrono::duration_cast<std::chrono::seconds>(context.clock.wall());
+    write_.now = std::chrono::duration_cast<std::chrono::seconds>(context_->clock.wall());
   }
-  ScanResult result = scan(write_, workspace, given_);
+  ScanResult result = scan(write_, *workspace_, given_);
   driver_made_ = result.driver_made;
   leaves_zero_ = result.leaves_zero;
-  if (result.kind == ScanResult::Kind::failed) return fail_write(result.error, workspace);
+  if (result.kind == ScanResult::Kind::failed) return fail(result.error);
   forwarded_ = std::move(result.forwarded);
-  if (result.kind == ScanResult::Kind::unchanged) {
-    count_assigned(given_);
-    return action::Relay{};
-  }
+  if (result.kind == ScanResult::Kind::unchanged) return action::Relay{};
   statements_ = result.statements;
   refused_ = std::move(result.refused);
   refused_documents_ = refused_.size();
@@ -63,149 +184,86 @@ Action WriteExchange::begin(WriteRequest&& request, const Received& received) {
   size_ = result.size;
   as_batch_ = needs_turn(*write_.plan, given_) || reserves_values();
   if (as_batch_) {
-    if (auto fault = fault_in_batch()) return fail_write(*std::move(fault), workspace);
+    if (auto fault = fault_in_batch()) return fail(*std::move(fault));
   }
-  keep_original(write_.message.message(), received.owner, workspace);
-  return go_on(context, workspace);
+  keep_original(write_.message.message(), owner, *workspace_);
+  return std::nullopt;
 }
 
-/// The guards come first: a counter that does not exist yet then finds its first number by their
-/// index. They come again before anything is sent, since a number may have taken long.
-Action WriteExchange::go_on(const Context& context, Workspace& workspace) {
-  if (const auto otherwise = await_guards(workspace)) return *otherwise;
-  if (const auto otherwise = draw_values(workspace)) return *otherwise;
-  return send_assigned(context, workspace);
+/// Has all that the next command needs, or asks for it. The guards come first: a counter that does
+/// not exist yet then finds its first number by their index. They come again before anything is
+/// sent, since a number may have taken long.
+std::optional<Action> WriteExchange::prepare() {
+  if (batch_ == nullptr) {
+    if (const auto next = await_guards()) return next;
+    if (left_alone_ != nullptr) return std::nullopt;
+    if (const auto next = draw_values()) return next;
+    if (!as_batch_) return std::nullopt;
+    open_batch(BatchSent::nothing);
+  }
+  if (const auto end = batch_->end_if_expired(step())) return end;
+  if (const auto next = await_guards()) return next;
+  return batch_->prepare(step());
 }
 
-/// Returns nothing once the write may be sent; else the action that fails it, relays it or waits.
-std::optional<Action> WriteExchange::await_guards(Workspace& workspace) {
-  GuardVerdict verdict = ask_guards(*write_.plan, given_, now_);
-  uuid_ = uuid_for(verdict, write_.message.body(), write_.command.kind);
+/// The answer to what prepare() has asked.
+std::optional<Action> WriteExchange::accept() {
+  if (const Assignment* guarded = std::exchange(guard_of_, nullptr)) {
+    return *grant_ ? std::nullopt : std::optional(no_values_for(*guarded, grant_->error()));
+  }
+  if (batch_ != nullptr) return batch_->accept(reply_, grant_, step());
+  const Assignment& assignment = (*write_.plan)[drawing_.assignment()];
+  const auto drawn = drawing_.answered(*std::move(grant_), *write_.plan, given_);
+  if (!drawn) return no_values_for(assignment, drawn.error());
+  if (too_many_bytes()) return fail(too_large());
+  return std::nullopt;
+}
+
+std::optional<Action> WriteExchange::await_guards() {
+  GuardVerdict verdict = guards_.ask(given_, write_.message.body(), write_.command.kind, now_);
   switch (verdict.kind) {
     case GuardVerdict::Kind::ready:
       return std::nullopt;
     case GuardVerdict::Kind::left_alone:
-      return send_unchanged(*verdict.assignment);
+      if (batch_ == nullptr) {
+        left_alone_ = verdict.assignment;
+        return std::nullopt;
+      }
+      verdict.error = {ids::Errc::unavailable,
+                       "the collection has become a view or a time-series collection"};
+      [[fallthrough]];
     case GuardVerdict::Kind::refused:
-      return fail_write(no_values(write_.message, write_.ns(), *verdict.assignment, verdict.error),
-                        workspace);
+      return no_values_for(*verdict.assignment, verdict.error);
     case GuardVerdict::Kind::waits:
       break;
   }
   guard_of_ = verdict.assignment;
-  const auto left = ids::StoreSource::kPatience - (now_ - started_);
-  return action::AskStore{guard_of_->guard.get(), 0, std::max(left, std::chrono::nanoseconds(0))};
+  const bool was_sent = batch_ != nullptr && batch_->commands() > 0;
+  return ask({guard_of_, guard_of_->guard.get()}, guards_.patience(now_, was_sent));
 }
 
-/// The collection turned out to be a view or a time-series collection, as the guard of this one
-/// says.
-Action WriteExchange::send_unchanged(const Assignment& left_alone) {
-  take_back_all();
-  look_into_original();
-  assigned_ = refused_documents_ = 0;
-  forwarded_.clear();
-  const BatchCommand& command = write_.command;
-  if (command.kind == WriteKind::insert &&
-      left_alone.store->readiness(left_alone.rule_index, command.db, command.collection)
-          .is_time_series) {
-    note_past({{std::string(command.db), std::string(command.collection)},
-               ForwardReason::time_series,
-               write_.plan});
-  }
-  sent_ = is_plain_ = true;
-  awaits_reply_ = acknowledged_;
-  message_.start(original_.view());
-  message_.keep(0, original_.size());
-  return action::Send{&message_, original()};
-}
-
-/// Draws the values that are missing. Returns nothing once all are there; else the action that
-/// fails the write or asks the store.
-std::optional<Action> WriteExchange::draw_values(Workspace& workspace) {
+/// Draws the values that are missing.
+std::optional<Action> WriteExchange::draw_values() {
   while (!drawing_.is_done(*write_.plan, given_)) {
     const Assignment& assignment = (*write_.plan)[drawing_.assignment()];
     const auto drawn = drawing_.draw(*write_.plan, given_);
-    if (drawn.needs_store()) return ask();
-    if (!drawn) {
-      return fail_write(no_values(write_.message, write_.ns(), assignment, drawn.error()),
-                        workspace);
+    if (drawn.needs_store()) {
+      const Need need = drawing_.need(*write_.plan, given_);
+      // All questions to the store for one write share the time of one question.
+      return ask(need, need.source->patience() - (now_ - started_));
     }
+    if (!drawn) return no_values_for(assignment, drawn.error());
     // Many rules on many documents can exceed the limit: check before memory is spent on writing
     // the message.
-    if (too_many_bytes()) return fail_write(too_large(), workspace);
+    if (too_many_bytes()) return fail(too_large());
   }
   return std::nullopt;
-}
-
-/// All questions to the store for one write share the time of one question.
-Action WriteExchange::ask() const {
-  const Need need = drawing_.need(*write_.plan, given_);
-  const auto left = need.source->patience() - (now_ - started_);
-  return action::AskStore{need.source, need.count, std::max(left, std::chrono::nanoseconds(0))};
 }
 
 bool WriteExchange::too_many_bytes() const {
   std::size_t size = size_ + drawing_.bytes();
   for (const ids::Values& values : given_.values) size += values.bytes();
   return size > kMostWithIds;
-}
-
-Action WriteExchange::answered(ids::Result<ids::Grant> grant, const Context& context,
-                               Workspace& workspace) {
-  now_ = context.clock.monotonic();
-  if (batch_ != nullptr) {
-    refill(workspace);
-    return begun(batch_->answered(std::move(grant), {now_, context.random, workspace, message_}));
-  }
-  look_into_original();
-  has_waited_ = true;
-  const bool was_guard = guard_of_ != nullptr;
-  const Assignment& assignment =
-      was_guard ? *std::exchange(guard_of_, nullptr) : (*write_.plan)[drawing_.assignment()];
-  const auto fail = [&](const ids::Error& error) {
-    return fail_write(no_values(write_.message, write_.ns(), assignment, error), workspace);
-  };
-  if (was_guard) {
-    if (!grant) return fail(grant.error());
-  } else {
-    const auto drawn = drawing_.answered(std::move(grant), *write_.plan, given_);
-    if (!drawn) return fail(drawn.error());
-    if (too_many_bytes()) return fail_write(too_large(), workspace);
-  }
-  return go_on(context, workspace);
-}
-
-Action WriteExchange::send_assigned(const Context& context, Workspace& workspace) {
-  refill(workspace);
-  if (as_batch_) return send_as_batch(context, workspace);
-  if (statements_ > kPartStatements && acknowledged_ && assigned_ > 0) {
-    const auto options = divisible(write_.message, statements_);
-    if (options && !options->ordered && !options->in_transaction && separable(write_)) {
-      return send_in_parts(context, workspace);
-    }
-  }
-  if (uuid_) return send_to_guarded(context, workspace);
-  if (has_waited_) {
-    GivenValues same;
-    static_cast<void>(scan(write_, workspace, same));
-  }
-  emit(write_, given_, workspace, message_);
-  return message_.size() <= kLimit ? send() : send_too_large(context, workspace);
-}
-
-/// Sends the write with the UUID of the collection whose index was seen.
-Action WriteExchange::send_to_guarded(const Context& context, Workspace& workspace) {
-  Buffer fields;
-  bson::Scope all(fields);
-  append_uuid(*uuid_, fields);
-  all.close();
-  if (!emit_with(fields.view(), write_, given_, workspace, message_)) {
-    return fail_write({ErrorCode::operation_failed,
-                       "mongo-idproxy: the keys of the array in a write must be \"0\", \"1\", … "
-                       "where a rule demands a unique index"},
-                      workspace);
-  }
-  return message_.size() <= kLimit ? send() : send_too_large(context, workspace);
 }
 
 /// True if the documents' values must be reserved before they are sent.
@@ -237,81 +295,18 @@ std::optional<CommandError> WriteExchange::fault_in_batch() const {
                           ", and " + why};
 }
 
-/// Sends the write as a batch, which reserves values and draws the numbers of sequences.
-Action WriteExchange::send_as_batch(const Context& context, Workspace& workspace) {
-  open_batch(BatchSent::nothing);
-  return begun(batch_->send({now_, context.random, workspace, message_}));
+Action WriteExchange::no_values_for(const Assignment& assignment, const ids::Error& error) {
+  if (batch_ != nullptr) return batch_->no_values_for(assignment, error, step());
+  return fail(no_values(write_.message, write_.ns(), assignment, error));
 }
 
-/// `action` is the batch's. If it is the first that sends something, the write has begun; if it
-/// answers the client instead, nothing will be sent.
-Action WriteExchange::begun(const Action& action) {
-  if (sent_) return action;
-  if (std::holds_alternative<action::Send>(action)) {
-    count_assigned(batch_->given());
-    sent_ = true;
-    awaits_reply_ = acknowledged_;
-  } else if (std::holds_alternative<action::Reply>(action)) {
-    take_back_all();
-    assigned_ = 0;
-    forwarded_.clear();
-    if (!acknowledged_) return action::Reply{};
-  }
-  return action;
-}
-
-/// Sends the write as one command.
-Action WriteExchange::send() {
-  count_assigned(given_);
-  sent_ = true;
-  awaits_reply_ = acknowledged_;
-  return action::Send{&message_, original()};
-}
-
-/// Sends the write as several commands if possible; else it fails.
-Action WriteExchange::send_too_large(const Context& context, Workspace& workspace) {
-  const bool possible =
-      acknowledged_ && divisible(write_.message, statements_) && separable(write_);
-  return possible ? send_in_parts(context, workspace) : fail_write(too_large(), workspace);
-}
-
-Action WriteExchange::send_in_parts(const Context& context, Workspace& workspace) {
-  count_assigned(given_);
-  sent_ = true;
-  awaits_reply_ = true;
-  open_batch(BatchSent::nothing);
-  return batch_->send({now_, context.random, workspace, message_});
-}
-
-void WriteExchange::count_assigned(const GivenValues& given) const {
-  for (const Forwarded& each : forwarded_) {
-    each.count();
-  }
-  for (std::size_t i = 0; i < write_.plan->size(); ++i) {
-    RuleOutcomes& outcomes = *(*write_.plan)[i].outcomes;
-    const std::size_t values = given.wanted.empty() ? assigned_ : given.wanted[i];
-    outcomes.assigned += values;
-    if (!acknowledged_) outcomes.unacknowledged += values;
-  }
-}
-
-/// Makes write_ refer to original_, because the received bytes may be gone.
-void WriteExchange::look_into_original() {
-  if (write_.message.message().data() == original_.data()) return;
-  write_ = write_.in(original_.view());
-}
-
-Action WriteExchange::fail_write(CommandError error, Workspace& workspace) {
-  take_back_all();
-  assigned_ = 0;
-  forwarded_.clear();
-  return fail_request(write_.message.message(), std::move(error), workspace);
+Action WriteExchange::fail(CommandError error) {
+  return fail_request(write_.message.message(), std::move(error), *workspace_);
 }
 
 /// Returns all values to their strategies, because nothing has been sent with them.
 void WriteExchange::take_back_all() {
   drawing_.take_back(given_);
-  if (batch_ != nullptr) given_ = batch_->take_given();
   for (std::size_t i = 0; i < given_.values.size(); ++i) {
     const ids::Values& values = given_.values[i];
     std::vector<std::uint32_t> all(values.size());
@@ -323,37 +318,98 @@ void WriteExchange::take_back_all() {
   given_.values.clear();
 }
 
-// ---- replies ---------------------------------------------------------------------------------
+// ---- sending -----------------------------------------------------------------------------------
 
-namespace {
-
-enum class Look { at_nothing, at_all, malformed };
-
-/// Checks whether a reply contains anything that concerns the proxy; nearly none does.
-Look look(Bytes body) {
-  Look result = Look::at_nothing;
-  bson::Elements fields(body);
-  while (const auto field = fields.next()) {
-    if (equals(field->key, "code") || equals(field->key, "writeErrors")) result = Look::at_all;
+/// Sends the next command, or fails the write if it cannot be sent.
+Action WriteExchange::send() {
+  if (left_alone_ != nullptr) return send_unchanged();
+  refill(*workspace_);
+  if (batch_ != nullptr) return batch_->send(step());
+  if (is_large_unordered()) return send_batch();
+  if (guards_.uuid()) {
+    // With the UUID of the collection whose index was seen.
+    Buffer fields;
+    bson::Scope all(fields);
+    append_uuid(*guards_.uuid(), fields);
+    all.close();
+    if (!emit_with(fields.view(), write_, given_, *workspace_, message_)) {
+      return fail({ErrorCode::operation_failed,
+                   "mongo-idproxy: the keys of the array in a write must be \"0\", \"1\", … "
+                   "where a rule demands a unique index"});
+    }
+  } else {
+    if (has_waited_) {
+      GivenValues same;
+      static_cast<void>(scan(write_, *workspace_, same));
+    }
+    emit(write_, given_, *workspace_, message_);
   }
-  return fields.malformed() ? Look::malformed : result;
+  if (message_.size() <= kLimit) return action::Send{&message_, original()};
+  const bool in_parts =
+      acknowledged_ && divisible(write_.message, statements_) && separable(write_);
+  return in_parts ? send_batch() : fail(too_large());
 }
 
-}  // namespace
-
-Action WriteExchange::reply(Bytes message, const Context& context, Workspace& workspace) {
-  const auto view = single_reply(message);
-  if (!view) return action::Close{};
-  if (is_plain_) return action::Relay{};
-  const Look needed = look(view->body());
-  if (needed == Look::malformed) return action::Close{};
-  if (batch_ == nullptr) {
-    if (needed == Look::at_nothing && !wants_every_reply()) return action::Relay{};
-    open_batch(BatchSent::whole);
+/// The collection turned out to be a view or a time-series collection.
+Action WriteExchange::send_unchanged() {
+  take_back_all();
+  look_into_original();
+  assigned_ = refused_documents_ = 0;
+  forwarded_.clear();
+  const BatchCommand& command = write_.command;
+  if (command.kind == WriteKind::insert &&
+      left_alone_->store->readiness(left_alone_->rule_index, command.db, command.collection)
+          .is_time_series) {
+    note_past({{std::string(command.db), std::string(command.collection)},
+               ForwardReason::time_series,
+               write_.plan});
   }
-  since_ = now_ = context.clock.monotonic();
-  refill(workspace);
-  return batch_->reply(*view, {now_, context.random, workspace, message_});
+  sent_ = true;
+  awaits_reply_ = acknowledged_;
+  message_.start(original_.view());
+  message_.keep(0, original_.size());
+  return action::Send{&message_, original()};
+}
+
+Action WriteExchange::send_batch() {
+  open_batch(BatchSent::nothing);
+  return batch_->send(step());
+}
+
+/// True if the write goes in several commands because of the number of its statements.
+bool WriteExchange::is_large_unordered() const {
+  if (statements_ <= kPartStatements || !acknowledged_ || assigned_ == 0) return false;
+  const auto options = divisible(write_.message, statements_);
+  return options && !options->ordered && !options->in_transaction && separable(write_);
+}
+
+/// Makes write_ refer to original_, because the received bytes may be gone.
+void WriteExchange::look_into_original() {
+  if (write_.message.message().data() == original_.data()) return;
+  write_ = write_.in(original_.view());
+}
+
+void WriteExchange::count_assigned() const {
+  for (const Forwarded& each : forwarded_) {
+    each.count();
+  }
+  for (std::size_t i = 0; i < write_.plan->size(); ++i) {
+    RuleOutcomes& outcomes = *(*write_.plan)[i].outcomes;
+    const std::size_t values = given_.wanted.empty() ? assigned_ : given_.wanted[i];
+    outcomes.assigned += values;
+    if (!acknowledged_) outcomes.unacknowledged += values;
+  }
+}
+
+// ---- after it ----------------------------------------------------------------------------------
+
+/// True if the reply is the client's, as it nearly always is. Else there is a batch from now on.
+bool WriteExchange::is_relayed() {
+  if (batch_ != nullptr) return false;
+  if (left_alone_ != nullptr || (is_empty_ && !wants_every_reply())) return true;
+  open_batch(BatchSent::whole);
+  since_ = now_;
+  return false;
 }
 
 /// True if the exchange must handle even a reply without errors: to report the assigned values, to
@@ -380,30 +436,12 @@ bool WriteExchange::wants_every_reply() const {
 
 void WriteExchange::open_batch(BatchSent sent) {
   look_into_original();
-  auto command = make_command(std::move(original_), write_, refused_);
   batch_ = std::make_unique<WriteBatch>(
-      WriteBatch::Contents{std::move(command), write_.plan, started_, std::move(given_),
-                           statements_, write_.command.kind, !acknowledged_, uuid_,
-                           memory_ == nullptr || memory_->tells_retried(),
+      WriteBatch::Contents{write_, started_, given_, guards_, std::move(refused_), statements_,
+                           !acknowledged_, memory_ == nullptr || memory_->tells_retried(),
                            memory_ != nullptr && memory_->loses_writes()},
       sent);
-  if (sent == BatchSent::nothing && reserves_values()) batch_->reserve(write_, refused_);
-}
-
-Action WriteExchange::resume(const Context& context, Workspace& workspace) {
-  now_ = context.clock.monotonic();
-  refill(workspace);
-  return batch_->send({now_, context.random, workspace, message_});
-}
-
-Buffer WriteExchange::release(Workspace& workspace) {
-  workspace.give_back(std::move(given_));
-  Buffer original = Conversation::release(workspace);
-  return batch_ == nullptr ? std::move(original) : batch_->release();
-}
-
-Bytes WriteExchange::original() const {
-  return batch_ == nullptr ? original_.view() : batch_->original();
+  begin_step();
 }
 
 std::int32_t WriteExchange::request_id() const {

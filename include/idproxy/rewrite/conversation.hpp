@@ -44,7 +44,7 @@ class Conversation {
   /// Must be the last call: see Exchange::release().
   virtual Buffer release(Workspace& workspace);
 
-  [[nodiscard]] virtual Bytes original() const { return original_.view(); }
+  [[nodiscard]] Bytes original() const { return original_.view(); }
   [[nodiscard]] virtual std::int32_t request_id() const { return request_id_; }
   [[nodiscard]] bool awaits_reply() const { return awaits_reply_; }
   [[nodiscard]] bool acknowledged() const { return acknowledged_; }

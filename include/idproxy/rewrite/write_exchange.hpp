@@ -8,30 +8,31 @@
 
 #include "idproxy/rewrite/conversation.hpp"
 #include "idproxy/rewrite/drawing.hpp"
+#include "idproxy/rewrite/guards.hpp"
+#include "idproxy/rewrite/steps.hpp"
 
 namespace idproxy::rewrite {
 
 struct ConnectionMemory;
 class WriteBatch;
 enum class BatchSent;
+struct WriteStep;
 
-/// The conversation of a write command to which rules apply. It waits for the guards of its
-/// collection, draws the values, sends the write with them, and relays the reply. If more than that
-/// is needed, such as another attempt, it leaves the rest to a WriteBatch.
+/// The conversation of a write command to which rules apply: write() tells it. As long as one
+/// command is enough, as it nearly always is, this class does all; further ones need a WriteBatch.
 class WriteExchange final : public Conversation {
  public:
   /// `memory`: as for Exchange.
-  WriteExchange(Bytes request, ConnectionMemory* memory);
+  WriteExchange(WriteRequest&& request, const Received& received, ConnectionMemory* memory);
   ~WriteExchange() override;
 
-  Action begin(WriteRequest&& request, const Received& received);
+  Action begin(const Received& received);
   Action reply(Bytes message, const Context& context, Workspace& workspace) override;
   Action answered(ids::Result<ids::Grant> grant, const Context& context,
                   Workspace& workspace) override;
   Action resume(const Context& context, Workspace& workspace) override;
   Buffer release(Workspace& workspace) override;
 
-  [[nodiscard]] Bytes original() const override;
   [[nodiscard]] std::int32_t request_id() const override;
 
   // For the log and the counters: see Exchange.
@@ -46,43 +47,48 @@ class WriteExchange final : public Conversation {
   [[nodiscard]] const Assignment* lost_writes() const;
 
  private:
-  // Before the write is sent.
-  Action go_on(const Context& context, Workspace& workspace);
-  std::optional<Action> await_guards(Workspace& workspace);
-  std::optional<Action> draw_values(Workspace& workspace);
-  [[nodiscard]] Action ask() const;
+  Steps write(Buffer* owner);
+  Action go_on();
+  void begin_event(const Context& context, Workspace& workspace);
+  void begin_step();
+  [[nodiscard]] WriteStep step();
+
+  // Before a command. These return nothing if the write can go on, else the next action.
+  std::optional<Action> scan_statements(Buffer* owner);
+  std::optional<Action> prepare();
+  std::optional<Action> accept();
+  std::optional<Action> await_guards();
+  std::optional<Action> draw_values();
   [[nodiscard]] bool too_many_bytes() const;
   [[nodiscard]] bool reserves_values() const;
   [[nodiscard]] std::optional<CommandError> fault_in_batch() const;
-  Action fail_write(CommandError error, Workspace& workspace);
+  Action no_values_for(const Assignment& assignment, const ids::Error& error);
+  Action fail(CommandError error);
   void take_back_all();
 
   // Sending.
-  Action send_unchanged(const Assignment& left_alone);
-  Action send_assigned(const Context& context, Workspace& workspace);
-  Action send_to_guarded(const Context& context, Workspace& workspace);
-  Action send_as_batch(const Context& context, Workspace& workspace);
-  Action begun(const Action& action);
   Action send();
-  Action send_too_large(const Context& context, Workspace& workspace);
-  Action send_in_parts(const Context& context, Workspace& workspace);
+  Action send_unchanged();
+  Action send_batch();
+  [[nodiscard]] bool is_large_unordered() const;
   void look_into_original();
-  void count_assigned(const GivenValues& given) const;
+  void count_assigned() const;
 
+  // After it.
+  [[nodiscard]] bool is_relayed();
   [[nodiscard]] bool wants_every_reply() const;
   void open_batch(BatchSent sent);
 
   ConnectionMemory* const memory_;
-  WriteRequest write_;                  // refers to the received bytes, or to original_
-  std::chrono::nanoseconds started_{};  // when the write arrived, monotonic
-  std::chrono::nanoseconds since_{};    // that, or when the last reply was read, monotonic
-  std::chrono::nanoseconds now_{};      // when the current event arrived, monotonic
+  WriteRequest write_;                      // refers to the received bytes, or to original_
+  const std::chrono::nanoseconds started_;  // when the write arrived, monotonic
+  std::chrono::nanoseconds since_;          // that, or when the last reply was read, monotonic
   bool sent_ = false;
-  bool as_batch_ = false;                    // needs numbers in turn, or reservations
-  bool has_waited_ = false;                  // the workspace has scanned other messages since
-  bool is_plain_ = false;                    // no rule applies after all: its replies are relayed
-  const Assignment* guard_of_ = nullptr;     // the rule whose guard the write waits for
-  std::optional<ids::CollectionUuid> uuid_;  // of the collection that the guards are of
+  bool as_batch_ = false;    // needs numbers in turn, or reservations
+  bool has_waited_ = false;  // the workspace has scanned other messages since
+  GuardStage guards_;
+  const Assignment* guard_of_ = nullptr;    // the rule whose guard the write waits for
+  const Assignment* left_alone_ = nullptr;  // no rule applies after all, as this one's guard says
   GivenValues given_;
   Drawing drawing_;       // of the values for the first send
   std::size_t size_ = 0;  // bytes of the message without its new values
@@ -93,6 +99,16 @@ class WriteExchange final : public Conversation {
   const Assignment* driver_made_ = nullptr;
   const Assignment* leaves_zero_ = nullptr;
   std::unique_ptr<WriteBatch> batch_;  // once a reply or the size calls for further commands
+
+  // The current event.
+  const Context* context_ = nullptr;
+  Workspace* workspace_ = nullptr;
+  std::chrono::nanoseconds now_;  // monotonic
+  std::optional<wire::OpMsgView> reply_;
+  bool is_empty_ = false;  // the reply has nothing that concerns the proxy
+  std::optional<ids::Result<ids::Grant>> grant_;
+
+  Steps steps_;  // write()
 };
 
 }  // namespace idproxy::rewrite

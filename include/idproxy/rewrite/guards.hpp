@@ -24,33 +24,18 @@ struct GuardVerdict {
   ids::Error error{};
   std::optional<ids::CollectionUuid> uuid{};
 };
-[[nodiscard]] GuardVerdict ask_guards(const Plan& plan, const GivenValues& given,
-                                      std::chrono::nanoseconds now);
 
-/// Tells the guards that the collection with this UUID is not there.
-void tell_gone(const Plan& plan, const ids::CollectionUuid& uuid);
-/// Tells the guards that the server does not accept `collectionUUID`.
-void tell_no_uuid(const Plan& plan);
-
-/// The UUID for the field `collectionUUID` of the command; nothing: it must not have one.
-/// findAndModify and the strict Stable API do not know the field (observed, 6.0.5), and a client
-/// may send one of its own.
-[[nodiscard]] std::optional<ids::CollectionUuid> uuid_for(const GuardVerdict& verdict, Bytes body,
-                                                          WriteKind kind);
 /// Appends {collectionUUID: <uuid>} as an element. The server refuses each statement with error 361
 /// CollectionUUIDMismatch, and stores nothing, if its collection has another UUID
 /// (docs/server-behaviour.md#collection-uuid).
 void append_uuid(const ids::CollectionUuid& uuid, Buffer& out);
 
-/// The guards of a write that takes several commands. Asks them before each command, and tells them
-/// the server's answers about their collection.
+/// The guards of a write. Asks them before each command, and tells them the server's answers about
+/// their collection.
 class GuardStage {
  public:
-  /// Borrows `plan`. `started`: when the write arrived, monotonic. `uuid`: the one that the first
-  /// command names, if it has been sent.
-  GuardStage(const Plan& plan, std::chrono::nanoseconds started,
-             std::optional<ids::CollectionUuid> uuid)
-      : plan_(plan), started_(started), uuid_(uuid) {}
+  /// Borrows `plan`. `started`: when the write arrived, monotonic.
+  GuardStage(const Plan& plan, std::chrono::nanoseconds started) : plan_(plan), started_(started) {}
 
   /// Before a command. With `ready`, it must name uuid().
   [[nodiscard]] GuardVerdict ask(const GivenValues& given, Bytes body, WriteKind kind,
@@ -65,7 +50,7 @@ class GuardStage {
   /// Event: the server has answered a statement with such an error.
   void moved(std::chrono::nanoseconds now);
   /// Event: the server does not accept `collectionUUID`.
-  void takes_no_uuid() const { tell_no_uuid(plan_); }
+  void takes_no_uuid() const;
   /// The first rule that has a guard.
   [[nodiscard]] const Assignment& rule() const;
 

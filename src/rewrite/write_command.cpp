@@ -1,10 +1,7 @@
-#include "rewrite/writes.hpp"
+#include "rewrite/write_command.hpp"
 
 #include <utility>
 
-#include "rewrite/find_and_modify_write.hpp"
-#include "rewrite/insert_write.hpp"
-#include "rewrite/update_write.hpp"
 #include "rewrite/upserts.hpp"
 
 namespace idproxy::rewrite {
@@ -36,7 +33,7 @@ bool emit_with(Bytes fields, const WriteRequest& write, const GivenValues& given
 bool separable(const WriteRequest& write) {
   switch (write.command.kind) {
     case WriteKind::insert:
-      return InsertWrite::separable(write.command);
+      return separable_inserts(write.command);
     case WriteKind::update:
       return separable_updates(write.command);
     case WriteKind::find_and_modify:
@@ -45,18 +42,17 @@ bool separable(const WriteRequest& write) {
   return false;  // it has only one statement
 }
 
-std::unique_ptr<WriteCommand> make_command(Buffer original, WriteRequest write,
+std::unique_ptr<WriteCommand> make_command(const WriteRequest& write,
                                            std::vector<RefusedDocument> refused) {
   switch (write.command.kind) {
     case WriteKind::insert:
-      return std::make_unique<InsertWrite>(std::move(original), std::move(write),
-                                           std::move(refused));
+      return insert_command(write, std::move(refused));
     case WriteKind::update:
-      return std::make_unique<UpdateWrite>(std::move(original), std::move(write));
+      return update_command(write);
     case WriteKind::find_and_modify:
       break;
   }
-  return std::make_unique<FindAndModifyWrite>(std::move(original), std::move(write));
+  return find_and_modify_command(write);
 }
 
 }  // namespace idproxy::rewrite

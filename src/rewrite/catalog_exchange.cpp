@@ -1,17 +1,51 @@
-#include "rewrite/catalog_exchange.hpp"
-
+#include <memory>
 #include <utility>
+#include <vector>
+
+#include "idproxy/rewrite/conversation.hpp"
 
 namespace idproxy::rewrite {
+namespace {
 
-Action CatalogExchange::begin(CatalogRequest&& request) {
-  awaits_reply_ = acknowledged_;
-  for (const ids::CatalogChange& change : request.changes) {
-    changes_.push_back(request.rules->change(change));
+/// The conversation of a command that changes the catalog: what is known of its collections is void
+/// until it is answered, or from now on. Collections are looked at again after it.
+class CatalogExchange final : public Conversation {
+ public:
+  CatalogExchange(CatalogRequest&& request, Bytes message)
+      : Conversation(message), request_(std::move(request)) {}
+
+  Action begin(const Received& received) override;
+  Action reply(Bytes message, const Context& context, Workspace& workspace) override;
+
+ private:
+  const CatalogRequest request_;
+  std::vector<std::shared_ptr<void>> changes_;  // under way
+};
+
+/// The conversation of commitTransaction and abortTransaction: whose numbers without gaps were the
+/// transaction's.
+class EndOfTransactionExchange final : public Conversation {
+ public:
+  EndOfTransactionExchange(EndOfTransaction&& ending, Bytes message)
+      : Conversation(message), ending_(std::move(ending)) {}
+
+  Action begin(const Received& /*received*/) override {
+    awaits_reply_ = acknowledged_;
+    return action::Relay{};
   }
-  if (request.done == CatalogRequest::Done::at_once) changes_.clear();
-  for (const CatalogRequest::Past& each : request.past) note_past(each);
-  request_ = std::move(request);
+  Action reply(Bytes message, const Context& context, Workspace& workspace) override;
+
+ private:
+  const EndOfTransaction ending_;
+};
+
+Action CatalogExchange::begin(const Received& /*received*/) {
+  awaits_reply_ = acknowledged_;
+  for (const ids::CatalogChange& change : request_.changes) {
+    changes_.push_back(request_.rules->change(change));
+  }
+  if (request_.done == CatalogRequest::Done::at_once) changes_.clear();
+  for (const CatalogRequest::Past& each : request_.past) note_past(each);
   return action::Relay{};
 }
 
@@ -27,17 +61,22 @@ Action CatalogExchange::reply(Bytes message, const Context& /*context*/, Workspa
   return action::Relay{};
 }
 
-Action EndOfTransactionExchange::begin(EndOfTransaction&& ending) {
-  awaits_reply_ = acknowledged_;
-  ending_ = std::move(ending);
-  return action::Relay{};
-}
-
 Action EndOfTransactionExchange::reply(Bytes message, const Context& /*context*/,
                                        Workspace& /*workspace*/) {
   if (!single_reply(message)) return action::Close{};
   ending_.rules->transaction_ended(ending_.transaction);
   return action::Relay{};
+}
+
+}  // namespace
+
+std::unique_ptr<Conversation> catalog_exchange(CatalogRequest&& request, Bytes message) {
+  return std::make_unique<CatalogExchange>(std::move(request), message);
+}
+
+std::unique_ptr<Conversation> end_of_transaction_exchange(EndOfTransaction&& ending,
+                                                          Bytes message) {
+  return std::make_unique<EndOfTransactionExchange>(std::move(ending), message);
 }
 
 }  // namespace idproxy::rewrite

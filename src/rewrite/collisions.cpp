@@ -5,7 +5,7 @@
 
 #include "idproxy/rewrite/duplicate_key.hpp"
 #include "idproxy/rewrite/sources.hpp"
-#include "rewrite/upsert_values.hpp"
+#include "rewrite/upsert.hpp"
 
 namespace idproxy::rewrite {
 

@@ -3,10 +3,6 @@
 #include <utility>
 
 #include "idproxy/rewrite/connection_memory.hpp"
-#include "rewrite/catalog_exchange.hpp"
-#include "rewrite/hello_exchange.hpp"
-#include "rewrite/next_exchange.hpp"
-#include "rewrite/status_exchange.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -14,13 +10,16 @@ namespace {
 /// A request that the proxy answers itself.
 class Refusal final : public Conversation {
  public:
-  using Conversation::Conversation;
-  Action begin(CommandError error, const Received& received) {
-    return fail_request(received.message, std::move(error), received.workspace);
+  Refusal(CommandError error, Bytes message) : Conversation(message), error_(std::move(error)) {}
+  Action begin(const Received& received) override {
+    return fail_request(received.message, std::move(error_), received.workspace);
   }
   Action reply(Bytes /*message*/, const Context& /*context*/, Workspace& /*workspace*/) override {
     return action::Close{};
   }
+
+ private:
+  CommandError error_;
 };
 
 }  // namespace
@@ -29,47 +28,34 @@ Exchange::Exchange(ServerId server, ConnectionMemory* memory) : server_(server),
 
 Exchange::~Exchange() = default;
 
-template <class Type, class... Arguments>
-Type& Exchange::open(Arguments&&... arguments) {
-  auto opened = std::make_unique<Type>(std::forward<Arguments>(arguments)...);
-  Type& what = *opened;
-  other_ = std::move(opened);
-  what_ = &what;
-  return what;
-}
-
 Action Exchange::request(Request&& request, Bytes message, Buffer* owner, const Context& context,
                          Workspace& workspace) {
   const Conversation::Received received{message, owner, context, workspace};
   if (auto* found = std::get_if<WriteRequest>(&request)) {
     what_ = &write_.emplace(std::move(*found), received, memory_);
-    return write_->begin(received);
+    return what_->begin(received);
   }
-  if (const auto* found = std::get_if<HelloRequest>(&request)) {
-    kind_ = Kind::hello;
-    return open<HelloExchange>(message, server_, memory_).begin(*found, received);
+  Kind kind = Kind::other;
+  if (auto* hello = std::get_if<HelloRequest>(&request)) {
+    kind = Kind::hello;
+    other_ = hello_exchange(std::move(*hello), message, server_, memory_);
+  } else if (const auto* status = std::get_if<StatusRequest>(&request)) {
+    kind = Kind::status;
+    other_ = status_exchange(*status, message, server_);
+  } else if (auto* next = std::get_if<NextRequest>(&request)) {
+    kind = Kind::next;
+    other_ =
+        next_exchange(std::move(*next), message, memory_ == nullptr ? nullptr : &memory_->rights);
+  } else if (auto* ending = std::get_if<EndOfTransaction>(&request)) {
+    other_ = end_of_transaction_exchange(std::move(*ending), message);
+  } else if (auto* catalog = std::get_if<CatalogRequest>(&request)) {
+    other_ = catalog_exchange(std::move(*catalog), message);
+  } else {
+    other_ = std::make_unique<Refusal>(std::get<RefusedRequest>(std::move(request)).error, message);
   }
-  if (const auto* found = std::get_if<StatusRequest>(&request)) {
-    const Action action = open<StatusExchange>(message, server_).begin(*found, received);
-    if (acknowledged()) kind_ = Kind::status;
-    return action;
-  }
-  if (const auto* found = std::get_if<NextRequest>(&request)) {
-    auto& next = open<NextExchange>(message, memory_ == nullptr ? nullptr : &memory_->rights);
-    if (acknowledged()) kind_ = Kind::next;
-    return next.begin(*found, received);
-  }
-  if (auto* found = std::get_if<EndOfTransaction>(&request)) {
-    return open<EndOfTransactionExchange>(message).begin(std::move(*found));
-  }
-  if (auto* found = std::get_if<CatalogRequest>(&request)) {
-    return open<CatalogExchange>(message).begin(std::move(*found));
-  }
-  return open<Refusal>(message).begin(std::get<RefusedRequest>(std::move(request)).error, received);
-}
-
-std::size_t Exchange::handed_out() const {
-  return is_next() ? static_cast<const NextExchange&>(*other_).handed_out() : 0;
+  what_ = other_.get();
+  if (kind == Kind::hello || acknowledged()) kind_ = kind;
+  return what_->begin(received);
 }
 
 }  // namespace idproxy::rewrite

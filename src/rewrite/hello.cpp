@@ -7,7 +7,7 @@
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
-#include "rewrite/hello_fields.hpp"
+#include "idproxy/rewrite/hello_reply.hpp"
 #include "rewrite/login.hpp"
 
 namespace idproxy::rewrite {

@@ -1,19 +1,43 @@
-#include "rewrite/hello_exchange.hpp"
-
+#include <memory>
+#include <optional>
 #include <utility>
 
+#include "idproxy/rewrite/connection_memory.hpp"
+#include "idproxy/rewrite/conversation.hpp"
 #include "idproxy/rewrite/hello.hpp"
 
 namespace idproxy::rewrite {
+namespace {
 
-Action HelloExchange::begin(const HelloRequest& hello, const Received& received) {
+/// The conversation of a hello: its request asks for no compression, and its replies, of which
+/// there may be a whole stream, name the proxy's listeners.
+class HelloExchange final : public Conversation {
+ public:
+  HelloExchange(HelloRequest&& hello, Bytes request, ServerId server, ConnectionMemory* memory)
+      : Conversation(request), hello_(std::move(hello)), server_(server), memory_(memory) {}
+
+  Action begin(const Received& received) override;
+  Action reply(Bytes message, const Context& context, Workspace& workspace) override;
+  Action learned(const Context& context, Workspace& workspace) override;
+
+ private:
+  Action map(Bytes message, const Context& context, Workspace& workspace);
+
+  const HelloRequest hello_;  // borrows the received bytes: only in begin()
+  const ServerId server_;
+  ConnectionMemory* const memory_;
+  bool may_stream_ = false;
+  std::optional<HelloReply> said_;
+};
+
+Action HelloExchange::begin(const Received& received) {
   const Bytes message = received.message;
   if (memory_ != nullptr) memory_->rights.forget();  // it may log in (speculativeAuthenticate)
   awaits_reply_ = acknowledged_;
   may_stream_ = wire::has_flag(wire::read_header(message), message, wire::flag::kExhaustAllowed);
   refill(received.workspace);
   const X509 x509 = received.context.x509;
-  if (!patch_hello_request(message, hello.command, x509, message_)) return action::Relay{};
+  if (!patch_hello_request(message, hello_.command, x509, message_)) return action::Relay{};
   if (message_.borrows()) keep_original(message, received.owner, received.workspace);
   return action::Send{&message_, original()};
 }
@@ -50,6 +74,13 @@ Action HelloExchange::map(Bytes message, const Context& context, Workspace& work
   workspace.reply.clear();
   message_.copy(message, 0, workspace.reply);
   return action::Reply{workspace.reply.view()};
+}
+
+}  // namespace
+
+std::unique_ptr<Conversation> hello_exchange(HelloRequest&& hello, Bytes message, ServerId server,
+                                             ConnectionMemory* memory) {
+  return std::make_unique<HelloExchange>(std::move(hello), message, server, memory);
 }
 
 }  // namespace idproxy::rewrite

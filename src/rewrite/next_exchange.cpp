@@ -1,13 +1,17 @@
-#include "rewrite/next_exchange.hpp"
-
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "idproxy/bson/builder.hpp"
+#include "idproxy/rewrite/connection_memory.hpp"
+#include "idproxy/rewrite/conversation.hpp"
 #include "idproxy/rewrite/insert.hpp"
+#include "idproxy/rewrite/next_request.hpp"
 #include "idproxy/rewrite/write_reply.hpp"
+#include "idproxy/rewrite/write_values.hpp"
 #include "rewrite/own_command.hpp"
 #include "rewrite/reply_frame.hpp"
 
@@ -44,14 +48,57 @@ void append_write_error(const wire::OpMsgView& request, const wire::OpMsgView& r
   frame.close();
 }
 
-}  // namespace
+/// The conversation of {idproxy: "next"}: checks the client's right, draws the values, replies.
+///
+/// The server checks the right on the client's own connection: mongod answers an insert of
+/// {_id: []} with the write error 53 to those who may insert there, and with error 13 to others. It
+/// stores nothing and creates no collection (observed, 6.0.5).
+class NextExchange final : public Conversation {
+ public:
+  /// `rights`: those of the connection; null: asks the server each time.
+  NextExchange(NextRequest&& next, Bytes request, InsertRights* rights)
+      : Conversation(request), rights_(rights), request_(std::move(next)) {}
+
+  Action begin(const Received& received) override;
+  Action reply(Bytes message, const Context& context, Workspace& workspace) override;
+  Action answered(ids::Result<ids::Grant> grant, const Context& context,
+                  Workspace& workspace) override;
+
+ private:
+  /// The arguments of an event's handlers.
+  struct Step {
+    std::chrono::nanoseconds now;  ///< monotonic
+    Workspace& workspace;          ///< its `reply` gets the answer
+  };
+  Action send_question(Workspace& workspace);
+  Action read_answer(const wire::OpMsgView& message, const Step& step);
+  Action draw_values(const Step& step);
+  std::optional<Action> await_guard(const Step& step);
+  Action hand_out(const Step& step);
+  Action fail(const CommandError& error, const Step& step) const;
+  [[nodiscard]] std::string why_document() const;
+  [[nodiscard]] CommandError no_document(const std::string& why) const;
+  [[nodiscard]] CommandError no_rule() const;
+  [[nodiscard]] CommandError none(const ids::Error& error) const;
+
+  /// The source of the values: the sequence, if there is one, or the rule's strategy.
+  [[nodiscard]] ids::Strategy& source() const {
+    return sequence_ ? *sequence_ : *request_.assignment->strategy;
+  }
+
+  InsertRights* const rights_;
+  NextRequest request_;
+  ids::Values values_;
+  std::shared_ptr<ids::Strategy> sequence_;  // the strategy's, if it has any
+  bool awaits_guard_ = false;
+};
 
 // ---- the right -------------------------------------------------------------------------------
 
-Action NextExchange::begin(const NextRequest& next, const Received& received) {
+Action NextExchange::begin(const Received& received) {
   if (!acknowledged_) return action::Reply{};
   keep_original(received.message, received.owner, received.workspace);
-  request_ = next.in(original_.view());
+  request_ = request_.in(original_.view());
   const Step step{received.context.clock.monotonic(), received.workspace};
   if (rights_ != nullptr && rights_->has(request_.ns(), step.now)) return draw_values(step);
   return send_question(received.workspace);
@@ -234,11 +281,15 @@ CommandError NextExchange::no_rule() const {
 CommandError NextExchange::none(const ids::Error& error) const {
   const bool passes = error.code == ids::Errc::unavailable;
   const bool repeats = bson::find(request_.message.body(), "txnNumber").has_value();
-  const Rule& rule = *request_.assignment->rule;
-  return {code_of(error.code),
-          "mongo-idproxy: no value for field '" + rule.field + "' of " + request_.ns() +
-              " (strategy " + rule.strategy_name + "): " + error.reason,
+  return {code_of(error.code), no_value_text(request_.ns(), *request_.assignment, error),
           passes && repeats ? kRetryableWriteError : std::string_view{}};
+}
+
+}  // namespace
+
+std::unique_ptr<Conversation> next_exchange(NextRequest&& next, Bytes message,
+                                            InsertRights* rights) {
+  return std::make_unique<NextExchange>(std::move(next), message, rights);
 }
 
 }  // namespace idproxy::rewrite

@@ -15,7 +15,7 @@ using Time = std::pair<std::int64_t, std::uint64_t>;
 constexpr auto kMostBytes = static_cast<std::size_t>(bson::kMaxInternalDocument);
 constexpr std::size_t kOtherFields = std::size_t{8} * 1024;
 constexpr std::size_t kBareError = 64;  // {index, code, errmsg: ""} and the entry's key
-constexpr std::size_t kStatement =
+constexpr std::size_t kMostPerStatement =
     16;  // one element of retriedStmtIds, or the key of another array
 
 std::uint64_t timestamp(const std::optional<bson::Element>& element) {
@@ -99,7 +99,7 @@ void ReplyMerge::add_field(const bson::Element& field, std::span<const std::int3
       const auto index = bson::find(entry.value, "index");
       Buffer copy;
       copy.append(entry.value);
-      upserted_bytes_ += copy.size() + kStatement;
+      upserted_bytes_ += copy.size() + kMostPerStatement;
       upserted_.emplace(statements[static_cast<std::size_t>(*index->as_integer())],
                         std::move(copy));
     });
@@ -122,7 +122,7 @@ class ReplyMerge::Writer {
         refused_(refused),
         out_(out),
         room_(kMostBytes - std::min(kMostBytes, kOtherFields + kBareError * merge.errors_.size() +
-                                                    kStatement * merge.retried_.size() +
+                                                    kMostPerStatement * merge.retried_.size() +
                                                     merge.upserted_bytes_)) {}
 
   void field(const bson::Element& field) {

@@ -5,10 +5,10 @@
 #include <string_view>
 #include <utility>
 
+#include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/document_fields.hpp"
 #include "idproxy/rewrite/zero_value.hpp"
-#include "rewrite/upsert_paths.hpp"
-#include "rewrite/upsert_values.hpp"
+#include "rewrite/upsert_statement.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -162,6 +162,220 @@ UpsertVerdict judge(const UpsertStatement& statement, const Assignment& assignme
     return forward(ForwardReason::too_large);
   }
   return kAssign;
+}
+
+namespace {
+
+using Is = ids::FieldValue::Is;
+
+/// One field of the document that is inserted, as far as a filter or an update determines it.
+struct Stated {
+  enum class Kind {
+    nothing,
+    literal,    ///< `value`
+    overrules,  ///< `value`, although the filter says otherwise
+    other,      ///< a value that the statement does not show
+    unclear,    ///< perhaps a value
+  };
+  Kind kind = Kind::nothing;
+  bson::Element value{};
+
+  [[nodiscard]] bool is_known() const { return kind == Kind::literal || kind == Kind::overrules; }
+  void add(const Stated& more) {
+    if (more.kind == Kind::nothing) return;
+    // Two statements on one field: the server refuses them, or they depend on each other.
+    *this = kind == Kind::nothing ? more : Stated{Kind::unclear};
+  }
+};
+
+// ---- the filter ------------------------------------------------------------------------------
+
+bool is_literal(const bson::Element& value) {
+  if (value.type == bson::Type::regex || value.type == bson::Type::undefined) return false;
+  if (value.type != bson::Type::document) return true;
+  bson::Elements elements(value.value);
+  const auto first = elements.next();
+  return !first || !first->key.starts_with('$');
+}
+
+/// The value that {field: value} or {field: {$eq: value}} asks for; nothing for other conditions.
+std::optional<bson::Element> equality(const bson::Element& condition) {
+  if (is_literal(condition)) return condition;
+  if (condition.type != bson::Type::document) return std::nullopt;
+  bson::Elements elements(condition.value);
+  const auto only = elements.next();
+  if (!only || only->key != "$eq" || elements.next() || elements.malformed()) return std::nullopt;
+  return is_literal(*only) ? only : std::nullopt;
+}
+
+/// True if the condition names the field, at any depth.
+bool names_field(const bson::Element& condition, std::string_view field) {
+  Buffer alone;
+  bson::Scope document(alone);
+  bson::append_copy(alone, condition);
+  document.close();
+  return filter_names(alone.view(), field) != Names::no;
+}
+
+Stated stated_by_condition(const bson::Element& condition, std::string_view field) {
+  const auto value = condition.key == field ? equality(condition) : std::nullopt;
+  if (value) return {Stated::Kind::literal, *value};
+  return {names_field(condition, field) ? Stated::Kind::unclear : Stated::Kind::nothing};
+}
+
+/// The clauses of $and count as the filter itself.
+Stated stated_by_filter(Bytes filter, std::string_view field) {
+  Stated stated;
+  std::vector<Bytes> clauses;  // no recursion, because the input decides how deep it goes
+  if (!filter.empty()) clauses.push_back(filter);
+  while (!clauses.empty()) {
+    bson::Elements conditions(clauses.back());
+    clauses.pop_back();
+    while (const auto condition = conditions.next()) {
+      if (condition->key != "$and" || condition->type != bson::Type::array) {
+        stated.add(stated_by_condition(*condition, field));
+        continue;
+      }
+      bson::Elements all(condition->value);
+      while (const auto clause = all.next()) {
+        if (clause->type == bson::Type::document) clauses.push_back(clause->value);
+      }
+    }
+  }
+  return stated;
+}
+
+// ---- the update ------------------------------------------------------------------------------
+
+/// Returns the effect of an operator on a field that it names exactly.
+Stated made_by(const bson::Element& update_operator, const bson::Element& operand,
+               std::string_view field) {
+  static constexpr std::array<std::string_view, 6> kMakes{"$inc", "$mul",         "$min",
+                                                          "$max", "$currentDate", "$bit"};
+  const bool sets = update_operator.key == "$set" || update_operator.key == "$setOnInsert";
+  const auto value = sets ? value_set_by(operand, field) : std::nullopt;
+  if (value) return {Stated::Kind::literal, *value};
+  const bool makes = std::ranges::find(kMakes, update_operator.key) != kMakes.end();
+  return {makes && operand.key == field ? Stated::Kind::other : Stated::Kind::unclear};
+}
+
+Stated stated_by_operators(Bytes update, std::string_view field) {
+  Stated stated;
+  bson::Elements operators(update);
+  while (const auto each = operators.next()) {
+    if (each->type != bson::Type::document) return {Stated::Kind::unclear};
+    bson::Elements operands(each->value);
+    while (const auto operand = operands.next()) {
+      if (!names_path(*each, *operand, field)) continue;
+      stated.add(made_by(*each, *operand, field));
+    }
+  }
+  return stated;
+}
+
+bool has_operators(const UpsertStatement& statement) {
+  if (statement.is_pipeline()) return false;
+  bson::Elements elements(statement.update.value);
+  const auto first = elements.next();
+  return first && first->key.starts_with('$');
+}
+
+Stated stated_by_replacement(Bytes document, std::string_view field) {
+  const auto value = field_at(document, field);
+  if (value && value->is == Is::there) return {Stated::Kind::literal, value->element};
+  return {value && value->is == Is::missing ? Stated::Kind::nothing : Stated::Kind::unclear};
+}
+
+// ---- both ------------------------------------------------------------------------------------
+
+bool equal(const bson::Element& a, const bson::Element& b) {
+  return a.type == b.type && std::ranges::equal(a.value, b.value);
+}
+
+Stated merged(const Stated& filter, const Stated& update) {
+  using Kind = Stated::Kind;
+  if (update.kind == Kind::nothing) return filter;
+  if (filter.kind == Kind::nothing || update.kind == Kind::unclear) return update;
+  if (update.kind == Kind::other) return update;
+  const bool agree = filter.kind == Kind::literal && equal(filter.value, update.value);
+  return {agree ? Kind::literal : Kind::overrules, update.value};
+}
+
+/// The server makes an `_id` if the upsert has none.
+Stated stated_by(const UpsertStatement& statement, std::string_view field) {
+  if (statement.kind != UpsertStatement::Kind::upsert || statement.is_pipeline()) {
+    return {Stated::Kind::unclear};
+  }
+  const Stated filter = stated_by_filter(statement.filter, field);
+  if (has_operators(statement)) {
+    return merged(filter, stated_by_operators(statement.update.value, field));
+  }
+  // Of the filter, only the `_id` gets into a document that replaces another one.
+  const Stated update = stated_by_replacement(statement.update.value, field);
+  return field == "_id" ? merged(filter, update) : update;
+}
+
+}  // namespace
+
+std::optional<bson::Element> value_set_by(const bson::Element& set, std::string_view field) {
+  if (set.key == field) return set;
+  const bool is_around = field.starts_with(set.key) && field[set.key.size()] == '.';
+  if (!is_around || set.type != bson::Type::document) return std::nullopt;
+  const auto value = field_at(set.value, field.substr(set.key.size() + 1));
+  return value && value->is == Is::there ? std::optional(value->element) : std::nullopt;
+}
+
+namespace {
+
+/// True if a path of the update enters an array where the field's path goes on in a document, as
+/// a.$[].x does for a.b. The server does not accept both in one update (error 40).
+bool enters_array(std::string_view path, std::string_view field) {
+  const auto differs = std::ranges::mismatch(path, field).in1;
+  const auto same = path.substr(0, static_cast<std::size_t>(differs - path.begin()));
+  const auto dot = same.rfind('.');
+  return dot != std::string_view::npos && path.substr(dot + 1).starts_with('$');
+}
+
+bool conflicts(std::string_view path, std::string_view field) {
+  return overlap(path, field) || enters_array(path, field);
+}
+
+}  // namespace
+
+bool names_path(const bson::Element& update_operator, const bson::Element& element,
+                std::string_view field) {
+  const bool renames = update_operator.key == "$rename" && element.type == bson::Type::string;
+  return conflicts(element.key, field) || (renames && conflicts(element.text(), field));
+}
+
+std::optional<std::vector<ids::FieldValue>> known_values(const UpsertStatement& statement,
+                                                         std::span<const std::string> fields) {
+  std::vector<ids::FieldValue> values;
+  if (fields.empty()) return values;
+  if (!has_operators(statement)) return std::nullopt;
+  for (const std::string& field : fields) {
+    const Stated stated = stated_by(statement, field);
+    const bool is_missing = stated.kind == Stated::Kind::nothing && !overlap(field, "_id");
+    if (!is_missing && stated.kind != Stated::Kind::literal) return std::nullopt;
+    values.push_back({is_missing ? Is::missing : Is::there, stated.value});
+  }
+  return values;
+}
+
+bool brings_value(const UpsertStatement& statement, const Rule& rule) {
+  const Stated stated = stated_by(statement, rule.field);
+  if (stated.kind == Stated::Kind::other) return true;
+  return stated.is_known() && stated.value.type != bson::Type::null &&
+         !replaces(rule.assign, stated.value);
+}
+
+bool brings_zero(const UpsertStatement& statement, const Rule& rule) {
+  const Stated stated = stated_by(statement, rule.field);
+  return stated.is_known() && leaves_zero(rule.assign, stated.value);
+}
+
+bool may_bring_id(const UpsertStatement& statement) {
+  return stated_by(statement, "_id").kind != Stated::Kind::nothing;
 }
 
 }  // namespace idproxy::rewrite

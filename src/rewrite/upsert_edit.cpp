@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "idproxy/bson/builder.hpp"
-#include "rewrite/upsert_values.hpp"
+#include "rewrite/upsert.hpp"
 
 namespace idproxy::rewrite {
 namespace {

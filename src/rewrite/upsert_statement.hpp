@@ -1,7 +1,9 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/rewrite/batch_command.hpp"
 
 namespace idproxy::rewrite {
@@ -30,5 +32,21 @@ struct UpsertStatement {
 
 /// True if a statement of this update or findAndModify says that it is an upsert, or might.
 [[nodiscard]] bool has_upsert(const BatchCommand& command);
+
+/// True if one of the dotted paths is the other, or contains it: "a" and "a.b", but not "a" and
+/// "ab".
+[[nodiscard]] bool overlap(std::string_view path, std::string_view other);
+
+/// Whether a document names a field.
+enum class Names { no, yes, malformed, too_deep };
+
+/// Whether a filter names `field`, a document around it or something below it, at any depth: also
+/// within $and, $or, $nor and $elemMatch, and in documents that are values. Each key counts both
+/// with the path around it and alone.
+[[nodiscard]] Names filter_names(Bytes filter, std::string_view field);
+
+/// Whether the specification of a $set or $addFields stage does so: by a key, with the path around
+/// it, or in an expression that reads the field ("$field", "$$ROOT.field", {$getField: "field"}).
+[[nodiscard]] Names stage_names(Bytes specification, std::string_view field);
 
 }  // namespace idproxy::rewrite

@@ -11,8 +11,8 @@
 
 #include "idproxy/bson/builder.hpp"
 #include "rewrite/part_frame.hpp"
+#include "rewrite/upsert.hpp"
 #include "rewrite/upsert_edit.hpp"
-#include "rewrite/upsert_values.hpp"
 
 namespace idproxy::rewrite {
 namespace {

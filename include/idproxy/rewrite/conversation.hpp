@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -14,9 +15,11 @@
 
 namespace idproxy::rewrite {
 
+class InsertRights;
+struct ConnectionMemory;
+
 /// The part of an Exchange that depends on the kind of request, from its first message to its last
-/// reply. Each kind has a class of its own, whose begin() handles the request; the events that
-/// follow are those of Exchange.
+/// reply. The events are those of Exchange.
 class Conversation {
  public:
   /// A request as it was received. `owner`: the buffer that holds exactly `message`, or null; the
@@ -32,6 +35,8 @@ class Conversation {
   Conversation(const Conversation&) = delete;
   Conversation& operator=(const Conversation&) = delete;
 
+  /// Event: the request.
+  virtual Action begin(const Received& received) = 0;
   virtual Action reply(Bytes message, const Context& context, Workspace& workspace) = 0;
   /// The events after AskStore, Wait and Learn: a conversation that returns such an action has a
   /// handler.
@@ -50,6 +55,7 @@ class Conversation {
   [[nodiscard]] bool acknowledged() const { return acknowledged_; }
   [[nodiscard]] bool streams() const { return streams_; }
   [[nodiscard]] std::span<const Forwarded> forwarded() const { return forwarded_; }
+  [[nodiscard]] std::size_t handed_out() const { return handed_out_; }
 
  protected:
   /// Counts a command that stores documents without values, for each rule.
@@ -72,6 +78,21 @@ class Conversation {
   wire::PatchedMessage message_;  // what is sent, until it is taken
   Buffer original_;
   std::vector<Forwarded> forwarded_;
+  std::size_t handed_out_ = 0;
 };
+
+/// The conversations about `message`, each with what classify() has found in it. `server` and
+/// `memory`: as for Exchange. `rights`: null: the server is asked each time.
+[[nodiscard]] std::unique_ptr<Conversation> hello_exchange(HelloRequest&& hello, Bytes message,
+                                                           ServerId server,
+                                                           ConnectionMemory* memory);
+[[nodiscard]] std::unique_ptr<Conversation> status_exchange(const StatusRequest& status,
+                                                            Bytes message, ServerId server);
+[[nodiscard]] std::unique_ptr<Conversation> next_exchange(NextRequest&& next, Bytes message,
+                                                          InsertRights* rights);
+[[nodiscard]] std::unique_ptr<Conversation> catalog_exchange(CatalogRequest&& request,
+                                                             Bytes message);
+[[nodiscard]] std::unique_ptr<Conversation> end_of_transaction_exchange(EndOfTransaction&& ending,
+                                                                        Bytes message);
 
 }  // namespace idproxy::rewrite

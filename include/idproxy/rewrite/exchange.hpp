@@ -14,8 +14,6 @@
 
 namespace idproxy::rewrite {
 
-struct ConnectionMemory;
-
 /// Handles one Request of a client, up to its last reply, including all re-sends. A state machine:
 /// the caller passes in events and carries out the Action that each of them returns. Without
 /// sockets or timers.
@@ -130,13 +128,10 @@ class Exchange {
   /// Writes that were sent without a value of a rule.
   [[nodiscard]] std::span<const Forwarded> forwarded() const { return what_->forwarded(); }
   /// The number of values in the answer to {idproxy: "next"}.
-  [[nodiscard]] std::size_t handed_out() const;
+  [[nodiscard]] std::size_t handed_out() const { return what_->handed_out(); }
 
  private:
   enum class Kind { hello, status, next, other };
-  template <class Type, class... Arguments>
-  Type& open(Arguments&&... arguments);
-
   const ServerId server_;
   ConnectionMemory* const memory_;
   Kind kind_ = Kind::other;

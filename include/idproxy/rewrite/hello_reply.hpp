@@ -8,6 +8,7 @@
 
 #include "idproxy/base/bytes.hpp"
 
+/// Functions shared by reading and patching a reply to hello.
 namespace idproxy::rewrite {
 
 /// The server's description of itself in a reply to hello (OP_MSG or OP_REPLY). Member names are in
@@ -33,5 +34,19 @@ struct HelloReply {
 /// Returns nothing if the message is malformed, a field that names members has the wrong type, or a
 /// list has more than 100 names. If the hello failed, the state is unknown.
 [[nodiscard]] std::optional<HelloReply> read_hello_reply(Bytes message);
+
+/// The document of a reply to hello. Borrows from the message.
+struct HelloDocument {
+  Bytes document;
+  bool has_checksum = false;  ///< the message ends with a checksum, 4 bytes
+};
+
+/// Finds the document in an OP_MSG without document sequences or in an OP_REPLY with one document.
+/// Returns nothing for any other message, or if it is malformed.
+[[nodiscard]] std::optional<HelloDocument> find_hello_document(Bytes message);
+
+/// How a field names members of the set: not at all, in an array, or in one string.
+enum class NamesMembers { none, list, one };
+[[nodiscard]] NamesMembers names_members(std::string_view key);
 
 }  // namespace idproxy::rewrite

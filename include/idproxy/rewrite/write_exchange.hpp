@@ -13,7 +13,6 @@
 
 namespace idproxy::rewrite {
 
-struct ConnectionMemory;
 class WriteBatch;
 enum class BatchSent;
 struct WriteStep;
@@ -26,7 +25,7 @@ class WriteExchange final : public Conversation {
   WriteExchange(WriteRequest&& request, const Received& received, ConnectionMemory* memory);
   ~WriteExchange() override;
 
-  Action begin(const Received& received);
+  Action begin(const Received& received) override;
   Action reply(Bytes message, const Context& context, Workspace& workspace) override;
   Action answered(ids::Result<ids::Grant> grant, const Context& context,
                   Workspace& workspace) override;

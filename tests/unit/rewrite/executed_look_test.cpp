@@ -1,4 +1,4 @@
-#include "rewrite/executed_look.hpp"
+#include "rewrite/earlier_attempts.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,5 @@
 // {idproxy: "next"} from its request to its answer, as an exchange handles it.
 
-#include "rewrite/next_exchange.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "rewrite/repeats.hpp"
+#include "rewrite/retry_budget.hpp"
 
 #include <gtest/gtest.h>
 

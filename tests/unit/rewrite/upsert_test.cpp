@@ -4,8 +4,7 @@
 
 #include <span>
 
-#include "rewrite/upsert_paths.hpp"
-#include "rewrite/upsert_values.hpp"
+#include "rewrite/upsert_statement.hpp"
 #include "support/rule_set.hpp"
 #include "support/upserts.hpp"
 

@@ -1,4 +1,4 @@
-#include "idproxy/rewrite/insert_rights.hpp"
+#include "idproxy/rewrite/connection_memory.hpp"
 
 #include <algorithm>
 

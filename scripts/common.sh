@@ -34,6 +34,17 @@ run_quietly() {
   return 1
 }
 
+# check_out DIRECTORY COMMIT: a worktree of that commit, made or changed.
+check_out() {
+  local commit
+  commit=$(git -C "$root" rev-parse --verify "$2^{commit}") || die "there is no commit $2"
+  if [[ ! -e $1/.git ]]; then
+    git -C "$root" worktree prune
+    git -C "$root" worktree add --quiet --force --detach "$1" "$commit"
+  fi
+  git -C "$1" checkout --quiet --force "$commit"
+}
+
 # build PRESET [TARGET...]: configures and builds build/PRESET. One caller at a time.
 build() {
   local preset=$1 lock

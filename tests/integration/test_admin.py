@@ -22,7 +22,7 @@ import pytest
 
 from support import wire
 from support.admin import LISTEN, Admin
-from support.gate import Gate
+from support.middleman import Middleman
 from support.mongod import Mongod
 from support.process import eventually, free_port, start
 from support.proxy import Proxy, binary, configuration
@@ -143,7 +143,7 @@ class TestReadiness:
 
     def test_old_connections_do_not_hide_that_there_are_no_new_ones(self, standalone, start_proxy):
         """As with a certificate that has expired, or a server that is full."""
-        with Gate(standalone.address) as gate:
+        with Middleman(standalone.address) as gate:
             proxy = start_proxy(configuration(gate, [], standalone, admin=LISTEN))
             admin = Admin(proxy)
             with wire.WireClient(proxy.address) as old:

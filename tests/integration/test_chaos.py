@@ -28,11 +28,12 @@ from support import wire
 from support.chaos import Chain, CrashNode, Ledger, StepRelay, quiet
 from support.elements import document, int32
 from support.full import FULL
+from support.middleman import Cut
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
 from support.servers import check_retried, has
-from support.thief import Cut, Passed, Thief, insert_message, session
+from support.thief import Passed, Thief, insert_message, session
 from support.values import digits_of
 
 # Patient enough for a space of which three quarters are taken, and for a machine that is busy.

@@ -17,12 +17,13 @@ from support import wire
 from support.admin import LISTEN, Admin
 from support.counters import STORE, counter, insert, key_of, numbers, set_counter, stored
 from support.elements import Element, document, elements, int32
+from support.middleman import Cut
 from support.mongod import Mongod
 from support.process import eventually
 from support.profiler import Profiler
 from support.proxy import Proxy, configuration
 from support.servers import check_retried
-from support.thief import Cut, Robbed, insert_message, session
+from support.thief import Robbed, insert_message, session
 
 _COUNTER = {"strategy": "counter"}
 _SINGLE = {**_COUNTER, "block": {"size": 1}}

@@ -21,7 +21,7 @@ from support.admin import LISTEN, Admin
 from support.audit import Audit
 from support.counters import STORE, Load, gaps, insert, is_int64, numbers, stored
 from support.full import FULL
-from support.gate import Gate
+from support.middleman import Middleman
 from support.mongod import Mongod
 from support.pair import Pair
 from support.process import eventually
@@ -461,7 +461,7 @@ class TestLosses:
 
     def test_the_store_cannot_be_reached(self, replica_set, standalone, start_proxy, coll):
         """Numbers in memory are given out; then there is an error that drivers repeat."""
-        with Gate(standalone.address) as gate:
+        with Middleman(standalone.address) as gate:
             config = {**configuration(replica_set, [ranges_of(f"{coll}.x", coll, active=1)]),
                       "id_store": {"uri": f"{gate.uri}&serverSelectionTimeoutMS=300"}}
             proxy = start_proxy(config)

@@ -18,12 +18,12 @@ from support.access import Access
 from support.admin import LISTEN, Admin
 from support.chaos import CrashNode
 from support.counters import counter, insert, numbers
-from support.gate import Gate
+from support.middleman import Cut, Middleman
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
 from support.secrets import PASSWORD
-from support.thief import Cut, Passed, Thief, insert_message, session
+from support.thief import Passed, Thief, insert_message, session
 
 RULES = [
     {"ns": "counted.*", "field": "n", "strategy": "counter", "block": {"size": 10}},
@@ -76,25 +76,25 @@ def recovery(proxy: Proxy, ns: str) -> float:
 
 
 @pytest.fixture(scope="module")
-def gate(standalone: Mongod) -> Iterator[Gate]:
+def gate(standalone: Mongod) -> Iterator[Middleman]:
     """The store is behind it, and nothing else."""
-    with Gate(standalone.address) as gate:
+    with Middleman(standalone.address) as gate:
         yield gate
 
 
 @pytest.fixture(scope="module")
-def proxy(replica_set: Mongod, gate: Gate) -> Iterator[Proxy]:
+def proxy(replica_set: Mongod, gate: Middleman) -> Iterator[Proxy]:
     """Its clients' server is another one than its store's."""
     with Proxy(config(replica_set, gate)) as running:
         yield running
 
 
-def config(server: Mongod, gate: Gate) -> dict[str, Any]:
+def config(server: Mongod, gate: Middleman) -> dict[str, Any]:
     return {**configuration(server, RULES),
             "id_store": {"uri": f"{gate.uri}&serverSelectionTimeoutMS=300"}}
 
 
-def patient(server: Mongod, gate: Gate) -> dict[str, Any]:
+def patient(server: Mongod, gate: Middleman) -> dict[str, Any]:
     """As long as it is by default."""
     return {**configuration(server, RULES), "id_store": {"uri": gate.uri}}
 
@@ -104,7 +104,7 @@ def upstream(server: Thief) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def open_again(gate: Gate, proxy: Proxy, coll: str) -> Iterator[None]:
+def open_again(gate: Middleman, proxy: Proxy, coll: str) -> Iterator[None]:
     yield
     gate.open()
     recovery(proxy, f"single.after_{coll}")
@@ -551,7 +551,7 @@ def password(guarded: Mongod) -> Iterator[Door]:
 
 
 @pytest.fixture
-def way(gate: Gate) -> Door:
+def way(gate: Middleman) -> Door:
     gate.shut()
     return Door(gate.uri, gate.shut, gate.open)
 

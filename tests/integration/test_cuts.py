@@ -17,10 +17,10 @@ import pytest
 
 from support import wire
 from support.full import FULL
+from support.middleman import CutAt, Direction, Middleman
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
-from support.relay import Cut, Direction, Relay
 
 RULES = [
     {"ns": "cuts.c", "field": "_id", "strategy": "uuid"},
@@ -36,9 +36,9 @@ LIMIT_SECONDS = 5.0
 @dataclass
 class Chain:
     server: Mongod
-    upstream: Relay
+    upstream: Middleman
     proxy: Proxy
-    downstream: Relay
+    downstream: Middleman
     descriptors: int  # of the proxy when no client is connected
     runs: int = 0
 
@@ -81,9 +81,9 @@ def chain(standalone: Mongod, replica_set: Mongod) -> Iterator[Chain]:
     standalone.client["cuts"]["full"].drop()
     standalone.client["cuts"]["full"].create_index("n", unique=True)
     standalone.client["cuts"]["full"].insert_many([{"n": n} for n in range(9)])
-    with Relay(standalone.address) as upstream:
+    with Middleman(standalone.address) as upstream:
         with Proxy(configuration(upstream, RULES, replica_set)) as proxy:
-            with Relay(proxy.address) as downstream:
+            with Middleman(proxy.address) as downstream:
                 chain = Chain(
                     standalone, upstream, proxy, downstream, proxy.descriptors_at_rest())
                 assert chain.exchange() == 3
@@ -126,7 +126,7 @@ def test_every_byte(chain: Chain, side: Literal["downstream", "upstream"], direc
 
     for after in range(len(whole) + 1):
         for how in ["fin", "rst"] if FULL else [["fin", "rst"][after % 2]]:
-            cut = Cut(direction, after, how)
+            cut = CutAt(direction, after, how)
             connection = relay.cut_one(cut, chain.exchange)
             eventually(lambda: connection.cut_at is not None, what=str(cut))
 
@@ -180,7 +180,7 @@ def test_every_byte_of_a_retried_insert(chain: Chain, side: Literal["downstream"
         most = min(longest, 450)
         step = 3 if most > 150 else 1
     for after in range(0, most + 1, step):
-        cut = Cut(direction, after, ["fin", "rst"][after % 2])
+        cut = CutAt(direction, after, ["fin", "rst"][after % 2])
         relay.next_cut = cut
         answered = chain.retried_insert()
         # A run with few collisions may be over before the cut.

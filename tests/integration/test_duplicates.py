@@ -24,10 +24,11 @@ from bson.raw_bson import RawBSONDocument
 from support import elements as el
 from support import wire
 from support.elements import Element, document, elements, int32
+from support.middleman import Cut
 from support.mongod import Mongod
 from support.process import eventually
 from support.servers import check_retried, has
-from support.thief import (ALWAYS, Cut, Hold, Passed, Robbed, fresh, insert_message, robbing,
+from support.thief import (ALWAYS, Hold, Passed, Robbed, fresh, insert_message, robbing,
                            session)
 
 _DIGITS = {"strategy": "random-digits"}
@@ -1652,7 +1653,7 @@ class TestOrder:
         with wire.WireClient(place.proxy.address) as client:
             client.send(place.message(ns, numbered(3), ordered=ordered))
             sends = eventually(lambda: len(found := place.thief.inserts(ns)) > 2 and found)
-        eventually(lambda: sends[0].connection in place.thief.left)
+        eventually(lambda: place.thief.connections[sends[0].connection].client_closed_at)
         count = len(place.thief.inserts(ns))
         assert place.insert(fresh(place, "field", coll), numbered(1))["n"] == 1
         assert len(place.thief.inserts(ns)) == count
@@ -1755,7 +1756,7 @@ class TestLostReplies:
         with wire.WireClient(place.proxy.address) as client:
             client.send(place.message(ns, numbered(3), ordered=ordered))
             sends = eventually(lambda: len(found := place.thief.inserts(ns)) > 2 and found)
-            place.thief.cut(sends[0].connection)
+            place.thief.connections[sends[0].connection].end()
             assert client.closed_by_peer()
         assert place.insert(fresh(place, "field", coll), numbered(1))["n"] == 1
         assert {m.connection for m in place.thief.inserts(ns)} == {sends[0].connection}

@@ -27,8 +27,9 @@ from support.audit import Audit
 from support.chaos import CrashNode
 from support.counters import numbers
 from support.elements import Element
-from support.failover import Cable, Table, Told, Writer, Writers
+from support.failover import Table, Told, Writer, Writers
 from support.full import FULL
+from support.middleman import Middleman, deafen, lost_packets
 from support.process import eventually
 from support.proxy import Proxy, Server, configuration
 from support.replica_set import Member, ReplicaSet
@@ -244,13 +245,13 @@ def test_the_load_sees_what_is_wrong(three, start_proxy, connect, coll, plant):
 # find out which server is which.
 
 @pytest.fixture
-def cables(three: ReplicaSet) -> Iterator[list[Cable]]:
+def cables(three: ReplicaSet) -> Iterator[list[Middleman]]:
     """One to each member, in their order."""
     with ExitStack() as stack:
-        yield [stack.enter_context(Cable(member.address)) for member in three.members]
+        yield [stack.enter_context(Middleman(member.address)) for member in three.members]
 
 
-def behind(three: ReplicaSet, cables: list[Cable], rules: list[dict[str, Any]] = [],
+def behind(three: ReplicaSet, cables: list[Middleman], rules: list[dict[str, Any]] = [],
            connect_timeout: str = "5s") -> dict[str, Any]:
     """The configuration of a proxy that knows the servers by their cables."""
     upstream = SimpleNamespace(address=",".join(cable.address for cable in cables),
@@ -281,7 +282,7 @@ IMPATIENT = {"connectTimeoutMS": 1000, "heartbeatFrequencyMS": 500}
 
 
 @contextmanager
-def cut_off(three: ReplicaSet, cable: Cable, primary: Member, how: str) -> Iterator[None]:
+def cut_off(three: ReplicaSet, cable: Middleman, primary: Member, how: str) -> Iterator[None]:
     """For as long as the context lasts; another is elected, if the primary cannot be reached."""
     others = three.secondaries
     if how == "pulled":
@@ -382,7 +383,7 @@ def test_half_open(three, cables, start_proxy, record):
     proxy = start_proxy(behind(three, cables))
     before = proxy.descriptors_at_rest()
     near = proxy.listener_of(cables[0].address)
-    with Cable(near) as downstream, ExitStack() as stack:
+    with Middleman(near) as downstream, ExitStack() as stack:
         ping = {"ping": 1, "$db": "admin"}
         silent = [stack.enter_context(WireClient(near, 5)) for _ in range(6)]
         gone = [stack.enter_context(WireClient(downstream.address, 5)) for _ in range(6)]
@@ -439,12 +440,12 @@ class Tomb:
         self._listener = socket.socket()
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._listener.bind(("127.0.0.1", port))
-        failover.deafen(self._listener)
+        deafen(self._listener)
         self._listener.listen(512)
 
     @property
     def knocks(self) -> int:
-        return failover.lost_packets(self._listener)
+        return lost_packets(self._listener)
 
     def __enter__(self) -> Tomb:
         return self

@@ -22,10 +22,10 @@ from pymongo.errors import OperationFailure
 
 from support import wire
 from support.hello import mapped, messages, node
+from support.middleman import Connection, CutAt, Middleman
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
-from support.relay import Cut, Relay, RelayedConnection
 from support.replica_set import ARBITER, HIDDEN, PASSIVE, Member, ReplicaSet
 
 PING = {"ping": 1, "$db": "admin"}
@@ -49,7 +49,7 @@ class Behind:
     """A replica set behind relays behind the proxy."""
 
     members: ReplicaSet
-    relays: list[Relay]
+    relays: list[Middleman]
     proxy: Proxy
 
     @property
@@ -61,9 +61,9 @@ class Behind:
     def index(self, member: Member) -> int:
         return self.members.members.index(member)
 
-    def relayed(self, index: int, first: bytes) -> RelayedConnection:
+    def relayed(self, index: int, first: bytes) -> Connection:
         """The connection to this member that began with these bytes."""
-        def found() -> RelayedConnection | None:
+        def found() -> Connection | None:
             return next((c for c in self.relays[index].connections
                          if c.passed["to_server"].startswith(first)), None)
         return eventually(found, 10, "the connection to the server")
@@ -82,7 +82,7 @@ class Behind:
         return received, own
 
     @staticmethod
-    def _of(connection: RelayedConnection, count: int) -> list[bytes] | None:
+    def _of(connection: Connection, count: int) -> list[bytes] | None:
         """It notes what it has passed on just after the receiver has got it."""
         found = messages(bytes(connection.passed["to_client"]))
         return found if len(found) >= count else None
@@ -96,7 +96,7 @@ def behind(key_file: pathlib.Path, standalone: Mongod) -> Iterator[Behind]:
             "every", [{"priority": 5}, {}, PASSIVE, HIDDEN, ARBITER],
             options=["--keyFile", str(key_file), "--transitionToAuth"]))
         create_user(members.client)
-        relays = [stack.enter_context(Relay(m.address)) for m in members.members]
+        relays = [stack.enter_context(Middleman(m.address)) for m in members.members]
         uri = "mongodb://" + ",".join(r.address for r in relays)
         proxy = stack.enter_context(Proxy({
             "upstream": {"uri": uri}, "id_store": {"uri": f"mongodb://{standalone.address}"},
@@ -311,7 +311,7 @@ class TestStreams:
         """In the middle of a reply, of which the client sees nothing."""
         (_,), (own,) = behind.ask(PRIMARY, wire.command({"hello": 1, "$db": "admin"}))
         while True:
-            behind.relays[PRIMARY].next_cut = Cut("to_client", len(own) * 5 // 2, how)
+            behind.relays[PRIMARY].next_cut = CutAt("to_client", len(own) * 5 // 2, how)
             with Stream(behind, PRIMARY, wait=10) as stream:
                 if stream.connection.cut is None:  # a hello of the proxy's own took it
                     continue

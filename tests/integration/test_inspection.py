@@ -19,11 +19,11 @@ from pymongo.errors import OperationFailure
 
 from support.admin import LISTEN, Admin
 from support.guarded import Guarded
+from support.middleman import Middleman
 from support.mongod import Mongod
 from support.process import eventually, free_port
 from support.proxy import Proxy, configuration
 from support.servers import has
-from support.relay import Relay
 
 HOST_UNREACHABLE = 6
 OPERATION_FAILED = 96
@@ -197,7 +197,7 @@ def test_not_ready_while_the_store_is_down(
         assert standalone.client[coll].others.find_one()["number"] is not None
         await_event(proxy, "inspection_failing")
         standalone.client[coll].orders.create_index("number", unique=True)
-        with Relay(standalone.address, port):
+        with Middleman(standalone.address, port):
             eventually(lambda: insert(client, coll), SOON)
             await_event(proxy, "inspection_again")
         # What was seen is believed for a while.

@@ -16,11 +16,11 @@ from support import elements as el
 from support import wire
 from support.elements import document, int32
 from support.fake_server import FakeServer, Last, Request, reply_to
+from support.middleman import Middleman
 from support.mongod import Mongod
 from support.process import eventually, free_port
 from support.proxy import Proxy, configuration
 from support.servers import has
-from support.relay import Relay
 from support.scrape import metric
 
 RULES = [{"ns": "ruled.*", "field": "_id", "strategy": "uuid"}]
@@ -448,7 +448,7 @@ class TestEnds:
     @pytest.mark.tsan
     @pytest.mark.parametrize("how", ["close", "reset", "half_close"])
     def test_a_client_that_leaves_frees_the_server(self, server, elsewhere, start_proxy, how):
-        with Relay(server.address) as relay:
+        with Middleman(server.address) as relay:
             proxy = start_proxy(configuration(relay, RULES, elsewhere))
             descriptors, served = proxy.descriptors_at_rest(), len(relay.connections)
             connections = server.connections()
@@ -475,7 +475,7 @@ class TestEnds:
 
     def test_a_client_that_leaves_before_its_reply(self, server, elsewhere, start_proxy):
         """Every other one not before it has a connection to the server."""
-        with Relay(server.address) as relay:
+        with Middleman(server.address) as relay:
             proxy = start_proxy(configuration(relay, RULES, elsewhere,
                                               admin={"listen": "127.0.0.1:0"}))
             for number in range(20):
@@ -635,7 +635,7 @@ class TestReplicaSetBypass:
 @pytest.mark.tsan
 def test_the_bytes_are_the_clients_own(standalone, start_proxy):
     """What has no rule reaches the server bit by bit as it was sent, and replies the client."""
-    with Relay(standalone.address) as relay:
+    with Middleman(standalone.address) as relay:
         proxy = start_proxy(configuration(relay, RULES, standalone))
         sent = [
             wire.command({"hello": 1, "$db": "admin"}),

@@ -14,7 +14,8 @@ from bson.raw_bson import RawBSONDocument
 from support import elements as el
 from support import wire
 from support.elements import Element, document, elements, int32
-from support.thief import ALWAYS, Cut, Passed, Robbed, fresh, insert_message, session
+from support.middleman import Cut
+from support.thief import ALWAYS, Passed, Robbed, fresh, insert_message, session
 from support.values import DEFAULTS, VARIANTS
 
 _DIGITS = {"strategy": "random-digits"}

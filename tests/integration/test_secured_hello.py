@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from support import wire
+from support.middleman import Middleman
 from support.proxy import Proxy
-from support.relay import Tap
 from support.replica_set import ARBITER, HIDDEN, PASSIVE
 from support.secured import Certificates, SecuredSet
 from test_hello import (  # noqa: F401
@@ -32,7 +32,7 @@ def behind(certificates: Certificates) -> Iterator[Behind]:
             certificates, "every", [{"priority": 5}, {}, PASSIVE, HIDDEN, ARBITER]))
         tls = certificates.access.tls
         assert tls
-        taps = [stack.enter_context(Tap(m.address, certificates.server_context(), tls))
+        taps = [stack.enter_context(Middleman(m.address, tls=(certificates.server_context(), tls)))
                 for m in members.members]
         proxy = stack.enter_context(Proxy({
             "listen": certificates.listen(), "rules": [],

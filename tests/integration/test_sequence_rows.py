@@ -15,7 +15,7 @@ import pytest
 from pymongo import ReturnDocument
 
 from support.counters import STORE, Load, insert, stored
-from support.gate import Gate
+from support.middleman import Middleman
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
@@ -225,7 +225,7 @@ def test_the_store_cannot_be_reached(replica_set, start_proxy, scheme):
     """Numbers in memory are given out; then there is an error that drivers repeat. A reservation cannot be
     made from memory."""
     place = Place(replica_set, scheme)
-    with Gate(replica_set.address) as gate:
+    with Middleman(replica_set.address) as gate:
         # Only the store goes through the gate.
         place.config["id_store"] = {"uri": f"{gate.uri}&serverSelectionTimeoutMS=300"}
         proxy = start_proxy(place.config)

@@ -16,10 +16,10 @@ import pytest
 from support import wire
 from support.fake_server import HELLO, FakeServer, Request, reply_to
 from support.hello import messages, node
+from support.middleman import Middleman
 from support.mongod import Mongod
 from support.process import eventually, free_ports
 from support.proxy import Proxy
-from support.relay import Relay
 from support.replica_set import Member, ReplicaSet
 
 REQUESTS = {
@@ -32,7 +32,7 @@ REQUESTS = {
 }
 
 
-def untouched(proxy: Proxy, relays: list[Relay]) -> None:
+def untouched(proxy: Proxy, relays: list[Middleman]) -> None:
     """What each listener answers is what its server has said."""
     assert len(proxy.listeners) == len(relays)
     for (address, server), relay in zip(proxy.listeners, relays):
@@ -69,7 +69,7 @@ class TestStandalones:
 
     def test_a_list(self, standalone, another, start):
         ports = free_ports(2)
-        with Relay(standalone.address) as first, Relay(another.address) as second:
+        with Middleman(standalone.address) as first, Middleman(another.address) as second:
             proxy = start([first.address, second.address], {"port": ports[0]})
             untouched(proxy, [first, second])
             assert [address for address, _ in proxy.listeners] == [
@@ -161,7 +161,7 @@ class TestMongos:
                 def says(request: Request) -> bytes:
                     return reply_to(request, self.SAYS)
                 server.others = {"hello": says, "isMaster": says, "ismaster": says}
-            relays = [stack.enter_context(Relay(server.address)) for server in servers]
+            relays = [stack.enter_context(Middleman(server.address)) for server in servers]
             proxy = start([relay.address for relay in relays], {"port": ports[0]})
             self.untouched(proxy, relays)
             addresses = [f"127.0.0.1:{port}" for port in ports]
@@ -173,7 +173,7 @@ class TestMongos:
             assert not proxy.find_events("member_joined")
 
     @staticmethod
-    def untouched(proxy: Proxy, relays: list[Relay]) -> None:
+    def untouched(proxy: Proxy, relays: list[Middleman]) -> None:
         for (address, _), relay in zip(proxy.listeners, relays):
             request = wire.command({"hello": 1, "comment": "mine", "$db": "admin"})
             with wire.WireClient(address) as client:

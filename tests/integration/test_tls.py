@@ -31,13 +31,12 @@ from support import elements as el
 from support import wire
 from support.access import OPEN, Access
 from support.certificates import Authority, Issued, self_signed
-from support.failover import Cable
 from support.fake_server import FakeServer, Last, reply_to
 from support.full import FULL
+from support.middleman import CutAt, Middleman
 from support.mongod import Mongod
 from support.process import eventually, free_port
 from support.proxy import Proxy, binary, configuration
-from support.relay import Cut, Relay
 from support.secured import Certificates
 from support.servers import has
 from support.wire import Closed, WireClient
@@ -934,7 +933,7 @@ class TestInMidStream:
         """Its server's connection is closed at once, though no answer has come."""
         waiting, leave, never = held_back()
         with FakeServer() as fake:
-            with Relay(fake.address) as relay:
+            with Middleman(fake.address) as relay:
                 proxy = start_proxy(configuration(
                     relay, RULES, standalone, listen=certificates.listen()),
                     access=certificates.access)
@@ -1000,7 +999,7 @@ class TestInMidStream:
     @pytest.mark.parametrize("who", ["client", "server"])
     def test_whoever_does_not_read(self, certificates, secure, start_proxy, who):
         """Nobody burns time over what cannot be sent on."""
-        with Cable(secure.address) as cable:
+        with Middleman(secure.address) as cable:
             config = configuration(secure, [], secure, listen=certificates.listen())
             config["upstream"]["uri"] = certificates.access.uri(cable.address,
                                                                 "directConnection=true")
@@ -1097,11 +1096,11 @@ def test_cut_at_every_byte(certificates, secure, start_proxy, coll, side, direct
     access = Access(certificates.authority.file)
     documents = secure.client["tls"][coll]
     documents.create_index("run")
-    with Relay(secure.address) as upstream:
+    with Middleman(secure.address) as upstream:
         config = configuration(secure, RULES, secure, listen=certificates.listen())
         config["upstream"]["uri"] = access.uri(upstream.address, "directConnection=true")
         proxy = start_proxy(config, access=access)
-        with Relay(proxy.address) as downstream:
+        with Middleman(proxy.address) as downstream:
             run = 0
 
             def exchange() -> int:
@@ -1142,7 +1141,7 @@ def test_cut_at_every_byte(certificates, secure, start_proxy, coll, side, direct
                 return whole_exchange
 
             for after in [*dense, *sparse, whole - 1]:
-                cut = Cut(direction, after, ["fin", "rst"][after % 2])
+                cut = CutAt(direction, after, ["fin", "rst"][after % 2])
                 relay.cut_one(cut, exchange_to_be_cut)
                 # The proxy's own hello may have come first.
                 eventually(lambda: relay.last().over and downstream.last().over, 10,

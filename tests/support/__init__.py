@@ -7,11 +7,10 @@ replica_set.py  three members, to be stepped down, killed, cut off and brought b
 proxy.py    a running mongo-idproxy and its log
 wire.py     raw messages: built, sent and read byte by byte
 elements.py BSON taken apart into elements, and put together wrongly on purpose
-relay.py    a TCP relay that cuts a connection at an exact byte
-gate.py     a way to a server that can be shut and opened again
-thief.py    a relay that takes generated values away before they arrive: real duplicates, on demand
-chaos.py    a relay that drops connections at random messages, and the ledger that judges the outcome
-failover.py drivers that write while primaries step down and die, and a way that can be cut
+middleman.py  between a client and a server: notes, cuts, holds, falsifies, lets nobody in, falls silent
+thief.py    a middleman that takes generated values away before they arrive: real duplicates, on demand
+chaos.py    a middleman that drops connections at random messages, and the ledger that judges the outcome
+failover.py drivers that write while primaries step down and die
 counters.py inserts that proxies number, one by one or as a load from many clients
 audit.py    who ever had which value, as a change stream has it
 profiler.py the commands of the proxy's own connections, as mongod counts them

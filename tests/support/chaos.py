@@ -1,6 +1,6 @@
 """Faults at random, and the book in which each document's fate is written.
 
-StepRelay   a relay that closes connections at the boundaries of messages
+StepRelay   a middleman that closes connections at the boundaries of messages
 Chain       a proxy between two of them
 Ledger      what was sent and how it was answered, and whether the server holds just that
 CrashNode   a mongod that is killed and comes back with its data
@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import random
-import socket
 import struct
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -21,11 +20,11 @@ from typing import Any, Literal
 import pymongo
 
 from .elements import Element, document, elements
-from .fake_server import Request, read_message
+from .fake_server import Request
+from .middleman import Connection, Cut, Direction, Middleman
 from .mongod import Mongod
 from .process import StoppedOrKilled, eventually
 from .proxy import Proxy, configuration
-from .relay import Direction
 
 Fate = Literal["pass", "drop_before", "drop_after"]
 
@@ -59,111 +58,44 @@ def write_in(message: bytes) -> Request | None:
         return None
 
 
-class StepRelay:
-    """Relays to `target` message by message and drops a share of the steps of writes.
+class StepRelay(Middleman):
+    """Drops a share of the steps of writes: closes both ends, before or after the message was passed on.
 
-    To drop is to close both ends, before or after the message was passed on. `before` is called
-    with each write before it is passed on, or dropped. Two threads per connection; `steps` and
-    `dropped` count, and are read once the connections are over.
+    `before` is called with each write before it is passed on, or dropped. `steps` and `dropped` count, and
+    are read once the connections are over.
     """
 
     def __init__(self, target: str, share: float = 0, seed: str = "",
                  before: Callable[[Request], None] = lambda write: None):
-        host, _, port = target.rpartition(":")
-        self._target = (host, int(port))
         self._share, self._seed, self._before = share, seed, before
         self.steps = 0
         self.dropped: Counter[tuple[Direction, Fate]] = Counter()
-        self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
-        self._connections = 0
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self.address = "127.0.0.1:%d" % self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._counting = threading.Lock()
+        # Of each connection: what becomes of its steps, and the ids of writes that were sent.
+        self._dropping: dict[int, Dropping] = {}
+        self._writes: defaultdict[int, set[int]] = defaultdict(set)
+        super().__init__(target, script=self._pass)
 
-    def at_rest(self) -> bool:
-        """No connection is open."""
-        with self._lock:
-            return not self._open
+    def _pass(self, connection: Connection, direction: Direction, message: bytes) -> bytes:
+        if not self._is_step(connection.number, direction, message):
+            return message
+        with self._counting:
+            dropping = self._dropping.setdefault(
+                connection.number, Dropping(self._share, f"{self._seed}/{connection.number + 1}"))
+            fate = dropping.fate()
+            self.steps += 1
+            self.dropped[direction, fate] += fate != "pass"
+        if fate != "pass":
+            raise Cut(b"" if fate == "drop_before" else message)
+        return message
 
-    def close(self) -> None:
-        self._listener.close()
-        with self._lock:
-            for each in self._open:
-                _end(each)
-
-    def __enter__(self) -> StepRelay:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    # The relay's threads.
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            try:
-                server = socket.create_connection(self._target, 5)
-            except OSError:
-                client.close()
-                continue
-            for each in (client, server):
-                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                each.settimeout(None)
-            with self._lock:
-                self._open |= {client, server}
-            self._connections += 1
-            threading.Thread(target=self._serve, daemon=True, args=(
-                client, server, Dropping(self._share, f"{self._seed}/{self._connections}"))).start()
-
-    def _serve(self, client: socket.socket, server: socket.socket, dropping: Dropping) -> None:
-        writes: set[int] = set()  # ids of those that were not answered yet
-
-        def relevant(direction: Direction, message: bytes) -> bool:
-            if direction == "to_client":
-                return struct.unpack_from("<i", message, 8)[0] in writes
-            if write := write_in(message):
-                writes.add(write.request_id)
-                self._before(write)
-            return write is not None
-
-        def move(source: socket.socket, sink: socket.socket, direction: Direction) -> None:
-            try:
-                while (message := read_message(source)) is not None:
-                    fate: Fate = "pass"
-                    if relevant(direction, message):
-                        fate = dropping.fate()
-                        with self._lock:
-                            self.steps += 1
-                            self.dropped[direction, fate] += fate != "pass"
-                    if fate != "drop_before":
-                        sink.sendall(message)
-                    if fate != "pass":
-                        break
-            except OSError:
-                pass
-            _end(source)
-            _end(sink)
-
-        back = threading.Thread(target=move, args=(server, client, "to_client"), daemon=True)
-        back.start()
-        move(client, server, "to_server")
-        back.join()
-        client.close()
-        server.close()
-        with self._lock:
-            self._open -= {client, server}
-
-
-def _end(each: socket.socket) -> None:
-    try:
-        each.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
+    def _is_step(self, connection: int, direction: Direction, message: bytes) -> bool:
+        if direction == "to_client":
+            return struct.unpack_from("<i", message, 8)[0] in self._writes[connection]
+        if write := write_in(message):
+            self._writes[connection].add(write.request_id)
+            self._before(write)
+        return write is not None
 
 
 class Chain(StoppedOrKilled):

@@ -1,19 +1,13 @@
-"""Drivers that write while primaries step down and die, and a way to a server that can be cut.
+"""Drivers that write while primaries step down and die.
 
 Table    a collection that is written to, and the book of what was told of each document
 Writers  threads with a driver each way, for as long as the context lasts
 Told     what proxies said that they assigned
-Cable    a relay that falls silent, as when a cable is pulled, or resets what goes through it
 """
 
 from __future__ import annotations
 
-import ctypes
-import fcntl
 import random
-import socket
-import struct
-import termios
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
@@ -364,135 +358,3 @@ def kill(three: ReplicaSet) -> Member:
     primary.client.admin.command("fsync")
     primary.kill()
     return primary
-
-
-# A way that can be cut.
-
-_SO_ATTACH_FILTER, _SO_DETACH_FILTER, _SO_MEMINFO = 26, 27, 55
-
-
-def deafen(each: socket.socket) -> None:
-    """What arrives for this socket is lost before TCP sees it: nothing is acknowledged, and of a
-    listening one no connection begins. Needs no privilege."""
-    nothing = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))  # return 0 bytes
-    each.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER,
-                    struct.pack("HL", 1, ctypes.addressof(nothing)))
-
-
-def undeafen(each: socket.socket) -> None:
-    each.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
-
-
-def lost_packets(each: socket.socket) -> int:
-    """How many a deaf socket did not hear."""
-    return struct.unpack("9I", each.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 36))[8]
-
-
-class Cable:
-    """Listens on a port of 127.0.0.1 and relays to `target`; whole from construction on.
-
-    Thread-safety: one thread pulls, mends and resets.
-    """
-
-    def __init__(self, target: str):
-        host, _, port = target.rpartition(":")
-        self._target = (host, int(port))
-        self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
-        self._pulled = False
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
-        self.address = "127.0.0.1:%d" % self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def is_quiet(self) -> bool:
-        """All that has been sent on is acknowledged. What is not would be sent again and again when
-        it is pulled, and be heard: only what comes here is lost."""
-        with self._lock:
-            return all(struct.unpack("i", fcntl.ioctl(each, termios.TIOCOUTQ, bytes(4))) == (0,)
-                       for each in self._open)
-
-    def pull(self) -> None:
-        """From now on everything is lost on the way, silently, and nobody can connect."""
-        with self._lock:
-            self._pulled = True
-            for each in (self._listener, *self._open):
-                deafen(each)
-
-    def mend(self) -> None:
-        """What was sent meanwhile arrives when it is sent again, by TCP."""
-        with self._lock:
-            self._pulled = False
-            for each in (self._listener, *self._open):
-                undeafen(each)
-
-    def reset(self) -> None:
-        """Both ends of each connection get a RST; the next ones are relayed."""
-        with self._lock:
-            for each in self._open:
-                each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                each.shutdown(socket.SHUT_RD)  # which wakes its thread; closing it sends the RST
-
-    def close(self) -> None:
-        _shut(self._listener)
-        self._listener.close()
-        with self._lock:
-            for each in self._open:
-                _shut(each)
-
-    def __enter__(self) -> Cable:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    # The cable's threads.
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            try:
-                server = socket.create_connection(self._target, 5)
-            except OSError:
-                client.close()
-                continue
-            for each in (client, server):
-                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                each.settimeout(None)
-            with self._lock:
-                self._open |= {client, server}
-                if self._pulled:
-                    deafen(client)
-                    deafen(server)
-            threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
-
-    def _serve(self, client: socket.socket, server: socket.socket) -> None:
-        back = threading.Thread(target=self._move, args=(server, client), daemon=True)
-        back.start()
-        self._move(client, server)
-        back.join()
-        with self._lock:
-            self._open -= {client, server}
-            client.close()
-            server.close()
-
-    def _move(self, source: socket.socket, sink: socket.socket) -> None:
-        try:
-            while data := source.recv(1 << 16):
-                sink.sendall(data)
-        except OSError:
-            pass
-        # A FIN would come before the RST that reset() has prepared.
-        if not struct.unpack("ii", source.getsockopt(
-                socket.SOL_SOCKET, socket.SO_LINGER, 8))[0]:
-            _shut(source)
-            _shut(sink)
-
-
-def _shut(each: socket.socket) -> None:
-    try:
-        each.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass

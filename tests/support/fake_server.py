@@ -28,7 +28,7 @@ def read_message(connection: socket.socket) -> bytes | None:
     wanted = 16
     while len(data) < wanted:
         try:
-            part = connection.recv(wanted - len(data))
+            part = connection.recv(min(wanted - len(data), 1 << 20))
         except OSError:
             return None
         if not part:

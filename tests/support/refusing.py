@@ -1,4 +1,4 @@
-"""A server that does not know everything: a relay in front of one that does.
+"""A server that does not know everything: a middleman in front of one that does.
 
 It refuses what a test tells it to, with the errors of servers that are not MongoDB's, and notes what
 it was asked, so that a test need not have a list of it.
@@ -6,15 +6,14 @@ it was asked, so that a test need not have a list of it.
 
 from __future__ import annotations
 
-import socket
-import threading
 from dataclasses import dataclass
 from typing import Any
 
 import bson
 from bson.codec_options import CodecOptions, DatetimeConversion
 
-from .fake_server import Request, read_message, reply_to
+from .fake_server import Request, reply_to
+from .middleman import Connection, Direction, Middleman
 
 # What the driver sends by itself, and fields that belong to the protocol.
 _OF_THE_DRIVER = {"", "hello", "isMaster", "ismaster", "ping", "endSessions", "saslStart",
@@ -80,54 +79,21 @@ def refusals(part: Part) -> list[Refusal]:
             Refusal(part, 2, "BadValue", f"this server has no '{last}'", "this server has no")]
 
 
-class RefusingServer:
-    """Listens on a free port from construction until close(). `refusal` may be set at any time."""
+class RefusingServer(Middleman):
+    """`refusal` may be set at any time."""
 
     def __init__(self, target: str):
-        host, _, port = target.rpartition(":")
-        self._target = (host, int(port))
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.address = "127.0.0.1:%d" % self._listener.getsockname()[1]
         self.refusal: Refusal | None = None
         self.asked: set[Part] = set()
         self.refused = 0
-        self._sockets: set[socket.socket] = set()
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(target, script=self._pass)
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-                server = socket.create_connection(self._target, 10)
-            except OSError:
-                return
-            for each in (client, server):
-                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                each.settimeout(None)
-                self._sockets.add(each)
-            threading.Thread(target=self._pump, args=(client, server), daemon=True).start()
-            threading.Thread(target=self._pass_on, args=(server, client), daemon=True).start()
-
-    def _pump(self, client: socket.socket, server: socket.socket) -> None:
-        """Requests, one by one."""
-        try:
-            while raw := read_message(client):
-                answer = self._answer(Request.read(raw))
-                if answer:
-                    client.sendall(answer)
-                else:
-                    server.sendall(raw)
-        except OSError:
-            pass
-        _end(client, server)
-
-    def _pass_on(self, server: socket.socket, client: socket.socket) -> None:
-        try:
-            while data := server.recv(262144):
-                client.sendall(data)
-        except OSError:
-            pass
-        _end(client, server)
+    def _pass(self, connection: Connection, direction: Direction, raw: bytes) -> bytes:
+        answer = self._answer(Request.read(raw)) if direction == "to_server" else None
+        if not answer:
+            return raw
+        connection.client.sendall(answer)
+        return b""
 
     def _answer(self, request: Request) -> bytes | None:
         if request.command in _OF_THE_DRIVER:
@@ -140,21 +106,3 @@ class RefusingServer:
         self.refused += 1
         return reply_to(request, {"ok": 0.0, "errmsg": refusal.text, "code": refusal.code,
                                   "codeName": refusal.code_name})
-
-    def close(self) -> None:
-        self._listener.close()
-        _end(*self._sockets)
-
-    def __enter__(self) -> RefusingServer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def _end(*sockets: socket.socket) -> None:
-    for each in sockets:
-        try:
-            each.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass

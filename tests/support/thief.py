@@ -1,4 +1,4 @@
-"""A relay between the proxy and mongod that takes ids away, so that documents collide on demand.
+"""A middleman between the proxy and mongod that takes ids away, so that documents collide on demand.
 
 Before an insert passes, the thief stores documents of its own with the values that the proxy has
 just generated: the real mongod then answers with a real E11000, as often as the test wants it for
@@ -8,7 +8,6 @@ each document, and never by chance. It also keeps every message that passed, bot
 from __future__ import annotations
 
 import os
-import socket
 import struct
 import threading
 import time
@@ -27,18 +26,14 @@ from pymongo.errors import BulkWriteError
 from . import elements as el
 from . import wire
 from .elements import Element, elements
+from .middleman import Connection, Direction, Middleman
 from .mongod import Mongod
 from .proxy import Proxy, configuration
-from .relay import Direction
 
 _LENIENT = CodecOptions(unicode_decode_error_handler="replace")
 
 ALWAYS = 1 << 30
 """How often a document collides that is never to be stored."""
-
-
-class Cut(Exception):
-    """Raised by a hook: the message does not pass, and both ends of the connection are closed."""
 
 
 @dataclass(eq=False)
@@ -168,25 +163,16 @@ def _put(document: dict[str, Any], path: str, value: Any) -> None:
 Hook = Callable[[Passed], bytes]
 
 
-class Thief:
-    """Listens on a free port of 127.0.0.1 and relays to `mongod`, two threads per connection.
-
-    Thread-safety: tests call from theirs; messages come and hooks run in the connections' threads.
-    """
+class Thief(Middleman):
+    """Thread-safety: tests call from theirs; messages come and hooks run in the connections' threads."""
 
     def __init__(self, mongod: Mongod):
-        self._target = ("127.0.0.1", mongod.port)
         self._client: pymongo.MongoClient = pymongo.MongoClient(mongod.uri, retryWrites=False)
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self.address = "127.0.0.1:%d" % self._listener.getsockname()[1]
         self.messages: list[Passed] = []
         self._thefts: dict[str, list[Theft]] = {}
         self._hook: Hook | None = None
-        self._lock = threading.Lock()  # of what is stolen
-        self._connections: list[tuple[socket.socket, socket.socket]] = []
-        self.left: set[int] = set()  # the connections that the proxy has closed
-        self.failures: list[BaseException] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._stealing = threading.Lock()
+        super().__init__(f"127.0.0.1:{mongod.port}", script=self._pass)
 
     def steal(self, ns: str, field: str = "_id", times: Times = 1,
               copy: tuple[str, ...] = ()) -> Theft:
@@ -208,8 +194,7 @@ class Thief:
     def hook(self, hook: Hook) -> Iterator[None]:
         """Meanwhile hook is asked what to pass on in place of each message, after the theft.
 
-        It returns the bytes (of the message, as a rule), may block to hold the message and what
-        comes behind it in this direction, and may raise Cut.
+        It returns the bytes (of the message, as a rule), and may do what a script may.
         """
         self._hook = hook
         try:
@@ -232,80 +217,19 @@ class Thief:
         self.messages.clear()
         self._thefts.clear()
 
-    def cut(self, connection: int) -> None:
-        """Closes both ends of this connection, whatever passes there."""
-        self._end(*self._connections[connection])
-
     def close(self) -> None:
-        self._end(self._listener)
-        self._listener.close()
-        for both in self._connections:
-            self._end(*both)
-            for each in both:
-                each.close()
-        self._client.close()
-        if self.failures:
-            raise BaseExceptionGroup(
-                f"the thief failed; {self._client.topology_description}", self.failures)
-
-    def __enter__(self) -> Thief:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    # The thief's threads.
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            try:
-                server = socket.create_connection(self._target, 5)
-            except OSError:
-                client.close()
-                continue
-            number = len(self._connections)
-            self._connections.append((client, server))
-            for each in (client, server):
-                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                each.settimeout(None)
-            ways: list[tuple[socket.socket, socket.socket, Direction]] = [
-                (client, server, "to_server"), (server, client, "to_client")]
-            for way in ways:
-                threading.Thread(target=self._relay, args=(*way, number), daemon=True).start()
-
-    def _relay(self, source: socket.socket, sink: socket.socket, direction: Direction,
-               number: int) -> None:
         try:
-            while raw := _receive(source):
-                sink.sendall(self._pass(Passed(raw, direction, number, time.monotonic())))
-            sink.shutdown(socket.SHUT_WR)
-        except (Cut, OSError):
-            self._end(source, sink)
-        except BaseException as failure:
-            self.failures.append(failure)
-            self._end(source, sink)
+            super().close()
         finally:
-            if direction == "to_server":
-                self.left.add(number)
+            self._client.close()
 
-    @staticmethod
-    def _end(*both: socket.socket) -> None:
-        for each in both:
-            try:
-                each.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-
-    def _pass(self, message: Passed) -> bytes:
+    def _pass(self, connection: Connection, direction: Direction, raw: bytes) -> bytes:
+        message = Passed(raw, direction, connection.number, time.monotonic())
         if thefts := self._thefts.get(message.ns):
-            with self._lock:
+            with self._stealing:
                 self._rob(message, thefts)
         self.messages.append(message)
-        return self._hook(message) if self._hook else message.raw
+        return self._hook(message) if self._hook else raw
 
     def _rob(self, message: Passed, thefts: list[Theft]) -> None:
         db, _, name = message.ns.partition(".")
@@ -323,26 +247,6 @@ class Thief:
                     value = _get(documents[error["index"]], theft.field)
                     if not collection.count_documents({theft.field: value}, limit=1):
                         raise
-
-
-def _receive(source: socket.socket) -> bytes:
-    """The next message, or nothing at the end."""
-    header = _read(source, 16)
-    if len(header) < 16:
-        return b""
-    (length,) = struct.unpack_from("<i", header)
-    rest = _read(source, length - 16)
-    return header + rest if len(rest) == length - 16 else b""
-
-
-def _read(source: socket.socket, count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        more = source.recv(min(count - len(data), 1 << 20))
-        if not more:
-            break
-        data += more
-    return bytes(data)
 
 
 class Hold:

@@ -12,7 +12,7 @@ import pytest
 
 from support.full import FULL
 from support.mongod import Mongod
-from support.pairs import beyond_pairs
+from support.pairs import beyond_pairs, params_of
 from support.proxy import Proxy, binary, configuration
 from support.secured import Certificates
 from support.servers import lacks
@@ -25,8 +25,8 @@ os.environ["MONGOC_DISABLE_SHM"] = "1"
 TOPOLOGIES = ["standalone", "replica_set"]
 
 LONGEST = [f"test_{name}" for name in (
-    "duplicates", "counter_store_down", "tls", "inspection", "failover", "secured_set", "limits",
-    "replica_set", "topology", "counter_failover", "admin", "drain", "cuts", "chaos", "watchdog",
+    "duplicates", "counter_store_down", "tls", "inspection", "failover", "topology", "limits",
+    "replica_set", "counter_failover", "admin", "drain", "cuts", "chaos", "watchdog",
     "store", "counter", "differential", "upsert_chaos")]
 """The files that take longest. They come first: what begins last of what runs side by side is short."""
 
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if b"__asan_init" in pathlib.Path(binary()).read_bytes():
         out.add("no_ubsan")
     left_out = {item for item in items if any(map(item.get_closest_marker, out)) or any(
-        lacks(marker.args) for marker in item.iter_markers("needs"))}
+        lacks(marker.args) for marker in item.iter_markers("needs")) or only_open(item)}
     if not FULL:
         left_out.update(beyond_pairs([
             item for item in items
@@ -49,6 +49,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in left_out]
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+
+
+def only_open(item: pytest.Item) -> bool:
+    """It wants a secured set, and is not marked so."""
+    if params_of(item).get("secured") != "secured":
+        return False
+    marker = item.get_closest_marker("secured")
+    return not marker or marker.kwargs.get("full", False) and not FULL
 
 
 def pytest_report_header() -> str:
@@ -71,6 +79,13 @@ def replica_set() -> Iterator[Mongod]:
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates.make(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module", params=["open", "secured"])
+def secured(request: pytest.FixtureRequest) -> Certificates | None:
+    """Tests that are marked so run a second time, where servers and the proxy's clients have TLS and
+    users, by these certificates."""
+    return request.getfixturevalue("certificates") if request.param == "secured" else None
 
 
 @pytest.fixture(scope="module", params=TOPOLOGIES)

@@ -33,9 +33,10 @@ from support.middleman import Middleman, deafen, lost_packets
 from support.process import eventually
 from support.proxy import Proxy, Server, configuration
 from support.replica_set import Member, ReplicaSet
+from support.secured import Certificates, SecuredSet
 from support.servers import has
 from support.values import digits_of, to_uuid
-from support.wire import EXHAUST_ALLOWED, MORE_TO_COME, Closed, WireClient, command
+from support.wire import EXHAUST_ALLOWED, MORE_TO_COME, Closed, command
 
 STEP_DOWNS, KILLS = (20, 10) if FULL else (5, 3)
 DIGITS = 6 if FULL else 5
@@ -57,9 +58,20 @@ RULES = [
 
 
 @pytest.fixture(scope="module")
-def three() -> Iterator[ReplicaSet]:
-    with ReplicaSet() as running:
+def three(secured: Certificates | None) -> Iterator[ReplicaSet]:
+    with SecuredSet(secured) if secured else ReplicaSet() as running:
         yield running
+
+
+@pytest.fixture
+def start_proxy(secured: Certificates | None,
+                start_proxy: Callable[..., Proxy]) -> Callable[..., Proxy]:
+    """Where all is secured its clients log in as the application does."""
+    def start(config: dict[str, Any]) -> Proxy:
+        if not secured:
+            return start_proxy(config)
+        return start_proxy({**config, "listen": secured.listen()}, access=secured.application)
+    return start
 
 
 @pytest.fixture(autouse=True)
@@ -144,6 +156,7 @@ def fate(three: ReplicaSet, writers: Writers, what: str, chance: random.Random) 
         dead.restart()
 
 
+@pytest.mark.secured(full=True)  # that connections log in again after a fault under load, others show too
 @pytest.mark.timeout(3600 if FULL else 900)
 def test_step_downs_and_dead_primaries(three, start_proxy, connect, record):
     """Two proxies, which fill the same collections, and the direct way, all at once."""
@@ -303,6 +316,7 @@ def cut_off(three: ReplicaSet, cable: Middleman, primary: Member, how: str) -> I
 
 
 @pytest.mark.tsan
+@pytest.mark.secured
 @pytest.mark.parametrize("how", ["pulled", "reset", "frozen"])
 def test_the_primary_is_cut_off_under_load(three, cables, start_proxy, connect, coll, how):
     """pulled: nothing arrives any more, and nobody says so. reset: connections end; the next ones
@@ -348,33 +362,35 @@ def test_the_primary_is_cut_off_under_load(three, cables, start_proxy, connect, 
     assert not violations, violations[:5]
 
 
+@pytest.mark.secured
 def test_a_server_that_is_silent(three, cables, start_proxy):
     """Others are served meanwhile; who would connect to it is refused; it is served again."""
     proxy = start_proxy(behind(three, cables, connect_timeout="2s"))
     where = listeners(proxy, cables)
     for address in where:
-        eventually(lambda address=address: serves(address), 15, "it is served")
+        eventually(lambda address=address: serves(proxy, address), 15, "it is served")
     with ExitStack() as stack:
-        others = [stack.enter_context(WireClient(address)) for address in where[1:]]
+        others = [stack.enter_context(proxy.raw_client(address)) for address in where[1:]]
         cables[0].pull()
-        with WireClient(where[0]) as client:
+        with proxy.raw_client(where[0]) as client:
             assert client.closed_by_peer(10)
         assert all(client.call({"ping": 1, "$db": "admin"})["ok"] for client in others)
-        assert all(serves(address) for address in where[1:])
+        assert all(serves(proxy, address) for address in where[1:])
         cables[0].mend()
-        eventually(lambda: serves(where[0]), 60, "it is served again")
+        eventually(lambda: serves(proxy, where[0]), 60, "it is served again")
 
 
-def serves(address: str) -> bool:
-    """A new client of this listener gets an answer."""
+def serves(proxy: Proxy, address: str = "") -> bool:
+    """A new client of this listener, or of the first one, gets an answer."""
     try:
-        with WireClient(address, 5) as client:
+        with proxy.raw_client(address, 5) as client:
             return client.call({"ping": 1, "$db": "admin"})["ok"] == 1
     except (Closed, OSError):
         return False
 
 
 @pytest.mark.full
+@pytest.mark.secured
 @pytest.mark.timeout(300)
 def test_half_open(three, cables, start_proxy, record):
     """Nobody says anything any more, on either side, and both are freed: who waits for an answer,
@@ -385,8 +401,8 @@ def test_half_open(three, cables, start_proxy, record):
     near = proxy.listener_of(cables[0].address)
     with Middleman(near) as downstream, ExitStack() as stack:
         ping = {"ping": 1, "$db": "admin"}
-        silent = [stack.enter_context(WireClient(near, 5)) for _ in range(6)]
-        gone = [stack.enter_context(WireClient(downstream.address, 5)) for _ in range(6)]
+        silent = [stack.enter_context(proxy.raw_client(near, 5)) for _ in range(6)]
+        gone = [stack.enter_context(proxy.raw_client(downstream.address, 5)) for _ in range(6)]
         assert all(client.call(ping)["ok"] for client in silent + gone)
         eventually(lambda: cables[0].is_quiet() and downstream.is_quiet())
         cables[0].pull()
@@ -400,12 +416,13 @@ def test_half_open(three, cables, start_proxy, record):
         proxy.await_descriptors(before + 2, 90)
         record("seconds until half-open connections are freed", time.monotonic() - started)
         cables[0].mend()
-        eventually(lambda: serves(near), 60, "it is served again")
+        eventually(lambda: serves(proxy, near), 60, "it is served again")
 
 
 # A server that dies.
 
 @pytest.mark.tsan
+@pytest.mark.secured
 @pytest.mark.parametrize("whom", ["primary", "secondary"])
 def test_a_member_dies(three, start_proxy, record, whom):
     """Its clients are closed at once, nobody else's, and new ones until it is back."""
@@ -415,21 +432,21 @@ def test_a_member_dies(three, start_proxy, record, whom):
     where = listeners(proxy, [m for m in three.members if m is not member])
     ping = {"ping": 1, "$db": "admin"}
     with ExitStack() as stack:
-        there = [stack.enter_context(WireClient(near)) for _ in range(20)]
-        elsewhere = [stack.enter_context(WireClient(address))
+        there = [stack.enter_context(proxy.raw_client(near)) for _ in range(20)]
+        elsewhere = [stack.enter_context(proxy.raw_client(address))
                      for address in where for _ in range(5)]
         assert all(client.call(ping)["ok"] for client in there + elsewhere)
         member.kill()
         started = time.monotonic()
         assert all(client.closed_by_peer() for client in there)
         record("seconds until 20 clients of a dead server are closed", time.monotonic() - started)
-        refused = [stack.enter_context(WireClient(near)) for _ in range(20)]
+        refused = [stack.enter_context(proxy.raw_client(near)) for _ in range(20)]
         assert all(client.closed_by_peer(10) for client in refused)
         assert all(client.call(ping)["ok"] for client in elsewhere)
-        assert all(serves(address) for address in where)
+        assert all(serves(proxy, address) for address in where)
         member.restart()
         started = time.monotonic()
-        eventually(lambda: serves(near), 60, "it is served again")
+        eventually(lambda: serves(proxy, near), 60, "it is served again")
         record("seconds until a server that is back is served", time.monotonic() - started)
 
 
@@ -461,11 +478,11 @@ def test_a_dead_server_is_left_in_peace(start_proxy, record):
         config = configuration(node, [])
         config["upstream"]["connect_timeout"] = "300ms"  # less than until TCP knocks again
         proxy = start_proxy(config)
-        assert serves(proxy.address)
+        assert serves(proxy)
         node.kill()
         with Tomb(node.port) as tomb:
             def knock(_: int) -> bool:
-                with WireClient(proxy.address) as client:
+                with proxy.raw_client() as client:
                     return client.closed_by_peer(30)
             started = time.monotonic()
             assert knock(0), "from here on it is known to be dead"
@@ -475,7 +492,7 @@ def test_a_dead_server_is_left_in_peace(start_proxy, record):
             record("attempts to connect to a dead server by 200 clients", tomb.knocks)
             assert 0 < tomb.knocks <= 10 + 2 * seconds, (tomb.knocks, seconds)
         node.restart()
-        eventually(lambda: serves(proxy.address), 60, "it is served again")
+        eventually(lambda: serves(proxy), 60, "it is served again")
 
 
 # What monitors of drivers hear.
@@ -483,8 +500,8 @@ def test_a_dead_server_is_left_in_peace(start_proxy, record):
 class Stream:
     """A monitor's connection, to which the server says hello whenever something changes."""
 
-    def __init__(self, address: str):
-        self.client = WireClient(address, 30)
+    def __init__(self, proxy: Proxy, address: str):
+        self.client = proxy.raw_client(address, 30)
         first = self.client.call({"hello": 1, "$db": "admin"})
         self.client.send(command(
             {"hello": 1, "$db": "admin", "topologyVersion": first["topologyVersion"],
@@ -502,11 +519,12 @@ class Stream:
         eventually(lambda: condition(self.next()), 30, "the stream says so")
 
 
+@pytest.mark.secured
 def test_streams_of_hello(three, start_proxy):
     """They tell of a new primary by the listener's name, in order, and end with their server."""
     proxy = start_proxy(configuration(three, []))
     where = {member.address: proxy.listener_of(member.address) for member in three.members}
-    streams = {member.address: Stream(where[member.address]) for member in three.members}
+    streams = {member.address: Stream(proxy, where[member.address]) for member in three.members}
     for fault in (ReplicaSet.step_down, failover.kill):
         old = three.primary
         fault(three)
@@ -528,6 +546,7 @@ def test_streams_of_hello(three, start_proxy):
 
 # The id store.
 
+@pytest.mark.secured
 def test_the_store_needs_one_secondary_of_the_uri(three, start_proxy, connect, coll):
     """It follows the set from there, also when that one is gone, as drivers do."""
     secondary = three.secondaries[0]

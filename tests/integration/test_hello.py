@@ -21,12 +21,14 @@ import pytest
 from pymongo.errors import OperationFailure
 
 from support import wire
+from support.access import OPEN
 from support.hello import mapped, messages, node
 from support.middleman import Connection, CutAt, Middleman
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
 from support.replica_set import ARBITER, HIDDEN, PASSIVE, Member, ReplicaSet
+from support.secured import Certificates, SecuredSet
 
 PING = {"ping": 1, "$db": "admin"}
 USER = {"username": "app", "password": "secret"}
@@ -72,7 +74,7 @@ class Behind:
             list[bytes], list[bytes]]:
         """Sends these messages on one connection. What the client received, and what the server
         had sent."""
-        with wire.WireClient(self.proxy.listeners[index][0]) as client:
+        with self.proxy.raw_client(self.proxy.listeners[index][0]) as client:
             received = []
             for message in sent:
                 client.send(message)
@@ -88,19 +90,28 @@ class Behind:
         return found if len(found) >= count else None
 
 
+# The first one is the primary whenever it can be.
+EVERY = [{"priority": 5}, {}, PASSIVE, HIDDEN, ARBITER]
+
+
 @pytest.fixture(scope="module")
-def behind(key_file: pathlib.Path, standalone: Mongod) -> Iterator[Behind]:
+def behind(key_file: pathlib.Path, standalone: Mongod,
+           secured: Certificates | None) -> Iterator[Behind]:
     with contextlib.ExitStack() as stack:
-        # The first one is the primary whenever it can be.
-        members = stack.enter_context(ReplicaSet(
-            "every", [{"priority": 5}, {}, PASSIVE, HIDDEN, ARBITER],
-            options=["--keyFile", str(key_file), "--transitionToAuth"]))
-        create_user(members.client)
-        relays = [stack.enter_context(Middleman(m.address)) for m in members.members]
-        uri = "mongodb://" + ",".join(r.address for r in relays)
+        if secured:
+            members = stack.enter_context(SecuredSet(secured, "every", EVERY))
+            access, store = secured.access, members.store_access.uri(members.address)
+            # They end TLS, so that bytes can be compared.
+            tls, more = (secured.server_context(), access.tls), {"listen": secured.listen()}
+        else:
+            members = stack.enter_context(ReplicaSet(
+                "every", EVERY, options=["--keyFile", str(key_file), "--transitionToAuth"]))
+            create_user(members.client)
+            access, store, tls, more = OPEN, f"mongodb://{standalone.address}", None, {}
+        relays = [stack.enter_context(Middleman(m.address, tls=tls)) for m in members.members]
         proxy = stack.enter_context(Proxy({
-            "upstream": {"uri": uri}, "id_store": {"uri": f"mongodb://{standalone.address}"},
-            "rules": []}))
+            "upstream": {"uri": access.uri(",".join(r.address for r in relays))},
+            "id_store": {"uri": store}, "rules": [], **more}, access=access))
         yield Behind(members, relays, proxy)
 
 
@@ -135,6 +146,7 @@ FORMS = {
 
 
 @pytest.mark.tsan
+@pytest.mark.secured
 @pytest.mark.parametrize("name", ["hello", "isMaster", "ismaster"])
 @pytest.mark.parametrize("form", FORMS)
 def test_a_reply_is_the_servers_own_but_for_its_members(behind: Behind, form: str, name: str):
@@ -151,11 +163,12 @@ def test_a_reply_is_the_servers_own_but_for_its_members(behind: Behind, form: st
         assert bool(checksum) == (form == "checksum" and not behind.proxy.access.tls)
 
 
+@pytest.mark.secured
 def test_what_each_kind_of_member_says(behind: Behind):
     """As a client knows them: a hidden member is in no list."""
     addresses = [address for address, _ in behind.proxy.listeners]
     for index in range(len(KINDS)):
-        with wire.WireClient(addresses[index]) as client:
+        with behind.proxy.raw_client(addresses[index]) as client:
             says = client.call({"hello": 1, "$db": "admin"})
         assert says["hosts"] == [addresses[PRIMARY], addresses[SECONDARY]]
         assert says["passives"] == [addresses[PASSIVE_ONE]]
@@ -210,7 +223,7 @@ class Stream:
     def __init__(self, behind: Behind, index: int, wait: int = 50, flags: int = 0,
                  name: str = "hello"):
         self.behind, self.index = behind, index
-        self.client = wire.WireClient(behind.proxy.listeners[index][0], timeout=30)
+        self.client = behind.proxy.raw_client(behind.proxy.listeners[index][0], 30)
         first = wire.command({"hello": 1, "$db": "admin"})
         self.client.send(first)
         self.received = [self.client.receive()]
@@ -268,6 +281,7 @@ def another_primary(behind: Behind) -> Iterator[None]:
 
 class TestStreams:
     @pytest.mark.tsan
+    @pytest.mark.secured
     @pytest.mark.parametrize("flags", [0, wire.CHECKSUM_PRESENT], ids=["plain", "checksum"])
     @pytest.mark.parametrize("name", ["hello", "isMaster"])
     def test_each_reply_is_mapped(self, behind: Behind, name: str, flags: int):
@@ -277,6 +291,7 @@ class TestStreams:
                     assert stream.next()["me"] == behind.proxy.listeners[index][0]
                 stream.check()
 
+    @pytest.mark.secured
     def test_a_step_down_in_mid_stream(self, behind: Behind):
         """The servers tell at once. No reply names a member, before, meanwhile and afterwards."""
         addresses = [address for address, _ in behind.proxy.listeners]
@@ -323,6 +338,7 @@ class TestStreams:
                 eventually(lambda: stream.connection.over, 10, "both ends are closed")
                 return
 
+    @pytest.mark.secured
     def test_pymongo_monitors_by_streaming(self, behind: Behind):
         """Its view of the set is made of our listeners alone, and follows a step-down."""
         addresses = [node(address) for address, _ in behind.proxy.listeners]
@@ -406,6 +422,7 @@ class TestOtherReplies:
 
 
 class TestAmongOtherMessages:
+    @pytest.mark.secured
     def test_pipelined(self, behind: Behind):
         """All sent at once. Each reply is the answer to its own request."""
         sent = [wire.command(PING, request_id=1), wire.command({"hello": 1, "$db": "admin"},
@@ -414,7 +431,7 @@ class TestAmongOtherMessages:
                 wire.op_query("admin.$cmd", {"isMaster": 1}, request_id=4),
                 wire.command({"hello": 1, "$db": "admin"}, request_id=4),
                 wire.command(PING, request_id=5)]
-        with wire.WireClient(behind.proxy.listeners[SECONDARY][0]) as client:
+        with behind.proxy.raw_client(behind.proxy.listeners[SECONDARY][0]) as client:
             client.send(b"".join(sent))
             received = [client.receive() for _ in sent]
             own = messages(bytes(behind.relayed(
@@ -424,9 +441,10 @@ class TestAmongOtherMessages:
             hello = number in (1, 3, 4)
             assert mine.raw == (mapped(server, behind.listeners) if hello else server)
 
+    @pytest.mark.secured
     def test_one_that_wants_no_reply(self, behind: Behind):
         """moreToCome: the next reply is that of the next request."""
-        with wire.WireClient(behind.proxy.address) as client:
+        with behind.proxy.raw_client() as client:
             client.send(
                 wire.command({"hello": 1, "$db": "admin"}, flags=wire.MORE_TO_COME, request_id=1) +
                 wire.command(PING, request_id=2) +
@@ -436,7 +454,7 @@ class TestAmongOtherMessages:
             assert (reply.response_to, reply.body["me"]) == (3, behind.proxy.address)
 
     def test_byte_by_byte(self, behind: Behind):
-        with wire.WireClient(behind.proxy.address) as client:
+        with behind.proxy.raw_client() as client:
             for byte in wire.command({"hello": 1, "$db": "admin"}):
                 client.send(bytes([byte]))
             assert client.receive().body["me"] == behind.proxy.address
@@ -444,7 +462,7 @@ class TestAmongOtherMessages:
     def test_compression_is_not_negotiated(self, behind: Behind):
         request = wire.command(
             {"hello": 1, "compression": ["zlib", "snappy"], "$db": "admin"}, request_id=4712)
-        with wire.WireClient(behind.proxy.address) as client:
+        with behind.proxy.raw_client() as client:
             client.send(request)
             reply = client.receive()
         assert "compression" not in reply.body and reply.response_to == 4712
@@ -454,6 +472,7 @@ class TestAmongOtherMessages:
 # Logging in.
 
 class TestLogin:
+    @pytest.mark.secured
     def test_by_a_driver_through_each_listener(self, behind: Behind):
         """PyMongo begins it inside of hello."""
         for index in (PRIMARY, SECONDARY, PASSIVE_ONE, HIDDEN_ONE):
@@ -464,6 +483,7 @@ class TestLogin:
                     status = client.admin.command("connectionStatus")
                     assert status["authInfo"]["authenticatedUsers"][0]["user"] == "app"
 
+    @pytest.mark.secured
     def test_with_the_set(self, behind: Behind):
         with behind.proxy.set_client("every", **USER) as client:
             for preference in (pymongo.ReadPreference.PRIMARY, pymongo.ReadPreference.SECONDARY):
@@ -471,6 +491,7 @@ class TestLogin:
                     "connectionStatus")
                 assert status["authInfo"]["authenticatedUsers"][0]["user"] == "app"
 
+    @pytest.mark.secured
     @pytest.mark.parametrize("user", ["app", "nobody"])
     def test_inside_of_hello_by_hand(self, behind: Behind, user: str):
         start = {"saslStart": 1, "mechanism": "SCRAM-SHA-256", "db": "admin",

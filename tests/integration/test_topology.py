@@ -20,32 +20,40 @@ from pymongo.errors import AutoReconnect, NotPrimaryError, PyMongoError
 from pymongo.read_preferences import SecondaryPreferred
 
 from support import wire
+from support.access import OPEN
 from support.hello import node
 from support.mongod import Mongod
 from support.process import eventually, free_ports
 from support.proxy import Proxy, binary
-from support.servers import has
 from support.replica_set import ARBITER, HIDDEN, ReplicaSet
+from support.secured import Certificates, SecuredSet
+from support.servers import has
 
 HELLO = {"hello": 1, "$db": "admin"}
 
 
 @pytest.fixture(scope="module")
-def members() -> Iterator[ReplicaSet]:
+def members(secured: Certificates | None) -> Iterator[ReplicaSet]:
     """Tests leave it with the same three members, all of them up."""
-    with ReplicaSet("topo", [{"priority": 5}, {}, {}]) as running:
+    kinds = [{"priority": 5}, {}, {}]
+    with SecuredSet(secured, "topo", kinds) if secured else ReplicaSet("topo", kinds) as running:
         yield running
 
 
 @pytest.fixture
-def start(standalone: Mongod, start_proxy: Callable[..., Proxy]) -> Callable[..., Proxy]:
+def start(secured: Certificates | None, members: ReplicaSet, standalone: Mongod,
+          start_proxy: Callable[..., Proxy]) -> Callable[..., Proxy]:
     """start("host:port,host:port", …): a proxy in front of these servers."""
-    def start_one(hosts: str, listen: dict[str, Any] = {}, options: str = "",
-                  **upstream: Any) -> Proxy:
+    open_listen = {"address": "127.0.0.1", "port": 0}
+
+    def start_one(hosts: str, listen: dict[str, Any] = {}, *options: str, **upstream: Any) -> Proxy:
+        access = secured.access if secured else OPEN
+        store = (members.store_access.uri(members.address) if secured
+                 else f"mongodb://{standalone.address}")
         return start_proxy({
-            "listen": {"address": "127.0.0.1", "port": 0, **listen},
-            "upstream": {"uri": f"mongodb://{hosts}/{options}", **upstream},
-            "id_store": {"uri": f"mongodb://{standalone.address}"}, "rules": []})
+            "listen": {**(secured.listen() if secured else open_listen), **listen},
+            "upstream": {"uri": access.uri(hosts, *options), **upstream},
+            "id_store": {"uri": store}, "rules": []}, access=members.app_access)
     return start_one
 
 
@@ -80,9 +88,10 @@ def works(client: pymongo.MongoClient) -> None:
     collection.with_options(read_preference=SecondaryPreferred()).find_one({"_id": 1})
 
 
-def hello(address: str) -> dict[str, Any]:
-    """Empty if the server closes, as 4.4 does while its place in the set changes."""
-    with wire.WireClient(address) as client:
+def hello(proxy: Proxy, address: str = "") -> dict[str, Any]:
+    """Of this listener, or of the first one. Empty if the server closes, as 4.4 does while its place in
+    the set changes."""
+    with proxy.raw_client(address) as client:
         try:
             return client.call(HELLO)
         except wire.Closed:
@@ -109,6 +118,7 @@ def check_config(tmp_path: pathlib.Path, text: str) -> subprocess.CompletedProce
 
 
 class TestListeners:
+    @pytest.mark.secured
     def test_in_the_order_of_the_connection_string(self, members, start):
         first, second, third = (m.address for m in members.members)
         ports = free_ports(3)
@@ -126,6 +136,7 @@ class TestListeners:
             works(client)
 
     @pytest.mark.tsan
+    @pytest.mark.secured
     def test_one_host_is_enough(self, members, start):
         """The others get the next ports, in the order of the set."""
         ports = free_ports(3)
@@ -139,7 +150,7 @@ class TestListeners:
                       for e in proxy.find_events("member_joined")]
             assert joined == [(m.address, address, members.name, "info")
                               for m, address in zip(others, addresses[1:])]
-            says = hello(addresses[0])
+            says = hello(proxy, addresses[0])
             assert says["hosts"] == [addresses[1], addresses[0], addresses[2]]
 
     def test_with_port_0_others_get_any(self, members, start):
@@ -152,9 +163,9 @@ class TestListeners:
     def test_a_listener_is_open_when_it_is_told_of(self, members, start):
         for _ in range(5):
             proxy = start(members.members[1].address)
-            told = hello(proxy.address)["hosts"]
+            told = hello(proxy)["hosts"]
             assert len(told) == 3 and all(listens(address) for address in told)
-            assert [hello(address)["me"] for address in told] == told
+            assert [hello(proxy, address)["me"] for address in told] == told
 
     def test_without_the_sets_name(self, members, start):
         """A driver that learns of the set from the reply."""
@@ -201,6 +212,7 @@ class TestListeners:
                 works(other)
             works(client)
 
+    @pytest.mark.secured
     def test_in_a_chain(self, members, start):
         """A proxy whose servers are the listeners of another."""
         first = start(members.members[0].address)
@@ -224,7 +236,7 @@ class TestPinned:
             addresses = [f"127.0.0.1:{ports[i]}" for i in (0, 5, 4)]
             sees(client, *addresses)
             works(client)
-            assert hello(addresses[0])["hosts"] == addresses
+            assert hello(proxy, addresses[0])["hosts"] == addresses
 
     def test_a_pinned_port_is_nobody_elses(self, members, start):
         first, second, third = (m.address for m in members.members)
@@ -257,7 +269,7 @@ class TestPinned:
                 warning = proxy.wait_event("member_left_out")
                 assert warning["level"] == "warning"
                 assert (warning["member"], warning["set"]) == (out.address, members.name)
-                says = [hello(address) for address, _ in proxy.listeners]
+                says = [hello(proxy, address) for address, _ in proxy.listeners]
                 for each in says:
                     assert each["hosts"] == [f"127.0.0.1:{port}" for port in ports[:2]]
                     assert ("primary" in each) == (number != 0)
@@ -288,13 +300,13 @@ class TestAdvertised:
         with pymongo.MongoClient(f"mongodb://{addresses[0]}/?replicaSet={members.name}") as client:
             sees(client, *addresses, primary=addresses[0])
             works(client)
-        assert hello(proxy.address)["me"] == addresses[0]
+        assert hello(proxy)["me"] == addresses[0]
 
     @pytest.mark.parametrize("address", ["0.0.0.0", "::"])
     def test_all_addresses_of_this_host(self, members, start, address):
         proxy = start(members.members[0].address, {"address": address, "advertise": "127.0.0.1"})
         port = node(proxy.address)[1]
-        says = hello(f"127.0.0.1:{port}")
+        says = hello(proxy, f"127.0.0.1:{port}")
         assert says["me"] == f"127.0.0.1:{port}"
         assert len(says["hosts"]) == 3 and all(h.startswith("127.0.0.1:") for h in says["hosts"])
 
@@ -312,7 +324,7 @@ class TestAdvertised:
         """It stands for the first server, and there is no other."""
         path = tmp_path / "proxy.sock"
         proxy = start(members.address, {"address": f"unix:{path}"})
-        says = hello(f"unix:{path}")
+        says = hello(proxy, f"unix:{path}")
         assert (says["me"], says["hosts"], says["primary"]) == (str(path), [str(path)], str(path))
         with proxy.set_client(members.name) as client:
             collection = client["shop"]["unix"]
@@ -322,6 +334,7 @@ class TestAdvertised:
 
 
 class TestOneServerOfTwoNames:
+    @pytest.mark.secured
     def test_names_here_and_addresses_in_the_set(self, members, start):
         proxy = start(",".join(f"localhost:{m.port}" for m in members.members))
         addresses = [address for address, _ in proxy.listeners]
@@ -329,7 +342,7 @@ class TestOneServerOfTwoNames:
             sees(client, *addresses, primary=addresses[0])
             works(client)
         for member, address in zip(members.members, addresses):
-            assert hello(address)["me"] == address
+            assert hello(proxy, address)["me"] == address
             event = proxy.wait_event("server_identified", server=f"localhost:{member.port}")
             assert (event["me"], event["set"]) == (member.address, members.name)
         assert not proxy.find_events("member_joined")
@@ -356,8 +369,8 @@ class TestOneServerOfTwoNames:
             def is_so() -> bool:
                 version = members.primary.hello()["setVersion"]
                 try:
-                    told = lists(hello(proxy.address))
-                    says = [hello(address) for address in told]
+                    told = lists(hello(proxy))
+                    says = [hello(proxy, address) for address in told]
                 except (OSError, wire.Closed):
                     return False  # a listener that has just been closed
                 return (len(told) == 3 and known(client) == nodes(*told) and
@@ -393,13 +406,13 @@ class TestOneServerOfTwoNames:
         assert len(addresses) == 4
         with proxy.set_client(members.name) as client:
             eventually(lambda: client.primary, 20, "a primary")
-            told = lists(hello(addresses[2]))
+            told = lists(hello(proxy, addresses[2]))
             assert len(told) == 3 and set(told) < set(addresses)
             assert len({*told, *addresses[:2]}) == 4
             sees(client, *told)
             works(client)
         for address in addresses[:2]:
-            assert hello(address)["me"] in told
+            assert hello(proxy, address)["me"] in told
 
     def test_one_name_twice(self, members, start):
         first, second, _ = (m.address for m in members.members)
@@ -409,7 +422,7 @@ class TestOneServerOfTwoNames:
             sees(client, *(proxy.listener_of(m.address) for m in members.members))
 
     def test_a_wrong_set_name(self, members, start):
-        proxy = start(members.members[0].address, options="?replicaSet=other")
+        proxy = start(members.members[0].address, {}, "replicaSet=other")
         event = proxy.wait_event("set_name_differs")
         assert event["level"] == "warning"
         assert (event["server"], event["expected"], event["found"]) == (
@@ -417,6 +430,7 @@ class TestOneServerOfTwoNames:
 
 
 class TestServersThatAreDown:
+    @pytest.mark.secured
     def test_the_first_one_at_the_start(self, members, start):
         """Its listener opens all the same. A driver that knows no other waits for it."""
         first, second, third = members.members
@@ -443,7 +457,7 @@ class TestServersThatAreDown:
         try:
             proxy = start(members.members[1].address)
             with (proxy.set_client(members.name, serverSelectionTimeoutMS=60_000) as client,
-                  wire.WireClient(proxy.address) as early):
+                  proxy.raw_client() as early):
                 assert early.closed_by_peer()
                 members.heal()
                 addresses = [proxy.listener_of(m.address) for m in members.members]
@@ -457,7 +471,7 @@ class TestServersThatAreDown:
         """Nobody waits for it for long who wants another: connect_timeout is a minute here."""
         with dead_server(how) as address:
             proxy = start(f"{address},{members.members[0].address}", connect_timeout="60s")
-            says = hello(proxy.listeners[1][0])
+            says = hello(proxy, proxy.listeners[1][0])
             assert says["me"] == proxy.listeners[1][0] and len(says["hosts"]) == 3
             assert proxy.listeners[0][0] not in says["hosts"]
 
@@ -472,10 +486,10 @@ class TestServersThatAreDown:
         try:
             eventually(lambda: not second.hello().get("primary") and
                        second.hello().get("secondary"), 30, "there is no primary")
-            says = hello(proxy.address)
+            says = hello(proxy)
             assert "primary" not in says and says["hosts"] == addresses
             late = start(second.address)
-            says = hello(late.address)
+            says = hello(late)
             assert len(says["hosts"]) == 3 and says["me"] == late.address
             assert not set(says["hosts"]) & {m.address for m in members.members}
         finally:
@@ -502,7 +516,7 @@ def dead_server(how: str) -> Iterator[str]:
 
 
 def _asked(proxy: Proxy) -> bool:
-    return bool(hello(proxy.address))
+    return bool(hello(proxy))
 
 
 class Work:
@@ -571,7 +585,7 @@ class Watch(Work):
                          for e in self._proxy.find_events(event)}
             for address in listeners:
                 try:
-                    with wire.WireClient(address) as client:
+                    with self._proxy.raw_client(address) as client:
                         client.send(wire.command(HELLO))
                         raw = client.receive().raw
                 except (OSError, wire.Closed):
@@ -583,6 +597,7 @@ class Watch(Work):
 
 class TestMembersThatComeAndGo:
     @pytest.mark.tsan
+    @pytest.mark.secured
     def test_one_is_added_and_removed_and_comes_back(self, members, start):
         ports = free_ports(8)
         proxy = start(members.members[0].address, {"port": ports[0]})
@@ -594,10 +609,10 @@ class TestMembersThatComeAndGo:
                 sees(client, *addresses[:4])
                 joined = proxy.wait_event("member_joined", server=fourth.address)
                 assert joined["address"] == addresses[3]
-                assert lists(hello(addresses[1])) == addresses[:4]
+                assert lists(hello(proxy, addresses[1])) == addresses[:4]
                 # It may be the last to hear that it belongs to them.
-                eventually(lambda: hello(addresses[3]).get("me") == addresses[3], 20)
-                with wire.WireClient(addresses[3]) as idle:
+                eventually(lambda: hello(proxy, addresses[3]).get("me") == addresses[3], 20)
+                with proxy.raw_client(addresses[3]) as idle:
                     assert idle.call(HELLO)["me"] == addresses[3]
                     members.expel(fourth)
                     assert idle.closed_by_peer(20)
@@ -613,9 +628,9 @@ class TestMembersThatComeAndGo:
                 if has("readmits"):
                     members.admit(fourth)
                     sees(client, *addresses[:5])
-                    assert hello(addresses[0])["arbiters"] == [addresses[4]]
+                    assert hello(proxy, addresses[0])["arbiters"] == [addresses[4]]
                     for address in addresses[3:5]:
-                        eventually(lambda: hello(address).get("me") == address, 20)
+                        eventually(lambda: hello(proxy, address).get("me") == address, 20)
                 else:  # 4.4.2 ends itself when it is a member again
                     members.members.remove(fourth)
                     fourth.close()
@@ -632,6 +647,7 @@ class TestMembersThatComeAndGo:
             sees(client, *addresses[:3])
             works(client)
 
+    @pytest.mark.secured
     def test_one_moves(self, members, start):
         """The same _id, another address: for the proxy another member."""
         ports = free_ports(5)
@@ -663,7 +679,7 @@ class TestMembersThatComeAndGo:
                 members.expel(fourth)
                 sees(client, addresses[1], *more)
                 assert listens(addresses[0])
-                assert addresses[0] not in lists(hello(addresses[1]))
+                assert addresses[0] not in lists(hello(proxy, addresses[1]))
                 members.admit(fourth)
                 sees(client, *addresses, *more)
         finally:
@@ -680,7 +696,7 @@ class TestMembersThatComeAndGo:
             with proxy.set_client(members.name) as client:
                 visible = [proxy.listener_of(m.address) for m in members.members[:3]]
                 sees(client, *visible)
-            says = hello(hidden)
+            says = hello(proxy, hidden)
             assert (says["me"], says["hidden"], says["hosts"]) == (hidden, True, visible)
             with pymongo.MongoClient(f"mongodb://{hidden}/?directConnection=true") as client:
                 assert client.admin.command("hello")["secondary"]
@@ -756,7 +772,7 @@ class TestASetThatIsNotWhatItWas:
         with proxy.set_client(members.name) as client:
             sees(client, *addresses)
             works(client)
-        assert [sorted(lists(hello(address))) for address in addresses] == [sorted(addresses)] * 3
+        assert [sorted(lists(hello(proxy, address))) for address in addresses] == [sorted(addresses)] * 3
 
     def test_initiated_again(self, members, start):
         """Its elections and the versions of its list begin anew, and so look old."""

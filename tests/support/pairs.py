@@ -35,8 +35,13 @@ def covering(rows: Sequence[Row]) -> set[Row]:
 
 def _values(item: pytest.Item) -> Row:
     """Of its parameters; what may not be hashable is told apart by its text."""
+    params = params_of(item)
+    return tuple(repr(params[name]) for name in params if name != "secured")
+
+
+def params_of(item: pytest.Item) -> dict[str, Any]:
     callspec = getattr(item, "callspec", None)
-    return tuple(map(repr, callspec.params.values())) if callspec else ()
+    return callspec.params if callspec else {}
 
 
 def beyond_pairs(items: Sequence[pytest.Item]) -> list[pytest.Item]:
@@ -44,7 +49,9 @@ def beyond_pairs(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         if len(_values(item)) >= 3:
-            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+            # A secured set is no further dimension: there are as many tests of it.
+            name = item.nodeid.partition("[")[0] + params_of(item).get("secured", "")
+            tests.setdefault(name, []).append(item)
     left_out = []
     for group in tests.values():
         rows = {item: _values(item) for item in group}

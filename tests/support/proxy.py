@@ -156,6 +156,10 @@ class Proxy(StoppedOrKilled):
         return pymongo.MongoClient(
             self.uri, **{"serverSelectionTimeoutMS": 20_000, **options})
 
+    def raw_client(self, address: str = "", timeout: float = 10.0) -> WireClient:
+        """A connection to this listener, or to the first one, with TLS if its clients have that."""
+        return WireClient(address or self.address, timeout, tls=self.access.tls)
+
     def set_uri(self, name: str) -> str:
         """All that an application needs for a replica set: the first listener and the name."""
         return self.access.uri(uri_host(self.address), f"replicaSet={name}")
@@ -275,7 +279,7 @@ class Proxy(StoppedOrKilled):
         """
         sockets = self._sockets()
         for _ in range(4):
-            with WireClient(self.address, tls=self.access.tls) as client:
+            with self.raw_client() as client:
                 client.call({"ping": 1, "$db": "admin"})
         eventually(lambda: self._sockets() <= sockets, 5, "the proxy is at rest")
         return self.descriptors()

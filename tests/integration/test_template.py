@@ -11,6 +11,8 @@ import subprocess
 from typing import Any
 
 import pytest
+from stdnum import damm, luhn, verhoeff
+from stdnum.iso7064 import mod_11_10, mod_97_10
 
 from support.counters import STORE, insert, numbers, stored
 from support.mongod import Mongod
@@ -19,6 +21,12 @@ from support.proxy import binary
 
 _TEXT = {"strategy": "counter", "field": "n", "output": "string", "block": {"size": 10}}
 _DAY_FAR_EAST = "Pacific/Kiritimati"  # 14 hours ahead of UTC
+
+# As python-stdnum has them.
+CHECKS = {"luhn": luhn.calc_check_digit, "damm": damm.calc_check_digit,
+          "verhoeff": verhoeff.calc_check_digit, "mod97-10": mod_97_10.calc_check_digits,
+          "mod11-10": mod_11_10.calc_check_digit}
+STARTS = {"short": 1, "long": 987_654_321_000}
 
 _collections = (f"c{i}" for i in itertools.count())
 
@@ -35,6 +43,8 @@ RULES = [
     {"ns": "field.*", **_TEXT, "template": "{field:country}-{counter:03}"},
     {"ns": "id.*", **_TEXT, "field": "_id", "template": "A{counter}", "assign": "missing"},
     {"ns": "repeats.*", **_TEXT, "template": "{counter:02}", "reset": "daily"},
+    *({"ns": f"{check}-{name}.*", **_TEXT, "template": "{counter}{check}", "check": check,
+       "start": start} for check in CHECKS for name, start in STARTS.items()),
 ]
 
 
@@ -81,6 +91,14 @@ class TestTemplates:
         assert numbers(server.client, f"check.{coll}") == ["0794-5"]
         assert insert(proxy, f"affix.{coll}", 1)["n"] == 1
         assert numbers(server.client, f"affix.{coll}") == ["K5724"]
+
+    @pytest.mark.parametrize("name", STARTS)
+    @pytest.mark.parametrize("check", CHECKS)
+    def test_check_digits_of_many_numbers(self, server, proxy, coll, check, name):
+        ns, count, start = f"{check}-{name}.{coll}", 1100, STARTS[name]
+        assert insert(proxy, ns, count)["n"] == count
+        assert numbers(server.client, ns) == [
+            f"{number}{CHECKS[check](str(number))}" for number in range(start, start + count)]
 
     def test_a_field_of_the_document(self, server, proxy, coll):
         """One counter for all of them; a document without the field has an error of its own."""

@@ -8,7 +8,6 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "database.hpp"
 #include "document.hpp"
 #include "element_reader.hpp"
 #include "request_reader.hpp"
@@ -39,6 +38,23 @@ std::string make_document(std::size_t index, NumberedBy numbered_by) {
   std::string out;
   append_raw(out, static_cast<std::int32_t>(kLengthBytes + elements.size() + 1));
   return out.append(elements).append(1, '\0');
+}
+
+/// An OP_MSG with `body` and these documents as a sequence; its requestID is still to be put in.
+std::string make_message(const std::string& body, std::string_view documents) {
+  constexpr std::string_view kIdentifier("documents\0", 10);
+  const std::size_t sequence = kLengthBytes + kIdentifier.size() + documents.size();
+  const std::size_t length = kHeaderBytes + sizeof(std::uint32_t) + 1 + body.size() + 1 + sequence;
+  std::string out;
+  out.reserve(length);
+  append_raw(out, static_cast<std::int32_t>(length));
+  append_raw(out, std::int32_t{0});  // requestID
+  append_raw(out, std::int32_t{0});  // responseTo
+  append_raw(out, kOpMsg);
+  append_raw(out, std::uint32_t{0});  // flagBits
+  out.append(1, '\0').append(body).append(1, '\1');
+  append_raw(out, static_cast<std::int32_t>(sequence));
+  return out.append(kIdentifier).append(documents);
 }
 
 void put(std::string& document, std::size_t at, std::int64_t value) {

@@ -1,13 +1,12 @@
 #include <gmock/gmock.h>
 
-#include <future>
 #include <string>
 #include <utility>
 
 #include "clock_ahead.hpp"
-#include "idproxy/id_store/store.hpp"
 #include "idproxy/ids/block_cache.hpp"
 #include "reservations.hpp"
+#include "stores.hpp"
 
 // Reservations as rules use them: through the Store.
 namespace idproxy::id_store::test {
@@ -18,41 +17,21 @@ using ids::ReservationBatch;
 using testing::HasSubstr;
 using Batch = std::shared_ptr<ReservationBatch>;
 
-class AnswerPromise final : public ids::Waiter {
- public:
-  explicit AnswerPromise(std::promise<ids::Result<ids::Grant>> promise)
-      : promise_(std::move(promise)) {}
-  void answered(ids::Result<ids::Grant> grant) override { promise_.set_value(std::move(grant)); }
-
- private:
-  std::promise<ids::Result<ids::Grant>> promise_;
-};
-
 struct Asked {
   Batch batch;
-  std::future<ids::Result<ids::Grant>> answer;
+  Answer answer;
   ids::Ticket ticket;
-  ids::Result<ids::Grant> get() {
-    if (answer.wait_for(10s) == std::future_status::ready) return answer.get();
-    return ids::Error{ids::Errc::unavailable, "no answer"};
-  }
+  ids::Result<ids::Grant> get() { return test::get(answer, 10s); }
 };
 
 Asked ask(ids::Reservations& reservations, ReservationBatch items) {
-  auto batch = std::make_shared<ReservationBatch>(std::move(items));
-  std::promise<ids::Result<ids::Grant>> promise;
-  auto answer = promise.get_future();
-  auto ticket = reservations.reserve(batch, std::make_unique<AnswerPromise>(std::move(promise)));
-  return {std::move(batch), std::move(answer), std::move(ticket)};
+  Asked asked{std::make_shared<ReservationBatch>(std::move(items)), {}, {}};
+  asked.ticket = reservations.reserve(asked.batch, std::make_unique<Promise>(asked.answer));
+  return asked;
 }
 
 class ReservationStoreTest : public ReservationsTest {
  protected:
-  static Options options(std::string with = uri()) {
-    Options options;
-    options.uri = std::move(with);
-    return options;
-  }
   [[nodiscard]] WatchedRule rule() const {
     WatchedRule rule{spec.parent_ns, spec.parent_field};
     rule.reserve = spec;
@@ -217,11 +196,9 @@ TEST_P(ReservationStoreTest, OrphansAreSweptInTheBackground) {
 /// The first number that a counter gives.
 std::optional<std::int64_t> first_of(ids::BlockCache& cache) {
   std::vector<ids::Range> ranges;
-  std::promise<ids::Result<ids::Grant>> promise;
-  auto future = promise.get_future();
-  const ids::Ticket ticket = cache.ask(1, std::make_unique<AnswerPromise>(std::move(promise)));
-  if (future.wait_for(10s) != std::future_status::ready) return std::nullopt;
-  auto grant = future.get();
+  Answer answer;
+  const ids::Ticket ticket = cache.ask(1, std::make_unique<Promise>(answer));
+  auto grant = get(answer, 10s);
   return grant ? std::optional(grant->take().at(0).first) : std::nullopt;
 }
 

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <functional>
-#include <future>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -17,6 +16,7 @@
 #include "database.hpp"
 #include "idproxy/ids/block_cache.hpp"
 #include "idproxy/ids/guard.hpp"
+#include "stores.hpp"
 
 namespace idproxy::id_store::test {
 namespace store_test {
@@ -25,27 +25,14 @@ using namespace std::chrono_literals;
 using ids::CounterPlace;
 using ids::CounterSpec;
 
-class Promise final : public ids::Waiter {
- public:
-  explicit Promise(std::promise<ids::Result<ids::Grant>> promise) : promise_(std::move(promise)) {}
-  void answered(ids::Result<ids::Grant> grant) override { promise_.set_value(std::move(grant)); }
-
- private:
-  std::promise<ids::Result<ids::Grant>> promise_;
-};
-
 /// The next `n` numbers; an error or nothing within the time a caller waits.
 ids::Result<std::vector<std::int64_t>> take(ids::BlockCache& cache, std::uint64_t n) {
   std::vector<ids::Range> ranges;
   if (const auto taken = cache.take(n, ranges); !taken) {
     if (!taken.needs_store()) return taken.error();
-    std::promise<ids::Result<ids::Grant>> promise;
-    auto future = promise.get_future();
-    const ids::Ticket ticket = cache.ask(n, std::make_unique<Promise>(std::move(promise)));
-    if (future.wait_for(2s) != std::future_status::ready) {
-      return ids::Error{ids::Errc::unavailable, "no answer within 2 s"};
-    }
-    auto grant = future.get();
+    Answer answer;
+    const ids::Ticket ticket = cache.ask(n, std::make_unique<Promise>(answer));
+    auto grant = get(answer, 2s);
     if (!grant) return grant.error();
     ranges = grant->take();
   }
@@ -67,12 +54,6 @@ class StoreTest : public testing::Test {
     field = {database.name() + ".orders", "number", {}};
     database.create_index("orders", "number", Database::Unique::yes);
   }
-  static Options options(std::string with = uri()) {
-    Options options;
-    options.uri = std::move(with);
-    return options;
-  }
-
   /// As a new watch gives it.
   [[nodiscard]] std::shared_ptr<ids::BlockCache> counter(Store& store) const {
     return store.watch({})->counter(spec, field);

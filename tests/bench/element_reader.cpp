@@ -87,29 +87,19 @@ std::optional<Element> find(std::string_view document, std::string_view name) {
   return std::nullopt;
 }
 
-std::int64_t integer_of(const Element& element) {
-  switch (element.type) {
+std::int64_t integer_at(std::string_view document, std::string_view name) {
+  const auto element = find(document, name);
+  switch (element ? element->type : '\0') {
     case '\x01':
-      return static_cast<std::int64_t>(load_raw<double>(element.value, 0));
+      return static_cast<std::int64_t>(load_raw<double>(element->value, 0));
     case '\x08':
-      return element.value.front();
+      return element->value.front();
     case '\x10':
-      return load_raw<std::int32_t>(element.value, 0);
+      return load_raw<std::int32_t>(element->value, 0);
     case '\x12':
-      return load_raw<std::int64_t>(element.value, 0);
+      return load_raw<std::int64_t>(element->value, 0);
     default:
-      throw std::runtime_error(std::string(element.name) + " of a reply is no number");
-  }
-}
-
-std::int64_t integer_at(std::string_view document, std::string_view path) {
-  while (true) {
-    const std::size_t dot = path.find('.');
-    const auto element = find(document, path.substr(0, dot));
-    if (!element) throw std::runtime_error("a reply has no " + std::string(path));
-    if (dot == std::string_view::npos) return integer_of(*element);
-    document = element->value;
-    path.remove_prefix(dot + 1);
+      throw std::runtime_error("a reply has no number " + std::string(name));
   }
 }
 

@@ -31,11 +31,8 @@ class ElementReader {
 /// The element of that name; none if there is none.
 std::optional<Element> find(std::string_view document, std::string_view name);
 
-/// A number of any type, or a boolean. Throws std::runtime_error for anything else.
-std::int64_t integer_of(const Element& element);
-
-/// The number at `path`, as in "opcounters.insert". Throws std::runtime_error if there is none.
-std::int64_t integer_at(std::string_view document, std::string_view path);
+/// The number of any type, or boolean, of that name. Throws std::runtime_error if there is none.
+std::int64_t integer_at(std::string_view document, std::string_view name);
 
 /// The body of a reply. Throws std::runtime_error if `message` is no OP_MSG of a body alone.
 std::string_view body_of(std::string_view message);

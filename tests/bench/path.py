@@ -13,7 +13,6 @@ from collections import Counter
 from typing import NamedTuple
 
 from support.mongod import Mongod
-from support.proxy import configuration
 from support.thief import robbing
 
 INSERTS = 300

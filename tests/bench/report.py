@@ -1,8 +1,8 @@
 """Makes tables, a plot and a file of figures of what the programs of the benchmark print.
 
 Usage: report.py [--json FILE] [--markdown FILE] [--svg FILE]
-           Reads a line of JSON for each row, as report.hpp, cost.py and duplicates.py have them, prints each row as
-           soon as it is there, and writes the files at the end.
+           Reads a line of JSON for each row, as report.hpp, cost.py and duplicates.py have them, prints
+           each row as soon as it is there, and writes the files at the end.
        report.py machine [NAME=PROGRAM...]
            Prints such a line about this machine and these programs.
        report.py core

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import pathlib
@@ -19,10 +18,9 @@ import pytest
 
 from program import Program
 from stored import run
+from support.cache import cached
 
 HERE = pathlib.Path(__file__).resolve().parent
-CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache",
-                     "mongo-idproxy")
 
 
 def need(*programs: str) -> None:
@@ -36,19 +34,6 @@ def attempt(arguments: list[str | os.PathLike], what: str, **options) -> None:
                           **options)
     if done.returncode:
         pytest.skip(f"{what}: {(done.stderr + done.stdout).strip()[-500:]}")
-
-
-def cached(name: str, fill: Callable[[pathlib.Path], None], *parts: str | bytes) -> pathlib.Path:
-    """A directory of the cache that fill fills once for these parts. Safe to call concurrently."""
-    key = hashlib.sha256(b"".join(p.encode() if isinstance(p, str) else p for p in parts))
-    directory = CACHE / f"{name}-{key.hexdigest()[:12]}"
-    directory.mkdir(parents=True, exist_ok=True)
-    with open(directory / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (directory / "ready").exists():
-            fill(directory)
-            (directory / "ready").touch()
-    return directory
 
 
 def installed(package: pathlib.Path) -> pathlib.Path:

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+
+from support.cache import cached
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache",
-                     "mongo-idproxy")
-
-
-def _cached(name: str, fill: Callable[[pathlib.Path], None], *parts: str) -> pathlib.Path:
-    """A directory that fill fills once for these parts. Safe to call concurrently."""
-    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    directory = CACHE / f"{name}-{key[:12]}"
-    directory.mkdir(parents=True, exist_ok=True)
-    with open(directory / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (directory / "ready").exists():
-            fill(directory)
-            (directory / "ready").touch()
-    return directory
 
 
 def _run(arguments: list[str | os.PathLike], **options) -> str:
@@ -59,7 +43,7 @@ def pymongo() -> pathlib.Path:
         _run(["tar", "-xzf", f"pymongo-{version}.tar.gz", "--strip-components=1",
               f"pymongo-{version}/test"], cwd=directory)
 
-    return _cached("suite-pymongo", fill, version)
+    return cached("suite-pymongo", fill, version)
 
 
 # Where the specifications' repository has what is in these directories of PyMongo's tests.
@@ -118,7 +102,7 @@ def go(packages: list[str]) -> pathlib.Path:
                  cwd=source, env=environment)
         shutil.rmtree(directory / "compiled")
 
-    return _cached("suite-go", fill, go_version(), pymongo_version(), *packages)
+    return cached("suite-go", fill, go_version(), pymongo_version(), *packages)
 
 
 def libmongoc_version() -> str:
@@ -166,4 +150,4 @@ def libmongoc() -> pathlib.Path:
         shutil.rmtree(build)
         shutil.rmtree(apt)
 
-    return _cached("suite-libmongoc", fill, version, *_LIBMONGOC_SEED)
+    return cached("suite-libmongoc", fill, version, *_LIBMONGOC_SEED)

@@ -26,6 +26,7 @@ from pymongo.errors import BulkWriteError
 from . import elements as el
 from . import wire
 from .elements import Element, elements
+from .fake_server import Request
 from .middleman import Connection, Direction, Middleman
 from .mongod import Mongod
 from .proxy import Proxy, configuration
@@ -53,30 +54,20 @@ class Passed:
         return struct.unpack_from("<I", self.raw, 16)[0]
 
     @cached_property
-    def _sections(self) -> tuple[bytes, bytes | None]:
-        """The body, and the documents of the one sequence that an insert may have."""
-        end = len(self.raw) - (4 if self.flags & wire.CHECKSUM_PRESENT else 0)
-        if end < len(self.raw):
-            assert wire.crc32c(self.raw[:end]) == struct.unpack_from("<I", self.raw, end)[0]
-        found, documents, at = b"", None, 20
-        while at < end:
-            (size,) = struct.unpack_from("<i", self.raw, at + 1)
-            content = self.raw[at + 1:at + 1 + size]
-            if self.raw[at] == 0:
-                found = content
-            else:
-                documents = content[content.index(b"\0", 4) + 1:]
-            at += 1 + size
-        return found, documents
+    def _request(self) -> Request:
+        if self.op_code == wire.OP_MSG and self.flags & wire.CHECKSUM_PRESENT:
+            assert wire.crc32c(self.raw[:-4]) == struct.unpack("<I", self.raw[-4:])[0]
+        return Request.read(self.raw)
 
     @property
     def body_bytes(self) -> bytes:
-        return self._sections[0]
+        return self._request.body
 
     @cached_property
     def head(self) -> list[Element]:
         """The elements of the body, but for the documents of an insert."""
-        return [e for e in elements(self.body_bytes) if e.name != b"documents"]
+        found = elements(self.body_bytes) if self.body_bytes else []
+        return [e for e in found if e.name != b"documents"]
 
     @cached_property
     def body(self) -> dict[str, Any]:
@@ -86,16 +77,7 @@ class Passed:
     @cached_property
     def raw_documents(self) -> list[bytes]:
         """The documents of an insert, wherever they stand."""
-        sequence = self._sections[1]
-        if sequence is None:
-            (array,) = [e for e in elements(self.body_bytes) if e.name == b"documents"]
-            return [e.value for e in elements(array.value)]
-        found, at = [], 0
-        while at < len(sequence):
-            (size,) = struct.unpack_from("<i", sequence, at)
-            found.append(sequence[at:at + size])
-            at += size
-        return found
+        return self._request.documents
 
     @cached_property
     def documents(self) -> list[dict[str, Any]]:

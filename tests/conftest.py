@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from support.full import FULL
+from support.guarded import Guarded
 from support.mongod import Mongod
 from support.pairs import beyond_pairs, params_of
 from support.proxy import Proxy, binary, configuration
@@ -73,6 +74,12 @@ def standalone() -> Iterator[Mongod]:
 @pytest.fixture(scope="module")
 def replica_set() -> Iterator[Mongod]:
     with Mongod("rs0") as mongod:
+        yield mongod
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Guarded]:
+    with Guarded() as mongod:
         yield mongod
 
 
@@ -140,6 +147,13 @@ def robbed_replica_set(request: pytest.FixtureRequest, replica_set: Mongod) -> I
     """As robbed_standalone, in front of the replica set."""
     with robbing(replica_set, request.module.RULES) as running:
         yield running
+
+
+@pytest.fixture
+def robbed(robbed_replica_set: Robbed) -> Iterator[Robbed]:
+    """The same, of which nothing is stolen any more when the test is over."""
+    yield robbed_replica_set
+    robbed_replica_set.thief.forget()
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from program import Program, StepFailed, Steps
 from support.access import OPEN, Access
 from support.admin import LISTEN, Admin
 from support.full import FULL
-from support.guarded import Guarded
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
@@ -268,12 +267,6 @@ def test_the_index_is_made(strict):
                 if each.get("unique")]
     assert [*index["key"]] == [(FIELD, 1)]
     assert index.get("sparse") or index.get("partialFilterExpression")
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[Guarded]:
-    with Guarded() as mongod:
-        yield mongod
 
 
 @pytest.mark.parametrize("coll", [coll for coll, (kind, _) in COLLECTIONS.items()

@@ -25,7 +25,7 @@ from pymongo.errors import AutoReconnect, BulkWriteError, ServerSelectionTimeout
 
 from support import elements as el
 from support import wire
-from support.chaos import Chain, CrashNode, Ledger, StepRelay, quiet
+from support.chaos import Chain, CrashNode, Ledger, quiet
 from support.elements import document, int32
 from support.full import FULL
 from support.middleman import Cut

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -91,12 +91,6 @@ RULES = [
     {"ns": "taken-id.*", "field": "_id", **_COUNTER},
     {"ns": "tx-counter.*", "field": "n", **_COUNTER},
 ]
-
-
-@pytest.fixture
-def robbed(robbed_replica_set: Robbed) -> Iterator[Robbed]:
-    yield robbed_replica_set
-    robbed_replica_set.thief.forget()
 
 
 def refused(reply: dict[str, Any], ns: str) -> bool:

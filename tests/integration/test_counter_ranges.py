@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import bson
@@ -26,7 +26,7 @@ from support.mongod import Mongod
 from support.pair import Pair
 from support.process import eventually
 from support.proxy import Proxy, binary, configuration
-from support.thief import Robbed, session
+from support.thief import session
 
 STRATEGIES = pathlib.Path(__file__).resolve().parents[2] / "docs" / "strategies.md"
 BLOCK = 20
@@ -46,12 +46,6 @@ RULES = [
     ranges_of("random.*", "random", width=100_000, pick="random"),
     ranges_of("text.*", "text", output="string", format={"pad": 12}),
 ]
-
-
-@pytest.fixture
-def robbed(robbed_replica_set: Robbed) -> Iterator[Robbed]:
-    yield robbed_replica_set
-    robbed_replica_set.thief.forget()
 
 
 def documents(mongod: Mongod, collection: str) -> dict[int, dict[str, Any]]:

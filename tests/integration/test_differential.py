@@ -356,9 +356,6 @@ def readable(reply: wire.Message | None) -> str:
     return "closed" if reply is None else str(reply.body)[:3000]
 
 
-NOT_VIABLE = re.compile(rb"Cannot create field 'number' in element \{.*\}")
-
-
 def expected_of(reply: wire.Message | None, refused: dict[int, bytes]) -> list[Any] | None:
     """What the direct reply is to become. mongod was given {_id: []} for each document whose path
     is blocked; the proxy says so in words of its own."""

@@ -4,7 +4,6 @@ indexes, is a real one."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,8 +22,6 @@ RULES = [
     {"ns": "id.*", "field": "_id", **_DIGITS},
 ]
 
-_collections = (f"c{i}" for i in itertools.count())
-
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[FakeServer]:
@@ -36,11 +33,6 @@ def server() -> Iterator[FakeServer]:
 def proxy(server: FakeServer, standalone: Mongod) -> Iterator[Proxy]:
     with Proxy(configuration(server, RULES, standalone)) as running:
         yield running
-
-
-@pytest.fixture
-def coll() -> str:
-    return next(_collections)
 
 
 def says(errmsg: str) -> Answer:

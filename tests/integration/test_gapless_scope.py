@@ -57,7 +57,6 @@ RULES = [
     {"ns": "two.*", "field": "all", "strategy": "gapless", "unique_index": "create"},
 ]
 
-_collections = (f"g{i}" for i in itertools.count())
 YEAR = datetime.datetime.now(datetime.timezone.utc).year
 INVALID = {"v": "bad"}
 
@@ -65,11 +64,6 @@ INVALID = {"v": "bad"}
 @pytest.fixture(scope="module")
 def server(replica_set: Mongod) -> Mongod:
     return replica_set
-
-
-@pytest.fixture
-def coll() -> str:
-    return next(_collections)
 
 
 def of(*tenants: Any) -> list[dict[str, Any]]:

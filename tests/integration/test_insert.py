@@ -25,6 +25,7 @@ from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy
 from support.servers import check_retried
+from support.thief import insert_message
 from support.values import (DEFAULTS, VARIANTS, Variant, digits_of, objectid, to_uuid, uuid_of)
 
 BY_NAME = {variant.name: variant for variant in VARIANTS + DEFAULTS}
@@ -85,24 +86,8 @@ def numbered(count: int, rich: bool = False) -> list[bytes]:
 
 
 def insert(coll: str, db: str, documents: list[bytes], form: str = "sequence",
-           ordered: bool = True, more: dict = {}, **options) -> bytes:
-    """An insert message; form says where the documents stand."""
-    head = [el.string("insert", coll), el.boolean("ordered", ordered),
-            *elements(bson.encode(more)), el.string("$db", db)]
-    if form == "body":
-        head.insert(1, el.array("documents", documents))
-        return wire.command(document(*head), **options)
-    sections = [wire.body(document(*head)), wire.sequence("documents", documents)]
-    if form == "sequence_first":
-        sections.reverse()
-    return wire.op_msg(*sections, **options)
-
-
-def split_assigned(raw: bytes, field: str) -> tuple[Element, list[Element]]:
-    """The element of the assigned field, and all others in their order."""
-    parts = elements(raw)
-    (assigned,) = [p for p in parts if p.name == field.encode()]
-    return assigned, [p for p in parts if p is not assigned]
+           ordered: bool = True, **options) -> bytes:
+    return insert_message(f"{db}.{coll}", documents, ordered, form, **options)
 
 
 def check_ids(server: Mongod, db: str, coll: str, sent: list[bytes], variant: Variant) -> None:

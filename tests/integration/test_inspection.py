@@ -10,7 +10,7 @@ import functools
 import pathlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pymongo
@@ -379,12 +379,6 @@ def test_the_count_is_as_fresh_as_the_warning(
 
 # What a user of the store may do with the store itself.
 STORE = [{"role": "readWrite", "db": "idproxy"}]
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[Guarded]:
-    with Guarded() as mongod:
-        yield mongod
 
 
 def granted(db: str, actions: list[str]) -> dict[str, Any]:

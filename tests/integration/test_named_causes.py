@@ -9,25 +9,17 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-import pymongo
 import pytest
 from pymongo.errors import OperationFailure, WriteError
 
 from support.admin import LISTEN, Admin
 from support.counters import insert
-from support.guarded import Guarded
 from support.mongod import Mongod
 from support.process import eventually, free_port
-from support.proxy import Proxy, binary
+from support.proxy import binary
 from support.secrets import PASSWORD
 
 SOON = 40
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[Guarded]:
-    with Guarded() as mongod:
-        yield mongod
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ Host names are those of the proxy's own /etc/hosts and DNS, in file systems of i
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -11,7 +11,6 @@ import pathlib
 import re
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pymongo
@@ -21,9 +20,8 @@ from pymongo.errors import OperationFailure
 from support.admin import LISTEN, Admin
 from support.counters import STORE, insert, set_counter
 from support.guarded import Guarded
-from support.mongod import Mongod
 from support.process import eventually, free_port
-from support.proxy import Proxy, binary, configuration
+from support.proxy import binary, configuration
 from support.secrets import PASSWORD
 from support.secured import STORE_ACTIONS
 from support.typed import create_index
@@ -47,12 +45,6 @@ def lines_of_rules(admin: Admin) -> list[str]:
     """What /readyz says of each rule."""
     return [line.split("): ", 1)[1] for line in admin.get("/readyz").text.splitlines()
             if line.startswith("rule ")]
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[Guarded]:
-    with Guarded() as mongod:
-        yield mongod
 
 
 def add_user(guarded: Guarded, name: str, roles: list[Any]) -> None:

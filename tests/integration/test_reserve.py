@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Any
 
 import bson
-import pymongo
 import pytest
 from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure, PyMongoError
 

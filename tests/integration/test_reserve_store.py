@@ -9,7 +9,6 @@ import json
 import pathlib
 import re
 import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import bson
@@ -19,18 +18,12 @@ import pytest
 from support.admin import Admin
 from support.guarded import Guarded
 from support.process import eventually
-from support.proxy import Proxy, binary, configuration
+from support.proxy import binary, configuration
 from support.secured import STORE_ACTIONS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LISTEN = {"listen": "127.0.0.1:0"}
 SOON = 20
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[Guarded]:
-    with Guarded() as mongod:
-        yield mongod
 
 
 def rule(db: str, layout: str = "id", **more: Any) -> dict[str, Any]:

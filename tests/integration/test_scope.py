@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import itertools
 import pathlib
 import re
 import threading
@@ -21,7 +20,6 @@ from support.process import eventually
 from support.proxy import Proxy, configuration
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-_collections = (f"c{i}" for i in itertools.count())
 _SCOPED = {"strategy": "counter", "field": "n", "scope": ["tenant"], "block": {"size": 10}}
 
 RULES = [
@@ -42,11 +40,6 @@ RULES = [
 @pytest.fixture(scope="module")
 def server(replica_set: Mongod) -> Mongod:
     return replica_set
-
-
-@pytest.fixture
-def coll() -> str:
-    return next(_collections)
 
 
 def insert_when_ready(proxy: Proxy, ns: str, documents: list[Any], **options: Any) -> dict[str, Any]:

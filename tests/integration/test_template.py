@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import itertools
 import json
 import pathlib
 import re
@@ -27,8 +26,6 @@ CHECKS = {"luhn": luhn.calc_check_digit, "damm": damm.calc_check_digit,
           "verhoeff": verhoeff.calc_check_digit, "mod97-10": mod_97_10.calc_check_digits,
           "mod11-10": mod_11_10.calc_check_digit}
 STARTS = {"short": 1, "long": 987_654_321_000}
-
-_collections = (f"c{i}" for i in itertools.count())
 
 RULES = [
     {"ns": "yearly.*", **_TEXT, "template": "INV-{yyyy}-{counter:06}", "reset": "yearly"},
@@ -59,11 +56,6 @@ def today(hours: int = 0) -> datetime.datetime:
 
 def counters(server: Any) -> Any:
     return server.client[STORE]["uniqueIdentifierCounter"]
-
-
-@pytest.fixture
-def coll() -> str:
-    return next(_collections)
 
 
 class TestTemplates:

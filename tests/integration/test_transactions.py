@@ -42,12 +42,6 @@ RULES = [
 TRANSIENT = "TransientTransactionError"
 
 @pytest.fixture
-def robbed(robbed_replica_set: Robbed) -> Iterator[Robbed]:
-    yield robbed_replica_set
-    robbed_replica_set.thief.forget()
-
-
-@pytest.fixture
 def client(robbed: Robbed) -> Iterator[pymongo.MongoClient]:
     with robbed.proxy.client() as connected:
         yield connected

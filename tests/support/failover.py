@@ -27,7 +27,6 @@ from pymongo.write_concern import WriteConcern
 from . import elements as el
 from .chaos import Ledger
 from .elements import Element
-from .process import eventually
 from .replica_set import Member, ReplicaSet
 from .secrets import CANARY
 

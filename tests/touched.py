@@ -50,7 +50,7 @@ ALSO = [
     (r"update|modify|forward", "upserts upsert_values"),
     (r"reply|replies|outcomes|duplicate", "lying_server report"),
     (r"rewrite/batch|write_batch|renewal|collisions|retry", "duplicates"),
-    (r"repeats|executed|stored_look", "repeated_writes"),
+    (r"earlier_attempts", "repeated_writes"),
     (r"stream|openssl", "tls"),
     (r"connector|upstream|probe|lookups|srv|address|backoff|seed|uri|endpoints", "names single_servers"),
     (r"upstream|probe|directory", "topology"),

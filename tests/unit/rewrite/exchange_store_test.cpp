@@ -63,6 +63,23 @@ TEST_F(Store, SendsWhatItHadToAskFor) {
   }
 }
 
+/// Whatever comes out of turn, the write goes on from where it is, or ends.
+TEST_F(Store, GoesOnOnlyAfterTheEventThatItWaitsFor) {
+  ExchangeWorld world(only_id(0)());
+  const auto number = [] { return ids::Grant(nullptr, {{5, 1}}); };
+  ASSERT_EQ(world.request(insert_sequence({nth(0)})), ActionKind::ask_store);
+  EXPECT_EQ(world.reply_with(n(1) + ok()), ActionKind::close);
+  EXPECT_EQ(world.resume(), ActionKind::close);
+  ASSERT_EQ(world.answer(number()), ActionKind::send);
+  EXPECT_EQ(world.answer(number()), ActionKind::close);
+  EXPECT_EQ(world.resume(), ActionKind::close);
+  ASSERT_EQ(world.reply_with(n(1) + ok()), ActionKind::relay);
+  EXPECT_EQ(world.reply_with(n(1) + ok()), ActionKind::close);
+  EXPECT_EQ(world.answer(number()), ActionKind::close);
+  EXPECT_EQ(world.resume(), ActionKind::close);
+  EXPECT_EQ(world.counts(), "assigned=1");
+}
+
 TEST_F(Store, DropsAnUnacknowledgedInsertWithoutValues) {
   ExchangeWorld world(only_id(0)());
   EXPECT_EQ(world.request(insert_sequence({nth(0)}, wire::flag::kMoreToCome)),

@@ -13,8 +13,8 @@ namespace {
 
 std::string unique_index(mongo::Client& client, Fields fields) {
   const ids::CounterField& field = fields.front();
-  return "make a unique index: " + advise_index(client, split_namespace(field.ns), field.field,
-                                                value_type_of(field.format), repeats_of(field));
+  return "make a unique index: " +
+         advise_index(client, split_namespace(field.ns), unique_field(field));
 }
 
 /// The first alternative of a reason, or "": an index does not help a counter of several fields.

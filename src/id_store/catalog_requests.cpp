@@ -1,20 +1,22 @@
 #include "id_store/catalog_requests.hpp"
 
 #include <algorithm>
-#include <boost/system/result.hpp>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "id_store/index_requests.hpp"
 #include "id_store/reply_reasons.hpp"
 #include "id_store/server_text.hpp"
-#include "id_store/value_lookup.hpp"
 #include "idproxy/base/server_release.hpp"
+#include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/id_store/login_advice.hpp"
+#include "idproxy/id_store/stored_value.hpp"
 
 namespace idproxy::id_store {
 namespace {
@@ -61,14 +63,9 @@ CatalogResponse response_of(const Reply& reply) {
   return {.kind = Kind::refused, .reason = reason_of(reply), .passes = mongo::may_pass(reply.code)};
 }
 
-std::string_view text_in(Bytes document, std::string_view key) {
-  const auto text = bson::find(document, key);
-  return text && text->type == bson::Type::string ? text->text() : std::string_view{};
-}
-
 /// Of an entry of listCollections.
 std::optional<LeftAlone> left_alone_as(Bytes listed) {
-  const std::string_view type = text_in(listed, "type");
+  const std::string_view type = mongo::text_in(listed, "type");
   if (type == "view") return LeftAlone::view;
   if (type == "timeseries") return LeftAlone::time_series;
   return std::nullopt;
@@ -80,12 +77,12 @@ CatalogResponse ask_left_alone(mongo::Client& client, const CatalogRequest& requ
   Document command;
   command.add("listCollections", 1).add("nameOnly", true);
   if (!request.lists_all) {
-    const Array types = Array().push(std::string_view("view")).push("timeseries");
+    const Array types = Array().push("view").push("timeseries");
     command.add("filter", Document().add("type", Document().add("$in", types)));
   }
   CatalogResponse found;
-  const Reply reply = client.read_all(request.db, command, [&](Bytes document) {
-    const std::string_view name = text_in(document, "name");
+  const Reply reply = client.read_all(request.ns.db, command, [&](Bytes document) {
+    const std::string_view name = mongo::text_in(document, "name");
     if (name.empty()) return true;
     if (const auto as = left_alone_as(document)) {
       found.left_alone.emplace(name, *as);
@@ -98,25 +95,16 @@ CatalogResponse ask_left_alone(mongo::Client& client, const CatalogRequest& requ
   return response.kind == CatalogResponse::Kind::answered ? found : response;
 }
 
-/// A server lists those that the user may see.
 CatalogResponse ask_databases(mongo::Client& client) {
-  const Document command = Document().add("listDatabases", 1).add("nameOnly", true);
-  const Reply reply = client.read("admin", command);
-  CatalogResponse response = response_of(reply);
-  const auto databases = bson::find(reply.document.bytes(), "databases");
-  if (!databases || databases->type != bson::Type::array) return response;
-  bson::Elements each(databases->value);
-  while (const auto database = each.next()) {
-    if (database->type != bson::Type::document) continue;
-    response.names.emplace_back(text_in(database->value, "name"));
-  }
+  std::vector<std::string> names;
+  CatalogResponse response = response_of(list_databases(client, names));
+  response.names = std::move(names);
   return response;
 }
 
 std::optional<ids::CollectionUuid> uuid_in(Bytes listed) {
-  const auto info = bson::find(listed, "info");
-  if (!info || info->type != bson::Type::document) return std::nullopt;
-  const auto uuid = bson::find(info->value, "uuid");
+  const auto info = mongo::document_in(listed, "info");
+  const auto uuid = info ? bson::find(*info, "uuid") : std::nullopt;
   ids::CollectionUuid found{};
   constexpr std::size_t kHead = 4 + 1;  // size and subtype
   if (!uuid || uuid->type != bson::Type::binary) return std::nullopt;
@@ -131,9 +119,9 @@ CatalogResponse ask_which(mongo::Client& client, const CatalogRequest& request) 
   using Kind = CatalogResponse::Kind;
   const bool takes_uuid = client.wire_version() >= server_release::k6_0;
   CatalogResponse found{.kind = Kind::no_collection};
-  const Document filter = Document().add("name", request.collection);
+  const Document filter = Document().add("name", request.ns.collection);
   const Reply reply = client.read_all(
-      request.db, Document().add("listCollections", 1).add("filter", filter), [&](Bytes listed) {
+      request.ns.db, Document().add("listCollections", 1).add("filter", filter), [&](Bytes listed) {
         found.kind = Kind::answered;
         found.is_left_alone = left_alone_as(listed);
         if (takes_uuid) found.uuid = uuid_in(listed);
@@ -148,53 +136,29 @@ CatalogResponse ask_indexes(mongo::Client& client, const CatalogRequest& request
   CatalogResponse which = request.is_anew ? ask_which(client, request) : CatalogResponse{};
   const bool is_known = which.kind == Kind::answered || which.kind == Kind::not_permitted;
   if (!is_known || which.is_left_alone) return which;
-  const Namespace ns{request.db, request.collection};
   std::vector<Index> indexes;
-  CatalogResponse response = response_of(list_indexes(client, ns, indexes));
+  CatalogResponse response = response_of(list_indexes(client, request.ns, indexes));
   if (response.kind != Kind::answered) return response;
   response.uuid = which.uuid;
-  for (const CatalogRequest::Field& each : request.advise) {
-    const bool guarded = std::ranges::any_of(indexes, [&](const Index& index) {
-      return guards(index, each.name, each.type, each.repeats);
-    });
-    if (guarded) continue;
-    response.offers[each.name] =
-        offer_index(client, ns, each.name, each.type, indexes, each.repeats);
+  for (const UniqueField& field : request.advise) {
+    if (guard_among(indexes, field) != nullptr) continue;
+    response.offers[field.name] = offer_index(client, request.ns, field, indexes);
   }
   response.indexes = std::move(indexes);
   return response;
-}
-
-std::int64_t integer_in(Bytes document, std::string_view key) {
-  const auto element = bson::find(document, key);
-  return element ? element->as_integer().value_or(0) : 0;
 }
 
 /// Sends an aggregation without conditions on the documents, and calls `use` for each result.
 Reply aggregate(mongo::Client& client, const CatalogRequest& request, const Array& stages,
                 const std::function<bool(Bytes)>& use) {
   Document command;
-  command.add("aggregate", request.collection).add("pipeline", stages);
+  command.add("aggregate", request.ns.collection).add("pipeline", stages);
   command.add("cursor", Document()).add("maxTimeMS", kCountMaxTimeMs);
-  return client.read_all(request.db, command, use);
+  return client.read_all(request.ns.db, command, use);
 }
 
-/// Counts the documents whose field is within a range; the field's index, if any, is enough for it.
-/// Returns the error instead if there is one.
-boost::system::result<std::int64_t, Reply> count_within(mongo::Client& client,
-                                                        const CatalogRequest& request,
-                                                        const std::string& field,
-                                                        const Document& range) {
-  Document command;
-  command.add("count", request.collection);
-  command.add("query", Document().add(field, range)).add("maxTimeMS", kCountMaxTimeMs);
-  Reply reply = client.read(request.db, command);
-  if (!reply.ok()) return reply;
-  return integer_in(reply.document.bytes(), "n");
-}
-
-/// Counts the documents with a number or a string in a field. No other value can repeat one that
-/// the proxy makes.
+/// Counts the documents with a number or a string in a field, whose index, if any, is enough for
+/// that. No other value can repeat one that the proxy makes.
 Reply count_all(mongo::Client& client, const CatalogRequest& request, CatalogResponse& response) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const Document ranges[] = {Document().add("$gte", -kInfinity).add("$lte", kInfinity),
@@ -202,9 +166,12 @@ Reply count_all(mongo::Client& client, const CatalogRequest& request, CatalogRes
   for (const std::string& field : request.fields) {
     std::int64_t sum = 0;
     for (const Document& range : ranges) {
-      const auto count = count_within(client, request, field, range);
-      if (!count) return count.error();
-      sum += *count;
+      Document command;
+      command.add("count", request.ns.collection);
+      command.add("query", Document().add(field, range)).add("maxTimeMS", kCountMaxTimeMs);
+      Reply reply = client.read(request.ns.db, command);
+      if (!reply.ok()) return reply;
+      sum += mongo::integer_in(reply.document.bytes(), "n");
     }
     response.with_value[field] = static_cast<std::uint64_t>(std::max<std::int64_t>(sum, 0));
   }
@@ -232,9 +199,10 @@ Reply sample(mongo::Client& client, const CatalogRequest& request, CatalogRespon
                            .push(Document().add("$sample", Document().add("size", kSample)))
                            .push(Document().add("$group", sums));
   return aggregate(client, request, stages, [&](Bytes found) {
-    const auto all = static_cast<double>(std::max<std::int64_t>(integer_in(found, "all"), 1));
+    const auto all =
+        static_cast<double>(std::max<std::int64_t>(mongo::integer_in(found, "all"), 1));
     for (std::size_t i = 0; i < request.fields.size(); ++i) {
-      const double share = static_cast<double>(integer_in(found, std::to_string(i))) / all;
+      const double share = static_cast<double>(mongo::integer_in(found, std::to_string(i))) / all;
       response.with_value[request.fields[i]] =
           static_cast<std::uint64_t>(std::llround(share * static_cast<double>(response.documents)));
     }
@@ -245,7 +213,7 @@ Reply sample(mongo::Client& client, const CatalogRequest& request, CatalogRespon
 /// True if count_all() reads indexes and no documents.
 bool can_count_by_indexes(mongo::Client& client, const CatalogRequest& request) {
   std::vector<Index> indexes;
-  if (!list_indexes(client, {request.db, request.collection}, indexes).ok()) return false;
+  if (!list_indexes(client, request.ns, indexes).ok()) return false;
   return std::ranges::all_of(request.fields, [&](const std::string& field) {
     return std::ranges::any_of(indexes, [&](const Index& index) {
       return index.partial.kind != Index::Partial::Kind::types &&
@@ -261,7 +229,7 @@ CatalogResponse ask_documents(mongo::Client& client, const CatalogRequest& reque
   const Document stage = Document().add("$collStats", Document().add("count", Document()));
   std::int64_t documents = 0;
   const Reply reply = aggregate(client, request, Array().push(stage), [&](Bytes document) {
-    documents += integer_in(document, "count");
+    documents += mongo::integer_in(document, "count");
     return true;
   });
   if (reply.refused(mongo::kNothingToCount)) return {.kind = CatalogResponse::Kind::no_collection};
@@ -276,6 +244,80 @@ CatalogResponse ask_documents(mongo::Client& client, const CatalogRequest& reque
   response.with_value.clear();
   response.may_not_find = true;
   return response;
+}
+
+/// Equal for values that a unique index takes for equal, though an integer may have come back as
+/// another type of number.
+std::optional<std::string> key_of(const bson::Element& element) {
+  if (element.type == bson::Type::string) return std::string(element.text());
+  if (const auto number = element.as_integer()) return std::to_string(*number);
+  return std::nullopt;
+}
+
+/// {field: {$in: [values], and the index's condition}}
+Document filter_of(const std::string& field, const ids::Values& values, const Index& index) {
+  Buffer bytes;
+  bson::Scope document(bytes);
+  bson::append_head(bytes, bson::Type::array, "$in");
+  bson::Scope array(bytes);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    bson::append_head(bytes, values.type(), std::to_string(i));
+    bytes.append(values[i]);
+  }
+  array.close();
+  document.close();
+  Document condition(bytes.view());
+  if (!index.partial.condition.empty()) {
+    condition.append(Document(as_bytes(index.partial.condition)));
+  }
+  return Document().add(field, condition);
+}
+
+/// The best index to read the field: of all documents that have one, with few other keys.
+const Index* best_of(const std::vector<Index>& indexes, const std::string& field, ValueType type) {
+  const Index* best = nullptr;
+  for (const Index& index : indexes) {
+    if (!can_read(index, field, type)) continue;
+    if (best == nullptr || index.keys.size() < best->keys.size()) best = &index;
+  }
+  return best;
+}
+
+/// Finds out which of the values, integers or strings, some document of the collection has in the
+/// field, with one query through an index; `taken` gets as many elements. A document whose field is
+/// an array, or a number of a form that a rule does not make, may be overlooked. Without an index
+/// to read, or a collection, the reply is one that refuses.
+Reply look_up(mongo::Client& client, const Namespace& ns, const std::string& field,
+              const ids::Values& values, std::vector<bool>& taken) {
+  taken.assign(values.size(), false);
+  std::vector<Index> indexes;
+  Reply listed = list_indexes(client, ns, indexes);
+  if (!listed.ok()) return listed;
+  const Index* index = best_of(indexes, field, value_type_of(values.type()));
+  if (index == nullptr) {
+    Reply none;
+    none.kind = Reply::Kind::refused;
+    none.message = "no index on the field can be read";
+    return none;
+  }
+  std::unordered_map<std::string, std::size_t> places;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (auto key = key_of({values.type(), {}, values[i]})) places.emplace(*std::move(key), i);
+  }
+  Document projection;
+  projection.add("_id", field == "_id" ? 1 : 0);
+  if (field != "_id") projection.add(field, 1);
+  Document command;
+  command.add("find", ns.collection).add("filter", filter_of(field, values, *index));
+  command.add("projection", projection).add("hint", index->name).add("maxTimeMS", kCountMaxTimeMs);
+  command.add("batchSize", static_cast<std::int32_t>(values.size() + 1));
+  return client.read_all(ns.db, command, [&](Bytes document) {
+    const auto element = find_path(document, field);
+    const auto key = element ? key_of(*element) : std::nullopt;
+    const auto place = key ? places.find(*key) : places.end();
+    if (place != places.end()) taken[place->second] = true;
+    return true;
+  });
 }
 
 CatalogResponse ask_values(mongo::Client& client, ids::FreeValues& values) {
@@ -308,13 +350,12 @@ CatalogResponse ask(mongo::Client& client, const CatalogRequest& request) {
     case CatalogRequest::Kind::make_index:
       break;
   }
-  const Namespace ns{request.db, request.collection};
-  return response_of(make_index(client, ns, request.field, request.type, request.repeats));
+  return response_of(make_index(client, request.ns, request.field));
 }
 
 }  // namespace
 
-CatalogResponse send(mongo::Client& client, const CatalogRequest& request) {
+CatalogResponse send(mongo::Client client, const CatalogRequest& request) {
   CatalogResponse response = ask(client, request);
   response.has_user = client.login().has_user;
   if (response.told == kLoginRefused) response.reason += ' ' + advice::check_login(client.login());

@@ -6,6 +6,6 @@
 namespace idproxy::id_store {
 
 /// Sends the request and waits for the response.
-[[nodiscard]] CatalogResponse send(mongo::Client& client, const CatalogRequest& request);
+[[nodiscard]] CatalogResponse send(mongo::Client client, const CatalogRequest& request);
 
 }  // namespace idproxy::id_store

@@ -8,7 +8,6 @@
 #include "id_store/index_requests.hpp"
 #include "id_store/reply_reasons.hpp"
 #include "id_store/server_text.hpp"
-#include "id_store/varying_texts.hpp"
 #include "idproxy/id_store/stored_value.hpp"
 #include "idproxy/ids/number_format.hpp"
 
@@ -91,6 +90,48 @@ bool holds_one_number(Bytes document, const CounterField& field) {
   return element && number_of(*element, field);
 }
 
+/// {$regexFind: {input: "$field", regex: pattern}}. An array that holds a matching text is matched,
+/// too; $regexFind would fail with it.
+Document find_in_text(const std::string& field, const std::string& pattern) {
+  const std::string path = "$" + field;
+  const Document is_one =
+      Document().add("$eq", Array().push(Document().add("$type", path)).push("string"));
+  const Document text = Document().add("$cond", Array().push(is_one).push(path).push(""));
+  return Document().add("$regexFind", Document().add("input", text).add("regex", pattern));
+}
+
+/// The command that reads the `count` numbers furthest ahead, up to the counter's max, from texts
+/// that vary around them (NumberFormat::pattern), as documents {n: number}. Their order is not that
+/// of the texts, so the server looks at each text.
+Document numbers_in_varying_texts(const FieldPlace& place, const Numbers& numbers,
+                                  std::size_t count, std::chrono::milliseconds limit) {
+  constexpr std::int64_t kNone = INT64_MIN;  // stands for a text that is no number
+  const NumberFormat& format = place.field->format;
+  const Document texts = Document().add("$gte", format.prefix).add("$regex", format.pattern);
+  const Document found = find_in_text(place.field->field, format.pattern);
+  // The first group of what has been found, as a number.
+  const Document digits = Document().add("$arrayElemAt", Array().push("$f.captures").push(0));
+  const Document number = Document().add(
+      "$convert",
+      Document().add("input", digits).add("to", "long").add("onError", kNone).add("onNull", kNone));
+  const bool up = numbers.upwards();
+  Document bracket;
+  bracket.add(up ? "$lte" : "$gte", numbers.max()).add("$gt", kNone);
+  const Array stages =
+      Array()
+          .push(Document().add("$match", filter_in(place, texts)))
+          .push(Document().add("$project", Document().add("_id", 0).add("f", found)))
+          .push(Document().add("$project", Document().add("n", number)))
+          .push(Document().add("$match", Document().add("n", bracket)))
+          .push(Document().add("$sort", Document().add("n", up ? -1 : 1)))
+          .push(Document().add("$limit", static_cast<std::int64_t>(count)));
+  Document command;
+  command.add("aggregate", place.ns.collection).add("pipeline", stages).add("cursor", Document());
+  command.add("maxTimeMS", std::int64_t{limit.count()});
+  if (!place.hint.empty()) command.add("hint", place.hint);
+  return command;
+}
+
 /// Looks for a run of `count` free numbers among candidates in order.
 class Row {
  public:
@@ -148,8 +189,7 @@ Outcome<void> FieldNumbers::find_readable_places() {
 ids::CounterReply FieldNumbers::not_indexed(const FieldPlace& place, std::string_view why) {
   return exhausted("the values of " + text_of(place) + " cannot be read without an index" +
                    std::string(why) + ": " +
-                   advise_index(client_, place.ns, place.field->field,
-                                value_type_of(place.field->format), repeats_of(*place.field)));
+                   advise_index(client_, place.ns, unique_field(*place.field)));
 }
 
 std::chrono::milliseconds FieldNumbers::limit_of(const FieldPlace& place) const {

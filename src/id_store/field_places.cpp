@@ -21,19 +21,18 @@ constexpr std::chrono::seconds kLookLimit{5};
 
 /// The best index through which to read the field: the scope in front, no condition if possible,
 /// and few key fields.
-const Index* best_of(const std::vector<Index>& indexes, const CounterField& field) {
-  const ValueType type = value_type_of(field.format);
-  const std::vector<std::string> scope = repeats_of(field).scope;
+const Index* best_of(const std::vector<Index>& indexes, const UniqueField& field) {
+  const std::vector<std::string>& scope = field.repeats.scope;
   // One that begins with the scope has nothing else in between.
   const auto costs = [&](const Index& index) {
-    const auto its = std::ranges::find(index.keys, field.field, &Index::Key::field);
+    const auto its = std::ranges::find(index.keys, field.name, &Index::Key::field);
     const auto scoped = static_cast<std::size_t>(its - index.keys.begin());
     return std::tuple(scope.size() - scoped, index.partial.kind != Index::Partial::Kind::none,
                       index.keys.size());
   };
   const Index* best = nullptr;
   for (const Index& index : indexes) {
-    if (!can_read(index, field.field, type, scope)) continue;
+    if (!can_read(index, field.name, field.type, scope)) continue;
     if (best == nullptr || costs(index) < costs(*best)) best = &index;
   }
   return best;
@@ -66,11 +65,10 @@ Outcome<void> add_place(Client& client, const CounterField& field, const Namespa
   });
   if (!reply.ok() && !reply.refused(mongo::kNamespaceNotFound))
     return after_read_error(client, reply, ns);
-  const ValueType type = value_type_of(field.format);
-  place.is_unique = std::ranges::any_of(indexes, [&](const Index& index) {
-    return !index.building && guards(index, field.field, type, repeats_of(field));
-  });
-  if (const Index* index = best_of(indexes, field)) {
+  const UniqueField unique = unique_field(field);
+  place.is_unique = std::ranges::any_of(
+      indexes, [&](const Index& index) { return !index.building && guards(index, unique); });
+  if (const Index* index = best_of(indexes, unique)) {
     place.hint = index->name;
     place.condition = index->partial.condition;
   } else {
@@ -84,21 +82,18 @@ Outcome<void> add_place(Client& client, const CounterField& field, const Namespa
 
 }  // namespace
 
-ValueType value_type_of(const ids::NumberFormat& format) {
-  const bool is_text = format.output == ids::NumberFormat::Output::string;
-  return is_text ? ValueType::string : ValueType::number;
-}
-
 std::string text_of(const FieldPlace& place) {
   return place.field->field + " in " + place.ns.text();
 }
 
-Repeats repeats_of(const CounterField& field) {
-  Repeats repeats{{}, field.repeats};
-  if (field.scope.empty()) return repeats;
+UniqueField unique_field(const CounterField& field) {
+  const bool is_text = field.format.output == ids::NumberFormat::Output::string;
+  UniqueField unique{
+      field.field, is_text ? ValueType::string : ValueType::number, {{}, field.repeats}};
+  if (field.scope.empty()) return unique;
   bson::Elements elements(as_bytes(field.scope));
-  while (const auto element = elements.next()) repeats.scope.emplace_back(element->key);
-  return repeats;
+  while (const auto element = elements.next()) unique.repeats.scope.emplace_back(element->key);
+  return unique;
 }
 
 Document filter_in(const FieldPlace& place, const Document& filter) {

@@ -33,11 +33,8 @@ struct FieldPlaces {
   std::string indexes;  ///< as the servers list them: differs if an index differs
 };
 
-/// Where values of the counter's field may repeat.
-[[nodiscard]] Repeats repeats_of(const ids::CounterField& field);
-
-/// The type of the values that are written in this format.
-[[nodiscard]] ValueType value_type_of(const ids::NumberFormat& format);
+/// The unique index that the counter's field needs.
+[[nodiscard]] UniqueField unique_field(const ids::CounterField& field);
 
 /// The collections of the fields, with wildcards resolved, except of fields whose stored values say
 /// nothing. `fields` must outlive the places.

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "idproxy/base/bytes.hpp"
+#include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::id_store {
 namespace {
@@ -85,26 +86,18 @@ Index::Partial partial_of(Bytes filter) {
   return partial;
 }
 
-/// How the server reads options: neither false nor 0.
-bool is_set(Bytes index, std::string_view option) {
-  const auto element = bson::find(index, option);
-  return element && element->as_integer().value_or(0) != 0;
-}
-
 Index read_index(Bytes spec) {
   Index index;
-  if (const auto name = bson::find(spec, "name"); name && name->type == bson::Type::string) {
-    index.name = name->text();
-  }
-  index.unique = is_set(spec, "unique");
-  index.sparse = is_set(spec, "sparse");
-  index.hidden = is_set(spec, "hidden");
+  index.name = mongo::text_in(spec, "name");
+  index.unique = mongo::is_true(spec, "unique");
+  index.sparse = mongo::is_true(spec, "sparse");
+  index.hidden = mongo::is_true(spec, "hidden");
   index.collated = bson::find(spec, "collation").has_value();
-  const auto filter = bson::find(spec, "partialFilterExpression");
-  if (filter && filter->type == bson::Type::document) index.partial = partial_of(filter->value);
-  const auto key = bson::find(spec, "key");
-  if (!key || key->type != bson::Type::document) return index;
-  bson::Elements fields(key->value);
+  const auto filter = mongo::document_in(spec, "partialFilterExpression");
+  if (filter) index.partial = partial_of(*filter);
+  const auto key = mongo::document_in(spec, "key");
+  if (!key) return index;
+  bson::Elements fields(*key);
   while (const auto field = fields.next()) {
     const bool is_ordered = field->type != bson::Type::string;
     index.keys.push_back(
@@ -172,10 +165,9 @@ std::string_view alias_of(ValueType type) {
 }
 
 Index index_of(Bytes listed) {
-  const auto spec = bson::find(listed, "spec");
-  if (!spec || spec->type != bson::Type::document) return read_index(listed);
-  Index index = read_index(spec->value);
-  index.building = true;
+  const auto spec = mongo::document_in(listed, "spec");
+  Index index = read_index(spec.value_or(listed));
+  index.building = spec.has_value();
   return index;
 }
 
@@ -199,8 +191,15 @@ bool has_key(const Index& index, std::string_view field, const Repeats& repeats)
   return repeats.and_more ? index.keys.size() > named : index.keys.size() == named;
 }
 
-bool guards(const Index& index, std::string_view field, ValueType type, const Repeats& repeats) {
-  return index.unique && has_key(index, field, repeats) && covers(index, field, type);
+bool guards(const Index& index, const UniqueField& field) {
+  return index.unique && has_key(index, field.name, field.repeats) &&
+         covers(index, field.name, field.type);
+}
+
+const Index* guard_among(std::span<const Index> indexes, const UniqueField& field) {
+  const auto found =
+      std::ranges::find_if(indexes, [&](const Index& index) { return guards(index, field); });
+  return found == indexes.end() ? nullptr : &*found;
 }
 
 }  // namespace idproxy::id_store

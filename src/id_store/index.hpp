@@ -72,11 +72,20 @@ struct Repeats {
 /// True if the index's key is the field and those that `repeats` names, in any order.
 [[nodiscard]] bool has_key(const Index& index, std::string_view field, const Repeats& repeats);
 
+/// A field in which a unique index is to keep values apart.
+struct UniqueField {
+  std::string name;
+  ValueType type = ValueType::other;  ///< of its values
+  Repeats repeats{};
+  friend bool operator==(const UniqueField&, const UniqueField&) = default;
+};
+
 /// True if the index, once it is built, keeps two values of this type in the field from being
 /// equal, except as `repeats` says: it is unique, has_key() (with a further field, values may
 /// repeat), and it holds every document with such a value.
 /// A sparse index will do: a document without the field cannot repeat a value.
-[[nodiscard]] bool guards(const Index& index, std::string_view field, ValueType type,
-                          const Repeats& repeats = {});
+[[nodiscard]] bool guards(const Index& index, const UniqueField& field);
+/// The first index that guards the field, once it is built; null: there is none.
+[[nodiscard]] const Index* guard_among(std::span<const Index> indexes, const UniqueField& field);
 
 }  // namespace idproxy::id_store

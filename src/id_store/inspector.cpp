@@ -17,12 +17,6 @@ constexpr std::size_t kAwaitedThreads = 3;
 // So that one collection does not wait for the index of another one, which takes hours.
 constexpr std::size_t kIndexThreads = 2;
 
-bool any_creates(const std::vector<WatchedRule>& rules) {
-  return std::any_of(rules.begin(), rules.end(), [](const WatchedRule& rule) {
-    return rule.unique_index == ids::UniqueIndex::create && rule.field != "_id";
-  });
-}
-
 void write(const LogEvent& event) {
   const auto& [first, second, third] = event.fields;
   if (first.value.empty()) return log::event(event.level, event.event, event.message);
@@ -66,17 +60,17 @@ std::shared_ptr<Inspection> Inspector::inspect(std::vector<WatchedRule> rules) {
   const auto on = [this, weak = std::weak_ptr(added)](const auto& use) {
     const auto inspection = weak.lock();
     if (!inspection) return;
-    with(*inspection, [&](Collections& known, Collections::Time time) {
-      use(known, time);
+    with(*inspection, [&](auto& known, auto now) {
+      use(known, now);
       return 0;
     });
   };
   added->collections_.tell(
       [on](const ids::Guard& guard, ids::Guard::Need need) {
-        on([&](Collections& known, Collections::Time time) { known.need(guard, need, time); });
+        on([&](auto& known, auto now) { known.need(guard, need, now); });
       },
       [on](std::shared_ptr<ids::FreeValues> values) {
-        on([&](Collections& known, Collections::Time) { known.look_up(std::move(values)); });
+        on([&](auto& known, auto) { known.look_up(std::move(values)); });
       });
   std::erase_if(inspections_, [](const auto& known) { return known.expired(); });
   inspections_.push_back(added);
@@ -85,19 +79,21 @@ std::shared_ptr<Inspection> Inspector::inspect(std::vector<WatchedRule> rules) {
 }
 
 void Inspector::make_tasks(const std::vector<WatchedRule>& rules) {
+  const auto make = [this](std::size_t at_once, Asks its, const mongo::Pool& pool) {
+    tasks_.push_back(
+        std::make_shared<Scheduler::Task>([this, its, &pool] { return run(its, pool); }, at_once));
+  };
   if (rules.empty()) return;
   if (tasks_.empty()) {
-    make_task(1, Asks::looks, pool_);
-    make_task(kAwaitedThreads, Asks::awaited, pool_);
+    make(1, Asks::looks, pool_);
+    make(kAwaitedThreads, Asks::awaited, pool_);
   }
-  if (!any_creates(rules) || patient_) return;
+  const bool creates = std::ranges::any_of(rules, [](const WatchedRule& rule) {
+    return rule.unique_index == ids::UniqueIndex::create && rule.field != "_id";
+  });
+  if (!creates || patient_) return;
   patient_ = std::make_unique<mongo::Pool>(uri_, kPatience);
-  make_task(kIndexThreads, Asks::make_index, *patient_);
-}
-
-void Inspector::make_task(std::size_t at_once, Asks its, const mongo::Pool& pool) {
-  tasks_.push_back(
-      std::make_shared<Scheduler::Task>([this, its, &pool] { return run(its, pool); }, at_once));
+  make(kIndexThreads, Asks::make_index, *patient_);
 }
 
 void Inspector::wake() {
@@ -141,11 +137,7 @@ std::optional<Scheduler::Time> Inspector::run(Asks its, const mongo::Pool& pool)
   if (request) {
     wake();  // other threads send what else there is meanwhile
     lock.unlock();
-    CatalogResponse response;
-    {
-      mongo::Client client = pool.client();
-      response = send(client, *request);
-    }
+    const CatalogResponse response = send(pool.client(), *request);
     lock.lock();
     learn(*request, response);
     learned_.notify_all();

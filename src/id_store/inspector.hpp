@@ -78,7 +78,6 @@ class Inspector {
 
   // Under the lock.
   void make_tasks(const std::vector<WatchedRule>& rules);
-  void make_task(std::size_t at_once, Asks its, const mongo::Pool& pool);
   void answer(Lock& lock);
   [[nodiscard]] std::shared_ptr<Inspection> newest() const;
   [[nodiscard]] std::vector<std::shared_ptr<Inspection>> in_use() const;  // the newest first

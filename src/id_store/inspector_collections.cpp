@@ -1,7 +1,9 @@
 #include "id_store/inspector_collections.hpp"
 
-#include <algorithm>
+#include <limits>
 #include <utility>
+
+#include "idproxy/base/glob.hpp"
 
 namespace idproxy::id_store {
 namespace {
@@ -13,61 +15,121 @@ using ids::UniqueIndex;
 // How often to check how full the spaces of random numbers are.
 constexpr auto kFillRound = 5s;
 
-bool has_wildcard(std::string_view text) {
-  return text.find_first_of("*?") != std::string_view::npos;
-}
-
-/// A database's name has no dot, a collection's may.
-std::pair<std::string_view, std::string_view> split(std::string_view ns) {
-  const std::size_t dot = std::min(ns.find('.'), ns.size());
-  return {ns.substr(0, dot), ns.substr(std::min(dot + 1, ns.size()))};
-}
-
 }  // namespace
 
-Repeats repeats_of(const WatchedRule& rule) {
-  return {rule.scope, rule.repeats};
+std::optional<std::size_t> rule_of(const std::vector<WatchedRule>& rules, std::string_view ns,
+                                   std::string_view field) {
+  const auto found = std::ranges::find_if(rules, [&](const WatchedRule& rule) {
+    return rule.field == field && glob_matches(rule.ns, ns);
+  });
+  if (found == rules.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - rules.begin());
 }
 
-Collections::Collections(std::vector<WatchedRule> rules, Time now) : rules_(std::move(rules)) {
+// ---- the rules ---------------------------------------------------------------------------------
+
+Collections::Collections(std::vector<WatchedRule> rules, Time now, Collections before)
+    : rules_(std::move(rules)) {
+  take_over(before, now);
   for (std::size_t rule = 0; rule < rules_.size(); ++rule) pin(rule, now);
-  begin_first_look();
-  for (const WatchedRule& rule : rules_) list_all(rule);
-}
-
-void Collections::begin_first_look() {
   for (auto& [name, database] : databases_) database.awaited = !database.looked();
   for (auto& [ns, collection] : collections_) collection.awaited = !collection.looked();
+  for (const WatchedRule& rule : rules_) {
+    if (std::ranges::find(before.rules_, rule) == before.rules_.end()) list_all(rule);
+  }
 }
 
 void Collections::pin(std::size_t rule, Time now) {
-  const auto [db, name] = split(rules_[rule].ns);
-  if (has_wildcard(db) || name.empty()) return;
-  database(db).pinned = true;
-  if (has_wildcard(name)) return;
-  Collection& known = collection(db, name);
+  const Namespace ns = split_namespace(rules_[rule].ns);
+  if (is_glob(ns.db) || ns.collection.empty()) return;
+  database(ns.db).pinned = true;
+  if (is_glob(ns.collection)) return;
+  Collection& known = collection(ns);
   known.pinned = true;
   if (rules_[rule].field != "_id") guard(known, rule, now);
   if (rules_[rule].counts_documents) numbers(known, rules_[rule].field, now);
 }
 
-/// True if the collections in which the rule demands an index are found by their names.
-bool Collections::lists(const WatchedRule& rule) {
-  return has_wildcard(rule.ns) && demands_index(rule.unique_index) && rule.field != "_id";
-}
-
 /// Has all collections of the rule that exist looked at in the background, so that the first write
 /// into each of them rarely waits. Once: later ones come up with their first write.
 void Collections::list_all(const WatchedRule& rule) {
-  if (!lists(rule)) return;
-  const auto [db, name] = split(rule.ns);
-  if (has_wildcard(db) || name.empty()) {
+  if (!lists_collections(rule)) return;
+  const Namespace ns = split_namespace(rule.ns);
+  if (is_glob(ns.db) || ns.collection.empty()) {
     databases_due_ = Time{};
   } else {
-    database(db).lists_all = true;
+    database(ns.db).lists_all = true;
   }
   news_ = true;
 }
+
+void Collections::take_over(Collections& before, Time now) {
+  missed_ = std::move(before.missed_);
+  log_events_ = std::move(before.log_events_);
+  down_ = std::move(before.down_);
+  has_user_ = before.has_user_;
+  was_down_ = down_.has_value();
+  not_before_ = before.not_before_;
+  asked_ = before.asked_;
+  changes_ = before.changes_;
+  for (auto& [name, known] : before.databases_) {
+    const std::string any = name + ".*";
+    const bool touched = std::ranges::any_of(
+        rules_, [&](const WatchedRule& rule) { return globs_overlap(rule.ns, any); });
+    if (!touched) continue;
+    known.pinned = false;
+    known.look.resume(true, now);
+    databases_.emplace(name, std::move(known));
+  }
+  for (auto& [ns, known] : before.collections_) take_over(std::move(known), before.rules_, now);
+}
+
+/// Of another space of random numbers, draws and duplicates say nothing, but the number of
+/// documents still holds.
+void Collections::take_over(Collection known, const std::vector<WatchedRule>& before, Time now) {
+  const std::string ns = known.ns.text();
+  const auto guards = std::exchange(known.guards, {});
+  const auto all_numbers = std::exchange(known.numbers, {});
+  known.pinned = false;
+  for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
+    const WatchedRule& wanted = rules_[rule];
+    if (rule_of(rules_, ns, wanted.field) != rule) continue;
+    const auto same = std::ranges::find_if(guards, [&](const Guard& guard) {
+      const WatchedRule& was = before[guard.rule];
+      return was.unique_index == wanted.unique_index && was.value_type == wanted.value_type &&
+             unique_field(was) == unique_field(wanted);
+    });
+    if (same != guards.end()) {
+      Guard& taken = known.guards.emplace_back(*same);
+      taken.rule = rule;
+      if (taken.shared) {
+        taken.shared = std::make_shared<ids::Guard>(rule, known.ns.db, known.ns.collection, tell_);
+        publish(known, taken);
+      }
+    } else if (wanted.field != "_id") {
+      guard(known, rule, now);
+    }
+    if (!wanted.counts_documents) continue;
+    const auto found = std::ranges::find(all_numbers, wanted.field, &Numbers::field);
+    const auto was = rule_of(before, ns, wanted.field);
+    if (found != all_numbers.end() && was && before[*was].space == wanted.space) {
+      Numbers& taken = known.numbers.emplace_back(*found);
+      taken.free = free_values(known, taken);
+      fills_due_ = std::min(fills_due_, now);
+    } else {
+      Numbers& added = numbers(known, wanted.field, now);
+      const auto counted =
+          found == all_numbers.end() ? std::nullopt : found->fill->seen().documents;
+      if (counted) added.fill->counted(*counted);
+    }
+  }
+  if (known.guards.empty() && known.numbers.empty()) return;
+  known.indexes.resume(!known.guards.empty(), now);
+  known.documents.resume(!known.numbers.empty(), now);
+  collections_.emplace(ns, std::move(known));
+}
+
+// ---- questions ---------------------------------------------------------------------------------
 
 Readiness Collections::readiness(std::size_t rule_index, std::string_view db, std::string_view name,
                                  Time now) {
@@ -76,32 +138,31 @@ Readiness Collections::readiness(std::size_t rule_index, std::string_view db, st
     return {Readiness::Kind::left_alone, {}, found->second == LeftAlone::time_series};
   }
   if (rules_[rule_index].field == "_id") return {};  // whose unique index is always there
-  return readiness_of(asked_guard(collection(db, name), rule_index, now));
+  Collection& known = collection({std::string(db), std::string(name)});
+  return asked_guard(known, rule_index, now).verdict.readiness();
 }
 
 std::shared_ptr<ids::Guard> Collections::guard(std::size_t rule_index, std::string_view db,
                                                std::string_view name, Time now) {
-  const WatchedRule& rule = rules_[rule_index];
-  if (rule.field == "_id" || !demands_index(rule.unique_index)) return nullptr;
-  return asked_guard(collection(db, name), rule_index, now).shared;
+  if (!demands_index(rules_[rule_index])) return nullptr;
+  Collection& known = collection({std::string(db), std::string(name)});
+  return asked_guard(known, rule_index, now).shared;
 }
 
 std::shared_ptr<ids::Fill> Collections::fill(std::string_view ns, std::string_view field,
                                              Time now) {
-  const auto [db, name] = split(ns);
-  return numbers(collection(db, name), field, now).fill;
+  return numbers(collection(split_namespace(ns)), field, now).fill;
 }
 
 std::shared_ptr<ids::FreeValues> Collections::free_values(std::string_view ns,
                                                           std::string_view field, Time now) {
-  const auto [db, name] = split(ns);
-  return numbers(collection(db, name), field, now).free;
+  return numbers(collection(split_namespace(ns)), field, now).free;
 }
 
 std::shared_ptr<ids::FreeValues> Collections::free_values(const Collection& collection,
                                                           const Numbers& numbers) const {
-  return std::make_shared<ids::FreeValues>(collection.db, collection.name, numbers.field,
-                                           numbers.fill, look_up_);
+  return std::make_shared<ids::FreeValues>(collection.ns.db, collection.ns.collection,
+                                           numbers.field, numbers.fill, look_up_);
 }
 
 void Collections::look_up(std::shared_ptr<ids::FreeValues> values) {
@@ -110,15 +171,83 @@ void Collections::look_up(std::shared_ptr<ids::FreeValues> values) {
 }
 
 std::optional<ids::UniqueIndexes> Collections::unique_indexes(std::string_view ns, Time now) {
-  const auto [db, name] = split(ns);
-  Collection& known = collection(db, name);
-  if (!known.unique_indexes && known.indexes_due == kNever && !known.indexes_open) {
-    known.indexes_due = now;
-    known.indexes_open = true;
+  Collection& known = collection(split_namespace(ns));
+  if (!known.unique_indexes && known.indexes.due == kNever && !known.indexes.open) {
+    known.indexes.begin(now);
     news_ = true;
   }
   return known.unique_indexes;
 }
+
+std::vector<ids::NotReady> Collections::not_ready(std::size_t most_per_rule) const {
+  std::vector<ids::NotReady> found;
+  std::vector<std::size_t> counts(rules_.size());
+  const auto add = [&](std::size_t rule, const std::string& ns, Readiness readiness) {
+    if (counts[rule]++ < most_per_rule) found.push_back({rule, ns, std::move(readiness)});
+  };
+  for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
+    const std::string& ns = rules_[rule].ns;
+    if (is_left_alone(split_namespace(ns))) add(rule, ns, {Readiness::Kind::left_alone, {}});
+  }
+  for (const auto& [ns, collection] : collections_) {
+    if (is_left_alone(collection.ns)) continue;
+    for (const Guard& guard : collection.guards) {
+      if (!guard.verdict.is_ready() && !guard.listed)
+        add(guard.rule, ns, guard.verdict.readiness());
+    }
+    for (const Numbers& numbers : collection.numbers) {
+      const std::string why = why_full(numbers.fill->seen());
+      const auto rule = rule_of(rules_, ns, numbers.field);
+      if (why.empty() || !rule) continue;
+      add(*rule, ns, {Readiness::Kind::not_ready, {ids::Errc::exhausted, why}});
+    }
+  }
+  return found;
+}
+
+std::vector<std::size_t> Collections::not_ready_counts() const {
+  std::vector<std::size_t> counts(rules_.size());
+  for (const ids::NotReady& each : not_ready(std::numeric_limits<std::size_t>::max()))
+    ++counts[each.rule_index];
+  return counts;
+}
+
+std::map<std::size_t, std::string> Collections::lack_index() const {
+  std::map<std::size_t, std::string> found;
+  for (const auto& [ns, collection] : collections_) {
+    if (is_left_alone(collection.ns)) continue;
+    for (const Guard& guard : collection.guards) {
+      if (guard.warned) found.try_emplace(guard.rule, command_for(collection, guard));
+    }
+  }
+  return found;
+}
+
+bool Collections::looked() const {
+  const auto done = [](const auto& item) { return !item.second.awaited || item.second.looked(); };
+  return was_down_ ||
+         (std::ranges::all_of(databases_, done) && std::ranges::all_of(collections_, done));
+}
+
+bool Collections::Collection::looked() const {
+  const auto is_open = [](const Guard& guard) {
+    return guard.verdict.kind == Verdict::Kind::unchecked &&
+           (guard.making || guard.make_due != kNever);
+  };
+  return !indexes.open && !documents.open && std::ranges::none_of(guards, is_open);
+}
+
+std::vector<LogEvent> Collections::take_log_events(Time now) {
+  if (now >= fills_due_) {
+    fills_due_ = now + kFillRound;
+    for (auto& [ns, collection] : collections_) {
+      for (Numbers& numbers : collection.numbers) judge_fill(collection, numbers, now);
+    }
+  }
+  return std::exchange(log_events_, {});
+}
+
+// ---- memory ------------------------------------------------------------------------------------
 
 template <class Item>
 Item& Collections::recall(std::map<std::string, Item, std::less<>>& items, std::string_view name,
@@ -126,9 +255,8 @@ Item& Collections::recall(std::map<std::string, Item, std::less<>>& items, std::
   auto found = items.find(name);
   if (found == items.end()) {
     if (items.size() >= most) {
-      const auto oldest = std::min_element(items.begin(), items.end(), [](auto& a, auto& b) {
-        return std::pair(a.second.pinned, a.second.asked) <
-               std::pair(b.second.pinned, b.second.asked);
+      const auto oldest = std::ranges::min_element(items, {}, [](const auto& item) {
+        return std::pair(item.second.pinned, item.second.asked);
       });
       if (!oldest->second.pinned) {
         items.erase(oldest);
@@ -143,39 +271,32 @@ Item& Collections::recall(std::map<std::string, Item, std::less<>>& items, std::
 
 Collections::Database& Collections::database(std::string_view db) {
   Database& known = recall(databases_, db, kMostDatabases);
-  news_ = news_ || known.open;
+  news_ = news_ || known.look.open;
   return known;
 }
 
-Collections::Collection& Collections::collection(std::string_view db, std::string_view name) {
-  Collection& known =
-      recall(collections_, std::string(db) + "." + std::string(name), kMostCollections);
-  if (known.db.empty()) {
-    known.db = db;
-    known.name = name;
-  }
+Collections::Collection& Collections::collection(const Namespace& ns) {
+  Collection& known = recall(collections_, ns.text(), kMostCollections);
+  if (known.ns.db.empty()) known.ns = ns;
   return known;
 }
 
 Collections::Guard& Collections::guard(Collection& collection, std::size_t rule, Time now) {
-  const auto found = std::find_if(collection.guards.begin(), collection.guards.end(),
-                                  [&](const Guard& known) { return known.rule == rule; });
+  const auto found = std::ranges::find(collection.guards, rule, &Guard::rule);
   if (found != collection.guards.end()) return *found;
-  Guard& added = collection.guards.emplace_back();
-  added.rule = rule;
-  if (const Repeats repeats = repeats_of(rules_[rule]); repeats.any()) {
-    added.offer = {IndexForm::existing, {}, repeats};
-  }
-  if (!demands_index(rules_[rule].unique_index)) {
-    added.state = Guard::State::ready;
-  } else {
-    added.reason = down_ ? kCannotCheck + down_told_
-                         : "whether a unique index guards the field has not been checked yet";
-    added.shared = std::make_shared<ids::Guard>(rule, collection.db, collection.name, tell_);
+  Guard& added = collection.guards.emplace_back(rule);
+  if (unique_field(rules_[rule]).repeats.any()) added.offer.form = IndexForm::existing;
+  if (demands_index(rules_[rule])) {
+    added.verdict.reason = down_
+                               ? kCannotCheck + down_told_
+                               : "whether a unique index guards the field has not been checked yet";
+    added.shared =
+        std::make_shared<ids::Guard>(rule, collection.ns.db, collection.ns.collection, tell_);
     publish(collection, added);
+  } else {
+    added.verdict.kind = Verdict::Kind::ready;
   }
-  collection.indexes_due = now;
-  collection.indexes_open = true;
+  collection.indexes.begin(now);
   news_ = true;
   return added;
 }
@@ -183,61 +304,50 @@ Collections::Guard& Collections::guard(Collection& collection, std::size_t rule,
 /// The guard that a write asks: from now on it matters whether there is an index.
 Collections::Guard& Collections::asked_guard(Collection& collection, std::size_t rule, Time now) {
   Guard& its = guard(collection, rule, now);
-  if (!std::exchange(its.listed, false) || its.state == Guard::State::ready) return its;
-  if (collection.indexes_due != kNever) collection.indexes_due = now;
+  if (!std::exchange(its.listed, false) || its.verdict.is_ready()) return its;
+  collection.indexes.hurry(now);
   news_ = true;
   return its;
 }
 
 Collections::Numbers& Collections::numbers(Collection& collection, std::string_view field,
                                            Time now) {
-  const auto found = std::find_if(collection.numbers.begin(), collection.numbers.end(),
-                                  [&](const Numbers& known) { return known.field == field; });
+  const auto found = std::ranges::find(collection.numbers, field, &Numbers::field);
   if (found != collection.numbers.end()) return *found;
-  Numbers& added = collection.numbers.emplace_back();
-  added.field = field;
-  added.fill = std::make_shared<ids::Fill>();
+  Numbers& added = collection.numbers.emplace_back(std::string(field));
   added.free = free_values(collection, added);
   added.age_due = now + kRound;
-  collection.documents_due = now;
-  collection.documents_open = true;
+  collection.documents.begin(now);
   news_ = true;
   fills_due_ = std::min(fills_due_, now + 1s);
   return added;
 }
 
-bool Collections::is_left_alone(std::string_view ns) const {
-  const auto [db, name] = split(ns);
-  const auto in = databases_.find(db);
-  return in != databases_.end() && in->second.left_alone.contains(name);
+bool Collections::is_left_alone(const Namespace& ns) const {
+  const auto in = databases_.find(ns.db);
+  return in != databases_.end() && in->second.left_alone.contains(ns.collection);
 }
+
+// ---- requests ----------------------------------------------------------------------------------
 
 std::optional<CatalogRequest> Collections::next(Asks asks, Time now) {
   if (now < not_before_) return std::nullopt;
-  switch (asks) {
-    case Asks::looks:
-      return next_look(now);
-    case Asks::awaited:
-      return next_awaited(now);
-    case Asks::make_index:
-      break;
-  }
-  return next_index(now);
+  if (asks == Asks::make_index) return next_index(now);
+  return asks == Asks::looks ? next_look(now) : next_awaited(now);
 }
 
 /// Looks that writes wait for come first, then databases: a view gets no further request.
 std::optional<CatalogRequest> Collections::next_look(Time now) {
   if (auto request = next_awaited(now)) return request;
   for (auto& [name, database] : databases_) {
-    if (database.due > now) continue;
-    database.due = kNever;
-    CatalogRequest request{CatalogRequest::Kind::left_alone, name, {}, {}};
+    if (!database.look.take(now)) continue;
+    CatalogRequest request{CatalogRequest::Kind::left_alone, {name, {}}};
     request.lists_all = database.lists_all;
     return request;
   }
   if (databases_due_ <= now) {
     databases_due_ = kNever;
-    return CatalogRequest{CatalogRequest::Kind::databases, {}, {}, {}};
+    return CatalogRequest{CatalogRequest::Kind::databases, {}};
   }
   for (auto& [ns, collection] : collections_) {
     if (auto request = next_look_at(collection, now)) return request;
@@ -255,55 +365,48 @@ std::optional<CatalogRequest> Collections::next_awaited(Time now) {
   if (lookups_.empty()) return std::nullopt;
   std::shared_ptr<ids::FreeValues> values = std::move(lookups_.front());
   lookups_.pop_front();
-  CatalogRequest request{CatalogRequest::Kind::values, values->db(), values->collection(), {}};
+  CatalogRequest request{CatalogRequest::Kind::values, {values->db(), values->collection()}};
   request.values = std::move(values);
   return request;
 }
 
 std::optional<CatalogRequest> Collections::next_look_at(Collection& collection, Time now) {
-  const auto made = std::ranges::find_if(
-      collection.guards, [&](const Guard& guard) { return guard.absent && guard.make_due <= now; });
-  if (is_left_alone(collection.ns())) {
-    leave_alone(collection, now);
-  } else if (made != collection.guards.end() && !is_changing(collection)) {
-    return make_request(collection, *made, now);
-  } else if (collection.indexes_due <= now && !is_changing(collection)) {
-    CatalogRequest request = index_request(collection, now);
-    collection.indexes_due = kNever;
-    return request;
-  } else if (collection.documents_due <= now) {
-    collection.documents_due = kNever;
-    CatalogRequest request{CatalogRequest::Kind::documents, collection.db, collection.name, {}};
-    for (const Numbers& each : collection.numbers) request.fields.push_back(each.field);
-    return request;
+  if (is_left_alone(collection.ns)) {
+    // Asks again later: the view may be replaced by an ordinary collection.
+    for (Look* look : {&collection.indexes, &collection.documents}) {
+      if (look->due <= now) look->due = now + kRound;
+      look->open = false;
+    }
+    for (Guard& guard : collection.guards) publish(collection, guard);
+    return std::nullopt;
   }
-  return std::nullopt;
+  if (!is_changing(collection)) {
+    const auto made = std::ranges::find_if(collection.guards, [&](const Guard& guard) {
+      return guard.absent && guard.make_due <= now;
+    });
+    if (made != collection.guards.end()) return make_request(collection, *made, now);
+    if (collection.indexes.take(now)) return index_request(collection, now);
+  }
+  if (!collection.documents.take(now)) return std::nullopt;
+  CatalogRequest request{CatalogRequest::Kind::documents, collection.ns};
+  for (const Numbers& each : collection.numbers) request.fields.push_back(each.field);
+  return request;
 }
 
 CatalogRequest Collections::index_request(const Collection& collection, Time now) const {
-  CatalogRequest request{CatalogRequest::Kind::indexes, collection.db, collection.name, {}};
+  CatalogRequest request{CatalogRequest::Kind::indexes, collection.ns};
   for (const Guard& guard : collection.guards) {
     const WatchedRule& rule = rules_[guard.rule];
     // The command is for people, who do not need it if the proxy makes the index.
-    const bool makes = rule.unique_index == UniqueIndex::create && !repeats_of(rule).and_more;
+    const bool makes = rule.unique_index == UniqueIndex::create && !rule.repeats;
     const bool advises =
         !makes && !guard.listed && (!rule.reserve || rule.unique_index != UniqueIndex::warn);
-    if (guard.offer_due <= now && advises) {
-      request.advise.push_back({rule.field, value_type_of(rule.value_type), repeats_of(rule)});
-    }
+    if (guard.offer_due <= now && advises) request.advise.push_back(unique_field(rule));
     request.is_anew = request.is_anew || (guard.shared != nullptr && collection.is_anew);
   }
   request.epoch = collection.epoch;
   request.at = now;
   return request;
-}
-
-/// Asks again later: the view may be replaced by an ordinary collection.
-void Collections::leave_alone(Collection& collection, Time now) {
-  if (collection.indexes_due <= now) collection.indexes_due = now + kRound;
-  if (collection.documents_due <= now) collection.documents_due = now + kRound;
-  collection.indexes_open = collection.documents_open = false;
-  publish(collection);
 }
 
 std::optional<CatalogRequest> Collections::next_index(Time now) {
@@ -320,54 +423,26 @@ CatalogRequest Collections::make_request(const Collection& collection, Guard& gu
   guard.make_due = kNever;
   guard.making = true;
   guard.make_begun = now;
-  const WatchedRule& rule = rules_[guard.rule];
-  return {CatalogRequest::Kind::make_index, collection.db,   collection.name, rule.field,
-          value_type_of(rule.value_type),   repeats_of(rule)};
+  return {CatalogRequest::Kind::make_index, collection.ns, unique_field(rules_[guard.rule])};
 }
 
 Collections::Time Collections::due(Asks asks) const {
-  Time first = kNever;
   const bool is_awaited = !awaited_.empty() || !lookups_.empty();
   if (asks != Asks::make_index && is_awaited) return not_before_;
   if (asks == Asks::awaited) return kNever;
-  if (asks == Asks::looks) first = databases_due_;
+  const bool looks = asks == Asks::looks;
+  Time first = looks ? databases_due_ : kNever;
   for (const auto& [name, database] : databases_) {
-    if (asks == Asks::looks) first = std::min(first, database.due);
+    if (looks) first = std::min(first, database.look.due);
   }
   for (const auto& [ns, collection] : collections_) {
     if (!changes_.empty() && is_changing(collection)) continue;
-    if (asks == Asks::looks) {
-      first = std::min({first, collection.indexes_due, collection.documents_due});
-    } else {
-      for (const Guard& guard : collection.guards) {
-        if (!guard.absent) first = std::min(first, guard.make_due);
-      }
+    if (looks) first = std::min({first, collection.indexes.due, collection.documents.due});
+    for (const Guard& guard : collection.guards) {
+      if (!looks && !guard.absent) first = std::min(first, guard.make_due);
     }
   }
   return std::max(first, not_before_);
-}
-
-bool Collections::Collection::looked() const {
-  const auto is_open = [](const Guard& guard) {
-    return guard.state == Guard::State::unchecked && (guard.making || guard.make_due != kNever);
-  };
-  return !indexes_open && !documents_open && std::none_of(guards.begin(), guards.end(), is_open);
-}
-
-bool Collections::looked() const {
-  const auto done = [](const auto& item) { return !item.second.awaited || item.second.looked(); };
-  return was_down_ || (std::all_of(databases_.begin(), databases_.end(), done) &&
-                       std::all_of(collections_.begin(), collections_.end(), done));
-}
-
-std::vector<LogEvent> Collections::take_log_events(Time now) {
-  if (now >= fills_due_) {
-    fills_due_ = now + kFillRound;
-    for (auto& [ns, collection] : collections_) {
-      for (Numbers& numbers : collection.numbers) judge_fill(collection, numbers, now);
-    }
-  }
-  return std::exchange(log_events_, {});
 }
 
 }  // namespace idproxy::id_store

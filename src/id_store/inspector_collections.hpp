@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "id_store/index_advice.hpp"
+#include "id_store/index_requests.hpp"
+#include "idproxy/id_store/namespaces.hpp"
 #include "idproxy/id_store/outcome.hpp"
 #include "idproxy/id_store/watch.hpp"
 #include "idproxy/ids/fill.hpp"
@@ -35,30 +37,20 @@ struct CatalogRequest {
     left_alone,  ///< which collections of the database are views or time-series collections
     indexes,
     documents,   ///< their number, and how many have a number or string in each of `fields`
-    make_index,  ///< a unique one on `field`, in the form that fits the documents
+    make_index,  ///< a unique one, in the form that fits the documents
     databases,   ///< their names
     values,      ///< which of those that random numbers may become are taken
   };
-  struct Field {
-    std::string name;
-    ValueType type;
-    Repeats repeats{};
-    friend bool operator==(const Field&, const Field&) = default;
-  };
   Kind kind;
-  std::string db;
-  std::string collection;             ///< empty: left_alone
-  std::string field;                  ///< make_index only
-  ValueType type = ValueType::other;  ///< make_index: of the field's values
-  Repeats repeats{};                  ///< make_index
-  std::vector<Field> advise{};        ///< indexes: unless an index guards them, find an IndexOffer
+  Namespace ns;                       ///< left_alone: the collection is empty
+  UniqueField field{};                ///< make_index only
+  std::vector<UniqueField> advise{};  ///< indexes: unless an index guards them, find an IndexOffer
   std::vector<std::string> fields{};  ///< documents only
   bool lists_all = false;             ///< left_alone: the other collections, too
   bool is_anew = false;               ///< indexes: which collection it is, too
   std::uint64_t epoch = 0;            ///< of the collection's indexes; see Collections
   std::chrono::nanoseconds at{};      ///< indexes: when it was sent, monotonic
   std::shared_ptr<ids::FreeValues> values{};  ///< values: also gets the answer
-  friend bool operator==(const CatalogRequest&, const CatalogRequest&) = default;
 };
 
 /// The server's response, or why there is none.
@@ -103,6 +95,22 @@ struct LogEvent {
 inline constexpr const char* kCannotCheck =
     "whether a unique index guards the field cannot be checked: ";
 
+/// Whether a rule gives values in a collection, as far as its unique index decides that. The reason
+/// is the one that clients, the log and the status show.
+struct Verdict {
+  enum class Kind { unchecked, ready, failed };
+  Kind kind = Kind::unchecked;
+  std::string reason{};  ///< why it is not ready
+  [[nodiscard]] bool is_ready() const { return kind == Kind::ready; }
+  [[nodiscard]] ids::Error error() const {
+    return {kind == Kind::failed ? ids::Errc::exhausted : ids::Errc::unavailable, reason};
+  }
+  [[nodiscard]] ids::Readiness readiness() const {
+    if (is_ready()) return {};
+    return {ids::Readiness::Kind::not_ready, error()};
+  }
+};
+
 /// Not thread-safe. Times are monotonic. When there are too many collections or databases, it
 /// forgets the least recently used of those that no rule names literally.
 class Collections {
@@ -128,7 +136,8 @@ class Collections {
     make_index,  ///< of collections that exist, which can take hours
   };
 
-  Collections(std::vector<WatchedRule> rules, Time now);
+  Collections(std::vector<WatchedRule> rules, Time now)
+      : Collections(std::move(rules), now, Collections()) {}
   /// Takes over the knowledge of `before` about collections that these rules touch, too, for each
   /// rule with the field and unique_index of an earlier one. Missing parts belong to the first
   /// look. Responses to requests of `before` go to both objects.
@@ -191,28 +200,56 @@ class Collections {
   void drop_log_events() { log_events_.clear(); }
 
  private:
+  /// When to send a request.
+  struct Look {
+    Time due = kNever;    // kNever, too, while a response is under way
+    bool open = false;    // never answered yet
+    bool failed = false;  // the last request reached no server
+
+    void begin(Time now) {
+      due = now;
+      open = true;
+    }
+    void hurry(Time now) {
+      if (due != kNever) due = std::min(due, now);
+    }
+    [[nodiscard]] bool take(Time now) {
+      if (due > now) return false;
+      due = kNever;
+      return true;
+    }
+    void answered(const CatalogResponse& response, Time again) {
+      due = again;
+      open = false;
+      failed = response.kind == CatalogResponse::Kind::unreachable;
+    }
+    /// Asks again for a response that is under way, since it may not reach this object.
+    void resume(bool wanted, Time now) {
+      if (!wanted) {
+        *this = {};
+      } else if (due == kNever) {
+        due = now;
+      }
+    }
+  };
   struct Known {
     std::uint64_t asked = 0;  // the larger, the more recently
     bool pinned = false;      // a rule names it
     bool awaited = false;     // belongs to the first look
-    bool failed = false;      // the last request reached no server
   };
   struct Database : Known {
     LeftAloneByName left_alone;
     std::optional<Time> failing_since;
-    Time due{};
-    bool open = true;        // never answered yet
+    Look look{.due = {}, .open = true};
     bool lists_all = false;  // once, for rules with a wildcard
-    [[nodiscard]] bool looked() const { return !open; }
+    [[nodiscard]] bool looked() const { return !look.open; }
   };
   /// One rule in one collection.
   struct Guard {
-    enum class State { unchecked, ready, failed };
     std::size_t rule;
-    State state = State::unchecked;
-    std::string reason;    // why it is not ready
-    std::string reported;  // the reason that the log has
-    IndexOffer offer;      // if there is no index
+    Verdict verdict{};
+    std::string reported{};  // the reason that the log has
+    IndexOffer offer{};      // if there is no index
     Time offer_due{};
     bool warned = false;  // of a missing index
     /// Ready, but its collection is not there: the first write has the index made, which takes no
@@ -228,74 +265,54 @@ class Collections {
   };
   struct Numbers {
     std::string field;
-    std::shared_ptr<ids::Fill> fill;
-    std::shared_ptr<ids::FreeValues> free;
+    std::shared_ptr<ids::Fill> fill = std::make_shared<ids::Fill>();
+    std::shared_ptr<ids::FreeValues> free{};
     Time age_due{};
     Time warn_due{};
     double warned_of = 0;  // the fill at the last warning
     bool full = false;
   };
   struct Collection : Known {
-    std::string db;
-    std::string name;
+    Namespace ns;
     std::vector<Guard> guards;
     std::vector<Numbers> numbers;
     std::optional<ids::UniqueIndexes> unique_indexes;  // nothing: not known
-    Time indexes_due = kNever;
-    Time documents_due = kNever;
+    Look indexes;
+    Look documents;
     std::optional<Time> documents_at;  // of the last response, even of an error
     std::optional<ids::CollectionUuid> uuid;
-    Time indexes_at{};           // when the last look that was answered began
-    std::uint64_t epoch = 0;     // a response to a request of an earlier one is void
-    bool is_anew = true;         // it is not known which collection it is
-    bool is_left_alone = false;  // as its own look said
-    bool indexes_open = false;   // never answered yet
-    bool documents_open = false;
+    Time indexes_at{};        // when the last look that was answered began
+    std::uint64_t epoch = 0;  // a response to a request of an earlier one is void
+    bool is_anew = true;      // it is not known which collection it is
     [[nodiscard]] bool looked() const;
-    [[nodiscard]] std::string ns() const { return db + "." + name; }
   };
+
+  Collections() = default;
+  void take_over(Collections& before, Time now);
+  void take_over(Collection known, const std::vector<WatchedRule>& before, Time now);
+  void pin(std::size_t rule, Time now);
+  void list_all(const WatchedRule& rule);
 
   template <class Item>
   Item& recall(std::map<std::string, Item, std::less<>>& items, std::string_view name,
                std::size_t most);
   Database& database(std::string_view db);
-  Collection& collection(std::string_view db, std::string_view name);
+  Collection& collection(const Namespace& ns);
   Guard& guard(Collection& collection, std::size_t rule, Time now);
   Guard& asked_guard(Collection& collection, std::size_t rule, Time now);
   Numbers& numbers(Collection& collection, std::string_view field, Time now);
   [[nodiscard]] std::shared_ptr<ids::FreeValues> free_values(const Collection& collection,
                                                              const Numbers& numbers) const;
-  void pin(std::size_t rule, Time now);
-  void list_all(const WatchedRule& rule);
-  [[nodiscard]] static bool lists(const WatchedRule& rule);
+  [[nodiscard]] bool is_left_alone(const Namespace& ns) const;
   [[nodiscard]] bool is_changing(const Collection& collection) const;
-  void forget(Collection& collection, std::string_view why, Time now);
-  void publish(Collection& collection, Guard& guard);
-  void publish(Collection& collection);
-  [[nodiscard]] ids::GuardState shown(const Collection& collection, const Guard& guard) const;
   [[nodiscard]] static bool is_awaited(const Collection& collection);
-  void take_over(Collections& before, Time now);
-  void take_over(Collection known, const std::vector<WatchedRule>& before, Time now);
-  void take_over(Collection& known, const std::vector<Guard>& guards,
-                 const std::vector<WatchedRule>& before, std::size_t rule, Time now);
-  void take_over(Collection& known, const std::vector<Numbers>& numbers,
-                 const std::vector<WatchedRule>& before, std::size_t rule, Time now);
-  static void resume(bool wanted, Time& due, bool& open, Time now);
-  void begin_first_look();
+  [[nodiscard]] std::string command_for(const Collection& collection, const Guard& guard) const;
 
-  [[nodiscard]] bool is_left_alone(std::string_view ns) const;
-  [[nodiscard]] static ids::Readiness readiness_of(const Guard& guard);
-  [[nodiscard]] static std::optional<std::size_t> rule_of(const std::vector<WatchedRule>& rules,
-                                                          std::string_view ns,
-                                                          std::string_view field);
-  template <class Use>
-  void each_not_ready(const Use& use) const;
   std::optional<CatalogRequest> next_look(Time now);
   std::optional<CatalogRequest> next_look_at(Collection& collection, Time now);
   std::optional<CatalogRequest> next_awaited(Time now);
-  [[nodiscard]] CatalogRequest index_request(const Collection& collection, Time now) const;
-  void leave_alone(Collection& collection, Time now);
   std::optional<CatalogRequest> next_index(Time now);
+  [[nodiscard]] CatalogRequest index_request(const Collection& collection, Time now) const;
   [[nodiscard]] CatalogRequest make_request(const Collection& collection, Guard& guard, Time now);
 
   void reached(const CatalogResponse& response, Time now);
@@ -303,21 +320,23 @@ class Collections {
   void learn_databases(const CatalogResponse& response, Time now);
   void learn_left_alone(Database& database, std::string_view db, const CatalogResponse& response,
                         Time now);
-  void learn_names(std::string_view db, const CatalogResponse& response, Time now);
+  void learn_names(const std::string& db, const CatalogResponse& response, Time now);
   void learn_indexes(Collection& collection, const CatalogRequest& request,
                      const CatalogResponse& response, Time now);
   void learn_which(Collection& collection, const CatalogRequest& request,
                    const CatalogResponse& response);
   void learn_documents(Collection& collection, const CatalogResponse& response, Time now);
   void learn_made(Collection& collection, Guard& guard, const CatalogResponse& response, Time now);
-  void take_offer(Guard& guard, const CatalogResponse& response, Time now) const;
   void judge(Collection& collection, Guard& guard, const CatalogResponse& response, Time now);
   void judge_warned(Collection& collection, Guard& guard, const CatalogResponse& response);
   void wait_for_index(Collection& collection, Guard& guard, std::string_view why, Time now);
-  [[nodiscard]] std::string command_for(const Collection& collection, const Guard& guard) const;
-  void set(Collection& collection, Guard& guard, Guard::State state, std::string reason);
+  void set(Collection& collection, Guard& guard, Verdict verdict);
+  void publish(Collection& collection, Guard& guard);
+  [[nodiscard]] ids::GuardState shown(const Collection& collection, const Guard& guard) const;
+  void forget(Collection& collection, std::string_view why, Time now);
+  void forget_changed(const ids::CatalogChange& change, Time now);
   [[nodiscard]] std::string may_not(std::string_view privilege) const;
-  void miss(std::string_view privilege, const std::string& db, const std::string& collection);
+  void miss(std::string_view privilege, const Namespace& ns);
   void judge_fill(Collection& collection, Numbers& numbers, Time now);
   void report_fill(const Collection& collection, Numbers& numbers, const ids::Fill::Seen& seen,
                    Time now);
@@ -348,13 +367,25 @@ class Collections {
   std::uint64_t version_ = 1;
 };
 
-/// Returns the repeated values that a unique index on the rule's field must allow.
-[[nodiscard]] Repeats repeats_of(const WatchedRule& rule);
+/// The unique index that the rule's field needs.
+[[nodiscard]] inline UniqueField unique_field(const WatchedRule& rule) {
+  return {rule.field, value_type_of(rule.value_type), {rule.scope, rule.repeats}};
+}
 
 /// True if the rule gives no values without a unique index.
-[[nodiscard]] inline bool demands_index(ids::UniqueIndex demand) {
-  return demand == ids::UniqueIndex::require || demand == ids::UniqueIndex::create;
+[[nodiscard]] inline bool demands_index(const WatchedRule& rule) {
+  return rule.field != "_id" && (rule.unique_index == ids::UniqueIndex::require ||
+                                 rule.unique_index == ids::UniqueIndex::create);
 }
+
+/// True if the collections in which the rule demands an index are found by their names.
+[[nodiscard]] inline bool lists_collections(const WatchedRule& rule) {
+  return is_glob(rule.ns) && demands_index(rule);
+}
+
+/// The rule that fills the field.
+[[nodiscard]] std::optional<std::size_t> rule_of(const std::vector<WatchedRule>& rules,
+                                                 std::string_view ns, std::string_view field);
 
 /// Why no more numbers are drawn from a space of random numbers; empty: they are.
 [[nodiscard]] std::string why_full(const ids::Fill::Seen& seen);

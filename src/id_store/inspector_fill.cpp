@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <utility>
@@ -57,13 +56,12 @@ std::string why_full(const ids::Fill::Seen& seen) {
 
 void Collections::learn_documents(Collection& collection, const CatalogResponse& response,
                                   Time now) {
-  collection.documents_open = false;
   collection.documents_at = now;
-  collection.failed = collection.failed || response.kind == Kind::unreachable;
-  collection.documents_due = now + (response.kind == Kind::unreachable ? kSoon : kRound);
+  collection.documents.answered(response,
+                                now + (response.kind == Kind::unreachable ? kSoon : kRound));
   fills_due_ = std::min(fills_due_, now);
-  if (response.kind == Kind::not_permitted) miss("collStats", collection.db, collection.name);
-  if (response.may_not_find) miss("find", collection.db, collection.name);
+  if (response.kind == Kind::not_permitted) miss("collStats", collection.ns);
+  if (response.may_not_find) miss("find", collection.ns);
   if (response.kind != Kind::answered && response.kind != Kind::no_collection) return;
   for (Numbers& numbers : collection.numbers) {
     const auto found = response.with_value.find(numbers.field);
@@ -102,7 +100,7 @@ void Collections::report_fill(const Collection& collection, Numbers& numbers,
         {level,
          event,
          std::move(message),
-         {{"ns", collection.ns()},
+         {{"ns", collection.ns.text()},
           {"field", numbers.field},
           {"documents", seen.documents ? std::to_string(*seen.documents) : "unknown"}}});
   };
@@ -120,7 +118,7 @@ void Collections::report_fill(const Collection& collection, Numbers& numbers,
 std::vector<ids::RuleNumbers> Collections::spaces() const {
   std::vector<ids::RuleNumbers> found;
   for (const auto& [ns, collection] : collections_) {
-    if (is_left_alone(ns)) continue;
+    if (is_left_alone(collection.ns)) continue;
     for (const Numbers& numbers : collection.numbers) {
       const ids::Fill::Seen seen = numbers.fill->seen();
       const auto rule = rule_of(rules_, ns, numbers.field);
@@ -135,8 +133,8 @@ std::vector<ids::RuleNumbers> Collections::spaces() const {
 
 /// Not if a response is under way, or if no server can be reached: then its response is the news.
 void Collections::count_soon(Collection& collection, Time now) {
-  if (collection.documents_due == kNever || collection.documents_due <= now) return;
-  collection.documents_due = now;
+  if (collection.documents.due == kNever || collection.documents.due <= now) return;
+  collection.documents.due = now;
   news_ = true;
 }
 

@@ -5,11 +5,13 @@
 #include "id_store/inspector_collections.hpp"
 #include "idproxy/base/glob.hpp"
 
-// How Collections evaluates responses.
+// How Collections evaluates responses and clients' changes, and what it tells the guards that
+// writes ask.
 namespace idproxy::id_store {
 namespace {
 
 using namespace std::chrono_literals;
+using ids::GuardState;
 using ids::UniqueIndex;
 using Kind = CatalogResponse::Kind;
 
@@ -23,26 +25,24 @@ constexpr auto kLongestRest = 1h;
 constexpr std::string_view kBeingMade = "the unique index on the field is being made";
 constexpr std::string_view kBeingBuilt = "the unique index on the field is still being built";
 
-bool seems_to_guard(const Index& index, std::string_view field, const Repeats& repeats) {
+bool seems_to_guard(const Index& index, const UniqueField& field) {
   if (!index.unique || index.keys.empty()) return false;
-  if (!repeats.any()) return index.keys.front().field == field;
-  return std::ranges::find(index.keys, field, &Index::Key::field) != index.keys.end();
+  if (!field.repeats.any()) return index.keys.front().field == field.name;
+  return std::ranges::find(index.keys, field.name, &Index::Key::field) != index.keys.end();
 }
 
-std::string fault_of(const Index& index, std::string_view field, const Repeats& repeats) {
-  if (has_key(index, field, repeats)) return "it holds some of the documents only";
-  if (!repeats.any()) return "its key has further fields, and values may repeat";
-  if (repeats.and_more) return "its key needs a field that differs from period to period";
+std::string fault_of(const Index& index, const UniqueField& field) {
+  if (has_key(index, field.name, field.repeats)) return "it holds some of the documents only";
+  if (!field.repeats.any()) return "its key has further fields, and values may repeat";
+  if (field.repeats.and_more) return "its key needs a field that differs from period to period";
   return "its key must be the field and those of `scope`";
 }
 
 /// Why an index that looks sufficient is not, for people: "", or a text that begins with a blank.
-std::string why_not(const std::vector<Index>& indexes, std::string_view field, ValueType type,
-                    const Repeats& repeats) {
+std::string why_not(const std::vector<Index>& indexes, const UniqueField& field) {
   for (const Index& index : indexes) {
-    if (!seems_to_guard(index, field, repeats)) continue;
-    if (guards(index, field, type, repeats)) continue;
-    return " (" + index.name + " does not do: " + fault_of(index, field, repeats) + ")";
+    if (!seems_to_guard(index, field) || guards(index, field)) continue;
+    return " (" + index.name + " does not do: " + fault_of(index, field) + ")";
   }
   return {};
 }
@@ -89,17 +89,16 @@ std::optional<ids::UniqueIndexes> unique_indexes_in(const CatalogResponse& respo
 void Collections::learn(const CatalogRequest& request, const CatalogResponse& response, Time now) {
   has_user_ = response.has_user;
   reached(response, now);
+  const std::string& db = request.ns.db;
   if (request.kind == CatalogRequest::Kind::databases) return learn_databases(response, now);
   if (request.kind == CatalogRequest::Kind::left_alone) {
-    const auto database = databases_.find(request.db);
-    if (database != databases_.end()) {
-      learn_left_alone(database->second, request.db, response, now);
-    }
-    if (request.lists_all) learn_names(request.db, response, now);
+    const auto database = databases_.find(db);
+    if (database != databases_.end()) learn_left_alone(database->second, db, response, now);
+    if (request.lists_all) learn_names(db, response, now);
     return;
   }
   if (request.kind == CatalogRequest::Kind::values) return;  // they have their answer
-  const auto found = collections_.find(request.db + "." + request.collection);
+  const auto found = collections_.find(request.ns.text());
   if (found == collections_.end()) return;  // forgotten meanwhile
   Collection& collection = found->second;
   if (request.kind == CatalogRequest::Kind::indexes)
@@ -107,7 +106,7 @@ void Collections::learn(const CatalogRequest& request, const CatalogResponse& re
   if (request.kind == CatalogRequest::Kind::documents)
     return learn_documents(collection, response, now);
   for (Guard& guard : collection.guards) {
-    const bool is_this = guard.making && rules_[guard.rule].field == request.field;
+    const bool is_this = guard.making && rules_[guard.rule].field == request.field.name;
     if (!is_this) continue;
     learn_made(collection, guard, response, now);
     publish(collection, guard);
@@ -124,15 +123,13 @@ void Collections::reached(const CatalogResponse& response, Time now) {
   if (!down_) return;
   down_.reset();
   not_before_ = {};
-  const auto hurry = [now](bool& failed, Time& due) {
-    if (std::exchange(failed, false)) due = std::min(due, now);
+  const auto hurry = [now](Look& look) {
+    if (std::exchange(look.failed, false)) look.hurry(now);
   };
-  for (auto& [name, database] : databases_) hurry(database.failed, database.due);
+  for (auto& [name, database] : databases_) hurry(database.look);
   for (auto& [ns, collection] : collections_) {
-    if (!std::exchange(collection.failed, false)) continue;
-    for (Time Collection::* due : {&Collection::indexes_due, &Collection::documents_due}) {
-      if (collection.*due != kNever) collection.*due = std::min(collection.*due, now);
-    }
+    hurry(collection.indexes);
+    hurry(collection.documents);
   }
   log_events_.push_back({log::Level::info,
                          "inspection_again",
@@ -151,8 +148,8 @@ void Collections::go_down(const CatalogResponse& response) {
                          {{"reason", response.reason}, {}, {}}});
   for (auto& [ns, collection] : collections_) {
     for (Guard& guard : collection.guards) {
-      if (guard.state != Guard::State::unchecked || guard.making) continue;
-      set(collection, guard, guard.state, kCannotCheck + down_told_);
+      if (guard.verdict.kind != Verdict::Kind::unchecked || guard.making) continue;
+      set(collection, guard, {Verdict::Kind::unchecked, kCannotCheck + down_told_});
       publish(collection, guard);
     }
   }
@@ -162,22 +159,21 @@ void Collections::learn_left_alone(Database& database, std::string_view db,
                                    const CatalogResponse& response, Time now) {
   const bool answered = response.kind == Kind::answered;
   const bool not_permitted = response.kind == Kind::not_permitted;
-  if (not_permitted) miss("listCollections", std::string(db), "");
-  database.open = false;
-  database.failed = response.kind == Kind::unreachable;
+  if (not_permitted) miss("listCollections", {std::string(db), {}});
   if (answered || not_permitted) {
     database.failing_since.reset();
   } else if (!database.failing_since) {
     database.failing_since = now;
   }
-  database.due = now + (database.failing_since ? kSoon : kRound);
+  database.look.answered(response, now + (database.failing_since ? kSoon : kRound));
   // Old knowledge expires.
   if (database.failing_since && now - *database.failing_since < kRound) return;
   if (database.left_alone == response.left_alone) return;
   const auto before = std::exchange(database.left_alone, response.left_alone);
   ++version_;
   for (auto& [ns, collection] : collections_) {
-    if (collection.db != db || before.contains(collection.name) == is_left_alone(ns)) continue;
+    const bool was_left_alone = before.contains(collection.ns.collection);
+    if (collection.ns.db != db || was_left_alone == is_left_alone(collection.ns)) continue;
     forget(collection, "the collection has not been looked at yet", now);
   }
 }
@@ -191,28 +187,29 @@ void Collections::learn_databases(const CatalogResponse& response, Time now) {
   for (const std::string& name : response.names) {
     const std::string any = name + ".*";
     const bool touched = std::ranges::any_of(rules_, [&](const WatchedRule& rule) {
-      return lists(rule) && globs_overlap(rule.ns, any);
+      return lists_collections(rule) && globs_overlap(rule.ns, any);
     });
     // Half of the room is for what writes name.
     if (!touched || databases_.size() >= kMostDatabases / 2) continue;
     Database& found = database(name);
     found.lists_all = true;
-    if (found.due != kNever) found.due = now;
+    found.look.hurry(now);
   }
 }
 
 /// Begins to look at the collections that exist.
-void Collections::learn_names(std::string_view db, const CatalogResponse& response, Time now) {
+void Collections::learn_names(const std::string& db, const CatalogResponse& response, Time now) {
   if (response.kind == Kind::unreachable) return;  // it is asked again
   if (const auto found = databases_.find(db); found != databases_.end()) {
     found->second.lists_all = false;
   }
   for (const std::string& name : response.names) {
-    const std::string ns = std::string(db) + "." + name;
+    const Namespace ns{db, name};
     for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
-      if (!lists(rules_[rule]) || rule_of(rules_, ns, rules_[rule].field) != rule) continue;
-      if (collections_.size() >= kMostCollections / 2 || collections_.contains(ns)) continue;
-      guard(collection(db, name), rule, now).listed = true;
+      const WatchedRule& its = rules_[rule];
+      if (!lists_collections(its) || rule_of(rules_, ns.text(), its.field) != rule) continue;
+      if (collections_.size() >= kMostCollections / 2 || collections_.contains(ns.text())) continue;
+      guard(collection(ns), rule, now).listed = true;
     }
   }
 }
@@ -220,30 +217,31 @@ void Collections::learn_names(std::string_view db, const CatalogResponse& respon
 void Collections::learn_indexes(Collection& collection, const CatalogRequest& request,
                                 const CatalogResponse& response, Time now) {
   if (request.epoch != collection.epoch) {
-    if (collection.indexes_due == kNever) collection.indexes_due = now;
+    if (collection.indexes.due == kNever) collection.indexes.due = now;
     return;
   }
-  collection.indexes_open = false;
-  collection.failed = collection.failed || response.kind == Kind::unreachable;
-  if (response.kind == Kind::not_permitted) miss("listIndexes", collection.db, collection.name);
+  if (response.kind == Kind::not_permitted) miss("listIndexes", collection.ns);
   learn_which(collection, request, response);
   collection.unique_indexes = unique_indexes_in(response);
   bool all_well = true;
   bool others_build = false;
   for (Guard& guard : collection.guards) {
-    take_offer(guard, response, now);
+    const auto offer = response.offers.find(rules_[guard.rule].field);
+    if (offer != response.offers.end()) {
+      guard.offer = offer->second;
+      guard.offer_due = now + kOfferRound;
+    }
     judge(collection, guard, response, now);
     publish(collection, guard);
-    all_well = all_well && (guard.listed || guard.state == Guard::State::ready);
-    others_build = others_build || (guard.reason == kBeingBuilt && !guard.making);
+    all_well = all_well && (guard.listed || guard.verdict.is_ready());
+    others_build = others_build || (guard.verdict.reason == kBeingBuilt && !guard.making);
   }
-  const bool unreachable = response.kind == Kind::unreachable;
   const bool hurries = others_build && is_awaited(collection);
-  const Time round = unreachable ? Time(kSoon)
-                     : all_well  ? Time(kRound)
-                     : hurries   ? Time(kAwaitedRound)
-                                 : Time(kNotReadyRound);
-  collection.indexes_due = now + round;
+  const Time round = response.kind == Kind::unreachable ? Time(kSoon)
+                     : all_well                         ? Time(kRound)
+                     : hurries                          ? Time(kAwaitedRound)
+                                                        : Time(kNotReadyRound);
+  collection.indexes.answered(response, now + round);
 }
 
 /// Notes which collection was looked at. Its UUID was read before its indexes: if it has been
@@ -260,115 +258,101 @@ void Collections::learn_which(Collection& collection, const CatalogRequest& requ
     collection.is_anew = true;
   }
   if (!response.is_left_alone) return;
-  LeftAloneByName& names = database(collection.db).left_alone;
-  if (names.emplace(collection.name, *response.is_left_alone).second) ++version_;
-}
-
-void Collections::take_offer(Guard& guard, const CatalogResponse& response, Time now) const {
-  const auto offer = response.offers.find(rules_[guard.rule].field);
-  if (offer == response.offers.end()) return;
-  guard.offer = offer->second;
-  guard.offer_due = now + kOfferRound;
+  LeftAloneByName& names = database(collection.ns.db).left_alone;
+  if (names.emplace(collection.ns.collection, *response.is_left_alone).second) ++version_;
 }
 
 std::string Collections::command_for(const Collection& collection, const Guard& guard) const {
-  const WatchedRule& rule = rules_[guard.rule];
-  return create_index_command({collection.db, collection.name}, rule.field,
-                              value_type_of(rule.value_type), guard.offer);
+  return create_index_command(collection.ns, unique_field(rules_[guard.rule]), guard.offer);
 }
 
 void Collections::judge(Collection& collection, Guard& guard, const CatalogResponse& response,
                         Time now) {
   const WatchedRule& rule = rules_[guard.rule];
-  if (!demands_index(rule.unique_index)) return judge_warned(collection, guard, response);
+  if (!demands_index(rule)) return judge_warned(collection, guard, response);
   const bool creates = rule.unique_index == UniqueIndex::create;
+  const bool has_failed = guard.verdict.kind == Verdict::Kind::failed;
   if (response.kind == Kind::unreachable || response.kind == Kind::refused) {
-    if (guard.state != Guard::State::unchecked) return;
+    if (guard.verdict.kind != Verdict::Kind::unchecked) return;
     const bool cannot = response.kind == Kind::refused && !response.passes;
-    return set(collection, guard, cannot ? Guard::State::failed : Guard::State::unchecked,
-               kCannotCheck + cause_of(response));
+    return set(collection, guard,
+               {cannot ? Verdict::Kind::failed : Verdict::Kind::unchecked,
+                kCannotCheck + cause_of(response)});
   }
-  const ValueType type = value_type_of(rule.value_type);
-  const Repeats repeats = repeats_of(rule);
-  const auto found = std::ranges::find_if(response.indexes, [&](const Index& index) {
-    return guards(index, rule.field, type, repeats);
-  });
+  const UniqueField field = unique_field(rule);
+  const Index* found = guard_among(response.indexes, field);
   guard.absent = false;
-  if (found != response.indexes.end() && !found->building) {
+  if (found != nullptr && !found->building) {
     guard.make_due = kNever;
-    return set(collection, guard, Guard::State::ready, {});
+    return set(collection, guard, {Verdict::Kind::ready, {}});
   }
   // Nobody may ever store a value there. An index that was there has gone.
   if (guard.listed) {
-    guard.state = Guard::State::unchecked;
+    guard.verdict.kind = Verdict::Kind::unchecked;
     return;
   }
-  if (found != response.indexes.end() || guard.making) {
-    if (guard.state == Guard::State::failed) return;
+  if (found != nullptr || guard.making) {
+    if (has_failed) return;
     return wait_for_index(collection, guard, kBeingBuilt, now);
   }
   if (response.kind == Kind::not_permitted) {
-    return set(collection, guard, Guard::State::failed,
-               may_not("listIndexes") + " of " + collection.ns() +
-                   ", which unique_index: " + (creates ? "create" : "require") + " needs");
+    return set(collection, guard,
+               {Verdict::Kind::failed,
+                may_not("listIndexes") + " of " + collection.ns.text() +
+                    ", which unique_index: " + (creates ? "create" : "require") + " needs"});
   }
-  if (creates && !repeats.and_more) {
+  if (creates && !rule.repeats) {
     // The application may want to make the collection itself, with options of its own.
     guard.absent = response.kind == Kind::no_collection;
     if (guard.absent && !is_awaited(collection)) {
-      guard.tries_again = guard.state == Guard::State::failed;
-      if (guard.tries_again) return;
-      guard.state = Guard::State::ready;
-      guard.reason.clear();
+      guard.tries_again = has_failed;
+      if (!has_failed) guard.verdict = {Verdict::Kind::ready, {}};
       return;
     }
     if (guard.make_due == kNever) guard.make_due = now;
-    if (guard.absent) awaited_.push_front(collection.ns());
-    if (guard.state == Guard::State::failed) return;
+    if (guard.absent) awaited_.push_front(collection.ns.text());
+    if (has_failed) return;
     return wait_for_index(collection, guard, kBeingMade, now);
   }
-  set(collection, guard, Guard::State::failed,
-      "no unique index guards the field" + why_not(response.indexes, rule.field, type, repeats) +
-          "; make it with " + command_for(collection, guard));
+  set(collection, guard,
+      {Verdict::Kind::failed, "no unique index guards the field" +
+                                  why_not(response.indexes, field) + "; make it with " +
+                                  command_for(collection, guard)});
 }
 
 /// The index of an empty collection is made at once: the log has it only if it takes long.
 void Collections::wait_for_index(Collection& collection, Guard& guard, std::string_view why,
                                  Time now) {
-  const bool goes_on = guard.state == Guard::State::unchecked && guard.reason == why;
+  Verdict verdict{Verdict::Kind::unchecked, std::string(why)};
+  const bool goes_on =
+      guard.verdict.kind == Verdict::Kind::unchecked && guard.verdict.reason == why;
   if (!goes_on) guard.unchecked_since = now;
   if (goes_on && now - guard.unchecked_since >= kNotReadyRound) {
-    return set(collection, guard, Guard::State::unchecked, std::string(why));
+    return set(collection, guard, std::move(verdict));
   }
-  guard.state = Guard::State::unchecked;
-  guard.reason = why;
+  guard.verdict = std::move(verdict);
 }
 
 /// Warns once per collection, when the collection exists.
 void Collections::judge_warned(Collection& collection, Guard& guard,
                                const CatalogResponse& response) {
+  const WatchedRule& rule = rules_[guard.rule];
   // Where values are reserved, the collection may be sharded, so that it can have no such index.
-  if (rules_[guard.rule].reserve) return;
-  const std::string& field = rules_[guard.rule].field;
-  const ValueType type = value_type_of(rules_[guard.rule].value_type);
-  const Repeats repeats = repeats_of(rules_[guard.rule]);
-  const bool is_offered = rules_[guard.rule].unique_index == UniqueIndex::offer;
+  if (rule.reserve) return;
+  const UniqueField field = unique_field(rule);
+  const bool is_offered = rule.unique_index == UniqueIndex::offer;
   const bool is_known =
       response.kind == Kind::answered || (is_offered && response.kind == Kind::no_collection);
-  if (guard.warned || !is_known) return;
-  if (std::ranges::any_of(response.indexes, [&](const Index& index) {
-        return guards(index, field, type, repeats);
-      })) {
-    return;
-  }
+  if (guard.warned || !is_known || guard_among(response.indexes, field) != nullptr) return;
   guard.warned = true;
   if (is_offered) return;  // lack_index() has it
   log_events_.push_back(
       {log::Level::warning,
        "no_unique_index",
-       "no unique index keeps a value from being stored twice" +
-           why_not(response.indexes, field, type, repeats),
-       {{"ns", collection.ns()}, {"field", field}, {"command", command_for(collection, guard)}}});
+       "no unique index keeps a value from being stored twice" + why_not(response.indexes, field),
+       {{"ns", collection.ns.text()},
+        {"field", field.name},
+        {"command", command_for(collection, guard)}}});
 }
 
 void Collections::learn_made(Collection& collection, Guard& guard, const CatalogResponse& response,
@@ -377,45 +361,41 @@ void Collections::learn_made(Collection& collection, Guard& guard, const Catalog
   if (response.kind == Kind::answered) {
     // Which collection has it?
     guard.absent = false;
-    guard.state = Guard::State::unchecked;
-    guard.reason = kBeingMade;
+    guard.verdict = {Verdict::Kind::unchecked, std::string(kBeingMade)};
     collection.is_anew = true;
-    if (collection.indexes_due != kNever) collection.indexes_due = now;
+    collection.indexes.hurry(now);
     ++collection.epoch;
-    awaited_.push_front(collection.ns());
+    awaited_.push_front(collection.ns.text());
     return;
   }
   const Time rest = std::min<Time>((now - guard.make_begun) * kRestPerTry, kLongestRest);
   guard.make_due = guard.absent ? kNever : now + std::max<Time>(rest, kNotReadyRound);
+  Verdict verdict{Verdict::Kind::failed,
+                  "the unique index on the field cannot be made: " + cause_of(response)};
   if (response.kind == Kind::unreachable) {
-    if (guard.state != Guard::State::unchecked) return;
-    return set(collection, guard, Guard::State::unchecked,
-               "the unique index on the field cannot be made: " + cause_of(response));
+    if (guard.verdict.kind != Verdict::Kind::unchecked) return;
+    verdict.kind = Verdict::Kind::unchecked;
+  } else if (response.kind == Kind::not_permitted) {
+    miss("createIndex", collection.ns);
+    verdict.reason = may_not("createIndex") + " in " + collection.ns.text() +
+                     ", which unique_index: create needs";
   }
-  if (response.kind == Kind::not_permitted) {
-    miss("createIndex", collection.db, collection.name);
-    return set(
-        collection, guard, Guard::State::failed,
-        may_not("createIndex") + " in " + collection.ns() + ", which unique_index: create needs");
-  }
-  set(collection, guard, Guard::State::failed,
-      "the unique index on the field cannot be made: " + response.reason);
+  set(collection, guard, std::move(verdict));
 }
 
 /// Logs each new reason once, and the return to ready.
-void Collections::set(Collection& collection, Guard& guard, Guard::State state,
-                      std::string reason) {
-  const std::string& field = rules_[guard.rule].field;
-  guard.state = state;
-  guard.reason = std::move(reason);
-  if (guard.reported == guard.reason) return;
-  guard.reported = guard.reason;
-  const bool ready = state == Guard::State::ready;
-  log_events_.push_back({ready ? log::Level::info : log::Level::warning,
-                         ready ? "ready_again" : "not_ready",
-                         ready ? "the rule is ready: a unique index guards its field"
-                               : "the proxy refuses inserts that need a value of the rule",
-                         {{"ns", collection.ns()}, {"field", field}, {"reason", guard.reason}}});
+void Collections::set(Collection& collection, Guard& guard, Verdict verdict) {
+  guard.verdict = std::move(verdict);
+  const std::string& reason = guard.verdict.reason;
+  if (guard.reported == reason) return;
+  guard.reported = reason;
+  const bool ready = guard.verdict.is_ready();
+  log_events_.push_back(
+      {ready ? log::Level::info : log::Level::warning,
+       ready ? "ready_again" : "not_ready",
+       ready ? "the rule is ready: a unique index guards its field"
+             : "the proxy refuses inserts that need a value of the rule",
+       {{"ns", collection.ns.text()}, {"field", rules_[guard.rule].field}, {"reason", reason}}});
 }
 
 /// "the id store's user may not listIndexes"
@@ -425,16 +405,113 @@ std::string Collections::may_not(std::string_view privilege) const {
 }
 
 /// Logs a privilege once per database, with the first collection that needed it.
-void Collections::miss(std::string_view privilege, const std::string& db,
-                       const std::string& collection) {
+void Collections::miss(std::string_view privilege, const Namespace& ns) {
   // Clients can make the proxy remember at most this many: five privileges per database.
   if (missed_.size() >= 5 * kMostDatabases) return;
-  if (!missed_.insert(std::string(privilege) + " " + db).second) return;
+  if (!missed_.insert(std::string(privilege) + " " + ns.db).second) return;
   log_events_.push_back(
       {log::Level::warning,
        "missing_privilege",
-       may_not(privilege) + " in " + db + ": " + consequence(privilege),
-       {{"privilege", std::string(privilege)}, {"db", db}, {"collection", collection}}});
+       may_not(privilege) + " in " + ns.db + ": " + consequence(privilege),
+       {{"privilege", std::string(privilege)}, {"db", ns.db}, {"collection", ns.collection}}});
+}
+
+// ---- guards ------------------------------------------------------------------------------------
+
+/// Returns the guard's state for writes.
+GuardState Collections::shown(const Collection& collection, const Guard& guard) const {
+  using State = GuardState::Kind;
+  const auto unknown = [](std::string_view why) {
+    return GuardState{State::unknown, {ids::Errc::unavailable, std::string(why)}, {}};
+  };
+  if (is_left_alone(collection.ns)) return {State::left_alone, {}, {}};
+  if (is_changing(collection)) {
+    return unknown("a command that changes the collection or its indexes is under way");
+  }
+  const Verdict& verdict = guard.verdict;
+  if (verdict.is_ready() && guard.absent) return unknown(kBeingMade);
+  if (verdict.is_ready()) return {State::guarded, {}, collection.uuid};
+  const bool is_sure = verdict.kind == Verdict::Kind::failed && !guard.tries_again;
+  return is_sure ? GuardState{State::unguarded, verdict.error(), {}} : unknown(verdict.reason);
+}
+
+void Collections::publish(Collection& collection, Guard& guard) {
+  if (!guard.shared) return;
+  guard.shared->set(shown(collection, guard), collection.indexes_at);
+  answers_.push_back(guard.shared);
+}
+
+bool Collections::is_awaited(const Collection& collection) {
+  return std::ranges::any_of(collection.guards, [](const Guard& guard) {
+    return guard.shared != nullptr && guard.shared->is_awaited();
+  });
+}
+
+/// The collection may have been forgotten since the guard was handed out.
+void Collections::need(const ids::Guard& who, ids::Guard::Need need, Time now) {
+  Collection& known = collection({who.db(), who.collection()});
+  Guard& its = asked_guard(known, who.rule(), now);
+  if (its.shared.get() != &who) {
+    its.shared = std::const_pointer_cast<ids::Guard>(who.shared_from_this());
+  }
+  if (need == ids::Guard::Need::anew) {
+    forget(known, "the collection has been dropped, made anew or renamed", now);
+  }
+  if (its.absent && its.make_due == kNever && !its.making) its.make_due = now;
+  known.indexes.hurry(now);
+  awaited_.push_back(known.ns.text());
+  news_ = true;
+}
+
+// ---- changes -----------------------------------------------------------------------------------
+
+bool Collections::is_changing(const Collection& collection) const {
+  return std::ranges::any_of(changes_, [&](const ids::CatalogChange& change) {
+    return change.includes(collection.ns.db, collection.ns.collection);
+  });
+}
+
+/// Voids all that is known of the collection, and the responses to requests that are under way.
+void Collections::forget(Collection& collection, std::string_view why, Time now) {
+  ++collection.epoch;
+  collection.is_anew = true;
+  collection.uuid.reset();
+  const bool is_of_use = !collection.guards.empty() || collection.unique_indexes;
+  collection.unique_indexes.reset();
+  if (is_of_use) collection.indexes.due = now;
+  for (Guard& guard : collection.guards) {
+    if (!guard.shared) continue;
+    guard.verdict = {Verdict::Kind::unchecked, std::string(why)};
+    guard.absent = guard.tries_again = false;
+    publish(collection, guard);
+  }
+  if (is_awaited(collection)) awaited_.push_back(collection.ns.text());
+  news_ = true;
+}
+
+void Collections::begin_change(const ids::CatalogChange& change, Time now) {
+  changes_.push_back(change);
+  forget_changed(change, now);
+}
+
+void Collections::forget_changed(const ids::CatalogChange& change, Time now) {
+  for (auto& [ns, collection] : collections_) {
+    if (!change.includes(collection.ns.db, collection.ns.collection)) continue;
+    forget(collection, "a command has changed the collection or its indexes", now);
+  }
+}
+
+void Collections::end_change(const ids::CatalogChange& change, Time now) {
+  const auto under_way = std::ranges::find(changes_, change);
+  if (under_way == changes_.end()) return;
+  changes_.erase(under_way);
+  forget_changed(change, now);
+  // It may have made a view, or dropped one.
+  for (auto& [name, database] : databases_) {
+    const bool is_changed = change.db.empty() || change.db == name;
+    if (is_changed) database.look.hurry(now);
+  }
+  news_ = true;
 }
 
 }  // namespace idproxy::id_store

@@ -210,35 +210,26 @@ Reply::Kind kind_of(const bson_error_t& error) {
   return kind_of(static_cast<std::int32_t>(error.code));
 }
 
+void read_error(Bytes error, Reply& reply) {
+  reply.code = static_cast<std::int32_t>(integer_in(error, "code"));
+  reply.message = text_in(error, "errmsg");
+}
+
 /// {ok: 1, writeConcernError: {code, errmsg}}: the primary has executed the command.
 void read_write_concern_error(Reply& reply) {
-  const auto error = bson::find(reply.document.bytes(), "writeConcernError");
-  if (!error || error->type != bson::Type::document) return;
+  const auto error = document_in(reply.document.bytes(), "writeConcernError");
+  if (!error) return;
   reply.kind = Reply::Kind::not_majority;
-  if (const auto code = bson::find(error->value, "code")) {
-    reply.code = static_cast<std::int32_t>(code->as_integer().value_or(0));
-  }
-  if (const auto text = bson::find(error->value, "errmsg");
-      text && text->type == bson::Type::string) {
-    reply.message = text->text();
-  }
+  read_error(*error, reply);
 }
 
 /// {ok: 1, writeErrors: [{code, errmsg}]}: the reply to an insert or update, also if the primary
 /// stepped down during it (observed, 6.0.5: code 189).
 void read_write_errors(Reply& reply) {
-  const auto errors = bson::find(reply.document.bytes(), "writeErrors");
-  if (!errors || errors->type != bson::Type::array) return;
-  const auto first = bson::find(errors->value, "0");
-  if (!first || first->type != bson::Type::document) return;
-  if (const auto code = bson::find(first->value, "code")) {
-    reply.code = static_cast<std::int32_t>(code->as_integer().value_or(0));
-  }
+  const auto errors = documents_in(reply.document.bytes(), "writeErrors");
+  if (errors.empty()) return;
+  read_error(errors.front(), reply);
   reply.kind = kind_of(reply.code);
-  if (const auto text = bson::find(first->value, "errmsg");
-      text && text->type == bson::Type::string) {
-    reply.message = text->text();
-  }
 }
 
 /// The "cursor" part of a reply.
@@ -249,10 +240,10 @@ struct Batch {
 };
 
 std::optional<Batch> batch_of(const Reply& reply) {
-  const auto cursor = bson::find(reply.document.bytes(), "cursor");
-  if (!cursor || cursor->type != bson::Type::document) return std::nullopt;
+  const auto cursor = document_in(reply.document.bytes(), "cursor");
+  if (!cursor) return std::nullopt;
   Batch batch;
-  bson::Elements elements(cursor->value);
+  bson::Elements elements(*cursor);
   while (const auto element = elements.next()) {
     if (element->key == "id") batch.id = element->as_integer().value_or(0);
     if (element->key == "ns") batch.ns = element->text();
@@ -276,9 +267,8 @@ Document get_more(const Batch& batch, const Document& first) {
   Document command;
   command.add("getMore", batch.id);
   command.add("collection", batch.ns.substr(batch.ns.find('.') + 1));
-  const auto size = bson::find(first.bytes(), "batchSize");
-  if (const auto number = size ? size->as_integer() : std::nullopt)
-    command.add("batchSize", *number);
+  const std::int64_t size = integer_in(first.bytes(), "batchSize");
+  if (size != 0) command.add("batchSize", size);
   return command;
 }
 
@@ -426,8 +416,8 @@ std::int32_t Client::wire_version() {
       mongoc_client_select_server(client_.get(), true, nullptr, &error));
   if (!server) return 0;
   const bson_t* hello = mongoc_server_description_hello_response(server.get());
-  const auto version = bson::find({bson_get_data(hello), hello->len}, "maxWireVersion");
-  return version ? static_cast<std::int32_t>(version->as_integer().value_or(0)) : 0;
+  return static_cast<std::int32_t>(
+      integer_in({bson_get_data(hello), hello->len}, "maxWireVersion"));
 }
 
 bool passes(std::int32_t code) {
@@ -439,8 +429,34 @@ bool may_pass(std::int32_t code) {
 }
 
 bool is_true(Bytes document, std::string_view key) {
+  return integer_in(document, key) != 0;
+}
+
+std::int64_t integer_in(Bytes document, std::string_view key) {
   const auto element = bson::find(document, key);
-  return element && element->as_integer().value_or(0) != 0;
+  return element ? element->as_integer().value_or(0) : 0;
+}
+
+std::string_view text_in(Bytes document, std::string_view key) {
+  const auto element = bson::find(document, key);
+  return element && element->type == bson::Type::string ? element->text() : std::string_view();
+}
+
+std::optional<Bytes> document_in(Bytes document, std::string_view key) {
+  const auto element = bson::find(document, key);
+  if (!element || element->type != bson::Type::document) return std::nullopt;
+  return element->value;
+}
+
+std::vector<Bytes> documents_in(Bytes document, std::string_view key) {
+  std::vector<Bytes> found;
+  const auto array = bson::find(document, key);
+  if (!array || array->type != bson::Type::array) return found;
+  bson::Elements each(array->value);
+  while (const auto element = each.next()) {
+    if (element->type == bson::Type::document) found.push_back(element->value);
+  }
+  return found;
 }
 
 SetNameCheck::SetNameCheck(std::string uri, std::string uri_key)

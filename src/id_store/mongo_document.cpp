@@ -1,58 +1,58 @@
+#include "idproxy/base/buffer.hpp"
+#include "idproxy/bson/builder.hpp"
 #include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::id_store::mongo {
 namespace {
 
-/// A text and its size for libbson, without a terminating NUL.
-struct Text {
-  explicit Text(std::string_view text) : at(text.data()), size(static_cast<int>(text.size())) {}
-  const char* at;
-  int size;
-};
+int size_of(std::string_view text) {
+  return static_cast<int>(text.size());
+}
 
 }  // namespace
 
 Document& Document::add(std::string_view key, std::string_view text) {
-  const Text name(key);
-  const Text shown(text);
-  bson_append_utf8(get(), name.at, name.size, shown.at, shown.size);
+  bson_append_utf8(get(), key.data(), size_of(key), text.data(), size_of(text));
   return *this;
 }
 
 Document& Document::add(std::string_view key, std::int32_t value) {
-  const Text name(key);
-  bson_append_int32(get(), name.at, name.size, value);
+  bson_append_int32(get(), key.data(), size_of(key), value);
   return *this;
 }
 
 Document& Document::add(std::string_view key, std::int64_t value) {
-  const Text name(key);
-  bson_append_int64(get(), name.at, name.size, value);
+  bson_append_int64(get(), key.data(), size_of(key), value);
   return *this;
 }
 
 Document& Document::add(std::string_view key, double value) {
-  const Text name(key);
-  bson_append_double(get(), name.at, name.size, value);
+  bson_append_double(get(), key.data(), size_of(key), value);
   return *this;
 }
 
 Document& Document::add_bool(std::string_view key, bool value) {
-  const Text name(key);
-  bson_append_bool(get(), name.at, name.size, value);
+  bson_append_bool(get(), key.data(), size_of(key), value);
   return *this;
 }
 
 Document& Document::add(std::string_view key, const Document& value) {
-  const Text name(key);
-  bson_append_document(get(), name.at, name.size, value.get());
+  bson_append_document(get(), key.data(), size_of(key), value.get());
   return *this;
 }
 
 Document& Document::add(std::string_view key, const Array& value) {
-  const Text name(key);
-  bson_append_array(get(), name.at, name.size, value.document().get());
+  bson_append_array(get(), key.data(), size_of(key), value.document().get());
   return *this;
+}
+
+Document& Document::add(std::string_view key, bson::Type type, Bytes value) {
+  Buffer bytes;
+  bson::Scope whole(bytes);
+  bson::append_head(bytes, type, key);
+  bytes.append(value);
+  whole.close();
+  return append(Document(bytes.view()));
 }
 
 Document& Document::append(const Document& other) {

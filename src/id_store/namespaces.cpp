@@ -1,31 +1,11 @@
 #include "idproxy/id_store/namespaces.hpp"
 
+#include <algorithm>
+
 #include "idproxy/base/glob.hpp"
-#include "idproxy/bson/elements.hpp"
 
 namespace idproxy::id_store {
 namespace {
-
-std::string text_of(Bytes document, std::string_view key) {
-  const auto element = bson::find(document, key);
-  return element && element->type == bson::Type::string ? std::string(element->text())
-                                                        : std::string();
-}
-
-mongo::Reply list_databases(mongo::Client& client, std::vector<std::string>& names) {
-  mongo::Document command;
-  command.add("listDatabases", 1).add("nameOnly", true);
-  mongo::Reply reply = client.read("admin", command);
-  if (!reply.ok()) return reply;
-  const auto databases = bson::find(reply.document.bytes(), "databases");
-  if (!databases || databases->type != bson::Type::array) return reply;
-  bson::Elements elements(databases->value);
-  while (const auto element = elements.next()) {
-    const std::string name = text_of(element->value, "name");
-    if (name != "admin" && name != "local" && name != "config") names.push_back(name);
-  }
-  return reply;
-}
 
 mongo::Reply list_collections(mongo::Client& client, const std::string& db, const std::string& glob,
                               std::vector<Namespace>& found) {
@@ -34,9 +14,9 @@ mongo::Reply list_collections(mongo::Client& client, const std::string& db, cons
   // read.
   command.add("listCollections", 1).add("nameOnly", true);
   return client.read_all(db, command, [&](Bytes entry) {
-    const Namespace ns{db, text_of(entry, "name")};
+    const Namespace ns{db, std::string(mongo::text_in(entry, "name"))};
     const bool counts =
-        text_of(entry, "type") == "collection" && !ns.collection.starts_with("system.");
+        mongo::text_in(entry, "type") == "collection" && !ns.collection.starts_with("system.");
     if (counts && glob_matches(glob, ns.text())) found.push_back(ns);
     return true;
   });
@@ -49,9 +29,17 @@ bool is_glob(std::string_view glob) {
 }
 
 Namespace split_namespace(std::string_view ns) {
-  const std::size_t dot = ns.find('.');
-  if (dot == std::string_view::npos) return {std::string(ns), {}};
-  return {std::string(ns.substr(0, dot)), std::string(ns.substr(dot + 1))};
+  const std::size_t dot = std::min(ns.find('.'), ns.size());
+  return {std::string(ns.substr(0, dot)), std::string(ns.substr(std::min(dot + 1, ns.size())))};
+}
+
+mongo::Reply list_databases(mongo::Client& client, std::vector<std::string>& names) {
+  mongo::Reply reply =
+      client.read("admin", mongo::Document().add("listDatabases", 1).add("nameOnly", true));
+  for (const Bytes database : mongo::documents_in(reply.document.bytes(), "databases")) {
+    names.emplace_back(mongo::text_in(database, "name"));
+  }
+  return reply;
 }
 
 mongo::Reply find_namespaces(mongo::Client& client, const std::string& glob,
@@ -65,6 +53,9 @@ mongo::Reply find_namespaces(mongo::Client& client, const std::string& glob,
   if (is_glob(dbs.front())) {
     dbs.clear();
     reply = list_databases(client, dbs);
+    std::erase_if(dbs, [](const std::string& db) {
+      return db == "admin" || db == "local" || db == "config";
+    });
   }
   for (auto db = dbs.begin(); db != dbs.end() && reply.ok(); ++db) {
     reply = list_collections(client, *db, glob, found);

@@ -1,12 +1,12 @@
 #include "id_store/reservation_collection.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <thread>
 #include <unordered_map>
 #include <utility>
 
 #include "id_store/field_places.hpp"
-#include "id_store/index_advice.hpp"
 #include "id_store/index_requests.hpp"
 #include "id_store/reply_reasons.hpp"
 #include "id_store/server_text.hpp"
@@ -42,8 +42,18 @@ bool may_try_again(std::chrono::nanoseconds took, const Reply& reply, const Writ
 }
 
 bool has_passing_error(const WriteOutcome& outcome) {
-  return std::ranges::any_of(outcome.errors,
-                             [](const WriteError& error) { return mongo::passes(error.code); });
+  return std::ranges::any_of(outcome.errors, mongo::passes, &WriteError::code);
+}
+
+/// True if all that the server could do has been done, for certain.
+bool is_sure(const WriteOutcome& outcome) {
+  return outcome.majority && !has_passing_error(outcome);
+}
+
+/// The key_of() the document that a reservation is for.
+std::string parent_key(Bytes reservation) {
+  const auto parent = bson::find(reservation, "parent_id");
+  return parent ? key_of(value_of(*parent)) : std::string();
 }
 
 Error error_of(const ids::CounterReply& reply) {
@@ -53,11 +63,8 @@ Error error_of(const ids::CounterReply& reply) {
 
 /// Returns an insert whose document every server refuses if it does not refuse the command.
 Document refused_insert(const std::string& collection) {
-  const Document refused = Document().add("_id", Array());
-  return Document()
-      .add("insert", collection)
-      .add("documents", Array().push(refused))
-      .add("ordered", false);
+  const Array refused = Array().push(Document().add("_id", Array()));
+  return Document().add("insert", collection).add("documents", refused).add("ordered", false);
 }
 
 /// A reservation that nobody has made, of a value that no document has.
@@ -82,11 +89,12 @@ Document make_index_command(const std::string& collection, const std::string& fi
   return Document().add("createIndexes", collection).add("indexes", Array().push(index));
 }
 
-bool keeps_unique(const Index& index, const std::string& field) {
-  return guards(index, field, ValueType::other);
-}
-
 }  // namespace
+
+bool has_dates(std::span<const Index> indexes) {
+  return std::ranges::any_of(
+      indexes, [](const Index& index) { return can_read(index, "at", ValueType::other); });
+}
 
 std::int64_t milliseconds_of(const Clock& clock) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(clock.wall()).count();
@@ -179,10 +187,7 @@ ReservationCollection::Failure ReservationCollection::judge_some(const Run& run,
   std::unordered_map<std::string, std::string> parents;  // by the value; texts of key_of()
   const auto note = [&](Bytes document) {
     const auto value = bson::find(document, spec_.name);
-    const auto parent = bson::find(document, "parent_id");
-    if (!value) return;
-    parents.insert_or_assign(key_of(value_of(*value)),
-                             parent ? key_of(value_of(*parent)) : std::string());
+    if (value) parents.insert_or_assign(key_of(value_of(*value)), parent_key(document));
   };
   if (auto failure = read(run, find_command(spec_, taken), note)) return failure;
   std::size_t exact_looks = 0;
@@ -191,10 +196,7 @@ ReservationCollection::Failure ReservationCollection::judge_some(const Run& run,
     auto found = parents.find(key);
     if (found == parents.end() && exact_looks++ < kMostExactLooks) {
       // The server may have found a value equal that has another key.
-      const auto note_this = [&](Bytes document) {
-        const auto parent = bson::find(document, "parent_id");
-        parents[key] = parent ? key_of(value_of(*parent)) : std::string();
-      };
+      const auto note_this = [&](Bytes document) { parents[key] = parent_key(document); };
       if (auto failure = read(run, find_command(spec_, *item), note_this)) return failure;
       found = parents.find(key);
     }
@@ -217,25 +219,16 @@ ReservationCollection::Failure ReservationCollection::refresh(const Run& run, Re
   bool are_all = false;
   const auto use = [&](const WriteOutcome& outcome) {
     are_all = outcome.n == static_cast<std::int64_t>(items.size());
-    return outcome.majority && !has_passing_error(outcome);
+    return is_sure(outcome);
   };
   if (auto failure = send(run, refresh_command(spec_, items, now), use)) return failure;
   if (are_all) {
     for (Reservation* item : items) item->state = State::own;
-    return std::nullopt;
-  }
-  for (Reservation*& item : std::vector<Reservation*>(items.begin(), items.end())) {
-    bool is_there = false;
-    const auto use_one = [&](const WriteOutcome& outcome) {
-      is_there = outcome.n == 1;
-      return outcome.majority && !has_passing_error(outcome);
-    };
-    const Document command = refresh_command(spec_, Reserved(&item, 1), now);
-    if (auto failure = send(run, command, use_one)) return failure;
-    if (is_there) {
-      item->state = State::own;
-    } else {
-      again.push_back(item);
+  } else if (items.size() == 1) {
+    again.push_back(items.front());
+  } else {
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if (auto failure = refresh(run, items.subspan(i, 1), again)) return failure;
     }
   }
   return std::nullopt;
@@ -248,7 +241,7 @@ std::optional<Error> ReservationCollection::release(Client& client, Reserved mad
     std::int64_t deleted = 0;
     const auto use = [&](const WriteOutcome& outcome) {
       deleted += outcome.n;
-      return outcome.majority && !has_passing_error(outcome);
+      return is_sure(outcome);
     };
     auto failure = send(run, release_command(spec_, made.first(count)), use);
     metrics_.reservations_released += static_cast<std::uint64_t>(deleted);
@@ -309,12 +302,11 @@ std::string ReservationCollection::why_unfit(Client& client) const {
   const Document command = Document().add("listCollections", 1).add("filter", filter);
   // Without the privilege, the server's answer to a write must do.
   (void)client.read_all(spec_.db, command, [&](Bytes found) {
-    const auto type = bson::find(found, "type");
-    const auto options = bson::find(found, "options");
-    if (type && type->type == bson::Type::string && type->text() != "collection") {
-      why = type->text() == "view" ? "is a view" : "is a time-series collection";
-    } else if (options && options->type == bson::Type::document &&
-               mongo::is_true(options->value, "capped")) {
+    const std::string_view type = mongo::text_in(found, "type");
+    const auto options = mongo::document_in(found, "options");
+    if (!type.empty() && type != "collection") {
+      why = type == "view" ? "is a view" : "is a time-series collection";
+    } else if (options && mongo::is_true(*options, "capped")) {
       why = "is capped: the server deletes its oldest documents";
     }
     if (!why.empty()) why += ". Choose another one in `reserve`";
@@ -333,8 +325,7 @@ Reply ReservationCollection::try_to_write(Client& client) const {
                                   release_command(spec_, all)}) {
     Reply reply = client.write(spec_.db, command);
     const WriteOutcome outcome = outcome_of(reply);
-    if (outcome.executed && outcome.majority && !has_passing_error(outcome)) continue;
-    return reply;
+    if (!outcome.executed || !is_sure(outcome)) return reply;
   }
   return client.read(spec_.db, find_command(spec_, all));
 }
@@ -356,19 +347,18 @@ ReservationCollection::Failure ReservationCollection::look_at_indexes(Client& cl
   if (needs_one) {
     if (auto failure = make_unique_index(client, indexes)) return failure;
   }
-  const bool has_dates = std::ranges::any_of(
-      indexes, [](const Index& index) { return can_read(index, "at", ValueType::other); });
   // Without it the sweeper reads the whole collection.
-  if (!has_dates) (void)client.write(spec_.db, make_index_command(spec_.collection, "at", false));
+  if (!has_dates(indexes))
+    (void)client.write(spec_.db, make_index_command(spec_.collection, "at", false));
   return std::nullopt;
 }
 
 ReservationCollection::Failure ReservationCollection::make_unique_index(
     Client& client, const std::vector<Index>& indexes) const {
-  const auto found = std::ranges::find_if(
-      indexes, [&](const Index& index) { return keeps_unique(index, spec_.name); });
-  if (found != indexes.end() && !found->building) return std::nullopt;
-  if (found != indexes.end()) {
+  const UniqueField field{spec_.name};
+  const Index* found = guard_among(indexes, field);
+  if (found != nullptr && !found->building) return std::nullopt;
+  if (found != nullptr) {
     return Error{Errc::unavailable, "the unique index on " + spec_.name + " in " + spec_.ns() +
                                         ", the collection of reservations, is being built"};
   }
@@ -376,9 +366,8 @@ ReservationCollection::Failure ReservationCollection::make_unique_index(
       client.write(spec_.db, make_index_command(spec_.collection, spec_.name, true));
   if (reply.ok()) return std::nullopt;
   if (reply.kind != Reply::Kind::refused) return error_of(client, reply);
-  const std::string command =
-      create_index_command({spec_.db, spec_.collection}, spec_.name, ValueType::other,
-                           {IndexForm::plain, free_name(indexes, spec_.name), {}});
+  const std::string command = create_index_command({spec_.db, spec_.collection}, field,
+                                                   {IndexForm::plain, free_name(indexes, field)});
   const std::string why = reply.code == mongo::kDuplicateKey
                               ? "several reservations have the same value"
                               : "the server answers with " + error_text(reply);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,9 @@ class ReservationCollection {
   const Clock& clock_;
   StoreMetrics& metrics_;
 };
+
+/// True if reservations can be read by their dates through one of the indexes.
+[[nodiscard]] bool has_dates(std::span<const Index> indexes);
 
 /// Milliseconds since the Unix epoch.
 [[nodiscard]] std::int64_t milliseconds_of(const Clock& clock);

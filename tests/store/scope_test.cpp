@@ -28,7 +28,7 @@ class ScopeTest : public CounterTest {
   void order(const std::string& json) { database.insert("orders", json); }
   void compound_index() {
     const mongo::Reply made =
-        make_index(client, {database.name(), "orders"}, "number", type(), {{"tenant"}});
+        make_index(client, {database.name(), "orders"}, {"number", type(), {{"tenant"}}});
     ASSERT_TRUE(made.ok()) << made.message;
   }
   void template_of(std::uint32_t pad, std::string prefix) {

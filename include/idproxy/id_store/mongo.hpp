@@ -13,8 +13,10 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "idproxy/base/bytes.hpp"
+#include "idproxy/bson/type.hpp"
 #include "idproxy/observability/metrics.hpp"
 
 /// A wrapper of the parts of libmongoc that the id store needs. Everything here blocks.
@@ -49,6 +51,8 @@ class Document {
   }
   Document& add(std::string_view key, const Document& value);
   Document& add(std::string_view key, const Array& value);
+  /// A value of any type, from its bytes in BSON.
+  Document& add(std::string_view key, bson::Type type, Bytes value);
   /// Appends the elements of `other`.
   Document& append(const Document& other);
 
@@ -67,9 +71,9 @@ class Document {
 /// An array: Array().push(1).push("text").
 class Array {
  public:
-  template <class T>
-  Array& push(const T& value) {
-    document_.add(std::to_string(size_++), value);
+  template <class... Value>
+  Array& push(const Value&... value) {
+    document_.add(std::to_string(size_++), value...);
     return *this;
   }
   [[nodiscard]] const Document& document() const { return document_; }
@@ -262,5 +266,14 @@ class Pool {
 
 /// True if the field exists and is neither false nor 0, which is how the server reads options.
 [[nodiscard]] bool is_true(Bytes document, std::string_view key);
+/// An integer of any type; 0 if the field is missing or something else.
+[[nodiscard]] std::int64_t integer_in(Bytes document, std::string_view key);
+/// The text of a string, as a view into the document; empty if the field is missing or something
+/// else.
+[[nodiscard]] std::string_view text_in(Bytes document, std::string_view key);
+/// An embedded document, as a view.
+[[nodiscard]] std::optional<Bytes> document_in(Bytes document, std::string_view key);
+/// The documents in an array, as views.
+[[nodiscard]] std::vector<Bytes> documents_in(Bytes document, std::string_view key);
 
 }  // namespace idproxy::id_store::mongo

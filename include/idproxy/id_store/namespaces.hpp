@@ -28,6 +28,9 @@ inline constexpr const char* kFloors = "gaplessFloors";
 /// True if the glob has wildcards.
 [[nodiscard]] bool is_glob(std::string_view glob);
 
+/// Appends the names of the databases that the user may see.
+[[nodiscard]] mongo::Reply list_databases(mongo::Client& client, std::vector<std::string>& names);
+
 /// Finds the collections that match a glob over "db.collection" ('*' and '?'), without views,
 /// time-series and system collections. A glob without wildcards is returned as it is, whether or
 /// not the collection exists, without asking a server. Wildcards do not match where no rule

@@ -56,9 +56,9 @@ inline CatalogResponse documents(std::uint64_t count) {
 inline std::string text_of(const CatalogRequest& request) {
   constexpr const char* kKinds[] = {"left_alone ", "indexes ", "documents ", "make_index ",
                                     "databases"};
-  std::string text = kKinds[static_cast<std::size_t>(request.kind)] + request.db;
-  if (!request.collection.empty()) text += "." + request.collection;
-  if (!request.field.empty()) text += " " + request.field;
+  std::string text = kKinds[static_cast<std::size_t>(request.kind)] + request.ns.db;
+  if (!request.ns.collection.empty()) text += "." + request.ns.collection;
+  if (!request.field.name.empty()) text += " " + request.field.name;
   return text;
 }
 

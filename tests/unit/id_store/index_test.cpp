@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "id_store/index_advice.hpp"
+#include "id_store/index_requests.hpp"
 #include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::id_store::test {
@@ -50,11 +50,11 @@ void expect_uses(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     const Index index = index_of(row.index.bytes());
     EXPECT_EQ(can_read(index, "number", ValueType::number), row.uses.reads_numbers) << row.name;
-    EXPECT_EQ(guards(index, "number", ValueType::number), row.uses.guards_numbers) << row.name;
+    EXPECT_EQ(guards(index, {"number", ValueType::number}), row.uses.guards_numbers) << row.name;
     EXPECT_EQ(can_read(index, "number", ValueType::string), row.uses.reads_strings) << row.name;
-    EXPECT_EQ(guards(index, "number", ValueType::string), row.uses.guards_strings) << row.name;
+    EXPECT_EQ(guards(index, {"number", ValueType::string}), row.uses.guards_strings) << row.name;
     EXPECT_FALSE(can_read(index, "other", ValueType::number)) << row.name;
-    EXPECT_FALSE(guards(index, "other", ValueType::number)) << row.name;
+    EXPECT_FALSE(guards(index, {"other", ValueType::number})) << row.name;
   }
 }
 
@@ -137,16 +137,16 @@ TEST(Index, ByItsFilter) {
   const Document two = Document().add("number", exists).add("paid", exists);
   EXPECT_FALSE(guards(
       index_of(listed(Document().add("unique", true).add("partialFilterExpression", two)).bytes()),
-      "number", ValueType::number));
+      {"number", ValueType::number}));
 }
 
 TEST(Index, ByItsFilterForOtherTypes) {
   const Index binary = index_of(listed(filtered(Document().add("$type", "binData"))).bytes());
-  EXPECT_TRUE(guards(binary, "number", ValueType::binary));
-  EXPECT_FALSE(guards(binary, "number", ValueType::object_id));
-  EXPECT_FALSE(guards(binary, "number", ValueType::other));
+  EXPECT_TRUE(guards(binary, {"number", ValueType::binary}));
+  EXPECT_FALSE(guards(binary, {"number", ValueType::object_id}));
+  EXPECT_FALSE(guards(binary, {"number", ValueType::other}));
   const Index ids = index_of(listed(filtered(Document().add("$type", 7))).bytes());
-  EXPECT_TRUE(guards(ids, "number", ValueType::object_id));
+  EXPECT_TRUE(guards(ids, {"number", ValueType::object_id}));
 }
 
 // ---- values that repeat by design
@@ -159,23 +159,23 @@ Index unique_on(std::initializer_list<const char*> fields) {
 
 TEST(ScopedIndex, GuardsIfItsKeyIsTheFieldAndTheScope) {
   const Repeats tenant{{"tenant"}};
-  EXPECT_TRUE(guards(unique_on({"tenant", "number"}), "number", ValueType::number, tenant));
-  EXPECT_TRUE(guards(unique_on({"number", "tenant"}), "number", ValueType::number, tenant));
-  EXPECT_FALSE(guards(unique_on({"number"}), "number", ValueType::number, tenant));
-  EXPECT_FALSE(guards(unique_on({"tenant", "number", "x"}), "number", ValueType::number, tenant));
-  EXPECT_FALSE(guards(unique_on({"site", "number"}), "number", ValueType::number, tenant));
-  EXPECT_FALSE(guards(unique_on({"tenant", "number"}), "number", ValueType::number));
+  EXPECT_TRUE(guards(unique_on({"tenant", "number"}), {"number", ValueType::number, tenant}));
+  EXPECT_TRUE(guards(unique_on({"number", "tenant"}), {"number", ValueType::number, tenant}));
+  EXPECT_FALSE(guards(unique_on({"number"}), {"number", ValueType::number, tenant}));
+  EXPECT_FALSE(guards(unique_on({"tenant", "number", "x"}), {"number", ValueType::number, tenant}));
+  EXPECT_FALSE(guards(unique_on({"site", "number"}), {"number", ValueType::number, tenant}));
+  EXPECT_FALSE(guards(unique_on({"tenant", "number"}), {"number", ValueType::number}));
   const Repeats both{{"site.name", "tenant"}};
   EXPECT_TRUE(
-      guards(unique_on({"tenant", "site.name", "number"}), "number", ValueType::number, both));
+      guards(unique_on({"tenant", "site.name", "number"}), {"number", ValueType::number, both}));
 }
 
 TEST(ScopedIndex, GuardsWithAFurtherFieldIfTheProxyDoesNotKnowIt) {
   const Repeats and_more{{"tenant"}, true};
   EXPECT_TRUE(
-      guards(unique_on({"tenant", "year", "number"}), "number", ValueType::number, and_more));
-  EXPECT_FALSE(guards(unique_on({"tenant", "number"}), "number", ValueType::number, and_more));
-  EXPECT_TRUE(guards(unique_on({"number", "day"}), "number", ValueType::number, {{}, true}));
+      guards(unique_on({"tenant", "year", "number"}), {"number", ValueType::number, and_more}));
+  EXPECT_FALSE(guards(unique_on({"tenant", "number"}), {"number", ValueType::number, and_more}));
+  EXPECT_TRUE(guards(unique_on({"number", "day"}), {"number", ValueType::number, {{}, true}}));
 }
 
 TEST(ScopedIndex, ReadsTheFieldBehindTheScope) {
@@ -195,16 +195,16 @@ TEST(CreateIndexCommand, HasTheFieldsOfTheScope) {
   const Repeats repeats{{"site.name", "tenant"}};
   const std::string begin = R"(db.getSiblingDB("shop").getCollection("orders").createIndex()";
   const std::string end = R"({unique: true, partialFilterExpression: {"no": {$exists: true}}})";
-  EXPECT_EQ(create_index_command({"shop", "orders"}, "no", ValueType::number,
-                                 {IndexForm::existing, "", repeats}),
+  EXPECT_EQ(create_index_command({"shop", "orders"}, {"no", ValueType::number, repeats},
+                                 {IndexForm::existing}),
             begin + R"({"site.name": 1, "tenant": 1, "no": 1}, )" + end + ")");
-  EXPECT_EQ(create_index_command({"shop", "orders"}, "no", ValueType::number,
-                                 {IndexForm::existing, "", {{}, true}}),
+  EXPECT_EQ(create_index_command({"shop", "orders"}, {"no", ValueType::number, {{}, true}},
+                                 {IndexForm::existing}),
             begin + R"({"no": 1, <a field that differs from period to period>: 1}, )" + end + ")");
   std::vector<Index> indexes;
-  EXPECT_EQ(free_name(indexes, "no", repeats), "");
+  EXPECT_EQ(free_name(indexes, {"no", ValueType::number, repeats}), "");
   indexes.push_back({.name = "site.name_1_tenant_1_no_1"});
-  EXPECT_EQ(free_name(indexes, "no", repeats), "no_unique");
+  EXPECT_EQ(free_name(indexes, {"no", ValueType::number, repeats}), "no_unique");
 }
 
 // ---- the command that makes one
@@ -214,7 +214,7 @@ TEST(CreateIndexCommand, HasTheFormAndAName) {
   const std::string begin =
       R"(db.getSiblingDB("shop").getCollection("orders").createIndex({"no": 1}, )";
   const auto command = [&](const IndexOffer& offer, ValueType type = ValueType::number) {
-    return create_index_command(ns, "no", type, offer);
+    return create_index_command(ns, {"no", type}, offer);
   };
   EXPECT_EQ(command({}), begin + "{unique: true, sparse: true})");
   EXPECT_EQ(command({IndexForm::plain}), begin + "{unique: true})");
@@ -224,7 +224,7 @@ TEST(CreateIndexCommand, HasTheFormAndAName) {
 }
 
 TEST(CreateIndexCommand, QuotesNames) {
-  EXPECT_EQ(create_index_command({"a", R"(b"\c)"}, "d.e", ValueType::number, {}),
+  EXPECT_EQ(create_index_command({"a", R"(b"\c)"}, {"d.e", ValueType::number}, {}),
             R"(db.getSiblingDB("a").getCollection("b\"\\c").createIndex({"d.e": 1}, )"
             "{unique: true, sparse: true})");
 }
@@ -235,9 +235,9 @@ TEST(CreateIndexCommand, AvoidsNamesInUse) {
     for (const char* name : names) indexes.push_back({.name = name});
     return indexes;
   };
-  EXPECT_EQ(free_name(named({"_id_", "no_-1"}), "no"), "");
-  EXPECT_EQ(free_name(named({"no_1"}), "no"), "no_unique");
-  EXPECT_EQ(free_name(named({"no_unique", "no_1"}), "no"), "no_unique_2");
+  EXPECT_EQ(free_name(named({"_id_", "no_-1"}), {"no"}), "");
+  EXPECT_EQ(free_name(named({"no_1"}), {"no"}), "no_unique");
+  EXPECT_EQ(free_name(named({"no_unique", "no_1"}), {"no"}), "no_unique_2");
 }
 
 }  // namespace index_test

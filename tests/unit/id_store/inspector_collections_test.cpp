@@ -676,7 +676,7 @@ TEST_F(CollectionsTest, MakesTheIndexOfAScope) {
   known->learn(*looked, {}, now);
   const auto made = known->next(Asks::make_index, now);
   ASSERT_TRUE(made);
-  EXPECT_EQ(made->repeats.scope, rule.scope);
+  EXPECT_EQ(made->field.repeats.scope, rule.scope);
 }
 
 TEST_F(CollectionsTest, MakesNoIndexOnAFieldThatItDoesNotKnow) {

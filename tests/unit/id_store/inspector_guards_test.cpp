@@ -64,7 +64,7 @@ TEST_F(GuardsTest, SayWhichCollectionIsGuarded) {
   watch_orders(UniqueIndex::require);
   EXPECT_EQ(state(), State::unknown);
   EXPECT_TRUE(next_look().is_anew);
-  known->learn(CatalogRequest{CatalogRequest::Kind::indexes, "shop", "orders", {}}, {}, now);
+  known->learn(CatalogRequest{CatalogRequest::Kind::indexes, {"shop", "orders"}}, {}, now);
   watch_orders(UniqueIndex::require);
   look(guarded_by(kOne));
   EXPECT_EQ(state(), State::guarded);

@@ -1,27 +1,61 @@
 #include "id_store/collection_scans.hpp"
 
 #include <algorithm>
+#include <array>
 #include <ctime>
 #include <utility>
 
 #include "id_store/counter_commands.hpp"
 #include "id_store/outliers.hpp"
-#include "idproxy/bson/elements.hpp"
 #include "idproxy/observability/log.hpp"
 
 namespace idproxy::id_store {
 namespace {
 
+using mongo::Array;
 using mongo::Document;
 using mongo::Reply;
 using Look = FieldNumbers::Look;
 using log::Level;
 
+constexpr const char* kCollection = "scans";
+constexpr const char* kTurn = "turn";
+constexpr std::chrono::seconds kRenewAfter{3};
 // While another proxy has its turn.
 constexpr std::chrono::seconds kTurnAgain{1};
 // Commands of a scan may take longer than the scan itself: the reply must arrive.
 constexpr std::chrono::seconds kBeyondScan{10};
 constexpr std::chrono::seconds kLeastValid{1};
+
+/// A text that no other object has.
+std::string new_holder() {
+  bson_oid_t id;
+  bson_oid_init(&id, nullptr);
+  std::array<char, 25> text{};
+  bson_oid_to_string(&id, text.data());
+  return text.data();
+}
+
+/// {$expr: {$or: [{$lte: ["$until", "$$NOW"]}, {$eq: ["$holder", holder]}]}}
+Document free_for(const std::string& holder) {
+  const Document expired = Document().add("$lte", Array().push("$until").push("$$NOW"));
+  const Document held = Document().add("$eq", Array().push("$holder").push(holder));
+  return Document().add("$expr", Document().add("$or", Array().push(expired).push(held)));
+}
+
+/// The server's clock decides, so that those of the proxies may differ.
+Array hold(const std::string& holder, std::chrono::milliseconds lasts) {
+  const Document until =
+      Document().add("$add", Array().push("$$NOW").push(std::int64_t{lasts.count()}));
+  return Array().push(Document().add("$set", Document().add("holder", holder).add("until", until)));
+}
+
+/// Without `until`, which is less than any date: nobody has it.
+Reply make_turn(mongo::Client& client, const std::string& db) {
+  return client.write(db, Document()
+                              .add("insert", kCollection)
+                              .add("documents", Array().push(Document().add("_id", kTurn))));
+}
 
 /// "2026-11-23T20:15:00Z"
 std::string time_of_day(std::chrono::nanoseconds wall) {
@@ -37,9 +71,7 @@ std::int64_t documents_of(mongo::Client& client, const std::vector<FieldPlace>& 
   std::int64_t documents = 0;
   for (const FieldPlace& place : places) {
     const Reply reply = client.read(place.ns.db, Document().add("count", place.ns.collection));
-    if (!reply.ok()) continue;
-    const auto count = bson::find(reply.document.bytes(), "n");
-    documents += count ? count->as_integer().value_or(0) : 0;
+    if (reply.ok()) documents += mongo::integer_in(reply.document.bytes(), "n");
   }
   return documents;
 }
@@ -63,13 +95,58 @@ void report(const CollectionScans::Subject& subject, const Outcome<Look>& result
 
 }  // namespace
 
+// ---- the lease ---------------------------------------------------------------------------------
+
+ScanLease::ScanLease(const mongo::Pool& pool, std::string db)
+    : pool_(pool), db_(std::move(db)), holder_(new_holder()) {}
+
+Reply ScanLease::take(mongo::Client& client, std::chrono::milliseconds lasts) const {
+  const Document query = Document().add("_id", kTurn).append(free_for(holder_));
+  return client.write(db_, Document()
+                               .add("findAndModify", kCollection)
+                               .add("query", query)
+                               .add("update", hold(holder_, lasts)));
+}
+
+bool ScanLease::acquire() {
+  const std::scoped_lock lock(mutex_);
+  mongo::Client client = pool_.client();
+  Reply reply = take(client, kLasts);
+  if (reply.ok() && !value_of(reply)) {
+    reply = make_turn(client, db_);
+    if (reply.refused(mongo::kDuplicateKey)) return false;  // another one has it
+    if (reply.ok()) {
+      reply = take(client, kLasts);
+      if (reply.ok() && !value_of(reply)) return false;
+    }
+  }
+  return is_held_ = reply.ok() || reply.kind == Reply::Kind::refused;
+}
+
+bool ScanLease::renew() {
+  const std::scoped_lock lock(mutex_);
+  if (!is_held_) return false;
+  mongo::Client client = pool_.client();
+  (void)take(client, kLasts);
+  return true;
+}
+
+void ScanLease::release() {
+  const std::scoped_lock lock(mutex_);
+  is_held_ = false;
+  mongo::Client client = pool_.client();
+  (void)take(client, std::chrono::milliseconds(0));
+}
+
+// ---- scans -------------------------------------------------------------------------------------
+
 CollectionScans::CollectionScans(std::string uri, std::string db, const mongo::Pool& pool,
                                  const Clock& clock, Enabled enabled)
     : uri_(std::move(uri)),
       clock_(clock),
       enabled_(enabled),
       lease_(pool, std::move(db)),
-      scheduler_(clock, 1) {}
+      scheduler_(clock, 2) {}
 
 /// The scan of the subject, which replaces another one of the same counter.
 CollectionScans::Shared CollectionScans::find(const Subject& subject) {
@@ -89,11 +166,7 @@ Outcome<Look> CollectionScans::ask(const Subject& subject) {
   const Shared scan = find(subject);
   const Time now = clock_.monotonic();
   scan->asked = now;
-  if (now < scan->holds_until) {
-    if (scan->state == Scan::State::done) return scan->look;
-    if (scan->state == Scan::State::refused) return scan->refusal;
-    if (scan->state == Scan::State::failed) return failed(scan->reason);
-  }
+  if (now < scan->holds_until) return scan->result;
   if (scan->state != Scan::State::running) {
     scan->state = Scan::State::waiting;
     scan->since.clear();
@@ -131,13 +204,19 @@ std::optional<CollectionScans::Time> CollectionScans::run() {
     waiting = next();
   }
   if (!waiting || scheduler_.is_stopping()) return std::nullopt;
-  if (lease_.acquire() == ScanLease::Turn::mine) {
+  if (lease_.acquire()) {
+    scheduler_.wake_at(renews_, clock_.monotonic() + kRenewAfter);
     scan(*waiting);
     lease_.release();
   } else {
     (void)scheduler_.pause(kTurnAgain);
   }
   return clock_.monotonic();
+}
+
+std::optional<CollectionScans::Time> CollectionScans::renew() {
+  if (!lease_.renew()) return std::nullopt;
+  return clock_.monotonic() + kRenewAfter;
 }
 
 void CollectionScans::scan(Scan& scan) {
@@ -149,10 +228,19 @@ void CollectionScans::scan(Scan& scan) {
     scan.state = Scan::State::running;
   }
   Outcome<Look> result = read(scan);
-  const Time took = clock_.monotonic() - begun;
-  report(scan.subject, result, took);
+  const Time now = clock_.monotonic();
+  report(scan.subject, result, now - begun);
   const std::scoped_lock lock(mutex_);
-  note(scan, std::move(result), took);
+  scan.state = Scan::State::idle;
+  if (result) {
+    scan.holds_until = now + std::max<Time>(now - begun, kLeastValid);
+  } else {
+    // Another attempt after a refusal of the server costs little.
+    const ids::CounterReply& why = result.error();
+    const bool is_long = why.kind == ids::CounterReply::Kind::exhausted && !why.by_server;
+    scan.holds_until = now + (is_long ? Time(kRefusedFor) : Time(kFailedFor));
+  }
+  scan.result = std::move(result);
 }
 
 Outcome<Look> CollectionScans::read(Scan& scan) {
@@ -178,23 +266,6 @@ Outcome<Look> CollectionScans::read(Scan& scan) {
              {{"counter", subject_key(subject)}, {"documents", documents}});
   numbers.allow_scans(limit);
   return numbers.look(kOutlierSample);
-}
-
-void CollectionScans::note(Scan& scan, Outcome<Look> result, Time took) const {
-  const Time now = clock_.monotonic();
-  if (result) {
-    scan.state = Scan::State::done;
-    scan.look = *std::move(result);
-    scan.holds_until = now + std::max<Time>(took, kLeastValid);
-    return;
-  }
-  scan.refusal = result.error();
-  scan.reason = scan.refusal.reason;
-  const bool is_refused = scan.refusal.kind == ids::CounterReply::Kind::exhausted;
-  scan.state = is_refused ? Scan::State::refused : Scan::State::failed;
-  // Another attempt after a refusal of the server costs little.
-  const bool is_long = is_refused && !scan.refusal.by_server;
-  scan.holds_until = now + (is_long ? Time(kRefusedFor) : Time(kFailedFor));
 }
 
 }  // namespace idproxy::id_store

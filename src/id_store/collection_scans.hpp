@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "id_store/field_numbers.hpp"
-#include "id_store/scan_lease.hpp"
 #include "id_store/scheduler.hpp"
 #include "idproxy/base/clock.hpp"
 #include "idproxy/id_store/mongo.hpp"
@@ -22,9 +21,40 @@ namespace idproxy::id_store {
 /// Why FieldNumbers::not_indexed() refuses if the rule's `scan` is off.
 inline constexpr std::string_view kScanIsOff = ", and `scan` is off";
 
+/// The turn of one proxy to read a whole collection, so that several proxies do not burden the
+/// primary with that at the same time: a document in the id store's database,
+///
+///   scans: {_id: "turn", holder: <of this object>, until: <date of the server's clock>}
+///
+/// A holder that does not renew it loses it after kLasts. If it breaks, two proxies scan at the
+/// same time, and no more. Thread-safe.
+class ScanLease {
+ public:
+  static constexpr std::chrono::seconds kLasts{10};
+
+  /// `pool` must outlive it.
+  ScanLease(const mongo::Pool& pool, std::string db);
+
+  /// True if the turn is this object's now. A server that refuses the command leaves it to
+  /// everybody.
+  [[nodiscard]] bool acquire();
+  /// False, and does nothing, if it has been released.
+  bool renew();
+  void release();
+
+ private:
+  [[nodiscard]] mongo::Reply take(mongo::Client& client, std::chrono::milliseconds lasts) const;
+
+  const mongo::Pool& pool_;
+  const std::string db_;
+  const std::string holder_;
+  std::mutex mutex_;  // guards is_held_; held during commands, so that none renews what is released
+  bool is_held_ = false;
+};
+
 /// Finds the largest numbers in fields that no index covers, by reading whole collections, before
-/// their counter is created. A task that reads for one counter at a time, and no two proxies at
-/// the same time (ScanLease). Thread-safe.
+/// their counter is created. Two tasks: one reads for one counter at a time, and no two proxies at
+/// the same time (ScanLease); one renews the lease meanwhile. Thread-safe.
 class CollectionScans {
  public:
   /// A counter whose first number is wanted.
@@ -43,7 +73,7 @@ class CollectionScans {
   static constexpr std::chrono::seconds kWantedFor{5};
 
   /// `uri` is for connections of its own to the servers of `pool`; `db` is the id store's database,
-  /// which has the lease. `pool` and `clock` must outlive it. The thread starts with the first
+  /// which has the lease. `pool` and `clock` must outlive it. The threads start with the first
   /// question.
   enum class Enabled { no, yes };
   CollectionScans(std::string uri, std::string db, const mongo::Pool& pool, const Clock& clock,
@@ -60,27 +90,26 @@ class CollectionScans {
   /// False: this process only checks, and must neither read for long nor write the lease.
   [[nodiscard]] bool enabled() const { return enabled_ == Enabled::yes; }
 
-  /// Ends the thread. False if it still waits for a server after `limit`: then the process must end
-  /// without destroying this object.
+  /// Ends the threads. False if one still waits for a server after `limit`: then the process must
+  /// end without destroying this object.
   [[nodiscard]] bool stop(std::chrono::milliseconds limit) { return scheduler_.stop(limit); }
 
  private:
   using Time = Scheduler::Time;
   struct Scan {
-    enum class State { waiting, running, done, refused, failed };
+    enum class State { idle, waiting, running };
     Subject subject;
-    State state = State::waiting;
+    State state = State::idle;
     Time asked{};
-    Time holds_until{};          // done, refused, failed
-    std::string since{};         // running: the time of day when it began
-    std::int64_t documents = 0;  // running: about how many there are
-    FieldNumbers::Look look{};   // done
-    std::string reason{};        // refused, failed
-    ids::CounterReply refusal{ids::CounterReply::Kind::exhausted};  // refused
+    std::string since{};                   // running: the time of day when it began
+    std::int64_t documents = 0;            // running: about how many there are
+    Outcome<FieldNumbers::Look> result{};  // until holds_until
+    Time holds_until{};
   };
   using Shared = std::shared_ptr<Scan>;
 
   [[nodiscard]] std::optional<Time> run();
+  [[nodiscard]] std::optional<Time> renew();
   void scan(Scan& scan);
   [[nodiscard]] Outcome<FieldNumbers::Look> read(Scan& scan);
 
@@ -88,16 +117,16 @@ class CollectionScans {
   [[nodiscard]] Shared find(const Subject& subject);
   [[nodiscard]] Shared next();
   [[nodiscard]] static std::string progress(const Scan& scan);
-  void note(Scan& scan, Outcome<FieldNumbers::Look> result, Time took) const;
 
   const std::string uri_;
   const Clock& clock_;
   const Enabled enabled_;
-  ScanLease lease_;  // of the task
+  ScanLease lease_;
 
   std::mutex mutex_;           // guards scans_
   std::vector<Shared> scans_;  // one per counter
   const Scheduler::Shared task_ = std::make_shared<Scheduler::Task>([this] { return run(); });
+  const Scheduler::Shared renews_ = std::make_shared<Scheduler::Task>([this] { return renew(); });
   Scheduler scheduler_;
 };
 

@@ -3,21 +3,21 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
+#include <initializer_list>
 #include <optional>
 #include <string_view>
 
-#include "idproxy/base/buffer.hpp"
-#include "idproxy/bson/builder.hpp"
+#include "idproxy/base/bytes.hpp"
+#include "idproxy/id_store/namespaces.hpp"
 
 namespace idproxy::id_store {
 namespace {
 
-using bson::Scope;
 using bson::Type;
 using ids::Reservation;
 using ids::ReserveSpec;
 using ids::TypedValue;
+using mongo::Array;
 using mongo::Document;
 
 // Of 16 MiB, for documents or errors.
@@ -31,94 +31,73 @@ constexpr std::size_t kMostErrorText = 400;
 // The server's code and message for documents that are too large.
 constexpr std::int32_t kObjectTooLarge = 10334;
 
-void append_value(Buffer& out, std::string_view name, const TypedValue& value) {
-  bson::append_head(out, value.type, name);
-  out.append(as_bytes(value.bytes));
-}
-
-void append_date(Buffer& out, std::string_view name, std::int64_t milliseconds) {
-  bson::append_head(out, Type::date, name);
-  store_i64(out.extend(sizeof milliseconds), milliseconds);
+/// {name: value}
+Document one(std::string_view name, const TypedValue& value) {
+  return Document().add(name, value.type, as_bytes(value.bytes));
 }
 
 /// {name: {$eq: value}}: alone, a value could be an operator.
-void append_equal(Buffer& out, std::string_view name, const TypedValue& value) {
-  bson::append_inside(out, Type::document, name, [&] { append_value(out, "$eq", value); });
+Document equal(std::string_view name, const TypedValue& value) {
+  return Document().add(name, one("$eq", value));
 }
 
-/// A command: `what` is its name.
-template <class Content>
-Document command_on(std::string_view what, const std::string& collection, Content content) {
-  Buffer out;
-  Scope whole(out);
-  bson::append_string(out, what, collection);
-  content(out);
-  whole.close();
-  return Document(out.view());
-}
-
-/// name: [item, …], with `append(key, item)` for each.
-template <class Items, class Append>
-void append_array(Buffer& out, std::string_view name, const Items& items, Append append) {
-  bson::append_inside(out, Type::array, name, [&] {
-    std::size_t position = 0;
-    for (const auto& item : items) append(std::to_string(position++), item);
-  });
-}
-
-/// {a: 1, b: 1}
-void append_projection(Buffer& out, std::span<const std::string_view> names) {
-  bson::append_inside(out, Type::document, "projection", [&] {
-    for (const std::string_view name : names) bson::append_int32(out, name, 1);
-  });
+TypedValue date(std::int64_t milliseconds) {
+  TypedValue value{Type::date, std::string(sizeof milliseconds, '\0')};
+  store_i64(reinterpret_cast<std::uint8_t*>(value.bytes.data()), milliseconds);
+  return value;
 }
 
 /// Of the value and what else there is; none may be there twice.
-void append_projection(Buffer& out, const ReserveSpec& spec, std::vector<std::string_view> others) {
-  if (std::ranges::find(others, spec.name) == others.end()) others.emplace_back(spec.name);
-  append_projection(out, others);
+Document projection_of(const ReserveSpec& spec, std::initializer_list<std::string_view> others) {
+  Document projection;
+  for (const std::string_view other : others) projection.add(other, 1);
+  if (std::ranges::find(others, spec.name) == others.end()) projection.add(spec.name, 1);
+  return projection;
 }
 
-void append_majority(Buffer& out) {
-  bson::append_inside(out, Type::document, "readConcern",
-                      [&] { bson::append_string(out, "level", "majority"); });
+Document majority() {
+  return Document().add("level", "majority");
 }
 
 /// [{$set: {at: {$max: [now, {$cond: [{$eq: [{$type: "$at"}, "date"]}, {$add: ["$at", 1]},
 /// null]}]}}}]
-void append_refresh(Buffer& out, std::int64_t now) {
-  const auto inside = [&](Type type, std::string_view key, const auto& content) {
-    bson::append_inside(out, type, key, content);
-  };
-  const auto is_date = [&] {
-    inside(Type::array, "$eq", [&] {
-      inside(Type::document, "0", [&] { bson::append_string(out, "$type", "$at"); });
-      bson::append_string(out, "1", "date");
-    });
-  };
-  const auto later = [&] {
-    inside(Type::array, "$add", [&] {
-      bson::append_string(out, "0", "$at");
-      bson::append_int32(out, "1", 1);
-    });
-  };
-  const auto condition = [&] {
-    inside(Type::array, "$cond", [&] {
-      inside(Type::document, "0", is_date);
-      inside(Type::document, "1", later);
-      bson::append_head(out, Type::null, "2");
-    });
-  };
-  const auto most = [&] {
-    inside(Type::array, "$max", [&] {
-      append_date(out, "0", now);
-      inside(Type::document, "1", condition);
-    });
-  };
-  inside(Type::array, "u", [&] {
-    inside(Type::document, "0",
-           [&] { inside(Type::document, "$set", [&] { inside(Type::document, "at", most); }); });
-  });
+Array later_date(std::int64_t now) {
+  const Document is_date =
+      Document().add("$eq", Array().push(Document().add("$type", "$at")).push("date"));
+  const Document later = Document().add("$add", Array().push("$at").push(1));
+  const Array condition = Array().push(is_date).push(later).push(Type::null, Bytes());
+  const TypedValue least = date(now);
+  const Array latest =
+      Array().push(least.type, as_bytes(least.bytes)).push(Document().add("$cond", condition));
+  const Document set = Document().add("at", Document().add("$max", latest));
+  return Array().push(Document().add("$set", set));
+}
+
+/// name: [item, …], with `make(item)` for each.
+template <class Items, class Make>
+Array array_of(const Items& items, const Make& make) {
+  Array array;
+  for (const auto& item : items) array.push(make(item));
+  return array;
+}
+
+/// An unordered write of `statements`, which are named `kind`.
+Document write_of(std::string_view command, const ReserveSpec& spec, std::string_view kind,
+                  const Array& statements) {
+  Document write;
+  write.add(command, spec.collection).add("ordered", false).add(kind, statements);
+  return write;
+}
+
+/// {$in: [value, …]}
+template <class Items, class Value>
+Document among(const Items& items, const Value& value_of) {
+  Array values;
+  for (const auto& item : items) {
+    const TypedValue& value = value_of(item);
+    values.push(value.type, as_bytes(value.bytes));
+  }
+  return Document().add("$in", values);
 }
 
 std::optional<std::int64_t> exact_integer(const TypedValue& value) {
@@ -136,20 +115,6 @@ void refuse_with(Reservation& item, std::int32_t code, std::string error) {
   item.state = Reservation::State::refused;
   item.code = code;
   item.error = std::move(error);
-}
-
-std::int64_t integer_of(Bytes document, std::string_view name) {
-  const auto element = bson::find(document, name);
-  return element ? element->as_integer().value_or(0) : 0;
-}
-
-WriteError write_error_of(Bytes document) {
-  WriteError error{static_cast<std::size_t>(integer_of(document, "index")),
-                   static_cast<std::int32_t>(integer_of(document, "code")),
-                   {}};
-  const auto text = bson::find(document, "errmsg");
-  if (text && text->type == Type::string) error.text = text->text();
-  return error;
 }
 
 }  // namespace
@@ -197,151 +162,100 @@ TypedValue value_of(const bson::Element& element) {
 }
 
 Document insert_command(const ReserveSpec& spec, Reserved items, std::int64_t at) {
-  return command_on("insert", spec.collection, [&](Buffer& out) {
-    bson::append_bool(out, "ordered", false);
-    append_array(out, "documents", items, [&](const std::string& key, const Reservation* item) {
-      bson::append_inside(out, Type::document, key, [&] {
-        append_value(out, spec.name, item->value);
-        append_value(out, "parent_id", item->parent_id);
-        append_date(out, "at", at);
-      });
-    });
-  });
+  const TypedValue made_at = date(at);
+  return write_of("insert", spec, "documents", array_of(items, [&](const Reservation* item) {
+                    return one(spec.name, item->value)
+                        .append(one("parent_id", item->parent_id))
+                        .append(one("at", made_at));
+                  }));
 }
 
 Document find_command(const ReserveSpec& spec, Reserved items) {
-  return command_on("find", spec.collection, [&](Buffer& out) {
-    bson::append_inside(out, Type::document, "filter", [&] {
-      bson::append_inside(out, Type::document, spec.name, [&] {
-        append_array(out, "$in", items, [&](const std::string& key, const Reservation* item) {
-          append_value(out, key, item->value);
-        });
-      });
-    });
-    append_projection(out, spec, {"parent_id"});
-  });
+  const auto value = [](const Reservation* item) -> auto& { return item->value; };
+  return Document()
+      .add("find", spec.collection)
+      .add("filter", Document().add(spec.name, among(items, value)))
+      .add("projection", projection_of(spec, {"parent_id"}));
 }
 
 Document find_command(const ReserveSpec& spec, const Reservation& item) {
-  return command_on("find", spec.collection, [&](Buffer& out) {
-    bson::append_inside(out, Type::document, "filter",
-                        [&] { append_equal(out, spec.name, item.value); });
-    append_projection(out, spec, {"parent_id"});
-    bson::append_int32(out, "limit", 1);
-  });
+  return Document()
+      .add("find", spec.collection)
+      .add("filter", equal(spec.name, item.value))
+      .add("projection", projection_of(spec, {"parent_id"}))
+      .add("limit", 1);
 }
 
 Document refresh_command(const ReserveSpec& spec, Reserved items, std::int64_t now) {
-  return command_on("update", spec.collection, [&](Buffer& out) {
-    bson::append_bool(out, "ordered", false);
-    append_array(out, "updates", items, [&](const std::string& key, const Reservation* item) {
-      bson::append_inside(out, Type::document, key, [&] {
-        bson::append_inside(out, Type::document, "q", [&] {
-          append_equal(out, spec.name, item->value);
-          append_equal(out, "parent_id", item->parent_id);
-        });
-        append_refresh(out, now);
-      });
-    });
-  });
+  const Array later = later_date(now);
+  return write_of("update", spec, "updates", array_of(items, [&](const Reservation* item) {
+                    const Document its =
+                        equal(spec.name, item->value).append(equal("parent_id", item->parent_id));
+                    return Document().add("q", its).add("u", later);
+                  }));
 }
 
 Document release_command(const ReserveSpec& spec, Reserved items) {
-  return command_on("delete", spec.collection, [&](Buffer& out) {
-    bson::append_bool(out, "ordered", false);
-    append_array(out, "deletes", items, [&](const std::string& key, const Reservation* item) {
-      bson::append_inside(out, Type::document, key, [&] {
-        bson::append_inside(out, Type::document, "q", [&] {
-          append_equal(out, spec.name, item->value);
-          append_equal(out, "parent_id", item->parent_id);
-          append_date(out, "at", item->at);
-        });
-        bson::append_int32(out, "limit", 1);
-      });
-    });
-  });
+  return write_of("delete", spec, "deletes", array_of(items, [&](const Reservation* item) {
+                    const Document its = equal(spec.name, item->value)
+                                             .append(equal("parent_id", item->parent_id))
+                                             .append(one("at", date(item->at)));
+                    return Document().add("q", its).add("limit", 1);
+                  }));
 }
 
 Document old_command(const ReserveSpec& spec, std::int64_t from, std::int64_t until, Order order) {
   constexpr std::int32_t kOldPage = 1000;
-  return command_on("find", spec.collection, [&](Buffer& out) {
-    bson::append_inside(out, Type::document, "filter", [&] {
-      bson::append_inside(out, Type::document, "at", [&] {
-        append_date(out, "$gte", from);
-        append_date(out, "$lt", until);
-      });
-      // One without it was not made by this recipe.
-      bson::append_inside(out, Type::document, "parent_id",
-                          [&] { bson::append_bool(out, "$exists", true); });
-    });
-    append_projection(out, spec, {"_id", "parent_id", "at"});
-    if (order == Order::by_date) {
-      bson::append_inside(out, Type::document, "sort", [&] { bson::append_int32(out, "at", 1); });
-    }
-    bson::append_int32(out, "batchSize", kOldPage);
-    append_majority(out);
-  });
+  const Document filter = Document()
+                              .add("at", one("$gte", date(from)).append(one("$lt", date(until))))
+                              // One without it was not made by this recipe.
+                              .add("parent_id", Document().add("$exists", true));
+  Document command;
+  command.add("find", spec.collection).add("filter", filter);
+  command.add("projection", projection_of(spec, {"_id", "parent_id", "at"}));
+  if (order == Order::by_date) command.add("sort", Document().add("at", 1));
+  return command.add("batchSize", kOldPage).add("readConcern", majority());
 }
 
 Document parents_command(const ReserveSpec& spec, std::span<const OldReservation> items) {
-  const std::string collection = spec.parent_ns.substr(spec.parent_ns.find('.') + 1);
-  return command_on("find", collection, [&](Buffer& out) {
-    bson::append_inside(out, Type::document, "filter", [&] {
-      bson::append_inside(out, Type::document, "_id", [&] {
-        append_array(out, "$in", items, [&](const std::string& key, const OldReservation& item) {
-          append_value(out, key, item.parent_id);
-        });
-      });
-    });
-    append_projection(out, std::vector<std::string_view>{"_id", spec.parent_field});
-    append_majority(out);
-  });
+  const auto parent = [](const OldReservation& item) -> auto& { return item.parent_id; };
+  return Document()
+      .add("find", split_namespace(spec.parent_ns).collection)
+      .add("filter", Document().add("_id", among(items, parent)))
+      .add("projection", Document().add("_id", 1).add(spec.parent_field, 1))
+      .add("readConcern", majority());
 }
 
 Document parent_command(const ReserveSpec& spec, const OldReservation& item) {
-  const std::string collection = spec.parent_ns.substr(spec.parent_ns.find('.') + 1);
-  return command_on("find", collection, [&](Buffer& out) {
-    bson::append_inside(out, Type::document, "filter", [&] {
-      append_equal(out, "_id", item.parent_id);
-      append_equal(out, spec.parent_field, item.value);
-    });
-    append_projection(out, std::vector<std::string_view>{"_id"});
-    bson::append_int32(out, "limit", 1);
-    append_majority(out);
-  });
+  return Document()
+      .add("find", split_namespace(spec.parent_ns).collection)
+      .add("filter", equal("_id", item.parent_id).append(equal(spec.parent_field, item.value)))
+      .add("projection", Document().add("_id", 1))
+      .add("limit", 1)
+      .add("readConcern", majority());
 }
 
 Document sweep_command(const ReserveSpec& spec, std::span<const OldReservation> items) {
-  return command_on("delete", spec.collection, [&](Buffer& out) {
-    bson::append_bool(out, "ordered", false);
-    append_array(out, "deletes", items, [&](const std::string& key, const OldReservation& item) {
-      bson::append_inside(out, Type::document, key, [&] {
-        bson::append_inside(out, Type::document, "q", [&] {
-          append_equal(out, "_id", item.id);
-          // The key of a collection that is sharded by it.
-          if (spec.name != "_id") append_equal(out, spec.name, item.value);
-          append_equal(out, "parent_id", item.parent_id);
-          append_date(out, "at", item.at);
-        });
-        bson::append_int32(out, "limit", 1);
-      });
-    });
-  });
+  return write_of("delete", spec, "deletes", array_of(items, [&](const OldReservation& item) {
+                    Document its = equal("_id", item.id);
+                    // The key of a collection that is sharded by it.
+                    if (spec.name != "_id") its.append(equal(spec.name, item.value));
+                    its.append(equal("parent_id", item.parent_id)).append(one("at", date(item.at)));
+                    return Document().add("q", its).add("limit", 1);
+                  }));
 }
 
 WriteOutcome outcome_of(const mongo::Reply& reply) {
   WriteOutcome outcome;
   const Bytes document = reply.document.bytes();
-  const auto ok = bson::find(document, "ok");
-  outcome.executed = ok && ok->as_integer().value_or(0) == 1;
+  outcome.executed = mongo::integer_in(document, "ok") == 1;
   if (!outcome.executed) return outcome;
-  outcome.n = integer_of(document, "n");
+  outcome.n = mongo::integer_in(document, "n");
   outcome.majority = !bson::find(document, "writeConcernError");
-  const auto errors = bson::find(document, "writeErrors");
-  if (!errors || errors->type != Type::array) return outcome;
-  bson::Elements each(errors->value);
-  while (const auto element = each.next()) {
-    if (element->type == Type::document) outcome.errors.push_back(write_error_of(element->value));
+  for (const Bytes error : mongo::documents_in(document, "writeErrors")) {
+    outcome.errors.push_back({static_cast<std::size_t>(mongo::integer_in(error, "index")),
+                              static_cast<std::int32_t>(mongo::integer_in(error, "code")),
+                              std::string(mongo::text_in(error, "errmsg"))});
   }
   return outcome;
 }

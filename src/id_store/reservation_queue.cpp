@@ -36,12 +36,6 @@ bool is_complete(const ReservationBatch& items) {
                               [](const Reservation& item) { return item.state == State::wanted; });
 }
 
-std::size_t batch_bytes(const ReservationBatch& items) {
-  std::size_t bytes = 0;
-  for (const Reservation& item : items) bytes += bytes_of(item);
-  return bytes;
-}
-
 }  // namespace
 
 ReservationQueue::ReservationQueue(ids::ReserveSpec spec, std::function<void()> wake)
@@ -58,27 +52,20 @@ std::vector<Reservation*> ReservationQueue::Job::items() {
 
 // ---- for requests ------------------------------------------------------------------------------
 
-std::optional<Error> ReservationQueue::why_refused(const Ask& ask) const {
-  if (stopping_) return Error{Errc::unavailable, "the proxy ends"};
-  const bool is_full = waiting_bytes_ + ask.bytes > kMostWaitingBytes;
-  if (is_full && !waiting_.empty()) {
-    return Error{Errc::unavailable, "too many inserts wait for reservations"};
-  }
-  return std::nullopt;
-}
-
 ids::Ticket ReservationQueue::reserve(std::shared_ptr<ReservationBatch> batch,
                                       std::unique_ptr<ids::Waiter> waiter) {
   auto ask = std::make_unique<Ask>();
   ask->items = std::move(*batch);
-  ask->bytes = batch_bytes(ask->items);
+  for (const Reservation& item : ask->items) ask->bytes += bytes_of(item);
   ask->batch = std::move(batch);
   ids::After after;
   std::uint64_t ticket = 0;
   {
     const std::scoped_lock lock(mutex_);
-    if (auto refused = why_refused(*ask)) {
-      after.answer(std::move(waiter), *std::move(refused));
+    const bool is_full = !waiting_.empty() && waiting_bytes_ + ask->bytes > kMostWaitingBytes;
+    if (stopping_ || is_full) {
+      const char* why = stopping_ ? "the proxy ends" : "too many inserts wait for reservations";
+      after.answer(std::move(waiter), Error{Errc::unavailable, why});
     } else if (ticket = waiters_.add(ask->items.size(), std::move(waiter), after); ticket != 0) {
       ask->ticket = ticket;
       waiting_bytes_ += ask->bytes;

@@ -72,7 +72,6 @@ class ReservationQueue final : public ids::Reservations,
   // Under the lock.
   void finish(Ask& ask, const std::optional<ids::Error>& failure, ids::After& after);
   void release_made(ids::ReservationBatch& items);
-  [[nodiscard]] std::optional<ids::Error> why_refused(const Ask& ask) const;
 
   const ids::ReserveSpec spec_;
   const std::function<void()> wake_;

@@ -69,13 +69,6 @@ std::chrono::seconds ReservationSweeper::interval() const {
   return std::clamp(spec_.orphan_after / 4, std::chrono::seconds(60), std::chrono::seconds(3600));
 }
 
-bool ReservationSweeper::has_dates(Client& client) const {
-  std::vector<Index> indexes;
-  (void)list_indexes(client, {spec_.db, spec_.collection}, indexes);
-  return std::ranges::any_of(
-      indexes, [](const Index& index) { return can_read(index, "at", ValueType::other); });
-}
-
 ReservationSweeper::Swept ReservationSweeper::pass(Client& client, Client& writer,
                                                    const Pause& pause) {
   using Milliseconds = std::chrono::milliseconds;
@@ -83,14 +76,18 @@ ReservationSweeper::Swept ReservationSweeper::pass(Client& client, Client& write
   const std::int64_t until = milliseconds_of(clock_) -
                              std::chrono::duration_cast<Milliseconds>(spec_.orphan_after).count();
   const bool reads_all = !whole_at_ || now >= *whole_at_;
-  const Order order = has_dates(client) ? Order::by_date : Order::any;
+  std::vector<Index> indexes;
+  (void)list_indexes(client, {spec_.db, spec_.collection}, indexes);
+  const Order order = has_dates(indexes) ? Order::by_date : Order::any;
   Swept swept;
   std::vector<OldReservation> page;
   std::size_t bytes = 0;
   bool goes_on = true;
+  Reply judged;
   auto begun = std::chrono::steady_clock::now();
   const auto end_page = [&] {
-    goes_on = page.empty() || judge(writer, page, swept);
+    if (!page.empty()) judged = judge(writer, page, swept);
+    goes_on = judged.ok();
     if (goes_on && !page.empty() && order == Order::by_date) resume_ = page.back().at;
     page.clear();
     bytes = 0;
@@ -108,12 +105,11 @@ ReservationSweeper::Swept ReservationSweeper::pass(Client& client, Client& write
   };
   const std::int64_t from = resume_.value_or(reads_all ? kEarliest : from_);
   const Reply reply = client.read_all(spec_.db, old_command(spec_, from, until, order), use);
-  if (!reply.ok()) {
-    swept.failure = why_not_swept(client, reply);
-    return swept;
+  if (reply.ok() && goes_on) end_page();
+  if (!reply.ok() || !judged.ok()) {
+    swept.failure = why_not_swept(client, reply.ok() ? judged : reply);
   }
-  if (goes_on) end_page();
-  if (!goes_on) return swept;
+  if (!reply.ok() || !goes_on) return swept;
   const auto overlap = std::chrono::duration_cast<Milliseconds>(kOverlap).count();
   from_ = until - overlap;
   resume_.reset();
@@ -122,24 +118,22 @@ ReservationSweeper::Swept ReservationSweeper::pass(Client& client, Client& write
 }
 
 /// Deletes the orphans of the page.
-bool ReservationSweeper::judge(Client& client, const std::vector<OldReservation>& page,
-                               Swept& swept) const {
+Reply ReservationSweeper::judge(Client& client, const std::vector<OldReservation>& page,
+                                Swept& swept) const {
   std::vector<OldReservation> orphans;
-  if (!find_orphans(client, page, orphans, swept)) return false;
-  if (orphans.empty()) return true;
-  const Reply reply = client.write(spec_.db, sweep_command(spec_, orphans));
-  const WriteOutcome outcome = outcome_of(reply);
-  swept.deleted += static_cast<std::uint64_t>(outcome.n);
-  metrics_.reservations_swept += static_cast<std::uint64_t>(outcome.n);
-  if (reply.ok()) return true;
-  swept.failure = why_not_swept(client, reply);
-  return false;
+  Reply reply = find_orphans(client, page, orphans);
+  if (!reply.ok() || orphans.empty()) return reply;
+  reply = client.write(spec_.db, sweep_command(spec_, orphans));
+  const auto deleted = static_cast<std::uint64_t>(outcome_of(reply).n);
+  swept.deleted += deleted;
+  metrics_.reservations_swept += deleted;
+  return reply;
 }
 
 /// Compares most values itself, and has the server compare those that seem to differ, one by one: 1
 /// and Decimal 1 are the same to it, and it looks into arrays.
-bool ReservationSweeper::find_orphans(Client& client, const std::vector<OldReservation>& page,
-                                      std::vector<OldReservation>& orphans, Swept& swept) const {
+Reply ReservationSweeper::find_orphans(Client& client, const std::vector<OldReservation>& page,
+                                       std::vector<OldReservation>& orphans) const {
   const std::string db = split_namespace(spec_.parent_ns).db;
   std::unordered_set<std::string> found;  // key_of() the _id
   std::unordered_set<std::string> alive;
@@ -150,11 +144,8 @@ bool ReservationSweeper::find_orphans(Client& client, const std::vector<OldReser
     if (id && value) alive.insert(pair_of(value_of(*id), value_of(*value)));
     return true;
   };
-  const Reply reply = client.read_all(db, parents_command(spec_, page), note);
-  if (!reply.ok()) {
-    swept.failure = why_not_swept(client, reply);
-    return false;
-  }
+  Reply reply = client.read_all(db, parents_command(spec_, page), note);
+  if (!reply.ok()) return reply;
   for (const OldReservation& item : page) {
     if (alive.contains(pair_of(item.parent_id, item.value))) continue;
     if (has_one_form(item.parent_id.type) && !found.contains(key_of(item.parent_id))) {
@@ -162,17 +153,14 @@ bool ReservationSweeper::find_orphans(Client& client, const std::vector<OldReser
       continue;
     }
     bool is_there = false;
-    const Reply exact = client.read_all(db, parent_command(spec_, item), [&](Bytes) {
+    reply = client.read_all(db, parent_command(spec_, item), [&](Bytes) {
       is_there = true;
       return false;
     });
-    if (!exact.ok()) {
-      swept.failure = why_not_swept(client, exact);
-      return false;
-    }
+    if (!reply.ok()) return reply;
     if (!is_there) orphans.push_back(item);
   }
-  return true;
+  return reply;
 }
 
 }  // namespace idproxy::id_store

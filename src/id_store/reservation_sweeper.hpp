@@ -44,12 +44,12 @@ class ReservationSweeper {
   [[nodiscard]] std::chrono::seconds interval() const;
 
  private:
-  [[nodiscard]] bool has_dates(mongo::Client& client) const;
-  /// True if the server did all that it was asked.
-  [[nodiscard]] bool judge(mongo::Client& client, const std::vector<OldReservation>& page,
-                           Swept& swept) const;
-  [[nodiscard]] bool find_orphans(mongo::Client& client, const std::vector<OldReservation>& page,
-                                  std::vector<OldReservation>& orphans, Swept& swept) const;
+  // These return the first reply that is not ok, if there is one.
+  [[nodiscard]] mongo::Reply judge(mongo::Client& client, const std::vector<OldReservation>& page,
+                                   Swept& swept) const;
+  [[nodiscard]] mongo::Reply find_orphans(mongo::Client& client,
+                                          const std::vector<OldReservation>& page,
+                                          std::vector<OldReservation>& orphans) const;
 
   const ids::ReserveSpec spec_;
   const Clock& clock_;

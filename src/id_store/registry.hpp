@@ -41,16 +41,21 @@ class Registry {
   template <class Renew, class Make>
   std::pair<Shared, Got> get(const std::string& name, std::uint64_t watch, const Renew& renew,
                              const Make& make) {
-    Shared& thing = things_[name];
+    const auto found = things_.find(name);
+    Shared thing = found == things_.end() ? nullptr : found->second;
     Got got = Got::known;
     if (thing && watch > thing->watch) {
       got = Got::renewed;
       thing->fields.clear();
-      if (!renew(thing)) retired_.push_back(std::exchange(thing, nullptr));
+      if (!renew(thing)) {
+        retired_.push_back(std::exchange(thing, nullptr));
+        things_.erase(found);
+      }
     }
     if (!thing) {
       got = Got::made;
       thing = make();
+      things_.emplace(name, thing);
     }
     thing->watch = std::max(thing->watch, watch);
     return {thing, got};

@@ -127,8 +127,10 @@ bool Reservations::stop(std::chrono::milliseconds limit) {
     collection->queue->stop();
     scheduler_.wake({collection, &collection->reserves});
   }
-  const bool swept = sweeps_.stop(std::chrono::milliseconds(0));
-  return scheduler_.stop(limit) && (swept || sweeps_.stop(limit));
+  (void)sweeps_.stop(std::chrono::milliseconds(0));
+  const TimeLeft left(limit);
+  const bool released = scheduler_.stop(limit);
+  return sweeps_.stop(left.get()) && released;
 }
 
 // ---- the tasks ---------------------------------------------------------------------------------

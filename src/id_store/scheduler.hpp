@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -17,6 +18,21 @@
 #include "idproxy/base/clock.hpp"
 
 namespace idproxy::id_store {
+
+/// What is left of a limit that several steps share.
+class TimeLeft {
+ public:
+  explicit TimeLeft(std::chrono::milliseconds limit) : end_(Clock::now() + limit) {}
+  /// Rounded up; not below 0.
+  [[nodiscard]] std::chrono::milliseconds get() const {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - Clock::now());
+    return std::max(left, std::chrono::milliseconds(0));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point end_;
+};
 
 /// Threads that run tasks: each one when it is woken and when it is due. Starts a thread when a
 /// task finds none idle, up to a limit. Thread-safe. Does not hold its lock while a task runs, so

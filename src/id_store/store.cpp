@@ -153,12 +153,7 @@ std::shared_ptr<Watch> Store::watch(std::vector<WatchedRule> rules) {
 }
 
 bool Store::stop(std::chrono::milliseconds limit) {
-  using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + limit;
-  const auto left = [end] {
-    const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
-    return std::max(time, std::chrono::milliseconds(0));
-  };
+  const TimeLeft left(limit);
   // These end while blocks are given back.
   (void)impl_->inspector.stop(std::chrono::milliseconds(0));
   (void)impl_->ranges.stop(std::chrono::milliseconds(0));
@@ -166,25 +161,19 @@ bool Store::stop(std::chrono::milliseconds limit) {
   (void)impl_->sequences.stop(std::chrono::milliseconds(0));
   (void)impl_->reservations.stop(std::chrono::milliseconds(0));
   const bool counters_ended = impl_->counters.stop(limit);
-  const bool sequences_ended = impl_->sequences.stop(left());
-  const bool reservations_ended = impl_->reservations.stop(left());
-  const bool inspector_ended = impl_->inspector.stop(left());
-  const bool ranges_ended = impl_->ranges.stop(left());
-  return impl_->scans.stop(left()) && inspector_ended && ranges_ended && counters_ended &&
+  const bool sequences_ended = impl_->sequences.stop(left.get());
+  const bool reservations_ended = impl_->reservations.stop(left.get());
+  const bool inspector_ended = impl_->inspector.stop(left.get());
+  const bool ranges_ended = impl_->ranges.stop(left.get());
+  return impl_->scans.stop(left.get()) && inspector_ended && ranges_ended && counters_ended &&
          sequences_ended && reservations_ended;
 }
 
 StoreStatistics Store::statistics() const {
   const StoreMetrics& metrics = impl_->metrics;
-  StoreStatistics statistics;
-  statistics.round_trips = metrics.round_trips.sent;
+  StoreStatistics statistics{metrics.counts()};
   statistics.round_trips_failed = metrics.round_trips.failed;
   statistics.round_trip = metrics.round_trips.duration.values();
-  statistics.blocks = metrics.blocks;
-  statistics.blocks_dropped = metrics.blocks_dropped;
-  statistics.heals = metrics.heals;
-  statistics.numbers_allocated = metrics.numbers_allocated;
-  statistics.numbers_returned = metrics.numbers_returned;
   statistics.reservations_made = metrics.reservations_made;
   statistics.reservations_taken = metrics.reservations_taken;
   statistics.reservations_released = metrics.reservations_released;
@@ -201,17 +190,12 @@ Watch::Watch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Watch::~Watch() = default;
 
 void Watch::await_first_look(std::chrono::milliseconds limit) {
-  const auto end = std::chrono::steady_clock::now() + limit;
+  const TimeLeft left(limit);
   impl_->inspector.await_first_look(*impl_->inspection, limit);
-  const auto left = [end] {
-    const auto time =
-        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-    return std::max(time, std::chrono::milliseconds(0));
-  };
-  impl_->counters.await_checks(left());
-  impl_->ranges.await_looks(left());
-  impl_->sequences.await_looks(left());
-  impl_->reservations.await_looks(left());
+  impl_->counters.await_checks(left.get());
+  impl_->ranges.await_looks(left.get());
+  impl_->sequences.await_looks(left.get());
+  impl_->reservations.await_looks(left.get());
 }
 
 std::shared_ptr<ids::BlockCache> Watch::announce(const ids::CounterSpec& spec,
@@ -255,20 +239,17 @@ void Watch::transaction_ended(const std::string& transaction) {
 }
 
 std::shared_ptr<ids::Fill> Watch::fill(std::string_view ns, std::string_view field) {
-  return impl_->with(
-      [&](Collections& known, Collections::Time now) { return known.fill(ns, field, now); });
+  return impl_->with([&](auto& known, auto now) { return known.fill(ns, field, now); });
 }
 
 std::shared_ptr<ids::FreeValues> Watch::free_values(std::string_view ns, std::string_view field) {
-  return impl_->with(
-      [&](Collections& known, Collections::Time now) { return known.free_values(ns, field, now); });
+  return impl_->with([&](auto& known, auto now) { return known.free_values(ns, field, now); });
 }
 
 ids::Readiness Watch::readiness(std::size_t rule_index, std::string_view db,
                                 std::string_view collection) {
-  auto readiness = impl_->with([&](Collections& known, Collections::Time now) {
-    return known.readiness(rule_index, db, collection, now);
-  });
+  auto readiness = impl_->with(
+      [&](auto& known, auto now) { return known.readiness(rule_index, db, collection, now); });
   if (readiness.kind == ids::Readiness::Kind::left_alone) return readiness;
   const auto& reserve = impl_->rules.at(rule_index).reserve;
   if (!reserve) return {};  // the guard says the rest
@@ -280,9 +261,8 @@ ids::Readiness Watch::readiness(std::size_t rule_index, std::string_view db,
 
 std::shared_ptr<ids::Guard> Watch::guard(std::size_t rule_index, std::string_view db,
                                          std::string_view collection) {
-  return impl_->with([&](Collections& known, Collections::Time now) {
-    return known.guard(rule_index, db, collection, now);
-  });
+  return impl_->with(
+      [&](auto& known, auto now) { return known.guard(rule_index, db, collection, now); });
 }
 
 std::shared_ptr<void> Watch::change(const ids::CatalogChange& change) {
@@ -290,8 +270,7 @@ std::shared_ptr<void> Watch::change(const ids::CatalogChange& change) {
 }
 
 std::optional<ids::UniqueIndexes> Watch::unique_indexes(std::string_view ns) {
-  return impl_->with(
-      [&](Collections& known, Collections::Time now) { return known.unique_indexes(ns, now); });
+  return impl_->with([&](auto& known, auto now) { return known.unique_indexes(ns, now); });
 }
 
 std::uint64_t Watch::version() const {
@@ -299,8 +278,7 @@ std::uint64_t Watch::version() const {
 }
 
 std::vector<ids::NotReady> Watch::not_ready(std::size_t most_per_rule) const {
-  auto found = impl_->with(
-      [&](const Collections& known, Collections::Time) { return known.not_ready(most_per_rule); });
+  auto found = impl_->with([&](auto& known, auto) { return known.not_ready(most_per_rule); });
   for (CounterObstacle& obstacle : impl_->counter_obstacles()) {
     ids::NotReady& each = obstacle.not_ready;
     const auto its = std::ranges::count(found, each.rule_index, &ids::NotReady::rule_index);
@@ -314,8 +292,7 @@ std::vector<ids::NotReady> Watch::not_ready(std::size_t most_per_rule) const {
 }
 
 std::vector<std::size_t> Watch::not_ready_counts() const {
-  auto counts = impl_->with(
-      [](const Collections& known, Collections::Time) { return known.not_ready_counts(); });
+  auto counts = impl_->with([](auto& known, auto) { return known.not_ready_counts(); });
   for (const CounterObstacle& each : impl_->counter_obstacles()) {
     ++counts.at(each.not_ready.rule_index);
   }
@@ -323,8 +300,7 @@ std::vector<std::size_t> Watch::not_ready_counts() const {
 }
 
 std::map<std::size_t, std::string> Watch::lack_index() const {
-  return impl_->with(
-      [](const Collections& known, Collections::Time) { return known.lack_index(); });
+  return impl_->with([](auto& known, auto) { return known.lack_index(); });
 }
 
 std::vector<Watch::CounterObstacle> Watch::counter_obstacles() const {
@@ -336,8 +312,7 @@ std::vector<Watch::CounterObstacle> Watch::counter_obstacles() const {
 }
 
 std::vector<ids::RuleNumbers> Watch::numbers(std::size_t most_per_rule) const {
-  auto all =
-      impl_->with([](const Collections& known, Collections::Time) { return known.spaces(); });
+  auto all = impl_->with([](auto& known, auto) { return known.spaces(); });
   for (const InUse& counter : impl_->in_use()) {
     for (const ids::CounterField& field : counter.fields) {
       const auto rule = impl_->rule_filling(field);
@@ -352,17 +327,11 @@ std::vector<ids::RuleNumbers> Watch::numbers(std::size_t most_per_rule) const {
 }
 
 std::optional<std::string> Watch::why_down() const {
-  return impl_->with([](const Collections& known, Collections::Time) { return known.why_down(); });
+  return impl_->with([](auto& known, auto) { return known.why_down(); });
 }
 
 ids::StoreCounts Watch::counts() const {
-  const StoreMetrics& metrics = impl_->metrics;
-  return {.round_trips = metrics.round_trips.sent,
-          .blocks = metrics.blocks,
-          .blocks_dropped = metrics.blocks_dropped,
-          .numbers_allocated = metrics.numbers_allocated,
-          .numbers_returned = metrics.numbers_returned,
-          .heals = metrics.heals};
+  return impl_->metrics.counts();
 }
 
 }  // namespace idproxy::id_store

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "idproxy/id_store/mongo.hpp"
+#include "idproxy/ids/store.hpp"
 
 namespace idproxy::id_store {
 
@@ -20,6 +21,15 @@ struct StoreMetrics {
   std::atomic<std::uint64_t> reservations_taken{0};
   std::atomic<std::uint64_t> reservations_released{0};
   std::atomic<std::uint64_t> reservations_swept{0};
+
+  [[nodiscard]] ids::StoreCounts counts() const {
+    return {.round_trips = round_trips.sent,
+            .blocks = blocks,
+            .blocks_dropped = blocks_dropped,
+            .numbers_allocated = numbers_allocated,
+            .numbers_returned = numbers_returned,
+            .heals = heals};
+  }
 };
 
 }  // namespace idproxy::id_store

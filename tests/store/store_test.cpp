@@ -15,6 +15,7 @@
 #include "clock_ahead.hpp"
 #include "database.hpp"
 #include "idproxy/ids/block_cache.hpp"
+#include "idproxy/ids/gapless_queue.hpp"
 #include "idproxy/ids/guard.hpp"
 #include "stores.hpp"
 
@@ -75,6 +76,43 @@ TEST_F(StoreTest, OneByOneWithoutAGapAndNothingIsLost) {
   }
   EXPECT_TRUE(store.stop(2s));
   EXPECT_EQ(database.value("counters", "V").number, 21);
+}
+
+/// The next number of a sequence for the write that has the ticket; nothing: there is none.
+std::optional<std::int64_t> number(ids::GaplessQueue& sequence, std::uint64_t ticket) {
+  if (const auto taken = sequence.take(ticket, 1, {})) {
+    return *taken ? std::optional((*taken)->first) : std::nullopt;
+  }
+  std::promise<ids::Result<ids::Grant>> promise;
+  auto future = promise.get_future();
+  const ids::Ticket waits = sequence.ask(ticket, 1, ids::GaplessLook::sure, {},
+                                         std::make_unique<Promise>(std::move(promise)));
+  if (future.wait_for(10s) != std::future_status::ready) return std::nullopt;
+  auto grant = future.get();
+  return grant ? std::optional(grant->take().front().first) : std::nullopt;
+}
+
+TEST_F(StoreTest, ASequenceWhoseRuleHasChangedGoesOnServing) {
+  ids::GaplessSpec gapless{.field = field, .max = 1000, .store_db = database.name()};
+  const auto enter = [](ids::GaplessQueue& sequence) {
+    return sequence.enter(ids::TurnTaker::Takes::one);
+  };
+  Store store(options(), clock);
+  const auto sequence = store.watch({})->sequence(gapless);
+  const std::uint64_t before = enter(*sequence);
+  EXPECT_EQ(number(*sequence, before), 1);
+  gapless.start = 100;
+  const auto changed = store.watch({})->sequence(gapless);
+  EXPECT_NE(changed, sequence);
+  database.insert("orders", Document().add("number", 1));
+  sequence->stored(before, 1);
+  const std::uint64_t after = enter(*sequence);
+  EXPECT_EQ(number(*sequence, after), 2) << "a write that had its rules before";
+  sequence->leave(after);
+  const std::uint64_t anew = enter(*changed);
+  EXPECT_EQ(number(*changed, anew), 100);
+  changed->leave(anew);
+  EXPECT_TRUE(store.stop(10s));
 }
 
 TEST_F(StoreTest, GivesBackWhenItStops) {

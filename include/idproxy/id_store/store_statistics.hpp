@@ -3,26 +3,19 @@
 #include <cstdint>
 #include <string>
 
+#include "idproxy/ids/store.hpp"
 #include "idproxy/observability/metrics.hpp"
 
 namespace idproxy::id_store {
 
 /// Counts since the start, and current values, of the id store. Each is exact; together they are
 /// not a snapshot.
-struct StoreStatistics {
-  // Commands sent for counters; each retry counts.
-  std::uint64_t round_trips = 0;
-  std::uint64_t round_trips_failed = 0;  ///< could not be sent, no answer, or no majority
-  metrics::HistogramValues round_trip;   ///< their durations, including failed ones
-  bool up = true;                        ///< the last job of a counter reached a server
+struct StoreStatistics : ids::StoreCounts {
+  std::uint64_t round_trips_failed = 0;   ///< could not be sent, no answer, or no majority
+  metrics::HistogramValues round_trip{};  ///< their durations, including failed ones
+  bool up = true;                         ///< the last job of a counter reached a server
   /// The reason if not `up`, for people: "does not answer: …", "refuses the proxy's login: …"
-  std::string down_reason;
-
-  std::uint64_t blocks = 0;          ///< allocated and used
-  std::uint64_t blocks_dropped = 0;  ///< possibly allocated, but never used
-  std::uint64_t heals = 0;
-  std::uint64_t numbers_allocated = 0;  ///< in blocks that were used
-  std::uint64_t numbers_returned = 0;   ///< given back to the store
+  std::string down_reason{};
 
   std::uint64_t reservations_made = 0;
   std::uint64_t reservations_taken = 0;     ///< not made: the value belongs to another document

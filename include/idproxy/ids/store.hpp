@@ -113,7 +113,7 @@ using UniqueIndexes = std::vector<std::vector<std::string>>;
 
 /// Counts since the start. Each number is exact; together they are not a snapshot.
 struct StoreCounts {
-  std::uint64_t round_trips = 0;        ///< commands sent for counters
+  std::uint64_t round_trips = 0;        ///< commands sent for counters; each retry counts
   std::uint64_t blocks = 0;             ///< allocated and used
   std::uint64_t blocks_dropped = 0;     ///< possibly allocated, but never used
   std::uint64_t numbers_allocated = 0;  ///< in the blocks that were used

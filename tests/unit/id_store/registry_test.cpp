@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <new>
 #include <string>
+#include <vector>
 
 namespace idproxy::id_store {
 namespace registry_test {
@@ -46,6 +48,17 @@ TEST_F(RegistryTest, TheNewestWatchDecidesWhatItIs) {
   EXPECT_EQ(registry.in_force().size(), 1U) << "that is another one";
   registry.forget_retired_if([](const auto&) { return true; });
   EXPECT_EQ(registry.all().size(), 1U);
+}
+
+TEST_F(RegistryTest, NothingIsLeftOfAThingThatCannotBeMade) {
+  const auto fail = [](const auto&) { return false; };
+  const auto make = []() -> std::shared_ptr<Thing> { throw std::bad_alloc(); };
+  EXPECT_THROW((void)registry.get("a", 1, fail, make), std::bad_alloc);
+  EXPECT_TRUE(registry.all().empty());
+  const auto first = get("x", 1).first;
+  EXPECT_THROW((void)registry.get("a", 2, fail, make), std::bad_alloc);
+  EXPECT_EQ(registry.all(), std::vector{first}) << "it goes on serving who has it";
+  EXPECT_TRUE(registry.in_force().empty());
 }
 
 TEST_F(RegistryTest, WhatTheNewestRulesDoNotNameRetires) {

@@ -271,8 +271,7 @@ void Control::Impl::feed() {
 
 /// Sends the status line to systemd if it has changed, or `always`.
 void Control::Impl::tell_status(bool always) {
-  const auto shown = snapshot();
-  std::string status = status_line(phase, shown ? &*shown : nullptr);
+  std::string status = status_line(phase, snapshot());
   if (status == reported && !always) return;
   notify("STATUS=" + status);
   reported = std::move(status);
@@ -310,16 +309,11 @@ admin::Pages Control::Impl::pages() {
       {"/", [this] { return index_page(version); }},
       {"/livez",
        [this] { return livez(watchdog ? watchdog->owed(now()) : std::vector<Watchdog::Time>()); }},
-      {"/readyz",
-       [this] {
-         const auto shown = snapshot();
-         return readyz(phase, shown ? &*shown : nullptr);
-       }},
+      {"/readyz", [this] { return readyz(phase, snapshot()); }},
       {"/metrics", [this] {
-         const auto shown = snapshot();
-         return admin::HttpResponse{.body = exposition(version, process_statistics(), log::counts(),
-                                                       shown ? &*shown : nullptr),
-                                    .content_type = metrics::Page::kContentType};
+         return admin::HttpResponse{
+             .body = exposition(version, process_statistics(), log::counts(), snapshot()),
+             .content_type = metrics::kContentType};
        }}};
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,9 +34,10 @@ struct Snapshot {
   std::vector<net::tls::Certificate> server_side;  ///< certificates of upstream.uri
 };
 
-/// The page /metrics. `snapshot` is null before the proxy serves. All labels come from the program,
-/// the configuration or the listeners' addresses, so that clients cannot add series.
+/// The page /metrics. `snapshot`: nothing before the proxy serves. All labels come from the
+/// program, the configuration or the listeners' addresses, so that clients cannot add series.
 [[nodiscard]] std::string exposition(const std::string& version, const ProcessStatistics& process,
-                                     const log::Counts& log, const Snapshot* snapshot);
+                                     const log::Counts& log,
+                                     const std::optional<Snapshot>& snapshot);
 
 }  // namespace idproxy::app

@@ -117,10 +117,10 @@ admin::HttpResponse livez(const std::vector<std::chrono::nanoseconds>& owed) {
   return response;
 }
 
-admin::HttpResponse readyz(Phase phase, const Snapshot* snapshot) {
+admin::HttpResponse readyz(Phase phase, const std::optional<Snapshot>& snapshot) {
   admin::HttpResponse response{.status = phase == Phase::serving ? 200U : 503U,
                                .body = std::string(name_of(phase)) + "\n"};
-  if (snapshot == nullptr) return response;
+  if (!snapshot) return response;
   for (const auto& listener : snapshot->net.listeners) response.body += line_of(listener);
   for (std::size_t i = 0; i < snapshot->rules->rules().size(); ++i)
     response.body += line_of(*snapshot, i) + limits_line(*snapshot, i);
@@ -128,8 +128,8 @@ admin::HttpResponse readyz(Phase phase, const Snapshot* snapshot) {
   return response;
 }
 
-std::string status_line(Phase phase, const Snapshot* snapshot) {
-  if (phase == Phase::starting || snapshot == nullptr) return std::string(name_of(phase));
+std::string status_line(Phase phase, const std::optional<Snapshot>& snapshot) {
+  if (phase == Phase::starting || !snapshot) return std::string(name_of(phase));
   const net::ServerStatistics& net = snapshot->net;
   if (phase == Phase::draining) return "draining; " + count_of(net.connections_open, "client");
   std::string line = "serving ";

@@ -23,10 +23,10 @@ enum class Phase { starting, serving, draining };
 /// each rule, with the reason if it gives no values, and the store. Their state does not change the
 /// status, since other proxies in front of the same servers would fare no better. Names no
 /// collections except those in the configuration.
-/// `snapshot` is null before the proxy serves.
-[[nodiscard]] admin::HttpResponse readyz(Phase phase, const Snapshot* snapshot);
+/// `snapshot`: nothing before the proxy serves.
+[[nodiscard]] admin::HttpResponse readyz(Phase phase, const std::optional<Snapshot>& snapshot);
 
 /// The line in `systemctl status`: "serving 127.0.0.1:27117 -> db1:27017; 3 clients".
-[[nodiscard]] std::string status_line(Phase phase, const Snapshot* snapshot);
+[[nodiscard]] std::string status_line(Phase phase, const std::optional<Snapshot>& snapshot);
 
 }  // namespace idproxy::app

@@ -4,55 +4,19 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
+#include <array>
+#include <cstddef>
 #include <limits>
 #include <sstream>
 
 namespace idproxy::metrics {
-
-struct Page::Impl {
-  std::size_t open(const std::string& name, const std::string& help, prometheus::MetricType type) {
-    families.push_back({.name = name, .help = help, .type = type, .metric = {}});
-    return families.size() - 1;
-  }
-
-  std::vector<prometheus::MetricFamily> families;
-};
-
 namespace {
 
-prometheus::ClientMetric& series(prometheus::MetricFamily& family, const Labels& labels) {
-  prometheus::ClientMetric& metric = family.metric.emplace_back();
-  for (const auto& [name, value] : labels) metric.label.push_back({name, value});
-  return metric;
-}
+constexpr std::array kTypes{prometheus::MetricType::Counter, prometheus::MetricType::Gauge,
+                            prometheus::MetricType::Histogram};
 
-}  // namespace
-
-Page::Page() : impl_(std::make_unique<Impl>()) {}
-Page::~Page() = default;
-
-Page::Family Page::counter(const std::string& name, const std::string& help) {
-  return {*this, impl_->open(name, help, prometheus::MetricType::Counter)};
-}
-
-Page::Family Page::gauge(const std::string& name, const std::string& help) {
-  return {*this, impl_->open(name, help, prometheus::MetricType::Gauge)};
-}
-
-Page::Family Page::histogram(const std::string& name, const std::string& help) {
-  return {*this, impl_->open(name, help, prometheus::MetricType::Histogram)};
-}
-
-Page::Family& Page::Family::add_value(const Labels& labels, double value) {
-  prometheus::ClientMetric& metric = series(page_.impl_->families[index_], labels);
-  metric.counter.value = value;  // one of them is what the type says
-  metric.gauge.value = value;
-  return *this;
-}
-
-Page::Family& Page::Family::add(const Labels& labels, const HistogramValues& values) {
-  prometheus::ClientMetric::Histogram& histogram =
-      series(page_.impl_->families[index_], labels).histogram;
+prometheus::ClientMetric::Histogram histogram_of(const HistogramValues& values) {
+  prometheus::ClientMetric::Histogram histogram;
   for (std::size_t i = 0; i < values.counts.size(); ++i) {
     histogram.sample_count += values.counts[i];
     const bool last = i == HistogramValues::kBounds.size();
@@ -61,13 +25,24 @@ Page::Family& Page::Family::add(const Labels& labels, const HistogramValues& val
                                                     : HistogramValues::kBounds[i]});
   }
   histogram.sample_sum = values.sum_seconds;
-  return *this;
+  return histogram;
 }
 
-std::string Page::text() const {
+}  // namespace
+
+std::string page_of(const std::vector<Family>& families) {
   std::vector<prometheus::MetricFamily> shown;
-  for (const prometheus::MetricFamily& family : impl_->families) {
-    if (!family.metric.empty()) shown.push_back(family);
+  for (const Family& family : families) {
+    if (family.series.empty()) continue;
+    const auto type = kTypes[static_cast<std::size_t>(family.type)];
+    shown.push_back({.name = family.name, .help = family.help, .type = type, .metric = {}});
+    for (const auto& [labels, value, values] : family.series) {
+      prometheus::ClientMetric& metric = shown.back().metric.emplace_back();
+      for (const auto& [label, text] : labels) metric.label.push_back({label, text});
+      metric.counter.value = value;  // one of them is what the type says
+      metric.gauge.value = value;
+      if (family.type == Type::histogram) metric.histogram = histogram_of(values);
+    }
   }
   std::ostringstream out;
   prometheus::TextSerializer().Serialize(out, shown);

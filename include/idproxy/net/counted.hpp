@@ -3,15 +3,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 namespace idproxy::net {
 
-/// The events that the io threads count. To add a kind, add a line here and one in
-/// counted_families().
+/// The events that the io threads count. To add a kind, add a line here and one in the table of
+/// metrics (app/exposition.cpp).
 enum class Counted : std::uint8_t {
   connections_accepted,
   closed_max_connections,
@@ -53,20 +49,5 @@ class PerCounted {
  private:
   std::array<T, kCountedKinds> all_{};
 };
-
-/// One metric of /metrics, and its series.
-struct CountedFamily {
-  using Label = std::pair<std::string_view, std::string_view>;
-  struct Series {
-    Counted kind;
-    std::vector<Label> labels;
-  };
-  std::string_view name;
-  std::string_view help;
-  std::vector<Series> series;
-};
-
-/// Every kind belongs to exactly one family.
-[[nodiscard]] std::span<const CountedFamily> counted_families();
 
 }  // namespace idproxy::net

@@ -195,13 +195,12 @@ Snapshot sample() {
   return snapshot;
 }
 
-std::string text_of(const Snapshot* shown) {
+std::string text_of(const std::optional<Snapshot>& shown) {
   return exposition("1.2.3", process_statistics(), {.suppressed = 8, .dropped = 9}, shown);
 }
 
 TEST(ExpositionTest, IsValid) {
-  const Snapshot shown = sample();
-  for (const Snapshot* each : {static_cast<const Snapshot*>(nullptr), &shown}) {
+  for (const std::optional<Snapshot>& each : {std::optional<Snapshot>(), {sample()}}) {
     const Exposition page(text_of(each));
     EXPECT_THAT(page.faults(), ::testing::IsEmpty());
   }
@@ -209,7 +208,7 @@ TEST(ExpositionTest, IsValid) {
 
 TEST(ExpositionTest, ShowsEachFigure) {
   const Snapshot shown = sample();
-  const auto series = Exposition(text_of(&shown)).series();
+  const auto series = Exposition(text_of(shown)).series();
   const auto value = [&](const std::string& name) {
     const auto found = series.find(name);
     return found == series.end() ? -1 : found->second;
@@ -260,13 +259,101 @@ TEST(ExpositionTest, ShowsEachFigure) {
 
 TEST(ExpositionTest, NamesNoServerAndNoCollectionThatOthersMayHaveNamed) {
   const Snapshot shown = sample();
-  EXPECT_THAT(text_of(&shown), Not(HasSubstr("SECRET")));
-  EXPECT_THAT(text_of(&shown), Not(HasSubstr("HIDDEN")));
+  EXPECT_THAT(text_of(shown), Not(HasSubstr("SECRET")));
+  EXPECT_THAT(text_of(shown), Not(HasSubstr("HIDDEN")));
+}
+
+/// Adding one to each in turn changes one series.
+TEST(ExpositionTest, ShowsEachKindThatIsCountedOnce) {
+  Snapshot shown = sample();
+  shown.net.counted = {};
+  const auto before = Exposition(text_of(shown)).series();
+  std::set<std::string> changed;
+  for (std::size_t kind = 0; kind < net::kCountedKinds; ++kind) {
+    shown.net.counted = {};
+    shown.net.counted[static_cast<net::Counted>(kind)] = 1;
+    std::size_t count = 0;
+    const auto series = Exposition(text_of(shown)).series();
+    for (const auto& [name, value] : series) {
+      if (name.starts_with("process_") || value == before.at(name)) continue;
+      ++count;
+      EXPECT_TRUE(changed.insert(name).second) << name;
+    }
+    EXPECT_EQ(count, 1U) << "kind " << kind;
+  }
+}
+
+/// Of rules for shop.orders and shop.*.
+class RuleNumbersTest : public ::testing::Test {
+ protected:
+  void show(std::vector<ids::RuleNumbers> numbers) {
+    Snapshot shown;
+    shown.rules =
+        test::rule_set_of(test::rule("shop.orders", "number"), test::rule("shop.*", "code"));
+    shown.numbers = std::move(numbers);
+    series_ = Exposition(text_of(shown)).series();
+  }
+  /// Of a rule; -1: none.
+  [[nodiscard]] double value(const std::string& name, int rule) const {
+    const std::string start = "idproxy_rule_" + name + "{rule=\"" + std::to_string(rule) + "\",";
+    const auto found = series_.lower_bound(start);
+    return found != series_.end() && found->first.starts_with(start) ? found->second : -1;
+  }
+
+ private:
+  std::map<std::string, double> series_;
+};
+
+using ids::CounterNumbers;
+using ids::SpaceUse;
+
+TEST_F(RuleNumbersTest, AreNoneOfARuleWithoutNumbers) {
+  show({});
+  for (const char* name : {"next_number", "numbers_held", "numbers_left", "fill_ratio"}) {
+    EXPECT_EQ(value(name, 0), -1) << name;
+  }
+}
+
+TEST_F(RuleNumbersTest, OfOneCounterAreItsOwn) {
+  show({{0, "shop.orders", CounterNumbers{1001, 99, 9000}}});
+  EXPECT_EQ(value("next_number", 0), 1001);
+  EXPECT_EQ(value("numbers_held", 0), 99);
+  EXPECT_EQ(value("numbers_left", 0), 9000);
+  EXPECT_EQ(value("numbers_held", 1), -1);
+}
+
+TEST_F(RuleNumbersTest, OfSeveralCountersHaveTheFewestLeft) {
+  show({{1, "shop.a", CounterNumbers{5, 10, 700}},
+        {1, "shop.b", CounterNumbers{{}, 1, {}}},
+        {1, "shop.c", CounterNumbers{9, 20, 300}}});
+  EXPECT_EQ(value("next_number", 1), -1) << "of which one?";
+  EXPECT_EQ(value("numbers_held", 1), 31);
+  EXPECT_EQ(value("numbers_left", 1), 300);
+}
+
+TEST_F(RuleNumbersTest, OfACounterOfAllCollectionsAreItsOwn) {
+  show({{1, "shop.*", CounterNumbers{5, 10, 700}}});
+  EXPECT_EQ(value("next_number", 1), 5);
+}
+
+TEST_F(RuleNumbersTest, OfRangesHaveThoseThatAreLive) {
+  show({{0, "shop.orders", CounterNumbers{5, 10, 700, CounterNumbers::Ranges{3, 1000}}}});
+  EXPECT_EQ(value("numbers_left", 0), 700);
+  EXPECT_EQ(value("ranges_live", 0), 3);
+  EXPECT_EQ(value("ranges_live", 1), -1);
+}
+
+TEST_F(RuleNumbersTest, OfSpacesAreThoseOfTheFullest) {
+  show({{1, "shop.a", SpaceUse{10, 0.01, 0.9}},
+        {1, "shop.b", SpaceUse{{}, 0.5, 0.9}},
+        {1, "shop.c", SpaceUse{20, 0.02, 0.9}}});
+  EXPECT_EQ(value("fill_ratio", 1), 0.5);
+  EXPECT_EQ(value("documents", 1), -1);
 }
 
 TEST(ExpositionTest, ShowsTheProcess) {
   const std::vector<char> memory(std::size_t{64} << 20, 'x');
-  const auto series = Exposition(text_of(nullptr)).series();
+  const auto series = Exposition(text_of(std::nullopt)).series();
   EXPECT_GT(series.at("process_resident_memory_bytes{}"), static_cast<double>(memory.size()));
   EXPECT_GE(series.at("process_virtual_memory_bytes{}"),
             series.at("process_resident_memory_bytes{}"));
@@ -275,7 +362,7 @@ TEST(ExpositionTest, ShowsTheProcess) {
   const double now =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   EXPECT_NEAR(series.at("process_start_time_seconds{}"), now, 600);
-  EXPECT_EQ(Exposition(text_of(nullptr)).series().at("process_start_time_seconds{}"),
+  EXPECT_EQ(Exposition(text_of(std::nullopt)).series().at("process_start_time_seconds{}"),
             series.at("process_start_time_seconds{}"));
 }
 

@@ -42,8 +42,8 @@ std::optional<std::string> readable(const std::string& file) {
 std::string find_servers(const std::string& file, const std::string& text, config::Loaded& loaded) {
   if (loaded.config.srv_uri.empty()) return "";
   std::set<std::string> logged;
-  for (const config::Finding& finding : loaded.findings) {
-    logged.insert(config::format(file, finding));
+  for (const Finding& finding : loaded.findings) {
+    logged.insert(finding.text(file));
   }
   std::string seed_list = await_seed_list(loaded.config.srv_uri, system_random());
   loaded = config::parse(text, process_sources(), seed_list);

@@ -23,7 +23,8 @@ void look_at_mode(const std::string& file, config::Loaded& loaded) {
   if (::stat(file.c_str(), &status) != 0 || (status.st_mode & (S_IROTH | S_IWOTH)) == 0) return;
   for (const std::string& key : loaded.config.written.password_keys) {
     loaded.findings.push_back(
-        {config::Finding::Severity::warning, 0, 0,
+        {Finding::Severity::warning,
+         {},
          key + ": contains a password, and this file is open to every user of this host: put the "
                "store's string into a file of its own, id_store.uri_file, which systemd passes on "
                "with LoadCredential=, or write the password as a variable, ${NAME}. (chmod o-rwx "
@@ -33,9 +34,9 @@ void look_at_mode(const std::string& file, config::Loaded& loaded) {
 
 void log_findings(const std::string& file, const config::Loaded& loaded,
                   const std::set<std::string>& before) {
-  for (const config::Finding& finding : loaded.findings) {
-    const bool is_error = finding.severity == config::Finding::Severity::error;
-    const std::string text = config::format(file, finding);
+  for (const Finding& finding : loaded.findings) {
+    const bool is_error = finding.severity == Finding::Severity::error;
+    const std::string text = finding.text(file);
     if (before.contains(text)) continue;
     log::event(is_error ? log::Level::error : log::Level::warning,
                is_error ? "config_error" : "config_warning", text);
@@ -43,8 +44,8 @@ void log_findings(const std::string& file, const config::Loaded& loaded,
 }
 
 void print_findings(std::ostream& out, const std::string& file, const config::Loaded& loaded) {
-  for (const config::Finding& finding : loaded.findings) {
-    out << config::format(file, finding) << '\n';
+  for (const Finding& finding : loaded.findings) {
+    out << finding.text(file) << '\n';
   }
 }
 

@@ -17,11 +17,11 @@ namespace idproxy::app {
 /// Adds a warning if the file contains passwords and every user of the host can read or write it.
 void look_at_mode(const std::string& file, config::Loaded& loaded);
 
-/// Logs each finding in the form of config::format(), except those whose text is in `before`.
+/// Logs each finding in the form of Finding::text(), except those whose text is in `before`.
 void log_findings(const std::string& file, const config::Loaded& loaded,
                   const std::set<std::string>& before = {});
 
-/// Prints each finding in the form of config::format(), one a line.
+/// Prints each finding in the form of Finding::text(), one a line.
 void print_findings(std::ostream& out, const std::string& file, const config::Loaded& loaded);
 
 /// For commands that use the servers once: if upstream.uri is a mongodb+srv string, looks its

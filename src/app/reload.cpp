@@ -53,8 +53,8 @@ bson::Type value_type_of(ids::Strategy& strategy) {
 }
 
 std::string fault_of(const config::Loaded& loaded) {
-  const auto errors = std::ranges::count(loaded.findings, config::Finding::Severity::error,
-                                         &config::Finding::severity);
+  const auto errors =
+      std::ranges::count(loaded.findings, Finding::Severity::error, &Finding::severity);
   return "the configuration has " + std::to_string(errors) + (errors == 1 ? " error" : " errors") +
          "; mongo-idproxy --check-config shows all";
 }

@@ -8,16 +8,15 @@
 
 #include "config/connection_string.hpp"
 #include "config/endpoints.hpp"
-#include "config/environment.hpp"
 #include "config/names.hpp"
-#include "config/reader.hpp"
 #include "config/rules.hpp"
-#include "config/scalars.hpp"
 #include "config/secret_file.hpp"
 #include "config/tls.hpp"
-#include "config/uri_parts.hpp"
-#include "config/words.hpp"
+#include "config/tree.hpp"
+#include "idproxy/base/parameters.hpp"
+#include "idproxy/base/scalars.hpp"
 #include "idproxy/base/text.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::config {
 namespace {
@@ -32,10 +31,6 @@ constexpr unsigned kCoresPerThread = 4;
 constexpr auto kPasswords = std::to_array<std::string_view>(
     {"proxypassword", "sslclientcertificatekeypassword", "tlscertificatekeyfilepassword"});
 
-std::uint32_t automatic_threads() {
-  return std::max(1U, std::thread::hardware_concurrency() / kCoresPerThread);
-}
-
 /// The port after those of the URI's servers; at most 65535, which is then taken.
 std::uint16_t port_behind(const Servers& servers) {
   if (servers.first.port == 0) return 0;
@@ -43,7 +38,7 @@ std::uint16_t port_behind(const Servers& servers) {
   return static_cast<std::uint16_t>(std::min<std::size_t>(port, net::kMaxPort));
 }
 
-net::Limits read_limits(Reader& reader) {
+net::Limits read_limits(Parameters& reader) {
   net::Limits limits;
   const auto buffered = static_cast<std::int64_t>(limits.buffered_messages);
   limits.buffered_messages = static_cast<std::uint64_t>(
@@ -59,9 +54,9 @@ net::Limits read_limits(Reader& reader) {
   return limits;
 }
 
-net::Options read_net(Reader& file, const Servers& servers, std::chrono::sys_seconds now) {
-  Reader& listen = file.section("listen");
-  Reader& upstream = file.section("upstream");
+net::Options read_net(Parameters& file, const Servers& servers, std::chrono::sys_seconds now) {
+  Parameters& listen = file.section("listen");
+  Parameters& upstream = file.section("upstream");
   net::Options options;
   options.routes = servers.routes;
   options.map_members = !servers.direct;
@@ -81,7 +76,7 @@ net::Options read_net(Reader& file, const Servers& servers, std::chrono::sys_sec
 /// Warns if the store's hosts have none in common with upstream.uri: it is probably another set.
 void warn_of_other_servers(const std::vector<net::Route>& routes,
                            const std::vector<net::Endpoint>& hosts, std::string_view key,
-                           Reader& store) {
+                           Parameters& store) {
   const auto is_upstream = [&](const net::Endpoint& host) {
     return std::ranges::any_of(
         routes, [&](const net::Route& route) { return route.upstream.text() == host.text(); });
@@ -108,7 +103,7 @@ std::string fault_of_content(std::string_view content) {
   return "the file must hold a connection string that begins with mongodb://";
 }
 
-std::optional<StoreUri> written_store_uri(Reader& store) {
+std::optional<StoreUri> written_store_uri(Parameters& store) {
   auto in_file = read_named_file("uri_file", Access::secret, store);
   auto here = store.optional_text("uri");
   if (here && store.optional_text("uri_file")) {
@@ -127,7 +122,7 @@ std::optional<StoreUri> written_store_uri(Reader& store) {
 /// Checks the TLS files of the store's own connection string. libmongoc reads them with each
 /// connection and would report faults only then.
 void check_store_tls(const ConnectionString& uri, const Servers& servers, std::string_view key,
-                     std::chrono::sys_seconds now, Reader& store) {
+                     std::chrono::sys_seconds now, Parameters& store) {
   (void)make_server_tls(uri, key, now, store);
   if (uri.tls || servers.tls == nullptr) return;
   store.warning(
@@ -151,7 +146,7 @@ bool has_password(const UriParts& uri) {
   return found;
 }
 
-void note_password(std::string_view key, const Reader& reader, Written& written) {
+void note_password(std::string_view key, const Parameters& reader, Written& written) {
   const std::string_view uri = reader.as_written(key);
   if (!uri.starts_with(kScheme) && !uri.starts_with(kSrvScheme)) return;
   if (!has_password(split_uri(uri))) return;
@@ -159,7 +154,7 @@ void note_password(std::string_view key, const Reader& reader, Written& written)
 }
 
 std::optional<StoreUri> read_store_uri(const Servers& servers, std::chrono::sys_seconds now,
-                                       Reader& store) {
+                                       Parameters& store) {
   auto own = written_store_uri(store);
   if (!own) return own;
   const std::string_view key = own->key;
@@ -178,7 +173,7 @@ std::optional<StoreUri> read_store_uri(const Servers& servers, std::chrono::sys_
   return own;
 }
 
-void read_write_concern(Reader& store) {
+void read_write_concern(Parameters& store) {
   constexpr std::string_view kMajority = "majority";
   if (store.text("write_concern", kMajority) == kMajority) return;
   store.error("write_concern",
@@ -186,24 +181,21 @@ void read_write_concern(Reader& store) {
               "would give out the same ids again");
 }
 
-std::string read_store_db(Reader& store) {
+std::string read_store_db(Parameters& store) {
   std::string fallback = id_store::Options().db;
   std::string db = store.text("db", fallback);
-  std::string fault = fault_of_database(db);
-  if (db == "admin" || db == "config" || db == "local") {
-    fault = "must not be '" + db + "', which belongs to the server";
-  }
+  const std::string fault = fault_of_own_database(db);
   if (fault.empty()) return db;
   store.error("db", fault);
   return fallback;
 }
 
-id_store::Options read_id_store(const Servers& servers, std::chrono::sys_seconds now, Reader& file,
-                                Written& written) {
-  Reader& store = file.section("id_store");
+id_store::Options read_id_store(const Servers& servers, std::chrono::sys_seconds now,
+                                Parameters& file, Written& written) {
+  Parameters& store = file.section("id_store");
   id_store::Options options;
   options.uri = servers.uri;
-  Reader& upstream = file.section("upstream");
+  Parameters& upstream = file.section("upstream");
   note_password("uri", upstream, written);
   if (const auto own = read_store_uri(servers, now, store)) {
     options.uri = own->text;
@@ -223,7 +215,8 @@ id_store::Options read_id_store(const Servers& servers, std::chrono::sys_seconds
   return options;
 }
 
-std::optional<net::Endpoint> read_admin(Reader& admin, const Servers& servers, Reader& listening) {
+std::optional<net::Endpoint> read_admin(Parameters& admin, const Servers& servers,
+                                        Parameters& listening) {
   constexpr std::string_view kDefault = "127.0.0.1:9216";
   auto listen = admin.optional_text("listen");
   if (!admin.given("listen")) listen = kDefault;
@@ -241,7 +234,7 @@ std::optional<net::Endpoint> read_admin(Reader& admin, const Servers& servers, R
   return endpoint;
 }
 
-log::Options read_log(Reader& reader) {
+log::Options read_log(Parameters& reader) {
   using log::Format;
   using log::Level;
   constexpr Level kLevels[] = {Level::info, Level::debug, Level::warning, Level::warning,
@@ -253,11 +246,11 @@ log::Options read_log(Reader& reader) {
   return options;
 }
 
-Config read_file(Reader& file, ids::Sources sources, const std::string& seed_list) {
+Config read_file(Parameters& file, ids::Sources sources, const std::string& seed_list) {
   const auto now =
       std::chrono::sys_seconds(std::chrono::floor<std::chrono::seconds>(sources.clock.wall()));
   Config config;
-  Reader& listen = file.section("listen");
+  Parameters& listen = file.section("listen");
   const Servers servers = read_servers(listen, file.section("upstream"), seed_list, now);
   if (servers.srv) config.srv_uri = servers.uri;
   config.written.listen = servers.first;
@@ -265,7 +258,9 @@ Config read_file(Reader& file, ids::Sources sources, const std::string& seed_lis
   config.net = read_net(file, servers, now);
   const auto threads = file.integer_unless("threads", "auto", 1, 256);
   config.written.threads_auto = !threads;
-  config.net.threads = threads ? static_cast<std::uint32_t>(*threads) : automatic_threads();
+  config.net.threads = threads
+                           ? static_cast<std::uint32_t>(*threads)
+                           : std::max(1U, std::thread::hardware_concurrency() / kCoresPerThread);
   config.id_store = read_id_store(servers, now, file, config.written);
   config.admin = read_admin(file.section("admin"), servers, listen);
   config.log = read_log(file.section("log"));
@@ -296,10 +291,10 @@ Loaded parse(const std::string& text, ids::Sources sources, const std::string& s
   if (root && is_usable_root(*root, findings)) {
     substitute_environment(*root, findings);
     const bool empty = root->kind == TreeNode::Kind::null;
-    Reader file(empty ? nullptr : &*root, "", {}, findings);
+    Parameters file(empty ? nullptr : &*root, "", {}, findings);
     loaded.config = read_file(file, sources, seed_list);
   }
-  loaded.findings = std::move(findings).in_file_order();
+  loaded.findings = findings.in_file_order();
   return loaded;
 }
 

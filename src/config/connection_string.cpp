@@ -4,14 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 
-#include "config/uri_parts.hpp"
-#include "config/uri_tls.hpp"
-#include "config/words.hpp"
+#include "idproxy/base/owned.hpp"
 #include "idproxy/base/text.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::config {
 namespace {
@@ -80,15 +80,131 @@ constexpr auto kOptions = std::to_array<std::string_view>({
     "zstdCompressionLevel",
 });
 
-struct DestroyUri {
-  void operator()(mongoc_uri_t* uri) const { mongoc_uri_destroy(uri); }
-};
-using Uri = std::unique_ptr<mongoc_uri_t, DestroyUri>;
-
 /// Without this, libmongoc prints warnings about connection strings, which may include passwords.
 void silence_libmongoc() {
   static std::once_flag once;
   std::call_once(once, [] { mongoc_log_set_handler(nullptr, nullptr); });
+}
+
+constexpr const char* kInsecure = "tlsInsecure";
+constexpr const char* kInvalidCertificates = "tlsAllowInvalidCertificates";
+constexpr const char* kInvalidHostnames = "tlsAllowInvalidHostnames";
+constexpr const char* kNoOcsp = "tlsDisableOCSPEndpointCheck";
+constexpr const char* kNoRevocation = "tlsDisableCertificateRevocationCheck";
+constexpr const char* kCaFile = "tlsCAFile";
+constexpr const char* kKeyFile = "tlsCertificateKeyFile";
+constexpr const char* kPassword = "tlsCertificateKeyFilePassword";
+
+constexpr auto kBesideTls =
+    std::to_array<const char*>({kInsecure, kInvalidCertificates, kInvalidHostnames, kNoOcsp,
+                                kNoRevocation, kCaFile, kKeyFile, kPassword});
+
+struct Pair {
+  const char* option;
+  const char* other;
+};
+
+/// Options that must not be set together, whatever their values
+/// (https://github.com/mongodb/specifications/blob/master/source/uri-options/uri-options.md).
+/// libmongoc refuses them, too, but its message lists options that the string does not contain.
+constexpr auto kExclusive = std::to_array<Pair>({
+    {kInsecure, kInvalidCertificates},
+    {kInsecure, kInvalidHostnames},
+    {kInsecure, kNoRevocation},
+    {kInsecure, kNoOcsp},
+    {kInvalidCertificates, kNoRevocation},
+    {kInvalidCertificates, kNoOcsp},
+    {kNoRevocation, kNoOcsp},
+});
+
+/// The values of all TLS options, by name in lower case.
+using Given = std::map<std::string, std::string_view, std::less<>>;
+
+bool is_given(const Given& given, std::string_view name) {
+  return given.contains(ascii_lower(name));
+}
+
+bool is_true(const mongoc_uri_t& uri, const char* name) {
+  return mongoc_uri_get_option_as_bool(&uri, name, false);
+}
+
+std::string text_of(const mongoc_uri_t& uri, const char* name) {
+  return mongoc_uri_get_option_as_utf8(&uri, name, "");
+}
+
+/// Warns of options that are set but have no effect.
+void warn_of_no_effect(const mongoc_uri_t& uri, std::string_view key, Parameters& reader) {
+  const auto warn = [&](const char* name, std::string_view why) {
+    if (!mongoc_uri_has_option(&uri, name)) return;
+    reader.warning(key, std::string(name) + " has no effect: " + std::string(why));
+  };
+  if (!mongoc_uri_get_tls(&uri)) {
+    for (const char* name : kBesideTls) warn(name, "tls=false");
+    return;
+  }
+  constexpr std::string_view kNothingAsked =
+      "the proxy does not ask authorities for revoked certificates";
+  warn(kNoOcsp, kNothingAsked);
+  warn(kNoRevocation, kNothingAsked);
+  if (!mongoc_uri_has_option(&uri, kKeyFile)) warn(kPassword, "no tlsCertificateKeyFile");
+}
+
+void warn_of_unsafe(const net::tls::ClientOptions& options, std::string_view key,
+                    Parameters& reader) {
+  if (options.allow_invalid_certificates) {
+    reader.warning(key,
+                   "server certificates are not verified: anybody on the path to the servers can "
+                   "read and change all traffic");
+  } else if (options.allow_invalid_hostnames) {
+    reader.warning(
+        key,
+        "names in server certificates are not verified: anybody with a certificate of the "
+        "same authorities can pose as a server");
+  }
+}
+
+/// Why the options contradict each other, or "". `options` is the part after "?".
+std::string fault_of_tls_options(std::string_view options) {
+  Given given;
+  std::string repeated;
+  for_each_option(options, [&](std::string_view name, std::string_view value) {
+    const std::string lower = ascii_lower(name);
+    if (!lower.starts_with("tls") && !lower.starts_with("ssl")) return;
+    if (!given.emplace(lower, value).second && repeated.empty()) repeated = name;
+  });
+  if (!repeated.empty()) return "has the option '" + shown(repeated) + "' twice";
+  const auto both = [&](const Pair& pair) {
+    return is_given(given, pair.option) && is_given(given, pair.other);
+  };
+  if (const auto* pair = std::ranges::find_if(kExclusive, both); pair != kExclusive.end()) {
+    return std::string(pair->option) + " and " + pair->other + " must not be set together";
+  }
+  if (both({"tls", "ssl"}) && given.at("tls") != given.at("ssl")) {
+    return "tls and ssl are two names of one option, and have different values";
+  }
+  for (const char* file : {kCaFile, kKeyFile}) {
+    const auto found = given.find(ascii_lower(file));
+    if (found != given.end() && found->second.empty()) return std::string(file) + " names no file";
+  }
+  return {};
+}
+
+/// Reads the TLS options
+/// (https://www.mongodb.com/docs/manual/reference/connection-string-options/#tls-options). Warns at
+/// `key` of those that disable verification or have no effect.
+net::tls::ClientOptions read_tls_options(const mongoc_uri_t& uri, std::string_view key,
+                                         Parameters& reader) {
+  warn_of_no_effect(uri, key, reader);
+  if (!mongoc_uri_get_tls(&uri)) return {};
+  net::tls::ClientOptions options;
+  const bool insecure = is_true(uri, kInsecure);
+  options.ca_file = text_of(uri, kCaFile);
+  options.certificate_key_file = text_of(uri, kKeyFile);
+  options.password = text_of(uri, kPassword);
+  options.allow_invalid_certificates = insecure || is_true(uri, kInvalidCertificates);
+  options.allow_invalid_hostnames = insecure || is_true(uri, kInvalidHostnames);
+  warn_of_unsafe(options, key, reader);
+  return options;
 }
 
 /// True if the user or password seems to contain a character that must be written as %XX. It would
@@ -168,7 +284,7 @@ std::string public_message(std::string_view message, std::string_view uri) {
          (shows_value ? expectation_of(*option) : "has an invalid value");
 }
 
-void warn_of_unknown_options(std::string_view uri, std::string_view key, Reader& reader) {
+void warn_of_unknown_options(std::string_view uri, std::string_view key, Parameters& reader) {
   for_each_option(split_uri(uri).options, [&](std::string_view name, std::string_view) {
     const auto is_this = [&](std::string_view known) {
       return ascii_lower(known) == ascii_lower(name);
@@ -187,7 +303,7 @@ std::string with_port(std::string_view host) {
   return ascii_lower(host) + (is_unix || has_port ? "" : ":27017");
 }
 
-void warn_of_repeated_hosts(std::string_view uri, std::string_view key, Reader& reader) {
+void warn_of_repeated_hosts(std::string_view uri, std::string_view key, Parameters& reader) {
   std::set<std::string> known;
   std::set<std::string> repeated;
   std::string_view hosts = split_uri(uri).hosts;
@@ -217,15 +333,32 @@ net::Endpoint endpoint_of(const mongoc_host_list_t& host) {
 
 }  // namespace
 
+UriParts split_uri(std::string_view uri) {
+  uri.remove_prefix(uri.starts_with(kSrvScheme) ? kSrvScheme.size() : kScheme.size());
+  UriParts parts;
+  parts.hosts = uri.substr(0, uri.find('/'));
+  parts.path = uri.substr(parts.hosts.size());
+  if (const std::size_t query = parts.path.find('?'); query != std::string_view::npos) {
+    parts.options = parts.path.substr(query + 1);
+    parts.path = parts.path.substr(0, query);
+  }
+  if (const std::size_t at = parts.hosts.rfind('@'); at != std::string_view::npos) {
+    parts.user_info = parts.hosts.substr(0, at);
+    parts.hosts.remove_prefix(at + 1);
+  }
+  return parts;
+}
+
 std::optional<ConnectionString> parse_connection_string(const std::string& uri,
-                                                        std::string_view key, Reader& reader) {
+                                                        std::string_view key, Parameters& reader) {
   silence_libmongoc();
   if (const std::string fault = fault_of(uri); !fault.empty()) {
     reader.error(key, fault);
     return std::nullopt;
   }
   bson_error_t fault{};
-  const Uri parsed(mongoc_uri_new_with_error(uri.c_str(), &fault));
+  const Owned<mongoc_uri_t, mongoc_uri_destroy> parsed(
+      mongoc_uri_new_with_error(uri.c_str(), &fault));
   if (!parsed) {
     reader.error(key, public_message(static_cast<const char*>(fault.message), uri));
     return std::nullopt;

@@ -1,14 +1,43 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "config/reader.hpp"
+#include "idproxy/base/parameters.hpp"
 #include "idproxy/net/options.hpp"
+#include "idproxy/net/tls.hpp"
 
 namespace idproxy::config {
+
+inline constexpr std::string_view kScheme = "mongodb://";
+inline constexpr std::string_view kSrvScheme = "mongodb+srv://";
+
+/// Views into a connection string, split as libmongoc does:
+/// scheme://user_info@hosts/path?options.
+struct UriParts {
+  std::string_view user_info;  ///< "user:password", without '@'
+  std::string_view hosts;
+  std::string_view path;  ///< with its '/'
+  std::string_view options;
+};
+
+/// `uri` must begin with one of the schemes.
+[[nodiscard]] UriParts split_uri(std::string_view uri);
+
+/// Calls `use(name, value)` for each option.
+template <class Use>
+void for_each_option(std::string_view options, Use use) {
+  while (!options.empty()) {
+    const std::size_t end = std::min(options.find_first_of("&;"), options.size());
+    const std::string_view option = options.substr(0, end);
+    const std::size_t equals = std::min(option.find('='), option.size());
+    use(option.substr(0, equals), option.substr(std::min(equals + 1, option.size())));
+    options.remove_prefix(std::min(end + 1, options.size()));
+  }
+}
 
 /// The contents of a MongoDB connection string
 /// (https://www.mongodb.com/docs/manual/reference/connection-string/).
@@ -27,6 +56,6 @@ struct ConnectionString {
 /// nothing if the string cannot be used. Does not read the files that it names.
 [[nodiscard]] std::optional<ConnectionString> parse_connection_string(const std::string& uri,
                                                                       std::string_view key,
-                                                                      Reader& reader);
+                                                                      Parameters& reader);
 
 }  // namespace idproxy::config

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "config/names.hpp"
-#include "config/words.hpp"
+#include "idproxy/base/words.hpp"
 #include "idproxy/ids/counter_use.hpp"
 #include "idproxy/ids/range_spec.hpp"
 #include "idproxy/ids/sequences_of.hpp"
@@ -21,19 +21,6 @@ const ids::CounterUse* use_of(const rewrite::Rule& rule) {
 const ids::RangesSpec* ranges_of(const rewrite::Rule& rule) {
   const auto* counter = rule.strategy ? rule.strategy->counter_rule() : nullptr;
   return counter == nullptr ? nullptr : counter->ranges();
-}
-
-std::string fault_of_counter_db(const std::string& db) {
-  if (db == "admin" || db == "config" || db == "local") {
-    return "must not be '" + db + "', which belongs to the server";
-  }
-  return fault_of_database(db);
-}
-
-std::string fault_of_counter_collection(const std::string& collection) {
-  if (collection.starts_with("system."))
-    return "must not begin with system., as the server's own do";
-  return fault_of_collection(collection);
 }
 
 std::string fault_of_fields(const std::vector<std::string>& fields, const std::string& field) {
@@ -52,7 +39,7 @@ std::string fault_of_fields(const std::vector<std::string>& fields, const std::s
 }
 
 void check_sequences(const ids::SequenceOptions& sequences, const std::string& field,
-                     Reader& reader) {
+                     Parameters& reader) {
   if (const auto fault = fault_of_fields(sequences.scope, field); !fault.empty()) {
     reader.error("scope", fault);
   }
@@ -84,7 +71,7 @@ bool agree(const ids::CounterUse& a, const ids::CounterUse& b) {
 
 /// Both rules have ranges.
 bool check_shared_ranges(const rewrite::Rule& earlier, const std::string& path,
-                         const rewrite::Rule& later, Reader& reader) {
+                         const rewrite::Rule& later, Parameters& reader) {
   const ids::RangesSpec& a = *ranges_of(earlier);
   const ids::RangesSpec& b = *ranges_of(later);
   const std::string collection = b.counter.place.ns();
@@ -106,7 +93,7 @@ bool check_shared_ranges(const rewrite::Rule& earlier, const std::string& path,
 
 /// One rule has ranges, the other one a counter.
 bool check_counter_in_ranges(const ids::RangesSpec& ranges, const ids::CounterPlace& counter,
-                             const std::string& path, Reader& reader) {
+                             const std::string& path, Parameters& reader) {
   const bool is_a_range = ranges.counter.place.ns() == counter.ns() && counter.key_field == "_id" &&
                           ids::range_number(counter.key);
   if (!is_a_range) return false;
@@ -118,22 +105,27 @@ bool check_counter_in_ranges(const ids::RangesSpec& ranges, const ids::CounterPl
 
 }  // namespace
 
-void check_counter(const rewrite::Rule& rule, Reader& reader) {
+bool has_counters_in(const rewrite::Rule& rule, const std::string& ns) {
+  const ids::CounterUse* use = use_of(rule);
+  return use != nullptr && use->spec.place.ns() == ns;
+}
+
+void check_counter(const rewrite::Rule& rule, Parameters& reader) {
   if (rule.strategy && !rule.field.empty()) {
     check_sequences(ids::sequences_of(*rule.strategy), rule.field, reader);
   }
   const ids::CounterUse* use = use_of(rule);
   if (use == nullptr) return;
   const ids::CounterPlace& place = use->spec.place;
-  Reader& store = reader.section("store");
-  if (const auto fault = fault_of_counter_db(place.db); !fault.empty()) store.error("db", fault);
-  if (const auto fault = fault_of_counter_collection(place.collection); !fault.empty()) {
+  Parameters& store = reader.section("store");
+  if (const auto fault = fault_of_own_database(place.db); !fault.empty()) store.error("db", fault);
+  if (const auto fault = fault_of_own_collection(place.collection); !fault.empty()) {
     store.error("collection", fault);
   }
   check_counter_collection(rule, "this rule", rule, reader);
 }
 
-void demand_index(rewrite::Rule& rule, Reader& reader) {
+void demand_index(rewrite::Rule& rule, Parameters& reader) {
   const ids::CounterUse* use = use_of(rule);
   const bool demands = use != nullptr && rule.field != "_id" &&
                        (!use->sequences.scope.empty() || use->sequences.repeats());
@@ -146,7 +138,7 @@ void demand_index(rewrite::Rule& rule, Reader& reader) {
 }
 
 bool check_shared_counter(const rewrite::Rule& earlier, const std::string& path,
-                          const rewrite::Rule& later, Reader& reader) {
+                          const rewrite::Rule& later, Parameters& reader) {
   const ids::CounterUse* a = use_of(earlier);
   const ids::CounterUse* b = use_of(later);
   if (a == nullptr || b == nullptr) return false;
@@ -175,9 +167,8 @@ bool check_shared_counter(const rewrite::Rule& earlier, const std::string& path,
 }
 
 bool check_counter_collection(const rewrite::Rule& counting, const std::string& path,
-                              const rewrite::Rule& rule, Reader& reader) {
-  const ids::CounterUse* use = use_of(counting);
-  if (use == nullptr || rule.ns.empty() || use->spec.place.ns() != rule.ns) return false;
+                              const rewrite::Rule& rule, Parameters& reader) {
+  if (rule.ns.empty() || !has_counters_in(counting, rule.ns)) return false;
   reader.error("ns",
                "'" + shown(rule.ns) + "' is never touched: " + path + " keeps its counters there");
   return true;

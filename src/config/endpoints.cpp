@@ -1,26 +1,64 @@
 #include "config/endpoints.hpp"
 
-#include <netinet/in.h>
 #include <sys/un.h>
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 
 #include "config/addresses.hpp"
 #include "config/connection_string.hpp"
-#include "config/scalars.hpp"
 #include "config/tls.hpp"
-#include "config/words.hpp"
+#include "idproxy/base/scalars.hpp"
+#include "idproxy/base/text.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::config {
 namespace {
+
+/// Splits "db2.internal:27017" or "[::1]:27017", as replica sets name their members. Nothing if the
+/// port is none, or if brackets are missing around an IPv6 address, or around anything else.
+std::optional<net::Endpoint> split_port(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos) return std::nullopt;
+  const auto port = read_integer(std::string_view(text).substr(colon + 1));
+  const bool fits = port.reading == Reading::ok && port.value >= 0 && port.value <= net::kMaxPort;
+  net::Endpoint endpoint;
+  endpoint.host = text.substr(0, colon);
+  endpoint.port = static_cast<std::uint16_t>(port.value);
+  const bool bracketed = endpoint.host.starts_with('[') && endpoint.host.ends_with(']');
+  if (bracketed) endpoint.host = endpoint.host.substr(1, endpoint.host.size() - 2);
+  const bool is_v6 = endpoint.host.find(':') != std::string::npos;
+  if (!fits || bracketed != is_v6) return std::nullopt;
+  return endpoint;
+}
+
+std::optional<net::Endpoint> parse_server(const std::string& text) {
+  auto server = split_port(text);
+  if (!server || server->port == 0 || server->host.empty()) return std::nullopt;
+  server->host = ascii_lower(server->host);
+  const bool is_v6 = server->host.find(':') != std::string::npos;
+  if (server->host.find_first_of(" \t\r\n/@,") != std::string::npos) return std::nullopt;
+  if (is_v6 && address_bytes(server->host).empty()) return std::nullopt;
+  return server;
+}
+
+/// How the pin conflicts with those before it, or "".
+std::string conflict(const Pin& pin, const std::vector<Pin>& pins) {
+  if (const Pin* other = pin_of(pin.server, pins)) {
+    return "is the same server as " + other->key;
+  }
+  const auto has_port = [&](const Pin& other) { return other.port == pin.port; };
+  if (std::ranges::none_of(pins, has_port)) return {};
+  return "port " + std::to_string(pin.port) + " is pinned twice";
+}
 
 constexpr std::string_view kDefaultAddress = "127.0.0.1";
 constexpr std::string_view kDefaultUri = "mongodb://127.0.0.1:27017";
 constexpr std::uint16_t kDefaultPort = 27117;
 constexpr std::string_view kUnixPrefix = "unix:";
 
-net::Endpoint unix_endpoint(const std::string& path, Reader& listen) {
+net::Endpoint unix_endpoint(const std::string& path, Parameters& listen) {
   if (!path.starts_with('/')) listen.error("address", "the path behind 'unix:' must begin with /");
   const std::size_t limit = sizeof(sockaddr_un::sun_path) - 1;
   if (path.size() > limit) {
@@ -32,7 +70,7 @@ net::Endpoint unix_endpoint(const std::string& path, Reader& listen) {
   return endpoint;
 }
 
-net::Endpoint read_address(Reader& listen) {
+net::Endpoint read_address(Parameters& listen) {
   const std::string address = listen.text("address", kDefaultAddress);
   if (address.starts_with(kUnixPrefix)) {
     return unix_endpoint(address.substr(kUnixPrefix.size()), listen);
@@ -49,7 +87,7 @@ net::Endpoint read_address(Reader& listen) {
 
 /// The host name or address to tell clients instead of listen.address. It must not include a port:
 /// the proxy appends each listener's own.
-std::string read_advertise(Reader& listen) {
+std::string read_advertise(Parameters& listen) {
   const auto name = listen.optional_text("advertise");
   if (!name) return {};
   const bool has_port = name->find(':') != std::string::npos && address_bytes(*name).empty();
@@ -64,7 +102,7 @@ std::string read_advertise(Reader& listen) {
   return *name;
 }
 
-std::optional<ConnectionString> read_uri(Reader& upstream, const std::string& seed_list,
+std::optional<ConnectionString> read_uri(Parameters& upstream, const std::string& seed_list,
                                          std::chrono::sys_seconds now, Servers& servers) {
   servers.written_uri = upstream.text("uri", kDefaultUri);
   servers.uri = seed_list.empty() ? servers.written_uri : seed_list;
@@ -79,7 +117,7 @@ std::optional<ConnectionString> read_uri(Reader& upstream, const std::string& se
 }
 
 /// Checks that clients can connect to the address that they are told.
-void check_address(const Servers& servers, Reader& listen) {
+void check_address(const Servers& servers, Parameters& listen) {
   if (servers.direct) return;
   const net::Endpoint& first = servers.first;
   if (is_any(first.host) && servers.advertise.empty()) {
@@ -96,7 +134,7 @@ void check_address(const Servers& servers, Reader& listen) {
 
 /// Removes settings that have no effect, with a warning.
 void drop_what_has_no_effect(const std::vector<net::Endpoint>& hosts, Servers& servers,
-                             Reader& listen) {
+                             Parameters& listen) {
   const bool is_unix = !servers.first.unix_path.empty();
   if (!is_unix && !servers.direct) return;
   const std::string why = is_unix
@@ -128,7 +166,7 @@ net::Endpoint pinned_to(const Pin& pin, net::Endpoint listener) {
   return listener;
 }
 
-void refuse_pin_of(const net::Route& route, const std::vector<Pin>& pins, Reader& members) {
+void refuse_pin_of(const net::Route& route, const std::vector<Pin>& pins, Parameters& members) {
   if (route.listen.port == 0) return;
   for (const Pin& pin : pins) {
     if (pin.port != route.listen.port) continue;
@@ -139,7 +177,7 @@ void refuse_pin_of(const net::Route& route, const std::vector<Pin>& pins, Reader
 }
 
 std::vector<net::Route> pair_up(const Servers& servers, std::vector<net::Endpoint> hosts,
-                                Reader& listen) {
+                                Parameters& listen) {
   const net::Endpoint& first = servers.first;
   if (!first.unix_path.empty() && hosts.size() > 1) {
     listen.warning("address", "a Unix socket serves the first server of upstream.uri only, " +
@@ -179,7 +217,29 @@ std::vector<net::Endpoint> own_places(const Servers& servers) {
 
 }  // namespace
 
-Servers read_servers(Reader& listen, Reader& upstream, const std::string& seed_list,
+std::vector<Pin> read_pins(Parameters& members) {
+  std::vector<Pin> pins;
+  for (const std::string& key : members.keys()) {
+    const std::int64_t port = members.integer(key, 1, net::kMaxPort, 0);
+    const auto server = parse_server(key);
+    if (!server) members.error(key, "must name a server as host:port, IPv6 as [::1]:27017");
+    if (!server || port == 0) continue;
+    const Pin pin{key, *server, static_cast<std::uint16_t>(port)};
+    const std::string fault = conflict(pin, pins);
+    if (!fault.empty()) members.error(key, fault);
+    pins.push_back(pin);
+  }
+  return pins;
+}
+
+const Pin* pin_of(const net::Endpoint& server, const std::vector<Pin>& pins) {
+  const auto found = std::ranges::find_if(pins, [&](const Pin& pin) {
+    return pin.server.port == server.port && same_name_or_address(pin.server.host, server.host);
+  });
+  return found == pins.end() ? nullptr : &*found;
+}
+
+Servers read_servers(Parameters& listen, Parameters& upstream, const std::string& seed_list,
                      std::chrono::sys_seconds now) {
   Servers servers;
   servers.first = read_address(listen);
@@ -198,15 +258,15 @@ Servers read_servers(Reader& listen, Reader& upstream, const std::string& seed_l
 }
 
 void refuse_pins_at(const net::Endpoint& place, std::string_view key, const Servers& servers,
-                    Reader& members) {
+                    Parameters& members) {
   for (const Pin& pin : servers.pins) {
     if (!compete(pinned_to(pin, servers.first), place)) continue;
     members.error(pin.key, "port " + std::to_string(pin.port) + " is that of " + std::string(key));
   }
 }
 
-void refuse_listeners_at(const net::Endpoint& place, const Servers& servers, Reader& admin,
-                         Reader& listen) {
+void refuse_listeners_at(const net::Endpoint& place, const Servers& servers, Parameters& admin,
+                         Parameters& listen) {
   for (const net::Route& route : servers.routes) {
     const bool pinned = pin_of(route.upstream, servers.pins) != nullptr;  // see refuse_pins_at()
     if (pinned || !compete(route.listen, place)) continue;
@@ -221,7 +281,7 @@ void refuse_listeners_at(const net::Endpoint& place, const Servers& servers, Rea
 
 bool refuse_own_listeners(const std::vector<net::Endpoint>& own,
                           const std::vector<net::Endpoint>& hosts, std::string_view key,
-                          Reader& reader) {
+                          Parameters& reader) {
   bool refused = false;
   for (const net::Endpoint& host : hosts) {
     const auto is_host = [&](const net::Endpoint& place) { return same_place(place, host); };
@@ -234,19 +294,8 @@ bool refuse_own_listeners(const std::vector<net::Endpoint>& own,
 }
 
 std::optional<net::Endpoint> parse_address_and_port(const std::string& text) {
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos) return std::nullopt;
-  std::string host = text.substr(0, colon);
-  const bool bracketed = host.size() > 2 && host.starts_with('[') && host.ends_with(']');
-  if (bracketed) host = host.substr(1, host.size() - 2);
-  const std::string bytes = address_bytes(host);
-  if (bytes.empty() || bracketed != (bytes.size() == sizeof(in6_addr))) return std::nullopt;
-  const auto port = read_integer(std::string_view(text).substr(colon + 1));
-  const bool fits = port.reading == Reading::ok && port.value >= 0 && port.value <= net::kMaxPort;
-  if (!fits) return std::nullopt;
-  net::Endpoint endpoint;
-  endpoint.host = host;
-  endpoint.port = static_cast<std::uint16_t>(port.value);
+  auto endpoint = split_port(text);
+  if (endpoint && address_bytes(endpoint->host).empty()) return std::nullopt;
   return endpoint;
 }
 

@@ -1,18 +1,31 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "config/pins.hpp"
-#include "config/reader.hpp"
+#include "idproxy/base/parameters.hpp"
 #include "idproxy/net/options.hpp"
 #include "idproxy/net/tls.hpp"
 
 namespace idproxy::config {
+
+/// A server with a fixed port for its listener.
+struct Pin {
+  std::string key;       ///< as written in the file
+  net::Endpoint server;  ///< with the name in lower case
+  std::uint16_t port;
+};
+
+/// Reads `listen.members`: server -> port.
+[[nodiscard]] std::vector<Pin> read_pins(Parameters& members);
+
+/// The server's pin; null if it has none.
+[[nodiscard]] const Pin* pin_of(const net::Endpoint& server, const std::vector<Pin>& pins);
 
 /// The servers and their listeners.
 struct Servers {
@@ -32,23 +45,23 @@ struct Servers {
 
 /// Reads `listen` and `upstream`, and gives each server its listener. `seed_list` as for parse().
 /// `now` is compared with the dates of certificates.
-[[nodiscard]] Servers read_servers(Reader& listen, Reader& upstream, const std::string& seed_list,
-                                   std::chrono::sys_seconds now);
+[[nodiscard]] Servers read_servers(Parameters& listen, Parameters& upstream,
+                                   const std::string& seed_list, std::chrono::sys_seconds now);
 
 /// Reports each of `hosts`, the value of `key`, that is one of the proxy's own listeners. Returns
 /// true if it reported any.
 bool refuse_own_listeners(const std::vector<net::Endpoint>& own,
                           const std::vector<net::Endpoint>& hosts, std::string_view key,
-                          Reader& reader);
+                          Parameters& reader);
 
 /// Reports pins to a port at which this process listens for something else, the value of `key`.
 void refuse_pins_at(const net::Endpoint& place, std::string_view key, const Servers& servers,
-                    Reader& members);
+                    Parameters& members);
 
 /// The same for the listeners of the URI's servers. Reports at admin.listen if it is set, else at
 /// listen.port.
-void refuse_listeners_at(const net::Endpoint& place, const Servers& servers, Reader& admin,
-                         Reader& listen);
+void refuse_listeners_at(const net::Endpoint& place, const Servers& servers, Parameters& admin,
+                         Parameters& listen);
 
 /// Parses "127.0.0.1:9216" or "[::1]:9216"; nothing if the text is not an IP address with a port.
 [[nodiscard]] std::optional<net::Endpoint> parse_address_and_port(const std::string& text);

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "config/words.hpp"
 #include "idproxy/base/glob.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::config {
 namespace {
@@ -14,16 +14,14 @@ constexpr std::size_t kMaxNamespaceBytes = 255;
 // MongoDB stores documents nested up to 100 deep; the path's last part is a value.
 constexpr std::ptrdiff_t kMaxPathParts = 100;
 
-constexpr std::string_view kWildcards = "*?";
-
-bool has_wildcard(std::string_view text) {
-  return text.find_first_of(kWildcards) != std::string_view::npos;
+bool is_servers(std::string_view db) {
+  return db == "admin" || db == "config" || db == "local";
 }
 
 /// Why no rule may apply to the collection, or "". `db` has no wildcards.
 std::string why_untouchable(std::string_view db, std::string_view collection,
                             std::string_view store_db) {
-  if (db == "admin" || db == "config" || db == "local") {
+  if (is_servers(db)) {
     return "is never touched: the databases admin, config and local belong to the server";
   }
   if (db == store_db) {
@@ -65,6 +63,16 @@ std::string fault_of_collection(std::string_view name) {
   return {};
 }
 
+std::string fault_of_own_database(std::string_view name) {
+  if (!is_servers(name)) return fault_of_database(name);
+  return "must not be '" + std::string(name) + "', which belongs to the server";
+}
+
+std::string fault_of_own_collection(std::string_view name) {
+  if (!name.starts_with("system.")) return fault_of_collection(name);
+  return "must not begin with system., as the server's own do";
+}
+
 std::string fault_of_ns(std::string_view ns, std::string_view store_db) {
   if (ns.size() > kMaxNamespaceBytes) return "must have at most 255 bytes";
   // A namespace is a name, a dot and a name.
@@ -76,9 +84,9 @@ std::string fault_of_ns(std::string_view ns, std::string_view store_db) {
   if (dot == std::string_view::npos) return {};
   const std::string_view db = ns.substr(0, dot);
   const std::string_view collection = ns.substr(dot + 1);
-  if (has_wildcard(db)) return {};
+  if (has_wildcards(db)) return {};
   std::string fault = fault_of_database(db);
-  if (fault.empty() && !has_wildcard(collection)) fault = fault_of_collection(collection);
+  if (fault.empty() && !has_wildcards(collection)) fault = fault_of_collection(collection);
   if (!fault.empty()) return fault;
   fault = why_untouchable(db, collection, store_db);
   return fault.empty() ? fault : "'" + shown(ns) + "' " + fault;

@@ -10,6 +10,10 @@ namespace idproxy::config {
 
 [[nodiscard]] std::string fault_of_collection(std::string_view name);
 
+/// For a database, or a collection, in which the proxy keeps something.
+[[nodiscard]] std::string fault_of_own_database(std::string_view name);
+[[nodiscard]] std::string fault_of_own_collection(std::string_view name);
+
 /// For a rule's `ns`, which must be able to match a namespace that rules may apply to. `store_db`
 /// is the proxy's own database.
 [[nodiscard]] std::string fault_of_ns(std::string_view ns, std::string_view store_db);

@@ -3,10 +3,11 @@
 #include <array>
 #include <chrono>
 
+#include "config/counters.hpp"
 #include "config/names.hpp"
-#include "config/words.hpp"
 #include "idproxy/base/glob.hpp"
-#include "idproxy/ids/counter_use.hpp"
+#include "idproxy/base/words.hpp"
+#include "idproxy/ids/sequences_of.hpp"
 
 namespace idproxy::config {
 namespace {
@@ -16,29 +17,12 @@ using ids::ReserveSpec;
 
 constexpr std::size_t kLongestReserveNs = 255;
 
-std::string last_name_of(const std::string& field) {
-  const std::size_t dot = field.rfind('.');
-  return dot == std::string::npos ? field : field.substr(dot + 1);
-}
-
-bool has_wildcards_in(std::string_view text) {
-  return text.find_first_of("*?") != std::string_view::npos;
-}
-
-std::string fault_of_reserve_db(const std::string& db) {
-  if (db == "admin" || db == "config" || db == "local") {
-    return "must not be '" + db + "', which belongs to the server";
-  }
-  return fault_of_database(db);
-}
-
 std::string fault_of_reserve_collection(const std::string& collection) {
-  if (collection.starts_with("system.")) {
-    return "must not begin with system., as the server's own do";
-  }
   // A counter reads its stored numbers there, and would treat these as wildcards.
-  if (has_wildcards_in(collection)) return "must not contain '*' or '?'";
-  return fault_of_collection(collection);
+  if (has_wildcards(collection) && !collection.starts_with("system.")) {
+    return "must not contain '*' or '?'";
+  }
+  return fault_of_own_collection(collection);
 }
 
 /// Returns why the rule cannot have `reserve`, for people; empty: it can.
@@ -50,17 +34,17 @@ std::string why_not_reservable(const rewrite::Rule& rule) {
     return "does not work with field: _id: a reservation names its document by its _id, so that "
            "two documents with the same value could not be told apart";
   }
-  if (has_wildcards_in(rule.ns)) {
+  if (has_wildcards(rule.ns)) {
     return "needs an ns without wildcards: a reservation names its document, but not the "
            "collection that has it. Write a rule for each collection";
   }
-  const auto* counter = rule.strategy ? rule.strategy->counter_rule() : nullptr;
-  if (counter == nullptr) return {};
-  if (!counter->use().sequences.scope.empty()) {
+  if (!rule.strategy) return {};
+  const ids::SequenceOptions& sequences = ids::sequences_of(*rule.strategy);
+  if (!sequences.scope.empty()) {
     return "does not work with scope: documents of different scopes may have the same value, which "
            "can be reserved only once";
   }
-  if (counter->use().sequences.repeats()) {
+  if (sequences.repeats()) {
     return "does not work with reset and a template that does not show the period: the same values "
            "come again in each period, but can be reserved only once";
   }
@@ -78,17 +62,12 @@ std::string fault_of_name(const std::string& name) {
   return {};
 }
 
-/// True if a rule keeps counters in this collection.
-bool has_counters_in(const rewrite::Rule& rule, const std::string& ns) {
-  const auto* counter = rule.strategy ? rule.strategy->counter_rule() : nullptr;
-  return counter != nullptr && counter->use().spec.place.ns() == ns;
-}
-
-void read_place(ReserveSpec& spec, const rewrite::Rule& rule, Reader& reserve) {
+void read_place(ReserveSpec& spec, const rewrite::Rule& rule, Parameters& reserve) {
   spec.db = reserve.text("db", rule.ns.substr(0, rule.ns.find('.')));
   spec.collection = reserve.required_text("collection");
   if (reserve.given("db")) {
-    if (const auto fault = fault_of_reserve_db(spec.db); !fault.empty()) reserve.error("db", fault);
+    if (const auto fault = fault_of_own_database(spec.db); !fault.empty())
+      reserve.error("db", fault);
   }
   if (spec.collection.empty()) return;
   if (const auto fault = fault_of_reserve_collection(spec.collection); !fault.empty()) {
@@ -103,7 +82,8 @@ void read_place(ReserveSpec& spec, const rewrite::Rule& rule, Reader& reserve) {
 }
 
 /// A reservation names its document before anything is sent, but `_id` would get its number later.
-bool check_ids_in_turn(const rewrite::Rule& ids, const rewrite::Rule& reserving, Reader& reader) {
+bool check_ids_in_turn(const rewrite::Rule& ids, const rewrite::Rule& reserving,
+                       Parameters& reader) {
   const bool in_turn = ids.field == "_id" && ids.strategy_name == "gapless";
   if (!in_turn || !reserving.reserve || !glob_matches(ids.ns, reserving.ns)) return false;
   reader.error(reader.given("reserve") ? "reserve" : "strategy",
@@ -114,8 +94,8 @@ bool check_ids_in_turn(const rewrite::Rule& ids, const rewrite::Rule& reserving,
 
 }  // namespace
 
-void read_reserve(rewrite::Rule& rule, Reader& reader) {
-  Reader* const reserve = reader.optional_section("reserve");
+void read_reserve(rewrite::Rule& rule, Parameters& reader) {
+  Parameters* const reserve = reader.optional_section("reserve");
   if (reserve == nullptr) return;
   const std::size_t errors = reader.errors();
   ReserveSpec spec;
@@ -127,7 +107,7 @@ void read_reserve(rewrite::Rule& rule, Reader& reader) {
   spec.parent_field = rule.field;
   if (const auto fault = why_not_reservable(rule); !fault.empty()) reader.error("reserve", fault);
   if (spec.layout == ReserveSpec::Layout::field) {
-    spec.name = last_name_of(rule.field);
+    spec.name = rule.field.substr(rule.field.rfind('.') + 1);
     const auto fault = fault_of_name(spec.name);
     if (!fault.empty() && rule.field != "_id") reserve->error("layout", fault);
   }
@@ -135,7 +115,7 @@ void read_reserve(rewrite::Rule& rule, Reader& reader) {
 }
 
 bool check_reservations(const rewrite::Rule& earlier, const std::string& path,
-                        const rewrite::Rule& later, Reader& reader) {
+                        const rewrite::Rule& later, Parameters& reader) {
   if (check_ids_in_turn(earlier, later, reader)) return true;
   if (check_ids_in_turn(later, earlier, reader)) return true;
   const auto report = [&](std::string_view key, const ReserveSpec& spec, const std::string& why) {

@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "config/counters.hpp"
-#include "config/definition.hpp"
 #include "config/names.hpp"
 #include "config/reserves.hpp"
-#include "config/scalars.hpp"
-#include "config/words.hpp"
+#include "config/tree.hpp"
 #include "idproxy/base/glob.hpp"
+#include "idproxy/base/scalars.hpp"
+#include "idproxy/base/words.hpp"
 #include "idproxy/ids/registry.hpp"
 
 namespace idproxy::config {
@@ -27,7 +27,7 @@ constexpr std::size_t kMaxRules = 1000;
 /// A rule and its reader. An invalid `ns` or `field` is left empty.
 struct Draft {
   rewrite::Rule rule;
-  Reader* reader;
+  Parameters* reader;
 };
 
 std::vector<std::string_view> names_of_kinds() {
@@ -37,7 +37,7 @@ std::vector<std::string_view> names_of_kinds() {
 }
 
 /// Reports contradictory pauses at a key that the file contains.
-void check_backoff(const rewrite::Retry& retry, Reader& reader) {
+void check_backoff(const rewrite::Retry& retry, Parameters& reader) {
   if (retry.backoff_max < retry.backoff) {
     reader.error("backoff_max", "must not be below backoff (" + duration_text(retry.backoff) + ")");
   }
@@ -51,7 +51,7 @@ void check_backoff(const rewrite::Retry& retry, Reader& reader) {
   }
 }
 
-rewrite::Retry read_retry(Reader& reader) {
+rewrite::Retry read_retry(Parameters& reader) {
   const std::size_t errors = reader.errors();
   rewrite::Retry retry;
   const auto attempts = static_cast<std::uint32_t>(reader.integer("attempts", 0, 100, 0));
@@ -65,25 +65,17 @@ rewrite::Retry read_retry(Reader& reader) {
   return retry;
 }
 
-std::string read_ns(Reader& rule, const std::string& store_db) {
-  std::string ns = rule.required_text("ns");
-  if (ns.empty()) return ns;
-  const auto fault = fault_of_ns(ns, store_db);
-  if (fault.empty()) return ns;
-  rule.error("ns", fault);
+/// A required name; "" after a fault.
+template <class FaultOf>
+std::string read_name(std::string_view key, Parameters& rule, FaultOf fault_of) {
+  std::string name = rule.required_text(key);
+  const std::string fault = name.empty() ? "" : fault_of(name);
+  if (fault.empty()) return name;
+  rule.error(key, fault);
   return {};
 }
 
-std::string read_field(Reader& rule) {
-  std::string field = rule.required_text("field");
-  if (field.empty()) return field;
-  const auto fault = fault_of_field(field);
-  if (fault.empty()) return field;
-  rule.error("field", fault);
-  return {};
-}
-
-std::chrono::seconds read_driver_window(Reader& rule) {
+std::chrono::seconds read_driver_window(Parameters& rule) {
   const auto window = rule.duration("driver_window", 1s, 24h, 300s);
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(window);
   if (seconds != window) {
@@ -96,7 +88,7 @@ bool replaces_driver_ids(const rewrite::Rule& rule) {
   return rule.field == "_id" && (rule.assign == Assign::driver || rule.assign == Assign::always);
 }
 
-void read_keep_driver_id(rewrite::Rule& rule, Reader& reader) {
+void read_keep_driver_id(rewrite::Rule& rule, Parameters& reader) {
   const auto field = reader.optional_text("keep_driver_id");
   if (!field) return;
   if (const auto fault = fault_of_plain_field(*field); !fault.empty()) {
@@ -110,7 +102,7 @@ void read_keep_driver_id(rewrite::Rule& rule, Reader& reader) {
   rule.keep_driver_id = *field;
 }
 
-void warn_of_replaced_ids(const rewrite::Rule& rule, Reader& reader) {
+void warn_of_replaced_ids(const rewrite::Rule& rule, Parameters& reader) {
   const std::string way_out =
       rule.keep_driver_id.empty()
           ? "keep_driver_id: FIELD would store it in a field of its own"
@@ -126,7 +118,7 @@ void warn_of_replaced_ids(const rewrite::Rule& rule, Reader& reader) {
 
 /// Most drivers send an _id, and then a rule that only fills in a missing one never does anything.
 /// An operator whose drivers do not says so by writing `assign` down.
-void warn_of_kept_ids(Reader& reader) {
+void warn_of_kept_ids(Parameters& reader) {
   if (reader.given("assign")) return;
   reader.warning("assign",
                  "most drivers send an _id of their own, which the default, missing, leaves as it "
@@ -135,19 +127,19 @@ void warn_of_kept_ids(Reader& reader) {
                  "set assign: driver");
 }
 
-void warn_of_driver_ids(const rewrite::Rule& rule, Reader& reader) {
+void warn_of_driver_ids(const rewrite::Rule& rule, Parameters& reader) {
   if (rule.field != "_id") return;
   replaces_driver_ids(rule) ? warn_of_replaced_ids(rule, reader) : warn_of_kept_ids(reader);
 }
 
-void refuse_strategy(const std::string& name, Reader& rule) {
+void refuse_strategy(const std::string& name, Parameters& rule) {
   const auto names = names_of_kinds();
   rule.error("strategy", "must be one of " + listed(names) + ", is '" + shown(name) + "'" +
                              suggestion(name, names));
   rule.accept_all();  // the keys of an unknown strategy are unknown, too
 }
 
-void read_strategy(rewrite::Rule& rule, Reader& reader, const std::string& store_db,
+void read_strategy(rewrite::Rule& rule, Parameters& reader, const std::string& store_db,
                    ids::Sources sources) {
   rule.strategy_name = reader.required_text("strategy");
   if (rule.strategy_name.empty()) return reader.accept_all();
@@ -178,10 +170,10 @@ std::string source_of(const TreeNode& rule, const std::string& store_db) {
   return canonical_text(rule, kOfTheRuleAlone) + " " + store_db;
 }
 
-rewrite::Rule read_rule(Reader& reader, const std::string& store_db, ids::Sources sources) {
+rewrite::Rule read_rule(Parameters& reader, const std::string& store_db, ids::Sources sources) {
   rewrite::Rule rule;
-  rule.ns = read_ns(reader, store_db);
-  rule.field = read_field(reader);
+  rule.ns = read_name("ns", reader, [&](std::string_view ns) { return fault_of_ns(ns, store_db); });
+  rule.field = read_name("field", reader, fault_of_field);
   rule.assign = static_cast<Assign>(reader.choice(
       "assign", {"missing", "missing-or-null", "missing-or-zero", "driver", "always"}));
   rule.driver_window = read_driver_window(reader);
@@ -204,10 +196,6 @@ rewrite::Rule read_rule(Reader& reader, const std::string& store_db, ids::Source
   return rule;
 }
 
-bool is_literal(std::string_view ns) {
-  return ns.find_first_of("*?") == std::string_view::npos;
-}
-
 bool nested(std::string_view a, std::string_view b) {
   return is_prefix(a, b) || is_prefix(b, a);
 }
@@ -217,7 +205,8 @@ std::string why_unreachable(const Draft& earlier, const Draft& later) {
   if (earlier.rule.field != later.rule.field) return {};
   const std::string first = "never reached: " + earlier.reader->path();
   if (earlier.rule.ns == later.rule.ns) return first + " has the same ns and field";
-  const bool covered = is_literal(later.rule.ns) && glob_matches(earlier.rule.ns, later.rule.ns);
+  const bool covered =
+      !has_wildcards(later.rule.ns) && glob_matches(earlier.rule.ns, later.rule.ns);
   if (!covered) return {};
   return first + " ('" + shown(earlier.rule.ns) +
          "') matches first; put the narrower rule in front of it";
@@ -282,18 +271,18 @@ void check_pairs(std::span<const Draft> drafts) {
 
 }  // namespace
 
-std::vector<rewrite::Rule> read_rules(Reader& file, const std::string& store_db,
+std::vector<rewrite::Rule> read_rules(Parameters& file, const std::string& store_db,
                                       ids::Sources sources) {
   const auto readers = file.list("rules");
   if (!readers) return {};
   if (readers->empty()) file.warning("rules", "is empty: everything is relayed unchanged");
   if (readers->size() > kMaxRules) {
     file.error("rules", "must be at most " + std::to_string(kMaxRules));
-    for (Reader* reader : *readers) reader->accept_all();
+    for (Parameters* reader : *readers) reader->accept_all();
     return {};
   }
   std::vector<Draft> drafts;
-  for (Reader* reader : *readers) {
+  for (Parameters* reader : *readers) {
     if (reader->node() == nullptr) continue;
     drafts.push_back({read_rule(*reader, store_db, sources), reader});
   }

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "config/reader.hpp"
+#include "idproxy/base/parameters.hpp"
 #include "idproxy/ids/strategy.hpp"
 #include "idproxy/rewrite/rule.hpp"
 
@@ -11,7 +11,7 @@ namespace idproxy::config {
 
 /// Reads `rules`: checks each rule by itself, then each pair for conflicts. No rule may apply to
 /// `store_db`, the proxy's own database.
-[[nodiscard]] std::vector<rewrite::Rule> read_rules(Reader& file, const std::string& store_db,
+[[nodiscard]] std::vector<rewrite::Rule> read_rules(Parameters& file, const std::string& store_db,
                                                     ids::Sources sources);
 
 }  // namespace idproxy::config

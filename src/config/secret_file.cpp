@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <system_error>
 
-#include "config/words.hpp"
 #include "idproxy/base/input_file.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::config {
 namespace {
@@ -46,7 +46,7 @@ std::string read_all(InputFile& file, std::string& content) {
 }
 
 void report(const std::string& path, std::string_view key, const std::string& fault,
-            Reader& reader) {
+            Parameters& reader) {
   reader.error(key, "cannot use " + shown_path(path, key, reader) + ": " + fault);
 }
 
@@ -56,7 +56,7 @@ std::string fault_of_file(const std::string& path, Access access) {
   return refusal(open_file(path), access);
 }
 
-std::string shown_path(const std::string& path, std::string_view key, const Reader& reader) {
+std::string shown_path(const std::string& path, std::string_view key, const Parameters& reader) {
   constexpr std::size_t kLongestPath = 4096;  // PATH_MAX: an operator needs all of it
   const std::string whole = shown(path, kLongestPath);
   if (reader.as_written(key) == path) return "'" + whole + "'";
@@ -64,7 +64,7 @@ std::string shown_path(const std::string& path, std::string_view key, const Read
   return path.starts_with('/') ? quoted + " (" + whole + ")" : quoted;
 }
 
-std::optional<std::string> read_path(std::string_view key, Access access, Reader& reader) {
+std::optional<std::string> read_path(std::string_view key, Access access, Parameters& reader) {
   auto path = reader.optional_text(key);
   if (!path) return path;
   const std::string fault = fault_of_file(*path, access);
@@ -73,7 +73,8 @@ std::optional<std::string> read_path(std::string_view key, Access access, Reader
   return std::nullopt;
 }
 
-std::optional<std::string> read_named_file(std::string_view key, Access access, Reader& reader) {
+std::optional<std::string> read_named_file(std::string_view key, Access access,
+                                           Parameters& reader) {
   const auto path = reader.optional_text(key);
   if (!path) return std::nullopt;
   auto file = open_file(*path);

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "config/reader.hpp"
+#include "idproxy/base/parameters.hpp"
 
 namespace idproxy::config {
 
@@ -21,16 +21,16 @@ enum class Access {
 /// variable. The expanded form is shown only if it is an absolute path; anything else may be a
 /// secret of a wrong variable.
 [[nodiscard]] std::string shown_path(const std::string& path, std::string_view key,
-                                     const Reader& reader);
+                                     const Parameters& reader);
 
 /// The path at `key`, after a check that the file can be used. Nothing if the key is absent or
 /// null, or if the file cannot be used, which it reports.
 [[nodiscard]] std::optional<std::string> read_path(std::string_view key, Access access,
-                                                   Reader& reader);
+                                                   Parameters& reader);
 
 /// The content of the file that `key` names, without newlines at its end. Nothing if the key is
 /// absent or null, or if the file cannot be used, which it reports.
 [[nodiscard]] std::optional<std::string> read_named_file(std::string_view key, Access access,
-                                                         Reader& reader);
+                                                         Parameters& reader);
 
 }  // namespace idproxy::config

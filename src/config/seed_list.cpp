@@ -3,7 +3,7 @@
 #include <set>
 #include <string_view>
 
-#include "config/uri_parts.hpp"
+#include "config/connection_string.hpp"
 #include "idproxy/base/text.hpp"
 
 namespace idproxy::config {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "config/secret_file.hpp"
-#include "config/words.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::config {
 namespace {
@@ -15,15 +15,15 @@ using net::tls::Fault;
 using Shared = std::shared_ptr<const Context>;
 
 void warn_of_dates(const Context& context, std::chrono::sys_seconds now, std::string_view key,
-                   Reader& reader) {
+                   Parameters& reader) {
   for (const std::string& text : context.warnings(now)) reader.warning(key, text);
 }
 
-void warn_of_no_effect(std::string_view key, std::string_view why, Reader& tls) {
+void warn_of_no_effect(std::string_view key, std::string_view why, Parameters& tls) {
   if (tls.optional_text(key)) tls.warning(key, "has no effect with " + std::string(why));
 }
 
-void warn_of_mode(ClientCertificate client_certificate, Reader& tls) {
+void warn_of_mode(ClientCertificate client_certificate, Parameters& tls) {
   warn_of_no_effect("certificate_key_file", "mode: off", tls);
   warn_of_no_effect("ca_file", "mode: off", tls);
   if (client_certificate == ClientCertificate::none) return;
@@ -32,13 +32,13 @@ void warn_of_mode(ClientCertificate client_certificate, Reader& tls) {
 
 /// Reads a path that must be set. Nothing after an error.
 std::optional<std::string> read_needed(std::string_view key, Access access, std::string_view what,
-                                       Reader& tls) {
+                                       Parameters& tls) {
   if (tls.is_none(key)) tls.error(key, "must name " + std::string(what));
   return read_path(key, access, tls);
 }
 
 std::optional<net::tls::ServerOptions> read_files(ClientCertificate client_certificate,
-                                                  Reader& tls) {
+                                                  Parameters& tls) {
   const auto own = read_needed("certificate_key_file", Access::secret,
                                "a PEM file with the certificate and its key: mode is require", tls);
   const bool asks = client_certificate != ClientCertificate::none;
@@ -53,7 +53,7 @@ std::optional<net::tls::ServerOptions> read_files(ClientCertificate client_certi
   return net::tls::ServerOptions{*own, ca.value_or(""), client_certificate};
 }
 
-void report(const Fault& fault, const net::tls::ServerOptions& options, Reader& tls) {
+void report(const Fault& fault, const net::tls::ServerOptions& options, Parameters& tls) {
   const bool is_ca = fault.file == Fault::File::ca;
   const std::string& path = is_ca ? options.ca_file : options.certificate_key_file;
   const char* key = is_ca ? "ca_file" : "certificate_key_file";
@@ -62,7 +62,7 @@ void report(const Fault& fault, const net::tls::ServerOptions& options, Reader& 
 
 /// Does not show a path that contains '@': it may be the end of a password that was not
 /// percent-encoded, and whose '/' and '?' seemed to begin the options.
-void report(const Fault& fault, const std::string& path, std::string_view key, Reader& reader) {
+void report(const Fault& fault, const std::string& path, std::string_view key, Parameters& reader) {
   const std::string name = fault.file == Fault::File::ca ? "tlsCAFile" : "tlsCertificateKeyFile";
   const bool may_be_secret = path.empty() || path.find('@') != std::string::npos;
   const std::string file = may_be_secret ? "the file" : "'" + shown(path) + "'";
@@ -71,7 +71,7 @@ void report(const Fault& fault, const std::string& path, std::string_view key, R
 
 /// Also keeps OpenSSL from opening a pipe, which would block it.
 bool can_be_used(const std::string& path, Access access, Fault::File file, std::string_view key,
-                 Reader& reader) {
+                 Parameters& reader) {
   const std::string fault = path.empty() ? "" : fault_of_file(path, access);
   if (!fault.empty()) report({file, fault}, path, key, reader);
   return fault.empty();
@@ -79,7 +79,7 @@ bool can_be_used(const std::string& path, Access access, Fault::File file, std::
 
 }  // namespace
 
-Shared read_client_tls(Reader& tls, std::chrono::sys_seconds now) {
+Shared read_client_tls(Parameters& tls, std::chrono::sys_seconds now) {
   const std::size_t errors = tls.errors();
   const bool required = tls.choice("mode", {"off", "require"}) == 1;
   const bool is_word = tls.errors() == errors;
@@ -103,7 +103,7 @@ Shared read_client_tls(Reader& tls, std::chrono::sys_seconds now) {
 }
 
 Shared make_server_tls(const ConnectionString& uri, std::string_view key,
-                       std::chrono::sys_seconds now, Reader& reader) {
+                       std::chrono::sys_seconds now, Parameters& reader) {
   if (!uri.tls) return nullptr;
   const net::tls::ClientOptions& options = uri.tls_options;
   const bool own = can_be_used(options.certificate_key_file, Access::secret,

@@ -6,12 +6,14 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <sstream>
 #include <string_view>
 #include <utility>
+#include <vector>
 
-#include "config/words.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::config {
 namespace {
@@ -29,8 +31,11 @@ class Builder : public YAML::EventHandler {
 
   [[nodiscard]] TreeNode take_root() { return std::move(root_); }
 
-  void OnDocumentStart(const YAML::Mark&) override {}
-  void OnDocumentEnd() override {}
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (!ended_) return;
+    throw YAML::ParserException(mark, "a second document starts here: there must be one only");
+  }
+  void OnDocumentEnd() override { ended_ = true; }
 
   void OnAnchor(const YAML::Mark& mark, const std::string& name) override {
     findings_.error(place_of(mark),
@@ -147,25 +152,7 @@ class Builder : public YAML::EventHandler {
   Findings& findings_;
   std::vector<Open> open_;
   TreeNode root_;
-};
-
-/// Refuses a second document at its first event.
-class Nothing : public YAML::EventHandler {
- public:
-  void OnDocumentStart(const YAML::Mark& mark) override {
-    throw YAML::ParserException(mark, "a second document starts here: there must be one only");
-  }
-  void OnDocumentEnd() override {}
-  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                const std::string&) override {}
-  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                       YAML::EmitterStyle::value) override {}
-  void OnSequenceEnd() override {}
-  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                  YAML::EmitterStyle::value) override {}
-  void OnMapEnd() override {}
+  bool ended_ = false;  // the document
 };
 
 bool is_control(char c) {
@@ -226,6 +213,96 @@ std::string hint_for(std::string_view text, const YAML::Mark& mark) {
   return std::string(": a value that begins with ") + behind[0] + " must be in quotes";
 }
 
+constexpr std::string_view kLetters =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+
+bool is_name(std::string_view text) {
+  return !text.empty() && (text[0] < '0' || text[0] > '9') &&
+         text.find_first_not_of(kLetters) == std::string_view::npos;
+}
+
+std::string_view hint_for(std::string_view name) {
+  if (name != "CREDENTIALS_DIRECTORY") return {};
+  return ": systemd defines it for a service with LoadCredential=; by hand, set it to the "
+         "directory "
+         "that the files are in";
+}
+
+/// Appends the variable's value. Returns an error text, or "".
+std::string append_variable(std::string_view name, std::string& out) {
+  const std::string zero_terminated(name);
+  // Safe during a reload, too: no thread of this process ever sets a variable.
+  const char* value = std::getenv(zero_terminated.c_str());  // NOLINT(concurrency-mt-unsafe)
+  const std::string variable = "environment variable '" + shown(name) + "' is ";
+  if (value == nullptr) return variable + "not defined" + std::string(hint_for(name));
+  const std::string_view text(value);
+  if (!bson_utf8_validate(text.data(), text.size(), false)) return variable + "not UTF-8 text";
+  out += text;
+  return {};
+}
+
+std::string expand(std::string_view text, std::string& out) {
+  for (;;) {
+    const std::size_t start = text.find("${");
+    out += text.substr(0, start);
+    if (start == std::string_view::npos) return {};
+    const std::size_t end = text.find('}', start);
+    if (end == std::string_view::npos || !is_name(text.substr(start + 2, end - start - 2))) {
+      return "'${' must begin the name of an environment variable, as in ${NAME}";
+    }
+    if (auto fault = append_variable(text.substr(start + 2, end - start - 2), out); !fault.empty())
+      return fault;
+    text.remove_prefix(end + 1);
+  }
+}
+
+void substitute_scalar(TreeNode& node, Findings& findings) {
+  if (node.text.find("${") == std::string::npos) return;
+  std::string value;
+  if (auto fault = expand(node.text, value); !fault.empty()) {
+    findings.error(node.place, std::move(fault));
+    node.kind = TreeNode::Kind::refused;
+    return;
+  }
+  node.written = std::move(node.text);
+  node.text = std::move(value);
+}
+
+// The tree is at most kMaxDepth deep.
+void append(const TreeNode& node, std::string& out) {
+  using Kind = TreeNode::Kind;
+  if (node.kind == Kind::null || node.kind == Kind::refused) {
+    out += "null";
+  } else if (node.kind == Kind::scalar) {
+    out += node.is_text() ? in_quotes(node.text) : node.text;
+  } else {
+    const bool is_mapping = node.kind == Kind::mapping;
+    std::vector<const TreeNode*> children;
+    children.reserve(node.children.size());
+    for (const TreeNode& child : node.children) children.push_back(&child);
+    if (is_mapping) std::ranges::sort(children, {}, &TreeNode::key);
+    out += is_mapping ? '{' : '[';
+    for (const TreeNode* child : children) {
+      if (child != children.front()) out += ',';
+      if (is_mapping) out += in_quotes(child->key) + ':';
+      append(*child, out);
+    }
+    out += is_mapping ? '}' : ']';
+  }
+}
+
+void add_texts(const TreeNode& mapping, const std::string& before,
+               std::map<std::string, std::string>& texts) {
+  for (const TreeNode& child : mapping.children) {
+    const std::string key = before + child.key;
+    if (child.kind == TreeNode::Kind::mapping) {
+      add_texts(child, key + ".", texts);
+    } else {
+      append(child, texts[key]);
+    }
+  }
+}
+
 }  // namespace
 
 std::optional<TreeNode> parse_tree(const std::string& text, Findings& findings) {
@@ -235,8 +312,7 @@ std::optional<TreeNode> parse_tree(const std::string& text, Findings& findings) 
     std::istringstream stream(text);
     YAML::Parser parser(stream);
     parser.HandleNextDocument(builder);
-    Nothing nothing;
-    parser.HandleNextDocument(nothing);
+    parser.HandleNextDocument(builder);
   } catch (const YAML::Exception& fault) {
     findings.error(place_of(fault.mark),
                    "not valid YAML: " + fault.msg + hint_for(text, fault.mark));
@@ -246,6 +322,32 @@ std::optional<TreeNode> parse_tree(const std::string& text, Findings& findings) 
     return std::nullopt;
   }
   return builder.take_root();
+}
+
+// The tree is at most kMaxDepth deep.
+void substitute_environment(TreeNode& node, Findings& findings) {
+  if (node.kind == TreeNode::Kind::scalar) substitute_scalar(node, findings);
+  for (TreeNode& child : node.children) substitute_environment(child, findings);
+}
+
+std::map<std::string, std::string> canonical_texts(const TreeNode& mapping) {
+  std::map<std::string, std::string> texts;
+  add_texts(mapping, {}, texts);
+  return texts;
+}
+
+std::string canonical_text(const TreeNode& node) {
+  std::string text;
+  append(node, text);
+  return text;
+}
+
+std::string canonical_text(const TreeNode& mapping, std::span<const std::string_view> without) {
+  TreeNode rest = mapping;
+  std::erase_if(rest.children, [&](const TreeNode& child) {
+    return std::ranges::find(without, child.key) != without.end();
+  });
+  return canonical_text(rest);
 }
 
 }  // namespace idproxy::config

@@ -1,33 +1,15 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <optional>
+#include <span>
 #include <string>
-#include <vector>
+#include <string_view>
 
-#include "config/findings.hpp"
+#include "idproxy/base/parameters.hpp"
 
 namespace idproxy::config {
-
-/// A YAML value as written. Scalars have no type: the key that is read decides what they must be.
-struct TreeNode {
-  enum class Kind {
-    null,  ///< nothing, `~` or `null`, not quoted
-    scalar,
-    sequence,
-    mapping,
-    refused,  ///< has been reported already; readers must not report it again
-  };
-
-  Kind kind = Kind::null;
-  Place place;
-  bool quoted = false;  ///< scalar: in quotes, or a block of text
-  std::string text;     ///< scalar: its value, with variables replaced
-  std::string written;  ///< scalar: as in the file, if it contained variables; else empty
-  std::string key;      ///< child of a mapping: its key
-  Place key_place;
-  std::vector<TreeNode> children;  ///< sequence: its items; mapping: its values, in file order
-};
 
 /// Nesting of mappings and lists; the deepest known key is at level 5.
 inline constexpr std::size_t kMaxDepth = 16;
@@ -38,5 +20,24 @@ inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 20;
 /// a second document, control characters, bytes that are not UTF-8. An empty file is a null node.
 /// Returns nothing if the text is not YAML; it is then not read beyond the fault.
 [[nodiscard]] std::optional<TreeNode> parse_tree(const std::string& text, Findings& findings);
+
+/// Replaces each ${NAME} in scalar values, but not in keys, by that environment variable; does not
+/// expand the variable's value again. An undefined variable, or a "${" that does not begin ${NAME},
+/// is an error.
+void substitute_environment(TreeNode& node, Findings& findings);
+
+/// A text that is equal for two values if and only if they mean the same: keys are sorted, and
+/// quotes around text do not matter; 1 and "1" differ. Variables are expanded, so do not log it.
+///
+///   {strategy: uuid, digits: 12, a: [true, "true", null]}  ->
+///   {"a":[true,"true",null],"digits":12,"strategy":"uuid"}
+[[nodiscard]] std::string canonical_text(const TreeNode& node);
+/// The text of the mapping without these keys.
+[[nodiscard]] std::string canonical_text(const TreeNode& mapping,
+                                         std::span<const std::string_view> without);
+/// The texts of a mapping's values by key. Those of a mapping in it have dotted keys:
+///
+///   {strategy: uuid, retry: {attempts: 3}}  ->  {"retry.attempts": "3", "strategy": "\"uuid\""}
+[[nodiscard]] std::map<std::string, std::string> canonical_texts(const TreeNode& mapping);
 
 }  // namespace idproxy::config

@@ -4,7 +4,7 @@
 #include <array>
 #include <iterator>
 
-#include "idproxy/ids/parameters.hpp"
+#include "idproxy/base/parameters.hpp"
 
 namespace idproxy::ids {
 namespace {

@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <variant>
 
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/bson/builder.hpp"
@@ -63,12 +64,33 @@ void check_custom(const CounterPlace& place, Parameters& store) {
   }
 }
 
+/// Reads `filter` as a BSON document; "" if it is empty.
+std::string read_filter(Parameters& store) {
+  const auto members = store.members("filter");
+  if (members.empty()) return {};
+  Buffer filter;
+  bson::Scope document(filter);
+  for (const auto& [name, value] : members) {
+    if (const auto* text = std::get_if<std::string>(&value)) {
+      bson::append_string(filter, name, *text);
+    } else if (const auto* number = std::get_if<std::int64_t>(&value)) {
+      bson::append_int64(filter, name, *number);
+    } else if (const auto* boolean = std::get_if<bool>(&value)) {
+      bson::append_bool(filter, name, *boolean);
+    } else {
+      bson::append_head(filter, bson::Type::null, name);
+    }
+  }
+  document.close();
+  return std::string(as_text(filter.view()));
+}
+
 void read_custom(CounterPlace& place, Parameters& store) {
   place.key_field = read_name("key_field", store);
   place.value_field = read_name("value_field", store);
   place.value_is = static_cast<ValueIs>(store.choice("value_is", {"next", "last"}));
   if (!store.given("value_is")) store.error("value_is", "is missing; must be next or last");
-  place.filter = store.document("filter");
+  place.filter = read_filter(store);
   check_custom(place, store);
 }
 

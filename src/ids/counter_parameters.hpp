@@ -2,8 +2,8 @@
 
 #include <string_view>
 
+#include "idproxy/base/parameters.hpp"
 #include "idproxy/ids/counter_use.hpp"
-#include "idproxy/ids/parameters.hpp"
 
 namespace idproxy::ids {
 

@@ -4,10 +4,10 @@
 #include <string>
 #include <utility>
 
+#include "idproxy/base/parameters.hpp"
 #include "idproxy/ids/counter_use.hpp"
 #include "idproxy/ids/gapless_job.hpp"
 #include "idproxy/ids/number_format.hpp"
-#include "idproxy/ids/parameters.hpp"
 #include "idproxy/ids/store.hpp"
 #include "idproxy/ids/strategy.hpp"
 #include "ids/bound_gapless.hpp"

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <mutex>
 
-#include "idproxy/ids/parameters.hpp"
+#include "idproxy/base/parameters.hpp"
 #include "idproxy/ids/registry.hpp"
 #include "idproxy/ids/strategy.hpp"
 #include "ids/hex.hpp"

@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "idproxy/base/parameters.hpp"
 #include "idproxy/ids/check_digits.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 #include "idproxy/ids/fill.hpp"
 #include "idproxy/ids/free_values.hpp"
-#include "idproxy/ids/parameters.hpp"
 #include "idproxy/ids/store.hpp"
 #include "idproxy/ids/strategy.hpp"
 #include "ids/uniform_numbers.hpp"

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "idproxy/ids/parameters.hpp"
+#include "idproxy/base/parameters.hpp"
 #include "idproxy/ids/range_spec.hpp"
 
 namespace idproxy::ids {

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "idproxy/base/parameters.hpp"
 #include "idproxy/ids/counter_use.hpp"
-#include "idproxy/ids/parameters.hpp"
 
 namespace idproxy::ids {
 

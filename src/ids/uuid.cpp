@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "idproxy/ids/parameters.hpp"
+#include "idproxy/base/parameters.hpp"
 #include "idproxy/ids/strategy.hpp"
 #include "ids/hex.hpp"
 #include "ids/random_chunk.hpp"

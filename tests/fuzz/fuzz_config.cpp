@@ -25,8 +25,8 @@ class StoppedClock : public idproxy::Clock {
 void check(const idproxy::config::Loaded& loaded) {
   int line = 0;
   for (const auto& finding : loaded.findings) {
-    require(finding.line >= line && !finding.message.empty());
-    line = finding.line;
+    require(finding.place.line >= line && !finding.message.empty());
+    line = finding.place.line;
   }
   if (!loaded.ok()) return;
   require(loaded.config.net.routes.empty() != loaded.config.srv_uri.empty());

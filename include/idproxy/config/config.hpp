@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "idproxy/config/finding.hpp"
+#include "idproxy/base/finding.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/ids/strategy.hpp"
 #include "idproxy/net/options.hpp"

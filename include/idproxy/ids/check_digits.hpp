@@ -4,9 +4,11 @@
 #include <string>
 #include <string_view>
 
-namespace idproxy::ids {
-
+namespace idproxy {
 class Parameters;
+}
+
+namespace idproxy::ids {
 
 /// How to compute check digits, by which programs detect typing errors
 /// (docs/templates.md#check-digits). Each finds every single wrong digit. Damm, Verhoeff and

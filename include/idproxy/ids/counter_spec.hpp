@@ -12,8 +12,6 @@
 
 namespace idproxy::ids {
 
-class Parameters;
-
 /// How to write a number in a document.
 struct NumberFormat {
   enum class Output { int64, int32, string };

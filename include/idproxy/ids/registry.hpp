@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "idproxy/ids/parameters.hpp"
+#include "idproxy/base/parameters.hpp"
 #include "idproxy/ids/strategy.hpp"
 
 namespace idproxy::ids {

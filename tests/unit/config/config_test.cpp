@@ -352,9 +352,9 @@ TEST(Config, ReportsAllFaultsInOneGoInOrderOfTheirLines) {
 }
 
 TEST(Finding, IsFormattedAsCompilersDo) {
-  EXPECT_EQ(format("/etc/x.yaml", {Finding::Severity::error, 3, 5, "threads: is wrong"}),
+  EXPECT_EQ((Finding{Finding::Severity::error, {3, 5}, "threads: is wrong"}.text("/etc/x.yaml")),
             "/etc/x.yaml:3:5: error: threads: is wrong");
-  EXPECT_EQ(format("x.yaml", {Finding::Severity::warning, 0, 0, "rules: there are none"}),
+  EXPECT_EQ((Finding{Finding::Severity::warning, {}, "rules: there are none"}.text("x.yaml")),
             "x.yaml: warning: rules: there are none");
 }
 

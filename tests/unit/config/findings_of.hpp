@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "config/findings.hpp"
-#include "config/reader.hpp"
 #include "config/tree.hpp"
+#include "idproxy/base/finding.hpp"
+#include "idproxy/base/parameters.hpp"
 #include "idproxy/config/config.hpp"
 
 namespace idproxy::config {
@@ -35,7 +35,7 @@ inline std::vector<std::string> texts_of(const std::vector<Finding>& findings) {
   std::vector<std::string> texts;
   texts.reserve(findings.size());
   for (const Finding& finding : findings) {
-    texts.push_back(format("", finding).substr(finding.line == 0 ? 2 : 1));
+    texts.push_back(finding.text("").substr(finding.place.line == 0 ? 2 : 1));
   }
   return texts;
 }
@@ -61,16 +61,14 @@ class Mapping {
   explicit Mapping(const std::string& text)
       : root_(parse_tree(text, findings_)), reader(root_ ? &*root_ : nullptr, "", {}, findings_) {}
 
-  [[nodiscard]] std::vector<std::string> found() {
-    return texts_of(std::move(findings_).in_file_order());
-  }
+  [[nodiscard]] std::vector<std::string> found() { return texts_of(findings_.in_file_order()); }
 
  private:
   Findings findings_;
   std::optional<TreeNode> root_;
 
  public:
-  Reader reader;
+  Parameters reader;
 };
 
 }  // namespace idproxy::config

@@ -78,7 +78,7 @@ TEST(CounterRangesKeys, SucceedWithAllOfThem) {
                                      {"heal.max_jump", "1000"},
                                      {"heal.at_start", "true"},
                                      {"on_store_down.action", "wait"},
-                                     {"on_store_down.wait", "500"},
+                                     {"on_store_down.wait", "500ms"},
                                      {"output", "string"},
                                      {"format.pad", "12"},
                                      {"format.prefix", "O-"},
@@ -118,17 +118,21 @@ TEST(CounterRangesKeys, FailIfTheyMakeNoSense) {
   const std::string too_wide =
       "ranges.width: must be small enough for all ranges to end below 2^63";
   const std::vector<RangesRuleFault> faults{
-      {"int32", {{"output", "int32"}}, {"output: must be one of the choices"}},
-      {"count", {{"ranges.count", "0"}}, {"ranges.count: out of range"}},
+      {"int32",
+       {{"output", "int32"}},
+       {"output: must be one of int64 or string, is text 'int32', did you mean 'int64'?"}},
+      {"count", {{"ranges.count", "0"}}, {"ranges.count: must be an integer 1 to 1000000, is 0"}},
       {"too_wide", {{"ranges.width", "9223372036854775807"}}, {too_wide}},
       {"too_far", {{"ranges.first", "9223371036854775808"}}, {too_wide}},
       {"too_far_by_one",
        {{"ranges.count", "1"}, {"ranges.width", "8"}, {"ranges.first", "9223372036854775800"}},
        {too_wide}},
-      {"active", {{"active", "65"}}, {"active: out of range"}},
-      {"pick", {{"pick", "first"}}, {"pick: must be one of the choices"}},
+      {"active", {{"active", "65"}}, {"active: must be an integer 1 to 64, is 65"}},
+      {"pick", {{"pick", "first"}}, {"pick: must be one of sticky or random, is text 'first'"}},
       {"collection", {{"store.collection", ""}}, {"store.collection: must name a collection"}},
-      {"pad", {{"output", "string"}, {"format.pad", "35"}}, {"format.pad: out of range"}},
+      {"pad",
+       {{"output", "string"}, {"format.pad", "35"}},
+       {"format.pad: must be an integer 0 to 34, is 35"}},
   };
   for (const RangesRuleFault& fault : faults) {
     test::FakeParameters parameters(of_orders(fault.table));

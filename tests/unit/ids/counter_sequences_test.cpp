@@ -250,7 +250,8 @@ TEST_F(CounterSequencesTest, FailIfTheirKeysMakeNoSense) {
         {"start", "100"}},
        {"start: does not fit the template's width of 2"}},
       {{{"scope", "a a"}}, {"scope: must not name a field twice"}},
-      {{{"scope", "a"}, {"max_scopes", "0"}}, {"max_scopes: out of range"}},
+      {{{"scope", "a"}, {"max_scopes", "0"}},
+       {"max_scopes: must be an integer 1 to 10000000, is 0"}},
       {{{"field", "_id"}, {"scope", "a"}},
        {"scope: on _id needs a template that shows each of its fields: the sequences' values would "
         "be the same"}},

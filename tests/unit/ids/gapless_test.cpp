@@ -56,7 +56,7 @@ TEST(Gapless, WritesTextsOfOneWidth) {
   make_rule({{"output", "string"}}, &errors);
   EXPECT_THAT(errors, ElementsAre(testing::StartsWith("format.pad: is missing")));
   make_rule({{"output", "string"}, {"format.pad", "3"}, {"start", "1000"}}, &errors);
-  EXPECT_THAT(errors, ElementsAre("start: out of range"));
+  EXPECT_THAT(errors, ElementsAre("start: must be an integer 0 to 999, is 1000"));
 }
 
 TEST(Gapless, EndsWhereItsTemplateSays) {

@@ -1,4 +1,4 @@
-#include "config/scalars.hpp"
+#include "idproxy/base/scalars.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <limits>
 #include <span>
 
-namespace idproxy::config {
+namespace idproxy {
 namespace {
 
 struct Unit {
@@ -96,4 +96,4 @@ std::string number_text(double value) {
   return {buffer.data(), result.ptr};
 }
 
-}  // namespace idproxy::config
+}  // namespace idproxy

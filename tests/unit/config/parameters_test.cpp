@@ -1,19 +1,19 @@
-#include "config/reader.hpp"
+#include "idproxy/base/parameters.hpp"
 
 #include "findings_of.hpp"
 
 namespace idproxy::config {
-namespace reader_test {
+namespace parameters_test {
 
 using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-TEST(Reader, ReadsEachType) {
+TEST(Parameters, ReadsEachType) {
   Mapping m(
       "integer: -3\nnumber: 0.25\nboolean: true\ntext: off\nquoted: '12'\nchoice: off\n"
       "duration: 250ms\nsize: 64KiB\nlist: [a, 'b']\nnull_text: null\nsection: {key: 5}\n");
-  Reader& r = m.reader;
+  Parameters& r = m.reader;
   EXPECT_EQ(r.integer("integer", -5, 5, 0), -3);
   EXPECT_EQ(r.number("number", 0, 1, 0), 0.25);
   EXPECT_TRUE(r.boolean("boolean", false));
@@ -31,9 +31,9 @@ TEST(Reader, ReadsEachType) {
   EXPECT_THAT(m.found(), IsEmpty());
 }
 
-TEST(Reader, FallsBackForAbsentKeys) {
+TEST(Parameters, FallsBackForAbsentKeys) {
   Mapping m("{}");
-  Reader& r = m.reader;
+  Parameters& r = m.reader;
   EXPECT_EQ(r.integer("a", 0, 5, 4), 4);
   EXPECT_EQ(r.number("a", 0, 1, 0.5), 0.5);
   EXPECT_TRUE(r.boolean("a", true));
@@ -50,7 +50,7 @@ TEST(Reader, FallsBackForAbsentKeys) {
   EXPECT_THAT(m.found(), IsEmpty());
 }
 
-TEST(Reader, TakesTheSameSectionTwice) {
+TEST(Parameters, TakesTheSameSectionTwice) {
   Mapping m("s: {a: 1, b: 2}");
   EXPECT_EQ(m.reader.section("s").integer("a", 0, 5, 0), 1);
   EXPECT_EQ(m.reader.section("s").integer("b", 0, 5, 0), 2);
@@ -61,58 +61,58 @@ TEST(Reader, TakesTheSameSectionTwice) {
 struct Case {
   const char* name;
   const char* value;
-  void (*read)(Reader&);
+  void (*read)(Parameters&);
   const char* expected;
 };
 
-void read_digits(Reader& r) {
+void read_digits(Parameters& r) {
   EXPECT_EQ(r.integer("key", 1, 18, 12), 12);
 }
-void read_any_integer(Reader& r) {
+void read_any_integer(Parameters& r) {
   using Limits = std::numeric_limits<std::int64_t>;
   EXPECT_EQ(r.integer("key", Limits::min(), Limits::max(), 12), 12);
 }
-void read_fill(Reader& r) {
+void read_fill(Parameters& r) {
   EXPECT_EQ(r.number("key", 0, 0.99, 0.5), 0.5);
 }
-void read_flag(Reader& r) {
+void read_flag(Parameters& r) {
   EXPECT_TRUE(r.boolean("key", true));
 }
-void read_text(Reader& r) {
+void read_text(Parameters& r) {
   EXPECT_EQ(r.text("key", "x"), "x");
 }
-void read_required(Reader& r) {
+void read_required(Parameters& r) {
   EXPECT_EQ(r.required_text("key"), "");
 }
-void read_optional(Reader& r) {
+void read_optional(Parameters& r) {
   EXPECT_EQ(r.optional_text("key"), std::nullopt);
 }
-void read_choice(Reader& r) {
+void read_choice(Parameters& r) {
   EXPECT_EQ(r.choice("key", {"missing", "driver", "always"}), 0U);
 }
-void read_duration(Reader& r) {
+void read_duration(Parameters& r) {
   EXPECT_EQ(r.duration("key", 1s, 24h, 5s), 5s);
 }
-void read_duration_or_off(Reader& r) {
+void read_duration_or_off(Parameters& r) {
   EXPECT_EQ(r.duration_or_off("key", 1s, 1h, 60s), 60s);
 }
-void read_size(Reader& r) {
+void read_size(Parameters& r) {
   EXPECT_EQ(r.size("key", 1024, 1 << 30, 2048), 2048);
 }
-void read_threads(Reader& r) {
+void read_threads(Parameters& r) {
   EXPECT_EQ(r.integer_unless("key", "auto", 1, 256), std::nullopt);
 }
-void read_section(Reader& r) {
+void read_section(Parameters& r) {
   EXPECT_EQ(r.section("key").integer("x", 0, 1, 0), 0);
 }
-void read_list(Reader& r) {
+void read_list(Parameters& r) {
   (void)r.list("key");
 }
-void read_texts(Reader& r) {
+void read_texts(Parameters& r) {
   (void)r.texts("key");
 }
 
-TEST(Reader, SaysWhatWasExpectedAndWhatIsThere) {
+TEST(Parameters, SaysWhatWasExpectedAndWhatIsThere) {
   constexpr Case kCases[] = {
       {"integer_is_text", "twelve", read_digits, "must be an integer 1 to 18, is text 'twelve'"},
       {"integer_in_quotes", "'12'", read_digits, "must be an integer 1 to 18, is text '12'"},
@@ -181,7 +181,7 @@ TEST(Reader, SaysWhatWasExpectedAndWhatIsThere) {
   }
 }
 
-TEST(Reader, ReportsAMissingKeyAtItsMapping) {
+TEST(Parameters, ReportsAMissingKeyAtItsMapping) {
   Mapping m("list:\n  - a: 1\n");
   const auto items = m.reader.list("list");
   ASSERT_TRUE(items);
@@ -189,7 +189,7 @@ TEST(Reader, ReportsAMissingKeyAtItsMapping) {
   EXPECT_THAT(m.found(), ElementsAre("2:5: error: list[0].strategy: is missing"));
 }
 
-TEST(Reader, NamesUnknownKeysWithWhatWasMeant) {
+TEST(Parameters, NamesUnknownKeysWithWhatWasMeant) {
   Mapping m("digts: 1\nsection:\n  zzz: 1\nlist: [{nz: 1}]\n");
   (void)m.reader.integer("digits", 0, 5, 0);
   (void)m.reader.section("section").text("a", "");
@@ -201,7 +201,7 @@ TEST(Reader, NamesUnknownKeysWithWhatWasMeant) {
                                      "4:9: error: list[0]: unknown key 'nz', did you mean 'ns'?"));
 }
 
-TEST(Reader, ReadsNullAsTheWordNullWhereThatIsAChoice) {
+TEST(Parameters, ReadsNullAsTheWordNullWhereThatIsAChoice) {
   Mapping m("a: null\nb: 'null'\nc: error\n");
   EXPECT_EQ(m.reader.choice("a", {"error", "null"}), 1U);
   EXPECT_EQ(m.reader.choice("b", {"error", "null"}), 1U);
@@ -210,16 +210,16 @@ TEST(Reader, ReadsNullAsTheWordNullWhereThatIsAChoice) {
   EXPECT_THAT(m.found(), IsEmpty());
 }
 
-TEST(Reader, SaysNothingMoreAboutWhatWasRefusedBefore) {
+TEST(Parameters, SaysNothingMoreAboutWhatWasRefusedBefore) {
   Mapping m("key: !!int 5\n");
   read_digits(m.reader);
   EXPECT_THAT(m.found(), ElementsAre("1:6: error: tags are not allowed ('tag:yaml.org,2002:int'): "
                                      "the key decides the type"));
 }
 
-TEST(Reader, CarriesFaultsOfStrategiesToTheirKeys) {
+TEST(Parameters, CarriesFaultsOfStrategiesToTheirKeys) {
   Mapping m("rules:\n  - digits: 12\n    ns: x\n");
-  ids::Parameters& parameters = *m.reader.list("rules")->at(0);
+  Parameters& parameters = *m.reader.list("rules")->at(0);
   EXPECT_TRUE(parameters.given("digits"));
   EXPECT_FALSE(parameters.given("output"));
   parameters.error("digits", "must be even");
@@ -228,5 +228,5 @@ TEST(Reader, CarriesFaultsOfStrategiesToTheirKeys) {
                                      "2:5: warning: rules[0].output: could be larger"));
 }
 
-}  // namespace reader_test
+}  // namespace parameters_test
 }  // namespace idproxy::config

@@ -7,11 +7,14 @@
 #include <string_view>
 
 /// Formats names and values for messages.
-namespace idproxy::config {
+namespace idproxy {
 
 /// Text from the file as a message shows it: without the user, password and options of a connection
 /// string, without control characters, truncated to `limit` bytes.
 [[nodiscard]] std::string shown(std::string_view text, std::size_t limit = 80);
+
+/// In double quotes, with a backslash before quotes and backslashes, as mongosh writes a string.
+[[nodiscard]] std::string in_quotes(std::string_view text);
 
 /// "a, b or c".
 [[nodiscard]] std::string listed(std::span<const std::string_view> words,
@@ -27,4 +30,4 @@ namespace idproxy::config {
 [[nodiscard]] std::string suggestion(std::string_view word,
                                      std::span<const std::string_view> words);
 
-}  // namespace idproxy::config
+}  // namespace idproxy

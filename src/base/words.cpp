@@ -1,9 +1,9 @@
-#include "config/words.hpp"
+#include "idproxy/base/words.hpp"
 
 #include <algorithm>
 #include <vector>
 
-namespace idproxy::config {
+namespace idproxy {
 namespace {
 
 constexpr std::size_t kMaxTypingErrors = 2;
@@ -71,6 +71,15 @@ std::string shown(std::string_view text, std::size_t limit) {
   return result;
 }
 
+std::string in_quotes(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
 std::string listed(std::span<const std::string_view> words, std::string_view last) {
   std::string result;
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -100,4 +109,4 @@ std::string suggestion(std::string_view word, std::span<const std::string_view> 
   return meant ? ", did you mean '" + std::string(*meant) + "'?" : std::string();
 }
 
-}  // namespace idproxy::config
+}  // namespace idproxy

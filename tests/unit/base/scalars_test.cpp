@@ -1,10 +1,10 @@
-#include "config/scalars.hpp"
+#include "idproxy/base/scalars.hpp"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-namespace idproxy::config {
+namespace idproxy {
 namespace scalars_test {
 
 using namespace std::chrono_literals;
@@ -69,4 +69,4 @@ TEST(Scalars, WritesTheLargestUnitWithoutARest) {
 }
 
 }  // namespace scalars_test
-}  // namespace idproxy::config
+}  // namespace idproxy

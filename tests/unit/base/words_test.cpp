@@ -1,10 +1,10 @@
-#include "config/words.hpp"
+#include "idproxy/base/words.hpp"
 
 #include <gtest/gtest.h>
 
 #include <array>
 
-namespace idproxy::config {
+namespace idproxy {
 namespace words_test {
 
 constexpr std::array<std::string_view, 4> kWords{"digits", "leading_zeros", "ns", "max_fill"};
@@ -45,4 +45,4 @@ TEST(Words, ShowsOneShortLine) {
 }
 
 }  // namespace words_test
-}  // namespace idproxy::config
+}  // namespace idproxy

@@ -6,7 +6,7 @@
 #include <string_view>
 
 /// Converts texts of scalars to values, and values to texts for messages.
-namespace idproxy::config {
+namespace idproxy {
 
 /// The result of reading a text.
 enum class Reading {
@@ -37,4 +37,4 @@ struct Scalar {
 [[nodiscard]] std::string size_text(std::int64_t bytes);
 [[nodiscard]] std::string number_text(double value);
 
-}  // namespace idproxy::config
+}  // namespace idproxy

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace idproxy {
+
+/// A position in the file; both count from 1. {0, 0}: the whole file.
+struct Place {
+  int line = 0;
+  int column = 0;
+};
+
+/// An error or warning about a configuration file.
+struct Finding {
+  enum class Severity { warning, error };
+  Severity severity;
+  Place place;
+  std::string message;  ///< "rules[2].digits: must be 1 to 18 with output int64, is 19"
+
+  /// As a compiler writes it: "FILE:LINE:COLUMN: error: MESSAGE".
+  [[nodiscard]] std::string text(const std::string& file) const {
+    const std::string at = ":" + std::to_string(place.line) + ":" + std::to_string(place.column);
+    return file + (place.line > 0 ? at : "") +
+           (severity == Severity::error ? ": error: " : ": warning: ") + message;
+  }
+};
+
+/// Collects errors and warnings, so that one run reports all of them.
+class Findings {
+ public:
+  void error(Place place, std::string message) {
+    ++errors_;
+    add({Finding::Severity::error, place, std::move(message)});
+  }
+  void warning(Place place, std::string message) {
+    add({Finding::Severity::warning, place, std::move(message)});
+  }
+
+  /// The number of errors so far. A check that needs valid values compares it before and after
+  /// reading them.
+  [[nodiscard]] std::size_t errors() const { return errors_; }
+
+  /// All findings in the order of the file; those of one place in the order in which they were
+  /// added.
+  [[nodiscard]] std::vector<Finding> in_file_order() const {
+    std::vector<Finding> findings;
+    for (const auto& [position, finding] : all_) findings.push_back(finding);
+    return findings;
+  }
+
+ private:
+  /// Drops repeated findings: a key may be read twice.
+  void add(Finding finding) {
+    const std::pair position(finding.place.line, finding.place.column);
+    const auto [first, last] = all_.equal_range(position);
+    const bool known = std::any_of(first, last, [&](const auto& item) {
+      return item.second.severity == finding.severity && item.second.message == finding.message;
+    });
+    if (!known) all_.emplace(position, std::move(finding));
+  }
+
+  std::multimap<std::pair<int, int>, Finding> all_;  // by line and column
+  std::size_t errors_ = 0;
+};
+
+}  // namespace idproxy

@@ -1,0 +1,157 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "idproxy/base/finding.hpp"
+
+namespace idproxy {
+
+/// A YAML value as written. Scalars have no type: the key that is read decides what they must be.
+struct TreeNode {
+  enum class Kind {
+    null,  ///< nothing, `~` or `null`, not quoted
+    scalar,
+    sequence,
+    mapping,
+    refused,  ///< has been reported already; readers must not report it again
+  };
+
+  Kind kind = Kind::null;
+  Place place;
+  bool quoted = false;  ///< scalar: in quotes, or a block of text
+  std::string text;     ///< scalar: its value, with variables replaced
+  std::string written;  ///< scalar: as in the file, if it contained variables; else empty
+  std::string key;      ///< child of a mapping: its key
+  Place key_place;
+  std::vector<TreeNode> children;  ///< sequence: its items; mapping: its values, in file order
+
+  /// Of a scalar: what it is where no key decides. It is text if it is in quotes, or neither a
+  /// boolean nor a number.
+  [[nodiscard]] bool is_boolean() const;
+  [[nodiscard]] bool is_text() const;
+};
+
+/// Reads one mapping of the configuration. Each getter records a value that is not what it expects,
+/// with the place of its key, and returns the fallback, so that one run finds all faults. finish()
+/// reports keys that no getter has asked for.
+class Parameters {
+ public:
+  /// `node` is null for a mapping that is not in the file: then every getter returns its fallback.
+  /// `path` is "" for the file, else like "listen.tls" or "rules[2]". Faults of absent keys are
+  /// reported at `place`. The node and the findings must outlive this object.
+  Parameters(const TreeNode* node, std::string path, Place place, Findings& findings);
+
+  /// Bounds are inclusive.
+  std::int64_t integer(std::string_view key, std::int64_t min, std::int64_t max,
+                       std::int64_t fallback);
+  /// An integer; nothing for `word` and for an absent key.
+  std::optional<std::int64_t> integer_unless(std::string_view key, std::string_view word,
+                                             std::int64_t min, std::int64_t max);
+  double number(std::string_view key, double min, double max, double fallback);
+  bool boolean(std::string_view key, bool fallback);
+  std::string text(std::string_view key, std::string_view fallback);
+  /// A required text; "" after a fault.
+  std::string required_text(std::string_view key);
+  /// Text, or nothing if the key is absent or null; an empty text is a fault.
+  std::optional<std::string> optional_text(std::string_view key);
+  /// A list of texts.
+  std::vector<std::string> texts(std::string_view key);
+  /// The position of the value in `allowed`, whose first element is the fallback.
+  std::size_t choice(std::string_view key, std::initializer_list<std::string_view> allowed);
+  std::chrono::milliseconds duration(std::string_view key, std::chrono::milliseconds min,
+                                     std::chrono::milliseconds max,
+                                     std::chrono::milliseconds fallback);
+  /// A duration, or the text "off", which is 0.
+  std::chrono::milliseconds duration_or_off(std::string_view key, std::chrono::milliseconds min,
+                                            std::chrono::milliseconds max,
+                                            std::chrono::milliseconds fallback);
+  /// A size in bytes. `why` explains the bounds in messages: "a size of 64MiB to 1GiB, WHY".
+  std::int64_t size(std::string_view key, std::int64_t min, std::int64_t max, std::int64_t fallback,
+                    std::string_view why = {});
+
+  struct Member {
+    std::string name;
+    std::variant<std::nullptr_t, bool, std::int64_t, std::string> value;
+  };
+  /// A mapping of any names of top-level fields to text, integers, true, false or null; empty if it
+  /// is absent.
+  std::vector<Member> members(std::string_view key);
+
+  /// The keys of a nested mapping; empty if it is absent. Lives as long as this object.
+  Parameters& section(std::string_view key);
+  /// The section; null for an absent key and for a null value.
+  Parameters* optional_section(std::string_view key);
+  /// The mappings of a list, with the paths "key[0]", "key[1]"...; an absent key or null is an
+  /// empty list. Nothing if the value is not a list.
+  std::optional<std::vector<Parameters*>> list(std::string_view key);
+
+  [[nodiscard]] bool given(std::string_view key) const { return find(key) != nullptr; }
+  /// True if the key's value is a nested mapping.
+  [[nodiscard]] bool is_section(std::string_view key) const;
+  /// True for an absent key and for null.
+  [[nodiscard]] bool is_none(std::string_view key) const;
+  /// The scalar as it is in the file, before variables were replaced; "" for other values.
+  [[nodiscard]] std::string_view as_written(std::string_view key) const;
+  /// All keys, for mappings whose keys the operator chooses, such as names of servers.
+  [[nodiscard]] std::vector<std::string> keys() const;
+  [[nodiscard]] const std::string& path() const { return path_; }
+  /// The mapping; null if it is not in the file.
+  [[nodiscard]] const TreeNode* node() const { return node_; }
+
+  /// Records an error or a warning at the key's place, or at the mapping's if the key is absent.
+  void error(std::string_view key, std::string_view reason);
+  void warning(std::string_view key, std::string_view reason);
+  /// A key of an earlier release, with any value: warns that it has no effect.
+  void gone(std::string_view key);
+  /// Makes finish() accept every key of this mapping.
+  void accept_all() { accepts_all_ = true; }
+  /// Reports keys that no getter has asked for, here and in all sections.
+  void finish();
+  /// The number of errors in the whole file so far.
+  [[nodiscard]] std::size_t errors() const { return findings_.errors(); }
+
+ private:
+  [[nodiscard]] const TreeNode* find(std::string_view key) const;
+  /// The value of a key that must be of this kind; null if the key is absent. Null, too, for any
+  /// other value, which it reports with `expected`.
+  const TreeNode* of_kind(TreeNode::Kind kind, std::string_view key, std::string_view expected);
+  const TreeNode* scalar(std::string_view key, std::string_view expected) {
+    return of_kind(TreeNode::Kind::scalar, key, expected);
+  }
+  /// The scalar that `read` makes of the text, if it lies within the bounds. Nothing if the key is
+  /// absent or has `word`, or after a fault. `expected`: for each result of `read`.
+  template <class Read, class Value, class Expected>
+  std::optional<Value> bounded(std::string_view key, Read read, Value min, Value max,
+                               Expected expected, std::string_view word = {});
+  void mismatch(std::string_view key, std::string_view expected, const TreeNode& found);
+  /// Shows ${NAME} instead of a value that came from a variable, since that may be secret.
+  [[nodiscard]] std::string message(std::string_view key, std::string_view reason) const;
+  [[nodiscard]] std::string name_of(std::string_view key) const;
+  [[nodiscard]] Place place_of(std::string_view key) const;
+  Parameters& add_child(const TreeNode* node, std::string path, Place place);
+  void report_unknown(const TreeNode& child);
+  void add_member(const TreeNode& member, const std::string& path, std::vector<Member>& members);
+
+  const TreeNode* node_;
+  std::string path_;
+  Place place_;
+  Findings& findings_;
+  std::set<std::string, std::less<>> known_;
+  std::set<std::string, std::less<>> gone_;  // accepted, but not offered in messages
+  std::map<std::string, Parameters*, std::less<>> sections_;
+  std::vector<std::unique_ptr<Parameters>> children_;
+  bool accepts_all_ = false;
+};
+
+}  // namespace idproxy

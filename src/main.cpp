@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "idproxy/app/app.hpp"
-#include "idproxy/app/backfill.hpp"
 
 namespace {
 

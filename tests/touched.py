@@ -52,11 +52,13 @@ ALSO = [
     (r"rewrite/batch|write_batch|renewal|collisions|retry", "duplicates"),
     (r"earlier_attempts", "repeated_writes"),
     (r"stream|openssl", "tls"),
-    (r"connector|upstream|probe|lookups|srv|address|backoff|seed|uri|endpoints", "names single_servers"),
+    (r"connector|upstream|probe|lookups|address|backoff|seed|endpoints", "names single_servers"),
+    (r"connection_string|config_file", "names single_servers"),
     (r"upstream|probe|directory", "topology"),
     (r"connector", "unreachable"),
     (r"budget|buffer|queue|deadlines", "limits"),
-    (r"app/(.*check|progress|sample|health)", "readiness backfill"),
+    (r"app/(.*check|progress|value_text|health)", "readiness backfill"),
+    (r"base/(finding|parameters|scalars|words)", "cli reload documented"),
 ]
 
 # Words that files of any kind have.

@@ -6,18 +6,14 @@
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
-#include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "app/config_file.hpp"
 #include "app/connected_check.hpp"
 #include "app/control.hpp"
-#include "app/descriptors.hpp"
+#include "app/process.hpp"
 #include "app/reload.hpp"
-#include "app/sources.hpp"
-#include "app/srv_lookup.hpp"
 #include "idproxy/config/config.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/net/server.hpp"
@@ -29,27 +25,6 @@ namespace {
 // How long to wait for the id store: before serving the first client, and at the end.
 constexpr std::chrono::seconds kFirstLook{1};
 constexpr std::chrono::seconds kStoreStopTimeout{2};
-
-std::optional<std::string> readable(const std::string& file) {
-  auto text = read_config_file(file);
-  if (text) return *std::move(text);
-  std::cerr << "mongo-idproxy: " << text.error() << '\n';
-  return std::nullopt;
-}
-
-/// If upstream.uri is a mongodb+srv string, resolves it and parses the configuration again. Returns
-/// the seed list, or "".
-std::string find_servers(const std::string& file, const std::string& text, config::Loaded& loaded) {
-  if (loaded.config.srv_uri.empty()) return "";
-  std::set<std::string> logged;
-  for (const Finding& finding : loaded.findings) {
-    logged.insert(finding.text(file));
-  }
-  std::string seed_list = await_seed_list(loaded.config.srv_uri, system_random());
-  loaded = config::parse(text, process_sources(), seed_list);
-  log_findings(file, loaded, logged);
-  return seed_list;
-}
 
 ExitCode exit_code_for(const std::string& error) {
   return error.find("Permission denied") != std::string::npos ? ExitCode::no_permission
@@ -107,16 +82,17 @@ net::Options options_of(const config::Config& config, const std::string& version
   return options;
 }
 
-/// Stops the control thread before the objects that it uses are destroyed, also after an exception.
-class StopControl {
+/// Calls a function at the end of a scope, also after an exception.
+template <class F>
+class AtEnd {
  public:
-  explicit StopControl(Control& control) : control_(control) {}
-  ~StopControl() { control_.stop(); }
-  StopControl(const StopControl&) = delete;
-  StopControl& operator=(const StopControl&) = delete;
+  explicit AtEnd(F f) : f_(std::move(f)) {}
+  ~AtEnd() { f_(); }
+  AtEnd(const AtEnd&) = delete;
+  AtEnd& operator=(const AtEnd&) = delete;
 
  private:
-  Control& control_;
+  F f_;
 };
 
 /// Serves until a signal ends it.
@@ -132,8 +108,9 @@ ExitCode run(Reload::Start start, const std::string& version, Control& control) 
   }
   net::Server& server = **opened;
   log_listening(server, start.config.net.routes);
-  Reload reload(std::move(start), store, server, process_sources());
-  const StopControl stop_control(control);
+  Reload reload(std::move(start), store, server);
+  // Its thread uses the objects above.
+  const AtEnd stop_control([&control] { control.stop(); });
   control.serve(server, store, reload);
   // Clients can connect already, but wait: no rule must apply to an insert into a view.
   reload.rules().watch->await_first_look(kFirstLook);
@@ -146,30 +123,21 @@ ExitCode run(Reload::Start start, const std::string& version, Control& control) 
   return ExitCode::ok;
 }
 
-/// Waits for a slow reader of the log, however the process ends.
-struct FlushLogAtExit {
-  FlushLogAtExit() = default;
-  FlushLogAtExit(const FlushLogAtExit&) = delete;
-  FlushLogAtExit& operator=(const FlushLogAtExit&) = delete;
-  ~FlushLogAtExit() { log::finish(kLogFlushTimeout); }
-};
-
 }  // namespace
 
 ExitCode check_config(const std::string& file, CheckWith with) {
-  const auto text = readable(file);
-  if (!text) return ExitCode::no_permission;
-  config::Loaded loaded = config::parse(*text, process_sources());
-  look_at_mode(file, loaded);
-  print_findings(std::cout, file, loaded);
+  auto opened = ConfigFile::open(file);
+  if (!opened) return opened.error();
+  config::Loaded& loaded = opened->loaded;
+  opened->look_at_mode();
+  opened->print_findings(std::cout);
   if (!loaded.ok()) return ExitCode::config;
   const std::size_t count = loaded.config.rules.size();
   std::cout << file << ": ok, " << count << (count == 1 ? " rule\n" : " rules\n");
   if (with == CheckWith::file) return ExitCode::ok;
-  const auto upstream_uri = resolve_servers(file, *text, process_sources(), loaded, std::cout);
+  const auto upstream_uri = opened->find_servers(std::cout);
   if (!upstream_uri) return upstream_uri.error();
-  return check_connected(std::move(loaded.config), *upstream_uri, process_sources().clock,
-                         std::cout);
+  return check_connected(std::move(loaded.config), *upstream_uri, std::cout);
 }
 
 ExitCode serve(const std::string& file, const std::string& version) {
@@ -179,17 +147,18 @@ ExitCode serve(const std::string& file, const std::string& version) {
   // the memory of blocks below it.
   ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
   (void)std::signal(SIGPIPE, SIG_IGN);  // standard error may be a closed pipe
-  const auto text = readable(file);
-  if (!text) return ExitCode::no_permission;
-  config::Loaded loaded = config::parse(*text, process_sources());
+  auto opened = ConfigFile::open(file);
+  if (!opened) return opened.error();
+  config::Loaded& loaded = opened->loaded;
   if (!loaded.ok()) {
-    print_findings(std::cerr, file, loaded);
+    opened->print_findings(std::cerr);
     return ExitCode::config;
   }
   log::start(loaded.config.log);
-  const FlushLogAtExit flush_log;
-  look_at_mode(file, loaded);
-  log_findings(file, loaded);
+  // Waits for a slow reader of the log, however the process ends.
+  const AtEnd flush_log([] { log::finish(kLogFlushTimeout); });
+  opened->look_at_mode();
+  opened->log_findings();
   Control control(version);
   if (loaded.config.admin) {
     if (const std::string error = control.open(*loaded.config.admin); !error.empty()) {
@@ -197,7 +166,7 @@ ExitCode serve(const std::string& file, const std::string& version) {
       return exit_code_for(error);
     }
   }
-  std::string seed_list = find_servers(file, *text, loaded);
+  std::string seed_list = opened->await_servers();
   if (!loaded.ok()) return ExitCode::config;
   return run({file, std::move(loaded.config), std::move(seed_list), {}}, version, control);
 }

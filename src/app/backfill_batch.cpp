@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "app/sources.hpp"
+#include "app/process.hpp"
 #include "app/value_text.hpp"
 #include "idproxy/base/random.hpp"
 #include "idproxy/id_store/stored_value.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "app/value_text.hpp"
+#include "idproxy/base/words.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/duplicate_key.hpp"
 #include "idproxy/rewrite/unused_values.hpp"

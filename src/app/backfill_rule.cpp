@@ -4,9 +4,9 @@
 #include <limits>
 #include <utility>
 
+#include "app/process.hpp"
 #include "app/readiness.hpp"
-#include "app/sample_values.hpp"
-#include "app/sources.hpp"
+#include "app/value_text.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/ids/sequences_of.hpp"
 
@@ -196,7 +196,7 @@ std::string BackfillRule::note() const {
 
 std::string BackfillRule::samples(std::uint64_t count) const {
   const auto numbers = rules_.watch->numbers(std::numeric_limits<std::size_t>::max());
-  return samples_of(rule(), index_, ns_, numbers, count, process_sources().clock);
+  return samples_of(rule(), index_, ns_, numbers, count);
 }
 
 bool BackfillRule::stop() {

@@ -10,7 +10,7 @@
 #include "app/backfill_commands.hpp"
 #include "app/progress.hpp"
 #include "app/reload.hpp"
-#include "idproxy/app/backfill_request.hpp"
+#include "idproxy/app/command_line.hpp"
 #include "idproxy/config/config.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/rewrite/rules.hpp"

@@ -1,26 +1,153 @@
 #include "app/config_file.hpp"
 
+#include <mongoc/mongoc.h>
 #include <sys/stat.h>
+#include <systemd/sd-daemon.h>
 
-#include <ostream>
+#include <algorithm>
+#include <boost/system/result.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <thread>
 #include <utility>
+#include <vector>
 
-#include "app/srv_lookup.hpp"
+#include "app/process.hpp"
 #include "idproxy/base/input_file.hpp"
+#include "idproxy/base/owned.hpp"
+#include "idproxy/config/seed_list.hpp"
 #include "idproxy/observability/log.hpp"
 
 namespace idproxy::app {
+namespace {
 
-boost::system::result<std::string, std::string> read_config_file(const std::string& file) {
-  auto text = read_file(file);
-  using Text = boost::system::result<std::string, std::string>;
-  if (text) return Text(boost::system::in_place_value, *std::move(text));
-  return Text(boost::system::in_place_error, "cannot read " + file + ": " + text.error().message());
+using namespace std::chrono_literals;
+using Milliseconds = std::chrono::milliseconds;
+
+constexpr Milliseconds kFirstPause = 50ms;
+constexpr Milliseconds kLongestPause = 2s;
+constexpr std::chrono::minutes kLogAgain{1};  // pause before logging the same reason again
+
+using Uri = Owned<mongoc_uri_t, mongoc_uri_destroy>;
+using Client = Owned<mongoc_client_t, mongoc_client_destroy>;
+
+/// The three options that a TXT record may set, without those that the string sets itself.
+std::map<std::string, std::string> options_of(const mongoc_uri_t* found,
+                                              const mongoc_uri_t* asked) {
+  std::map<std::string, std::string> options;
+  const auto add = [&](const char* name, const char* now, const char* before) {
+    if (now != nullptr && (before == nullptr || std::string_view(now) != before)) {
+      options.emplace(name, now);
+    }
+  };
+  add(MONGOC_URI_REPLICASET, mongoc_uri_get_replica_set(found), mongoc_uri_get_replica_set(asked));
+  add(MONGOC_URI_AUTHSOURCE, mongoc_uri_get_auth_source(found), mongoc_uri_get_auth_source(asked));
+  if (mongoc_uri_get_option_as_bool(found, MONGOC_URI_LOADBALANCED, false)) {
+    options.emplace(MONGOC_URI_LOADBALANCED, "true");
+  }
+  return options;
 }
 
-void look_at_mode(const std::string& file, config::Loaded& loaded) {
+/// The hosts, sorted: name servers shuffle them, but each server must keep its listener's port from
+/// start to start.
+std::vector<std::string> hosts_of(const mongoc_uri_t* found) {
+  std::vector<std::string> hosts;
+  for (const auto* host = mongoc_uri_get_hosts(found); host != nullptr; host = host->next) {
+    hosts.emplace_back(static_cast<const char*>(host->host_and_port));
+  }
+  std::ranges::sort(hosts);
+  const std::int32_t most = mongoc_uri_get_option_as_int32(found, MONGOC_URI_SRVMAXHOSTS, 0);
+  if (most <= 0) return hosts;
+  std::vector<std::string> some;  // random ones, as the specification of srvMaxHosts requires
+  std::ranges::sample(hosts, std::back_inserter(some), most, std::random_device());
+  return some;
+}
+
+/// Looks the records up, or returns an error. libmongoc asks for both the SRV and the TXT record,
+/// and requires all servers to be in the name's domain. It does not connect to them.
+boost::system::result<config::SeedList, std::string> look_up(const std::string& srv_uri) {
+  const Uri asked(mongoc_uri_new(srv_uri.c_str()));
+  if (!asked) std::abort();  // checked by config
+  bson_error_t error{};
+  const Client client(mongoc_client_new_from_uri_with_error(asked.get(), &error));
+  if (!client) return std::string(static_cast<const char*>(error.message));
+  const mongoc_uri_t* found = mongoc_client_get_uri(client.get());
+  return config::SeedList{hosts_of(found), options_of(found, asked.get())};
+}
+
+/// Logs failures: when the reason changes, and from time to time.
+class FailureLog {
+ public:
+  void failed(const std::string& reason) {
+    const auto now = std::chrono::steady_clock::now();
+    if (reason == reason_ && now - last_ < kLogAgain) return;
+    log::event(log::Level::warning, "srv_lookup_failed",
+               "cannot look up the servers of upstream.uri; trying again", {{"reason", reason}});
+    reason_ = reason;
+    last_ = now;
+  }
+
+ private:
+  std::string reason_;
+  std::chrono::steady_clock::time_point last_;
+};
+
+/// A random time between half of `pause` and all of it.
+Milliseconds with_jitter(Milliseconds pause, RandomSource& random) {
+  const Milliseconds half = pause / 2;
+  return half + Milliseconds(uniform(random, static_cast<std::uint64_t>(half.count()) + 1));
+}
+
+/// Resolves `srv_uri`, a mongodb+srv string, by the DNS to a mongodb:// string, or returns an
+/// error.
+boost::system::result<std::string, std::string> find_seed_list(const std::string& srv_uri) {
+  using SeedListUri = boost::system::result<std::string, std::string>;
+  mongoc_init();
+  const auto seeds = look_up(srv_uri);
+  if (!seeds) return SeedListUri(boost::system::in_place_error, seeds.error());
+  return SeedListUri(boost::system::in_place_value, config::with_seed_list(srv_uri, *seeds));
+}
+
+/// Retries until it succeeds, and logs failures.
+std::string await_seed_list(const std::string& srv_uri, RandomSource& random) {
+  FailureLog log;
+  for (Milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+    // Keep systemd from ending a start that waits for the DNS.
+    ::sd_notify(0, "EXTEND_TIMEOUT_USEC=90000000");
+    auto seeds = find_seed_list(srv_uri);
+    if (seeds) return *std::move(seeds);
+    log.failed(seeds.error());
+    std::this_thread::sleep_for(with_jitter(pause, random));
+  }
+}
+
+}  // namespace
+
+boost::system::result<ConfigFile, std::string> ConfigFile::read(const std::string& name,
+                                                                const std::string& seed_list) {
+  auto text = read_file(name);
+  if (!text) return "cannot read " + name + ": " + text.error().message();
+  config::Loaded loaded = config::parse(*text, process_sources(), seed_list);
+  return ConfigFile(name, *std::move(text), std::move(loaded));
+}
+
+boost::system::result<ConfigFile, ExitCode> ConfigFile::open(const std::string& name) {
+  auto file = read(name);
+  if (file) return *std::move(file);
+  std::cerr << "mongo-idproxy: " << file.error() << '\n';
+  return ExitCode::no_permission;
+}
+
+void ConfigFile::look_at_mode() {
   struct stat status{};
-  if (::stat(file.c_str(), &status) != 0 || (status.st_mode & (S_IROTH | S_IWOTH)) == 0) return;
+  if (::stat(name_.c_str(), &status) != 0 || (status.st_mode & (S_IROTH | S_IWOTH)) == 0) return;
   for (const std::string& key : loaded.config.written.password_keys) {
     loaded.findings.push_back(
         {Finding::Severity::warning,
@@ -32,38 +159,39 @@ void look_at_mode(const std::string& file, config::Loaded& loaded) {
   }
 }
 
-void log_findings(const std::string& file, const config::Loaded& loaded,
-                  const std::set<std::string>& before) {
+void ConfigFile::log_findings() {
   for (const Finding& finding : loaded.findings) {
     const bool is_error = finding.severity == Finding::Severity::error;
-    const std::string text = finding.text(file);
-    if (before.contains(text)) continue;
+    const std::string line = finding.text(name_);
+    if (!logged_.insert(line).second) continue;
     log::event(is_error ? log::Level::error : log::Level::warning,
-               is_error ? "config_error" : "config_warning", text);
+               is_error ? "config_error" : "config_warning", line);
   }
 }
 
-void print_findings(std::ostream& out, const std::string& file, const config::Loaded& loaded) {
-  for (const Finding& finding : loaded.findings) {
-    out << finding.text(file) << '\n';
-  }
+void ConfigFile::print_findings(std::ostream& out) const {
+  for (const Finding& finding : loaded.findings) out << finding.text(name_) << '\n';
 }
 
-boost::system::result<std::string, ExitCode> resolve_servers(const std::string& file,
-                                                             const std::string& text,
-                                                             ids::Sources sources,
-                                                             config::Loaded& loaded,
-                                                             std::ostream& out) {
+boost::system::result<std::string, ExitCode> ConfigFile::find_servers(std::ostream& out) {
   if (loaded.config.srv_uri.empty()) return loaded.config.written.upstream_uri;
   auto seed_list = find_seed_list(loaded.config.srv_uri);
   if (!seed_list) {
     out << "\ncannot look up the servers of upstream.uri: " << seed_list.error() << '\n';
     return ExitCode::unavailable;
   }
-  loaded = config::parse(text, sources, *seed_list);
+  loaded = config::parse(text, process_sources(), *seed_list);
   if (loaded.ok()) return *std::move(seed_list);
-  print_findings(out, file, loaded);
+  print_findings(out);
   return ExitCode::config;
+}
+
+std::string ConfigFile::await_servers() {
+  if (loaded.config.srv_uri.empty()) return "";
+  std::string seed_list = await_seed_list(loaded.config.srv_uri, system_random());
+  loaded = config::parse(text, process_sources(), seed_list);
+  log_findings();
+  return seed_list;
 }
 
 }  // namespace idproxy::app

@@ -4,33 +4,46 @@
 #include <iosfwd>
 #include <set>
 #include <string>
+#include <utility>
 
-#include "idproxy/app/exit_code.hpp"
+#include "idproxy/app/command_line.hpp"
 #include "idproxy/config/config.hpp"
 
 namespace idproxy::app {
 
-/// The content of the file, or an error: "cannot read FILE: Permission denied".
-[[nodiscard]] boost::system::result<std::string, std::string> read_config_file(
-    const std::string& file);
+/// A configuration file: its text, and what it means.
+class ConfigFile {
+ public:
+  /// `seed_list`: as for config::parse(). The error: "cannot read FILE: Permission denied".
+  [[nodiscard]] static boost::system::result<ConfigFile, std::string> read(
+      const std::string& name, const std::string& seed_list = {});
+  /// The same for a command. Prints the error and returns its exit code.
+  [[nodiscard]] static boost::system::result<ConfigFile, ExitCode> open(const std::string& name);
 
-/// Adds a warning if the file contains passwords and every user of the host can read or write it.
-void look_at_mode(const std::string& file, config::Loaded& loaded);
+  /// Adds a warning if the file contains passwords and every user of the host can read or write it.
+  void look_at_mode();
+  /// Logs each finding that it has not logged yet, in the form of Finding::text().
+  void log_findings();
+  /// Prints each finding in the form of Finding::text(), one a line.
+  void print_findings(std::ostream& out) const;
 
-/// Logs each finding in the form of Finding::text(), except those whose text is in `before`.
-void log_findings(const std::string& file, const config::Loaded& loaded,
-                  const std::set<std::string>& before = {});
+  /// For commands that use the servers once: if upstream.uri is a mongodb+srv string, looks its
+  /// servers up and parses the text again. Returns upstream.uri, or the mongodb:// string that it
+  /// resolves to. Prints faults to `out` and returns the exit code.
+  [[nodiscard]] boost::system::result<std::string, ExitCode> find_servers(std::ostream& out);
+  /// The same for the proxy: retries until it succeeds, and logs failures and findings. Returns the
+  /// seed list, or "".
+  [[nodiscard]] std::string await_servers();
 
-/// Prints each finding in the form of Finding::text(), one a line.
-void print_findings(std::ostream& out, const std::string& file, const config::Loaded& loaded);
+  std::string text;
+  config::Loaded loaded;
 
-/// For commands that use the servers once: if upstream.uri is a mongodb+srv string, looks its
-/// servers up and parses `text`, the content of `file`, again into `loaded`. Returns upstream.uri,
-/// or the mongodb:// string that it resolves to. Prints faults to `out` and returns the exit code.
-[[nodiscard]] boost::system::result<std::string, ExitCode> resolve_servers(const std::string& file,
-                                                                           const std::string& text,
-                                                                           ids::Sources sources,
-                                                                           config::Loaded& loaded,
-                                                                           std::ostream& out);
+ private:
+  ConfigFile(std::string name, std::string its_text, config::Loaded its_loaded)
+      : text(std::move(its_text)), loaded(std::move(its_loaded)), name_(std::move(name)) {}
+
+  std::string name_;
+  std::set<std::string> logged_;
+};
 
 }  // namespace idproxy::app

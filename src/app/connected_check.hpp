@@ -3,8 +3,7 @@
 #include <iosfwd>
 #include <string>
 
-#include "idproxy/app/exit_code.hpp"
-#include "idproxy/base/clock.hpp"
+#include "idproxy/app/command_line.hpp"
 #include "idproxy/config/config.hpp"
 
 namespace idproxy::app {
@@ -15,6 +14,6 @@ namespace idproxy::app {
 /// process if a server hangs. Returns ok if all is ready, else unavailable. `config` must have been
 /// accepted, and `upstream_uri` is its upstream.uri, or the mongodb:// string that it resolves to.
 [[nodiscard]] ExitCode check_connected(config::Config config, const std::string& upstream_uri,
-                                       const Clock& clock, std::ostream& out);
+                                       std::ostream& out);
 
 }  // namespace idproxy::app

@@ -1,10 +1,20 @@
 #pragma once
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <csignal>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 
+#include "app/health.hpp"
+#include "app/readiness.hpp"
 #include "app/reload.hpp"
+#include "app/run_out.hpp"
+#include "app/watchdog.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/net/server.hpp"
 
@@ -43,8 +53,48 @@ class Control {
   void stop();
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  void run();
+  template <class F>
+  auto on_thread(F f);
+
+  // On the control thread:
+  void await_signal();
+  void signalled(int signal);
+  void end();
+  [[noreturn]] static void leave();
+  void reload();
+  void await_tick();
+  void look();
+  [[nodiscard]] bool all_well() const;
+  void housekeep();
+  void look_at_numbers();
+  void tell_status(bool always);
+  void tell_readiness();
+  [[nodiscard]] std::optional<Snapshot> snapshot() const;
+  [[nodiscard]] admin::Pages pages();
+
+  const std::string version_;
+  boost::asio::io_context io_{1};
+  boost::asio::signal_set signal_set_{io_, SIGTERM, SIGINT, SIGHUP};
+  boost::asio::steady_timer timer_{io_};
+  const std::chrono::microseconds tick_;
+  std::unique_ptr<admin::HttpServer> http_server_;
+
+  Phase phase_ = Phase::starting;
+  net::Server* server_ = nullptr;
+  id_store::Store* store_ = nullptr;
+  Reload* reload_ = nullptr;
+  bool reload_wanted_ = false;  // by a SIGHUP that came too early
+  bool end_wanted_ = false;     // by a SIGTERM
+  bool last_reload_failed_ = false;
+  ReadinessLog readiness_log_;
+  ServerLimitsLog server_limits_log_;
+  RunOut run_out_;
+  std::optional<Snapshot> last_;      // once the server has ended
+  std::optional<Watchdog> watchdog_;  // while the server runs
+  Watchdog::Time housekept_{};
+  std::string reported_;  // to systemd
+  std::thread thread_;
 };
 
 }  // namespace idproxy::app

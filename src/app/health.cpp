@@ -5,7 +5,7 @@
 #include <string_view>
 #include <variant>
 
-#include "app/server_limits.hpp"
+#include "app/readiness.hpp"
 #include "app/watchdog.hpp"
 #include "idproxy/base/server_release.hpp"
 

@@ -11,7 +11,7 @@
 #include <ctime>
 #include <iostream>
 
-#include "idproxy/app/exit_code.hpp"
+#include "idproxy/app/command_line.hpp"
 
 namespace idproxy::app {
 namespace {

@@ -1,13 +1,17 @@
 #include "app/reload.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <exception>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "app/config_file.hpp"
+#include "app/process.hpp"
 #include "app/readiness.hpp"
-#include "app/rule_changes.hpp"
+#include "idproxy/base/glob.hpp"
 #include "idproxy/ids/counter_use.hpp"
 #include "idproxy/ids/gapless_job.hpp"
 #include "idproxy/ids/number_format.hpp"
@@ -17,6 +21,78 @@
 
 namespace idproxy::app {
 namespace {
+
+using Rules = std::vector<rewrite::Rule>;
+using Names = std::vector<std::string>;
+
+constexpr std::size_t kMostRulesNamed = 20;  // of those changed, added or removed
+constexpr std::size_t kMostKeysNamed = 8;
+constexpr std::size_t kMostNameBytes = 2000;  // of all names of a kind
+
+/// "a, b and 3 more"
+std::string listed(const Names& names, std::size_t most) {
+  std::string text;
+  std::size_t count = 0;
+  while (count < std::min(names.size(), most) &&
+         text.size() + names[count].size() <= kMostNameBytes) {
+    text += (count == 0 ? "" : ", ") + names[count];
+    ++count;
+  }
+  const std::size_t left = names.size() - count;
+  if (left == 0) return text;
+  return text + (count == 0 ? "" : " and ") + std::to_string(left) + (count == 0 ? "" : " more");
+}
+
+std::string name_of(const rewrite::Rule& rule) {
+  return rule.ns + "." + rule.field;
+}
+
+/// The keys that only one of them has, or that have other values.
+Names changed_keys(const rewrite::Rule& a, const rewrite::Rule& b) {
+  std::vector<std::pair<std::string, std::string>> different;
+  std::ranges::set_symmetric_difference(a.definition, b.definition, std::back_inserter(different));
+  Names keys;
+  for (const auto& [key, value] : different) {
+    if (keys.empty() || keys.back() != key) keys.push_back(key);
+  }
+  return keys;
+}
+
+/// Pairs rules of the same namespace and field, in their order.
+struct Difference {
+  Names changed, added, removed;
+  bool reordered = false;
+
+  Difference(const Rules& before, const Rules& after) {
+    std::vector<bool> paired(before.size());
+    std::size_t last = 0;
+    for (const rewrite::Rule& rule : after) {
+      const std::size_t its = partner_of(rule, before, paired);
+      if (its == before.size()) {
+        added.push_back(name_of(rule));
+        continue;
+      }
+      paired[its] = true;
+      reordered = reordered || its < last;
+      last = its;
+      const Names keys = changed_keys(before[its], rule);
+      if (!keys.empty()) {
+        changed.push_back(name_of(rule) + " (" + listed(keys, kMostKeysNamed) + ")");
+      }
+    }
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      if (!paired[i]) removed.push_back(name_of(before[i]));
+    }
+  }
+
+ private:
+  static std::size_t partner_of(const rewrite::Rule& rule, const Rules& before,
+                                const std::vector<bool>& paired) {
+    std::size_t i = 0;
+    while (i < before.size() && (paired[i] || name_of(before[i]) != name_of(rule))) ++i;
+    return i;
+  }
+};
 
 using Keys = std::vector<std::string>;
 using Tls = std::shared_ptr<const net::tls::Context>;
@@ -79,6 +155,20 @@ void use_literal(const rewrite::RuleSet& set, const rewrite::Rule& rule) {
 
 }  // namespace
 
+std::string rule_changes(const Rules& before, const Rules& after) {
+  const Difference found(before, after);
+  std::string text;
+  for (const auto& [what, names] :
+       {std::pair<std::string_view, const Names&>{"changed ", found.changed},
+        {"added ", found.added},
+        {"removed ", found.removed}}) {
+    if (names.empty()) continue;
+    text.append(text.empty() ? "" : "; ").append(what).append(listed(names, kMostRulesNamed));
+  }
+  if (found.reordered) text.append(text.empty() ? "" : "; ").append("order");
+  return text;
+}
+
 RulesInForce make_rules(std::vector<rewrite::Rule> rules, const std::string& store_db,
                         id_store::Store& store, const rewrite::RuleSet* before) {
   std::vector<id_store::WatchedRule> watched;
@@ -98,13 +188,12 @@ RulesInForce make_rules(std::vector<rewrite::Rule> rules, const std::string& sto
   return {std::move(set), std::move(watch)};
 }
 
-Reload::Reload(Start start, id_store::Store& store, net::Server& server, ids::Sources sources)
+Reload::Reload(Start start, id_store::Store& store, net::Server& server)
     : file_(std::move(start.file)),
       running_(std::move(start.config)),
       seed_list_(std::move(start.seed_list)),
       store_(store),
       server_(server),
-      sources_(sources),
       rules_(std::move(start.rules)) {
   running_.rules.clear();
   note_success();
@@ -112,7 +201,7 @@ Reload::Reload(Start start, id_store::Store& store, net::Server& server, ids::So
 
 void Reload::note_success() {
   statistics_.last_success =
-      std::chrono::duration_cast<std::chrono::seconds>(sources_.clock.wall());
+      std::chrono::duration_cast<std::chrono::seconds>(process_sources().clock.wall());
 }
 
 Reload::Result Reload::reload() noexcept {
@@ -142,15 +231,14 @@ void Reload::refuse(std::string_view fault) noexcept {
 }
 
 std::string Reload::attempt() {
-  const auto text = read_config_file(file_);
-  if (!text) return text.error();
+  auto read = ConfigFile::read(file_, seed_list_);
+  if (!read) return read.error();
   // Probably somebody is writing it just now. An empty configuration would remove all rules.
-  if (text->find_first_not_of(" \t\r\n") == std::string::npos) return file_ + " is empty";
-  config::Loaded loaded = config::parse(*text, sources_, seed_list_);
-  look_at_mode(file_, loaded);
-  log_findings(file_, loaded);
-  if (!loaded.ok()) return fault_of(loaded);
-  config::Config& next = loaded.config;
+  if (read->text.find_first_not_of(" \t\r\n") == std::string::npos) return file_ + " is empty";
+  read->look_at_mode();
+  read->log_findings();
+  if (!read->loaded.ok()) return fault_of(read->loaded);
+  config::Config& next = read->loaded.config;
   keep_what_takes_a_restart(next);
   if (next.net.pins != running_.net.pins) {
     std::string fault = server_.fault_of_pins(next.net.pins);

@@ -7,13 +7,21 @@
 #include <string_view>
 #include <vector>
 
-#include "idproxy/base/clock.hpp"
 #include "idproxy/config/config.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/net/server.hpp"
+#include "idproxy/rewrite/rule.hpp"
 #include "idproxy/rewrite/rules.hpp"
 
 namespace idproxy::app {
+
+/// How two lists of rules differ, for the log, without values:
+///
+///   changed shop.orders.number (block.size, start); added shop.bills.n; removed shop.old.n; order
+///
+/// Empty if they do not. Names at most 20 rules and 8 keys of each, and counts the others.
+[[nodiscard]] std::string rule_changes(const std::vector<rewrite::Rule>& before,
+                                       const std::vector<rewrite::Rule>& after);
 
 /// Rules and the id store's Watch for them, with the same rule_index. As long as this exists, the
 /// id store checks the collections of the rules; after the start only Reload holds it.
@@ -51,7 +59,7 @@ class Reload {
   enum class Result { applied, refused };
 
   /// The references must outlive it.
-  Reload(Start start, id_store::Store& store, net::Server& server, ids::Sources sources);
+  Reload(Start start, id_store::Store& store, net::Server& server);
 
   /// Reads the file again. If it cannot be applied, logs why and keeps the old configuration.
   Result reload() noexcept;
@@ -80,7 +88,6 @@ class Reload {
   std::string seed_list_;
   id_store::Store& store_;
   net::Server& server_;
-  ids::Sources sources_;
   RulesInForce rules_;
   ReloadStatistics statistics_;
 };

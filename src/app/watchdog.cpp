@@ -1,20 +1,89 @@
 #include "app/watchdog.hpp"
 
+#include <execinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+#include <thread>
 
-#include "app/thread_trace.hpp"
 #include "idproxy/observability/log.hpp"
 
 namespace idproxy::app {
 namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::chrono::milliseconds kPatience = 200ms;
+
+// The signal handler stores the stack in `frames` and `depth`. `stage` passes their ownership on,
+// so that a thread that responds too late does nothing.
+enum class Stage { idle, asked, taking, taken };
+std::atomic<Stage> stage{Stage::idle};
+std::atomic<pid_t> asked_thread{0};
+std::array<void*, 48> frames;
+int depth = 0;
+
+void take_trace(int) {
+  const int error = errno;
+  auto expected = Stage::asked;
+  if (asked_thread == ::gettid() && stage.compare_exchange_strong(expected, Stage::taking)) {
+    depth = ::backtrace(frames.data(), static_cast<int>(frames.size()));
+    stage = Stage::taken;
+  }
+  errno = error;
+}
+
+/// True if the thread has stored its stack; if false, it will not do so later.
+bool await_trace() {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (stage != Stage::taken) {
+    std::this_thread::sleep_for(1ms);
+    if (std::chrono::steady_clock::now() < end) continue;
+    auto expected = Stage::asked;
+    if (stage.compare_exchange_strong(expected, Stage::idle)) return false;
+  }
+  return true;
+}
+
+bool install() {
+  (void)::backtrace(frames.data(), 1);  // the first call loads a library: not safe in a handler
+  struct sigaction action{};
+  action.sa_handler = take_trace;
+  action.sa_flags = SA_RESTART;
+  return ::sigaction(SIGUSR2, &action, nullptr) == 0;
+}
 
 std::int64_t whole_seconds(Watchdog::Time time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time).count();
 }
 
 }  // namespace
+
+std::string trace_of(pid_t thread) {
+  static const bool installed = install();
+  asked_thread = thread;
+  stage = Stage::asked;
+  if (!installed || ::tgkill(::getpid(), thread, SIGUSR2) != 0 || !await_trace()) return "";
+  const std::unique_ptr<char*, decltype(&std::free)> symbols(
+      ::backtrace_symbols(frames.data(), depth), &std::free);
+  if (!symbols) return "";
+  constexpr int kHandler = 2;  // take_trace(), and what the kernel calls it from
+  std::string trace;
+  for (int i = kHandler; i < depth; ++i) {
+    std::string_view symbol = symbols.get()[i];
+    symbol = symbol.substr(0, symbol.find(" ["));  // the address, once more
+    trace.append(trace.empty() ? "" : " ").append(symbol);
+  }
+  return trace;
+}
 
 void Watchdog::look(Time now) {
   for (std::size_t i = 0; i < threads_.size(); ++i) {

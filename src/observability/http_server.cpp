@@ -86,33 +86,6 @@ std::string_view path_of(std::string_view target) {
   return target.substr(0, target.find('?'));
 }
 
-}  // namespace
-
-struct HttpServer::Impl {
-  Impl(asio::io_context& io, Pages all_pages, HttpServerLimits all_limits)
-      : acceptor(io), pages(std::move(all_pages)), limits(all_limits) {}
-
-  /// Returns an error text, or "".
-  std::string listen(const std::string& host, std::uint16_t port);
-  static asio::awaitable<void> accept(std::shared_ptr<Impl> impl);
-  static asio::awaitable<void> converse(std::shared_ptr<Impl> impl, tcp::socket socket);
-
-  void close();
-  bool make_room();
-  static void refuse(tcp::socket socket);
-  asio::awaitable<bool> await_request(Connection& connection, std::string& received) const;
-  asio::awaitable<bool> answer_one(Connection& connection, std::string& received) const;
-  [[nodiscard]] HttpResponse respond(const Request& request) const;
-  [[nodiscard]] HttpResponse page(const std::function<HttpResponse()>& make) const;
-
-  tcp::acceptor acceptor;
-  Pages pages;
-  HttpServerLimits limits;
-  std::list<Connection*> connections;
-};
-
-namespace {
-
 /// The whole response as bytes. Beast's serializer, made for bodies of any kind, takes longer to
 /// compile than everything else in this file.
 std::string text_of(const Request& request, bool keep_alive, const HttpResponse& response) {
@@ -163,124 +136,134 @@ asio::awaitable<void> linger(Connection& connection) {
 
 }  // namespace
 
-std::string HttpServer::Impl::listen(const std::string& host, std::uint16_t port) {
-  error_code error;
-  const auto ip = asio::ip::make_address(host, error);
-  if (error) return host + ": not an IP address";
-  try {
-    acceptor = tcp::acceptor(acceptor.get_executor(), tcp::endpoint(ip, port));
-  } catch (const boost::system::system_error& refused) {
-    const std::string shown = ip.is_v6() ? "[" + host + "]" : host;
-    return shown + ":" + std::to_string(port) + ": " + refused.code().message();
-  }
-  return "";
-}
+struct HttpServer::Impl {
+  Impl(asio::io_context& io, Pages all_pages, HttpServerLimits all_limits)
+      : acceptor(io), pages(std::move(all_pages)), limits(all_limits) {}
 
-asio::awaitable<void> HttpServer::Impl::accept(std::shared_ptr<Impl> impl) {
-  asio::steady_timer pause(impl->acceptor.get_executor());
-  for (;;) {
-    auto [error, socket] = co_await impl->acceptor.async_accept(kUse);
-    if (!impl->acceptor.is_open()) co_return;
-    if (error) {
-      pause.expires_after(kAcceptPause);
-      co_await pause.async_wait(kUse);
-    } else if (impl->make_room()) {
-      co_spawn(impl->acceptor.get_executor(), converse(impl, std::move(socket)), log_end);
-    } else {
-      refuse(std::move(socket));
+  /// Returns an error text, or "".
+  std::string listen(const std::string& host, std::uint16_t port) {
+    error_code error;
+    const auto ip = asio::ip::make_address(host, error);
+    if (error) return host + ": not an IP address";
+    try {
+      acceptor = tcp::acceptor(acceptor.get_executor(), tcp::endpoint(ip, port));
+    } catch (const boost::system::system_error& refused) {
+      const std::string shown = ip.is_v6() ? "[" + host + "]" : host;
+      return shown + ":" + std::to_string(port) + ": " + refused.code().message();
+    }
+    return "";
+  }
+
+  static asio::awaitable<void> accept(std::shared_ptr<Impl> impl) {
+    asio::steady_timer pause(impl->acceptor.get_executor());
+    for (;;) {
+      auto [error, socket] = co_await impl->acceptor.async_accept(kUse);
+      if (!impl->acceptor.is_open()) co_return;
+      if (error) {
+        pause.expires_after(kAcceptPause);
+        co_await pause.async_wait(kUse);
+      } else if (impl->make_room()) {
+        co_spawn(impl->acceptor.get_executor(), converse(impl, std::move(socket)), log_end);
+      } else {
+        refuse(std::move(socket));
+      }
     }
   }
-}
 
-bool HttpServer::Impl::make_room() {
-  if (connections.size() < limits.connections) return true;
-  const auto oldest = std::ranges::min_element(
-      connections, {}, [](const Connection* each) { return std::pair(!each->idle, each->since); });
-  if (oldest == connections.end() || !(*oldest)->idle) return false;
-  (*oldest)->idle = false;  // chosen only once, though it counts until its coroutine has ended
-  (*oldest)->stream.close();
-  return true;
-}
-
-/// Does not wait: the socket's send buffer is empty.
-void HttpServer::Impl::refuse(tcp::socket socket) {
-  static constexpr std::string_view kAnswer =
-      "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
-  error_code ignored;
-  socket.non_blocking(true, ignored);
-  socket.write_some(asio::buffer(kAnswer), ignored);
-}
-
-asio::awaitable<void> HttpServer::Impl::converse(std::shared_ptr<Impl> impl, tcp::socket socket) {
-  Connection connection(std::move(socket), impl->connections);
-  std::string received;
-  bool goes_on = true;
-  while (goes_on) {
-    goes_on = co_await impl->await_request(connection, received) &&
-              co_await impl->answer_one(connection, received);
+  bool make_room() {
+    if (connections.size() < limits.connections) return true;
+    const auto oldest = std::ranges::min_element(connections, {}, [](const Connection* each) {
+      return std::pair(!each->idle, each->since);
+    });
+    if (oldest == connections.end() || !(*oldest)->idle) return false;
+    (*oldest)->idle = false;  // chosen only once, though it counts until its coroutine has ended
+    (*oldest)->stream.close();
+    return true;
   }
-}
 
-/// False if no request comes.
-asio::awaitable<bool> HttpServer::Impl::await_request(Connection& connection,
-                                                      std::string& received) const {
-  if (!received.empty()) co_return true;  // the client did not wait for the last response
-  connection.idle = true;
-  connection.since = std::chrono::steady_clock::now();
-  connection.stream.expires_after(limits.idle);
-  received.resize(std::min(kReadSize, limits.header_bytes));
-  const auto [error, size] =
-      co_await connection.stream.async_read_some(asio::buffer(received), kUse);
-  received.resize(size);
-  connection.idle = false;
-  co_return !error;
-}
-
-/// False if no further request may follow on this connection.
-asio::awaitable<bool> HttpServer::Impl::answer_one(Connection& connection,
-                                                   std::string& received) const {
-  connection.stream.expires_after(limits.request);  // for the whole request, not for each read
-  // Beast's own read does not limit a header whose lines come one by one.
-  const auto [error, size] = co_await asio::async_read_until(
-      connection.stream, asio::dynamic_buffer(received, limits.header_bytes), "\r\n\r\n", kUse);
-  if (error && error != asio::error::not_found) co_return false;
-  http::request_parser<http::empty_body> parser;
-  const unsigned status = error ? 431 : read(received, size, parser);
-  const bool keep_alive = status == 200 && parser.get().keep_alive();
-  const std::string response = text_of(
-      parser.get(), keep_alive, status == 200 ? respond(parser.get()) : status_response(status));
-  if (!co_await write(connection, limits.request, response)) co_return false;
-  if (!keep_alive) co_await linger(connection);
-  co_return keep_alive;
-}
-
-HttpResponse HttpServer::Impl::respond(const Request& request) const {
-  const bool has_host = request.find(http::field::host) != request.end();
-  if (request.version() >= 11 && !has_host) return status_response(400);
-  const auto target = request.target();
-  const auto found = pages.find(path_of({target.data(), target.size()}));
-  if (found == pages.end()) return status_response(404);
-  if (request.method() != http::verb::get && request.method() != http::verb::head) {
-    return status_response(405);
+  /// Does not wait: the socket's send buffer is empty.
+  static void refuse(tcp::socket socket) {
+    static constexpr std::string_view kAnswer =
+        "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    error_code ignored;
+    socket.non_blocking(true, ignored);
+    socket.write_some(asio::buffer(kAnswer), ignored);
   }
-  return page(found->second);
-}
 
-HttpResponse HttpServer::Impl::page(const std::function<HttpResponse()>& make) const {
-  try {
-    return make();
-  } catch (const std::exception& error) {
-    log::event(log::Level::error, "admin_page_failed", "cannot make a page",
-               {{"reason", error.what()}});
-    return status_response(500);
+  static asio::awaitable<void> converse(std::shared_ptr<Impl> impl, tcp::socket socket) {
+    Connection connection(std::move(socket), impl->connections);
+    std::string received;
+    bool goes_on = true;
+    while (goes_on) {
+      goes_on = co_await impl->await_request(connection, received) &&
+                co_await impl->answer_one(connection, received);
+    }
   }
-}
 
-void HttpServer::Impl::close() {
-  error_code ignored;
-  acceptor.close(ignored);
-  for (Connection* each : connections) each->stream.close();
-}
+  /// False if no request comes.
+  asio::awaitable<bool> await_request(Connection& connection, std::string& received) const {
+    if (!received.empty()) co_return true;  // the client did not wait for the last response
+    connection.idle = true;
+    connection.since = std::chrono::steady_clock::now();
+    connection.stream.expires_after(limits.idle);
+    received.resize(std::min(kReadSize, limits.header_bytes));
+    const auto [error, size] =
+        co_await connection.stream.async_read_some(asio::buffer(received), kUse);
+    received.resize(size);
+    connection.idle = false;
+    co_return !error;
+  }
+
+  /// False if no further request may follow on this connection.
+  asio::awaitable<bool> answer_one(Connection& connection, std::string& received) const {
+    connection.stream.expires_after(limits.request);  // for the whole request, not for each read
+    // Beast's own read does not limit a header whose lines come one by one.
+    const auto [error, size] = co_await asio::async_read_until(
+        connection.stream, asio::dynamic_buffer(received, limits.header_bytes), "\r\n\r\n", kUse);
+    if (error && error != asio::error::not_found) co_return false;
+    http::request_parser<http::empty_body> parser;
+    const unsigned status = error ? 431 : read(received, size, parser);
+    const bool keep_alive = status == 200 && parser.get().keep_alive();
+    const std::string response = text_of(
+        parser.get(), keep_alive, status == 200 ? respond(parser.get()) : status_response(status));
+    if (!co_await write(connection, limits.request, response)) co_return false;
+    if (!keep_alive) co_await linger(connection);
+    co_return keep_alive;
+  }
+
+  [[nodiscard]] HttpResponse respond(const Request& request) const {
+    const bool has_host = request.find(http::field::host) != request.end();
+    if (request.version() >= 11 && !has_host) return status_response(400);
+    const auto target = request.target();
+    const auto found = pages.find(path_of({target.data(), target.size()}));
+    if (found == pages.end()) return status_response(404);
+    if (request.method() != http::verb::get && request.method() != http::verb::head) {
+      return status_response(405);
+    }
+    return page(found->second);
+  }
+
+  [[nodiscard]] static HttpResponse page(const std::function<HttpResponse()>& make) {
+    try {
+      return make();
+    } catch (const std::exception& error) {
+      log::event(log::Level::error, "admin_page_failed", "cannot make a page",
+                 {{"reason", error.what()}});
+      return status_response(500);
+    }
+  }
+
+  void close() {
+    error_code ignored;
+    acceptor.close(ignored);
+    for (Connection* each : connections) each->stream.close();
+  }
+
+  tcp::acceptor acceptor;
+  Pages pages;
+  HttpServerLimits limits;
+  std::list<Connection*> connections;
+};
 
 HttpServer::HttpServer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 

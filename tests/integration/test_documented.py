@@ -280,7 +280,7 @@ def test_the_shipped_file_has_every_key_of_a_rule():
 
 
 def test_every_exit_code_is_described():
-    header = (ROOT / "include/idproxy/app/exit_code.hpp").read_text()
+    header = (ROOT / "include/idproxy/app/command_line.hpp").read_text()
     codes = set(re.findall(r"(?m)^  \w+ = (\d+),", header))
     assert codes
     assert [row[0] for row in rows_of(TROUBLESHOOTING, "Exit code")] == sorted(codes, key=int)

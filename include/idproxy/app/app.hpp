@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "idproxy/app/exit_code.hpp"
+#include "idproxy/app/command_line.hpp"
 
 namespace idproxy::app {
 
@@ -10,14 +10,15 @@ namespace idproxy::app {
 /// `version` is the program's, shown in its status.
 [[nodiscard]] ExitCode serve(const std::string& file, const std::string& version);
 
-/// The scope of a check of a configuration.
-enum class CheckWith {
-  file,     ///< nothing but the file and the files that it names
-  servers,  ///< also the servers: whether they answer, and whether each rule is ready
-};
-
 /// Prints every error and warning about the file, and what the servers say, to standard output.
 /// Opens no listener and writes nothing.
 [[nodiscard]] ExitCode check_config(const std::string& file, CheckWith with);
+
+/// Gives the collection's documents without the field their values, through the rule's own
+/// strategy, and prints a report. SIGINT and SIGTERM end it behind the batch under way, a second
+/// one at once. Returns `ok` if no document is left, `left` if some are, `unavailable` if it could
+/// not begin, and `usage` if no rule suits the request. Prints to standard output and, progress
+/// and errors, to standard error.
+[[nodiscard]] ExitCode backfill(const BackfillRequest& request);
 
 }  // namespace idproxy::app

@@ -1,4 +1,4 @@
-#include "app/rule_changes.hpp"
+#include "app/reload.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <map>
 
 namespace idproxy::app {
-namespace rule_changes_test {
+namespace reload_test {
 
 using testing::EndsWith;
 using testing::StartsWith;
@@ -59,5 +59,5 @@ TEST(RuleChanges, AreBounded) {
   EXPECT_EQ(rule_changes({}, {rule(is_long)}), "added 1");
 }
 
-}  // namespace rule_changes_test
+}  // namespace reload_test
 }  // namespace idproxy::app

@@ -1,4 +1,4 @@
-#include "app/descriptors.hpp"
+#include "app/process.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <algorithm>
 
 namespace idproxy::app {
-namespace descriptors_test {
+namespace process_test {
 
 net::Options options(std::uint32_t max_connections) {
   net::Options options;
@@ -68,5 +68,5 @@ TEST(Descriptors, FillsTheStandardOnes) {
   ::close(kept);
 }
 
-}  // namespace descriptors_test
+}  // namespace process_test
 }  // namespace idproxy::app

@@ -2,188 +2,541 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "ids/block_cache_lock.hpp"
 
 namespace idproxy::ids {
+namespace {
+
+using namespace std::chrono_literals;
+using Int64 = std::numeric_limits<std::int64_t>;
+
+}  // namespace
 
 BlockCache::BlockCache(const CounterSpec& spec, const Clock& clock, std::function<void()> wake)
-    : clock_(clock), wake_(std::move(wake)), held_(spec.step, spec.max), supply_(spec, held_) {
-  threshold_ = supply_.threshold();
+    : clock_(clock),
+      wake_(std::move(wake)),
+      steps_(spec.step),
+      spec_(spec),
+      pace_(spec_.block),
+      free_(steps_),
+      heal_(spec_.heal.at_start && heals() ? Heal::due : Heal::none) {
+  threshold_ = threshold();
 }
 
-// ---- for strategies ----------------------------------------------------------------------------
-
-std::uint32_t BlockCache::heals_after() const {
-  const auto lock = locked(mutex_);
-  return supply_.heals_after();
+template <class Event>
+void BlockCache::handle(const Event& event) {
+  After after;
+  {
+    const auto lock = locked(mutex_);
+    event(clock_.monotonic(), after);
+    threshold_ = threshold();
+  }
+  after.run(wake_);
 }
+
+// ---- requests ----------------------------------------------------------------------------------
 
 bool BlockCache::has(std::uint64_t n) const {
-  return n <= held_.count() && waiting_.empty() && !supply_.stopped();
+  return n <= free_.count() && waiting_.empty() && !stopped_;
 }
 
 Draw BlockCache::take(std::uint64_t n, std::vector<Range>& out) {
   auto lock = locked(mutex_);
   if (has(n)) [[likely]] {
-    held_.take(n, out);
-    if (held_.count() >= threshold_) [[likely]]
+    free_.take(n, out);
+    taken_ += n;
+    if (free_.count() >= threshold_) [[likely]]
       return {};
-    supply_.ran_low();
+    state_ = State::woken;
     threshold_ = 0;
     lock.unlock();
     wake_();
     return {};
   }
   if (n == 0) return {};
-  SupplyAction action = supply_.wanted(moment());
-  threshold_ = supply_.threshold();
+  After after;
+  auto refusal = why_useless(clock_.monotonic(), after);
+  threshold_ = threshold();
   lock.unlock();
-  if (action.wake) wake_();
-  return action.refusal ? Draw(*std::move(action.refusal)) : Draw::need();
+  after.run(wake_);
+  return refusal ? Draw(*std::move(refusal)) : Draw::need();
 }
 
 Ticket BlockCache::ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) {
-  After after;
   std::uint64_t ticket = 0;
-  {
-    const auto lock = locked(mutex_);
-    if (has(n)) {
-      after.answer(std::move(waiter), grant(n));
-    } else if (SupplyAction action = supply_.wanted(moment()); action.refusal) {
-      after.wake = action.wake;
-      after.answer(std::move(waiter), *std::move(action.refusal));
-    } else {
-      ticket = waiting_.add(n, std::move(waiter), after);
-      if (ticket != 0) after.wake = supply_.queued(moment()).wake;
+  handle([&](Time now, After& after) {
+    if (has(n)) return after.answer(std::move(waiter), grant(n));
+    if (auto refusal = why_useless(now, after)) {
+      return after.answer(std::move(waiter), *std::move(refusal));
     }
-    threshold_ = supply_.threshold();
-  }
-  after.run(wake_);
+    ticket = waiting_.add(n, std::move(waiter), after);
+    if (ticket != 0) request(now, after);
+  });
   return {weak_from_this(), ticket};
 }
 
 void BlockCache::cancel(std::uint64_t ticket) {
-  After after;
   std::unique_ptr<Waiter> gone;  // destroyed without the lock
-  {
-    const auto lock = locked(mutex_);
+  handle([&](Time /*now*/, After& after) {
     gone = waiting_.remove(ticket);
-    if (!gone) return;
-    serve(after);  // the requests behind it may need fewer numbers
+    if (gone) serve(after);  // the requests behind it may need fewer numbers
+  });
+}
+
+/// For a request for more numbers than are held: the refusal if it is useless to wait.
+std::optional<Error> BlockCache::why_useless(Time now, After& after) {
+  demand_at_ = now;
+  if (stopped_) return Error{Errc::unavailable, "the proxy ends"};
+  if (store_ == Store::exhausted && now < exhausted_until_) {
+    after.wake = !std::exchange(refused_, true);
+    return Error{Errc::exhausted, reason_};
   }
-  after.run(wake_);
+  if (!refuses(now)) return std::nullopt;
+  request(now, after);
+  return Error{Errc::unavailable, reason_};
+}
+
+/// True if requests must fail at once because the store is down.
+bool BlockCache::refuses(Time now) const {
+  const bool waits = spec_.on_store_down.action == CounterSpec::OnStoreDown::Action::wait;
+  return store_ == Store::down && !waits && now - failed_at_ < kFailureLasts;
 }
 
 Grant BlockCache::grant(std::uint64_t n) {
   std::vector<Range> ranges;
-  held_.take(n, ranges);
+  free_.take(n, ranges);
+  taken_ += n;
   return {shared_from_this(), std::move(ranges)};
 }
 
 void BlockCache::serve(After& after) {
-  while (!waiting_.empty() && waiting_.first() <= held_.count()) {
+  while (!waiting_.empty() && waiting_.first() <= free_.count()) {
     waiting_.answer_first(grant(waiting_.first()), after);
   }
 }
 
-/// Answers every waiting request.
-void BlockCache::serve_or_refuse(const Error& error, After& after) {
+/// Answers every waiting request: with numbers if enough are held.
+void BlockCache::refuse_all(const Error& error, After& after) {
   const auto answer = [&](std::uint64_t n) {
-    const bool enough = n <= held_.count() && !supply_.stopped();
+    const bool enough = n <= free_.count() && !stopped_;
     return enough ? Result<Grant>(grant(n)) : Result<Grant>(error);
   };
   waiting_.answer_all(answer, after);
 }
 
 void BlockCache::take_back(const std::vector<Range>& ranges) {
-  const Steps& steps = held_.steps();
-  std::vector<Range> sorted;
-  std::copy_if(ranges.begin(), ranges.end(), std::back_inserter(sorted),
-               [](const Range& range) { return range.count > 0; });
-  const auto before = [&](const Range& a, const Range& b) {
-    return steps.before(a.first, b.first);
-  };
-  if (!std::is_sorted(sorted.begin(), sorted.end(), before)) {
-    std::sort(sorted.begin(), sorted.end(), before);
-  }
-  After after;
-  {
-    const auto lock = locked(mutex_);
-    if (!held_.end()) return;
-    held_.take_back(std::move(sorted));
+  std::vector<Range> sorted = ranges;
+  std::ranges::sort(
+      sorted, [this](const Range& a, const Range& b) { return steps_.before(a.first, b.first); });
+  handle([&](Time now, After& after) {
+    if (!end_) return;
+    put_back(std::move(sorted));
     serve(after);
-    after.wake = supply_.put_back(moment()).wake;
-    threshold_ = supply_.threshold();
-  }
-  after.run(wake_);
+    // There are numbers that may have to go back, but nobody will look: begin() schedules that.
+    const bool is_scheduled = is_auto() ? over_at_.has_value() : idle_check_.has_value();
+    const bool may_go_back = is_auto() ? free_.count() > 0 : unused_end().has_value();
+    if (may_go_back && !is_scheduled) request(now, after);
+  });
 }
 
+/// Starts a heal after as many in a row as the rule says, or at once. Those from before the last
+/// heal do not count.
 void BlockCache::collided(const std::vector<std::int64_t>& numbers, bool heal_at_once) {
-  After after;
-  {
-    const auto lock = locked(mutex_);
-    apply(supply_.collided(held_.count_valid(numbers), heal_at_once, moment()), after);
-  }
-  after.run(wake_);
+  handle([&](Time now, After& after) {
+    if (!heals() || heal_ != Heal::none || !end_) return;
+    const auto valid = static_cast<std::uint64_t>(std::ranges::count_if(
+        numbers, [this](std::int64_t number) { return !steps_.before(number, valid_from_); }));
+    collisions_in_a_row_ += valid;
+    if (valid == 0 || (!heal_at_once && collisions_in_a_row_ < spec_.heal.after)) return;
+    if (heal_not_before_ && now < *heal_not_before_) return;
+    decide_to_heal(Heal::due);
+    set_aside();
+    demand_at_ = now;
+    request(now, after);
+  });
 }
 
 void BlockCache::went_well() {
   const auto lock = locked(mutex_);
-  supply_.went_well();
+  collisions_in_a_row_ = 0;
 }
 
 void BlockCache::let_go() {
-  After after;
-  {
-    const auto lock = locked(mutex_);
-    apply(supply_.let_go(moment()), after);
-  }
-  after.run(wake_);
+  handle([&](Time now, After& after) {
+    if (free_.count() == 0) return;
+    let_go_ = true;
+    request(now, after);
+  });
 }
 
-// ---- for the store -----------------------------------------------------------------------------
+// ---- jobs --------------------------------------------------------------------------------------
+
+void BlockCache::request(Time now, After& after) {
+  if (state_ != State::idle || stopped_ || !may_ask(now)) return;
+  state_ = State::woken;
+  after.wake = true;
+}
+
+/// While the store is down, requests may be refused instead of waiting, so that those that wait do
+/// not show the demand.
+bool BlockCache::wants_refill() const {
+  const bool low = !resting_ && free_.count() < pace_.threshold();
+  return heal_ != Heal::none || store_ == Store::down || !waiting_.empty() || low;
+}
+
+bool BlockCache::may_ask(Time now) const {
+  if (store_ == Store::exhausted && now < exhausted_until_) return false;
+  if (!retry_at_ || now >= *retry_at_) return true;
+  // Otherwise only fetching ahead has failed.
+  return !waiting_.empty() && store_ != Store::down && store_ != Store::prepares;
+}
 
 std::optional<CounterJob> BlockCache::begin() {
-  const auto lock = locked(mutex_);
-  const SupplyAction action = supply_.begin(moment());
-  note_lost(action.lost);
-  threshold_ = supply_.threshold();
-  std::optional<CounterJob> job = action.job;
-  if (job && job->kind == CounterJob::Kind::heal) job->held = held_.aside();
+  std::optional<CounterJob> job;
+  handle([&](Time now, After& /*after*/) {
+    if (state_ == State::asking) return;
+    note_demand(now);
+    job = next_job(now);
+    if (older_over_at_ && now >= *older_over_at_) {
+      older_over_at_.reset();
+      lose_older();
+    }
+    state_ = job ? State::asking : State::idle;
+    if (!job) return schedule_return(now);
+    changed_ = false;
+    job_ = *job;
+    if (job->kind == CounterJob::Kind::heal && aside_) job->held = aside_->all();
+  });
   return job;
 }
 
+std::optional<CounterJob> BlockCache::next_job(Time now) {
+  if (stopped_) return give_back();
+  const bool goes = std::exchange(let_go_, false) && waiting_.empty() && heal_ == Heal::none;
+  if (goes) return give_back();
+  const bool demand = !waiting_.empty() || now - demand_at_ <= kDemandLasts;
+  const bool ahead = fetches_ahead_ && end_;  // a counter that nobody has used is left alone
+  if (wants_refill() && may_ask(now) && (demand || ahead)) return refill(now);
+  if (suspect_ && may_ask(now)) {
+    suspect_ = false;
+    return CounterJob{CounterJob::Kind::confirm};
+  }
+  // There is no demand any more: the next request starts the retries again.
+  if (retry_at_ && now >= *retry_at_) retry_at_.reset();
+  return is_over(now) ? give_back() : std::nullopt;
+}
+
+/// Only numbers up to the counter's value can go back. All others lie before numbers that somebody
+/// else got, and would make the order worse the longer they are kept.
+std::optional<CounterJob> BlockCache::give_back() {
+  over_at_.reset();
+  older_over_at_.reset();
+  idle_check_.reset();
+  const auto unused = unused_end();
+  if (unused) free_.drop_last();
+  lose_held();
+  if (!unused) {
+    resting_ = true;
+    return std::nullopt;
+  }
+  ++gives_back_;
+  CounterJob job{CounterJob::Kind::give_back, unused->count};
+  job.unused = *unused;
+  return job;
+}
+
+CounterJob BlockCache::refill(Time now) {
+  pace_.started(now, used());
+  suspect_ = false;  // an allocation shows where the counter stands
+  CounterJob job{heal_ == Heal::none ? CounterJob::Kind::allocate : CounterJob::Kind::heal};
+  job.count = pace_.size();
+  const std::uint64_t needed = waiting_.needed();
+  if (needed > free_.count()) job.count = std::max(job.count, needed - free_.count());
+  job.lost = heal_ == Heal::due_after_loss;
+  if (!end_) return job;
+  job.beyond = static_cast<std::int64_t>(
+      std::clamp<Int128>(*end_ - steps_.step(), Int64::min(), Int64::max()));
+  const std::uint64_t left = steps_.count(*end_, spec_.max);
+  if (left > 0) job.count = std::min(job.count, left);
+  return job;
+}
+
+void BlockCache::note_demand(Time now) {
+  if (taken_ != seen_taken_ || !waiting_.empty()) demand_at_ = now;
+  seen_taken_ = taken_;
+  pace_.note(now, used());
+}
+
+/// Says when to look whether numbers must go back.
+void BlockCache::schedule_return(Time now) {
+  const bool by_age = is_auto() && !stopped_ && free_.count() > 0;
+  if (!by_age) {
+    over_at_.reset();
+    older_over_at_.reset();
+  } else if (!over_at_) {
+    over_at_ = now + RefillPace::kBlockLasts;
+  }
+  schedule_idle_check(now);
+}
+
+/// take() does not read the clock: numbers are idle if none is taken between two checks.
+void BlockCache::schedule_idle_check(Time now) {
+  constexpr int kLooks = 8;
+  if (is_auto() || stopped_ || !unused_end()) {
+    idle_check_.reset();
+    return;
+  }
+  if (!idle_check_ || taken_ != idle_taken_) {
+    idle_since_ = now;
+    idle_taken_ = taken_;
+  }
+  const Time idle = spec_.block.idle;
+  idle_check_ = std::min(now + std::max<Time>(idle / kLooks, 1ms), idle_since_ + idle);
+}
+
+/// True if the held numbers must go back.
+bool BlockCache::is_over(Time now) const {
+  if (is_auto()) return over_at_ && now >= *over_at_ && free_.count() > 0;
+  return idle_check_ && taken_ == idle_taken_ && now - idle_since_ >= spec_.block.idle &&
+         unused_end();
+}
+
+/// 0 if begin() will come anyway, or has no use for it.
+std::uint64_t BlockCache::threshold() const {
+  const bool quiet = state_ != State::idle || stopped_ || resting_ || heal_ != Heal::none ||
+                     retry_at_ || store_ == Store::exhausted;
+  return quiet ? 0 : pace_.threshold();
+}
+
+std::optional<BlockCache::Time> BlockCache::due() const {
+  const auto lock = locked(mutex_);
+  if (state_ == State::asking || stopped_) return std::nullopt;
+  std::optional<Time> first;
+  for (const auto& at : {retry_at_, idle_check_, over_at_, older_over_at_}) {
+    if (at && (!first || *at < *first)) first = at;
+  }
+  return first;
+}
+
+// ---- results of jobs ---------------------------------------------------------------------------
+
 BlockOutcome BlockCache::finish(CounterReply reply) {
   BlockOutcome outcome = BlockOutcome::dropped;
-  After after;
-  {
-    const auto lock = locked(mutex_);
-    if (!supply_.asking()) return outcome;
-    const SupplyAction action = supply_.finish(std::move(reply), moment());
-    outcome = action.outcome;
-    apply(action, after);
-    apply(supply_.settled(moment()), after);
-  }
-  after.run(wake_);
+  handle([&](Time now, After& after) {
+    if (state_ != State::asking) return;
+    state_ = State::idle;
+    note_demand(now);
+    outcome = use(reply, now, after);
+    serve(after);
+    pace_.note(now, used());
+    schedule_return(now);
+    if (wants_refill() || suspect_ || let_go_) request(now, after);
+  });
   return outcome;
 }
 
-void BlockCache::apply(const SupplyAction& action, After& after) {
-  after.wake = after.wake || action.wake;
-  note_lost(action.lost);
-  if (action.refusal) {
-    serve_or_refuse(*action.refusal, after);
+BlockOutcome BlockCache::use(CounterReply& reply, Time now, After& after) {
+  using Kind = CounterReply::Kind;
+  if (job_.kind == CounterJob::Kind::confirm) return confirmed(reply, now, after);
+  if (job_.kind == CounterJob::Kind::give_back) {
+    gave_back(reply.kind);
+  } else if (reply.kind == Kind::allocated) {
+    return allocated(reply.range, now, after);
+  } else if (reply.kind == Kind::kept) {
+    answers_again();
+    heal_ = Heal::none;
+    usable().remove(reply.taken);
+    restore();
+  } else if (reply.kind == Kind::not_healed) {
+    not_healed(std::move(reply.reason), now, after);
+  } else if (reply.kind == Kind::exhausted) {
+    answers_again();
+    // With the changed rule it may have numbers: ask again.
+    if (!changed_) exhaust(std::move(reply.reason), now, after);
+  } else if (reply.kind == Kind::pending) {  // requests go on waiting
+    answers_again();
+    store_ = Store::prepares;
+    reason_ = std::move(reply.reason);
+    fetches_ahead_ = false;
+    retry_at_ = now + kNotYetFor;
   } else {
-    serve(after);
+    failed(std::move(reply.reason), now, after);
   }
-  threshold_ = supply_.threshold();
+  return BlockOutcome::used;
 }
 
-void BlockCache::note_lost(const std::vector<Range>& lost) {
-  std::ranges::copy_if(lost, std::back_inserter(lost_),
-                       [](const Range& range) { return range.count > 0; });
+BlockOutcome BlockCache::allocated(Range range, Time now, After& after) {
+  const bool healed = job_.kind == CounterJob::Kind::heal;
+  const bool behind = end_ && steps_.before(range.first, *end_);
+  if (range.count == 0 || (healed && behind)) {
+    failed("the store gave numbers that had been handed out before", now, after);
+    return BlockOutcome::dropped;
+  }
+  answers_again();
+  if (behind) return went_back(now, after);
+  if (healed) heal_ = Heal::none;
+  pace_.succeeded(now, range.count);
+  if (heal_ != Heal::none) {
+    // The heal was decided while this job was under way: what becomes of the held numbers becomes
+    // of these, too.
+    add(range);
+    return BlockOutcome::used;
+  }
+  resting_ = false;
+  older_over_at_ = free_.count() > 0 ? over_at_ : std::nullopt;
+  over_at_ = now + RefillPace::kBlockLasts;
+  healed ? replace(range) : add(range);
+  if (steps_.count(*end_, spec_.max) == 0) exhaust(handed_out_up_to(spec_.max), now, after);
+  return BlockOutcome::used;
+}
+
+BlockOutcome BlockCache::went_back(Time now, After& after) {
+  drop();
+  decide_to_heal(heals() ? Heal::due_after_loss : Heal::none);
+  if (heals()) {
+    set_aside();
+  } else {
+    exhaust("the counter has gone back behind numbers that were handed out, and heal.mode is off",
+            now, after);
+  }
+  return BlockOutcome::went_back;
+}
+
+/// After a failure the numbers are gone: the counter may or may not have been set back.
+void BlockCache::gave_back(CounterReply::Kind kind) {
+  using Kind = CounterReply::Kind;
+  const Range unused = up_to_max(job_.unused);
+  if (kind == Kind::not_sent && !stopped_) {
+    if (unused.count > 0) usable().put({unused});
+    return;
+  }
+  resting_ = true;
+  if (kind != Kind::not_sent && kind != Kind::passed) return cut(job_.unused.first);
+  if (unused.count > 0) lost_.push_back(unused);
+}
+
+/// No other job was under way: what this process knows of the counter has not changed since the
+/// store was asked.
+BlockOutcome BlockCache::confirmed(CounterReply& reply, Time now, After& after) {
+  using Kind = CounterReply::Kind;
+  if (reply.kind == Kind::failed) {
+    failed(std::move(reply.reason), now, after);
+    return BlockOutcome::used;
+  }
+  answers_again();
+  const bool stands = reply.kind == Kind::stands && end_;
+  const bool behind = stands && steps_.before(reply.range.first, *end_);
+  return behind ? went_back(now, after) : BlockOutcome::used;
+}
+
+/// The counter continues without a heal: inserts replace duplicates document by document.
+void BlockCache::not_healed(std::string reason, Time now, After& after) {
+  answers_again();
+  if (job_.lost) return exhaust(std::move(reason), now, after);
+  heal_not_before_ = now + kNoHealFor;
+  heal_ = Heal::none;
+  restore();
+}
+
+void BlockCache::exhaust(std::string reason, Time now, After& after) {
+  store_ = Store::exhausted;
+  exhausted_until_ = now + kExhaustedFor;
+  reason_ = std::move(reason);
+  refused_ = refused_ || waiting_.needed() > free_.count();
+  refuse_all({Errc::exhausted, reason_}, after);
+}
+
+void BlockCache::failed(std::string reason, Time now, After& after) {
+  fetches_ahead_ = false;
+  retry_at_ = now + kRetryAfter;
+  failed_at_ = now;
+  if (waiting_.empty()) return;
+  store_ = Store::down;  // if it was exhausted, the next answer shows whether it still is
+  refused_ = false;
+  reason_ = std::move(reason);
+  if (spec_.on_store_down.action == CounterSpec::OnStoreDown::Action::wait) return;
+  refuse_all({Errc::unavailable, reason_}, after);
+}
+
+void BlockCache::answers_again() {
+  store_ = Store::answers;
+  fetches_ahead_ = true;
+  retry_at_.reset();
+  refused_ = false;
+}
+
+void BlockCache::decide_to_heal(Heal heal) {
+  heal_ = heal;
+  resting_ = false;
+  collisions_in_a_row_ = 0;
+}
+
+// ---- watching ----------------------------------------------------------------------------------
+
+/// Nothing while a heal is due or numbers are on their way back: then the counter may rightly stand
+/// behind.
+std::optional<WatchMark> BlockCache::watch_mark() {
+  const auto lock = locked(mutex_);
+  const Time now = clock_.monotonic();
+  note_demand(now);
+  const bool gives_back = state_ == State::asking && job_.kind == CounterJob::Kind::give_back;
+  const bool in_use = free_.count() > 0 || now - demand_at_ <= kWatchedFor;
+  const bool says_something = !stopped_ && !gives_back && heal_ == Heal::none && end_;
+  if (!heals() || !in_use || !says_something) return std::nullopt;
+  return WatchMark{*end_, gives_back_};
+}
+
+void BlockCache::watched(std::int64_t next, const WatchMark& mark) {
+  handle([&](Time now, After& after) {
+    const bool is_valid = !stopped_ && heal_ == Heal::none && mark.gives_back == gives_back_;
+    if (!is_valid || !steps_.before(next, mark.end)) return;
+    suspect_ = true;
+    request(now, after);
+  });
+}
+
+// ---- the process -------------------------------------------------------------------------------
+
+void BlockCache::stop() {
+  handle([&](Time /*now*/, After& after) {
+    stopped_ = true;
+    if (heal_ == Heal::due) {
+      heal_ = Heal::none;
+      restore();
+    }
+    refuse_all({Errc::unavailable, "the proxy ends"}, after);
+  });
+}
+
+void BlockCache::change(const CounterSpec& spec) {
+  const auto lock = locked(mutex_);
+  if (spec_.block != spec.block) pace_.change(spec.block);
+  spec_ = spec;
+  clip(free_);
+  if (aside_) clip(*aside_);
+  put_what_was_beyond_max();
+  heal_not_before_.reset();
+  changed_ = true;
+  if (store_ == Store::exhausted) store_ = Store::answers;
+  refused_ = false;
+  threshold_ = threshold();
+}
+
+void BlockCache::ask_again() {
+  const auto lock = locked(mutex_);
+  if (store_ == Store::exhausted) store_ = Store::answers;
+  refused_ = false;
+  threshold_ = threshold();
+}
+
+// ---- state -------------------------------------------------------------------------------------
+
+std::uint32_t BlockCache::heals_after() const {
+  const auto lock = locked(mutex_);
+  return spec_.heal.after;
 }
 
 std::vector<Range> BlockCache::take_lost() {
@@ -193,91 +546,58 @@ std::vector<Range> BlockCache::take_lost() {
 
 std::vector<Range> BlockCache::lose_all() {
   const auto lock = locked(mutex_);
-  return held_.lose_all();
-}
-
-std::optional<WatchMark> BlockCache::watch_mark() {
-  const auto lock = locked(mutex_);
-  return supply_.watch_mark(moment());
-}
-
-void BlockCache::watched(std::int64_t next, const WatchMark& mark) {
-  After after;
-  {
-    const auto lock = locked(mutex_);
-    apply(supply_.watched(next, mark, moment()), after);
-  }
-  after.run(wake_);
-}
-
-std::optional<std::chrono::nanoseconds> BlockCache::due() const {
-  const auto lock = locked(mutex_);
-  return supply_.due();
-}
-
-void BlockCache::stop() {
-  After after;
-  {
-    const auto lock = locked(mutex_);
-    apply(supply_.stop(), after);
-  }
-  after.run(wake_);
-}
-
-void BlockCache::change(const CounterSpec& spec) {
-  const auto lock = locked(mutex_);
-  held_.change_max(spec.max);
-  supply_.change(spec);
-  threshold_ = supply_.threshold();
-}
-
-void BlockCache::ask_again() {
-  const auto lock = locked(mutex_);
-  supply_.ask_again();
-  threshold_ = supply_.threshold();
+  lose_held();
+  return std::exchange(lost_, {});
 }
 
 bool BlockCache::forgettable() const {
   const auto lock = locked(mutex_);
-  return !held_.end() && waiting_.empty() && !supply_.asking();
+  return !end_ && waiting_.empty() && state_ != State::asking;
 }
 
 bool BlockCache::is_new() const {
   const auto lock = locked(mutex_);
-  return !held_.end();
+  return !end_;
 }
 
 bool BlockCache::is_empty() const {
   const auto lock = locked(mutex_);
-  return held_.count() == 0 && waiting_.empty() && supply_.idle();
+  return free_.count() == 0 && waiting_.empty() && state_ == State::idle && heal_ == Heal::none;
 }
 
 std::optional<std::string> BlockCache::refusal() const {
   const auto lock = locked(mutex_);
-  return supply_.refused() ? std::optional(supply_.reason()) : std::nullopt;
+  return refused_ ? std::optional(reason_) : std::nullopt;
 }
 
 std::string BlockCache::pending() const {
   const auto lock = locked(mutex_);
-  return supply_.pending() ? supply_.reason() : std::string();
+  return store_ == Store::prepares ? reason_ : std::string();
 }
 
 std::uint64_t BlockCache::held() const {
   const auto lock = locked(mutex_);
-  return supply_.stopped() ? 0 : held_.count();
+  return stopped_ ? 0 : free_.count();
 }
 
 CounterStatistics BlockCache::statistics() const {
   const auto lock = locked(mutex_);
-  const bool exhausted = held_.count() == 0 && supply_.exhausted();
-  return {.held = held_.count(),
-          .next = held_.next(),
-          .left = held_.left(),
-          .block_size = supply_.block_size(),
-          .waiting = waiting_.size(),
-          .exhausted = exhausted,
-          .at_max = exhausted && supply_.at_max(),
-          .reason = exhausted ? supply_.reason() : std::string()};
+  const std::uint64_t held = free_.count();
+  const std::uint64_t beyond = end_ ? steps_.count(*end_, spec_.max) : 0;
+  const bool exhausted = held == 0 && store_ == Store::exhausted;
+  CounterStatistics result{.held = held,
+                           .next = free_.next(),
+                           .left = std::nullopt,
+                           .block_size = pace_.size(),
+                           .waiting = waiting_.size(),
+                           .exhausted = exhausted,
+                           .at_max = exhausted && reason_ == handed_out_up_to(spec_.max),
+                           .reason = exhausted ? reason_ : std::string()};
+  if (!result.next && beyond > 0) result.next = static_cast<std::int64_t>(*end_);
+  // There are 2^64 int64 numbers, one more than fits.
+  constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();
+  if (end_) result.left = held + std::min(beyond, kMost - held);
+  return result;
 }
 
 }  // namespace idproxy::ids

@@ -1,29 +1,14 @@
-#include "idproxy/ids/held_numbers.hpp"
-
 #include <algorithm>
-#include <limits>
 #include <utility>
 
+#include "idproxy/ids/block_cache.hpp"
+
+// The numbers that a BlockCache holds.
 namespace idproxy::ids {
 
-HeldNumbers::HeldNumbers(std::int64_t step, std::int64_t max)
-    : steps_(step), max_(max), free_(steps_) {}
-
-std::optional<std::int64_t> HeldNumbers::next() const {
-  if (const auto held = free_.next()) return held;
-  if (!end_ || steps_.count(*end_, max_) == 0) return std::nullopt;
-  return static_cast<std::int64_t>(*end_);
-}
-
-std::optional<std::uint64_t> HeldNumbers::left() const {
-  if (!end_) return std::nullopt;
-  // There are 2^64 int64 numbers, one more than fits.
-  const std::uint64_t beyond = steps_.count(*end_, max_);
-  return count() + std::min(beyond, std::numeric_limits<std::uint64_t>::max() - count());
-}
-
-void HeldNumbers::take_back(std::vector<Range> sorted) {
-  std::erase_if(sorted, [&](const Range& range) { return !is_valid(range); });
+/// Puts unused numbers, given in the order of handing out, back to their places.
+void BlockCache::put_back(std::vector<Range> sorted) {
+  std::erase_if(sorted, [this](const Range& range) { return !is_valid(range); });
   NumberRanges& numbers = usable();
   const std::uint64_t before = numbers.count();
   numbers.put(sorted);
@@ -32,94 +17,72 @@ void HeldNumbers::take_back(std::vector<Range> sorted) {
 }
 
 /// A range that is put back while the others are set aside is treated as one of them.
-bool HeldNumbers::is_valid(const Range& range) const {
+bool BlockCache::is_valid(const Range& range) const {
   const Int128 from = aside_ ? aside_valid_from_ : valid_from_;
-  return !steps_.before(range.first, from) && !steps_.before(*end_, steps_.end(range));
+  return range.count > 0 && !steps_.before(range.first, from) &&
+         !steps_.before(*end_, steps_.end(range));
 }
 
-std::uint64_t HeldNumbers::count_valid(std::span<const std::int64_t> numbers) const {
-  return static_cast<std::uint64_t>(std::ranges::count_if(
-      numbers, [&](std::int64_t number) { return !steps_.before(number, valid_from_); }));
-}
-
-void HeldNumbers::add(Range block) {
+/// Adds a new block, which lies behind end_. Of numbers beyond max it only remembers the end. After
+/// set_aside(), its numbers are set aside, too.
+void BlockCache::add(Range block) {
   if (!end_) valid_from_ = block.first;
-  note_end(block);
+  if (!end_ || *end_ != block.first) {
+    before_run_ = end_;
+    run_first_ = block.first;
+  }
+  end_ = steps_.end(block);
   block = up_to_max(block);
   usable_end_ = steps_.end(block);
   if (block.count > 0) usable().put({block});
 }
 
-void HeldNumbers::replace(Range block) {
+/// Adds a new block after a heal. Earlier numbers that are held or put back are no longer handed
+/// out.
+void BlockCache::replace(Range block) {
   aside_.reset();
   valid_from_ = block.first;
   add(block);
 }
 
-void HeldNumbers::set_aside() {
+/// Hands out none of the held numbers until restore(), replace() or drop(); the same holds for
+/// those that are added or put back meanwhile.
+void BlockCache::set_aside() {
   aside_ = std::exchange(free_, NumberRanges(steps_));
   aside_valid_from_ = valid_from_;
   if (end_) valid_from_ = *end_;
 }
 
-void HeldNumbers::restore() {
+/// There is no heal after all: hands out again what set_aside() has put away, if anything.
+void BlockCache::restore() {
   if (!aside_) return;
   free_ = std::move(*aside_);
   aside_.reset();
   valid_from_ = aside_valid_from_;
 }
 
-void HeldNumbers::restore_without(const std::vector<Range>& taken) {
-  usable().remove(taken);
-  restore();
-}
-
-std::vector<Range> HeldNumbers::aside() const {
-  return aside_ ? aside_->all() : std::vector<Range>();
-}
-
-void HeldNumbers::drop() {
+/// Drops all numbers that are held or set aside.
+void BlockCache::drop() {
   free_.clear();
   aside_.reset();
   if (end_) valid_from_ = *end_;
 }
 
-std::optional<Range> HeldNumbers::unused_end() const {
+/// The last held range, extended to end_, if none of the numbers after it are in use: only these
+/// numbers can be given back to the store. They reach up to the counter's value, which lies beyond
+/// max if the store went too far.
+std::optional<Range> BlockCache::unused_end() const {
   const auto last = free_.last();
   if (!last || !end_ || steps_.end(*last) != *usable_end_) return std::nullopt;
   const auto count = static_cast<std::uint64_t>((*end_ - last->first) / steps_.step());
   return Range{last->first, count};
 }
 
-std::vector<Range> HeldNumbers::take_unused_end() {
-  free_.drop_last();
-  return lose_all();
-}
-
-std::vector<Range> HeldNumbers::lose_all() {
-  std::vector<Range> lost = free_.all();
-  free_.clear();
-  return lost;
-}
-
-std::vector<Range> HeldNumbers::lose_older() {
-  const auto last = free_.last();
-  if (!last) return {};
-  free_.drop_last();
-  std::vector<Range> lost = lose_all();
-  free_.put({*last});
-  return lost;
-}
-
-void HeldNumbers::put_unused_end(Range unused) {
-  unused = up_to_max(unused);
-  if (unused.count > 0) usable().put({unused});
-}
-
-/// From now on, a block that begins with `first` does not mean that the counter went back. If all
-/// numbers in a row were given back, the numbers before them may belong to another process, which
-/// can give them back, too.
-void HeldNumbers::cut(std::int64_t first) {
+/// The unused end, which begins with `first`, was given back, or may have been. From now on, a
+/// block that begins with `first` does not mean that the counter went back. If all numbers in a row
+/// were given back, the numbers before them may belong to another process, which can give them
+/// back, too.
+void BlockCache::cut(std::int64_t first) {
   end_ = first;
   if (end_ == run_first_) {
     end_ = std::exchange(before_run_, std::nullopt);
@@ -129,27 +92,28 @@ void HeldNumbers::cut(std::int64_t first) {
   if (end_ && steps_.before(*end_, valid_from_)) valid_from_ = *end_;
 }
 
-void HeldNumbers::note_end(Range block) {
-  if (!end_ || *end_ != block.first) {
-    before_run_ = end_;
-    run_first_ = block.first;
-  }
-  end_ = steps_.end(block);
+/// Drops all held numbers. Nothing else changes: numbers that are in use can still be put back.
+void BlockCache::lose_held() {
+  for (const Range& range : free_.all()) lost_.push_back(range);
+  free_.clear();
 }
 
-void HeldNumbers::change_max(std::int64_t max) {
-  max_ = max;
-  clip(free_);
-  if (aside_) clip(*aside_);
-  put_what_was_beyond_max();
+/// The same, except for the last range.
+void BlockCache::lose_older() {
+  const auto last = free_.last();
+  if (!last) return;
+  free_.drop_last();
+  lose_held();
+  free_.put({*last});
 }
 
-Range HeldNumbers::up_to_max(Range range) const {
-  return {range.first, std::min(range.count, steps_.count(range.first, max_))};
+/// The part of a range that is not beyond max.
+Range BlockCache::up_to_max(Range range) const {
+  return {range.first, std::min(range.count, steps_.count(range.first, spec_.max))};
 }
 
 /// Removes numbers beyond max, which can only be at the end.
-void HeldNumbers::clip(NumberRanges& numbers) {
+void BlockCache::clip(NumberRanges& numbers) {
   while (const auto last = numbers.last()) {
     const Range usable_part = up_to_max(*last);
     if (usable_part.count == last->count) return;
@@ -160,7 +124,7 @@ void HeldNumbers::clip(NumberRanges& numbers) {
 }
 
 /// Numbers up to end_ belong to this process, even those that the old max excluded.
-void HeldNumbers::put_what_was_beyond_max() {
+void BlockCache::put_what_was_beyond_max() {
   if (!end_ || !steps_.before(*usable_end_, *end_)) return;
   const auto first = static_cast<std::int64_t>(*usable_end_);
   const auto ours = static_cast<std::uint64_t>((*end_ - first) / steps_.step());

@@ -514,7 +514,7 @@ def test_on_and_off_under_load(replica_set, start_proxy, gate, coll):
     assert len(set(found)) == len(found)
 
 
-# Longer than a counter's demand lasts (BlockSupply::kDemandLasts, 10 s), then a round trip that began
+# Longer than a counter's demand lasts (BlockCache::kDemandLasts, 10 s), then a round trip that began
 # within it, at most 3 s, and then the second for which its failure is an answer (kFailureLasts).
 QUIET = 15.0
 

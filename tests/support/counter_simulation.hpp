@@ -19,7 +19,7 @@
 
 namespace idproxy::test {
 
-/// Proxies that share one counter: their own code (BlockCache and what it is made of) around a
+/// Proxies that share one counter: their own code (BlockCache) around a
 /// model of the counter's document, of the way to it and of the clients. No time passes but that of
 /// a FakeClock.
 struct Simulation {

@@ -11,13 +11,14 @@
 #include <vector>
 
 #include "idproxy/base/clock.hpp"
-#include "idproxy/ids/block_supply.hpp"
 #include "idproxy/ids/counter_job.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 #include "idproxy/ids/draw.hpp"
+#include "idproxy/ids/error.hpp"
 #include "idproxy/ids/grant.hpp"
-#include "idproxy/ids/held_numbers.hpp"
+#include "idproxy/ids/number_ranges.hpp"
 #include "idproxy/ids/number_stock.hpp"
+#include "idproxy/ids/refill_pace.hpp"
 #include "idproxy/ids/wait_list.hpp"
 
 namespace idproxy::ids {
@@ -25,28 +26,75 @@ namespace idproxy::ids {
 /// A snapshot of a BlockCache for metrics and status.
 struct CounterStatistics {
   std::uint64_t held;  ///< numbers that requests can take now
-  /// The number to hand out next, as far as is known; nothing if none ever came from the store, or
-  /// max is reached.
+  /// The number to hand out next, as far as is known: if no other process gets numbers meanwhile.
+  /// Nothing if none ever came from the store, or there are none up to max.
   std::optional<std::int64_t> next;
   std::optional<std::uint64_t> left;  ///< from `next` to max; nothing if none ever came
   std::uint64_t block_size;           ///< numbers in the next block
   std::size_t waiting;                ///< requests that wait for numbers
   bool exhausted;                     ///< has no number and gets none from the store
-  bool at_max;                        ///< exhausted because its max is reached
-  std::string reason;                 ///< why it is exhausted; else empty
+  bool at_max;         ///< exhausted because max is reached, which no index or privilege changes
+  std::string reason;  ///< why it is exhausted; else empty
 };
 
-/// The numbers of one counter that this process holds, and the queue of requests that wait for
-/// more. Its BlockSupply decides when to ask the store. Thread-safe: one lock, held for a handful
-/// of instructions per insert command. Ownership is shared: the strategies of several rules, grants
-/// under way and the store refer to it.
+/// A process's knowledge of a counter when it sends a command that reads it.
+struct WatchMark {
+  Int128 end;                ///< the number after the last that the store gave
+  std::uint64_t gives_back;  ///< how often numbers were about to be given back
+};
+
+/// The state of one counter in this process: the numbers that it holds, the queue of requests that
+/// wait for more, and the decision when to ask the store and what its answers mean. Thread-safe:
+/// one lock, held for a handful of instructions per insert command. Ownership is shared: the
+/// strategies of several rules, grants under way and the store refer to it.
 ///
-/// Hands numbers out in their order. A request for more numbers than are held waits in the queue.
-/// The cache wakes the store when fewer than a threshold are left (docs/strategies.md#block-size),
-/// so that in steady state no request waits. It answers waiting requests and wakes the store after
-/// it has released the lock.
+/// Hands each number out once, unless it is put back, in their order. A request for more numbers
+/// than are held waits in the queue. The cache wakes the store when fewer than a threshold are left
+/// (docs/strategies.md#block-size), so that in steady state no request waits. It answers waiting
+/// requests and wakes the store after it has released the lock.
+///
+/// At most one job is under way:
+///
+///            a request, ran low, …               begin: a job
+///     idle ─────────────────────────────▶ woken ────────────────▶ asking
+///      ▲ ▲                                  │ begin: none            │
+///      │ └──────────────────────────────────┘                        │
+///      └─────────────────────────────── finish ──────────────────────┘
+///
+/// In `idle`, begin() may also come because due() has passed; it then leads to `asking` or back to
+/// `idle`. In addition, the cache remembers how the store last answered:
+///
+///     answers ── failed while requests wait ──▶ down ── any other answer ──▶ as the answer says
+///        ├────── exhausted ──▶ exhausted ── after 60 s, or a reload: asked again
+///        └──────── pending ──▶ prepares ── any other answer ──▶ as the answer says
+///
+/// After a failure it asks again every 250 ms, as long as there is demand. While the store prepares
+/// the counter, it asks every 100 ms, and requests wait. A heal is due after duplicates, after the
+/// counter went back, or from the start (heal.at_start). Until it is done, every job is a heal.
+///
+/// Only jobs move the counter or learn where it stands: what watched() is told may be old, so it
+/// leads to a job that confirms it, and nothing else.
 class BlockCache final : public NumberStock, public std::enable_shared_from_this<BlockCache> {
  public:
+  using Time = std::chrono::nanoseconds;  // monotonic
+
+  /// How long to wait after a refused heal before the next one.
+  static constexpr std::chrono::seconds kNoHealFor{60};
+  /// How long to wait before asking the store about an exhausted counter again.
+  static constexpr std::chrono::seconds kExhaustedFor{60};
+  /// How soon to ask the store again after a failure, while there is demand.
+  static constexpr std::chrono::milliseconds kRetryAfter{250};
+  /// How soon to ask again while the store prepares the counter.
+  static constexpr std::chrono::milliseconds kNotYetFor{100};
+  /// How long a counter is watched after the last request for numbers.
+  static constexpr std::chrono::seconds kWatchedFor{60};
+  /// How long there is demand after the last request for numbers.
+  static constexpr std::chrono::seconds kDemandLasts{10};
+  /// For this long after a failure, requests are refused at once with its reason. Later, the store
+  /// may have recovered without anybody having asked it: a request then asks it and waits for the
+  /// answer.
+  static constexpr std::chrono::seconds kFailureLasts{1};
+
   /// `wake` makes the store call begin() soon; it must be callable from any thread and never block.
   /// `clock` must outlive the cache.
   BlockCache(const CounterSpec& spec, const Clock& clock, std::function<void()> wake);
@@ -62,13 +110,13 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
 
   // ---- for strategies
 
-  [[nodiscard]] std::int64_t step() const override { return held_.steps().step(); }
+  [[nodiscard]] std::int64_t step() const override { return steps_.step(); }
   [[nodiscard]] std::uint32_t heals_after() const override;
   [[nodiscard]] Draw take(std::uint64_t n, std::vector<Range>& out) override;
   [[nodiscard]] Ticket ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) override;
   void cancel(std::uint64_t ticket) override;
-  /// Takes back unused numbers, which return to their place in the order: mostly the front. Drops
-  /// numbers from before a heal.
+  /// Takes back unused numbers, which return to their place in the order: mostly the front. Ignores
+  /// numbers from before a heal, and numbers that this process never had.
   void take_back(const std::vector<Range>& ranges) override;
   /// From the start of the heal to its end, take() needs the store.
   void collided(const std::vector<std::int64_t>& numbers, bool heal_at_once) override;
@@ -84,12 +132,12 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   /// changed.
   BlockOutcome finish(CounterReply reply);
   /// When to call begin() without being woken: for a retry after a failure, or to give back unused
-  /// numbers. In monotonic time; nothing: never. Changes with begin() and finish().
-  [[nodiscard]] std::optional<std::chrono::nanoseconds> due() const;
+  /// numbers. Nothing: never. Changes with begin() and finish().
+  [[nodiscard]] std::optional<Time> due() const;
   /// Unused numbers that were lost since the last call, because the counter has passed them: for
   /// the log. There may be some after begin() and finish().
   [[nodiscard]] std::vector<Range> take_lost();
-  /// The process ends without the store: drops the held numbers, and returns them for the log.
+  /// The process ends without the store: the held numbers are lost, too.
   [[nodiscard]] std::vector<Range> lose_all();
   /// Call it before the counter is read to see whether it has gone back. Nothing: it need not be
   /// read now.
@@ -117,24 +165,135 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   [[nodiscard]] std::uint64_t held() const;
 
  private:
-  // The caller of these holds the lock.
+  enum class State {
+    idle,
+    woken,   // the store has been told to call begin()
+    asking,  // job_ is under way
+  };
+  enum class Store {
+    answers,
+    down,       // the last job failed while requests waited: reason_, failed_at_
+    prepares,   // the counter has no numbers yet: reason_; requests wait
+    exhausted,  // the counter has no numbers: reason_; not asked before exhausted_until_
+  };
+  enum class Heal {
+    none,
+    due,
+    due_after_loss,  // the counter went back: it gives no numbers until it is healed
+  };
+
+  /// Calls event(now, after) under the lock, and carries out `after` without it.
+  template <class Event>
+  void handle(const Event& event);
+
+  // The caller of all that follows holds the lock.
+
   [[nodiscard]] bool has(std::uint64_t n) const;
-  [[nodiscard]] Moment moment() const { return {clock_.monotonic(), waiting_.needed()}; }
-  void note_lost(const std::vector<Range>& lost);
-  void apply(const SupplyAction& action, After& after);
-  void serve(After& after);
-  void serve_or_refuse(const Error& error, After& after);
   [[nodiscard]] Grant grant(std::uint64_t n);
+  void serve(After& after);
+  void refuse_all(const Error& error, After& after);
+  [[nodiscard]] std::optional<Error> why_useless(Time now, After& after);
+  [[nodiscard]] bool refuses(Time now) const;
+
+  // When to ask the store, and for what.
+  void request(Time now, After& after);
+  [[nodiscard]] bool wants_refill() const;
+  [[nodiscard]] bool may_ask(Time now) const;
+  [[nodiscard]] std::optional<CounterJob> next_job(Time now);
+  [[nodiscard]] CounterJob refill(Time now);
+  [[nodiscard]] std::optional<CounterJob> give_back();
+  void note_demand(Time now);
+  [[nodiscard]] bool is_auto() const { return !spec_.block.size; }
+  [[nodiscard]] bool heals() const { return spec_.heal.mode != CounterSpec::Heal::Mode::off; }
+  void schedule_return(Time now);
+  void schedule_idle_check(Time now);
+  [[nodiscard]] bool is_over(Time now) const;
+  [[nodiscard]] std::uint64_t threshold() const;
+
+  // What its answers mean.
+  [[nodiscard]] BlockOutcome use(CounterReply& reply, Time now, After& after);
+  [[nodiscard]] BlockOutcome allocated(Range range, Time now, After& after);
+  [[nodiscard]] BlockOutcome went_back(Time now, After& after);
+  [[nodiscard]] BlockOutcome confirmed(CounterReply& reply, Time now, After& after);
+  void gave_back(CounterReply::Kind kind);
+  void not_healed(std::string reason, Time now, After& after);
+  void failed(std::string reason, Time now, After& after);
+  void exhaust(std::string reason, Time now, After& after);
+  void answers_again();
+  void decide_to_heal(Heal heal);
+
+  // The held numbers.
+  [[nodiscard]] NumberRanges& usable() { return aside_ ? *aside_ : free_; }
+  [[nodiscard]] std::uint64_t used() const { return taken_ - put_back_; }
+  void put_back(std::vector<Range> sorted);
+  [[nodiscard]] bool is_valid(const Range& range) const;
+  void add(Range block);
+  void replace(Range block);
+  void set_aside();
+  void restore();
+  void drop();
+  [[nodiscard]] std::optional<Range> unused_end() const;
+  void cut(std::int64_t first);
+  void lose_held();
+  void lose_older();
+  [[nodiscard]] Range up_to_max(Range range) const;
+  void clip(NumberRanges& numbers);
+  void put_what_was_beyond_max();
 
   const Clock& clock_;
   const std::function<void()> wake_;
+  const Steps steps_;
 
-  mutable std::mutex mutex_;  // guards all that follows, except held_.steps()
-  std::uint64_t threshold_;   // take() wakes the store below this
+  mutable std::mutex mutex_;  // guards all that follows
+  CounterSpec spec_;
   WaitList waiting_;
-  HeldNumbers held_;
-  std::vector<Range> lost_;  // until take_lost()
-  BlockSupply supply_;
+  RefillPace pace_;
+  std::uint64_t threshold_ = 0;  // take() wakes the store below this
+  bool stopped_ = false;
+
+  NumberRanges free_;
+  std::uint64_t taken_ = 0;            // numbers handed out so far
+  std::uint64_t put_back_ = 0;         // of them
+  std::optional<NumberRanges> aside_;  // until the heal ends: those that are given to nobody
+  std::optional<Int128> end_;          // the number after the last that the store gave
+  std::optional<Int128> usable_end_;   // the same, without numbers beyond max
+  std::optional<Int128> run_first_;    // the first of the numbers in a row that end with end_
+  std::optional<Int128> before_run_;   // end_ before that one
+  Int128 valid_from_ = 0;              // numbers before it are from before a heal; set with end_
+  Int128 aside_valid_from_ = 0;        // valid_from_ at set_aside()
+  std::vector<Range> lost_;            // until take_lost()
+
+  State state_ = State::idle;
+  CounterJob job_{};      // of State::asking
+  bool changed_ = false;  // the rule has changed since the job began
+
+  Store store_ = Store::answers;
+  std::string reason_;  // why it is down, exhausted, or the store still prepares it
+  Time failed_at_{};
+  Time exhausted_until_{};
+  bool refused_ = false;          // a request, since the counter was found exhausted
+  bool fetches_ahead_ = true;     // false from a failure until the store answers
+  std::optional<Time> retry_at_;  // after a failure: the next attempt; unset once demand ends
+
+  Heal heal_;
+  std::optional<Time> heal_not_before_;
+  std::uint64_t collisions_in_a_row_ = 0;
+
+  std::uint64_t seen_taken_ = 0;
+  Time demand_at_{};
+
+  bool resting_ = false;  // numbers went back unused: refill only if requests wait
+  bool let_go_ = false;   // all that is held goes back at once
+  // auto: when the rest of the last block goes back, and of earlier blocks
+  std::optional<Time> over_at_;
+  std::optional<Time> older_over_at_;
+  // fixed sizes: when to check whether numbers lie idle
+  std::optional<Time> idle_check_;
+  std::uint64_t idle_taken_ = 0;  // numbers handed out at idle_since_
+  Time idle_since_{};
+
+  bool suspect_ = false;          // the counter seems to have gone back: to be confirmed
+  std::uint64_t gives_back_ = 0;  // see WatchMark
 };
 
 }  // namespace idproxy::ids

@@ -63,6 +63,8 @@ enum class BlockOutcome {
 };
 
 /// The reason of Kind::exhausted for a counter that has reached `max`.
-[[nodiscard]] std::string handed_out_up_to(std::int64_t max);
+[[nodiscard]] inline std::string handed_out_up_to(std::int64_t max) {
+  return "all numbers up to max, " + std::to_string(max) + ", have been handed out";
+}
 
 }  // namespace idproxy::ids

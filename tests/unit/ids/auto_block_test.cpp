@@ -72,6 +72,17 @@ TEST_F(AutoBlock, ABatchGetsItsOwnSize) {
   EXPECT_EQ(counter.jobs[1].count, 500U);  // what was used lately
 }
 
+TEST_F(AutoBlock, WhatComesBackWasNotUsed) {
+  const Waiting batch = counter.ask(500);
+  ASSERT_TRUE(counter.work());
+  EXPECT_EQ(batch.answer->numbers(), (Ranges{{1, 500}}));
+  counter.cache->take_back({{11, 490}});
+  counter.cache->take_back({{11, 490}});  // twice: it counts once
+  const Waiting next = counter.ask(491);
+  ASSERT_TRUE(counter.work());
+  EXPECT_EQ(counter.jobs[1].count, 250U);  // half of the last block, since only ten were used
+}
+
 TEST_F(AutoBlock, WhatIsLeftGoesBackAfterTwentySeconds) {
   insert_many(20);  // in blocks of 1, 1, 2, 4, 8, 16
   EXPECT_EQ(counter.value, 33);

@@ -175,6 +175,19 @@ TEST_F(BlockCacheChange, AnExhaustedCounterIsAskedAgain) {
   EXPECT_EQ(again.answer->numbers(), (Ranges{{1, 11}}));
 }
 
+TEST_F(BlockCacheChange, AnAnswerToARuleOfBeforeDoesNotExhaustTheCounter) {
+  counter.emplace(spec);
+  const Waiting waiting = counter->ask(1);
+  ASSERT_TRUE(counter->cache->begin());
+  spec.max = 1000;
+  counter->cache->change(spec);
+  counter->cache->finish({Reply::exhausted, {}, "the counter has reached its max"});
+  EXPECT_EQ(waiting.answer->count, 0);
+  ASSERT_TRUE(counter->fail(Reply::exhausted));
+  EXPECT_EQ(waiting.answer->error(), Errc::exhausted);
+  EXPECT_FALSE(counter->work());
+}
+
 TEST_F(BlockCacheChange, HealingCanBeSwitchedOn) {
   spec.heal.mode = Heal::off;
   filled();

@@ -18,11 +18,11 @@ TEST(PendingCounter, LetsRequestsWaitAndIsAskedAgainSoon) {
   EXPECT_EQ(waiting.answer->count, 0);
   EXPECT_EQ(counter.cache->pending(), "the reason");
   EXPECT_FALSE(counter.work());
-  EXPECT_EQ(counter.cache->due(), counter.clock.monotonic() + BlockSupply::kNotYetFor);
+  EXPECT_EQ(counter.cache->due(), counter.clock.monotonic() + BlockCache::kNotYetFor);
 
   const auto another = counter.ask(1);
   EXPECT_FALSE(counter.work());
-  counter.clock.advance(BlockSupply::kNotYetFor);
+  counter.clock.advance(BlockCache::kNotYetFor);
   ASSERT_TRUE(counter.work());
   EXPECT_EQ(waiting.answer->numbers().front().first, 1);
   EXPECT_EQ(another.answer->numbers().front().first, 2);
@@ -35,7 +35,7 @@ TEST(PendingCounter, TurnsIntoWhatTheStoreSaysNext) {
     BlockCaches counter({});
     const auto waiting = counter.ask(1);
     ASSERT_TRUE(counter.fail(Reply::pending));
-    counter.clock.advance(BlockSupply::kNotYetFor);
+    counter.clock.advance(BlockCache::kNotYetFor);
     ASSERT_TRUE(counter.fail(next));
     EXPECT_EQ(waiting.answer->error(),
               next == Reply::exhausted ? Errc::exhausted : Errc::unavailable);
@@ -51,10 +51,10 @@ TEST(PendingCounter, IsNotAskedOnceNobodyWaits) {
   }
   int asked = 0;
   for (int i = 0; i < 1000; ++i) {
-    counter.clock.advance(BlockSupply::kNotYetFor);
+    counter.clock.advance(BlockCache::kNotYetFor);
     if (counter.fail(Reply::pending)) ++asked;
   }
-  EXPECT_LE(asked, BlockSupply::kDemandLasts / BlockSupply::kNotYetFor + 1);
+  EXPECT_LE(asked, BlockCache::kDemandLasts / BlockCache::kNotYetFor + 1);
   EXPECT_FALSE(counter.cache->due());
   const auto waiting = counter.ask(1);
   ASSERT_TRUE(counter.work());

@@ -506,7 +506,7 @@ TEST(BlockCache, GoesOnIfItCannotBeHealed) {
   // Not for each of its collisions.
   counter.cache->collided({7, 8}, true);
   EXPECT_EQ(counter.take(1), (Ranges{{8, 1}}));
-  counter.clock.advance(BlockSupply::kNoHealFor);
+  counter.clock.advance(BlockCache::kNoHealFor);
   counter.cache->collided({8}, true);
   EXPECT_EQ(counter.take(1), Ranges());
   EXPECT_TRUE(counter.needs_store);
@@ -523,6 +523,11 @@ TEST(BlockCache, DoesNotGoOnIfALostCounterCannotBeHealed) {
   ASSERT_TRUE(counter.fail(Reply::not_healed));
   EXPECT_EQ(waiting.answer->error(), Errc::exhausted);
   EXPECT_EQ(counter.take(1), Ranges());
+  EXPECT_TRUE(counter.cache->statistics().exhausted);
+  EXPECT_EQ(counter.cache->refusal(), "the reason");
+  counter.clock.advance(60s);
+  const Waiting later = counter.ask(1);
+  EXPECT_TRUE(counter.cache->begin()->lost);
 }
 
 TEST(BlockCache, GivesBackLaterWhatItCouldNotSend) {

@@ -46,7 +46,7 @@ class ThreadedStore {
       } else if (++jobs_ % 17 == 0) {
         value += kStep * 5;  // another proxy
         cache->finish({CounterReply::Kind::failed, {}, "now and then"});
-        clock.advance(BlockSupply::kRetryAfter);
+        clock.advance(BlockCache::kRetryAfter);
       } else {
         const std::int64_t first = value;
         value += kStep * static_cast<std::int64_t>(job->count);

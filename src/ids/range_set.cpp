@@ -50,30 +50,35 @@ RangeSet::RangeSet(RangesSpec spec, const Clock& clock, RandomSource& random, Op
       wake_(std::move(wake)),
       pace_(spec_.counter.block) {}
 
+/// Then plans what to fetch.
+template <class Event>
+void RangeSet::handle(const Event& event) {
+  Effects after;
+  {
+    const auto lock = locked(mutex_);
+    event(after);
+    plan(after);
+  }
+  for (auto& [cache, ranges] : after.returns) cache->take_back(ranges);
+  after.run(wake_);
+  if (after.fetch) start(*after.fetch);
+}
+
 // ---- for strategies ----------------------------------------------------------------------------
 
 Draw RangeSet::take(std::uint64_t n, std::vector<Range>& out) {
-  if (n == 0) return {};
-  Effects after;
-  Draw result = Draw::need();
-  {
-    const auto lock = locked(mutex_);
-    if (waiting_.empty() && draw(n, out, after)) {
-      result = {};
-    } else if (refusal_) {
-      result = *refusal_;
-    }
-    plan(after);
-  }
-  run(after);
+  Draw result;
+  if (n == 0) return result;
+  handle([&](Effects& after) {
+    const bool drawn = waiting_.empty() && draw(n, out, after);
+    if (!drawn) result = refusal_ ? Draw(*refusal_) : Draw::need();
+  });
   return result;
 }
 
 Ticket RangeSet::ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) {
-  Effects after;
   std::uint64_t ticket = 0;
-  {
-    const auto lock = locked(mutex_);
+  handle([&](Effects& after) {
     std::vector<Range> ranges;
     if (waiting_.empty() && draw(n, ranges, after)) {
       after.answer(std::move(waiter), Grant(shared_from_this(), std::move(ranges)));
@@ -82,27 +87,19 @@ Ticket RangeSet::ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) {
     } else {
       ticket = waiting_.add(n, std::move(waiter), after);
     }
-    plan(after);
-  }
-  run(after);
+  });
   return {weak_from_this(), ticket};
 }
 
 void RangeSet::cancel(std::uint64_t ticket) {
-  Effects after;
   std::unique_ptr<Waiter> gone;  // destroyed without the lock
-  {
-    const auto lock = locked(mutex_);
+  handle([&](Effects& after) {
     gone = waiting_.remove(ticket);
-    if (!gone) return;
-    serve(after);  // the requests behind it may need fewer numbers
-    plan(after);
-  }
-  run(after);
+    if (gone) serve(after);  // the requests behind it may need fewer numbers
+  });
 }
 
 void RangeSet::take_back(const std::vector<Range>& ranges) {
-  Effects after;
   std::map<std::size_t, Part> parts;
   std::uint64_t generation = 0;
   {
@@ -112,15 +109,16 @@ void RangeSet::take_back(const std::vector<Range>& ranges) {
     for (const Range& range : ranges) used_ -= std::min(used_, range.count);
   }
   for (const auto& [index, part] : parts) part.cache->take_back(part.ranges);
-  {
-    const auto lock = locked(mutex_);
-    if (generation == generation_) {
-      for (auto& [index, part] : parts) use_first(index, std::move(part.cache));
+  handle([&](Effects& after) {
+    for (auto& [index, part] : parts) {
+      // A range that is not active is used first now.
+      const bool is_listed = contains(slots_, index) || contains(rest_, index);
+      if (generation != generation_ || is_listed) continue;
+      ranges_[index].cache = std::move(part.cache);
+      rest_.push_back(index);
     }
     serve(after);
-    plan(after);
-  }
-  run(after);
+  });
 }
 
 void RangeSet::collided(const std::vector<std::int64_t>& numbers, bool heal_at_once) {
@@ -152,33 +150,30 @@ std::string RangeSet::pending() const {
 // ---- for the store -----------------------------------------------------------------------------
 
 void RangeSet::found(std::span<const RangeState> ranges) {
-  Effects after;
-  {
-    const auto lock = locked(mutex_);
+  handle([&](Effects& after) {
     is_known_ = true;
     refusal_.reset();
     at_end_ = false;
     last_refusal_.clear();
     is_same(ranges) ? update(ranges) : replace(ranges, after);
-    list_free();
+    free_.clear();
+    for (std::size_t i = 0; i < ranges_.size(); ++i) {
+      if (ranges_[i].live && !contains(slots_, i)) free_.push_back(i);
+    }
     if (!fill_slots()) end(after);
     serve(after);
     plan(after);
     after.wake = false;  // the store knows
-  }
-  run(after);
+  });
 }
 
 void RangeSet::refuse(const Error& error) {
-  Effects after;
-  {
-    const auto lock = locked(mutex_);
+  handle([&](Effects& after) {
     is_known_ = true;
     at_end_ = false;
     refusal_ = error;
     refuse_waiting(error, after);
-  }
-  run(after);
+  });
 }
 
 void RangeSet::reopen() {
@@ -211,12 +206,6 @@ RangeStatistics RangeSet::statistics() const {
 
 // ---- without the lock --------------------------------------------------------------------------
 
-void RangeSet::run(Effects& after) {
-  for (auto& [cache, ranges] : after.returns) cache->take_back(ranges);
-  after.run(wake_);
-  if (after.fetch) start(*after.fetch);
-}
-
 void RangeSet::start(const Fetch& fetch) {
   Ticket ticket =
       fetch.cache->ask(fetch.n, std::make_unique<FetchWaiter>(weak_from_this(), fetch.id));
@@ -226,9 +215,7 @@ void RangeSet::start(const Fetch& fetch) {
 }
 
 void RangeSet::fetched(std::uint64_t id, const std::optional<Error>& error) {
-  Effects after;
-  {
-    const auto lock = locked(mutex_);
+  handle([&](Effects& after) {
     if (!fetch_ || fetch_->id != id) return;
     const std::size_t index = fetch_->index;
     fetch_.reset();
@@ -239,9 +226,7 @@ void RangeSet::fetched(std::uint64_t id, const std::optional<Error>& error) {
       if (is_random()) pace_.succeeded(clock_.monotonic(), pace_.size());
     }
     serve(after);
-    plan(after);
-  }
-  run(after);
+  });
 }
 
 // ---- under the lock: numbers -------------------------------------------------------------------
@@ -287,7 +272,11 @@ bool RangeSet::gather(std::uint64_t n, std::vector<Range>& out, Effects& after) 
   std::ranges::for_each(rest_, take_from);
   for (std::size_t i = 0; i < slots_.size(); ++i) take_from(slots_[(turn_ + i) % slots_.size()]);
   ++turn_;
-  drop_used_up();
+  std::erase_if(rest_, [this](std::size_t index) {
+    const bool is_used_up = ranges_[index].cache->held() == 0;
+    if (is_used_up) ranges_[index].cache.reset();
+    return is_used_up;
+  });
   if (missing == 0) {
     out.insert(out.end(), taken.begin(), taken.end());
     return true;
@@ -452,28 +441,6 @@ void RangeSet::close(std::size_t index) {
     rest_.push_back(index);
   } else {
     known.cache.reset();
-  }
-}
-
-/// Numbers have returned to a range: they are used first, unless it is active.
-void RangeSet::use_first(std::size_t index, std::shared_ptr<BlockCache> cache) {
-  if (contains(slots_, index) || contains(rest_, index)) return;
-  ranges_[index].cache = std::move(cache);
-  rest_.push_back(index);
-}
-
-void RangeSet::drop_used_up() {
-  std::erase_if(rest_, [this](std::size_t index) {
-    const bool is_used_up = ranges_[index].cache->held() == 0;
-    if (is_used_up) ranges_[index].cache.reset();
-    return is_used_up;
-  });
-}
-
-void RangeSet::list_free() {
-  free_.clear();
-  for (std::size_t i = 0; i < ranges_.size(); ++i) {
-    if (ranges_[i].live && !contains(slots_, i)) free_.push_back(i);
   }
 }
 

@@ -109,7 +109,9 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   };
   class FetchWaiter;
 
-  void run(Effects& after);
+  /// Calls event(after) under the lock, and carries out `after` without it.
+  template <class Event>
+  void handle(const Event& event);
   void start(const Fetch& fetch);
   void fetched(std::uint64_t id, const std::optional<Error>& error);
 
@@ -130,9 +132,6 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   void move_slot(std::size_t slot);
   void retire(std::size_t index);
   void close(std::size_t index);
-  void use_first(std::size_t index, std::shared_ptr<BlockCache> cache);
-  void drop_used_up();
-  void list_free();
   [[nodiscard]] bool is_same(std::span<const RangeState> ranges) const;
   void update(std::span<const RangeState> ranges);
   void replace(std::span<const RangeState> ranges, Effects& after);

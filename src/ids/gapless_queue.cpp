@@ -10,26 +10,20 @@ GaplessQueue::GaplessQueue(const GaplessSpec& spec, const Clock& clock, std::fun
       sequences_in_transactions_(std::move(transactions)),
       sequence_(spec) {}
 
-/// Finds the waiters of the answers.
-void GaplessQueue::keep(GaplessSequence::Action& action, After& after) {
-  after.wake = action.wake;
-  for (GaplessSequence::Answer& answer : action.answers) {
-    auto waiter = waiters_.remove(answer.ticket);
-    if (!waiter) continue;
-    // A turn's numbers return with its end.
-    after.answer(std::move(waiter), answer.numbers
-                                        ? Result<Grant>(Grant(nullptr, {*answer.numbers}))
-                                        : Result<Grant>(answer.numbers.error()));
-  }
-}
-
 template <class Event>
 void GaplessQueue::handle(const Event& event) {
   After after;
   {
     const std::scoped_lock lock(mutex_);
-    GaplessSequence::Action action = event();
-    keep(action, after);
+    const GaplessSequence::Action action = event();
+    after.wake = action.wake;
+    for (const auto& [ticket, numbers] : action.answers) {
+      auto waiter = waiters_.remove(ticket);
+      if (!waiter) continue;
+      // A turn's numbers return with its end.
+      after.answer(std::move(waiter), numbers ? Result<Grant>(Grant(nullptr, {*numbers}))
+                                              : Result<Grant>(numbers.error()));
+    }
   }
   after.run(wake_);
 }
@@ -112,14 +106,15 @@ void GaplessQueue::unknown(std::uint64_t ticket) {
 
 std::optional<std::int64_t> GaplessQueue::last_of(const std::string& transaction) const {
   const std::scoped_lock lock(mutex_);
-  return transactions_.last_of(transaction, clock_.monotonic());
+  const std::int64_t* last = transactions_.find(transaction, clock_.monotonic());
+  return last != nullptr ? std::optional(*last) : std::nullopt;
 }
 
 void GaplessQueue::note(const std::string& transaction, std::int64_t last) {
   const auto now = clock_.monotonic();
   {
     const std::scoped_lock lock(mutex_);
-    transactions_.note(transaction, last, now);
+    transactions_.note(transaction, now) = last;
   }
   if (sequences_in_transactions_) {
     sequences_in_transactions_->note(transaction, weak_from_this(), now);

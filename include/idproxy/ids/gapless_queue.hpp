@@ -59,9 +59,13 @@ class GaplessQueue final : public Queue, public std::enable_shared_from_this<Gap
   void stored(std::uint64_t ticket, std::int64_t last);
   void unknown(std::uint64_t ticket);
 
-  // ---- for the writes of transactions; see OpenTransactions
+  // ---- for the writes of transactions. Only they can see the numbers that they have used, and
+  // they continue after them
+
+  /// The last number that the transaction has used; nothing if it has used none.
 
   [[nodiscard]] std::optional<std::int64_t> last_of(const std::string& transaction) const;
+  /// The transaction has used the numbers up to `last`.
   void note(const std::string& transaction, std::int64_t last);
   /// The transaction has been committed or aborted, or perhaps.
   void transaction_ended(const std::string& transaction);
@@ -79,10 +83,9 @@ class GaplessQueue final : public Queue, public std::enable_shared_from_this<Gap
   [[nodiscard]] GaplessStatistics statistics() const;
 
  private:
-  /// Calls `event`, which returns an Action, under the lock, and carries the Action out.
+  /// Calls `event`, which returns an Action, under the lock, and carries the Action out without it.
   template <class Event>
   void handle(const Event& event);
-  void keep(GaplessSequence::Action& action, After& after);
   [[nodiscard]] bool has_numbers_of_others(const std::string& transaction) const;
   [[nodiscard]] bool may_wait_in_server() const;
 
@@ -93,9 +96,9 @@ class GaplessQueue final : public Queue, public std::enable_shared_from_this<Gap
 
   mutable std::mutex mutex_;  // guards all that follows
   GaplessSequence sequence_;
-  WaitList waiters_;                     // for what they need, see sequence_
-  std::set<std::uint64_t> have_others_;  // tickets of writes that take several turns
-  OpenTransactions transactions_;
+  WaitList waiters_;                             // for what they need, see sequence_
+  std::set<std::uint64_t> have_others_;          // tickets of writes that take several turns
+  OpenTransactions<std::int64_t> transactions_;  // the last number of each
 };
 
 }  // namespace idproxy::ids

@@ -1,17 +1,20 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 namespace idproxy::ids {
 
-/// The numbers of a sequence that open transactions have used. Only their own writes can see these,
-/// and continue after them. Forgets a transaction 60 s after its last write, when mongod has ended
-/// it by default (transactionLifetimeLimitSeconds). Times are monotonic. Not thread-safe.
+/// Notes what open transactions have used. Forgets a transaction 60 s after its last write, when
+/// mongod has ended it by default (transactionLifetimeLimitSeconds). Times are monotonic. Not
+/// thread-safe.
+template <class Used>
 class OpenTransactions {
  public:
   using Time = std::chrono::nanoseconds;
@@ -19,22 +22,43 @@ class OpenTransactions {
   static constexpr std::chrono::seconds kKept{60};
   static constexpr std::size_t kMost = 65'536;
 
-  /// The last number that the transaction has used; nothing if it has used none.
-  [[nodiscard]] std::optional<std::int64_t> last_of(const std::string& transaction, Time now) const;
-  /// The transaction has used the numbers up to `last`.
-  void note(const std::string& transaction, std::int64_t last, Time now);
-  /// The transaction has ended. False if it had used no numbers.
-  bool end(const std::string& transaction) { return used_.erase(transaction) > 0; }
-  [[nodiscard]] std::size_t size() const { return used_.size(); }
+  /// What the transaction has used; null: nothing. Valid until the next note() or end().
+  [[nodiscard]] const Used* find(const std::string& transaction, Time now) const {
+    const auto found = open_.find(transaction);
+    return found != open_.end() && now - found->second.at < kKept ? &found->second.used : nullptr;
+  }
+  /// The transaction writes: the caller notes what it has used. One that is forgotten too early
+  /// gets a number that it has used itself. Then the server aborts it.
+  [[nodiscard]] Used& note(const std::string& transaction, Time now) {
+    if (open_.size() >= sweep_at_) {
+      std::erase_if(open_, [&](const auto& each) { return now - each.second.at >= kKept; });
+      // Many at once, since each look at all of them takes a millisecond.
+      if (open_.size() >= kMost) open_.erase(open_.begin(), std::next(open_.begin(), kMost / 8));
+      sweep_at_ = std::min(kMost, std::max<std::size_t>(1024, 2 * open_.size()));
+    }
+    Open& open = open_[transaction];
+    open.at = now;
+    return open.used;
+  }
+  /// The transaction has ended. Returns what it had used; nothing: it had used nothing.
+  std::optional<Used> end(const std::string& transaction) {
+    auto ended = open_.extract(transaction);
+    if (ended.empty()) return std::nullopt;
+    return std::move(ended.mapped().used);
+  }
+  [[nodiscard]] std::size_t size() const { return open_.size(); }
   /// True if it knows of one that may still be open.
-  [[nodiscard]] bool any(Time now) const;
+  [[nodiscard]] bool any(Time now) const {
+    return std::ranges::any_of(open_,
+                               [&](const auto& each) { return now - each.second.at < kKept; });
+  }
 
  private:
-  struct Used {
-    std::int64_t last;
-    Time at;
+  struct Open {
+    Used used{};
+    Time at{};
   };
-  std::unordered_map<std::string, Used> used_;
+  std::unordered_map<std::string, Open> open_;
   std::size_t sweep_at_ = 1024;
 };
 

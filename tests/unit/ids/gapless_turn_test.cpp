@@ -253,16 +253,13 @@ TEST_F(TurnTest, ForgetsATransactionAfterAMinute) {
 }
 
 TEST(OpenTransactions, HasRoomForSoMany) {
-  OpenTransactions open;
-  for (std::size_t i = 0; i < OpenTransactions::kMost + 2000; ++i) {
-    open.note(std::to_string(i), 1, 1s);
-  }
-  EXPECT_LE(open.size(), OpenTransactions::kMost);
-  EXPECT_EQ(open.last_of(std::to_string(OpenTransactions::kMost + 1999), 1s), 1);
-  for (std::size_t i = 0; i < OpenTransactions::kMost / 4; ++i) {
-    open.note("new" + std::to_string(i), 1, 61s);
-  }
-  EXPECT_LE(open.size(), OpenTransactions::kMost / 4);
+  using Open = OpenTransactions<std::int64_t>;
+  Open open;
+  for (std::size_t i = 0; i < Open::kMost + 2000; ++i) open.note(std::to_string(i), 1s) = 1;
+  EXPECT_LE(open.size(), Open::kMost);
+  EXPECT_NE(open.find(std::to_string(Open::kMost + 1999), 1s), nullptr);
+  for (std::size_t i = 0; i < Open::kMost / 4; ++i) open.note("new" + std::to_string(i), 61s) = 1;
+  EXPECT_LE(open.size(), Open::kMost / 4);
 }
 
 // ---- transactions with several sequences

@@ -24,7 +24,7 @@ std::string quoted(const std::string& text) {
 }
 
 void add_key(Document& to, std::string_view field, const ids::CounterPlace& place) {
-  if (place.key_is == ids::CounterPlace::KeyIs::document) {
+  if (place.has_document_key()) {
     to.add(field, Document(as_bytes(place.key)));
   } else {
     to.add(field, place.key);
@@ -35,8 +35,7 @@ void add_key(Document& to, std::string_view field, const ids::CounterPlace& plac
 
 std::string key_text(const ids::CounterPlace& place) {
   if (place.is_scope()) return json_of(identity_of(place));
-  const bool is_document = place.key_is == ids::CounterPlace::KeyIs::document;
-  return is_document ? json_of(Document(as_bytes(place.key))) : place.key;
+  return place.has_document_key() ? json_of(Document(as_bytes(place.key))) : place.key;
 }
 
 Document identity_of(const ids::CounterPlace& place) {

@@ -99,7 +99,7 @@ Outcome<CounterDocument::Checked> CounterDocument::check(Run& run, Demand demand
   if (!written.ok()) return answer_to(run, written);
   const auto found = read(run);
   if (!found) return found.error();
-  if (spec_.place.key_is == ids::CounterPlace::KeyIs::family) return Checked{};
+  if (spec_.place.is_family()) return Checked{};
   if (found->exists && found->value.kind != StoredValue::Kind::missing) {
     const auto first = check_existing(run, found->value);
     if (!first) return first.error();

@@ -1,11 +1,9 @@
 #include "id_store/counter_watch.hpp"
 
-#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
 #include <tuple>
-#include <vector>
 
 #include "id_store/numbers.hpp"
 #include "idproxy/bson/elements.hpp"
@@ -27,17 +25,18 @@ using ByKey = std::multimap<std::string_view, const WatchedCounter*>;
 auto family_of(const ids::CounterPlace& place) {
   return std::tie(place.db, place.collection, place.key_field, place.value_field, place.filter);
 }
+using Family = decltype(family_of({}));
 
-/// `family`: counters that differ only in their keys.
-Document find_all(std::span<const WatchedCounter* const> family) {
-  const ids::CounterPlace& place = family.front()->spec.place;
+/// Finds the counters from `next` on, as many as fit, and advances it.
+Document find_next(ByKey::const_iterator& next, ByKey::const_iterator end) {
+  const ids::CounterPlace& place = next->second->spec.place;
   Array keys;
-  for (const WatchedCounter* counter : family) {
-    const ids::CounterPlace& each = counter->spec.place;
-    if (each.key_is == ids::CounterPlace::KeyIs::text) {
-      keys.push(each.key);
-    } else {
+  for (std::int32_t n = 0; n < kMostInOneFind && next != end; ++n, ++next) {
+    const ids::CounterPlace& each = next->second->spec.place;
+    if (each.has_document_key()) {
       keys.push(Document(as_bytes(each.key)));
+    } else {
+      keys.push(each.key);
     }
   }
   Document filter;
@@ -68,31 +67,20 @@ void tell(const ByKey& family, Bytes document) {
   }
 }
 
-void read_family(mongo::Client& client, std::span<const WatchedCounter* const> family) {
-  ByKey by_key;
-  for (const WatchedCounter* counter : family) by_key.emplace(counter->spec.place.key, counter);
-  (void)client.read_all(family.front()->spec.place.db, find_all(family), [&](Bytes document) {
-    tell(by_key, document);
-    return true;
-  });
-}
-
 }  // namespace
 
 void read_counters(mongo::Client& client, std::span<const WatchedCounter> counters) {
-  std::vector<const WatchedCounter*> sorted;
-  for (const WatchedCounter& counter : counters) sorted.push_back(&counter);
-  const auto family = [](const WatchedCounter* counter) { return family_of(counter->spec.place); };
-  std::ranges::sort(sorted, [&](const WatchedCounter* a, const WatchedCounter* b) {
-    return family(a) < family(b);
-  });
-  for (auto begin = sorted.begin(); begin != sorted.end();) {
-    const auto other = std::find_if(begin, sorted.end(), [&](const WatchedCounter* counter) {
-      return family(counter) != family(*begin);
-    });
-    const auto end = other - begin > kMostInOneFind ? begin + kMostInOneFind : other;
-    read_family(client, {begin, end});
-    begin = end;
+  std::map<Family, ByKey> families;
+  for (const WatchedCounter& counter : counters) {
+    families[family_of(counter.spec.place)].emplace(counter.spec.place.key, &counter);
+  }
+  for (const auto& [place, family] : families) {
+    for (auto next = family.begin(); next != family.end();) {
+      (void)client.read_all(std::get<0>(place), find_next(next, family.end()), [&](Bytes document) {
+        tell(family, document);
+        return true;
+      });
+    }
   }
 }
 

@@ -124,7 +124,7 @@ void Counters::add_to(StoreStatistics& statistics) const {
   statistics.up = !looking_;
   statistics.down_reason = down_why_;
   for (const Shared& counter : counters_.all()) {
-    if (is_family(*counter)) continue;
+    if (counter->spec.place.is_family()) continue;
     const ids::CounterStatistics cache = counter->cache->statistics();
     statistics.counters += 1;
     const bool counts = cache.exhausted && !counter->spec.place.is_range();
@@ -137,21 +137,13 @@ void Counters::add_to(StoreStatistics& statistics) const {
   }
 }
 
-bool Counters::is_sequence(const Counter& counter) {
-  return counter.spec.place.key_is == ids::CounterPlace::KeyIs::document;
-}
-
-bool Counters::is_family(const Counter& counter) {
-  return counter.spec.place.key_is == ids::CounterPlace::KeyIs::family;
-}
-
 std::vector<NotReady> Counters::not_ready() const {
   const std::scoped_lock lock(mutex_);
   std::vector<NotReady> found;
   for (const auto& [name, counter] : counters_.in_force()) {
     if (counter->spec.place.is_range()) continue;
     const bool is_of_rule = counter->obstacle && counter->obstacle->by_server;
-    if (is_sequence(*counter) && !counter->announced && !is_of_rule) continue;
+    if (counter->spec.place.has_document_key() && !counter->announced && !is_of_rule) continue;
     if (auto obstacle = why_not_ready(*counter)) {
       found.push_back({*std::move(obstacle), counter->fields});
     }
@@ -173,7 +165,7 @@ std::vector<InUse> Counters::in_use() const {
   const std::scoped_lock lock(mutex_);
   std::vector<InUse> found;
   for (const auto& [name, counter] : counters_.in_force()) {
-    if (counter->spec.place.is_range() || is_family(*counter)) continue;
+    if (counter->spec.place.is_range() || counter->spec.place.is_family()) continue;
     const ids::CounterStatistics cache = counter->cache->statistics();
     ids::CounterNumbers numbers{cache.next, cache.held, cache.left};
     if (!cache.left && counter->checked.first) {
@@ -182,8 +174,9 @@ std::vector<InUse> Counters::in_use() const {
       numbers.left = ids::Steps(counter->spec.step).count(next, counter->spec.max);
       numbers.reads_all = counter->checked.reads_all;
     }
-    found.push_back({numbers, counter->fields,
-                     is_sequence(*counter) ? key_text(counter->spec.place) : std::string()});
+    found.push_back(
+        {numbers, counter->fields,
+         counter->spec.place.has_document_key() ? key_text(counter->spec.place) : std::string()});
     found.back().count(counter->spec.start, counter->spec.step, counter->spec.max);
   }
   return found;
@@ -217,7 +210,7 @@ void Counters::wake(const Shared& counter) {
 }
 
 /// A task: reads the counters that are in use. The numbers that caches hold may change meanwhile:
-/// see BlockSupply::watched.
+/// see BlockCache::watched.
 std::optional<Counters::Time> Counters::watch() {
   std::vector<WatchedCounter> watched;
   {
@@ -243,26 +236,28 @@ std::optional<Counters::Time> Counters::run(Counter& counter) {
   if (std::exchange(counter.renew_document, false)) {
     counter.document.emplace(counter.spec, metrics_, scans_);
   }
-  const Turn turn = turn_of(counter);
+  const Time now = clock_.monotonic();
+  const bool looks = !stopping_ && &counter == looking_.get() && now >= look_at_;
+  const bool checks = !stopping_ && !looking_ && counter.check_at && now >= *counter.check_at;
   // Under the lock, so that a later renew() affects only the next job and its document.
   const auto job = counter.cache->begin();
   lock.unlock();
-  const bool done = do_job(counter, job, turn, fields);
+  if (job) do_job(counter, *job, fields);
+  tell(counter);
+  if (!job && looks) {
+    mongo::Client client = pool_.client(&metrics_.round_trips);
+    counter.document->look(client);
+    note_reached(counter);
+  } else if (!job && checks) {
+    check(counter, fields);
+  }
   const auto due = counter.cache->due();
   lock.lock();
   if (job && !std::exchange(is_watching_, true)) {
     scheduler_.wake_at(watch_, clock_.monotonic() + kWatchEvery);
   }
-  if (stopping_ && done) wake(counter.shared_from_this());  // after stop() the cache wakes nobody
+  if (stopping_ && job) wake(counter.shared_from_this());  // after stop() the cache wakes nobody
   return next_turn(counter, due);
-}
-
-Counters::Turn Counters::turn_of(const Counter& counter) const {
-  if (stopping_) return Turn::job;
-  const Time now = clock_.monotonic();
-  if (looking_)
-    return &counter == looking_.get() && now >= look_at_ ? Turn::job_or_look : Turn::job;
-  return counter.check_at && now >= *counter.check_at ? Turn::job_or_check : Turn::job;
 }
 
 /// `due` is that of the counter's cache. While the store is down, no other counter is checked: that
@@ -275,40 +270,21 @@ std::optional<Counters::Time> Counters::next_turn(const Counter& counter,
   return std::min(due.value_or(check), check);
 }
 
-bool Counters::do_job(Counter& counter, const std::optional<ids::CounterJob>& job, Turn turn,
+void Counters::do_job(Counter& counter, const ids::CounterJob& job,
                       const std::vector<ids::CounterField>& fields) {
-  if (!job) {
-    tell_refusal(counter);
-    tell_lost(counter);
-  }
-  if (!job && turn == Turn::job) return false;
-  if (!job && turn == Turn::job_or_check) {
-    check(counter, fields);
-    return false;
-  }
   mongo::Client client = pool_.client(&metrics_.round_trips);
-  if (!job) {
-    counter.document->look(client);
-    note_reached(counter);
-    return false;
-  }
-  ids::CounterReply reply = counter.document->run(client, *job, fields);
+  ids::CounterReply reply = counter.document->run(client, job, fields);
   note_reached(counter);
-  note_demand(counter, reply);
-  note(counter, *job, reply);
+  {
+    const std::scoped_lock lock(mutex_);
+    // An insert waits for numbers, or has been refused.
+    counter.demanded = counter.demanded || reply.kind == ReplyKind::pending;
+    counter.refused_by_job = reply.by_server;
+    counter.checks_end = clock_.monotonic() + kChecksLast;
+    note(counter, job, reply);
+  }
   const ids::BlockOutcome outcome = counter.cache->finish(reply);
-  count(counter, *job, reply, outcome);
-  tell_refusal(counter);
-  tell_lost(counter);
-  return true;
-}
-
-/// An insert waits for numbers, or has been refused.
-void Counters::note_demand(Counter& counter, const ids::CounterReply& reply) {
-  const std::scoped_lock lock(mutex_);
-  counter.demanded = counter.demanded || reply.kind == ReplyKind::pending;
-  counter.refused_by_job = reply.by_server;
-  counter.checks_end = clock_.monotonic() + kChecksLast;
+  count(counter, job, reply, outcome);
 }
 
 /// Its commands do not count as those of counters.
@@ -326,28 +302,33 @@ void Counters::check(Counter& counter, const std::vector<ids::CounterField>& fie
   {
     const std::scoped_lock lock(mutex_);
     counter.checked = checked ? *checked : CounterDocument::Checked{};
-    if (checked && leave_to_job(counter)) return;
+    // The server refused a job that the check could not try: the next insert does.
+    const bool is_refused = counter.obstacle && counter.obstacle->by_server;
+    if (checked && is_refused && counter.refused_by_job) {
+      counter.cache->ask_again();
+      counter.check_at = clock_.monotonic() + kCheckAgain;
+      return;
+    }
   }
   if (checked) counter.document->events().ready_again();
+  const std::scoped_lock lock(mutex_);
   note(counter, job, checked ? ids::CounterReply{.kind = ReplyKind::allocated} : checked.error());
-}
-
-/// True if the server refused a job that the check could not try: the next insert does. Call it
-/// under the lock.
-bool Counters::leave_to_job(Counter& counter) {
-  if (!counter.obstacle || !counter.obstacle->by_server || !counter.refused_by_job) return false;
-  counter.cache->ask_again();
-  counter.check_at = clock_.monotonic() + kCheckAgain;
-  return true;
 }
 
 /// Notes whether the counter is ready, by the reply to a job or to its check.
 void Counters::note(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply) {
-  const std::scoped_lock lock(mutex_);
   const Time now = clock_.monotonic();
-  if (counter.spec.place.is_range()) return note_range(counter, reply);
-  if (reply.kind == ReplyKind::allocated || reply.kind == ReplyKind::kept) {
-    note_ready(counter);
+  if (counter.spec.place.is_range()) {
+    // A server that refuses one range refuses all of its collection.
+    const std::string collection = counter.spec.place.ns();
+    if (reply.by_server) refused_ranges_.insert_or_assign(collection, reply.reason);
+    if (reply.kind == ReplyKind::allocated) refused_ranges_.erase(collection);
+  } else if (reply.kind == ReplyKind::allocated || reply.kind == ReplyKind::kept) {
+    if (counter.obstacle) counter.cache->ask_again();  // asked again at once
+    counter.obstacle.reset();
+    counter.check_at.reset();
+    counter.demanded = false;
+    counter.refused_job = kAnyNumber;
   } else if (reply.kind == ReplyKind::exhausted || reply.kind == ReplyKind::pending) {
     const bool is_pending = reply.kind == ReplyKind::pending;
     const auto code = is_pending ? ids::Errc::unavailable : ids::Errc::exhausted;
@@ -370,36 +351,19 @@ void Counters::note(Counter& counter, const ids::CounterJob& job, const ids::Cou
   }
 }
 
-/// A server that refuses one range refuses all of its collection.
-void Counters::note_range(const Counter& range, const ids::CounterReply& reply) {
-  if (reply.by_server) refused_ranges_.insert_or_assign(range.spec.place.ns(), reply.reason);
-  if (reply.kind == ReplyKind::allocated) refused_ranges_.erase(range.spec.place.ns());
-}
-
 std::optional<std::string> Counters::why_ranges_refused(const std::string& collection) const {
   const std::scoped_lock lock(mutex_);
   const auto found = refused_ranges_.find(collection);
   return found == refused_ranges_.end() ? std::nullopt : std::optional(found->second);
 }
 
-/// A counter that gave no numbers is asked again at once.
-void Counters::note_ready(Counter& counter) {
-  if (counter.obstacle) counter.cache->ask_again();
-  counter.obstacle.reset();
-  counter.check_at.reset();
-  counter.demanded = false;
-  counter.refused_job = kAnyNumber;
-}
-
-void Counters::tell_lost(Counter& counter) {
+/// Logs what is lost, and whether the cache refuses requests; CounterDocument logs what the store
+/// refuses.
+void Counters::tell(Counter& counter) {
+  CounterEvents& events = counter.document->events();
+  if (const auto reason = counter.cache->refusal()) events.gives_no_numbers(*reason);
   const std::vector<ids::Range> lost = counter.cache->take_lost();
-  if (!lost.empty()) counter.document->events().numbers_lost(lost);
-}
-
-/// Logs if the cache refuses requests; CounterDocument logs what the store refuses.
-void Counters::tell_refusal(Counter& counter) {
-  if (const auto reason = counter.cache->refusal())
-    counter.document->events().gives_no_numbers(*reason);
+  if (!lost.empty()) events.numbers_lost(lost);
 }
 
 void Counters::count(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply,

@@ -103,24 +103,15 @@ class Counters {
     Scheduler::Task task;
   };
   using Shared = std::shared_ptr<Counter>;
-  /// The work of one run: the counter's job, or the other one if there is no job.
-  enum class Turn { job, job_or_look, job_or_check };
 
   [[nodiscard]] std::optional<Time> run(Counter& counter);
-  /// False if there was no job.
-  bool do_job(Counter& counter, const std::optional<ids::CounterJob>& job, Turn turn,
+  void do_job(Counter& counter, const ids::CounterJob& job,
               const std::vector<ids::CounterField>& fields);
   void count(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply,
              ids::BlockOutcome outcome);
-  static void tell_refusal(Counter& counter);
-  static void tell_lost(Counter& counter);
+  static void tell(Counter& counter);
   void note_reached(Counter& counter);
   void check(Counter& counter, const std::vector<ids::CounterField>& fields);
-  void note(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply);
-  void note_demand(Counter& counter, const ids::CounterReply& reply);
-  static void note_ready(Counter& counter);
-  bool leave_to_job(Counter& counter);
-  void note_range(const Counter& range, const ids::CounterReply& reply);
   [[nodiscard]] std::optional<Time> watch();
   void wake(const Shared& counter);
 
@@ -129,10 +120,8 @@ class Counters {
                            std::uint64_t watch);
   [[nodiscard]] Shared make(const ids::CounterSpec& spec);
   [[nodiscard]] bool renew(const Shared& counter, const ids::CounterSpec& spec);
-  [[nodiscard]] static bool is_sequence(const Counter& counter);
-  [[nodiscard]] static bool is_family(const Counter& counter);
+  void note(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply);
   [[nodiscard]] std::optional<Obstacle> why_not_ready(const Counter& counter) const;
-  [[nodiscard]] Turn turn_of(const Counter& counter) const;
   [[nodiscard]] std::optional<Time> next_turn(const Counter& counter,
                                               std::optional<Time> due) const;
   void sweep();

@@ -79,6 +79,8 @@ struct CounterPlace {
   /// "db.collection"
   [[nodiscard]] std::string ns() const { return db + "." + collection; }
   [[nodiscard]] bool is_range() const { return !max_field.empty(); }
+  [[nodiscard]] bool is_family() const { return key_is == KeyIs::family; }
+  [[nodiscard]] bool has_document_key() const { return key_is == KeyIs::document; }
   /// True for a sequence whose key is the document in `scope_field`, so that `filter` has its name.
   [[nodiscard]] bool is_scope() const { return !scope_field.empty() && key_field == scope_field; }
   friend bool operator==(const CounterPlace&, const CounterPlace&) = default;

@@ -94,15 +94,10 @@ std::optional<Error> BlockCache::why_useless(Time now, After& after) {
     after.wake = !std::exchange(refused_, true);
     return Error{Errc::exhausted, reason_};
   }
-  if (!refuses(now)) return std::nullopt;
+  const bool waits = spec_.on_store_down.action == CounterSpec::OnStoreDown::Action::wait;
+  if (store_ != Store::down || waits || now - failed_at_ >= kFailureLasts) return std::nullopt;
   request(now, after);
   return Error{Errc::unavailable, reason_};
-}
-
-/// True if requests must fail at once because the store is down.
-bool BlockCache::refuses(Time now) const {
-  const bool waits = spec_.on_store_down.action == CounterSpec::OnStoreDown::Action::wait;
-  return store_ == Store::down && !waits && now - failed_at_ < kFailureLasts;
 }
 
 Grant BlockCache::grant(std::uint64_t n) {
@@ -351,7 +346,14 @@ BlockOutcome BlockCache::use(CounterReply& reply, Time now, After& after) {
     usable().remove(reply.taken);
     restore();
   } else if (reply.kind == Kind::not_healed) {
-    not_healed(std::move(reply.reason), now, after);
+    answers_again();
+    if (job_.lost) {
+      exhaust(std::move(reply.reason), now, after);
+    } else {  // inserts replace duplicates document by document
+      heal_not_before_ = now + kNoHealFor;
+      heal_ = Heal::none;
+      restore();
+    }
   } else if (reply.kind == Kind::exhausted) {
     answers_again();
     // With the changed rule it may have numbers: ask again.
@@ -388,7 +390,11 @@ BlockOutcome BlockCache::allocated(Range range, Time now, After& after) {
   resting_ = false;
   older_over_at_ = free_.count() > 0 ? over_at_ : std::nullopt;
   over_at_ = now + RefillPace::kBlockLasts;
-  healed ? replace(range) : add(range);
+  if (healed) {  // earlier numbers that are held or put back are no longer handed out
+    aside_.reset();
+    valid_from_ = range.first;
+  }
+  add(range);
   if (steps_.count(*end_, spec_.max) == 0) exhaust(handed_out_up_to(spec_.max), now, after);
   return BlockOutcome::used;
 }
@@ -430,15 +436,6 @@ BlockOutcome BlockCache::confirmed(CounterReply& reply, Time now, After& after) 
   const bool stands = reply.kind == Kind::stands && end_;
   const bool behind = stands && steps_.before(reply.range.first, *end_);
   return behind ? went_back(now, after) : BlockOutcome::used;
-}
-
-/// The counter continues without a heal: inserts replace duplicates document by document.
-void BlockCache::not_healed(std::string reason, Time now, After& after) {
-  answers_again();
-  if (job_.lost) return exhaust(std::move(reason), now, after);
-  heal_not_before_ = now + kNoHealFor;
-  heal_ = Heal::none;
-  restore();
 }
 
 void BlockCache::exhaust(std::string reason, Time now, After& after) {

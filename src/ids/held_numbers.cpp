@@ -6,21 +6,19 @@
 // The numbers that a BlockCache holds.
 namespace idproxy::ids {
 
-/// Puts unused numbers, given in the order of handing out, back to their places.
+/// Puts unused numbers, given in the order of handing out, back to their places. A range that is
+/// put back while the others are set aside is treated as one of them.
 void BlockCache::put_back(std::vector<Range> sorted) {
-  std::erase_if(sorted, [this](const Range& range) { return !is_valid(range); });
+  const Int128 from = aside_ ? aside_valid_from_ : valid_from_;
+  std::erase_if(sorted, [&](const Range& range) {
+    return range.count == 0 || steps_.before(range.first, from) ||
+           steps_.before(*end_, steps_.end(range));
+  });
   NumberRanges& numbers = usable();
   const std::uint64_t before = numbers.count();
   numbers.put(sorted);
   put_back_ += numbers.count() - before;
   clip(numbers);  // max may have been lowered since these numbers were handed out
-}
-
-/// A range that is put back while the others are set aside is treated as one of them.
-bool BlockCache::is_valid(const Range& range) const {
-  const Int128 from = aside_ ? aside_valid_from_ : valid_from_;
-  return range.count > 0 && !steps_.before(range.first, from) &&
-         !steps_.before(*end_, steps_.end(range));
 }
 
 /// Adds a new block, which lies behind end_. Of numbers beyond max it only remembers the end. After
@@ -37,16 +35,8 @@ void BlockCache::add(Range block) {
   if (block.count > 0) usable().put({block});
 }
 
-/// Adds a new block after a heal. Earlier numbers that are held or put back are no longer handed
-/// out.
-void BlockCache::replace(Range block) {
-  aside_.reset();
-  valid_from_ = block.first;
-  add(block);
-}
-
-/// Hands out none of the held numbers until restore(), replace() or drop(); the same holds for
-/// those that are added or put back meanwhile.
+/// Hands out none of the held numbers until the heal has ended, restore() or drop(); the same holds
+/// for those that are added or put back meanwhile.
 void BlockCache::set_aside() {
   aside_ = std::exchange(free_, NumberRanges(steps_));
   aside_valid_from_ = valid_from_;

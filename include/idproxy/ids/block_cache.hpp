@@ -193,7 +193,6 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   void serve(After& after);
   void refuse_all(const Error& error, After& after);
   [[nodiscard]] std::optional<Error> why_useless(Time now, After& after);
-  [[nodiscard]] bool refuses(Time now) const;
 
   // When to ask the store, and for what.
   void request(Time now, After& after);
@@ -216,7 +215,6 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   [[nodiscard]] BlockOutcome went_back(Time now, After& after);
   [[nodiscard]] BlockOutcome confirmed(CounterReply& reply, Time now, After& after);
   void gave_back(CounterReply::Kind kind);
-  void not_healed(std::string reason, Time now, After& after);
   void failed(std::string reason, Time now, After& after);
   void exhaust(std::string reason, Time now, After& after);
   void answers_again();
@@ -226,9 +224,7 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   [[nodiscard]] NumberRanges& usable() { return aside_ ? *aside_ : free_; }
   [[nodiscard]] std::uint64_t used() const { return taken_ - put_back_; }
   void put_back(std::vector<Range> sorted);
-  [[nodiscard]] bool is_valid(const Range& range) const;
   void add(Range block);
-  void replace(Range block);
   void set_aside();
   void restore();
   void drop();

@@ -1,5 +1,8 @@
 #include "idproxy/ids/gapless_queue.hpp"
 
+#include <algorithm>
+#include <utility>
+
 namespace idproxy::ids {
 
 GaplessQueue::GaplessQueue(const GaplessSpec& spec, const Clock& clock, std::function<void()> wake,
@@ -7,23 +10,14 @@ GaplessQueue::GaplessQueue(const GaplessSpec& spec, const Clock& clock, std::fun
     : spec_(spec),
       clock_(clock),
       wake_(std::move(wake)),
-      sequences_in_transactions_(std::move(transactions)),
-      sequence_(spec) {}
+      sequences_in_transactions_(std::move(transactions)) {}
 
 template <class Event>
 void GaplessQueue::handle(const Event& event) {
   After after;
   {
     const std::scoped_lock lock(mutex_);
-    const GaplessSequence::Action action = event();
-    after.wake = action.wake;
-    for (const auto& [ticket, numbers] : action.answers) {
-      auto waiter = waiters_.remove(ticket);
-      if (!waiter) continue;
-      // A turn's numbers return with its end.
-      after.answer(std::move(waiter), numbers ? Result<Grant>(Grant(nullptr, {*numbers}))
-                                              : Result<Grant>(numbers.error()));
-    }
+    event(clock_.monotonic(), after);
   }
   after.run(wake_);
 }
@@ -46,30 +40,80 @@ bool GaplessQueue::has_numbers_of_others(const std::string& transaction) const {
 /// True if the write that has the turn may be waiting in the server for the end of a transaction:
 /// of one that has used numbers of this sequence, or of another one that the write needs, too. A
 /// transaction on which others may wait in that way must not wait for such a write.
-bool GaplessQueue::may_wait_in_server() const {
-  const std::uint64_t holder = sequence_.holder();
-  return holder != 0 && (have_others_.contains(holder) || transactions_.any(clock_.monotonic()));
+bool GaplessQueue::may_wait_in_server(Time now) const {
+  return holder_ != 0 && (have_others_.contains(holder_) || transactions_.any(now));
+}
+
+std::optional<Error> GaplessQueue::refusal(Time now) const {
+  if (stopped_) return Error{Errc::unavailable, "the proxy ends"};
+  // Writes come when there is an index. The look may be older.
+  const bool lasts = !is_unguarded_ && now - failed_at_ < kFailureLasts;
+  if (failure_ && !next_ && lasts) return failure_;
+  return std::nullopt;
+}
+
+Result<Range> GaplessQueue::numbers(std::uint64_t n) const {
+  if (*next_ + static_cast<Int128>(n) - 1 > spec_.max) {
+    return Error{Errc::exhausted, "the numbers up to " + std::to_string(spec_.max) +
+                                      " do not suffice, and larger ones do not fit the rule's "
+                                      "output"};
+  }
+  return Range{static_cast<std::int64_t>(*next_), n};
+}
+
+/// Gives the turn with the numbers.
+Result<Range> GaplessQueue::grant(std::uint64_t ticket, std::uint64_t n) {
+  auto granted = numbers(n);
+  if (!granted) return granted;
+  holder_ = ticket;
+  is_used_ = true;
+  return granted;
 }
 
 std::optional<Result<Range>> GaplessQueue::take(std::uint64_t ticket, std::uint64_t n,
                                                 const std::string& transaction) {
   const bool is_awaited = has_numbers_of_others(transaction);
   const std::scoped_lock lock(mutex_);
-  const auto now = clock_.monotonic();
-  return is_awaited && may_wait_in_server() ? sequence_.take_ahead(n, now)
-                                            : sequence_.take(ticket, n, now);
+  const Time now = clock_.monotonic();
+  if (!is_awaited || !may_wait_in_server(now)) return take_turn(ticket, n, now);
+  if (auto refused = refusal(now)) return *std::move(refused);
+  if (!next_ || !is_sure_) return std::nullopt;
+  return numbers(n);
+}
+
+std::optional<Result<Range>> GaplessQueue::take_turn(std::uint64_t ticket, std::uint64_t n,
+                                                     Time now) {
+  if (holder_ == ticket) return std::nullopt;
+  if (auto refused = refusal(now)) return *std::move(refused);
+  if (holder_ != 0 || !queue_.empty() || !next_) return std::nullopt;
+  return grant(ticket, n);
 }
 
 Ticket GaplessQueue::ask(std::uint64_t ticket, std::uint64_t n, GaplessLook look,
                          const std::string& transaction, std::unique_ptr<Waiter> waiter) {
-  using Haste = GaplessSequence::Haste;
   const bool is_awaited = has_numbers_of_others(transaction);
-  handle([&] {
+  handle([&](Time now, After& after) {
     waiters_.add(ticket, n, std::move(waiter));
-    const Haste haste = !is_awaited            ? Haste::none
-                        : may_wait_in_server() ? Haste::ahead
-                                               : Haste::first;
-    return sequence_.ask(ticket, n, look, clock_.monotonic(), haste);
+    asked_meanwhile_ = asked_meanwhile_ || state_ == State::asking;
+    if (auto refused = refusal(now)) {
+      answer(ticket, *std::move(refused), after);
+    } else if (holder_ == ticket) {
+      next_.reset();
+      wants_ = n;
+      look_ = look;
+      request(after);
+    } else if (auto taken = take_turn(ticket, n, now)) {
+      answer(ticket, *taken, after);
+    } else if (queue_.size() == kMostWaiting) {
+      answer(ticket, Error{Errc::unavailable, "too many writes wait"}, after);
+    } else {
+      const Haste haste = !is_awaited               ? Haste::none
+                          : may_wait_in_server(now) ? Haste::ahead
+                                                    : Haste::first;
+      const auto behind = std::ranges::upper_bound(queue_, haste, {}, &Waiting::haste);
+      queue_.insert(behind, {ticket, n, haste});
+      serve(after);
+    }
   });
   return {weak_from_this(), ticket};
 }
@@ -78,28 +122,82 @@ void GaplessQueue::cancel(std::uint64_t ticket) {
   std::unique_ptr<Waiter> gone;  // destroyed without the lock
   const std::scoped_lock lock(mutex_);
   gone = waiters_.remove(ticket);
-  if (gone) sequence_.cancel(ticket);
+  if (gone) stop_waiting(ticket);
+}
+
+void GaplessQueue::stop_waiting(std::uint64_t ticket) {
+  if (holder_ == ticket) {
+    wants_.reset();
+  } else {
+    std::erase_if(queue_, [&](const Waiting& each) { return each.ticket == ticket; });
+  }
+}
+
+/// False if the write does not have the turn.
+bool GaplessQueue::end_turn(std::uint64_t ticket) {
+  have_others_.erase(ticket);
+  stop_waiting(ticket);
+  if (holder_ != ticket) return false;
+  holder_ = 0;
+  is_stale_ = true;
+  return true;
 }
 
 void GaplessQueue::leave(std::uint64_t ticket) {
-  handle([&] {
-    have_others_.erase(ticket);
-    return sequence_.leave(ticket);
+  handle([&](Time /*now*/, After& after) {
+    if (!end_turn(ticket)) return;
+    if (!is_sure_) next_.reset();
+    serve(after);
   });
 }
 
 void GaplessQueue::stored(std::uint64_t ticket, std::int64_t last) {
-  handle([&] {
-    have_others_.erase(ticket);
-    return sequence_.stored(ticket, last, clock_.monotonic());
+  handle([&](Time now, After& after) {
+    if (!end_turn(ticket)) return;
+    next_ = Int128{last} + 1;
+    is_sure_ = true;
+    note_highest(last, now, after);
+    serve(after);
   });
 }
 
 void GaplessQueue::unknown(std::uint64_t ticket) {
-  handle([&] {
-    have_others_.erase(ticket);
-    return sequence_.unknown(ticket);
+  handle([&](Time /*now*/, After& after) {
+    if (!end_turn(ticket)) return;
+    next_.reset();
+    serve(after);
   });
+}
+
+/// Answers the write that comes next.
+void GaplessQueue::serve(After& after) {
+  if (holder_ != 0 && wants_ && next_) {
+    answer(holder_, grant(holder_, *wants_), after);
+    wants_.reset();
+  }
+  while (next_ && !queue_.empty()) {
+    const bool ahead = holder_ != 0 && is_sure_ && goes_ahead();
+    if (holder_ != 0 && !ahead) break;
+    const Waiting first = queue_.front();
+    queue_.pop_front();
+    answer(first.ticket, ahead ? numbers(first.n) : grant(first.ticket, first.n), after);
+  }
+  request(after);
+}
+
+void GaplessQueue::answer(std::uint64_t ticket, const Result<Range>& numbers, After& after) {
+  auto waiter = waiters_.remove(ticket);
+  if (!waiter) return;
+  // A turn's numbers return with its end.
+  after.answer(std::move(waiter), numbers ? Result<Grant>(Grant(nullptr, {*numbers}))
+                                          : Result<Grant>(numbers.error()));
+}
+
+void GaplessQueue::refuse_all(const Error& error, After& after) {
+  if (wants_) answer(holder_, error, after);
+  wants_.reset();
+  for (const Waiting& each : queue_) answer(each.ticket, error, after);
+  queue_.clear();
 }
 
 // ---- transactions ------------------------------------------------------------------------------
@@ -111,7 +209,7 @@ std::optional<std::int64_t> GaplessQueue::last_of(const std::string& transaction
 }
 
 void GaplessQueue::note(const std::string& transaction, std::int64_t last) {
-  const auto now = clock_.monotonic();
+  const Time now = clock_.monotonic();
   {
     const std::scoped_lock lock(mutex_);
     transactions_.note(transaction, now) = last;
@@ -121,50 +219,129 @@ void GaplessQueue::note(const std::string& transaction, std::int64_t last) {
   }
 }
 
+/// Does not affect a write that has the turn: the server tells it whether its numbers are taken.
 void GaplessQueue::transaction_ended(const std::string& transaction) {
-  handle([&] {
-    return transactions_.end(transaction) ? sequence_.forget() : GaplessSequence::Action();
+  handle([&](Time /*now*/, After& after) {
+    if (!transactions_.end(transaction) || holder_ != 0) return;
+    next_.reset();
+    serve(after);
   });
 }
 
 // ---- for the store -----------------------------------------------------------------------------
 
+bool GaplessQueue::wants_look() const {
+  if (stopped_) return false;
+  if (goes_ahead() && !(next_ && is_sure_)) return true;
+  return !next_ && (wants_ || (holder_ == 0 && !queue_.empty()));
+}
+
+void GaplessQueue::request(After& after) {
+  if (state_ != State::idle || !wants_look()) return;
+  state_ = State::woken;
+  after.wake = true;
+}
+
 std::optional<GaplessJob> GaplessQueue::begin() {
   const std::scoped_lock lock(mutex_);
-  return sequence_.begin(clock_.monotonic());
+  const Time now = clock_.monotonic();
+  if (state_ == State::asking) return std::nullopt;
+  state_ = State::idle;
+  const bool again = !failure_ || now - failed_at_ >= kLookAgain;
+  const bool looks_ahead = announced_ && !stopped_ && !next_ && holder_ == 0 && again;
+  if (wants_look() || looks_ahead) {
+    job_ = {GaplessJob::Kind::look, wants_ ? look_ : GaplessLook::sure};
+  } else if (keep_at_ && (stopped_ || now >= *keep_at_)) {
+    job_ = {GaplessJob::Kind::keep, GaplessLook::sure, *highest_};
+  } else {
+    return std::nullopt;
+  }
+  state_ = State::asking;
+  is_stale_ = asked_meanwhile_ = false;
+  return job_;
 }
 
 void GaplessQueue::finish(const GaplessReply& reply) {
-  handle([&] { return sequence_.finish(reply, clock_.monotonic()); });
+  handle([&](Time now, After& after) {
+    state_ = State::idle;
+    if (job_.kind == GaplessJob::Kind::keep) {
+      if (reply.kind == GaplessReply::Kind::kept) kept_ = job_.floor;
+      keep_at_.reset();
+      if (kept_ != highest_) keep_at_ = now + kKeepEvery;
+    } else if (reply.kind == GaplessReply::Kind::found) {
+      found(reply.most, now, after);
+    } else {
+      const bool failed = reply.kind == GaplessReply::Kind::failed;
+      is_unguarded_ = reply.kind == GaplessReply::Kind::unguarded;
+      const Errc code = is_unguarded_ ? Errc::unguarded : Errc::exhausted;
+      failure_ = Error{failed ? Errc::unavailable : code, reply.reason};
+      failed_at_ = now;
+      // Writes come once there is an index, which may have been made since the look began.
+      if (!is_unguarded_ || !asked_meanwhile_) refuse_all(*failure_, after);
+    }
+    serve(after);
+  });
 }
 
-std::optional<std::chrono::nanoseconds> GaplessQueue::due() const {
+/// A quick look is good only for the write that wanted it: another one may go to another server. If
+/// a turn ended during the look, the numbers that it has stored are newer than the look's.
+void GaplessQueue::found(std::optional<std::int64_t> most, Time now, After& after) {
+  failure_.reset();
+  announced_ = false;
+  const bool is_sure = job_.look == GaplessLook::sure;
+  if (is_sure && most) note_highest(*most, now, after);
+  if (is_stale_ && (!is_sure || next_)) return;
+  if (spec_.floor && highest_) most = std::max(most.value_or(*highest_), *highest_);
+  next_ = spec_.start;
+  if (most) next_ = std::max(*next_, Int128{*most} + 1);
+  is_sure_ = is_sure;
+}
+
+/// A process that gives out no numbers writes no floor.
+void GaplessQueue::note_highest(std::int64_t number, Time now, After& after) {
+  highest_ = std::max(highest_.value_or(number), number);
+  if (!spec_.floor || !is_used_ || keep_at_ || kept_ == highest_) return;
+  keep_at_ = now + kKeepEvery;
+  after.wake = true;
+}
+
+std::optional<GaplessQueue::Time> GaplessQueue::due() const {
   const std::scoped_lock lock(mutex_);
-  return sequence_.due();
+  if (state_ == State::asking || stopped_) return std::nullopt;
+  if (!announced_ || next_ || !failure_) return keep_at_;
+  const Time look = failed_at_ + kLookAgain;
+  return std::min(keep_at_.value_or(look), look);
 }
 
 void GaplessQueue::announce() {
-  handle([&] { return sequence_.announce(); });
+  handle([&](Time /*now*/, After& after) { after.wake = announced_ = !next_; });
 }
 
 void GaplessQueue::stop() {
-  handle([&] { return sequence_.stop(); });
+  handle([&](Time /*now*/, After& after) {
+    stopped_ = true;
+    refuse_all({Errc::unavailable, "the proxy ends"}, after);
+  });
 }
 
 void GaplessQueue::let_go() {
-  handle([&] { return sequence_.let_go(clock_.monotonic()); });
+  handle([&](Time now, After& after) {
+    if (keep_at_) keep_at_ = std::min(*keep_at_, now);
+    after.wake = true;
+  });
 }
 
 bool GaplessQueue::idle() const {
   const std::scoped_lock lock(mutex_);
-  return sequence_.idle() && !transactions_.any(clock_.monotonic());
+  return holder_ == 0 && waiting() == 0 && state_ == State::idle && !keep_at_ &&
+         !transactions_.any(clock_.monotonic());
 }
 
 GaplessStatistics GaplessQueue::statistics() const {
   const std::scoped_lock lock(mutex_);
-  const Error* failure = sequence_.failure();
-  return {sequence_.next(), sequence_.waiting(),
-          failure != nullptr ? std::optional(*failure) : std::nullopt, sequence_.is_unguarded()};
+  const bool has_next = next_ && *next_ <= spec_.max;
+  return {has_next ? std::optional(static_cast<std::int64_t>(*next_)) : std::nullopt, waiting(),
+          failure_, failure_ && is_unguarded_};
 }
 
 }  // namespace idproxy::ids

@@ -1,15 +1,21 @@
-#include "idproxy/ids/gapless_sequence.hpp"
+#include "idproxy/ids/gapless_queue.hpp"
 
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "support/fake_clock.hpp"
 
 namespace idproxy::ids {
-namespace gapless_sequence_test {
+namespace gapless_queue_test {
 
 using namespace std::chrono_literals;
 using ReplyKind = GaplessReply::Kind;
-using Time = GaplessSequence::Time;
+using Time = GaplessQueue::Time;
 
 GaplessSpec sequence_spec(std::int64_t start = 1, bool floor = false,
                           std::int64_t max = std::numeric_limits<std::int64_t>::max()) {
@@ -22,65 +28,132 @@ GaplessSpec sequence_spec(std::int64_t start = 1, bool floor = false,
   return spec;
 }
 
-/// "3: 7 to 9; 4: unavailable (why); wake"
-std::string text_of(const GaplessSequence::Action& action) {
-  std::string text;
-  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
-  for (const auto& [ticket, numbers] : action.answers) {
-    if (numbers) {
-      add(std::to_string(ticket) + ": " + std::to_string(numbers->first) + " to " +
-          std::to_string(numbers->first + (static_cast<std::int64_t>(numbers->count) - 1)));
-    } else {
-      const bool passes = numbers.error().code == Errc::unavailable;
-      add(std::to_string(ticket) + (passes ? ": unavailable (" : ": exhausted (") +
-          numbers.error().reason + ")");
-    }
-  }
-  if (action.wake) add("wake");
-  return text;
-}
-
-/// A sequence in a script: each function is an event and returns what it led to.
+/// A sequence in a script: each function is an event and returns what it led to, as
+/// "3: 7 to 9; 4: unavailable (why); wake".
 class SequenceScript {
  public:
-  explicit SequenceScript(const GaplessSpec& spec) : sequence(spec) {}
+  explicit SequenceScript(const GaplessSpec& spec)
+      : queue(
+            std::make_shared<GaplessQueue>(spec, clock, [this] { woken_ = true; }, transactions_)) {
+    transactions_->note("of another", {}, clock.monotonic());
+  }
 
-  using Haste = GaplessSequence::Haste;
-  std::string ask(std::uint64_t ticket, std::uint64_t n, GaplessLook look = GaplessLook::sure,
-                  Haste haste = Haste::none) {
-    return text_of(sequence.ask(ticket, n, look, now, haste));
+  std::string ask(std::uint64_t write, std::uint64_t n, GaplessLook look = GaplessLook::sure,
+                  const std::string& transaction = {}) {
+    waiting_.erase(write);
+    const std::uint64_t ticket = ticket_of(write);
+    auto waiter = std::make_unique<Written>(*this, write);
+    waiting_.emplace(write, queue->ask(ticket, n, look, transaction, std::move(waiter)));
+    return events();
   }
-  std::string hurry(std::uint64_t ticket, std::uint64_t n, Haste haste = Haste::ahead) {
-    return ask(ticket, n, GaplessLook::sure, haste);
+  /// Of a transaction that has used numbers of another sequence, which each write needs, too.
+  std::string hurry(std::uint64_t write, std::uint64_t n) {
+    return ask(write, n, GaplessLook::sure, "of another");
   }
-  std::string stored(std::uint64_t ticket, std::int64_t last) {
-    return text_of(sequence.stored(ticket, last, now));
+  [[nodiscard]] std::optional<Result<Range>> take_ahead(std::uint64_t n) {
+    return queue->take(ticket_of(99), n, "of another");
   }
-  std::string leave(std::uint64_t ticket) { return text_of(sequence.leave(ticket)); }
-  std::string unknown(std::uint64_t ticket) { return text_of(sequence.unknown(ticket)); }
+  void cancel(std::uint64_t write) { waiting_.erase(write); }
+  std::string stored(std::uint64_t write, std::int64_t last) {
+    queue->stored(ticket_of(write), last);
+    return events();
+  }
+  std::string leave(std::uint64_t write) {
+    queue->leave(ticket_of(write));
+    return events();
+  }
+  std::string unknown(std::uint64_t write) {
+    queue->unknown(ticket_of(write));
+    return events();
+  }
+  /// The end of a transaction that may have stored numbers.
+  std::string forget() {
+    queue->note("its own", 1);
+    queue->transaction_ended("its own");
+    return events();
+  }
   std::string begin() {
-    const auto job = sequence.begin(now);
+    const auto job = queue->begin();
     if (!job) return "nothing";
     if (job->kind == GaplessJob::Kind::keep) return "keep " + std::to_string(job->floor);
     return job->look == GaplessLook::sure ? "look" : "quick look";
   }
   std::string found(std::optional<std::int64_t> most) {
-    return text_of(sequence.finish({ReplyKind::found, most, {}}, now));
+    queue->finish({ReplyKind::found, most, {}});
+    return events();
   }
   std::string finish(ReplyKind kind, const std::string& reason = {}) {
-    return text_of(sequence.finish({kind, {}, reason}, now));
+    queue->finish({kind, {}, reason});
+    return events();
+  }
+  std::string announce() {
+    queue->announce();
+    return events();
+  }
+  std::string stop() {
+    queue->stop();
+    return events();
   }
   /// A look that finds `most`.
   void look(std::optional<std::int64_t> most) {
     EXPECT_EQ(begin(), "look");
     EXPECT_EQ(found(most), "");
   }
+  /// From the start.
+  [[nodiscard]] std::optional<Time> due() const {
+    const auto due = queue->due();
+    return due ? std::optional(*due - begun_) : std::nullopt;
+  }
+  [[nodiscard]] std::optional<std::int64_t> next() const { return queue->statistics().next; }
+  std::string events() {
+    std::string text = std::exchange(text_, {});
+    if (std::exchange(woken_, false)) text += text.empty() ? "wake" : "; wake";
+    return text;
+  }
 
-  GaplessSequence sequence;
-  Time now{};
+  test::FakeClock clock;
+
+ private:
+  class Written final : public Waiter {
+   public:
+    Written(SequenceScript& script, std::uint64_t write) : script_(script), write_(write) {}
+    void answered(Result<Grant> grant) override {
+      std::string& text = script_.text_;
+      text += (text.empty() ? "" : "; ") + std::to_string(write_) + ": ";
+      if (grant) {
+        const Range numbers = grant->take().at(0);
+        text += std::to_string(numbers.first) + " to " +
+                std::to_string(numbers.first + (static_cast<std::int64_t>(numbers.count) - 1));
+      } else {
+        const bool passes = grant.error().code == Errc::unavailable;
+        text += (passes ? "unavailable (" : "exhausted (") + grant.error().reason + ")";
+      }
+    }
+
+   private:
+    SequenceScript& script_;
+    const std::uint64_t write_;
+  };
+
+  std::uint64_t ticket_of(std::uint64_t write) {
+    std::uint64_t& ticket = tickets_[write];
+    if (ticket == 0) ticket = queue->enter(TurnTaker::Takes::several);
+    return ticket;
+  }
+
+  const Time begun_ = clock.monotonic();
+  const std::shared_ptr<TransactionSequences> transactions_ =
+      std::make_shared<TransactionSequences>();
+  std::map<std::uint64_t, std::uint64_t> tickets_;  // by write
+  std::map<std::uint64_t, Ticket> waiting_;         // by write
+  std::string text_;
+  bool woken_ = false;
+
+ public:
+  std::shared_ptr<GaplessQueue> queue;  // ends before waiting_, which then has nothing to leave
 };
 
-TEST(GaplessSequence, LooksBeforeTheFirstNumber) {
+TEST(GaplessQueue, LooksBeforeTheFirstNumber) {
   SequenceScript script(sequence_spec(10));
   EXPECT_EQ(script.ask(1, 2), "wake");
   EXPECT_EQ(script.ask(2, 1), "");
@@ -93,7 +166,7 @@ TEST(GaplessSequence, LooksBeforeTheFirstNumber) {
   EXPECT_EQ(script.ask(4, 1), "4: 14 to 14");
 }
 
-TEST(GaplessSequence, BeginsBehindWhatIsStored) {
+TEST(GaplessQueue, BeginsBehindWhatIsStored) {
   for (const auto& [start, most, next] :
        {std::tuple(1, 41, 42), std::tuple(100, 41, 100), std::tuple(-5, -7, -5)}) {
     SequenceScript script(sequence_spec(start));
@@ -103,9 +176,9 @@ TEST(GaplessSequence, BeginsBehindWhatIsStored) {
   }
 }
 
-TEST(GaplessSequence, GivesUnusedNumbersToTheNext) {
+TEST(GaplessQueue, GivesUnusedNumbersToTheNext) {
   SequenceScript script(sequence_spec());
-  (void)script.sequence.announce();
+  script.announce();
   script.look(4);
   EXPECT_EQ(script.ask(1, 3), "1: 5 to 7");
   EXPECT_EQ(script.ask(2, 1), "");
@@ -114,9 +187,9 @@ TEST(GaplessSequence, GivesUnusedNumbersToTheNext) {
   EXPECT_EQ(script.leave(2), "3: 6 to 7");
 }
 
-TEST(GaplessSequence, LooksAgainWhenTheFateOfNumbersIsUnknown) {
+TEST(GaplessQueue, LooksAgainWhenTheFateOfNumbersIsUnknown) {
   SequenceScript script(sequence_spec());
-  (void)script.sequence.announce();
+  script.announce();
   script.look(4);
   EXPECT_EQ(script.ask(1, 3), "1: 5 to 7");
   EXPECT_EQ(script.unknown(1), "");
@@ -126,9 +199,9 @@ TEST(GaplessSequence, LooksAgainWhenTheFateOfNumbersIsUnknown) {
   EXPECT_EQ(script.found(6), "2: 7 to 7");
 }
 
-TEST(GaplessSequence, GivesTheHolderOtherNumbersFirst) {
+TEST(GaplessQueue, GivesTheHolderOtherNumbersFirst) {
   SequenceScript script(sequence_spec());
-  (void)script.sequence.announce();
+  script.announce();
   script.look(4);
   EXPECT_EQ(script.ask(1, 3), "1: 5 to 7");
   EXPECT_EQ(script.ask(2, 1), "");
@@ -139,10 +212,10 @@ TEST(GaplessSequence, GivesTheHolderOtherNumbersFirst) {
 }
 
 /// It may have seen what a failover undoes, and the next write may go to another server.
-TEST(GaplessSequence, UsesAQuickLookForItsOwnTurnOnly) {
+TEST(GaplessQueue, UsesAQuickLookForItsOwnTurnOnly) {
   {
     SequenceScript script(sequence_spec());
-    (void)script.sequence.announce();
+    script.announce();
     script.look(4);
     EXPECT_EQ(script.ask(1, 1), "1: 5 to 5");
     EXPECT_EQ(script.ask(1, 1, GaplessLook::quick), "wake");
@@ -154,7 +227,7 @@ TEST(GaplessSequence, UsesAQuickLookForItsOwnTurnOnly) {
   }
   {
     SequenceScript script(sequence_spec());
-    (void)script.sequence.announce();
+    script.announce();
     script.look(4);
     EXPECT_EQ(script.ask(1, 1), "1: 5 to 5");
     EXPECT_EQ(script.ask(2, 1), "");
@@ -167,22 +240,22 @@ TEST(GaplessSequence, UsesAQuickLookForItsOwnTurnOnly) {
   }
 }
 
-TEST(GaplessSequence, PassesOverThoseWhoHaveLeft) {
+TEST(GaplessQueue, PassesOverThoseWhoHaveLeft) {
   SequenceScript script(sequence_spec());
   EXPECT_EQ(script.ask(1, 1), "wake");
   EXPECT_EQ(script.ask(2, 1), "");
   EXPECT_EQ(script.ask(3, 1), "");
-  EXPECT_EQ(script.sequence.waiting(), 3U);
-  script.sequence.cancel(1);
+  EXPECT_EQ(script.queue->statistics().waiting, 3U);
+  script.cancel(1);
   EXPECT_EQ(script.leave(2), "");
   EXPECT_EQ(script.begin(), "look");
   EXPECT_EQ(script.found(0), "3: 1 to 1");
   EXPECT_EQ(script.stored(1, 77), "") << "it has no turn";
   EXPECT_EQ(script.stored(3, 1), "");
-  EXPECT_EQ(script.sequence.next(), 2);
+  EXPECT_EQ(script.next(), 2);
 }
 
-TEST(GaplessSequence, RefusesWhenTheStoreFails) {
+TEST(GaplessQueue, RefusesWhenTheStoreFails) {
   SequenceScript script(sequence_spec());
   EXPECT_EQ(script.ask(1, 1), "wake");
   EXPECT_EQ(script.ask(2, 1), "");
@@ -190,42 +263,42 @@ TEST(GaplessSequence, RefusesWhenTheStoreFails) {
   EXPECT_EQ(script.finish(ReplyKind::failed, "down"),
             "1: unavailable (down); 2: unavailable (down)");
   EXPECT_EQ(script.ask(3, 1), "3: unavailable (down)") << "without asking again";
-  script.now += GaplessSequence::kFailureLasts;
+  script.clock.advance(GaplessQueue::kFailureLasts);
   EXPECT_EQ(script.ask(4, 1), "wake");
   EXPECT_EQ(script.begin(), "look");
   EXPECT_EQ(script.finish(ReplyKind::refused, "no index"), "4: exhausted (no index)");
-  script.now += GaplessSequence::kFailureLasts;
+  script.clock.advance(GaplessQueue::kFailureLasts);
   EXPECT_EQ(script.ask(5, 1), "wake");
   EXPECT_EQ(script.begin(), "look");
   EXPECT_EQ(script.found(0), "5: 1 to 1");
-  EXPECT_EQ(script.sequence.failure(), nullptr);
+  EXPECT_FALSE(script.queue->statistics().failure);
 }
 
 /// A holder that finds no other numbers still ends its turn.
-TEST(GaplessSequence, GoesOnAfterAHolderWasRefused) {
+TEST(GaplessQueue, GoesOnAfterAHolderWasRefused) {
   SequenceScript script(sequence_spec());
-  (void)script.sequence.announce();
+  script.announce();
   script.look(4);
   EXPECT_EQ(script.ask(1, 1), "1: 5 to 5");
   EXPECT_EQ(script.ask(1, 1, GaplessLook::quick), "wake");
   EXPECT_EQ(script.begin(), "quick look");
   EXPECT_EQ(script.finish(ReplyKind::failed, "down"), "1: unavailable (down)");
   EXPECT_EQ(script.unknown(1), "");
-  script.now += GaplessSequence::kFailureLasts;
+  script.clock.advance(GaplessQueue::kFailureLasts);
   EXPECT_EQ(script.ask(2, 1), "wake");
   EXPECT_EQ(script.begin(), "look");
   EXPECT_EQ(script.found(5), "2: 6 to 6");
 }
 
-TEST(GaplessSequence, EndsAtTheLargestNumber) {
+TEST(GaplessQueue, EndsAtTheLargestNumber) {
   SequenceScript script(sequence_spec(1, false, 10));
-  (void)script.sequence.announce();
+  script.announce();
   script.look(8);
   EXPECT_EQ(script.ask(1, 3).substr(0, 12), "1: exhausted");
   EXPECT_EQ(script.ask(2, 2), "2: 9 to 10");
   EXPECT_EQ(script.stored(2, 10), "");
   EXPECT_EQ(script.ask(3, 1).substr(0, 12), "3: exhausted");
-  EXPECT_EQ(script.sequence.next(), std::nullopt);
+  EXPECT_EQ(script.next(), std::nullopt);
 
   constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
   SequenceScript last(sequence_spec(kMax));
@@ -236,39 +309,39 @@ TEST(GaplessSequence, EndsAtTheLargestNumber) {
   EXPECT_EQ(last.ask(2, 1).substr(0, 12), "2: exhausted");
 }
 
-TEST(GaplessSequence, KeepsTheFloorNowAndThen) {
+TEST(GaplessQueue, KeepsTheFloorNowAndThen) {
   SequenceScript script(sequence_spec(1, true));
-  (void)script.sequence.announce();
+  script.announce();
   script.look(4);
-  EXPECT_EQ(script.sequence.due(), std::nullopt) << "it has given out nothing";
+  EXPECT_EQ(script.due(), std::nullopt) << "it has given out nothing";
   EXPECT_EQ(script.ask(1, 1), "1: 5 to 5");
   EXPECT_EQ(script.stored(1, 5), "wake");
   EXPECT_EQ(script.begin(), "nothing");
-  EXPECT_EQ(script.sequence.due(), 1s);
+  EXPECT_EQ(script.due(), 1s);
   EXPECT_EQ(script.ask(2, 1), "2: 6 to 6");
   EXPECT_EQ(script.stored(2, 6), "");
-  script.now = 1s;
+  script.clock.advance(1s);
   EXPECT_EQ(script.begin(), "keep 6");
   EXPECT_EQ(script.ask(3, 1), "3: 7 to 7") << "meanwhile";
   EXPECT_EQ(script.finish(ReplyKind::failed, "down"), "");
-  EXPECT_EQ(script.sequence.due(), 2s);
+  EXPECT_EQ(script.due(), 2s);
   EXPECT_EQ(script.stored(3, 7), "");
   EXPECT_EQ(script.ask(4, 1), "4: 8 to 8") << "that a floor is not kept stops nobody";
-  script.now = 2s;
+  script.clock.advance(1s);
   EXPECT_EQ(script.begin(), "keep 7");
   EXPECT_EQ(script.finish(ReplyKind::kept), "");
-  EXPECT_EQ(script.sequence.due(), std::nullopt);
+  EXPECT_EQ(script.due(), std::nullopt);
   EXPECT_EQ(script.stored(4, 8), "wake");
-  (void)script.sequence.stop();
+  script.stop();
   EXPECT_EQ(script.begin(), "keep 8") << "at once";
   EXPECT_EQ(script.finish(ReplyKind::kept), "");
   EXPECT_EQ(script.begin(), "nothing");
 }
 
-TEST(GaplessSequence, NeverGoesBackBehindItsFloor) {
+TEST(GaplessQueue, NeverGoesBackBehindItsFloor) {
   for (const bool floor : {true, false}) {
     SequenceScript script(sequence_spec(1, floor));
-    (void)script.sequence.announce();
+    script.announce();
     script.look(4);
     EXPECT_EQ(script.ask(1, 3), "1: 5 to 7");
     (void)script.stored(1, 7);
@@ -280,80 +353,77 @@ TEST(GaplessSequence, NeverGoesBackBehindItsFloor) {
   }
 }
 
-TEST(GaplessSequence, LooksAgainAfterATransaction) {
+TEST(GaplessQueue, LooksAgainAfterATransaction) {
   SequenceScript script(sequence_spec());
-  (void)script.sequence.announce();
+  script.announce();
   script.look(4);
-  (void)script.sequence.forget();
+  script.forget();
   EXPECT_EQ(script.ask(1, 1), "wake");
   EXPECT_EQ(script.begin(), "look");
   EXPECT_EQ(script.found(9), "1: 10 to 10");
-  (void)script.sequence.forget();
+  script.forget();
   EXPECT_EQ(script.stored(1, 10), "") << "who has the turn knows better";
-  EXPECT_EQ(script.sequence.next(), 11);
+  EXPECT_EQ(script.next(), 11);
 }
 
-TEST(GaplessSequence, LooksAheadUntilItSucceeds) {
+TEST(GaplessQueue, LooksAheadUntilItSucceeds) {
   SequenceScript script(sequence_spec());
-  EXPECT_EQ(text_of(script.sequence.announce()), "wake");
+  EXPECT_EQ(script.announce(), "wake");
   EXPECT_EQ(script.begin(), "look");
   EXPECT_EQ(script.finish(ReplyKind::refused, "no index"), "");
-  EXPECT_EQ(script.sequence.due(), GaplessSequence::kLookAgain);
+  EXPECT_EQ(script.due(), GaplessQueue::kLookAgain);
   EXPECT_EQ(script.begin(), "nothing");
-  script.now += GaplessSequence::kLookAgain;
+  script.clock.advance(GaplessQueue::kLookAgain);
   script.look(3);
-  EXPECT_EQ(script.sequence.due(), std::nullopt);
-  EXPECT_EQ(script.sequence.next(), 4);
+  EXPECT_EQ(script.due(), std::nullopt);
+  EXPECT_EQ(script.next(), 4);
 }
 
-TEST(GaplessSequence, RefusesAtTheEnd) {
+TEST(GaplessQueue, RefusesAtTheEnd) {
   SequenceScript script(sequence_spec());
   EXPECT_EQ(script.ask(1, 1), "wake");
-  EXPECT_EQ(text_of(script.sequence.stop()), "1: unavailable (the proxy ends)");
+  EXPECT_EQ(script.stop(), "1: unavailable (the proxy ends)");
   EXPECT_EQ(script.ask(2, 1), "2: unavailable (the proxy ends)");
   EXPECT_EQ(script.begin(), "nothing");
 }
 
-TEST(GaplessSequence, HasRoomForSoMany) {
+TEST(GaplessQueue, HasRoomForSoMany) {
   SequenceScript script(sequence_spec());
-  for (std::uint64_t i = 1; i <= GaplessSequence::kMostWaiting; ++i) (void)script.ask(i, 1);
+  for (std::uint64_t i = 1; i <= GaplessQueue::kMostWaiting; ++i) (void)script.ask(i, 1);
   EXPECT_EQ(script.ask(100'000, 1), "100000: unavailable (too many writes wait)");
 }
 
 // ---- writes in a hurry --------------------------------------------------------------------------
 
-using Haste = GaplessSequence::Haste;
-
-TEST(GaplessSequence, PutsWritesInAHurryInFront) {
+TEST(GaplessQueue, PutsWritesInAHurryInFront) {
   SequenceScript script(sequence_spec());
   EXPECT_EQ(script.ask(1, 1), "wake");
   EXPECT_EQ(script.begin(), "look");
   EXPECT_EQ(script.ask(2, 1), "");
-  EXPECT_EQ(script.hurry(3, 1, Haste::first), "");
-  EXPECT_EQ(script.hurry(4, 1, Haste::first), "");
+  EXPECT_EQ(script.hurry(3, 1), "");
+  EXPECT_EQ(script.hurry(4, 1), "");
   EXPECT_EQ(script.found({}), "3: 1 to 1");
   EXPECT_EQ(script.stored(3, 1), "4: 2 to 2");
   EXPECT_EQ(script.stored(4, 2), "1: 3 to 3");
 }
 
 /// The turn stays where it is, and so do its numbers.
-TEST(GaplessSequence, LetsAWriteGoAheadOfTheTurn) {
+TEST(GaplessQueue, LetsAWriteGoAheadOfTheTurn) {
   SequenceScript script(sequence_spec());
   EXPECT_EQ(script.ask(1, 3), "wake");
   EXPECT_EQ(script.begin(), "look");
   EXPECT_EQ(script.found(4), "1: 5 to 7");
-  const auto ahead = script.sequence.take_ahead(2, script.now);
+  const auto ahead = script.take_ahead(2);
   ASSERT_TRUE(ahead && *ahead);
   EXPECT_EQ((*ahead)->first, 5);
   EXPECT_EQ(script.hurry(2, 1), "2: 5 to 5");
-  EXPECT_TRUE(script.sequence.has_turn(1));
   EXPECT_EQ(script.leave(2), "");
   EXPECT_EQ(script.stored(1, 6), "");
-  EXPECT_EQ(script.sequence.next(), 7);
+  EXPECT_EQ(script.next(), 7);
 }
 
 /// What a quick look has seen counts only for the write that goes to the same server.
-TEST(GaplessSequence, LooksForAWriteThatGoesAhead) {
+TEST(GaplessQueue, LooksForAWriteThatGoesAhead) {
   SequenceScript script(sequence_spec());
   EXPECT_EQ(script.ask(1, 1), "wake");
   script.begin();
@@ -362,14 +432,14 @@ TEST(GaplessSequence, LooksForAWriteThatGoesAhead) {
   EXPECT_EQ(script.hurry(2, 1), "");
   EXPECT_EQ(script.begin(), "quick look");
   EXPECT_EQ(script.found(7), "1: 8 to 8; wake");
-  EXPECT_FALSE(script.sequence.take_ahead(1, script.now));
+  EXPECT_FALSE(script.take_ahead(1));
   EXPECT_EQ(script.begin(), "look");
   EXPECT_EQ(script.found(8), "2: 9 to 9");
   EXPECT_EQ(script.leave(1), "");
-  EXPECT_EQ(script.sequence.next(), 9);
+  EXPECT_EQ(script.next(), 9);
 }
 
-TEST(GaplessSequence, PrefersWhatATurnHasStoredToAnOlderLook) {
+TEST(GaplessQueue, PrefersWhatATurnHasStoredToAnOlderLook) {
   SequenceScript script(sequence_spec());
   EXPECT_EQ(script.ask(1, 1), "wake");
   script.begin();
@@ -382,39 +452,40 @@ TEST(GaplessSequence, PrefersWhatATurnHasStoredToAnOlderLook) {
   EXPECT_EQ(script.stored(1, 6), "2: 7 to 7");
   EXPECT_EQ(script.found(5), "");
   EXPECT_EQ(script.leave(2), "");
-  EXPECT_EQ(script.sequence.next(), 7);
+  EXPECT_EQ(script.next(), 7);
 }
 
 // ---- the index ----------------------------------------------------------------------------------
 
 /// Writes come only once there is one.
-TEST(GaplessSequence, LooksAgainForAnIndexWithEachWrite) {
+TEST(GaplessQueue, LooksAgainForAnIndexWithEachWrite) {
   SequenceScript script(sequence_spec());
   EXPECT_EQ(script.ask(1, 1), "wake");
   script.begin();
   EXPECT_EQ(script.finish(ReplyKind::unguarded, "no index"), "1: exhausted (no index)");
-  EXPECT_TRUE(script.sequence.is_unguarded());
+  EXPECT_TRUE(script.queue->statistics().is_unguarded);
   EXPECT_EQ(script.ask(2, 1), "wake");
   script.begin();
   EXPECT_EQ(script.found({}), "2: 1 to 1");
-  EXPECT_FALSE(script.sequence.is_unguarded());
+  EXPECT_FALSE(script.queue->statistics().is_unguarded);
 }
 
 // ---- the end of its use -------------------------------------------------------------------------
 
-TEST(GaplessSequence, KeepsItsFloorBeforeItIsForgotten) {
+TEST(GaplessQueue, KeepsItsFloorBeforeItIsForgotten) {
   SequenceScript script(sequence_spec(1, true));
   EXPECT_EQ(script.ask(1, 1), "wake");
   script.begin();
   EXPECT_EQ(script.found(4), "1: 5 to 5");
   EXPECT_EQ(script.stored(1, 5), "wake");
   EXPECT_EQ(script.begin(), "nothing") << "it is not due yet";
-  EXPECT_FALSE(script.sequence.idle());
-  EXPECT_TRUE(script.sequence.let_go(script.now).wake);
+  EXPECT_FALSE(script.queue->idle());
+  script.queue->let_go();
+  EXPECT_EQ(script.events(), "wake");
   EXPECT_EQ(script.begin(), "keep 5");
   EXPECT_EQ(script.finish(ReplyKind::kept), "");
-  EXPECT_TRUE(script.sequence.idle());
+  EXPECT_TRUE(script.queue->idle());
 }
 
-}  // namespace gapless_sequence_test
+}  // namespace gapless_queue_test
 }  // namespace idproxy::ids

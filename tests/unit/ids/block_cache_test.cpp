@@ -557,6 +557,11 @@ TEST(BlockCache, SaysWhatCanBeForgotten) {
   BlockCaches counter(spec_of(10));
   EXPECT_TRUE(counter.cache->is_new());
   EXPECT_TRUE(counter.cache->forgettable());
+  {
+    const Waiting waiting = counter.ask(1);
+    EXPECT_FALSE(counter.cache->forgettable());
+  }
+  EXPECT_TRUE(counter.cache->forgettable());
   filled(counter);
   EXPECT_FALSE(counter.cache->is_new());
   EXPECT_FALSE(counter.cache->forgettable());
@@ -752,6 +757,58 @@ TEST(BlockCache, AStoreThatIsDownStillServesWhatIsLeftToWhoNeedsLittle) {
   EXPECT_EQ(counter.take(9), (Ranges{{2, 9}}));
 }
 
+// --- a store that is still finding a new counter's first number ---
+
+TEST(BlockCache, LetsRequestsWaitWhileTheStorePrepares) {
+  BlockCaches counter({});
+  const auto waiting = counter.ask(1);
+  ASSERT_TRUE(counter.fail(Reply::pending));
+  EXPECT_EQ(waiting.answer->count, 0);
+  EXPECT_EQ(counter.cache->pending(), "the reason");
+  EXPECT_FALSE(counter.work());
+  EXPECT_EQ(counter.cache->due(), counter.clock.monotonic() + BlockCache::kNotYetFor);
+
+  const auto another = counter.ask(1);
+  EXPECT_FALSE(counter.work());
+  counter.clock.advance(BlockCache::kNotYetFor);
+  ASSERT_TRUE(counter.work());
+  EXPECT_EQ(waiting.answer->numbers().front().first, 1);
+  EXPECT_EQ(another.answer->numbers().front().first, 2);
+  EXPECT_EQ(counter.cache->pending(), "");
+  EXPECT_FALSE(counter.cache->statistics().exhausted);
+}
+
+TEST(BlockCache, IsNotPendingAnyMoreOnceTheStoreSaysOtherwise) {
+  for (const Reply next : {Reply::exhausted, Reply::failed}) {
+    BlockCaches counter({});
+    const auto waiting = counter.ask(1);
+    ASSERT_TRUE(counter.fail(Reply::pending));
+    counter.clock.advance(BlockCache::kNotYetFor);
+    ASSERT_TRUE(counter.fail(next));
+    EXPECT_EQ(waiting.answer->error(),
+              next == Reply::exhausted ? Errc::exhausted : Errc::unavailable);
+    EXPECT_EQ(counter.cache->pending(), "");
+  }
+}
+
+TEST(BlockCache, APendingCounterIsNotAskedOnceNobodyWaits) {
+  BlockCaches counter({});
+  {
+    const auto waiting = counter.ask(1);
+    ASSERT_TRUE(counter.fail(Reply::pending));
+  }
+  int asked = 0;
+  for (int i = 0; i < 1000; ++i) {
+    counter.clock.advance(BlockCache::kNotYetFor);
+    if (counter.fail(Reply::pending)) ++asked;
+  }
+  EXPECT_LE(asked, BlockCache::kDemandLasts / BlockCache::kNotYetFor + 1);
+  EXPECT_FALSE(counter.cache->due());
+  const auto waiting = counter.ask(1);
+  ASSERT_TRUE(counter.work());
+  EXPECT_EQ(waiting.answer->numbers().front().first, 1);
+}
+
 // --- giving back ---
 
 TEST(BlockCache, GivesBackWhatLiesIdle) {
@@ -903,18 +960,6 @@ TEST(BlockCache, WhatCannotBeGivenBackAtTheEndIsLost) {
   counter.cache->stop();
   EXPECT_FALSE(counter.work());
   EXPECT_EQ(counter.cache->take_lost(), (Ranges{{3, 2}}));
-}
-
-TEST(BlockCache, IsForgettableUntilItGetsNumbers) {
-  BlockCaches counter(spec_of(10));
-  EXPECT_TRUE(counter.cache->forgettable());
-  {
-    const Waiting waiting = counter.ask(1);
-    EXPECT_FALSE(counter.cache->forgettable());
-  }
-  EXPECT_TRUE(counter.cache->forgettable());
-  filled(counter);
-  EXPECT_FALSE(counter.cache->forgettable());
 }
 
 }  // namespace block_cache_test

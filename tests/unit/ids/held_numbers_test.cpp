@@ -99,12 +99,6 @@ TEST(HeldNumbers, HasTheWholeRangeOfInt64Left) {
   EXPECT_EQ(counter.cache->statistics().left, std::numeric_limits<std::uint64_t>::max());
 }
 
-TEST(HeldNumbers, TakesBackOnlyWhatItHasGiven) {
-  Some counter;
-  counter.cache->take_back({{-5, 1}, {2, 2}, {11, 1}});
-  EXPECT_EQ(counter.take_all(), (Ranges{{2, 9}}));
-}
-
 TEST(HeldNumbers, WhatAHealFindsToBeTakenDoesNotComeBack) {
   Some counter;
   auto waiting = std::make_optional(counter.ask(8));

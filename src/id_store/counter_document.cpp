@@ -100,7 +100,7 @@ Outcome<CounterDocument::Checked> CounterDocument::check(Run& run, Demand demand
   const auto found = read(run);
   if (!found) return found.error();
   if (spec_.place.is_family()) return Checked{};
-  if (found->exists && found->value.kind != StoredValue::Kind::missing) {
+  if (found->has_value()) {
     const auto first = check_existing(run, found->value);
     if (!first) return first.error();
     return Checked{*first};
@@ -195,9 +195,7 @@ void CounterDocument::drop_block(std::string_view reason) {
 CounterDocument::Attempt CounterDocument::explain_no_match(Run& run) {
   const auto found = read(run);
   if (!found) return found.error();
-  if (!found->exists || found->value.kind == StoredValue::Kind::missing) {
-    return create(run, found->exists);
-  }
+  if (!found->has_value()) return create(run, found->exists);
   if (!found->value.is_number()) return not_an_integer();
   const auto first = numbers_.first_at(found->value.number);
   if (!first || numbers_.is_beyond_max(*first)) return at_max();
@@ -212,8 +210,7 @@ CounterDocument::Attempt CounterDocument::explain_no_match(Run& run) {
 CounterDocument::Attempt CounterDocument::allocate_what_fits(Run& run, const Reply& reply) {
   const auto found = read(run);
   if (!found) return found.error();
-  const bool is_there = found->exists && found->value.kind != StoredValue::Kind::missing;
-  if (!is_there) return answer_to(run, reply);
+  if (!found->has_value()) return answer_to(run, reply);
   if (!found->value.is_number()) return not_an_integer();
   const std::uint64_t fits = numbers_.room_behind(found->value.number);
   if (fits == 0) return at_max();

@@ -83,6 +83,9 @@ class CounterDocument {
     bool exists = false;
     StoredValue value;
     StoredValue last{};  ///< of a range: its last number
+    [[nodiscard]] bool has_value() const {
+      return exists && value.kind != StoredValue::Kind::missing;
+    }
   };
 
   ids::CounterReply carry_out(Run& run);

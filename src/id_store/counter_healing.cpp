@@ -236,9 +236,8 @@ Outcome<void> CounterDocument::mark(Run& run) {
 CounterDocument::Attempt CounterDocument::heal(Run& run) {
   const auto found = read(run);
   if (!found) return found.error();
-  const bool is_there = found->exists && found->value.kind != StoredValue::Kind::missing;
-  if (!is_there && spec_.place.is_range()) return explain_range(run, *found);
-  if (!is_there) {
+  if (!found->has_value()) {
+    if (spec_.place.is_range()) return explain_range(run, *found);
     if (Attempt done = create(run, found->exists)) return done;
     return allocate(run);
   }

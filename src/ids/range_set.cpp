@@ -344,7 +344,14 @@ void RangeSet::plan(Effects& after) {
   if (fetch_ || refusal_ || !is_known_ || (waiting_.empty() && !empty)) return;
   if (!fill_slots()) return end(after);
   const std::size_t slot = empty.value_or(turn_++) % slots_.size();
-  if (is_random()) move_slot(slot);
+  if (is_random()) {
+    // Another range takes the place of one whose block is used up, if there is another one.
+    if (const auto next = pick()) {
+      const std::size_t before = std::exchange(slots_[slot], *next);
+      free_.push_back(before);
+      close(before);
+    }
+  }
   const std::uint64_t held_now = held();
   const std::uint64_t needed = waiting_.needed();
   const std::uint64_t missing = needed > held_now ? needed - held_now : 1;
@@ -412,15 +419,6 @@ std::optional<std::size_t> RangeSet::pick() {
   if (!known.cache) known.cache = open_(known.state);
   known.cache->ask_again();  // it may have been at its end when it was used before
   return index;
-}
-
-/// Puts another range in place of one whose block is used up, if there is another one.
-void RangeSet::move_slot(std::size_t slot) {
-  const auto next = pick();
-  if (!next) return;
-  const std::size_t before = std::exchange(slots_[slot], *next);
-  free_.push_back(before);
-  close(before);
 }
 
 void RangeSet::retire(std::size_t index) {

@@ -129,7 +129,6 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   void end(Effects& after);
   [[nodiscard]] bool fill_slots();
   [[nodiscard]] std::optional<std::size_t> pick();
-  void move_slot(std::size_t slot);
   void retire(std::size_t index);
   void close(std::size_t index);
   [[nodiscard]] bool is_same(std::span<const RangeState> ranges) const;

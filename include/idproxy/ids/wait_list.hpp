@@ -45,7 +45,6 @@ class WaitList {
 
   [[nodiscard]] bool empty() const { return waiting_.empty(); }
   [[nodiscard]] std::size_t size() const { return waiting_.size(); }
-  [[nodiscard]] bool contains(std::uint64_t ticket) const { return waiting_.contains(ticket); }
   /// The sum of `n` over all requests.
   [[nodiscard]] std::uint64_t needed() const { return needed_; }
   /// `n` of the first request. Only if there is one.

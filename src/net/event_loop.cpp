@@ -26,7 +26,7 @@ EventLoop::EventLoop()
   if (!wakeup_.is_open()) fail("eventfd");
   if (!alarm_.is_open()) fail("timerfd_create");
   // Edge-triggered, so that nobody has to read them.
-  control(EPOLL_CTL_ADD, wakeup_.get(), EPOLLIN, nullptr);
+  control(EPOLL_CTL_ADD, wakeup_.get(), EPOLLIN, &wakeup_);
   control(EPOLL_CTL_ADD, alarm_.get(), EPOLLIN, &alarm_);
 }
 
@@ -69,7 +69,8 @@ bool EventLoop::turn(int most_milliseconds) {
   bool timers_due = false;
   while (next_event_ < event_count_) {
     const epoll_event& event = events_[next_event_++];
-    if (event.data.ptr == nullptr) {
+    if (event.data.ptr == nullptr) continue;  // forgotten
+    if (event.data.ptr == &wakeup_) {
       // At once: what arrives after a reload was posted must find it done.
       run_posted();
       look_at_posted_ = true;

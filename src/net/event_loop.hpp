@@ -157,10 +157,11 @@ class EventLoop {
   static constexpr std::size_t kEventsPerTurn = 64;
 
   FileDescriptor epoll_;
-  FileDescriptor wakeup_;  // an eventfd; null in the data of its events
-  FileDescriptor alarm_;   // a timerfd; its own address in the data of its events
+  // Each has its own address in the data of its events; a watcher's events have the watcher's.
+  FileDescriptor wakeup_;  // an eventfd
+  FileDescriptor alarm_;   // a timerfd
   Timer::Clock::time_point alarm_time_ = Timer::Clock::time_point::max();  // when it goes off
-  std::array<epoll_event, kEventsPerTurn> events_{};
+  std::array<epoll_event, kEventsPerTurn> events_{};  // null in their data: forgotten
   std::size_t next_event_ = 0;  // events before it have been handled
   std::size_t event_count_ = 0;
   std::vector<Woken> woken_;

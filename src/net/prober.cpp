@@ -1,9 +1,16 @@
 #include "net/prober.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <string_view>
 #include <utility>
 
 #include "idproxy/base/random.hpp"
+#include "idproxy/bson/builder.hpp"
+#include "idproxy/rewrite/hello.hpp"
+#include "idproxy/wire/op_msg.hpp"
+#include "net/connector.hpp"
+#include "net/out_queue.hpp"
 
 namespace idproxy::net {
 namespace {
@@ -11,7 +18,73 @@ namespace {
 // How often to ask a server that no client is connected to.
 constexpr std::chrono::seconds kAskIdle{10};
 
+constexpr std::int32_t kRequestId = 1;
+// mongod's reply has about 1 KB; with 50 members, less than 30 KB.
+constexpr std::int32_t kLargestReply = 64 * 1024;
+
+/// {hello: 1, $db: "admin"}
+Buffer request() {
+  Buffer message;
+  message.extend(wire::kSectionsOffset + 1);
+  bson::Scope document(message);
+  bson::append_int32(message, "hello", 1);
+  bson::append_string(message, "$db", "admin");
+  document.close();
+  const auto length = static_cast<std::int32_t>(message.size());
+  wire::write_header(message.data(), {length, kRequestId, 0, wire::OpCode::msg});
+  store_u32(message.data() + wire::kFlagsOffset, 0);
+  message.data()[wire::kSectionsOffset] = 0;
+  return message;
+}
+
+/// False if `bytes` cannot begin a reply to hello. Sets `size` to the reply's length once the
+/// header is there.
+bool may_be_reply(Bytes bytes, std::size_t& size) {
+  if (bytes.size() < wire::kHeaderSize) return true;
+  const wire::MsgHeader header = wire::read_header(bytes);
+  size = static_cast<std::size_t>(std::max(header.message_length, 0));
+  return header.message_length > static_cast<std::int32_t>(wire::kHeaderSize) &&
+         header.message_length <= kLargestReply && header.response_to == kRequestId &&
+         header.op_code == wire::OpCode::msg;
+}
+
 }  // namespace
+
+/// One hello to the server, over a connection of its own.
+///
+/// Shared ownership, because its handlers may be under way when it is cancelled.
+class Prober::Probe : public std::enable_shared_from_this<Probe> {
+ public:
+  explicit Probe(Prober& prober)
+      : thread_(prober.thread_),
+        server_(prober.server_),
+        prober_(prober.shared_from_this()),
+        stream_(thread_.loop, thread_.tls),
+        deadline_(thread_.loop) {}
+
+  /// Tells the prober of the answer once, perhaps before this returns, unless it is cancelled.
+  void start();
+  void cancel();
+
+ private:
+  void connected(Stream stream);
+  void send();
+  void wait_for_reply();
+  void read();
+  void broke_off();
+  void fail(std::string_view reason);
+  void end(std::optional<rewrite::HelloReply> said);
+
+  IoThread& thread_;
+  std::shared_ptr<Upstream> server_;
+  std::shared_ptr<Prober> prober_;  // null once it is over
+  std::shared_ptr<Connector> connector_;
+  Stream stream_;
+  std::chrono::nanoseconds connected_{};
+  OutQueue out_;
+  Timer deadline_;
+  Buffer reply_;
+};
 
 Prober::Prober(IoThread& thread, std::shared_ptr<Upstream> server, Owner& owner)
     : thread_(thread), server_(std::move(server)), owner_(owner), pause_(thread.loop) {}
@@ -38,12 +111,9 @@ void Prober::stop() {
 }
 
 void Prober::ask() {
-  auto probe = Probe::start(thread_, server_,
-                            [self = shared_from_this()](std::optional<rewrite::HelloReply> said) {
-                              if (!self->stopped_) self->answered(std::move(said));
-                            });
-  // The probe may have failed at once, and the owner may have stopped this prober.
-  if (!stopped_) probe_ = std::move(probe);
+  probe_ = std::make_shared<Probe>(*this);
+  const auto probe = probe_;  // it may end at once, and begin the next pause
+  probe->start();
 }
 
 void Prober::answered(std::optional<rewrite::HelloReply> said) {
@@ -55,6 +125,92 @@ void Prober::answered(std::optional<rewrite::HelloReply> said) {
   }
   owner_.answered(*server_, std::move(said));
   if (!stopped_) start();
+}
+
+// ---- one probe -------------------------------------------------------------------------------
+
+void Prober::Probe::start() {
+  const auto connected = [self = shared_from_this()](Stream* stream, const Connector::Failure&) {
+    if (stream == nullptr) return self->end(std::nullopt);
+    try {
+      self->connected(std::move(*stream));
+    } catch (const std::exception&) {  // out of memory: Prober asks again, as after any failure
+      self->end(std::nullopt);
+    }
+  };
+  connector_ = Connector::start(thread_, server_, connected);
+}
+
+void Prober::Probe::cancel() {
+  prober_ = nullptr;
+  if (connector_) std::exchange(connector_, nullptr)->cancel();
+  deadline_.cancel();
+  stream_.close();
+}
+
+void Prober::Probe::connected(Stream stream) {
+  stream_ = std::move(stream);
+  connected_ = thread_.shared.clock.monotonic();
+  deadline_.start(thread_.shared.options.connect_timeout, [self = shared_from_this()] {
+    if (self->prober_) self->fail("no reply to hello within upstream.connect_timeout");
+  });
+  out_.add(request().view());
+  send();
+}
+
+void Prober::Probe::send() {
+  const OutQueue::Status status = out_.flush(stream_);
+  // Bytes that the server sent before the connection broke, such as a TLS alert, can still be read.
+  if (status == OutQueue::Status::failed) stream_.shut_down();
+  if (status != OutQueue::Status::blocked) return wait_for_reply();
+  stream_.when_writable([self = shared_from_this()] {
+    if (self->prober_) self->send();
+  });
+}
+
+void Prober::Probe::wait_for_reply() {
+  stream_.when_readable([self = shared_from_this()] {
+    if (self->prober_) self->read();
+  });
+}
+
+void Prober::Probe::read() {
+  constexpr std::size_t kRoom = std::size_t{16} * 1024;
+  using Status = Stream::Received::Status;
+  const std::size_t size = reply_.size();
+  const Stream::Received received = stream_.read({reply_.extend(kRoom), kRoom});
+  reply_.truncate(size + received.bytes);
+  if (received.bytes > 0) server_->heard(connected_);
+  if (received.status == Status::ended || received.status == Status::broken) return broke_off();
+  std::size_t length = 0;
+  if (!may_be_reply(reply_.view(), length)) return fail("cannot parse its reply to hello");
+  if (length == 0 || reply_.size() < length) return wait_for_reply();
+  end(rewrite::read_hello_reply(reply_.view().first(length)));
+}
+
+/// mongod closes without an alert if it requires TLS, or a certificate.
+void Prober::Probe::broke_off() {
+  std::string reason(stream_.fault());
+  if (reason.empty()) reason = stream_.why_closed();
+  if (reason.empty()) {
+    return fail(stream_.is_secure() ? "it closed the connection without a reply to hello"
+                                    : "it closed the connection without a reply to hello; it may "
+                                      "be stopping, or require TLS (tls=true in upstream.uri)");
+  }
+  Connector::tls_failed(thread_, *server_, reason);
+  end(std::nullopt);
+}
+
+void Prober::Probe::fail(std::string_view reason) {
+  Connector::gave_no_answer(thread_, *server_, reason);
+  end(std::nullopt);
+}
+
+void Prober::Probe::end(std::optional<rewrite::HelloReply> said) {
+  if (!prober_) return;
+  const auto prober = prober_;
+  cancel();
+  prober->answered(std::move(said));
 }
 
 }  // namespace idproxy::net

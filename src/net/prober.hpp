@@ -6,14 +6,13 @@
 #include "idproxy/rewrite/hello_reply.hpp"
 #include "net/backoff.hpp"
 #include "net/io_thread.hpp"
-#include "net/probe.hpp"
 #include "net/upstream.hpp"
 
 namespace idproxy::net {
 
-/// Sends hello to one server repeatedly: with short pauses until the server has answered once, then
-/// every few seconds while no client is connected to it. While clients are, their own hellos tell.
-/// Lives on the first io thread.
+/// Sends hello to one server repeatedly, each time over a connection of its own: with short pauses
+/// until the server has answered once, then every few seconds while no client is connected to it.
+/// While clients are, their own hellos tell. Lives on the first io thread.
 ///
 /// Shared ownership, because its handlers may be under way when it is stopped.
 class Prober : public std::enable_shared_from_this<Prober> {
@@ -39,6 +38,8 @@ class Prober : public std::enable_shared_from_this<Prober> {
   void stop();
 
  private:
+  class Probe;
+
   void ask();
   void answered(std::optional<rewrite::HelloReply> said);
 

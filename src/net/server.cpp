@@ -5,13 +5,16 @@
 #include <atomic>
 #include <cstdlib>
 #include <exception>
+#include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
+#include <utility>
 
 #include "idproxy/observability/log.hpp"
+#include "idproxy/rewrite/status.hpp"
 #include "net/connection_pair.hpp"
 #include "net/io_thread.hpp"
-#include "net/server_status.hpp"
 #include "net/upstreams.hpp"
 
 namespace idproxy::net {
@@ -29,6 +32,46 @@ void run(EventLoop& loop) {
     std::_Exit(EX_SOFTWARE);
   }
 }
+
+/// How often something was counted, by all of the threads together.
+std::uint64_t sum(std::span<const std::unique_ptr<IoThread>> threads, Counted kind) {
+  std::uint64_t all = 0;
+  for (const auto& thread : threads) all += thread->cells[kind].value();
+  return all;
+}
+
+/// Makes this process's answer to {idproxy: "status"}. Thread-safe.
+class ServerStatus final : public rewrite::StatusSource {
+ public:
+  /// `threads` outlives it.
+  ServerStatus(std::span<const std::unique_ptr<IoThread>> threads,
+               std::shared_ptr<const rewrite::RuleSet> rules)
+      : threads_(threads), rules_(std::move(rules)) {}
+
+  void set_rules(std::shared_ptr<const rewrite::RuleSet> rules) {
+    const std::lock_guard lock(mutex_);
+    rules_.swap(rules);
+  }
+
+  [[nodiscard]] rewrite::Status status(rewrite::ServerId asked) const override {
+    const Shared& shared = threads_[0]->shared;
+    rewrite::Status status;
+    status.version = shared.options.version;
+    shared.directory.describe(asked, status);
+    status.connections = sum(threads_, Counted::connections_accepted);
+    status.inserts_assigned = sum(threads_, Counted::requests_insert);
+    status.documents_refused = sum(threads_, Counted::documents_refused);
+    status.commands_failed = sum(threads_, Counted::requests_refused);
+    const std::lock_guard lock(mutex_);
+    status.rules = rules_;
+    return status;
+  }
+
+ private:
+  const std::span<const std::unique_ptr<IoThread>> threads_;
+  mutable std::mutex mutex_;  // guards:
+  std::shared_ptr<const rewrite::RuleSet> rules_;
+};
 
 }  // namespace
 
@@ -218,13 +261,12 @@ ServerStatistics Server::statistics() const {
   statistics.buffered_bytes = shared.budget.used();
   statistics.buffered_waiting = shared.budget.waiting();
   statistics.buffered_waits = shared.budget.waits();
+  for (std::size_t kind = 0; kind < kCountedKinds; ++kind) {
+    const auto each = static_cast<Counted>(kind);
+    statistics.counted[each] = sum(impl_->threads, each);
+  }
   for (const auto& thread : impl_->threads) {
-    const Cells& cells = thread->cells;
-    for (std::size_t kind = 0; kind < kCountedKinds; ++kind) {
-      const auto each = static_cast<Counted>(kind);
-      statistics.counted[each] += cells[each].value();
-    }
-    statistics.insert_added += cells.insert_added.values();
+    statistics.insert_added += thread->cells.insert_added.values();
   }
   return statistics;
 }

@@ -5,10 +5,8 @@
 #include <array>
 #include <utility>
 
-#include "idproxy/net/tls.hpp"
 #include "net/tls_reason.hpp"
 #include "net/tls_session.hpp"
-#include "net/tls_verify.hpp"
 
 namespace idproxy::net::tls {
 namespace {

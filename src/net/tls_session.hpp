@@ -4,13 +4,31 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "idproxy/base/buffer.hpp"
 #include "idproxy/net/tls.hpp"
 #include "net/openssl.hpp"
-#include "net/tls_context_impl.hpp"
-#include "net/tls_window.hpp"
 
 namespace idproxy::net::tls {
+
+struct Context::Impl {
+  OwnedSslContext ssl;
+  std::vector<Certificate> certificates;
+  std::size_t own_chain = 0;  ///< how many of `certificates`, from the front, are the own chain
+  std::string own_subject;    ///< the own certificate's; empty: none
+  std::vector<std::string> own_cluster_attributes;
+  std::string content;  ///< the file names, digests of all certificates and lists, and the mode
+  std::string trusted;  ///< the source of trusted authorities, for texts: "the CA file /etc/ca.pem"
+  bool checks_names = false;
+};
+
+/// The buffers that a session reads and writes during one call; both null between calls.
+struct Window {
+  Bytes* in = nullptr;
+  Buffer* out = nullptr;
+  bool shut = false;  ///< permanently: reads report the end
+};
 
 /// The proxy's role in the handshake.
 enum class Role : std::uint8_t { server, client };
@@ -47,7 +65,17 @@ struct Session {
   [[nodiscard]] Bytes first_bytes() const { return {front.data(), front_size}; }
 };
 
-/// The session that `ssl` belongs to.
-Session& session_of(const SSL* ssl);
+// Callbacks for OpenSSL's verification of certificates. They put the reason for a refusal into
+// Session::reason.
+
+/// SSL_CTX_set_verify: notes what is wrong with the peer's certificate.
+int note_verification(int is_good, X509_STORE_CTX* verification) noexcept;
+
+/// SSL_CTX_set_cert_cb for clients: the server asks for our certificate. Refuses to send one that
+/// would make the server take the proxy for a member of its cluster.
+int note_certificate_request(SSL* ssl, void* none) noexcept;
+
+/// False, with a reason, if the server's certificate and ours have the same cluster_attributes().
+bool differs_from_members(Session& session);
 
 }  // namespace idproxy::net::tls

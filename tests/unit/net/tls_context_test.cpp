@@ -1,4 +1,4 @@
-#include "net/tls_context_impl.hpp"
+#include "net/tls_session.hpp"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "idproxy/net/tls.hpp"
-#include "net/tls_context_impl.hpp"
+#include "net/tls_session.hpp"
 #include "support/tls_peers.hpp"
 
 namespace idproxy::net::tls {

@@ -1,4 +1,4 @@
-#include "net/tls_first_bytes.hpp"
+#include "net/tls_reason.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "net/tls_verify.hpp"
+#include "net/tls_session.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,15 +2,18 @@
 
 #include <boost/smart_ptr/intrusive_ptr.hpp>
 #include <chrono>
+#include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "idproxy/rewrite/connection_memory.hpp"
+#include "idproxy/rewrite/exchange.hpp"
 #include "net/connector.hpp"
 #include "net/direction.hpp"
 #include "net/drain.hpp"
-#include "net/exchange_runner.hpp"
 #include "net/io_thread.hpp"
 #include "net/reply_gate.hpp"
 #include "net/request_gate.hpp"
@@ -18,14 +21,14 @@
 
 namespace idproxy::net {
 
-/// A client connection and its server connection: they share login, order and lifetime. Holds and
-/// connects the parts that serve them: two directions, a gate for each, and the runner of
-/// exchanges. Lives on one io thread.
+/// A client connection and its server connection: they share login, order and lifetime. Connects
+/// the parts that serve them, two directions and a gate for each, and runs exchanges, one at a
+/// time, each from its request to its last reply. Lives on one io thread.
 ///
 /// Waits own the pair, because up to four may be under way when it is closed; the last one to be
 /// ended frees it. The reference count is not atomic: other threads do not hold
 /// references but find the pair by its id (IoThread::pairs).
-class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
+class ConnectionPair final : Direction::Owner {
  public:
   using Self = boost::intrusive_ptr<ConnectionPair>;
   /// All pairs of `thread`, which must be the calling thread. A copy, since closing a pair removes
@@ -65,6 +68,28 @@ class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
   }
   class StoreAnswer;
   struct Cursor;
+  /// An exchange and what it holds.
+  struct UnderWay : rewrite::Exchange {
+    using Exchange::Exchange;
+    RequestGate::Message about{};
+    Budget::Share share;                // for the request
+    Budget::Share reply_share;          // for a large reply that is being collected
+    ids::Ticket ticket;                 // of the unanswered question to the store
+    ids::StoreSource* asked = nullptr;  // by that question
+    std::chrono::nanoseconds added{};   // of the time in which values were assigned
+  };
+  /// Gives the memory of an exchange back to its thread.
+  struct Recycled {
+    BlockPool* memory;
+    void operator()(UnderWay* exchange) const;
+  };
+  /// A reply of the proxy's own.
+  struct LocalReply {
+    Buffer message;
+    Budget::Share share;  // if it is large
+  };
+  /// What the exchange waits for, apart from the server.
+  enum class Waits : std::uint8_t { for_nothing, for_store, for_pause };
 
   // Opening.
   void begin();
@@ -80,7 +105,6 @@ class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
   [[nodiscard]] bool holds_up(const Direction& direction) const override;
   [[nodiscard]] std::size_t read_size(const Direction& direction) const override;
   void woken(Direction& direction, bool writable) override;
-  void waits(const Direction& direction) override;
   void heard(const Direction& direction) override;
   void received(const Direction& direction, std::size_t bytes) override;
   void source_ended(const Direction& direction) override;
@@ -91,42 +115,56 @@ class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
   void acquire() override { intrusive_ptr_add_ref(this); }
   void release() override { intrusive_ptr_release(this); }
 
-  // ExchangeRunner::Connection.
-  void forwarded(const wire::MsgHeader& header, Bytes request) override;
-  void awaits(std::int32_t request_id) override { reply_gate_.ledger().forwarded(request_id); }
-  bool send(const wire::PatchedMessage& message, Bytes original) override;
-  void send(Bytes message) override;
-  void reply(Bytes message) override;
-  [[nodiscard]] bool has_answered_all() const override;
-  void reject_reply() override;
-  void start_timer(std::chrono::nanoseconds delay, std::uint64_t question) override;
-  void stop_timer() override { timer_.cancel(); }
-  [[nodiscard]] ids::Ticket ask(const rewrite::action::AskStore& need,
-                                std::uint64_t question) override;
-  void learn(const rewrite::HelloReply& said) override;
-  void resume_requests() override { requests_.resume(); }
-
   [[nodiscard]] bool is_request(const Direction& direction) const {
     return &direction == &requests_;
   }
-  /// take_request() and take_reply() return false if they cannot take more now.
+  [[nodiscard]] bool leaves_something() const;
+
+  // Messages. take_request() and take_reply() return false if they cannot take more now.
   bool take_request(Cursor& cursor);
   bool take_reply(Cursor& cursor);
   bool reply_passed(ReplyGate::Ended ended, Cursor& cursor);
   bool write_run(Direction& direction, Cursor& cursor);
   void turn_away(Cursor& cursor);
-  void begin_exchange(rewrite::Request&& request, Bytes message);
   void queue_for_room();
-  void learned();
-  [[nodiscard]] ReplyGate::Exchange awaited() const;
-  [[nodiscard]] bool leaves_something() const;
+  void forwarded(const RequestGate::Message& message, Bytes request);
+  void relay_request(Bytes bytes);
   void relay_reply(Bytes bytes);
+  void reply(Bytes message);
+  void reply_locally(Buffer message);
+  void deliver_local_reply();
   void end_after_replies();
+
+  // The exchange, of which each event leads to an action. What writes to a socket, rejects a reply
+  // or goes on with requests may close the pair.
+  void begin_exchange(rewrite::Request&& request, const RequestGate::Message& about, Bytes message);
+  void make_spare(std::size_t size);
+  void ask_others();
+  void act_on_request(const rewrite::Action& action, Bytes message);
+  void act_on_reply(const rewrite::Action& action, Bytes message);
+  void answer_here(Bytes message);
+  void send(const rewrite::action::Send& message);
+  void sent();
+  void ask(const rewrite::action::AskStore& need);
+  void answered(std::uint64_t question, ids::Result<ids::Grant> grant);
+  void start_timer(std::chrono::nanoseconds delay);
+  void elapsed();
+  void stop_waiting();
+  void learn(const rewrite::HelloReply& said);
+  void learned();
+  void count_request();
+  void note_added_time();
+  void end_exchange();
+  /// True while an exchange is under way or a local reply has not been sent.
+  [[nodiscard]] bool is_busy() const { return exchange_ || local_reply_; }
+  /// Whether the server must still answer the exchange.
+  [[nodiscard]] ReplyGate::Exchange awaited() const;
+  [[nodiscard]] bool delays_unacknowledged() const;
 
   // Time limits.
   void watch_message();
-  void sent_nothing();
   void made_no_handshake();
+  void sent_nothing();
   void sent_half_a_message();
 
   // Draining.
@@ -135,8 +173,18 @@ class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
   [[nodiscard]] drain::Progress progress() const;
   void answer_hello_late();
 
+  /// Runs a handler's work. An exception, mostly std::bad_alloc, ends this pair and no other.
   template <class Work>
-  void guarded(Work work);
+  void guarded(Work work) {
+    try {
+      work();
+      if (thread_.draining) go_on_draining();
+      watch_message();
+    } catch (const std::exception& error) {
+      failed(error);
+    }
+  }
+  void failed(const std::exception& error);
   void protocol_error(const ProtocolFault& fault);
 
   std::uint32_t owners_ = 0;
@@ -147,15 +195,23 @@ class ConnectionPair final : Direction::Owner, ExchangeRunner::Connection {
   std::uint64_t id_;
   RequestGate request_gate_;
   ReplyGate reply_gate_;
-  ExchangeRunner runner_;
   Direction requests_;
   Direction replies_;
   std::shared_ptr<Connector> connector_;            // until the server connection is open
   std::chrono::nanoseconds connected_{};            // when it was opened; monotonic
   std::unique_ptr<const std::string> unreachable_;  // what to tell the client if it was not
-  Timer timer_;                                     // of the exchange
   Deadline deadline_;           // for the client's first bytes, or the rest of a message
   Budget::Share unsent_share_;  // for a large reply that the client has not taken yet
+
+  rewrite::ConnectionMemory memory_;
+  // The newest request, while later ones must wait for it or part of its message is unsent.
+  std::unique_ptr<UnderWay, Recycled> exchange_{nullptr, Recycled{nullptr}};
+  std::unique_ptr<LocalReply> local_reply_;  // sent once nothing is outstanding
+  Timer timer_;                              // of the exchange
+  std::uint64_t questions_ = 0;              // number of questions to the store so far
+  Waits waits_ = Waits::for_nothing;
+  bool learning_ = false;  // the topology takes a reply to hello into account
+
   bool closed_ = false;
   bool handshaking_ = false;     // with the client, for TLS
   bool silent_ = true;           // the client has sent nothing yet

@@ -20,9 +20,7 @@ constexpr std::size_t kMostExpected = std::size_t{4} * 1024 * 1024;
 }  // namespace
 
 void Direction::wait_source() {
-  if (closed_) return;
-  owner_.waits(*this);
-  if (waiting_source_ || ended_) return;
+  if (closed_ || waiting_source_ || ended_) return;
   // Received bytes wait for resume(), and a peer that keeps sending waits until they are read.
   const bool enough = source_.has_received() || held_.size() > BufferPool::kReadSize;
   if (enough && blocked()) return;
@@ -163,7 +161,6 @@ void Direction::after(OutQueue::Status status) {
 void Direction::wait_sink() {
   if (waiting_sink_ || closed_) return;
   waiting_sink_ = true;
-  owner_.waits(*this);
   sink_.notify_writable(ByteStream::WaiterPtr(this));
 }
 

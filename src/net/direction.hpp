@@ -30,8 +30,6 @@ class Direction final : public ByteStream::Waiter {
     /// A wait is over: the owner must call direction.on_readable() or on_writable(), and handle
     /// what they throw.
     virtual void woken(Direction& direction, bool writable) = 0;
-    /// The direction is about to wait for its source or its sink.
-    virtual void waits(const Direction& direction) = 0;
     /// The source has sent something; with TLS, application data.
     virtual void heard(const Direction& direction) = 0;
     /// `bytes` have been read.

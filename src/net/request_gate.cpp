@@ -37,27 +37,26 @@ RequestGate::Step RequestGate::look(Bytes front, bool draining, rewrite::Namespa
   if (frame.kind == Frame::malformed) return reject(kLength);
   const auto length = static_cast<std::size_t>(frame.header.message_length);
   const Bytes message = front.first(std::min(length, front.size()));
-  if (draining && wire::expects_reply(frame.header, message)) {
-    return {.kind = Kind::late, .bytes = length};
-  }
-  return look_at_message(frame.header, message, namespaces, x509);
+  const Message about{frame.header, wire::expects_reply(frame.header, message)};
+  if (draining && about.expects_reply) return {.kind = Kind::late, .bytes = length};
+  return look_at_message(about, message, namespaces, x509);
 }
 
-RequestGate::Step RequestGate::look_at_message(const wire::MsgHeader& header, Bytes front,
+RequestGate::Step RequestGate::look_at_message(const Message& about, Bytes front,
                                                rewrite::Namespaces& namespaces,
                                                rewrite::X509 x509) {
   using Kind = Step::Kind;
-  const auto length = static_cast<std::size_t>(header.message_length);
+  const auto length = static_cast<std::size_t>(about.header.message_length);
   Step step{.kind = Kind::collect,
             .bytes = length,
-            .decision = rewrite::classify(header, front, namespaces, x509)};
+            .about = about,
+            .decision = rewrite::classify(about.header, front, namespaces, x509)};
   if (const auto* relay = std::get_if<rewrite::decision::Relay>(&step.decision)) {
     step.kind = Kind::pass;
     step.bytes = front.size();
     step.begins = true;
     step.changes_user = relay->changes_user;
     step.past = relay->past;
-    step.header = header;
     return step;
   }
   if (std::holds_alternative<rewrite::decision::Close>(step.decision)) {
@@ -90,7 +89,7 @@ bool RequestGate::admit(std::size_t length) {
 bool RequestGate::passed(const Step& step) {
   if (step.begins) {
     share_.reset();
-    frames_.pass(step.header);
+    frames_.pass(step.about.header);
   }
   return frames_.took(step.bytes);
 }

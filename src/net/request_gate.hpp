@@ -22,6 +22,11 @@ struct ProtocolFault {
 /// sockets: look() decides about the front of the bytes, and the caller reports what it has done.
 class RequestGate {
  public:
+  /// What is known of a message as soon as it begins.
+  struct Message {
+    wire::MsgHeader header{};
+    bool expects_reply = false;  ///< from the server
+  };
   struct Step {
     enum class Kind {
       need,     ///< look again once `bytes` of the message have been received
@@ -33,10 +38,10 @@ class RequestGate {
     };
     Kind kind;
     std::size_t bytes = 0;
-    bool begins = false;        ///< with `pass`: the bytes begin the message with `header`
+    bool begins = false;        ///< with `pass`: the bytes begin a message
     bool changes_user = false;  ///< with `begins`: as rewrite::decision::Relay says
     std::span<const rewrite::Forwarded> past{};  ///< the same
-    wire::MsgHeader header{};
+    Message about{};            ///< with `begins` and `collect`
     ProtocolFault fault{};
     rewrite::Decision decision{};  ///< with `collect`: a Request
   };
@@ -74,7 +79,7 @@ class RequestGate {
   [[nodiscard]] bool has_forwarded() const { return has_forwarded_; }
 
  private:
-  [[nodiscard]] Step look_at_message(const wire::MsgHeader& header, Bytes front,
+  [[nodiscard]] Step look_at_message(const Message& about, Bytes front,
                                      rewrite::Namespaces& namespaces, rewrite::X509 x509);
   [[nodiscard]] bool admit(std::size_t length);
 

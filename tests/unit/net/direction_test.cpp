@@ -122,7 +122,7 @@ class ScriptedOwner final : public Direction::Owner {
   bool holds = false;
   std::size_t most = BufferPool::kReadSize;
   std::string close_in;  ///< the callback that closes the direction
-  Texts told;            ///< but for waits() and woken()
+  Texts told;            ///< but for woken()
   Texts inputs;          ///< of process()
   int references = 0;
 
@@ -145,7 +145,6 @@ class ScriptedOwner final : public Direction::Owner {
     if (close_in == "woken") return direction.close();
     writable ? direction.on_writable() : direction.on_readable();
   }
-  void waits(const Direction& /*direction*/) override {}
   void heard(const Direction& /*direction*/) override { tell("heard"); }
   void received(const Direction& /*direction*/, std::size_t bytes) override {
     tell("received " + std::to_string(bytes));

@@ -1,0 +1,142 @@
+#include "net/exchange_log.hpp"
+
+#include <string>
+
+#include "idproxy/observability/log.hpp"
+
+namespace idproxy::net {
+namespace {
+
+/// Returns the consequence for the document that such an upsert inserts, and the remedy.
+std::string outcome_of(const rewrite::Forwarded& forwarded, const std::string& ns) {
+  const rewrite::Rule& rule = *forwarded.assignment->rule;
+  const std::string way_out(way_out_of(forwarded.reason, rule.field));
+  if (forwarded.brings_value) {
+    return "a document that it inserts has the value that the client sends; " + way_out;
+  }
+  if (rule.field == "_id") {
+    return "a document that it inserts gets its _id from the client or from the server; " + way_out;
+  }
+  std::string without = "a document that it inserts may lack the field; " + way_out;
+  if (rule.reserve) return without;
+  return without + "; mongo-idproxy backfill --config FILE --ns " + ns + " --field " + rule.field +
+         " gives values to documents that were stored without";
+}
+
+std::string text_of(const rewrite::Forwarded& past) {
+  const std::string& field = past.assignment->rule->field;
+  const std::string way_out(way_out_of(past.reason, field));
+  if (past.reason == rewrite::ForwardReason::time_series) {
+    return "an insert into a time-series collection, to which no rule applies, was sent without "
+           "the rule's values: " +
+           way_out;
+  }
+  return "a command has the server store documents in a collection with a rule, without its "
+         "values: " +
+         way_out + "; mongo-idproxy backfill --config FILE --ns " + past.ns + " --field " + field +
+         " gives values to documents that were stored without";
+}
+
+/// Logs upserts that were sent without a value.
+void log_forwarded(const rewrite::Exchange& exchange, const Clock& clock) {
+  for (const rewrite::Forwarded& each : exchange.forwarded()) {
+    const rewrite::Assignment& assignment = *each.assignment;
+    if (each.reason == rewrite::ForwardReason::configured) continue;
+    if (!each.ns.empty()) {
+      log_past(each, clock);
+      continue;
+    }
+    const std::string ns = exchange.ns();
+    const auto upserts = assignment.outcomes->forwarded_log.add(ns, each.reason, each.upserts,
+                                                                clock.monotonic());
+    if (!upserts) continue;
+    log::event(log::Level::warning, "upsert_forwarded",
+               "an upsert was sent without a value of the rule, because adding one would not be "
+               "safe: " +
+                   outcome_of(each, ns) +
+                   " (docs/duplicates.md#upserts; logged once an hour for each namespace and "
+                   "reason, with the number of upserts since the last line)",
+               {{"rule", assignment.rule_index},
+                {"ns", ns},
+                {"field", assignment.rule->field},
+                {"reason", name_of(each.reason)},
+                {"upserts", *upserts}});
+  }
+}
+
+void log_driver_made(const rewrite::Exchange& exchange) {
+  const rewrite::Assignment* rule = exchange.driver_made();
+  if (rule == nullptr || rule->outcomes->driver_made_logged.exchange(true)) return;
+  log::event(
+      log::Level::warning, "driver_made_ids",
+      "all documents of an insert brought an _id that their driver made, so the rule had "
+      "nothing to assign: make the driver leave _id out "
+      "(docs/drivers.md#documents-without-an-_id), or set assign: driver, and then the insertedId "
+      "that the driver reports is not the stored one",
+      {{"rule", rule->rule_index}, {"ns", rule->rule->ns}, {"field", rule->rule->field}});
+}
+
+void log_zero(const rewrite::Exchange& exchange) {
+  const rewrite::Assignment* rule = exchange.leaves_zero();
+  if (rule == nullptr || rule->outcomes->zero_logged.exchange(true)) return;
+  log::event(log::Level::warning, "zero_stored",
+             "a document brought null, 0, \"\" or an id of zeros in the rule's field, and the rule "
+             "leaves it: typed languages send that for a field that was never set. Have them leave "
+             "the field out, or set assign: missing-or-zero (docs/drivers.md#zero-values; logged "
+             "once for each rule)",
+             {{"rule", rule->rule_index}, {"ns", exchange.ns()}, {"field", rule->rule->field}});
+}
+
+void log_given_up(const rewrite::Exchange& exchange, std::uint64_t connection) {
+  const auto given_up = exchange.given_up();
+  if (!given_up) return;
+  log::event(log::Level::warning, "duplicates_given_up",
+             "generated values stayed duplicates until " +
+                 std::string(explain(given_up->ended_by)) + "; the client got mongod's error",
+             {{"connection", connection},
+              {"ns", given_up->ns},
+              {"field", given_up->rule->field},
+              {"attempts", given_up->attempts},
+              {"ended_by", name_of(given_up->ended_by)}});
+}
+
+void log_lost(const rewrite::Exchange& exchange) {
+  const rewrite::Assignment* rule = exchange.lost_writes();
+  if (rule == nullptr || rule->outcomes->lost_logged.exchange(true)) return;
+  log::event(log::Level::error, "server_loses_writes",
+             "the server has left out documents of an unordered insert that a driver repeated, and "
+             "has told no error: the proxy looked which were missing. Inserts without a rule lose "
+             "them. MongoDB 5.0 and later do not do this: upgrade (logged once for each rule)",
+             {{"rule", rule->rule_index}, {"ns", rule->rule->ns}});
+}
+
+}  // namespace
+
+void log_past(const rewrite::Forwarded& past, const Clock& clock) {
+  const rewrite::Assignment& assignment = *past.assignment;
+  const auto commands = assignment.outcomes->forwarded_log.add(past.ns, past.reason, past.upserts,
+                                                               clock.monotonic());
+  if (!commands) return;
+  log::event(log::Level::warning, "written_past_the_rules",
+             text_of(past) +
+                 " (docs/duplicates.md#writes-past-the-rules; logged once an hour for each "
+                 "namespace and reason, with the number of commands since the last line)",
+             {{"rule", assignment.rule_index},
+              {"ns", past.ns},
+              {"field", assignment.rule->field},
+              {"reason", name_of(past.reason)},
+              {"commands", *commands}});
+}
+
+void log_request(const rewrite::Exchange& exchange, const Clock& clock) {
+  log_forwarded(exchange, clock);
+  log_driver_made(exchange);
+  log_zero(exchange);
+}
+
+void log_end(const rewrite::Exchange& exchange, std::uint64_t connection) {
+  log_given_up(exchange, connection);
+  log_lost(exchange);
+}
+
+}  // namespace idproxy::net

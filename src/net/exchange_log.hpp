@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+
+#include "idproxy/rewrite/exchange.hpp"
+
+namespace idproxy::net {
+
+/// Logs what the operator should know about an exchange that has decided about its request: values
+/// that were not assigned, and why.
+void log_request(const rewrite::Exchange& exchange, const Clock& clock);
+/// Logs a command that stores documents to which the rules are not applied.
+void log_past(const rewrite::Forwarded& past, const Clock& clock);
+/// Logs what an exchange that is over could not do. `connection`: its connection's id in the log.
+void log_end(const rewrite::Exchange& exchange, std::uint64_t connection);
+
+}  // namespace idproxy::net

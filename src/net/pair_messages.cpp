@@ -1,0 +1,485 @@
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "idproxy/wire/expects_reply.hpp"
+#include "net/connection_pair.hpp"
+#include "net/exchange_log.hpp"
+#include "net/unreachable.hpp"
+
+// The messages of a pair: what passes through it, and its exchanges.
+namespace idproxy::net {
+
+namespace action = rewrite::action;
+
+namespace {
+
+// Replies and answers larger than this count against limits.buffered_messages.
+constexpr std::size_t kUnbudgetedReply = std::size_t{64} * 1024;
+
+Counted counted_as(rewrite::WriteKind kind) {
+  switch (kind) {
+    case rewrite::WriteKind::insert:
+      return Counted::requests_insert;
+    case rewrite::WriteKind::update:
+      return Counted::requests_update;
+    case rewrite::WriteKind::find_and_modify:
+      break;
+  }
+  return Counted::requests_find_and_modify;
+}
+
+/// Delivers results from any thread to a pair's own thread. The pair may be gone by then. Keeps the
+/// thread's loop running.
+class Messenger {
+ public:
+  Messenger(IoThread& thread, std::uint64_t pair)
+      : thread_(thread), guard_(thread.loop), pair_(pair) {}
+
+  /// Calls `work(pair)` on the pair's thread. Call once.
+  template <class Work>
+  void deliver(Work work) {
+    thread_.loop.post([&thread = thread_, pair = pair_, work = std::move(work)]() mutable {
+      const auto found = thread.pairs.find(pair);
+      if (found != thread.pairs.end()) work(*found->second);
+    });
+  }
+
+ private:
+  IoThread& thread_;
+  EventLoop::Guard guard_;
+  std::uint64_t pair_;
+};
+
+}  // namespace
+
+/// The answer to a question of an exchange. One that arrives too late is ignored, and its values go
+/// back to the store.
+class ConnectionPair::StoreAnswer final : public ids::Waiter {
+ public:
+  StoreAnswer(ConnectionPair& pair, std::uint64_t question)
+      : messenger_(pair.thread_, pair.id_), question_(question) {}
+
+  void answered(ids::Result<ids::Grant> grant) override {
+    messenger_.deliver(
+        [question = question_, answer = std::move(grant)](ConnectionPair& pair) mutable {
+          const Self self(&pair);
+          pair.guarded([&] { pair.answered(question, std::move(answer)); });
+        });
+  }
+
+ private:
+  Messenger messenger_;
+  std::uint64_t question_;
+};
+
+/// The progress of processing one direction's input.
+struct ConnectionPair::Cursor {
+  Bytes input;
+  std::size_t at = 0;  // the end of the consumed part
+  Bytes run{};  // the last consumed bytes, to be passed on: messages in a row go out together
+
+  [[nodiscard]] Bytes front() const { return input.subspan(at); }
+  void pass(std::size_t bytes) {
+    run = {run.empty() ? input.data() + at : run.data(), run.size() + bytes};
+    at += bytes;
+  }
+};
+
+std::size_t ConnectionPair::process(Direction& direction, Bytes input) {
+  Cursor cursor{.input = input, .run = {}};
+  const bool requests = is_request(direction);
+  while (cursor.at < input.size() && !direction.blocked()) {
+    if (!(requests ? take_request(cursor) : take_reply(cursor))) break;
+  }
+  if (!closed_) write_run(direction, cursor);
+  return cursor.at;
+}
+
+/// Writes the run. True if what follows it may be processed.
+bool ConnectionPair::write_run(Direction& direction, Cursor& cursor) {
+  const Bytes run = std::exchange(cursor.run, {});
+  if (!run.empty()) is_request(direction) ? relay_request(run) : relay_reply(run);
+  return !direction.blocked();
+}
+
+// ---- requests --------------------------------------------------------------------------------
+
+bool ConnectionPair::take_request(Cursor& cursor) {
+  using Kind = RequestGate::Step::Kind;
+  const Bytes front = cursor.front();
+  if (unreachable_) {
+    turn_away(cursor);
+    return false;
+  }
+  auto step = request_gate_.look(front, thread_.draining, thread_.namespaces, thread_.context.x509);
+  switch (step.kind) {
+    case Kind::pass:
+      if (step.begins) {
+        deadline_.stop();
+        thread_.cells[Counted::requests_relayed].add();
+        if (step.changes_user) memory_.rights.forget();
+        for (const rewrite::Forwarded& past : step.past) {
+          past.count();
+          log_past(past, thread_.context.clock);
+        }
+        forwarded(step.about, front.first(step.bytes));
+      }
+      if (request_gate_.passed(step)) deadline_.stop();
+      cursor.pass(step.bytes);
+      return true;
+    case Kind::collect:
+      deadline_.stop();
+      if (!write_run(requests_, cursor)) return false;
+      cursor.at += step.bytes;
+      begin_exchange(std::get<rewrite::Request>(std::move(step.decision)), step.about,
+                     front.first(step.bytes));
+      return true;
+    case Kind::need:
+      requests_.need(step.bytes);
+      return false;
+    case Kind::wait:
+      queue_for_room();
+      return false;
+    case Kind::late:
+      if (!write_run(requests_, cursor)) return false;
+      if (!refuse_late(front.first(std::min(step.bytes, front.size())), step.bytes)) return false;
+      cursor.at += step.bytes;
+      return true;
+    case Kind::reject:
+      break;
+  }
+  protocol_error(step.fault);
+  return false;
+}
+
+/// Answers the first request of a client whose server cannot be reached, and closes.
+void ConnectionPair::turn_away(Cursor& cursor) {
+  using Kind = unreachable::Answer::Kind;
+  const auto id = static_cast<std::int32_t>(thread_.workspace.next_request_id++);
+  const auto answer = unreachable::answer(cursor.front(), *unreachable_, id);
+  if (answer.kind == Kind::need_more) return requests_.need(answer.bytes);
+  if (answer.kind == Kind::close) return close();
+  thread_.cells[Counted::requests_refused].add();
+  requests_ended_ = true;
+  cursor.at = cursor.input.size();
+  reply(answer.reply.view());
+  if (!closed_) end_after_replies();
+}
+
+void ConnectionPair::queue_for_room() {
+  request_gate_.queue([&thread = thread_, id = id_](Budget::Share share) {
+    Messenger(thread, id).deliver([given = std::move(share)](ConnectionPair& pair) mutable {
+      const Self self(&pair);
+      pair.request_gate_.admitted(std::move(given));
+      pair.guarded([&] { pair.requests_.resume(); });
+    });
+  });
+}
+
+void ConnectionPair::forwarded(const RequestGate::Message& message, Bytes request) {
+  request_gate_.forwarded();
+  if (!message.expects_reply) return;
+  wire::ReplyLedger& ledger = reply_gate_.ledger();
+  ledger.forwarded(message.header.request_id);
+  if (wire::is_legacy_exhaust(message.header, request)) ledger.permit_unrequested();
+}
+
+void ConnectionPair::relay_request(Bytes bytes) {
+  thread_.cells[Counted::bytes_to_servers].add(bytes.size());
+  requests_.write(bytes);
+}
+
+// ---- replies ---------------------------------------------------------------------------------
+
+bool ConnectionPair::take_reply(Cursor& cursor) {
+  using Kind = ReplyGate::Step::Kind;
+  const Bytes front = cursor.front();
+  const auto step = reply_gate_.look(front, awaited(), requests_ended_);
+  switch (step.kind) {
+    case Kind::pass:
+      cursor.pass(step.bytes);
+      return reply_passed(reply_gate_.passed(step), cursor);
+    case Kind::exchange:
+      if (!write_run(replies_, cursor)) return false;
+      cursor.at += step.bytes;
+      reply_gate_.ledger().answered();
+      if (exchange_->is_hello()) thread_.context.members = thread_.shared.directory.members();
+      act_on_reply(exchange_->reply(front.first(step.bytes), thread_.context, thread_.workspace),
+                   front.first(step.bytes));
+      return true;
+    case Kind::need:
+      // Does not wait for room in the budget, because its request holds some.
+      if (step.bytes > kUnbudgetedReply && exchange_ && exchange_->reply_share.bytes() == 0) {
+        exchange_->reply_share = thread_.shared.budget.overdraw(step.bytes);
+      }
+      replies_.need(step.bytes);
+      return false;
+    case Kind::over:
+      end_after_replies();
+      return false;
+    case Kind::reject:
+      break;
+  }
+  protocol_error({"bad_reply", step.fault});
+  return false;
+}
+
+bool ConnectionPair::reply_passed(ReplyGate::Ended ended, Cursor& cursor) {
+  if (ended == ReplyGate::Ended::nothing) return true;
+  if (ended == ReplyGate::Ended::reply) {
+    if (!thread_.draining) return true;
+    // The server could stream replies without end.
+    write_run(replies_, cursor);
+    if (!closed_) end_after_replies();
+    return false;
+  }
+  // If an exchange, a local reply or a request that has arrived waits for the end of a reply, that
+  // goes out at once; otherwise all replies of one read go out together.
+  if (is_busy() || !requests_.held().empty()) write_run(replies_, cursor);
+  if (closed_) return false;
+  reply_gate_.ledger().answered();
+  if (reply_gate_.ledger().outstanding() > 0) return true;
+  deliver_local_reply();
+  requests_.resume();
+  return true;
+}
+
+/// Reads no more replies, and closes once those before are written.
+void ConnectionPair::end_after_replies() {
+  replies_.end();
+  if (!replies_.unsent()) close();
+}
+
+void ConnectionPair::relay_reply(Bytes bytes) {
+  thread_.cells[Counted::bytes_to_clients].add(bytes.size());
+  replies_.write(bytes);
+}
+
+void ConnectionPair::reply(Bytes message) {
+  relay_reply(message);
+  if (closed_ || !replies_.unsent() || message.size() <= kUnbudgetedReply) return;
+  unsent_share_ = thread_.shared.budget.overdraw(message.size());
+}
+
+void ConnectionPair::reply_locally(Buffer message) {
+  local_reply_ = std::make_unique<LocalReply>();
+  local_reply_->message = std::move(message);
+  deliver_local_reply();
+}
+
+/// Sends it once all earlier requests have been answered, and the answers have been sent.
+void ConnectionPair::deliver_local_reply() {
+  if (!local_reply_ || reply_gate_.ledger().outstanding() > 0 || replies_.unsent()) return;
+  const auto local = std::move(local_reply_);
+  reply(local->message.view());
+}
+
+// ---- the request of an exchange --------------------------------------------------------------
+
+void ConnectionPair::Recycled::operator()(UnderWay* exchange) const {
+  std::destroy_at(exchange);
+  memory->give_back(exchange);
+}
+
+/// `request` is what the gate found in `message`.
+void ConnectionPair::begin_exchange(rewrite::Request&& request, const RequestGate::Message& about,
+                                    Bytes message) {
+  requests_.expect(message.size());
+  Buffer* owner = requests_.buffer_of(message);
+  if (memory_.wire_version == 0) ask_others();
+  exchange_ = {new (thread_.exchanges.take(sizeof(UnderWay))) UnderWay(server_->id, &memory_),
+               Recycled{&thread_.exchanges}};
+  exchange_->about = about;
+  exchange_->share = request_gate_.take_share();
+  if (owner == nullptr) make_spare(message.size());
+  act_on_request(exchange_->request(std::move(request), message, owner, thread_.context,
+                                    thread_.workspace),
+                 message);
+}
+
+/// If the client has not sent hello, or not yet, uses the server's replies to others.
+void ConnectionPair::ask_others() {
+  const auto members = thread_.shared.directory.members();
+  const rewrite::ServerDescription* server = members ? members->find(server_->id) : nullptr;
+  if (server != nullptr) memory_.wire_version = server->said.wire_version;
+}
+
+/// Has a buffer ready for the case that the exchange copies a message of `size` bytes.
+void ConnectionPair::make_spare(std::size_t size) {
+  Buffer& spare = thread_.workspace.spare;
+  if (spare.capacity() >= size && BufferPool::is_for(size, spare)) return;
+  thread_.buffers.give_back(std::move(spare));
+  spare = thread_.buffers.take(size);
+}
+
+/// Carries out what the exchange has decided about its request, which is `message`.
+void ConnectionPair::act_on_request(const rewrite::Action& next, Bytes message) {
+  if (const auto* need = std::get_if<action::AskStore>(&next)) return ask(*need);
+  count_request();
+  log_request(*exchange_, thread_.context.clock);
+  if (const auto* own = std::get_if<action::Reply>(&next)) return answer_here(own->message);
+  if (exchange_->is_hello()) exchange_->share.reset();  // replies may stream without an end
+  const auto* patched = std::get_if<action::Send>(&next);
+  if (patched == nullptr && !std::holds_alternative<action::Relay>(next)) {
+    throw std::logic_error("an exchange answered its request with an action for a reply");
+  }
+  if (patched == nullptr && !exchange_->is_hello()) thread_.cells[Counted::requests_relayed].add();
+  forwarded(exchange_->about, message);
+  if (patched != nullptr) return send(*patched);
+  if (!exchange_->awaits_reply()) end_exchange();
+  relay_request(message);
+}
+
+void ConnectionPair::count_request() {
+  Cells& cells = thread_.cells;
+  if (exchange_->is_hello()) cells[Counted::requests_hello].add();
+  if (exchange_->is_status()) cells[Counted::requests_status].add();
+  if (exchange_->is_next()) cells[Counted::requests_next].add();
+  if (exchange_->assigned() == 0) return;
+  cells[counted_as(exchange_->command_kind())].add();
+  cells[Counted::documents_refused].add(exchange_->refused());
+}
+
+void ConnectionPair::send(const action::Send& message) {
+  thread_.cells[Counted::bytes_to_servers].add(message.message->size());
+  const bool whole = requests_.write(*message.message, message.original);
+  note_added_time();
+  if (whole && !closed_) sent();
+}
+
+/// The socket has taken the whole request.
+void ConnectionPair::sent() {
+  exchange_->taken(thread_.workspace);
+  if (!exchange_->awaits_reply()) end_exchange();
+}
+
+/// The exchange has done what its last event from a peer called for. A reply that is relayed as it
+/// came does not count: looking at the clock costs more than that.
+void ConnectionPair::note_added_time() {
+  if (exchange_->assigned() == 0) return;
+  exchange_->added += thread_.context.clock.monotonic() - exchange_->since();
+}
+
+void ConnectionPair::answer_here(Bytes message) {
+  note_added_time();
+  if (exchange_->handed_out() == 0) thread_.cells[Counted::requests_refused].add();
+  if (!message.empty()) {  // else w: 0, so no answer
+    local_reply_ = std::make_unique<LocalReply>();
+    local_reply_->message.append(message);
+    if (message.size() > kUnbudgetedReply) {
+      local_reply_->share = thread_.shared.budget.overdraw(message.size());
+    }
+  }
+  end_exchange();
+  deliver_local_reply();
+}
+
+// ---- what an exchange waits for --------------------------------------------------------------
+
+/// Asks the store, and waits until answered() or elapsed().
+void ConnectionPair::ask(const action::AskStore& need) {
+  waits_ = Waits::for_store;
+  exchange_->asked = need.strategy;
+  start_timer(need.patience);
+  exchange_->ticket =
+      need.strategy->ask(need.count, std::make_unique<StoreAnswer>(*this, ++questions_));
+}
+
+void ConnectionPair::start_timer(std::chrono::nanoseconds delay) {
+  timer_.start(delay, [self = Self(this)] { self->guarded([&] { self->elapsed(); }); });
+}
+
+void ConnectionPair::elapsed() {
+  if (waits_ == Waits::for_store) {
+    std::string reason = exchange_->asked->why_waiting();
+    if (reason.empty()) reason = "the id store has not answered in time";
+    return answered(questions_, ids::Error{ids::Errc::unavailable, std::move(reason)});
+  }
+  stop_waiting();
+  act_on_reply(exchange_->resume(thread_.context, thread_.workspace), {});
+}
+
+void ConnectionPair::answered(std::uint64_t question, ids::Result<ids::Grant> grant) {
+  if (waits_ != Waits::for_store || question != questions_) return;
+  stop_waiting();
+  const bool is_sent = exchange_->awaits_reply();
+  const auto next = exchange_->answered(std::move(grant), thread_.context, thread_.workspace);
+  if (is_sent) return act_on_reply(next, {});
+  act_on_request(next, exchange_->original());
+  if (!closed_) requests_.resume();
+}
+
+void ConnectionPair::stop_waiting() {
+  if (waits_ == Waits::for_nothing) return;
+  waits_ = Waits::for_nothing;
+  timer_.cancel();
+  exchange_->ticket = ids::Ticket();
+}
+
+bool ConnectionPair::delays_unacknowledged() const {
+  return waits_ != Waits::for_nothing && exchange_ && !exchange_->acknowledged();
+}
+
+// ---- the replies of an exchange --------------------------------------------------------------
+
+ReplyGate::Exchange ConnectionPair::awaited() const {
+  return {.awaits_reply = exchange_ && exchange_->awaits_reply(), .sent_whole = !requests_.unsent()};
+}
+
+/// Carries out an action for a reply. `message`: the reply that led to it; empty if none did.
+void ConnectionPair::act_on_reply(const rewrite::Action& next, Bytes message) {
+  if (std::holds_alternative<action::Close>(next)) {
+    return protocol_error({"bad_reply", "the proxy cannot parse a server's reply"});
+  }
+  if (const auto* need = std::get_if<action::AskStore>(&next)) return ask(*need);
+  if (const auto* pause = std::get_if<action::Wait>(&next)) {
+    waits_ = Waits::for_pause;
+    return start_timer(pause->delay);
+  }
+  if (const auto* news = std::get_if<action::Learn>(&next)) return learn(*news->said);
+  if (const auto* again = std::get_if<action::Send>(&next)) {
+    reply_gate_.ledger().forwarded(exchange_->request_id());
+    return send(*again);
+  }
+  const auto* own = std::get_if<action::Reply>(&next);
+  reply(own != nullptr ? own->message : message);
+  if (closed_) return;
+  if (own != nullptr) note_added_time();
+  if (exchange_->streams()) return reply_gate_.ledger().forwarded(exchange_->request_id());
+  end_exchange();
+  requests_.resume();
+}
+
+/// Lets the topology take `said` into account. Until it has, no further replies are read.
+void ConnectionPair::learn(const rewrite::HelloReply& said) {
+  learning_ = true;
+  const auto messenger = std::make_shared<Messenger>(thread_, id_);
+  thread_.shared.observer->learn(server_->id, said, [messenger] {
+    messenger->deliver([](ConnectionPair& pair) { pair.learned(); });
+  });
+}
+
+void ConnectionPair::learned() {
+  const Self self(this);
+  guarded([&] {
+    learning_ = false;
+    thread_.context.members = thread_.shared.directory.members();
+    act_on_reply(exchange_->learned(thread_.context, thread_.workspace), {});
+    if (replies_.ended() && !replies_.unsent()) return close();
+    replies_.resume();
+  });
+}
+
+void ConnectionPair::end_exchange() {
+  log_end(*exchange_, id_);
+  if (exchange_->assigned() > 0) thread_.cells.insert_added.observe(exchange_->added);
+  thread_.buffers.give_back(exchange_->release(thread_.workspace));
+  thread_.workspace.trim();
+  stop_waiting();
+  exchange_.reset();
+}
+
+}  // namespace idproxy::net

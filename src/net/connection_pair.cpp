@@ -2,10 +2,8 @@
 
 #include <utility>
 
-#include "idproxy/observability/log.hpp"
 #include "idproxy/rewrite/reply.hpp"
-#include "net/tcp.hpp"
-#include "net/unreachable.hpp"
+#include "net/sockets.hpp"
 
 namespace idproxy::net {
 namespace {
@@ -163,7 +161,7 @@ void ConnectionPair::not_connected(const Connector::Failure& failure) {
   thread_.cells[failure.gave_up ? Counted::closed_descriptors : Counted::closed_connect].add();
   if (failure.gave_up) return close();  // others need the descriptor
   unreachable_ =
-      std::make_unique<const std::string>(unreachable::message(server_->name, failure.reason));
+      std::make_unique<const std::string>(unreachable_text(server_->name, failure.reason));
   if (silent_) thread_.first_request.start(deadline_, expired<&ConnectionPair::close>);
   requests_.resume();
 }
@@ -179,29 +177,28 @@ void ConnectionPair::server_lost() {
 
 // ---- time limits -----------------------------------------------------------------------------
 
-void ConnectionPair::made_no_handshake() {
-  thread_.cells[Counted::closed_tls_handshake].add();
-  log::event(log::Level::warning, "tls_handshake_timeout",
-             "a client has not finished its TLS handshake within limits.tls_handshake",
+void ConnectionPair::timed_out(Counted as, log::Level level, std::string_view event,
+                               std::string_view message) {
+  thread_.cells[as].add();
+  log::event(level, event, message,
              {{"connection", id_}, {"client", peer_name(downstream_.socket())}});
   close();
+}
+
+void ConnectionPair::made_no_handshake() {
+  timed_out(Counted::closed_tls_handshake, log::Level::warning, "tls_handshake_timeout",
+            "a client has not finished its TLS handshake within limits.tls_handshake");
 }
 
 /// Not worth a warning: drivers and health checks open connections in advance.
 void ConnectionPair::sent_nothing() {
-  thread_.cells[Counted::closed_first_byte].add();
-  log::event(log::Level::debug, "first_byte_timeout",
-             "a client has sent nothing within limits.first_byte",
-             {{"connection", id_}, {"client", peer_name(downstream_.socket())}});
-  close();
+  timed_out(Counted::closed_first_byte, log::Level::debug, "first_byte_timeout",
+            "a client has sent nothing within limits.first_byte");
 }
 
 void ConnectionPair::sent_half_a_message() {
-  thread_.cells[Counted::closed_message].add();
-  log::event(log::Level::warning, "message_timeout",
-             "a client has not finished a message within limits.message",
-             {{"connection", id_}, {"client", peer_name(downstream_.socket())}});
-  close();
+  timed_out(Counted::closed_message, log::Level::warning, "message_timeout",
+            "a client has not finished a message within limits.message");
 }
 
 /// Limits the time for the rest of a message that the client has begun, while only the client
@@ -263,27 +260,14 @@ void ConnectionPair::answer_hello_late() {
   if (requests_.unsent()) return close();  // the server has not even got all of it
   Buffer& answer = thread_.workspace.reply;
   answer.clear();
-  rewrite::append_shutdown_reply_to(
-      exchange_->request_id(), static_cast<std::int32_t>(thread_.workspace.next_request_id++), answer);
+  rewrite::append_shutdown_reply_to(exchange_->request_id(),
+                                    static_cast<std::int32_t>(thread_.workspace.next_request_id++),
+                                    answer);
   thread_.cells[Counted::requests_shutdown].add();
   reply_gate_.ledger().answered();
   requests_ended_ = true;
   reply(answer.view());
   if (!closed_) end_exchange();
-}
-
-/// Refuses a request of `length` bytes that arrived while draining, of which `front` has been
-/// received. False if more of it is needed, or if no more requests are read.
-bool ConnectionPair::refuse_late(Bytes front, std::size_t length) {
-  using Kind = drain::Late::Kind;
-  const auto id = static_cast<std::int32_t>(thread_.workspace.next_request_id++);
-  drain::Late late = drain::refuse(front, length, id);
-  if (late.kind == Kind::need_more) requests_.need(length);
-  if (late.kind == Kind::end) requests_ended_ = true;
-  if (late.kind != Kind::refuse) return false;
-  thread_.cells[Counted::requests_shutdown].add();
-  reply_locally(std::move(late.reply));
-  return true;
 }
 
 // ---- both directions -------------------------------------------------------------------------
@@ -329,7 +313,7 @@ void ConnectionPair::source_ended(const Direction& direction) {
 /// True if a client that has disconnected left requests to carry out: they may be unacknowledged
 /// writes, whose client does not wait for a reply.
 bool ConnectionPair::leaves_something() const {
-  if (delays_unacknowledged()) return true;
+  if (waits_ != Waits::for_nothing && !exchange_->acknowledged()) return true;
   const Bytes held = requests_.held();
   if (request_gate_.inside() || held.size() < wire::kHeaderSize) return false;
   return wire::read_header(held).message_length <= static_cast<std::int64_t>(held.size());

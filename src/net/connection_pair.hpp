@@ -9,11 +9,12 @@
 #include <string_view>
 #include <vector>
 
+#include "idproxy/observability/log.hpp"
 #include "idproxy/rewrite/connection_memory.hpp"
 #include "idproxy/rewrite/exchange.hpp"
 #include "net/connector.hpp"
 #include "net/direction.hpp"
-#include "net/drain.hpp"
+#include "net/ending.hpp"
 #include "net/io_thread.hpp"
 #include "net/reply_gate.hpp"
 #include "net/request_gate.hpp"
@@ -66,6 +67,7 @@ class ConnectionPair final : Direction::Owner {
   static void expired(Deadlines::Place& place) {
     (static_cast<Deadline&>(place).pair.*kExpired)();
   }
+  class Messenger;
   class StoreAnswer;
   struct Cursor;
   /// An exchange and what it holds.
@@ -126,6 +128,7 @@ class ConnectionPair final : Direction::Owner {
   bool reply_passed(ReplyGate::Ended ended, Cursor& cursor);
   bool write_run(Direction& direction, Cursor& cursor);
   void turn_away(Cursor& cursor);
+  bool refuse(Bytes front, std::size_t length);
   void queue_for_room();
   void forwarded(const RequestGate::Message& message, Bytes request);
   void relay_request(Bytes bytes);
@@ -157,19 +160,16 @@ class ConnectionPair final : Direction::Owner {
   void end_exchange();
   /// True while an exchange is under way or a local reply has not been sent.
   [[nodiscard]] bool is_busy() const { return exchange_ || local_reply_; }
-  /// Whether the server must still answer the exchange.
-  [[nodiscard]] ReplyGate::Exchange awaited() const;
-  [[nodiscard]] bool delays_unacknowledged() const;
 
   // Time limits.
   void watch_message();
+  void timed_out(Counted as, log::Level level, std::string_view event, std::string_view message);
   void made_no_handshake();
   void sent_nothing();
   void sent_half_a_message();
 
   // Draining.
   void go_on_draining();
-  bool refuse_late(Bytes front, std::size_t length);
   [[nodiscard]] drain::Progress progress() const;
   void answer_hello_late();
 

@@ -3,17 +3,13 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
 #include <cerrno>
 #include <utility>
 
 #include "idproxy/observability/log.hpp"
-#include "net/tcp.hpp"
 
 namespace idproxy::net {
 
-using tcp = asio::ip::tcp;
 using namespace std::chrono_literals;
 
 namespace {
@@ -45,15 +41,15 @@ class Connector::Attempt final : EventLoop::Watcher {
   Attempt& operator=(const Attempt&) = delete;
   ~Attempt() { close(); }
 
-  void start(const Protocol::endpoint& endpoint) {
+  void start(const SocketAddress& address) {
     constexpr int kType = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
-    socket_ = FileDescriptor(::socket(endpoint.protocol().family(), kType, 0));
+    socket_ = FileDescriptor(::socket(address.protocol().family(), kType, 0));
     if (socket_.is_open() && connector_.thread_.shared.reserve.is_lent()) {
       socket_.close();
       return tell(last_error(EMFILE));
     }
     if (!socket_.is_open() ||
-        (::connect(socket_.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 &&
+        (::connect(socket_.get(), address.data(), static_cast<socklen_t>(address.size())) != 0 &&
          errno != EINPROGRESS)) {
       return tell(last_error(errno));
     }
@@ -152,33 +148,25 @@ void Connector::take_turn() {
 /// Not cached: the name may have another address after a failover.
 void Connector::look_up() {
   const Endpoint& server = server_->route.upstream;
-  if (!server.unix_path.empty()) {
-    return found({Protocol::endpoint(asio::local::stream_protocol::endpoint(server.unix_path))});
-  }
-  error_code not_literal;
-  const auto address = asio::ip::make_address(server.host, not_literal);
-  if (!not_literal) return found({Protocol::endpoint(tcp::endpoint(address, server.port))});
+  if (const auto address = address_of(server)) return found({*address});
   thread_.shared.lookups.start(
       thread_.loop, server.host, server.port,
       [self = shared_from_this()](const std::string& error,
-                                  const std::vector<tcp::endpoint>& found) {
-        self->guarded([&] {
-          if (!error.empty()) return self->fail(error);
-          self->found(std::vector<Protocol::endpoint>(found.begin(), found.end()));
-        });
+                                  const std::vector<SocketAddress>& found) {
+        self->guarded([&] { error.empty() ? self->found(found) : self->fail(error); });
       });
 }
 
-void Connector::found(std::vector<Protocol::endpoint> endpoints) {
-  endpoints_ = std::move(endpoints);
+void Connector::found(std::vector<SocketAddress> addresses) {
+  addresses_ = std::move(addresses);
   connect_next();
 }
 
 void Connector::connect_next() {
-  while (next_ < endpoints_.size()) {
-    const Protocol::endpoint& endpoint = endpoints_[next_++];
+  while (next_ < addresses_.size()) {
+    const SocketAddress& address = addresses_[next_++];
     error_code error;
-    const bool own = thread_.shared.directory.is_own(endpoint, error);
+    const bool own = thread_.shared.directory.is_own(address, error);
     if (error) {
       if (!others_connect()) return give_up(error.message());
       last_error_ = error.message();
@@ -187,7 +175,7 @@ void Connector::connect_next() {
     }
     if (!own) {
       attempts_.push_back(std::make_unique<Attempt>(*this, attempts_.size()));
-      attempts_.back()->start(endpoint);
+      attempts_.back()->start(address);
       return connect_later();
     }
     log::event(log::Level::error, "upstream_is_this_proxy",
@@ -197,8 +185,8 @@ void Connector::connect_next() {
     ++failed_;
     ++own_;
   }
-  if (failed_ < endpoints_.size()) return;
-  if (own_ == endpoints_.size()) thread_.shared.observer->is_ours(*server_);
+  if (failed_ < addresses_.size()) return;
+  if (own_ == addresses_.size()) thread_.shared.observer->is_ours(*server_);
   fail(last_error_);
 }
 
@@ -222,7 +210,7 @@ bool Connector::others_connect() const {
 
 /// One of two addresses may be behind a firewall that drops packets.
 void Connector::connect_later() {
-  if (next_ == endpoints_.size()) return;
+  if (next_ == addresses_.size()) return;
   pause_.start(kAddressIsSilent, [self = shared_from_this()] {
     if (!self->attempts_.empty()) self->guarded([&] { self->connect_next(); });
   });
@@ -256,7 +244,11 @@ void Connector::ready() {
 void Connector::fail(std::string_view reason) {
   const Failure failure{.reason = std::string(reason)};
   claimed_ = false;
-  note_failure(thread_, *server_, failure.reason, tries_ ? Report::if_news : Report::at_debug);
+  if (tries_) {
+    note_failure(thread_, *server_, failure.reason);
+  } else {
+    tell_failure(*server_, failure.reason, false);
+  }
   end(nullptr, failure);
 }
 
@@ -269,7 +261,7 @@ void Connector::give_up(std::string_view reason) {
 
 void Connector::tls_failed(IoThread& thread, Upstream& server, std::string_view reason) {
   thread.cells[Counted::tls_failures_server].add();
-  note_failure(thread, server, "TLS: " + std::string(reason), Report::if_news);
+  note_failure(thread, server, "TLS: " + std::string(reason));
 }
 
 void Connector::gave_no_answer(IoThread& thread, Upstream& server, std::string_view reason) {
@@ -278,16 +270,14 @@ void Connector::gave_no_answer(IoThread& thread, Upstream& server, std::string_v
   tell_failure(server, reason, is_news(thread, server));
 }
 
-void Connector::note_failure(IoThread& thread, Upstream& server, std::string_view reason,
-                             Report report) {
-  if (report == Report::if_news) {
-    server.last_failure.set(reason);  // first, for those who notice the failure
-    server.backoff.failed(thread.shared.clock.monotonic(), system_random());
-    thread.shared.observer->lost(server);
-  }
-  tell_failure(server, reason, report == Report::if_news && is_news(thread, server));
+void Connector::note_failure(IoThread& thread, Upstream& server, std::string_view reason) {
+  server.last_failure.set(reason);  // first, for those who notice the failure
+  server.backoff.failed(thread.shared.clock.monotonic(), system_random());
+  thread.shared.observer->lost(server);
+  tell_failure(server, reason, is_news(thread, server));
 }
 
+/// Logs a warning if it is news, else at level debug.
 void Connector::tell_failure(Upstream& server, std::string_view reason, bool news) {
   ++server.connect_failures;
   log::event(news ? log::Level::warning : log::Level::debug, "upstream_unreachable",

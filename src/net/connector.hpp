@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "net/asio.hpp"
 #include "net/io_thread.hpp"
+#include "net/sockets.hpp"
 #include "net/stream.hpp"
 #include "net/upstream.hpp"
 
@@ -46,15 +46,13 @@ class Connector : public std::enable_shared_from_this<Connector> {
  private:
   /// An attempt to connect to one address.
   class Attempt;
-  /// How to log a failure: as a warning unless one was logged shortly before, or at level debug.
-  enum class Report { if_news, at_debug };
 
   template <class Work>
   void guarded(Work work);
   void begin();
   void take_turn();
   void look_up();
-  void found(std::vector<Protocol::endpoint> endpoints);
+  void found(std::vector<SocketAddress> addresses);
   void connect_next();
   void connect_later();
   [[nodiscard]] bool others_connect() const;
@@ -63,8 +61,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
   void ready();
   void fail(std::string_view reason);
   void give_up(std::string_view reason);
-  static void note_failure(IoThread& thread, Upstream& server, std::string_view reason,
-                           Report report);
+  static void note_failure(IoThread& thread, Upstream& server, std::string_view reason);
   static void tell_failure(Upstream& server, std::string_view reason, bool news);
   [[nodiscard]] static bool is_news(IoThread& thread, Upstream& server);
   void end(Stream* stream, const Failure& failure);
@@ -78,7 +75,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
   bool tries_ = false;      // it does not wait for another connector
   bool claimed_ = false;
   Stream stream_;
-  std::vector<Protocol::endpoint> endpoints_;
+  std::vector<SocketAddress> addresses_;
   std::vector<std::unique_ptr<Attempt>> attempts_;  // in the order of addresses; empty once over
   std::size_t next_ = 0;
   std::size_t failed_ = 0;  // addresses that failed

@@ -1,24 +1,22 @@
 #include "net/directory.hpp"
 
 #include <algorithm>
-#include <boost/asio/ip/tcp.hpp>
 #include <utility>
-
-#include "net/own_address.hpp"
-#include "net/tcp.hpp"
 
 namespace idproxy::net {
 namespace {
 
-asio::ip::address plain(asio::ip::address address) {
+namespace ip = boost::asio::ip;
+
+ip::address plain(ip::address address) {
   if (address.is_v6() && address.to_v6().is_v4_mapped()) {
-    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6());
+    return ip::make_address_v4(ip::v4_mapped, address.to_v6());
   }
   return address;
 }
 
 /// True if a connection to `target` reaches a listener that is bound to `address`.
-bool reaches(const asio::ip::address& target, const asio::ip::address& address, error_code& error) {
+bool reaches(const ip::address& target, const ip::address& address, error_code& error) {
   if (target == address) return true;
   if (address.is_unspecified()) return is_of_this_host(target, error);
   return target.is_unspecified() && address.is_loopback();
@@ -48,17 +46,16 @@ std::shared_ptr<const rewrite::Members> Directory::members() const {
   return published()->members;
 }
 
-bool Directory::is_own(const Protocol::endpoint& endpoint, error_code& error) const {
+bool Directory::is_own(const SocketAddress& address, error_code& error) const {
   const auto published = this->published();
-  if (endpoint.protocol().family() == AF_UNIX) return false;  // config has checked it
-  const asio::ip::tcp::endpoint server = tcp_endpoint(endpoint);
-  const asio::ip::address target = plain(server.address());
+  if (address.protocol().family() == AF_UNIX) return false;  // config has checked it
+  const tcp::endpoint server = tcp_endpoint(address);
+  const ip::address target = plain(server.address());
   return std::ranges::any_of(published->servers, [&](const auto& each) {
     const Endpoint& listen = each->route.listen;
     if (!listen.unix_path.empty() || listen.port != server.port()) return false;
-    error_code malformed;
-    const auto address = plain(asio::ip::make_address(listen.host, malformed));
-    return !malformed && reaches(target, address, error);
+    const auto bound = address_of(listen);
+    return bound && reaches(target, plain(tcp_endpoint(*bound).address()), error);
   });
 }
 

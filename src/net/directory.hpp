@@ -8,7 +8,7 @@
 #include "idproxy/net/server_statistics.hpp"
 #include "idproxy/rewrite/members.hpp"
 #include "idproxy/rewrite/status.hpp"
-#include "net/asio.hpp"
+#include "net/sockets.hpp"
 #include "net/upstream.hpp"
 
 namespace idproxy::net {
@@ -24,7 +24,7 @@ class Directory {
   [[nodiscard]] std::shared_ptr<const rewrite::Members> members() const;
   /// True if a connection to this address would reach this proxy. Sets `error` if it cannot find
   /// out, for lack of descriptors.
-  [[nodiscard]] bool is_own(const Protocol::endpoint& endpoint, error_code& error) const;
+  [[nodiscard]] bool is_own(const SocketAddress& address, error_code& error) const;
   /// The server whose listener has this port; null if there is none.
   [[nodiscard]] std::shared_ptr<const Upstream> at_port(std::uint16_t port) const;
   /// Fills in the listeners, and which of them is that of the server `asked`.

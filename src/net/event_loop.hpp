@@ -56,7 +56,13 @@ class Timer : public boost::intrusive::set_base_hook<
 /// would look at the clock twice.
 ///
 /// Asio's loop costs each message a recv() that finds nothing or an epoll_ctl(), because it watches
-/// a socket for one operation at a time (docs/decisions.md).
+/// a socket for one operation at a time (docs/decisions.md). So it stays where no message passes:
+/// it serves HTTP (observability/http_server.hpp), signals and the control thread
+/// (app/control.hpp). Here it has only the addresses of sockets, and name lookups need no loop
+/// (net/lookups.hpp).
+///
+/// A Stream needs no more of it than watch(), rewatch(), forget(), wake_reader() and wake_writer().
+/// An engine that tells of completed reads in place of readable sockets would replace these five.
 class EventLoop {
  public:
   /// Something that watches one descriptor.
@@ -158,11 +164,11 @@ class EventLoop {
 
   FileDescriptor epoll_;
   // Each has its own address in the data of its events; a watcher's events have the watcher's.
-  FileDescriptor wakeup_;  // an eventfd
-  FileDescriptor alarm_;   // a timerfd
+  FileDescriptor wakeup_;                                                  // an eventfd
+  FileDescriptor alarm_;                                                   // a timerfd
   Timer::Clock::time_point alarm_time_ = Timer::Clock::time_point::max();  // when it goes off
   std::array<epoll_event, kEventsPerTurn> events_{};  // null in their data: forgotten
-  std::size_t next_event_ = 0;  // events before it have been handled
+  std::size_t next_event_ = 0;                        // events before it have been handled
   std::size_t event_count_ = 0;
   std::vector<Woken> woken_;
   std::vector<Woken> calling_;

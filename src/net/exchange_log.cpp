@@ -47,8 +47,8 @@ void log_forwarded(const rewrite::Exchange& exchange, const Clock& clock) {
       continue;
     }
     const std::string ns = exchange.ns();
-    const auto upserts = assignment.outcomes->forwarded_log.add(ns, each.reason, each.upserts,
-                                                                clock.monotonic());
+    const auto upserts =
+        assignment.outcomes->forwarded_log.add(ns, each.reason, each.upserts, clock.monotonic());
     if (!upserts) continue;
     log::event(log::Level::warning, "upsert_forwarded",
                "an upsert was sent without a value of the rule, because adding one would not be "
@@ -114,8 +114,8 @@ void log_lost(const rewrite::Exchange& exchange) {
 
 void log_past(const rewrite::Forwarded& past, const Clock& clock) {
   const rewrite::Assignment& assignment = *past.assignment;
-  const auto commands = assignment.outcomes->forwarded_log.add(past.ns, past.reason, past.upserts,
-                                                               clock.monotonic());
+  const auto commands =
+      assignment.outcomes->forwarded_log.add(past.ns, past.reason, past.upserts, clock.monotonic());
   if (!commands) return;
   log::event(log::Level::warning, "written_past_the_rules",
              text_of(past) +

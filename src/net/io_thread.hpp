@@ -10,16 +10,15 @@
 #include "idproxy/net/options.hpp"
 #include "idproxy/observability/metrics.hpp"
 #include "idproxy/rewrite/exchange.hpp"
-#include "net/block_pool.hpp"
 #include "net/budget.hpp"
 #include "net/buffer_pool.hpp"
 #include "net/deadlines.hpp"
-#include "net/descriptor_reserve.hpp"
 #include "net/directory.hpp"
 #include "net/event_loop.hpp"
+#include "net/file_descriptor.hpp"
 #include "net/lookups.hpp"
-#include "net/server_observer.hpp"
 #include "net/stream.hpp"
+#include "net/upstream.hpp"
 
 namespace idproxy::net {
 

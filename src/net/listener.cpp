@@ -4,15 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
-#include <boost/system/system_error.hpp>
 #include <cerrno>
 #include <utility>
 
 #include "idproxy/observability/log.hpp"
 #include "net/connection_pair.hpp"
-#include "net/tcp.hpp"
 
 namespace idproxy::net {
 namespace {
@@ -28,18 +24,11 @@ void remove_stale_socket(const std::string& path) {
   struct stat status{};
   if (::lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
   const FileDescriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const asio::local::stream_protocol::endpoint endpoint(path);
-  if (::connect(probe.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 &&
+  const SocketAddress address = *address_of({{}, 0, path});
+  if (::connect(probe.get(), address.data(), static_cast<socklen_t>(address.size())) != 0 &&
       errno == ECONNREFUSED) {
     ::unlink(path.c_str());
   }
-}
-
-Protocol::endpoint address_of(const Endpoint& endpoint) {
-  if (!endpoint.unix_path.empty()) {
-    return asio::local::stream_protocol::endpoint(endpoint.unix_path);
-  }
-  return asio::ip::tcp::endpoint(asio::ip::make_address(endpoint.host), endpoint.port);
 }
 
 bool is_out_of_descriptors(const error_code& error) {
@@ -50,22 +39,19 @@ bool is_out_of_descriptors(const error_code& error) {
 }  // namespace
 
 boost::system::result<FileDescriptor> listen_at(const Endpoint& endpoint) {
-  try {
-    const Protocol::endpoint address = address_of(endpoint);
-    constexpr int kType = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
-    FileDescriptor socket(::socket(address.protocol().family(), kType, 0));
-    const int yes = 1;
-    // As servers do, so that a restart need not wait for the old connections' ends.
-    if (!socket.is_open() ||
-        ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-        ::bind(socket.get(), address.data(), static_cast<socklen_t>(address.size())) != 0 ||
-        ::listen(socket.get(), SOMAXCONN) != 0) {
-      return error_code(errno, boost::system::system_category());
-    }
-    return socket;
-  } catch (const boost::system::system_error& error) {
-    return error.code();
+  const auto address = address_of(endpoint);
+  if (!address) return error_code(EINVAL, boost::system::system_category());
+  constexpr int kType = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+  FileDescriptor socket(::socket(address->protocol().family(), kType, 0));
+  const int yes = 1;
+  // As servers do, so that a restart need not wait for the old connections' ends.
+  if (!socket.is_open() ||
+      ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+      ::bind(socket.get(), address->data(), static_cast<socklen_t>(address->size())) != 0 ||
+      ::listen(socket.get(), SOMAXCONN) != 0) {
+    return error_code(errno, boost::system::system_category());
   }
+  return socket;
 }
 
 Listener::Listener(std::span<const std::unique_ptr<IoThread>> threads,
@@ -82,7 +68,7 @@ std::string Listener::open() {
            socket.error().message();
   }
   socket_ = *std::move(socket);
-  if (!local) listen.port = tcp_endpoint(local_endpoint(socket_.get())).port();
+  if (!local) listen.port = tcp_endpoint(own_address(socket_.get())).port();
   return {};
 }
 
@@ -103,7 +89,7 @@ void Listener::accept() {
   threads_[0]->shared.reserve.regain();
   for (int turn = 0; turn < kAcceptsPerTurn; ++turn) {
     if (!socket_.is_open()) return;
-    FileDescriptor client(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    FileDescriptor client = next_client();
     if (client.is_open()) {
       admit(*threads_[next_thread_++ % threads_.size()], std::move(client));
       continue;
@@ -114,6 +100,10 @@ void Listener::accept() {
     return pause({errno, boost::system::system_category()});
   }
   threads_[0]->loop.post([self = shared_from_this()] { self->accept(); });
+}
+
+FileDescriptor Listener::next_client() {
+  return FileDescriptor(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
 }
 
 void Listener::admit(IoThread& thread, FileDescriptor socket) {
@@ -148,10 +138,8 @@ void Listener::pause(const error_code& error) {
 void Listener::turn_one_away() {
   DescriptorReserve& reserve = threads_[0]->shared.reserve;
   reserve.lend();
-  FileDescriptor client(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (client.is_open()) threads_[0]->cells[Counted::closed_descriptors].add();
-  client.close();
-  reserve.regain();
+  if (next_client().is_open()) threads_[0]->cells[Counted::closed_descriptors].add();
+  reserve.regain();  // that client's descriptor is closed
 }
 
 }  // namespace idproxy::net

@@ -6,10 +6,10 @@
 #include <string>
 
 #include "idproxy/net/options.hpp"
-#include "net/asio.hpp"
 #include "net/event_loop.hpp"
 #include "net/file_descriptor.hpp"
 #include "net/io_thread.hpp"
+#include "net/sockets.hpp"
 #include "net/upstream.hpp"
 
 namespace idproxy::net {
@@ -37,6 +37,7 @@ class Listener final : public std::enable_shared_from_this<Listener>, private Ev
  private:
   void ready(std::uint32_t /*events*/) override { accept(); }
   void accept();
+  [[nodiscard]] FileDescriptor next_client();
   void admit(IoThread& thread, FileDescriptor socket);
   void pause(const error_code& error);
   void turn_one_away();

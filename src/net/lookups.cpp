@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <system_error>
@@ -15,15 +14,13 @@
 namespace idproxy::net {
 namespace {
 
-using boost::asio::ip::tcp;
-
 // Requests within this time of the last one share its answer.
 constexpr std::chrono::milliseconds kYoung{250};
 constexpr std::size_t kMostAsking = 4;
 
 struct LookupResult {
   std::string error;
-  std::vector<tcp::endpoint> found;
+  std::vector<SocketAddress> found;
 };
 
 LookupResult ask(const std::string& host, std::uint16_t port) {
@@ -37,11 +34,7 @@ LookupResult ask(const std::string& host, std::uint16_t port) {
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(all, ::freeaddrinfo);
   LookupResult result;
   for (const addrinfo* each = all; each != nullptr; each = each->ai_next) {
-    tcp::endpoint endpoint;
-    if (each->ai_addrlen > endpoint.capacity()) continue;
-    std::memcpy(endpoint.data(), each->ai_addr, each->ai_addrlen);
-    endpoint.resize(each->ai_addrlen);
-    result.found.push_back(endpoint);
+    result.found.emplace_back(each->ai_addr, each->ai_addrlen, each->ai_protocol);
   }
   if (result.found.empty()) result.error = "the name has no address";
   return result;

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <boost/asio/ip/tcp.hpp>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "net/event_loop.hpp"
+#include "net/sockets.hpp"
 
 namespace idproxy::net {
 
@@ -17,8 +17,8 @@ namespace idproxy::net {
 class Lookups {
  public:
   /// `error` is empty, or says why there is no address; if it is empty, `found` is not.
-  using Done = std::function<void(const std::string& error,
-                                  const std::vector<boost::asio::ip::tcp::endpoint>& found)>;
+  using Done =
+      std::function<void(const std::string& error, const std::vector<SocketAddress>& found)>;
 
   Lookups();
   ~Lookups() { stop(); }

@@ -7,7 +7,6 @@
 #include "idproxy/wire/expects_reply.hpp"
 #include "net/connection_pair.hpp"
 #include "net/exchange_log.hpp"
-#include "net/unreachable.hpp"
 
 // The messages of a pair: what passes through it, and its exchanges.
 namespace idproxy::net {
@@ -31,9 +30,11 @@ Counted counted_as(rewrite::WriteKind kind) {
   return Counted::requests_find_and_modify;
 }
 
+}  // namespace
+
 /// Delivers results from any thread to a pair's own thread. The pair may be gone by then. Keeps the
 /// thread's loop running.
-class Messenger {
+class ConnectionPair::Messenger {
  public:
   Messenger(IoThread& thread, std::uint64_t pair)
       : thread_(thread), guard_(thread.loop), pair_(pair) {}
@@ -43,7 +44,9 @@ class Messenger {
   void deliver(Work work) {
     thread_.loop.post([&thread = thread_, pair = pair_, work = std::move(work)]() mutable {
       const auto found = thread.pairs.find(pair);
-      if (found != thread.pairs.end()) work(*found->second);
+      if (found == thread.pairs.end()) return;
+      const Self self(found->second);
+      self->guarded([&] { work(*self); });
     });
   }
 
@@ -52,8 +55,6 @@ class Messenger {
   EventLoop::Guard guard_;
   std::uint64_t pair_;
 };
-
-}  // namespace
 
 /// The answer to a question of an exchange. One that arrives too late is ignored, and its values go
 /// back to the store.
@@ -65,8 +66,7 @@ class ConnectionPair::StoreAnswer final : public ids::Waiter {
   void answered(ids::Result<ids::Grant> grant) override {
     messenger_.deliver(
         [question = question_, answer = std::move(grant)](ConnectionPair& pair) mutable {
-          const Self self(&pair);
-          pair.guarded([&] { pair.answered(question, std::move(answer)); });
+          pair.answered(question, std::move(answer));
         });
   }
 
@@ -145,7 +145,7 @@ bool ConnectionPair::take_request(Cursor& cursor) {
       return false;
     case Kind::late:
       if (!write_run(requests_, cursor)) return false;
-      if (!refuse_late(front.first(std::min(step.bytes, front.size())), step.bytes)) return false;
+      if (!refuse(front.first(std::min(step.bytes, front.size())), step.bytes)) return false;
       cursor.at += step.bytes;
       return true;
     case Kind::reject:
@@ -157,9 +157,9 @@ bool ConnectionPair::take_request(Cursor& cursor) {
 
 /// Answers the first request of a client whose server cannot be reached, and closes.
 void ConnectionPair::turn_away(Cursor& cursor) {
-  using Kind = unreachable::Answer::Kind;
+  using Kind = Refusal::Kind;
   const auto id = static_cast<std::int32_t>(thread_.workspace.next_request_id++);
-  const auto answer = unreachable::answer(cursor.front(), *unreachable_, id);
+  const Refusal answer = refuse_unreachable(cursor.front(), *unreachable_, id);
   if (answer.kind == Kind::need_more) return requests_.need(answer.bytes);
   if (answer.kind == Kind::close) return close();
   thread_.cells[Counted::requests_refused].add();
@@ -169,12 +169,25 @@ void ConnectionPair::turn_away(Cursor& cursor) {
   if (!closed_) end_after_replies();
 }
 
+/// Refuses a request of `length` bytes that arrived while draining, of which `front` has been
+/// received. False if more of it is needed, or if no more requests are read.
+bool ConnectionPair::refuse(Bytes front, std::size_t length) {
+  using Kind = Refusal::Kind;
+  const auto id = static_cast<std::int32_t>(thread_.workspace.next_request_id++);
+  Refusal late = refuse_late(front, length, id);
+  if (late.kind == Kind::need_more) requests_.need(length);
+  if (late.kind == Kind::close) requests_ended_ = true;
+  if (late.kind != Kind::reply) return false;
+  thread_.cells[Counted::requests_shutdown].add();
+  reply_locally(std::move(late.reply));
+  return true;
+}
+
 void ConnectionPair::queue_for_room() {
   request_gate_.queue([&thread = thread_, id = id_](Budget::Share share) {
     Messenger(thread, id).deliver([given = std::move(share)](ConnectionPair& pair) mutable {
-      const Self self(&pair);
       pair.request_gate_.admitted(std::move(given));
-      pair.guarded([&] { pair.requests_.resume(); });
+      pair.requests_.resume();
     });
   });
 }
@@ -197,7 +210,9 @@ void ConnectionPair::relay_request(Bytes bytes) {
 bool ConnectionPair::take_reply(Cursor& cursor) {
   using Kind = ReplyGate::Step::Kind;
   const Bytes front = cursor.front();
-  const auto step = reply_gate_.look(front, awaited(), requests_ended_);
+  const ReplyGate::Exchange exchange{.awaits_reply = exchange_ && exchange_->awaits_reply(),
+                                     .sent_whole = !requests_.unsent()};
+  const auto step = reply_gate_.look(front, exchange, requests_ended_);
   switch (step.kind) {
     case Kind::pass:
       cursor.pass(step.bytes);
@@ -266,6 +281,9 @@ void ConnectionPair::reply(Bytes message) {
 
 void ConnectionPair::reply_locally(Buffer message) {
   local_reply_ = std::make_unique<LocalReply>();
+  if (message.size() > kUnbudgetedReply) {
+    local_reply_->share = thread_.shared.budget.overdraw(message.size());
+  }
   local_reply_->message = std::move(message);
   deliver_local_reply();
 }
@@ -295,9 +313,9 @@ void ConnectionPair::begin_exchange(rewrite::Request&& request, const RequestGat
   exchange_->about = about;
   exchange_->share = request_gate_.take_share();
   if (owner == nullptr) make_spare(message.size());
-  act_on_request(exchange_->request(std::move(request), message, owner, thread_.context,
-                                    thread_.workspace),
-                 message);
+  act_on_request(
+      exchange_->request(std::move(request), message, owner, thread_.context, thread_.workspace),
+      message);
 }
 
 /// If the client has not sent hello, or not yet, uses the server's replies to others.
@@ -366,15 +384,10 @@ void ConnectionPair::note_added_time() {
 void ConnectionPair::answer_here(Bytes message) {
   note_added_time();
   if (exchange_->handed_out() == 0) thread_.cells[Counted::requests_refused].add();
-  if (!message.empty()) {  // else w: 0, so no answer
-    local_reply_ = std::make_unique<LocalReply>();
-    local_reply_->message.append(message);
-    if (message.size() > kUnbudgetedReply) {
-      local_reply_->share = thread_.shared.budget.overdraw(message.size());
-    }
-  }
+  Buffer answer;
+  answer.append(message);
   end_exchange();
-  deliver_local_reply();
+  if (!answer.empty()) reply_locally(std::move(answer));  // else w: 0, so no answer
 }
 
 // ---- what an exchange waits for --------------------------------------------------------------
@@ -419,15 +432,7 @@ void ConnectionPair::stop_waiting() {
   exchange_->ticket = ids::Ticket();
 }
 
-bool ConnectionPair::delays_unacknowledged() const {
-  return waits_ != Waits::for_nothing && exchange_ && !exchange_->acknowledged();
-}
-
 // ---- the replies of an exchange --------------------------------------------------------------
-
-ReplyGate::Exchange ConnectionPair::awaited() const {
-  return {.awaits_reply = exchange_ && exchange_->awaits_reply(), .sent_whole = !requests_.unsent()};
-}
 
 /// Carries out an action for a reply. `message`: the reply that led to it; empty if none did.
 void ConnectionPair::act_on_reply(const rewrite::Action& next, Bytes message) {
@@ -463,14 +468,11 @@ void ConnectionPair::learn(const rewrite::HelloReply& said) {
 }
 
 void ConnectionPair::learned() {
-  const Self self(this);
-  guarded([&] {
-    learning_ = false;
-    thread_.context.members = thread_.shared.directory.members();
-    act_on_reply(exchange_->learned(thread_.context, thread_.workspace), {});
-    if (replies_.ended() && !replies_.unsent()) return close();
-    replies_.resume();
-  });
+  learning_ = false;
+  thread_.context.members = thread_.shared.directory.members();
+  act_on_reply(exchange_->learned(thread_.context, thread_.workspace), {});
+  if (replies_.ended() && !replies_.unsent()) return close();
+  replies_.resume();
 }
 
 void ConnectionPair::end_exchange() {

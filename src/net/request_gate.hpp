@@ -41,7 +41,7 @@ class RequestGate {
     bool begins = false;        ///< with `pass`: the bytes begin a message
     bool changes_user = false;  ///< with `begins`: as rewrite::decision::Relay says
     std::span<const rewrite::Forwarded> past{};  ///< the same
-    Message about{};            ///< with `begins` and `collect`
+    Message about{};                             ///< with `begins` and `collect`
     ProtocolFault fault{};
     rewrite::Decision decision{};  ///< with `collect`: a Request
   };

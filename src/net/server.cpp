@@ -7,7 +7,6 @@
 #include <exception>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <thread>
 #include <utility>
 
@@ -33,8 +32,18 @@ void run(EventLoop& loop) {
   }
 }
 
+using Threads = std::vector<std::unique_ptr<IoThread>>;
+
+Threads make_threads(Shared& shared, const std::shared_ptr<const rewrite::RuleSet>& rules) {
+  Threads threads;
+  for (std::uint32_t i = 0; i < shared.options.threads; ++i) {
+    threads.push_back(std::make_unique<IoThread>(shared, rules));
+  }
+  return threads;
+}
+
 /// How often something was counted, by all of the threads together.
-std::uint64_t sum(std::span<const std::unique_ptr<IoThread>> threads, Counted kind) {
+std::uint64_t sum(const Threads& threads, Counted kind) {
   std::uint64_t all = 0;
   for (const auto& thread : threads) all += thread->cells[kind].value();
   return all;
@@ -44,8 +53,7 @@ std::uint64_t sum(std::span<const std::unique_ptr<IoThread>> threads, Counted ki
 class ServerStatus final : public rewrite::StatusSource {
  public:
   /// `threads` outlives it.
-  ServerStatus(std::span<const std::unique_ptr<IoThread>> threads,
-               std::shared_ptr<const rewrite::RuleSet> rules)
+  ServerStatus(const Threads& threads, std::shared_ptr<const rewrite::RuleSet> rules)
       : threads_(threads), rules_(std::move(rules)) {}
 
   void set_rules(std::shared_ptr<const rewrite::RuleSet> rules) {
@@ -68,7 +76,7 @@ class ServerStatus final : public rewrite::StatusSource {
   }
 
  private:
-  const std::span<const std::unique_ptr<IoThread>> threads_;
+  const Threads& threads_;
   mutable std::mutex mutex_;  // guards:
   std::shared_ptr<const rewrite::RuleSet> rules_;
 };
@@ -77,17 +85,15 @@ class ServerStatus final : public rewrite::StatusSource {
 
 struct Server::Impl {
   Impl(Options options, const std::shared_ptr<const rewrite::RuleSet>& rules, const Clock& clock)
-      : shared(std::move(options), clock) {
-    for (std::uint32_t i = 0; i < shared.options.threads; ++i) {
-      threads.push_back(std::make_unique<IoThread>(shared, rules));
-    }
-    drain_limit.emplace(threads[0]->loop);
-    drivers_know.emplace(threads[0]->loop);
-    upstreams.emplace(threads);
-    status.emplace(threads, rules);
-    shared.observer = &*upstreams;
+      : shared(std::move(options), clock),
+        threads(make_threads(shared, rules)),
+        upstreams(threads),
+        status(threads, rules),
+        drain_limit(first()),
+        drivers_know(first()) {
+    shared.observer = &upstreams;
     shared.nobody_left = [this] { first().post([this] { end_if_drained(); }); };
-    for (const auto& thread : threads) thread->context.status = &*status;
+    for (const auto& thread : threads) thread->context.status = &status;
   }
 
   [[nodiscard]] EventLoop& first() const { return threads[0]->loop; }
@@ -96,8 +102,8 @@ struct Server::Impl {
 
   void drain() {
     if (stopped || shared.draining.exchange(true)) return;
-    upstreams->stop();
-    drain_limit->start(shared.options.limits.drain, [this] {
+    upstreams.stop();
+    drain_limit.start(shared.options.limits.drain, [this] {
       log::event(log::Level::warning, "drain_forced",
                  "limits.drain is over: closing the remaining connections",
                  {{"connections", shared.open_connections.load()}});
@@ -123,7 +129,7 @@ struct Server::Impl {
   /// first, or they would come back here.
   void close_soon() {
     constexpr std::chrono::milliseconds kUntilDriversKnow{100};
-    drivers_know->start(kUntilDriversKnow, [this] { close_what_is_idle(); });
+    drivers_know.start(kUntilDriversKnow, [this] { close_what_is_idle(); });
   }
 
   void close_what_is_idle() {
@@ -156,9 +162,9 @@ struct Server::Impl {
   void stop() {
     if (std::exchange(stopped, true)) return;
     shared.lookups.stop();
-    upstreams->stop();
-    drain_limit->cancel();
-    drivers_know->cancel();
+    upstreams.stop();
+    drain_limit.cancel();
+    drivers_know.cancel();
     for (const auto& thread : threads) {
       thread->loop.post([&thread = *thread] {
         for (const ConnectionPair::Self& pair : ConnectionPair::all_of(thread)) {
@@ -172,11 +178,11 @@ struct Server::Impl {
   }
 
   Shared shared;
-  std::vector<std::unique_ptr<IoThread>> threads;
-  std::optional<Upstreams> upstreams;
-  std::optional<ServerStatus> status;
-  std::optional<Timer> drain_limit;
-  std::optional<Timer> drivers_know;     // until drivers have moved to other servers
+  const Threads threads;
+  Upstreams upstreams;
+  ServerStatus status;
+  Timer drain_limit;
+  Timer drivers_know;                    // until drivers have moved to other servers
   std::vector<EventLoop::Guard> guards;  // for the other threads
   // Until the others have ended: they may still post to the first.
   std::optional<EventLoop::Guard> first_guard;
@@ -191,12 +197,12 @@ Server::~Server() = default;
 boost::system::result<std::unique_ptr<Server>, std::string> Server::open(
     Options options, const std::shared_ptr<const rewrite::RuleSet>& rules, const Clock& clock) {
   auto impl = std::make_unique<Impl>(std::move(options), rules, clock);
-  if (std::string error = impl->upstreams->open(); !error.empty()) return error;
+  if (std::string error = impl->upstreams.open(); !error.empty()) return error;
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 
 std::vector<Endpoint> Server::listening() const {
-  return impl_->upstreams->listening();
+  return impl_->upstreams.listening();
 }
 
 void Server::run() {
@@ -207,7 +213,7 @@ void Server::run() {
   for (std::size_t i = 1; i < impl.threads.size(); ++i) {
     impl.guards.emplace_back(impl.threads[i]->loop);
   }
-  impl.upstreams->start();
+  impl.upstreams.start();
   std::vector<std::jthread> others;
   for (std::size_t i = 1; i < impl.threads.size(); ++i) {
     others.emplace_back([&impl, &first, &loop = impl.threads[i]->loop] {
@@ -233,11 +239,11 @@ void Server::stop() {
 }
 
 std::string Server::fault_of_pins(const Pins& pins) const {
-  return impl_->upstreams->fault_of(pins);
+  return impl_->upstreams.fault_of(pins);
 }
 
 void Server::apply(Changes changes) {
-  impl_->status->set_rules(changes.rules);
+  impl_->status.set_rules(changes.rules);
   for (const auto& thread : impl_->threads) {
     thread->loop.post([&thread = *thread, rules = changes.rules, client_tls = changes.client_tls,
                        server_tls = changes.server_tls]() mutable {
@@ -246,7 +252,7 @@ void Server::apply(Changes changes) {
       thread.server_tls = std::move(server_tls);
     });
   }
-  impl_->first().post([&upstreams = *impl_->upstreams, pins = std::move(changes.pins)] {
+  impl_->first().post([&upstreams = impl_->upstreams, pins = std::move(changes.pins)] {
     upstreams.set_pins(pins);
   });
 }

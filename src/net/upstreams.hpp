@@ -11,12 +11,11 @@
 #include <vector>
 
 #include "idproxy/rewrite/topology.hpp"
-#include "net/asio.hpp"
 #include "net/io_thread.hpp"
 #include "net/listener.hpp"
 #include "net/member_ports.hpp"
 #include "net/prober.hpp"
-#include "net/server_observer.hpp"
+#include "net/upstream.hpp"
 
 namespace idproxy::net {
 

@@ -38,9 +38,7 @@ def test_a_feature_has_its_own(word: str, test: str):
     of_feature = [source for source in sources() if word in source]
     assert of_feature
     for source in of_feature:
-        # Nothing of a reserve of descriptors is stored.
-        assert source == "net/descriptor_reserve.hpp" or \
-            ROOT / "tests" / "integration" / test in touched.tests_of_source(source), source
+        assert ROOT / "tests" / "integration" / test in touched.tests_of_source(source), source
 
 
 def test_a_file_of_a_new_module_is_not_overlooked():

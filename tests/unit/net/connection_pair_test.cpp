@@ -121,9 +121,10 @@ class World {
   }
   /// In two pieces, so that it is read into a buffer that holds it and nothing else.
   World& request_in_its_buffer(const std::string& bytes) {
-    write(client_, bytes.substr(0, 20));
+    constexpr std::size_t kCommand = 1000;  // what comes before its documents is in the first
+    write(client_, bytes.substr(0, kCommand));
     thread.loop.poll();
-    return request(bytes.substr(20));
+    return request(bytes.substr(kCommand));
   }
   World& reply(const std::string& bytes) {
     return event([&] { write(server_, bytes); });
@@ -147,9 +148,8 @@ class World {
   /// The answer to a question, counted from 1; 0: to the last.
   World& granted(std::int64_t first, std::size_t question = 0) {
     if (question == 0) question = store->asked.size();
-    return answered(question, [&] {
-      return ids::Grant(store, {{first, store->asked[question - 1]}});
-    });
+    return answered(question,
+                    [&] { return ids::Grant(store, {{first, store->asked[question - 1]}}); });
   }
   World& refused(ids::Errc code) {
     return answered(store->asked.size(), [&] { return ids::Error{code, "the reason"}; });
@@ -272,9 +272,8 @@ const std::string kPong = reply_message(ok());
 const std::string kInsert = insert_sequence({nth(0), nth(1)});
 const std::string kUnacknowledged = insert_sequence({nth(0)}, wire::flag::kMoreToCome);
 /// More than a socket takes at once.
-const std::string kLarge =
-    insert_sequence({doc(string_field("text", std::string(4'000'000, 'x')))},
-                    wire::flag::kMoreToCome);
+const std::string kLarge = insert_sequence({doc(string_field("text", std::string(4'000'000, 'x')))},
+                                           wire::flag::kMoreToCome);
 const std::string kNothingToAssign = insert_sequence({nth(0, 41)});
 const std::string kDuplicate = n(1) + write_errors({duplicate(1)}) + ok();
 
@@ -811,9 +810,7 @@ const Script kScripts[] = {
        world.granted(51).reply_with(n(2) + ok());
      }},
     {"one that is no message after it", kOnlyId,
-     [](World& world) {
-       world.request(kInsert + std::string(16, '\0')).reply_with(n(2) + ok());
-     }},
+     [](World& world) { world.request(kInsert + std::string(16, '\0')).reply_with(n(2) + ok()); }},
     {"learned", kOnlyId,
      [](World& world) {
        publish(world, false);

@@ -1,4 +1,4 @@
-#include "net/descriptor_reserve.hpp"
+#include "net/file_descriptor.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <boost/asio/ip/tcp.hpp>
 #include <string>
 #include <utility>
 
@@ -32,8 +31,7 @@ class DirectoryOf : public ::testing::Test {
  protected:
   bool is_own(const std::string& host, std::uint16_t port) {
     error_code error;
-    const asio::ip::tcp::endpoint endpoint(asio::ip::make_address(host), port);
-    const bool result = directory.is_own(endpoint, error);
+    const bool result = directory.is_own(*address_of({host, port, {}}), error);
     EXPECT_FALSE(error) << error.message();
     return result;
   }

@@ -1,4 +1,4 @@
-#include "net/drain.hpp"
+#include "net/ending.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace idproxy::net::drain {
 namespace drain_test {
 
 using namespace test;
-using Kind = Late::Kind;
+using Kind = Refusal::Kind;
 
 // ---- when a connection closes ------------------------------------------------------------------
 
@@ -60,9 +60,9 @@ TEST(DrainNext, WaitsForTheRestOfAMessage) {
 constexpr std::size_t kLongest = std::size_t{1024} * 1024;
 const std::string kPing = op_msg(body(doc(int_field("ping", 1) + string_field("$db", "admin"))));
 
-Late refuse(const std::string& request) {
+Refusal refuse(const std::string& request) {
   const Exact exact(request);
-  return drain::refuse(exact.view(), request.size(), 99);
+  return refuse_late(exact.view(), request.size(), 99);
 }
 
 /// An OP_MSG ping of this length.
@@ -74,8 +74,8 @@ std::string ping_of(std::size_t length) {
 }
 
 TEST(DrainRefuse, AnswersACommandWithShutdownInProgress) {
-  const Late late = refuse(kPing);
-  ASSERT_EQ(late.kind, Kind::refuse);
+  const Refusal late = refuse(kPing);
+  ASSERT_EQ(late.kind, Kind::reply);
   const auto reply = wire::OpMsgView::parse(late.reply.view());
   ASSERT_TRUE(reply);
   EXPECT_EQ(reply->header().request_id, 99);
@@ -86,8 +86,8 @@ TEST(DrainRefuse, AnswersACommandWithShutdownInProgress) {
 }
 
 TEST(DrainRefuse, AnswersALegacyQueryInItsOwnForm) {
-  const Late late = refuse(op_query("admin.$cmd", doc(int_field("isMaster", 1))));
-  ASSERT_EQ(late.kind, Kind::refuse);
+  const Refusal late = refuse(op_query("admin.$cmd", doc(int_field("isMaster", 1))));
+  ASSERT_EQ(late.kind, Kind::reply);
   const auto header = wire::read_header(late.reply.view());
   EXPECT_EQ(header.op_code, wire::OpCode::reply);
   EXPECT_EQ(header.response_to, 7);
@@ -96,7 +96,7 @@ TEST(DrainRefuse, AnswersALegacyQueryInItsOwnForm) {
 TEST(DrainRefuse, NeedsTheWholeMessage) {
   for (std::size_t cut = 0; cut < kPing.size(); ++cut) {
     const Exact front(std::string_view(kPing).substr(0, cut));
-    const Late late = drain::refuse(front.view(), kPing.size(), 99);
+    const Refusal late = refuse_late(front.view(), kPing.size(), 99);
     EXPECT_EQ(late.kind, Kind::need_more) << cut;
     EXPECT_TRUE(late.reply.empty());
   }
@@ -104,10 +104,10 @@ TEST(DrainRefuse, NeedsTheWholeMessage) {
 
 TEST(DrainRefuse, DoesNotWaitForALongMessage) {
   const std::string longest = ping_of(kLongest);
-  EXPECT_EQ(refuse(longest).kind, Kind::refuse);
-  EXPECT_EQ(drain::refuse(as_bytes(longest).first(16), kLongest, 99).kind, Kind::need_more);
-  EXPECT_EQ(drain::refuse(as_bytes(longest).first(16), kLongest + 1, 99).kind, Kind::end);
-  EXPECT_EQ(refuse(ping_of(kLongest + 1)).kind, Kind::end);
+  EXPECT_EQ(refuse(longest).kind, Kind::reply);
+  EXPECT_EQ(refuse_late(as_bytes(longest).first(16), kLongest, 99).kind, Kind::need_more);
+  EXPECT_EQ(refuse_late(as_bytes(longest).first(16), kLongest + 1, 99).kind, Kind::close);
+  EXPECT_EQ(refuse(ping_of(kLongest + 1)).kind, Kind::close);
 }
 
 TEST(DrainRefuse, EndsForAMessageThatCannotBeAnswered) {
@@ -126,8 +126,8 @@ TEST(DrainRefuse, EndsForAMessageThatCannotBeAnswered) {
   };
   for (const auto& row : rows) {
     SCOPED_TRACE(row.name);
-    const Late late = refuse(row.request);
-    EXPECT_EQ(late.kind, Kind::end);
+    const Refusal late = refuse(row.request);
+    EXPECT_EQ(late.kind, Kind::close);
     EXPECT_TRUE(late.reply.empty());
   }
 }

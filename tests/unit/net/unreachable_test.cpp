@@ -1,4 +1,4 @@
-#include "net/unreachable.hpp"
+#include "net/ending.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,19 +6,19 @@
 
 #include "support/replies.hpp"
 
-namespace idproxy::net::unreachable {
+namespace idproxy::net {
 namespace unreachable_test {
 
 using namespace test;
-using Kind = Answer::Kind;
+using Kind = Refusal::Kind;
 
 constexpr std::size_t kLongest = std::size_t{64} * 1024;
 const std::string kErrmsg = "mongo-idproxy: cannot reach db1:27017: Connection refused";
 const std::string kPing = int_field("ping", 1) + string_field("$db", "admin");
 
-Answer to(const std::string& request) {
+Refusal to(const std::string& request) {
   const Exact exact(request);
-  return unreachable::answer(exact.view(), kErrmsg, 99);
+  return refuse_unreachable(exact.view(), kErrmsg, 99);
 }
 
 /// The refusal with these labels.
@@ -35,7 +35,7 @@ std::string ping_of(std::size_t length) {
 }
 
 TEST(UnreachableMessage, NamesTheServerAndTheReason) {
-  EXPECT_EQ(unreachable::message("db1:27017", "Connection refused"), kErrmsg);
+  EXPECT_EQ(unreachable_text("db1:27017", "Connection refused"), kErrmsg);
 }
 
 TEST(UnreachableAnswer, HasTheReasonAndTheLabelsOfARequestThatWasNotSent) {
@@ -53,7 +53,7 @@ TEST(UnreachableAnswer, HasTheReasonAndTheLabelsOfARequestThatWasNotSent) {
   };
   for (const auto& [name, fields, labels] : rows) {
     SCOPED_TRACE(name);
-    const Answer answer = to(op_msg(body(doc(fields))));
+    const Refusal answer = to(op_msg(body(doc(fields))));
     ASSERT_EQ(answer.kind, Kind::reply);
     EXPECT_EQ(text_of(answer.reply.view()), addressed(op_msg(body(refusal(labels))), 99, 7));
   }
@@ -61,7 +61,7 @@ TEST(UnreachableAnswer, HasTheReasonAndTheLabelsOfARequestThatWasNotSent) {
 
 TEST(UnreachableAnswer, IsForTheFirstRequestAlone) {
   const std::string first = op_msg(body(doc(kPing)));
-  const Answer answer = to(first + op_msg(body(doc(int_field("hello", 1)))));
+  const Refusal answer = to(first + op_msg(body(doc(int_field("hello", 1)))));
   ASSERT_EQ(answer.kind, Kind::reply);
   EXPECT_EQ(text_of(answer.reply.view()), text_of(to(first).reply.view()));
 }
@@ -69,7 +69,7 @@ TEST(UnreachableAnswer, IsForTheFirstRequestAlone) {
 TEST(UnreachableAnswer, NeedsTheWholeRequest) {
   const std::string ping = op_msg(body(doc(kPing)));
   for (std::size_t cut = 0; cut < ping.size(); ++cut) {
-    const Answer answer = to(ping.substr(0, cut));
+    const Refusal answer = to(ping.substr(0, cut));
     EXPECT_EQ(answer.kind, Kind::need_more) << cut;
     EXPECT_EQ(answer.bytes, cut < wire::kHeaderSize ? wire::kHeaderSize : ping.size()) << cut;
     EXPECT_TRUE(answer.reply.empty());
@@ -114,4 +114,4 @@ TEST(UnreachableAnswer, IsTheEndForWhatCannotBeAnswered) {
 }
 
 }  // namespace unreachable_test
-}  // namespace idproxy::net::unreachable
+}  // namespace idproxy::net

@@ -1,4 +1,4 @@
-#include "net/own_address.hpp"
+#include "net/sockets.hpp"
 
 #include <gtest/gtest.h>
 #include <ifaddrs.h>
@@ -16,9 +16,11 @@
 #include <vector>
 
 namespace idproxy::net {
-namespace own_address_test {
+namespace sockets_test {
 
-bool is_own(const asio::ip::address& address) {
+namespace ip = boost::asio::ip;
+
+bool is_own(const ip::address& address) {
   error_code error;
   const bool own = is_of_this_host(address, error);
   EXPECT_FALSE(error) << error.message();
@@ -26,25 +28,25 @@ bool is_own(const asio::ip::address& address) {
 }
 
 bool is_own(const char* address) {
-  return is_own(asio::ip::make_address(address));
+  return is_own(ip::make_address(address));
 }
 
-std::vector<asio::ip::address> addresses_of_this_host() {
+std::vector<ip::address> addresses_of_this_host() {
   ifaddrs* list = nullptr;
   EXPECT_EQ(::getifaddrs(&list), 0);
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, ::freeifaddrs);
-  std::vector<asio::ip::address> all;
+  std::vector<ip::address> all;
   for (; list != nullptr; list = list->ifa_next) {
     const sockaddr* address = list->ifa_addr;
     if (address == nullptr) continue;
     if (address->sa_family == AF_INET) {
       const auto* v4 = reinterpret_cast<const sockaddr_in*>(address);
-      all.emplace_back(asio::ip::address_v4(ntohl(v4->sin_addr.s_addr)));
+      all.emplace_back(ip::address_v4(ntohl(v4->sin_addr.s_addr)));
     } else if (address->sa_family == AF_INET6) {
       const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address);
-      asio::ip::address_v6::bytes_type bytes;
+      ip::address_v6::bytes_type bytes;
       std::copy_n(std::begin(v6->sin6_addr.s6_addr), bytes.size(), bytes.begin());
-      all.emplace_back(asio::ip::address_v6(bytes, v6->sin6_scope_id));
+      all.emplace_back(ip::address_v6(bytes, v6->sin6_scope_id));
     }
   }
   return all;
@@ -90,7 +92,7 @@ TEST(OwnAddress, IsUnknownWithoutDescriptors) {
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
   const rlimit none{0, limit.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  const bool own = is_of_this_host(asio::ip::make_address("192.0.2.7"), error);
+  const bool own = is_of_this_host(ip::make_address("192.0.2.7"), error);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
   EXPECT_EQ(error, boost::system::errc::too_many_files_open);
   EXPECT_FALSE(own);
@@ -124,5 +126,5 @@ TEST(OwnAddress, AreNotThoseOfOthersWhereAllCanBeBoundInAChildOfFork) {
   EXPECT_EQ(WEXITSTATUS(status), own_is_own);
 }
 
-}  // namespace own_address_test
+}  // namespace sockets_test
 }  // namespace idproxy::net

@@ -1,0 +1,66 @@
+#include "net/ending.hpp"
+
+#include <utility>
+
+#include "idproxy/rewrite/command.hpp"
+#include "idproxy/rewrite/reply.hpp"
+#include "idproxy/wire/msg_header.hpp"
+
+namespace idproxy::net {
+namespace {
+
+using Kind = Refusal::Kind;
+
+/// Drivers take the end of the connection for the loss of the server: they choose another one, or
+/// wait for it. An error in reply to hello some of them show to the application, and take longer to
+/// find the server again (docs/decisions.md).
+bool is_hello(Bytes request) {
+  const auto command = rewrite::Command::find(request);
+  return command && rewrite::is_hello(command->name);
+}
+
+}  // namespace
+
+drain::Next drain::next(const Progress& progress) {
+  if (progress.handshaking || progress.busy || progress.unsent || progress.outstanding > 0) {
+    return Next::wait;
+  }
+  if (progress.ended) return Next::close;
+  if (progress.inside_message) return Next::wait;
+  return progress.seen_empty ? Next::close : Next::look;
+}
+
+Refusal refuse_late(Bytes front, std::size_t length, std::int32_t id) {
+  // The proxy does not wait for longer requests.
+  constexpr std::size_t kLongest = std::size_t{1024} * 1024;
+  if (length > kLongest) return {Kind::close};
+  if (front.size() < length) return {Kind::need_more, length};
+  Refusal refusal{.kind = Kind::reply};
+  if (!rewrite::append_shutdown_reply(front, id, refusal.reply)) return {Kind::close};
+  return refusal;
+}
+
+Refusal refuse_unreachable(Bytes front, const std::string& errmsg, std::int32_t id) {
+  // The proxy holds no more of a request than it holds of any other that has no room in the budget.
+  constexpr std::size_t kLongest = std::size_t{64} * 1024;
+  if (front.size() < wire::kHeaderSize) return {Kind::need_more, wire::kHeaderSize};
+  const std::int32_t announced = wire::read_header(front).message_length;
+  const auto length = static_cast<std::size_t>(announced);
+  if (announced < static_cast<std::int32_t>(wire::kHeaderSize) || length > kLongest) {
+    return {Kind::close};
+  }
+  if (front.size() < length) return {Kind::need_more, length};
+  const Bytes request = front.first(length);
+  if (is_hello(request)) return {Kind::close};
+  Refusal refusal{.kind = Kind::reply};
+  const rewrite::CommandError error{rewrite::ErrorCode::host_unreachable, errmsg};
+  if (!rewrite::append_unsent_reply(request, id, error, refusal.reply)) return {Kind::close};
+  return refusal;
+}
+
+std::string unreachable_text(std::string_view server, std::string_view reason) {
+  std::string text = "mongo-idproxy: cannot reach ";
+  return text.append(server).append(": ").append(reason);
+}
+
+}  // namespace idproxy::net

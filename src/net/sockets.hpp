@@ -1,0 +1,40 @@
+#pragma once
+
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/system/error_code.hpp>
+#include <optional>
+#include <string>
+
+#include "idproxy/net/options.hpp"
+
+namespace idproxy::net {
+
+using boost::asio::ip::tcp;
+using boost::system::error_code;
+
+/// The address of a TCP or Unix socket, as system calls have it.
+using SocketAddress = boost::asio::generic::stream_protocol::endpoint;
+
+/// Nothing if the host is not an IP address. Throws boost::system::system_error if the path of a
+/// Unix socket is too long.
+[[nodiscard]] std::optional<SocketAddress> address_of(const Endpoint& endpoint);
+/// Converts `address`, which must not be that of a Unix socket.
+[[nodiscard]] tcp::endpoint tcp_endpoint(const SocketAddress& address);
+/// The address that a socket is bound to; empty if the kernel does not tell.
+[[nodiscard]] SocketAddress own_address(int fd);
+/// The peer's address for logs, "10.0.0.7:50122"; "" for Unix sockets and lost connections.
+[[nodiscard]] std::string peer_name(int fd);
+
+/// True if this address belongs to this host. Asks the kernel by means of datagram sockets, on
+/// which it sends nothing: listing all addresses would need a netlink socket, which the systemd
+/// unit forbids. Sets `error` if it cannot ask, for lack of descriptors. If
+/// net.ipv4.ip_nonlocal_bind is set, it does not recognise an address that is not the first one of
+/// its network.
+[[nodiscard]] bool is_of_this_host(const boost::asio::ip::address& address, error_code& error);
+
+/// Sets TCP_NODELAY, and keepalive (after 30 s idle, 3 probes every 10 s) and TCP_USER_TIMEOUT (30
+/// s) to notice peers that vanish. No effect on Unix sockets.
+void set_tcp_options(int fd);
+
+}  // namespace idproxy::net

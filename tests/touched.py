@@ -3,7 +3,7 @@
 Usage: touched.py COMMIT. Changes are those of the work tree, files that git does not know yet among
 them. A test that changed is always one of them, and so are those that use a module of tests/support
 which changed. A source file leads to the tests of its module (MODULES), to those with a word of its name
-in theirs, as ids/gapless_turn.cpp to test_gapless_scope.py, and to those that ALSO names. All run in
+in theirs, as ids/gapless_queue.cpp to test_gapless_scope.py, and to those that ALSO names. All run in
 scripts/test, which leaves out what is marked full.
 """
 
@@ -37,8 +37,8 @@ MODULES = {
 ALSO = [
     (r"turn|sequence", "gapless gapless_scope scope"),
     (r"ids/(block|refill|held|number|grant|wait)", "counter counter_layouts"),
-    (r"ids/(random|uniform|fill|free)", "full_space inspection"),
-    (r"ids/(check|number_format|period|scope)", "template"),
+    (r"ids/(random|fill|free)", "full_space inspection"),
+    (r"ids/(check|number_format|sequences|scope)", "template"),
     (r"scan|healing|id_store/(outliers|field|number)", "counter_heal existing_data"),
     (r"id_store/(mongo|outcome|library|reply)", "other_servers counter_store_down"),
     (r"hello|release", "old_servers"),

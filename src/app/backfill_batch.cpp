@@ -89,8 +89,8 @@ ids::Result<ids::Grant> await_grant(ids::StoreSource& source, std::size_t n) {
   return answer.get();
 }
 
-boost::system::result<std::shared_ptr<ids::Strategy>, std::string> sequence_of(
-    ids::Sequences& sequences, const std::string& period_from, Bytes document) {
+boost::system::result<std::shared_ptr<ids::Source>, std::string> sequence_of(
+    const ids::Sequences& sequences, const std::string& period_from, Bytes document) {
   std::vector<ids::FieldValue> values;
   for (const std::string& field : sequences.fields()) {
     values.push_back(rewrite::field_at(document, field).value_or(ids::FieldValue{}));
@@ -107,13 +107,10 @@ ids::Result<void> BackfillValues::draw(std::size_t count, Sequences sequences) {
   lends_ = is_prepared_ = false;
   given_.wanted.push_back(count);
   given_.values.emplace_back();
-  if (plan_.front().strategy->in_turn()) {
-    ids::Strategy& source = sequences.empty() ? *plan_.front().strategy : *sequences.front();
-    return draw_in_turn(count, *source.sequenced());
-  }
   rewrite::GivenSequences& its = given_.sequences.emplace_back();  // empty: the rule has none
   rewrite::GivenSequences::Known known;
   for (const auto& sequence : sequences) its.add_value(sequence, known);
+  if (plan_.front().in_turn) return draw_in_turn(count, rewrite::source_at(plan_, given_, 0, 0));
   rewrite::Drawing drawing;
   while (!drawing.is_done(plan_, given_)) {
     auto drawn = drawing.draw(plan_, given_);
@@ -125,13 +122,11 @@ ids::Result<void> BackfillValues::draw(std::size_t count, Sequences sequences) {
     drawing.take_back(given_);
     return drawn.error();
   }
-  each_source(0, count, [this](ids::Strategy& source, auto) {
-    lends_ = lends_ || source.store_backed() != nullptr;
-  });
+  each_source(0, count, [this](ids::Source& source, auto) { lends_ = lends_ || source.lends(); });
   return {};
 }
 
-ids::Result<void> BackfillValues::draw_in_turn(std::size_t count, ids::Sequenced& sequence) {
+ids::Result<void> BackfillValues::draw_in_turn(std::size_t count, ids::Source& sequence) {
   const bool goes_on = std::exchange(goes_on_, false) && sequence_ == &sequence;
   if (!goes_on) {
     turn_.reset();  // ends the turn before, which the next one waits for
@@ -170,24 +165,20 @@ void BackfillValues::answered(const UpdateOutcome& outcome) {
 }
 
 void BackfillValues::collided(std::size_t at, std::size_t in_a_row) {
-  each_source(at, at + 1, [&](ids::Strategy& source, auto which) {
-    if (auto* observer = source.duplicate_observer()) {
-      observer->collided(all(), which, in_a_row, ids::Taken::in_batch);
-    }
+  each_source(at, at + 1, [&](ids::Source& source, auto which) {
+    source.collided(all(), which, in_a_row, ids::Taken::in_batch);
   });
 }
 
 void BackfillValues::went_well(std::size_t count) {
-  each_source(0, count, [](ids::Strategy& source, auto) {
-    auto* observer = source.duplicate_observer();
-    if (observer != nullptr && observer->in_a_row()) observer->went_well();
+  each_source(0, count, [](ids::Source& source, auto) {
+    if (source.in_a_row()) source.went_well();
   });
 }
 
 void BackfillValues::take_back(std::size_t from, std::size_t to) {
-  each_source(from, to, [this](ids::Strategy& source, auto which) {
-    if (auto* lender = source.store_backed()) lender->take_back(all(), which);
-  });
+  each_source(from, to,
+              [this](ids::Source& source, auto which) { source.take_back(all(), which); });
 }
 
 /// Calls `use` for each source of these values.
@@ -224,7 +215,7 @@ void BackfillBatch::give(std::vector<BackfillDocument> documents) {
 
 /// Notes which sequence the document belongs to, if the rule has any.
 void BackfillBatch::take_in(BackfillDocument document) {
-  if (ids::Sequences* sequences = plan_.front().sequences) {
+  if (const auto& sequences = plan_.front().sequences) {
     auto sequence = sequence_of(*sequences, period_from_, as_bytes(document.beside));
     if (!sequence) return note_left(sequence.error(), std::move(document.id));
     sequences_.push_back(*std::move(sequence));

@@ -14,7 +14,8 @@
 #include "app/backfill_report.hpp"
 #include "app/progress.hpp"
 #include "idproxy/id_store/mongo.hpp"
-#include "idproxy/ids/sequenced.hpp"
+#include "idproxy/ids/sequences.hpp"
+#include "idproxy/ids/source.hpp"
 #include "idproxy/rewrite/rules.hpp"
 #include "idproxy/rewrite/sources.hpp"
 #include "idproxy/rewrite/write.hpp"
@@ -29,16 +30,16 @@ namespace idproxy::app {
 /// and without the document's values. `document`: with the fields in Sequences::fields() and the
 /// field `period_from`, the dotted path of a date or an ObjectId, whose time decides; if that path
 /// is empty, the current time decides.
-[[nodiscard]] boost::system::result<std::shared_ptr<ids::Strategy>, std::string> sequence_of(
-    ids::Sequences& sequences, const std::string& period_from, Bytes document);
+[[nodiscard]] boost::system::result<std::shared_ptr<ids::Source>, std::string> sequence_of(
+    const ids::Sequences& sequences, const std::string& period_from, Bytes document);
 
 /// The values of one update, one for each of its documents, in their order; and their sources: the
-/// rule's strategy, the sequences that the documents belong to, or the turn of a sequence without
+/// collection's, the sequences that the documents belong to, or the turn of a sequence without
 /// gaps. A turn whose number was taken continues with the next draw from the same sequence. One
 /// thread.
 class BackfillValues {
  public:
-  using Sequences = std::span<const std::shared_ptr<ids::Strategy>>;
+  using Sequences = std::span<const std::shared_ptr<ids::Source>>;
 
   /// `plan`: the one assignment that gives the values. Borrows it.
   explicit BackfillValues(const rewrite::Plan& plan) : plan_(plan) {}
@@ -67,15 +68,15 @@ class BackfillValues {
   void take_back(std::size_t from, std::size_t to);
 
  private:
-  [[nodiscard]] ids::Result<void> draw_in_turn(std::size_t count, ids::Sequenced& sequence);
+  [[nodiscard]] ids::Result<void> draw_in_turn(std::size_t count, ids::Source& sequence);
   [[nodiscard]] ids::Result<ids::Grant> ask(ids::StoreSource& source, std::size_t count);
   void each_source(std::size_t from, std::size_t to, const rewrite::UseSource& use) const;
 
   const rewrite::Plan& plan_;
   rewrite::GivenValues given_;
-  std::unique_ptr<ids::Turn> turn_;           // of a sequence without gaps
-  const ids::Sequenced* sequence_ = nullptr;  // of the turn
-  bool goes_on_ = false;                      // the turn, although a number was taken
+  std::unique_ptr<ids::Turn> turn_;        // of a sequence without gaps
+  const ids::Source* sequence_ = nullptr;  // of the turn
+  bool goes_on_ = false;                   // the turn, although a number was taken
   bool lends_ = false;
   bool is_prepared_ = false;
 };
@@ -133,7 +134,7 @@ class BackfillBatch {
   void refused(std::int32_t code, std::size_t count);
   [[nodiscard]] bool tries_again(std::size_t taken);
   void gives_way(std::string number);
-  [[nodiscard]] bool in_turn() const { return plan_.front().strategy->in_turn(); }
+  [[nodiscard]] bool in_turn() const { return plan_.front().in_turn; }
   void note_given(bson::Type type, Bytes value);
   void read_back(std::size_t count);
   [[nodiscard]] std::optional<Found> find(std::size_t count);
@@ -151,7 +152,7 @@ class BackfillBatch {
   Patience& patience_;
 
   std::vector<BackfillId> ids_;  // in order: documents that still need a value
-  std::vector<std::shared_ptr<ids::Strategy>> sequences_;  // of these; empty: there are none
+  std::vector<std::shared_ptr<ids::Source>> sequences_;  // of these; empty: there are none
   std::optional<BackfillValues> values_;  // during give(): a turn must not outlast it
   std::size_t part_;                      // for how many of ids_ the next update is
   std::size_t duplicates_ = 0;            // in a row, of the first of them

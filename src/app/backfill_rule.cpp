@@ -8,7 +8,7 @@
 #include "app/readiness.hpp"
 #include "app/value_text.hpp"
 #include "idproxy/base/glob.hpp"
-#include "idproxy/ids/sequences_of.hpp"
+#include "idproxy/ids/rule_source.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -28,7 +28,7 @@ std::string fault_for(const BackfillRequest& request, const rewrite::Rule& rule)
            " has a `reserve`, and a backfill reserves nothing: its values could be given "
            "out again";
   }
-  const ids::SequenceOptions& sequences = ids::sequences_of(*rule.strategy);
+  const ids::SequenceOptions& sequences = rule.strategy->about().sequences;
   const bool resets = sequences.reset != ids::Reset::none;
   const bool shows_date = sequences.text && !sequences.text->is_timeless();
   if (!request.period_from.empty() && !resets && !shows_date) {
@@ -45,7 +45,7 @@ std::string fault_for(const BackfillRequest& request, const rewrite::Rule& rule)
 /// True if a backfill needs a unique index although the rule only warns without one: nothing else
 /// would detect that a random number is taken.
 bool needs_more(const rewrite::Rule& rule) {
-  return rule.strategy->bounded_space() != nullptr && rule.unique_index == ids::UniqueIndex::warn;
+  return rule.strategy->about().fills_up && rule.unique_index == ids::UniqueIndex::warn;
 }
 
 /// Inserts a copy of the rule for this collection alone in front of a rule with wildcards, so that

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "idproxy/ids/strategy.hpp"
+#include "idproxy/ids/source.hpp"
 #include "idproxy/net/options.hpp"
 
 namespace idproxy::app {

@@ -12,10 +12,7 @@
 #include "app/process.hpp"
 #include "app/readiness.hpp"
 #include "idproxy/base/glob.hpp"
-#include "idproxy/ids/counter_use.hpp"
-#include "idproxy/ids/gapless_job.hpp"
-#include "idproxy/ids/number_format.hpp"
-#include "idproxy/ids/sequences_of.hpp"
+#include "idproxy/ids/rule_source.hpp"
 #include "idproxy/ids/values.hpp"
 #include "idproxy/observability/log.hpp"
 
@@ -115,16 +112,9 @@ bool same_certificates(const Tls& a, const Tls& b) {
   return a == nullptr || b == nullptr ? a == b : a->is_equivalent_to(*b);
 }
 
-/// The type of a strategy's values, which a value that nobody gets shows.
-bson::Type value_type_of(ids::Strategy& strategy) {
+bson::Type value_type_of(const ids::RuleSource& strategy) {
   ids::Values values;
-  if (const auto* counter = strategy.counter_rule()) {
-    ids::append_number(0, counter->use().field.format, values);
-  } else if (const auto* sequence = strategy.sequence_rule()) {
-    ids::append_number(0, sequence->spec().field.format, values);
-  } else {
-    (void)strategy.next(1, values);
-  }
+  strategy.append_samples(1, values);
   return values.type();
 }
 
@@ -137,7 +127,7 @@ std::string fault_of(const config::Loaded& loaded) {
 
 /// A number of a sequence may be stored by somebody else, which only a unique index reveals.
 ids::UniqueIndex unique_index_of(const rewrite::Rule& rule) {
-  const bool demands = rule.strategy->sequence_rule() != nullptr;
+  const bool demands = rule.strategy->about().gapless.has_value();
   const bool warns = rule.unique_index == ids::UniqueIndex::warn;
   return demands && warns ? ids::UniqueIndex::require : rule.unique_index;
 }
@@ -147,8 +137,8 @@ ids::UniqueIndex unique_index_of(const rewrite::Rule& rule) {
 void use_literal(const rewrite::RuleSet& set, const rewrite::Rule& rule) {
   const std::size_t dot = rule.ns.find('.');
   if (dot == std::string::npos || has_wildcards(rule.ns)) return;
-  const bool has_sequence = rule.strategy->sequence_rule() != nullptr;
-  if (rule.strategy->bounded_space() == nullptr && !has_sequence) return;
+  const ids::RuleSource::About& about = rule.strategy->about();
+  if (!about.fills_up && !about.gapless) return;
   (void)set.plan(std::string_view(rule.ns).substr(0, dot),
                  std::string_view(rule.ns).substr(dot + 1));
 }
@@ -174,13 +164,12 @@ RulesInForce make_rules(std::vector<rewrite::Rule> rules, const std::string& sto
   std::vector<id_store::WatchedRule> watched;
   watched.reserve(rules.size());
   for (const rewrite::Rule& rule : rules) {
-    const bool counts = rule.strategy->bounded_space() != nullptr;
-    watched.push_back({rule.ns, rule.field, unique_index_of(rule), counts,
-                       counts ? rule.source : "", value_type_of(*rule.strategy)});
+    const ids::RuleSource::About& about = rule.strategy->about();
+    watched.push_back({rule.ns, rule.field, unique_index_of(rule), about.fills_up,
+                       about.fills_up ? rule.source : "", value_type_of(*rule.strategy)});
     watched.back().reserve = rule.reserve;
-    const ids::SequenceOptions& sequences = ids::sequences_of(*rule.strategy);
-    watched.back().scope = sequences.scope;
-    watched.back().repeats = sequences.repeats();
+    watched.back().scope = about.sequences.scope;
+    watched.back().repeats = about.sequences.repeats();
   }
   auto watch = store.watch(std::move(watched));
   auto set = std::make_shared<const rewrite::RuleSet>(std::move(rules), store_db, watch, before);

@@ -9,10 +9,9 @@
 #include "app/readiness.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/words.hpp"
-#include "idproxy/ids/counter_use.hpp"
-#include "idproxy/ids/gapless_job.hpp"
 #include "idproxy/ids/number_format.hpp"
 #include "idproxy/ids/number_ranges.hpp"
+#include "idproxy/ids/rule_source.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -62,48 +61,32 @@ std::string sample_text(std::int64_t number, const ids::NumberFormat& format) {
   return value_text(values.type(), values[0]);
 }
 
-/// A rule whose values are numbers that follow each other.
-struct Numbering {
-  const ids::SequenceOptions& options;
-  const ids::NumberFormat& format;
-  std::int64_t step;
-  std::int64_t max;
-  const char* whose;               ///< max
-  const ids::CounterUse* counter;  ///< null: there is none, but a sequence without gaps
-};
+using About = ids::RuleSource::About;
 
-std::optional<Numbering> numbering_of(ids::Strategy& strategy) {
-  if (const ids::CounterRule* counter = strategy.counter_rule()) {
-    const ids::CounterUse& use = counter->use();
-    return Numbering{use.sequences, use.field.format, use.spec.step, use.spec.max, "counter", &use};
-  }
-  if (const ids::SequenceRule* sequence = strategy.sequence_rule()) {
-    const ids::GaplessSpec& spec = sequence->spec();
-    return Numbering{sequence->options(), spec.field.format, 1, spec.max, "sequence", nullptr};
-  }
-  return std::nullopt;
+bool counts(const About& about) {
+  return about.counter || about.gapless;
 }
 
 /// How the values of a rule whose documents do not decide are written now.
-ids::NumberFormat format_now(const Numbering& numbering) {
-  return ids::SequenceChoice(numbering.options)
-      .choose({}, numbering.format, {}, process_sources().clock.wall())
-      .format;
+ids::NumberFormat format_now(const About& about) {
+  const Clock& clock = process_sources().clock;
+  const ids::Sequences sequences(about.sequences, {}, about.field.format, clock, {});
+  return sequences.choose({}, clock.wall()).format;
 }
 
 /// The numbers of the next `count` documents.
-std::string numbers_text(const ids::CounterNumbers& known, const Numbering& numbering,
+std::string numbers_text(const ids::CounterNumbers& known, const About& about,
                          std::uint64_t count) {
-  const ids::NumberFormat format = format_now(numbering);
+  const ids::NumberFormat format = format_now(about);
+  const std::int64_t step = about.gapless ? 1 : about.counter->step;
+  const std::int64_t max = about.gapless ? about.gapless->max : about.counter->max;
   const std::int64_t first = *known.next;
   const bool suffices = !known.left || count <= *known.left;
-  const ids::Int128 last =
-      ids::Steps(numbering.step).end({first, count}) - static_cast<ids::Int128>(numbering.step);
-  std::string text =
-      sample_text(first, format) + " to " +
-      sample_text(suffices ? static_cast<std::int64_t>(last) : numbering.max, format);
+  const ids::Int128 last = ids::Steps(step).end({first, count}) - static_cast<ids::Int128>(step);
+  std::string text = sample_text(first, format) + " to " +
+                     sample_text(suffices ? static_cast<std::int64_t>(last) : max, format);
   if (suffices) return text;
-  return text + ", the " + numbering.whose + "'s max: too few for all (" +
+  return text + ", the " + (about.gapless ? "sequence" : "counter") + "'s max: too few for all (" +
          std::to_string(*known.left) + " left)";
 }
 
@@ -113,11 +96,11 @@ std::string range_text(const ids::CounterNumbers& known, const ids::NumberFormat
 }
 
 /// The text where the next number is not known.
-std::string unknown_text(const Numbering& numbering, const rewrite::Rule& rule,
-                         const char* otherwise) {
-  if (numbering.counter == nullptr || has_wildcards(rule.ns)) return otherwise;
+std::string unknown_text(const rewrite::Rule& rule, const char* otherwise) {
+  const About& about = rule.strategy->about();
+  if (about.gapless || has_wildcards(rule.ns)) return otherwise;
   return "the first insert would read the whole collection (scan: " +
-         seconds_of(numbering.counter->spec.scan) + ")";
+         seconds_of(about.counter->scan) + ")";
 }
 
 }  // namespace
@@ -141,35 +124,35 @@ std::string value_text(bson::Type type, Bytes value) {
 
 std::string sample_of(const rewrite::Rule& rule, std::size_t rule_index,
                       const std::vector<ids::RuleNumbers>& numbers) {
-  if (const auto numbering = numbering_of(*rule.strategy)) {
-    if (!ids::SequenceChoice(numbering->options).fields().empty()) {
-      return "next number: depends on the document";
-    }
-    const auto* known = known_numbers(numbers, rule_index, rule.ns);
-    if (known == nullptr) return unknown_text(*numbering, rule, "");
-    if (known->ranges) return range_text(*known, numbering->format);
-    return "next number: " + sample_text(*known->next, format_now(*numbering));
+  const About& about = rule.strategy->about();
+  if (!counts(about)) {
+    ids::Values values;
+    rule.strategy->append_samples(1, values);
+    return "for example: " + value_text(values.type(), values[0]);
   }
-  ids::Values values;
-  if (!rule.strategy->next(1, values)) return "";
-  return "for example: " + value_text(values.type(), values[0]);
+  if (about.sequences.by_document()) return "next number: depends on the document";
+  const auto* known = known_numbers(numbers, rule_index, rule.ns);
+  if (known == nullptr) return unknown_text(rule, "");
+  if (known->ranges) return range_text(*known, about.field.format);
+  return "next number: " + sample_text(*known->next, format_now(about));
 }
 
 std::string samples_of(const rewrite::Rule& rule, std::size_t rule_index, std::string_view ns,
                        const std::vector<ids::RuleNumbers>& numbers, std::uint64_t count) {
-  if (const auto numbering = numbering_of(*rule.strategy)) {
-    const bool depends = numbering->options.reset != ids::Reset::none ||
-                         !ids::SequenceChoice(numbering->options).fields().empty();
-    if (depends) return "depend on the document";
-    const auto* known = known_numbers(numbers, rule_index, ns);
-    if (known == nullptr) return unknown_text(*numbering, rule, "known with the first one");
-    return known->ranges ? range_text(*known, numbering->format)
-                         : numbers_text(*known, *numbering, count);
+  const About& about = rule.strategy->about();
+  if (!counts(about)) {
+    ids::Values values;
+    rule.strategy->append_samples(2, values);
+    return "for example " + value_text(values.type(), values[0]) + " and " +
+           value_text(values.type(), values[1]);
   }
-  ids::Values values;
-  if (!rule.strategy->next(2, values)) return "not known";
-  return "for example " + value_text(values.type(), values[0]) + " and " +
-         value_text(values.type(), values[1]);
+  if (about.sequences.by_document() || about.sequences.reset != ids::Reset::none) {
+    return "depend on the document";
+  }
+  const auto* known = known_numbers(numbers, rule_index, ns);
+  if (known == nullptr) return unknown_text(rule, "known with the first one");
+  return known->ranges ? range_text(*known, about.field.format)
+                       : numbers_text(*known, about, count);
 }
 
 }  // namespace idproxy::app

@@ -6,21 +6,17 @@
 
 #include "config/names.hpp"
 #include "idproxy/base/words.hpp"
-#include "idproxy/ids/counter_use.hpp"
-#include "idproxy/ids/range_spec.hpp"
-#include "idproxy/ids/sequences_of.hpp"
+#include "idproxy/ids/rule_source.hpp"
 
 namespace idproxy::config {
 namespace {
 
-const ids::CounterUse* use_of(const rewrite::Rule& rule) {
-  const auto* counter = rule.strategy ? rule.strategy->counter_rule() : nullptr;
-  return counter == nullptr ? nullptr : &counter->use();
-}
+using About = ids::RuleSource::About;
 
-const ids::RangesSpec* ranges_of(const rewrite::Rule& rule) {
-  const auto* counter = rule.strategy ? rule.strategy->counter_rule() : nullptr;
-  return counter == nullptr ? nullptr : counter->ranges();
+/// About a rule with a counter or ranges; null for others.
+const About* counter_of(const rewrite::Rule& rule) {
+  const bool counts = rule.strategy != nullptr && rule.strategy->about().counter;
+  return counts ? &rule.strategy->about() : nullptr;
 }
 
 std::string fault_of_fields(const std::vector<std::string>& fields, const std::string& field) {
@@ -53,9 +49,9 @@ void check_sequences(const ids::SequenceOptions& sequences, const std::string& f
 
 /// True if both use the same document. Documents of one collection with the same key can differ
 /// only in their filters.
-bool same_document(const ids::CounterUse& one, const ids::CounterUse& other) {
-  const ids::CounterPlace& a = one.spec.place;
-  const ids::CounterPlace& b = other.spec.place;
+bool same_document(const About& one, const About& other) {
+  const ids::CounterPlace& a = one.counter->place;
+  const ids::CounterPlace& b = other.counter->place;
   const auto kind = [](const ids::SequenceOptions& each) {
     return std::pair(each.scope.size(), each.reset);
   };
@@ -64,16 +60,16 @@ bool same_document(const ids::CounterUse& one, const ids::CounterUse& other) {
   return std::tie(a.db, a.collection, a.key) == std::tie(b.db, b.collection, b.key) && !told_apart;
 }
 
-bool agree(const ids::CounterUse& a, const ids::CounterUse& b) {
-  return a.spec.place == b.spec.place && a.spec.step == b.spec.step &&
+bool agree(const About& a, const About& b) {
+  return a.counter->place == b.counter->place && a.counter->step == b.counter->step &&
          a.field.format.output == b.field.format.output;
 }
 
 /// Both rules have ranges.
-bool check_shared_ranges(const rewrite::Rule& earlier, const std::string& path,
-                         const rewrite::Rule& later, Parameters& reader) {
-  const ids::RangesSpec& a = *ranges_of(earlier);
-  const ids::RangesSpec& b = *ranges_of(later);
+bool check_shared_ranges(const About& earlier, const std::string& path, const About& later,
+                         Parameters& reader) {
+  const ids::RangesSpec& a = *earlier.ranges;
+  const ids::RangesSpec& b = *later.ranges;
   const std::string collection = b.counter.place.ns();
   if (a.counter.place.ns() != collection) return false;
   if (a.name != b.name) {
@@ -82,9 +78,7 @@ bool check_shared_ranges(const rewrite::Rule& earlier, const std::string& path,
                                  "': set store.collection, or the same name");
     return true;
   }
-  if (a == b && use_of(earlier)->field.format.output == use_of(later)->field.format.output) {
-    return false;
-  }
+  if (a == b && earlier.field.format.output == later.field.format.output) return false;
   reader.error("strategy", "shares the ranges '" + shown(b.name) + "' with " + path +
                                ", but not their ranges, pick, active, create, block, heal, "
                                "on_store_down and output");
@@ -106,17 +100,17 @@ bool check_counter_in_ranges(const ids::RangesSpec& ranges, const ids::CounterPl
 }  // namespace
 
 bool has_counters_in(const rewrite::Rule& rule, const std::string& ns) {
-  const ids::CounterUse* use = use_of(rule);
-  return use != nullptr && use->spec.place.ns() == ns;
+  const About* about = counter_of(rule);
+  return about != nullptr && about->counter->place.ns() == ns;
 }
 
 void check_counter(const rewrite::Rule& rule, Parameters& reader) {
   if (rule.strategy && !rule.field.empty()) {
-    check_sequences(ids::sequences_of(*rule.strategy), rule.field, reader);
+    check_sequences(rule.strategy->about().sequences, rule.field, reader);
   }
-  const ids::CounterUse* use = use_of(rule);
-  if (use == nullptr) return;
-  const ids::CounterPlace& place = use->spec.place;
+  const About* about = counter_of(rule);
+  if (about == nullptr) return;
+  const ids::CounterPlace& place = about->counter->place;
   Parameters& store = reader.section("store");
   if (const auto fault = fault_of_own_database(place.db); !fault.empty()) store.error("db", fault);
   if (const auto fault = fault_of_own_collection(place.collection); !fault.empty()) {
@@ -126,9 +120,9 @@ void check_counter(const rewrite::Rule& rule, Parameters& reader) {
 }
 
 void demand_index(rewrite::Rule& rule, Parameters& reader) {
-  const ids::CounterUse* use = use_of(rule);
-  const bool demands = use != nullptr && rule.field != "_id" &&
-                       (!use->sequences.scope.empty() || use->sequences.repeats());
+  const About* about = counter_of(rule);
+  const bool demands = about != nullptr && rule.field != "_id" &&
+                       (!about->sequences.scope.empty() || about->sequences.repeats());
   if (!demands || rule.unique_index != ids::UniqueIndex::warn) return;
   rule.unique_index = ids::UniqueIndex::require;
   if (!reader.given("unique_index")) return;
@@ -139,26 +133,21 @@ void demand_index(rewrite::Rule& rule, Parameters& reader) {
 
 bool check_shared_counter(const rewrite::Rule& earlier, const std::string& path,
                           const rewrite::Rule& later, Parameters& reader) {
-  const ids::CounterUse* a = use_of(earlier);
-  const ids::CounterUse* b = use_of(later);
+  const About* a = counter_of(earlier);
+  const About* b = counter_of(later);
   if (a == nullptr || b == nullptr) return false;
-  const ids::RangesSpec* ranges = ranges_of(earlier);
-  const ids::RangesSpec* later_ranges = ranges_of(later);
-  if (ranges != nullptr && later_ranges != nullptr) {
-    return check_shared_ranges(earlier, path, later, reader);
-  }
-  if (ranges != nullptr) return check_counter_in_ranges(*ranges, b->spec.place, path, reader);
-  if (later_ranges != nullptr) {
-    return check_counter_in_ranges(*later_ranges, a->spec.place, path, reader);
-  }
+  if (a->ranges && b->ranges) return check_shared_ranges(*a, path, *b, reader);
+  if (a->ranges) return check_counter_in_ranges(*a->ranges, b->counter->place, path, reader);
+  if (b->ranges) return check_counter_in_ranges(*b->ranges, a->counter->place, path, reader);
   if (!same_document(*a, *b)) return false;
-  const std::string document = "the counter document '" + shown(b->spec.place.key) + "' of " + path;
+  const std::string document =
+      "the counter document '" + shown(b->counter->place.key) + "' of " + path;
   if (!agree(*a, *b)) {
     reader.error("strategy",
                  "uses " + document + ", but not with the same layout, step and output");
     return true;
   }
-  if (a->spec == b->spec) return false;
+  if (a->counter == b->counter) return false;
   reader.warning("strategy",
                  "shares " + document +
                      ", but not its start, max, block, scan, heal and on_store_down: those of the "

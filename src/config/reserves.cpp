@@ -6,8 +6,7 @@
 #include "config/counters.hpp"
 #include "config/names.hpp"
 #include "idproxy/base/glob.hpp"
-#include "idproxy/base/words.hpp"
-#include "idproxy/ids/sequences_of.hpp"
+#include "idproxy/ids/rule_source.hpp"
 
 namespace idproxy::config {
 namespace {
@@ -38,8 +37,8 @@ std::string why_not_reservable(const rewrite::Rule& rule) {
     return "needs an ns without wildcards: a reservation names its document, but not the "
            "collection that has it. Write a rule for each collection";
   }
-  if (!rule.strategy) return {};
-  const ids::SequenceOptions& sequences = ids::sequences_of(*rule.strategy);
+  if (rule.strategy == nullptr) return {};
+  const ids::SequenceOptions& sequences = rule.strategy->about().sequences;
   if (!sequences.scope.empty()) {
     return "does not work with scope: documents of different scopes may have the same value, which "
            "can be reserved only once";

@@ -156,7 +156,7 @@ void read_strategy(rewrite::Rule& rule, Parameters& reader, const std::string& s
 
 /// An invoice without a number is worse than an error.
 bool has_no_gaps(const rewrite::Rule& rule) {
-  return rule.strategy != nullptr && rule.strategy->sequence_rule() != nullptr;
+  return rule.strategy != nullptr && rule.strategy->about().gapless;
 }
 
 /// The keys that do not affect which values a rule makes, only how it puts them into documents.

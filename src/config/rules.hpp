@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "idproxy/base/parameters.hpp"
-#include "idproxy/ids/strategy.hpp"
+#include "idproxy/ids/source.hpp"
 #include "idproxy/rewrite/rule.hpp"
 
 namespace idproxy::config {

@@ -10,7 +10,6 @@
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/outcome.hpp"
 #include "idproxy/ids/counter_spec.hpp"
-#include "idproxy/ids/range_check.hpp"
 #include "idproxy/ids/range_spec.hpp"
 
 namespace idproxy::id_store {

@@ -17,7 +17,7 @@
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/store_statistics.hpp"
 #include "idproxy/ids/range_set.hpp"
-#include "idproxy/ids/strategy.hpp"
+#include "idproxy/ids/source.hpp"
 
 namespace idproxy::id_store {
 

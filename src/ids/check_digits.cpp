@@ -120,18 +120,8 @@ Check read_check(Parameters& rule) {
 }
 
 std::size_t width_of(Check check) {
-  switch (check) {
-    case Check::none:
-      return 0;
-    case Check::mod97_10:
-      return 2;
-    case Check::luhn:
-    case Check::damm:
-    case Check::verhoeff:
-    case Check::mod11_10:
-      break;
-  }
-  return 1;
+  if (check == Check::none) return 0;
+  return check == Check::mod97_10 ? 2 : 1;
 }
 
 std::string check_digits_of(Check check, std::string_view text) {

@@ -1,75 +1,267 @@
+#include <array>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 
+#include "idproxy/base/buffer.hpp"
+#include "idproxy/bson/builder.hpp"
+#include "idproxy/bson/elements.hpp"
 #include "idproxy/ids/block_cache.hpp"
-#include "idproxy/ids/counter_use.hpp"
+#include "idproxy/ids/rule_source.hpp"
+#include "idproxy/ids/scope.hpp"
 #include "idproxy/ids/store.hpp"
-#include "idproxy/ids/strategy.hpp"
-#include "ids/bound_numbers.hpp"
-#include "ids/counter_parameters.hpp"
-#include "ids/counter_sequences.hpp"
+#include "ids/number_parameters.hpp"
+#include "ids/number_source.hpp"
 
 namespace idproxy::ids {
 namespace {
 
-/// The rule's own object; bind() makes one for each of its collections.
-class Counter final : public Strategy, public CounterRule {
+using namespace std::chrono_literals;
+using Int64 = std::numeric_limits<std::int64_t>;
+using Int32 = std::numeric_limits<std::int32_t>;
+using Output = NumberFormat::Output;
+using ValueIs = CounterPlace::ValueIs;
+
+// ---- the rule's keys ---------------------------------------------------------------------------
+
+/// The published recipes (docs/counters.md#layouts), in the order of read_layout().
+struct Layout {
+  std::string_view collection;
+  std::string_view value_field;
+  ValueIs value_is;
+  std::string_view name_field{};
+  std::string_view scope_field{};
+};
+constexpr std::array<Layout, 5> kLayouts{{
+    {"uniqueIdentifierCounter", "COUNT", ValueIs::next},
+    {"counters", "next", ValueIs::last},
+    {"counters", "seq", ValueIs::last},
+    {"ids", "index", ValueIs::next},
+    {"counters", "seq", ValueIs::last, "id", "reference_value"},
+}};
+
+std::size_t read_layout(Parameters& store) {
+  return store.choice("layout", {"unique-count", "counters-next", "counters-seq", "ids-index",
+                                 "mongoose-sequence", "custom"});
+}
+
+/// Reads the name of a top-level field of the counter's document.
+std::string read_name(std::string_view key, Parameters& store) {
+  std::string name = store.required_text(key);
+  if (name.starts_with('$') || name.find('.') != std::string::npos) {
+    store.error(key,
+                "must be a field of the document itself, without '.' and without '$' at its "
+                "beginning");
+  }
+  return name;
+}
+
+void check_custom(const CounterPlace& place, Parameters& store) {
+  if (place.value_field == "_id") store.error("value_field", "must not be _id, which is fixed");
+  if (!place.value_field.empty() && place.value_field == place.key_field) {
+    store.error("value_field", "must not be key_field");
+  }
+  if (place.filter.empty()) return;
+  for (const std::string& field : {place.key_field, place.value_field}) {
+    if (!bson::find(as_bytes(place.filter), field)) continue;
+    store.error("filter", "must not name '" + field + "', which is the counter's own");
+  }
+}
+
+/// Reads `filter` as a BSON document; "" if it is empty.
+std::string read_filter(Parameters& store) {
+  const auto members = store.members("filter");
+  if (members.empty()) return {};
+  Buffer filter;
+  bson::Scope document(filter);
+  for (const auto& [name, value] : members) {
+    if (const auto* text = std::get_if<std::string>(&value)) {
+      bson::append_string(filter, name, *text);
+    } else if (const auto* number = std::get_if<std::int64_t>(&value)) {
+      bson::append_int64(filter, name, *number);
+    } else if (const auto* boolean = std::get_if<bool>(&value)) {
+      bson::append_bool(filter, name, *boolean);
+    } else {
+      bson::append_head(filter, bson::Type::null, name);
+    }
+  }
+  document.close();
+  return std::string(as_text(filter.view()));
+}
+
+void read_custom(CounterPlace& place, Parameters& store) {
+  place.key_field = read_name("key_field", store);
+  place.value_field = read_name("value_field", store);
+  place.value_is = static_cast<ValueIs>(store.choice("value_is", {"next", "last"}));
+  if (!store.given("value_is")) store.error("value_is", "is missing; must be next or last");
+  place.filter = read_filter(store);
+  check_custom(place, store);
+}
+
+/// The place of a rule without `scope`, as mongoose-sequence has it without `reference_fields`.
+void set_scope_field(CounterPlace& place, const Layout& layout) {
+  place.name_field = place.key_field = layout.name_field;
+  place.scope_field = layout.scope_field;
+  Buffer filter;
+  bson::Scope document(filter);
+  bson::append_head(filter, bson::Type::null, place.scope_field);
+  document.close();
+  place.filter = as_text(filter.view());
+}
+
+/// Reads everything except the key.
+CounterPlace read_place(Parameters& store, std::string_view store_db) {
+  CounterPlace place;
+  const std::size_t layout = read_layout(store);
+  const bool custom = layout >= kLayouts.size();
+  place.store_db = store_db;
+  place.db = store.text("db", store_db);
+  place.collection = store.text("collection", custom ? "" : kLayouts.at(layout).collection);
+  if (place.collection.empty()) store.error("collection", "must name a collection");
+  if (custom) {
+    read_custom(place, store);
+    return place;
+  }
+  place.value_field = kLayouts.at(layout).value_field;
+  place.value_is = kLayouts.at(layout).value_is;
+  if (!kLayouts.at(layout).scope_field.empty()) set_scope_field(place, kLayouts.at(layout));
+  return place;
+}
+
+void read_numbers(CounterSpec& spec, Output output, Parameters& rule) {
+  const bool narrow = output == Output::int32;
+  const std::int64_t lowest = narrow ? Int32::min() : Int64::min();
+  const std::int64_t highest = narrow ? Int32::max() : Int64::max();
+  spec.step = rule.integer("step", -65535, 65535, 1);
+  if (spec.step == 0) rule.error("step", "must not be 0");
+  const bool down = spec.step < 0;
+  spec.max = rule.integer("max", lowest, highest, down ? lowest : highest);
+  spec.start = rule.integer("start", lowest, highest, 1);
+  if (down ? spec.start < spec.max : spec.start > spec.max) {
+    rule.error("start", "must not be beyond max (" + std::to_string(spec.max) + ")");
+  }
+}
+
+RuleSource::About read_counter(Parameters& rule, std::string_view store_db) {
+  RuleSource::About about;
+  about.field = {rule.text("ns", ""), rule.text("field", ""), read_format(rule)};
+  about.sequences = read_sequences(rule, about.field.format);
+  check_gap(rule, about.sequences);
+  CounterSpec& spec = about.counter.emplace();
+  read_numbers(spec, about.field.format.output, rule);
+  spec.max =
+      read_width(rule, about.field.format, about.sequences, {spec.start, spec.step, spec.max});
+  spec.block = read_block(rule);
+  const auto name = rule.optional_text("name");
+  Parameters& store = rule.section("store");
+  spec.place = read_place(store, store_db);
+  if (!spec.place.scope_field.empty() && about.sequences.reset != Reset::none) {
+    rule.error(
+        "reset",
+        "has no place in layout mongoose-sequence, whose counters have no field for a period");
+  }
+  const auto key = store.optional_text("key");
+  about.per_namespace = !name && !key;
+  spec.place.key = key ? *key : name.value_or(about.field.ns + "." + about.field.field);
+  spec.scan = rule.duration_or_off("scan", 1s, 1h, spec.scan);
+  spec.heal = read_heal(rule.section("heal"));
+  spec.on_store_down = read_on_store_down(rule.section("on_store_down"));
+  return about;
+}
+
+// ---- its values --------------------------------------------------------------------------------
+
+/// A counter, and the field that is filled from it.
+struct FieldCounter {
+  CounterSpec spec;
+  CounterField field;
+};
+
+/// Makes `place`, of a rule, that of the sequence that `chosen` says.
+void choose_in(CounterPlace& place, const Sequences::Chosen& chosen) {
+  place.key_is = CounterPlace::KeyIs::document;
+  if (place.scope_field.empty()) {
+    place.key = chosen.key;
+    return;
+  }
+  Buffer named;
+  bson::Scope filter(named);
+  bson::append_string(named, place.name_field, place.key);
+  filter.close();
+  place.filter = as_text(named.view());
+  place.key_field = place.scope_field;
+  place.key = reference_value(chosen.scope);
+}
+
+class Counter final : public RuleSource {
  public:
-  Counter(CounterUse use, const Clock& clock)
-      : use_(std::move(use)),
-        clock_(clock),
-        choice_(std::make_shared<const SequenceChoice>(use_.sequences)),
-        sequences_(std::make_shared<CounterSequences>(use_.sequences.most)) {}
+  Counter(About about, const Clock& clock)
+      : RuleSource(std::move(about)), clock_(clock), recent_(this->about().sequences.most) {}
 
   /// Of a rule with several sequences, today's; if documents decide, their family.
   void announce(Store& store) override {
+    FieldCounter counter{*about().counter, about().field};
     const bool is_one =
-        !use_.per_namespace || use_.field.ns.find_first_of("*?") == std::string::npos;
+        !about().per_namespace || counter.field.ns.find_first_of("*?") == std::string::npos;
     if (!is_one) return;
-    const SequenceCounter counter = choice_->fields().empty() ? counter_now() : family();
+    if (about().sequences.by_document()) {
+      counter.spec.place.key_is = CounterPlace::KeyIs::family;
+    } else {
+      const Sequences sequences(about().sequences, counter.spec.place.key, counter.field.format,
+                                clock_, {});
+      counter = counter_of(counter, sequences.choose({}, clock_.wall()));
+    }
     announced_ = store.announce(counter.spec, counter.field);
   }
-  [[nodiscard]] std::shared_ptr<Strategy> bind(std::string_view ns, Store& store) const override {
-    CounterUse use = use_of(ns);
-    if (use_.sequences.any()) {
-      return std::make_shared<SequencedCounter>(std::move(use), choice_, sequences_, clock_, store);
+
+  [[nodiscard]] Bound bind(std::string_view ns, Store* store) override {
+    FieldCounter counter{*about().counter, about().field};
+    if (about().per_namespace) {
+      counter.field.ns = ns;
+      counter.spec.place.key = counter.field.ns + "." + counter.field.field;
     }
-    return std::make_shared<BoundNumbers>(store.counter(use.spec, use.field), use.field.format,
-                                          use.spec.on_store_down);
-  }
-
-  CounterRule* counter_rule() override { return this; }
-  [[nodiscard]] const CounterUse& use() const override { return use_; }
-
-  Draw next(std::size_t /*n*/, Values& /*out*/) override {
-    return Error{Errc::unavailable, "there is no id store"};
+    const NumberFormat format = counter.field.format;
+    if (!about().sequences.any()) {
+      return {.source = number_source(store->counter(counter.spec, counter.field), format,
+                                      counter.spec.on_store_down)};
+    }
+    std::string name = counter.spec.place.key;
+    auto open = [this, store, of_all = std::move(counter)](const Sequences::Chosen& chosen) {
+      return sequence(counter_of(of_all, chosen), chosen.format, *store);
+    };
+    return {.sequences = std::make_shared<Sequences>(about().sequences, std::move(name), format,
+                                                     clock_, std::move(open))};
   }
 
  private:
-  /// For one of its collections.
-  [[nodiscard]] CounterUse use_of(std::string_view ns) const {
-    CounterUse use = use_;
-    if (!use.per_namespace) return use;
-    use.field.ns = ns;
-    use.spec.place.key = use.field.ns + "." + use.field.field;
-    return use;
-  }
-  [[nodiscard]] SequenceCounter counter_now() const {
-    const auto chosen = choice_->choose(use_.spec.place.key, use_.field.format, {}, clock_.wall());
-    return counter_of(use_, *choice_, chosen);
-  }
-
-  [[nodiscard]] SequenceCounter family() const {
-    SequenceCounter counter{use_.spec, use_.field};
-    counter.spec.place.key_is = CounterPlace::KeyIs::family;
+  /// The counter of a sequence. `of_all`: of the collection.
+  [[nodiscard]] FieldCounter counter_of(const FieldCounter& of_all,
+                                        const Sequences::Chosen& chosen) const {
+    FieldCounter counter = of_all;
+    if (!chosen.key.empty()) choose_in(counter.spec.place, chosen);
+    counter.field.format = chosen.stored;
+    counter.field.scope = chosen.scope;
+    counter.field.repeats = about().sequences.repeats();
     return counter;
   }
 
-  const CounterUse use_;
+  /// Its numbers go back when nobody uses it any more.
+  [[nodiscard]] std::shared_ptr<Source> sequence(const FieldCounter& counter,
+                                                 const NumberFormat& format, Store& store) {
+    const std::string key = counter.spec.place.filter + counter.spec.place.key;
+    return recent_.get(key, format, [&]() -> RecentSequences::Write {
+      const auto cache = store.counter(counter.spec, counter.field);
+      std::shared_ptr<NumberStock> lent(cache.get(), [cache](auto*) { cache->let_go(); });
+      return [lent, on_store_down = counter.spec.on_store_down](const NumberFormat& written) {
+        return number_source(lent, written, on_store_down);
+      };
+    });
+  }
+
   const Clock& clock_;
-  const std::shared_ptr<const SequenceChoice> choice_;
-  const std::shared_ptr<CounterSequences> sequences_;
+  RecentSequences recent_;
   // Other rules may share this counter by its name. Holding it makes the store count the numbers in
   // this rule's field from the start, and keeps it from forgetting the counter.
   std::shared_ptr<BlockCache> announced_;
@@ -77,9 +269,9 @@ class Counter final : public Strategy, public CounterRule {
 
 }  // namespace
 
-/// For its keys see counter_parameters.cpp.
-std::unique_ptr<Strategy> make_counter(Parameters& parameters, Sources sources,
-                                       std::string_view store_db) {
+/// For its keys see read_counter().
+std::unique_ptr<RuleSource> make_counter(Parameters& parameters, Sources sources,
+                                         std::string_view store_db) {
   return std::make_unique<Counter>(read_counter(parameters, store_db), sources.clock);
 }
 

@@ -4,16 +4,11 @@
 #include <string>
 #include <utility>
 
-#include "idproxy/base/parameters.hpp"
-#include "idproxy/ids/counter_use.hpp"
-#include "idproxy/ids/gapless_job.hpp"
-#include "idproxy/ids/number_format.hpp"
+#include "idproxy/ids/gapless_queue.hpp"
+#include "idproxy/ids/rule_source.hpp"
 #include "idproxy/ids/store.hpp"
-#include "idproxy/ids/strategy.hpp"
-#include "ids/bound_gapless.hpp"
-#include "ids/counter_parameters.hpp"
-#include "ids/gapless_sequences.hpp"
-#include "ids/sequence_parameters.hpp"
+#include "ids/gapless_source.hpp"
+#include "ids/number_parameters.hpp"
 
 namespace idproxy::ids {
 namespace {
@@ -22,46 +17,43 @@ using Int64 = std::numeric_limits<std::int64_t>;
 using Int32 = std::numeric_limits<std::int32_t>;
 using Output = NumberFormat::Output;
 
-/// The rule's own object; bind() makes one for each of its collections.
-class Gapless final : public Strategy, public SequenceRule {
+class Gapless final : public RuleSource {
  public:
-  Gapless(GaplessSpec spec, SequenceOptions options, const Clock& clock)
-      : spec_(std::move(spec)),
-        options_(std::move(options)),
-        clock_(clock),
-        choice_(std::make_shared<const SequenceChoice>(options_)),
-        sequences_(std::make_shared<GaplessSequences>(options_.most)) {}
+  Gapless(About about, const Clock& clock)
+      : RuleSource(std::move(about)), clock_(clock), recent_(this->about().sequences.most) {}
 
-  [[nodiscard]] std::shared_ptr<Strategy> bind(std::string_view ns, Store& store) const override {
-    GaplessSpec spec = spec_;
+  /// Unless documents decide, the store looks at today's sequence before the first write comes.
+  [[nodiscard]] Bound bind(std::string_view ns, Store* store) override {
+    GaplessSpec spec = *about().gapless;
     spec.field.ns = ns;
-    if (options_.any()) return bind_several(std::move(spec), store);
-    auto queue = store.sequence(spec);
-    if (queue == nullptr) return nullptr;
-    return std::make_shared<BoundGapless>(std::move(queue), spec_.field.format);
-  }
-  SequenceRule* sequence_rule() override { return this; }
-  [[nodiscard]] const GaplessSpec& spec() const override { return spec_; }
-  [[nodiscard]] const SequenceOptions& options() const override { return options_; }
-
-  Draw next(std::size_t /*n*/, Values& /*out*/) override {
-    return Error{Errc::unavailable, "there is no id store"};
+    const NumberFormat format = spec.field.format;
+    if (!about().sequences.any()) return {.source = gapless_source(store->sequence(spec), format)};
+    std::string name = spec.key();
+    auto open = [this, store, spec = std::move(spec)](Sequences::Chosen chosen) {
+      return sequence(spec, std::move(chosen), *store);
+    };
+    auto sequences = std::make_shared<Sequences>(about().sequences, std::move(name), format, clock_,
+                                                 std::move(open));
+    if (!about().sequences.by_document()) (void)sequences->sequence({});
+    return {.sequences = std::move(sequences)};
   }
 
  private:
-  /// Unless documents decide, the store looks at today's sequence before the first write comes.
-  [[nodiscard]] std::shared_ptr<Strategy> bind_several(GaplessSpec spec, Store& store) const {
-    auto bound =
-        std::make_shared<SequencedGapless>(std::move(spec), choice_, sequences_, clock_, store);
-    if (choice_->fields().empty()) (void)bound->sequence({});
-    return bound;
+  /// When nobody uses it any more, the store keeps its floor and forgets it.
+  [[nodiscard]] std::shared_ptr<Source> sequence(GaplessSpec spec, Sequences::Chosen chosen,
+                                                 Store& store) {
+    spec.place = std::move(chosen.key);
+    spec.field.scope = std::move(chosen.scope);
+    spec.field.format = std::move(chosen.stored);
+    return recent_.get(spec.name(), chosen.format, [&]() -> RecentSequences::Write {
+      return [queue = store.sequence(spec)](const NumberFormat& format) {
+        return gapless_source(queue, format);
+      };
+    });
   }
 
-  const GaplessSpec spec_;
-  const SequenceOptions options_;
   const Clock& clock_;
-  const std::shared_ptr<const SequenceChoice> choice_;
-  const std::shared_ptr<GaplessSequences> sequences_;
+  RecentSequences recent_;
 };
 
 /// The largest number with this many digits.
@@ -75,19 +67,8 @@ std::int64_t largest(std::uint32_t digits) {
   return number;
 }
 
-/// The last number: without a template, that of the texts' width. Texts sort as their numbers do
+/// The last number is, without a template, that of the texts' width. Texts sort as their numbers do
 /// only as long as all have the same number of digits, and a template says what to do beyond that.
-void read_end(GaplessSpec& spec, const SequenceOptions& options, Parameters& rule) {
-  CounterUse use;
-  use.field = spec.field;
-  use.sequences = options;
-  CounterSpec numbers;
-  numbers.start = spec.start;
-  numbers.max = spec.max;
-  read_width(rule, use, numbers);
-  spec.max = numbers.max;
-}
-
 void read_numbers_of(GaplessSpec& spec, const SequenceOptions& options, Parameters& rule) {
   const NumberFormat& format = spec.field.format;
   std::int64_t lowest = Int64::min();
@@ -106,7 +87,7 @@ void read_numbers_of(GaplessSpec& spec, const SequenceOptions& options, Paramete
     }
   }
   spec.start = rule.integer("start", lowest, spec.max, 1);
-  read_end(spec, options, rule);
+  spec.max = read_width(rule, format, options, {spec.start, 1, spec.max});
 }
 
 /// The unique index keeps a number from being stored twice only if a sequence never writes it in
@@ -132,16 +113,18 @@ void check_guarded(Parameters& rule, const SequenceOptions& options) {
 }  // namespace
 
 /// Keys: output, format, start, floor, and those of read_sequences() and read_width().
-std::unique_ptr<Strategy> make_gapless(Parameters& rule, Sources sources,
-                                       std::string_view store_db) {
-  GaplessSpec spec;
-  spec.field = {rule.text("ns", ""), rule.text("field", ""), read_format(rule)};
+std::unique_ptr<RuleSource> make_gapless(Parameters& rule, Sources sources,
+                                         std::string_view store_db) {
+  RuleSource::About about;
+  about.field = {rule.text("ns", ""), rule.text("field", ""), read_format(rule)};
+  about.sequences = read_sequences(rule, about.field.format);
+  GaplessSpec& spec = about.gapless.emplace();
+  spec.field = about.field;
   spec.store_db = store_db;
-  SequenceOptions options = read_sequences(rule, spec.field.format);
-  read_numbers_of(spec, options, rule);
+  read_numbers_of(spec, about.sequences, rule);
   spec.floor = rule.boolean("floor", true);
-  check_guarded(rule, options);
-  return std::make_unique<Gapless>(std::move(spec), std::move(options), sources.clock);
+  check_guarded(rule, about.sequences);
+  return std::make_unique<Gapless>(std::move(about), sources.clock);
 }
 
 }  // namespace idproxy::ids

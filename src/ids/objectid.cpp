@@ -5,9 +5,7 @@
 #include <chrono>
 #include <mutex>
 
-#include "idproxy/base/parameters.hpp"
 #include "idproxy/ids/registry.hpp"
-#include "idproxy/ids/strategy.hpp"
 #include "ids/hex.hpp"
 
 namespace idproxy::ids {
@@ -32,7 +30,7 @@ void append_hex(const ObjectIdPosition& position, const ObjectIdRandom& random, 
 
 /// Every object has random bytes and a counter of its own: rules share no state, their ids differ
 /// in the 5 random bytes, and tests can inject the sources. A mutex guards the sequence.
-class ObjectId final : public Strategy {
+class ObjectId final : public Source {
  public:
   ObjectId(IdOutput output, Sources sources) : output_(output), sources_(sources) { seed(); }
 
@@ -72,14 +70,15 @@ void write_objectid(const ObjectIdPosition& position, const ObjectIdRandom& rand
   boost::endian::store_big_u24(at + 9, position.counter);
 }
 
-std::unique_ptr<Strategy> make_object_ids(Sources sources) {
-  return std::make_unique<ObjectId>(IdOutput::objectid, sources);
+std::unique_ptr<RuleSource> make_object_ids(Sources sources) {
+  return std::make_unique<SharedSource>(std::make_shared<ObjectId>(IdOutput::objectid, sources));
 }
 
 /// Keys: output (objectid, string).
-std::unique_ptr<Strategy> make_objectid(Parameters& parameters, Sources sources) {
+std::unique_ptr<RuleSource> make_objectid(Parameters& parameters, Sources sources,
+                                          std::string_view /*store_db*/) {
   const auto output = static_cast<IdOutput>(parameters.choice("output", {"objectid", "string"}));
-  return std::make_unique<ObjectId>(output, sources);
+  return std::make_unique<SharedSource>(std::make_shared<ObjectId>(output, sources));
 }
 
 }  // namespace idproxy::ids

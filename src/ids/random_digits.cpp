@@ -18,9 +18,9 @@
 #include "idproxy/ids/counter_spec.hpp"
 #include "idproxy/ids/fill.hpp"
 #include "idproxy/ids/free_values.hpp"
+#include "idproxy/ids/rule_source.hpp"
 #include "idproxy/ids/store.hpp"
-#include "idproxy/ids/strategy.hpp"
-#include "ids/uniform_numbers.hpp"
+#include "ids/random_chunk.hpp"
 
 namespace idproxy::ids {
 namespace {
@@ -89,21 +89,17 @@ void append_number(Number value, Format format, Values& out) {
 /// Reads what append_number() wrote.
 template <class Number>
 Number read_number(Bytes value, Format format) {
-  const auto without_check =
-      power_of_ten<std::int64_t>(static_cast<std::int64_t>(width_of(format.check)));
-  switch (format.output) {
-    case Output::int64:
-      return static_cast<Number>(load_i64(value.data()) / without_check);
-    case Output::int32:
-      return static_cast<Number>(load_i32(value.data()) / without_check);
-    case Output::string:
-      break;
+  if (format.output == Output::string) {
+    Number number = 0;
+    for (const std::uint8_t digit : value.subspan(4, format.digits)) {
+      number = number * 10 + static_cast<Number>(digit - '0');
+    }
+    return number;
   }
-  Number number = 0;
-  for (const std::uint8_t digit : value.subspan(4, format.digits)) {
-    number = number * 10 + static_cast<Number>(digit - '0');
-  }
-  return number;
+  const bool narrow = format.output == Output::int32;
+  const std::int64_t number = narrow ? load_i32(value.data()) : load_i64(value.data());
+  const auto check_digits = static_cast<std::int64_t>(width_of(format.check));
+  return static_cast<Number>(number / power_of_ten<std::int64_t>(check_digits));
 }
 
 /// The numbers of one request, in a hash table of more than twice their count. Numbers are uniform,
@@ -222,27 +218,15 @@ class UniformDigits {
 /// store's Fill knows how full the collection is. Where many numbers are taken, the store looks up
 /// which are free, if it can.
 template <class Number>
-class RandomDigits final : public Strategy,
-                           public StoreSource,
-                           public DuplicateObserver,
-                           public BoundedSpace {
+class RandomDigits final : public Source {
  public:
-  RandomDigits(UniformDigits<Number> digits, FillRule rule)
-      : digits_(digits), rule_(std::move(rule)) {}
-
-  std::shared_ptr<Strategy> bind(std::string_view ns, Store& store) const override {
-    auto bound = std::make_shared<RandomDigits>(digits_, rule_);
-    bound->fill_ = store.fill(ns, rule_.field);
-    if (!bound->fill_) return bound;
-    bound->fill_->limit({static_cast<double>(digits_.count()), rule_.warn_fill, rule_.max_fill});
-    bound->free_ = store.free_values(ns, rule_.field);
-    if (bound->free_) bound->free_->draw_with(candidates());
-    return bound;
+  /// `fill`: null if nobody counts the documents. `free`: null if nobody looks.
+  RandomDigits(UniformDigits<Number> digits, double max_fill, std::shared_ptr<Fill> fill,
+               std::shared_ptr<FreeValues> free)
+      : digits_(digits), max_fill_(max_fill), fill_(std::move(fill)), free_(std::move(free)) {
+    if (free_) free_->draw_with(candidates());
   }
 
-  StoreSource* store_source() override { return this; }
-  DuplicateObserver* duplicate_observer() override { return this; }
-  BoundedSpace* bounded_space() override { return this; }
   std::uint32_t attempts() const override { return fill_ ? fill_->attempts() : kAttempts; }
 
   void collided(const Values& /*values*/, std::span<const std::uint32_t> which,
@@ -304,7 +288,7 @@ class RandomDigits final : public Strategy,
 
   Error too_full() const {
     return {Errc::exhausted, "of the possible values " + percent(fill_->seen().fraction) +
-                                 " are in use, and max_fill is " + percent(rule_.max_fill) +
+                                 " are in use, and max_fill is " + percent(max_fill_) +
                                  ": more digits make room"};
   }
 
@@ -330,17 +314,37 @@ class RandomDigits final : public Strategy,
   }
 
   const UniformDigits<Number> digits_;
-  const FillRule rule_;
-  std::shared_ptr<Fill> fill_;        // null in the rule's own object
-  std::shared_ptr<FreeValues> free_;  // null: nobody looks
+  const double max_fill_;
+  const std::shared_ptr<Fill> fill_;
+  const std::shared_ptr<FreeValues> free_;
 };
 
 template <class Number>
-std::unique_ptr<Strategy> make(std::int64_t digits, bool leading_zeros, Format format,
-                               FillRule rule, RandomSource& random) {
+class RandomDigitsRule final : public RuleSource {
+ public:
+  RandomDigitsRule(UniformDigits<Number> digits, FillRule rule)
+      : RuleSource({.fills_up = true}), digits_(digits), rule_(std::move(rule)) {}
+
+  Bound bind(std::string_view ns, Store* store) override {
+    const auto fill = store == nullptr ? nullptr : store->fill(ns, rule_.field);
+    if (fill) fill->limit({static_cast<double>(digits_.count()), rule_.warn_fill, rule_.max_fill});
+    auto free = fill ? store->free_values(ns, rule_.field) : nullptr;
+    return {.source = std::make_shared<RandomDigits<Number>>(digits_, rule_.max_fill, fill,
+                                                             std::move(free))};
+  }
+  void append_samples(std::size_t n, Values& out) const override { digits_.append(n, out); }
+
+ private:
+  const UniformDigits<Number> digits_;
+  const FillRule rule_;
+};
+
+template <class Number>
+std::unique_ptr<RuleSource> make(std::int64_t digits, bool leading_zeros, Format format,
+                                 FillRule rule, RandomSource& random) {
   const Number end = power_of_ten<Number>(digits);
   const Number lowest = leading_zeros ? Number{0} : end / 10;
-  return std::make_unique<RandomDigits<Number>>(
+  return std::make_unique<RandomDigitsRule<Number>>(
       UniformDigits<Number>(lowest, end - lowest, format, random), std::move(rule));
 }
 
@@ -348,25 +352,14 @@ struct DigitRange {
   std::string_view output;
   std::int64_t most_digits;  // so that all numbers fit the type; 34: as many as decimal128 has
 };
-
-constexpr DigitRange range_of(Output output) {
-  switch (output) {
-    case Output::int64:
-      return {"int64", 18};
-    case Output::int32:
-      return {"int32", 9};
-    case Output::string:
-      break;
-  }
-  return {"string", 34};
-}
+constexpr std::array<DigitRange, 3> kRanges{{{"int64", 18}, {"int32", 9}, {"string", 34}}};
 
 /// Returns the number of digits, without check digits; 0 after a fault.
 std::int64_t read_digits(Parameters& parameters, Output output, Check check) {
   constexpr std::int64_t kDefault = 12;
   using Limits = std::numeric_limits<std::int64_t>;
   const auto digits = parameters.integer("digits", Limits::min(), Limits::max(), kDefault);
-  const DigitRange range = range_of(output);
+  const DigitRange& range = kRanges.at(static_cast<std::size_t>(output));
   const auto check_digits = static_cast<std::int64_t>(width_of(check));
   const std::int64_t most = range.most_digits - check_digits;
   if (digits < 1 || digits > most) {
@@ -396,7 +389,8 @@ std::optional<FillRule> read_fill(Parameters& parameters) {
 }  // namespace
 
 /// Keys: output (int64, int32, string), digits, leading_zeros, check, warn_fill, max_fill.
-std::unique_ptr<Strategy> make_random_digits(Parameters& parameters, Sources sources) {
+std::unique_ptr<RuleSource> make_random_digits(Parameters& parameters, Sources sources,
+                                               std::string_view /*store_db*/) {
   const auto output =
       static_cast<Output>(parameters.choice("output", {"int64", "int32", "string"}));
   const Check check = read_check(parameters);

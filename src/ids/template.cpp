@@ -15,6 +15,13 @@ namespace {
 constexpr std::string_view kTokens =
     "{counter}, {counter:06}, {yyyy}, {yy}, {MM}, {dd}, {field:PATH} and {check}";
 
+/// A number in decimal, with leading zeros up to `width` digits.
+std::string padded(unsigned number, std::size_t width) {
+  std::string text = std::to_string(number);
+  if (text.size() < width) text.insert(0, width - text.size(), '0');
+  return text;
+}
+
 bool only_digits(std::string_view text) {
   return text.find_first_not_of("0123456789") == std::string_view::npos;
 }
@@ -30,6 +37,15 @@ std::optional<std::uint32_t> width_in(std::string_view text) {
 }
 
 }  // namespace
+
+std::string period_of(Reset reset, std::chrono::year_month_day day) {
+  if (reset == Reset::none) return {};
+  std::string period = padded(static_cast<unsigned>(static_cast<int>(day.year())), 4);
+  if (reset == Reset::yearly) return period;
+  period += "-" + padded(static_cast<unsigned>(day.month()), 2);
+  if (reset == Reset::monthly) return period;
+  return period + "-" + padded(static_cast<unsigned>(day.day()), 2);
+}
 
 // ---- parsing -----------------------------------------------------------------------------------
 
@@ -164,18 +180,9 @@ bool Template::has_check() const {
 }
 
 bool Template::shows_period(Reset reset) const {
-  const bool year = has(Kind::yyyy) || has(Kind::yy);
-  switch (reset) {
-    case Reset::none:
-      return true;
-    case Reset::yearly:
-      return year;
-    case Reset::monthly:
-      return year && has(Kind::month);
-    case Reset::daily:
-      break;
-  }
-  return year && has(Kind::month) && has(Kind::day);
+  if (reset == Reset::none) return true;
+  return (has(Kind::yyyy) || has(Kind::yy)) && (reset < Reset::monthly || has(Kind::month)) &&
+         (reset < Reset::daily || has(Kind::day));
 }
 
 bool Template::shows_periods_only(Reset reset) const {
@@ -237,21 +244,9 @@ NumberFormat Template::format(std::chrono::year_month_day day, std::span<const s
 
 /// Whether a piece does not change before the next reset.
 bool Template::is_fixed(Kind kind, Reset reset) {
-  switch (kind) {
-    case Kind::yyyy:
-    case Kind::yy:
-      return reset != Reset::none;
-    case Kind::month:
-      return reset == Reset::monthly || reset == Reset::daily;
-    case Kind::day:
-      return reset == Reset::daily;
-    case Kind::literal:
-    case Kind::counter:
-    case Kind::field:
-    case Kind::check:
-      break;
-  }
-  return true;
+  if (kind == Kind::yyyy || kind == Kind::yy) return reset >= Reset::yearly;
+  if (kind == Kind::month) return reset >= Reset::monthly;
+  return kind != Kind::day || reset == Reset::daily;
 }
 
 NumberFormat Template::format_of_all(const Fixed& fixed, Check check) const {

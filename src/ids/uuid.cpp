@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "idproxy/base/parameters.hpp"
-#include "idproxy/ids/strategy.hpp"
+#include "idproxy/ids/rule_source.hpp"
 #include "ids/hex.hpp"
 #include "ids/random_chunk.hpp"
 
@@ -94,12 +94,22 @@ std::uint64_t milliseconds_of(const Clock& clock) {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(now, 0));
 }
 
+class UuidSource : public Source {
+ public:
+  UuidSource(Representation representation, Sources sources)
+      : representation_(representation), sources_(sources) {}
+
+ protected:
+  const Representation representation_;
+  const Sources sources_;
+};
+
 /// Version 1. Never repeats a pair of time and clock_seq, whatever the clock does. A mutex guards
 /// the state.
-class TimeBasedUuid final : public Strategy {
+class TimeBasedUuid final : public UuidSource {
  public:
   TimeBasedUuid(Representation representation, Sources sources)
-      : representation_(representation), sources_(sources) {
+      : UuidSource(representation, sources) {
     seed();
   }
 
@@ -148,8 +158,6 @@ class TimeBasedUuid final : public Strategy {
     if (++steps_back_ > kClockSeq) seed();
   }
 
-  const Representation representation_;
-  const Sources sources_;
   std::mutex mutex_;
   std::uint64_t generation_ = 0;
   std::uint64_t last_clock_ = 0;
@@ -160,28 +168,20 @@ class TimeBasedUuid final : public Strategy {
 };
 
 /// Version 4. No state. 122 random bits make the ids unique.
-class RandomUuid final : public Strategy {
+class RandomUuid final : public UuidSource {
  public:
-  RandomUuid(Representation representation, Sources sources)
-      : representation_(representation), random_(sources.random) {}
-
+  using UuidSource::UuidSource;
   Draw next(std::size_t n, Values& out) override {
-    RandomChunk<kUuidSize> bytes(random_, n);
+    RandomChunk<kUuidSize> bytes(sources_.random, n);
     for (std::size_t i = 0; i < n; ++i) append_uuid(layout_v4(bytes.next()), representation_, out);
     return {};
   }
-
- private:
-  const Representation representation_;
-  RandomSource& random_;
 };
 
 /// Version 7 without order within a millisecond: each id has 74 fresh random bits. No state.
-class UnorderedUuid final : public Strategy {
+class UnorderedUuid final : public UuidSource {
  public:
-  UnorderedUuid(Representation representation, Sources sources)
-      : representation_(representation), sources_(sources) {}
-
+  using UuidSource::UuidSource;
   Draw next(std::size_t n, Values& out) override {
     const std::uint64_t now = milliseconds_of(sources_.clock);
     RandomChunk<10> bytes(sources_.random, n);
@@ -189,18 +189,12 @@ class UnorderedUuid final : public Strategy {
               [&] { return halves_v7(now, Random74::from(bytes.next())); });
     return {};
   }
-
- private:
-  const Representation representation_;
-  const Sources sources_;
 };
 
 /// Version 7, each id above the one before. A mutex guards the position.
-class OrderedUuid final : public Strategy {
+class OrderedUuid final : public UuidSource {
  public:
-  OrderedUuid(Representation representation, Sources sources)
-      : representation_(representation), sources_(sources) {}
-
+  using UuidSource::UuidSource;
   Draw next(std::size_t n, Values& out) override {
     if (n == 0) return {};
     const std::lock_guard lock(mutex_);
@@ -236,8 +230,6 @@ class OrderedUuid final : public Strategy {
     return true;
   }
 
-  const Representation representation_;
-  const Sources sources_;
   std::mutex mutex_;
   std::optional<std::uint64_t> generation_;  // nothing: not seeded yet
   Uuid7Position position_;                   // of the last id
@@ -310,17 +302,27 @@ void append_uuid(const Uuid& uuid, Representation representation, Values& out) {
   }
 }
 
+namespace {
+
+template <class Made>
+std::unique_ptr<RuleSource> rule_of(Representation representation, Sources sources) {
+  return std::make_unique<SharedSource>(std::make_shared<Made>(representation, sources));
+}
+
+}  // namespace
+
 /// Keys: version (7, 1, 4), representation (standard, java-legacy, csharp-legacy, python-legacy,
 /// string), monotonic (process, none; it concerns version 7).
-std::unique_ptr<Strategy> make_uuid(Parameters& parameters, Sources sources) {
+std::unique_ptr<RuleSource> make_uuid(Parameters& parameters, Sources sources,
+                                      std::string_view /*store_db*/) {
   using Limits = std::numeric_limits<std::int64_t>;
   const auto version = parameters.integer("version", Limits::min(), Limits::max(), 7);
   const auto representation = static_cast<Representation>(parameters.choice(
       "representation", {"standard", "java-legacy", "csharp-legacy", "python-legacy", "string"}));
   const bool ordered = parameters.choice("monotonic", {"process", "none"}) == 0;
 
-  if (version == 1) return std::make_unique<TimeBasedUuid>(representation, sources);
-  if (version == 4) return std::make_unique<RandomUuid>(representation, sources);
+  if (version == 1) return rule_of<TimeBasedUuid>(representation, sources);
+  if (version == 4) return rule_of<RandomUuid>(representation, sources);
   if (version != 7) {
     parameters.error("version", "must be 1, 4 or 7, is " + std::to_string(version));
     return nullptr;
@@ -330,8 +332,8 @@ std::unique_ptr<Strategy> make_uuid(Parameters& parameters, Sources sources) {
     parameters.warning("representation",
                        "stores the bytes of version 7 in another order: ids are not in time order");
   }
-  if (ordered) return std::make_unique<OrderedUuid>(representation, sources);
-  return std::make_unique<UnorderedUuid>(representation, sources);
+  return ordered ? rule_of<OrderedUuid>(representation, sources)
+                 : rule_of<UnorderedUuid>(representation, sources);
 }
 
 }  // namespace idproxy::ids

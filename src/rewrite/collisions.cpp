@@ -68,11 +68,9 @@ void TakenValues::add(std::span<const Collision> collisions, ids::Taken where) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i].empty()) continue;
     std::ranges::sort(values[i]);
-    by_source(plan_, given_, i, std::move(values[i]), [&](ids::Strategy& source, auto which) {
+    by_source(plan_, given_, i, std::move(values[i]), [&](ids::Source& source, auto which) {
       const std::size_t in_request = counts_[&source] += which.size();
-      if (auto* observer = source.duplicate_observer()) {
-        observer->collided(given_.values[i], which, in_request, where);
-      }
+      source.collided(given_.values[i], which, in_request, where);
     });
   }
 }

@@ -54,8 +54,8 @@ class TakenValues {
   const GivenValues& given_;
   std::string_view ns_;
   const wire::OpMsgView* message_;
-  std::unordered_set<std::size_t> taken_;                         // indexes in given_.given
-  std::unordered_map<const ids::Strategy*, std::size_t> counts_;  // in the whole request
+  std::unordered_set<std::size_t> taken_;                       // indexes in given_.given
+  std::unordered_map<const ids::Source*, std::size_t> counts_;  // in the whole request
 };
 
 }  // namespace idproxy::rewrite

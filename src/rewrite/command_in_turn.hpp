@@ -5,7 +5,7 @@
 
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/base/random.hpp"
-#include "idproxy/ids/sequenced.hpp"
+#include "idproxy/ids/source.hpp"
 #include "idproxy/rewrite/batch_command.hpp"
 
 namespace idproxy::rewrite {

@@ -11,7 +11,7 @@ namespace idproxy::rewrite {
 
 bool Drawing::is_done(const Plan& plan, const GivenValues& given) {
   for (; assignment_ < plan.size(); ++assignment_) {
-    if (given.wanted[assignment_] > 0 && !plan[assignment_].strategy->in_turn()) break;
+    if (given.wanted[assignment_] > 0 && !plan[assignment_].in_turn) break;
   }
   return assignment_ == plan.size();
 }
@@ -66,10 +66,9 @@ void Drawing::go_on() {
 Need Drawing::need(const Plan& plan, const GivenValues& given) const {
   const Assignment& target = plan[assignment_];
   if (target.sequences == nullptr) {
-    return {&target, target.strategy->store_source(), given.wanted[assignment_]};
+    return {&target, target.source.get(), given.wanted[assignment_]};
   }
-  ids::Strategy& sequence = *given.sequences[assignment_].all[sequence_];
-  return {&target, sequence.store_source(), counts_[sequence_]};
+  return {&target, given.sequences[assignment_].all[sequence_].get(), counts_[sequence_]};
 }
 
 ids::Draw Drawing::answered(ids::Result<ids::Grant> grant, const Plan& plan, GivenValues& given) {
@@ -87,10 +86,10 @@ ids::Draw Drawing::answered(ids::Result<ids::Grant> grant, const Plan& plan, Giv
 
 void Drawing::take_back(const GivenValues& given) {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
+    if (parts_[i].size() == 0) continue;
     std::vector<std::uint32_t> all(parts_[i].size());
     std::iota(all.begin(), all.end(), 0U);
-    ids::StoreBacked* lender = given.sequences[assignment_].all[i]->store_backed();
-    if (!all.empty() && lender != nullptr) lender->take_back(parts_[i], all);
+    given.sequences[assignment_].all[i]->take_back(parts_[i], all);
   }
   parts_.clear();
 }

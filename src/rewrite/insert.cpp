@@ -396,7 +396,7 @@ void InsertRewriter::refuse(Bytes document, ErrorCode code, std::string message)
 bool InsertRewriter::look_up_fields(Bytes document, std::size_t assignment) {
   std::vector<ids::FieldValue>& found = fields_[assignment];
   found.clear();
-  const ids::Sequences* sequences = (*insert_->plan)[assignment].sequences;
+  const ids::Sequences* sequences = (*insert_->plan)[assignment].sequences.get();
   if (sequences == nullptr) return true;
   for (const std::string& field : sequences->fields()) {
     const auto value = field_at(document, field);
@@ -408,7 +408,7 @@ bool InsertRewriter::look_up_fields(Bytes document, std::size_t assignment) {
 
 /// Notes which sequence the next value of the assignment comes from.
 void InsertRewriter::choose_sequence(std::size_t assignment, GivenSequences& its) {
-  ids::Sequences* sequences = (*insert_->plan)[assignment].sequences;
+  const ids::Sequences* sequences = (*insert_->plan)[assignment].sequences.get();
   if (sequences == nullptr) return;
   // Only the date decides: the same for all documents of an insert, also at midnight.
   if (fields_[assignment].empty() && !its.all.empty()) return its.of_value.push_back(0);

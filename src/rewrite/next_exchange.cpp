@@ -81,15 +81,15 @@ class NextExchange final : public Conversation {
   [[nodiscard]] CommandError no_rule() const;
   [[nodiscard]] CommandError none(const ids::Error& error) const;
 
-  /// The source of the values: the sequence, if there is one, or the rule's strategy.
-  [[nodiscard]] ids::Strategy& source() const {
-    return sequence_ ? *sequence_ : *request_.assignment->strategy;
+  /// The source of the values: the sequence, if there is one, or the collection's.
+  [[nodiscard]] ids::Source& source() const {
+    return sequence_ ? *sequence_ : *request_.assignment->source;
   }
 
   InsertRights* const rights_;
   NextRequest request_;
   ids::Values values_;
-  std::shared_ptr<ids::Strategy> sequence_;  // the strategy's, if it has any
+  std::shared_ptr<ids::Source> sequence_;  // the rule's, if it has any
   bool awaits_guard_ = false;
 };
 
@@ -161,8 +161,9 @@ Action NextExchange::read_answer(const wire::OpMsgView& message, const Step& ste
 Action NextExchange::draw_values(const Step& step) {
   if (request_.assignment == nullptr) return fail(no_rule(), step);
   const Assignment& assignment = *request_.assignment;
-  if (assignment.strategy->in_turn()) {  // which says why it has none
-    return fail(none(assignment.strategy->next(request_.count, values_).error()), step);
+  if (assignment.in_turn) {
+    return fail(none({ids::Errc::exhausted, "its numbers are for documents that are being stored"}),
+                step);
   }
   if (const std::string why = why_document(); !why.empty()) return fail(no_document(why), step);
   if (assignment.sequences != nullptr) sequence_ = assignment.sequences->sequence({});
@@ -177,8 +178,7 @@ Action NextExchange::draw_values(const Step& step) {
   const auto drawn = source().next(request_.count, values_);
   if (drawn) return hand_out(step);
   if (!drawn.needs_store()) return fail(none(drawn.error()), step);
-  ids::StoreSource* strategy = source().store_source();
-  return action::AskStore{strategy, request_.count, strategy->patience()};
+  return action::AskStore{&source(), request_.count, source().patience()};
 }
 
 /// Values are for documents that the unique index will guard.
@@ -203,10 +203,9 @@ Action NextExchange::answered(ids::Result<ids::Grant> grant, const Context& cont
   if (std::exchange(awaits_guard_, false)) {
     return grant ? draw_values(step) : fail(none(grant.error()), step);
   }
-  ids::StoreSource* strategy = source().store_source();
   if (grant) {
-    strategy->accept(std::move(*grant), values_);
-  } else if (const auto drawn = strategy->make_do(request_.count, values_, grant.error()); !drawn) {
+    source().accept(std::move(*grant), values_);
+  } else if (const auto drawn = source().make_do(request_.count, values_, grant.error()); !drawn) {
     return fail(none(drawn.error()), step);
   }
   return hand_out(step);

@@ -9,7 +9,7 @@ namespace idproxy::rewrite {
 
 bool needs_turn(const Plan& plan, const GivenValues& given) {
   for (std::size_t i = 0; i < plan.size(); ++i) {
-    if (plan[i].strategy->in_turn() && given.wanted[i] > 0) return true;
+    if (plan[i].in_turn && given.wanted[i] > 0) return true;
   }
   return false;
 }
@@ -26,18 +26,18 @@ NumbersInTurn::NumbersInTurn(const Plan& plan, GivenValues& given, const std::st
 /// Finds the line of each place. The values that it gets come with the numbers. Several objects can
 /// be the same sequence, if it has been forgotten meanwhile.
 void NumbersInTurn::find_lines() {
-  std::unordered_map<ids::Sequenced*, std::uint32_t> by_object;
+  std::unordered_map<ids::Source*, std::uint32_t> by_object;
   std::unordered_map<std::string, std::uint32_t> by_name;
   for (std::size_t at = 0; at < places_.size(); ++at) {
     const Given& given = given_.given[at];
     const Assignment& assignment = plan_[given.assignment];
-    if (!assignment.strategy->in_turn()) continue;
+    if (!assignment.in_turn) continue;
     std::uint32_t source = 0;
-    ids::Sequenced* sequence = assignment.strategy->sequenced();
+    ids::Source* sequence = assignment.source.get();
     if (assignment.sequences != nullptr) {
       const GivenSequences& its = given_.sequences[given.assignment];
       source = its.of_value[given.value];
-      sequence = its.all[source]->sequenced();
+      sequence = its.all[source].get();
     }
     const auto next = static_cast<std::uint32_t>(lines_.size());
     const auto [known, is_new] = by_object.emplace(sequence, next);

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "idproxy/ids/sequenced.hpp"
+#include "idproxy/ids/source.hpp"
 #include "rewrite/collisions.hpp"
 
 namespace idproxy::rewrite {
@@ -18,7 +18,7 @@ namespace idproxy::rewrite {
 
 /// The numbers of sequences without gaps in one write. The statements of each sequence get
 /// consecutive numbers in their order, command by command: what a command does not store, the next
-/// command uses. Takes the turns in the order of Sequenced::name(), all of them before the first
+/// command uses. Takes the turns in the order of Source::name(), all of them before the first
 /// command, and keeps them.
 class NumbersInTurn {
  public:
@@ -47,9 +47,9 @@ class NumbersInTurn {
   /// The numbers of one sequence.
   struct Line {
     std::size_t assignment;
-    std::uint32_t source;      // index in GivenSequences::all
-    ids::Sequenced* sequence;  // the same
-    std::string name;          // of the sequence
+    std::uint32_t source;   // index in GivenSequences::all
+    ids::Source* sequence;  // the same
+    std::string name;       // of the sequence
     std::unique_ptr<ids::Turn> turn{};
     bool has_numbers = false;
     bool is_over = false;    // no statement that is still to be sent needs a number

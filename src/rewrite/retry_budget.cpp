@@ -16,7 +16,7 @@ constexpr milliseconds kLeastInTurn{1};
 milliseconds backoff(const Assignment& assignment, std::uint32_t repeats) {
   const Retry& retry = assignment.rule->retry;
   milliseconds pause = retry.backoff;
-  if (assignment.strategy->in_turn()) pause = std::max(pause, kLeastInTurn);
+  if (assignment.in_turn) pause = std::max(pause, kLeastInTurn);
   for (; repeats > 0 && pause < retry.backoff_max; --repeats) pause *= 2;
   return std::min(pause, retry.backoff_max);
 }

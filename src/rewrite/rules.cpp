@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "idproxy/base/glob.hpp"
-#include "idproxy/ids/counter_use.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -57,11 +56,10 @@ RuleSet::RuleSet(std::vector<Rule> rules, std::string store_db, std::shared_ptr<
     if (outcomes == nullptr) outcomes = std::make_shared<RuleOutcomes>();
   }
   for (const Rule& rule : rules_) {
-    follows_transactions_ = follows_transactions_ || rule.strategy->sequence_rule() != nullptr;
-    ids::CounterRule* counter = rule.strategy->counter_rule();
-    if (counter == nullptr) continue;
-    store_namespaces_.push_back(counter->use().spec.place.ns());
-    if (store_ != nullptr) counter->announce(*store_);
+    const ids::RuleSource::About& about = rule.strategy->about();
+    follows_transactions_ = follows_transactions_ || about.gapless;
+    if (about.counter) store_namespaces_.push_back(about.counter->place.ns());
+    if (store_ != nullptr) rule.strategy->announce(*store_);
   }
   prepare_reservations();
 }
@@ -121,8 +119,7 @@ Plan RuleSet::matching(std::string_view db, std::string_view collection,
       return starts_with(path, earlier.path) || starts_with(earlier.path, path);
     });
     if (taken) continue;
-    plan.push_back(
-        {&rules_[i], outcomes_[i].get(), i, std::move(path), rules_[i].strategy.get(), {}, {}});
+    plan.push_back({&rules_[i], outcomes_[i].get(), i, std::move(path)});
   }
   return plan;
 }
@@ -139,10 +136,11 @@ Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
         assignment.not_ready = std::move(readiness.error);
       }
       assignment.guard = store_->guard(i, db, collection);
-      assignment.bound = rules_[i].strategy->bind(ns, *store_);
-      if (assignment.bound) assignment.strategy = assignment.bound.get();
     }
-    assignment.sequences = assignment.strategy->sequences();
+    ids::RuleSource::Bound bound = rules_[i].strategy->bind(ns, store_.get());
+    assignment.source = std::move(bound.source);
+    assignment.sequences = std::move(bound.sequences);
+    assignment.in_turn = rules_[i].strategy->about().gapless.has_value();
     assignment.reservations = reservations_[i].get();
     assignment.store = store_.get();
   }
@@ -166,8 +164,8 @@ void RuleSet::add_id(Plan& plan) const {
   if (std::ranges::any_of(plan, [](const auto& each) { return each.path.front() == "_id"; }))
     return;
   const std::size_t i = reserving->rule_index;
-  Assignment id{
-      &id_rules_[i], id_outcomes_.get(), i, {"_id"}, id_rules_[i].strategy.get(), nullptr, {}};
+  Assignment id{&id_rules_[i], id_outcomes_.get(), i, {"_id"}};
+  id.source = id_rules_[i].strategy->bind({}, nullptr).source;
   id.implied = true;
   plan.push_back(std::move(id));
 }

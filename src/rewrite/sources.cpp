@@ -24,10 +24,10 @@ std::size_t source_of(const GivenValues& given, std::size_t assignment, std::uin
   return sequences == nullptr ? 0 : sequences->of_value[value];
 }
 
-ids::Strategy& source_at(const Plan& plan, const GivenValues& given, std::size_t assignment,
-                         std::size_t source) {
+ids::Source& source_at(const Plan& plan, const GivenValues& given, std::size_t assignment,
+                       std::size_t source) {
   const GivenSequences* sequences = sequences_in(given, assignment);
-  return sequences == nullptr ? *plan[assignment].strategy : *sequences->all[source];
+  return sequences == nullptr ? *plan[assignment].source : *sequences->all[source];
 }
 
 void by_source(const Plan& plan, const GivenValues& given, std::size_t assignment,

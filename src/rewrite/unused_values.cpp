@@ -34,19 +34,15 @@ void give_back(const Plan& plan, const GivenValues& given,
   std::vector<std::vector<std::uint32_t>> values(plan.size());
   for (std::size_t at = 0; at < given.given.size(); ++at) {
     const Given& each = given.given[at];
-    const Assignment& target = plan[each.assignment];
-    const bool lent = target.sequences != nullptr || target.strategy->store_backed() != nullptr;
-    if (!lent || !is_unused(at)) continue;
-    values[each.assignment].push_back(each.value);
+    const ids::Source* source = plan[each.assignment].source.get();
+    const bool lent = source == nullptr || source->lends();
+    if (lent && is_unused(at)) values[each.assignment].push_back(each.value);
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i].empty()) continue;
     std::ranges::sort(values[i]);
-    by_source(plan, given, i, std::move(values[i]), [&](ids::Strategy& source, auto which) {
-      if (ids::StoreBacked* lender = source.store_backed()) {
-        lender->take_back(given.values[i], which);
-      }
-    });
+    by_source(plan, given, i, std::move(values[i]),
+              [&](ids::Source& source, auto which) { source.take_back(given.values[i], which); });
   }
 }
 

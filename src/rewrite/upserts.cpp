@@ -88,7 +88,7 @@ class UpsertScan {
   /// Notes which sequence the next value of the assignment comes from, as for a document. judge()
   /// has admitted the statement.
   void choose_sequence(const UpsertStatement& statement, std::size_t assignment) {
-    ids::Sequences& sequences = *(*write_.plan)[assignment].sequences;
+    const ids::Sequences& sequences = *(*write_.plan)[assignment].sequences;
     given_.sequences.resize(write_.plan->size());
     GivenSequences& its = given_.sequences[assignment];
     const auto values = known_values(statement, sequences.fields());

@@ -19,7 +19,7 @@ void ValueRenewal::start(std::vector<Collision> collisions, std::vector<std::siz
 void ValueRenewal::want_rule() {
   wanted_.clear();
   for (; assignment_ < plan_.size(); ++assignment_) {
-    if (plan_[assignment_].strategy->in_turn()) continue;
+    if (plan_[assignment_].in_turn) continue;
     for (Collision& collision : collisions_) {
       if (!collision.again) continue;
       for (const std::size_t at : collision.given) {
@@ -56,7 +56,7 @@ void ValueRenewal::want_next() {
 
 std::optional<Need> ValueRenewal::draw() {
   while (assignment_ < plan_.size()) {
-    ids::Strategy& source = source_at(plan_, given_, assignment_, source_);
+    ids::Source& source = source_at(plan_, given_, assignment_, source_);
     ids::Values& values = given_.values[assignment_];
     while (count_ > 0) {
       const std::size_t first = values.size();
@@ -65,7 +65,7 @@ std::optional<Need> ValueRenewal::draw() {
         renewed(first);
       } else if (drawn.needs_store()) {
         asked_ = true;
-        return Need{&plan_[assignment_], source.store_source(), count_};
+        return Need{&plan_[assignment_], &source, count_};
       } else {
         count_ /= 2;
       }
@@ -79,9 +79,7 @@ void ValueRenewal::answered(ids::Result<ids::Grant> grant) {
   ids::Values& values = given_.values[assignment_];
   const std::size_t first = values.size();
   if (grant) {
-    source_at(plan_, given_, assignment_, source_)
-        .store_source()
-        ->accept(std::move(*grant), values);
+    source_at(plan_, given_, assignment_, source_).accept(std::move(*grant), values);
     renewed(first);
   } else if (leave_doubtful(); make_do(grant.error())) {
     renewed(first);
@@ -103,8 +101,8 @@ void ValueRenewal::leave_doubtful() {
 }
 
 bool ValueRenewal::make_do(const ids::Error& why) {
-  ids::Strategy& source = source_at(plan_, given_, assignment_, source_);
-  return static_cast<bool>(source.store_source()->make_do(count_, given_.values[assignment_], why));
+  ids::Source& source = source_at(plan_, given_, assignment_, source_);
+  return static_cast<bool>(source.make_do(count_, given_.values[assignment_], why));
 }
 
 /// Gives the drawn values, from `first` on, to the next of the wanted places.

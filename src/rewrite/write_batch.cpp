@@ -525,8 +525,8 @@ void WriteBatch::went_well() const {
     if (any && options_->in_transaction) plan_[i].outcomes->went_well();
     for (std::size_t source = 0; source < stored[i].size(); ++source) {
       if (!stored[i][source]) continue;
-      ids::DuplicateObserver* observer = source_at(plan_, given, i, source).duplicate_observer();
-      if (observer != nullptr && observer->in_a_row()) observer->went_well();
+      ids::Source& its = source_at(plan_, given, i, source);
+      if (its.in_a_row()) its.went_well();
     }
   }
 }
@@ -568,8 +568,9 @@ std::vector<std::size_t> WriteBatch::doubtful(std::span<const Collision> collisi
   const std::size_t tried = progress_.tried().size() + 1;
   std::vector<bool> doubts(plan_.size());
   for (const std::size_t at : collisions.front().given) {
-    ids::BoundedSpace* space = assignment(at).strategy->bounded_space();
-    doubts[given_.given[at].assignment] = space != nullptr && space->doubts(tried, tail.size() - 1);
+    const auto& source = assignment(at).source;
+    doubts[given_.given[at].assignment] =
+        source != nullptr && source->doubts(tried, tail.size() - 1);
   }
   std::vector<std::size_t> found;
   for (std::size_t at = 0; at < given_.given.size(); ++at) {

@@ -311,9 +311,8 @@ void WriteExchange::take_back_all() {
     const ids::Values& values = given_.values[i];
     std::vector<std::uint32_t> all(values.size());
     std::iota(all.begin(), all.end(), 0U);
-    by_source(*write_.plan, given_, i, std::move(all), [&](ids::Strategy& source, auto which) {
-      if (ids::StoreBacked* lender = source.store_backed()) lender->take_back(values, which);
-    });
+    by_source(*write_.plan, given_, i, std::move(all),
+              [&](ids::Source& source, auto which) { source.take_back(values, which); });
   }
   given_.values.clear();
 }
@@ -417,20 +416,16 @@ bool WriteExchange::is_relayed() {
 /// duplicates, or because the server loses writes.
 bool WriteExchange::wants_every_reply() const {
   const bool upserts = write_.command.kind != WriteKind::insert;
-  const auto wants = [&](ids::Strategy& source) {
-    const ids::DuplicateObserver* observer = source.duplicate_observer();
-    return (upserts && source.store_backed() != nullptr) ||
-           (observer != nullptr && observer->in_a_row());
+  const auto wants = [&](const std::shared_ptr<ids::Source>& source) {
+    return source != nullptr && ((upserts && source->lends()) || source->in_a_row());
   };
   const bool any = std::ranges::any_of(*write_.plan, [&](const Assignment& assignment) {
-    return assignment.rule->report || wants(*assignment.strategy) ||
-           assignment.outcomes->in_a_row();
+    return assignment.rule->report || wants(assignment.source) || assignment.outcomes->in_a_row();
   });
   const bool may_lose = memory_ != nullptr && memory_->loses_writes();
   return any || may_lose ||
          std::ranges::any_of(given_.sequences, [&](const GivenSequences& sequences) {
-           return std::ranges::any_of(sequences.all,
-                                      [&](const auto& sequence) { return wants(*sequence); });
+           return std::ranges::any_of(sequences.all, wants);
          });
 }
 

@@ -17,7 +17,7 @@ std::string_view retry_label(const wire::OpMsgView& write) {
 
 ids::Draw draw(const Assignment& assignment, std::size_t count, ids::Values& out) {
   if (assignment.not_ready) return *assignment.not_ready;
-  return assignment.strategy->next(count, out);
+  return assignment.source->next(count, out);
 }
 
 CommandError no_values(const wire::OpMsgView& write, std::string_view ns,

@@ -170,19 +170,19 @@ BENCHMARK_REGISTER_F(Insert, emit)->Apply(sizes);
 BENCHMARK_REGISTER_F(Insert, all)->Apply(sizes);
 
 /// Values of a strategy, a hundred at a time. A counter may have to wait for its next block.
-void draw_from(benchmark::State& state, ids::Strategy& strategy) {
+void draw_from(benchmark::State& state, ids::Source& source) {
   constexpr std::size_t kCount = 100;
   ids::Values values;
   std::int64_t drawn = 0;
   for (auto _ : state) {
     values.clear();
-    if (strategy.next(kCount, values)) drawn += static_cast<std::int64_t>(kCount);
+    if (source.next(kCount, values)) drawn += static_cast<std::int64_t>(kCount);
   }
   state.SetItemsProcessed(drawn);
 }
 
 void draw_of(benchmark::State& state, const char* name, const FakeParameters::Table& table) {
-  draw_from(state, *make_strategy(name, table, {steady_clock, system_random()}));
+  draw_from(state, *make_source(name, table, {steady_clock, system_random()}));
 }
 BENCHMARK_CAPTURE(draw_of, uuid_7, "uuid", {{"version", "7"}});
 BENCHMARK_CAPTURE(draw_of, uuid_4, "uuid", {{"version", "4"}});
@@ -192,7 +192,7 @@ BENCHMARK_CAPTURE(draw_of, random_digits, "random-digits", {{"digits", "12"}});
 /// Numbers that are in memory; two threads share the counter.
 void draw_of_counter(benchmark::State& state) {
   static bench::Counter counter("10000");
-  draw_from(state, *counter.strategy);
+  draw_from(state, *counter.source);
 }
 BENCHMARK(draw_of_counter)->Threads(1)->Threads(2);
 

@@ -69,20 +69,20 @@ class InstantStore final : public ids::Store {
   std::int64_t value_ = 1;  // one job is out at a time
 };
 
-/// A rule's strategy, bound to a collection.
+/// The source of a rule in a collection.
 struct Counter {
   explicit Counter(const char* size) {
     rule = test::make_strategy("counter",
                                {{"ns", "shop.orders"}, {"field", "_id"}, {"block.size", size}},
                                {clock, system_random()});
-    strategy = rule->bind("shop.orders", store);
+    source = rule->bind("shop.orders", &store).source;
     store.begin();
   }
 
   SteadyClock clock;
   InstantStore store;
-  std::unique_ptr<ids::Strategy> rule;
-  std::shared_ptr<ids::Strategy> strategy;
+  std::unique_ptr<ids::RuleSource> rule;
+  std::shared_ptr<ids::Source> source;
 };
 
 }  // namespace idproxy::bench

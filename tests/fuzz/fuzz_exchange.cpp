@@ -15,7 +15,7 @@
 #include "idproxy/rewrite/exchange.hpp"
 #include "idproxy/rewrite/write_reply.hpp"
 #include "support/fake_clock.hpp"
-#include "support/lending_strategy.hpp"
+#include "support/lending_source.hpp"
 #include "support/replies.hpp"
 #include "support/request.hpp"
 #include "support/rule_set.hpp"
@@ -32,7 +32,7 @@ constexpr std::uint32_t kAttempts = 3;
 
 std::shared_ptr<const rewrite::RuleSet> rules(std::shared_ptr<test::Lending> lending) {
   auto id = test::rule("shop.*", "_id");
-  id.strategy = std::make_unique<test::LendingStrategy>(std::move(lending));
+  id.strategy = test::shared_source<test::LendingSource>(std::move(lending));
   auto other = test::rule("shop.o*", "a.b");
   auto placed = test::rule("shop.out", "code", rewrite::Assign::always, 40);
   id.retry.attempts = other.retry.attempts = placed.retry.attempts = kAttempts;

@@ -18,7 +18,7 @@
 #include "idproxy/rewrite/exchange.hpp"
 #include "idproxy/rewrite/write_reply.hpp"
 #include "support/fake_clock.hpp"
-#include "support/lending_strategy.hpp"
+#include "support/lending_source.hpp"
 #include "support/replies.hpp"
 #include "support/request.hpp"
 #include "support/rule_set.hpp"
@@ -53,7 +53,7 @@ class Choices {
 
 std::shared_ptr<const rewrite::RuleSet> rules(std::shared_ptr<test::Lending> lending) {
   auto number = test::rule("shop.*", "number");
-  number.strategy = std::make_unique<test::LendingStrategy>(std::move(lending));
+  number.strategy = test::shared_source<test::LendingSource>(std::move(lending));
   number.retry.attempts = kAttempts;
   number.assign = rewrite::Assign::missing_or_zero;
   return test::rule_set_of(std::move(number), test::rule("shop.raw", "a.b"),

@@ -12,7 +12,7 @@
 #include "idproxy/base/random.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/ids/range_set.hpp"
-#include "idproxy/ids/strategy.hpp"
+#include "idproxy/ids/source.hpp"
 
 namespace idproxy::id_store::test {
 namespace range_test {

@@ -10,9 +10,9 @@
 namespace idproxy::test {
 
 /// 1, 2, 3 … up to `limit`, as int64.
-class CountingStrategy final : public ids::Strategy {
+class CountingSource final : public ids::Source {
  public:
-  explicit CountingStrategy(std::int64_t limit = std::int64_t{1} << 62) : limit_(limit) {}
+  explicit CountingSource(std::int64_t limit = std::int64_t{1} << 62) : limit_(limit) {}
   ids::Draw next(std::size_t n, ids::Values& out) override {
     for (; n > 0; --n) {
       if (last_ == limit_)
@@ -27,6 +27,13 @@ class CountingStrategy final : public ids::Strategy {
   std::atomic<std::int64_t> last_ = 0;
 };
 
+/// The strategy of a rule whose collections all have this source.
+template <class Source, class... Arguments>
+std::shared_ptr<ids::RuleSource> shared_source(Arguments&&... arguments) {
+  return std::make_shared<ids::SharedSource>(
+      std::make_shared<Source>(std::forward<Arguments>(arguments)...));
+}
+
 inline rewrite::Rule rule(std::string ns, std::string field,
                           rewrite::Assign assign = rewrite::Assign::missing,
                           std::int64_t limit = std::int64_t{1} << 62) {
@@ -35,7 +42,7 @@ inline rewrite::Rule rule(std::string ns, std::string field,
   rule.field = std::move(field);
   rule.assign = assign;
   rule.strategy_name = "counting";
-  rule.strategy = std::make_unique<CountingStrategy>(limit);
+  rule.strategy = shared_source<CountingSource>(limit);
   return rule;
 }
 

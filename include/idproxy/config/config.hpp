@@ -6,7 +6,7 @@
 
 #include "idproxy/base/finding.hpp"
 #include "idproxy/id_store/store.hpp"
-#include "idproxy/ids/strategy.hpp"
+#include "idproxy/ids/source.hpp"
 #include "idproxy/net/options.hpp"
 #include "idproxy/observability/log.hpp"
 #include "idproxy/rewrite/rule.hpp"

@@ -125,7 +125,4 @@ struct CounterSpec {
   friend bool operator==(const CounterSpec&, const CounterSpec&) = default;
 };
 
-/// Reads a rule's `block`: auto, a size, or {size: …}.
-[[nodiscard]] CounterSpec::Block read_block(Parameters& rule);
-
 }  // namespace idproxy::ids

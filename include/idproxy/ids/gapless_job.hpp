@@ -15,7 +15,7 @@ struct GaplessSpec {
   std::int64_t max = 0;    ///< the last number that the rule's `output` can hold
   bool floor = true;       ///< remember the highest number, so that none is given out twice
   std::string store_db{};  ///< the id store's database, which has the floor
-  /// SequenceChoice::Chosen::key of one of several sequences; empty: it is the only one of its
+  /// Sequences::Chosen::key of one of several sequences; empty: it is the only one of its
   /// collection.
   std::string place{};
   /// Of all sequences of one collection.

@@ -18,7 +18,7 @@
 #include "idproxy/ids/grant.hpp"
 #include "idproxy/ids/number_ranges.hpp"
 #include "idproxy/ids/open_transactions.hpp"
-#include "idproxy/ids/sequenced.hpp"
+#include "idproxy/ids/source.hpp"
 #include "idproxy/ids/transaction_sequences.hpp"
 #include "idproxy/ids/wait_list.hpp"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "idproxy/ids/strategy.hpp"
+#include "idproxy/ids/source.hpp"
 #include "idproxy/ids/wait_list.hpp"
 
 namespace idproxy::ids {

@@ -157,7 +157,7 @@ class Store {
   virtual std::shared_ptr<Reservations> reservations(const ReserveSpec& /*spec*/) {
     return nullptr;
   }
-  /// A client's transaction has ended, or perhaps. `transaction` as for Sequenced::turn().
+  /// A client's transaction has ended, or perhaps. `transaction` as for TurnTaker.
   virtual void transaction_ended(const std::string& /*transaction*/) {}
   /// How full a rule's space of random numbers is in one collection. `ns`: "db.collection".
   virtual std::shared_ptr<Fill> fill(std::string_view ns, std::string_view field) = 0;

@@ -10,9 +10,14 @@
 #include <vector>
 
 #include "idproxy/ids/counter_spec.hpp"
-#include "idproxy/ids/period.hpp"
 
 namespace idproxy::ids {
+
+/// How often a rule's sequence begins again at `start` (docs/templates.md#templates); ascending.
+enum class Reset { none, yearly, monthly, daily };
+
+/// The period that a day belongs to: "2026", "2026-11" or "2026-11-22"; "" for Reset::none.
+[[nodiscard]] std::string period_of(Reset reset, std::chrono::year_month_day day);
 
 /// A text with tokens, from which a rule's values are made (docs/templates.md#templates):
 ///

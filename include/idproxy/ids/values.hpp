@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -42,7 +43,9 @@ class Values {
     at[4 + size] = 0;
     return at + 4;
   }
-  void add_string(std::string_view text);
+  void add_string(std::string_view text) {
+    std::copy_n(as_bytes(text).begin(), text.size(), add_string(text.size()));
+  }
 
   /// Bytes of all values together.
   [[nodiscard]] std::size_t bytes() const { return bytes_.size(); }
@@ -58,8 +61,12 @@ class Values {
   }
 
  private:
-  void note_ends();
-  void note_more_ends(std::size_t n, std::size_t size);
+  /// For values of different sizes.
+  void note_ends() { note_more_ends(size_, each_); }
+  void note_more_ends(std::size_t n, std::size_t size) {
+    std::size_t end = ends_.empty() ? 0 : ends_.back();
+    for (; n > 0; --n) ends_.push_back(end += size);
+  }
 
   bson::Type type_ = bson::Type::null;
   Buffer bytes_;

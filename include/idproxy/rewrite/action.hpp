@@ -6,7 +6,7 @@
 #include <string>
 #include <variant>
 
-#include "idproxy/ids/strategy.hpp"
+#include "idproxy/ids/source.hpp"
 #include "idproxy/rewrite/hello_reply.hpp"
 #include "idproxy/rewrite/rule.hpp"
 #include "idproxy/wire/patched_message.hpp"

@@ -48,7 +48,7 @@ struct StatusRequest {
 
 /// commitTransaction or abortTransaction, where a rule has to know when transactions end.
 struct EndOfTransaction {
-  std::string transaction;  ///< as for ids::Sequenced::turn()
+  std::string transaction;  ///< as for ids::TurnTaker
   std::shared_ptr<const RuleSet> rules;
 };
 

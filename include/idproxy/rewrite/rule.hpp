@@ -8,8 +8,8 @@
 #include <string>
 
 #include "idproxy/ids/reservations.hpp"
+#include "idproxy/ids/rule_source.hpp"
 #include "idproxy/ids/store.hpp"
-#include "idproxy/ids/strategy.hpp"
 
 namespace idproxy::rewrite {
 
@@ -79,11 +79,11 @@ struct Rule {
   /// not reserved.
   std::optional<ids::ReserveSpec> reserve;
   /// With `reserve`: makes the `_id` of documents that have none, for a reservation names it.
-  std::shared_ptr<ids::Strategy> id_strategy;
+  std::shared_ptr<ids::RuleSource> id_strategy;
   std::string strategy_name;  ///< configured name, for errors and logs
   /// Shared, because a reload that does not change `source` keeps its strategy's state while both
   /// rule sets are in use.
-  std::shared_ptr<ids::Strategy> strategy;
+  std::shared_ptr<ids::RuleSource> strategy;
   /// The origin of the values as a text. A reload continues with the values of an old rule whose
   /// text is equal. Empty: never equal.
   std::string source;

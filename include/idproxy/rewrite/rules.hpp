@@ -17,14 +17,17 @@ namespace idproxy::rewrite {
 
 /// A field of a namespace, and the rule that fills it.
 struct Assignment {
+  /// Of a sequence: another proxy that writes all the time often takes the next number first.
+  static constexpr std::uint32_t kAttemptsInTurn = 100;
+
   const Rule* rule;
-  RuleOutcomes* outcomes;         ///< the rule's
-  std::size_t rule_index;         ///< position of the rule in the file
-  std::vector<std::string> path;  ///< segments of rule->field
-  ids::Strategy* strategy;        ///< `bound`, or the rule's
-  std::shared_ptr<ids::Strategy> bound;
-  std::optional<ids::Error> not_ready;        ///< set if no value can be generated now: why
-  ids::Sequences* sequences = nullptr;        ///< the strategy's, if it has any
+  RuleOutcomes* outcomes;                 ///< the rule's
+  std::size_t rule_index;                 ///< position of the rule in the file
+  std::vector<std::string> path;          ///< segments of rule->field
+  std::shared_ptr<ids::Source> source{};  ///< of all values; null: `sequences` have them
+  std::shared_ptr<ids::Sequences> sequences{};
+  bool in_turn = false;                       ///< values are numbers without gaps: ids::Turn
+  std::optional<ids::Error> not_ready{};      ///< set if no value can be generated now: why
   ids::Reservations* reservations = nullptr;  ///< where the values of inserts are reserved
   /// True for the `_id` that documents with a reserved value need: no rule of the configuration
   /// says so.
@@ -32,7 +35,9 @@ struct Assignment {
   std::shared_ptr<ids::Guard> guard{};  ///< of the unique index that the rule demands
   ids::Store* store = nullptr;          ///< knows the collection's indexes; null: nobody does
   [[nodiscard]] std::uint32_t attempts() const {
-    return rule->retry.attempts.value_or(strategy->attempts());
+    if (rule->retry.attempts) return *rule->retry.attempts;
+    if (in_turn) return kAttemptsInTurn;
+    return source ? source->attempts() : ids::Source::kAttempts;
   }
   [[nodiscard]] bool is_id() const { return path.size() == 1 && path[0] == "_id"; }
   /// True if it can matter whether an ObjectId was made just now, and so by the driver.
@@ -97,7 +102,7 @@ class RuleSet {
   [[nodiscard]] std::uint64_t sum(RuleOutcomes::Counter RuleOutcomes::* counter) const;
   /// True if some rule has to know when transactions end.
   [[nodiscard]] bool follows_transactions() const { return follows_transactions_; }
-  /// A client's transaction has ended, or perhaps. `transaction` as for ids::Sequenced::turn().
+  /// A client's transaction has ended, or perhaps. `transaction` as for ids::TurnTaker.
   void transaction_ended(const std::string& transaction) const {
     if (store_ != nullptr) store_->transaction_ended(transaction);
   }

@@ -9,20 +9,20 @@
 #include "idproxy/rewrite/rules.hpp"
 #include "idproxy/rewrite/write.hpp"
 
-/// The strategy object that made a value: the assignment's own, or one of its sequences.
+/// The source that made a value: the assignment's own, or one of its sequences.
 namespace idproxy::rewrite {
 
-/// The number of objects that made values for the assignment, or may have.
+/// The number of sources that made values for the assignment, or may have.
 [[nodiscard]] std::size_t sources_of(const GivenValues& given, std::size_t assignment);
 /// The index of the one that made this value, below sources_of().
 [[nodiscard]] std::size_t source_of(const GivenValues& given, std::size_t assignment,
                                     std::uint32_t value);
-[[nodiscard]] ids::Strategy& source_at(const Plan& plan, const GivenValues& given,
-                                       std::size_t assignment, std::size_t source);
+[[nodiscard]] ids::Source& source_at(const Plan& plan, const GivenValues& given,
+                                     std::size_t assignment, std::size_t source);
 
 /// Calls `use` for each source of some values. `which`: indexes in given.values[assignment],
 /// ascending; `use` gets those of its source, ascending.
-using UseSource = std::function<void(ids::Strategy&, std::span<const std::uint32_t> which)>;
+using UseSource = std::function<void(ids::Source&, std::span<const std::uint32_t> which)>;
 void by_source(const Plan& plan, const GivenValues& given, std::size_t assignment,
                std::vector<std::uint32_t> which, const UseSource& use);
 

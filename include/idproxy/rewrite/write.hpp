@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "idproxy/base/buffer.hpp"
-#include "idproxy/ids/strategy.hpp"
+#include "idproxy/ids/source.hpp"
 #include "idproxy/ids/values.hpp"
 #include "idproxy/rewrite/reply.hpp"
 #include "idproxy/wire/op_msg.hpp"
@@ -30,13 +30,13 @@ struct Given {
 
 /// The sequences that the values of one assignment come from (ids::Sequences).
 struct GivenSequences {
-  std::vector<std::shared_ptr<ids::Strategy>> all;  ///< each once
-  std::vector<std::uint32_t> of_value;              ///< by value: an index in `all`
+  std::vector<std::shared_ptr<ids::Source>> all;  ///< each once
+  std::vector<std::uint32_t> of_value;            ///< by value: an index in `all`
 
   /// Indexes in `all`.
-  using Known = std::unordered_map<const ids::Strategy*, std::uint32_t>;
+  using Known = std::unordered_map<const ids::Source*, std::uint32_t>;
   /// Notes that the next value comes from this sequence. `known`: those in `all`.
-  void add_value(std::shared_ptr<ids::Strategy> sequence, Known& known);
+  void add_value(std::shared_ptr<ids::Source> sequence, Known& known);
 };
 
 /// The values that the statements of one command get.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "idproxy/id_store/mongo.hpp"
+#include "support/fake_clock.hpp"
 
 namespace idproxy::app {
 namespace backfill_batch_test {
@@ -13,46 +14,31 @@ namespace backfill_batch_test {
 using namespace std::chrono_literals;
 using id_store::mongo::Document;
 
-/// Tells which sequence it was asked for.
-class DatedSequences final : public ids::Sequences {
- public:
-  [[nodiscard]] const std::vector<std::string>& fields() const override { return fields_; }
-  [[nodiscard]] std::string refusal(std::span<const ids::FieldValue> values) const override {
-    return values[0].is == ids::FieldValue::Is::there ? "" : "no tenant";
-  }
-  std::shared_ptr<ids::Strategy> sequence(std::span<const ids::FieldValue> /*values*/) override {
-    asked_at.reset();
-    return nullptr;
-  }
-  std::shared_ptr<ids::Strategy> sequence_at(std::span<const ids::FieldValue> /*values*/,
-                                             std::chrono::nanoseconds wall) override {
-    asked_at = wall;
-    return nullptr;
-  }
-  std::optional<std::chrono::nanoseconds> asked_at;
-
- private:
-  const std::vector<std::string> fields_{"tenant"};
-};
-
 struct BackfillSequenceTest : ::testing::Test {
   std::string refusal(const Document& document, const std::string& period_from = "at") {
     const auto found = sequence_of(sequences, period_from, document.bytes());
     return found ? "" : found.error();
   }
-  DatedSequences sequences;
+  const test::FakeClock clock{std::chrono::seconds{1'798'000'000}};  // 2026-12-23
+  std::string period;                                                // that was asked for
+  const ids::SequenceOptions options{.scope = {"tenant"}, .reset = ids::Reset::daily};
+  const ids::Sequences sequences{options, "", ids::NumberFormat(), clock,
+                                 [this](const ids::Sequences::Chosen& chosen) {
+                                   period = bson::find(as_bytes(chosen.key), "p")->text();
+                                   return nullptr;
+                                 }};
 };
 
 TEST_F(BackfillSequenceTest, BelongsToNowUnlessAFieldHasTheDate) {
   EXPECT_EQ(refusal(Document().add("tenant", "a"), ""), "");
-  EXPECT_EQ(sequences.asked_at, std::nullopt);
+  EXPECT_EQ(period, "2026-12-23");
 }
 
 TEST_F(BackfillSequenceTest, IsThatOfTheDate) {
   Document dated = Document().add("tenant", "a");
   bson_append_date_time(dated.get(), "at", 2, -1'500);
   EXPECT_EQ(refusal(dated), "");
-  EXPECT_EQ(sequences.asked_at, -1500ms);
+  EXPECT_EQ(period, "1969-12-31");
 }
 
 TEST_F(BackfillSequenceTest, IsThatOfTheTimeInAnObjectId) {
@@ -61,11 +47,12 @@ TEST_F(BackfillSequenceTest, IsThatOfTheTimeInAnObjectId) {
   Document made = Document().add("tenant", "a");
   bson_append_oid(made.get(), "at", 2, &id);
   EXPECT_EQ(refusal(made), "");
-  EXPECT_EQ(sequences.asked_at, 2147483648s);
+  EXPECT_EQ(period, "2038-01-19");
 }
 
 TEST_F(BackfillSequenceTest, IsRefusedWithoutTheFields) {
-  EXPECT_EQ(refusal(Document().add("at", 1)), "no tenant");
+  EXPECT_EQ(refusal(Document().add("at", 1)),
+            "field 'tenant' is missing: the rule's `scope` needs it");
   const std::string no_date = "field 'at' has no date, which --period-from needs";
   EXPECT_EQ(refusal(Document().add("tenant", "a")), no_date);
   EXPECT_EQ(refusal(Document().add("tenant", "a").add("at", "2026-01-01")), no_date);

@@ -1,7 +1,7 @@
 #include "config/counters.hpp"
 
 #include "findings_of.hpp"
-#include "idproxy/ids/counter_use.hpp"
+#include "idproxy/ids/rule_source.hpp"
 
 // Rules with counters, as the file says them; what the strategy checks by itself: counter_test.cpp.
 namespace idproxy::config {
@@ -149,7 +149,7 @@ TEST(Counters, ABlockIsAutoOrASize) {
   const auto size = [](const std::string& block) {
     const Loaded loaded = load("rules:\n  - {ns: a.b, field: x, strategy: counter" + block + "}\n");
     EXPECT_THAT(texts_of(loaded.findings), IsEmpty()) << block;
-    return loaded.config.rules.at(0).strategy->counter_rule()->use().spec.block.size;
+    return loaded.config.rules.at(0).strategy->about().counter->block.size;
   };
   EXPECT_EQ(size(""), std::nullopt);
   EXPECT_EQ(size(", block: auto"), std::nullopt);
@@ -168,8 +168,7 @@ TEST(Counters, ACustomLayoutNamesItsFields) {
       "     s: '12', t: true, f: false, z: null}}}\n");
   EXPECT_THAT(texts_of(loaded.findings), IsEmpty());
   ASSERT_EQ(loaded.config.rules.size(), 1U);
-  const ids::CounterPlace& place =
-      loaded.config.rules[0].strategy->counter_rule()->use().spec.place;
+  const ids::CounterPlace& place = loaded.config.rules[0].strategy->about().counter->place;
   EXPECT_EQ(place.db, "idproxy");
   EXPECT_EQ(place.key, "k");
   using namespace std::string_literals;

@@ -25,11 +25,11 @@ TEST(CounterRanges, TakeAllKeysWithTheirDefaults) {
       "on_store_down: {action: fail, wait: 1s}}\n";
   const Loaded loaded = load(rule);
   EXPECT_THAT(texts_of(loaded.findings), IsEmpty());
-  ids::RangesSpec written = *loaded.config.rules.at(0).strategy->counter_rule()->ranges();
+  ids::RangesSpec written = *loaded.config.rules.at(0).strategy->about().ranges;
   EXPECT_EQ(written.layout, ids::RangesSpec::Layout());
   written.layout.reset();
   const Loaded bare = load("rules:\n  - {ns: a.b, field: x, strategy: counter-ranges}\n");
-  EXPECT_EQ(*bare.config.rules.at(0).strategy->counter_rule()->ranges(), written);
+  EXPECT_EQ(*bare.config.rules.at(0).strategy->about().ranges, written);
 }
 
 struct RangesCase {

@@ -33,7 +33,7 @@ TEST(Rules, AreReadInFileOrder) {
   for (const rewrite::Rule& rule : rules) {
     ASSERT_NE(rule.strategy, nullptr);
     ids::Values values;
-    EXPECT_TRUE(rule.strategy->next(2, values));
+    rule.strategy->append_samples(2, values);
     EXPECT_EQ(values.size(), 2U);
   }
 }

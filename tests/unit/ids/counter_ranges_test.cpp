@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "idproxy/ids/counter_use.hpp"
 #include "idproxy/ids/number_format.hpp"
 #include "idproxy/ids/store.hpp"
 #include "support/fake_store.hpp"
@@ -21,7 +20,7 @@ using Texts = std::vector<std::string>;
 using Layout = RangesSpec::Layout;
 using Output = NumberFormat::Output;
 
-std::unique_ptr<Strategy> make_ranges(test::FakeParameters& parameters) {
+std::unique_ptr<RuleSource> make_ranges(test::FakeParameters& parameters) {
   static const test::FakeClock clock;
   static test::SeededRandom random;
   return test::make_strategy("counter-ranges", parameters, {clock, random});
@@ -35,7 +34,7 @@ Table of_orders(Table table) {
 }
 
 /// Of a rule without faults.
-std::unique_ptr<Strategy> strategy_of(const Table& table) {
+std::unique_ptr<RuleSource> strategy_of(const Table& table) {
   test::FakeParameters parameters(of_orders(table));
   auto strategy = make_ranges(parameters);
   EXPECT_EQ(parameters.errors(), Texts());
@@ -44,22 +43,22 @@ std::unique_ptr<Strategy> strategy_of(const Table& table) {
 }
 
 RangesSpec ranges_spec_of(const Table& table) {
-  return *strategy_of(table)->counter_rule()->ranges();
+  return *strategy_of(table)->about().ranges;
 }
 
 TEST(CounterRangesKeys, SucceedWithTheirDefaults) {
   const auto strategy = strategy_of({});
-  const CounterUse& use = strategy->counter_rule()->use();
-  EXPECT_EQ(use.field, (CounterField{"shop.orders", "number", {}}));
-  EXPECT_FALSE(use.per_namespace);
-  EXPECT_EQ(use.spec.place.ns(), "idproxy.uniqueIdentifierCounter");
+  const RuleSource::About& about = strategy->about();
+  EXPECT_EQ(about.field, (CounterField{"shop.orders", "number", {}}));
+  EXPECT_FALSE(about.per_namespace);
+  EXPECT_EQ(about.counter->place.ns(), "idproxy.uniqueIdentifierCounter");
   RangesSpec defaults;
   defaults.name = "shop.orders.number";
   defaults.counter.place = {"idproxy",  "uniqueIdentifierCounter",   "_id", "",
                             "COUNT",    CounterPlace::ValueIs::next, "",    "idproxy",
                             "MAX_VALUE"};
   defaults.counter.scan = 0ms;
-  EXPECT_EQ(*strategy->counter_rule()->ranges(), defaults);
+  EXPECT_EQ(*strategy->about().ranges, defaults);
 }
 
 TEST(CounterRangesKeys, SucceedWithAllOfThem) {
@@ -83,7 +82,7 @@ TEST(CounterRangesKeys, SucceedWithAllOfThem) {
                                      {"format.pad", "12"},
                                      {"format.prefix", "O-"},
                                      {"format.suffix", "/a"}});
-  const RangesSpec& ranges = *strategy->counter_rule()->ranges();
+  const RangesSpec& ranges = *strategy->about().ranges;
   EXPECT_EQ(ranges.name, "orders");
   EXPECT_EQ(ranges.layout, (Layout{10, 100, -50}));
   EXPECT_EQ(ranges.pick, RangesSpec::Pick::random);
@@ -93,8 +92,7 @@ TEST(CounterRangesKeys, SucceedWithAllOfThem) {
   EXPECT_EQ(ranges.counter.place.ns(), "ids.c");
   EXPECT_EQ(ranges.counter.heal, (CounterSpec::Heal{CounterSpec::Heal::Mode::gap, 5, 1000, true}));
   EXPECT_EQ(ranges.counter.on_store_down.wait, 500ms);
-  EXPECT_EQ(strategy->counter_rule()->use().field.format,
-            (NumberFormat{Output::string, 12, "O-", "/a"}));
+  EXPECT_EQ(strategy->about().field.format, (NumberFormat{Output::string, 12, "O-", "/a"}));
 }
 
 TEST(CounterRangesKeys, ARangeIsACounter) {
@@ -175,33 +173,24 @@ class CounterRanges : public testing::Test {
     table.insert(
         {{"ranges.count", "10"}, {"ranges.width", "100"}, {"active", "1"}, {"block", "10"}});
     rule = strategy_of(table);
-    rule->counter_rule()->announce(ranges);
+    rule->announce(ranges);
     ranges.store->look();
-    strategy = rule->bind("shop.orders", ranges);
+    strategy = rule->bind("shop.orders", &ranges).source;
   }
   /// From memory or asked for, as numbers.
   std::vector<std::int64_t> next(std::size_t n) {
     values.clear();
-    if (strategy->next(n, values).needs_store()) {
-      auto answer = std::make_shared<test::Answer>();
-      const Ticket ticket =
-          strategy->store_backed()->ask(n, std::make_unique<test::NotedWaiter>(answer));
-      ranges.store->work();
-      if (answer->grant && *answer->grant) {
-        strategy->store_backed()->accept(std::move(**answer->grant), values);
-      }
-    }
+    test::draw(*strategy, n, values, [this] { ranges.store->work(); });
     std::vector<std::int64_t> numbers;
     for (std::size_t i = 0; i < values.size(); ++i) {
-      numbers.push_back(
-          *read_number(values.type(), values[i], rule->counter_rule()->use().field.format));
+      numbers.push_back(*read_number(values.type(), values[i], rule->about().field.format));
     }
     return numbers;
   }
 
   StoreOfRanges ranges;
-  std::unique_ptr<Strategy> rule;
-  std::shared_ptr<Strategy> strategy;
+  std::unique_ptr<RuleSource> rule;
+  std::shared_ptr<Source> strategy;
   Values values;
 };
 
@@ -230,7 +219,7 @@ TEST_F(CounterRanges, TakeBackWhatWasNotStored) {
   bind({});
   const auto numbers = next(5);
   const std::vector<std::uint32_t> which{1, 2, 4};
-  strategy->store_backed()->take_back(values, which);
+  strategy->take_back(values, which);
   EXPECT_EQ(next(3), (std::vector{numbers[1], numbers[2], numbers[4]}));
 }
 
@@ -238,12 +227,12 @@ TEST_F(CounterRanges, HealAfterDuplicates) {
   bind({});
   EXPECT_EQ(next(3).size(), 3U);
   const std::vector<std::uint32_t> which{0, 1};
-  strategy->duplicate_observer()->collided(values, which, 2, Taken::in_batch);
-  EXPECT_TRUE(strategy->duplicate_observer()->in_a_row());
+  strategy->collided(values, which, 2, Taken::in_batch);
+  EXPECT_TRUE(strategy->in_a_row());
   ranges.store->work();
   EXPECT_EQ(ranges.store->done.back().job.kind, CounterJob::Kind::heal);
-  strategy->duplicate_observer()->went_well();
-  EXPECT_FALSE(strategy->duplicate_observer()->in_a_row());
+  strategy->went_well();
+  EXPECT_FALSE(strategy->in_a_row());
 }
 
 }  // namespace counter_ranges_test

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "idproxy/bson/builder.hpp"
-#include "idproxy/ids/counter_use.hpp"
+#include "idproxy/ids/rule_source.hpp"
 #include "support/counter_store.hpp"
 #include "support/scripted_random.hpp"
 #include "support/strategies.hpp"
@@ -26,7 +26,7 @@ constexpr std::chrono::seconds kNewYearsEve{1767221998};
 /// A rule with several sequences, bound to a collection.
 class CounterSequencesTest : public ::testing::Test {
  protected:
-  std::unique_ptr<Strategy> make(Table table) {
+  std::unique_ptr<RuleSource> make(Table table) {
     table.emplace("ns", "shop.orders");
     table.emplace("field", "number");
     table.emplace("block.size", "10");
@@ -41,11 +41,11 @@ class CounterSequencesTest : public ::testing::Test {
     rule = make(table);
     ASSERT_EQ(errors, Texts());
     ASSERT_EQ(unknown, Texts());
-    bound = rule->bind("shop.orders", store);
-    ASSERT_NE(bound->sequences(), nullptr);
+    bound = rule->bind("shop.orders", &store);
+    ASSERT_NE(bound.sequences, nullptr);
   }
   /// For a document with the fields of the rule; "" is a missing one.
-  std::shared_ptr<Strategy> sequence(const Texts& texts = {}) {
+  std::shared_ptr<Source> sequence(const Texts& texts = {}) {
     Buffer document;
     bson::Scope scope(document);
     for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -58,26 +58,17 @@ class CounterSequencesTest : public ::testing::Test {
       values.push_back({FieldValue::Is::there, *element});
       if (element->text().empty()) values.back() = {};
     }
-    EXPECT_EQ(bound->sequences()->refusal(values), "");
-    return bound->sequences()->sequence(values);
+    EXPECT_EQ(bound.sequences->refusal(values), "");
+    return bound.sequences->sequence(values);
   }
   test::BlockCaches& newest() {
     const CounterPlace& place = store.specs.back().place;
     return *store.counters.at(place.filter + place.key);
   }
   /// The next values, as texts.
-  static Texts next(Strategy& sequence, std::size_t n, test::BlockCaches& counter) {
+  static Texts next(Source& sequence, std::size_t n, test::BlockCaches& counter) {
     Values values;
-    const auto drawn = sequence.next(n, values);
-    if (drawn.needs_store()) {
-      auto answer = std::make_shared<test::Answer>();
-      const Ticket ticket =
-          sequence.store_backed()->ask(n, std::make_unique<test::NotedWaiter>(answer));
-      counter.work();
-      if (answer->grant && *answer->grant) {
-        sequence.store_backed()->accept(std::move(**answer->grant), values);
-      }
-    }
+    test::draw(sequence, n, values, [&] { counter.work(); });
     Texts texts;
     for (std::size_t i = 0; i < values.size(); ++i) {
       const Bytes value = values[i];
@@ -89,15 +80,15 @@ class CounterSequencesTest : public ::testing::Test {
   }
 
   /// The next values of the sequence whose counter is the newest.
-  Texts next(const std::shared_ptr<Strategy>& sequence, std::size_t n) {
+  Texts next(const std::shared_ptr<Source>& sequence, std::size_t n) {
     return next(*sequence, n, newest());
   }
 
   test::FakeClock clock{kNewYearsEve};
   test::SeededRandom random;
   CounterStore store;
-  std::unique_ptr<Strategy> rule;
-  std::shared_ptr<Strategy> bound;
+  std::unique_ptr<RuleSource> rule;
+  RuleSource::Bound bound;
   Texts errors;
   Texts warnings;
   Texts unknown;
@@ -143,7 +134,7 @@ TEST_F(CounterSequencesTest, AreTheSameForDocumentsOfAScope) {
 TEST_F(CounterSequencesTest, OfAnotherCollectionAreOthers) {
   rule = make({{"ns", "shop.*"}, {"scope", "tenant"}});
   for (const char* ns : {"shop.orders", "shop.bills"}) {
-    bound = rule->bind(ns, store);
+    bound = rule->bind(ns, &store);
     EXPECT_EQ(next(sequence({"a"}), 1), (Texts{"1"})) << ns;
     EXPECT_EQ(store.fields.back().ns, ns);
   }
@@ -163,7 +154,7 @@ TEST_F(CounterSequencesTest, OfMongooseSequenceHaveTheirScopeInAFieldOfItsOwn) {
   rule = make({{"ns", "shop.*"}, {"scope", "tenant"}, {"store.layout", "mongoose-sequence"}});
   EXPECT_EQ(errors, Texts());
   for (const char* ns : {"shop.orders", "shop.bills"}) {
-    bound = rule->bind(ns, store);
+    bound = rule->bind(ns, &store);
     EXPECT_EQ(next(sequence({"a"}), 2), (Texts{"1", "2"}));
     CounterPlace place = store.specs.back().place;
     EXPECT_TRUE(place.is_scope());
@@ -198,11 +189,10 @@ TEST_F(CounterSequencesTest, GiveTheirNumbersBackIfTheyAreTheLeastRecentlyUsed) 
 
 TEST_F(CounterSequencesTest, AreAnnouncedOrTheirFamilyIfDocumentsDecide) {
   make({{"reset", "yearly"}, {"output", "string"}, {"template", "{yyyy}/{counter}"}})
-      ->counter_rule()
       ->announce(store);
   EXPECT_EQ(store.counters.size(), 1U);
   EXPECT_EQ(store.specs.back().place.key_is, CounterPlace::KeyIs::document);
-  make({{"scope", "tenant"}})->counter_rule()->announce(store);
+  make({{"scope", "tenant"}})->announce(store);
   EXPECT_EQ(store.specs.back().place.key_is, CounterPlace::KeyIs::family);
 }
 
@@ -212,12 +202,11 @@ TEST_F(CounterSequencesTest, AreNotNeededForANumberAlone) {
                {"check", "mod11-10"},
                {"on_width", "error"},
                {"start", "794"}});
-  const CounterUse& use = rule->counter_rule()->use();
-  EXPECT_FALSE(use.sequences.any());
-  EXPECT_EQ(use.spec.max, 9999);
-  bound = rule->bind("shop.orders", store);
-  EXPECT_EQ(bound->sequences(), nullptr);
-  EXPECT_EQ(next(*bound, 1, newest()), (Texts{"0794-5"}));
+  EXPECT_FALSE(rule->about().sequences.any());
+  EXPECT_EQ(rule->about().counter->max, 9999);
+  bound = rule->bind("shop.orders", &store);
+  EXPECT_EQ(bound.sequences, nullptr);
+  EXPECT_EQ(next(*bound.source, 1, newest()), (Texts{"0794-5"}));
 }
 
 TEST_F(CounterSequencesTest, KeepTheirWidth) {

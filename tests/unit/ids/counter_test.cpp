@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "idproxy/ids/counter_use.hpp"
 #include "idproxy/ids/fill.hpp"
 #include "idproxy/ids/number_format.hpp"
+#include "idproxy/ids/rule_source.hpp"
 #include "idproxy/ids/store.hpp"
 #include "support/block_caches.hpp"
 #include "support/counter_store.hpp"
@@ -26,7 +26,7 @@ using ValueIs = CounterPlace::ValueIs;
 using Output = NumberFormat::Output;
 using Numbers = std::vector<std::int64_t>;
 
-std::unique_ptr<Strategy> make(test::FakeParameters& parameters) {
+std::unique_ptr<RuleSource> make(test::FakeParameters& parameters) {
   static const test::FakeClock clock;
   static test::SeededRandom random;
   return test::make_strategy("counter", parameters, {clock, random});
@@ -40,12 +40,12 @@ Table with_rule(Table table) {
 }
 
 /// What a rule without faults says.
-CounterUse use_of(const Table& table) {
+RuleSource::About about(const Table& table) {
   test::FakeParameters parameters(with_rule(table));
   const auto strategy = make(parameters);
   EXPECT_EQ(parameters.errors(), Texts());
   EXPECT_EQ(parameters.unknown(), Texts());
-  return strategy ? strategy->counter_rule()->use() : CounterUse();
+  return strategy ? strategy->about() : RuleSource::About();
 }
 
 Texts faults_of(const Table& table) {
@@ -58,37 +58,37 @@ Texts faults_of(const Table& table) {
 // --- keys ---
 
 TEST(CounterKeys, SucceedWithTheirDefaults) {
-  const CounterUse use = use_of({});
-  EXPECT_EQ(use.spec.place,
+  const RuleSource::About rule = about({});
+  EXPECT_EQ(rule.counter->place,
             (CounterPlace{"idproxy", "uniqueIdentifierCounter", "_id", "shop.orders.number",
                           "COUNT", ValueIs::next, "", "idproxy"}));
   CounterSpec defaults;
-  defaults.place = use.spec.place;
-  EXPECT_EQ(use.spec, defaults);
-  EXPECT_EQ(use.field, (CounterField{"shop.orders", "number", {}}));
-  EXPECT_TRUE(use.per_namespace);
+  defaults.place = rule.counter->place;
+  EXPECT_EQ(rule.counter, defaults);
+  EXPECT_EQ(rule.field, (CounterField{"shop.orders", "number", {}}));
+  EXPECT_TRUE(rule.per_namespace);
 }
 
 TEST(CounterKeys, SucceedWithAllOfThem) {
-  const CounterUse use = use_of({{"name", "orders"},
-                                 {"start", "7"},
-                                 {"step", "-5"},
-                                 {"max", "-1000"},
-                                 {"block", "50"},
-                                 {"store.db", "ids"},
-                                 {"store.collection", "c"},
-                                 {"store.layout", "counters-seq"},
-                                 {"scan", "5s"},
-                                 {"heal.mode", "gap"},
-                                 {"heal.after", "5"},
-                                 {"heal.max_jump", "1000"},
-                                 {"heal.at_start", "true"},
-                                 {"on_store_down.action", "wait"},
-                                 {"on_store_down.wait", "500ms"},
-                                 {"output", "string"},
-                                 {"format.pad", "8"},
-                                 {"format.prefix", "O-"},
-                                 {"format.suffix", "/a"}});
+  const RuleSource::About rule = about({{"name", "orders"},
+                                        {"start", "7"},
+                                        {"step", "-5"},
+                                        {"max", "-1000"},
+                                        {"block", "50"},
+                                        {"store.db", "ids"},
+                                        {"store.collection", "c"},
+                                        {"store.layout", "counters-seq"},
+                                        {"scan", "5s"},
+                                        {"heal.mode", "gap"},
+                                        {"heal.after", "5"},
+                                        {"heal.max_jump", "1000"},
+                                        {"heal.at_start", "true"},
+                                        {"on_store_down.action", "wait"},
+                                        {"on_store_down.wait", "500ms"},
+                                        {"output", "string"},
+                                        {"format.pad", "8"},
+                                        {"format.prefix", "O-"},
+                                        {"format.suffix", "/a"}});
   CounterSpec spec;
   spec.place = {"ids", "c", "_id", "orders", "seq", ValueIs::last, "", "idproxy"};
   spec.start = 7;
@@ -98,9 +98,9 @@ TEST(CounterKeys, SucceedWithAllOfThem) {
   spec.scan = 5s;
   spec.heal = {CounterSpec::Heal::Mode::gap, 5, 1000, true};
   spec.on_store_down = {CounterSpec::OnStoreDown::Action::wait, 500ms};
-  EXPECT_EQ(use.spec, spec);
-  EXPECT_EQ(use.field, (CounterField{"shop.orders", "number", {Output::string, 8, "O-", "/a"}}));
-  EXPECT_FALSE(use.per_namespace);
+  EXPECT_EQ(rule.counter, spec);
+  EXPECT_EQ(rule.field, (CounterField{"shop.orders", "number", {Output::string, 8, "O-", "/a"}}));
+  EXPECT_FALSE(rule.per_namespace);
 }
 
 TEST(CounterKeys, SucceedWithEveryLayout) {
@@ -118,7 +118,7 @@ TEST(CounterKeys, SucceedWithEveryLayout) {
   };
   for (const Layout& layout : kLayouts) {
     const CounterPlace place =
-        use_of({{"store.layout", layout.name}, {"store.key", "userid"}}).spec.place;
+        about({{"store.layout", layout.name}, {"store.key", "userid"}}).counter->place;
     EXPECT_EQ(place, (CounterPlace{"idproxy", layout.collection, "_id", "userid",
                                    layout.value_field, layout.value_is, "", "idproxy"}))
         << layout.name;
@@ -126,10 +126,10 @@ TEST(CounterKeys, SucceedWithEveryLayout) {
 }
 
 TEST(CounterKeys, SucceedWithTheLayoutOfMongooseSequence) {
-  const CounterPlace place = use_of({{"name", "order_seq"},
-                                     {"store.layout", "mongoose-sequence"},
-                                     {"store.collection", "mine"}})
-                                 .spec.place;
+  const CounterPlace place = about({{"name", "order_seq"},
+                                    {"store.layout", "mongoose-sequence"},
+                                    {"store.collection", "mine"}})
+                                 .counter->place;
   EXPECT_EQ(place.ns(), "idproxy.mine");
   EXPECT_EQ(place.key_field, "id");
   EXPECT_EQ(place.key, "order_seq");
@@ -141,15 +141,15 @@ TEST(CounterKeys, SucceedWithTheLayoutOfMongooseSequence) {
 }
 
 TEST(CounterKeys, SucceedWithACustomLayout) {
-  const CounterPlace place = use_of({{"name", "n"},
-                                     {"store.layout", "custom"},
-                                     {"store.collection", "identitycounters"},
-                                     {"store.key", "Order"},
-                                     {"store.key_field", "model"},
-                                     {"store.value_field", "count"},
-                                     {"store.value_is", "last"},
-                                     {"store.filter.field", "number"}})
-                                 .spec.place;
+  const CounterPlace place = about({{"name", "n"},
+                                    {"store.layout", "custom"},
+                                    {"store.collection", "identitycounters"},
+                                    {"store.key", "Order"},
+                                    {"store.key_field", "model"},
+                                    {"store.value_field", "count"},
+                                    {"store.value_is", "last"},
+                                    {"store.filter.field", "number"}})
+                                 .counter->place;
   EXPECT_EQ(place.collection, "identitycounters");
   EXPECT_EQ(place.key_field, "model");
   EXPECT_EQ(place.key, "Order");
@@ -160,11 +160,11 @@ TEST(CounterKeys, SucceedWithACustomLayout) {
 
 TEST(CounterKeys, MaxFollowsOutputAndDirection) {
   using Int64 = std::numeric_limits<std::int64_t>;
-  EXPECT_EQ(use_of({}).spec.max, Int64::max());
-  EXPECT_EQ(use_of({{"step", "-1"}}).spec.max, Int64::min());
-  EXPECT_EQ(use_of({{"output", "int32"}}).spec.max, 2147483647);
-  EXPECT_EQ(use_of({{"output", "int32"}, {"step", "-1"}}).spec.max, -2147483648);
-  EXPECT_EQ(use_of({{"output", "string"}}).spec.max, Int64::max());
+  EXPECT_EQ(about({}).counter->max, Int64::max());
+  EXPECT_EQ(about({{"step", "-1"}}).counter->max, Int64::min());
+  EXPECT_EQ(about({{"output", "int32"}}).counter->max, 2147483647);
+  EXPECT_EQ(about({{"output", "int32"}, {"step", "-1"}}).counter->max, -2147483648);
+  EXPECT_EQ(about({{"output", "string"}}).counter->max, Int64::max());
 }
 
 struct Fault {
@@ -274,12 +274,12 @@ TEST(CounterKeys, WarnOfBracesThatAreNoTemplate) {
 }
 
 TEST(CounterKeys, SucceedWithEverySpellingOfABlock) {
-  EXPECT_EQ(use_of({}).spec.block.size, std::nullopt);
-  EXPECT_EQ(use_of({{"block", "auto"}}).spec.block.size, std::nullopt);
-  EXPECT_EQ(use_of({{"block.size", "auto"}}).spec.block.size, std::nullopt);
-  EXPECT_EQ(use_of({{"block", "1"}}).spec.block.size, 1U);
-  EXPECT_EQ(use_of({{"block", "10000"}}).spec.block.size, 10'000U);
-  EXPECT_EQ(use_of({{"block.size", "50"}}).spec.block.size, 50U);
+  EXPECT_EQ(about({}).counter->block.size, std::nullopt);
+  EXPECT_EQ(about({{"block", "auto"}}).counter->block.size, std::nullopt);
+  EXPECT_EQ(about({{"block.size", "auto"}}).counter->block.size, std::nullopt);
+  EXPECT_EQ(about({{"block", "1"}}).counter->block.size, 1U);
+  EXPECT_EQ(about({{"block", "10000"}}).counter->block.size, 10'000U);
+  EXPECT_EQ(about({{"block.size", "50"}}).counter->block.size, 50U);
 }
 
 TEST(CounterKeys, WarnOfThoseOfEarlierReleases) {
@@ -298,7 +298,7 @@ TEST(CounterKeys, WarnOfThoseOfEarlierReleases) {
   EXPECT_EQ(parameters.warnings(), expected);
   CounterSpec::Block only_size;
   only_size.size = 50;
-  EXPECT_EQ(strategy->counter_rule()->use().spec.block, only_size);
+  EXPECT_EQ(strategy->about().counter->block, only_size);
 }
 
 TEST(CounterKeys, WarnOfAHealThatNeverComes) {
@@ -315,12 +315,12 @@ struct Bound {
   explicit Bound(const Table& table, std::string_view ns = "shop.orders") {
     test::FakeParameters parameters(with_rule(table));
     rule = make(parameters);
-    strategy = rule->bind(ns, store);
+    strategy = rule->bind(ns, &store).source;
   }
 
   test::BlockCaches& counter() { return *store.counters.begin()->second; }
   [[nodiscard]] Numbers numbers_of(const Values& drawn) const {
-    const NumberFormat& format = rule->counter_rule()->use().field.format;
+    const NumberFormat& format = rule->about().field.format;
     Numbers numbers;
     for (std::size_t i = 0; i < drawn.size(); ++i) {
       numbers.push_back(*read_number(drawn.type(), drawn[i], format));
@@ -330,21 +330,13 @@ struct Bound {
   /// From the block, or asked for.
   Numbers next(std::size_t n) {
     values.clear();
-    const auto taken = strategy->next(n, values);
-    if (!taken.needs_store()) return numbers_of(values);
-    auto answer = std::make_shared<test::Answer>();
-    const Ticket ticket =
-        strategy->store_backed()->ask(n, std::make_unique<test::NotedWaiter>(answer));
-    counter().work();
-    if (answer->grant && *answer->grant) {
-      strategy->store_backed()->accept(std::move(**answer->grant), values);
-    }
+    test::draw(*strategy, n, values, [this] { counter().work(); });
     return numbers_of(values);
   }
 
   CounterStore store;
-  std::unique_ptr<Strategy> rule;
-  std::shared_ptr<Strategy> strategy;
+  std::unique_ptr<RuleSource> rule;
+  std::shared_ptr<Source> strategy;
   Values values;
 };
 
@@ -354,17 +346,17 @@ TEST(Counter, TellsTheStoreOfFieldsThatShareACounter) {
     CounterStore store;
     test::FakeParameters parameters(with_rule(Table{{key, "shared"}}));
     const auto rule = make(parameters);
-    rule->counter_rule()->announce(store);
+    rule->announce(store);
     ASSERT_EQ(store.fields.size(), 1U);
     EXPECT_EQ(store.fields[0].field, "number");
   }
   CounterStore store;
   test::FakeParameters one(with_rule(Table{}));
-  make(one)->counter_rule()->announce(store);  // another rule may name it
+  make(one)->announce(store);  // another rule may name it
   EXPECT_EQ(store.fields.size(), 1U);
   EXPECT_TRUE(store.counters.contains("shop.orders.number"));
   test::FakeParameters many(with_rule(Table{{"ns", "shop.*"}}));
-  make(many)->counter_rule()->announce(store);
+  make(many)->announce(store);
   EXPECT_EQ(store.fields.size(), 1U);
 }
 
@@ -387,8 +379,7 @@ TEST(Counter, SucceedsWithTheVectors) {
   EXPECT_EQ(step.counter().value, 18);
   Bound healed(Table{{"start", "10"}, {"block.size", "100"}, {"heal.after", "1"}});
   EXPECT_EQ(healed.next(1), (Numbers{10}));
-  healed.strategy->duplicate_observer()->collided(healed.values, std::vector<std::uint32_t>{0}, 1,
-                                                  Taken::in_batch);
+  healed.strategy->collided(healed.values, std::vector<std::uint32_t>{0}, 1, Taken::in_batch);
   healed.counter().value = 338;
   const Numbers hundred = healed.next(100);
   EXPECT_EQ(hundred.front(), 338);
@@ -421,19 +412,10 @@ TEST(Counter, EndsAtBothEndsOfInt64) {
   EXPECT_EQ(down.next(1), (Numbers{-9223372036854775807}));
 }
 
-TEST(Counter, IsUnavailableWithoutAStore) {
-  test::FakeParameters parameters(with_rule({}));
-  const auto rule = make(parameters);
-  Values values;
-  const auto taken = rule->next(1, values);
-  ASSERT_FALSE(taken);
-  EXPECT_EQ(taken.error().code, Errc::unavailable);
-}
-
 TEST(Counter, EachCollectionHasItsOwn) {
   Bound bound(Table{{"ns", "shop.*"}});
-  (void)bound.rule->bind("shop.bills", bound.store);
-  (void)bound.rule->bind("shop.orders", bound.store);
+  (void)bound.rule->bind("shop.bills", &bound.store);
+  (void)bound.rule->bind("shop.orders", &bound.store);
   ASSERT_EQ(bound.store.counters.size(), 2U);
   EXPECT_TRUE(bound.store.counters.contains("shop.orders.number"));
   EXPECT_TRUE(bound.store.counters.contains("shop.bills.number"));
@@ -444,7 +426,7 @@ TEST(Counter, EachCollectionHasItsOwn) {
 TEST(Counter, OneForAllIfItHasAName) {
   for (const char* key : {"name", "store.key"}) {
     Bound bound(Table{{"ns", "shop.*"}, {key, "all"}, {"block", "100"}});
-    const auto bills = bound.rule->bind("shop.bills", bound.store);
+    const auto bills = bound.rule->bind("shop.bills", &bound.store).source;
     ASSERT_EQ(bound.store.counters.size(), 1U);
     EXPECT_EQ(bound.store.counters.begin()->first, "all");
     EXPECT_EQ(bound.store.fields[1], (CounterField{"shop.*", "number", {}}));
@@ -457,28 +439,26 @@ TEST(Counter, OneForAllIfItHasAName) {
 
 TEST(Counter, NamesWhereItsCountersLie) {
   const auto ns_of = [](const Table& table) {
-    return Bound(table).rule->counter_rule()->use().spec.place.ns();
+    return Bound(table).rule->about().counter->place.ns();
   };
   EXPECT_EQ(ns_of({}), "idproxy.uniqueIdentifierCounter");
   EXPECT_EQ(ns_of({{"store.db", "shop"}, {"store.layout", "ids-index"}}), "shop.ids");
 }
 
 TEST(Counter, PatienceIsTheRules) {
-  EXPECT_EQ(Bound(Table{}).strategy->store_backed()->patience(), 2s);
-  EXPECT_EQ(Bound(Table{{"on_store_down.action", "wait"}}).strategy->store_backed()->patience(),
-            1s);
+  EXPECT_EQ(Bound(Table{}).strategy->patience(), 2s);
+  EXPECT_EQ(Bound(Table{{"on_store_down.action", "wait"}}).strategy->patience(), 1s);
   EXPECT_EQ(Bound(Table{{"on_store_down.action", "wait"}, {"on_store_down.wait", "0ms"}})
-                .strategy->store_backed()
-                ->patience(),
+                .strategy->patience(),
             0s);
-  EXPECT_EQ(Bound(Table{{"on_store_down.wait", "100ms"}}).strategy->store_backed()->patience(), 2s);
+  EXPECT_EQ(Bound(Table{{"on_store_down.wait", "100ms"}}).strategy->patience(), 2s);
 }
 
 TEST(Counter, TakesUnusedValuesBack) {
   for (const char* output : {"int64", "int32", "string"}) {
     Bound bound(Table{{"output", output}, {"step", "3"}});
     EXPECT_EQ(bound.next(5), (Numbers{1, 4, 7, 10, 13}));
-    bound.strategy->store_backed()->take_back(bound.values, std::vector<std::uint32_t>{0, 1, 3});
+    bound.strategy->take_back(bound.values, std::vector<std::uint32_t>{0, 1, 3});
     EXPECT_EQ(bound.next(4), (Numbers{1, 4, 10, 16})) << output;
   }
 }
@@ -486,14 +466,12 @@ TEST(Counter, TakesUnusedValuesBack) {
 TEST(Counter, CollisionsOfOneRequestHeal) {
   Bound bound(Table{{"heal.after", "3"}});
   (void)bound.next(5);
-  EXPECT_FALSE(bound.strategy->duplicate_observer()->in_a_row());
-  bound.strategy->duplicate_observer()->collided(bound.values, std::vector<std::uint32_t>{0, 1}, 2,
-                                                 Taken::in_batch);
-  EXPECT_TRUE(bound.strategy->duplicate_observer()->in_a_row());
-  bound.strategy->duplicate_observer()->went_well();  // another request
-  EXPECT_FALSE(bound.strategy->duplicate_observer()->in_a_row());
-  bound.strategy->duplicate_observer()->collided(bound.values, std::vector<std::uint32_t>{2}, 3,
-                                                 Taken::in_batch);
+  EXPECT_FALSE(bound.strategy->in_a_row());
+  bound.strategy->collided(bound.values, std::vector<std::uint32_t>{0, 1}, 2, Taken::in_batch);
+  EXPECT_TRUE(bound.strategy->in_a_row());
+  bound.strategy->went_well();  // another request
+  EXPECT_FALSE(bound.strategy->in_a_row());
+  bound.strategy->collided(bound.values, std::vector<std::uint32_t>{2}, 3, Taken::in_batch);
   ASSERT_TRUE(bound.counter().work());
   EXPECT_EQ(bound.counter().jobs.back().kind, CounterJob::Kind::heal);
 }
@@ -501,8 +479,7 @@ TEST(Counter, CollisionsOfOneRequestHeal) {
 TEST(Counter, OneCollisionInATransactionHeals) {
   Bound bound(Table{});
   (void)bound.next(5);
-  bound.strategy->duplicate_observer()->collided(bound.values, std::vector<std::uint32_t>{4}, 1,
-                                                 Taken::in_transaction);
+  bound.strategy->collided(bound.values, std::vector<std::uint32_t>{4}, 1, Taken::in_transaction);
   ASSERT_TRUE(bound.counter().work());
   EXPECT_EQ(bound.counter().jobs.back().kind, CounterJob::Kind::heal);
 }

@@ -4,7 +4,7 @@
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/ids/gapless_queue.hpp"
-#include "idproxy/ids/sequenced.hpp"
+#include "idproxy/ids/rule_source.hpp"
 #include "support/fake_clock.hpp"
 #include "support/fake_store.hpp"
 #include "support/scripted_random.hpp"
@@ -20,7 +20,7 @@ using testing::IsEmpty;
 const test::FakeClock kClock;
 test::SeededRandom random_source;
 
-std::unique_ptr<Strategy> make_rule(Table table, std::vector<std::string>* errors = nullptr) {
+std::unique_ptr<RuleSource> make_rule(Table table, std::vector<std::string>* errors = nullptr) {
   table.emplace("ns", "shop.*");
   table.emplace("field", "number");
   test::FakeParameters parameters(std::move(table));
@@ -31,7 +31,7 @@ std::unique_ptr<Strategy> make_rule(Table table, std::vector<std::string>* error
 }
 
 GaplessSpec spec_of_rule(Table table) {
-  return make_rule(std::move(table))->sequence_rule()->spec();
+  return *make_rule(std::move(table))->about().gapless;
 }
 
 TEST(Gapless, ReadsItsKeys) {
@@ -85,20 +85,16 @@ class SequenceStore : public test::FakeStore {
 
 TEST(Gapless, HasASequenceForEachCollection) {
   const auto rule = make_rule({{"start", "10"}});
-  Values values;
-  EXPECT_FALSE(rule->next(1, values)) << "it belongs to no collection";
   SequenceStore store;
-  const auto bound = rule->bind("shop.orders", store);
+  const auto source = rule->bind("shop.orders", &store).source;
   ASSERT_EQ(store.asked.size(), 1U);
   EXPECT_EQ(store.asked.front().key(), "shop.orders.number");
   EXPECT_EQ(store.asked.front().start, 10);
-  ASSERT_NE(bound->sequenced(), nullptr);
-  EXPECT_EQ(bound->attempts(), Strategy::kAttemptsInTurn);
-  const Draw none = bound->next(1, values);
+  ASSERT_NE(source->turn({}), nullptr);
+  Values values;
+  const Draw none = source->next(1, values);
   EXPECT_FALSE(none || none.needs_store()) << "only for documents";
   EXPECT_EQ(values.size(), 0U);
-  test::FakeStore without;
-  EXPECT_EQ(rule->bind("shop.orders", without), nullptr);
 }
 
 // ---- several sequences --------------------------------------------------------------------------
@@ -128,21 +124,16 @@ const Table kInvoices{{"scope", "tenant"},
 TEST(Gapless, HasASequenceForEachScopeAndPeriod) {
   const auto rule = make_rule(kInvoices);
   SequenceStore store;
-  const auto bound = rule->bind("shop.orders", store);
+  const auto sequences = rule->bind("shop.orders", &store).sequences;
   EXPECT_THAT(store.asked, IsEmpty()) << "documents decide";
-  EXPECT_EQ(bound->sequenced(), nullptr);
-  EXPECT_TRUE(bound->in_turn());
-  EXPECT_EQ(bound->attempts(), Strategy::kAttemptsInTurn);
-  Sequences& sequences = *bound->sequences();
   const Tenant a("a");
   const Tenant b("b");
-  const auto a26 = sequences.sequence_at(a.values(), kIn2026);
-  const auto b26 = sequences.sequence_at(b.values(), kIn2026);
-  EXPECT_EQ(sequences.sequence_at(a.values(), kIn2026), a26);
-  const auto a27 = sequences.sequence_at(a.values(), kIn2027);
+  const auto a26 = sequences->sequence_at(a.values(), kIn2026);
+  const auto b26 = sequences->sequence_at(b.values(), kIn2026);
+  EXPECT_EQ(sequences->sequence_at(a.values(), kIn2026), a26);
+  const auto a27 = sequences->sequence_at(a.values(), kIn2027);
   ASSERT_EQ(store.asked.size(), 3U);
-  const std::set<std::string> names{a26->sequenced()->name(), b26->sequenced()->name(),
-                                    a27->sequenced()->name()};
+  const std::set<std::string> names{a26->name(), b26->name(), a27->name()};
   EXPECT_EQ(names.size(), 3U);
   EXPECT_EQ(store.asked[0].field.scope, as_text(a.buffer.view()));
   EXPECT_EQ(store.asked[0].field.format.prefix, "a-2026-");
@@ -163,25 +154,25 @@ TEST(Gapless, ChangesTheSequenceAtMidnightOfTheTimeZone) {
                                    {"timezone", "Europe/Berlin"}});
   const auto rule = test::make_strategy("gapless", parameters, {clock, random_source});
   SequenceStore store;
-  const auto bound = rule->bind("shop.orders", store);
-  const auto before = bound->sequences()->sequence({});
+  const auto sequences = rule->bind("shop.orders", &store).sequences;
+  const auto before = sequences->sequence({});
   EXPECT_EQ(store.asked.back().field.format.prefix, "2026-");
   clock.advance(std::chrono::seconds(1));
-  const auto after = bound->sequences()->sequence({});
+  const auto after = sequences->sequence({});
   EXPECT_EQ(store.asked.back().field.format.prefix, "2027-");
-  EXPECT_NE(before->sequenced()->name(), after->sequenced()->name());
+  EXPECT_NE(before->name(), after->name());
   EXPECT_EQ(store.asked.size(), 2U);
 }
 
 TEST(Gapless, ForgetsTheLeastRecentlyUsedSequence) {
   const auto rule = make_rule(kInvoices);
   SequenceStore store;
-  const auto bound = rule->bind("shop.orders", store);
+  const auto sequences = rule->bind("shop.orders", &store).sequences;
   const auto use = [&](std::string_view name) {
-    return bound->sequences()->sequence_at(Tenant(name).values(), kIn2026);
+    return sequences->sequence_at(Tenant(name).values(), kIn2026);
   };
-  const std::weak_ptr<Strategy> a = use("a");
-  const std::weak_ptr<Strategy> b = use("b");
+  const std::weak_ptr<Source> a = use("a");
+  const std::weak_ptr<Source> b = use("b");
   (void)use("a");
   const auto held = use("a");
   (void)use("c");
@@ -196,7 +187,7 @@ TEST(Gapless, AnnouncesTodaysSequenceIfDocumentsDoNotDecide) {
   const auto rule =
       make_rule({{"output", "string"}, {"template", "{yyyy}-{counter:03}"}, {"reset", "yearly"}});
   SequenceStore store;
-  const auto bound = rule->bind("shop.orders", store);
+  const auto sequences = rule->bind("shop.orders", &store).sequences;
   ASSERT_EQ(store.asked.size(), 1U);
   EXPECT_EQ(bson::find(as_bytes(store.asked[0].place), "p")->text(), "2022");
 }

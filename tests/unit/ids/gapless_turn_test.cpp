@@ -1,4 +1,4 @@
-#include "ids/gapless_turn.hpp"
+#include "ids/gapless_source.hpp"
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ class TurnTest : public ::testing::Test {
   }
 
   std::unique_ptr<Turn> turn(std::string transaction = {}) {
-    return std::make_unique<GaplessTurn>(queue, NumberFormat{}, TurnTaker{std::move(transaction)});
+    return gapless_source(queue, {})->turn({std::move(transaction)});
   }
   /// The numbers that the turn gets at once; none if it must ask.
   static Numbers next(Turn& turn, std::size_t n) {
@@ -282,7 +282,7 @@ class TurnsTest : public ::testing::Test {
   static std::unique_ptr<Turn> turn(const std::shared_ptr<GaplessQueue>& queue,
                                     const std::string& transaction = {},
                                     TurnTaker::Takes takes = TurnTaker::Takes::one) {
-    return std::make_unique<GaplessTurn>(queue, NumberFormat{}, TurnTaker{transaction, takes});
+    return gapless_source(queue, {})->turn({transaction, takes});
   }
   static bool takes_5(Turn& turn) {
     Values values;

@@ -26,8 +26,8 @@ constexpr std::string_view kCorpusRandom = "e0c917e9c4 714161";
 
 class ObjectIdTest : public ::testing::Test {
  protected:
-  std::unique_ptr<Strategy> make(RandomSource& random, const std::string& output = "objectid") {
-    return test::make_strategy("objectid", {{"output", output}}, {clock_, random});
+  std::shared_ptr<Source> make(RandomSource& random, const std::string& output = "objectid") {
+    return test::make_source("objectid", {{"output", output}}, {clock_, random});
   }
 
   test::FakeClock clock_{kCorpusTime};
@@ -79,7 +79,7 @@ class ObjectIdTime : public ::testing::TestWithParam<TimeCase> {};
 TEST_P(ObjectIdTime, SucceedsWithUnsignedSeconds) {
   test::FakeClock clock(GetParam().wall);
   test::ScriptedRandom random("0102030405 060708");
-  const auto strategy = test::make_strategy("objectid", {}, {clock, random});
+  const auto strategy = test::make_source("objectid", {}, {clock, random});
   EXPECT_EQ(next_hex(*strategy, 1), Hex{GetParam().id + std::string("0102030405060708")});
 }
 

@@ -13,7 +13,7 @@
 #include "idproxy/ids/fill.hpp"
 #include "idproxy/ids/free_values.hpp"
 #include "idproxy/ids/store.hpp"
-#include "ids/uniform_numbers.hpp"
+#include "ids/random_chunk.hpp"
 #include "support/fake_clock.hpp"
 #include "support/scripted_random.hpp"
 #include "support/strategies.hpp"
@@ -24,9 +24,9 @@ namespace random_digits_test {
 using Table = test::FakeParameters::Table;
 using Texts = std::vector<std::string>;
 
-std::unique_ptr<Strategy> make(RandomSource& random, const Table& table) {
+std::shared_ptr<Source> make(RandomSource& random, const Table& table) {
   static const test::FakeClock clock;
-  return test::make_strategy("random-digits", table, {clock, random});
+  return test::make_source("random-digits", table, {clock, random});
 }
 
 /// A value as a user reads it.
@@ -43,7 +43,7 @@ Texts texts_of(const Values& values) {
   return texts;
 }
 
-Texts next_texts(Strategy& strategy, std::size_t n) {
+Texts next_texts(Source& strategy, std::size_t n) {
   Values values;
   if (!strategy.next(n, values)) return {};
   return texts_of(values);
@@ -306,13 +306,15 @@ class FillStore : public Store {
 };
 
 struct RandomDigitsFill : ::testing::Test {
-  std::shared_ptr<Strategy> bind(const Table& table) {
+  std::shared_ptr<Source> bind(const Table& table) {
     Table keys = table;
     keys.emplace("field", "number");
-    const auto rule = make(random, keys);
-    EXPECT_NE(rule->bounded_space(), nullptr);
-    return rule->bind("bank.accounts", store);
+    const auto rule = test::make_strategy("random-digits", keys, {clock, random});
+    EXPECT_TRUE(rule->about().fills_up);
+    return rule->bind("bank.accounts", &store).source;
   }
+
+  test::FakeClock clock;
 
   test::SeededRandom random;
   FillStore store;
@@ -346,7 +348,7 @@ TEST_F(RandomDigitsFill, FailsIfTooManyAreDuplicates) {
   Values values;
   const std::vector<std::uint32_t> taken(950);
   ASSERT_TRUE(strategy->next(1000, values));
-  strategy->duplicate_observer()->collided(values, taken, taken.size(), Taken::in_batch);
+  strategy->collided(values, taken, taken.size(), Taken::in_batch);
   EXPECT_FALSE(strategy->next(1, values));
 }
 
@@ -399,19 +401,22 @@ struct RandomDigitsFree : ::testing::Test {
     };
     Result<Grant> answer = Error{Errc::unavailable, "not yet"};
     ASSERT_TRUE(strategy->next(n, values).needs_store());
-    const Ticket ticket = source()->ask(n, std::make_unique<Accepts>(answer));
+    const Ticket ticket = strategy->ask(n, std::make_unique<Accepts>(answer));
     store.look();
     ASSERT_TRUE(answer);
-    source()->accept(std::move(*answer), values);
+    strategy->accept(std::move(*answer), values);
   }
-  StoreSource* source() { return strategy->store_source(); }
 
+  test::FakeClock clock;
   test::SeededRandom random;
   LookingStore store;
-  std::shared_ptr<Strategy> strategy =
-      make(random,
-           {{"digits", "1"}, {"output", "string"}, {"field", "number"}, {"max_fill", "0.99"}})
-          ->bind("bank.accounts", store);
+  std::shared_ptr<Source> strategy =
+      test::make_strategy(
+          "random-digits",
+          {{"digits", "1"}, {"output", "string"}, {"field", "number"}, {"max_fill", "0.99"}},
+          {clock, random})
+          ->bind("bank.accounts", &store)
+          .source;
   Values values;
 };
 
@@ -421,7 +426,7 @@ TEST_F(RandomDigitsFree, AsksWhichAreFreeWhereManyAreTaken) {
   EXPECT_TRUE(strategy->next(3, values)) << "the look has found them, too";
   EXPECT_TRUE(all_distinct(texts_of(values)));
   for (const std::string& text : texts_of(values)) EXPECT_FALSE(store.taken.contains(text));
-  EXPECT_EQ(strategy->store_backed(), nullptr) << "nothing needs to return to the store";
+  EXPECT_FALSE(strategy->lends()) << "nothing needs to return to the store";
 }
 
 TEST_F(RandomDigitsFree, AsksNothingWhereFewAreTaken) {
@@ -432,7 +437,7 @@ TEST_F(RandomDigitsFree, AsksNothingWhereFewAreTaken) {
 /// They differ from those that the request has, even where the store finds these to be free.
 TEST_F(RandomDigitsFree, NeverRepeatsAValueOfTheRequest) {
   ask(3);
-  strategy->duplicate_observer()->collided(values, {}, 1, Taken::in_batch);  // drops what is held
+  strategy->collided(values, {}, 1, Taken::in_batch);  // drops what is held
   ask(2);
   EXPECT_EQ(values.size(), 5U);
   EXPECT_TRUE(all_distinct(texts_of(values)));
@@ -440,7 +445,7 @@ TEST_F(RandomDigitsFree, NeverRepeatsAValueOfTheRequest) {
 
 TEST_F(RandomDigitsFree, DrawsBlindlyWithoutAnAnswer) {
   EXPECT_TRUE(strategy->next(2, values).needs_store());
-  EXPECT_TRUE(source()->make_do(2, values, {Errc::unavailable, "no answer"}));
+  EXPECT_TRUE(strategy->make_do(2, values, {Errc::unavailable, "no answer"}));
   EXPECT_EQ(values.size(), 2U);
   EXPECT_TRUE(strategy->next(1, values)) << "nor does it ask again";
 }
@@ -455,10 +460,9 @@ TEST_F(RandomDigitsFree, IsFullWhateverIsFree) {
 /// Of a batch of which one value was taken, the rest is drawn anew if many of them must be, too.
 TEST_F(RandomDigitsFree, DoubtsValuesThatWereDrawnBlindly) {
   store.seen().counted(0);
-  BoundedSpace* space = strategy->bounded_space();
-  EXPECT_FALSE(space->doubts(1, 4)) << "to send four in vain costs less than a look";
-  EXPECT_FALSE(space->doubts(100, 400));
-  EXPECT_TRUE(space->doubts(1, 5));
+  EXPECT_FALSE(strategy->doubts(1, 4)) << "to send four in vain costs less than a look";
+  EXPECT_FALSE(strategy->doubts(100, 400));
+  EXPECT_TRUE(strategy->doubts(1, 5));
   EXPECT_TRUE(strategy->next(1, values).needs_store());
 }
 

@@ -28,32 +28,26 @@ TEST(Registry, SucceedsWithTheNamesInTheOrderOfMessages) {
                                                   "gapless", "random-digits"}));
 }
 
-/// Of the object of a rule, bound to no collection yet.
-std::string offers(Strategy& strategy) {
-  std::string text;
-  if (strategy.store_backed() != nullptr) text += "store_backed ";
-  if (strategy.duplicate_observer() != nullptr) text += "duplicate_observer ";
-  if (strategy.bounded_space() != nullptr) text += "bounded_space ";
-  if (strategy.counter_rule() != nullptr) text += "counter_rule ";
-  if (strategy.sequence_rule() != nullptr) text += "sequence_rule ";
-  return text;
-}
-
-TEST(Registry, EachOffersOnlyWhatItsKindCanDo) {
+TEST(Registry, EachTellsWhatItsValuesAre) {
   const std::map<std::string_view, std::string> expected{
-      {"objectid", ""},
-      {"uuid", ""},
-      {"counter", "counter_rule "},
-      {"counter-ranges", "counter_rule "},
-      {"gapless", "sequence_rule "},
-      {"random-digits", "duplicate_observer bounded_space "}};
+      {"objectid", ""},        {"uuid", ""},
+      {"counter", "counter "}, {"counter-ranges", "counter ranges "},
+      {"gapless", "gapless "}, {"random-digits", "fills_up "}};
   const test::FakeClock clock;
   test::SeededRandom random;
   for (const Kind& kind : kinds()) {
     test::FakeParameters parameters({{"ns", "shop.orders"}, {"field", "number"}});
-    const auto strategy = kind.make(parameters, {clock, random});
-    EXPECT_EQ(offers(*strategy), expected.at(kind.name)) << kind.name;
-    EXPECT_EQ(strategy->attempts(), Strategy::kAttempts);
+    const auto strategy = kind.make(parameters, {clock, random}, "idproxy");
+    const RuleSource::About& about = strategy->about();
+    std::string text;
+    if (about.counter) text += "counter ";
+    if (about.ranges) text += "ranges ";
+    if (about.gapless) text += "gapless ";
+    if (about.fills_up) text += "fills_up ";
+    EXPECT_EQ(text, expected.at(kind.name)) << kind.name;
+    Values samples;
+    strategy->append_samples(2, samples);
+    EXPECT_EQ(samples.size(), 2U) << kind.name;
   }
 }
 
@@ -96,8 +90,8 @@ const std::vector<Variant>& variants() {
 
 class EveryStrategy : public ::testing::TestWithParam<Variant> {
  protected:
-  std::unique_ptr<Strategy> make(RandomSource& random) {
-    return test::make_strategy(GetParam().strategy, GetParam().table, {clock_, random});
+  std::shared_ptr<Source> make(RandomSource& random) {
+    return test::make_source(GetParam().strategy, GetParam().table, {clock_, random});
   }
 
   test::FakeClock clock_;

@@ -37,7 +37,7 @@ Uuid uuid_from(std::string_view text) {
 }
 
 /// The next ids as text; the strategy is made with representation string.
-Texts next_texts(Strategy& strategy, std::size_t n) {
+Texts next_texts(Source& strategy, std::size_t n) {
   Values values;
   Texts texts;
   if (!strategy.next(n, values)) return texts;
@@ -49,10 +49,10 @@ Texts next_texts(Strategy& strategy, std::size_t n) {
 
 class UuidTest : public ::testing::Test {
  protected:
-  std::unique_ptr<Strategy> make(RandomSource& random, Table table = {}) {
-    return test::make_strategy("uuid", table, {clock_, random});
+  std::shared_ptr<Source> make(RandomSource& random, Table table = {}) {
+    return test::make_source("uuid", table, {clock_, random});
   }
-  std::unique_ptr<Strategy> make_text(RandomSource& random, Table table = {}) {
+  std::shared_ptr<Source> make_text(RandomSource& random, Table table = {}) {
     table["representation"] = "string";
     return make(random, std::move(table));
   }
@@ -121,7 +121,7 @@ TEST_P(UuidRepresentation, SucceedsWithSubtypeAndOrder) {
 TEST_P(UuidRepresentation, SucceedsByItsName) {
   test::FakeClock clock;
   test::ScriptedRandom random("00112233445546770899aabbccddeeff");
-  const auto strategy = test::make_strategy(
+  const auto strategy = test::make_source(
       "uuid", Table{{"version", "4"}, {"representation", GetParam().key}}, {clock, random});
   Values expected;
   append_uuid(uuid_from("00112233-4455-4677-8899-aabbccddeeff"), GetParam().representation,
@@ -328,8 +328,7 @@ class UuidVersion : public ::testing::TestWithParam<const char*> {};
 TEST_P(UuidVersion, SucceedsWithDistinctIdsWhateverTheClockDoes) {
   test::FakeClock clock;
   test::SeededRandom random;
-  const auto strategy =
-      test::make_strategy("uuid", Table{{"version", GetParam()}}, {clock, random});
+  const auto strategy = test::make_source("uuid", Table{{"version", GetParam()}}, {clock, random});
   const std::vector<nanoseconds> steps{-hours(1),  nanoseconds(0), nanoseconds(100), seconds(1),
                                        hours(1),   hours(1),       -hours(1),        -seconds(1),
                                        seconds(9), -seconds(9)};
@@ -344,7 +343,7 @@ TEST_P(UuidVersion, SucceedsWithDistinctIdsWhateverTheClockDoes) {
 TEST_P(UuidVersion, SucceedsWithVersionAndVariantBits) {
   test::FakeClock clock;
   test::SeededRandom random;
-  const auto strategy = test::make_strategy(
+  const auto strategy = test::make_source(
       "uuid", Table{{"version", GetParam()}, {"representation", "string"}}, {clock, random});
   for (const std::string& text : next_texts(*strategy, 1000)) {
     ASSERT_EQ(text[14], *GetParam());

@@ -41,11 +41,10 @@ struct Store final : ids::Lender, ids::Queue {
 };
 
 /// Has to ask the store for each value.
-class AskingStrategy final : public ids::Strategy, public ids::StoreBacked {
+class AskingSource final : public ids::Source {
  public:
-  explicit AskingStrategy(std::shared_ptr<Store> store) : store_(std::move(store)) {}
+  explicit AskingSource(std::shared_ptr<Store> store) : store_(std::move(store)) {}
 
-  ids::StoreBacked* store_backed() override { return this; }
   ids::Draw next(std::size_t /*n*/, ids::Values& /*out*/) override { return ids::Draw::need(); }
   ids::Ticket ask(std::size_t n, std::unique_ptr<ids::Waiter> waiter) override {
     store_->asked.push_back(n);
@@ -60,8 +59,7 @@ class AskingStrategy final : public ids::Strategy, public ids::StoreBacked {
       }
     }
   }
-  void take_back(const ids::Values& /*values*/, std::span<const std::uint32_t> /*which*/) override {
-  }
+  [[nodiscard]] bool lends() const override { return true; }
 
  private:
   std::shared_ptr<Store> store_;
@@ -259,7 +257,7 @@ const Rules kPauses = [](const auto&) {
 /// All values have to be asked for.
 const Rules kAsks = [](const std::shared_ptr<Store>& store) {
   rewrite::Rule asks = rule("shop.*", "_id");
-  asks.strategy = std::make_unique<AskingStrategy>(store);
+  asks.strategy = shared_source<AskingSource>(store);
   return rule_set_of(std::move(asks));
 };
 const Rules kAsksForAMoment = [](const std::shared_ptr<Store>& store) {

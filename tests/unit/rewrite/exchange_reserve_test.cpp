@@ -4,8 +4,8 @@
 #include "idproxy/rewrite/exchange.hpp"
 #include "support/exchange_script.hpp"
 #include "support/fake_reservations.hpp"
-#include "support/lending_strategy.hpp"
-#include "support/turn_strategy.hpp"
+#include "support/lending_source.hpp"
+#include "support/turn_source.hpp"
 #include "support/upserts.hpp"
 
 namespace idproxy::rewrite {
@@ -55,11 +55,11 @@ class Reserve : public ::testing::Test {
   void SetUp() override {
     numbers = rule("shop.orders", "number");
     numbers.strategy_name = "lending";
-    numbers.strategy = std::make_shared<LendingStrategy>(lending);
+    numbers.strategy = shared_source<LendingSource>(lending);
     ids->next = 101;
     ids->at_hand = 100;
     lending->at_hand = 100;
-    numbers.id_strategy = std::make_shared<LendingStrategy>(ids);
+    numbers.id_strategy = shared_source<LendingSource>(ids);
     numbers.reserve.emplace();
     numbers.reserve->db = "shop";
     numbers.reserve->collection = "numbers";
@@ -304,7 +304,7 @@ TEST_F(Reserve, SendsAnUnacknowledgedInsert) {
 TEST_F(Reserve, WorksBesideASequenceWithoutGaps) {
   auto turns = std::make_shared<Turns>();
   Rule gapless = rule("shop.*", "g");
-  gapless.strategy = std::make_shared<TurnStrategy>(turns);
+  gapless.strategy = std::make_shared<TurnRule>(turns);
   ExchangeWorld world(rules({gapless}));
   world.request(client(Form::sequence, "", {nth(0)}));
   EXPECT_EQ(turns->calls, "");

@@ -2,7 +2,7 @@
 
 #include "idproxy/rewrite/exchange.hpp"
 #include "support/exchange_script.hpp"
-#include "support/sequenced_strategy.hpp"
+#include "support/sequenced_source.hpp"
 #include "support/upserts.hpp"
 
 namespace idproxy::rewrite {
@@ -28,7 +28,7 @@ class ExchangeSequences : public ::testing::Test {
         last->emplace(tenant, std::move(lending));
       }
       Rule made = rule("shop.*", field);
-      made.strategy = std::make_shared<SequencedStrategy>(fields, last);
+      made.strategy = std::make_shared<SequencedRule>(fields, last);
       return rule_set_of(std::move(made));
     };
   }
@@ -132,9 +132,11 @@ TEST_F(ExchangeSequences, TakeBackWhatIsStoredNowhere) {
 }
 
 TEST_F(ExchangeSequences, RefuseADocumentThatBelongsToNone) {
-  const std::string without = doc(int_field("t", 1));
+  const std::string without = doc(int_field("x", 1));
   const std::string refused = text_of(refused_document());
-  const std::string why = "mongo-idproxy: no value for field 'n': has no text";
+  const std::string why =
+      "mongo-idproxy: no value for field 'n': field 't' is "
+      "missing: the rule's `scope` needs it";
   const std::string own =
       doc(int_field("index", 1) + int_field("code", 2) + string_field("errmsg", why));
   ExchangeScript(rules(9))

@@ -4,7 +4,7 @@
 #include "idproxy/rewrite/exchange.hpp"
 #include "support/exchange_script.hpp"
 #include "support/fake_store.hpp"
-#include "support/lending_strategy.hpp"
+#include "support/lending_source.hpp"
 
 namespace idproxy::rewrite {
 namespace exchange_store_test {
@@ -18,7 +18,7 @@ constexpr Form kForms[] = {Form::sequence, Form::array};
 Rule lent(std::string ns, std::string field, std::shared_ptr<Lending> lending) {
   Rule result = rule(std::move(ns), std::move(field));
   result.strategy_name = "lending";
-  result.strategy = std::make_unique<LendingStrategy>(std::move(lending));
+  result.strategy = shared_source<LendingSource>(std::move(lending));
   return result;
 }
 

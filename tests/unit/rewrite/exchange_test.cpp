@@ -1,7 +1,7 @@
 #include "idproxy/rewrite/exchange.hpp"
 
 #include "support/exchange_script.hpp"
-#include "support/scripted_strategy.hpp"
+#include "support/scripted_source.hpp"
 
 namespace idproxy::rewrite {
 namespace exchange_test {
@@ -484,10 +484,10 @@ TEST(Exchange, KeepsFlagsAndChecksums) {
 /// Each draw is shown every value that the request had before, so that none comes again.
 TEST(Exchange, ShowsTheStrategyWhatHasCollided) {
   for (const Form form : kForms) {
-    auto strategy = std::make_unique<ScriptedStrategy>(std::vector<std::int64_t>{11, 12, 13, 14});
-    const ScriptedStrategy& seen = *strategy;
+    auto source = std::make_shared<ScriptedSource>(std::vector<std::int64_t>{11, 12, 13, 14});
+    const ScriptedSource& seen = *source;
     Rule rule = test::rule("shop.*", "_id");
-    rule.strategy = std::move(strategy);
+    rule.strategy = std::make_shared<ids::SharedSource>(std::move(source));
     ExchangeWorld world(rule_set_of(std::move(rule)));
     ASSERT_EQ(world.request(client(form, "", {nth(0), nth(1)})), ActionKind::send);
     for (int i = 0; i < 2; ++i) {
@@ -503,7 +503,7 @@ TEST(Exchange, ShowsTheStrategyWhatHasCollided) {
 TEST(Exchange, SharesTheLastValuesOut) {
   const auto rules = [] {
     Rule rule = test::rule("shop.*", "_id");
-    rule.strategy = std::make_unique<ScriptedStrategy>(std::vector<std::int64_t>{1, 2, 3, 4, 5});
+    rule.strategy = shared_source<ScriptedSource>(std::vector<std::int64_t>{1, 2, 3, 4, 5});
     return rule_set_of(std::move(rule));
   };
   for (const Form form : kForms) {

@@ -5,8 +5,8 @@
 #include "rewrite/command_in_turn.hpp"
 #include "support/exchange_script.hpp"
 #include "support/fake_store.hpp"
-#include "support/lending_strategy.hpp"
-#include "support/turn_strategy.hpp"
+#include "support/lending_source.hpp"
+#include "support/turn_source.hpp"
 #include "support/upserts.hpp"
 
 namespace idproxy::rewrite {
@@ -59,7 +59,7 @@ class InTurn : public ::testing::Test {
   [[nodiscard]] Rule sequenced() const {
     Rule result = rule("shop.*", "number");
     result.strategy_name = "gapless";
-    result.strategy = std::make_shared<TurnStrategy>(turns);
+    result.strategy = std::make_shared<TurnRule>(turns);
     return result;
   }
   std::shared_ptr<Turns> turns;
@@ -305,7 +305,7 @@ TEST_F(InTurn, WorksBesideOtherRules) {
     turns = std::make_shared<Turns>();
     lending = std::make_shared<Lending>();
     Rule lent = rule("shop.*", "code");
-    lent.strategy = std::make_shared<LendingStrategy>(lending);
+    lent.strategy = shared_source<LendingSource>(lending);
     return rule_set_of(sequenced(), std::move(lent));
   };
   const auto with = [](std::int32_t i, std::int64_t number, std::int64_t code) {
@@ -339,7 +339,7 @@ TEST_F(InTurn, GivesOtherValuesBackWhenTheClientLeaves) {
   turns = std::make_shared<Turns>();
   turns->is_known = false;
   Rule lent = rule("shop.*", "code");
-  lent.strategy = std::make_shared<LendingStrategy>(lending);
+  lent.strategy = shared_source<LendingSource>(lending);
   ExchangeWorld world(rule_set_of(sequenced(), std::move(lent)));
   EXPECT_EQ(world.request(client(Form::sequence, "", all(0, 1))), ActionKind::ask_store);
   world.exchange.reset();

@@ -3,7 +3,7 @@
 #include "idproxy/rewrite/exchange.hpp"
 #include "support/exchange_script.hpp"
 #include "support/fake_store.hpp"
-#include "support/lending_strategy.hpp"
+#include "support/lending_source.hpp"
 #include "support/upserts.hpp"
 
 namespace idproxy::rewrite {
@@ -424,7 +424,7 @@ class Lent : public ::testing::Test {
       last = std::make_shared<Lending>();
       last->at_hand = 10;
       Rule lent = rule("shop.*", "number");
-      lent.strategy = std::make_unique<LendingStrategy>(last);
+      lent.strategy = shared_source<LendingSource>(last);
       return rule_set_of(std::move(lent));
     };
   }

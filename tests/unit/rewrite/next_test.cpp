@@ -6,7 +6,7 @@
 
 #include "support/exchange_script.hpp"
 #include "support/fake_store.hpp"
-#include "support/lending_strategy.hpp"
+#include "support/lending_source.hpp"
 #include "support/rule_set.hpp"
 
 namespace idproxy::rewrite {
@@ -70,7 +70,7 @@ class Next : public ::testing::Test {
     lent->at_hand = at_hand;
     Rule rule = test::rule("shop.o*", "number");
     rule.strategy_name = "lending";
-    rule.strategy = std::make_unique<LendingStrategy>(lent);
+    rule.strategy = shared_source<LendingSource>(lent);
     return rule_set_of(std::move(rule));
   }
   /// The last reply, as the answer to the client's request. Its request id is the proxy's own.
@@ -357,7 +357,7 @@ TEST_F(Next, SaysNothingAboutRulesToOthers) {
 }
 
 /// Gives texts of a length.
-class LongTexts final : public ids::Strategy {
+class LongTexts final : public ids::Source {
  public:
   explicit LongTexts(std::size_t length) : length_(length) {}
   [[nodiscard]] std::size_t most_bytes() const override { return 4 + length_ + 1; }
@@ -373,7 +373,7 @@ class LongTexts final : public ids::Strategy {
 TEST_F(Next, StaysBelowWhatAReplyMayHave) {
   for (const std::size_t length : {100U, 155U, 156U, 1000U}) {
     Rule rule = test::rule("shop.*", "number");
-    rule.strategy = std::make_unique<LongTexts>(length);
+    rule.strategy = shared_source<LongTexts>(length);
     ExchangeWorld world(rule_set_of(std::move(rule)));
     world.request(ask(100'000));
     world.reply_with(kMay);

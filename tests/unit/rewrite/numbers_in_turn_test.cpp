@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "support/rule_set.hpp"
-#include "support/turn_strategy.hpp"
+#include "support/turn_source.hpp"
 
 namespace idproxy::rewrite {
 namespace numbers_in_turn_test {
@@ -11,27 +11,12 @@ namespace numbers_in_turn_test {
 using namespace test;
 using Statements = std::vector<std::int32_t>;
 
-/// Stands for a rule that has several sequences; the test says which statement has which.
-class SeveralSequences final : public ids::Strategy, public ids::Sequences {
- public:
-  ids::Sequences* sequences() override { return this; }
-  ids::Draw next(std::size_t /*n*/, ids::Values& /*out*/) override { return {}; }
-  [[nodiscard]] const std::vector<std::string>& fields() const override { return fields_; }
-  [[nodiscard]] std::string refusal(std::span<const ids::FieldValue> /*values*/) const override {
-    return {};
-  }
-  std::shared_ptr<ids::Strategy> sequence(std::span<const ids::FieldValue> /*values*/) override {
-    return nullptr;
-  }
-  std::shared_ptr<ids::Strategy> sequence_at(std::span<const ids::FieldValue> /*values*/,
-                                             std::chrono::nanoseconds /*wall*/) override {
-    return nullptr;
-  }
-  [[nodiscard]] bool in_turn() const override { return true; }
-
- private:
-  std::vector<std::string> fields_{"tenant"};
-};
+/// Stands for those of a rule; the test says which statement has which.
+std::shared_ptr<ids::Sequences> several_sequences() {
+  static const FakeClock clock;
+  static const ids::SequenceOptions options;
+  return std::make_shared<ids::Sequences>(options, "", ids::NumberFormat(), clock, nullptr);
+}
 
 /// A write of documents 0, 1, … that belong to the sequences with these names.
 class Lines : public ::testing::Test {
@@ -45,7 +30,7 @@ class Lines : public ::testing::Test {
       if (is_new) {
         sequences[name] = std::make_shared<Turns>();
         sequences[name]->name = name;
-        given.sequences[0].all.push_back(std::make_shared<TurnStrategy>(sequences[name]));
+        given.sequences[0].all.push_back(std::make_shared<TurnSource>(sequences[name]));
       }
       given.sequences[0].of_value.push_back(at->second);
       given.given.push_back({i, 0, static_cast<std::uint32_t>(i)});
@@ -53,7 +38,7 @@ class Lines : public ::testing::Test {
     }
     given.wanted.push_back(names.size());
     given.values.resize(1);
-    plan.push_back({&the_rule, &outcomes, 0, {"number"}, &strategy, nullptr, {}, &strategy});
+    plan.push_back({&the_rule, &outcomes, 0, {"number"}, nullptr, several_sequences(), true});
     numbers = std::make_unique<NumbersInTurn>(plan, given, "");
   }
   /// The numbers of all documents.
@@ -70,7 +55,6 @@ class Lines : public ::testing::Test {
 
   Rule the_rule = rule("shop.*", "number");
   RuleOutcomes outcomes;
-  SeveralSequences strategy;
   Plan plan;
   GivenValues given;
   std::map<std::string, std::shared_ptr<Turns>> sequences;
@@ -90,7 +74,7 @@ TEST_F(Lines, GiveEachSequenceItsOwnNumbers) {
   ASSERT_EQ(its.of_value.size(), given.values[0].size());
   for (const Given& each : given.given) {
     const auto number = load_i64(given.values[0][each.value].data());
-    const auto& name = its.all[its.of_value[each.value]]->sequenced()->name();
+    const auto& name = its.all[its.of_value[each.value]]->name();
     EXPECT_EQ(name, number >= 20 ? "b" : number >= 10 ? "a" : "c");
   }
 }

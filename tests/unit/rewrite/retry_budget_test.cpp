@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "support/lending_strategy.hpp"
+#include "support/lending_source.hpp"
 #include "support/rule_set.hpp"
 #include "support/scripted_random.hpp"
 
@@ -20,7 +20,7 @@ class Budget : public ::testing::Test {
     first.retry = a;
     second.retry = b;
     for (Rule* rule : {&first, &second}) {
-      rule->strategy = std::make_shared<test::LendingStrategy>(std::make_shared<test::Lending>());
+      rule->strategy = test::shared_source<test::LendingSource>(std::make_shared<test::Lending>());
     }
     rules_ = test::rule_set_of(std::move(first), std::move(second));
     plan_ = rules_->plan("shop", "orders");
@@ -33,7 +33,7 @@ class Budget : public ::testing::Test {
 
   [[nodiscard]] std::chrono::nanoseconds patience_of(const RetryBudget& budget, std::size_t rule,
                                                      std::chrono::nanoseconds now) const {
-    return budget.patience(*plan_[rule].rule, *plan_[rule].strategy->store_backed(), now);
+    return budget.patience(*plan_[rule].rule, *plan_[rule].source, now);
   }
 
   std::shared_ptr<const RuleSet> rules_;
@@ -120,7 +120,7 @@ TEST_F(Budget, GivesTheStoreWhatIsLeft) {
   rules({.deadline = 5s}, {.deadline = 1s});
   RetryBudget budget({}, 0s);
   budget.start(10s);
-  EXPECT_EQ(patience_of(budget, 0, 10s), ids::StoreBacked::kPatience);
+  EXPECT_EQ(patience_of(budget, 0, 10s), ids::Source::kPatience);
   EXPECT_EQ(patience_of(budget, 0, 14s), 1s);
   EXPECT_EQ(patience_of(budget, 1, 10'400ms), 600ms);
   EXPECT_EQ(patience_of(budget, 1, 12s), 0s);

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "idproxy/ids/counter_use.hpp"
 #include "support/fake_store.hpp"
 #include "support/rule_set.hpp"
 
@@ -108,7 +107,7 @@ TEST(RuleSet, GoesOnWithTheValuesAndCountsOfTheOneBefore) {
   const auto draw = [](const RuleSet& rules, std::size_t n) {
     const Plan plan = rules.plan("shop", "orders");
     ids::Values values;
-    EXPECT_TRUE(plan.front().strategy->next(n, values));
+    EXPECT_TRUE(plan.front().source->next(n, values));
     plan.front().outcomes->assigned += n;
     return load_i64(values[n - 1].data());
   };
@@ -122,27 +121,22 @@ TEST(RuleSet, GoesOnWithTheValuesAndCountsOfTheOneBefore) {
 }
 
 /// Notes the stores that it is announced to and bound by.
-class NotingStrategy final : public ids::Strategy, public ids::CounterRule {
+class NotingStrategy final : public ids::RuleSource {
  public:
-  ids::CounterRule* counter_rule() override { return this; }
-  const ids::CounterUse& use() const override { return use_; }
+  NotingStrategy() : RuleSource({}) {}
   void announce(ids::Store& store) override { announced.push_back(&store); }
-  std::shared_ptr<ids::Strategy> bind(std::string_view /*ns*/, ids::Store& store) const override {
-    bound.push_back(&store);
-    return nullptr;
+  Bound bind(std::string_view /*ns*/, ids::Store* store) override {
+    bound.push_back(store);
+    return {};
   }
-  ids::Draw next(std::size_t /*n*/, ids::Values& /*out*/) override { return {}; }
 
   std::vector<ids::Store*> announced;
-  mutable std::vector<ids::Store*> bound;
-
- private:
-  ids::CounterUse use_;
+  std::vector<ids::Store*> bound;
 };
 
 TEST(RuleSet, AnnouncesWhatItTakesOverToItsOwnStore) {
   const auto strategy = std::make_shared<NotingStrategy>();
-  const auto rules_with = [](std::shared_ptr<ids::Strategy> given) {
+  const auto rules_with = [](std::shared_ptr<ids::RuleSource> given) {
     std::vector<Rule> all;
     all.push_back(from("a"));
     if (given) all.front().strategy = std::move(given);
@@ -181,7 +175,7 @@ TEST(Namespaces, GiveOutPlansThatOutliveThemAndTheirRules) {
   }
   EXPECT_EQ(plan->front().rule->field, "_id");
   ids::Values values;
-  EXPECT_TRUE(plan->front().strategy->next(1, values));
+  EXPECT_TRUE(plan->front().source->next(1, values));
   ++plan->front().outcomes->assigned;
   plan.reset();
   EXPECT_TRUE(watched.expired());

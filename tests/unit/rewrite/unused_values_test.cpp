@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "support/lending_strategy.hpp"
+#include "support/lending_source.hpp"
 #include "support/replies.hpp"
 #include "support/rule_set.hpp"
 
@@ -14,7 +14,7 @@ using namespace test;
 TEST(UnusedValues, ReturnInTheirOrderToStrategiesThatTakeThemBack) {
   const auto lending = std::make_shared<Lending>();
   auto lent = rule("shop.*", "a");
-  lent.strategy = std::make_shared<LendingStrategy>(lending);
+  lent.strategy = shared_source<LendingSource>(lending);
   const auto rules = rule_set_of(std::move(lent), rule("shop.*", "b"));
   const Plan plan = rules->plan("shop", "orders");
   GivenValues given;

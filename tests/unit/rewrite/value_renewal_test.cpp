@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "support/lending_strategy.hpp"
+#include "support/lending_source.hpp"
 #include "support/replies.hpp"
 #include "support/rule_set.hpp"
 
@@ -63,7 +63,7 @@ class Renewal : public ::testing::Test {
 
   static Rule lent(const char* field, std::shared_ptr<Lending> lending) {
     auto rule = test::rule("shop.*", field);
-    rule.strategy = std::make_shared<LendingStrategy>(std::move(lending));
+    rule.strategy = shared_source<LendingSource>(std::move(lending));
     return rule;
   }
 

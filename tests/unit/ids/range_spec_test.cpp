@@ -1,4 +1,4 @@
-#include "idproxy/ids/range_check.hpp"
+#include "idproxy/ids/range_spec.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ inline void PrintTo(const RangeState& range, std::ostream* out) {
   *out << range.number << ": " << range.first << " to " << range.last << ", next " << range.next;
 }
 
-namespace range_check_test {
+namespace range_spec_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -158,5 +158,5 @@ TEST(RangeCheck, FailsIfTheyCannotBeUsed) {
   }
 }
 
-}  // namespace range_check_test
+}  // namespace range_spec_test
 }  // namespace idproxy::ids

@@ -5,15 +5,15 @@
 #include <utility>
 #include <vector>
 
-#include "idproxy/ids/strategy.hpp"
+#include "idproxy/ids/source.hpp"
 
 namespace idproxy::test {
 
 /// Hands out the int64 numbers of a script, in order; on an error, none. Records the values that
 /// each call found in `out`. Not thread-safe.
-class ScriptedStrategy final : public ids::Strategy {
+class ScriptedSource final : public ids::Source {
  public:
-  explicit ScriptedStrategy(std::vector<std::int64_t> numbers) : numbers_(std::move(numbers)) {}
+  explicit ScriptedSource(std::vector<std::int64_t> numbers) : numbers_(std::move(numbers)) {}
 
   ids::Draw next(std::size_t n, ids::Values& out) override {
     asked.push_back(n);

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "idproxy/ids/strategy.hpp"
+#include "idproxy/ids/source.hpp"
 
 namespace idproxy::test {
 
-/// The numbers that a LendingStrategy holds, and the calls that it got.
+/// The numbers that a LendingSource holds, and the calls that it got.
 struct Lending {
   std::int64_t next = 1;           ///< the first number held
   std::size_t at_hand = 0;         ///< how many numbers are held
@@ -19,15 +19,11 @@ struct Lending {
 };
 
 /// Gives int64 numbers, of which some are held and others must be asked for. Not thread-safe.
-class LendingStrategy final : public ids::Strategy,
-                              public ids::StoreBacked,
-                              public ids::DuplicateObserver {
+class LendingSource final : public ids::Source {
  public:
-  explicit LendingStrategy(std::shared_ptr<Lending> lending) : lending_(std::move(lending)) {}
+  explicit LendingSource(std::shared_ptr<Lending> lending) : lending_(std::move(lending)) {}
 
-  ids::StoreBacked* store_backed() override { return this; }
-  ids::DuplicateObserver* duplicate_observer() override { return this; }
-
+  [[nodiscard]] bool lends() const override { return true; }
   ids::Draw next(std::size_t n, ids::Values& out) override {
     if (!lending_->errors.empty()) {
       const ids::Error error = lending_->errors.front();
@@ -37,9 +33,6 @@ class LendingStrategy final : public ids::Strategy,
     if (n > lending_->at_hand) return ids::Draw::need();
     lending_->at_hand -= n;
     for (; n > 0; --n) add(lending_->next++, out);
-    return {};
-  }
-  ids::Ticket ask(std::size_t /*n*/, std::unique_ptr<ids::Waiter> /*waiter*/) override {
     return {};
   }
   void accept(ids::Grant grant, ids::Values& out) override {

@@ -1,4 +1,4 @@
-#include "idproxy/ids/sequence_choice.hpp"
+#include "idproxy/ids/sequences.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,9 +11,10 @@
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/ids/number_format.hpp"
+#include "support/fake_clock.hpp"
 
 namespace idproxy::ids {
-namespace sequence_choice_test {
+namespace sequences_test {
 
 using namespace std::chrono_literals;
 using Is = FieldValue::Is;
@@ -60,17 +61,21 @@ std::string key_with(const std::string& scope, const std::string& period) {
   return std::string(as_text(out.view()));
 }
 
-SequenceChoice::Chosen choose(SequenceOptions options, const std::vector<FieldValue>& values,
-                              std::chrono::nanoseconds wall = kEve,
-                              const NumberFormat& format = {}) {
-  return SequenceChoice(std::move(options)).choose("shop.orders.number", format, values, wall);
+Sequences sequences_of(const SequenceOptions& options, const NumberFormat& format = {}) {
+  static const test::FakeClock clock;
+  return {options, "shop.orders.number", format, clock, {}};
+}
+
+Sequences::Chosen choose(const SequenceOptions& options, const std::vector<FieldValue>& values,
+                         std::chrono::nanoseconds wall = kEve, const NumberFormat& format = {}) {
+  return sequences_of(options, format).choose(values, wall);
 }
 
 std::string refusal(const SequenceOptions& options, const FieldValue& value) {
-  return SequenceChoice(options).refusal(std::span(&value, 1));
+  return sequences_of(options).refusal(std::span(&value, 1));
 }
 
-TEST(SequenceChoice, IsOneSequenceWithoutOptions) {
+TEST(Sequences, IsOneSequenceWithoutOptions) {
   EXPECT_FALSE(SequenceOptions().any());
   const auto chosen = choose({}, {}, kEve, kText);
   EXPECT_EQ(chosen.key, "");
@@ -79,10 +84,10 @@ TEST(SequenceChoice, IsOneSequenceWithoutOptions) {
   EXPECT_EQ(chosen.stored, kText);
 }
 
-TEST(SequenceChoice, IsASequencePerScope) {
+TEST(Sequences, IsASequencePerScope) {
   SequenceOptions options;
   options.scope = {"a", "b.c"};
-  EXPECT_EQ(SequenceChoice(options).fields(), options.scope);
+  EXPECT_EQ(sequences_of(options).fields(), options.scope);
   const Fields fields("x", "y");
   const auto chosen = choose(options, fields.values);
   Buffer scope;
@@ -94,7 +99,7 @@ TEST(SequenceChoice, IsASequencePerScope) {
   EXPECT_EQ(chosen.key, key_with(chosen.scope, ""));
 }
 
-TEST(SequenceChoice, IsASequencePerPeriodOfItsTimeZone) {
+TEST(Sequences, IsASequencePerPeriodOfItsTimeZone) {
   SequenceOptions options;
   options.reset = Reset::yearly;
   options.text = template_of("INV-{yyyy}-{counter:06}");
@@ -111,7 +116,7 @@ TEST(SequenceChoice, IsASequencePerPeriodOfItsTimeZone) {
   EXPECT_EQ(choose(options, {}).key, key_with("", "2025-01-01"));
 }
 
-TEST(SequenceChoice, IsOneSequenceIfOnlyTheTextVaries) {
+TEST(Sequences, IsOneSequenceIfOnlyTheTextVaries) {
   SequenceOptions options;
   options.text = template_of("{yyyy}-{field:a}-{counter:03}");
   const Fields fields("x");
@@ -121,11 +126,11 @@ TEST(SequenceChoice, IsOneSequenceIfOnlyTheTextVaries) {
   EXPECT_EQ(chosen.stored.pattern, "^[0-9]{4}\\-[\\s\\S]*\\-(-?[0-9]{3,})\\z");
 }
 
-TEST(SequenceChoice, ReadsAFieldOfScopeAndTemplateOnce) {
+TEST(Sequences, ReadsAFieldOfScopeAndTemplateOnce) {
   SequenceOptions options;
   options.scope = {"a"};
   options.text = template_of("{field:a}/{field:b}/{counter}");
-  EXPECT_EQ(SequenceChoice(options).fields(), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(sequences_of(options).fields(), (std::vector<std::string>{"a", "b"}));
   const Fields fields("x", "y");
   EXPECT_EQ(number_text(7, choose(options, fields.values).format), "x/y/7");
   options.text = template_of("{field:a}/{counter}");
@@ -133,7 +138,7 @@ TEST(SequenceChoice, ReadsAFieldOfScopeAndTemplateOnce) {
   EXPECT_EQ(choose(options, fields.values).stored.pattern, "");
 }
 
-TEST(SequenceChoice, RepeatsIfNothingShowsThePeriod) {
+TEST(Sequences, RepeatsIfNothingShowsThePeriod) {
   SequenceOptions options;
   EXPECT_FALSE(options.repeats());
   options.reset = Reset::monthly;
@@ -144,7 +149,7 @@ TEST(SequenceChoice, RepeatsIfNothingShowsThePeriod) {
   EXPECT_FALSE(options.repeats());
 }
 
-TEST(SequenceChoice, RefusesWhatIsMissing) {
+TEST(Sequences, RefusesWhatIsMissing) {
   SequenceOptions options;
   options.scope = {"a"};
   bson::Element null;
@@ -165,7 +170,7 @@ TEST(SequenceChoice, RefusesWhatIsMissing) {
   EXPECT_EQ(refusal(options, missing), "field 'a' is missing: the rule's `template` needs it");
 }
 
-TEST(SequenceChoice, TakesAnEmptyScopeForAMissingOne) {
+TEST(Sequences, TakesAnEmptyScopeForAMissingOne) {
   SequenceOptions options;
   options.scope = {"a"};
   const Fields empty("");
@@ -182,7 +187,7 @@ TEST(SequenceChoice, TakesAnEmptyScopeForAMissingOne) {
   EXPECT_NE(choose(options, empty.values).key, choose(options, {FieldValue()}).key);
 }
 
-TEST(SequenceChoice, RefusesWhatIsAmbiguousOrUnfit) {
+TEST(Sequences, RefusesWhatIsAmbiguousOrUnfit) {
   SequenceOptions options;
   options.scope = {"a"};
   EXPECT_EQ(refusal(options, {Is::in_array, {}}), "field 'a' lies within an array");
@@ -197,5 +202,5 @@ TEST(SequenceChoice, RefusesWhatIsAmbiguousOrUnfit) {
             "the rule's `template`");
 }
 
-}  // namespace sequence_choice_test
+}  // namespace sequences_test
 }  // namespace idproxy::ids

@@ -6,13 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "idproxy/ids/gapless_job.hpp"
-#include "idproxy/ids/sequence_choice.hpp"
-#include "idproxy/ids/sequenced.hpp"
+#include "idproxy/ids/rule_source.hpp"
 
 namespace idproxy::test {
 
-/// The sequence of a TurnStrategy, and what its turns were told.
+/// The sequence of a TurnSource, and what its turns were told.
 struct Turns {
   std::int64_t next = 1;  ///< the first number of the next turn
   bool is_known = true;   ///< false: the store must be asked
@@ -22,17 +20,13 @@ struct Turns {
 };
 
 /// Gives consecutive int64 numbers. Not thread-safe.
-class TurnStrategy final : public ids::Strategy, public ids::Sequenced, public ids::SequenceRule {
+class TurnSource final : public ids::Source {
  public:
-  explicit TurnStrategy(std::shared_ptr<Turns> turns) : turns_(std::move(turns)) {}
+  explicit TurnSource(std::shared_ptr<Turns> turns) : turns_(std::move(turns)) {}
 
-  ids::Sequenced* sequenced() override { return this; }
-  ids::SequenceRule* sequence_rule() override { return this; }
-  [[nodiscard]] const ids::GaplessSpec& spec() const override { return spec_; }
   ids::Draw next(std::size_t /*n*/, ids::Values& /*out*/) override {
     return ids::Error{ids::Errc::exhausted, "for documents only"};
   }
-  [[nodiscard]] const ids::SequenceOptions& options() const override { return options_; }
   [[nodiscard]] std::string name() const override { return turns_->name; }
   std::unique_ptr<ids::Turn> turn(ids::TurnTaker taker) override {
     if (!taker.transaction.empty()) turns_->calls += "in a transaction; ";
@@ -53,9 +47,6 @@ class TurnStrategy final : public ids::Strategy, public ids::Sequenced, public i
       }
       if (!turns_->is_known) return ids::Draw::need();
       add(turns_->next, n, out);
-      return {};
-    }
-    ids::Ticket ask(std::size_t /*n*/, std::unique_ptr<ids::Waiter> /*waiter*/) override {
       return {};
     }
     void accept(ids::Grant grant, ids::Values& out) override {
@@ -88,8 +79,19 @@ class TurnStrategy final : public ids::Strategy, public ids::Sequenced, public i
   };
 
   std::shared_ptr<Turns> turns_;
-  ids::GaplessSpec spec_;
-  ids::SequenceOptions options_;
+};
+
+/// A rule whose collections share the sequence.
+class TurnRule final : public ids::RuleSource {
+ public:
+  explicit TurnRule(std::shared_ptr<Turns> turns)
+      : RuleSource({.gapless = ids::GaplessSpec()}), turns_(std::move(turns)) {}
+  Bound bind(std::string_view /*ns*/, ids::Store* /*store*/) override {
+    return {.source = std::make_shared<TurnSource>(turns_)};
+  }
+
+ private:
+  std::shared_ptr<Turns> turns_;
 };
 
 }  // namespace idproxy::test

@@ -1,7 +1,9 @@
-#include "ids/sequence_parameters.hpp"
+#include "ids/number_parameters.hpp"
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,12 +14,40 @@
 namespace idproxy::ids {
 namespace {
 
-using TextOutput = NumberFormat::Output;
+using namespace std::chrono_literals;
+using Output = NumberFormat::Output;
+
+/// Reads the key `format`, and the text around the number with `read_text`.
+template <class ReadText>
+void read_format_into(NumberFormat& read, Parameters& rule, const ReadText& read_text) {
+  Parameters& format = rule.section("format");
+  read.pad = static_cast<std::uint32_t>(format.integer("pad", 0, 34, 0));
+  read.prefix = read_text("prefix", format);
+  read.suffix = read_text("suffix", format);
+  if (rule.given("format") && read.output != Output::string) {
+    rule.error("format", "needs output: string");
+  }
+}
+
+std::string read_affix(std::string_view key, Parameters& format) {
+  std::string text = format.text(key, "");
+  if (text.find_first_of("{}") != std::string::npos) {
+    format.warning(key,
+                   "is stored as it is, braces included: tokens such as {yyyy} belong into "
+                   "`template`");
+  }
+  return text;
+}
+
+std::optional<std::uint32_t> read_size(std::string_view key, Parameters& parameters) {
+  const auto size = parameters.integer_unless(key, "auto", 1, CounterSpec::Block::kMost);
+  return size ? std::optional(static_cast<std::uint32_t>(*size)) : std::nullopt;
+}
 
 std::optional<Template> read_template(Parameters& rule, const NumberFormat& format) {
   const auto text = rule.optional_text("template");
   if (!text || text->empty()) return std::nullopt;
-  if (format.output != TextOutput::string) rule.error("template", "needs output: string");
+  if (format.output != Output::string) rule.error("template", "needs output: string");
   if (rule.given("format")) rule.error("format", "has no place beside `template`, which says all");
   auto parsed = Template::parse(*text);
   if (const auto* fault = std::get_if<std::string>(&parsed)) {
@@ -49,7 +79,7 @@ void read_check_of(Parameters& rule, SequenceOptions& options, NumberFormat& for
     rule.error("template", "has {check}, but `check` does not say how to compute it");
   }
   if (options.check == Check::none) return;
-  if (format.output != TextOutput::string) rule.error("check", "needs output: string");
+  if (format.output != Output::string) rule.error("check", "needs output: string");
   format.check = options.check;
   format.check_in = NumberFormat::Part::suffix;
   format.check_at = format.suffix.size();
@@ -109,6 +139,56 @@ void write_plainly(SequenceOptions& options, NumberFormat& format) {
 
 }  // namespace
 
+NumberFormat read_format(Parameters& rule) {
+  NumberFormat read;
+  read.output = static_cast<Output>(rule.choice("output", {"int64", "int32", "string"}));
+  read_format_into(read, rule, read_affix);
+  return read;
+}
+
+NumberFormat read_plain_format(Parameters& rule) {
+  NumberFormat read;
+  if (rule.choice("output", {"int64", "string"}) == 1) read.output = Output::string;
+  read_format_into(read, rule,
+                   [](std::string_view key, Parameters& format) { return format.text(key, ""); });
+  return read;
+}
+
+CounterSpec::Block read_block(Parameters& rule) {
+  CounterSpec::Block read;
+  if (!rule.is_section("block")) {
+    read.size = read_size("block", rule);
+    return read;
+  }
+  Parameters& block = rule.section("block");
+  read.size = read_size("size", block);
+  for (const char* key : {"prefetch", "give_back", "idle", "adaptive", "target", "min", "max"}) {
+    block.gone(key);
+  }
+  return read;
+}
+
+CounterSpec::Heal read_heal(Parameters& heal) {
+  CounterSpec::Heal read;
+  read.mode = static_cast<CounterSpec::Heal::Mode>(heal.choice("mode", {"max", "gap", "off"}));
+  read.after = static_cast<std::uint32_t>(heal.integer("after", 1, 1'000'000, read.after));
+  read.max_jump =
+      heal.integer("max_jump", 0, std::numeric_limits<std::int64_t>::max(), read.max_jump);
+  read.at_start = heal.boolean("at_start", read.at_start);
+  if (read.at_start && read.mode == CounterSpec::Heal::Mode::off) {
+    heal.warning("at_start", "has no effect with mode: off");
+  }
+  return read;
+}
+
+CounterSpec::OnStoreDown read_on_store_down(Parameters& on_store_down) {
+  using Action = CounterSpec::OnStoreDown::Action;
+  CounterSpec::OnStoreDown read;
+  read.action = static_cast<Action>(on_store_down.choice("action", {"fail", "wait"}));
+  read.wait = on_store_down.duration("wait", 0ms, 2s, read.wait);  // Source::kPatience
+  return read;
+}
+
 SequenceOptions read_sequences(Parameters& rule, NumberFormat& format) {
   SequenceOptions options;
   options.text = read_template(rule, format);
@@ -124,31 +204,37 @@ SequenceOptions read_sequences(Parameters& rule, NumberFormat& format) {
 
 void check_gap(Parameters& rule, const SequenceOptions& options) {
   if (rule.section("heal").text("mode", "max") != "gap") return;
-  const SequenceChoice choice(options);
-  static constexpr std::array<std::uint8_t, 8> kZero{};
-  FieldValue zero{FieldValue::Is::there, {bson::Type::int64, {}, kZero}};
-  const std::vector<FieldValue> values(choice.fields().size(), zero);
-  if (choice.choose({}, {}, values, {}).stored.pattern.empty()) return;
+  if (!options.text) return;
+  const std::string zero = "0";
+  std::vector<const std::string*> fixed;
+  for (const std::string& field : options.text->fields()) {
+    const bool in_scope = std::ranges::find(options.scope, field) != options.scope.end();
+    fixed.push_back(in_scope ? &zero : nullptr);
+  }
+  const std::chrono::year_month_day day(std::chrono::sys_days{});
+  if (options.text->format_of_all({day, options.reset, fixed}, options.check).pattern.empty())
+    return;
   rule.section("heal").error("mode",
                              "gap needs a template whose text differs within a sequence only in "
                              "{counter} and a {check} behind it: add `reset` or `scope`");
 }
 
-void read_width(Parameters& rule, const CounterUse& use, CounterSpec& spec) {
+std::int64_t read_width(Parameters& rule, const NumberFormat& format,
+                        const SequenceOptions& options, const Course& course) {
   constexpr std::uint32_t kDigits = 18;  // all numbers of so many digits fit int64
   const bool fails = rule.choice("on_width", {"widen", "error"}) == 1;
-  const std::uint32_t pad = rule.given("template") ? use.field.format.pad : 0;
-  const std::uint32_t width = use.sequences.text ? use.sequences.text->width() : pad;
+  const std::uint32_t pad = rule.given("template") ? format.pad : 0;
+  const std::uint32_t width = options.text ? options.text->width() : pad;
   if (rule.given("on_width") && width == 0) {
     rule.error("on_width", "needs a template with a width, such as {counter:06}");
   }
-  if (!fails || width == 0 || width > kDigits) return;
+  if (!fails || width == 0 || width > kDigits) return course.max;
   std::int64_t most = 9;
   for (std::uint32_t i = 1; i < width; ++i) most = most * 10 + 9;
-  spec.max = spec.step > 0 ? std::min(spec.max, most) : std::max(spec.max, -most);
-  if (spec.start > most || spec.start < -most) {
+  if (course.start > most || course.start < -most) {
     rule.error("start", "does not fit the template's width of " + std::to_string(width));
   }
+  return course.step > 0 ? std::min(course.max, most) : std::max(course.max, -most);
 }
 
 }  // namespace idproxy::ids

@@ -1,7 +1,6 @@
-#include "idproxy/ids/sequence_choice.hpp"
+#include "idproxy/ids/sequences.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/bson/builder.hpp"
@@ -15,21 +14,20 @@ bool is_empty_text(const FieldValue& value) {
          value.element.text().empty();
 }
 
-/// An element without a name or a place in a document.
-bson::Element null_element() {
-  bson::Element element;
-  element.type = bson::Type::null;
-  return element;
-}
-
 std::string bytes_of(const Buffer& buffer) {
   return std::string(as_text(buffer.view()));
 }
 
 }  // namespace
 
-SequenceChoice::SequenceChoice(SequenceOptions options)
-    : options_(std::move(options)), fields_(options_.scope) {
+Sequences::Sequences(const SequenceOptions& options, std::string name, NumberFormat format,
+                     const Clock& clock, Open open)
+    : options_(options),
+      name_(std::move(name)),
+      format_(std::move(format)),
+      clock_(clock),
+      open_(std::move(open)),
+      fields_(options_.scope) {
   if (!options_.text) return;
   for (const std::string& field : options_.text->fields()) {
     const auto known = std::ranges::find(fields_, field);
@@ -39,12 +37,12 @@ SequenceChoice::SequenceChoice(SequenceOptions options)
 }
 
 /// Queries and indexes treat an explicit null as a missing field.
-bool SequenceChoice::is_missing(const FieldValue& value) const {
+bool Sequences::is_missing(const FieldValue& value) const {
   return value.is == FieldValue::Is::missing ||
          (value.is == FieldValue::Is::there && value.element.type == bson::Type::null);
 }
 
-std::string SequenceChoice::refusal(std::span<const FieldValue> values) const {
+std::string Sequences::refusal(std::span<const FieldValue> values) const {
   for (std::size_t i = 0; i < values.size(); ++i) {
     std::string why = refusal(i, values[i]);
     if (!why.empty()) return "field '" + fields_[i] + "' " + why;
@@ -52,7 +50,7 @@ std::string SequenceChoice::refusal(std::span<const FieldValue> values) const {
   return {};
 }
 
-std::string SequenceChoice::refusal(std::size_t field, const FieldValue& value) const {
+std::string Sequences::refusal(std::size_t field, const FieldValue& value) const {
   const bool is_scope = field < options_.scope.size();
   const bool is_text = std::ranges::find(in_template_, field) != in_template_.end();
   if (value.is == FieldValue::Is::in_array) return "lies within an array";
@@ -76,28 +74,28 @@ std::string SequenceChoice::refusal(std::size_t field, const FieldValue& value) 
 }
 
 /// {field: value, …}, sorted by field.
-std::string SequenceChoice::scope_of(std::span<const FieldValue> values) const {
+std::string Sequences::scope_of(std::span<const FieldValue> values) const {
   if (options_.scope.empty()) return {};
   Buffer out;
   bson::Scope document(out);
   for (std::size_t i = 0; i < options_.scope.size(); ++i) {
-    const auto value = is_missing(values[i]) ? null_element() : values[i].element;
+    bson::Element value = values[i].element;
+    if (is_missing(values[i])) value.type = bson::Type::null;
     (void)append_scope(out, options_.scope[i], value);  // refusal() has said that it can be one
   }
   document.close();
   return bytes_of(out);
 }
 
-SequenceChoice::Chosen SequenceChoice::choose(std::string_view name, const NumberFormat& format,
-                                              std::span<const FieldValue> values,
-                                              std::chrono::nanoseconds wall) const {
+Sequences::Chosen Sequences::choose(std::span<const FieldValue> values,
+                                    std::chrono::nanoseconds wall) const {
   const auto day = options_.zone.date_at(wall);
   Chosen chosen;
   chosen.scope = scope_of(values);
   if (!chosen.scope.empty() || options_.reset != Reset::none) {
     Buffer out;
     bson::Scope key(out);
-    bson::append_string(out, "c", name);
+    bson::append_string(out, "c", name_);
     if (!chosen.scope.empty()) {
       bson::append_head(out, bson::Type::document, "s");
       out.append(as_bytes(chosen.scope));
@@ -107,14 +105,14 @@ SequenceChoice::Chosen SequenceChoice::choose(std::string_view name, const Numbe
     key.close();
     chosen.key = bytes_of(out);
   }
-  chosen.format = chosen.stored = format;
+  chosen.format = chosen.stored = format_;
   if (options_.text) write(chosen, values, day);
   return chosen;
 }
 
 /// Sets the formats, by the template.
-void SequenceChoice::write(Chosen& chosen, std::span<const FieldValue> values,
-                           std::chrono::year_month_day day) const {
+void Sequences::write(Chosen& chosen, std::span<const FieldValue> values,
+                      std::chrono::year_month_day day) const {
   std::vector<std::string> texts;
   texts.reserve(in_template_.size());
   for (const std::size_t field : in_template_) {
@@ -127,6 +125,21 @@ void SequenceChoice::write(Chosen& chosen, std::span<const FieldValue> values,
   }
   chosen.format = options_.text->format(day, texts, options_.check);
   chosen.stored = options_.text->format_of_all({day, options_.reset, fixed}, options_.check);
+}
+
+RecentSequences::Sequence RecentSequences::take_last() {
+  by_key_.erase(sequences_.back().key);
+  Sequence last = std::move(sequences_.back());
+  sequences_.pop_back();
+  return last;
+}
+
+std::shared_ptr<Source> RecentSequences::source_of(Sequence& sequence, const NumberFormat& format) {
+  if (!sequence.source || sequence.format != format) {
+    sequence.source = sequence.write(format);
+    sequence.format = format;
+  }
+  return sequence.source;
 }
 
 }  // namespace idproxy::ids

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "idproxy/ids/counter_spec.hpp"
+#include "idproxy/ids/gapless_job.hpp"
+#include "idproxy/ids/number_format.hpp"
+#include "idproxy/ids/range_spec.hpp"
+#include "idproxy/ids/sequences.hpp"
+#include "idproxy/ids/source.hpp"
+
+namespace idproxy::ids {
+
+class Store;
+
+/// The source of a rule's values, as configured. Thread-safe.
+class RuleSource {
+ public:
+  /// Facts for checks and for texts. With `counter` or `gapless`, the values are numbers.
+  struct About {
+    /// In which counter they are. No rule may apply to the collection that holds it. With `ranges`,
+    /// the place has the collection of the ranges, and no key.
+    std::optional<CounterSpec> counter{};
+    std::optional<RangesSpec> ranges{};
+    std::optional<GaplessSpec> gapless{};  ///< of a rule without gaps
+    /// The field that has the numbers; its ns is the rule's glob.
+    CounterField field{};
+    /// True: each collection has a counter of its own, whose key is "<db>.<collection>.<field>"; in
+    /// the counter's key and the field's ns, "<db>.<collection>" is then the rule's glob. False:
+    /// there is one counter for all collections.
+    bool per_namespace = false;
+    /// If any(), each collection has several sequences; the counter's key is the name of all.
+    SequenceOptions sequences{};
+    bool fills_up = false;  ///< the values are of a space that fills with the documents
+  };
+  /// What the values of a collection come from: one of them is null.
+  struct Bound {
+    std::shared_ptr<Source> source{};  ///< all values
+    std::shared_ptr<Sequences> sequences{};
+  };
+
+  virtual ~RuleSource() = default;
+
+  [[nodiscard]] const About& about() const { return about_; }
+  /// Tells the store what it must know of this rule before any of its collections is used. Called
+  /// before bind(), and again with each reload that leaves the rule unchanged; then other threads
+  /// may still bind it for the previous set of rules, with another Store of the same counters.
+  virtual void announce(Store& /*store*/) {}
+  /// For the collection `ns` ("db.collection"). May be called often; what must be remembered about
+  /// a collection belongs to the store. `store`: null if no values come from it. This object, and
+  /// the store, must outlive the sequences.
+  [[nodiscard]] virtual Bound bind(std::string_view ns, Store* store) = 0;
+  /// Appends `n` values that nobody gets, to show what they are like: numbers are 0.
+  virtual void append_samples(std::size_t n, Values& out) const {
+    for (; n > 0; --n) append_number(0, about_.field.format, out);
+  }
+
+ protected:
+  explicit RuleSource(About about) : about_(std::move(about)) {}
+
+ private:
+  const About about_;
+};
+
+/// A rule whose collections all have one source, which needs no store.
+class SharedSource final : public RuleSource {
+ public:
+  explicit SharedSource(std::shared_ptr<Source> source)
+      : RuleSource({}), source_(std::move(source)) {}
+
+  [[nodiscard]] Bound bind(std::string_view /*ns*/, Store* /*store*/) override {
+    return {.source = source_};
+  }
+  void append_samples(std::size_t n, Values& out) const override {
+    static_cast<void>(source_->next(n, out));
+  }
+
+ private:
+  const std::shared_ptr<Source> source_;
+};
+
+}  // namespace idproxy::ids

@@ -1,0 +1,148 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "idproxy/base/clock.hpp"
+#include "idproxy/base/time_zone.hpp"
+#include "idproxy/ids/counter_spec.hpp"
+#include "idproxy/ids/scope.hpp"
+#include "idproxy/ids/template.hpp"
+
+namespace idproxy::ids {
+
+class Source;
+
+/// How the values of a rule spread over sequences, and how they are written (docs/templates.md).
+struct SequenceOptions {
+  std::vector<std::string> scope{};  ///< dotted fields; sorted
+  enum class OnMissing { error, null };
+  OnMissing on_missing = OnMissing::error;
+  std::uint32_t most = 10'000;  ///< sequences in memory
+  Reset reset = Reset::none;
+  TimeZone zone{};
+  std::optional<Template> text{};
+  Check check = Check::none;  ///< with `text`
+
+  /// False: there is one sequence, and all its values are written in the same way.
+  [[nodiscard]] bool any() const { return !scope.empty() || reset != Reset::none || text; }
+  /// True if a document's values depend on its other fields.
+  [[nodiscard]] bool by_document() const {
+    return !scope.empty() || (text && !text->fields().empty());
+  }
+  /// True if values of different periods are the same by design.
+  [[nodiscard]] bool repeats() const {
+    return reset != Reset::none && !(text && text->shows_period(reset));
+  }
+};
+
+/// The sequences of one rule that this process uses: so many at most. If there are more, the least
+/// recently used goes, once no request uses it any more. Thread-safe.
+class RecentSequences {
+ public:
+  /// Makes a source that writes the numbers of a sequence in this format.
+  using Write = std::function<std::shared_ptr<Source>(const NumberFormat&)>;
+
+  explicit RecentSequences(std::size_t most) : most_(most) {}
+
+  /// The source of the sequence with this key, which `open` begins to use if it is not in use yet.
+  template <class Open>
+  [[nodiscard]] std::shared_ptr<Source> get(const std::string& key, const NumberFormat& format,
+                                            const Open& open) {
+    std::optional<Sequence> gone;  // destroyed without the lock
+    const std::scoped_lock lock(mutex_);
+    auto found = by_key_.find(key);
+    if (found == by_key_.end()) {
+      sequences_.push_front({key, open()});
+      found = by_key_.emplace(sequences_.front().key, sequences_.begin()).first;
+    }
+    sequences_.splice(sequences_.begin(), sequences_, found->second);
+    if (sequences_.size() > most_) gone = take_last();
+    return source_of(sequences_.front(), format);
+  }
+
+ private:
+  struct Sequence {
+    std::string key;
+    Write write;
+    NumberFormat format{};
+    std::shared_ptr<Source> source{};  // in this format
+  };
+  [[nodiscard]] Sequence take_last();
+  [[nodiscard]] static std::shared_ptr<Source> source_of(Sequence& sequence,
+                                                         const NumberFormat& format);
+
+  const std::size_t most_;
+  std::mutex mutex_;               // guards all that follows
+  std::list<Sequence> sequences_;  // most recently used first
+  std::unordered_map<std::string_view, std::list<Sequence>::iterator> by_key_;  // views of the keys
+};
+
+/// The sequences of a rule in one collection. Fields of the document, the date, or both say which
+/// of them serves a document. Thread-safe.
+class Sequences {
+ public:
+  struct Chosen {
+    /// The sequence's key within the rule, a BSON document: {c: name, s: {field: value, …}, p:
+    /// "2026"}, without `s` or `p` if the rule has no scope or no reset; empty: it has neither.
+    std::string key{};
+    std::string scope{};    ///< `s`: also the filter that finds the documents; empty: no scope
+    NumberFormat format{};  ///< of this document
+    NumberFormat stored{};  ///< of all documents of the sequence
+  };
+  using Open = std::function<std::shared_ptr<Source>(Chosen)>;
+
+  /// `name`: in Chosen::key. `format`: the rule's, for one without a template. `options` and
+  /// `clock` must outlive this object.
+  Sequences(const SequenceOptions& options, std::string name, NumberFormat format,
+            const Clock& clock, Open open);
+
+  /// The dotted fields that a document must be looked up for, each once; empty: only the date
+  /// matters.
+  [[nodiscard]] const std::vector<std::string>& fields() const { return fields_; }
+  /// Why no sequence serves a document with these values, by fields(), as half a sentence that
+  /// shows none of them; empty: one does.
+  [[nodiscard]] std::string refusal(std::span<const FieldValue> values) const;
+
+  // Only if refusal() is empty.
+
+  /// The sequence that serves the document now.
+  [[nodiscard]] std::shared_ptr<Source> sequence(std::span<const FieldValue> values) const {
+    return sequence_at(values, clock_.wall());
+  }
+  /// The sequence that would have served it at another time. `wall`: as Clock::wall().
+  [[nodiscard]] std::shared_ptr<Source> sequence_at(std::span<const FieldValue> values,
+                                                    std::chrono::nanoseconds wall) const {
+    return open_(choose(values, wall));
+  }
+  [[nodiscard]] Chosen choose(std::span<const FieldValue> values,
+                              std::chrono::nanoseconds wall) const;
+
+ private:
+  [[nodiscard]] bool is_missing(const FieldValue& value) const;
+  [[nodiscard]] std::string refusal(std::size_t field, const FieldValue& value) const;
+  [[nodiscard]] std::string scope_of(std::span<const FieldValue> values) const;
+  void write(Chosen& chosen, std::span<const FieldValue> values,
+             std::chrono::year_month_day day) const;
+
+  const SequenceOptions& options_;
+  const std::string name_;
+  const NumberFormat format_;
+  const Clock& clock_;
+  const Open open_;
+  std::vector<std::string> fields_;       // first those of the scope
+  std::vector<std::size_t> in_template_;  // by Template::fields(): index in fields_
+};
+
+}  // namespace idproxy::ids

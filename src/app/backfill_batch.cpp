@@ -12,8 +12,8 @@
 #include "idproxy/base/random.hpp"
 #include "idproxy/id_store/stored_value.hpp"
 #include "idproxy/rewrite/document_fields.hpp"
-#include "idproxy/rewrite/drawing.hpp"
-#include "idproxy/rewrite/unused_values.hpp"
+#include "idproxy/rewrite/draw_stage.hpp"
+#include "idproxy/rewrite/given_values.hpp"
 #include "idproxy/rewrite/write_reply.hpp"
 #include "idproxy/rewrite/zero_value.hpp"
 
@@ -111,7 +111,7 @@ ids::Result<void> BackfillValues::draw(std::size_t count, Sequences sequences) {
   rewrite::GivenSequences::Known known;
   for (const auto& sequence : sequences) its.add_value(sequence, known);
   if (plan_.front().in_turn) return draw_in_turn(count, rewrite::source_at(plan_, given_, 0, 0));
-  rewrite::Drawing drawing;
+  rewrite::DrawStage drawing;
   while (!drawing.is_done(plan_, given_)) {
     auto drawn = drawing.draw(plan_, given_);
     if (drawn.needs_store()) {

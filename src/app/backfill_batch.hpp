@@ -16,8 +16,8 @@
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/ids/sequences.hpp"
 #include "idproxy/ids/source.hpp"
+#include "idproxy/rewrite/given_values.hpp"
 #include "idproxy/rewrite/rules.hpp"
-#include "idproxy/rewrite/sources.hpp"
 #include "idproxy/rewrite/write.hpp"
 
 namespace idproxy::app {

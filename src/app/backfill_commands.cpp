@@ -5,8 +5,8 @@
 
 #include "idproxy/base/words.hpp"
 #include "idproxy/bson/builder.hpp"
-#include "idproxy/rewrite/duplicate_key.hpp"
-#include "idproxy/rewrite/unused_values.hpp"
+#include "idproxy/rewrite/duplicates.hpp"
+#include "idproxy/rewrite/given_values.hpp"
 #include "idproxy/rewrite/write_reply.hpp"
 
 namespace idproxy::app {

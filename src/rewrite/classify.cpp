@@ -9,8 +9,8 @@
 #include "idproxy/rewrite/status.hpp"
 #include "idproxy/wire/op_msg.hpp"
 #include "rewrite/catalog_command.hpp"
-#include "rewrite/command_in_turn.hpp"
 #include "rewrite/login.hpp"
+#include "rewrite/turn_stage.hpp"
 
 namespace idproxy::rewrite {
 namespace {

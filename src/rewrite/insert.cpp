@@ -9,7 +9,7 @@
 
 #include "idproxy/rewrite/document_fields.hpp"
 #include "idproxy/rewrite/zero_value.hpp"
-#include "rewrite/value_reservations.hpp"
+#include "rewrite/reserve_stage.hpp"
 
 namespace idproxy::rewrite {
 namespace {

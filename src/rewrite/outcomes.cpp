@@ -39,4 +39,57 @@ ForwardedLog::Line& ForwardedLog::line(std::string_view ns, ForwardReason reason
   return others;
 }
 
+namespace {
+
+struct Texts {
+  std::string_view name;
+  std::string_view way_out;
+};
+
+constexpr std::string_view kInsert = "insert the document instead";
+constexpr std::string_view kInsertAll =
+    "insert the documents through the proxy instead, or give them values before they are written";
+
+/// In the order of ForwardReason.
+constexpr std::array<Texts, kForwardReasons> kTexts{{
+    {"configured", "the rule says upserts: forward"},
+    {"replacement", "use update operators such as $set instead of a replacement"},
+    {"replacement_loses_field",
+     "use update operators such as $set, or put the field into the replacement: without it a "
+     "matching document loses its value"},
+    {"empty_update", "use update operators such as $set: mongod takes {} for a replacement"},
+    {"filter_names_field", "leave the field out of the filter"},
+    {"update_names_field", "leave the field out of the update"},
+    {"pipeline_replaces", "use only the stages $set and $addFields, or update operators"},
+    {"filter_fixes_id",
+     "use update operators instead of a pipeline, or leave _id out of the filter"},
+    {"depends_on_document",
+     "give each field of the rule's scope and template one value, in the filter (equality), $set "
+     "or "
+     "$setOnInsert, or insert the document instead"},
+    {"reserved", kInsert},
+    {"too_large", kInsert},
+    {"unknown_form", kInsert},
+    {"merge", kInsertAll},
+    {"out", kInsertAll},
+    {"apply_ops", kInsertAll},
+    {"time_series",
+     "use an ordinary collection, whose unique index keeps values apart, or have the application "
+     "make the value; with an ns that does not match the collection, the rule lets it pass in "
+     "silence"},
+}};
+
+}  // namespace
+
+std::string_view name_of(ForwardReason reason) {
+  return kTexts[static_cast<std::size_t>(reason)].name;
+}
+
+std::string_view way_out_of(ForwardReason reason, std::string_view field) {
+  if (field == "_id" && reason == ForwardReason::filter_names_field) {
+    return "find the document by other fields than _id, or insert it instead";
+  }
+  return kTexts[static_cast<std::size_t>(reason)].way_out;
+}
+
 }  // namespace idproxy::rewrite

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "idproxy/rewrite/batch_command.hpp"
+#include "idproxy/rewrite/statements.hpp"
 #include "idproxy/rewrite/write.hpp"
 #include "idproxy/wire/patched_message.hpp"
 

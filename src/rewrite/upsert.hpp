@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "idproxy/ids/scope.hpp"
-#include "idproxy/rewrite/forward_reason.hpp"
+#include "idproxy/rewrite/outcomes.hpp"
 #include "idproxy/rewrite/rule.hpp"
 #include "idproxy/rewrite/rules.hpp"
 #include "rewrite/upsert_statement.hpp"

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "idproxy/base/bytes.hpp"
-#include "idproxy/rewrite/batch_command.hpp"
+#include "idproxy/rewrite/statements.hpp"
 
 namespace idproxy::rewrite {
 

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 
-#include "idproxy/rewrite/write_values.hpp"
+#include "idproxy/rewrite/write.hpp"
 #include "idproxy/wire/patched_message.hpp"
 
 /// Puts generated values into the upserts of an update or findAndModify, as a Plan says.

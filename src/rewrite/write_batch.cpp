@@ -6,9 +6,8 @@
 #include <utility>
 
 #include "idproxy/bson/builder.hpp"
-#include "idproxy/rewrite/guards.hpp"
-#include "idproxy/rewrite/sources.hpp"
-#include "idproxy/rewrite/unused_values.hpp"
+#include "idproxy/rewrite/given_values.hpp"
+#include "idproxy/rewrite/guard_stage.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -77,7 +76,7 @@ WriteBatch::WriteBatch(Contents contents, BatchSent sent)
                                options_->has_txn_number && !options_->in_transaction;
   if (turns_ && may_be_repeated) turns_->may_be_repeated();
   if (sent == BatchSent::nothing && kind == WriteKind::insert && reserves(plan_)) {
-    reservations_ = std::make_unique<ValueReservations>(contents_.write, given_, contents_.refused);
+    reservations_ = std::make_unique<ReserveStage>(contents_.write, given_, contents_.refused);
   }
 }
 
@@ -246,7 +245,7 @@ Action WriteBatch::moved_too_often(const Step& step) {
 // ---- reservations -----------------------------------------------------------------------------
 
 void WriteBatch::reserved(ids::Grant grant, const Step& step) {
-  ValueReservations::Outcome outcome = reservations_->accept(std::move(grant));
+  ReserveStage::Outcome outcome = reservations_->accept(std::move(grant));
   for (RefusedDocument& each : outcome.refused) command_->refuse(std::move(each));
   if (outcome.taken.empty()) return;
   taken_.add(outcome.taken, ids::Taken::in_batch);

@@ -9,14 +9,14 @@
 
 #include "idproxy/base/random.hpp"
 #include "idproxy/rewrite/action.hpp"
-#include "idproxy/rewrite/guards.hpp"
+#include "idproxy/rewrite/draw_stage.hpp"
+#include "idproxy/rewrite/duplicates.hpp"
+#include "idproxy/rewrite/guard_stage.hpp"
 #include "rewrite/batch_progress.hpp"
-#include "rewrite/collisions.hpp"
 #include "rewrite/earlier_attempts.hpp"
-#include "rewrite/retry_budget.hpp"
+#include "rewrite/reserve_stage.hpp"
+#include "rewrite/retries.hpp"
 #include "rewrite/turn_stage.hpp"
-#include "rewrite/value_renewal.hpp"
-#include "rewrite/value_reservations.hpp"
 #include "rewrite/write_command.hpp"
 
 namespace idproxy::rewrite {
@@ -203,10 +203,10 @@ class WriteBatch {
   std::optional<StoredLook> stored_;  // what the server has stored, to report that
   std::optional<ExecutedLook> question_;  // to the server: what it has executed
   RepeatedInsert repeated_;
-  std::vector<std::int32_t> moved_;  // refused because the collection is another one
-  std::vector<std::int32_t> again_;  // the same, of a command that failed as a whole
-  std::unique_ptr<ValueReservations> reservations_;  // null: nothing is reserved
-  bool renews_before_sending_ = false;               // values that could not be reserved
+  std::vector<std::int32_t> moved_;             // refused because the collection is another one
+  std::vector<std::int32_t> again_;             // the same, of a command that failed as a whole
+  std::unique_ptr<ReserveStage> reservations_;  // null: nothing is reserved
+  bool renews_before_sending_ = false;          // values that could not be reserved
   Buffer fields_;  // of the next command, in place of the client's or new
 };
 

@@ -13,7 +13,6 @@
 #include "idproxy/rewrite/workspace.hpp"
 #include "idproxy/rewrite/write.hpp"
 #include "idproxy/rewrite/write_reply.hpp"
-#include "rewrite/reply_merge.hpp"
 
 /// What differs between the kinds of write commands.
 namespace idproxy::rewrite {

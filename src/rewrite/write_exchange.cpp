@@ -8,8 +8,8 @@
 #include "idproxy/base/text.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/connection_memory.hpp"
-#include "idproxy/rewrite/sources.hpp"
-#include "rewrite/value_reservations.hpp"
+#include "idproxy/rewrite/given_values.hpp"
+#include "rewrite/reserve_stage.hpp"
 #include "rewrite/write_batch.hpp"
 
 namespace idproxy::rewrite {

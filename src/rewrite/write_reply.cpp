@@ -1,9 +1,14 @@
 #include "idproxy/rewrite/write_reply.hpp"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
+#include "idproxy/bson/builder.hpp"
+#include "rewrite/reply_frame.hpp"
+
 namespace idproxy::rewrite {
+
 namespace {
 
 constexpr std::size_t kMostLabels = 16;  // servers have about ten
@@ -120,6 +125,295 @@ std::optional<std::vector<WriteError>> read_write_errors(Bytes array, std::size_
   }
   if (entries.malformed()) return {};
   return errors;
+}
+
+namespace {
+
+using Time = std::pair<std::int64_t, std::uint64_t>;
+
+// A reply has at most 16 MiB + 16 KiB. If the merged reply would be larger, errors lose their
+// texts, and the report of assigned values is cut short.
+constexpr auto kMostBytes = static_cast<std::size_t>(bson::kMaxInternalDocument);
+constexpr std::size_t kOtherFields = std::size_t{8} * 1024;
+constexpr std::size_t kBareError = 64;  // {index, code, errmsg: ""} and the entry's key
+constexpr std::size_t kMostPerStatement =
+    16;  // one element of retriedStmtIds, or the key of another array
+
+std::uint64_t timestamp(const std::optional<bson::Element>& element) {
+  if (!element || element->type != bson::Type::timestamp) return 0;
+  return static_cast<std::uint64_t>(load_i64(element->value.data()));
+}
+
+/// opTime is {ts: Timestamp, t: <term>}, or a bare Timestamp if a transaction's first statement
+/// fails (observed, 6.0.5).
+Time op_time(const bson::Element& field) {
+  if (field.type != bson::Type::document) return {-1, timestamp(field)};
+  const auto term = bson::find(field.value, "t");
+  return {term ? term->as_integer().value_or(-1) : -1, timestamp(bson::find(field.value, "ts"))};
+}
+
+Time cluster_time(const bson::Element& field) {
+  if (field.type != bson::Type::document) return {0, 0};
+  return {0, timestamp(bson::find(field.value, "clusterTime"))};
+}
+
+std::size_t most_bytes(const Assigned& assigned) {
+  return kBareError + assigned.field.size() + assigned.value.size();
+}
+
+template <class Each>
+void for_each(const bson::Element& array, Each each) {
+  if (array.type != bson::Type::array) return;
+  bson::Elements elements(array.value);
+  while (const auto element = elements.next()) each(*element);
+}
+
+}  // namespace
+
+void ReplyMerge::Latest::see(const bson::Element& field, Time its_time) {
+  if (!element.empty() && its_time < time) return;
+  time = its_time;
+  element.clear();
+  bson::append_copy(element, field);
+}
+
+void ReplyMerge::add(const wire::OpMsgView& message, const WriteReply& reply,
+                     std::span<const std::int32_t> statements) {
+  if (reply.n) n_ = n_.value_or(0) + *reply.n;
+  add_errors(reply.errors, statements);
+  // Beside ok: 1, labels belong to the writeConcernError, so they are dropped without one.
+  if (!bson::find(message.body(), "writeConcernError")) labels_.clear();
+  bson::Elements fields(message.body());
+  while (const auto field = fields.next()) add_field(*field, statements);
+  last_.clear();
+  last_.append(message.message());
+}
+
+void ReplyMerge::add_errors(std::span<const WriteError> errors,
+                            std::span<const std::int32_t> statements) {
+  if (!errors_.empty()) {
+    for (const std::int32_t statement : statements) errors_.erase(statement);
+  }
+  for (const WriteError& error : errors) {
+    Buffer entry;
+    entry.append(error.document);
+    errors_.emplace(statements[static_cast<std::size_t>(error.index)], std::move(entry));
+  }
+}
+
+void ReplyMerge::add_field(const bson::Element& field, std::span<const std::int32_t> statements) {
+  if (field.key == "opTime") {
+    op_time_.see(field, op_time(field));
+  } else if (field.key == "operationTime") {
+    operation_time_.see(field, {0, timestamp(field)});
+  } else if (field.key == "$clusterTime") {
+    cluster_time_.see(field, cluster_time(field));
+  } else if (field.key == "retriedStmtIds") {
+    for_each(field, [&](const bson::Element& number) {
+      const auto statement = static_cast<std::int32_t>(number.as_integer().value_or(0));
+      if (retried_.insert(statement).second) retried_in_order_.push_back(statement);
+    });
+  } else if (field.key == "nModified") {
+    modified_ += field.as_integer().value_or(0);
+  } else if (field.key == "upserted") {
+    for_each(field, [&](const bson::Element& entry) {
+      const auto index = bson::find(entry.value, "index");
+      Buffer copy;
+      copy.append(entry.value);
+      upserted_bytes_ += copy.size() + kMostPerStatement;
+      upserted_.emplace(statements[static_cast<std::size_t>(*index->as_integer())],
+                        std::move(copy));
+    });
+  } else if (field.key == "errorLabels") {
+    for_each(field, [&](const bson::Element& label) {
+      if (label.type != bson::Type::string) return;
+      const std::string text(label.text());
+      if (std::ranges::find(labels_, text) == labels_.end()) labels_.push_back(text);
+    });
+  }
+}
+
+/// Writes the merged reply in the order of the last reply's fields. Fields that the last reply
+/// lacks are put where mongod puts them: upserted before nModified, writeErrors and retriedStmtIds
+/// before writeConcernError and ok, errorLabels after ok.
+class ReplyMerge::Writer {
+ public:
+  Writer(const ReplyMerge& merge, std::span<const RefusedDocument> refused, Buffer& out)
+      : merge_(merge),
+        refused_(refused),
+        out_(out),
+        room_(kMostBytes - std::min(kMostBytes, kOtherFields + kBareError * merge.errors_.size() +
+                                                    kMostPerStatement * merge.retried_.size() +
+                                                    merge.upserted_bytes_)) {}
+
+  void field(const bson::Element& field) {
+    if (field.key == "n") {
+      bson::append_int32(out_, "n", static_cast<std::int32_t>(merge_.n_.value_or(0)));
+    } else if (field.key == "opTime") {
+      time(merge_.op_time_, op_time_done_);
+    } else if (field.key == "operationTime") {
+      time(merge_.operation_time_, operation_time_done_);
+    } else if (field.key == "$clusterTime") {
+      time(merge_.cluster_time_, cluster_time_done_);
+    } else if (field.key == "nModified") {
+      upserted();
+      bson::append_int32(out_, "nModified", static_cast<std::int32_t>(merge_.modified_));
+    } else if (field.key == "upserted") {
+      upserted();
+    } else if (field.key == "writeErrors" || field.key == "retriedStmtIds") {
+      before_ok();
+    } else if (field.key == "errorLabels") {
+      labels();
+    } else {
+      if (field.key == "writeConcernError" || field.key == "ok") before_ok();
+      bson::append_copy(out_, field);
+      if (field.key == "ok") labels();
+    }
+  }
+
+  /// Writes the times that the last reply lacks.
+  void other_times() {
+    time(merge_.op_time_, op_time_done_);
+    time(merge_.cluster_time_, cluster_time_done_);
+    time(merge_.operation_time_, operation_time_done_);
+  }
+
+ private:
+  void time(const Latest& latest, bool& done) {
+    if (!std::exchange(done, true)) out_.append(latest.element.view());
+  }
+
+  void upserted() {
+    if (std::exchange(upserted_done_, true) || merge_.upserted_.empty()) return;
+    std::size_t i = 0;
+    bson::append_inside(out_, bson::Type::array, "upserted", [&] {
+      for (const auto& [index, entry] : merge_.upserted_) {
+        bson::append_inside(out_, bson::Type::document, std::to_string(i++), [&] {
+          bson::append_int32(out_, "index", index);
+          append_without_index(entry.view());
+        });
+      }
+    });
+  }
+
+  void append_without_index(Bytes entry) {
+    bson::Elements fields(entry);
+    while (const auto field = fields.next()) {
+      if (field->key != "index") bson::append_copy(out_, *field);
+    }
+  }
+
+  void before_ok() {
+    if (std::exchange(before_ok_done_, true)) return;
+    upserted();
+    if (!merge_.errors_.empty()) write_errors();
+    if (merge_.retried_in_order_.empty()) return;
+    bson::append_head(out_, bson::Type::array, "retriedStmtIds");
+    bson::Scope array(out_);
+    for (std::size_t i = 0; i < merge_.retried_in_order_.size(); ++i) {
+      bson::append_int32(out_, std::to_string(i), merge_.retried_in_order_[i]);
+    }
+    array.close();
+  }
+
+  void write_errors() {
+    bson::append_head(out_, bson::Type::array, "writeErrors");
+    bson::Scope array(out_);
+    std::size_t i = 0;
+    for (const auto& [index, entry] : merge_.errors_) {
+      bson::append_head(out_, bson::Type::document, std::to_string(i++));
+      bson::Scope document(out_);
+      write_error(index, entry.view());
+      document.close();
+    }
+    array.close();
+  }
+
+  void write_error(std::int32_t index, Bytes entry) {
+    bson::append_int32(out_, "index", index);
+    const auto code = bson::find(entry, "code");
+    const auto refusal = std::ranges::lower_bound(refused_, index, {}, &RefusedDocument::index);
+    if (refusal != refused_.end() && refusal->index == index &&
+        refuses_id(code->as_integer().value_or(0))) {
+      bson::append_int32(out_, "code", static_cast<std::int32_t>(refusal->code));
+      const bool fits = takes(refusal->message.size() + refusal->details.size());
+      bson::append_string(out_, "errmsg", fits ? refusal->message : "");
+      if (fits) out_.append(as_bytes(refusal->details));
+      return;
+    }
+    if (!takes(entry.size())) {
+      bson::append_copy(out_, *code);
+      return bson::append_string(out_, "errmsg", "");
+    }
+    append_without_index(entry);
+  }
+
+  /// True if there is room for a text; takes the room.
+  bool takes(std::size_t size) {
+    if (size > room_) return false;
+    room_ -= size;
+    return true;
+  }
+
+  void labels() {
+    if (std::exchange(labels_done_, true)) return;
+    std::vector<std::string> labels = merge_.labels_;
+    // It may be true of one command, but not of all.
+    if (merge_.n_.value_or(0) > 0) std::erase(labels, kNoWritesPerformed);
+    if (labels.empty()) return;
+    bson::append_head(out_, bson::Type::array, "errorLabels");
+    bson::Scope array(out_);
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      bson::append_string(out_, std::to_string(i), labels[i]);
+    }
+    array.close();
+  }
+
+  const ReplyMerge& merge_;
+  std::span<const RefusedDocument> refused_;
+  Buffer& out_;
+  std::size_t room_;  // bytes left for texts
+  bool upserted_done_ = false;
+  bool before_ok_done_ = false;
+  bool labels_done_ = false;
+  bool op_time_done_ = false;
+  bool operation_time_done_ = false;
+  bool cluster_time_done_ = false;
+};
+
+void ReplyMerge::append(std::int32_t response_to, std::span<const RefusedDocument> refused,
+                        std::span<const Assigned> assigned, Buffer& out) const {
+  const auto last = wire::OpMsgView::parse(last_.view());
+  ReplyFrame frame(out, last->header().request_id, response_to,
+                   last->has(wire::flag::kChecksumPresent));
+  bson::Scope document(out);
+  Writer writer(*this, refused, out);
+  bson::Elements fields(last->body());
+  while (const auto field = fields.next()) writer.field(*field);
+  writer.other_times();
+  append_report(assigned, out);
+  document.close();
+  frame.close();
+}
+
+void append_report(std::span<const Assigned> assigned, Buffer& out) {
+  if (assigned.empty()) return;
+  constexpr std::size_t kMost = kMostBytes - kOtherFields;
+  bson::append_inside(out, bson::Type::document, "idproxy", [&] {
+    std::size_t i = 0;
+    bson::append_inside(out, bson::Type::array, "assigned", [&] {
+      for (; i < assigned.size() && out.size() + most_bytes(assigned[i]) < kMost; ++i) {
+        bson::append_inside(out, bson::Type::document, std::to_string(i), [&] {
+          bson::append_int32(out, "index", assigned[i].statement);
+          bson::append_string(out, "field", assigned[i].field);
+          bson::append_head(out, assigned[i].type, "value");
+          out.append(assigned[i].value);
+        });
+      }
+    });
+    if (i == assigned.size()) return;
+    bson::append_bool(out, "truncated", true);
+  });
 }
 
 }  // namespace idproxy::rewrite

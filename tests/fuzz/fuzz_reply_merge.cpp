@@ -6,7 +6,7 @@
 #include <set>
 
 #include "fuzz.hpp"
-#include "rewrite/reply_merge.hpp"
+#include "idproxy/rewrite/write_reply.hpp"
 
 namespace {
 

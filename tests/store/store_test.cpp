@@ -83,12 +83,10 @@ std::optional<std::int64_t> number(ids::GaplessQueue& sequence, std::uint64_t ti
   if (const auto taken = sequence.take(ticket, 1, {})) {
     return *taken ? std::optional((*taken)->first) : std::nullopt;
   }
-  std::promise<ids::Result<ids::Grant>> promise;
-  auto future = promise.get_future();
-  const ids::Ticket waits = sequence.ask(ticket, 1, ids::GaplessLook::sure, {},
-                                         std::make_unique<Promise>(std::move(promise)));
-  if (future.wait_for(10s) != std::future_status::ready) return std::nullopt;
-  auto grant = future.get();
+  Answer answer;
+  const ids::Ticket waits =
+      sequence.ask(ticket, 1, ids::GaplessLook::sure, {}, std::make_unique<Promise>(answer));
+  auto grant = get(answer, 10s);
   return grant ? std::optional(grant->take().front().first) : std::nullopt;
 }
 

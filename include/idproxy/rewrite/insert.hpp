@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "idproxy/rewrite/plan_fields.hpp"
-#include "idproxy/rewrite/write_values.hpp"
+#include "idproxy/rewrite/write.hpp"
 #include "idproxy/wire/patched_message.hpp"
 
 namespace idproxy::rewrite {

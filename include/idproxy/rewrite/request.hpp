@@ -7,12 +7,12 @@
 #include <variant>
 #include <vector>
 
-#include "idproxy/rewrite/batch_command.hpp"
 #include "idproxy/rewrite/command.hpp"
-#include "idproxy/rewrite/forward_reason.hpp"
 #include "idproxy/rewrite/next_request.hpp"
+#include "idproxy/rewrite/outcomes.hpp"
 #include "idproxy/rewrite/reply.hpp"
 #include "idproxy/rewrite/rules.hpp"
+#include "idproxy/rewrite/statements.hpp"
 #include "idproxy/wire/op_msg.hpp"
 
 /// The messages that an Exchange handles, each with what classify() has found in it, so that the

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "idproxy/rewrite/conversation.hpp"
-#include "idproxy/rewrite/drawing.hpp"
-#include "idproxy/rewrite/guards.hpp"
+#include "idproxy/rewrite/draw_stage.hpp"
+#include "idproxy/rewrite/guard_stage.hpp"
 #include "idproxy/rewrite/steps.hpp"
 
 namespace idproxy::rewrite {
@@ -89,7 +89,7 @@ class WriteExchange final : public Conversation {
   const Assignment* guard_of_ = nullptr;    // the rule whose guard the write waits for
   const Assignment* left_alone_ = nullptr;  // no rule applies after all, as this one's guard says
   GivenValues given_;
-  Drawing drawing_;       // of the values for the first send
+  DrawStage drawing_;     // of the values for the first send
   std::size_t size_ = 0;  // bytes of the message without its new values
   std::size_t statements_ = 0;
   std::size_t assigned_ = 0;

@@ -2,7 +2,7 @@
 // order and durably, knows which numbers are stored, and gives the others to the next documents.
 
 #include "idproxy/rewrite/exchange.hpp"
-#include "rewrite/command_in_turn.hpp"
+#include "rewrite/turn_stage.hpp"
 #include "support/exchange_script.hpp"
 #include "support/fake_store.hpp"
 #include "support/lending_source.hpp"

@@ -1,4 +1,4 @@
-#include "rewrite/numbers_in_turn.hpp"
+#include "rewrite/turn_stage.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "rewrite/retry_budget.hpp"
+#include "rewrite/retries.hpp"
 
 #include <gtest/gtest.h>
 

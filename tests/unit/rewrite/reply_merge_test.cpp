@@ -1,4 +1,4 @@
-#include "rewrite/reply_merge.hpp"
+#include "idproxy/rewrite/write_reply.hpp"
 
 #include <gtest/gtest.h>
 

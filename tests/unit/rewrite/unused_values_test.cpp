@@ -1,4 +1,4 @@
-#include "idproxy/rewrite/unused_values.hpp"
+#include "idproxy/rewrite/given_values.hpp"
 
 #include <gtest/gtest.h>
 

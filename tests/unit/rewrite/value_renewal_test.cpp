@@ -1,4 +1,4 @@
-#include "rewrite/value_renewal.hpp"
+#include "idproxy/rewrite/draw_stage.hpp"
 
 #include <gtest/gtest.h>
 

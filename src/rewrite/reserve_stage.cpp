@@ -1,4 +1,4 @@
-#include "rewrite/value_reservations.hpp"
+#include "rewrite/reserve_stage.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -44,7 +44,7 @@ bool reserves(const Plan& plan) {
 }
 
 /// Asks for the reservations of one batch.
-class ValueReservations::Source final : public ids::StoreSource {
+class ReserveStage::Source final : public ids::StoreSource {
  public:
   Source(ids::Reservations& reservations, std::shared_ptr<ids::ReservationBatch> batch,
          std::string ns)
@@ -68,8 +68,8 @@ class ValueReservations::Source final : public ids::StoreSource {
   std::string ns_;
 };
 
-ValueReservations::ValueReservations(const WriteRequest& insert, const GivenValues& given,
-                                     std::span<const RefusedDocument> refused)
+ReserveStage::ReserveStage(const WriteRequest& insert, const GivenValues& given,
+                           std::span<const RefusedDocument> refused)
     : plan_(insert.plan), given_(given), ns_(insert.ns()), to_release_(insert.plan->size()) {
   BatchStatements documents(insert.command);
   for (std::int32_t statement = 0;; ++statement) {
@@ -80,7 +80,7 @@ ValueReservations::ValueReservations(const WriteRequest& insert, const GivenValu
   }
 }
 
-ValueReservations::~ValueReservations() {
+ReserveStage::~ReserveStage() {
   for (Place& place : places_) {
     if (!place.is_sent) drop(place);
   }
@@ -89,7 +89,7 @@ ValueReservations::~ValueReservations() {
 
 /// The server refuses a document that is too large, or has no `_id` that can be read: there is
 /// nothing to reserve.
-void ValueReservations::add_places(std::int32_t statement, Bytes document) {
+void ReserveStage::add_places(std::int32_t statement, Bytes document) {
   if (static_cast<std::int64_t>(document.size()) > bson::kMaxUserDocument) return;
   std::optional<std::size_t> given_id;
   for (std::size_t i = 0; i < plan_->size() && !given_id; ++i) {
@@ -113,14 +113,14 @@ void ValueReservations::add_places(std::int32_t statement, Bytes document) {
   }
 }
 
-ids::TypedValue ValueReservations::given_at(std::size_t at) const {
+ids::TypedValue ReserveStage::given_at(std::size_t at) const {
   const Given& given = given_.given[at];
   const ids::Values& values = given_.values[given.assignment];
   return typed(values.type(), values[given.value]);
 }
 
 /// Brings the reservation that the place needs up to date. True if it must be made.
-bool ValueReservations::lacks(Place& place) {
+bool ReserveStage::lacks(Place& place) {
   if (place.is_refused) return false;
   ids::Reservation needed;
   needed.value = place.given_value ? given_at(*place.given_value) : place.reservation.value;
@@ -133,7 +133,7 @@ bool ValueReservations::lacks(Place& place) {
   return true;
 }
 
-std::optional<Need> ValueReservations::need(std::span<const std::int32_t> statements) {
+std::optional<Need> ReserveStage::need(std::span<const std::int32_t> statements) {
   asked_.clear();
   std::size_t assignment = 0;
   auto at = places_.begin();
@@ -158,7 +158,7 @@ std::optional<Need> ValueReservations::need(std::span<const std::int32_t> statem
   return Need{&target, source_.get(), asked_.size(), target.not_ready};
 }
 
-ValueReservations::Outcome ValueReservations::accept(ids::Grant grant) {
+ReserveStage::Outcome ReserveStage::accept(ids::Grant grant) {
   static_cast<void>(grant.take());
   Outcome outcome;
   for (std::size_t i = 0; i < asked_.size(); ++i) {
@@ -177,20 +177,20 @@ ValueReservations::Outcome ValueReservations::accept(ids::Grant grant) {
   return outcome;
 }
 
-RefusedDocument ValueReservations::give_up(const Collision& collision) {
+RefusedDocument ReserveStage::give_up(const Collision& collision) {
   const auto place = std::ranges::find_if(
       asked_, [&](std::size_t at) { return places_[at].statement == collision.statement; });
   refuse(collision.statement);
   return refusal_of(places_[*place]);
 }
 
-void ValueReservations::refuse(std::int32_t statement) {
+void ReserveStage::refuse(std::int32_t statement) {
   for (Place& place : std::ranges::equal_range(places_, statement, {}, &Place::statement)) {
     place.is_refused = true;
   }
 }
 
-std::string ValueReservations::duplicate_text(const Place& place) const {
+std::string ReserveStage::duplicate_text(const Place& place) const {
   const Rule& rule = *(*plan_)[place.assignment].rule;
   return "E11000 duplicate key error collection: " + ns_ + " index: " + rule.field +
          " reserved in " + rule.reserve->ns() + " dup key: { " + rule.field + ": " +
@@ -198,7 +198,7 @@ std::string ValueReservations::duplicate_text(const Place& place) const {
 }
 
 /// As mongod reports a violated unique index on the field.
-RefusedDocument ValueReservations::refusal_of(const Place& place) const {
+RefusedDocument ReserveStage::refusal_of(const Place& place) const {
   const ids::Reservation& reservation = place.reservation;
   if (reservation.state == ReservationState::refused) {
     return {place.statement, ErrorCode{reservation.code},
@@ -219,7 +219,7 @@ RefusedDocument ValueReservations::refusal_of(const Place& place) const {
   return refusal;
 }
 
-void ValueReservations::sent(std::span<const std::int32_t> statements) {
+void ReserveStage::sent(std::span<const std::int32_t> statements) {
   auto at = places_.begin();
   for (const std::int32_t statement : statements) {
     at = std::lower_bound(at, places_.end(), statement,
@@ -228,7 +228,7 @@ void ValueReservations::sent(std::span<const std::int32_t> statements) {
   }
 }
 
-void ValueReservations::not_stored(const std::function<bool(std::int32_t)>& is_unstored) {
+void ReserveStage::not_stored(const std::function<bool(std::int32_t)>& is_unstored) {
   for (Place& place : places_) {
     if (place.is_sent && place.is_held && is_unstored(place.statement)) drop(place);
   }
@@ -237,13 +237,13 @@ void ValueReservations::not_stored(const std::function<bool(std::int32_t)>& is_u
 
 /// Lets go of the reservation. Only this request's own is deleted: if there was one before, an
 /// earlier attempt of the client may have stored the document.
-void ValueReservations::drop(Place& place) {
+void ReserveStage::drop(Place& place) {
   const bool is_held = std::exchange(place.is_held, false);
   if (!is_held || place.reservation.state != ReservationState::made) return;
   to_release_[place.assignment].push_back(place.reservation);
 }
 
-void ValueReservations::release() {
+void ReserveStage::release() {
   for (std::size_t i = 0; i < to_release_.size(); ++i) {
     if (to_release_[i].empty()) continue;
     (*plan_)[i].reservations->release(std::exchange(to_release_[i], {}));

@@ -1,4 +1,4 @@
-#include "idproxy/rewrite/batch_command.hpp"
+#include "idproxy/rewrite/statements.hpp"
 
 #include <algorithm>
 #include <vector>

@@ -5,8 +5,8 @@
 
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/ids/guard.hpp"
-#include "idproxy/rewrite/batch_command.hpp"
 #include "idproxy/rewrite/rules.hpp"
+#include "idproxy/rewrite/statements.hpp"
 #include "idproxy/rewrite/write.hpp"
 
 namespace idproxy::rewrite {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "idproxy/ids/reservations.hpp"
+#include "idproxy/rewrite/duplicates.hpp"
 #include "idproxy/rewrite/request.hpp"
 #include "idproxy/rewrite/write.hpp"
-#include "rewrite/collisions.hpp"
 
 namespace idproxy::rewrite {
 
@@ -22,16 +22,16 @@ namespace idproxy::rewrite {
 /// The reservations of one insert: those that its documents need before they are sent, generated
 /// values as well as the client's own, and those that must be deleted again, because their
 /// documents are certainly not stored (docs/reserve.md).
-class ValueReservations {
+class ReserveStage {
  public:
   /// Reads the documents. `given` must outlive it, and may change: a value that has been replaced,
   /// or whose document has another `_id` now, is reserved anew. `refused` documents need nothing.
-  ValueReservations(const WriteRequest& insert, const GivenValues& given,
-                    std::span<const RefusedDocument> refused);
-  ValueReservations(const ValueReservations&) = delete;
-  ValueReservations& operator=(const ValueReservations&) = delete;
+  ReserveStage(const WriteRequest& insert, const GivenValues& given,
+               std::span<const RefusedDocument> refused);
+  ReserveStage(const ReserveStage&) = delete;
+  ReserveStage& operator=(const ReserveStage&) = delete;
   /// Releases the reservations of documents that were never sent.
-  ~ValueReservations();
+  ~ReserveStage();
 
   /// The next request to the store, for the values of one rule, before these statements (ascending)
   /// are sent; nothing if they lack no reservation. Its source is valid until the next call.

@@ -1,4 +1,4 @@
-#include "idproxy/rewrite/duplicate_key.hpp"
+#include "idproxy/rewrite/duplicates.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "idproxy/rewrite/guards.hpp"
+#include "idproxy/rewrite/guard_stage.hpp"
 
 #include <algorithm>
 

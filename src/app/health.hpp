@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "app/exposition.hpp"
+#include "app/metrics_table.hpp"
 #include "idproxy/observability/http_server.hpp"
 
 namespace idproxy::app {

@@ -5,7 +5,7 @@
 
 #include "id_store/counter_commands.hpp"
 #include "id_store/field_places.hpp"
-#include "id_store/index_requests.hpp"
+#include "id_store/index.hpp"
 #include "idproxy/id_store/namespaces.hpp"
 
 namespace idproxy::id_store::advice {

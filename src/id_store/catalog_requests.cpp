@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "id_store/index_requests.hpp"
+#include "id_store/index.hpp"
 #include "id_store/reply_reasons.hpp"
 #include "id_store/server_text.hpp"
 #include "idproxy/base/server_release.hpp"

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "id_store/field_numbers.hpp"
+#include "id_store/number_texts.hpp"
 #include "id_store/scheduler.hpp"
 #include "idproxy/base/clock.hpp"
 #include "idproxy/id_store/mongo.hpp"

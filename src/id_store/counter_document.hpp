@@ -9,16 +9,62 @@
 #include <vector>
 
 #include "id_store/collection_scans.hpp"
-#include "id_store/counter_events.hpp"
-#include "id_store/field_numbers.hpp"
+#include "id_store/number_texts.hpp"
 #include "id_store/numbers.hpp"
 #include "id_store/store_metrics.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/outcome.hpp"
 #include "idproxy/id_store/stored_value.hpp"
 #include "idproxy/ids/block_cache.hpp"
+#include "idproxy/ids/counter_spec.hpp"
+#include "idproxy/ids/grant.hpp"
 
 namespace idproxy::id_store {
+
+/// Logs the events of one counter: each change once, not each attempt. Shows no values of documents
+/// except the counter's numbers. One thread at a time.
+class CounterEvents {
+ public:
+  explicit CounterEvents(const ids::CounterSpec& spec);
+
+  /// "db.collection key"
+  [[nodiscard]] const std::string& counter() const { return counter_; }
+
+  /// `warning` says what is unusual; empty: nothing.
+  void created(std::int64_t first, std::string_view warning) const;
+  /// The counters' unique index is missing and cannot be made.
+  void index_refused(const std::string& reason, const std::string& command) const;
+  void healed(std::int64_t first, std::string_view how) const;
+  void went_backwards() const;
+  /// Others have stored numbers of this process; it held `skipped` more of those.
+  void numbers_taken(std::uint64_t skipped) const;
+  /// Unused numbers that nobody will use: not empty.
+  void numbers_lost(std::span<const ids::Range> numbers) const;
+  void block_dropped(std::string_view reason) const;
+  void jump_too_large(std::int64_t from, std::int64_t most) const;
+  /// The counter gives no numbers: its max is reached, or it is refused for another reason.
+  void gives_no_numbers(const std::string& reason);
+  void not_healed(const std::string& reason);
+  /// The cause of the last exhausted() or not_healed() has gone, if there was one.
+  void ready_again();
+  /// Numbers have been allocated.
+  void went_well(std::int64_t first, std::int64_t last, std::span<const ids::CounterField> fields);
+
+ private:
+  [[nodiscard]] bool is_news(const std::string& reason);
+  void range_gives_no_numbers(const std::string& reason) const;
+  void look_at_width(std::int64_t last, std::span<const ids::CounterField> fields);
+
+  std::string counter_;
+  std::int64_t start_;
+  std::int64_t step_;
+  bool is_range_;
+  std::string at_max_;  // the reason of a counter that has reached its max
+  std::string reason_;  // the last logged reason; empty: the last allocation succeeded
+  bool is_known_ = false;
+  bool is_beyond_javascript_ = false;
+  bool is_beyond_width_ = false;
+};
 
 /// Carries out the jobs of one counter (docs/strategies.md#counter):
 ///

@@ -6,7 +6,7 @@
 #include "id_store/advice.hpp"
 #include "id_store/counter_commands.hpp"
 #include "id_store/counter_document.hpp"
-#include "id_store/index_requests.hpp"
+#include "id_store/index.hpp"
 #include "id_store/outliers.hpp"
 #include "id_store/server_text.hpp"
 

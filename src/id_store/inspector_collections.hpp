@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "id_store/index_requests.hpp"
+#include "id_store/index.hpp"
 #include "idproxy/id_store/namespaces.hpp"
 #include "idproxy/id_store/outcome.hpp"
 #include "idproxy/id_store/watch.hpp"

@@ -1,11 +1,19 @@
 #include "id_store/number_texts.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
+#include <utility>
 
+#include "id_store/index.hpp"
+#include "id_store/reply_reasons.hpp"
+#include "id_store/server_text.hpp"
 #include "idproxy/base/regex.hpp"
+#include "idproxy/id_store/stored_value.hpp"
+#include "idproxy/ids/number_format.hpp"
 
 namespace idproxy::id_store {
+
 namespace {
 
 /// At least one digit, even without a pad.
@@ -46,6 +54,420 @@ mongo::Document texts_of(TextClass which, const ids::NumberFormat& format,
 std::string pattern_of_all(const ids::NumberFormat& format) {
   return "^" + escaped_for_regex(format.prefix) + "([0-9]{" + std::to_string(width_of(format)) +
          ",})" + pattern_behind(format) + "\\z";
+}
+
+namespace {
+
+using ids::CounterField;
+using ids::NumberFormat;
+using mongo::Array;
+using mongo::Document;
+using mongo::Reply;
+
+constexpr std::size_t kPage = 1000;
+constexpr std::size_t kMostPages =
+    200;  // per job; if all their numbers are taken, the next job continues
+constexpr std::size_t kEnoughPages = 10;  // after these, a shorter run is enough
+constexpr std::chrono::milliseconds kIndexLimit{5000};
+constexpr std::chrono::milliseconds kPatternLimit{30'000};  // reads all texts of the index
+constexpr std::chrono::milliseconds kLeastLimit{1};         // 0 would be none
+constexpr std::string_view kTooLong = " (reading the whole collection took longer than `scan`)";
+
+bool is_text(const CounterField& field) {
+  return field.format.output == NumberFormat::Output::string;
+}
+
+Array values_of(std::span<const std::int64_t> numbers, const CounterField& field) {
+  Array values;
+  for (const std::int64_t number : numbers) {
+    if (is_text(field)) {
+      values.push(ids::number_text(number, field.format));
+    } else {
+      values.push(number);
+    }
+  }
+  return values;
+}
+
+std::optional<std::int64_t> number_of(const bson::Element& element, const CounterField& field) {
+  if (!is_text(field)) return floor_of(element);
+  return ids::read_number(element.type, element.value, field.format);
+}
+
+/// All values at a path, including those in arrays, as an index sees them.
+void add_elements(Bytes document, std::string_view path, std::vector<bson::Element>& found);
+
+void add_element(const bson::Element& element, std::string_view rest,
+                 std::vector<bson::Element>& found) {
+  if (element.type == bson::Type::array) {
+    bson::Elements inner(element.value);
+    while (const auto each = inner.next()) {
+      if (each->type != bson::Type::array) add_element(*each, rest, found);
+    }
+  } else if (rest.empty()) {
+    found.push_back(element);
+  } else if (element.type == bson::Type::document) {
+    add_elements(element.value, rest, found);
+  }
+}
+
+void add_elements(Bytes document, std::string_view path, std::vector<bson::Element>& found) {
+  const std::size_t dot = path.find('.');
+  const auto rest = dot == path.npos ? std::string_view() : path.substr(dot + 1);
+  if (const auto element = bson::find(document, path.substr(0, dot))) {
+    add_element(*element, rest, found);
+  }
+}
+
+std::vector<std::int64_t> numbers_in(Bytes document, const CounterField& field) {
+  std::vector<bson::Element> elements;
+  add_elements(document, field.field, elements);
+  std::vector<std::int64_t> numbers;
+  for (const bson::Element& element : elements) {
+    if (const auto number = number_of(element, field)) numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+bool holds_one_number(Bytes document, const CounterField& field) {
+  const auto element = find_path(document, field.field);
+  return element && number_of(*element, field);
+}
+
+/// {$regexFind: {input: "$field", regex: pattern}}. An array that holds a matching text is matched,
+/// too; $regexFind would fail with it.
+Document find_in_text(const std::string& field, const std::string& pattern) {
+  const std::string path = "$" + field;
+  const Document is_one =
+      Document().add("$eq", Array().push(Document().add("$type", path)).push("string"));
+  const Document text = Document().add("$cond", Array().push(is_one).push(path).push(""));
+  return Document().add("$regexFind", Document().add("input", text).add("regex", pattern));
+}
+
+/// The command that reads the `count` numbers furthest ahead, up to the counter's max, from texts
+/// that vary around them (NumberFormat::pattern), as documents {n: number}. Their order is not that
+/// of the texts, so the server looks at each text.
+Document numbers_in_varying_texts(const FieldPlace& place, const Numbers& numbers,
+                                  std::size_t count, std::chrono::milliseconds limit) {
+  constexpr std::int64_t kNone = INT64_MIN;  // stands for a text that is no number
+  const NumberFormat& format = place.field->format;
+  const Document texts = Document().add("$gte", format.prefix).add("$regex", format.pattern);
+  const Document found = find_in_text(place.field->field, format.pattern);
+  // The first group of what has been found, as a number.
+  const Document digits = Document().add("$arrayElemAt", Array().push("$f.captures").push(0));
+  const Document number = Document().add(
+      "$convert",
+      Document().add("input", digits).add("to", "long").add("onError", kNone).add("onNull", kNone));
+  const bool up = numbers.upwards();
+  Document bracket;
+  bracket.add(up ? "$lte" : "$gte", numbers.max()).add("$gt", kNone);
+  const Array stages =
+      Array()
+          .push(Document().add("$match", filter_in(place, texts)))
+          .push(Document().add("$project", Document().add("_id", 0).add("f", found)))
+          .push(Document().add("$project", Document().add("n", number)))
+          .push(Document().add("$match", Document().add("n", bracket)))
+          .push(Document().add("$sort", Document().add("n", up ? -1 : 1)))
+          .push(Document().add("$limit", static_cast<std::int64_t>(count)));
+  Document command;
+  command.add("aggregate", place.ns.collection).add("pipeline", stages).add("cursor", Document());
+  command.add("maxTimeMS", std::int64_t{limit.count()});
+  if (!place.hint.empty()) command.add("hint", place.hint);
+  return command;
+}
+
+/// Looks for a run of `count` free numbers among candidates in order.
+class Row {
+ public:
+  explicit Row(std::uint64_t count) : count_(count) {}
+  void see(std::int64_t number, bool is_taken) {
+    if (is_taken) {
+      row_ = {};
+    } else if (row_.count++ == 0) {
+      row_.first = number;
+    }
+    if (row_.count > longest_.count) longest_ = row_;
+  }
+  [[nodiscard]] bool is_done() const { return longest_.count >= count_; }
+  [[nodiscard]] const ids::Range& longest() const { return longest_; }
+
+ private:
+  std::uint64_t count_;
+  ids::Range row_{};
+  ids::Range longest_{};
+};
+
+}  // namespace
+
+bool has_pattern(std::span<const CounterField> fields) {
+  return std::ranges::any_of(
+      fields, [](const CounterField& field) { return !field.format.pattern.empty(); });
+}
+
+Outcome<void> FieldNumbers::find_places() {
+  if (places_) return {};
+  auto found = id_store::find_places(client_, spec_.place, fields_);
+  if (!found) return found.error();
+  places_ = *std::move(found);
+  return {};
+}
+
+Outcome<std::vector<FieldPlace>> FieldNumbers::places_to_scan() {
+  if (const auto found = find_places(); !found) return found.error();
+  std::vector<FieldPlace> scanned;
+  std::ranges::copy_if(places_->all, std::back_inserter(scanned), [](const FieldPlace& place) {
+    return place.access == FieldPlace::Access::scan;
+  });
+  return scanned;
+}
+
+Outcome<void> FieldNumbers::find_readable_places() {
+  if (const auto found = find_places(); !found) return found.error();
+  if (scans_end_) return {};
+  const auto unindexed =
+      std::ranges::find(places_->all, FieldPlace::Access::scan, &FieldPlace::access);
+  if (unindexed == places_->all.end()) return {};
+  return not_indexed(*unindexed, {});
+}
+
+ids::CounterReply FieldNumbers::not_indexed(const FieldPlace& place, std::string_view why) {
+  return exhausted("the values of " + text_of(place) + " cannot be read without an index" +
+                   std::string(why) + ": " +
+                   advise_index(client_, place.ns, unique_field(*place.field)));
+}
+
+std::chrono::milliseconds FieldNumbers::limit_of(const FieldPlace& place) const {
+  if (place.access != FieldPlace::Access::scan || !scans_end_) return kIndexLimit;
+  const auto left = *scans_end_ - std::chrono::steady_clock::now();
+  return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(left), kLeastLimit);
+}
+
+ids::CounterReply FieldNumbers::failure(const FieldPlace& place, const Reply& reply) {
+  const bool is_too_long =
+      place.access == FieldPlace::Access::scan && reply.refused(mongo::kMaxTimeExpired);
+  if (is_too_long) return not_indexed(place, kTooLong);
+  // The index of the hint has just been dropped: the next look finds another one.
+  const bool has_changed = reply.refused(mongo::kBadValue) && !place.hint.empty() &&
+                           reply.message.find("hint") != std::string::npos;
+  if (has_changed) return failed("the id store answered with " + error_text(reply));
+  return after_read_error(client_, reply, place.ns);
+}
+
+Reply FieldNumbers::read(const FieldPlace& place, const Document& command,
+                         const std::function<bool(Bytes)>& use) {
+  if (linearizable_ && client_.has_replicas()) {
+    const Document concern = Document().add("level", "linearizable");
+    Reply reply = client_.read_all(place.ns.db, Document(command).add("readConcern", concern), use);
+    if (!reply.refused(mongo::kNotAReplicaSet)) return reply;
+  }
+  return client_.read_all(place.ns.db, command, use);
+}
+
+Outcome<FieldNumbers::Look> FieldNumbers::look(std::size_t count) {
+  if (const auto found = find_readable_places(); !found) return found.error();
+  Look look{.asked = count};
+  const std::vector<FieldPlace>& places = places_->all;
+  look.is_guarded = can_be_guarded(fields_) &&
+                    (fields_.front().repeats || (places.size() == 1 && places.front().is_unique));
+  for (const FieldPlace& place : places) {
+    if (place.access == FieldPlace::Access::nothing) continue;
+    const auto done = !is_text(*place.field)                ? look_at_numbers(place, count, look)
+                      : place.field->format.pattern.empty() ? look_at_texts(place, count, look)
+                                                            : look_at_pattern(place, count, look);
+    if (!done) return done.error();
+  }
+  std::sort(look.furthest.begin(), look.furthest.end(),
+            [this](std::int64_t a, std::int64_t b) { return numbers_.is_ahead(a, b); });
+  return look;
+}
+
+/// The numbers within a bracket, up to the counter's max; `order` sorts the furthest to the front.
+/// Reads on until `count` documents held a single number: an array sorts by an element that may lie
+/// outside of the bracket, and so hides numbers that sort behind it.
+Outcome<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& place,
+                                                          const Document& bracket,
+                                                          std::int32_t order, std::size_t count) {
+  std::vector<std::int64_t> numbers;
+  std::size_t seen = 0;
+  std::size_t single = 0;
+  const auto use = [&](Bytes document) {
+    ++seen;
+    if (holds_one_number(document, *place.field)) ++single;
+    for (const std::int64_t number : numbers_in(document, *place.field)) {
+      if (!numbers_.is_beyond_max(number)) numbers.push_back(number);
+    }
+    return single < count;
+  };
+  const Document command = find_in(place, bracket, limit_of(place))
+                               .add("sort", Document().add(place.field->field, order));
+  const auto limit = static_cast<std::int32_t>(count);
+  Reply reply = read(place, Document(command).add("limit", limit), use);
+  if (reply.ok() && seen == count && single < count) {
+    numbers.clear();
+    single = 0;
+    reply = read(place, command, use);
+  }
+  if (!reply.ok()) return failure(place, reply);
+  return numbers;
+}
+
+/// Without the bracket, strings and ObjectIds would sort behind all numbers. Numbers beyond the
+/// counter's max do not matter: it never reaches them.
+Outcome<void> FieldNumbers::look_at_numbers(const FieldPlace& place, std::size_t count,
+                                            Look& look) {
+  const bool up = numbers_.upwards();
+  Document bracket;
+  bracket.add("$gte", up ? INT64_MIN : spec_.max).add("$lte", up ? spec_.max : INT64_MAX);
+  const auto found = furthest(place, bracket, up ? -1 : 1, count);
+  if (!found) return found.error();
+  look.furthest.insert(look.furthest.end(), found->begin(), found->end());
+  return {};
+}
+
+/// Class by class, the furthest first. A class that cannot be read in order matters only if no
+/// number has been found further ahead.
+Outcome<void> FieldNumbers::look_at_texts(const FieldPlace& place, std::size_t count, Look& look) {
+  const int step = numbers_.upwards() ? -1 : 1;
+  std::size_t found = 0;
+  for (int at = static_cast<int>(class_of(spec_.max, place.field->format));
+       at >= static_cast<int>(lowest_) && at <= static_cast<int>(TextClass::wide); at += step) {
+    const auto which = static_cast<TextClass>(at);
+    if (is_wide(which)) {
+      if (found > 0) return {};
+      const auto holds = holds_texts(place, which);
+      if (!holds) return holds.error();
+      look.is_known = look.is_known && !*holds;
+      if (*holds) return {};
+      continue;
+    }
+    const std::int32_t order = is_negative(which) == numbers_.upwards() ? 1 : -1;
+    const auto numbers = furthest(place, texts_up_to_max(which, place.field->format), order, count);
+    if (!numbers) return numbers.error();
+    look.furthest.insert(look.furthest.end(), numbers->begin(), numbers->end());
+    found += numbers->size();
+    if (found >= count) return {};
+  }
+  return {};
+}
+
+/// The server takes the numbers out of the texts, which sort by something else.
+Outcome<void> FieldNumbers::look_at_pattern(const FieldPlace& place, std::size_t count,
+                                            Look& look) {
+  const bool is_scan = place.access == FieldPlace::Access::scan;
+  const auto limit = is_scan ? limit_of(place) : kPatternLimit;
+  const Document command = numbers_in_varying_texts(place, numbers_, count, limit);
+  const Reply reply = read(place, command, [&](Bytes document) {
+    const auto number = bson::find(document, "n");
+    if (number && number->as_integer()) look.furthest.push_back(*number->as_integer());
+    return true;
+  });
+  if (reply.ok()) return {};
+  if (is_scan || !reply.refused(mongo::kMaxTimeExpired)) return failure(place, reply);
+  return exhausted("the values of " + text_of(place) +
+                   " cannot be read in time, as their texts do not sort like their numbers: add a "
+                   "`reset` or a `scope` that fixes what stands in front of {counter}");
+}
+
+/// True, too, if the server exceeds the time limit for an index: if most texts use all of `pad`, it
+/// must skip many texts of other widths. Not linearizable, which takes a tenth of a second: the
+/// answer says how to look, not what is there.
+Outcome<bool> FieldNumbers::holds_texts(const FieldPlace& place, TextClass which) {
+  bool holds = false;
+  const Document texts = texts_of(which, place.field->format);
+  const Document command = find_in(place, texts, limit_of(place)).add("limit", 1);
+  const Reply reply = client_.read_all(place.ns.db, command, [&](Bytes) {
+    holds = true;
+    return false;
+  });
+  const bool is_scan = place.access == FieldPlace::Access::scan;
+  if (!is_scan && reply.refused(mongo::kMaxTimeExpired)) return true;
+  if (!reply.ok()) return failure(place, reply);
+  return holds;
+}
+
+Document FieldNumbers::texts_up_to_max(TextClass which, const NumberFormat& format) const {
+  if (class_of(spec_.max, format) != which) return texts_of(which, format);
+  const std::string most = ids::number_text(spec_.max, format);
+  return is_negative(which) == numbers_.upwards() ? texts_of(which, format, {most, {}})
+                                                  : texts_of(which, format, {{}, most});
+}
+
+/// The next numbers, up to the counter's max.
+std::vector<std::int64_t> FieldNumbers::page(std::int64_t from) const {
+  std::vector<std::int64_t> numbers;
+  std::optional<std::int64_t> next = from;
+  while (next && !numbers_.is_beyond_max(*next) && numbers.size() < kPage) {
+    numbers.push_back(*next);
+    next = numbers_.after(*next);
+  }
+  return numbers;
+}
+
+Outcome<std::set<std::int64_t>> FieldNumbers::taken(std::span<const std::int64_t> numbers) {
+  std::set<std::int64_t> taken;
+  for (const FieldPlace& place : places_->all) {
+    if (place.access == FieldPlace::Access::nothing) continue;
+    const Document among = Document().add("$in", values_of(numbers, *place.field));
+    const Reply reply =
+        client_.read_all(place.ns.db, find_in(place, among, limit_of(place)), [&](Bytes document) {
+          const auto found = numbers_in(document, *place.field);
+          taken.insert(found.begin(), found.end());
+          return true;
+        });
+    if (!reply.ok()) return failure(place, reply);
+  }
+  return taken;
+}
+
+/// The first of them, at most as many as a job looks up at once.
+std::vector<std::int64_t> FieldNumbers::numbers_of(std::span<const ids::Range> ranges) const {
+  std::vector<std::int64_t> numbers;
+  for (const ids::Range& range : ranges) {
+    for (std::uint64_t i = 0; i < range.count && numbers.size() < kEnoughPages * kPage; ++i) {
+      numbers.push_back(*numbers_.after(range.first, i));
+    }
+  }
+  return numbers;
+}
+
+Outcome<std::vector<ids::Range>> FieldNumbers::taken_among(std::span<const ids::Range> numbers) {
+  std::vector<ids::Range> found;
+  const std::vector<std::int64_t> all = numbers_of(numbers);
+  for (std::span<const std::int64_t> rest(all); !rest.empty();) {
+    const auto candidates = rest.first(std::min(rest.size(), kPage));
+    rest = rest.subspan(candidates.size());
+    const auto stored = taken(candidates);
+    if (!stored) return stored.error();
+    for (const std::int64_t number : candidates) {
+      if (stored->contains(number)) found.push_back({number, 1});
+    }
+  }
+  return found;
+}
+
+Outcome<ids::Range> FieldNumbers::first_free(std::int64_t from, std::uint64_t count) {
+  if (const auto found = find_readable_places(); !found) return found.error();
+  if (has_pattern(fields_)) {
+    return exhausted("free numbers cannot be looked for, as the texts around them vary");
+  }
+  Row row(count);
+  std::optional<std::int64_t> next = from;
+  for (std::size_t looked = 0; next && looked < kMostPages; ++looked) {
+    const std::vector<std::int64_t> candidates = page(*next);
+    if (candidates.empty()) break;
+    const auto found = taken(candidates);
+    if (!found) return found.error();
+    for (const std::int64_t number : candidates) {
+      row.see(number, found->contains(number));
+      if (row.is_done()) return row.longest();
+    }
+    next = numbers_.after(candidates.back());
+    if (row.longest().count > 0 && looked + 1 >= kEnoughPages) break;
+  }
+  if (row.longest().count > 0) return row.longest();
+  if (!next || numbers_.is_beyond_max(*next))
+    return exhausted("all numbers up to its max are taken");
+  return ids::Range{*next, 0};
 }
 
 }  // namespace idproxy::id_store

@@ -1,10 +1,20 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
+#include "id_store/field_places.hpp"
+#include "id_store/numbers.hpp"
 #include "idproxy/id_store/mongo.hpp"
+#include "idproxy/id_store/outcome.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 
 namespace idproxy::id_store {
@@ -43,5 +53,104 @@ struct TextRange {
 /// A regular expression for the texts of all numbers from 0 on, with one group: the number. Only of
 /// formats whose check digits follow the number.
 [[nodiscard]] std::string pattern_of_all(const ids::NumberFormat& format);
+
+/// The numbers stored in the fields that a counter fills. Reads the primary, through indexes unless
+/// told otherwise; without a usable index the job ends, and the reason has the command that creates
+/// one.
+class FieldNumbers {
+ public:
+  /// The arguments must outlive it.
+  FieldNumbers(mongo::Client& client, const ids::CounterSpec& spec,
+               std::span<const ids::CounterField> fields)
+      : client_(client), spec_(spec), numbers_(spec), fields_(fields) {}
+
+  /// From now on reads whole collections where no index can be used, for `limit` altogether. If
+  /// that is not enough, the job ends.
+  void allow_scans(std::chrono::milliseconds limit) {
+    scans_end_ = std::chrono::steady_clock::now() + limit;
+  }
+  /// From now on reads only what no failover can undo, which takes a write on the primary; of a
+  /// server without a replica set, what it has.
+  void read_linearizable() { linearizable_ = true; }
+  /// There are no numbers below 0: does not look for their texts.
+  void expect_no_negatives() { lowest_ = TextClass::positive; }
+  /// Takes the places from an earlier job. They must be of the same fields.
+  void use(FieldPlaces places) { places_ = std::move(places); }
+  /// The places, after look().
+  [[nodiscard]] const FieldPlaces& places() const { return *places_; }
+  /// The places of which whole collections must be read.
+  [[nodiscard]] Outcome<std::vector<FieldPlace>> places_to_scan();
+  /// FieldPlaces::indexes, after places_to_scan().
+  [[nodiscard]] const std::string& indexes() const { return places_->indexes; }
+  /// The job's reply if a place may not be scanned. `why`: in brackets behind "without an index",
+  /// with a blank before it, or empty.
+  [[nodiscard]] ids::CounterReply not_indexed(const FieldPlace& place, std::string_view why);
+
+  struct Look {
+    std::size_t asked = 0;  ///< look()'s `count`
+    /// The numbers furthest ahead, up to the counter's max, in all fields; the first is the one
+    /// furthest ahead of all.
+    std::vector<std::int64_t> furthest{};
+    /// False: there are strings of varying width, which do not sort as their numbers do, and
+    /// `furthest` means nothing.
+    bool is_known = true;
+    /// A unique index keeps a number that is given out twice from being stored twice. Only a
+    /// counter of one field in one collection can have one.
+    bool is_guarded = false;
+    /// Whole collections were read for it.
+    bool read_all = false;
+
+    [[nodiscard]] std::optional<std::int64_t> most() const {
+      return furthest.empty() ? std::nullopt : std::optional(furthest.front());
+    }
+  };
+  /// At least `count` of the furthest numbers, if there are as many.
+  [[nodiscard]] Outcome<Look> look(std::size_t count);
+
+  /// The first `count` consecutive numbers from `from` on that no field holds; fewer if there is no
+  /// such run nearby. If every number that was checked is taken, the range is empty and begins
+  /// where the next search must continue.
+  [[nodiscard]] Outcome<ids::Range> first_free(std::int64_t from, std::uint64_t count);
+
+  /// Those of `numbers` that a field holds, in their order, after look(). Of too many, only the
+  /// first ones are looked up.
+  [[nodiscard]] Outcome<std::vector<ids::Range>> taken_among(std::span<const ids::Range> numbers);
+
+ private:
+  /// Searched once per job, which therefore does not notice new or dropped indexes.
+  [[nodiscard]] Outcome<void> find_places();
+  [[nodiscard]] Outcome<void> find_readable_places();
+  [[nodiscard]] std::chrono::milliseconds limit_of(const FieldPlace& place) const;
+  [[nodiscard]] ids::CounterReply failure(const FieldPlace& place, const mongo::Reply& reply);
+  [[nodiscard]] mongo::Reply read(const FieldPlace& place, const mongo::Document& command,
+                                  const std::function<bool(Bytes)>& use);
+  [[nodiscard]] Outcome<void> look_at_numbers(const FieldPlace& place, std::size_t count,
+                                              Look& look);
+  [[nodiscard]] Outcome<void> look_at_texts(const FieldPlace& place, std::size_t count, Look& look);
+  [[nodiscard]] Outcome<void> look_at_pattern(const FieldPlace& place, std::size_t count,
+                                              Look& look);
+  [[nodiscard]] Outcome<bool> holds_texts(const FieldPlace& place, TextClass which);
+  [[nodiscard]] mongo::Document texts_up_to_max(TextClass which,
+                                                const ids::NumberFormat& format) const;
+  [[nodiscard]] Outcome<std::vector<std::int64_t>> furthest(const FieldPlace& place,
+                                                            const mongo::Document& bracket,
+                                                            std::int32_t order, std::size_t count);
+  [[nodiscard]] std::vector<std::int64_t> page(std::int64_t from) const;
+  [[nodiscard]] std::vector<std::int64_t> numbers_of(std::span<const ids::Range> ranges) const;
+  [[nodiscard]] Outcome<std::set<std::int64_t>> taken(std::span<const std::int64_t> numbers);
+
+  mongo::Client& client_;
+  const ids::CounterSpec& spec_;
+  Numbers numbers_;
+  std::span<const ids::CounterField> fields_;
+  std::optional<FieldPlaces> places_;
+  std::optional<std::chrono::steady_clock::time_point> scans_end_;
+  bool linearizable_ = false;
+  TextClass lowest_ = TextClass::wide_negative;
+};
+
+/// True if texts of one of the fields vary around their numbers (NumberFormat::pattern). Free
+/// numbers cannot be looked for then.
+[[nodiscard]] bool has_pattern(std::span<const ids::CounterField> fields);
 
 }  // namespace idproxy::id_store

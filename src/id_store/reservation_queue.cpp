@@ -5,7 +5,7 @@
 #include <exception>
 #include <utility>
 
-#include "id_store/reservation_commands.hpp"
+#include "id_store/reservation_collection.hpp"
 
 namespace idproxy::id_store {
 namespace {

@@ -6,7 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "id_store/index_requests.hpp"
+#include "id_store/index.hpp"
 #include "id_store/reply_reasons.hpp"
 #include "id_store/reservation_collection.hpp"
 #include "id_store/server_text.hpp"

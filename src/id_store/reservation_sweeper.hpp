@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "id_store/reservation_commands.hpp"
+#include "id_store/reservation_collection.hpp"
 #include "id_store/store_metrics.hpp"
 #include "idproxy/base/clock.hpp"
 #include "idproxy/id_store/mongo.hpp"

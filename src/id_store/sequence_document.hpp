@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "id_store/field_numbers.hpp"
 #include "id_store/field_places.hpp"
+#include "id_store/number_texts.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/outcome.hpp"
 #include "idproxy/ids/gapless_job.hpp"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "idproxy/ids/scope.hpp"
-#include "idproxy/rewrite/outcomes.hpp"
 #include "idproxy/rewrite/rule.hpp"
+#include "idproxy/rewrite/rule_outcomes.hpp"
 #include "idproxy/rewrite/rules.hpp"
 #include "rewrite/upsert_statement.hpp"
 

@@ -8,8 +8,8 @@
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/document_fields.hpp"
 #include "rewrite/reply_frame.hpp"
+#include "rewrite/upsert_command.hpp"
 #include "rewrite/upsert_statement.hpp"
-#include "rewrite/upserts.hpp"
 
 namespace idproxy::rewrite {
 

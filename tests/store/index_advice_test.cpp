@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "database.hpp"
-#include "id_store/index_requests.hpp"
+#include "id_store/index.hpp"
 #include "idproxy/base/server_release.hpp"
 
 /// The unique index that is advised can be made, and does not hinder what is stored later.

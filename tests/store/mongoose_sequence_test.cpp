@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "counter_fixture.hpp"
-#include "id_store/counter_watch.hpp"
+#include "id_store/counters.hpp"
 #include "support/block_caches.hpp"
 
 /// Counters as the Mongoose plugin mongoose-sequence has them, with reference_fields and without.

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "counter_fixture.hpp"
-#include "id_store/index_requests.hpp"
+#include "id_store/index.hpp"
 
 /// Counters of one of several sequences: of a scope, or of a period.
 namespace idproxy::id_store::test {

@@ -7,7 +7,7 @@
 namespace idproxy::net {
 
 /// The events that the io threads count. To add a kind, add a line here and one in the table of
-/// metrics (app/exposition.cpp).
+/// metrics (app/metrics_table.cpp).
 enum class Counted : std::uint8_t {
   connections_accepted,
   closed_max_connections,

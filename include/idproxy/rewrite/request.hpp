@@ -9,8 +9,8 @@
 
 #include "idproxy/rewrite/command.hpp"
 #include "idproxy/rewrite/next_request.hpp"
-#include "idproxy/rewrite/outcomes.hpp"
 #include "idproxy/rewrite/reply.hpp"
+#include "idproxy/rewrite/rule_outcomes.hpp"
 #include "idproxy/rewrite/rules.hpp"
 #include "idproxy/rewrite/statements.hpp"
 #include "idproxy/wire/op_msg.hpp"

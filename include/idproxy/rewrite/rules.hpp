@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "idproxy/ids/guard.hpp"
-#include "idproxy/rewrite/outcomes.hpp"
 #include "idproxy/rewrite/rule.hpp"
+#include "idproxy/rewrite/rule_outcomes.hpp"
 
 namespace idproxy::rewrite {
 

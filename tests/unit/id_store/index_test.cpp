@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "id_store/index_requests.hpp"
 #include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::id_store::test {

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "id_store/reservation_commands.hpp"
+#include "id_store/reservation_collection.hpp"
 
 namespace idproxy::id_store {
 namespace reservation_queue_test {

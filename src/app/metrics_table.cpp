@@ -1,4 +1,4 @@
-#include "app/exposition.hpp"
+#include "app/metrics_table.hpp"
 
 #include <algorithm>
 #include <initializer_list>

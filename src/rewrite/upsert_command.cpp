@@ -1,4 +1,4 @@
-#include "rewrite/upserts.hpp"
+#include "rewrite/upsert_command.hpp"
 
 #include <algorithm>
 #include <array>

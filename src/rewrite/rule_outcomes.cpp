@@ -1,4 +1,4 @@
-#include "idproxy/rewrite/outcomes.hpp"
+#include "idproxy/rewrite/rule_outcomes.hpp"
 
 namespace idproxy::rewrite {
 

@@ -1,4 +1,4 @@
-#include "app/exposition.hpp"
+#include "app/metrics_table.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -394,7 +394,8 @@ const Metric kMetrics[] = {
 std::string exposition(const std::string& version, const ProcessStatistics& process,
                        const log::Counts& log, const std::optional<Snapshot>& snapshot) {
   const Process of_process{version, process, log};
-  const auto serving = snapshot ? std::optional<Serving>({*snapshot}) : std::nullopt;
+  std::optional<Serving> serving;
+  if (snapshot) serving.emplace(Serving{*snapshot});
   std::vector<Family> families;
   for (const Metric& metric : kMetrics) {
     Family& family = families.emplace_back(Family{metric.type, metric.name, metric.help});

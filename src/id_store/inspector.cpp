@@ -60,14 +60,14 @@ std::shared_ptr<Inspection> Inspector::inspect(std::vector<WatchedRule> rules) {
   const auto on = [this, weak = std::weak_ptr(added)](const auto& use) {
     const auto inspection = weak.lock();
     if (!inspection) return;
-    with(*inspection, [&](auto& known, auto now) {
-      use(known, now);
+    with(*inspection, [&](auto& known, auto at) {
+      use(known, at);
       return 0;
     });
   };
   added->collections_.tell(
       [on](const ids::Guard& guard, ids::Guard::Need need) {
-        on([&](auto& known, auto now) { known.need(guard, need, now); });
+        on([&](auto& known, auto at) { known.need(guard, need, at); });
       },
       [on](std::shared_ptr<ids::FreeValues> values) {
         on([&](auto& known, auto) { known.look_up(std::move(values)); });

@@ -36,7 +36,7 @@ _EVENT = re.compile(
 # Faults that end a connection, always logged as a warning.
 _WARNING = re.compile(r'\b(?:protocol_error\(|ProtocolFault \w+)\{\s*"([a-z_]+)"')
 # An event whose name is none of these comes from elsewhere: whoever calls there is looked at.
-_FORWARDED = re.compile(r"\blog::event\(\s*(?:log::Level::warning, fault\.event|event\.level, event\.event),")
+_FORWARDED = re.compile(r"\blog::event\(\s*(?:log::Level::warning, fault\.event|event\.level, event\.event|level, event),")
 
 
 def events_of_sources() -> dict[str, set[str]]:

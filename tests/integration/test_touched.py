@@ -29,7 +29,7 @@ def test_names_in_the_tables_exist():
 
 
 @pytest.mark.parametrize("word, test", [
-    ("gapless", "test_gapless.py"), ("in_turn", "test_gapless.py"), ("id_store/sequence", "test_gapless.py"),
+    ("gapless", "test_gapless.py"), ("turn_stage", "test_gapless.py"), ("id_store/sequence", "test_gapless.py"),
     ("range", "test_counter_ranges.py"), ("reserv", "test_reserve.py"), ("reserv", "test_reserve_store.py"),
     ("guard", "test_guards.py"), ("upsert", "test_upserts.py"), ("hello", "test_hello.py"),
     ("counter", "test_counter.py"), ("scan", "test_existing_data.py"), ("run_out", "test_run_out.py"),

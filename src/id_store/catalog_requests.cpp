@@ -248,7 +248,7 @@ CatalogResponse ask_documents(mongo::Client& client, const CatalogRequest& reque
 
 /// Equal for values that a unique index takes for equal, though an integer may have come back as
 /// another type of number.
-std::optional<std::string> key_of(const bson::Element& element) {
+std::optional<std::string> comparable_key(const bson::Element& element) {
   if (element.type == bson::Type::string) return std::string(element.text());
   if (const auto number = element.as_integer()) return std::to_string(*number);
   return std::nullopt;
@@ -302,7 +302,8 @@ Reply look_up(mongo::Client& client, const Namespace& ns, const std::string& fie
   }
   std::unordered_map<std::string, std::size_t> places;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (auto key = key_of({values.type(), {}, values[i]})) places.emplace(*std::move(key), i);
+    if (auto key = comparable_key({values.type(), {}, values[i]}))
+      places.emplace(*std::move(key), i);
   }
   Document projection;
   projection.add("_id", field == "_id" ? 1 : 0);
@@ -313,7 +314,7 @@ Reply look_up(mongo::Client& client, const Namespace& ns, const std::string& fie
   command.add("batchSize", static_cast<std::int32_t>(values.size() + 1));
   return client.read_all(ns.db, command, [&](Bytes document) {
     const auto element = find_path(document, field);
-    const auto key = element ? key_of(*element) : std::nullopt;
+    const auto key = element ? comparable_key(*element) : std::nullopt;
     const auto place = key ? places.find(*key) : places.end();
     if (place != places.end()) taken[place->second] = true;
     return true;

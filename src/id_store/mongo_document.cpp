@@ -11,6 +11,9 @@ int size_of(std::string_view text) {
 
 }  // namespace
 
+// libbson gets the size of each text.
+// NOLINTBEGIN(bugprone-suspicious-stringview-data-usage)
+
 Document& Document::add(std::string_view key, std::string_view text) {
   bson_append_utf8(get(), key.data(), size_of(key), text.data(), size_of(text));
   return *this;
@@ -45,6 +48,8 @@ Document& Document::add(std::string_view key, const Array& value) {
   bson_append_array(get(), key.data(), size_of(key), value.document().get());
   return *this;
 }
+
+// NOLINTEND(bugprone-suspicious-stringview-data-usage)
 
 Document& Document::add(std::string_view key, bson::Type type, Bytes value) {
   Buffer bytes;

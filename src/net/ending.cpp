@@ -9,7 +9,7 @@
 namespace idproxy::net {
 namespace {
 
-using Kind = Refusal::Kind;
+using Because = Refusal::Kind;
 
 /// Drivers take the end of the connection for the loss of the server: they choose another one, or
 /// wait for it. An error in reply to hello some of them show to the application, and take longer to
@@ -33,28 +33,28 @@ drain::Next drain::next(const Progress& progress) {
 Refusal refuse_late(Bytes front, std::size_t length, std::int32_t id) {
   // The proxy does not wait for longer requests.
   constexpr std::size_t kLongest = std::size_t{1024} * 1024;
-  if (length > kLongest) return {Kind::close};
-  if (front.size() < length) return {Kind::need_more, length};
-  Refusal refusal{.kind = Kind::reply};
-  if (!rewrite::append_shutdown_reply(front, id, refusal.reply)) return {Kind::close};
+  if (length > kLongest) return {Because::close};
+  if (front.size() < length) return {Because::need_more, length};
+  Refusal refusal{.kind = Because::reply};
+  if (!rewrite::append_shutdown_reply(front, id, refusal.reply)) return {Because::close};
   return refusal;
 }
 
 Refusal refuse_unreachable(Bytes front, const std::string& errmsg, std::int32_t id) {
   // The proxy holds no more of a request than it holds of any other that has no room in the budget.
   constexpr std::size_t kLongest = std::size_t{64} * 1024;
-  if (front.size() < wire::kHeaderSize) return {Kind::need_more, wire::kHeaderSize};
+  if (front.size() < wire::kHeaderSize) return {Because::need_more, wire::kHeaderSize};
   const std::int32_t announced = wire::read_header(front).message_length;
   const auto length = static_cast<std::size_t>(announced);
   if (announced < static_cast<std::int32_t>(wire::kHeaderSize) || length > kLongest) {
-    return {Kind::close};
+    return {Because::close};
   }
-  if (front.size() < length) return {Kind::need_more, length};
+  if (front.size() < length) return {Because::need_more, length};
   const Bytes request = front.first(length);
-  if (is_hello(request)) return {Kind::close};
-  Refusal refusal{.kind = Kind::reply};
+  if (is_hello(request)) return {Because::close};
+  Refusal refusal{.kind = Because::reply};
   const rewrite::CommandError error{rewrite::ErrorCode::host_unreachable, errmsg};
-  if (!rewrite::append_unsent_reply(request, id, error, refusal.reply)) return {Kind::close};
+  if (!rewrite::append_unsent_reply(request, id, error, refusal.reply)) return {Because::close};
   return refusal;
 }
 

@@ -127,6 +127,7 @@ class Source : public StoreSource {
   // ---- numbers without gaps, which come through turns and never from next()
 
   /// For one write.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): those that have turns keep it.
   [[nodiscard]] virtual std::unique_ptr<Turn> turn(TurnTaker /*taker*/) { return nullptr; }
   /// Identifies the sequence in this process. A write that needs several turns takes them in the
   /// order of the names and keeps all of them until it is done, so that no two writes wait for each

@@ -15,7 +15,6 @@
 #include "idproxy/observability/log.hpp"
 
 namespace idproxy::id_store {
-
 namespace {
 
 using ids::CounterJob;

@@ -14,7 +14,6 @@
 #include "idproxy/observability/log.hpp"
 
 namespace idproxy::id_store {
-
 namespace {
 
 using ReplyKind = ids::CounterReply::Kind;

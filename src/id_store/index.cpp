@@ -7,10 +7,10 @@
 
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/base/server_release.hpp"
+#include "idproxy/base/words.hpp"
 #include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::id_store {
-
 namespace {
 
 struct TypeAlias {
@@ -216,15 +216,6 @@ constexpr std::int32_t kQuestionMs = 1000;
 // If there are fewer documents and all have the field, that says nothing about the documents that
 // upserts will store.
 constexpr std::int32_t kTelling = 1000;
-
-std::string in_quotes(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
-}
 
 /// The fields of the index's key, in its order.
 std::vector<std::string> key_fields(const UniqueField& field) {

@@ -13,7 +13,6 @@
 #include "idproxy/ids/number_format.hpp"
 
 namespace idproxy::id_store {
-
 namespace {
 
 /// At least one digit, even without a pad.

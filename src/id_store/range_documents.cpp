@@ -19,7 +19,6 @@
 // beside the proxies, and may count beyond the last number, so the server compares the two in the
 // command that allocates.
 namespace idproxy::id_store {
-
 namespace {
 
 using ids::RangeDocument;

@@ -19,7 +19,6 @@
 #include "idproxy/id_store/namespaces.hpp"
 
 namespace idproxy::id_store {
-
 namespace {
 
 using ids::Errc;

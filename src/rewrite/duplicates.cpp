@@ -10,7 +10,6 @@
 #include "rewrite/upsert.hpp"
 
 namespace idproxy::rewrite {
-
 namespace {
 
 /// True if `key` is `field` or one of the documents that contain it.

@@ -8,7 +8,6 @@
 #include "idproxy/rewrite/write_reply.hpp"
 
 namespace idproxy::rewrite {
-
 namespace {
 
 /// Null for an assignment without sequences.

@@ -13,7 +13,6 @@
 #include "idproxy/rewrite/guard_stage.hpp"
 
 namespace idproxy::rewrite {
-
 namespace {
 
 std::string transaction_in(Bytes body) {

@@ -8,7 +8,6 @@
 #include "rewrite/reply_frame.hpp"
 
 namespace idproxy::rewrite {
-
 namespace {
 
 constexpr std::size_t kMostLabels = 16;  // servers have about ten

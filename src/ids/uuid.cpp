@@ -200,12 +200,16 @@ class OrderedUuid final : public UuidSource {
     const std::lock_guard lock(mutex_);
     bool is_new = follow_clock();
     RandomChunk<4> steps(sources_.random, n - (is_new ? 1 : 0));
+    // In a variable of its own, which stays in registers: a member is stored whole and loaded in
+    // pieces for each id, which takes twice as long.
+    Uuid7Position last = position_;
     append_v7(n, representation_, out, [&] {
       if (!std::exchange(is_new, false)) {
-        position_ = behind(position_, load_big_u32(steps.next()), sources_.random);
+        last = behind(last, load_big_u32(steps.next()), sources_.random);
       }
-      return halves_v7(position_.milliseconds, position_.random);
+      return halves_v7(last.milliseconds, last.random);
     });
+    position_ = last;
     return {};
   }
 

@@ -138,6 +138,14 @@ namespace thread_trace_test {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
+/// A busy machine may let the thread respond later than trace_of() waits: it is asked again.
+std::string trace_in_the_end(pid_t thread) {
+  const auto end = std::chrono::steady_clock::now() + 30s;
+  std::string trace;
+  while (trace.empty() && std::chrono::steady_clock::now() < end) trace = trace_of(thread);
+  return trace;
+}
+
 TEST(ThreadTrace, TellsWhereAnotherThreadIs) {
   std::atomic<pid_t> id{0};
   std::jthread stuck([&](const std::stop_token& over) {
@@ -145,11 +153,11 @@ TEST(ThreadTrace, TellsWhereAnotherThreadIs) {
     while (!over.stop_requested()) std::this_thread::sleep_for(1ms);
   });
   while (id == 0) std::this_thread::yield();
-  for (int i = 0; i < 3; ++i) EXPECT_THAT(trace_of(id), HasSubstr("unit_app("));
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(trace_in_the_end(id), HasSubstr("unit_app("));
 }
 
 TEST(ThreadTrace, TellsWhereItselfIs) {
-  EXPECT_THAT(trace_of(::gettid()), HasSubstr("unit_app("));
+  EXPECT_THAT(trace_in_the_end(::gettid()), HasSubstr("unit_app("));
 }
 
 TEST(ThreadTrace, KnowsNothingOfAThreadThatHasGone) {

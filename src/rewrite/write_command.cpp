@@ -37,6 +37,20 @@ bool emit_with(Bytes fields, const WriteRequest& write, const GivenValues& given
              : emit_part_of_upserts(write, given, whole, out);
 }
 
+namespace {
+
+bool separable_inserts(const BatchCommand& command) {
+  constexpr std::size_t kLevels = 100;  // mongod accepts somewhat more
+  BatchStatements documents(command);
+  while (const auto document = documents.next()) {
+    if (static_cast<std::int64_t>(document->size()) > bson::kMaxInternalDocument) return false;
+    if (!bson::well_formed(*document, kLevels)) return false;
+  }
+  return !documents.malformed() && documents.plain_keys();
+}
+
+}  // namespace
+
 bool separable(const WriteRequest& write) {
   switch (write.command.kind) {
     case WriteKind::insert:
@@ -47,19 +61,6 @@ bool separable(const WriteRequest& write) {
       break;
   }
   return false;  // it has only one statement
-}
-
-std::unique_ptr<WriteCommand> make_command(const WriteRequest& write,
-                                           std::vector<RefusedDocument> refused) {
-  switch (write.command.kind) {
-    case WriteKind::insert:
-      return insert_command(write, std::move(refused));
-    case WriteKind::update:
-      return update_command(write);
-    case WriteKind::find_and_modify:
-      break;
-  }
-  return find_and_modify_command(write);
 }
 
 namespace {
@@ -165,25 +166,6 @@ bool InsertWrite::replaces_errors(const WriteReply& reply,
   });
 }
 
-}  // namespace
-
-bool separable_inserts(const BatchCommand& command) {
-  constexpr std::size_t kLevels = 100;  // mongod accepts somewhat more
-  BatchStatements documents(command);
-  while (const auto document = documents.next()) {
-    if (static_cast<std::int64_t>(document->size()) > bson::kMaxInternalDocument) return false;
-    if (!bson::well_formed(*document, kLevels)) return false;
-  }
-  return !documents.malformed() && documents.plain_keys();
-}
-
-std::unique_ptr<WriteCommand> insert_command(const WriteRequest& write,
-                                             std::vector<RefusedDocument> refused) {
-  return std::make_unique<InsertWrite>(write, std::move(refused));
-}
-
-namespace {
-
 /// An update with upserts.
 class UpdateWrite final : public BatchWrite {
  public:
@@ -253,14 +235,6 @@ bool UpdateWrite::adds_up(const WriteReply& reply, const WriteOptions& options,
   }
   return upserted == reply.upserted.end() && *reply.n >= least && (multi || *reply.n <= most);
 }
-
-}  // namespace
-
-std::unique_ptr<WriteCommand> update_command(const WriteRequest& write) {
-  return std::make_unique<UpdateWrite>(write);
-}
-
-namespace {
 
 /// The content of lastErrorObject.
 struct Result {
@@ -377,7 +351,16 @@ void FindAndModifyWrite::append_reply(std::span<const Assigned> assigned, Buffer
 
 }  // namespace
 
-std::unique_ptr<WriteCommand> find_and_modify_command(const WriteRequest& write) {
+std::unique_ptr<WriteCommand> make_command(const WriteRequest& write,
+                                           std::vector<RefusedDocument> refused) {
+  switch (write.command.kind) {
+    case WriteKind::insert:
+      return std::make_unique<InsertWrite>(write, std::move(refused));
+    case WriteKind::update:
+      return std::make_unique<UpdateWrite>(write);
+    case WriteKind::find_and_modify:
+      break;
+  }
   return std::make_unique<FindAndModifyWrite>(write);
 }
 

@@ -102,13 +102,7 @@ class WriteCommand {
   std::string ns_;
 };
 
-[[nodiscard]] bool separable_inserts(const BatchCommand& command);
-[[nodiscard]] std::unique_ptr<WriteCommand> insert_command(const WriteRequest& write,
-                                                           std::vector<RefusedDocument> refused);
-[[nodiscard]] std::unique_ptr<WriteCommand> update_command(const WriteRequest& write);
-[[nodiscard]] std::unique_ptr<WriteCommand> find_and_modify_command(const WriteRequest& write);
-
-/// One of these. `refused` as in ScanResult; of an insert.
+/// The one for the kind of `write`. `refused` as in ScanResult; of an insert.
 [[nodiscard]] std::unique_ptr<WriteCommand> make_command(const WriteRequest& write,
                                                          std::vector<RefusedDocument> refused);
 

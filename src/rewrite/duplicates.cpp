@@ -111,7 +111,7 @@ bool is_on_field_alone(Bytes error, std::string_view field) {
 
 Collision TakenValues::collision_of(std::int32_t statement, Bytes error) const {
   Collision collision{statement, {}};
-  const auto given = std::ranges::equal_range(given_.given, statement, {}, &Given::statement);
+  const auto given = given_.of(statement);
   if (given.empty()) return collision;
   const auto helped = curable(error, ns_, plan_, [&] { return may_have_id(statement); });
   for (const Given& each : given) {
@@ -129,18 +129,16 @@ Collision TakenValues::collision_of(std::int32_t statement, Bytes error) const {
 
 /// False if the server makes the `_id` of the statement's document.
 bool TakenValues::may_have_id(std::int32_t statement) const {
-  const auto given = std::ranges::equal_range(given_.given, statement, {}, &Given::statement);
   const auto is_id = [&](const Given& each) { return plan_[each.assignment].is_id(); };
-  if (std::ranges::any_of(given, is_id)) return true;
-  const auto command = message_ ? BatchCommand::read(*message_) : std::nullopt;
-  if (!command) return true;
-  BatchStatements statements(*command);
+  if (write_ == nullptr || std::ranges::any_of(given_.of(statement), is_id)) return true;
+  if (write_->command.kind != WriteKind::insert) {
+    const UpsertParts& upsert = given_.upserts[static_cast<std::size_t>(statement)];
+    return may_bring_id(UpsertStatement::of(upsert, write_->message.message()));
+  }
+  BatchStatements documents(write_->command);
   std::optional<Bytes> its;
-  for (std::int32_t i = 0; i <= statement; ++i) its = statements.next();
-  if (!its) return true;
-  if (command->kind == WriteKind::insert) return bson::find(*its, "_id").has_value();
-  const auto upsert = UpsertStatement::read(*its, command->kind);
-  return !upsert || may_bring_id(*upsert);
+  for (std::int32_t i = 0; i <= statement; ++i) its = documents.next();
+  return !its || bson::find(*its, "_id").has_value();
 }
 
 std::vector<Collision> TakenValues::collisions_in(std::span<const WriteError> errors,

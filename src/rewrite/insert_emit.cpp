@@ -99,11 +99,9 @@ std::size_t InsertRewriter::expected_copies() const {
 /// may fill the whole message.
 void InsertRewriter::emit_as_sequence(const WriteRequest& insert, const GivenValues& given,
                                       wire::PatchedMessage& out) {
-  std::vector<std::int32_t> all;
-  BatchStatements walk(insert.command);
-  while (walk.next()) all.push_back(static_cast<std::int32_t>(all.size()));
+  // Cannot fail: scan() has read all documents and their keys.
+  const auto all = *insert.command.movable();
   const std::int32_t request_id = insert.message.header().request_id;
-  // Cannot fail: scan() has read all documents.
   static_cast<void>(emit_part(insert, given, {all, nullptr, true, std::nullopt, request_id}, out));
 }
 

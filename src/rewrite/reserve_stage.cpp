@@ -19,8 +19,7 @@ constexpr std::size_t kValuesInPatience = 20'000;
 /// The index in given.given of the value that a statement gets for an assignment.
 std::optional<std::size_t> find_given(const GivenValues& given, std::int32_t statement,
                                       std::size_t assignment) {
-  const auto its = std::ranges::equal_range(given.given, statement, {}, &Given::statement);
-  for (const Given& each : its) {
+  for (const Given& each : given.of(statement)) {
     if (each.assignment == assignment) return static_cast<std::size_t>(&each - given.given.data());
   }
   return std::nullopt;

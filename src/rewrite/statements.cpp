@@ -82,6 +82,14 @@ std::optional<BatchCommand> BatchCommand::read(const wire::OpMsgView& message) {
   return command;
 }
 
+std::optional<std::vector<std::int32_t>> BatchCommand::movable() const {
+  std::vector<std::int32_t> all;
+  BatchStatements walk(*this);
+  while (walk.next()) all.push_back(static_cast<std::int32_t>(all.size()));
+  if (walk.malformed() || !walk.plain_keys()) return std::nullopt;
+  return all;
+}
+
 bool BatchCommand::repeats_stmt_id() const {
   if (stmt_ids.empty()) return false;
   std::vector<std::int64_t> numbers;

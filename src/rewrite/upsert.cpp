@@ -84,7 +84,7 @@ Verdict judge_operators(Bytes update, const Assignment& assignment) {
 /// For an update that is a document without operators: the server stores it in place of the
 /// document that it finds, so that a value in it would change that document.
 Verdict judge_replacement(const UpsertStatement& statement, const Assignment& assignment) {
-  const auto value = field_at(statement.update.value, assignment.rule->field);
+  const auto value = field_at(statement.update, assignment.rule->field);
   const bool gives = value && value->is == ids::FieldValue::Is::there;
   if (gives && !replaces(assignment.rule->assign, value->element)) return kNotNeeded;
   if (assignment.is_id()) {
@@ -97,12 +97,12 @@ Verdict judge_replacement(const UpsertStatement& statement, const Assignment& as
 }
 
 Verdict judge_document(const UpsertStatement& statement, const Assignment& assignment) {
-  bson::Elements elements(statement.update.value);
+  bson::Elements elements(statement.update);
   const auto first = elements.next();
   if (elements.malformed()) return kMalformed;
   if (!first) return forward(ForwardReason::empty_update);
   if (!first->key.starts_with('$')) return judge_replacement(statement, assignment);
-  const Verdict verdict = judge_operators(statement.update.value, assignment);
+  const Verdict verdict = judge_operators(statement.update, assignment);
   if (verdict != kAssign) return verdict;
   return judge_filter(statement.filter, assignment.rule->field, ForwardReason::filter_names_field);
 }
@@ -127,7 +127,7 @@ Verdict judge_stage(const bson::Element& stage, std::string_view field) {
 
 Verdict judge_pipeline(const UpsertStatement& statement, const Assignment& assignment) {
   const std::string_view field = assignment.rule->field;
-  bson::Elements stages(statement.update.value);
+  bson::Elements stages(statement.update);
   while (const auto stage = stages.next()) {
     const Verdict verdict = judge_stage(*stage, field);
     if (verdict != kAssign) return verdict;
@@ -146,8 +146,8 @@ UpsertVerdict judge(const UpsertStatement& statement, const Assignment& assignme
   if (statement.kind == UpsertStatement::Kind::unknown) {
     return forward(ForwardReason::unknown_form);
   }
-  const Verdict verdict = statement.is_pipeline() ? judge_pipeline(statement, assignment)
-                                                  : judge_document(statement, assignment);
+  const Verdict verdict = statement.is_pipeline ? judge_pipeline(statement, assignment)
+                                                : judge_document(statement, assignment);
   if (verdict != kAssign) return verdict;
   if (assignment.rule->upserts == Upserts::forward) return forward(ForwardReason::configured);
   if (assignment.reservations != nullptr) return forward(ForwardReason::reserved);
@@ -274,8 +274,8 @@ Stated stated_by_operators(Bytes update, std::string_view field) {
 }
 
 bool has_operators(const UpsertStatement& statement) {
-  if (statement.is_pipeline()) return false;
-  bson::Elements elements(statement.update.value);
+  if (statement.is_pipeline) return false;
+  bson::Elements elements(statement.update);
   const auto first = elements.next();
   return first && first->key.starts_with('$');
 }
@@ -303,15 +303,15 @@ Stated merged(const Stated& filter, const Stated& update) {
 
 /// The server makes an `_id` if the upsert has none.
 Stated stated_by(const UpsertStatement& statement, std::string_view field) {
-  if (statement.kind != UpsertStatement::Kind::upsert || statement.is_pipeline()) {
+  if (statement.kind != UpsertStatement::Kind::upsert || statement.is_pipeline) {
     return {Stated::Kind::unclear};
   }
   const Stated filter = stated_by_filter(statement.filter, field);
   if (has_operators(statement)) {
-    return merged(filter, stated_by_operators(statement.update.value, field));
+    return merged(filter, stated_by_operators(statement.update, field));
   }
   // Of the filter, only the `_id` gets into a document that replaces another one.
-  const Stated update = stated_by_replacement(statement.update.value, field);
+  const Stated update = stated_by_replacement(statement.update, field);
   return field == "_id" ? merged(filter, update) : update;
 }
 

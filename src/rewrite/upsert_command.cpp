@@ -21,24 +21,6 @@ std::int64_t as_signed(std::size_t size) {
   return static_cast<std::int64_t>(size);
 }
 
-/// The values of one statement after the other.
-class GivenByStatement {
- public:
-  explicit GivenByStatement(const GivenValues& given) : rest_(given.given) {}
-  /// The values of this statement; empty if it gets none. `statement` must ascend.
-  std::span<const Given> of(std::int32_t statement) {
-    const auto end = std::ranges::upper_bound(rest_, statement, {}, &Given::statement);
-    const auto begin =
-        std::ranges::lower_bound(rest_.begin(), end, statement, {}, &Given::statement);
-    const std::span<const Given> found(begin, end);
-    rest_ = {end, rest_.end()};
-    return found;
-  }
-
- private:
-  std::span<const Given> rest_;
-};
-
 // ---- reading ---------------------------------------------------------------------------------
 
 /// Scans the statements of one command.
@@ -54,6 +36,7 @@ class UpsertScan {
       if (static_cast<std::size_t>(index) == kMaxBatch) return false;
       const auto found = UpsertStatement::read(*statement, write_.command.kind);
       if (!found || !add(*found, index, result)) return false;
+      given_.upserts.push_back(found->parts(write_.message.message()));
       if (given_.given.size() <= kMostValues) continue;
       result.kind = ScanResult::Kind::failed;
       result.error = too_large();
@@ -65,7 +48,6 @@ class UpsertScan {
 
  private:
   [[nodiscard]] bool add(const UpsertStatement& statement, std::int32_t index, ScanResult& result) {
-    const std::size_t before = given_.given.size();
     for (std::size_t i = 0; i < write_.plan->size(); ++i) {
       const Assignment& assignment = (*write_.plan)[i];
       const UpsertVerdict verdict = judge(statement, assignment);
@@ -81,7 +63,6 @@ class UpsertScan {
       count({&assignment, verdict.reason, 1, brings_value(statement, *assignment.rule)},
             result.forwarded);
     }
-    if (statement.multi && given_.given.size() > before) given_.multi.push_back(index);
     return true;
   }
 
@@ -199,14 +180,6 @@ bool separable_updates(const BatchCommand& command) {
 
 namespace {
 
-/// Nothing if the statement is malformed; only for statements that get values.
-std::optional<UpsertEdit> edit_of(const WriteRequest& write, const GivenValues& values,
-                                  Bytes statement, std::span<const Given> given) {
-  const auto found = UpsertStatement::read(statement, write.command.kind);
-  if (!found) return std::nullopt;
-  return std::optional<UpsertEdit>(std::in_place, *found, given, *write.plan, values.values);
-}
-
 /// The places of the lengths around the statements, and what they are before the change.
 class LengthsAround {
  public:
@@ -234,18 +207,6 @@ class LengthsAround {
   std::size_t count_ = 0;
 };
 
-/// Moves the statements from the body to a sequence, as InsertRewriter does with documents.
-void emit_as_sequence(const WriteRequest& write, const GivenValues& given,
-                      wire::PatchedMessage& out) {
-  std::vector<std::int32_t> all;
-  BatchStatements statements(write.command);
-  while (statements.next()) all.push_back(static_cast<std::int32_t>(all.size()));
-  const std::int32_t request_id = write.message.header().request_id;
-  // Cannot fail: scan_upserts() has read all statements.
-  static_cast<void>(
-      emit_part_of_upserts(write, given, {all, nullptr, true, std::nullopt, request_id}, out));
-}
-
 }  // namespace
 
 void emit_upserts(const WriteRequest& write, const GivenValues& given, wire::PatchedMessage& out) {
@@ -265,25 +226,24 @@ void emit_upserts(const WriteRequest& write, const GivenValues& given, wire::Pat
     lengths.open(message, at, offset(command.sequence->whole) + 1);
   }
   std::int64_t growth = 0;
-  GivenByStatement by_statement(given);
-  BatchStatements statements(command);
-  bool plain_keys = true;
-  for (std::int32_t index = 0; const auto statement = statements.next(); ++index) {
-    plain_keys = statements.plain_keys();
-    const auto values = by_statement.of(index);
-    if (values.empty()) continue;
-    const auto edit = edit_of(write, given, *statement, values);
-    if (!edit) continue;  // cannot be: scan_upserts() has read all statements
-    out.keep(at, offset(*statement));
-    edit->write(message, *statement, out);
-    at = offset(*statement) + statement->size();
-    growth += edit->growth();
+  for (std::int32_t last = -1; const Given& each : given.given) {
+    if (std::exchange(last, each.statement) == each.statement) continue;
+    const UpsertEdit edit(write, given, each.statement);
+    const Bytes statement = edit.statement().whole;
+    out.keep(at, offset(statement));
+    edit.write(message, statement, out);
+    at = offset(statement) + statement.size();
+    growth += edit.growth();
   }
   const std::int64_t body = as_signed(write.message.body().size());
-  // mongod itself must decide whether it accepts keys other than "0", "1" …
-  if (command.in_array() && plain_keys && body <= bson::kMaxInternalDocument &&
+  if (command.in_array() && body <= bson::kMaxInternalDocument &&
       body + growth > bson::kMaxInternalDocument) {
-    return emit_as_sequence(write, given, out);
+    // As InsertRewriter does with documents.
+    if (const auto all = command.movable()) {
+      const std::int32_t request_id = write.message.header().request_id;
+      return emit_part_of_upserts(write, given, {*all, nullptr, true, std::nullopt, request_id},
+                                  out);
+    }
   }
   const bool checksum = write.message.has(wire::flag::kChecksumPresent);
   out.keep(at, message.size() - (checksum ? 4 : 0));
@@ -294,21 +254,13 @@ void emit_upserts(const WriteRequest& write, const GivenValues& given, wire::Pat
 std::size_t fitting_upserts(const WriteRequest& write, const GivenValues& given,
                             std::span<const std::int32_t> statements) {
   constexpr std::int64_t kStatement = 12;  // bytes of one element of stmtIds
-  if (write.command.kind == WriteKind::find_and_modify) return 1;
   std::int64_t size =
       as_signed(write.message.message().size()) - as_signed(write.command.statements.size());
-  GivenByStatement by_statement(given);
-  BatchStatements walk(write.command);
   std::size_t fit = 0;
-  for (std::int32_t index = 0; fit < statements.size(); ++index) {
-    const auto statement = walk.next();
-    if (!statement) break;
-    const auto values = by_statement.of(index);
-    if (statements[fit] != index) continue;
-    const auto edit = values.empty() ? std::nullopt : edit_of(write, given, *statement, values);
-    size += kStatement + as_signed(statement->size()) + (edit ? edit->growth() : 0);
+  for (; fit < statements.size(); ++fit) {
+    const UpsertEdit edit(write, given, statements[fit]);
+    size += kStatement + as_signed(edit.statement().whole.size()) + edit.growth();
     if (fit > 0 && size > wire::kMaxMessageSize) break;
-    ++fit;
   }
   return std::max<std::size_t>(fit, 1);
 }
@@ -316,13 +268,11 @@ std::size_t fitting_upserts(const WriteRequest& write, const GivenValues& given,
 namespace {
 
 /// Writes a findAndModify with another request id and maxTimeMS.
-bool emit_find_and_modify(const WriteRequest& write, const GivenValues& given,
+void emit_find_and_modify(const WriteRequest& write, const GivenValues& given,
                           const WritePart& part, wire::PatchedMessage& out) {
   const wire::OpMsgView& client = write.message;
   const Bytes message = client.message();
-  const auto statement = UpsertStatement::read(client.body(), WriteKind::find_and_modify);
-  if (!statement || statement->kind != UpsertStatement::Kind::upsert) return false;
-  const UpsertEdit edit(*statement, given.given, *write.plan, given.values);
+  const UpsertEdit edit(write, given, 0);
   out.start(message);
   const std::size_t message_size = out.add_i32();
   out.set_i32(out.add_i32(), part.request_id);
@@ -338,7 +288,7 @@ bool emit_find_and_modify(const WriteRequest& write, const GivenValues& given,
       Buffer time;
       if (part.max_time_ms) bson::append_int64(time, field->key, *part.max_time_ms);
       out.add(time.view());
-    } else if (field->begin == statement->update.begin) {
+    } else if (field->value.data() == edit.statement().update.data()) {
       edit.write(message, element, out);
     } else if (part.instead.empty() || !bson::find(part.instead, field->key)) {
       out.keep(at, at + element.size());
@@ -352,38 +302,21 @@ bool emit_find_and_modify(const WriteRequest& write, const GivenValues& given,
   const bool checksum = client.has(wire::flag::kChecksumPresent);
   out.set_i32(message_size, as_signed(out.size() + (checksum ? 4 : 0)));
   if (checksum) out.add_checksum();
-  return !fields.malformed();
 }
 
 }  // namespace
 
-bool emit_part_of_upserts(const WriteRequest& write, const GivenValues& given,
+void emit_part_of_upserts(const WriteRequest& write, const GivenValues& given,
                           const WritePart& part, wire::PatchedMessage& out) {
   if (write.command.kind == WriteKind::find_and_modify) {
     return emit_find_and_modify(write, given, part, out);
   }
-  const Bytes message = write.message.message();
   PartFrame frame(write.message, write.command, part, out);
-  GivenByStatement by_statement(given);
-  BatchStatements statements(write.command);
-  auto wanted = part.statements.begin();
-  for (std::int32_t index = 0; wanted != part.statements.end(); ++index) {
-    const auto statement = statements.next();
-    if (!statement) return false;
-    const auto values = by_statement.of(index);
-    if (*wanted != index) continue;
-    ++wanted;
-    if (values.empty()) {
-      const auto at = static_cast<std::size_t>(statement->data() - message.data());
-      out.keep(at, at + statement->size());
-      continue;
-    }
-    const auto edit = edit_of(write, given, *statement, values);
-    if (!edit) return false;
-    edit->write(message, *statement, out);
+  for (const std::int32_t index : part.statements) {
+    const UpsertEdit edit(write, given, index);
+    edit.write(write.message.message(), edit.statement().whole, out);
   }
   frame.close();
-  return true;
 }
 
 }  // namespace idproxy::rewrite

@@ -137,17 +137,20 @@ class UpsertWriter {
 
 }  // namespace
 
-UpsertEdit::UpsertEdit(const UpsertStatement& statement, std::span<const Given> given,
-                       const Plan& plan, std::span<const ids::Values> values) {
-  const Bytes update = statement.update.value;
-  UpsertWriter writer(plan, values, added_);
+UpsertEdit::UpsertEdit(const WriteRequest& write, const GivenValues& given, std::int32_t statement)
+    : statement_(UpsertStatement::of(given.upserts[static_cast<std::size_t>(statement)],
+                                     write.message.message())) {
+  const std::span<const Given> its = given.of(statement);
+  if (its.empty()) return;
+  const Bytes update = statement_.update;
+  UpsertWriter writer(*write.plan, given.values, added_);
   const auto enter = [&](Bytes document) { around_[depth_++] = document.data(); };
-  enter(statement.whole);
+  enter(statement_.whole);
   enter(update);
-  if (statement.is_pipeline()) {
+  if (statement_.is_pipeline) {
     at_ = update.data() + 4;
     removed_ = update.size() - 5;
-    std::size_t count = writer.stages(given);
+    std::size_t count = writer.stages(its);
     bson::Elements stages(update);
     while (const auto stage = stages.next()) {
       bson::append_head(added_, stage->type, std::to_string(count++));
@@ -159,10 +162,10 @@ UpsertEdit::UpsertEdit(const UpsertStatement& statement, std::span<const Given> 
     enter(on_insert->value);
     at_ = on_insert->value.data() + 4;
     removed_ = on_insert->value.size() - bson::kMinDocument;
-    writer.fields(on_insert->value, given);
+    writer.fields(on_insert->value, its);
     return;
   }
-  append_inside(added_, Type::document, "$setOnInsert", [&] { writer.fields({}, given); });
+  append_inside(added_, Type::document, "$setOnInsert", [&] { writer.fields({}, its); });
   at_ = update.data() + update.size() - 1;
 }
 
@@ -170,7 +173,9 @@ void UpsertEdit::write(Bytes message, Bytes part, wire::PatchedMessage& out) con
   const auto offset = [&](const std::uint8_t* p) {
     return static_cast<std::size_t>(p - message.data());
   };
+  const std::size_t end = offset(part.data()) + part.size();
   std::size_t at = offset(part.data());
+  if (depth_ == 0) return out.keep(at, end);
   for (std::size_t i = 0; i < depth_; ++i) {
     if (around_[i] < part.data()) continue;
     out.keep(at, offset(around_[i]));
@@ -179,7 +184,7 @@ void UpsertEdit::write(Bytes message, Bytes part, wire::PatchedMessage& out) con
   }
   out.keep(at, offset(at_));
   out.add(added_.view());
-  out.keep(offset(at_) + removed_, offset(part.data()) + part.size());
+  out.keep(offset(at_) + removed_, end);
 }
 
 }  // namespace idproxy::rewrite

@@ -2,13 +2,12 @@
 
 #include <array>
 #include <cstddef>
-#include <span>
+#include <cstdint>
 
 #include "idproxy/base/buffer.hpp"
-#include "idproxy/rewrite/rules.hpp"
 #include "idproxy/rewrite/write.hpp"
 #include "idproxy/wire/patched_message.hpp"
-#include "rewrite/upsert.hpp"
+#include "rewrite/upsert_statement.hpp"
 
 namespace idproxy::rewrite {
 
@@ -28,10 +27,11 @@ namespace idproxy::rewrite {
 /// dotted name would change arrays there, and documents that lack the field.
 class UpsertEdit {
  public:
-  /// `given`: the values for this statement, at least one. Borrows the statement's bytes.
-  UpsertEdit(const UpsertStatement& statement, std::span<const Given> given, const Plan& plan,
-             std::span<const ids::Values> values);
+  /// Of the statement with this index; no change if it gets no values. Borrows its bytes.
+  UpsertEdit(const WriteRequest& write, const GivenValues& given, std::int32_t statement);
 
+  /// As the client sent it.
+  [[nodiscard]] const UpsertStatement& statement() const { return statement_; }
   /// By how many bytes the statement grows.
   [[nodiscard]] std::int64_t growth() const {
     return static_cast<std::int64_t>(added_.size()) - static_cast<std::int64_t>(removed_);
@@ -41,6 +41,7 @@ class UpsertEdit {
   void write(Bytes message, Bytes part, wire::PatchedMessage& out) const;
 
  private:
+  UpsertStatement statement_;
   /// Documents around the change, outermost first.
   std::array<const std::uint8_t*, 3> around_{};
   std::size_t depth_ = 0;

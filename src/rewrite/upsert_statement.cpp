@@ -83,10 +83,26 @@ std::optional<UpsertStatement> UpsertStatement::read(Bytes statement, WriteKind 
   if (is_absent(fields.filter) ? in_batch : fields.filter->type != bson::Type::document) return {};
   if (!is_absent(fields.filter)) found.filter = fields.filter->value;
   if (is_absent(fields.update)) return std::nullopt;
-  found.update = *fields.update;
-  if (found.update.type != bson::Type::document && !found.is_pipeline()) return std::nullopt;
+  found.update = fields.update->value;
+  found.is_pipeline = fields.update->type == bson::Type::array;
+  if (fields.update->type != bson::Type::document && !found.is_pipeline) return std::nullopt;
   found.kind = upsert == Truth::yes && remove == Truth::no ? Kind::upsert : Kind::unknown;
   return found;
+}
+
+UpsertStatement UpsertStatement::of(const UpsertParts& parts, Bytes message) {
+  const auto at = [&](std::uint32_t offset) {
+    return offset == 0 ? Bytes() : *bson::document_at(message.subspan(offset));
+  };
+  return {parts.kind,      parts.multi,      parts.is_pipeline,
+          at(parts.whole), at(parts.filter), at(parts.update)};
+}
+
+UpsertParts UpsertStatement::parts(Bytes message) const {
+  const auto offset = [&](Bytes part) {
+    return part.empty() ? 0 : static_cast<std::uint32_t>(part.data() - message.data());
+  };
+  return {kind, multi, is_pipeline, offset(whole), offset(filter), offset(update)};
 }
 
 bool has_upsert(const BatchCommand& command) {

@@ -11,23 +11,21 @@ namespace idproxy::rewrite {
 /// A statement of update, {q, u, upsert, multi, …}, or a whole findAndModify, {query, update,
 /// upsert, …}. Views into its message.
 struct UpsertStatement {
-  enum class Kind {
-    plain,   ///< it inserts nothing
-    upsert,  ///< it may insert a document
-    /// mongod alone knows whether it is an upsert: `upsert` is of a type that the proxy cannot
-    /// evaluate.
-    unknown,
-  };
+  using Kind = UpsertParts::Kind;
   Kind kind = Kind::plain;
-  Bytes whole;
-  Bytes filter;          ///< empty if there is none
-  bson::Element update;  ///< only for an upsert: a document or an array
   bool multi = false;
+  bool is_pipeline = false;
+  Bytes whole;
+  Bytes filter;  ///< empty if there is none
+  Bytes update;  ///< a document or an array; empty if it is plain
 
-  [[nodiscard]] bool is_pipeline() const { return update.type == bson::Type::array; }
   /// Returns nothing if mongod will refuse the whole command because of this statement: a field is
   /// repeated, missing or of a wrong type, or the statement is malformed.
   [[nodiscard]] static std::optional<UpsertStatement> read(Bytes statement, WriteKind kind);
+  /// The same statement again, in this message or a copy of it.
+  [[nodiscard]] static UpsertStatement of(const UpsertParts& parts, Bytes message);
+  /// What of() needs. `message`: the one that the statement is in.
+  [[nodiscard]] UpsertParts parts(Bytes message) const;
 };
 
 /// True if a statement of this update or findAndModify says that it is an upsert, or might.

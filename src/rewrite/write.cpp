@@ -1,5 +1,6 @@
 #include "idproxy/rewrite/write.hpp"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <string>
@@ -21,11 +22,16 @@ void GivenValues::clear() {
   given.clear();
   wanted.clear();
   sequences.clear();
-  multi.clear();
+  upserts.clear();
+}
+
+std::span<const Given> GivenValues::of(std::int32_t statement) const {
+  const auto its = std::ranges::equal_range(given, statement, {}, &Given::statement);
+  return {its.begin(), its.end()};
 }
 
 std::size_t GivenValues::capacity() const {
-  std::size_t size = given.capacity() * sizeof(Given);
+  std::size_t size = given.capacity() * sizeof(Given) + upserts.capacity() * sizeof(UpsertParts);
   for (const ids::Values& each : values) size += each.capacity();
   return size;
 }

@@ -60,11 +60,11 @@ WriteBatch::WriteBatch(Contents contents, BatchSent sent)
       plan_(*contents_.write.plan),
       given_(contents_.given),
       guards_(contents_.guards),
-      command_(make_command(contents_.write, contents_.refused)),
+      command_(make_command(contents_.write, given_, contents_.refused)),
       options_(options_of(contents_)),
       progress_(contents_.statements, stops_of(options_)),
       budget_(options_ ? options_->max_time_ms : std::nullopt, contents_.started),
-      taken_(plan_, given_, command_->ns(), &client()),
+      taken_(plan_, given_, command_->ns(), &contents_.write),
       renewal_(plan_, given_, taken_),
       request_id_(client_request_id()) {
   const WriteKind kind = contents_.write.command.kind;
@@ -175,14 +175,14 @@ Action WriteBatch::send(const Step& step) {
     budget_.end();
     repeated_.begin_part();
   }
-  const std::size_t fitting = command_->fitting(given_, progress_.todo());
+  const std::size_t fitting = command_->fitting(progress_.todo());
   progress_.send(std::min(fitting, most_at_once()));
   if (turns_) turns_->sent(progress_.out());
   const bool first = progress_.commands() == 1;
   if (!first) request_id_ = static_cast<std::int32_t>(step.workspace.next_request_id++);
   const WritePart part{progress_.out(), &*options_,  first, budget_.time_left(step.now),
                        request_id_,     own_fields()};
-  if (!command_->emit(given_, part, step.workspace, step.out)) return action::Close{};
+  if (!command_->emit(part, step.workspace, step.out)) return action::Close{};
   repeats_.sent(progress_.out());
   if (reservations_) reservations_->sent(progress_.out());
   return action::Send{&step.out, original()};
@@ -192,7 +192,7 @@ Action WriteBatch::send(const Step& step) {
 Action WriteBatch::send_whole(const Step& step) {
   options_.reset();
   const WritePart whole{progress_.out(), nullptr, true, std::nullopt, request_id_, own_fields()};
-  if (!command_->emit(given_, whole, step.workspace, step.out)) return action::Close{};
+  if (!command_->emit(whole, step.workspace, step.out)) return action::Close{};
   if (step.out.size() > static_cast<std::size_t>(wire::kMaxMessageSize)) {
     return fail(too_large(), step);
   }
@@ -292,7 +292,7 @@ Action WriteBatch::ask_whether_executed(const Step& step) {
   append_fields_of_question(step.random, fields_);
   const WritePart question{progress_.todo().first(1),   &*options_,  false,
                            budget_.time_left(step.now), request_id_, fields_.view()};
-  if (!command_->emit(given_, question, step.workspace, step.out)) return action::Close{};
+  if (!command_->emit(question, step.workspace, step.out)) return action::Close{};
   return action::Send{&step.out, original()};
 }
 
@@ -421,7 +421,9 @@ WriteBatch::Next WriteBatch::take_failure(const wire::OpMsgView& message, std::i
   if (denied && reservations_) {
     reservations_->not_stored([&](auto each) { return std::ranges::binary_search(out, each); });
   }
-  const bool nothing_stored = denied && (!duplicate || given_.multi.empty());
+  const auto is_multi = [&](const Given& each) { return given_.is_multi(each.statement); };
+  const bool may_be_of_multi = duplicate && std::ranges::any_of(given_.given, is_multi);
+  const bool nothing_stored = denied && !may_be_of_multi;
   if (only && nothing_stored) {
     give_back(plan_, given_, [&](std::size_t at) { return !taken_.contains(at); });
   }
@@ -548,8 +550,7 @@ void WriteBatch::settle(std::vector<Collision> collisions, const Step& step) {
 /// changed like others before it. But it does not change a field that gets a value, so that in an
 /// index on that field alone only the insert can collide: it has found no document.
 std::optional<RetryBound> WriteBatch::forbids(const Collision& collision, const Step& step) {
-  const bool is_multi = std::ranges::binary_search(given_.multi, collision.statement);
-  if (is_multi && !collision.on_field_alone) return RetryBound::multi;
+  if (given_.is_multi(collision.statement) && !collision.on_field_alone) return RetryBound::multi;
   std::vector<const Assignment*> taken;
   taken.reserve(collision.given.size());
   for (const std::size_t given : collision.given) taken.push_back(&assignment(given));
@@ -694,7 +695,7 @@ WriteBatch::Next WriteBatch::ask_what_is_stored(const Step& step) {
   const bool reports =
       std::ranges::any_of(plan_, [](const Assignment& each) { return each.rule->report; });
   if (!is_unsure() || !reports || !options_->acknowledged) return std::nullopt;
-  std::vector<ids::TypedValue> ids = command_->ids(plan_, given_);
+  std::vector<ids::TypedValue> ids = command_->ids();
   if (ids.empty() || ids.size() > StoredLook::kMost) return std::nullopt;
   begin_question(step);
   stored_.emplace(std::move(ids));
@@ -766,7 +767,7 @@ std::vector<Assigned> WriteBatch::report() const {
 /// True if no executed statement has stored this value. Only for a reply that accounts for every
 /// statement.
 bool WriteBatch::is_unused(std::int32_t statement) const {
-  if (std::ranges::binary_search(given_.multi, statement)) return false;
+  if (given_.is_multi(statement)) return false;
   const auto& errors = command_->errors();
   if (!errors.empty()) {
     if (options_->in_transaction || errors.contains(statement)) return true;

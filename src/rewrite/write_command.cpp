@@ -9,7 +9,6 @@
 #include "idproxy/rewrite/document_fields.hpp"
 #include "rewrite/reply_frame.hpp"
 #include "rewrite/upsert_command.hpp"
-#include "rewrite/upsert_statement.hpp"
 
 namespace idproxy::rewrite {
 
@@ -26,15 +25,15 @@ void emit(const WriteRequest& write, const GivenValues& given, Workspace& worksp
 
 bool emit_with(Bytes fields, const WriteRequest& write, const GivenValues& given,
                Workspace& workspace, wire::PatchedMessage& out) {
-  std::vector<std::int32_t> all;
-  BatchStatements statements(write.command);
-  while (statements.next()) all.push_back(static_cast<std::int32_t>(all.size()));
-  if (statements.malformed() || !statements.plain_keys()) return false;
+  const auto all = write.command.movable();
+  if (!all) return false;
   const std::int32_t request_id = write.message.header().request_id;
-  const WritePart whole{all, nullptr, true, std::nullopt, request_id, fields};
-  return write.command.kind == WriteKind::insert
-             ? workspace.insert.emit_part(write, given, whole, out)
-             : emit_part_of_upserts(write, given, whole, out);
+  const WritePart whole{*all, nullptr, true, std::nullopt, request_id, fields};
+  if (write.command.kind == WriteKind::insert) {
+    return workspace.insert.emit_part(write, given, whole, out);
+  }
+  emit_part_of_upserts(write, given, whole, out);
+  return true;
 }
 
 namespace {
@@ -69,8 +68,9 @@ namespace {
 class BatchWrite : public WriteCommand {
  public:
   /// `refused`: documents that were replaced by refused_document(); they ascend by index.
-  BatchWrite(const WriteRequest& write, std::vector<RefusedDocument> refused)
-      : WriteCommand(write), refused_(std::move(refused)) {}
+  BatchWrite(const WriteRequest& write, const GivenValues& given,
+             std::vector<RefusedDocument> refused)
+      : WriteCommand(write, given), refused_(std::move(refused)) {}
 
   [[nodiscard]] std::optional<WriteReply> read(Bytes body, std::size_t sent) const override {
     return WriteReply::read(body, sent);
@@ -107,13 +107,11 @@ class InsertWrite final : public BatchWrite {
  public:
   using BatchWrite::BatchWrite;
 
-  [[nodiscard]] std::size_t fitting(const GivenValues& given,
-                                    std::span<const std::int32_t> statements) const override {
-    return InsertRewriter::fitting(write(), given, statements);
+  [[nodiscard]] std::size_t fitting(std::span<const std::int32_t> statements) const override {
+    return InsertRewriter::fitting(write(), given(), statements);
   }
-  [[nodiscard]] std::vector<ids::TypedValue> ids(const Plan& plan,
-                                                 const GivenValues& given) const override;
-  [[nodiscard]] bool emit(const GivenValues& given, const WritePart& part, Workspace& workspace,
+  [[nodiscard]] std::vector<ids::TypedValue> ids() const override;
+  [[nodiscard]] bool emit(const WritePart& part, Workspace& workspace,
                           wire::PatchedMessage& out) const override;
   [[nodiscard]] bool adds_up(const WriteReply& reply, const WriteOptions& options,
                              std::span<const std::int32_t> sent) const override;
@@ -122,7 +120,7 @@ class InsertWrite final : public BatchWrite {
   [[nodiscard]] bool inserted(std::int32_t /*statement*/) const override { return true; }
 };
 
-std::vector<ids::TypedValue> InsertWrite::ids(const Plan& plan, const GivenValues& given) const {
+std::vector<ids::TypedValue> InsertWrite::ids() const {
   std::vector<ids::TypedValue> ids;
   BatchStatements documents(write().command);
   while (const auto document = documents.next()) {
@@ -130,19 +128,19 @@ std::vector<ids::TypedValue> InsertWrite::ids(const Plan& plan, const GivenValue
     const bool has_one = id && id->is == ids::FieldValue::Is::there;
     ids.push_back(has_one ? typed(id->element.type, id->element.value) : ids::TypedValue{});
   }
-  for (const Given& each : given.given) {
-    if (!plan[each.assignment].is_id()) continue;
-    const ids::Values& values = given.values[each.assignment];
+  for (const Given& each : given().given) {
+    if (!(*write().plan)[each.assignment].is_id()) continue;
+    const ids::Values& values = given().values[each.assignment];
     ids[static_cast<std::size_t>(each.statement)] = typed(values.type(), values[each.value]);
   }
   return ids;
 }
 
-bool InsertWrite::emit(const GivenValues& given, const WritePart& part, Workspace& workspace,
+bool InsertWrite::emit(const WritePart& part, Workspace& workspace,
                        wire::PatchedMessage& out) const {
   WritePart all = part;
   all.refused = refused();
-  return workspace.insert.emit_part(write(), given, all, out);
+  return workspace.insert.emit_part(write(), given(), all, out);
 }
 
 bool InsertWrite::adds_up(const WriteReply& reply, const WriteOptions& options,
@@ -169,15 +167,15 @@ bool InsertWrite::replaces_errors(const WriteReply& reply,
 /// An update with upserts.
 class UpdateWrite final : public BatchWrite {
  public:
-  explicit UpdateWrite(const WriteRequest& update);
+  using BatchWrite::BatchWrite;
 
-  [[nodiscard]] std::size_t fitting(const GivenValues& given,
-                                    std::span<const std::int32_t> statements) const override {
-    return fitting_upserts(write(), given, statements);
+  [[nodiscard]] std::size_t fitting(std::span<const std::int32_t> statements) const override {
+    return fitting_upserts(write(), given(), statements);
   }
-  [[nodiscard]] bool emit(const GivenValues& given, const WritePart& part, Workspace& /*workspace*/,
+  [[nodiscard]] bool emit(const WritePart& part, Workspace& /*workspace*/,
                           wire::PatchedMessage& out) const override {
-    return emit_part_of_upserts(write(), given, part, out);
+    emit_part_of_upserts(write(), given(), part, out);
+    return true;
   }
   [[nodiscard]] bool adds_up(const WriteReply& reply, const WriteOptions& options,
                              std::span<const std::int32_t> sent) const override;
@@ -188,20 +186,7 @@ class UpdateWrite final : public BatchWrite {
   [[nodiscard]] bool inserted(std::int32_t statement) const override {
     return merged().upserted(statement);
   }
-
- private:
-  std::vector<bool> upserts_;  // by statement
-  std::vector<bool> multi_;    // by statement
 };
-
-UpdateWrite::UpdateWrite(const WriteRequest& update) : BatchWrite(update, {}) {
-  BatchStatements statements(write().command);
-  while (const auto statement = statements.next()) {
-    const auto found = UpsertStatement::read(*statement, WriteKind::update);
-    upserts_.push_back(found && found->kind == UpsertStatement::Kind::upsert);
-    multi_.push_back(found && found->multi);
-  }
-}
 
 /// A statement counts once in `n` if it found a document or, as an upsert, inserted one; with
 /// multi: true, once for each document that it found.
@@ -226,12 +211,13 @@ bool UpdateWrite::adds_up(const WriteReply& reply, const WriteOptions& options,
     const bool failed = error != reply.errors.end() && static_cast<std::size_t>(error->index) == i;
     if (inserted) ++upserted;
     if (failed) ++error;
-    const auto statement = static_cast<std::size_t>(sent[i]);
-    if (inserted && (failed || !upserts_[statement])) return false;
+    const UpsertParts& statement = given().upserts[static_cast<std::size_t>(sent[i])];
+    const bool is_upsert = statement.kind == UpsertParts::Kind::upsert;
+    if (inserted && (failed || !is_upsert)) return false;
     if (failed) continue;
-    least += upserts_[statement] ? 1 : 0;
+    least += is_upsert ? 1 : 0;
     ++most;
-    multi = multi || multi_[statement];
+    multi = multi || statement.multi;
   }
   return upserted == reply.upserted.end() && *reply.n >= least && (multi || *reply.n <= most);
 }
@@ -262,13 +248,13 @@ class FindAndModifyWrite final : public WriteCommand {
  public:
   using WriteCommand::WriteCommand;
 
-  [[nodiscard]] std::size_t fitting(const GivenValues& /*given*/,
-                                    std::span<const std::int32_t> /*statements*/) const override {
+  [[nodiscard]] std::size_t fitting(std::span<const std::int32_t> /*statements*/) const override {
     return 1;
   }
-  [[nodiscard]] bool emit(const GivenValues& given, const WritePart& part, Workspace& /*workspace*/,
+  [[nodiscard]] bool emit(const WritePart& part, Workspace& /*workspace*/,
                           wire::PatchedMessage& out) const override {
-    return emit_part_of_upserts(write(), given, part, out);
+    emit_part_of_upserts(write(), given(), part, out);
+    return true;
   }
   /// In the result, `upserted` has the statement if it inserted a document, and `n` is there only
   /// if lastErrorObject is as it should be.
@@ -351,17 +337,17 @@ void FindAndModifyWrite::append_reply(std::span<const Assigned> assigned, Buffer
 
 }  // namespace
 
-std::unique_ptr<WriteCommand> make_command(const WriteRequest& write,
+std::unique_ptr<WriteCommand> make_command(const WriteRequest& write, const GivenValues& given,
                                            std::vector<RefusedDocument> refused) {
   switch (write.command.kind) {
     case WriteKind::insert:
-      return std::make_unique<InsertWrite>(write, std::move(refused));
+      return std::make_unique<InsertWrite>(write, given, std::move(refused));
     case WriteKind::update:
-      return std::make_unique<UpdateWrite>(write);
+      return std::make_unique<UpdateWrite>(write, given, std::move(refused));
     case WriteKind::find_and_modify:
       break;
   }
-  return std::make_unique<FindAndModifyWrite>(write);
+  return std::make_unique<FindAndModifyWrite>(write, given);
 }
 
 }  // namespace idproxy::rewrite

@@ -39,8 +39,9 @@ void emit(const WriteRequest& write, const GivenValues& given, Workspace& worksp
 /// How to send some of the statements, and how to read and merge replies. WriteBatch has the rest.
 class WriteCommand {
  public:
-  /// Borrows `write`.
-  explicit WriteCommand(const WriteRequest& write) : write_(write), ns_(write.ns()) {}
+  /// Borrows its arguments. `given`: what scan() has recorded, with the values so far.
+  WriteCommand(const WriteRequest& write, const GivenValues& given)
+      : write_(write), given_(given), ns_(write.ns()) {}
   virtual ~WriteCommand() = default;
   WriteCommand(const WriteCommand&) = delete;
   WriteCommand& operator=(const WriteCommand&) = delete;
@@ -51,20 +52,16 @@ class WriteCommand {
   [[nodiscard]] std::string_view ns() const { return ns_; }
 
   /// How many of the statements, from the first on, fit into one message; at least one.
-  [[nodiscard]] virtual std::size_t fitting(const GivenValues& given,
-                                            std::span<const std::int32_t> statements) const = 0;
+  [[nodiscard]] virtual std::size_t fitting(std::span<const std::int32_t> statements) const = 0;
   /// The statements' `_id`s, those that they are given included; nothing in place of one that is
   /// missing. Empty if the statements are no documents.
-  [[nodiscard]] virtual std::vector<ids::TypedValue> ids(const Plan& /*plan*/,
-                                                         const GivenValues& /*given*/) const {
-    return {};
-  }
+  [[nodiscard]] virtual std::vector<ids::TypedValue> ids() const { return {}; }
   /// From now on, the server gets refused_document() in place of this one, and the client this
   /// error. Only for inserts.
   virtual void refuse(RefusedDocument&& /*document*/) {}
   /// Fills `out` with a command that patches message(). Returns false if a statement is malformed.
-  [[nodiscard]] virtual bool emit(const GivenValues& given, const WritePart& part,
-                                  Workspace& workspace, wire::PatchedMessage& out) const = 0;
+  [[nodiscard]] virtual bool emit(const WritePart& part, Workspace& workspace,
+                                  wire::PatchedMessage& out) const = 0;
 
   /// Reads the reply to a command with `sent` statements. Returns nothing if it cannot be
   /// understood.
@@ -96,14 +93,17 @@ class WriteCommand {
 
  protected:
   [[nodiscard]] const WriteRequest& write() const { return write_; }
+  [[nodiscard]] const GivenValues& given() const { return given_; }
 
  private:
   const WriteRequest& write_;
+  const GivenValues& given_;
   std::string ns_;
 };
 
 /// The one for the kind of `write`. `refused` as in ScanResult; of an insert.
 [[nodiscard]] std::unique_ptr<WriteCommand> make_command(const WriteRequest& write,
+                                                         const GivenValues& given,
                                                          std::vector<RefusedDocument> refused);
 
 }  // namespace idproxy::rewrite

@@ -337,7 +337,7 @@ Action WriteExchange::send() {
                    "where a rule demands a unique index"});
     }
   } else {
-    if (has_waited_) {
+    if (has_waited_ && write_.command.kind == WriteKind::insert) {
       GivenValues same;
       static_cast<void>(scan(write_, *workspace_, same));
     }

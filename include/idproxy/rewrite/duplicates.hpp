@@ -61,10 +61,10 @@ struct Collision {
 /// taken.
 class TakenValues {
  public:
-  /// Borrows its arguments. `ns`: "db.collection"; `message`: the client's, null: not at hand.
+  /// Borrows its arguments. `ns`: "db.collection"; `write`: the client's, null: not at hand.
   TakenValues(const Plan& plan, const GivenValues& given, std::string_view ns,
-              const wire::OpMsgView* message = nullptr)
-      : plan_(plan), given_(given), ns_(ns), message_(message) {}
+              const WriteRequest* write = nullptr)
+      : plan_(plan), given_(given), ns_(ns), write_(write) {}
 
   /// `error`: a duplicate key error (code 11000) as for curable(). The result's `given` is empty if
   /// the duplicate is not of a generated value.
@@ -86,7 +86,7 @@ class TakenValues {
   const Plan& plan_;
   const GivenValues& given_;
   std::string_view ns_;
-  const wire::OpMsgView* message_;
+  const WriteRequest* write_;
   std::unordered_set<std::size_t> taken_;                       // indexes in given_.given
   std::unordered_map<const ids::Source*, std::size_t> counts_;  // in the whole request
 };

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/wire/op_msg.hpp"
@@ -34,12 +36,36 @@ struct BatchCommand {
   [[nodiscard]] bool in_array() const { return !array_element.empty(); }
   /// The name of that array, or of the sequence: "documents" or "updates"; empty for findAndModify.
   [[nodiscard]] std::string_view identifier() const;
+  /// The indexes of all statements. Nothing if these cannot move from an array in the body to a
+  /// sequence: mongod itself must decide whether it accepts keys other than "0", "1" …
+  [[nodiscard]] std::optional<std::vector<std::int32_t>> movable() const;
   /// True if a number occurs twice, which makes a primary abort (observed, 6.0.5: fassert 40526).
   [[nodiscard]] bool repeats_stmt_id() const;
   /// Returns nothing if it is another command, or if mongod will refuse it because a name is not a
   /// string, a field is repeated, the statements occur twice or not at all, or there is a section
   /// that the command does not have.
   [[nodiscard]] static std::optional<BatchCommand> read(const wire::OpMsgView& command);
+};
+
+/// What the scan has read of a statement of update, or of a findAndModify, and where its parts are.
+/// Offsets in the message, because its bytes move to a buffer of the write's own. Small, because an
+/// update may have 100,000 statements.
+struct UpsertParts {
+  enum class Kind : std::uint8_t {
+    plain,   ///< it inserts nothing
+    upsert,  ///< it may insert a document
+    /// mongod alone knows whether it is an upsert: `upsert` is of a type that the proxy cannot
+    /// evaluate.
+    unknown,
+  };
+  Kind kind = Kind::plain;
+  /// It may have changed documents even if it failed. It is sent again only after an error that
+  /// comes from its insert, and its values are never given back.
+  bool multi = false;
+  bool is_pipeline = false;
+  std::uint32_t whole = 0;
+  std::uint32_t filter = 0;  ///< 0 if there is none
+  std::uint32_t update = 0;  ///< a document or an array; 0 if it is plain
 };
 
 /// Iterates over the statements of a write command, in each form.

@@ -48,11 +48,13 @@ struct GivenValues {
   std::vector<std::size_t> wanted;  ///< by assignment: how many values the first send needs
   /// By assignment; empty if no strategy of the plan has sequences.
   std::vector<GivenSequences> sequences{};
-  /// Statements with values, ascending, that may have changed documents even if they failed (multi:
-  /// true). They are sent again only after an error that comes from their insert, and their values
-  /// are never given back.
-  std::vector<std::int32_t> multi;
+  std::vector<UpsertParts> upserts{};  ///< by statement; empty for an insert
 
+  /// The values of this statement; empty if it gets none.
+  [[nodiscard]] std::span<const Given> of(std::int32_t statement) const;
+  [[nodiscard]] bool is_multi(std::int32_t statement) const {
+    return !upserts.empty() && upserts[static_cast<std::size_t>(statement)].multi;
+  }
   /// Keeps the memory.
   void clear();
   /// Memory of the values and of what is noted about them, in bytes.

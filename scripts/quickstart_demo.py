@@ -25,7 +25,7 @@ from support.mongod import Mongod
 from support.proxy import Proxy
 
 CONFIG = pathlib.Path(__file__).resolve().parents[1] / "config" / "quickstart.yaml"
-PORT, ADMIN_PORT = 27117, 9216
+PORT, ADMIN_PORT = 27117, 27216
 SET = "rs0"
 
 _COLOURS = {"bold": "1", "dim": "2", "green": "32", "cyan": "36"}

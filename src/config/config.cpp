@@ -217,14 +217,14 @@ id_store::Options read_id_store(const Servers& servers, std::chrono::sys_seconds
 
 std::optional<net::Endpoint> read_admin(Parameters& admin, const Servers& servers,
                                         Parameters& listening) {
-  constexpr std::string_view kDefault = "127.0.0.1:9216";
+  constexpr std::string_view kDefault = "127.0.0.1:27216";
   auto listen = admin.optional_text("listen");
   if (!admin.given("listen")) listen = kDefault;
   if (!listen) return std::nullopt;
   auto endpoint = parse_address_and_port(*listen);
   if (!endpoint) {
     admin.error("listen",
-                "must be an IP address and a port, as in 127.0.0.1:9216 or [::1]:9216, "
+                "must be an IP address and a port, as in 127.0.0.1:27216 or [::1]:27216, "
                 "or null, is '" +
                     shown(*listen) + "'");
     return std::nullopt;

@@ -174,7 +174,7 @@ rules:
         assert "warning" not in result.stdout
 
     @pytest.mark.parametrize("line, column, text", [
-        (1, 10, "listen: {port: 9215}\nupstream: {uri: 'mongodb://a,b'}"),
+        (1, 10, "listen: {port: 27215}\nupstream: {uri: 'mongodb://a,b'}"),
         (2, 9, "listen: {port: 5}\nadmin: {listen: '127.0.0.1:5'}"),
         (1, 9, "admin: {listen: localhost}"),
         (1, 10, "limits: {buffered_messages: 48MiB}"),

@@ -37,7 +37,7 @@ struct HttpServerLimits {
 class HttpServer {
  public:
   /// Listens at `host`, an IP address; port 0: any free port. `io` and everything the pages use
-  /// must outlive the server. The error is a text: "127.0.0.1:9216: Address already in use".
+  /// must outlive the server. The error is a text: "127.0.0.1:27216: Address already in use".
   [[nodiscard]] static boost::system::result<std::unique_ptr<HttpServer>, std::string> open(
       boost::asio::io_context& io, const std::string& host, std::uint16_t port, Pages pages,
       HttpServerLimits limits = {});
@@ -46,7 +46,7 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  [[nodiscard]] std::string address() const;  ///< "127.0.0.1:9216", with the actual port
+  [[nodiscard]] std::string address() const;  ///< "127.0.0.1:27216", with the actual port
 
  private:
   struct Impl;

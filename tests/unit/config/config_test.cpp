@@ -66,7 +66,7 @@ upstream:
   uri: mongodb://127.0.0.1:27017    # standard connection string
   connect_timeout: 5s
 id_store: {uri: null, uri_file: null, db: idproxy, write_concern: majority, wtimeout: 5s}
-admin: {listen: "127.0.0.1:9216"}   # null: none; in use: exit 69
+admin: {listen: "127.0.0.1:27216"}   # null: none; in use: exit 69
 limits: {buffered_messages: 256MiB, first_byte: 10s, tls_handshake: 10s, message: 30s, drain: 25s}
 log: {level: info, format: auto}    # auto: text on a terminal, JSON lines elsewhere
 threads: auto                       # one per four cores, at least one
@@ -183,16 +183,16 @@ TEST(Config, ReportsEachKeyThatIsWrongOrHasNoEffect) {
        "servers have, and the proxy would give out the same ids again"},
       {"wtimeout", "id_store: {wtimeout: 0s}",
        "1:12: error: id_store.wtimeout: must be a duration of 1ms to 1h, is 0s"},
-      {"admin_at_a_listener", "listen: {port: 9216}\nadmin: {listen: '0.0.0.0:9216'}",
-       "2:9: error: admin.listen: port 9216 is that of the listener for 127.0.0.1:27017"},
-      {"pinned_to_admin", "listen: {members: {'127.0.0.1:27017': 9216}}",
-       "listen.members.127.0.0.1:27017: port 9216 is that of admin.listen"},
-      {"listener_at_admin", "upstream: {uri: 'mongodb://a,b'}\nlisten: {port: 9215}",
-       "2:10: error: listen.port: port 9216, for b:27017, is that of admin.listen"},
-      {"admin_bad", "admin: {listen: 9216}",
+      {"admin_at_a_listener", "listen: {port: 27216}\nadmin: {listen: '0.0.0.0:27216'}",
+       "2:9: error: admin.listen: port 27216 is that of the listener for 127.0.0.1:27017"},
+      {"pinned_to_admin", "listen: {members: {'127.0.0.1:27017': 27216}}",
+       "listen.members.127.0.0.1:27017: port 27216 is that of admin.listen"},
+      {"listener_at_admin", "upstream: {uri: 'mongodb://a,b'}\nlisten: {port: 27215}",
+       "2:10: error: listen.port: port 27216, for b:27017, is that of admin.listen"},
+      {"admin_bad", "admin: {listen: 27216}",
        "1:9: error: admin.listen: must be an IP address and a "
-       "port, as in 127.0.0.1:9216 or [::1]:9216, or null, "
-       "is '9216'"},
+       "port, as in 127.0.0.1:27216 or [::1]:27216, or null, "
+       "is '27216'"},
       {"buffered", "limits: {buffered_messages: 65535KiB}",
        "1:10: error: limits.buffered_messages: must be a size of 64MiB to 1024GiB, so that the "
        "largest message, 48000000 bytes, fits with the values added to it, is 65535KiB"},
@@ -245,18 +245,18 @@ TEST(Config, ReadsLimits) {
 
 TEST(Config, ReadsWhereTheAdminEndpointIs) {
   const auto admin = [](const std::string& text) { return load(text).config.admin; };
-  EXPECT_EQ(admin("")->text(), "127.0.0.1:9216");
-  EXPECT_EQ(admin("admin: {}")->text(), "127.0.0.1:9216");
+  EXPECT_EQ(admin("")->text(), "127.0.0.1:27216");
+  EXPECT_EQ(admin("admin: {}")->text(), "127.0.0.1:27216");
   EXPECT_EQ(admin("admin: {listen: '[::1]:0'}")->text(), "[::1]:0");
-  EXPECT_EQ(admin("admin: {listen: 10.0.0.1:9216}")->text(), "10.0.0.1:9216");
+  EXPECT_EQ(admin("admin: {listen: 10.0.0.1:27216}")->text(), "10.0.0.1:27216");
   EXPECT_FALSE(admin("admin: {listen: null}"));
 }
 
 TEST(Config, TheAdminEndpointMayHaveThePortOfAListenerElsewhere) {
   for (const char* text :
-       {"listen: {port: 9216, address: 127.0.0.2}", "listen: {port: 9216}\nadmin: {listen: null}",
+       {"listen: {port: 27216, address: 127.0.0.2}", "listen: {port: 27216}\nadmin: {listen: null}",
         "listen: {port: 0}\nadmin: {listen: '127.0.0.1:0'}",
-        "listen: {port: 9216, address: 'unix:/run/p.sock'}"}) {
+        "listen: {port: 27216, address: 'unix:/run/p.sock'}"}) {
     EXPECT_THAT(findings_without_rules(text), IsEmpty()) << text;
   }
 }
@@ -302,19 +302,19 @@ TEST(Config, AcceptsNullWhereItMeansNone) {
 TEST(Config, ChecksPinnedMembers) {
   EXPECT_THAT(
       findings_without_rules("listen:\n  members:\n    db1: 1\n    'db2:1': 70000\n"
-                             "    'db3:1': 5\n    'db4:1': 5\n    'db5:1': 9216\n"),
+                             "    'db3:1': 5\n    'db4:1': 5\n    'db5:1': 27216\n"),
       ElementsAre("3:5: error: listen.members.db1: must name a server as host:port, IPv6 as "
                   "[::1]:27017",
                   "4:5: error: listen.members.db2:1: must be an integer 1 to 65535, is 70000",
                   "6:5: error: listen.members.db4:1: port 5 is pinned twice",
-                  "7:5: error: listen.members.db5:1: port 9216 is that of admin.listen"));
-  EXPECT_THAT(findings_without_rules("listen: {members: {'db:1': 9216}}\nadmin: {listen: null}\n"),
+                  "7:5: error: listen.members.db5:1: port 27216 is that of admin.listen"));
+  EXPECT_THAT(findings_without_rules("listen: {members: {'db:1': 27216}}\nadmin: {listen: null}\n"),
               IsEmpty());
-  EXPECT_THAT(findings_without_rules("listen: {members: {'db:1': 9216}, address: 10.0.0.1}\n"),
+  EXPECT_THAT(findings_without_rules("listen: {members: {'db:1': 27216}, address: 10.0.0.1}\n"),
               IsEmpty());
-  EXPECT_THAT(findings_without_rules("listen: {members: {'db:1': 9216}, address: '::', "
+  EXPECT_THAT(findings_without_rules("listen: {members: {'db:1': 27216}, address: '::', "
                                      "advertise: h}\n"),
-              ElementsAre(HasSubstr("port 9216 is that of admin.listen")));
+              ElementsAre(HasSubstr("port 27216 is that of admin.listen")));
 }
 
 TEST(Config, MustBeAMapping) {

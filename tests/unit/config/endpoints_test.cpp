@@ -221,10 +221,10 @@ TEST(Endpoints, AreNeverTheirOwnServers) {
 }
 
 TEST(Endpoints, ParseAddressesWithPorts) {
-  EXPECT_EQ(parse_address_and_port("127.0.0.1:9216")->text(), "127.0.0.1:9216");
+  EXPECT_EQ(parse_address_and_port("127.0.0.1:27216")->text(), "127.0.0.1:27216");
   EXPECT_EQ(parse_address_and_port("[::1]:0")->text(), "[::1]:0");
   for (const char* text :
-       {"", "9216", ":9216", "localhost:9216", "::1:9216", "[::1]", "[127.0.0.1]:1",
+       {"", "27216", ":27216", "localhost:27216", "::1:27216", "[::1]", "[127.0.0.1]:1",
         "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:x"}) {
     EXPECT_FALSE(parse_address_and_port(text)) << text;
   }

@@ -52,7 +52,7 @@ TEST(NeedsRestart, NamesEachKeyThatIsAnother) {
       {"id_store.wtimeout", "", "id_store: {wtimeout: 1s}"},
       {"admin.listen", "", "admin: {listen: null}"},
       {"admin.listen", "", "admin: {listen: '127.0.0.1:5'}"},
-      {"admin.listen", "", "admin: {listen: '127.0.0.2:9216'}"},
+      {"admin.listen", "", "admin: {listen: '127.0.0.2:27216'}"},
       {"admin.listen", "admin: {listen: null}", ""},
       {"limits.buffered_messages", "", "limits: {buffered_messages: 64MiB}"},
       {"limits.first_byte", "", "limits: {first_byte: 1s}"},
@@ -76,7 +76,7 @@ TEST(NeedsRestart, NamesNothingThatCanBeReloadedOrIsTheSame) {
       {twice + "{}", twice + "{members: {'c:27017': 5}}"},
       {"", "listen: {members: {'127.0.0.1:27017': 27117}}"},
       {"listen: {address: '::1'}", "listen: {address: '0::1'}"},
-      {"", "admin: {listen: '127.0.0.1:9216'}\nlimits: {message: 30000ms}\nthreads: auto"},
+      {"", "admin: {listen: '127.0.0.1:27216'}\nlimits: {message: 30000ms}\nthreads: auto"},
       {"upstream: {uri: 'mongodb+srv://h.x.org/?tls=false'}",
        "upstream: {uri: 'mongodb+srv://h.x.org/?tls=false'}"},
   };

@@ -37,7 +37,7 @@ constexpr std::string_view kPlain = "\x1b[m";
 // %n is the event's name.
 constexpr const char* kJsonPattern =
     R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","event":"%n",%v})";
-constexpr const char* kTextPattern = "%H:%M:%S.%e %^%-7l%$ %n  %v";
+constexpr const char* kTextPattern = "%Y-%m-%d %H:%M:%S.%e %^%-7l%$ %n  %v";
 
 /// Limits the lines per second of each event. Events are few, and their names are the program's
 /// own.

@@ -609,5 +609,6 @@ class TestLog:
         self.cannot_listen(config, stderr=side)
         os.close(side)
         with open(terminal, "rb", buffering=0) as shown:
-            assert re.search(rb"(?m)^[\d:]{8}\.\d{3} \x1b\[31m\x1b\[1merror  \x1b\[m cannot_listen  \S",
+            assert re.search(rb"(?m)^\d{4}-\d\d-\d\d [\d:]{8}\.\d{3} "
+                             rb"\x1b\[31m\x1b\[1merror  \x1b\[m cannot_listen  \S",
                              shown.read(65536))

@@ -83,8 +83,8 @@ def test_no_call_of_the_log_is_overlooked():
 
 
 def test_lines_for_people_begin_with_the_event(tmp_path):
-    """By which the page is sorted: "12:00:00.000 error   cannot_listen  …"."""
-    assert "time of day, the level, the\nevent, the message and the fields" in EVENTS.read_text()
+    """By which the page is sorted: "2026-11-27 12:00:00.000 error   cannot_listen  …"."""
+    assert "has the local time, the level, the\nevent, the message and the fields" in EVENTS.read_text()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         path = tmp_path / "config.yaml"
         path.write_text(json.dumps({"listen": {"port": taken.getsockname()[1]}, "admin": {"listen": None},
@@ -94,7 +94,7 @@ def test_lines_for_people_begin_with_the_event(tmp_path):
     assert lines and "cannot_listen" in done.stderr
     known = events_of_sources()
     for line in lines:
-        level, event = re.match(r"[\d:]{8}\.\d{3} (\w+) +(\w+)  \S", line).groups()
+        level, event = re.match(r"\d{4}-\d\d-\d\d [\d:]{8}\.\d{3} (\w+) +(\w+)  \S", line).groups()
         assert level in known[event], line
 
 

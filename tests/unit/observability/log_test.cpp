@@ -60,7 +60,8 @@ TEST(Log, WritesALineOfTextWithTheEventThatThePagesAreSortedBy) {
       },
       {Level::info, Format::text});
   EXPECT_THAT(line,
-              MatchesRegex("[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3} warning some_event  a sentence  "
+              MatchesRegex("20[0-9]{2}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3} "
+                           "warning some_event  a sentence  "
                            "text=\"two words\" number=42\n"));
 }
 
@@ -88,8 +89,8 @@ TEST(Log, TellsTheJournalThePriorityOfEachLine) {
               MatchesRegex("<7>\\{\"time\":.*\"debug\".*\n<6>\\{\"time\":.*\"info\".*\n"
                            "<4>\\{\"time\":.*\"warning\".*\n<3>\\{\"time\":.*\"error\".*\n"));
   EXPECT_THAT(written_beside_journal("here", Format::text),
-              MatchesRegex("<7>[0-9:.]+ debug   first.*\n<6>[0-9:.]+ info    second.*\n"
-                           "<4>[0-9:.]+ warning third.*\n<3>[0-9:.]+ error   fourth.*\n"));
+              MatchesRegex("<7>20[-0-9:. ]+ debug   first.*\n<6>20[-0-9:. ]+ info    second.*\n"
+                           "<4>20[-0-9:. ]+ warning third.*\n<3>20[-0-9:. ]+ error   fourth.*\n"));
 }
 
 TEST(Log, LeavesThePriorityOutWhereStandardErrorIsNotTheJournal) {

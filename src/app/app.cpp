@@ -161,7 +161,8 @@ ExitCode serve(const std::string& file, const std::string& version) {
   opened->log_findings();
   Control control(version);
   if (loaded.config.admin) {
-    if (const std::string error = control.open(*loaded.config.admin); !error.empty()) {
+    const config::Config& config = loaded.config;
+    if (const std::string error = control.open(*config.admin, config.admin_hosts); !error.empty()) {
       log::event(log::Level::error, "cannot_listen", "admin.listen: " + error);
       return exit_code_for(error);
     }

@@ -239,13 +239,13 @@ std::optional<Snapshot> Control::snapshot() const {
 }
 
 admin::Pages Control::pages() {
-  return {{"/", [this] { return index_page(version_); }},
+  return {{"/", [this](std::string_view) { return index_page(version_); }},
           {"/livez",
-           [this] {
+           [this](std::string_view) {
              return livez(watchdog_ ? watchdog_->owed(now()) : std::vector<Watchdog::Time>());
            }},
-          {"/readyz", [this] { return readyz(phase_, snapshot()); }},
-          {"/metrics", [this] {
+          {"/readyz", [this](std::string_view) { return readyz(phase_, snapshot()); }},
+          {"/metrics", [this](std::string_view) {
              return admin::HttpResponse{
                  .body = exposition(version_, process_statistics(), log::counts(), snapshot()),
                  .content_type = metrics::kContentType};
@@ -263,9 +263,9 @@ Control::~Control() {
   stop();
 }
 
-std::string Control::open(const net::Endpoint& admin) {
-  return on_thread([this, &admin]() -> std::string {
-    auto opened = admin::HttpServer::open(io_, admin.host, admin.port, pages());
+std::string Control::open(const net::Endpoint& admin, const std::vector<std::string>& names) {
+  return on_thread([&]() -> std::string {
+    auto opened = admin::HttpServer::open(io_, admin.host, admin.port, pages(), names);
     if (!opened) return opened.error();
     http_server_ = std::move(*opened);
     log::event(log::Level::info, "admin_listening", "answering operators by HTTP",

@@ -234,6 +234,18 @@ std::optional<net::Endpoint> read_admin(Parameters& admin, const Servers& server
   return endpoint;
 }
 
+std::vector<std::string> read_admin_hosts(Parameters& admin) {
+  std::vector<std::string> hosts = admin.texts("hosts");
+  for (const std::string& host : hosts) {
+    if (is_host(host)) continue;
+    admin.error("hosts",
+                "must be a list of host names or IP addresses, without brackets, ports and "
+                "wildcards; one of them is '" +
+                    shown(host) + "'");
+  }
+  return hosts;
+}
+
 log::Options read_log(Parameters& reader) {
   using log::Format;
   using log::Level;
@@ -263,6 +275,7 @@ Config read_file(Parameters& file, ids::Sources sources, const std::string& seed
                            : std::max(1U, std::thread::hardware_concurrency() / kCoresPerThread);
   config.id_store = read_id_store(servers, now, file, config.written);
   config.admin = read_admin(file.section("admin"), servers, listen);
+  config.admin_hosts = read_admin_hosts(file.section("admin"));
   config.log = read_log(file.section("log"));
   config.rules = read_rules(file, config.id_store.db, sources);
   file.finish();

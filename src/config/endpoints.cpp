@@ -90,8 +90,7 @@ net::Endpoint read_address(Parameters& listen) {
 std::string read_advertise(Parameters& listen) {
   const auto name = listen.optional_text("advertise");
   if (!name) return {};
-  const bool has_port = name->find(':') != std::string::npos && address_bytes(*name).empty();
-  if (has_port || name->find_first_of(" \t\r\n/@,[]") != std::string::npos) {
+  if (!is_host(*name)) {
     listen.error("advertise",
                  "must be a host name or an IP address, without brackets or port, is '" +
                      shown(*name) + "'");
@@ -291,6 +290,11 @@ bool refuse_own_listeners(const std::vector<net::Endpoint>& own,
     refused = true;
   }
   return refused;
+}
+
+bool is_host(const std::string& text) {
+  const bool has_port = text.find(':') != std::string::npos && address_bytes(text).empty();
+  return !text.empty() && !has_port && text.find_first_of(" \t\r\n/@,[]*?") == std::string::npos;
 }
 
 std::optional<net::Endpoint> parse_address_and_port(const std::string& text) {

@@ -63,6 +63,9 @@ void refuse_pins_at(const net::Endpoint& place, std::string_view key, const Serv
 void refuse_listeners_at(const net::Endpoint& place, const Servers& servers, Parameters& admin,
                          Parameters& listen);
 
+/// True for what may be a host name, and for an IP address, both without brackets and port.
+[[nodiscard]] bool is_host(const std::string& text);
+
 /// Parses "127.0.0.1:27216" or "[::1]:27216"; nothing if the text is not an IP address with a port.
 [[nodiscard]] std::optional<net::Endpoint> parse_address_and_port(const std::string& text);
 

@@ -56,6 +56,7 @@ std::vector<std::string> needs_restart(const Config& running, const Config& next
   add_unless(running.id_store.db == next.id_store.db, "id_store.db");
   add_unless(running.id_store.wtimeout == next.id_store.wtimeout, "id_store.wtimeout");
   add_unless(same_admin(running, next), "admin.listen");
+  add_unless(running.admin_hosts == next.admin_hosts, "admin.hosts");
   const net::Limits& limits = running.net.limits;
   const net::Limits& others = next.net.limits;
   add_unless(limits.buffered_messages == others.buffered_messages, "limits.buffered_messages");

@@ -16,10 +16,11 @@
 #include <boost/system/system_error.hpp>
 #include <exception>
 #include <list>
-#include <string_view>
+#include <optional>
 #include <utility>
 
 #include "idproxy/observability/log.hpp"
+#include "observability/admitted_hosts.hpp"
 
 namespace idproxy::admin {
 namespace {
@@ -75,16 +76,44 @@ HttpResponse status_response(unsigned status) {
           .body = std::string(http::obsolete_reason(http::int_to_status(status))) + "\n"};
 }
 
-/// The path of a request's target: "/metrics" of "/metrics?x=1" and of "http://host/metrics".
-std::string_view path_of(std::string_view target) {
+/// For a request whose host is not one of AdmittedHosts.
+HttpResponse misdirected() {
+  return {.status = 421,
+          .body =
+              "To permit requests for this host name, add it to admin.hosts in the "
+              "configuration of mongo-idproxy, and restart it.\n"};
+}
+
+/// "/metrics?x=1" and "http://host/metrics?x=1" have the same path and query.
+struct Target {
+  std::optional<std::string_view> authority{};  ///< "host"; nothing in the first form
+  std::string_view path;
+  std::string_view query{};
+};
+
+Target split(std::string_view target) {
   constexpr std::string_view kScheme = "http://";
+  Target parts;
   if (target.starts_with(kScheme)) {
     target.remove_prefix(kScheme.size());
-    target.remove_prefix(std::min(target.find('/'), target.size()));
-    if (target.empty()) target = "/";
+    parts.authority = target.substr(0, target.find_first_of("/?"));
+    target.remove_prefix(parts.authority->size());
   }
-  return target.substr(0, target.find('?'));
+  const std::size_t path = std::min(target.find('?'), target.size());
+  parts.path = path == 0 ? "/" : target.substr(0, path);
+  if (path < target.size()) parts.query = target.substr(path + 1);
+  return parts;
 }
+
+// A page may use its own style, script, pictures and figures, and nothing else, so that a name that
+// got into it unescaped could do no harm. Figures age: nobody is to keep them.
+constexpr std::string_view kHeaders =
+    "Content-Security-Policy: default-src 'none'; style-src 'self'; script-src 'self'; "
+    "connect-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
+    "form-action 'none'\r\n"
+    "X-Content-Type-Options: nosniff\r\n"
+    "Referrer-Policy: no-referrer\r\n"
+    "Cache-Control: no-store\r\n";
 
 /// The whole response as bytes. Beast's serializer, made for bodies of any kind, takes longer to
 /// compile than everything else in this file.
@@ -93,7 +122,8 @@ std::string text_of(const Request& request, bool keep_alive, const HttpResponse&
   std::string text = old ? "HTTP/1.0 " : "HTTP/1.1 ";
   text += std::to_string(response.status) + " ";
   text += http::obsolete_reason(http::int_to_status(response.status));
-  text += "\r\nContent-Type: " + response.content_type + "\r\nCache-Control: no-store\r\n";
+  text += "\r\nContent-Type: " + response.content_type + "\r\n";
+  text += kHeaders;
   if (response.status == 405) text += "Allow: GET, HEAD\r\n";
   if (old && keep_alive) text += "Connection: keep-alive\r\n";
   if (!old && !keep_alive) text += "Connection: close\r\n";
@@ -141,7 +171,8 @@ struct HttpServer::Impl {
       : acceptor(io), pages(std::move(all_pages)), limits(all_limits) {}
 
   /// Returns an error text, or "".
-  std::string listen(const std::string& host, std::uint16_t port) {
+  std::string listen(const std::string& host, std::uint16_t port,
+                     const std::vector<std::string>& names) {
     error_code error;
     const auto ip = asio::ip::make_address(host, error);
     if (error) return host + ": not an IP address";
@@ -151,6 +182,7 @@ struct HttpServer::Impl {
       const std::string shown = ip.is_v6() ? "[" + host + "]" : host;
       return shown + ":" + std::to_string(port) + ": " + refused.code().message();
     }
+    hosts.emplace(ip, names);
     return "";
   }
 
@@ -183,11 +215,10 @@ struct HttpServer::Impl {
 
   /// Does not wait: the socket's send buffer is empty.
   static void refuse(tcp::socket socket) {
-    static constexpr std::string_view kAnswer =
-        "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    const std::string answer = text_of(Request(), false, status_response(503));
     error_code ignored;
     socket.non_blocking(true, ignored);
-    socket.write_some(asio::buffer(kAnswer), ignored);
+    socket.write_some(asio::buffer(answer), ignored);
   }
 
   static asio::awaitable<void> converse(std::shared_ptr<Impl> impl, tcp::socket socket) {
@@ -232,20 +263,29 @@ struct HttpServer::Impl {
   }
 
   [[nodiscard]] HttpResponse respond(const Request& request) const {
-    const bool has_host = request.find(http::field::host) != request.end();
-    if (request.version() >= 11 && !has_host) return status_response(400);
-    const auto target = request.target();
-    const auto found = pages.find(path_of({target.data(), target.size()}));
+    // No browser sends HTTP/1.0, and its other clients may leave out the host.
+    const std::size_t host_fields = request.count(http::field::host);
+    if (host_fields > 1 || (host_fields == 0 && request.version() >= 11)) {
+      return status_response(400);
+    }
+    const Target target = split({request.target().data(), request.target().size()});
+    if (host_fields == 1 && !is_admitted(request[http::field::host])) return misdirected();
+    if (target.authority && !hosts->admit(*target.authority)) return misdirected();
+    const auto found = pages.find(target.path);
     if (found == pages.end()) return status_response(404);
     if (request.method() != http::verb::get && request.method() != http::verb::head) {
       return status_response(405);
     }
-    return page(found->second);
+    return page(found->second, target.query);
   }
 
-  [[nodiscard]] static HttpResponse page(const std::function<HttpResponse()>& make) {
+  [[nodiscard]] bool is_admitted(boost::string_view host) const {
+    return hosts->admit({host.data(), host.size()});
+  }
+
+  [[nodiscard]] static HttpResponse page(const Page& make, std::string_view query) {
     try {
-      return make();
+      return make(query);
     } catch (const std::exception& error) {
       log::event(log::Level::error, "admin_page_failed", "cannot make a page",
                  {{"reason", error.what()}});
@@ -262,6 +302,7 @@ struct HttpServer::Impl {
   tcp::acceptor acceptor;
   Pages pages;
   HttpServerLimits limits;
+  std::optional<AdmittedHosts> hosts;  // once it listens
   std::list<Connection*> connections;
 };
 
@@ -273,9 +314,9 @@ HttpServer::~HttpServer() {
 
 boost::system::result<std::unique_ptr<HttpServer>, std::string> HttpServer::open(
     asio::io_context& io, const std::string& host, std::uint16_t port, Pages pages,
-    HttpServerLimits limits) {
+    const std::vector<std::string>& names, HttpServerLimits limits) {
   auto impl = std::make_shared<Impl>(io, std::move(pages), limits);
-  if (std::string error = impl->listen(host, port); !error.empty()) return error;
+  if (std::string error = impl->listen(host, port, names); !error.empty()) return error;
   co_spawn(io, Impl::accept(impl), log_end);
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }

@@ -60,6 +60,7 @@ class TestPages:
         assert page.status == 200 and page.text.endswith("\n")
         assert page.headers["Content-Type"].startswith("text/plain;")
         assert page.headers["Cache-Control"] == "no-store"
+        assert page.headers["Content-Security-Policy"].startswith("default-src 'none';")
         head = admin.get(path, "HEAD")
         assert head.status == 200 and not head.text
         assert admin.get(path, "POST").status == 405
@@ -70,6 +71,23 @@ class TestPages:
         assert version.split()[-1] in index
         for path in ("/livez", "/readyz", "/metrics"):
             assert path in index
+
+    def test_only_by_its_own_names(self, standalone, start_proxy):
+        """Else any web page could read it, once its name resolves to this host."""
+        admin = Admin(start_proxy(configuration(
+            standalone, [], admin={**LISTEN, "hosts": ["App1.example.org"]})))
+        for host in (admin.address, "localhost", "app1.example.org:80"):
+            assert admin.get("/livez", host=host).status == 200, host
+        for host in ("app1", "10.0.0.5", "evil.example:80"):
+            page = admin.get("/livez", host=host)
+            assert page.status == 421 and "admin.hosts" in page.text, host
+
+    def test_on_all_addresses_by_any_address(self, standalone, start_proxy):
+        proxy = start_proxy(configuration(standalone, [], admin={"listen": "0.0.0.0:0"}))
+        admin = Admin(proxy)
+        for host in ("127.0.0.1", "10.0.0.5:80", "[fd00::1]"):
+            assert admin.get("/livez", host=host).status == 200, host
+        assert admin.get("/livez", host="evil.example").status == 421
 
     def test_elsewhere(self, admin):
         assert admin.get("/status").status == 404
@@ -280,7 +298,7 @@ class TestMetrics:
                     inserted.append(5)
 
         deaf = socket.create_connection(admin.address.split(":"))
-        deaf.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 200)
+        deaf.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200)
         scraper = threading.Thread(target=scrape)
         inserters = [threading.Thread(target=insert) for _ in range(4)]
         for each in (scraper, *inserters):

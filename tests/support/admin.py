@@ -54,10 +54,11 @@ class Admin:
     def __init__(self, proxy: Proxy):
         self.address = proxy.wait_event("admin_listening")["address"]
 
-    def get(self, path: str, method: str = "GET") -> Page:
+    def get(self, path: str, method: str = "GET", host: str | None = None) -> Page:
+        """host: that of the request, if it is not the address it is sent to."""
         connection = http.client.HTTPConnection(self.address, timeout=10)
         try:
-            connection.request(method, path)
+            connection.request(method, path, headers={"Host": host} if host else {})
             answer = connection.getresponse()
             return Page(answer.status, dict(answer.getheaders()), answer.read().decode())
         finally:

@@ -30,9 +30,10 @@ struct Config {
   std::string srv_uri;
   net::Options net;
   log::Options log;
-  id_store::Options id_store;          ///< rules never apply to its database
-  std::optional<net::Endpoint> admin;  ///< the HTTP endpoint, if any; port 0: any free port
-  std::vector<rewrite::Rule> rules;    ///< in file order
+  id_store::Options id_store;            ///< rules never apply to its database
+  std::optional<net::Endpoint> admin;    ///< the HTTP endpoint, if any; port 0: any free port
+  std::vector<std::string> admin_hosts;  ///< names, beside its address, by which it may be asked
+  std::vector<rewrite::Rule> rules;      ///< in file order
   Written written;
 };
 

@@ -9,6 +9,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 /// Serves pages to operators and their programs by HTTP/1.1: GET and HEAD of a few paths.
 namespace idproxy::admin {
@@ -19,9 +21,10 @@ struct HttpResponse {
   std::string content_type = "text/plain; charset=utf-8";
 };
 
-/// Path -> function that makes the response, called on the server's thread. The server ignores
-/// a query string.
-using Pages = std::map<std::string, std::function<HttpResponse()>, std::less<>>;
+/// Makes a page, on the server's thread. `query`: what follows the "?" in the request's target, as
+/// it is there; valid during the call.
+using Page = std::function<HttpResponse(std::string_view query)>;
+using Pages = std::map<std::string, Page, std::less<>>;  ///< by their paths
 
 struct HttpServerLimits {
   std::size_t connections = 64;  ///< a further one closes the one that was idle longest
@@ -33,14 +36,17 @@ struct HttpServerLimits {
 
 /// Serves the pages; a slow client does not hold up others. Not thread-safe: use it on the thread
 /// that runs `io`, or before and after that. Errors are 400, 404, 405, 413 (a request with a body),
-/// 431 and 503 (too many connections).
+/// 421 (for another host), 431 and 503 (too many connections). Every response forbids browsers to
+/// load anything from elsewhere, to show it inside another page, and to keep it.
 class HttpServer {
  public:
-  /// Listens at `host`, an IP address; port 0: any free port. `io` and everything the pages use
-  /// must outlive the server. The error is a text: "127.0.0.1:27216: Address already in use".
+  /// Listens at `host`, an IP address; port 0: any free port. It answers requests for that address
+  /// (any address if it is 0.0.0.0 or ::), for localhost and for `names`, which are host names or
+  /// addresses. `io` and everything the pages use must outlive the server. The error is a text:
+  /// "127.0.0.1:27216: Address already in use".
   [[nodiscard]] static boost::system::result<std::unique_ptr<HttpServer>, std::string> open(
       boost::asio::io_context& io, const std::string& host, std::uint16_t port, Pages pages,
-      HttpServerLimits limits = {});
+      const std::vector<std::string>& names = {}, HttpServerLimits limits = {});
   /// Closes everything.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;

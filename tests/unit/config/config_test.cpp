@@ -66,7 +66,7 @@ upstream:
   uri: mongodb://127.0.0.1:27017    # standard connection string
   connect_timeout: 5s
 id_store: {uri: null, uri_file: null, db: idproxy, write_concern: majority, wtimeout: 5s}
-admin: {listen: "127.0.0.1:27216"}   # null: none; in use: exit 69
+admin: {listen: "127.0.0.1:27216", hosts: []}   # null: none; in use: exit 69
 limits: {buffered_messages: 256MiB, first_byte: 10s, tls_handshake: 10s, message: 30s, drain: 25s}
 log: {level: info, format: auto}    # auto: text on a terminal, JSON lines elsewhere
 threads: auto                       # one per four cores, at least one
@@ -250,6 +250,19 @@ TEST(Config, ReadsWhereTheAdminEndpointIs) {
   EXPECT_EQ(admin("admin: {listen: '[::1]:0'}")->text(), "[::1]:0");
   EXPECT_EQ(admin("admin: {listen: 10.0.0.1:27216}")->text(), "10.0.0.1:27216");
   EXPECT_FALSE(admin("admin: {listen: null}"));
+}
+
+TEST(Config, ReadsByWhichNamesTheAdminEndpointMayBeAsked) {
+  const auto hosts = [](const std::string& text) { return load(text).config.admin_hosts; };
+  EXPECT_THAT(hosts(""), IsEmpty());
+  EXPECT_THAT(hosts("admin: {hosts: []}"), IsEmpty());
+  EXPECT_THAT(hosts("admin: {hosts: [app1, App1.example.org, 10.0.0.5, '::1']}"),
+              ElementsAre("app1", "App1.example.org", "10.0.0.5", "::1"));
+  for (const char* host : {"app1:9216", "[::1]", "http://app1", "*.example.org", "", "a b"}) {
+    EXPECT_THAT(findings_without_rules(std::string("admin: {hosts: ['app2', '") + host + "']}"),
+                ElementsAre(HasSubstr("1:9: error: admin.hosts: must be a list of host names")))
+        << host;
+  }
 }
 
 TEST(Config, TheAdminEndpointMayHaveThePortOfAListenerElsewhere) {

@@ -54,6 +54,7 @@ TEST(NeedsRestart, NamesEachKeyThatIsAnother) {
       {"admin.listen", "", "admin: {listen: '127.0.0.1:5'}"},
       {"admin.listen", "", "admin: {listen: '127.0.0.2:27216'}"},
       {"admin.listen", "admin: {listen: null}", ""},
+      {"admin.hosts", "", "admin: {hosts: [app1]}"},
       {"limits.buffered_messages", "", "limits: {buffered_messages: 64MiB}"},
       {"limits.first_byte", "", "limits: {first_byte: 1s}"},
       {"limits.tls_handshake", "", "limits: {tls_handshake: 1s}"},

@@ -134,7 +134,8 @@ TEST(Tree, SurvivesItsInputCutAtEachByte) {
   for (std::size_t end = 0; end < text.size(); end += 7) {
     Findings findings;
     const bool parsed = parse_tree(text.substr(0, end), findings).has_value();
-    EXPECT_EQ(parsed, findings.errors() == 0) << "cut at " << end;
+    // A key that is cut may be a repeated one, as `uri` of `uri_file`: an error, and a tree.
+    EXPECT_TRUE(parsed || findings.errors() > 0) << "cut at " << end;
   }
 }
 

@@ -105,13 +105,13 @@ class Client {
 };
 
 std::string get(std::string_view path) {
-  return "GET " + std::string(path) + " HTTP/1.1\r\nHost: x\r\n\r\n";
+  return "GET " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\n\r\n";
 }
 
 class EndpointTest : public ::testing::Test {
  protected:
   void start(HttpServerLimits limits = {}) {
-    auto opened = HttpServer::open(io_, "127.0.0.1", 0, pages(), limits);
+    auto opened = HttpServer::open(io_, "127.0.0.1", 0, pages(), {"Admitted.example"}, limits);
     ASSERT_TRUE(opened) << opened.error();
     server_ = std::move(*opened);
     address_ = server_->address();
@@ -137,11 +137,19 @@ class EndpointTest : public ::testing::Test {
 
  private:
   static Pages pages() {
-    return {{"/hello", [] { return HttpResponse{.body = "hello\n"}; }},
-            {"/sick", [] { return HttpResponse{.status = 503, .body = "sick\n"}; }},
-            {"/other", [] { return HttpResponse{.body = "x", .content_type = "text/other"}; }},
-            {"/large", [] { return HttpResponse{.body = std::string(kLargePage, 'x')}; }},
-            {"/fault", []() -> HttpResponse { throw std::runtime_error("on purpose"); }}};
+    const auto page = [](HttpResponse response) {
+      return [response](std::string_view) { return response; };
+    };
+    return {{"/hello", page({.body = "hello\n"})},
+            {"/sick", page({.status = 503, .body = "sick\n"})},
+            {"/other", page({.body = "x", .content_type = "text/other"})},
+            {"/large", page({.body = std::string(kLargePage, 'x')})},
+            {"/query",
+             [](std::string_view query) {
+               return HttpResponse{.body = "[" + std::string(query) + "]"};
+             }},
+            {"/fault",
+             [](std::string_view) -> HttpResponse { throw std::runtime_error("on purpose"); }}};
   }
 
   boost::asio::io_context io_;
@@ -153,15 +161,38 @@ TEST_F(EndpointTest, AnswersAPage) {
   start();
   EXPECT_EQ(ask(get("/hello")),
             "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            "Content-Security-Policy: default-src 'none'; style-src 'self'; script-src 'self'; "
+            "connect-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
+            "form-action 'none'\r\n"
+            "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
             "Cache-Control: no-store\r\nContent-Length: 6\r\n\r\nhello\n");
   EXPECT_TRUE(ask(get("/sick")).starts_with("HTTP/1.1 503 Service Unavailable\r\n"));
   EXPECT_NE(ask(get("/other")).find("Content-Type: text/other\r\n"), std::string::npos);
 }
 
+TEST_F(EndpointTest, GivesAPageTheQuery) {
+  start();
+  const std::pair<const char*, const char*> kCases[] = {
+      {"/query", "[]"},
+      {"/query?", "[]"},
+      {"/query?rules=failing&x=%20?y", "[rules=failing&x=%20?y]"},
+      {"http://localhost/query?a=/b", "[a=/b]"},
+  };
+  for (const auto& [target, body] : kCases) EXPECT_TRUE(ask(get(target)).ends_with(body)) << target;
+}
+
+TEST_F(EndpointTest, SaysWhatToConfigureForAnotherHost) {
+  start();
+  const std::string answer = ask("GET /hello HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 421 Misdirected Request\r\n")) << answer;
+  EXPECT_NE(answer.find("admin.hosts"), std::string::npos) << answer;
+  EXPECT_EQ(answer.find("evil"), std::string::npos) << answer;
+}
+
 TEST_F(EndpointTest, AnswersHeadWithoutTheBody) {
   start();
   const auto client = connect();
-  client->send("HEAD /hello HTTP/1.1\r\nHost: x\r\n\r\n" + get("/hello"));
+  client->send("HEAD /hello HTTP/1.1\r\nHost: localhost\r\n\r\n" + get("/hello"));
   const std::string head = client->receive_until("\r\n\r\n");
   EXPECT_TRUE(head.starts_with("HTTP/1.1 200 OK\r\n"));
   EXPECT_NE(head.find("Content-Length: 6\r\n"), std::string::npos);
@@ -182,6 +213,7 @@ TEST_P(Requests, AreAnswered) {
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 " + std::to_string(GetParam().status)) ||
               answer.starts_with("HTTP/1.0 " + std::to_string(GetParam().status)))
       << answer;
+  EXPECT_NE(answer.find("\r\nContent-Security-Policy: default-src 'none'; "), std::string::npos);
   EXPECT_TRUE(serves());
 }
 
@@ -189,34 +221,51 @@ INSTANTIATE_TEST_SUITE_P(
     HttpServer, Requests,
     ::testing::Values(
         Case{"query", get("/hello?a=b"), 200},
-        Case{"absolute", get("http://any.host:1/hello?x"), 200},
-        Case{"absolute_without_path", get("http://any.host"), 404},
+        Case{"absolute", get("http://localhost:1/hello?x"), 200},
+        Case{"absolute_without_path", get("http://localhost"), 404},
+        Case{"absolute_without_path_but_query", get("http://localhost?/hello"), 404},
+        Case{"absolute_elsewhere", get("http://evil.example/hello"), 421},
+        Case{"absolute_with_user", get("http://localhost@evil.example/hello"), 421},
+        Case{"absolute_to_us_for_another",
+             "GET http://localhost/hello HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421},
+        Case{"configured_host", "GET /hello HTTP/1.1\r\nHost: admitted.EXAMPLE:80\r\n\r\n", 200},
+        Case{"bound_host", "GET /hello HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\n", 200},
+        Case{"another_host", "GET /hello HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421},
+        Case{"another_address", "GET /hello HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\n", 421},
+        Case{"empty_host", "GET /hello HTTP/1.1\r\nHost:\r\n\r\n", 421},
+        Case{"another_host_and_page", "GET /x HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421},
+        Case{"two_hosts", "GET /hello HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n", 400},
+        Case{"http_1_0_elsewhere", "GET /hello HTTP/1.0\r\nHost: evil.example\r\n\r\n", 421},
+        Case{"http_1_0_absolute_elsewhere", "GET http://evil.example/hello HTTP/1.0\r\n\r\n", 421},
         Case{"http_1_0", "GET /hello HTTP/1.0\r\n\r\n", 200},
         Case{"no_host", "GET /hello HTTP/1.1\r\n\r\n", 400},
         Case{"unknown_path", get("/hell"), 404}, Case{"path_below", get("/hello/"), 404},
         Case{"dots", get("/x/../hello"), 404}, Case{"empty_path", get(""), 400},
-        Case{"unknown_path_and_method", "POST /x HTTP/1.1\r\nHost: x\r\n\r\n", 404},
-        Case{"post", "POST /hello HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", 405},
-        Case{"unknown_method", "FROB /hello HTTP/1.1\r\nHost: x\r\n\r\n", 405},
-        Case{"body", "GET /hello HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", 413},
+        Case{"unknown_path_and_method", "POST /x HTTP/1.1\r\nHost: localhost\r\n\r\n", 404},
+        Case{"post", "POST /hello HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", 405},
+        Case{"unknown_method", "FROB /hello HTTP/1.1\r\nHost: localhost\r\n\r\n", 405},
+        Case{"body", "GET /hello HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc", 413},
         Case{"endless_body",
-             "GET /hello HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n", 413},
+             "GET /hello HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n", 413},
         Case{"chunks",
-             "POST /hello HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+             "POST /hello HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: "
+             "chunked\r\n\r\n3\r\nabc\r\n",
              413},
         Case{"both_lengths",
-             "GET /hello HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nTransfer-Encoding: "
+             "GET /hello HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nTransfer-Encoding: "
              "chunked\r\n\r\n0\r\n\r\n",
              400},
         Case{"no_http", "nonsense\r\n\r\n", 400},
         Case{"tls", std::string("\x16\x03\x01\0\x01\r\n\r\n", 9), 400},
         Case{"http_2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400},
         Case{"header_8k_and_more",
-             "GET /hello HTTP/1.1\r\nHost: x\r\nX: " + std::string(8192, 'x') + "\r\n\r\n", 431},
-        Case{"header_1m", "GET /hello HTTP/1.1\r\nHost: x\r\nX: " + std::string(1 << 20, 'x'), 431},
+             "GET /hello HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(8192, 'x') + "\r\n\r\n",
+             431},
+        Case{"header_1m",
+             "GET /hello HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(1 << 20, 'x'), 431},
         Case{"many_headers",
              [] {
-               std::string request = "GET /hello HTTP/1.1\r\nHost: x\r\n";
+               std::string request = "GET /hello HTTP/1.1\r\nHost: localhost\r\n";
                for (int i = 0; i < 2000; ++i) request += "A: b\r\n";
                return request + "\r\n";
              }(),
@@ -227,7 +276,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_F(EndpointTest, SaysWhichMethodsThereAre) {
   start();
-  const std::string answer = ask("DELETE /hello HTTP/1.1\r\nHost: x\r\n\r\n");
+  const std::string answer = ask("DELETE /hello HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_NE(answer.find("Allow: GET, HEAD\r\n"), std::string::npos) << answer;
 }
 
@@ -260,8 +309,9 @@ TEST_F(EndpointTest, TakesARequestInPieces) {
 
 TEST_F(EndpointTest, ClosesAsTheClientWishes) {
   start();
-  for (const std::string request : {"GET /hello HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-                                    "GET /hello HTTP/1.0\r\n\r\n"}) {
+  for (const std::string request :
+       {"GET /hello HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        "GET /hello HTTP/1.0\r\n\r\n"}) {
     const auto client = connect();
     client->send(request);
     EXPECT_TRUE(client->receive_answer().ends_with("hello\n"));
@@ -355,6 +405,7 @@ TEST_F(EndpointTest, RefusesWhereAllConnectionsAreBusy) {
     ASSERT_LT(busy.size(), 50U);
   }
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 503 ")) << answer;
+  EXPECT_NE(answer.find("X-Content-Type-Options: nosniff\r\n"), std::string::npos) << answer;
   const auto end = std::chrono::steady_clock::now() + 10s;
   while (!serves() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(20ms);
   EXPECT_TRUE(serves());

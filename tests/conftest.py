@@ -19,8 +19,7 @@ from support.secured import Certificates
 from support.servers import lacks
 from support.thief import Robbed, Thief, robbing
 
-# libmongoc of a process that is killed leaves a file behind, and writes a line, which is none of the
-# log's, in a later one of the same number.
+# libmongoc of a process that is killed leaves a file behind.
 os.environ["MONGOC_DISABLE_SHM"] = "1"
 
 TOPOLOGIES = ["standalone", "replica_set"]

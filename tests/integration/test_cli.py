@@ -44,11 +44,10 @@ def run(*arguments: str | pathlib.Path, **environment: str) -> subprocess.Comple
 
 
 def next_event(process: subprocess.Popen[bytes]) -> dict[str, Any]:
-    """The next line of its log; libmongoc may write a line before main() begins."""
-    while line := process.stderr.readline():
-        if line.startswith(b"{"):
-            return json.loads(line)
-    raise AssertionError("the log has ended")
+    """The next line of its log."""
+    line = process.stderr.readline()
+    assert line, "the log has ended"
+    return json.loads(line)
 
 
 @pytest.fixture
@@ -429,6 +428,25 @@ class TestFiles:
             path = config(GOOD)
             path.chmod(0)
             assert run("--config", path).returncode == 77
+
+
+def test_every_line_is_the_logs_own(config):
+    """libmongoc has a message if a killed process with the same number left a file behind, as in
+    containers, and writes it before main() begins."""
+    path = config(GOOD.replace("address: 127.0.0.1", "address: 192.0.2.1"))
+
+    def leave_a_file() -> None:
+        pathlib.Path(f"/dev/shm/mongoc-{os.getpid()}").touch()
+
+    environment = {key: value for key, value in os.environ.items() if key != "MONGOC_DISABLE_SHM"}
+    process = subprocess.Popen([binary(), "--config", path], stderr=subprocess.PIPE,
+                               env=environment, preexec_fn=leave_a_file)
+    try:
+        log = process.communicate(timeout=30)[1]
+    finally:
+        pathlib.Path(f"/dev/shm/mongoc-{process.pid}").unlink()
+    assert process.returncode == 69
+    assert "cannot_listen" in [json.loads(line)["event"] for line in log.splitlines()]
 
 
 class TestListening:

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "idproxy/app/app.hpp"
+#include "idproxy/app/version.hpp"
 
 namespace {
 
@@ -97,7 +98,7 @@ ExitCode run(int argc, char** argv) {
   options.failure_message([](const CLI::App*, const CLI::Error& error) {
     return "mongo-idproxy: " + std::string(error.what()) + "; see --help\n";
   });
-  options.set_version_flag("-V,--version", "mongo-idproxy " IDPROXY_VERSION);
+  options.set_version_flag("-V,--version", idproxy::app::version_text);
   std::string config;
   bool check_only = false;
   // Not required(): CLI11 would then report its absence instead of an unknown option.
@@ -128,7 +129,7 @@ ExitCode run(int argc, char** argv) {
   if (check_only) {
     return idproxy::app::check_config(config, connect ? CheckWith::servers : CheckWith::file);
   }
-  return idproxy::app::serve(config, IDPROXY_VERSION);
+  return idproxy::app::serve(config, std::string(idproxy::app::version()));
 }
 
 }  // namespace

@@ -75,7 +75,34 @@ def test_help():
 def test_version(option):
     result = run(option)
     assert result.returncode == 0 and not result.stderr
-    assert re.fullmatch(r"mongo-idproxy \d+\.\d+\.\d+\n", result.stdout)
+    name, compiler, libraries = result.stdout.splitlines()
+    assert re.fullmatch(r"mongo-idproxy \d+\.\d+\.\d+ \(commit ([0-9a-f]{12}|unknown)\)", name)
+    assert re.fullmatch(r"compiled by (Clang|GCC) [\d.]+", compiler)
+    for library in ("Boost", "OpenSSL", "libmongoc", "spdlog", "yaml-cpp"):
+        assert re.search(rf"\b{library} \d+\.", libraries)
+
+
+def test_the_commit_of_a_version(tmp_path):
+    """A build outside git has none, and one without a new commit compiles nothing."""
+    def git(*command: str) -> str:
+        return subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x", *command], check=True,
+                              cwd=tmp_path, capture_output=True, text=True).stdout.strip()
+
+    header = tmp_path / "header.hpp"
+
+    def write() -> str:
+        subprocess.run(["cmake", "-D", f"source={tmp_path}", "-D", f"header={header}",
+                        "-P", ROOT / "scripts" / "write_commit.cmake"], check=True)
+        return header.read_text()
+
+    assert write() == '#define IDPROXY_COMMIT "unknown"\n'
+    git("init", "--quiet")
+    assert "unknown" in write()
+    git("commit", "--quiet", "--allow-empty", "--message", "one")
+    assert write() == f'#define IDPROXY_COMMIT "{git("rev-parse", "HEAD")[:12]}"\n'
+    os.utime(header, (1, 1))
+    write()
+    assert header.stat().st_mtime == 1
 
 
 class TestUsage:

@@ -43,7 +43,9 @@ ConnectionPair::ConnectionPair(IoThread& thread, FileDescriptor downstream,
       server_(std::move(upstream)),
       downstream_(thread.loop, thread.tls),
       upstream_(thread.loop, thread.tls),
+      load_(server_->loads[thread.index]),
       id_(++thread.shared.last_connection_id),
+      counts_{.opened = thread.now()},
       request_gate_(thread.shared.budget),
       requests_(*this, downstream_, upstream_, thread.buffers, true),
       replies_(*this, upstream_, downstream_, thread.buffers, false),
@@ -60,9 +62,32 @@ ConnectionPair::~ConnectionPair() {
   close();
 }
 
+ClientStatistics ConnectionPair::describe() const {
+  const auto now = thread_.shared.clock.monotonic();
+  ClientStatistics client{.id = id_,
+                          .address = peer_name(downstream_.socket()),
+                          .server = server_->name,
+                          .age = now - counts_.opened,
+                          .requests = counts_.requests,
+                          .values = counts_.values,
+                          .bytes_received = counts_.bytes_received,
+                          .bytes_sent = counts_.bytes_sent,
+                          .tls = downstream_.is_secure(),
+                          .port = own_port(upstream_.socket())};
+  if (const auto since = waiting_.waits_since()) client.waits = now - *since;
+  if (memory_.client != nullptr) {
+    client.application = memory_.client->application;
+    client.driver = memory_.client->driver;
+    client.user = memory_.client->user;
+  }
+  return client;
+}
+
 void ConnectionPair::close() {
   if (closed_) return;
   closed_ = true;
+  log_closed();
+  load_.ended(waiting_);
   const auto connector = std::exchange(connector_, nullptr);
   requests_.close();
   replies_.close();
@@ -80,6 +105,27 @@ void ConnectionPair::close() {
   --server_->connections;
   thread_.shared.count_closed();
   if (connector) connector->cancel();  // last: it may hold the last reference to this pair
+}
+
+/// Before the descriptors are closed: afterwards the kernel does not know the addresses.
+void ConnectionPair::log_closed() const noexcept {
+  if (!log::enabled(log::Level::debug)) return;
+  try {
+    const ClientStatistics client = describe();
+    log::event(log::Level::debug, "connection_closed", "client disconnected",
+               {{"connection", client.id},
+                {"client", client.address},
+                {"application", client.application},
+                {"driver", client.driver},
+                {"user", client.user},
+                {"server", client.server},
+                {"seconds", std::chrono::floor<std::chrono::seconds>(client.age).count()},
+                {"requests", client.requests},
+                {"values", client.values},
+                {"bytes_received", client.bytes_received},
+                {"bytes_sent", client.bytes_sent}});
+  } catch (const std::exception&) {  // out of memory: the line is not worth more than the rest
+  }
 }
 
 void ConnectionPair::failed(const std::exception& error) {
@@ -150,7 +196,8 @@ void ConnectionPair::connected(Stream stream) {
     log::event(log::Level::debug, "connection_opened", "client connected",
                {{"connection", id_},
                 {"client", peer_name(downstream_.socket())},
-                {"server", server_->name}});
+                {"server", server_->name},
+                {"port", own_port(upstream_.socket())}});
   }
   replies_.wait_source();
   requests_.resume();
@@ -265,6 +312,7 @@ void ConnectionPair::answer_hello_late() {
                                     answer);
   thread_.cells[Counted::requests_shutdown].add();
   reply_gate_.ledger().answered();
+  load_.ended(waiting_);
   requests_ended_ = true;
   reply(answer.view());
   if (!closed_) end_exchange();
@@ -295,10 +343,12 @@ void ConnectionPair::heard(const Direction& direction) {
 void ConnectionPair::received(const Direction& direction, std::size_t bytes) {
   if (is_request(direction)) {
     thread_.cells[Counted::bytes_from_clients].add(bytes);
+    counts_.bytes_received += bytes;
     if (bytes > 0) heard(direction);
   } else {
     server_->heard(connected_);
     thread_.cells[Counted::bytes_from_servers].add(bytes);
+    load_.bytes_received.add(bytes);
   }
 }
 

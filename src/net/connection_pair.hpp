@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "idproxy/net/client_statistics.hpp"
 #include "idproxy/observability/log.hpp"
 #include "idproxy/rewrite/connection_memory.hpp"
 #include "idproxy/rewrite/exchange.hpp"
@@ -18,6 +19,7 @@
 #include "net/io_thread.hpp"
 #include "net/reply_gate.hpp"
 #include "net/request_gate.hpp"
+#include "net/server_load.hpp"
 #include "net/stream.hpp"
 
 namespace idproxy::net {
@@ -46,6 +48,11 @@ class ConnectionPair final : Direction::Owner {
 
   /// The server that the client is connected to.
   [[nodiscard]] const Upstream& upstream() const { return *server_; }
+  /// How many requests the client has sent.
+  [[nodiscard]] std::uint64_t requests() const { return counts_.requests; }
+  [[nodiscard]] const rewrite::ClientDescription* names() const { return memory_.client.get(); }
+  /// Asks the kernel for the addresses.
+  [[nodiscard]] ClientStatistics describe() const;
   /// Closes both connections at once. Idempotent.
   void close();
   /// Answers an awaitable or streaming hello with ShutdownInProgress, and reads no more requests
@@ -125,12 +132,15 @@ class ConnectionPair final : Direction::Owner {
   // Messages. take_request() and take_reply() return false if they cannot take more now.
   bool take_request(Cursor& cursor);
   bool take_reply(Cursor& cursor);
+  void note_reply();
   bool reply_passed(ReplyGate::Ended ended, Cursor& cursor);
   bool write_run(Direction& direction, Cursor& cursor);
   void turn_away(Cursor& cursor);
   bool refuse(Bytes front, std::size_t length);
   void queue_for_room();
   void forwarded(const RequestGate::Message& message, Bytes request);
+  void expect_reply(const RequestGate::Message& message, std::int32_t request_id);
+  std::optional<std::chrono::nanoseconds> answered();
   void relay_request(Bytes bytes);
   void relay_reply(Bytes bytes);
   void reply(Bytes message);
@@ -184,6 +194,7 @@ class ConnectionPair final : Direction::Owner {
       failed(error);
     }
   }
+  void log_closed() const noexcept;
   void failed(const std::exception& error);
   void protocol_error(const ProtocolFault& fault);
 
@@ -192,7 +203,16 @@ class ConnectionPair final : Direction::Owner {
   std::shared_ptr<Upstream> server_;
   Stream downstream_;
   Stream upstream_;
+  ServerLoad& load_;  // the thread's part of the server's
+  ServerLoad::Connection waiting_;
   std::uint64_t id_;
+  struct {
+    std::chrono::nanoseconds opened;  // monotonic
+    std::uint64_t requests = 0;
+    std::uint64_t values = 0;  // that its writes were given
+    std::uint64_t bytes_received = 0;
+    std::uint64_t bytes_sent = 0;
+  } counts_;
   RequestGate request_gate_;
   ReplyGate reply_gate_;
   Direction requests_;

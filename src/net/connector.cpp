@@ -265,13 +265,13 @@ void Connector::tls_failed(IoThread& thread, Upstream& server, std::string_view 
 }
 
 void Connector::gave_no_answer(IoThread& thread, Upstream& server, std::string_view reason) {
-  server.last_failure.set(reason);
+  server.failed(reason, thread.shared.clock.monotonic());
   thread.shared.observer->lost(server);
   tell_failure(server, reason, is_news(thread, server));
 }
 
 void Connector::note_failure(IoThread& thread, Upstream& server, std::string_view reason) {
-  server.last_failure.set(reason);  // first, for those who notice the failure
+  server.failed(reason, thread.shared.clock.monotonic());  // first, for those who notice it
   server.backoff.failed(thread.shared.clock.monotonic(), system_random());
   thread.shared.observer->lost(server);
   tell_failure(server, reason, is_news(thread, server));
@@ -301,8 +301,9 @@ bool Connector::is_news(IoThread& thread, Upstream& server) {
          server.down_logged.compare_exchange_strong(logged, now.count());
 }
 
-void Upstream::is_back(std::int64_t since) {
+void Upstream::is_back(std::int64_t since, std::chrono::nanoseconds connected) {
   if (!down_since.compare_exchange_strong(since, 0)) return;
+  state_since = connected.count();
   log::event(log::Level::info, "upstream_back", "the server answers again", {{"server", name}});
 }
 

@@ -22,6 +22,35 @@ bool reaches(const ip::address& target, const ip::address& address, error_code& 
   return target.is_unspecified() && address.is_loopback();
 }
 
+void add_state(const Upstream& upstream, std::chrono::nanoseconds now,
+               ServerStatistics::Listener& to) {
+  const std::int64_t down = upstream.down_since;
+  const std::int64_t since = down != 0 ? down : upstream.state_since.load();
+  to.state = down != 0 ? "down" : rewrite::state_name(upstream.state);
+  to.state_age = now - std::chrono::nanoseconds(since);
+  to.last_failure = upstream.last_failure.reason();
+  if (!to.last_failure.empty()) {
+    to.failure_age = now - std::chrono::nanoseconds(upstream.last_failed);
+  }
+  const std::int64_t round_trip = upstream.round_trip;
+  if (round_trip != 0) to.round_trip = std::chrono::nanoseconds(round_trip);
+}
+
+/// Of all threads together.
+void add_load(const Upstream& upstream, std::chrono::nanoseconds now,
+              ServerStatistics::Listener& to) {
+  for (const ServerLoad& each : upstream.loads) {
+    to.requests += each.requests.value();
+    to.replies += each.replies.value();
+    to.bytes_sent += each.bytes_sent.value();
+    to.bytes_received += each.bytes_received.value();
+    to.in_flight += each.in_flight();
+    to.reply_time += each.reply_time.values();
+    const auto oldest = each.oldest();
+    if (oldest) to.oldest = std::max(to.oldest.value_or(std::chrono::nanoseconds(0)), now - *oldest);
+  }
+}
+
 }  // namespace
 
 const Upstream* Directory::Published::find(rewrite::ServerId server) const {
@@ -81,15 +110,23 @@ void Directory::describe(rewrite::ServerId asked, rewrite::Status& status) const
   }
 }
 
-std::vector<ServerStatistics::Listener> Directory::listener_statistics() const {
+std::vector<ServerStatistics::Listener> Directory::listener_statistics(
+    std::chrono::nanoseconds now) const {
   const auto published = this->published();
   std::vector<ServerStatistics::Listener> result;
   for (const rewrite::ServerDescription& server : published->members->servers()) {
     const Upstream* upstream = published->find(server.id);
     if (upstream == nullptr) continue;
-    result.push_back({upstream->route.listen.text(), upstream->name, upstream->down_since == 0,
-                      upstream->connections, upstream->connect_failures, upstream->fault(),
-                      server.said.wire_version});
+    result.push_back({.listener = upstream->route.listen.text(),
+                      .server = upstream->name,
+                      .up = upstream->down_since == 0,
+                      .connections = upstream->connections,
+                      .connect_failures = upstream->connect_failures,
+                      .fault = upstream->fault(),
+                      .wire_version = server.said.wire_version,
+                      .me = server.said.me});
+    add_state(*upstream, now, result.back());
+    add_load(*upstream, now, result.back());
   }
   return result;
 }

@@ -29,8 +29,9 @@ class Directory {
   [[nodiscard]] std::shared_ptr<const Upstream> at_port(std::uint16_t port) const;
   /// Fills in the listeners, and which of them is that of the server `asked`.
   void describe(rewrite::ServerId asked, rewrite::Status& status) const;
-  /// For the metrics.
-  [[nodiscard]] std::vector<ServerStatistics::Listener> listener_statistics() const;
+  /// For pages and metrics. `now`: monotonic.
+  [[nodiscard]] std::vector<ServerStatistics::Listener> listener_statistics(
+      std::chrono::nanoseconds now) const;
 
  private:
   struct Published {

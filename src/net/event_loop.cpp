@@ -91,6 +91,7 @@ void EventLoop::fetch(int most_milliseconds) {
   set_alarm();
   const int count = system_calls::epoll_wait(epoll_.get(), events_, most_milliseconds);
   if (count < 0 && errno != EINTR) fail("epoll_wait");
+  ++turns_;
   next_event_ = 0;
   event_count_ = static_cast<std::size_t>(std::max(count, 0));
 }

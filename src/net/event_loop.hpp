@@ -102,6 +102,10 @@ class EventLoop {
   /// Handles what is due without waiting, perhaps in several turns. For tests.
   void poll();
 
+  /// A number that changes with each turn: what is looked up once in a turn need not be looked up
+  /// for each of its events.
+  [[nodiscard]] std::uint64_t turns() const { return turns_; }
+
   /// Calls `work()`, which may be move-only, on the loop's thread, after what was posted before.
   template <class Work>
   void post(Work work) {
@@ -175,6 +179,7 @@ class EventLoop {
   std::vector<std::function<void()>> dead_;
   Timers timers_;
   bool look_at_posted_ = true;
+  std::uint64_t turns_ = 1;
 
   std::mutex mutex_;  // guards:
   PostedList posted_;

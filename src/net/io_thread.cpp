@@ -14,8 +14,10 @@ constexpr std::chrono::milliseconds kUntilFreed{500};
 
 }  // namespace
 
-IoThread::IoThread(Shared& shared_state, std::shared_ptr<const rewrite::RuleSet> rules)
+IoThread::IoThread(Shared& shared_state, std::shared_ptr<const rewrite::RuleSet> rules,
+                   std::size_t place)
     : shared(shared_state),
+      index(place),
       first_byte(loop, shared.options.limits.first_byte),
       first_request(loop, std::min(shared.options.limits.first_byte, kUntilFirstRequest)),
       tls_handshake(loop, shared.options.limits.tls_handshake),

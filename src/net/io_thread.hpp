@@ -1,6 +1,8 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -60,9 +62,22 @@ struct Cells : PerCounted<metrics::Count> {
 /// loop and read the cells, nothing else.
 class IoThread {
  public:
-  IoThread(Shared& shared_state, std::shared_ptr<const rewrite::RuleSet> rules);
+  /// `place`: among the threads, from 0 on.
+  IoThread(Shared& shared_state, std::shared_ptr<const rewrite::RuleSet> rules,
+           std::size_t place = 0);
+
+  /// The monotonic time of this turn of the loop. Reads the clock once in a turn: requests and
+  /// replies that came together need no times of their own.
+  [[nodiscard]] std::chrono::nanoseconds now() {
+    if (loop.turns() != now_turn_) {
+      now_turn_ = loop.turns();
+      now_ = shared.clock.monotonic();
+    }
+    return now_;
+  }
 
   Shared& shared;
+  const std::size_t index;
   Cells cells;
   BlockPool exchanges;  // memory of those under way
   // Before `loop`: its destructor destroys waits that own pairs, which erase themselves here.
@@ -80,6 +95,10 @@ class IoThread {
   rewrite::Context context;
   rewrite::Workspace workspace;
   bool draining = false;
+
+ private:
+  std::uint64_t now_turn_ = 0;
+  std::chrono::nanoseconds now_{};
 };
 
 }  // namespace idproxy::net

@@ -121,6 +121,7 @@ bool ConnectionPair::take_request(Cursor& cursor) {
         deadline_.stop();
         thread_.cells[Counted::requests_relayed].add();
         if (step.changes_user) memory_.rights.forget();
+        if (step.user) memory_.user_changed(*step.user);
         for (const rewrite::Forwarded& past : step.past) {
           past.count();
           log_past(past, thread_.context.clock);
@@ -194,14 +195,31 @@ void ConnectionPair::queue_for_room() {
 
 void ConnectionPair::forwarded(const RequestGate::Message& message, Bytes request) {
   request_gate_.forwarded();
-  if (!message.expects_reply) return;
-  wire::ReplyLedger& ledger = reply_gate_.ledger();
-  ledger.forwarded(message.header.request_id);
-  if (wire::is_legacy_exhaust(message.header, request)) ledger.permit_unrequested();
+  ++counts_.requests;
+  if (!message.expects_reply) return load_.requests.add();
+  const bool exhausts = wire::is_legacy_exhaust(message.header, request);
+  if (exhausts) reply_gate_.ledger().permit_unrequested();
+  expect_reply(message, message.header.request_id);
+}
+
+/// A request goes to the server, perhaps a part of one, or one that goes again.
+void ConnectionPair::expect_reply(const RequestGate::Message& message, std::int32_t request_id) {
+  using Reply = ServerLoad::Reply;
+  load_.requests.add();
+  reply_gate_.ledger().forwarded(request_id);
+  const bool may_wait = message.may_wait || reply_gate_.ledger().unrequested_permitted();
+  load_.requested(waiting_, may_wait ? Reply::may_wait : Reply::prompt, thread_.now());
+}
+
+/// The last reply to the oldest request has ended. Returns the server's time for it, if it counts.
+std::optional<std::chrono::nanoseconds> ConnectionPair::answered() {
+  reply_gate_.ledger().answered();
+  return load_.answered(waiting_, thread_.now());
 }
 
 void ConnectionPair::relay_request(Bytes bytes) {
   thread_.cells[Counted::bytes_to_servers].add(bytes.size());
+  load_.bytes_sent.add(bytes.size());
   requests_.write(bytes);
 }
 
@@ -220,8 +238,7 @@ bool ConnectionPair::take_reply(Cursor& cursor) {
     case Kind::exchange:
       if (!write_run(replies_, cursor)) return false;
       cursor.at += step.bytes;
-      reply_gate_.ledger().answered();
-      if (exchange_->is_hello()) thread_.context.members = thread_.shared.directory.members();
+      note_reply();
       act_on_reply(exchange_->reply(front.first(step.bytes), thread_.context, thread_.workspace),
                    front.first(step.bytes));
       return true;
@@ -242,6 +259,14 @@ bool ConnectionPair::take_reply(Cursor& cursor) {
   return false;
 }
 
+/// The exchange's reply has come.
+void ConnectionPair::note_reply() {
+  const auto took = answered();
+  if (!exchange_->is_hello()) return;
+  if (took) server_->round_trip = took->count();
+  thread_.context.members = thread_.shared.directory.members();
+}
+
 bool ConnectionPair::reply_passed(ReplyGate::Ended ended, Cursor& cursor) {
   if (ended == ReplyGate::Ended::nothing) return true;
   if (ended == ReplyGate::Ended::reply) {
@@ -255,7 +280,7 @@ bool ConnectionPair::reply_passed(ReplyGate::Ended ended, Cursor& cursor) {
   // goes out at once; otherwise all replies of one read go out together.
   if (is_busy() || !requests_.held().empty()) write_run(replies_, cursor);
   if (closed_) return false;
-  reply_gate_.ledger().answered();
+  answered();
   if (reply_gate_.ledger().outstanding() > 0) return true;
   deliver_local_reply();
   requests_.resume();
@@ -270,6 +295,7 @@ void ConnectionPair::end_after_replies() {
 
 void ConnectionPair::relay_reply(Bytes bytes) {
   thread_.cells[Counted::bytes_to_clients].add(bytes.size());
+  counts_.bytes_sent += bytes.size();
   replies_.write(bytes);
 }
 
@@ -357,12 +383,14 @@ void ConnectionPair::count_request() {
   if (exchange_->is_status()) cells[Counted::requests_status].add();
   if (exchange_->is_next()) cells[Counted::requests_next].add();
   if (exchange_->assigned() == 0) return;
+  counts_.values += exchange_->assigned();
   cells[counted_as(exchange_->command_kind())].add();
   cells[Counted::documents_refused].add(exchange_->refused());
 }
 
 void ConnectionPair::send(const action::Send& message) {
   thread_.cells[Counted::bytes_to_servers].add(message.message->size());
+  load_.bytes_sent.add(message.message->size());
   const bool whole = requests_.write(*message.message, message.original);
   note_added_time();
   if (whole && !closed_) sent();
@@ -446,14 +474,14 @@ void ConnectionPair::act_on_reply(const rewrite::Action& next, Bytes message) {
   }
   if (const auto* news = std::get_if<action::Learn>(&next)) return learn(*news->said);
   if (const auto* again = std::get_if<action::Send>(&next)) {
-    reply_gate_.ledger().forwarded(exchange_->request_id());
+    expect_reply(exchange_->about, exchange_->request_id());
     return send(*again);
   }
   const auto* own = std::get_if<action::Reply>(&next);
   reply(own != nullptr ? own->message : message);
   if (closed_) return;
   if (own != nullptr) note_added_time();
-  if (exchange_->streams()) return reply_gate_.ledger().forwarded(exchange_->request_id());
+  if (exchange_->streams()) return expect_reply(exchange_->about, exchange_->request_id());
   end_exchange();
   requests_.resume();
 }

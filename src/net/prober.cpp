@@ -209,6 +209,7 @@ void Prober::Probe::fail(std::string_view reason) {
 void Prober::Probe::end(std::optional<rewrite::HelloReply> said) {
   if (!prober_) return;
   const auto prober = prober_;
+  if (said) server_->round_trip = (thread_.shared.clock.monotonic() - connected_).count();
   cancel();
   prober->answered(std::move(said));
 }

@@ -5,6 +5,7 @@
 
 #include "idproxy/net/tls.hpp"
 #include "idproxy/wire/expects_reply.hpp"
+#include "idproxy/wire/op_msg.hpp"
 
 namespace idproxy::net {
 namespace {
@@ -37,7 +38,8 @@ RequestGate::Step RequestGate::look(Bytes front, bool draining, rewrite::Namespa
   if (frame.kind == Frame::malformed) return reject(kLength);
   const auto length = static_cast<std::size_t>(frame.header.message_length);
   const Bytes message = front.first(std::min(length, front.size()));
-  const Message about{frame.header, wire::expects_reply(frame.header, message)};
+  const Message about{frame.header, wire::expects_reply(frame.header, message),
+                      wire::has_flag(frame.header, message, wire::flag::kExhaustAllowed)};
   if (draining && about.expects_reply) return {.kind = Kind::late, .bytes = length};
   return look_at_message(about, message, namespaces, x509);
 }
@@ -56,6 +58,8 @@ RequestGate::Step RequestGate::look_at_message(const Message& about, Bytes front
     step.bytes = front.size();
     step.begins = true;
     step.changes_user = relay->changes_user;
+    step.user = relay->user;
+    step.about.may_wait = about.may_wait || relay->may_wait;
     step.past = relay->past;
     return step;
   }
@@ -63,6 +67,10 @@ RequestGate::Step RequestGate::look_at_message(const Message& about, Bytes front
     step.kind = Kind::reject;
     step.fault = kCompressed;
     return step;
+  }
+  if (const auto* request = std::get_if<rewrite::Request>(&step.decision)) {
+    const auto* hello = std::get_if<rewrite::HelloRequest>(request);
+    step.about.may_wait = about.may_wait || (hello != nullptr && hello->may_wait);
   }
   const auto* more = std::get_if<rewrite::decision::NeedMore>(&step.decision);
   const bool is_write = more != nullptr ? more->is_write

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -26,6 +27,7 @@ class RequestGate {
   struct Message {
     wire::MsgHeader header{};
     bool expects_reply = false;  ///< from the server
+    bool may_wait = false;       ///< the server may hold its reply back until there is news
   };
   struct Step {
     enum class Kind {
@@ -39,7 +41,8 @@ class RequestGate {
     Kind kind;
     std::size_t bytes = 0;
     bool begins = false;        ///< with `pass`: the bytes begin a message
-    bool changes_user = false;  ///< with `begins`: as rewrite::decision::Relay says
+    std::optional<std::string_view> user{};  ///< with `begins`: as rewrite::decision::Relay says
+    bool changes_user = false;               ///< the same
     std::span<const rewrite::Forwarded> past{};  ///< the same
     Message about{};                             ///< with `begins` and `collect`
     ProtocolFault fault{};

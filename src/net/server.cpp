@@ -12,6 +12,7 @@
 
 #include "idproxy/observability/log.hpp"
 #include "idproxy/rewrite/status.hpp"
+#include "net/client_list.hpp"
 #include "net/connection_pair.hpp"
 #include "net/io_thread.hpp"
 #include "net/upstreams.hpp"
@@ -37,7 +38,7 @@ using Threads = std::vector<std::unique_ptr<IoThread>>;
 Threads make_threads(Shared& shared, const std::shared_ptr<const rewrite::RuleSet>& rules) {
   Threads threads;
   for (std::uint32_t i = 0; i < shared.options.threads; ++i) {
-    threads.push_back(std::make_unique<IoThread>(shared, rules));
+    threads.push_back(std::make_unique<IoThread>(shared, rules, i));
   }
   return threads;
 }
@@ -260,7 +261,7 @@ void Server::apply(Changes changes) {
 ServerStatistics Server::statistics() const {
   const Shared& shared = impl_->shared;
   ServerStatistics statistics;
-  statistics.listeners = shared.directory.listener_statistics();
+  statistics.listeners = shared.directory.listener_statistics(shared.clock.monotonic());
   statistics.connections_open = shared.open_connections;
   statistics.connections_limit = shared.options.max_connections;
   statistics.buffered_limit = shared.budget.limit();
@@ -275,6 +276,10 @@ ServerStatistics Server::statistics() const {
     statistics.insert_added += thread->cells.insert_added.values();
   }
   return statistics;
+}
+
+ClientList Server::clients(const ClientQuery& query) const {
+  return list_clients(impl_->threads, query);
 }
 
 std::size_t Server::threads() const {

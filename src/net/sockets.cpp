@@ -43,6 +43,11 @@ bool can_be_bound(const address& to, error_code& error) {
          ::bind(socket.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) == 0;
 }
 
+bool is_tcp(const SocketAddress& address) {
+  const int family = address.protocol().family();
+  return family == AF_INET || family == AF_INET6;
+}
+
 }  // namespace
 
 std::optional<SocketAddress> address_of(const Endpoint& endpoint) {
@@ -66,10 +71,14 @@ SocketAddress own_address(int fd) {
   return asked(::getsockname, fd);
 }
 
+std::uint16_t own_port(int fd) {
+  const SocketAddress own = own_address(fd);
+  return is_tcp(own) ? tcp_endpoint(own).port() : std::uint16_t{0};
+}
+
 std::string peer_name(int fd) {
   const SocketAddress peer = asked(::getpeername, fd);
-  const int family = peer.protocol().family();
-  if (family != AF_INET && family != AF_INET6) return {};
+  if (!is_tcp(peer)) return {};
   const tcp::endpoint from = tcp_endpoint(peer);
   return Endpoint{from.address().to_string(), from.port(), {}}.text();
 }

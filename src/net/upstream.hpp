@@ -7,11 +7,13 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "idproxy/net/options.hpp"
 #include "idproxy/rewrite/hello_reply.hpp"
 #include "idproxy/rewrite/members.hpp"
 #include "net/backoff.hpp"
+#include "net/server_load.hpp"
 
 namespace idproxy::net {
 
@@ -41,14 +43,26 @@ class LastFailure {
 /// A server and its listener. Shared by the listener and all connections to the server, which may
 /// outlive the listener. Thread-safe: what is not atomic does not change once the listener is open.
 struct Upstream {
-  explicit Upstream(Route both) : route(std::move(both)), name(route.upstream.text()) {}
+  /// `threads`: how many io threads there are.
+  explicit Upstream(Route both, std::size_t threads = 1)
+      : route(std::move(both)), name(route.upstream.text()), loads(threads) {}
 
   /// The server has sent something on a connection that was opened at `connected` (monotonic). A
   /// connection from before the server went down proves nothing: it may go on while the server
   /// accepts no new ones.
   void heard(std::chrono::nanoseconds connected) {
     const std::int64_t since = down_since.load(std::memory_order_relaxed);
-    if (since != 0 && connected.count() > since) is_back(since);
+    if (since != 0 && connected.count() > since) is_back(since, connected);
+  }
+
+  /// Event: connecting to it has failed, or it has not answered.
+  void failed(std::string_view reason, std::chrono::nanoseconds now) {
+    last_failure.set(reason);
+    last_failed = now.count();
+  }
+  /// Event: the topology has taken its reply to hello into account, or has forgotten it.
+  void is(rewrite::HelloReply::State now_state, std::chrono::nanoseconds now) {
+    if (state.exchange(now_state) != now_state) state_since = now.count();
   }
 
   /// As in ServerStatistics::Listener.
@@ -69,9 +83,14 @@ struct Upstream {
   std::atomic<bool> alias{false};                  ///< its set has another name for it
   std::atomic<std::int64_t> down_since{0};         ///< monotonic, in ns; 0: the server is up
   std::atomic<std::int64_t> down_logged{0};        ///< when the log last said so; monotonic, in ns
+  std::atomic<std::int64_t> last_failed{0};        ///< when last_failure was set; monotonic, in ns
+  std::atomic<rewrite::HelloReply::State> state{};  ///< as it last said
+  std::atomic<std::int64_t> state_since{0};         ///< monotonic, in ns; 0: from the start
+  std::atomic<std::int64_t> round_trip{0};  ///< of the last hello that did not wait, ns; 0: none yet
+  std::vector<ServerLoad> loads;            ///< by IoThread::index
 
  private:
-  void is_back(std::int64_t since);
+  void is_back(std::int64_t since, std::chrono::nanoseconds connected);
 };
 
 /// Receives what connections learn about servers. Any thread may call the functions; they take

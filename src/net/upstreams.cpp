@@ -54,7 +54,7 @@ std::string Upstreams::open() {
 
 /// Returns an error text, or "".
 std::string Upstreams::open(Route route, Origin origin, const std::string& set_name) {
-  auto upstream = std::make_shared<Upstream>(std::move(route));
+  auto upstream = std::make_shared<Upstream>(std::move(route), threads_.size());
   auto listener = std::make_shared<Listener>(threads_, upstream);
   if (std::string error = listener->open(); !error.empty()) return error;
   const Endpoint& listen = upstream->route.listen;
@@ -370,6 +370,7 @@ void Upstreams::publish() {
   Directory::Servers servers;
   for (const auto& [id, served] : served_) {
     const auto* server = topology_.find(id);
+    served.upstream->is(server->said.state, thread_.shared.clock.monotonic());
     served.upstream->primary = server->said.state == State::primary;
     served.upstream->alias = !server->alias.empty();
     servers.push_back(served.upstream);

@@ -9,6 +9,7 @@
 #include "idproxy/rewrite/status.hpp"
 #include "idproxy/wire/op_msg.hpp"
 #include "rewrite/catalog_command.hpp"
+#include "rewrite/client_description.hpp"
 #include "rewrite/login.hpp"
 #include "rewrite/turn_stage.hpp"
 
@@ -41,10 +42,12 @@ Decision understand_other(Bytes message, X509 x509) {
   if (x509 == X509::refused) {
     if (auto fault = fault_of_login(command)) return Request{RefusedRequest{std::move(*fault)}};
   }
-  if (!command || !is_hello(command->name)) {
-    return Relay{.changes_user = !command || changes_user(command->name)};
+  if (!command) return Relay{.changes_user = true};
+  if (!is_hello(command->name)) {
+    return Relay{.changes_user = changes_user(command->name), .user = user_after(*command)};
   }
-  return Request{HelloRequest{std::move(*command)}};
+  const bool may_wait = bson::find(command->document(), "maxAwaitTimeMS").has_value();
+  return Request{HelloRequest{std::move(*command), may_wait}};
 }
 
 /// For the proxy's own commands.
@@ -125,8 +128,16 @@ std::optional<DocumentHead> read_head(Bytes front, std::size_t at, std::size_t m
 
 /// True if the proxy must see the whole of such a command, which is not a write.
 bool is_wanted(std::string_view command, X509 x509) {
-  if (is_hello(command)) return true;
-  return x509 == X509::refused && (equals(command, "authenticate") || equals(command, "saslStart"));
+  if (is_hello(command) || equals(command, "saslStart") || equals(command, "logout")) return true;
+  return x509 == X509::refused && equals(command, "authenticate");
+}
+
+/// True for a getMore that waits for data: only there do servers accept a maxTimeMS. A body that has
+/// not arrived whole is not waited for.
+bool awaits_data(Bytes front, const DocumentHead& head) {
+  if (front.size() < head.end()) return false;
+  const auto body = bson::document_at(front.subspan(head.at, head.length));
+  return body && bson::find(*body, "maxTimeMS").has_value();
 }
 
 /// Asks for the body because it needs $db, and for the statements only if a rule applies.
@@ -204,7 +215,10 @@ Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces, X
         return understand_catalog_command(front, namespaces);
       }
       const bool own = equals(command, "idproxy");
-      if (!own && !is_wanted(command, x509)) return Relay{changes_user(command)};
+      if (!own && !is_wanted(command, x509)) {
+        return Relay{.changes_user = changes_user(command),
+                     .may_wait = equals(command, "getMore") && awaits_data(front, *head)};
+      }
       if (front.size() < length) return NeedMore{length};
       return own ? understand_own(front, namespaces, x509) : understand_other(front, x509);
     }
@@ -279,7 +293,9 @@ Decision classify_query(Bytes front, std::size_t length, Namespaces& namespaces,
   if (!head) return otherwise;
   const std::string_view command = head->first_key;
   const bool may_write = write_kind(command).has_value() || is_query_wrapper(command);
-  if (!is_wanted(command, x509) && !may_write) return Relay{changes_user(command)};
+  if (!is_wanted(command, x509) && !may_write) {
+    return Relay{.changes_user = changes_user(command)};
+  }
   if (front.size() < length) return NeedMore{length};
   if (may_write) {
     const std::string_view db = name->substr(0, name->size() - kCommands.size());

@@ -5,6 +5,7 @@
 #include "idproxy/rewrite/connection_memory.hpp"
 #include "idproxy/rewrite/conversation.hpp"
 #include "idproxy/rewrite/hello.hpp"
+#include "rewrite/client_description.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -32,7 +33,10 @@ class HelloExchange final : public Conversation {
 
 Action HelloExchange::begin(const Received& received) {
   const Bytes message = received.message;
-  if (memory_ != nullptr) memory_->rights.forget();  // it may log in (speculativeAuthenticate)
+  if (memory_ != nullptr) {
+    memory_->rights.forget();  // it may log in (speculativeAuthenticate)
+    note_names(hello_.command.document(), *memory_);
+  }
   awaits_reply_ = acknowledged_;
   may_stream_ = wire::has_flag(wire::read_header(message), message, wire::flag::kExhaustAllowed);
   refill(received.workspace);

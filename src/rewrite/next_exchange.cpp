@@ -214,6 +214,7 @@ Action NextExchange::answered(ids::Result<ids::Grant> grant, const Context& cont
 Action NextExchange::hand_out(const Step& step) {
   handed_out_ = values_.size();
   request_.assignment->outcomes->handed_out += handed_out_;
+  request_.assignment->outcomes->last_assigned = step.now.count();
   Buffer& out = step.workspace.reply;
   out.clear();
   out.reserve(values_.bytes() + handed_out_ * kAroundValue + kAroundValues);

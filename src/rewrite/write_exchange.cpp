@@ -396,6 +396,7 @@ void WriteExchange::count_assigned() const {
     RuleOutcomes& outcomes = *(*write_.plan)[i].outcomes;
     const std::size_t values = given_.wanted.empty() ? assigned_ : given_.wanted[i];
     outcomes.assigned += values;
+    if (values > 0) outcomes.last_assigned.store(now_.count(), std::memory_order_relaxed);
     if (!acknowledged_) outcomes.unacknowledged += values;
   }
 }

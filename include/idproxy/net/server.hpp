@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "idproxy/base/clock.hpp"
+#include "idproxy/net/client_statistics.hpp"
 #include "idproxy/net/options.hpp"
 #include "idproxy/net/server_statistics.hpp"
 #include "idproxy/rewrite/rules.hpp"
@@ -54,6 +55,8 @@ class Server {
   void apply(Changes changes);
 
   [[nodiscard]] ServerStatistics statistics() const;
+  /// Asks the io threads, and waits for them, 200 ms at most. Not from an io thread.
+  [[nodiscard]] ClientList clients(const ClientQuery& query) const;
   [[nodiscard]] std::size_t threads() const;
   /// Runs `work` on the io thread with this index as soon as the thread is free; never after run()
   /// has returned.

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,22 @@ struct ServerStatistics {
     /// Why it is down; if it is up, why it may not be the server that is meant; empty: nothing.
     std::string fault{};
     std::int32_t wire_version = 0;  ///< the server's maxWireVersion; 0: it has not said it yet
+    std::string me{};               ///< its name in its replica set; empty: it is in none
+    std::string state{};            ///< "PRIMARY", … as MongoDB spells it; "down", "unknown"
+    std::chrono::nanoseconds state_age{};  ///< since when
+    std::string last_failure{};            ///< why connecting failed last; empty: it never did
+    std::chrono::nanoseconds failure_age{};
+    std::optional<std::chrono::nanoseconds> round_trip{};  ///< of the last hello
+
+    std::uint64_t requests = 0;  ///< messages sent to it
+    std::uint64_t replies = 0;
+    std::uint64_t bytes_sent = 0;
+    std::uint64_t bytes_received = 0;
+    /// Requests that wait for their reply now, and the age of the oldest. Without awaitable hellos,
+    /// exhaust streams and getMores that wait for data, as the next.
+    std::uint64_t in_flight = 0;
+    std::optional<std::chrono::nanoseconds> oldest{};
+    metrics::HistogramValues reply_time{};  ///< from sending a request to its reply
   };
   std::vector<Listener> listeners;
 

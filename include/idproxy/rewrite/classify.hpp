@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <variant>
 
 #include "idproxy/rewrite/request.hpp"
@@ -20,6 +22,11 @@ namespace decision {
 /// Forward the message's bytes as they arrive.
 struct Relay {
   bool changes_user = false;  ///< it may be a part of a login, or a logout
+  /// The user that logs in, as the client writes it; empty: nobody from now on; nothing: no change.
+  /// Borrows from the message.
+  std::optional<std::string_view> user{};
+  /// The server may hold its reply back until there is data: a getMore on a tailable cursor.
+  bool may_wait = false;
   /// For an insert into a time-series collection, the rules that do not apply to it. Valid until
   /// the namespaces are asked again.
   std::span<const Forwarded> past{};

@@ -37,12 +37,24 @@ class InsertRights {
   std::unique_ptr<std::vector<Known>> known_;
 };
 
+/// Who a client says it is, for operators.
+struct ClientDescription {
+  static constexpr std::size_t kLongestName = 128;  ///< each is cut off there
+
+  std::string application;  ///< appName of its connection string
+  std::string driver;       ///< with its version, "PyMongo 4.6.1"
+  std::string user;         ///< the last that it logged in as, or tried to
+};
+
 /// State that the exchanges of one client's connection share, one after the other. Not thread-safe.
 struct ConnectionMemory {
   InsertRights rights;
   /// The server's maxWireVersion, as its last reply to hello had it; 0: it is not known.
   std::int32_t wire_version = 0;
+  std::unique_ptr<ClientDescription> client{};  ///< null: it has said nothing
 
+  /// The connection's user is this one from now on; empty: nobody.
+  void user_changed(std::string_view user);
   /// True if replies to a repeated write name what an earlier attempt has executed
   /// (`retriedStmtIds`; MongoDB 6.0 and later).
   [[nodiscard]] bool tells_retried() const { return wire_version >= server_release::k6_0; }

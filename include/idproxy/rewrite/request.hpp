@@ -39,6 +39,7 @@ struct WriteRequest {
 /// A hello or isMaster, in an OP_MSG or an OP_QUERY.
 struct HelloRequest {
   Command command;
+  bool may_wait = false;  ///< the server may hold its reply back until there is news
 };
 
 /// {idproxy: "status"}, well-formed.

@@ -291,6 +291,73 @@ void expect_idle(World& world) {
   EXPECT_EQ(world.sent.back(), kPing);
 }
 
+// ---- what is measured --------------------------------------------------------------------------
+
+ServerStatistics::Listener figures(World& world) {
+  ServerStatistics::Listener listener;
+  const ServerLoad& load = (*world.thread.pairs.begin()).second->upstream().loads.front();
+  listener.requests = load.requests.value();
+  listener.replies = load.replies.value();
+  listener.bytes_sent = load.bytes_sent.value();
+  listener.bytes_received = load.bytes_received.value();
+  listener.in_flight = load.in_flight();
+  listener.oldest = load.oldest();
+  listener.reply_time = load.reply_time.values();
+  return listener;
+}
+
+TEST(ConnectionPair, MeasuresHowLongTheServerTakes) {
+  World world(kOnlyId);
+  world.request(kPing);
+  EXPECT_EQ(figures(world).in_flight, 1U);
+  EXPECT_EQ(figures(world).oldest, world.clock.monotonic());
+  world.after(2s).reply(kPong);
+  EXPECT_EQ(figures(world).in_flight, 0U);
+  EXPECT_EQ(figures(world).oldest, std::nullopt);
+  EXPECT_EQ(figures(world).reply_time.sum_seconds, 2);
+
+  world.request(kInsert).after(1s).reply_with(n(2) + ok());
+  EXPECT_EQ(figures(world).reply_time.sum_seconds, 3);
+  EXPECT_EQ(figures(world).requests, 2U);
+  EXPECT_EQ(figures(world).replies, 2U);
+  EXPECT_EQ(figures(world).bytes_sent, world.sent[0].size() + world.sent[1].size());
+  EXPECT_EQ(figures(world).bytes_received, world.replied[0].size() + world.replied[1].size());
+
+  world.request(kUnacknowledged);
+  EXPECT_EQ(figures(world).requests, 3U);
+  EXPECT_EQ(figures(world).in_flight, 0U);
+}
+
+TEST(ConnectionPair, DoesNotMeasureAHelloThatWaitsForNews) {
+  World world(kOnlyId);
+  world.request(hello(wire::flag::kExhaustAllowed));
+  EXPECT_EQ(figures(world).in_flight, 0U);
+  world.after(9s).reply_with(ok(), wire::flag::kMoreToCome);
+  EXPECT_EQ(figures(world).reply_time.sum_seconds, 0);
+  EXPECT_EQ(figures(world).in_flight, 0U) << "the stream goes on";
+}
+
+TEST(ConnectionPair, DescribesItsClient) {
+  World world(kOnlyId);
+  world
+      .request(op_msg(body(doc(
+          int_field("hello", 1) +
+          doc_field("client", doc_field("application", string_field("name", "shop"))) +
+          string_field("$db", "admin")))))
+      .reply_with(ok())
+      .learned()
+      .request(kInsert)
+      .after(3s);
+  const ClientStatistics client = world.thread.pairs.begin()->second->describe();
+  EXPECT_EQ(client.application, "shop");
+  EXPECT_EQ(client.requests, 2U);
+  EXPECT_EQ(client.values, 2U);
+  EXPECT_EQ(client.waits, std::chrono::nanoseconds(3s));
+  EXPECT_EQ(client.age, std::chrono::nanoseconds(3s));
+  EXPECT_GT(client.bytes_received, kInsert.size());
+  EXPECT_GT(client.bytes_sent, 0U);
+}
+
 // ---- the request -------------------------------------------------------------------------------
 
 TEST(ConnectionPair, RelaysARequestThatNeedsNoValue) {

@@ -43,7 +43,7 @@ TEST_F(DirectoryOf, NothingIsEmpty) {
   ASSERT_NE(directory.members(), nullptr);
   EXPECT_TRUE(directory.members()->servers().empty());
   EXPECT_EQ(directory.at_port(27117), nullptr);
-  EXPECT_TRUE(directory.listener_statistics().empty());
+  EXPECT_TRUE(directory.listener_statistics(std::chrono::nanoseconds(0)).empty());
 }
 
 TEST_F(DirectoryOf, TwoServersHasWhatWasPublishedLast) {
@@ -57,7 +57,7 @@ TEST_F(DirectoryOf, TwoServersHasWhatWasPublishedLast) {
   EXPECT_EQ(directory.at_port(27118), two);
   EXPECT_EQ(directory.at_port(27119), nullptr);
 
-  const auto statistics = directory.listener_statistics();
+  const auto statistics = directory.listener_statistics(std::chrono::nanoseconds(0));
   ASSERT_EQ(statistics.size(), 2U);
   EXPECT_EQ(statistics[0].connections, 3U);
   EXPECT_TRUE(statistics[0].up);
@@ -72,7 +72,7 @@ TEST_F(DirectoryOf, TwoServersHasWhatWasPublishedLast) {
   directory.publish(
       std::make_shared<const rewrite::Members>(std::vector{server(1, "127.0.0.1:27117")}), {one});
   EXPECT_EQ(directory.at_port(27118), nullptr);
-  EXPECT_EQ(directory.listener_statistics().size(), 1U);
+  EXPECT_EQ(directory.listener_statistics(std::chrono::nanoseconds(0)).size(), 1U);
 }
 
 TEST_F(DirectoryOf, AListenerKnowsItsOwnAddress) {

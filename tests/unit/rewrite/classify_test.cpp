@@ -249,6 +249,30 @@ TEST(Classify, TellsWhatMayChangeTheUser) {
   }
 }
 
+/// Whether the server may hold back its reply to the message, of which `size` bytes have arrived.
+bool may_wait(const std::string& bytes, std::size_t size) {
+  Namespaces namespaces(rule_set());
+  const auto decision = classify(wire::read_header(as_bytes(bytes)), as_bytes(bytes).first(size),
+                                 namespaces, X509::passes);
+  const auto* relay = std::get_if<decision::Relay>(&decision);
+  EXPECT_NE(relay, nullptr);
+  return relay != nullptr && relay->may_wait;
+}
+
+TEST(Classify, TellsWhichGetMoreWaitsForData) {
+  const std::string limit = int_field("maxTimeMS", 1000);
+  const auto command = [](std::string_view name, const std::string& more) {
+    return op_msg(body(doc(long_field(name, 5) + string_field("collection", "orders") + more)));
+  };
+  const std::string waits = command("getMore", limit);
+  EXPECT_TRUE(may_wait(waits, waits.size()));
+  EXPECT_FALSE(may_wait(waits, waits.size() - 1)) << "nobody waits for the rest of a getMore";
+  for (const std::string& other : {command("getMore", ""), command("getMores", limit),
+                                   command("find", limit)}) {
+    EXPECT_FALSE(may_wait(other, other.size()));
+  }
+}
+
 TEST(Classify, RelaysByTheFirstBytesWhereNoRuleCanApply) {
   Namespaces namespaces(rule_set_of(rule("shop.orders", "_id")));
   const std::string other =

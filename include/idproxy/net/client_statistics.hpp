@@ -1,0 +1,42 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace idproxy::net {
+
+/// One client connection. The names are the client's own, unchecked.
+struct ClientStatistics {
+  std::uint64_t id = 0;       ///< `connection` in the log
+  std::string address{};      ///< "host:port", or "unix"
+  std::string application{};  ///< appName; empty: it has not said
+  std::string driver{};       ///< "PyMongo 4.6.1"; empty: it has not said
+  std::string user{};         ///< empty: it has not logged in
+  std::string server{};       ///< the name of its server
+  std::chrono::nanoseconds age{};
+  std::optional<std::chrono::nanoseconds> waits{};  ///< for the oldest reply that the server owes it
+  std::uint64_t requests = 0;
+  std::uint64_t values = 0;  ///< that its writes were given
+  std::uint64_t bytes_received = 0;
+  std::uint64_t bytes_sent = 0;
+  bool tls = false;
+  std::uint16_t port = 0;  ///< the proxy's own, by which the server knows the client; 0: none
+};
+
+/// Which clients to list.
+struct ClientQuery {
+  std::size_t most = 50;                     ///< those that have sent the most requests
+  std::optional<std::string> application{};  ///< only those with this name
+};
+
+struct ClientList {
+  std::uint64_t matching = 0;             ///< how many the query fits
+  std::vector<ClientStatistics> clients;  ///< those with the most requests first
+  bool complete = true;                   ///< false: a thread has not answered in time
+};
+
+}  // namespace idproxy::net

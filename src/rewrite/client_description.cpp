@@ -1,0 +1,84 @@
+#include "rewrite/client_description.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "idproxy/base/text.hpp"
+#include "idproxy/bson/elements.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+/// The text of a field, cut off at the length that servers accept for the whole of `client`; empty
+/// if there is none.
+std::string_view text_in(Bytes document, std::string_view key) {
+  const auto found = bson::find(document, key);
+  if (!found || found->type != bson::Type::string) return {};
+  return found->text().substr(0, ClientDescription::kLongestName);
+}
+
+Bytes document_in(Bytes document, std::string_view key) {
+  const auto found = bson::find(document, key);
+  return found && found->type == bson::Type::document ? found->value : Bytes();
+}
+
+/// The user in SCRAM's first message, "n,,n=user,r=nonce", as it stands there: "," and "=" in the
+/// name are "=2C" and "=3D".
+std::string_view user_in(std::string_view scram) {
+  constexpr std::string_view kName = "n=";
+  for (int header = 0; header < 2; ++header) {  // the GS2 header: a flag, an authorization id
+    const auto comma = scram.find(',');
+    if (comma == std::string_view::npos) return {};
+    scram.remove_prefix(comma + 1);
+  }
+  if (!scram.starts_with(kName)) return {};
+  scram.remove_prefix(kName.size());
+  return scram.substr(0, std::min(scram.find(','), ClientDescription::kLongestName));
+}
+
+std::string_view user_of_sasl_start(Bytes command) {
+  const std::string_view mechanism = text_in(command, "mechanism");
+  const auto payload = bson::find(command, "payload");
+  constexpr std::size_t kBinaryHead = 5;  // int32 length, subtype
+  if (!mechanism.starts_with("SCRAM-") || !payload) return {};
+  if (payload->type == bson::Type::string) return user_in(payload->text());
+  if (payload->type != bson::Type::binary || payload->value.size() < kBinaryHead) return {};
+  return user_in(as_text(payload->value.subspan(kBinaryHead)));
+}
+
+ClientDescription& of(ConnectionMemory& memory) {
+  if (memory.client == nullptr) memory.client = std::make_unique<ClientDescription>();
+  return *memory.client;
+}
+
+}  // namespace
+
+std::optional<std::string_view> user_after(const Command& command) {
+  if (command.name == "logout") return std::string_view();
+  if (command.name == "saslStart") return user_of_sasl_start(command.document());
+  return std::nullopt;
+}
+
+void note_names(Bytes hello, ConnectionMemory& memory) {
+  if (const Bytes client = document_in(hello, "client"); !client.empty()) {
+    ClientDescription& names = of(memory);
+    if (const Bytes application = document_in(client, "application"); !application.empty()) {
+      names.application = text_in(application, "name");
+    }
+    if (const Bytes driver = document_in(client, "driver"); !driver.empty()) {
+      names.driver = text_in(driver, "name");
+      const std::string_view version = text_in(driver, "version");
+      if (!version.empty()) names.driver.append(" ").append(version);
+    }
+  }
+  if (const Bytes login = document_in(hello, "speculativeAuthenticate"); !login.empty()) {
+    if (const auto user = user_of_sasl_start(login); !user.empty()) of(memory).user = user;
+  }
+}
+
+void ConnectionMemory::user_changed(std::string_view user) {
+  if (client == nullptr && user.empty()) return;
+  of(*this).user = user;
+}
+
+}  // namespace idproxy::rewrite

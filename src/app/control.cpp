@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
+#include <boost/json/serialize.hpp>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -13,8 +14,11 @@
 #include <limits>
 #include <utility>
 
+#include "app/metrics_table.hpp"
 #include "app/process.hpp"
+#include "app/status_page.hpp"
 #include "idproxy/app/command_line.hpp"
+#include "idproxy/app/version.hpp"
 #include "idproxy/observability/log.hpp"
 #include "idproxy/observability/metrics_page.hpp"
 
@@ -160,7 +164,15 @@ void Control::look() {
     tell_status(false);
   }
   tell_readiness();
+  look_at_servers();
   if (now() - housekept_ >= kHousekeeping) housekeep();
+}
+
+void Control::look_at_servers() {
+  if (server_ == nullptr || last_) return;
+  const net::ServerStatistics net = server_->statistics();
+  if (phase_ == Phase::serving) servers_log_.look(net.listeners);
+  recent_.look(net, store_->statistics(), *reload_->rules().set, now());
 }
 
 void Control::tell_readiness() {
@@ -232,14 +244,51 @@ std::optional<Snapshot> Control::snapshot() const {
                   .reasons = reasons_of(*rules.set),
                   .numbers = rules.watch->numbers(std::numeric_limits<std::size_t>::max()),
                   .run_out = run_out_.current(),
+                  .outlooks = run_out_.outlooks(),
                   .reloads = reload_->statistics(),
                   .last_reload_failed = last_reload_failed_,
                   .client_side = certificates(reload_->client_tls()),
                   .server_side = certificates(reload_->server_tls())};
 }
 
+boost::json::value Control::status(const StatusQuery& query) const {
+  const std::optional<Snapshot> state = snapshot();
+  const Clock& clock = process_sources().clock;
+  const bool serves = server_ != nullptr && !last_;
+  return status_document({.version = version_,
+                          .commit = std::string(commit()),
+                          .file = reload_ == nullptr ? std::string() : reload_->file(),
+                          .phase = phase_,
+                          .now = clock.wall(),
+                          .started = std::chrono::nanoseconds(static_cast<std::int64_t>(
+                              process_statistics().start_time_seconds * 1e9)),
+                          .monotonic = clock.monotonic(),
+                          .lines = log::last_lines()},
+                         state ? &*state : nullptr, recent_,
+                         serves ? server_->clients(clients_for(query)) : net::ClientList{}, query);
+}
+
 admin::Pages Control::pages() {
-  return {{"/", [this](std::string_view) { return index_page(version_); }},
+  const auto of_type = [](const char* type, std::string_view body) {
+    return [=](std::string_view) {
+      return admin::HttpResponse{.body = std::string(body), .content_type = type};
+    };
+  };
+  return {{"/",
+           [this](std::string_view asked) {
+             const StatusQuery query = StatusQuery::parse(asked);
+             return admin::HttpResponse{.body = status_page(status(query), query),
+                                        .content_type = "text/html; charset=utf-8"};
+           }},
+          {"/status.json",
+           [this](std::string_view asked) {
+             return admin::HttpResponse{
+                 .body = boost::json::serialize(status(StatusQuery::parse(asked))) + "\n",
+                 .content_type = "application/json"};
+           }},
+          {"/status.css", of_type("text/css; charset=utf-8", status_css())},
+          {"/favicon.ico", of_type("image/svg+xml", status_icon())},
+          {"/status.js", of_type("text/javascript; charset=utf-8", status_js())},
           {"/livez",
            [this](std::string_view) {
              return livez(watchdog_ ? watchdog_->owed(now()) : std::vector<Watchdog::Time>());

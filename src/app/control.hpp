@@ -13,8 +13,11 @@
 
 #include "app/health.hpp"
 #include "app/readiness.hpp"
+#include "app/recent.hpp"
 #include "app/reload.hpp"
 #include "app/run_out.hpp"
+#include "app/servers_log.hpp"
+#include "app/status_document.hpp"
 #include "app/watchdog.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/net/server.hpp"
@@ -72,7 +75,9 @@ class Control {
   void look_at_numbers();
   void tell_status(bool always);
   void tell_readiness();
+  void look_at_servers();
   [[nodiscard]] std::optional<Snapshot> snapshot() const;
+  [[nodiscard]] boost::json::value status(const StatusQuery& query) const;
   [[nodiscard]] admin::Pages pages();
 
   const std::string version_;
@@ -92,6 +97,8 @@ class Control {
   ReadinessLog readiness_log_;
   ServerLimitsLog server_limits_log_;
   RunOut run_out_;
+  ServersLog servers_log_;
+  Recent recent_;
   std::optional<Snapshot> last_;      // once the server has ended
   std::optional<Watchdog> watchdog_;  // while the server runs
   Watchdog::Time housekept_{};

@@ -15,18 +15,6 @@ namespace {
 // The status line names this many listeners and counts the others, to stay short.
 constexpr std::size_t kMostListeners = 3;
 
-std::string_view name_of(Phase phase) {
-  switch (phase) {
-    case Phase::starting:
-      return "starting";
-    case Phase::serving:
-      return "ready";
-    case Phase::draining:
-      return "draining";
-  }
-  return "";
-}
-
 std::string count_of(std::uint64_t count, std::string_view what) {
   return std::to_string(count) + " " + std::string(what) + (count == 1 ? "" : "s");
 }
@@ -96,12 +84,16 @@ std::string line_of(const id_store::StoreStatistics& store) {
 
 }  // namespace
 
-admin::HttpResponse index_page(const std::string& version) {
-  return {.body = "mongo-idproxy " + version +
-                  "\n\n"
-                  "/livez    200 while every thread answers\n"
-                  "/readyz   200 while the proxy accepts clients; the state of its parts\n"
-                  "/metrics  metrics for Prometheus\n"};
+std::string_view name_of(Phase phase) {
+  switch (phase) {
+    case Phase::starting:
+      return "starting";
+    case Phase::serving:
+      return "ready";
+    case Phase::draining:
+      return "draining";
+  }
+  return "";
 }
 
 admin::HttpResponse livez(const std::vector<std::chrono::nanoseconds>& owed) {

@@ -2,18 +2,18 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "app/metrics_table.hpp"
+#include "app/snapshot.hpp"
 #include "idproxy/observability/http_server.hpp"
 
 namespace idproxy::app {
 
 /// The state of the process. A load balancer may send clients here only while it is `serving`.
 enum class Phase { starting, serving, draining };
-
-/// The page /: a list of the pages.
-[[nodiscard]] admin::HttpResponse index_page(const std::string& version);
+/// "starting", "ready" or "draining".
+[[nodiscard]] std::string_view name_of(Phase phase);
 
 /// The page /livez: 503 if an io thread has not answered for Watchdog::kDead, after which only a
 /// restart helps. `owed`: as Watchdog::owed().

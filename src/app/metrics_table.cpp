@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
 #include <variant>
 
+#include "app/rule_figures.hpp"
 #include "idproxy/observability/metrics_page.hpp"
 
 namespace idproxy::app {
@@ -21,58 +23,6 @@ using metrics::Labels;
 using metrics::Type;
 using enum net::Counted;
 
-/// The figures of one rule, over all its collections, so that clients that invent collections
-/// cannot add series. For a rule with wildcards, the collection that runs out first counts.
-struct RuleFigures {
-  Labels labels;
-  std::optional<std::uint64_t> not_ready{};    ///< collections
-  std::optional<std::int64_t> run_out{};       ///< collections
-  std::optional<std::int64_t> next{};          ///< only if the rule has one counter
-  std::optional<std::uint64_t> held{};         ///< numbers in memory, of all counters together
-  std::optional<std::uint64_t> left{};         ///< of the counter that has the fewest left
-  std::optional<std::uint64_t> live_ranges{};  ///< ranges that have numbers left
-  std::optional<std::uint64_t> documents{};    ///< of the collection with the highest fill
-  std::optional<double> fill{};
-  std::optional<double> max_fill{};
-
-  void add(const ids::CounterNumbers& counter) {
-    held = held.value_or(0) + counter.held;
-    if (counter.left) left = std::min(left.value_or(*counter.left), *counter.left);
-    if (counter.ranges) live_ranges = counter.ranges->live;
-  }
-  void add(const ids::SpaceUse& space) {
-    if (fill && *fill >= space.fill) return;
-    documents = space.documents;
-    fill = space.fill;
-    max_fill = space.max_fill;
-  }
-};
-
-/// By rule, in file order.
-std::vector<RuleFigures> figures_of(const Snapshot& snapshot) {
-  std::vector<RuleFigures> figures;
-  for (const rewrite::Rule& rule : snapshot.rules->rules()) {
-    const std::size_t i = figures.size();
-    RuleFigures& its = figures.emplace_back();
-    its.labels = {{"rule", std::to_string(i)},
-                  {"ns", rule.ns},
-                  {"field", rule.field},
-                  {"strategy", rule.strategy_name}};
-    if (i < snapshot.not_ready.size()) its.not_ready = snapshot.not_ready[i];
-    its.run_out = std::ranges::count(snapshot.run_out, i, &RunOut::Warning::rule_index);
-  }
-  for (const ids::RuleNumbers& each : snapshot.numbers) {
-    if (each.rule_index >= figures.size()) continue;
-    RuleFigures& its = figures[each.rule_index];
-    std::visit([&](const auto& found) { its.add(found); }, each.numbers);
-    const auto* counter = std::get_if<ids::CounterNumbers>(&each.numbers);
-    const bool is_only =
-        each.sequence.empty() && each.ns == snapshot.rules->rules()[each.rule_index].ns;
-    if (counter != nullptr && is_only) its.next = counter->next;
-  }
-  return figures;
-}
-
 /// Where the figures come from that there are before the proxy serves, too.
 struct Process {
   const std::string& version;
@@ -85,6 +35,15 @@ struct Serving {
   const Snapshot& snapshot;
   const std::vector<RuleFigures> rules = figures_of(snapshot);
 };
+
+double in_seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+/// Now, since 1970.
+double wall_seconds() {
+  return in_seconds(process_sources().clock.wall());
+}
 
 // Each adds the series of one metric: its value is a member.
 
@@ -111,7 +70,29 @@ void of_store(Family& family, const Serving& from) {
 template <auto kMember>
 void of_listeners(Family& family, const Serving& from) {
   for (const Listener& each : from.snapshot.net.listeners) {
-    family.add({{"listener", each.listener}}, each.*kMember);
+    family.add({{"listener", each.listener}, {"server", each.server}}, each.*kMember);
+  }
+}
+/// Of servers of which the figure is known.
+template <auto kMember>
+void of_servers_in_seconds(Family& family, const Serving& from) {
+  for (const Listener& each : from.snapshot.net.listeners) {
+    const std::optional<std::chrono::nanoseconds> time = each.*kMember;
+    if (!time) continue;
+    family.add({{"listener", each.listener}, {"server", each.server}}, in_seconds(*time));
+  }
+}
+/// Of rules that count: when their numbers end; +Inf if that is not in sight.
+template <auto kMember>
+void of_outlooks(Family& family, const Serving& from, const char* window) {
+  const auto& outlooks = from.snapshot.outlooks;
+  for (std::size_t i = 0; i < from.rules.size(); ++i) {
+    if (!from.rules[i].left) continue;
+    const bool is_known = i < outlooks.size() && outlooks[i] && (*outlooks[i]).*kMember;
+    Labels labels = from.rules[i].labels;
+    labels.emplace_back("window", window);
+    family.add(std::move(labels), is_known ? wall_seconds() + in_seconds(*((*outlooks[i]).*kMember))
+                                           : std::numeric_limits<double>::infinity());
   }
 }
 template <auto kMember>
@@ -143,6 +124,12 @@ void add_bytes(Family& family, const Serving& from) {
   add("client", "sent", bytes_to_clients);
   add("server", "received", bytes_from_servers);
   add("server", "sent", bytes_to_servers);
+}
+
+void add_states(Family& family, const Serving& from) {
+  for (const Listener& each : from.snapshot.net.listeners) {
+    family.add({{"listener", each.listener}, {"server", each.server}, {"state", each.state}}, 1);
+  }
 }
 
 void add_forwarded(Family& family, const Serving& from) {
@@ -251,6 +238,43 @@ const Metric kMetrics[] = {
     {Type::counter, "idproxy_listener_connect_failures_total",
      of_listeners<&Listener::connect_failures>,
      "Connections to the listener's server that failed, or on which it did not answer hello."},
+    {Type::gauge, "idproxy_server_state", add_states,
+     "Always 1; the label state is what the server said last: PRIMARY, SECONDARY, ARBITER, "
+     "STANDALONE, mongos, OTHER, unknown; or down, if it cannot be reached."},
+    {Type::gauge, "idproxy_server_state_age_seconds", of_servers_in_seconds<&Listener::state_age>,
+     "Since when."},
+    {Type::counter, "idproxy_server_requests_total", of_listeners<&Listener::requests>,
+     "Requests sent to the server, including those sent again."},
+    {Type::counter, "idproxy_server_replies_total", of_listeners<&Listener::replies>,
+     "Requests that the server has answered."},
+    {Type::counter, "idproxy_server_bytes_total",
+     [](Family& family, const Serving& from) {
+       for (const Listener& each : from.snapshot.net.listeners) {
+         const Labels labels{{"listener", each.listener}, {"server", each.server}};
+         for (const auto& [direction, bytes] :
+              {std::pair("sent", each.bytes_sent), std::pair("received", each.bytes_received)}) {
+           Labels all = labels;
+           all.emplace_back("direction", direction);
+           family.add(std::move(all), bytes);
+         }
+       }
+     },
+     "Message bytes sent to and received from the server, without the overhead of TLS."},
+    {Type::gauge, "idproxy_server_requests_in_flight", of_listeners<&Listener::in_flight>,
+     "Requests that wait for the server's reply now, without those that may wait for news: "
+     "awaitable hellos, exhaust streams and getMores on tailable cursors."},
+    {Type::gauge, "idproxy_server_oldest_request_seconds",
+     [](Family& family, const Serving& from) {
+       for (const Listener& each : from.snapshot.net.listeners) {
+         const auto age = each.oldest.value_or(std::chrono::nanoseconds(0));
+         family.add({{"listener", each.listener}, {"server", each.server}}, in_seconds(age));
+       }
+     },
+     "How long the oldest of them has waited; 0: none waits."},
+    {Type::histogram, "idproxy_server_reply_seconds", of_listeners<&Listener::reply_time>,
+     "Time from sending such a request to the server to the end of its reply."},
+    {Type::gauge, "idproxy_server_round_trip_seconds", of_servers_in_seconds<&Listener::round_trip>,
+     "How long the last hello took that asked for the state at once."},
     {Type::histogram, "idproxy_insert_added_seconds", of_net<&Net::insert_added>,
      "Time that the proxy and the id store added to inserts that got values, without the server's "
      "time."},
@@ -302,6 +326,23 @@ const Metric kMetrics[] = {
     {Type::gauge, "idproxy_rule_numbers_run_out", of_rules<&RuleFigures::run_out>,
      "Collections in which a hundredth of the rule's numbers is left, or less than a day takes at "
      "the rate of the last hour."},
+    {Type::gauge, "idproxy_rule_numbers_end_timestamp_seconds",
+     [](Family& family, const Serving& from) {
+       of_outlooks<&RunOut::Outlook::at_hour_rate>(family, from, "hour");
+       of_outlooks<&RunOut::Outlook::at_day_rate>(family, from, "day");
+     },
+     "When the rule's numbers end, in seconds since 1970, if they are used as fast as in the last "
+     "hour (window=\"hour\") or day; +Inf: not in a hundred years."},
+    {Type::gauge, "idproxy_rule_last_value_timestamp_seconds",
+     [](Family& family, const Serving& from) {
+       const double now = in_seconds(process_sources().clock.monotonic());
+       for (std::size_t i = 0; i < from.rules.size(); ++i) {
+         const std::int64_t last = from.snapshot.rules->outcomes(i).last_assigned;
+         const double age = now - in_seconds(std::chrono::nanoseconds(last));
+         family.add(from.rules[i].labels, last == 0 ? 0 : wall_seconds() - age);
+       }
+     },
+     "When the rule last gave a value, in seconds since 1970; 0: never."},
     {Type::gauge, "idproxy_rule_documents", of_rules<&RuleFigures::documents>,
      "Documents with one of the possible numbers, estimated; of several collections, those of the "
      "fullest."},

@@ -1,38 +1,13 @@
 #pragma once
 
-#include <cstddef>
-#include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "app/process.hpp"
-#include "app/reload.hpp"
-#include "app/run_out.hpp"
-#include "idproxy/id_store/store_statistics.hpp"
-#include "idproxy/ids/store.hpp"
-#include "idproxy/net/server_statistics.hpp"
-#include "idproxy/net/tls.hpp"
+#include "app/snapshot.hpp"
 #include "idproxy/observability/log.hpp"
-#include "idproxy/rewrite/rules.hpp"
 
 namespace idproxy::app {
-
-/// The state of a serving proxy, for the pages.
-struct Snapshot {
-  bool draining = false;
-  net::ServerStatistics net;
-  id_store::StoreStatistics store;
-  std::shared_ptr<const rewrite::RuleSet> rules;
-  std::vector<std::size_t> not_ready;     ///< per rule: the number of collections without values
-  std::vector<std::string> reasons;       ///< per rule: as reasons_of() (readiness.hpp)
-  std::vector<ids::RuleNumbers> numbers;  ///< of all collections of the rules
-  std::vector<RunOut::Warning> run_out;   ///< which of them run out
-  ReloadStatistics reloads;
-  bool last_reload_failed = false;
-  std::vector<net::tls::Certificate> client_side;  ///< certificates of listen.tls
-  std::vector<net::tls::Certificate> server_side;  ///< certificates of upstream.uri
-};
 
 /// The page /metrics. `snapshot`: nothing before the proxy serves. All labels come from the
 /// program, the configuration or the listeners' addresses, so that clients cannot add series.

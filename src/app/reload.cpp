@@ -11,6 +11,7 @@
 #include "app/config_file.hpp"
 #include "app/process.hpp"
 #include "app/readiness.hpp"
+#include "idproxy/base/digest.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/ids/rule_source.hpp"
 #include "idproxy/ids/values.hpp"
@@ -159,6 +160,16 @@ std::string rule_changes(const Rules& before, const Rules& after) {
   return text;
 }
 
+std::string rules_hash(const rewrite::RuleSet& rules) {
+  constexpr std::size_t kDigits = 12;
+  std::string text;
+  for (const rewrite::Rule& rule : rules.rules()) {
+    for (const auto& [key, value] : rule.definition) text.append(key) += '\0' + value + '\0';
+    text += '\0';
+  }
+  return sha256(text).substr(0, kDigits);
+}
+
 RulesInForce make_rules(std::vector<rewrite::Rule> rules, const std::string& store_db,
                         id_store::Store& store, const rewrite::RuleSet* before) {
   std::vector<id_store::WatchedRule> watched;
@@ -199,6 +210,7 @@ Reload::Result Reload::reload() noexcept {
     if (fault.empty()) {
       ++statistics_.succeeded;
       note_success();
+      note_end(changed_);
       return Result::applied;
     }
     refuse(fault);
@@ -208,9 +220,16 @@ Reload::Result Reload::reload() noexcept {
   return Result::refused;
 }
 
+void Reload::note_end(std::string_view text) {
+  statistics_.last_at =
+      std::chrono::duration_cast<std::chrono::seconds>(process_sources().clock.wall());
+  statistics_.last_text = text;
+}
+
 void Reload::refuse(std::string_view fault) noexcept {
   ++statistics_.failed;
   try {
+    note_end(fault);
     log::event(log::Level::error, "reload_failed",
                "the reload failed, the old configuration stays in force: " + std::string(fault),
                {{"file", file_}, {"reason", fault}, {"failed", statistics_.failed}});
@@ -257,7 +276,7 @@ void Reload::keep_what_takes_a_restart(config::Config& next) const {
 }
 
 void Reload::bring_into_force(config::Config& next) {
-  const std::string changes = changes_of(next);
+  changed_ = changes_of(next);
   RulesInForce rules =
       make_rules(std::move(next.rules), running_.id_store.db, store_, rules_.set.get());
   rules.watch->await_first_look(kFirstLook);
@@ -270,8 +289,8 @@ void Reload::bring_into_force(config::Config& next) {
   // Log the reload at the more verbose of both levels, so that a change of the level is logged.
   log::set_level(std::min(running_.log.level, next.log.level));
   log::event(log::Level::info, "reloaded",
-             changes.empty() ? "reloaded; nothing has changed" : "reloaded; changed: " + changes,
-             {{"rules", rules_.set->rules().size()}, {"changed", changes}});
+             changed_.empty() ? "reloaded; nothing has changed" : "reloaded; changed: " + changed_,
+             {{"rules", rules_.set->rules().size()}, {"changed", changed_}});
   running_.log.level = next.log.level;
   log::set_level(running_.log.level);
 }

@@ -35,10 +35,15 @@ struct RulesInForce {
                                       id_store::Store& store,
                                       const rewrite::RuleSet* before = nullptr);
 
+/// Equal for rules with equal configurations, in an order of its own: 12 hexadecimal digits.
+[[nodiscard]] std::string rules_hash(const rewrite::RuleSet& rules);
+
 struct ReloadStatistics {
   std::uint64_t succeeded = 0;
   std::uint64_t failed = 0;
   std::chrono::seconds last_success{};  ///< since 1970; the start counts as a success
+  std::chrono::seconds last_at{};       ///< since 1970: when the last reload ended
+  std::string last_text{};              ///< what it changed, or why it failed; empty: nothing
 };
 
 /// Brings a changed configuration into force while the proxy serves: all of it or nothing, except
@@ -65,6 +70,7 @@ class Reload {
   Result reload() noexcept;
 
   [[nodiscard]] const ReloadStatistics& statistics() const { return statistics_; }
+  [[nodiscard]] const std::string& file() const { return file_; }
   [[nodiscard]] const RulesInForce& rules() const { return rules_; }
   /// The TLS contexts in force; null: that side has no TLS.
   [[nodiscard]] const std::shared_ptr<const net::tls::Context>& client_tls() const {
@@ -81,6 +87,7 @@ class Reload {
   void bring_into_force(config::Config& next);
   [[nodiscard]] std::string changes_of(const config::Config& next) const;
   void note_success();
+  void note_end(std::string_view text);
   void refuse(std::string_view fault) noexcept;
 
   std::string file_;
@@ -90,6 +97,7 @@ class Reload {
   net::Server& server_;
   RulesInForce rules_;
   ReloadStatistics statistics_;
+  std::string changed_;  // by the last reload
 };
 
 }  // namespace idproxy::app

@@ -13,6 +13,11 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t kSmallPart = 100;
 constexpr std::uint64_t kHoursAhead = 24;
 constexpr auto kHour = 1h;
+constexpr auto kDay = 24h;
+// A rate over less time says little.
+constexpr auto kShortest = 1min;
+// Numbers that last longer need no date.
+constexpr double kMostSeconds = 100.0 * 365 * 86'400;
 constexpr auto kSampleEvery = 5min;
 // Of more counters, only what is left counts, not the rate.
 constexpr std::size_t kMostHistories = 10'000;
@@ -26,6 +31,35 @@ bool is_short(std::uint64_t left, std::uint64_t all, std::uint64_t per_hour) {
 std::uint64_t whole(double numbers) {
   constexpr double kMost = 1e18;
   return static_cast<std::uint64_t>(std::clamp(numbers, 0.0, kMost));
+}
+
+/// Keeps the samples of the last hour, and one for each hour of the day before.
+template <class History>
+void thin_out(History& history, RunOut::Time now) {
+  while (!history.empty() && now - history.front().at > kDay) history.pop_front();
+  for (std::size_t i = 1; i + 1 < history.size();) {
+    const bool is_old = now - history[i + 1].at > kHour;
+    const bool is_close = history[i + 1].at - history[i - 1].at <= kHour;
+    if (!is_old) return;
+    is_close ? static_cast<void>(history.erase(history.begin() + static_cast<std::ptrdiff_t>(i)))
+             : static_cast<void>(++i);
+  }
+}
+
+/// How long the numbers last at the rate since this sample.
+template <class Sample>
+std::optional<RunOut::Time> lasts(const Sample& sample, std::uint64_t left, RunOut::Time now) {
+  using Seconds = std::chrono::duration<double>;
+  const Seconds time = now - sample.at;
+  if (time < kShortest || sample.left <= left) return std::nullopt;
+  const double seconds =
+      static_cast<double>(left) * time.count() / static_cast<double>(sample.left - left);
+  if (seconds > kMostSeconds) return std::nullopt;
+  return std::chrono::duration_cast<RunOut::Time>(Seconds(seconds));
+}
+
+bool ends_before(const RunOut::Outlook& a, const RunOut::Outlook& b) {
+  return a.end() != b.end() ? a.end() < b.end() : a.left < b.left;
 }
 
 std::string key_of(const rewrite::Rule& rule, std::string_view ns, std::string_view more) {
@@ -69,18 +103,21 @@ std::string_view RunOut::Warning::way_out() const {
 }
 
 /// Notes how many are left now.
-std::uint64_t RunOut::used_in_an_hour(const std::string& key, std::uint64_t left, Time now) {
+RunOut::Use RunOut::note(const std::string& key, std::uint64_t left, Time now) {
   auto found = histories_.find(key);
   if (found == histories_.end()) {
-    if (histories_.size() == kMostHistories) return 0;
+    if (histories_.size() == kMostHistories) return {.outlook = {.left = left}};
     found = histories_.emplace(key, History{}).first;
   }
   History& history = found->second;
-  while (!history.empty() && now - history.front().at > kHour) history.pop_front();
+  thin_out(history, now);
   if (history.empty() || now - history.back().at >= kSampleEvery) history.push_back({now, left});
   // More than before: `max` was raised, or the counter was set back.
   if (history.back().left < left) history.assign(1, {now, left});
-  return history.front().left - std::min(history.front().left, left);
+  const auto& hour = *std::ranges::find_if(
+      history, [&](const Sample& sample) { return now - sample.at <= kHour; });
+  return {hour.left - std::min(hour.left, left),
+          {left, lasts(hour, left, now), lasts(history.front(), left, now)}};
 }
 
 /// Of several sequences of one collection, the one that ends first counts.
@@ -98,6 +135,7 @@ void RunOut::add(Warning warning) {
 void RunOut::look(const std::vector<rewrite::Rule>& rules,
                   const std::vector<ids::RuleNumbers>& numbers, Time now) {
   current_.clear();
+  outlooks_.assign(rules.size(), std::nullopt);
   for (const ids::RuleNumbers& each : numbers) {
     if (each.rule_index >= rules.size()) continue;
     if (const auto* space = std::get_if<ids::SpaceUse>(&each.numbers)) {
@@ -109,7 +147,9 @@ void RunOut::look(const std::vector<rewrite::Rule>& rules,
     const auto& counter = std::get<ids::CounterNumbers>(each.numbers);
     if (!counter.left) continue;
     const std::string key = key_of(rules[each.rule_index], each.ns, each.sequence);
-    const std::uint64_t used = used_in_an_hour(key, *counter.left, now);
+    const auto [used, outlook] = note(key, *counter.left, now);
+    auto& first = outlooks_[each.rule_index];
+    if (!first || ends_before(outlook, *first)) first = outlook;
     if (is_short(*counter.left, counter.all, used)) {
       add({each.rule_index, each.ns, End::max, *counter.left, used});
     }
@@ -118,7 +158,7 @@ void RunOut::look(const std::vector<rewrite::Rule>& rules,
     }
   }
   // Of counters that are no longer in use.
-  std::erase_if(histories_, [&](const auto& each) { return now - each.second.back().at > kHour; });
+  std::erase_if(histories_, [&](const auto& each) { return now - each.second.back().at > kDay; });
   tell(rules, now);
 }
 

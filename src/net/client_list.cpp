@@ -65,9 +65,8 @@ ClientList list_clients(std::span<const std::unique_ptr<IoThread>> threads,
                         const ClientQuery& query) {
   const auto answers = std::make_shared<Answers>(threads.size());
   for (const auto& thread : threads) {
-    thread->loop.post([answers, query, &thread = *thread] {
-      answers->add(clients_of(thread, query));
-    });
+    thread->loop.post(
+        [answers, query, &thread = *thread] { answers->add(clients_of(thread, query)); });
   }
   ClientList list = answers->wait();
   std::ranges::sort(list.clients, std::ranges::greater(), &ClientStatistics::requests);

@@ -47,7 +47,8 @@ void add_load(const Upstream& upstream, std::chrono::nanoseconds now,
     to.in_flight += each.in_flight();
     to.reply_time += each.reply_time.values();
     const auto oldest = each.oldest();
-    if (oldest) to.oldest = std::max(to.oldest.value_or(std::chrono::nanoseconds(0)), now - *oldest);
+    if (oldest)
+      to.oldest = std::max(to.oldest.value_or(std::chrono::nanoseconds(0)), now - *oldest);
   }
 }
 

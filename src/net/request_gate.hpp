@@ -40,7 +40,7 @@ class RequestGate {
     };
     Kind kind;
     std::size_t bytes = 0;
-    bool begins = false;        ///< with `pass`: the bytes begin a message
+    bool begins = false;                     ///< with `pass`: the bytes begin a message
     std::optional<std::string_view> user{};  ///< with `begins`: as rewrite::decision::Relay says
     bool changes_user = false;               ///< the same
     std::span<const rewrite::Forwarded> past{};  ///< the same

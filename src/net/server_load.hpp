@@ -61,8 +61,7 @@ class alignas(64) ServerLoad {
   void stop_timing(Connection& connection);
   void note_oldest();
 
-  using Waiting =
-      boost::intrusive::list<Connection, boost::intrusive::constant_time_size<false>>;
+  using Waiting = boost::intrusive::list<Connection, boost::intrusive::constant_time_size<false>>;
 
   Waiting waiting_;  // in the order of since_
   metrics::Count timed_begun_;

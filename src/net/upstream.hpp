@@ -77,17 +77,18 @@ struct Upstream {
   Backoff backoff;
   LastFailure last_failure;
   LastFailure other_set;  ///< it belongs to another replica set than upstream.uri names; empty: no
-  std::atomic<std::uint32_t> connections{0};       ///< open client connections
-  std::atomic<std::uint64_t> connect_failures{0};  ///< since the start
-  std::atomic<bool> primary{false};                ///< it last said that it is the primary
-  std::atomic<bool> alias{false};                  ///< its set has another name for it
-  std::atomic<std::int64_t> down_since{0};         ///< monotonic, in ns; 0: the server is up
-  std::atomic<std::int64_t> down_logged{0};        ///< when the log last said so; monotonic, in ns
-  std::atomic<std::int64_t> last_failed{0};        ///< when last_failure was set; monotonic, in ns
+  std::atomic<std::uint32_t> connections{0};        ///< open client connections
+  std::atomic<std::uint64_t> connect_failures{0};   ///< since the start
+  std::atomic<bool> primary{false};                 ///< it last said that it is the primary
+  std::atomic<bool> alias{false};                   ///< its set has another name for it
+  std::atomic<std::int64_t> down_since{0};          ///< monotonic, in ns; 0: the server is up
+  std::atomic<std::int64_t> down_logged{0};         ///< when the log last said so; monotonic, in ns
+  std::atomic<std::int64_t> last_failed{0};         ///< when last_failure was set; monotonic, in ns
   std::atomic<rewrite::HelloReply::State> state{};  ///< as it last said
   std::atomic<std::int64_t> state_since{0};         ///< monotonic, in ns; 0: from the start
-  std::atomic<std::int64_t> round_trip{0};  ///< of the last hello that did not wait, ns; 0: none yet
-  std::vector<ServerLoad> loads;            ///< by IoThread::index
+  std::atomic<std::int64_t> round_trip{
+      0};                         ///< of the last hello that did not wait, ns; 0: none yet
+  std::vector<ServerLoad> loads;  ///< by IoThread::index
 
  private:
   void is_back(std::int64_t since, std::chrono::nanoseconds connected);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <deque>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -135,11 +136,14 @@ class Sink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> 
   const bool in_journal_ = is_journal(STDERR_FILENO);
 };
 
+constexpr std::size_t kLastLines = 50;
+
 struct State {
   std::mutex mutex;  // guards all below; held while a line is written, to keep the order
   Limiter limiter;
   std::uint64_t dropped_told = 0;
   std::unique_ptr<Sink> sink;  // its level needs no lock
+  std::deque<Line> last;
 };
 State state;
 
@@ -223,12 +227,27 @@ spdlog::level::level_enum spdlog_level(Level level) {
   return kLevels[static_cast<std::size_t>(level)];
 }
 
+/// For last_lines(). Call it under the lock.
+void keep(Level level, std::string_view name, std::string_view message,
+          std::span<const Field> fields) {
+  Line line{std::chrono::system_clock::now(), level, name, std::string(message), {}};
+  for (const Field& field : fields) {
+    const auto* number = std::get_if<std::int64_t>(&field.value);
+    line.fields.emplace_back(field.name, number != nullptr
+                                             ? std::to_string(*number)
+                                             : std::get<std::string_view>(field.value));
+  }
+  state.last.push_back(std::move(line));
+  if (state.last.size() > kLastLines) state.last.pop_front();
+}
+
 /// Writes an admitted line. Call it under the lock.
 void write(Level level, std::string_view name, std::string_view message,
            std::span<const Field> fields) {
   const std::string payload =
       state.sink->json ? json_payload(message, fields) : text_payload(message, fields);
   state.sink->log({name, spdlog_level(level), payload});
+  if (level != Level::debug) keep(level, name, message, fields);
 }
 
 /// Call it under the lock.
@@ -288,6 +307,16 @@ void finish(std::chrono::milliseconds limit) {
   catch_up();
   const std::scoped_lock lock(state.mutex);
   if (state.sink != nullptr) state.sink->writer.flush(limit);
+}
+
+std::vector<Line> last_lines() {
+  const std::scoped_lock lock(state.mutex);
+  return {state.last.begin(), state.last.end()};
+}
+
+std::string_view name_of(Level level) {
+  constexpr std::array<std::string_view, 4> kNames{"debug", "info", "warning", "error"};
+  return kNames[static_cast<std::size_t>(level)];
 }
 
 Counts counts() {

@@ -132,8 +132,8 @@ bool is_wanted(std::string_view command, X509 x509) {
   return x509 == X509::refused && equals(command, "authenticate");
 }
 
-/// True for a getMore that waits for data: only there do servers accept a maxTimeMS. A body that has
-/// not arrived whole is not waited for.
+/// True for a getMore that waits for data: only there do servers accept a maxTimeMS. A body that
+/// has not arrived whole is not waited for.
 bool awaits_data(Bytes front, const DocumentHead& head) {
   if (front.size() < head.end()) return false;
   const auto body = bson::document_at(front.subspan(head.at, head.length));

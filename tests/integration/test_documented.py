@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from support.mongod import Mongod
-from support.process import free_port
+from support.process import eventually, free_port
 from support.proxy import Proxy, binary, configuration
 from support.secured import STORE_ACTIONS, Certificates
 
@@ -117,8 +117,12 @@ def families(standalone: Mongod, tmp_path_factory) -> dict[str, str]:
              {"ns": "shop.codes", "field": "id", "strategy": "counter-ranges"}]
     with Proxy(configuration(standalone, rules, admin={"listen": f"127.0.0.1:{port}"},
                              listen=certificates.listen())):
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-            text = answer.read().decode()
+        def scraped() -> str:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                return answer.read().decode()
+
+        # The server has answered a hello.
+        text = eventually(lambda: (page := scraped()).count("_round_trip_seconds{") and page, 30)
     return dict(re.findall(r"(?m)^# TYPE (\w+) (\w+)$", text))
 
 

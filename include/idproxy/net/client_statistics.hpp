@@ -18,7 +18,8 @@ struct ClientStatistics {
   std::string user{};         ///< empty: it has not logged in
   std::string server{};       ///< the name of its server
   std::chrono::nanoseconds age{};
-  std::optional<std::chrono::nanoseconds> waits{};  ///< for the oldest reply that the server owes it
+  std::optional<std::chrono::nanoseconds>
+      waits{};  ///< for the oldest reply that the server owes it
   std::uint64_t requests = 0;
   std::uint64_t values = 0;  ///< that its writes were given
   std::uint64_t bytes_received = 0;

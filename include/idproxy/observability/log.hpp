@@ -5,7 +5,9 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
+#include <vector>
 
 /// Logs one line per event to standard error: text on a terminal, else JSON. If that is systemd's
 /// journal, each line begins with its priority, as "<4>" (sd-daemon(3)). Callers never pass
@@ -51,6 +53,19 @@ void event(Level level, std::string_view name, std::string_view message,
 void catch_up();
 /// Like catch_up(), but waits up to `limit` for a slow reader. Call it before the process ends.
 void finish(std::chrono::milliseconds limit);
+
+/// A line of the log, for those who look at a page instead.
+struct Line {
+  std::chrono::system_clock::time_point time;
+  Level level;
+  std::string_view event;
+  std::string message;
+  /// Names and values, in the order of the line; a text as it was given, not escaped.
+  std::vector<std::pair<std::string, std::string>> fields;
+};
+/// The last 50 lines of level info and above, the oldest first.
+[[nodiscard]] std::vector<Line> last_lines();
+[[nodiscard]] std::string_view name_of(Level level);
 
 /// The numbers of lines since the start that were not written.
 struct Counts {

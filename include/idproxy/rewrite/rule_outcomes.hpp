@@ -83,7 +83,7 @@ struct RuleOutcomes {
   Counter surfaced{0};   ///< duplicates of the rule's values, in transactions, that clients got
   Counter unacknowledged{0};  ///< values in documents of unacknowledged writes (w: 0)
   Counter handed_out{0};      ///< values given to applications that asked for them
-  std::atomic<std::int64_t> last_assigned{0};  ///< when; monotonic, in ns; 0: never
+  std::atomic<std::int64_t> last_assigned{0};        ///< when; monotonic, in ns; 0: never
   std::array<Counter, kForwardReasons> forwarded{};  ///< upserts without a value, by ForwardReason
   ForwardedLog forwarded_log;
   /// True once the log has said that all documents of an insert had an _id from their driver.

@@ -147,12 +147,5 @@ TEST(StatusLine, SaysWhatIsServed) {
   EXPECT_THAT(status_line(Phase::serving, shown), HasSubstr(" and 4 more; 1 client"));
 }
 
-TEST(Index, NamesThePages) {
-  EXPECT_THAT(index_page("1.2.3").body, HasSubstr("mongo-idproxy 1.2.3\n"));
-  for (const char* path : {"/livez", "/readyz", "/metrics"}) {
-    EXPECT_THAT(index_page("1.2.3").body, HasSubstr(path));
-  }
-}
-
 }  // namespace health_test
 }  // namespace idproxy::app

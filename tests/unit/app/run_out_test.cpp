@@ -107,5 +107,37 @@ TEST_F(RunOutTest, TellsTheLogEveryHourAndWhenHalfIsUsed) {
   EXPECT_EQ(run_out.take_news().size(), 1U);
 }
 
+TEST_F(RunOutTest, KnowsWhenTheNumbersEnd) {
+  look(50'000);
+  EXPECT_EQ(run_out.outlooks().front()->at_hour_rate, std::nullopt) << "no rate yet";
+  look(49'000, 10min);
+  EXPECT_EQ(run_out.outlooks().front(),
+            (RunOut::Outlook{.left = 49'000, .at_hour_rate = 490min, .at_day_rate = 490min}));
+  for (int i = 0; i < 23; ++i) look(49'000, 1h);
+  const auto outlook = run_out.outlooks().front();
+  EXPECT_EQ(outlook->at_hour_rate, std::nullopt) << "none was used within the hour";
+  ASSERT_NE(outlook->at_day_rate, std::nullopt);
+  EXPECT_NEAR(std::chrono::duration<double>(*outlook->at_day_rate).count(), 49.0 * 23.16 * 3600,
+              49.0 * 3600);
+  for (int i = 0; i < 25; ++i) look(49'000, 1h);
+  EXPECT_EQ(run_out.outlooks().front()->at_day_rate, std::nullopt);
+}
+
+TEST_F(RunOutTest, OfSeveralCountersTheFirstToEndCounts) {
+  const auto both = [&](std::uint64_t a, std::uint64_t b, std::chrono::nanoseconds after) {
+    for (const auto& [left, sequence] : {std::pair(a, "a"), std::pair(b, "b")}) {
+      CounterNumbers numbers{.next = 1, .held = 0, .left = left};
+      numbers.all = 100'000;
+      all.push_back({0, "shop.orders", numbers, sequence});
+    }
+    run_out.look(rules, all, now += after);
+    all.clear();
+  };
+  both(90'000, 10'000, 1min);
+  EXPECT_EQ(run_out.outlooks().front()->left, 10'000U) << "the fewer";
+  both(80'000, 10'000, 10min);
+  EXPECT_EQ(run_out.outlooks().front()->left, 80'000U) << "only these are used";
+}
+
 }  // namespace run_out_test
 }  // namespace idproxy::app

@@ -340,10 +340,10 @@ TEST(ConnectionPair, DoesNotMeasureAHelloThatWaitsForNews) {
 TEST(ConnectionPair, DescribesItsClient) {
   World world(kOnlyId);
   world
-      .request(op_msg(body(doc(
-          int_field("hello", 1) +
-          doc_field("client", doc_field("application", string_field("name", "shop"))) +
-          string_field("$db", "admin")))))
+      .request(op_msg(
+          body(doc(int_field("hello", 1) +
+                   doc_field("client", doc_field("application", string_field("name", "shop"))) +
+                   string_field("$db", "admin")))))
       .reply_with(ok())
       .learned()
       .request(kInsert)

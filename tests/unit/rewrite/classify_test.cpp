@@ -267,8 +267,8 @@ TEST(Classify, TellsWhichGetMoreWaitsForData) {
   const std::string waits = command("getMore", limit);
   EXPECT_TRUE(may_wait(waits, waits.size()));
   EXPECT_FALSE(may_wait(waits, waits.size() - 1)) << "nobody waits for the rest of a getMore";
-  for (const std::string& other : {command("getMore", ""), command("getMores", limit),
-                                   command("find", limit)}) {
+  for (const std::string& other :
+       {command("getMore", ""), command("getMores", limit), command("find", limit)}) {
     EXPECT_FALSE(may_wait(other, other.size()));
   }
 }

@@ -33,7 +33,8 @@ TEST(NoteNames, ReadsTheHandshake) {
   const std::string driver =
       doc_field("driver", string_field("name", "PyMongo") + string_field("version", "4.6.1"));
   const std::string application = doc_field("application", string_field("name", "shop"));
-  EXPECT_EQ(names_in(hello_with(doc_field("client", driver + application))), "shop, PyMongo 4.6.1, ");
+  EXPECT_EQ(names_in(hello_with(doc_field("client", driver + application))),
+            "shop, PyMongo 4.6.1, ");
   EXPECT_EQ(names_in(hello_with(doc_field("client", driver) +
                                 doc_field("speculativeAuthenticate", login("n,,n=ada,r=x")))),
             ", PyMongo 4.6.1, ada");
@@ -43,9 +44,9 @@ TEST(NoteNames, ReadsTheHandshake) {
 TEST(NoteNames, TakesNothingFromOtherForms) {
   EXPECT_EQ(names_in(hello_with(int_field("client", 1))), "nothing");
   EXPECT_EQ(names_in(hello_with(doc_field("client", int_field("application", 1)))), ", , ");
-  EXPECT_EQ(names_in(hello_with(doc_field(
-                "client", doc_field("application", int_field("name", 1)) +
-                              doc_field("driver", string_field("version", "1"))))),
+  EXPECT_EQ(names_in(hello_with(
+                doc_field("client", doc_field("application", int_field("name", 1)) +
+                                        doc_field("driver", string_field("version", "1"))))),
             ",  1, ");
   const std::string cut = hello_with(doc_field("client", string_field("a", "b")) + "\x02");
   EXPECT_EQ(names_in(cut), ", , ");
@@ -53,8 +54,8 @@ TEST(NoteNames, TakesNothingFromOtherForms) {
 
 TEST(NoteNames, CutsLongNames) {
   const std::string long_name(10'000, 'x');
-  EXPECT_EQ(names_in(hello_with(doc_field(
-                "client", doc_field("application", string_field("name", long_name))))),
+  EXPECT_EQ(names_in(hello_with(
+                doc_field("client", doc_field("application", string_field("name", long_name))))),
             std::string(ClientDescription::kLongestName, 'x') + ", , ");
 }
 

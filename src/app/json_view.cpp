@@ -1,0 +1,54 @@
+#include "app/json_view.hpp"
+
+#include <cmath>
+
+namespace idproxy::app {
+
+JsonView JsonView::operator[](std::string_view key) const {
+  if (!is_object()) return {};
+  const boost::json::value* found = value_->get_object().if_contains(key);
+  return found != nullptr ? JsonView(*found) : JsonView();
+}
+
+std::vector<JsonView> JsonView::items() const {
+  std::vector<JsonView> items;
+  if (value_ == nullptr || !value_->is_array()) return items;
+  for (const boost::json::value& each : value_->get_array()) items.emplace_back(each);
+  return items;
+}
+
+JsonView JsonView::last() const {
+  if (value_ == nullptr || !value_->is_array()) return {};
+  const boost::json::array& all = value_->get_array();
+  for (std::size_t i = all.size(); i > 0; --i) {
+    if (!all[i - 1].is_null()) return JsonView(all[i - 1]);
+  }
+  return {};
+}
+
+std::vector<std::string> JsonView::keys() const {
+  std::vector<std::string> keys;
+  if (!is_object()) return keys;
+  for (const auto& member : value_->get_object()) keys.emplace_back(member.key());
+  return keys;
+}
+
+std::optional<double> JsonView::number() const {
+  if (value_ == nullptr || !value_->is_number()) return std::nullopt;
+  const double number = value_->to_number<double>();
+  return std::isfinite(number) ? std::optional(number) : std::nullopt;
+}
+
+std::string JsonView::text() const {
+  return value_ != nullptr && value_->is_string() ? std::string(value_->get_string()) : "";
+}
+
+bool JsonView::is_true() const {
+  return value_ != nullptr && value_->is_bool() && value_->get_bool();
+}
+
+bool JsonView::is_false() const {
+  return value_ != nullptr && value_->is_bool() && !value_->get_bool();
+}
+
+}  // namespace idproxy::app

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace idproxy::app {
+
+/// Reads a JSON document that another program has sent: a value that is missing, or has another
+/// type than expected, is one that is not known. Borrows the document.
+class JsonView {
+ public:
+  JsonView() = default;
+  explicit JsonView(const boost::json::value& value) : value_(&value) {}
+
+  /// The member of an object; of anything else a view of nothing.
+  [[nodiscard]] JsonView operator[](std::string_view key) const;
+  /// The elements of an array; of anything else none.
+  [[nodiscard]] std::vector<JsonView> items() const;
+  /// The last element of an array that is not null.
+  [[nodiscard]] JsonView last() const;
+  /// The names of an object's members.
+  [[nodiscard]] std::vector<std::string> keys() const;
+
+  [[nodiscard]] bool is_object() const { return value_ != nullptr && value_->is_object(); }
+  /// Finite.
+  [[nodiscard]] std::optional<double> number() const;
+  /// "" if it is no string.
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] bool is_true() const;
+  [[nodiscard]] bool is_false() const;
+
+ private:
+  const boost::json::value* value_ = nullptr;  // null: nothing is known
+};
+
+}  // namespace idproxy::app

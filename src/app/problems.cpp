@@ -1,0 +1,164 @@
+#include "app/problems.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "app/progress.hpp"
+#include "app/servers_log.hpp"
+#include "idproxy/base/glob.hpp"
+
+namespace idproxy::app {
+namespace {
+
+using Level = Problem::Level;
+
+constexpr const char* kServers = "troubleshooting.md#a-server-cannot-be-reached";
+constexpr const char* kRefused = "troubleshooting.md#inserts-are-refused";
+constexpr const char* kSlowPage = "troubleshooting.md#it-is-slow-or-takes-much-memory";
+constexpr auto kExpiresSoon = std::chrono::days(14);
+
+/// Collects them in the order of the page.
+class Problems {
+ public:
+  Problems(const Snapshot& snapshot, std::chrono::sys_seconds now)
+      : snapshot_(snapshot), now_(now) {}
+
+  std::vector<Problem> find(Phase phase) {
+    if (phase == Phase::draining) {
+      add(Level::warning, "the proxy is stopping: it accepts no new clients",
+          "wait, or start it again", "operations.md#stop");
+    }
+    for (const auto& each : snapshot_.net.listeners) server(each);
+    primary();
+    store();
+    for (std::size_t i = 0; i < snapshot_.rules->rules().size(); ++i) rule(i);
+    for (const RunOut::Warning& each : snapshot_.run_out) runs_out(each);
+    limits();
+    reload();
+    certificates(snapshot_.client_side, "listen.tls");
+    certificates(snapshot_.server_side, "upstream.uri");
+    std::vector<Problem> sorted;
+    for (const Level level : {Level::error, Level::warning}) {
+      std::ranges::copy_if(found_, std::back_inserter(sorted),
+                           [&](const Problem& each) { return each.level == level; });
+    }
+    return sorted;
+  }
+
+ private:
+  void add(Level level, std::string text, std::string remedy, std::string page) {
+    found_.push_back({level, std::move(text), std::move(remedy), std::move(page)});
+  }
+
+  void server(const net::ServerStatistics::Listener& server) {
+    if (!server.up) {
+      add(Level::error, "server " + server.server + " cannot be reached: " + server.fault,
+          "see whether mongod runs there and a firewall lets this host in", kServers);
+    } else if (is_slow(server)) {
+      add(Level::error,
+          "server " + server.server + " has not answered a request for " +
+              seconds_text(*server.oldest) + ", and " + std::to_string(server.in_flight) +
+              (server.in_flight == 1 ? " request waits" : " requests wait"),
+          "see what it does: db.currentOp() there, its processor, its disks", kSlowPage);
+    } else if (!server.fault.empty()) {
+      add(Level::warning, "server " + server.server + ": " + server.fault, "correct upstream.uri",
+          "replica-sets.md#names");
+    }
+  }
+
+  /// Of a replica set that says something.
+  void primary() {
+    const auto& servers = snapshot_.net.listeners;
+    const bool is_set = std::ranges::any_of(servers, [](const auto& each) {
+      return each.state == "SECONDARY" || each.state == "ARBITER";
+    });
+    const bool has_primary = std::ranges::any_of(servers, [](const auto& each) {
+      return each.state == "PRIMARY" || each.state == "mongos";
+    });
+    if (!is_set || has_primary) return;
+    add(Level::error, "no server says that it is the primary: nothing can be written",
+        "see rs.status() for why there is no election", "replica-sets.md#failover");
+  }
+
+  void store() {
+    if (snapshot_.store.up) return;
+    const std::string& why = snapshot_.store.down_reason;
+    add(Level::error, "the id store " + (why.empty() ? "does not answer" : why),
+        "counters give out the numbers that they hold, and then none: see that id_store.uri leads "
+        "to servers with a primary",
+        "troubleshooting.md#the-store-is-down");
+  }
+
+  void rule(std::size_t i) {
+    const rewrite::Rule& rule = snapshot_.rules->rules()[i];
+    const std::string name = "rule " + std::to_string(i) + " (" + rule.ns + ", " + rule.field + ")";
+    if (i < snapshot_.reasons.size() && !snapshot_.reasons[i].empty()) {
+      add(Level::error, name + " gives no values: " + snapshot_.reasons[i],
+          "inserts that need one get an error until that is mended", kRefused);
+    } else if (i < snapshot_.not_ready.size() && snapshot_.not_ready[i] > 0) {
+      add(Level::error,
+          name + " gives no values in " + std::to_string(snapshot_.not_ready[i]) +
+              (snapshot_.not_ready[i] == 1 ? " collection" : " collections"),
+          "db.adminCommand({idproxy: \"status\"}) names them, with the reasons", kRefused);
+    }
+  }
+
+  void runs_out(const RunOut::Warning& warning) {
+    const rewrite::Rule& rule = snapshot_.rules->rules()[warning.rule_index];
+    const bool names = !has_wildcards(rule.ns);
+    add(Level::warning,
+        "rule " + std::to_string(warning.rule_index) + " (" + rule.ns + ", " + rule.field +
+            "): " + warning.text() + (names ? "" : " in one of its collections"),
+        std::string(warning.way_out()), kRefused);
+  }
+
+  void limits() {
+    const net::ServerStatistics& net = snapshot_.net;
+    if (net.connections_open * 10 >= net.connections_limit * 9 && net.connections_limit > 0) {
+      add(Level::warning,
+          std::to_string(net.connections_open) + " of " + std::to_string(net.connections_limit) +
+              " clients are connected",
+          "use smaller pools, or raise listen.max_connections", "operations.md#limits");
+    }
+    if (net.buffered_waiting > 0) {
+      add(Level::warning,
+          std::to_string(net.buffered_waiting) +
+              " clients wait until there is memory for their "
+              "messages",
+          "raise limits.buffered_messages, or send smaller batches", "operations.md#limits");
+    }
+  }
+
+  void reload() {
+    if (!snapshot_.last_reload_failed) return;
+    add(Level::warning, "the last reload failed: the configuration from before is in force",
+        "mongo-idproxy --config FILE --check-config shows every mistake", "operations.md#reload");
+  }
+
+  void certificates(const std::vector<net::tls::Certificate>& all, const std::string& key) {
+    for (const net::tls::Certificate& each : all) {
+      if (each.not_after - now_ > kExpiresSoon) continue;
+      const bool has = each.not_after <= now_;
+      add(has ? Level::error : Level::warning,
+          "the certificate " + each.subject + " of " + key +
+              (has ? " has expired"
+                   : " expires in " +
+                         seconds_text(std::chrono::nanoseconds(each.not_after - now_))),
+          "renew " + each.file + " and reload", "tls-and-logins.md#renewing-certificates");
+    }
+  }
+
+  const Snapshot& snapshot_;
+  const std::chrono::sys_seconds now_;
+  std::vector<Problem> found_;
+};
+
+}  // namespace
+
+std::vector<Problem> problems_of(Phase phase, const Snapshot& snapshot,
+                                 std::chrono::sys_seconds now) {
+  return Problems(snapshot, now).find(phase);
+}
+
+}  // namespace idproxy::app

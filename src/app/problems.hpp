@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/health.hpp"
+#include "app/snapshot.hpp"
+
+namespace idproxy::app {
+
+/// Something that is wrong now, for an operator.
+struct Problem {
+  enum class Level { error, warning };  ///< error: clients notice
+  Level level;
+  std::string text;    ///< a sentence without its full stop
+  std::string remedy;  ///< what to do
+  std::string page;    ///< where the documentation says more: "troubleshooting.md#it-hangs"
+};
+
+/// Everything that is wrong, the worst first.
+[[nodiscard]] std::vector<Problem> problems_of(Phase phase, const Snapshot& snapshot,
+                                               std::chrono::sys_seconds now);
+
+}  // namespace idproxy::app

@@ -1,0 +1,377 @@
+#include "app/status_document.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <cmath>
+#include <numeric>
+#include <utility>
+#include <variant>
+
+#include "app/problems.hpp"
+#include "app/rule_figures.hpp"
+#include "idproxy/base/server_release.hpp"
+#include "idproxy/base/utf8.hpp"
+
+namespace idproxy::app {
+namespace {
+
+namespace json = boost::json;
+using Seconds = std::chrono::duration<double>;
+using Listener = net::ServerStatistics::Listener;
+
+constexpr std::size_t kMostRules = 100;
+constexpr std::size_t kMostClients = 50;
+constexpr std::size_t kMostOfApplication = 1000;
+
+double seconds(std::chrono::nanoseconds time) {
+  return Seconds(time).count();
+}
+
+/// JSON is UTF-8, and names of peers need not be.
+json::string text(std::string_view of) {
+  json::string valid;
+  while (!of.empty()) {
+    const auto [code_point, size] = first_character(of);
+    if (code_point == kReplacementCharacter) {
+      valid += "\xef\xbf\xbd";
+    } else {
+      valid.append(of.substr(0, size));
+    }
+    of.remove_prefix(size);
+  }
+  return valid;
+}
+
+json::value text_or_null(std::string_view of) {
+  return of.empty() ? json::value() : json::value(text(of));
+}
+
+template <class T>
+json::value or_null(const std::optional<T>& value) {
+  return value ? json::value(*value) : json::value();
+}
+
+json::value seconds_or_null(const std::optional<std::chrono::nanoseconds>& time) {
+  return time ? json::value(seconds(*time)) : json::value();
+}
+
+/// `current`: later than the last sample.
+json::value with_limit(const Peak& peak, std::uint64_t current,
+                       std::optional<std::uint64_t> limit) {
+  return json::object{{"current", current},
+                      {"most", std::max(peak.most, current)},
+                      {"most_lately", std::max(peak.most_lately, current)},
+                      {"limit", or_null(limit)}};
+}
+
+/// Makes the document of a proxy that serves.
+class Document {
+ public:
+  Document(const StatusSources& sources, const Snapshot& snapshot, const Recent& recent,
+           const StatusQuery& query)
+      : sources_(sources), snapshot_(snapshot), recent_(recent), query_(query) {}
+
+  void add_to(json::object& out, const net::ClientList& clients) const {
+    json::array wrong;
+    const auto now =
+        std::chrono::sys_seconds(std::chrono::floor<std::chrono::seconds>(sources_.now));
+    for (const Problem& each : problems_of(sources_.phase, snapshot_, now)) {
+      wrong.push_back(
+          json::object{{"level", each.level == Problem::Level::error ? "error" : "warning"},
+                       {"text", text(each.text)},
+                       {"remedy", text(each.remedy)},
+                       {"link", each.page}});
+    }
+    out["wrong"] = std::move(wrong);
+    out["configuration"] = configuration();
+    out["limits"] = limits();
+    out["store"] = store();
+    json::array servers;
+    for (const Listener& each : snapshot_.net.listeners) servers.push_back(server(each));
+    out["servers"] = std::move(servers);
+    out["rules"] = rules();
+    out["rules_total"] = snapshot_.rules->rules().size();
+    out["clients"] = clients_object(clients);
+    out["history"] = history();
+  }
+
+ private:
+  json::value configuration() const {
+    const ReloadStatistics& reloads = snapshot_.reloads;
+    json::value last;
+    if (reloads.succeeded + reloads.failed > 0) {
+      last = json::object{{"at", reloads.last_at.count()},
+                          {"applied", !snapshot_.last_reload_failed},
+                          {"text", text(reloads.last_text)}};
+    }
+    return json::object{
+        {"file", text(sources_.file)},
+        {"hash", rules_hash(*snapshot_.rules)},
+        {"read", reloads.last_success.count()},
+        {"reloads", json::object{{"succeeded", reloads.succeeded}, {"failed", reloads.failed}}},
+        {"last_reload", std::move(last)}};
+  }
+
+  json::value limits() const {
+    const net::ServerStatistics& net = snapshot_.net;
+    const id_store::StoreStatistics& store = snapshot_.store;
+    std::uint64_t in_flight = 0;
+    for (const Listener& each : net.listeners) in_flight += each.in_flight;
+    const std::uint64_t waiting =
+        net.buffered_waiting + store.requests_waiting + store.reservations_waiting;
+    const auto figure = [&](Recent::Gauge gauge, std::uint64_t current,
+                            std::optional<std::uint64_t> limit) {
+      return with_limit(recent_.peak(gauge), current, limit);
+    };
+    return json::object{
+        {"clients", figure(Recent::open_clients, net.connections_open, net.connections_limit)},
+        {"in_flight", figure(Recent::in_flight, in_flight, std::nullopt)},
+        {"waiting", figure(Recent::waiting, waiting, std::nullopt)},
+        {"held_bytes", figure(Recent::held_bytes, net.buffered_bytes, net.buffered_limit)}};
+  }
+
+  json::value store() const {
+    const id_store::StoreStatistics& store = snapshot_.store;
+    return json::object{{"up", store.up},
+                        {"reason", text_or_null(store.down_reason)},
+                        {"round_trips", store.round_trips},
+                        {"p50", or_null(quantile(store.round_trip, 0.5))},
+                        {"p99", or_null(quantile(store.round_trip, 0.99))}};
+  }
+
+  json::value server(const Listener& server) const {
+    json::object out{{"listener", text(server.listener)},
+                     {"server", text(server.server)},
+                     {"me", text_or_null(server.me)},
+                     {"up", server.up},
+                     {"state", server.state},
+                     {"since", ago(server.state_age)},
+                     {"release", text_or_null(server_release::name_of(server.wire_version))},
+                     {"clients", server.connections},
+                     {"in_flight", server.in_flight},
+                     {"oldest", seconds_or_null(server.oldest)},
+                     {"requests", server.requests},
+                     {"replies", server.replies},
+                     {"bytes_sent", server.bytes_sent},
+                     {"bytes_received", server.bytes_received}};
+    const auto lately = recent_.reply_time(server.server);
+    out["p50"] = lately ? json::value(lately->p50) : or_null(quantile(server.reply_time, 0.5));
+    out["p99"] = lately ? json::value(lately->p99) : or_null(quantile(server.reply_time, 0.99));
+    out["round_trip"] = seconds_or_null(server.round_trip);
+    out["connect_failures"] = server.connect_failures;
+    out["last_failure"] = nullptr;
+    if (!server.last_failure.empty()) {
+      out["last_failure"] =
+          json::object{{"reason", text(server.last_failure)}, {"at", ago(server.failure_age)}};
+    }
+    out["fault"] = text_or_null(server.fault);
+    return out;
+  }
+
+  // ---- rules
+
+  [[nodiscard]] bool fails(std::size_t rule) const {
+    return (rule < snapshot_.reasons.size() && !snapshot_.reasons[rule].empty()) ||
+           (rule < snapshot_.not_ready.size() && snapshot_.not_ready[rule] > 0);
+  }
+  [[nodiscard]] const RunOut::Warning* warning_of(std::size_t rule) const {
+    const auto found = std::ranges::find(snapshot_.run_out, rule, &RunOut::Warning::rule_index);
+    return found == snapshot_.run_out.end() ? nullptr : &*found;
+  }
+  [[nodiscard]] const RunOut::Outlook* outlook_of(std::size_t rule) const {
+    if (rule >= snapshot_.outlooks.size() || !snapshot_.outlooks[rule]) return nullptr;
+    return &*snapshot_.outlooks[rule];
+  }
+  [[nodiscard]] std::chrono::nanoseconds end_of(std::size_t rule) const {
+    const RunOut::Outlook* outlook = outlook_of(rule);
+    return outlook == nullptr ? std::chrono::nanoseconds::max() : outlook->end();
+  }
+
+  /// Those that fail, those that end first, then the busiest; a few are in the order of the file.
+  [[nodiscard]] std::vector<std::size_t> chosen_rules() const {
+    std::vector<std::size_t> chosen(snapshot_.rules->rules().size());
+    std::iota(chosen.begin(), chosen.end(), std::size_t{0});
+    if (query_.only_failing_rules) {
+      std::erase_if(chosen, [&](std::size_t i) { return !fails(i) && warning_of(i) == nullptr; });
+    }
+    if (chosen.size() <= kMostRules) return chosen;
+    const auto rank = [&](std::size_t i) {
+      return std::tuple(!fails(i), warning_of(i) == nullptr, end_of(i),
+                        ~snapshot_.rules->outcomes(i).assigned.load());
+    };
+    std::ranges::partial_sort(chosen, chosen.begin() + kMostRules, {}, rank);
+    chosen.resize(kMostRules);
+    return chosen;
+  }
+
+  json::value rules() const {
+    const std::vector<RuleFigures> figures = figures_of(snapshot_);
+    json::array all;
+    for (const std::size_t i : chosen_rules()) all.push_back(rule(i, figures[i]));
+    return all;
+  }
+
+  json::value rule(std::size_t i, const RuleFigures& figures) const {
+    const rewrite::Rule& rule = snapshot_.rules->rules()[i];
+    const rewrite::RuleOutcomes& outcomes = snapshot_.rules->outcomes(i);
+    const std::string reason = i < snapshot_.reasons.size() ? snapshot_.reasons[i] : "";
+    json::object forwarded;
+    for (std::size_t each = 0; each < outcomes.forwarded.size(); ++each) {
+      const std::uint64_t count = outcomes.forwarded[each];
+      if (count > 0) forwarded[name_of(static_cast<rewrite::ForwardReason>(each))] = count;
+    }
+    json::object out{{"rule", i},
+                     {"ns", text(rule.ns)},
+                     {"field", text(rule.field)},
+                     {"strategy", rule.strategy_name},
+                     {"ready", !fails(i)},
+                     {"reason", text_or_null(reason)},
+                     {"not_ready_collections", figures.not_ready.value_or(0)},
+                     {"values", outcomes.assigned.load()},
+                     {"values_per_second", recent_.values_per_second(i)},
+                     {"last_value", nullptr},
+                     {"duplicates", outcomes.resent.load() + outcomes.given_up.load()},
+                     {"resent", outcomes.resent.load()},
+                     {"given_up", outcomes.given_up.load()},
+                     {"forwarded", std::move(forwarded)},
+                     {"next", or_null(figures.next)},
+                     {"held", or_null(figures.held)},
+                     {"left", or_null(figures.left)},
+                     {"fill", or_null(figures.fill)},
+                     {"max_fill", or_null(figures.max_fill)},
+                     {"full_at_hour_rate", nullptr},
+                     {"full_at_day_rate", nullptr},
+                     {"warning", nullptr}};
+    if (const std::int64_t last = outcomes.last_assigned; last != 0) {
+      out["last_value"] = ago(sources_.monotonic - std::chrono::nanoseconds(last));
+    }
+    if (const RunOut::Outlook* outlook = outlook_of(i)) {
+      if (outlook->at_hour_rate) out["full_at_hour_rate"] = ago(-*outlook->at_hour_rate);
+      if (outlook->at_day_rate) out["full_at_day_rate"] = ago(-*outlook->at_day_rate);
+    }
+    if (const RunOut::Warning* warning = warning_of(i)) out["warning"] = warning->text();
+    return out;
+  }
+
+  // ---- clients
+
+  json::value clients_object(const net::ClientList& clients) const {
+    json::array list;
+    for (const net::ClientStatistics& each : clients.clients) list.push_back(client(each));
+    return json::object{{"total", snapshot_.net.connections_open},
+                        {"matching", clients.matching},
+                        {"complete", clients.complete},
+                        {"list", std::move(list)}};
+  }
+
+  json::value client(const net::ClientStatistics& client) const {
+    return json::object{{"id", client.id},
+                        {"address", text(client.address)},
+                        {"application", text_or_null(client.application)},
+                        {"driver", text_or_null(client.driver)},
+                        {"user", text_or_null(client.user)},
+                        {"server", text(client.server)},
+                        {"since", ago(client.age)},
+                        {"oldest", seconds_or_null(client.waits)},
+                        {"requests", client.requests},
+                        {"values", client.values},
+                        {"bytes_received", client.bytes_received},
+                        {"bytes_sent", client.bytes_sent},
+                        {"tls", client.tls},
+                        {"port", client.port}};
+  }
+
+  json::value history() const {
+    json::object out{{"every", 1}, {"end", seconds(sources_.now)}};
+    for (std::size_t i = 0; i < Recent::kNames.size(); ++i) {
+      json::array series;
+      for (const auto& each : recent_.series(static_cast<Recent::Chart>(i))) {
+        series.push_back(or_null(each));
+      }
+      out[Recent::kNames[i]] = std::move(series);
+    }
+    return out;
+  }
+
+  /// In whole seconds since 1970: fractions would only take room.
+  [[nodiscard]] std::int64_t ago(std::chrono::nanoseconds age) const {
+    return std::chrono::floor<std::chrono::seconds>(sources_.now - age).count();
+  }
+
+  const StatusSources& sources_;
+  const Snapshot& snapshot_;
+  const Recent& recent_;
+  const StatusQuery& query_;
+};
+
+json::value event(const log::Line& line) {
+  json::object fields;
+  for (const auto& [name, value] : line.fields) fields[text(name)] = text(value);
+  return json::object{{"at", seconds(line.time.time_since_epoch())},
+                      {"level", log::name_of(line.level)},
+                      {"event", line.event},
+                      {"message", text(line.message)},
+                      {"fields", std::move(fields)}};
+}
+
+int digit_of(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  const char lower = static_cast<char>(c | 0x20);
+  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+/// "a b/c" of "a+b%2Fc".
+std::string decoded(std::string_view query) {
+  std::string out;
+  for (std::size_t i = 0; i < query.size(); ++i) {
+    const bool escapes = query[i] == '%' && i + 2 < query.size() && digit_of(query[i + 1]) >= 0 &&
+                         digit_of(query[i + 2]) >= 0;
+    if (escapes) {
+      out += static_cast<char>(digit_of(query[i + 1]) * 16 + digit_of(query[i + 2]));
+      i += 2;
+    } else {
+      out += query[i] == '+' ? ' ' : query[i];
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+StatusQuery StatusQuery::parse(std::string_view query) {
+  StatusQuery parsed;
+  while (!query.empty()) {
+    const std::string part = decoded(query.substr(0, query.find('&')));
+    query.remove_prefix(std::min(query.size(), query.find('&')));
+    if (!query.empty()) query.remove_prefix(1);
+    constexpr std::string_view kApplication = "clients=app:";
+    if (part.starts_with(kApplication)) parsed.application = part.substr(kApplication.size());
+    if (part == "rules=failing") parsed.only_failing_rules = true;
+  }
+  return parsed;
+}
+
+net::ClientQuery clients_for(const StatusQuery& query) {
+  return {.most = query.application ? kMostOfApplication : kMostClients,
+          .application = query.application};
+}
+
+json::object status_document(const StatusSources& sources, const Snapshot* snapshot,
+                             const Recent& recent, const net::ClientList& clients,
+                             const StatusQuery& query) {
+  json::object out{
+      {"version", sources.version},  {"commit", sources.commit},
+      {"pid", ::getpid()},           {"phase", name_of(sources.phase)},
+      {"now", seconds(sources.now)}, {"started", std::floor(seconds(sources.started))}};
+  if (snapshot != nullptr) {
+    Document(sources, *snapshot, recent, query).add_to(out, clients);
+  }
+  json::array events;
+  for (const log::Line& each : sources.lines) events.push_back(event(each));
+  out["events"] = std::move(events);
+  return out;
+}
+
+}  // namespace idproxy::app

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <string>
+#include <string_view>
+
+#include "app/status_document.hpp"
+
+namespace idproxy::app {
+
+/// The page /, in HTML that needs no JavaScript: the same figures as `document`, which is that of
+/// status_document() for this query. All texts are escaped.
+[[nodiscard]] std::string status_page(const boost::json::value& document, const StatusQuery& query);
+
+/// The pages /status.css, /status.js and /favicon.ico.
+[[nodiscard]] std::string_view status_css();
+[[nodiscard]] std::string_view status_js();
+[[nodiscard]] std::string_view status_icon();
+
+/// `text` as a text or an attribute of HTML.
+[[nodiscard]] std::string escaped(std::string_view text);
+
+}  // namespace idproxy::app

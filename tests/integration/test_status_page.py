@@ -1,0 +1,267 @@
+"""The page of a proxy, /status.json, and what an operator sees there when something goes wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import html.parser
+import json
+import os
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pymongo
+import pytest
+
+from support.admin import LISTEN, Admin
+from support.process import eventually
+from support.proxy import Proxy, configuration
+from support.replica_set import Member, ReplicaSet
+
+COUNTER = {"ns": "shop.orders", "field": "number", "strategy": "counter"}
+
+
+class Parsed(html.parser.HTMLParser):
+    """A page's texts and the addresses that it names; fails if its tags do not match."""
+
+    _VOID = {"meta", "link", "polyline"}
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.texts: list[str] = []
+        self.addresses: list[str] = []
+        self.ids: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("href", "src"):
+                self.addresses.append(value or "")
+            if name == "id":
+                self.ids.append(value or "")
+            assert not name.startswith("on") and name != "style", "CSP forbids it"
+        if tag not in self._VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self._VOID:
+            assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def status(admin: Admin, query: str = "") -> dict[str, Any]:
+    page = admin.get("/status.json" + query)
+    assert page.status == 200 and page.headers["Content-Type"] == "application/json"
+    return json.loads(page.text)
+
+
+def wrong(admin: Admin) -> str:
+    return "\n".join(each["text"] for each in status(admin)["wrong"])
+
+
+def server(admin: Admin, member: Member) -> dict[str, Any]:
+    return next(each for each in status(admin)["servers"] if each["server"] == member.address)
+
+
+@pytest.fixture(scope="module")
+def admin(standalone) -> Iterator[Admin]:
+    with Proxy(configuration(standalone, [COUNTER], admin=LISTEN)) as proxy:
+        with proxy.client(appname="shop") as client:
+            client.shop.orders.drop()
+            client.shop.orders.insert_many([{} for _ in range(5)])
+            yield Admin(proxy)
+
+
+class TestPage:
+    def test_it_is_whole_and_asks_nobody_else(self, admin):
+        page = admin.get("/")
+        assert page.status == 200
+        assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+        parsed = Parsed(page.text)
+        assert all(each.startswith(("/", "#")) and not each.startswith("//")
+                   for each in parsed.addresses)
+        assert len(set(parsed.ids)) == len(parsed.ids)
+        for anchor in (each[1:] for each in parsed.addresses if each.startswith("#")):
+            assert anchor in parsed.ids
+        text = " ".join(parsed.texts)
+        for name in ("shop.orders", "counter", "PyMongo", "STANDALONE"):
+            assert name in text
+        assert len(page.text) < 200_000
+
+    @pytest.mark.parametrize("path, kind", [
+        ("/status.css", "text/css"), ("/status.js", "text/javascript"),
+        ("/favicon.ico", "image/svg+xml")])
+    def test_its_files(self, admin, path, kind):
+        page = admin.get(path)
+        assert page.status == 200 and page.headers["Content-Type"].startswith(kind)
+        assert page.headers["X-Content-Type-Options"] == "nosniff"
+
+    def test_together_they_are_small(self, admin):
+        sizes = [len(admin.get(path).text) for path in ("/status.css", "/status.js")]
+        assert sum(sizes) + len(admin.get("/").text) < 40 * 1024
+
+    def test_filters(self, admin):
+        assert status(admin, "?clients=app:shop")["clients"]["matching"] > 0
+        assert status(admin, "?clients=app:other")["clients"]["matching"] == 0
+        assert status(admin, "?rules=failing")["rules"] == []
+
+
+class TestFigures:
+    def test_the_client(self, admin):
+        client = max(status(admin)["clients"]["list"], key=lambda each: each["values"])
+        assert client["application"] == "shop"
+        assert re.fullmatch(r"PyMongo\S* \S+", client["driver"])
+        assert client["values"] == 5 and client["requests"] > 0 and client["tls"] is False
+
+    def test_mongod_knows_a_client_by_the_port(self, admin, standalone):
+        ports = {each["port"] for each in status(admin)["clients"]["list"]}
+        ops = standalone.client.admin.aggregate(
+            [{"$currentOp": {"allUsers": True, "idleConnections": True}}])
+        assert ports <= {int(op["client"].rpartition(":")[2]) for op in ops if "client" in op}
+
+    def test_the_rule_and_the_server(self, admin):
+        found = status(admin)
+        [rule] = found["rules"]
+        assert rule["values"] == 5 and rule["ready"] and rule["last_value"] <= found["now"]
+        [server] = found["servers"]
+        assert server["replies"] > 0 and server["p50"] < 5 and server["up"]
+        assert found["limits"]["clients"]["most"] >= found["limits"]["clients"]["current"] > 0
+        metrics = admin.metrics()
+        assert metrics("idproxy_server_replies_total", server=server["server"]) > 0
+        assert metrics("idproxy_server_state", state="STANDALONE") == 1
+
+    def test_a_cursor_that_waits_for_data_is_not_slow(self, start_proxy, replica_set):
+        proxy = start_proxy(configuration(replica_set, [], admin=LISTEN))
+        admin = Admin(proxy)
+        with proxy.client() as client, client.shop.watch(max_await_time_ms=60_000) as stream:
+            waits = threading.Thread(target=lambda: contextlib.suppress(Exception) and
+                                     stream.try_next(), daemon=True)
+            waits.start()
+            eventually(lambda: any(each["requests"] > 1 for each in
+                                   status(admin)["clients"]["list"]))
+            assert all(each["oldest"] is None or each["oldest"] < 1 for each in
+                       status(admin)["clients"]["list"])
+            client.shop.other.insert_one({})  # ends the wait
+            waits.join(20)
+
+    def test_a_reload(self, start_proxy, standalone, tmp_path):
+        file = tmp_path / "proxy.yaml"
+        more = {"admin": LISTEN, "listen": {"port": 0}, "log": {"format": "json"}}
+        file.write_text(json.dumps(configuration(standalone, [COUNTER], **more)))
+        proxy = start_proxy(file)
+        admin = Admin(proxy)
+        assert status(admin)["configuration"]["last_reload"] is None
+        before = status(admin)["configuration"]["hash"]
+        larger = COUNTER | {"block": {"size": 5}}
+        file.write_text(json.dumps(configuration(standalone, [larger], **more)))
+        proxy.process.send_signal(signal.SIGHUP)
+        last = eventually(lambda: status(admin)["configuration"]["last_reload"])
+        assert last["applied"] and "block.size" in last["text"]
+        assert status(admin)["configuration"]["hash"] != before
+        assert "reloaded" in [each["event"] for each in status(admin)["events"]]
+
+
+@pytest.fixture(scope="module")
+def trial() -> Iterator[ReplicaSet]:
+    with ReplicaSet("trial") as members:
+        yield members
+
+
+@pytest.fixture
+def watched(trial, start_proxy) -> Iterator[tuple[Proxy, Admin]]:
+    """A proxy with an application that inserts all the time."""
+    trial.heal()
+    proxy = start_proxy(configuration(trial, [COUNTER], admin=LISTEN))
+    stop = threading.Event()
+    uri = "mongodb://" + ",".join(address for address, _ in proxy.listeners)
+
+    def work() -> None:
+        with pymongo.MongoClient(uri, replicaSet=trial.name, appname="shop") as client:
+            while not stop.wait(0.05):
+                with contextlib.suppress(pymongo.errors.PyMongoError):
+                    client.shop.orders.insert_one({})
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        admin = Admin(proxy)
+        eventually(lambda: status(admin)["rules"][0]["values"] > 0, 30)
+        # It has looked at the servers, and knows which one is the primary.
+        eventually(lambda: len(status(admin)["history"]["clients"]) > 2, 30)
+        yield proxy, admin
+    finally:
+        stop.set()
+        thread.join()
+
+
+class TestTrial:
+    """What an operator would ask of it, on a set whose members fail."""
+
+    def test_a_frozen_primary(self, trial, watched):
+        proxy, admin = watched
+        primary = trial.primary
+        os.kill(primary.process.pid, signal.SIGSTOP)
+        try:
+            event = proxy.wait_event("server_slow", timeout=30)
+            assert event["server"] == primary.address and event["oldest_seconds"] >= 5
+            assert f"server {primary.address} has not answered a request" in wrong(admin)
+            assert server(admin, primary)["oldest"] >= 5
+            assert admin.metrics()("idproxy_server_oldest_request_seconds",
+                                   server=primary.address) >= 5
+            assert "slow: " in admin.get("/").text
+        finally:
+            os.kill(primary.process.pid, signal.SIGCONT)
+        proxy.wait_event("server_answers", timeout=30)
+        eventually(lambda: "has not answered" not in wrong(admin), 30)
+
+    def test_another_primary(self, trial, watched):
+        proxy, admin = watched
+        before, after = trial.primary, trial.secondaries[0]
+        trial.step_up(after)
+        event = proxy.wait_event("primary_changed", timeout=60)
+        assert event["from"] == before.address and event["to"] == after.address
+        assert server(admin, after)["state"] == "PRIMARY"
+
+    def test_a_member_that_is_killed(self, trial, watched):
+        proxy, admin = watched
+        member = trial.secondaries[0]
+        member.kill()
+        down = eventually(lambda: (found := server(admin, member))["state"] == "down" and found, 60)
+        assert down["up"] is False and down["last_failure"]["reason"]
+        assert abs(down["since"] - status(admin)["now"]) < 60
+        assert f"server {member.address} cannot be reached" in wrong(admin)
+        assert proxy.wait_event("upstream_unreachable")["server"] == member.address
+        assert admin.metrics()("idproxy_server_state", server=member.address, state="down") == 1
+        member.restart()
+
+    def test_a_counter_that_ends(self, trial, start_proxy):
+        proxy = start_proxy(configuration(
+            trial, [{"ns": "trial.ends", "field": "n", "strategy": "counter", "max": 1000}],
+            admin=LISTEN))
+        admin = Admin(proxy)
+        uri = "mongodb://" + ",".join(address for address, _ in proxy.listeners)
+        with pymongo.MongoClient(uri, replicaSet=trial.name) as client:
+            client.trial.ends.insert_many([{} for _ in range(995)])
+        event = proxy.wait_event("numbers_run_out", timeout=30)
+        assert event["left"] <= 5
+        assert "numbers are left up to max" in wrong(admin) or "number is left" in wrong(admin)
+        [rule] = status(admin)["rules"]
+        assert rule["left"] <= 5 and rule["warning"]
+        assert status(admin, "?rules=failing")["rules"], "it runs out"
+
+    def test_an_index_that_is_missing(self, trial, start_proxy):
+        rule = {"ns": "trial.bare", "field": "n", "strategy": "gapless"}
+        proxy = start_proxy(configuration(trial, [rule], admin=LISTEN))
+        admin = Admin(proxy)
+        trial.primary.client.trial.bare.drop()
+        trial.primary.client.trial.bare.insert_one({"n": 1})
+        found = eventually(lambda: [each for each in status(admin)["wrong"]
+                                    if "no unique index" in each["text"]], 40)
+        assert found[0]["level"] == "error" and "createIndex" in found[0]["text"]

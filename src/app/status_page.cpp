@@ -213,11 +213,12 @@ const std::vector<Column>& server_columns() {
 
 // ---- rules -----------------------------------------------------------------------------------
 
+/// The reasons are above, with what to do.
 Cell rule_state(const JsonView& rule, double) {
-  if (!rule["reason"].text().empty()) return {"not ready", State::bad};
+  if (!rule["reason"].text().empty()) return {link("#wrong", "not ready"), State::bad};
   const double not_ready = rule["not_ready_collections"].number().value_or(0);
-  if (not_ready > 0) return {escaped("not ready in " + count_text(not_ready)), State::bad};
-  if (!rule["warning"].text().empty()) return {"ready, runs out", State::warn};
+  if (not_ready > 0) return {link("#wrong", "not ready in " + count_text(not_ready)), State::bad};
+  if (!rule["warning"].text().empty()) return {link("#wrong", "ready, runs out"), State::warn};
   return {"ready", State::ok};
 }
 
@@ -246,11 +247,6 @@ Cell forwarded(const JsonView& rule, double) {
   return plain(text);
 }
 
-Cell why_rule(const JsonView& rule, double) {
-  const std::string reason = rule["reason"].text();
-  return plain(reason.empty() ? rule["warning"].text() : reason);
-}
-
 const std::vector<Column>& rule_columns() {
   static const std::vector<Column> columns{
       figure("rule", "#", "rule", count_text, "its place in the file, from 0 on"),
@@ -277,7 +273,6 @@ const std::vector<Column>& rule_columns() {
        Kind::name, full_at},
       {"past the rule", "without a value",
        "upserts and other commands that the rule did not cover, by reason", Kind::name, forwarded},
-      {"past the rule", "why", "why it gives no values, or what runs out", Kind::text, why_rule},
   };
   return columns;
 }
@@ -501,8 +496,9 @@ class Page {
       const bool is_error = each["level"].text() == "error";
       out_ += "<li class=\"" + std::string(class_of(is_error ? State::bad : State::warn)) +
               "\"><p><strong>" + escaped(is_error ? "Error: " : "Warning: ") + "</strong>" +
-              escaped(each["text"].text()) + ".</p><p>" + escaped(each["remedy"].text()) +
-              " (docs/" + escaped(each["link"].text()) + ")</p></li>";
+              escaped(each["text"].text()) +
+              ".</p><p>What to do: " + escaped(each["remedy"].text()) + " (docs/" +
+              escaped(each["link"].text()) + ").</p></li>";
     }
     out_ += "</ul>";
   }

@@ -46,6 +46,25 @@ std::string_view user_of_sasl_start(Bytes command) {
   return user_in(as_text(payload->value.subspan(kBinaryHead)));
 }
 
+/// "nodejs 6.3.0, Mongoose 9.1" of "nodejs|Mongoose" and "6.3.0|9.1": libraries that use the driver
+/// add their names, which need not have a version.
+std::string driver_of(std::string_view driver_names, std::string_view versions) {
+  const auto take = [](std::string_view& list) {
+    const std::string_view first = list.substr(0, list.find('|'));
+    list.remove_prefix(std::min(list.size(), first.size() + 1));
+    return first;
+  };
+  std::string out;
+  while (!driver_names.empty() || !versions.empty()) {
+    const std::string_view its_name = take(driver_names);
+    const std::string_view its_version = take(versions);
+    if (!out.empty()) out += ", ";
+    out.append(its_name);
+    if (!its_version.empty()) out.append(" ").append(its_version);
+  }
+  return out;
+}
+
 ClientDescription& of(ConnectionMemory& memory) {
   if (memory.client == nullptr) memory.client = std::make_unique<ClientDescription>();
   return *memory.client;
@@ -66,9 +85,7 @@ void note_names(Bytes hello, ConnectionMemory& memory) {
       names.application = text_in(application, "name");
     }
     if (const Bytes driver = document_in(client, "driver"); !driver.empty()) {
-      names.driver = text_in(driver, "name");
-      const std::string_view version = text_in(driver, "version");
-      if (!version.empty()) names.driver.append(" ").append(version);
+      names.driver = driver_of(text_in(driver, "name"), text_in(driver, "version"));
     }
   }
   if (const Bytes login = document_in(hello, "speculativeAuthenticate"); !login.empty()) {

@@ -117,7 +117,7 @@ class TestFigures:
     def test_the_client(self, admin):
         client = max(status(admin)["clients"]["list"], key=lambda each: each["values"])
         assert client["application"] == "shop"
-        assert re.fullmatch(r"PyMongo\S* \S+", client["driver"])
+        assert re.match(r"PyMongo \d+\.\d+", client["driver"])
         assert client["values"] == 5 and client["requests"] > 0 and client["tls"] is False
 
     def test_mongod_knows_a_client_by_the_port(self, admin, standalone):

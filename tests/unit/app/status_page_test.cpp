@@ -99,8 +99,8 @@ TEST_F(StatusPageTest, ShowsRulesThatFailAndThoseThatEnd) {
   snapshot.reasons[0] = "no unique index";
   snapshot.run_out = {{1, "shop.bills", RunOut::End::max, 37, 1000}};
   snapshot.outlooks[1] = RunOut::Outlook{.left = 37, .at_hour_rate = 2min};
-  EXPECT_THAT(page(), HasSubstr("<td class=\"bad\">not ready</td>"));
-  EXPECT_THAT(page(), HasSubstr("<td class=\"warn\">ready, runs out</td>"));
+  EXPECT_THAT(page(), HasSubstr("<td class=\"bad\"><a href=\"#wrong\">not ready</a></td>"));
+  EXPECT_THAT(page(), HasSubstr("<a href=\"#wrong\">ready, runs out</a>"));
   EXPECT_THAT(page(), HasSubstr("(2 min"));
   EXPECT_EQ(document().at("rules").at(1).at("full_at_hour_rate").to_number<std::int64_t>(),
             1'764'260'120);

@@ -41,6 +41,18 @@ TEST(NoteNames, ReadsTheHandshake) {
   EXPECT_EQ(names_in(hello_with("")), "nothing");
 }
 
+TEST(NoteNames, NamesLibrariesThatUseTheDriver) {
+  const auto named = [](std::string_view name, std::string_view version) {
+    return names_in(hello_with(doc_field(
+        "client",
+        doc_field("driver", string_field("name", name) + string_field("version", version)))));
+  };
+  EXPECT_EQ(named("nodejs|Mongoose", "6.3.0|9.1"), ", nodejs 6.3.0, Mongoose 9.1, ");
+  EXPECT_EQ(named("PyMongo|c", "4.6.1|"), ", PyMongo 4.6.1, c, ");
+  EXPECT_EQ(named("a|b|c", "1"), ", a 1, b, c, ");
+  EXPECT_EQ(named("|", "|||"), ", , ");
+}
+
 TEST(NoteNames, TakesNothingFromOtherForms) {
   EXPECT_EQ(names_in(hello_with(int_field("client", 1))), "nothing");
   EXPECT_EQ(names_in(hello_with(doc_field("client", int_field("application", 1)))), ", , ");

@@ -16,14 +16,14 @@ namespace {
 
 constexpr const char* kUnknown = "-";
 constexpr double kMostCounted = 9e18;  // has room in 64 bits
-constexpr double kDay = 86400;
+constexpr double kDaySeconds = 86400;
 constexpr double kLongest = 3e9;  // seconds, 95 years
 
 /// With three digits, or as many as are in front of the point.
 std::string three_digits(double number) {
   if (number < 9.995) return fmt::format("{:.2g}", number);
   if (number < 99.95) return fmt::format("{:.3g}", number);
-  return with_commas(static_cast<std::uint64_t>(number + 0.5));
+  return with_commas(static_cast<std::uint64_t>(std::llround(number)));
 }
 
 std::string time_text(std::optional<double> time, const char* format) {
@@ -48,7 +48,7 @@ std::string rate_text(std::optional<double> rate) {
   if (!rate) return kUnknown;
   const double shown = std::clamp(*rate, 0.0, kMostCounted);
   if (shown == 0) return "0";
-  return shown < 99.95 ? fmt::format("{:.1f}", shown) : count_text(shown + 0.5);
+  return shown < 99.95 ? fmt::format("{:.1f}", shown) : count_text(std::round(shown));
 }
 
 std::string latency_text(std::optional<double> seconds) {
@@ -60,11 +60,11 @@ std::string latency_text(std::optional<double> seconds) {
 std::string age_text(std::optional<double> seconds) {
   if (!seconds) return kUnknown;
   const double shown = std::clamp(*seconds, 0.0, kLongest);
-  if (shown < kDay) {
+  if (shown < kDaySeconds) {
     return seconds_text(std::chrono::nanoseconds(static_cast<std::int64_t>(shown * 1e9)));
   }
-  const auto days = static_cast<std::int64_t>(shown / kDay);
-  const auto hours = static_cast<std::int64_t>(std::fmod(shown, kDay) / 3600);
+  const auto days = static_cast<std::int64_t>(shown / kDaySeconds);
+  const auto hours = static_cast<std::int64_t>(std::fmod(shown, kDaySeconds) / 3600);
   return fmt::format("{} d", days) + (hours > 0 ? fmt::format(" {} h", hours) : "");
 }
 

@@ -12,18 +12,15 @@ JsonView JsonView::operator[](std::string_view key) const {
 
 std::vector<JsonView> JsonView::items() const {
   std::vector<JsonView> items;
-  if (value_ == nullptr || !value_->is_array()) return items;
+  if (!is_array()) return items;
   for (const boost::json::value& each : value_->get_array()) items.emplace_back(each);
   return items;
 }
 
 JsonView JsonView::last() const {
-  if (value_ == nullptr || !value_->is_array()) return {};
+  if (!is_array()) return {};
   const boost::json::array& all = value_->get_array();
-  for (std::size_t i = all.size(); i > 0; --i) {
-    if (!all[i - 1].is_null()) return JsonView(all[i - 1]);
-  }
-  return {};
+  return all.empty() ? JsonView() : JsonView(all.back());
 }
 
 std::vector<std::string> JsonView::keys() const {

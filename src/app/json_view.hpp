@@ -19,12 +19,13 @@ class JsonView {
   [[nodiscard]] JsonView operator[](std::string_view key) const;
   /// The elements of an array; of anything else none.
   [[nodiscard]] std::vector<JsonView> items() const;
-  /// The last element of an array that is not null.
+  /// The last element of an array.
   [[nodiscard]] JsonView last() const;
   /// The names of an object's members.
   [[nodiscard]] std::vector<std::string> keys() const;
 
   [[nodiscard]] bool is_object() const { return value_ != nullptr && value_->is_object(); }
+  [[nodiscard]] bool is_array() const { return value_ != nullptr && value_->is_array(); }
   /// Finite.
   [[nodiscard]] std::optional<double> number() const;
   /// "" if it is no string.

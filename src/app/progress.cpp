@@ -1,7 +1,6 @@
 #include "app/progress.hpp"
 
 #include <pthread.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <ctime>
 #include <iostream>
 
+#include "app/terminal.hpp"
 #include "idproxy/app/command_line.hpp"
 
 namespace idproxy::app {
@@ -19,13 +19,12 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kRecent = 30s;
-constexpr auto kMarkEvery = 1s;
+constexpr auto kRateMarkEvery = 1s;
 constexpr auto kFirstLines = 10s;
 constexpr auto kLaterLines = 60s;
 constexpr std::size_t kNarrowestBar = 10;
 constexpr std::size_t kWidestBar = 40;
 constexpr std::chrono::nanoseconds kDrawEvery = 200ms;
-constexpr std::size_t kUsualColumns = 80;
 constexpr auto kRest = 250ms;
 // How often the thread that waits for signals looks whether it must end.
 constexpr timespec kLook{0, 100'000'000};
@@ -65,14 +64,6 @@ std::string two_units(std::int64_t large, const char* large_unit, std::int64_t s
 
 std::chrono::nanoseconds monotonic_now() {
   return std::chrono::steady_clock::now().time_since_epoch();
-}
-
-/// The width of the terminal at standard error; 0: that is none.
-std::size_t terminal_columns() {
-  if (::isatty(STDERR_FILENO) == 0) return 0;
-  winsize size{};
-  const bool is_known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return is_known ? size.ws_col : kUsualColumns;
 }
 
 sigset_t stop_signal_set() {
@@ -120,7 +111,7 @@ std::string progress_bar(const Progress& progress, std::size_t columns) {
 }
 
 double RecentRate::add(Time now, std::uint64_t done) {
-  if (marks_.empty() || now - marks_.back().at >= kMarkEvery) marks_.push_back({now, done});
+  if (marks_.empty() || now - marks_.back().at >= kRateMarkEvery) marks_.push_back({now, done});
   while (marks_.size() > 1 && now - marks_[1].at >= kRecent) marks_.pop_front();
   const Mark& oldest = marks_.front();
   const double seconds = std::chrono::duration<double>(now - oldest.at).count();
@@ -143,7 +134,7 @@ Pace::Time Pace::until_next(Time now, std::uint64_t n) {
 }
 
 ProgressDisplay::ProgressDisplay(std::uint64_t total)
-    : columns_(terminal_columns()), lines_(monotonic_now()) {
+    : columns_(Terminal::at(STDERR_FILENO).columns), lines_(monotonic_now()) {
   progress_.total = total;
   (void)rate_.add(monotonic_now(), 0);
 }

@@ -1,0 +1,65 @@
+#include "app/terminal.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace idproxy::app {
+namespace terminal_test {
+
+TEST(TerminalTest, IsNoneWhereAFileIs) {
+  const int file = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  const Terminal none = Terminal::at(file);
+  ::close(file);
+  EXPECT_EQ(none.columns, 0U);
+  EXPECT_EQ(none.rows, 0U);
+  EXPECT_FALSE(none.colours);
+}
+
+TEST(TerminalTest, ColoursText) {
+  const Terminal colours{.colours = true};
+  EXPECT_EQ(colours.coloured("x", Tone::good), "\x1b[32mx\x1b[0m");
+  EXPECT_EQ(colours.coloured("x", Tone::plain), "x");
+  EXPECT_EQ(colours.coloured("", Tone::bad), "");
+  EXPECT_EQ(Terminal{}.coloured("x", Tone::bad), "x");
+}
+
+TEST(TerminalTest, WrapsBetweenWords) {
+  const Terminal narrow{.columns = 12};
+  EXPECT_EQ(narrow.wrapped("- ", "one two three four", 2), "- one two\n  three four\n");
+  EXPECT_EQ(narrow.wrapped("- ", "averyveryverylongword x", 2), "- averyveryverylongword\n  x\n");
+  EXPECT_EQ(narrow.wrapped("- ", "", 2), "- \n");
+  EXPECT_EQ(Terminal{}.wrapped("- ", "one two three four", 2), "- one two three four\n");
+}
+
+TEST(Printable, ReplacesWhatATerminalWouldObey) {
+  EXPECT_EQ(printable("shop é 日本"), "shop é 日本");
+  EXPECT_EQ(printable("a\x1b[31m\n\tb\x7f"),
+            "a\xef\xbf\xbd[31m\xef\xbf\xbd\xef\xbf\xbd"
+            "b\xef\xbf\xbd");
+  EXPECT_EQ(printable("a\xff"), "a\xef\xbf\xbd");
+  EXPECT_EQ(printable("a\xc2\x9b"
+                      "b"),
+            "a\xef\xbf\xbd"
+            "b");  // CSI in one character
+  EXPECT_EQ(printable("a\xe2\x80\xae"
+                      "b"),
+            "a\xef\xbf\xbd"
+            "b");  // right-to-left override
+  EXPECT_EQ(printable("a\xe2\x81\xa6"
+                      "b"),
+            "a\xef\xbf\xbd"
+            "b");  // isolate
+}
+
+TEST(Shortened, EndsWithAnEllipsis) {
+  EXPECT_EQ(shortened("12345", 5), "12345");
+  EXPECT_EQ(shortened("123456", 5), "1234…");
+  EXPECT_EQ(shortened("日本語", 5), "日本…");
+  EXPECT_EQ(shortened("日本語", 4), "日…");
+  EXPECT_EQ(shortened("abc", 1), "…");
+  EXPECT_EQ(shortened("abc", 0), "");
+}
+
+}  // namespace terminal_test
+}  // namespace idproxy::app

@@ -1,51 +1,44 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <exception>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "commands.hpp"
 #include "idproxy/app/app.hpp"
 #include "idproxy/app/version.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace {
 
-using idproxy::app::BackfillRequest;
+using idproxy::Asked;
+using idproxy::Command;
+using idproxy::app::CheckWith;
 using idproxy::app::ExitCode;
 
 constexpr const char* kUsage =
-    "Usage: mongo-idproxy --config FILE [--check-config [--connect]]\n"
-    "       mongo-idproxy backfill --config FILE --ns DB.COLLECTION --field FIELD [OPTIONS]\n";
+    "Usage: mongo-idproxy [--config FILE] [--check-config [--connect]]\n"
+    "       mongo-idproxy COMMAND [OPTIONS]\n";
 
 constexpr const char* kFooter =
-    "Applications point their connection string at the proxy; inserts get their ids from the\n"
-    "rules of the configuration, everything else is relayed unchanged.\n"
+    "Without a command it serves: applications point their connection string at the\n"
+    "proxy; inserts get their ids from the rules of the configuration, everything\n"
+    "else is relayed unchanged. The configuration is by default that in\n"
+    "/etc/mongo-idproxy, or where this is installed. Help: mongo-idproxy COMMAND -h\n"
+    "\n"
+    "Examples:   mongo-idproxy check --connect --config proxy.yaml\n"
+    "            mongo-idproxy --config proxy.yaml\n"
     "\n"
     "Exit codes: 0 done, 64 command line, 69 cannot listen, 70 internal error,\n"
     "            69 with --connect: a server does not answer, or a rule is not ready,\n"
     "            77 file unreadable or port not permitted, 78 configuration\n"
-    "Signals:    SIGTERM and SIGINT stop the proxy once requests under way are answered,\n"
-    "            a second one stops it at once; SIGHUP reloads the configuration\n";
-
-constexpr const char* kBackfillUsage =
-    "Usage: mongo-idproxy backfill --config FILE --ns DB.COLLECTION --field FIELD\n"
-    "                              [--sort FIELD | --sort -FIELD] [--rate N] [--dry-run]\n";
-
-constexpr const char* kBackfillFooter =
-    "Make the unique index, backfill, start or reload the proxy with the rule, and backfill\n"
-    "again for what was stored in between: so old documents have the lower numbers.\n"
-    "\n"
-    "Documents that have a value keep it, so that an interrupted backfill can be started again\n"
-    "and goes on. Applications may write meanwhile. The user in id_store.uri needs find and\n"
-    "update on the collection.\n"
-    "\n"
-    "Example:    mongo-idproxy backfill --config FILE --ns shop.orders --field number \\\n"
-    "              --sort created --rate 2000\n"
-    "\n"
-    "Exit codes: 0 no document is left without a value, 1 some are (the report says why),\n"
-    "            64 command line, 69 a server does not answer or the rule is not ready,\n"
-    "            70 internal error, 77 file unreadable, 78 configuration\n"
-    "Signals:    SIGTERM and SIGINT end it behind the batch under way, a second one at once\n";
+    "Signals:    SIGTERM and SIGINT stop the proxy once requests under way are\n"
+    "            answered, a second one stops it at once; SIGHUP reloads the\n"
+    "            configuration\n";
 
 /// Shows what a command line needs, for which CLI11 shows only "[OPTIONS]".
 class Help : public CLI::Formatter {
@@ -59,77 +52,117 @@ class Help : public CLI::Formatter {
   const std::string usage_;
 };
 
-/// A subcommand that fills in `request`, which must outlive it.
-const CLI::App* add_backfill(CLI::App& options, BackfillRequest& request) {
-  CLI::App* backfill =
-      options.add_subcommand("backfill", "Give values to documents from before their rule");
-  backfill->formatter(std::make_shared<Help>(kBackfillUsage));
-  backfill->footer(kBackfillFooter);
-  const auto add = [&](const char* name, auto& value, const char* argument, const char* text) {
-    return backfill->add_option(name, value, text)->option_text(argument);
-  };
-  add("-c,--config", request.file, "FILE", "The YAML configuration");
-  add("--ns", request.ns, "DB.COLLECTION", "The collection");
-  add("--field", request.field, "FIELD", "The field to fill, as its rule names it");
-  add("--sort", request.sort, "FIELD",
-      "Give values in the order of this field, by default _id;\n-FIELD: in descending order");
-  add("--rate", request.rate, "N", "Change at most N documents a second")
-      ->check(CLI::Range(1, 1'000'000));
-  backfill->add_flag_callback(
-      "--dry-run", [&request] { request.mode = BackfillRequest::Mode::dry_run; },
-      "Change nothing; print how many documents would get\nwhich values");
-  add("--period-from", request.period_from, "FIELD",
-      "For rules with `reset`, or with a date in the\n`template`: a document's date is in this "
-      "field");
-  return backfill;
-}
+/// The program's own options, and each command with its own. Borrows `asked`.
+class CommandLine {
+ public:
+  explicit CommandLine(Asked& asked) : asked_(asked) {
+    app_.formatter(std::make_shared<Help>(kUsage));
+    app_.footer(kFooter);
+    app_.failure_message([this](const CLI::App*, const CLI::Error& error) {
+      return "mongo-idproxy: " + message_of(error) + "; see --help\n";
+    });
+    app_.set_version_flag("-V,--version", idproxy::app::version_text);
+    add_own_options();
+    app_.require_subcommand(0, 1);
+    for (const Command& command : idproxy::commands()) add(command);
+    all_.back().options->group("");  // hidden
+  }
 
-/// For the same reason as --config is not required() below.
-void require_options(const BackfillRequest& request) {
-  if (request.file.empty()) throw CLI::RequiredError("--config FILE");
-  if (request.ns.empty()) throw CLI::RequiredError("--ns DB.COLLECTION");
-  if (request.field.empty()) throw CLI::RequiredError("--field FIELD");
-}
+  /// Throws CLI::ParseError.
+  ExitCode run(int argc, char** argv) {
+    app_.parse(argc, argv);
+    const auto found =
+        std::ranges::find_if(all_, [](const Parsed& each) { return each.options->parsed(); });
+    const bool has_command = found != all_.end();
+    if (has_command && check_config_) throw CLI::ExcludesError("--check-config", "a command");
+    const bool needs_config = !has_command || found->command->complete(asked_);
+    if (needs_config && asked_.config.empty()) {
+      auto file = idproxy::app::default_config_file();
+      if (!file) return file.error();
+      asked_.config = *std::move(file);
+    }
+    if (has_command) return found->command->run(asked_, syntax());
+    if (check_config_) return idproxy::app::check_config(asked_.config, asked_.check_with);
+    return idproxy::app::serve(asked_.config, std::string(idproxy::app::version()));
+  }
+
+  /// Prints the help, the version or the error.
+  [[nodiscard]] ExitCode end(const CLI::ParseError& error) const {
+    return app_.exit(error) == 0 ? ExitCode::ok : ExitCode::usage;
+  }
+
+ private:
+  struct Parsed {
+    const Command* command;
+    CLI::App* options;
+  };
+
+  void add_own_options() {
+    add_config(app_, asked_);
+    CLI::Option* check = app_.add_flag("--check-config", check_config_,
+                                       "Check the configuration, print all errors and\n"
+                                       "warnings, and exit");
+    app_.add_flag_callback(
+            "--connect", [this] { asked_.check_with = CheckWith::servers; },
+            "With --check-config: also ask the servers\nwhether each rule is ready")
+        ->needs(check)
+        ->option_text(" ");
+  }
+
+  void add(const Command& command) {
+    CLI::App* options = app_.add_subcommand(command.name, command.text);
+    options->formatter(std::make_shared<Help>(command.usage));
+    options->footer(command.footer);
+    command.add_options(*options, asked_);
+    all_.push_back({&command, options});
+  }
+
+  [[nodiscard]] std::vector<idproxy::app::CommandSyntax> syntax() const {
+    std::vector<idproxy::app::CommandSyntax> syntax{idproxy::syntax_of(app_)};
+    for (const auto& [command, options] : all_) {
+      if (!options->get_group().empty()) syntax.push_back(idproxy::syntax_of(*options));
+    }
+    return syntax;
+  }
+
+  /// With what was probably meant by an argument that nobody knows.
+  [[nodiscard]] std::string message_of(const CLI::Error& error) const {
+    const bool is_unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+    const std::vector<std::string> unknown = app_.remaining(true);
+    if (!is_unknown || unknown.empty()) return error.what();
+    const std::string& first = unknown.front();
+    const auto parsed = app_.get_subcommands();
+    const CLI::App& options = parsed.empty() ? app_ : *parsed.front();
+    std::vector<std::string> words;
+    if (first.starts_with('-')) {
+      for (const auto& option : idproxy::syntax_of(options).options) {
+        words.insert(words.end(), option.names.begin(), option.names.end());
+      }
+    } else if (parsed.empty()) {
+      for (const auto& [command, of_command] : all_) words.emplace_back(command->name);
+    }
+    const std::string what = first.starts_with('-') ? "unknown option "
+                             : parsed.empty()       ? "unknown command "
+                                                    : "unexpected argument ";
+    const std::string name = first.substr(0, first.find('='));
+    return what + idproxy::shown(name) +
+           idproxy::suggestion(name, std::vector<std::string_view>(words.begin(), words.end()));
+  }
+
+  CLI::App app_{"mongo-idproxy: a MongoDB proxy that gives inserted documents their ids"};
+  Asked& asked_;
+  bool check_config_ = false;
+  std::vector<Parsed> all_;
+};
 
 ExitCode run(int argc, char** argv) {
-  CLI::App options("mongo-idproxy: a MongoDB proxy that gives inserted documents their ids");
-  options.formatter(std::make_shared<Help>(kUsage));
-  options.footer(kFooter);
-  options.failure_message([](const CLI::App*, const CLI::Error& error) {
-    return "mongo-idproxy: " + std::string(error.what()) + "; see --help\n";
-  });
-  options.set_version_flag("-V,--version", idproxy::app::version_text);
-  std::string config;
-  bool check_only = false;
-  // Not required(): CLI11 would then report its absence instead of an unknown option.
-  const CLI::Option* file =
-      options.add_option("-c,--config", config, "The YAML configuration")->type_name("FILE");
-  CLI::Option* check =
-      options.add_flag("--check-config", check_only,
-                       "Check the configuration, print all errors and warnings, and exit");
-  bool connect = false;
-  options
-      .add_flag("--connect", connect,
-                "With --check-config: also ask the servers whether each rule is ready")
-      ->needs(check);
-  BackfillRequest request;
-  const CLI::App* backfill = add_backfill(options, request);
+  Asked asked;
+  CommandLine line(asked);
   try {
-    options.parse(argc, argv);
-    if (backfill->parsed()) {
-      require_options(request);
-    } else if (file->empty()) {
-      throw CLI::RequiredError("--config FILE");
-    }
+    return line.run(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return options.exit(error) == 0 ? ExitCode::ok : ExitCode::usage;
+    return line.end(error);
   }
-  if (backfill->parsed()) return idproxy::app::backfill(request);
-  using idproxy::app::CheckWith;
-  if (check_only) {
-    return idproxy::app::check_config(config, connect ? CheckWith::servers : CheckWith::file);
-  }
-  return idproxy::app::serve(config, std::string(idproxy::app::version()));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ _TESTS = _ROOT / "tests" / "integration"
 
 # Module -> test_*.py. Those of "" are for files that are in no module: main.cpp, CMakeLists.txt.
 MODULES = {
-    "": "cli ordinary",
+    "": "cli command_line ordinary",
     "base": "bad_input insert relay",
     "bson": "bad_input insert relay",
     "wire": "bad_input insert relay",
@@ -59,6 +59,7 @@ ALSO = [
     (r"net/ending", "drain unreachable"),
     (r"budget|buffer|queue|deadlines", "limits"),
     (r"app/(.*check|progress|value_text|health)", "readiness backfill"),
+    (r"app/(completion|default|figures|json|status|terminal|text_table|wait)|base/json", "command_line"),
     (r"base/(finding|parameters|scalars|words)", "cli reload documented"),
 ]
 

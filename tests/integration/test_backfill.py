@@ -444,7 +444,7 @@ class TestNotPossible:
     def test_help(self):
         done = self.run("--help")
         assert done.returncode == 0 and not done.stderr
-        assert done.stdout.count("Usage: mongo-idproxy backfill --config FILE --ns") == 1
+        assert done.stdout.count("Usage: mongo-idproxy backfill --ns DB.COLLECTION --field") == 1
         for option in ("--sort", "--rate", "--dry-run", "--period-from"):
             assert option in done.stdout
         assert "\n\n\n" not in done.stdout

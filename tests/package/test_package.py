@@ -80,6 +80,9 @@ def test_files(prefix):
         "bin/.debug/mongo-idproxy.debug",
         "etc/mongo-idproxy/mongo-idproxy.yaml",
         "lib/systemd/system/mongo-idproxy.service",
+        "share/bash-completion/completions/mongo-idproxy",
+        "share/fish/vendor_completions.d/mongo-idproxy.fish",
+        "share/zsh/site-functions/_mongo-idproxy",
         "share/doc/mongo-idproxy/CHANGELOG.md",
         "share/doc/mongo-idproxy/LICENSE",
         "share/doc/mongo-idproxy/README.md",
@@ -106,6 +109,12 @@ def test_an_upgrade_keeps_the_configuration(tmp_path):
 
 def test_the_program_runs(prefix):
     assert "mongo-idproxy" in run(prefix / "bin" / "mongo-idproxy", "--version")
+
+
+def test_shells_complete_its_arguments(prefix):
+    for name in ("bash-completion/completions/mongo-idproxy", "zsh/site-functions/_mongo-idproxy",
+                 "fish/vendor_completions.d/mongo-idproxy.fish"):
+        assert "--check-config" in (prefix / "share" / name).read_text().replace("-l check", "--check")
 
 
 def sections(program: pathlib.Path) -> set[str]:

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <boost/system/result.hpp>
 #include <string>
+#include <vector>
 
 #include "idproxy/app/command_line.hpp"
 
@@ -20,5 +22,28 @@ namespace idproxy::app {
 /// not begin, and `usage` if no rule suits the request. Prints to standard output and, progress
 /// and errors, to standard error.
 [[nodiscard]] ExitCode backfill(const BackfillRequest& request);
+
+/// The configuration file of a command that names none: /etc/mongo-idproxy/mongo-idproxy.yaml, or
+/// that of the prefix where this is installed. If there is none of them, prints that and returns
+/// the exit code.
+[[nodiscard]] boost::system::result<std::string, ExitCode> default_config_file();
+
+/// Asks a running proxy how it is, and prints that. Returns `findings` if it says that something is
+/// wrong, and `unavailable` if it does not answer.
+[[nodiscard]] ExitCode status(const StatusRequest& request);
+
+/// Waits until a running proxy serves and no rule that names its collection lacks values. Returns
+/// `unavailable` if that takes longer than request.most; standard error says what it waits for.
+[[nodiscard]] ExitCode wait(const WaitRequest& request);
+
+/// Has a running proxy read its configuration again, and prints what has changed. Returns `config`
+/// if the configuration has errors, `no_permission` if the proxy is another user's, and
+/// `unavailable` if it does not answer or its process cannot be seen from here.
+[[nodiscard]] ExitCode reload(const ReloadRequest& request);
+
+/// Prints a script that completes commands and options in `shell`: bash, zsh or fish. `commands`:
+/// the program itself and then each of its commands.
+[[nodiscard]] ExitCode print_completion(const std::string& shell,
+                                        const std::vector<CommandSyntax>& commands);
 
 }  // namespace idproxy::app

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 /// What a command line can ask for, and how a process can end.
 namespace idproxy::app {
@@ -9,10 +11,12 @@ namespace idproxy::app {
 /// Exit codes: those of sysexits.h, which systemd and scripts know.
 enum class ExitCode : int {
   ok = 0,
-  left = 1,    ///< of a backfill: documents are left without a value
-  usage = 64,  ///< the command line
+  left = 1,      ///< of a backfill: documents are left without a value
+  findings = 1,  ///< of a status: something is wrong with the proxy
+  usage = 64,    ///< the command line
   /// A listener, or admin.listen, cannot be opened. Of a check or a backfill: no server answers, or
-  /// a rule is not ready.
+  /// a rule is not ready. Of a command that asks the running proxy: it does not answer, or not in
+  /// time.
   unavailable = 69,
   internal = 70,       ///< a fault of the proxy
   no_permission = 77,  ///< cannot read the configuration, or may not use a port
@@ -34,6 +38,46 @@ struct BackfillRequest {
   std::string period_from{};  ///< the field whose date says a document's period; empty: not given
   std::uint32_t rate = 0;     ///< documents per second at most; 0: no limit
   enum class Mode { write, dry_run } mode = Mode::write;
+};
+
+/// Which running proxy a command asks.
+struct AdminOptions {
+  std::string file;   ///< the configuration, for its admin.listen
+  std::string admin;  ///< "HOST:PORT" in place of that; empty: not given
+};
+
+/// What to show of a running proxy; without any of the tables a summary.
+struct StatusRequest {
+  AdminOptions proxy;
+  bool clients = false;
+  bool servers = false;
+  bool rules = false;
+  std::string application;  ///< only its clients; empty: all
+  enum class Format { text, json } format = Format::text;
+  enum class Repeat { once, each_second } repeat = Repeat::once;
+};
+
+/// A wait until a proxy is ready.
+struct WaitRequest {
+  AdminOptions proxy;
+  std::chrono::milliseconds most{30'000};
+};
+
+/// A reload of a running proxy's configuration.
+struct ReloadRequest {
+  AdminOptions proxy;
+};
+
+/// What can be typed behind the program's name, for shells that complete it.
+struct CommandSyntax {
+  struct Option {
+    std::vector<std::string> names;  ///< "-c", "--config"
+    std::string argument;            ///< "FILE"; empty: it takes none
+    std::string text;                ///< what it does, one line
+  };
+  std::string name;  ///< "status"; empty: of the program itself
+  std::string text;
+  std::vector<Option> options;
 };
 
 }  // namespace idproxy::app

@@ -1,0 +1,55 @@
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <thread>
+
+#include "app/status_client.hpp"
+#include "app/terminal.hpp"
+#include "app/wait_reason.hpp"
+#include "idproxy/app/app.hpp"
+#include "idproxy/base/scalars.hpp"
+
+namespace idproxy::app {
+namespace {
+
+using namespace std::chrono_literals;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kAskEvery = 250ms;
+constexpr std::chrono::milliseconds kLeastTime = 100ms;  // for one answer, at the end of the wait
+
+/// Why the proxy is not ready, or "".
+std::string ask(const net::Endpoint& admin, SteadyClock::time_point until) {
+  FetchLimits limits;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - SteadyClock::now());
+  limits.time = std::clamp(left, kLeastTime, limits.time);
+  const auto document = fetch_status(admin, "?rules=failing", limits);
+  if (document) return why_not_ready(document->view());
+  return "no answer at " + admin.text() + ": " + document.error().reason;
+}
+
+}  // namespace
+
+ExitCode wait(const WaitRequest& request) {
+  const auto admin = find_admin(request.proxy);
+  if (!admin) return admin.error();
+  const auto until = SteadyClock::now() + request.most;
+  std::string said;
+  while (true) {
+    const std::string reason = printable(ask(*admin, until));
+    if (reason.empty()) {
+      std::cout << "the proxy at " << admin->text() << " is ready\n";
+      return ExitCode::ok;
+    }
+    if (SteadyClock::now() + kAskEvery >= until) {
+      std::cerr << "mongo-idproxy: not ready after " << duration_text(request.most) << ": "
+                << reason << '\n';
+      return ExitCode::unavailable;
+    }
+    if (reason != said) std::cerr << "waiting: " << reason << '\n' << std::flush;
+    said = reason;
+    std::this_thread::sleep_for(kAskEvery);
+  }
+}
+
+}  // namespace idproxy::app

@@ -1,0 +1,273 @@
+#include "commands.hpp"
+
+#include <algorithm>
+
+#include "idproxy/base/scalars.hpp"
+
+namespace idproxy {
+namespace {
+
+using app::BackfillRequest;
+using app::ExitCode;
+using app::StatusRequest;
+using Syntax = std::vector<app::CommandSyntax>;
+
+constexpr const char* kStatusUsage =
+    "Usage: mongo-idproxy status [--servers] [--rules] [--clients [--app NAME]]\n"
+    "                            [--watch] [--json]\n"
+    "                            [--config FILE | --admin HOST:PORT]\n";
+
+constexpr const char* kStatusFooter =
+    "Without --servers, --rules and --clients it prints a summary, with what is wrong\n"
+    "first. With --watch, where standard output is no terminal, a summary is one line\n"
+    "a second, with figures of that second.\n"
+    "\n"
+    "Examples:   mongo-idproxy status --watch\n"
+    "            mongo-idproxy status --clients --app shop --admin 127.0.0.1:27216\n"
+    "\n"
+    "Exit codes: 0 nothing is wrong, or --watch; 1 an error is among what is wrong,\n"
+    "            64 command line, 69 the proxy does not answer, 70 internal error,\n"
+    "            77 file unreadable, 78 the file does not say where to ask\n";
+
+constexpr const char* kWaitUsage =
+    "Usage: mongo-idproxy wait [--max DURATION] [--config FILE | --admin HOST:PORT]\n";
+
+constexpr const char* kWaitFooter =
+    "A proxy is ready once it serves, and each rule without wildcards gives values.\n"
+    "Standard error says what it waits for.\n"
+    "\n"
+    "Examples:   mongo-idproxy wait && ./start-the-application\n"
+    "            mongo-idproxy wait --max 2m --admin 127.0.0.1:27216\n"
+    "\n"
+    "Exit codes: 0 it is ready, 69 it was not within --max, 64 command line,\n"
+    "            70 internal error, 77 file unreadable, 78 the file does not say\n"
+    "            where to ask\n";
+
+constexpr const char* kReloadUsage =
+    "Usage: mongo-idproxy reload [--config FILE] [--admin HOST:PORT]\n";
+
+constexpr const char* kReloadFooter =
+    "It checks the file, sends the proxy SIGHUP if there is no error, waits up to\n"
+    "10 s and prints what has changed. Variables in the file are those of the proxy,\n"
+    "if this user may see them (root).\n"
+    "\n"
+    "Examples:   sudo mongo-idproxy reload\n"
+    "            mongo-idproxy reload --config proxy.yaml && echo done\n"
+    "\n"
+    "Exit codes: 0 reloaded, 64 command line, 69 the proxy does not answer, or its\n"
+    "            process is not to be seen from here, 70 internal error, 77 it is\n"
+    "            another user's, or file unreadable, 78 configuration\n";
+
+constexpr const char* kCheckUsage = "Usage: mongo-idproxy check [--connect] [--config FILE]\n";
+
+constexpr const char* kCheckFooter =
+    "The same as --check-config. It prints all errors and warnings with their lines,\n"
+    "opens no listener and writes nothing.\n"
+    "\n"
+    "Examples:   mongo-idproxy check\n"
+    "            mongo-idproxy check --connect --config proxy.yaml\n"
+    "\n"
+    "Exit codes: 0 no error, 64 command line, 70 internal error, 77 file unreadable,\n"
+    "            78 configuration; with --connect 69: a server does not answer, or a\n"
+    "            rule is not ready\n";
+
+constexpr const char* kBackfillUsage =
+    "Usage: mongo-idproxy backfill --ns DB.COLLECTION --field FIELD\n"
+    "                              [--sort FIELD | --sort -FIELD] [--rate N]\n"
+    "                              [--dry-run] [--config FILE]\n";
+
+constexpr const char* kBackfillFooter =
+    "Make the unique index, backfill, start or reload the proxy with the rule, and\n"
+    "backfill again for what was stored in between: so old documents have the lower\n"
+    "numbers.\n"
+    "\n"
+    "Documents that have a value keep it, so that an interrupted backfill can be\n"
+    "started again and goes on. Applications may write meanwhile. The user in\n"
+    "id_store.uri needs find and update on the collection.\n"
+    "\n"
+    "Examples:   mongo-idproxy backfill --ns shop.orders --field number --dry-run\n"
+    "            mongo-idproxy backfill --ns shop.orders --field number \\\n"
+    "              --sort created --rate 2000 --config proxy.yaml\n"
+    "\n"
+    "Exit codes: 0 no document is left without a value, 1 some are (the report says\n"
+    "            why), 64 command line, 69 a server does not answer or the rule is\n"
+    "            not ready, 70 internal error, 77 file unreadable, 78 configuration\n"
+    "Signals:    SIGTERM and SIGINT end it behind the batch under way, a second one\n"
+    "            at once\n";
+
+constexpr const char* kCompletionUsage = "Usage: mongo-idproxy completion bash|zsh|fish\n";
+
+constexpr const char* kCompletionFooter =
+    "Prints a script that completes commands and options. An installation has them\n"
+    "where the shells look for them.\n"
+    "\n"
+    "Examples:   source <(mongo-idproxy completion bash)\n"
+    "            mongo-idproxy completion fish | source\n";
+
+bool complete_check(const Asked&) {
+  return true;
+}
+
+bool complete_backfill(const Asked& asked) {
+  if (asked.backfill.ns.empty()) throw CLI::RequiredError("--ns DB.COLLECTION");
+  if (asked.backfill.field.empty()) throw CLI::RequiredError("--field FIELD");
+  return true;
+}
+
+bool complete_completion(const Asked& asked) {
+  if (asked.shell.empty()) throw CLI::RequiredError("bash, zsh or fish");
+  return false;
+}
+
+/// Of commands that ask a running proxy: the configuration only says where that is.
+bool complete_admin(const Asked& asked) {
+  return asked.admin.empty();
+}
+
+void add_admin(CLI::App& options, Asked& asked) {
+  add_value(options, "--admin", asked.admin, "HOST:PORT",
+            "Where the proxy answers, in place of\nadmin.listen in the configuration");
+}
+
+void add_status_options(CLI::App& options, Asked& asked) {
+  StatusRequest& request = asked.status;
+  options.add_flag("--servers", request.servers, "All figures of the servers");
+  options.add_flag("--rules", request.rules, "All figures of the rules");
+  CLI::Option* clients =
+      options.add_flag("--clients", request.clients, "The clients, the busiest first");
+  add_value(options, "--app", request.application, "NAME",
+            "With --clients: only those of this application")
+      ->needs(clients);
+  options.add_flag_callback(
+      "--watch", [&request] { request.repeat = StatusRequest::Repeat::each_second; },
+      "Go on, each second, until SIGINT");
+  options.add_flag_callback(
+      "--json", [&request] { request.format = StatusRequest::Format::json; },
+      "Print /status.json as it is");
+  add_config(options, asked);
+  add_admin(options, asked);
+}
+
+void add_wait_options(CLI::App& options, Asked& asked) {
+  const auto read = [&asked](const std::string& text) {
+    const auto most = read_duration(text);
+    if (most.reading != Reading::ok || most.value.count() < 0) {
+      throw CLI::ValidationError("--max", "must be a duration such as 30s or 2m");
+    }
+    asked.wait.most = most.value;
+  };
+  options.add_option_function<std::string>("--max", read, "How long to wait; 30s if not given")
+      ->option_text("DURATION");
+  add_config(options, asked);
+  add_admin(options, asked);
+}
+
+void add_reload_options(CLI::App& options, Asked& asked) {
+  add_config(options, asked);
+  add_admin(options, asked);
+}
+
+void add_check_options(CLI::App& options, Asked& asked) {
+  options.add_flag_callback(
+      "--connect", [&asked] { asked.check_with = app::CheckWith::servers; },
+      "Also ask the servers whether each rule is ready");
+  add_config(options, asked);
+}
+
+void add_backfill_options(CLI::App& options, Asked& asked) {
+  BackfillRequest& request = asked.backfill;
+  add_config(options, asked);
+  add_value(options, "--ns", request.ns, "DB.COLLECTION", "The collection");
+  add_value(options, "--field", request.field, "FIELD", "The field to fill, as its rule names it");
+  add_value(options, "--sort", request.sort, "FIELD",
+            "Give values in the order of this field, by\ndefault _id; -FIELD: in descending order");
+  add_value(options, "--rate", request.rate, "N", "Change at most N documents a second")
+      ->check(CLI::Range(1, 1'000'000));
+  options.add_flag_callback(
+      "--dry-run", [&request] { request.mode = BackfillRequest::Mode::dry_run; },
+      "Change nothing; print how many documents would\nget which values");
+  add_value(options, "--period-from", request.period_from, "FIELD",
+            "For rules with `reset`, or with a date in the\n`template`: a document's date is in "
+            "this field");
+}
+
+void add_completion_options(CLI::App& options, Asked& asked) {
+  add_value(options, "shell", asked.shell, "", "bash, zsh or fish");
+}
+
+app::AdminOptions proxy_of(const Asked& asked) {
+  return {asked.config, asked.admin};
+}
+
+ExitCode run_status(Asked& asked, const Syntax&) {
+  asked.status.proxy = proxy_of(asked);
+  return app::status(asked.status);
+}
+
+ExitCode run_wait(Asked& asked, const Syntax&) {
+  asked.wait.proxy = proxy_of(asked);
+  return app::wait(asked.wait);
+}
+
+ExitCode run_reload(Asked& asked, const Syntax&) {
+  asked.reload.proxy = proxy_of(asked);
+  return app::reload(asked.reload);
+}
+
+ExitCode run_check(Asked& asked, const Syntax&) {
+  return app::check_config(asked.config, asked.check_with);
+}
+
+ExitCode run_backfill(Asked& asked, const Syntax&) {
+  asked.backfill.file = asked.config;
+  return app::backfill(asked.backfill);
+}
+
+ExitCode run_completion(Asked& asked, const Syntax& all) {
+  return app::print_completion(asked.shell, all);
+}
+
+constexpr Command kCommands[] = {
+    {"status", "Show servers, rules, clients and what is wrong", kStatusUsage, kStatusFooter,
+     add_status_options, complete_admin, run_status},
+    {"wait", "Wait until the proxy is ready", kWaitUsage, kWaitFooter, add_wait_options,
+     complete_admin, run_wait},
+    {"reload", "Have the proxy read its configuration again", kReloadUsage, kReloadFooter,
+     add_reload_options, complete_admin, run_reload},
+    {"check", "Check the configuration", kCheckUsage, kCheckFooter, add_check_options,
+     complete_check, run_check},
+    {"backfill", "Give values to documents from before their rule", kBackfillUsage, kBackfillFooter,
+     add_backfill_options, complete_backfill, run_backfill},
+    {"completion", "Print a script for a shell", kCompletionUsage, kCompletionFooter,
+     add_completion_options, complete_completion, run_completion},
+};
+
+std::string in_one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+std::span<const Command> commands() {
+  return kCommands;
+}
+
+CLI::Option* add_config(CLI::App& options, Asked& asked) {
+  return add_value(options, "-c,--config", asked.config, "FILE", "The YAML configuration");
+}
+
+app::CommandSyntax syntax_of(const CLI::App& options) {
+  app::CommandSyntax syntax{
+      options.get_parent() != nullptr ? options.get_name() : "", options.get_description(), {}};
+  for (const CLI::Option* option : options.get_options()) {
+    app::CommandSyntax::Option found{
+        {}, option->get_option_text(), in_one_line(option->get_description())};
+    for (const std::string& name : option->get_snames()) found.names.push_back("-" + name);
+    for (const std::string& name : option->get_lnames()) found.names.push_back("--" + name);
+    if (!found.names.empty()) syntax.options.push_back(std::move(found));
+  }
+  return syntax;
+}
+
+}  // namespace idproxy

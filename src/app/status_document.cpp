@@ -67,10 +67,10 @@ json::value with_limit(const Peak& peak, std::uint64_t current,
 }
 
 /// Makes the document of a proxy that serves.
-class Document {
+class StatusWriter {
  public:
-  Document(const StatusSources& sources, const Snapshot& snapshot, const Recent& recent,
-           const StatusQuery& query)
+  StatusWriter(const StatusSources& sources, const Snapshot& snapshot, const Recent& recent,
+               const StatusQuery& query)
       : sources_(sources), snapshot_(snapshot), recent_(recent), query_(query) {}
 
   void add_to(json::object& out, const net::ClientList& clients) const {
@@ -366,7 +366,7 @@ json::object status_document(const StatusSources& sources, const Snapshot* snaps
       {"pid", ::getpid()},           {"phase", name_of(sources.phase)},
       {"now", seconds(sources.now)}, {"started", std::floor(seconds(sources.started))}};
   if (snapshot != nullptr) {
-    Document(sources, *snapshot, recent, query).add_to(out, clients);
+    StatusWriter(sources, *snapshot, recent, query).add_to(out, clients);
   }
   json::array events;
   for (const log::Line& each : sources.lines) events.push_back(event(each));

@@ -44,6 +44,11 @@ std::string count_text(std::optional<double> count) {
   return (*count < 0 && whole > 0 ? "-" : "") + with_commas(whole);
 }
 
+std::string left_text(std::optional<double> count) {
+  constexpr double kPlenty = 1e15;
+  return count.value_or(0) > kPlenty ? "> 10^15" : count_text(count);
+}
+
 std::string rate_text(std::optional<double> rate) {
   if (!rate) return kUnknown;
   const double shown = std::clamp(*rate, 0.0, kMostCounted);

@@ -8,6 +8,8 @@ namespace idproxy::app {
 
 /// "1,234"; a fraction is cut off.
 [[nodiscard]] std::string count_text(std::optional<double> count);
+/// The same of numbers that are left: "> 10^15" stands for more than anybody uses.
+[[nodiscard]] std::string left_text(std::optional<double> count);
 /// Per second: "0", "0.4", "12.5", "1,234".
 [[nodiscard]] std::string rate_text(std::optional<double> rate);
 /// From seconds: "0.05 ms", "1.2 ms", "48 ms", "1.2 s", "12 s".

@@ -92,7 +92,7 @@ TableCell state_of_rule(const Item& item) {
 /// What is left of the numbers, or how full the space of random ones is.
 TableCell left_of_rule(const Item& item) {
   const auto fill = item.of["fill"].number();
-  if (!fill) return {count_text(item.of["left"].number())};
+  if (!fill) return {left_text(item.of["left"].number())};
   return {fmt::format("{:.1f} % full", std::clamp(*fill, 0.0, 1.0) * 100)};
 }
 

@@ -222,12 +222,6 @@ Cell rule_state(const JsonView& rule, double) {
   return {"ready", State::ok};
 }
 
-/// Nobody uses up so many.
-std::string left_text(Number left) {
-  constexpr double kPlenty = 1e15;
-  return left.value_or(0) > kPlenty ? "> 10^15" : count_text(left);
-}
-
 Cell full_at(const JsonView& rule, double now) {
   const auto text = [&](const char* member) {
     const Number at = rule[member].number();

@@ -10,6 +10,12 @@ namespace figures_test {
 
 using Figure = std::pair<std::optional<double>, const char*>;
 
+TEST(LeftText, HasNoFigureForMoreThanAnybodyUses) {
+  EXPECT_EQ(left_text(4'709), "4,709");
+  EXPECT_EQ(left_text(9.2e18), "> 10^15");
+  EXPECT_EQ(left_text({}), "-");
+}
+
 TEST(Figures, OfCounts) {
   const Figure figures[] = {{std::nullopt, "-"}, {0, "0"},
                             {999.9, "999"},      {1000, "1,000"},

@@ -58,6 +58,7 @@ ALSO = [
     (r"connector", "unreachable"),
     (r"net/ending", "drain unreachable"),
     (r"budget|buffer|queue|deadlines", "limits"),
+    (r"metrics", "monitoring"),
     (r"app/(.*check|progress|value_text|health)", "readiness backfill"),
     (r"app/(completion|default|figures|json|status|terminal|text_table|wait)|base/json", "command_line"),
     (r"base/(finding|parameters|scalars|words)", "cli reload documented"),
@@ -117,6 +118,8 @@ def touched(paths: Iterable[str]) -> set[pathlib.Path]:
             tests.add(_TESTS / f"test_{found[1]}.py")
         elif path.endswith(".md") or path.startswith("config/"):
             tests.add(_TESTS / "test_documented.py")
+        if re.match(r"dashboards/|prometheus/|docs/", path):
+            tests.add(_TESTS / "test_monitoring.py")
         if re.match(r"tests/bench/.*\.py|scripts/bench|docs/performance|.*README\.md", path):
             tests.add(_TESTS / "test_bench_report.py")
     return {path for path in tests if path.exists()}

@@ -108,8 +108,8 @@ def test_every_event_is_described():
 
 
 @pytest.fixture(scope="module")
-def families(standalone: Mongod, tmp_path_factory) -> dict[str, str]:
-    """Name -> type, of all that a proxy has which uses everything."""
+def metrics(standalone: Mongod, tmp_path_factory) -> str:
+    """/metrics of a proxy that uses everything."""
     certificates = Certificates.make(tmp_path_factory.mktemp("certificates"))
     port = free_port()
     rules = [{"ns": "shop.orders", "field": "number", "strategy": "counter"},
@@ -122,14 +122,40 @@ def families(standalone: Mongod, tmp_path_factory) -> dict[str, str]:
                 return answer.read().decode()
 
         # The server has answered a hello.
-        text = eventually(lambda: (page := scraped()).count("_round_trip_seconds{") and page, 30)
-    return dict(re.findall(r"(?m)^# TYPE (\w+) (\w+)$", text))
+        return eventually(lambda: (page := scraped()).count("_round_trip_seconds{") and page, 30)
+
+
+@pytest.fixture(scope="module")
+def families(metrics: str) -> dict[str, str]:
+    """Name -> type, of all metrics."""
+    return dict(re.findall(r"(?m)^# TYPE (\w+) (\w+)$", metrics))
+
+
+def metrics_described() -> dict[str, set[str]]:
+    """Name -> its labels: those behind it, and those that its section gives to all."""
+    described: dict[str, set[str]] = {}
+    for section in re.split(r"(?m)^## ", METRICS.read_text()):
+        of_all = re.search(r"Each with the labels ([^.]*)\.", section)
+        common = set(re.findall(r"`(\w+)`", of_all[1])) if of_all else set()
+        for head, rows in tables(section):
+            for names, *_ in rows if head == "Metric" else []:
+                for name, own in re.findall(r"`([a-z_]+)(?:\{(.*?)\})?`", names):
+                    described[name] = common | set(filter(None, own.split(",")))
+    return described
 
 
 def test_every_metric_is_described(families):
     described = [name for names, *_ in rows_of(METRICS, "Metric") for name in names_in(names)]
     assert len(described) == len(set(described))
     assert set(described) == set(families)
+
+
+def test_every_label_of_a_metric_is_described(metrics):
+    found: dict[str, set[str]] = {}
+    for name, labels in re.findall(r"(?m)^([a-z_]+?)(?:_bucket|_count|_sum)?(?:\{(.*)\})? \S+$", metrics):
+        found.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
+    found = {name: labels - {"le"} for name, labels in found.items()}
+    assert found == metrics_described()
 
 
 def test_every_metric_that_is_named_exists(families):

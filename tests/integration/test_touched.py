@@ -54,6 +54,10 @@ def test_a_file_of_a_new_module_is_not_overlooked():
     ("scripts/count", "test_count.py"),
     ("docs/operations.md", "test_documented.py"),
     ("config/mongo-idproxy.yaml", "test_documented.py"),
+    ("dashboards/mongo-idproxy.json", "test_monitoring.py"),
+    ("prometheus/alerts.yml", "test_monitoring.py"),
+    ("docs/metrics.md", "test_monitoring.py"),
+    ("src/app/metrics_table.cpp", "test_monitoring.py"),
 ])
 def test_of_a_change(path: str, test: str):
     assert ROOT / "tests" / "integration" / test in touched.touched([path])

@@ -87,6 +87,8 @@ def test_files(prefix):
         "share/doc/mongo-idproxy/LICENSE",
         "share/doc/mongo-idproxy/README.md",
         "share/doc/mongo-idproxy/config/mongo-idproxy.yaml",
+        "share/mongo-idproxy/dashboards/mongo-idproxy.json",
+        "share/mongo-idproxy/prometheus/alerts.yml",
         *documents,
     }
 
@@ -98,6 +100,15 @@ def test_links(prefix):
         for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text()):
             if not link.startswith(("src/", "include/")):
                 assert (document.parent / link).is_file(), f"{document.name}: {link}"
+
+
+def test_pages_of_alerts(prefix):
+    """They are named as they are installed."""
+    alerts = (prefix / "share/mongo-idproxy/prometheus/alerts.yml").read_text()
+    pages = re.findall(r"(?m)^ +page: ([^#\n]+)", alerts)
+    assert pages
+    for page in pages:
+        assert (prefix / "share/doc/mongo-idproxy" / page).is_file(), page
 
 
 def test_an_upgrade_keeps_the_configuration(tmp_path):

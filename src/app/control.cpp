@@ -48,6 +48,12 @@ std::chrono::microseconds tick() {
   return std::clamp(std::chrono::microseconds(period / 3), std::chrono::microseconds(1ms), kTick);
 }
 
+std::vector<std::string> listeners_of(const net::ServerStatistics& net) {
+  std::vector<std::string> listeners;
+  for (const auto& each : net.listeners) listeners.push_back(each.listener);
+  return listeners;
+}
+
 sigset_t signals() {
   sigset_t set{};
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
@@ -137,6 +143,7 @@ void Control::reload() {
   notify("RELOADING=1\nMONOTONIC_USEC=" + std::to_string(monotonic) + "\nSTATUS=reloading");
   last_reload_failed_ = reload_->reload() == Reload::Result::refused;
   look_at_numbers();
+  introduce();
   notify("READY=1");
   tell_status(true);
 }
@@ -173,6 +180,17 @@ void Control::look_at_servers() {
   const net::ServerStatistics net = server_->statistics();
   if (phase_ == Phase::serving) servers_log_.look(net.listeners);
   recent_.look(net, store_->statistics(), *reload_->rules().set, now());
+  differences_.look(store_->proxies(), now());
+  if (phase_ == Phase::serving && listeners_of(net) != introduced_) introduce();
+}
+
+/// Tells the proxies on other hosts what this one is now.
+void Control::introduce() {
+  introduced_ = listeners_of(server_->statistics());
+  store_->introduce({.host = host_name(),
+                     .version = version_,
+                     .listeners = introduced_,
+                     .rules_hash = rules_hash(*reload_->rules().set)});
 }
 
 void Control::tell_readiness() {
@@ -245,6 +263,8 @@ std::optional<Snapshot> Control::snapshot() const {
                   .numbers = rules.watch->numbers(std::numeric_limits<std::size_t>::max()),
                   .run_out = run_out_.current(),
                   .outlooks = run_out_.outlooks(),
+                  .proxies = store_->proxies(),
+                  .differences = differences_.current(),
                   .reloads = reload_->statistics(),
                   .last_reload_failed = last_reload_failed_,
                   .client_side = certificates(reload_->client_tls()),

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "app/health.hpp"
+#include "app/proxy_differences.hpp"
 #include "app/readiness.hpp"
 #include "app/recent.hpp"
 #include "app/reload.hpp"
@@ -76,6 +77,7 @@ class Control {
   void tell_status(bool always);
   void tell_readiness();
   void look_at_servers();
+  void introduce();
   [[nodiscard]] std::optional<Snapshot> snapshot() const;
   [[nodiscard]] boost::json::value status(const StatusQuery& query) const;
   [[nodiscard]] admin::Pages pages();
@@ -98,6 +100,8 @@ class Control {
   ServerLimitsLog server_limits_log_;
   RunOut run_out_;
   ServersLog servers_log_;
+  ProxyDifferences differences_;
+  std::vector<std::string> introduced_;  // the listeners that other proxies know of
   Recent recent_;
   std::optional<Snapshot> last_;      // once the server has ended
   std::optional<Watchdog> watchdog_;  // while the server runs

@@ -16,6 +16,7 @@ using Level = Problem::Level;
 constexpr const char* kServers = "troubleshooting.md#a-server-cannot-be-reached";
 constexpr const char* kRefused = "troubleshooting.md#inserts-are-refused";
 constexpr const char* kSlowPage = "troubleshooting.md#it-is-slow-or-takes-much-memory";
+constexpr const char* kProxiesPage = "operations.md#several-proxies";
 constexpr auto kExpiresSoon = std::chrono::days(14);
 
 /// Collects them in the order of the page.
@@ -36,6 +37,7 @@ class Problems {
     for (const RunOut::Warning& each : snapshot_.run_out) runs_out(each);
     limits();
     reload();
+    proxies();
     certificates(snapshot_.client_side, "listen.tls");
     certificates(snapshot_.server_side, "upstream.uri");
     std::vector<Problem> sorted;
@@ -134,6 +136,21 @@ class Problems {
     if (!snapshot_.last_reload_failed) return;
     add(Level::warning, "the last reload failed: the configuration from before is in force",
         "mongo-idproxy --config FILE --check-config shows every mistake", "operations.md#reload");
+  }
+
+  void proxies() {
+    const auto& [rules, versions] = snapshot_.differences;
+    if (!rules.empty()) {
+      add(Level::warning,
+          in_words(rules) + (rules.size() == 1 ? " has" : " have") + " other rules than this proxy",
+          "give all proxies of this id store the same rules, and reload them", kProxiesPage);
+    }
+    if (!versions.empty()) {
+      add(Level::warning,
+          in_words(versions) + (versions.size() == 1 ? " has" : " have") +
+              " another version than this proxy",
+          "install the same version on all hosts", kProxiesPage);
+    }
   }
 
   void certificates(const std::vector<net::tls::Certificate>& all, const std::string& key) {

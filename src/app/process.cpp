@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <climits>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -103,6 +105,12 @@ ProcessStatistics process_statistics() {
   static const double start = start_time();
   statistics.start_time_seconds = start;
   return statistics;
+}
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
 }
 
 ids::Sources process_sources() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "idproxy/ids/source.hpp"
 #include "idproxy/net/options.hpp"
@@ -18,6 +19,9 @@ struct ProcessStatistics {
 };
 
 [[nodiscard]] ProcessStatistics process_statistics();
+
+/// The name of this machine.
+[[nodiscard]] std::string host_name();
 
 /// The system's clock and the kernel's random bytes. They live as long as the process.
 [[nodiscard]] ids::Sources process_sources();

@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "app/proxy_differences.hpp"
 #include "app/reload.hpp"
 #include "app/run_out.hpp"
+#include "idproxy/id_store/known_proxy.hpp"
 #include "idproxy/id_store/store_statistics.hpp"
 #include "idproxy/ids/store.hpp"
 #include "idproxy/net/server_statistics.hpp"
@@ -27,6 +29,8 @@ struct Snapshot {
   std::vector<ids::RuleNumbers> numbers;  ///< of all collections of the rules
   std::vector<RunOut::Warning> run_out;   ///< which of them run out
   std::vector<std::optional<RunOut::Outlook>> outlooks;  ///< per rule: when its numbers end
+  std::vector<id_store::KnownProxy> proxies;             ///< of the id store, this one included
+  ProxyDifferences::Found differences;                   ///< which of them differ from this one
   ReloadStatistics reloads;
   bool last_reload_failed = false;
   std::vector<net::tls::Certificate> client_side;  ///< certificates of listen.tls

@@ -94,6 +94,9 @@ class StatusWriter {
     out["rules"] = rules();
     out["rules_total"] = snapshot_.rules->rules().size();
     out["clients"] = clients_object(clients);
+    json::array proxies;
+    for (const id_store::KnownProxy& each : snapshot_.proxies) proxies.push_back(proxy(each));
+    out["proxies"] = std::move(proxies);
     out["history"] = history();
   }
 
@@ -281,6 +284,18 @@ class StatusWriter {
                         {"bytes_sent", client.bytes_sent},
                         {"tls", client.tls},
                         {"port", client.port}};
+  }
+
+  json::value proxy(const id_store::KnownProxy& proxy) const {
+    json::array listeners;
+    for (const std::string& each : proxy.listeners) listeners.push_back(text(each));
+    return json::object{{"host", text(proxy.host)},
+                        {"version", text(proxy.version)},
+                        {"listeners", std::move(listeners)},
+                        {"rules_hash", text(proxy.rules_hash)},
+                        {"since", ago(proxy.age)},
+                        {"seen", ago(proxy.unseen)},
+                        {"self", proxy.self}};
   }
 
   json::value history() const {

@@ -315,7 +315,10 @@ const std::vector<Column>& client_columns() {
 
 const std::vector<Column>& proxy_columns() {
   static const std::vector<Column> columns{
-      name("proxy", "host", "host", "where it runs"),
+      {"proxy", "host", "where it runs", Kind::name,
+       [](const JsonView& proxy, double) {
+         return plain(proxy["host"].text() + (proxy["self"].is_true() ? " (this proxy)" : ""));
+       }},
       name("proxy", "version", "version", "of the program"),
       name("proxy", "rules", "rules_hash", "equal for proxies with equal rules"),
       {"proxy", "listeners", "where clients reach it", Kind::name,
@@ -621,10 +624,15 @@ class Page {
   void proxies() {
     const Rows known = document_["proxies"].items();
     if (known.empty()) return;
-    section("proxies", "Proxies of these servers");
+    section("proxies", "Proxies of this id store");
     out_ += table(
         "proxies", proxy_columns(), known,
-        [](const JsonView& row) { return "proxy-" + row["host"].text(); }, now_);
+        [](const JsonView& row) {
+          const Rows listeners = row["listeners"].items();
+          return "proxy-" + row["host"].text() +
+                 (listeners.empty() ? "" : "-" + listeners.front().text());
+        },
+        now_);
   }
 
   void events() {

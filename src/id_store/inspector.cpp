@@ -96,6 +96,11 @@ void Inspector::make_tasks(const std::vector<WatchedRule>& rules) {
   make(kIndexThreads, Asks::make_index, *patient_);
 }
 
+Scheduler* Inspector::threads() {
+  const std::scoped_lock lock(mutex_);
+  return tasks_.empty() ? nullptr : &scheduler_;
+}
+
 void Inspector::wake() {
   for (const Scheduler::Shared& task : tasks_) scheduler_.wake(task);
 }

@@ -58,6 +58,9 @@ class Inspector {
     if (inspection.collections_.take_news()) wake();
     return result;
   }
+  /// The threads, for a task that asks the same servers beside its own; null as long as there have
+  /// been no rules, when nothing connects to a server.
+  [[nodiscard]] Scheduler* threads();
   /// As Watch's change(), for all inspections.
   [[nodiscard]] std::shared_ptr<void> change(const ids::CatalogChange& change);
   /// As Watch's.

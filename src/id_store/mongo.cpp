@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdlib>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "id_store/library.hpp"
@@ -98,6 +99,9 @@ std::optional<Document> without_refused_options(const Document& command, const R
 }
 
 // Errors that mean that the server did not execute the command.
+// libmongoc's types of servers.
+constexpr auto kTakeWrites =
+    std::to_array<std::string_view>({"RSPrimary", "Standalone", "Mongos", "LoadBalancer"});
 constexpr auto kNotPrimary = std::to_array<std::int32_t>({10107, 13435});
 
 /// Monitors the command that this thread sends: libmongoc sends some commands twice, but returns
@@ -347,6 +351,19 @@ Reply Client::send(const Send& send) {
   return reply;
 }
 
+bool Client::knows_primary() const {
+  std::size_t count = 0;
+  mongoc_server_description_t** servers =
+      mongoc_client_get_server_descriptions(client_.get(), &count);
+  const std::span all(servers, count);
+  const bool knows = std::ranges::any_of(all, [](const mongoc_server_description_t* each) {
+    const std::string_view type = mongoc_server_description_type(each);
+    return std::ranges::find(kTakeWrites, type) != kTakeWrites.end();
+  });
+  mongoc_server_descriptions_destroy_all(servers, count);
+  return knows;
+}
+
 bool Client::has_replicas() const {
   bson_error_t error{};
   const Owned<mongoc_server_description_t, mongoc_server_description_destroy> server(
@@ -372,8 +389,16 @@ Reply Client::send_read(const std::string& db, const Document& command) {
 }
 
 Reply Client::write(const std::string& db, const Document& command) {
-  const Document concern =
-      Document().add("w", "majority").add("wtimeout", std::int64_t{wtimeout_.count()});
+  return send_write(
+      db, command,
+      Document().add("w", "majority").add("wtimeout", std::int64_t{wtimeout_.count()}));
+}
+
+Reply Client::write_to_primary(const std::string& db, const Document& command) {
+  return send_write(db, command, Document().add("w", 1));
+}
+
+Reply Client::send_write(const std::string& db, const Document& command, const Document& concern) {
   const Document whole = Document(command).add("writeConcern", concern);
   const CommandMonitor monitor(whole);
   Reply reply = send([&](const Call& call) {

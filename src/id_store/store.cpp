@@ -9,6 +9,7 @@
 #include "id_store/collection_scans.hpp"
 #include "id_store/counters.hpp"
 #include "id_store/inspector.hpp"
+#include "id_store/proxies.hpp"
 #include "id_store/ranges.hpp"
 #include "id_store/reservations.hpp"
 #include "id_store/sequences.hpp"
@@ -21,6 +22,7 @@ namespace idproxy::id_store {
 struct Store::Impl {
   Impl(const Options& options, const Clock& clock)
       : pool(options.uri, options.wtimeout, options.uri_key),
+        proxies(pool, options.db, clock),
         inspector(options.uri, pool, clock),
         scans(options.uri, options.db, pool, clock,
               options.scans ? CollectionScans::Enabled::yes : CollectionScans::Enabled::no),
@@ -39,6 +41,7 @@ struct Store::Impl {
 
   StoreMetrics metrics;
   mongo::Pool pool;
+  Proxies proxies;  // before the threads that run its task
   Inspector inspector;
   CollectionScans scans;
   Ranges ranges;
@@ -152,8 +155,19 @@ std::shared_ptr<Watch> Store::watch(std::vector<WatchedRule> rules) {
   return std::shared_ptr<Watch>(new Watch(std::move(impl)));
 }
 
+void Store::introduce(ProxyDescription self) {
+  if (Scheduler* threads = impl_->inspector.threads()) {
+    impl_->proxies.introduce(std::move(self), *threads);
+  }
+}
+
+std::vector<KnownProxy> Store::proxies() const {
+  return impl_->proxies.known();
+}
+
 bool Store::stop(std::chrono::milliseconds limit) {
   const TimeLeft left(limit);
+  impl_->proxies.leave();
   // These end while blocks are given back.
   (void)impl_->inspector.stop(std::chrono::milliseconds(0));
   (void)impl_->ranges.stop(std::chrono::milliseconds(0));

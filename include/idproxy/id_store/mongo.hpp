@@ -189,6 +189,8 @@ class Client {
   /// breaks, sends findAndModify once more as a retryable write: the server executes it only once
   /// and answers the same both times.
   [[nodiscard]] Reply write(const std::string& db, const Document& command);
+  /// The same with {w: 1}: waits for no other member, and a failover may undo it.
+  [[nodiscard]] Reply write_to_primary(const std::string& db, const Document& command);
   /// Sends a command that returns a cursor (find, aggregate, listCollections, listIndexes), and
   /// calls `use` for each document until it returns false. Returns the last reply, which is ok if
   /// `use` saw all documents or stopped. The `batchSize` of a find holds for all replies.
@@ -200,6 +202,9 @@ class Client {
                                    const std::function<bool(Bytes)>& use);
   /// maxWireVersion of the primary that libmongoc knows, which the next command goes to; 0: none.
   [[nodiscard]] std::int32_t wire_version();
+  /// True if a server that takes writes answered when libmongoc last looked. Sends nothing and does
+  /// not wait, unlike all other members.
+  [[nodiscard]] bool knows_primary() const;
   /// True if the server is a member of a replica set, or may have one behind it.
   [[nodiscard]] bool has_replicas() const;
   /// Valid as long as the pool.
@@ -225,6 +230,8 @@ class Client {
   };
   using Send = std::function<bool(const Call& call)>;
   Reply send(const Send& send);
+  [[nodiscard]] Reply send_write(const std::string& db, const Document& command,
+                                 const Document& concern);
   Reply send_read(const std::string& db, const Document& command);
   [[nodiscard]] std::optional<Reply> open_session();
   [[nodiscard]] Reply failure(const bson_error_t& error) const;

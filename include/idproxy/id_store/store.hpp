@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "idproxy/base/clock.hpp"
+#include "idproxy/id_store/known_proxy.hpp"
 #include "idproxy/id_store/store_statistics.hpp"
 #include "idproxy/id_store/watch.hpp"
 
@@ -39,6 +40,14 @@ class Store final {
   /// All watches share the counters and the numbers that this process holds. The first request for
   /// a counter through a new watch applies the new rule to it (Counters::counter).
   [[nodiscard]] std::shared_ptr<Watch> watch(std::vector<WatchedRule> rules);
+
+  /// Tells the other proxies of this id store who this one is, from now on. Call it after the
+  /// start, with each reload, and when something changes. Does nothing as long as no watch has had
+  /// rules: the store connects to no server then.
+  void introduce(ProxyDescription self);
+  /// The proxies of this id store that have been seen lately, this one included; none if it has not
+  /// been introduced, or the store does not tell. Does not wait.
+  [[nodiscard]] std::vector<KnownProxy> proxies() const;
 
   /// Gives back unused numbers, as far as `limit` allows, and ends the threads. The store and its
   /// watches must not be used afterwards. False if a thread still waits for a server: the process

@@ -130,6 +130,27 @@ TEST_F(StatusPageTest, ShowsClients) {
   }
 }
 
+TEST_F(StatusPageTest, ShowsTheProxiesOfTheStore) {
+  EXPECT_THAT(page(), Not(HasSubstr("id=\"proxies\"")));
+  snapshot.proxies = {{{"app1", "1.2.3", {"127.0.0.1:27117"}, "0123456789ab"}, 61s, 7s, true},
+                      {{"app1", "1.2.3", {"127.0.0.1:27127"}, "ba9876543210"}, 60s, 8s}};
+  snapshot.differences.rules = {"app1 (127.0.0.1:27127)"};
+  const std::string shown = page();
+  for (const char* text : {"app1 (this proxy)", "id=\"proxy-app1-127.0.0.1:27127\"", "ba9876543210",
+                           "7.0 s ago", "app1 (127.0.0.1:27127) has other rules than this proxy",
+                           "operations.md#several-proxies"}) {
+    EXPECT_THAT(shown, HasSubstr(text));
+  }
+  EXPECT_EQ(worst(), Problem::Level::warning);
+  const json::object first = document().at("proxies").at(0).as_object();
+  EXPECT_EQ(first.at("since").as_int64(), 1'764'260'000 - 61);
+  EXPECT_EQ(first.at("seen").as_int64(), 1'764'260'000 - 7);
+  EXPECT_TRUE(first.at("self").as_bool());
+
+  snapshot.differences = {.versions = {"app2", "app3"}};
+  EXPECT_THAT(page(), HasSubstr("app2 and app3 have another version than this proxy"));
+}
+
 TEST_F(StatusPageTest, NothingThatPeersSayIsMarkup) {
   rewrite::Rule rule = test::rule(std::string("x.") + kEvil, kEvil);
   snapshot.rules = test::rule_set_of(rule);
@@ -137,6 +158,8 @@ TEST_F(StatusPageTest, NothingThatPeersSayIsMarkup) {
   snapshot.net.listeners[0].server = kEvil;
   snapshot.net.listeners[0].fault = kEvil;
   clients.clients = {{.address = kEvil, .application = kEvil, .driver = kEvil, .user = kEvil}};
+  snapshot.proxies = {{{kEvil, kEvil, {kEvil}, kEvil}}};
+  snapshot.differences = {{kEvil}, {kEvil}};
   query.application = kEvil;
   sources.lines = {{{}, log::Level::error, "event", kEvil, {{"field", kEvil}}}};
   const std::string shown = page();

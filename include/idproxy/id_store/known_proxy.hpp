@@ -1,0 +1,25 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace idproxy::id_store {
+
+/// What a proxy tells the others that use the same id store about itself.
+struct ProxyDescription {
+  std::string host;                    ///< the name of its machine
+  std::string version;                 ///< of the program
+  std::vector<std::string> listeners;  ///< their addresses; the first one lasts across restarts
+  std::string rules_hash;              ///< equal for equal rules
+};
+
+/// A proxy that uses the same id store, as it described itself. Texts may be anything: whoever may
+/// write to the store can invent proxies.
+struct KnownProxy : ProxyDescription {
+  std::chrono::nanoseconds age{};     ///< since it was started, by the server's clock
+  std::chrono::nanoseconds unseen{};  ///< since it last said that it is there, likewise
+  bool self = false;                  ///< this process
+};
+
+}  // namespace idproxy::id_store

@@ -1,0 +1,88 @@
+#include "id_store/known_proxies.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "idproxy/bson/elements.hpp"
+
+namespace idproxy::id_store {
+namespace {
+
+// Other documents may have been read a moment after the own one was written.
+constexpr std::chrono::seconds kFuture{10};
+
+/// Nothing if it is missing, empty or no text.
+std::optional<std::string> text_of(Bytes document, std::string_view field) {
+  const std::string_view text = mongo::text_in(document, field);
+  if (text.empty()) return std::nullopt;
+  return std::string(text.substr(0, KnownProxies::kMostTextBytes));
+}
+
+std::vector<std::string> texts_of(Bytes document, std::string_view field) {
+  std::vector<std::string> texts;
+  const auto array = bson::find(document, field);
+  if (!array || array->type != bson::Type::array) return texts;
+  bson::Elements each(array->value);
+  while (texts.size() < KnownProxies::kMostListeners) {
+    const auto element = each.next();
+    if (!element) break;
+    if (element->type != bson::Type::string) continue;
+    texts.emplace_back(element->text().substr(0, KnownProxies::kMostTextBytes));
+  }
+  return texts;
+}
+
+}  // namespace
+
+std::string proxy_id(const ProxyDescription& proxy) {
+  return proxy.listeners.empty() ? proxy.host : proxy.host + " " + proxy.listeners.front();
+}
+
+/// The time from a date to read_at_; not below 0.
+std::optional<std::chrono::nanoseconds> KnownProxies::since(Bytes document,
+                                                            std::string_view field) const {
+  const auto date = bson::find(document, field);
+  if (!date || date->type != bson::Type::date) return std::nullopt;
+  const std::int64_t at = load_i64(date->value.data());
+  // Whoever wrote it may have written any number, also one with which the difference overflows.
+  constexpr std::int64_t kFutureMs = std::chrono::milliseconds(kFuture).count();
+  constexpr std::int64_t kLatest = 9'000'000'000'000;  // in the year 2255; nanoseconds have room
+  if (at < 0 || server_time_ > kLatest || at > server_time_ + kFutureMs) return std::nullopt;
+  return std::chrono::milliseconds(std::max<std::int64_t>(server_time_ - at, 0));
+}
+
+void KnownProxies::add(Bytes document) {
+  const std::string_view id = mongo::text_in(document, "_id");
+  auto host = text_of(document, "host");
+  auto version = text_of(document, "version");
+  auto rules_hash = text_of(document, "rules_hash");
+  const auto age = since(document, "since");
+  const auto unseen = since(document, "seen");
+  if (id.empty() || !host || !version || !rules_hash || !age || !unseen) return;
+  KnownProxy proxy;
+  proxy.host = *std::move(host);
+  proxy.version = *std::move(version);
+  proxy.listeners = texts_of(document, "listeners");
+  proxy.rules_hash = *std::move(rules_hash);
+  proxy.age = *age;
+  proxy.unseen = *unseen;
+  proxy.self = id == own_id_;
+  proxies_.push_back(std::move(proxy));
+}
+
+std::vector<KnownProxy> KnownProxies::at(std::chrono::nanoseconds now) const {
+  std::vector<KnownProxy> listed;
+  for (const KnownProxy& each : proxies_) {
+    if (each.unseen + (now - read_at_) > kListedFor) continue;
+    listed.push_back(each);
+    listed.back().unseen += now - read_at_;
+    listed.back().age += now - read_at_;
+  }
+  std::ranges::sort(listed, {}, [](const KnownProxy& each) {
+    return std::tie(each.host, each.listeners, each.rules_hash);
+  });
+  return listed;
+}
+
+}  // namespace idproxy::id_store

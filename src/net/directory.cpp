@@ -36,9 +36,24 @@ void add_state(const Upstream& upstream, std::chrono::nanoseconds now,
   if (round_trip != 0) to.round_trip = std::chrono::nanoseconds(round_trip);
 }
 
+/// Since when the server has answered nothing at all, though it was asked. Drivers close a
+/// connection that does not answer, and ask again on another one: the age of the oldest request
+/// would begin anew.
+std::optional<std::chrono::nanoseconds> silent_since(const Upstream& upstream) {
+  std::chrono::nanoseconds heard{};
+  for (const ServerLoad& each : upstream.loads) heard = std::max(heard, each.last_heard());
+  std::optional<std::chrono::nanoseconds> since;
+  for (const ServerLoad& each : upstream.loads) {
+    const auto its = each.silent_since();
+    if (its && *its > heard) since = std::min(since.value_or(*its), *its);
+  }
+  return upstream.connections > 0 ? since : std::nullopt;
+}
+
 /// Of all threads together.
 void add_load(const Upstream& upstream, std::chrono::nanoseconds now,
               ServerStatistics::Listener& to) {
+  std::optional<std::chrono::nanoseconds> oldest = silent_since(upstream);
   for (const ServerLoad& each : upstream.loads) {
     to.requests += each.requests.value();
     to.replies += each.replies.value();
@@ -46,10 +61,9 @@ void add_load(const Upstream& upstream, std::chrono::nanoseconds now,
     to.bytes_received += each.bytes_received.value();
     to.in_flight += each.in_flight();
     to.reply_time += each.reply_time.values();
-    const auto oldest = each.oldest();
-    if (oldest)
-      to.oldest = std::max(to.oldest.value_or(std::chrono::nanoseconds(0)), now - *oldest);
+    if (const auto its = each.oldest()) oldest = std::min(oldest.value_or(*its), *its);
   }
+  if (oldest) to.oldest = now - *oldest;
 }
 
 }  // namespace

@@ -209,7 +209,11 @@ void Prober::Probe::fail(std::string_view reason) {
 void Prober::Probe::end(std::optional<rewrite::HelloReply> said) {
   if (!prober_) return;
   const auto prober = prober_;
-  if (said) server_->round_trip = (thread_.shared.clock.monotonic() - connected_).count();
+  if (said) {
+    const auto now = thread_.shared.clock.monotonic();
+    server_->round_trip = (now - connected_).count();
+    server_->loads[thread_.index].heard(now);
+  }
   cancel();
   prober->answered(std::move(said));
 }

@@ -9,6 +9,9 @@ void ServerLoad::requested(Connection& connection, Reply reply, std::chrono::nan
   if (reply == Reply::may_wait) return stop_timing(connection);
   if (!all_timed) return;
   timed_begun_.add();
+  if (silent_since_.load(std::memory_order_relaxed) == 0) {
+    silent_since_.store(now.count(), std::memory_order_relaxed);
+  }
   if (++connection.timed_ > 1) return;
   connection.since_ = now;
   waiting_.push_back(connection);
@@ -18,6 +21,7 @@ void ServerLoad::requested(Connection& connection, Reply reply, std::chrono::nan
 std::optional<std::chrono::nanoseconds> ServerLoad::answered(Connection& connection,
                                                              std::chrono::nanoseconds now) {
   replies.add();
+  heard(now);
   if (connection.owed_ > 0) --connection.owed_;
   if (connection.timed_ == 0) return std::nullopt;
   const std::chrono::nanoseconds took = now - connection.since_;
@@ -48,6 +52,20 @@ void ServerLoad::stop_timing(Connection& connection) {
 
 void ServerLoad::note_oldest() {
   oldest_.store(waiting_.empty() ? 0 : waiting_.front().since_.count(), std::memory_order_relaxed);
+}
+
+void ServerLoad::heard(std::chrono::nanoseconds now) {
+  last_heard_.store(now.count(), std::memory_order_relaxed);
+  silent_since_.store(0, std::memory_order_relaxed);
+}
+
+std::chrono::nanoseconds ServerLoad::last_heard() const {
+  return std::chrono::nanoseconds(last_heard_.load(std::memory_order_relaxed));
+}
+
+std::optional<std::chrono::nanoseconds> ServerLoad::silent_since() const {
+  const std::int64_t since = silent_since_.load(std::memory_order_relaxed);
+  return since == 0 ? std::nullopt : std::optional(std::chrono::nanoseconds(since));
 }
 
 std::uint64_t ServerLoad::in_flight() const {

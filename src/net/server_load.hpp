@@ -50,6 +50,13 @@ class alignas(64) ServerLoad {
   [[nodiscard]] std::uint64_t in_flight() const;
   /// When the oldest of them was sent; nothing: there is none.
   [[nodiscard]] std::optional<std::chrono::nanoseconds> oldest() const;
+  /// Event: the server has answered, here or on a connection that is not a client's.
+  void heard(std::chrono::nanoseconds now);
+  /// When it last answered; 0: never.
+  [[nodiscard]] std::chrono::nanoseconds last_heard() const;
+  /// When the first timed request after that was sent, by a client that may have given up since;
+  /// nothing: none was.
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> silent_since() const;
 
   metrics::Count requests;  ///< messages sent, also those that expect no reply
   metrics::Count replies;
@@ -67,6 +74,8 @@ class alignas(64) ServerLoad {
   metrics::Count timed_begun_;
   metrics::Count timed_ended_;
   std::atomic<std::int64_t> oldest_{0};  // 0: none
+  std::atomic<std::int64_t> last_heard_{0};
+  std::atomic<std::int64_t> silent_since_{0};  // 0: no
 };
 
 }  // namespace idproxy::net

@@ -35,8 +35,9 @@ struct ServerStatistics {
     std::uint64_t replies = 0;
     std::uint64_t bytes_sent = 0;
     std::uint64_t bytes_received = 0;
-    /// Requests that wait for their reply now, and the age of the oldest. Without awaitable hellos,
-    /// exhaust streams and getMores that wait for data, as the next.
+    /// Requests that wait for their reply now, and the age of the oldest; if the server answers
+    /// nothing at all, of the first that it did not answer, whether its client waits or not.
+    /// Without awaitable hellos, exhaust streams and getMores that wait for data, as the next.
     std::uint64_t in_flight = 0;
     std::optional<std::chrono::nanoseconds> oldest{};
     metrics::HistogramValues reply_time{};  ///< from sending a request to its reply

@@ -75,6 +75,35 @@ TEST_F(DirectoryOf, TwoServersHasWhatWasPublishedLast) {
   EXPECT_EQ(directory.listener_statistics(std::chrono::nanoseconds(0)).size(), 1U);
 }
 
+TEST_F(DirectoryOf, AServerIsAgedByWhatItDoesNotAnswer) {
+  using namespace std::chrono_literals;
+  using Reply = ServerLoad::Reply;
+  const auto of_two_threads =
+      std::make_shared<Upstream>(Route{{"127.0.0.1", 27117, {}}, {"db1", 27017, {}}}, 2);
+  of_two_threads->id = 1;
+  of_two_threads->connections = 1;
+  directory.publish(
+      std::make_shared<const rewrite::Members>(std::vector{server(1, "127.0.0.1:27117")}),
+      {of_two_threads});
+  const auto oldest = [&](std::chrono::nanoseconds now) {
+    return directory.listener_statistics(now).front().oldest;
+  };
+  auto& loads = of_two_threads->loads;
+  ServerLoad::Connection gives_up;
+  ServerLoad::Connection asks;
+  EXPECT_EQ(oldest(1s), std::nullopt);
+  loads[0].requested(gives_up, Reply::prompt, 1s);
+  EXPECT_EQ(oldest(4s), std::chrono::nanoseconds(3s));
+  loads[0].ended(gives_up);
+  EXPECT_EQ(oldest(9s), std::chrono::nanoseconds(8s)) << "the server has answered nothing since";
+  of_two_threads->connections = 0;
+  EXPECT_EQ(oldest(9s), std::nullopt) << "nobody asks it";
+  of_two_threads->connections = 1;
+  loads[1].requested(asks, Reply::prompt, 9s);
+  loads[1].answered(asks, 10s);
+  EXPECT_EQ(oldest(11s), std::nullopt) << "it answers, in another thread";
+}
+
 TEST_F(DirectoryOf, AListenerKnowsItsOwnAddress) {
   directory.publish(std::make_shared<const rewrite::Members>(), {upstream(1, "127.0.0.1", 27117)});
   EXPECT_TRUE(is_own("127.0.0.1", 27117));

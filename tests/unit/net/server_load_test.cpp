@@ -79,5 +79,26 @@ TEST(ServerLoad, ForgetsAConnectionThatHasEnded) {
   EXPECT_EQ(load.in_flight(), 1U);
 }
 
+TEST(ServerLoad, KnowsWhenTheServerFellSilent) {
+  ServerLoad load;
+  ServerLoad::Connection first;
+  ServerLoad::Connection second;
+  EXPECT_EQ(load.silent_since(), std::nullopt);
+  load.requested(first, Reply::may_wait, 1s);
+  EXPECT_EQ(load.silent_since(), std::nullopt);
+  load.ended(first);
+  load.requested(first, Reply::prompt, 2s);
+  load.requested(second, Reply::prompt, 3s);
+  EXPECT_EQ(load.silent_since(), Time(2s));
+  load.ended(first);
+  EXPECT_EQ(load.silent_since(), Time(2s)) << "its client gave up";
+  EXPECT_EQ(load.answered(second, 4s), Time(1s));
+  EXPECT_EQ(load.silent_since(), std::nullopt);
+  EXPECT_EQ(load.last_heard(), std::chrono::nanoseconds(4s));
+  load.requested(second, Reply::prompt, 5s);
+  load.heard(6s);
+  EXPECT_EQ(load.silent_since(), std::nullopt);
+}
+
 }  // namespace server_load_test
 }  // namespace idproxy::net
